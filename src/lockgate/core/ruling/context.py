@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from lockgate.core.errors import InvalidBlock, quoted
 from lockgate.core.ruling.arguments import Leaf
+from lockgate.core.ruling.delegation import delegated_names, is_delegated_to
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY
 from lockgate.core.ruling.effects.project import NO_PROJECT
 from lockgate.core.ruling.origins import TrustedText
@@ -21,6 +22,8 @@ from lockgate.core.vocabulary import Block, Effect, Finding, Kind, Lineage, Trus
 
 # Tools of which a result may still come, and how much of what a call was given is kept.
 _MAX_AWAITED, _MAX_ASKED = 256, 2_000
+# So much of each of the user's texts is read for what it hands over.
+_MAX_ASKED_TEXT = 8_000
 
 
 class BlockNote(NamedTuple):
@@ -118,7 +121,10 @@ class Context:
         if block.trust is Trust.UNTRUSTED:
             self._index_untrusted(position, block)
         else:
-            self.trusted_text.add(data, asks=source.partition(":")[0] in ("goal", "user"))
+            asks = source.partition(":")[0] in ("goal", "user")
+            self.trusted_text.add(data, asks=asks)
+            if asks:
+                self.trusted_text.asked_text += content[:_MAX_ASKED_TEXT] + "\n"
         return block
 
     def remember_call(self, tool: str, leaves: Sequence[Leaf], effects: Sequence[Effect] = ()) -> None:
@@ -127,6 +133,20 @@ class Context:
         if len(self._awaited) >= _MAX_AWAITED:
             self._awaited.clear()
         self._awaited[tool] = None if tool in self._awaited else " ".join([leaf.text for leaf in leaves])[:_MAX_ASKED]
+
+    def find_delegated(self) -> frozenset[str]:
+        """Return the untrusted blocks to which the user handed the decision, without those that speak to an agent."""
+        names = delegated_names(self.trusted_text.asked_text)
+        if not names:
+            return frozenset()
+        alarming = {note.block for note in self.alarms}
+        return frozenset(
+            block.id
+            for block in self.blocks
+            if block.trust is Trust.UNTRUSTED
+            and block.id not in alarming
+            and is_delegated_to(names, block.source, self.produced_by.get(block.id, ""), block.content)
+        )
 
     def build_block(
         self,

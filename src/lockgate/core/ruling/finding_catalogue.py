@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lockgate.core.ruling.effects.effect import KINDS, Kind, Severity
+from lockgate.core.ruling.explanations import EFFECT
 from lockgate.core.ruling.origins import SIGNALS
 from lockgate.core.text.rules import RULES, RULES_BY_ID, Rule
 
@@ -93,6 +95,17 @@ UNPINNED = CatalogueEntry(
     owasp="LLM04:2026, ASI04",
 )
 
+_WHY_EFFECTS = {
+    Severity.REACHES_OUT: "only untrusted text names where it goes, and neither the user nor the project does",
+    Severity.OPENS_A_DOOR: "it opens a door, the goal does not ask for it, and the agent has read untrusted text",
+}
+
+
+def _entry_from_kind(name: str, kind: Kind) -> CatalogueEntry:
+    what = f"the call {kind.does.replace('`{target}`', 'TARGET')}"
+    return CatalogueEntry(f"{EFFECT}{name}", "effect", "call", what, _WHY_EFFECTS[kind.severity])
+
+
 ENTRIES: tuple[CatalogueEntry, ...] = (
     *(_entry_from_rule(rule) for rule in RULES),
     ENCODED,
@@ -104,6 +117,11 @@ ENTRIES: tuple[CatalogueEntry, ...] = (
     CHANGED,
     UNPINNED,
     *(CatalogueEntry(signal, "origin", "call", what, why) for signal, (what, why) in SIGNALS.items()),
+    *(
+        _entry_from_kind(name, kind)
+        for name, kind in KINDS.items()
+        if kind.by_target or kind.severity is Severity.OPENS_A_DOOR
+    ),
 )
 
 

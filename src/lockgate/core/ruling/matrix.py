@@ -44,13 +44,16 @@ class EffectFindings(NamedTuple):
 class UnaskedEffects:
     """Looks for the effects of one call that the user did not ask for."""
 
-    __slots__ = ("_context", "_readings", "_tool", "_trusted")
+    __slots__ = ("_context", "_delegated", "_readings", "_tool", "_trusted")
 
-    def __init__(self, context: Context, tool: str, readings: Sequence[IndexedReading]) -> None:
+    def __init__(
+        self, context: Context, tool: str, readings: Sequence[IndexedReading], delegated: frozenset[str] = frozenset()
+    ) -> None:
         self._context = context
         self._tool = tool
         self._readings = readings
         self._trusted = context.trusted_text
+        self._delegated = delegated
 
     def find(self, effects: Sequence[Effect]) -> EffectFindings:
         """Return the findings of a call's effects, the gravest first."""
@@ -91,7 +94,7 @@ class UnaskedEffects:
             if candidate.is_number and len(candidate.piece) < 6:
                 continue
             for held in self._context.value_places.find_places(candidate, self._readings):
-                if self._is_telling(effect, candidate, held):
+                if held.reading.block not in self._delegated and self._is_telling(effect, candidate, held):
                     return _origin_from_place(effect, candidate, held)
         return None
 

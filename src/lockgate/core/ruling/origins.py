@@ -89,11 +89,12 @@ _RECIPIENT_SINKS = ("recipient", "account")
 class TrustedText:
     """What the user asked for (goal and messages), and what every trusted or vetted block says besides."""
 
-    __slots__ = ("_asked_tools", "asked", "asked_folded", "folded", "known", "written")
+    __slots__ = ("_asked_tools", "asked", "asked_folded", "asked_text", "folded", "known", "written")
 
     def __init__(self) -> None:
         self.folded = b" "
         self.asked_folded = b" "
+        self.asked_text = ""
         self.written = b""
         self.known: set[bytes] = set()
         self.asked: set[bytes] = set()
@@ -217,9 +218,27 @@ class _Traced:
 class OriginLookup:
     """One call's look-up over the recent untrusted blocks."""
 
-    __slots__ = ("capped", "is_asked_for", "objects", "tool", "tool_name", "trusted_text", "values", "verbs")
+    __slots__ = (
+        "_delegated",
+        "capped",
+        "is_asked_for",
+        "objects",
+        "tool",
+        "tool_name",
+        "trusted_text",
+        "values",
+        "verbs",
+    )
 
-    def __init__(self, tool: str, leaves: Sequence[Leaf], trusted_text: TrustedText) -> None:
+    def __init__(
+        self,
+        tool: str,
+        leaves: Sequence[Leaf],
+        trusted_text: TrustedText,
+        delegated: frozenset[str] = frozenset(),
+    ) -> None:
+        """`delegated` are the blocks whose orders the user told the agent to follow: they give no signal."""
+        self._delegated = delegated
         self.tool = tool
         self.verbs, self.objects, self.tool_name = _intent_in_bytes(tool)
         # Whether the user asked for what this tool does.
@@ -271,7 +290,12 @@ class OriginLookup:
         for held in holding:
             reading, at = held.reading, held.places[0]
             signal, order = "", None
-            if not known and not (only_orders and held.orders == [] and not reading.word_index.capped):
+            is_followed = reading.block in self._delegated
+            if (
+                not known
+                and not is_followed
+                and not (only_orders and held.orders == [] and not reading.word_index.capped)
+            ):
                 signal, order = self._find_signal(candidate, held, sink, is_addressed=is_addressed)
             if order is None and (not is_distinctive or reading.block in seen_blocks):
                 continue
@@ -369,6 +393,8 @@ class OriginLookup:
         first = readings[0].position if readings else 0
         for reading, order in remembered.orders:
             if reading.position < first or (unasked and unasked.isdisjoint(order.words)):
+                continue
+            if reading.block in self._delegated:
                 continue
             part = reading.word_index.part
             traced.related.append((reading, 0, len(part.data)))

@@ -32,6 +32,7 @@ from lockgate.core.ruling.argument_scan import ArgumentScan, join_leaves, scan_a
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.arguments import flatten_arguments as flatten_arguments
 from lockgate.core.ruling.context import BlockNote, Context
+from lockgate.core.ruling.delegation import WIDENED_KINDS
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity, effect
 from lockgate.core.ruling.effects.reading import effects_of
 from lockgate.core.ruling.explanations import EFFECT, explain
@@ -117,6 +118,7 @@ class _Review:
         "always",
         "call",
         "context",
+        "delegated",
         "effects",
         "first_recent",
         "is_cut",
@@ -149,6 +151,7 @@ class _Review:
         self.always: list[Finding] = []
         self.scan: ArgumentScan | None = None
         self.effects: tuple[Effect, ...] = ()
+        self.delegated: frozenset[str] | None = None
 
     @property
     def severity(self) -> Severity:
@@ -161,6 +164,15 @@ class _Review:
     def may_pass_early(self) -> bool:
         """Whether steps 1 and 2 may let the call run."""
         return not self.is_paranoid and not self.always
+
+    def find_delegated(self) -> frozenset[str]:
+        """Return the blocks whose orders the user told the agent to follow, where this call may be one of them."""
+        if self.delegated is None:
+            may_be_followed = all(
+                found.kind in WIDENED_KINDS for found in self.effects if found.severity >= Severity.REACHES_OUT
+            )
+            self.delegated = self.context.find_delegated() if may_be_followed and self.effects else frozenset()
+        return self.delegated
 
     def scan_arguments(self) -> ArgumentScan:
         """Return the scan of the arguments; they are scanned once."""
@@ -297,7 +309,7 @@ def _check_origins(review: _Review, decoded: list[Leaf]) -> OriginTrace:
         return NOTHING_TRACED
     context = review.context
     leaves = _leaves_to_trace(review, decoded)
-    lookup = OriginLookup(review.call.tool, leaves, context.trusted_text)
+    lookup = OriginLookup(review.call.tool, leaves, context.trusted_text, review.find_delegated())
     return lookup.trace(_recent_readings(review), context.untrusted_words, context.value_places, context.tool_orders)
 
 
@@ -324,7 +336,8 @@ def _check_unasked_effects(review: _Review) -> EffectFindings:
     """5. Return the effects that nobody asked for."""
     if review.severity < Severity.REACHES_OUT:
         return EffectFindings()
-    return UnaskedEffects(review.context, review.call.tool, _recent_readings(review)).find(review.effects)
+    readings = _recent_readings(review)
+    return UnaskedEffects(review.context, review.call.tool, readings, review.find_delegated()).find(review.effects)
 
 
 def _check_blocks(review: _Review, traced: OriginTrace, patterns: list[Finding], encoded: list[Finding]) -> None:
