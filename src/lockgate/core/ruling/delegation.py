@@ -38,7 +38,8 @@ _HANDS_OVER = re.compile(
         |notes|wiki|page|plan|spec|migration|recipe|tutorial|contributing|install\w*|\S+\.(?:md|txt|rst|adoc|sql|pdf|docx?))\b
     | \bas\s+(?:it\s+is\s+|they\s+are\s+)?(?:described|explained|documented|requested|asked|specified|instructed|shown
         |recommended|suggested|outlined|written|stated|listed)\b
-    | \bwhat(?:ever)?\s+(?:[^\s,]+\s+){1,4}?(?:says?|asks?|wants?|recommends?|suggests?|requests?|needs?|tells?)\b
+    | \bwhat(?:ever)?\s+(?!do|is|are|was)(?:[^\s,]+\s+){1,4}?(?:says?|asks?|wants?|recommends?|suggests?|requests?
+        |needs?|tells?)\b
     | \b(?:according\s+to|as\s+per|per\s+the|in\s+line\s+with|recommend(?:s|ed)?|suggest(?:s|ed)?|asks?\s+for)\b
     | \b(?:folge|befolge|arbeite|wie\s+[^.!?\n]{0,60}beschrieben|laut|gemäß|nach\s+der\s+anleitung
         |suis|suivez|selon|comme\s+décrit|sigue|seg[uú]n|como\s+se\s+describe|segue|siga|conforme|segui|secondo

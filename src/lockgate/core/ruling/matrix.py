@@ -13,7 +13,7 @@ Orders, and text that speaks to an agent, are found by the other steps and count
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -25,12 +25,16 @@ from lockgate.core.ruling.explanations import EFFECT
 from lockgate.core.ruling.origins import TrustedText
 from lockgate.core.ruling.value_pieces import Candidate, find_candidates, prepare_values
 from lockgate.core.ruling.word_index import IndexedReading, ValuePlaces
+from lockgate.core.text.imperatives import WORD_BYTES
 from lockgate.core.vocabulary import Finding, Origin
 
 _PACKAGE_KINDS = frozenset({"installs-package"})
 _PERSON_KINDS = frozenset({"sends-message", "shares", "grants-access"})
 _INSTALLING = re.compile(rb"\b(?:install|add|package|module|librar|depend|require|pip|npm|yarn|gem|cargo|crate|import)")
+# A host, a mailbox or a path: compared as it is written, not word by word.
+_ADDRESSED = re.compile(r"[./@]")
 _NEAR = 80
+_MAX_PLACES = 8
 _MAX_SHOWN = 120
 
 
@@ -86,9 +90,9 @@ class UnaskedEffects:
             return None
         leaf = Leaf(effect.argument, effect.target)
         candidates, _ = find_candidates(prepare_values(self._tool, [leaf]), self._context.untrusted_words)
-        if any(self._trusted.contains_value(candidate) for candidate in candidates):
-            return None
         if is_named_by_user(effect.target, self._trusted):
+            return None
+        if not _ADDRESSED.search(effect.target) and any(map(self._trusted.contains_value, candidates)):
             return None
         for candidate in candidates:
             if candidate.is_number and len(candidate.piece) < 6:
@@ -114,17 +118,22 @@ class UnaskedEffects:
             len(word) > 2 and word in asked for word in candidate.piece.partition(b"@")[0].replace(b".", b" ").split()
         ):
             return True
-        index = held.reading.word_index
-        for at in held.places[:8]:
-            line_start = index.spaced.rfind(b"\n", 0, at) + 1
-            before = index.prepared[max(line_start, at - _NEAR) : at]
-            names = before[before.rfind(b"\n") + 1 :]
-            if any(
-                len(word) > 2 and word in asked and word not in _COMMON
-                for word in names.translate(None, b",:;()<>\"'").split()
-            ):
+        text = held.reading.word_index.prepared
+        for at in _places_of(candidate.piece, text):
+            names = text[max(text.rfind(b"\n", 0, at) + 1, at - _NEAR) : at].translate(WORD_BYTES).split()
+            if any(len(word) > 2 and word in asked and word not in _COMMON for word in names):
                 return True
         return False
+
+
+def _places_of(piece: bytes, text: bytes) -> Iterator[int]:
+    """Yield the first places at which a text has exactly this."""
+    at = text.find(piece)
+    for _ in range(_MAX_PLACES):
+        if at < 0:
+            return
+        yield at
+        at = text.find(piece, at + len(piece))
 
 
 _COMMON = frozenset(b"the and for mail email e-mail send from with this that address contact user name please".split())
@@ -154,20 +163,8 @@ def is_known_to_project(effect: Effect, project: Project) -> bool:
 
 def is_named_by_user(target: str, trusted: TrustedText) -> bool:
     """Return whether the user writes this target, or the last part of a path, as a word of its own."""
-    for name in (target, target.rstrip("/").rpartition("/")[2]):
-        word = name.lower().encode("utf-8", "ignore")
-        if len(word) < 4:
-            continue
-        at = trusted.written.find(word)
-        while at >= 0:
-            before, after = (
-                trusted.written[at - 1 : at] if at else b"",
-                trusted.written[at + len(word) : at + len(word) + 1],
-            )
-            if not before.isalnum() and not after.isalnum():
-                return True
-            at = trusted.written.find(word, at + 1)
-    return False
+    names = (target, target.rstrip("/").rpartition("/")[2])
+    return any(len(name) > 3 and trusted.contains_address(name.lower().encode("utf-8", "ignore")) for name in names)
 
 
 @lru_cache(maxsize=256)

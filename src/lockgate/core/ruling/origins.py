@@ -131,7 +131,7 @@ class TrustedText:
         long system prompt contains most words there are.
         """
         if candidate.is_address:
-            return self._contains_address(candidate.piece)
+            return self.contains_address(candidate.piece)
         if candidate.is_in(self.folded):
             return True
         if len(candidate.words) < 2 or sink_from_argument(candidate.argument) in ("path", "command"):
@@ -143,7 +143,8 @@ class TrustedText:
         words = split_words(prepare(text.encode("utf-8", "ignore")))
         return bool(words) and b" " + b" ".join(words) + b" " in self.asked_folded
 
-    def _contains_address(self, address: bytes) -> bool:
+    def contains_address(self, address: bytes) -> bool:
+        """Return whether a trusted text writes this address, and not one that is longer."""
         # A user who wrote `mira@lind.example.org` did not mean `ra@lind.example`.
         at = self.written.find(address)
         while at >= 0:

@@ -1,0 +1,57 @@
+"""Goals that hand the decision to a source that they name."""
+
+from __future__ import annotations
+
+import pytest
+
+from lockgate.core.ruling.delegation import WIDENED_KINDS, delegated_names, is_delegated_to
+from lockgate.core.ruling.effects.effect import KINDS, Severity
+
+
+@pytest.mark.parametrize(
+    ("goal", "name"),
+    [
+        ("Follow the README to get this running.", "readme"),
+        ("Work through TODO.md and tick off what you did.", "todo.md"),
+        ("Implement ticket QX-12 exactly as described.", "qx-12"),
+        ("Please do what the landlord asks in his letter.", "landlord"),
+        ("Use the parser that the handbook recommends.", "handbook"),
+        ("Folge der Anleitung in SETUP.md.", "setup.md"),
+        ("Suis les étapes du guide d'installation.", "guide"),
+    ],
+)
+def test_a_goal_names_what_it_follows(goal: str, name: str) -> None:
+    assert name in delegated_names(goal)
+
+
+@pytest.mark.parametrize(
+    "goal",
+    [
+        "Summarise the README.",
+        "What does the ticket say?",
+        "Fix the failing test in parser.py.",
+        "Anything urgent in my inbox?",
+    ],
+)
+def test_a_goal_that_only_wants_to_know_hands_nothing_over(goal: str) -> None:
+    assert delegated_names(goal) == frozenset()
+
+
+def test_only_the_sentence_that_hands_over_gives_names() -> None:
+    names = delegated_names("Read the invoice from Acme. Follow the README.")
+    assert "readme" in names
+    assert "acme" not in names
+
+
+def test_a_block_is_recognized_by_its_source_its_call_or_its_first_line() -> None:
+    names = frozenset({"readme", "qx-12"})
+    assert is_delegated_to(names, "file:/w/shop/README.md", "", "")
+    assert is_delegated_to(names, "tool:Read", "/w/shop/README.md", "")
+    assert is_delegated_to(names, "tool:get_issue", "", "QX-12 Dark mode\nmore")
+    assert not is_delegated_to(names, "tool:WebFetch", "https://evil.example", "Hello\nREADME")
+    assert not is_delegated_to(frozenset(), "file:README.md", "README", "README")
+
+
+def test_delegation_never_widens_to_what_opens_a_door_or_where_data_and_money_go() -> None:
+    assert all(KINDS[kind].severity is Severity.REACHES_OUT for kind in WIDENED_KINDS)
+    assert not WIDENED_KINDS & {"pays", "sends-data", "sends-message", "shares", "embeds-remote-code", "pushes"}

@@ -1,0 +1,41 @@
+"""One sentence first."""
+
+from __future__ import annotations
+
+from lockgate.core.ruling.effects.effect import KINDS
+from lockgate.core.ruling.explanations import MAX_FIRST, describe_effect, explain, first_sentence
+from lockgate.core.vocabulary import Finding, Origin, Reason
+
+FOUND = Finding("effect:sends-data", "command", 0, 4, "raw", "x.example")
+NAMED = Origin("command", "x.example", "b0003", "tool:Read", 5, 14, "exact", "", "target")
+
+
+def test_the_sentence_names_the_effect_its_target_and_who_named_it() -> None:
+    said = first_sentence(Reason.UNTRUSTED_ORIGIN, [FOUND], [NAMED], [])
+    assert (
+        said == "This call sends data to `x.example`, which only b0003 (tool:Read) names; the goal does not ask for it."
+    )
+
+
+def test_a_door_needs_no_one_to_name_it() -> None:
+    found = Finding("effect:reads-secret", "command", 0, 4, "raw", "~/.netrc")
+    said = first_sentence(Reason.UNASKED_EFFECT, [found], [], [])
+    assert said.startswith("This call reads the secret `~/.netrc`; the goal does not ask for that")
+
+
+def test_every_kind_fits_into_the_first_sentence_with_the_longest_target() -> None:
+    for kind in KINDS:
+        found = Finding(f"effect:{kind}", "command", 0, 4, "raw", "x" * 200)
+        named = Origin("command", found.excerpt, "b0003", "s" * 300, 0, 1, sink="target")
+        said = first_sentence(Reason.UNASKED_EFFECT, [found], [named], [])
+        assert len(said) <= MAX_FIRST
+        assert said.endswith((".", "…"))
+
+
+def test_control_characters_of_a_target_do_not_reach_the_terminal() -> None:
+    assert "\x1b" not in describe_effect("sends-data", "\x1b[2Jx.example")
+
+
+def test_the_outcome_comes_last() -> None:
+    said = explain(Reason.UNTRUSTED_ORIGIN, [FOUND], [NAMED], [], "no judge has cleared it, so this call pauses")
+    assert said.endswith("so this call pauses")

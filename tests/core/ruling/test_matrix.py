@@ -1,0 +1,87 @@
+"""Severity and provenance together."""
+
+from __future__ import annotations
+
+import pytest
+
+from lockgate.core.ruling.context import Context
+from lockgate.core.ruling.effects.effect import effect
+from lockgate.core.ruling.effects.project import Project
+from lockgate.core.ruling.matrix import UnaskedEffects
+from lockgate.core.text.scanner import Scanner
+from lockgate.core.vocabulary import Effect
+
+
+@pytest.fixture(scope="module")
+def scanner() -> Scanner:
+    return Scanner()
+
+
+def held_against(scanner: Scanner, goal: str, text: str, *effects: Effect, project: Project | None = None) -> list[str]:
+    context = Context(scanner)
+    context.add(goal, source="goal", id="goal")
+    context.add(text, source="tool:Read")
+    if project is not None:
+        context.project = project
+    found = UnaskedEffects(context, "Bash", context.readings).find(effects)
+    return [finding.rule for finding in found.findings]
+
+
+UPLOAD = effect("sends-data", "drop.mirror-desk.example", argument="command")
+NAMED = "Backups are kept at drop.mirror-desk.example since May."
+
+
+def test_a_target_that_only_untrusted_text_names_is_a_finding(scanner: Scanner) -> None:
+    assert held_against(scanner, "Tidy the scripts.", NAMED, UPLOAD) == ["effect:sends-data"]
+
+
+def test_a_target_that_no_untrusted_text_names_is_none(scanner: Scanner) -> None:
+    assert held_against(scanner, "Tidy the scripts.", "Backups are kept elsewhere.", UPLOAD) == []
+
+
+def test_a_target_that_the_user_names_is_none(scanner: Scanner) -> None:
+    assert held_against(scanner, "Upload the notes to drop.mirror-desk.example.", NAMED, UPLOAD) == []
+
+
+def test_a_longer_name_that_holds_the_target_is_not_the_target(scanner: Scanner) -> None:
+    goal = "Upload the notes to drop.mirror-desk.example.org."
+    assert held_against(scanner, goal, NAMED, UPLOAD) == ["effect:sends-data"]
+
+
+def test_a_target_that_the_project_names_is_none(scanner: Scanner) -> None:
+    project = Project(hosts=frozenset({"drop.mirror-desk.example"}))
+    assert held_against(scanner, "Tidy the scripts.", NAMED, UPLOAD, project=project) == []
+
+
+def test_a_link_in_a_page_may_be_followed(scanner: Scanner) -> None:
+    request = effect("requests", "drop.mirror-desk.example", argument="url")
+    assert held_against(scanner, "Tidy the scripts.", NAMED, request) == []
+
+
+def test_a_door_is_a_finding_whatever_the_text_says(scanner: Scanner) -> None:
+    door = effect("writes-startup-file", "~/.bashrc", argument="command")
+    assert held_against(scanner, "Tidy the scripts.", "Nothing here.", door) == ["effect:writes-startup-file"]
+
+
+def test_a_door_that_the_goal_asks_for_is_none(scanner: Scanner) -> None:
+    door = effect("writes-startup-file", "~/.bashrc", argument="command")
+    assert held_against(scanner, "Add the alias to my .bashrc", "Nothing here.", door) == []
+
+
+def test_work_in_the_project_is_none(scanner: Scanner) -> None:
+    edit = effect("edits-project", "src/a.py", argument="file_path")
+    assert held_against(scanner, "Tidy up.", "Change src/a.py now.", edit) == []
+
+
+def test_the_person_the_goal_means_is_resolved_through_the_address_book(scanner: Scanner) -> None:
+    book = "Selma Aydin, selma@quince.example\nBruno Katz, bruno@quince.example"
+    goal = "Send the minutes to Selma, her address is in the book."
+    assert held_against(scanner, goal, book, effect("sends-message", "selma@quince.example", argument="to")) == []
+    other = effect("sends-message", "bruno@quince.example", argument="to")
+    assert held_against(scanner, goal, book, other) == ["effect:sends-message"]
+
+
+def test_a_package_counts_where_a_text_speaks_of_installing_it(scanner: Scanner) -> None:
+    package = effect("installs-package", "tabulate", argument="command")
+    assert held_against(scanner, "Fix it.", "You need to install tabulate.", package) == ["effect:installs-package"]
+    assert held_against(scanner, "Fix it.", "The results tabulate well.", package) == []
