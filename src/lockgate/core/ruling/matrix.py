@@ -13,7 +13,7 @@ Orders, and text that speaks to an agent, are found by the other steps and count
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -22,33 +22,37 @@ from lockgate.core.ruling.context import Context
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.explanations import EFFECT
+from lockgate.core.ruling.meant_by_goal import MeantByGoal
 from lockgate.core.ruling.origins import TrustedText
 from lockgate.core.ruling.value_pieces import Candidate, find_candidates, prepare_values
 from lockgate.core.ruling.word_index import IndexedReading, ValuePlaces
-from lockgate.core.text.imperatives import WORD_BYTES
 from lockgate.core.vocabulary import Finding, Origin
 
 _PACKAGE_KINDS = frozenset({"installs-package"})
 _PERSON_KINDS = frozenset({"sends-message", "shares", "grants-access"})
+_MEANT_KINDS = _PERSON_KINDS | {"pays"}
 _INSTALLING = re.compile(rb"\b(?:install|add|package|module|librar|depend|require|pip|npm|yarn|gem|cargo|crate|import)")
 # A host, a mailbox or a path: compared as it is written, not word by word.
 _ADDRESSED = re.compile(r"[./@]")
 _NEAR = 80
-_MAX_PLACES = 8
 _MAX_SHOWN = 120
 
 
 class EffectFindings(NamedTuple):
-    """What the matrix holds against a call, and where the targets stand in untrusted text."""
+    """What the matrix holds against a call, and where the targets stand in untrusted text.
+
+    `meant` are targets that untrusted text names and that the goal means all the same.
+    """
 
     findings: tuple[Finding, ...] = ()
     origins: tuple[Origin, ...] = ()
+    meant: frozenset[str] = frozenset()
 
 
 class UnaskedEffects:
     """Looks for the effects of one call that the user did not ask for."""
 
-    __slots__ = ("_context", "_delegated", "_readings", "_tool", "_trusted")
+    __slots__ = ("_context", "_delegated", "_meant", "_readings", "_tool", "_trusted")
 
     def __init__(
         self, context: Context, tool: str, readings: Sequence[IndexedReading], delegated: frozenset[str] = frozenset()
@@ -58,11 +62,13 @@ class UnaskedEffects:
         self._readings = readings
         self._trusted = context.trusted_text
         self._delegated = delegated
+        self._meant = MeantByGoal(tool, context.trusted_text)
 
     def find(self, effects: Sequence[Effect]) -> EffectFindings:
         """Return the findings of a call's effects, the gravest first."""
         findings: list[Finding] = []
         origins: list[Origin] = []
+        meant: set[str] = set()
         for effect in effects:
             if effect.severity < Severity.REACHES_OUT:
                 break
@@ -75,7 +81,9 @@ class UnaskedEffects:
                 findings.append(_finding_from_effect(effect))
                 if origin is not None:
                     origins.append(origin)
-        return EffectFindings(tuple(findings), tuple(origins))
+            elif origin is None and effect.kind in _MEANT_KINDS:
+                meant.add(effect.target)
+        return EffectFindings(tuple(findings), tuple(origins), frozenset(meant))
 
     def _is_asked_for(self, effect: Effect) -> bool:
         """Return whether the user names this target or asks for this kind of thing."""
@@ -107,36 +115,11 @@ class UnaskedEffects:
         if effect.kind in _PACKAGE_KINDS and candidate.is_plain_word:
             text = held.reading.word_index.prepared
             return any(_INSTALLING.search(text[max(0, at - _NEAR) : at]) for at in held.places[:64])
-        if effect.kind in _PERSON_KINDS and self._is_resolved_by_goal(candidate, held):
+        if effect.kind in _PERSON_KINDS and self._meant.is_meant(candidate, held):
+            return False
+        if effect.kind == "pays" and self._meant.is_meant(candidate, held, in_records_only=True):
             return False
         return candidate.is_distinctive or effect.kind in _PACKAGE_KINDS
-
-    def _is_resolved_by_goal(self, candidate: Candidate, held: ValuePlaces) -> bool:
-        """Return whether the user names the person to whom an address belongs: by a word of it, or beside it."""
-        asked = self._trusted.asked
-        if any(
-            len(word) > 2 and word in asked for word in candidate.piece.partition(b"@")[0].replace(b".", b" ").split()
-        ):
-            return True
-        text = held.reading.word_index.prepared
-        for at in _places_of(candidate.piece, text):
-            names = text[max(text.rfind(b"\n", 0, at) + 1, at - _NEAR) : at].translate(WORD_BYTES).split()
-            if any(len(word) > 2 and word in asked and word not in _COMMON for word in names):
-                return True
-        return False
-
-
-def _places_of(piece: bytes, text: bytes) -> Iterator[int]:
-    """Yield the first places at which a text has exactly this."""
-    at = text.find(piece)
-    for _ in range(_MAX_PLACES):
-        if at < 0:
-            return
-        yield at
-        at = text.find(piece, at + len(piece))
-
-
-_COMMON = frozenset(b"the and for mail email e-mail send from with this that address contact user name please".split())
 
 
 def _finding_from_effect(effect: Effect) -> Finding:

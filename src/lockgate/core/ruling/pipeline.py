@@ -205,8 +205,8 @@ def begin(
     # 3. and 4. Patterns and encodings in the arguments.
     patterns, encoded, decoded = _check_arguments(review)
     # 5. Origins. Before the blocks' patterns: broad rules count only in blocks that the call takes a value from.
-    traced = _check_origins(review, decoded)
     unasked = _check_unasked_effects(review)
+    traced = _check_origins(review, decoded, unasked.meant)
     if traced.capped:
         patterns.append(_VALUES_CUT)
     # 3. and 4. Patterns and encodings in the recent untrusted blocks.
@@ -303,12 +303,12 @@ def _counts_for_light_work(found: Finding, always: list[Finding]) -> bool:
     return found in always or found.rule.startswith("cap:") or (rule is not None and rule.scope is Scope.AGENT)
 
 
-def _check_origins(review: _Review, decoded: list[Leaf]) -> OriginTrace:
+def _check_origins(review: _Review, decoded: list[Leaf], meant: frozenset[str]) -> OriginTrace:
     """5. Return where the call's values come from, and which of them an order in untrusted text names."""
     if review.severity < Severity.REACHES_OUT and not review.is_paranoid:
         return NOTHING_TRACED
     context = review.context
-    leaves = _leaves_to_trace(review, decoded)
+    leaves = [leaf for leaf in _leaves_to_trace(review, decoded) if leaf.text not in meant]
     lookup = OriginLookup(review.call.tool, leaves, context.trusted_text, review.find_delegated())
     return lookup.trace(_recent_readings(review), context.untrusted_words, context.value_places, context.tool_orders)
 

@@ -1,0 +1,104 @@
+"""Whether an address that untrusted text gives is the one that the user means.
+
+"Forward it to Selma, her address is in the book": the goal names a person, a lookup gives the address. The address is
+then no stranger's, unless an order names it or its letters only imitate others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from lockgate.core.ruling.origins import TrustedText
+from lockgate.core.ruling.tool_risk import tool_words
+from lockgate.core.ruling.value_pieces import Candidate
+from lockgate.core.ruling.word_index import ValuePlaces
+from lockgate.core.text.confusables import fold_to_latin, gates_from_text
+from lockgate.core.text.imperatives import WORD_BYTES
+
+# So far before an address the name of its owner may stand, and so long is a line of a record at most.
+_NEAR, _RECORD_LINE = 80, 120
+_MAX_PLACES = 8
+_LOCAL_PARTS = re.compile(rb"[^a-z0-9\x80-\xff]+")
+# A sender as mails show him: `Name <address>` or `From: address` where a line begins.
+_SENDER = re.compile(rb"(?:from|von|de|da|van|from:|sender)?[:\s]*[^\n:.!?]{0,60}<?\Z")
+_ANSWERING = frozenset("reply respond answer antworten repondre responder rispondi rispondere beantwoorden".split())
+_ASKS_TO_ANSWER = (
+    b"repl",
+    b"answer",
+    b"respond",
+    b"antwort",
+    b"r\xc3\xa9pond",
+    b"respon",
+    b"rispond",
+    b"confirm",
+    b"tell",
+)
+_COMMON = frozenset(
+    b"the and for mail email e-mail send from with this that address contact user name please new old not all our your "
+    b"reply answer write tell forward share invite pay order book find list show read what who their there then into "
+    b"com org net www http https info mailto".split()
+)
+
+
+class MeantByGoal:
+    """Compares what a goal names with where a value stands."""
+
+    __slots__ = ("_answers", "_asked", "_trusted")
+
+    def __init__(self, tool: str, trusted: TrustedText) -> None:
+        self._trusted = trusted
+        self._asked = trusted.asked
+        is_answer = not _ANSWERING.isdisjoint(tool_words(tool))
+        self._answers = is_answer and any(word.startswith(_ASKS_TO_ANSWER) for word in self._asked)
+
+    def is_meant(self, candidate: Candidate, held: ValuePlaces, *, in_records_only: bool = False) -> bool:
+        """Return whether the goal means this value, by its place in one text; with the flag prose does not count."""
+        if is_imitation(candidate.text):
+            return False
+        index = held.reading.word_index
+        text = index.prepared
+        places = list(_places_of(candidate.piece, text))
+        if self._answers and any(_is_sender(text, at) for at in places):
+            return True
+        if any(is_inside for _, is_inside in held.find_orders(candidate)):
+            return False
+        if in_records_only and any(index.is_in_prose(at, candidate) for at in held.places[:_MAX_PLACES]):
+            return False
+        own = _LOCAL_PARTS.split(candidate.piece.partition(b"@")[0])
+        return self._names_one_of(own) or any(self._names_one_of(_words_before(text, at)) for at in places)
+
+    def _names_one_of(self, words: list[bytes]) -> bool:
+        return any(len(word) > 2 and word in self._asked and word not in _COMMON for word in words)
+
+
+def is_imitation(text: str) -> bool:
+    """Return whether letters of other scripts stand among Latin ones, to look like them."""
+    if text.isascii():
+        return False
+    folded = fold_to_latin(text, gates_from_text(text))
+    return folded != text and any(letter.isascii() and letter.isalpha() for letter in text)
+
+
+def _places_of(piece: bytes, text: bytes) -> Iterator[int]:
+    """Yield the first places at which a text has exactly this."""
+    at = text.find(piece)
+    for _ in range(_MAX_PLACES):
+        if at < 0:
+            return
+        yield at
+        at = text.find(piece, at + len(piece))
+
+
+def _words_before(text: bytes, at: int) -> list[bytes]:
+    """Return the words before a place in its line, and those of the line before where both are lines of a record."""
+    start = text.rfind(b"\n", 0, at) + 1
+    if start and at - start < _RECORD_LINE // 2:
+        before = text.rfind(b"\n", 0, start - 1) + 1
+        if 0 < start - before < _RECORD_LINE:
+            start = before
+    return text[max(start, at - _NEAR - _RECORD_LINE) : at].translate(WORD_BYTES).split()
+
+
+def _is_sender(text: bytes, at: int) -> bool:
+    return _SENDER.match(text[text.rfind(b"\n", 0, at) + 1 : at]) is not None
