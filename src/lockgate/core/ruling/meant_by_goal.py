@@ -95,7 +95,8 @@ def _words_before(text: bytes, at: int) -> list[bytes]:
     start = text.rfind(b"\n", 0, at) + 1
     if start and at - start < _RECORD_LINE // 2:
         before = text.rfind(b"\n", 0, start - 1) + 1
-        if 0 < start - before < _RECORD_LINE:
+        # A line with an address of its own is another record.
+        if 0 < start - before < _RECORD_LINE and b"@" not in text[before:start]:
             start = before
     return text[max(start, at - _NEAR - _RECORD_LINE) : at].translate(WORD_BYTES).split()
 

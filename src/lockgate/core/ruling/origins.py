@@ -221,6 +221,7 @@ class OriginLookup:
 
     __slots__ = (
         "_delegated",
+        "_only_requests",
         "capped",
         "is_asked_for",
         "objects",
@@ -237,9 +238,15 @@ class OriginLookup:
         leaves: Sequence[Leaf],
         trusted_text: TrustedText,
         delegated: frozenset[str] = frozenset(),
+        *,
+        only_requests: bool = False,
     ) -> None:
-        """`delegated` are the blocks whose orders the user told the agent to follow: they give no signal."""
+        """`delegated` are the blocks whose orders the user told the agent to follow: they give no signal.
+
+        With `only_requests` the call does no more than follow a link: an order about something else is none for it.
+        """
         self._delegated = delegated
+        self._only_requests = only_requests
         self.tool = tool
         self.verbs, self.objects, self.tool_name = _intent_in_bytes(tool)
         # Whether the user asked for what this tool does.
@@ -338,6 +345,8 @@ class OriginLookup:
         if candidate.is_plain_word:
             return "origin:word-in-order" if is_inside and has_verb else ""
         if self.is_asked_for and not (has_verb_around or has_thing_around or is_addressed):
+            return ""
+        if self._only_requests and not has_verb:
             return ""
         if is_inside:
             return "origin:value-in-order"

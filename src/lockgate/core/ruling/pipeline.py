@@ -309,7 +309,13 @@ def _check_origins(review: _Review, decoded: list[Leaf], meant: frozenset[str]) 
         return NOTHING_TRACED
     context = review.context
     leaves = [leaf for leaf in _leaves_to_trace(review, decoded) if leaf.text not in meant]
-    lookup = OriginLookup(review.call.tool, leaves, context.trusted_text, review.find_delegated())
+    lookup = OriginLookup(
+        review.call.tool,
+        leaves,
+        context.trusted_text,
+        review.find_delegated(),
+        only_requests=bool(review.effects) and review.effects[0].kind == "requests",
+    )
     return lookup.trace(_recent_readings(review), context.untrusted_words, context.value_places, context.tool_orders)
 
 

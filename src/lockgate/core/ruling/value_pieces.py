@@ -56,6 +56,9 @@ _SHARED_DOMAINS = frozenset(
 _HOST = re.compile(rb"(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}")
 
 
+_PLACES_ON_PAGE = (("selector",), ("xpath",), ("locator",), ("ref",))
+
+
 class ComparedValue(NamedTuple):
     """A leaf as it is compared: its prepared text, its words as far as they count, how many digits it may have."""
 
@@ -111,12 +114,18 @@ def _is_replaced_text(tool: str, argument: str) -> bool:
     return argument_words(argument)[:1] == ("old",) and not {"edit", "edits", "replace"}.isdisjoint(tool_words(tool))
 
 
+@lru_cache(maxsize=4096)
+def _is_place_on_page(argument: str) -> bool:
+    """Return whether an argument only says where on a page something is done: a page has to name its own parts."""
+    return argument_words(argument)[-1:] in _PLACES_ON_PAGE
+
+
 def prepare_values(tool: str, leaves: Sequence[Leaf]) -> list[ComparedValue]:
     """Return the values of a call as they are compared with untrusted text."""
     values: list[ComparedValue] = []
     for leaf in leaves:
         argument, text, _ = leaf
-        if "old" in argument and _is_replaced_text(tool, argument):
+        if ("old" in argument and _is_replaced_text(tool, argument)) or _is_place_on_page(argument):
             continue
         if text.isascii() and "\\" not in text and "%" not in text and "&" not in text:
             data = text.lower().encode()
