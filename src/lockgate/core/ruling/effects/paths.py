@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 
-from lockgate.core.ruling.effects.effect import Effect, effect
-from lockgate.core.ruling.effects.project import Project
+from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
+from lockgate.core.ruling.effects.project import Place, Project, normalize_path
+from lockgate.core.word_lists import read_sections
 
 
 class Access(StrEnum):
@@ -19,5 +21,94 @@ class Access(StrEnum):
 
 def read_access(path: str, access: Access, project: Project, *, folder: str = "") -> Effect:
     """Return what this access to a path would do; the caller fills argument and span in."""
-    del access, project, folder
-    return effect("unknown-act", path)
+    if access is Access.READ:
+        return effect("reads-secret", path) if is_secret(path, folder) else effect("looks")
+    place = project.locate(path, folder)
+    if access is Access.RUN:
+        if place is Place.INSIDE:
+            return effect("runs-project-task", path)
+        return effect("runs-program", path, certainty=Certainty.GUESS)
+    kind = _door(path, place, project, folder)
+    if kind:
+        return effect(kind, path)
+    if place is Place.INSIDE:
+        if access is Access.DELETE and _WHOLE.search(path):
+            return effect("deletes-data", path)
+        return effect("edits-project", path)
+    if place is Place.SCRATCH:
+        return effect("writes-scratch", path)
+    return effect("writes-outside" if access is Access.WRITE else "deletes-outside", path)
+
+
+_PATTERNS = read_sections("lockgate.core.ruling.effects", "paths.txt")
+
+
+def _any_of(section: str) -> str:
+    """Return a pattern for the end of a path: a line that begins with `/` is a path from the root, any other a name."""
+    lines = _PATTERNS[section]
+    names = "|".join(line for line in lines if line[0] != "/")
+    whole = "|".join(line for line in lines if line[0] == "/")
+    return "(?:" + "|".join(filter(None, (names and f"(?:^|/)(?:{names})/?$", whole and f"^(?:{whole})/?$"))) + ")"
+
+
+# Files whose content is a secret. Public halves, examples and templates are none.
+_SECRET = re.compile(_any_of("secret"), re.IGNORECASE)
+_NO_SECRET = re.compile("(?:" + "|".join(_PATTERNS["no-secret"]) + ")$", re.IGNORECASE)
+
+
+def is_secret(path: str, folder: str = "") -> bool:
+    """Return whether a path names a file whose content is a secret."""
+    full = normalize_path(f"{folder}/{path}" if folder and path[:1] not in ("/", "~") else path)
+    return _SECRET.search(full) is not None and _NO_SECRET.search(full) is None
+
+
+_TOKEN_VARIABLE = re.compile(
+    r"(?:^|_)(?:TOKEN|SECRET|SECRETS|PASSWORD|PASSWD|PASSPHRASE|PASS|PWD|PAT|CREDENTIALS?|APIKEY|AUTH|DSN)(?:$|_)"
+    r"|(?:API|ACCESS|PRIVATE|SECRET|SIGNING|ENCRYPTION|MASTER|DEPLOY|SSH|AUTH|SERVICE|ACCOUNT|STORAGE)_?KEY"
+    r"|^(?:DATABASE|REDIS|MONGO(?:DB)?|AMQP|POSTGRES|DB)_(?:URL|URI)$|KEY$(?<=_KEY)|^AWS_SESSION|CONNECTION_STRING",
+    re.IGNORECASE,
+)
+_HARMLESS_VARIABLE = re.compile(
+    r"^(?:PWD|OLDPWD|SSH_AUTH_SOCK|XDG_.*|.*_(?:PATH|FILE|DIR|URL_BASE|USER|USERNAME|LEN|LENGTH|TTL|HEADER)"
+    r"|(?:CACHE|SORT|PRIMARY|FOREIGN|PARTITION|HASH|MAP|OBJECT|S3|PUBLIC|LOCK|ROW|DICT|INDEX)_?KEYS?|MAX_.*|NUM_.*|PASS|.*_PASS_COUNT)$",
+    re.IGNORECASE,
+)
+
+
+def is_secret_variable(name: str) -> bool:
+    """Return whether a variable is named as those are that hold a secret."""
+    return _TOKEN_VARIABLE.search(name) is not None and _HARMLESS_VARIABLE.match(name) is None
+
+
+_DOOR_KINDS = {
+    "startup": "writes-startup-file",
+    "schedule": "schedules-job",
+    "login": "changes-login",
+    "names": "writes-outside",
+    "hook": "installs-hook",
+    "pipeline": "changes-pipeline",
+    "agent": "changes-agent-file",
+    "packages": "uses-package-source",
+    "history": "rewrites-history",
+}
+_DOORS = re.compile("|".join(f"(?P<{section}>{_any_of(section)})" for section in _DOOR_KINDS), re.IGNORECASE)
+# The whole of a folder: `.`, `*`, `./*`, `/`.
+_WHOLE = re.compile(r"^(?:\./?)?(?:\*|\.\*|\.)?/?$|^/$")
+
+
+def _door(path: str, place: Place, project: Project, folder: str) -> str:
+    if place is Place.SCRATCH:
+        return ""
+    full = normalize_path(f"{folder}/{path}" if folder and path[:1] not in ("/", "~", "$") else path)
+    match = _DOORS.search(full)
+    if match is None or match.lastgroup is None:
+        return ""
+    # A repository of settings may hold start-up files that no shell reads from there.
+    if (
+        match.lastgroup in ("startup", "login")
+        and place is Place.INSIDE
+        and project.root
+        and project.root != project.home
+    ):
+        return ""
+    return _DOOR_KINDS[match.lastgroup]

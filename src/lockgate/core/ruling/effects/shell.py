@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from lockgate.core.ruling.effects.activity import Activity
-from lockgate.core.ruling.effects.effect import Effect, effect
+from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
 from lockgate.core.ruling.effects.project import Project
+from lockgate.core.ruling.effects.shell_walk import Walk
+from lockgate.core.ruling.effects.streams import MARK
+
+MOST_CHARACTERS = 64 * 1024
 
 
 def read_command(text: str, argument: str, project: Project, activity: Activity) -> list[Effect]:
     """Return what a command line would do; one that cannot be read opens a door."""
-    del project, activity
-    return [effect("unreadable", text, argument=argument, span=(0, len(text)))]
+    if len(text) > MOST_CHARACTERS:
+        return [effect("unreadable", certainty=Certainty.GUESS, argument=argument, span=(0, len(text)))]
+    walk = Walk(argument, project, activity, len(text))
+    walk.read_text(text.replace(MARK, ""))
+    return walk.effects()

@@ -1,0 +1,62 @@
+"""Options and other arguments of a program, told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+
+
+def split_options(arguments: Iterable[str], valued: Set[str] = frozenset()) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return the options with their values, and the other arguments.
+
+    `valued` names the options that take the next argument as value. Letters may be joined (`-xzf name`).
+    """
+    options: list[tuple[str, str]] = []
+    rest: list[str] = []
+    wants = ""
+    ended = False
+    for argument in arguments:
+        if wants:
+            options.append((wants, argument))
+            wants = ""
+        elif ended or len(argument) < 2 or argument[0] != "-":
+            rest.append(argument)
+        elif argument == "--":
+            ended = True
+        elif argument.startswith("--") or argument in valued:
+            name, equals, value = argument.partition("=")
+            if not equals and name in valued:
+                wants = name
+            else:
+                options.append((name, value))
+        else:
+            wants = _letters(argument, valued, options)
+    if wants:
+        options.append((wants, ""))
+    return options, rest
+
+
+def _letters(argument: str, valued: Set[str], options: list[tuple[str, str]]) -> str:
+    """Add joined letters; return the option that takes the next argument, if any."""
+    for index, letter in enumerate(argument[1:], start=1):
+        name = "-" + letter
+        if name in valued:
+            value = argument[index + 1 :]
+            if not value:
+                return name
+            options.append((name, value))
+            return ""
+        options.append((name, ""))
+    return ""
+
+
+def has_option(arguments: Iterable[str], *names: str) -> bool:
+    """Return whether one of these options is given, alone, with `=value`, or among joined letters."""
+    letters = {name[1] for name in names if len(name) == 2}
+    for argument in arguments:
+        if argument[:1] != "-":
+            continue
+        if argument.partition("=")[0] in names:
+            return True
+        if letters and argument[:2] != "--" and not letters.isdisjoint(argument[1:]):
+            return True
+    return False

@@ -1,0 +1,396 @@
+"""`git`, `gh` and their like: what leaves the machine, what rewrites history, and settings that run programs."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from lockgate.core.ruling.effects.paths import Access
+from lockgate.core.ruling.effects.programs.addresses import host_of
+from lockgate.core.ruling.effects.programs.options import has_option, split_options
+from lockgate.core.ruling.effects.streams import Invocation, Origin, Stream
+
+if TYPE_CHECKING:
+    from lockgate.core.ruling.effects.shell_walk import Walk
+
+_NONE = Stream(Origin.NONE)
+# Settings whose value is a program that git starts by itself.
+_RUNNING_SETTING = re.compile(
+    r"(?i)core\.(?:sshcommand|hookspath|fsmonitor|editor|pager|gitproxy|askpass|attributesfile|worktree)|alias\..*|.*\.(?:textconv|command|cmd|smudge|clean|process|driver|helper|program|path)"
+    r"|url\..*\.(?:insteadof|pushinsteadof)|include(?:if\..*)?\.path|credential\.helper|gpg(?:\..*)?\.program|protocol\..*allow|sequence\.editor|uploadpack\..*hook|remote\..*\.(?:url|pushurl|uploadpack|receivepack|proxy)|http\..*proxy|http\.sslverify|init\.templatedir|submodule\..*\.(?:url|update)|commit\.template"
+)
+_HARMLESS_SETTING = re.compile(r"(?i)(?:core\.(?:editor|pager)|sequence\.editor)$")
+
+
+def remote_target(walk: Walk, remote: str) -> str:
+    """Return what a remote stands for: its host when it is an address, otherwise its name."""
+    plain = walk.plain(remote)
+    if "://" in plain:
+        return host_of(plain)
+    match = re.match(r"(?:[\w.-]+@)?([\w-]+(?:\.[\w-]+)+):", plain)
+    return match.group(1).lower() if match else plain
+
+
+def _git(walk: Walk, call: Invocation) -> Stream:
+    from lockgate.core.ruling.effects.programs.table import read_row
+
+    arguments = call.arguments
+    index = 0
+    folder = walk.folder
+    while index < len(arguments) and arguments[index][:1] == "-":
+        option = arguments[index]
+        value = arguments[index + 1] if index + 1 < len(arguments) else ""
+        if option == "-c":
+            _note_setting(walk, *_setting(value))
+            index += 2
+        elif option == "-C":
+            walk.enter_folder(value)
+            index += 2
+        elif option in ("--git-dir", "--work-tree", "--namespace", "--config-env", "--exec-path"):
+            index += 2
+        else:
+            if option.startswith("--exec-path="):
+                walk.add("installs-hook", option.split("=", 1)[1])
+            index += 1
+    verb, rest = (arguments[index], arguments[index + 1 :]) if index < len(arguments) else ("", [])
+    reader = _GIT.get(verb)
+    result = reader(walk, rest) if reader is not None else None
+    if result is None and verb:
+        if any(argument in ("--dry-run", "--help") for argument in rest):
+            result = _NONE
+        else:
+            result = read_row(walk, call._replace(arguments=[verb, *rest]))
+    walk.folder = folder
+    return result or _NONE
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    return name, value
+
+
+def _note_setting(walk: Walk, name: str, value: str) -> None:
+    """Note a setting of git that runs a program or moves a remote."""
+    if not _RUNNING_SETTING.fullmatch(name):
+        return
+    plain = walk.plain(value)
+    lower = name.lower()
+    if lower == "http.sslverify":
+        if plain.lower() in ("false", "0", "no"):
+            walk.add("disables-check", "http.sslVerify")
+    elif "insteadof" in lower or lower.endswith((".url", ".pushurl")):
+        found = re.search(r"url\.(.+)\.(?:push)?insteadof", name, re.IGNORECASE)
+        walk.add("changes-remote", remote_target(walk, found.group(1) if found else plain))
+    elif (
+        lower in ("core.editor", "core.pager", "sequence.editor")
+        and re.fullmatch(r"[\w./-]+(?: --?[\w=-]+)*", plain)
+        and "/tmp" not in plain
+    ):  # noqa: S108
+        walk.add("commits")
+    elif lower == "credential.helper" and re.fullmatch(
+        r"(?:store|cache|osxkeychain|manager|manager-core|libsecret|wincred|gh|)(?: --?[\w=]+.*)?", plain
+    ):
+        walk.add("commits")
+    elif lower.startswith("alias.") and not plain.startswith("!"):
+        walk.add("commits")
+    elif lower in ("core.fsmonitor", "core.worktree", "commit.template") and plain in ("true", "false", ""):
+        walk.add("commits")
+    elif lower == "core.hookspath" and plain in ("/dev/null", ""):
+        walk.add("disables-check", "hooks")
+    else:
+        walk.add("installs-hook", f"{name}={plain}")
+
+
+def _git_config(walk: Walk, arguments: list[str]) -> Stream | None:
+    options, rest = split_options(arguments, frozenset("-f --file --blob --type --default --value".split()))
+    names = {option for option, _ in options}
+    if names & {"--get", "--get-all", "--get-regexp", "--list", "-l", "--get-urlmatch", "--show-origin", "--name-only"}:
+        return _NONE
+    if rest[:1] in (["get"], ["list"]):
+        return _NONE
+    if rest[:1] in (["set"], ["unset"], ["edit"], ["rename-section"], ["remove-section"]):
+        rest = rest[1:]
+    if names & {"--unset", "--unset-all", "--remove-section"}:
+        walk.add("commits")
+        return _NONE
+    if len(rest) == 1:
+        return _NONE
+    if len(rest) >= 2:
+        _note_setting(walk, rest[0], rest[1])
+    walk.add("commits")
+    return _NONE
+
+
+def _git_push(walk: Walk, arguments: list[str]) -> Stream | None:
+    options, rest = split_options(arguments, frozenset("-o --push-option --receive-pack --exec --repo".split()))
+    names = {option for option, _ in options}
+    if names & {"-n", "--dry-run"}:
+        return _NONE
+    for option, value in options:
+        if option in ("--receive-pack", "--exec"):
+            walk.read_text(value)
+    remote = remote_target(walk, rest[0]) if rest else "origin"
+    forced = names & {"-f", "--force", "--mirror", "--force-with-lease", "--force-if-includes"} or any(
+        ref.startswith("+") for ref in rest[1:]
+    )
+    deleted = names & {"-d", "--delete", "--prune"} or any(ref.startswith(":") and len(ref) > 1 for ref in rest[1:])
+    if forced or deleted:
+        walk.add("rewrites-history", remote)
+    if remote in walk.project.remotes or not rest:
+        walk.add("pushes", remote)
+    else:
+        walk.add("pushes", remote)
+    return _NONE
+
+
+def _git_clone(walk: Walk, arguments: list[str]) -> Stream | None:
+    valued = frozenset(
+        "-b --branch --depth -o --origin -u --upload-pack --reference --template -c --config --separate-git-dir -j --jobs --filter --shallow-since --recurse-submodules".split()
+    ) - {"--recurse-submodules"}
+    options, rest = split_options(arguments, valued)
+    for option, value in options:
+        if option in ("-c", "--config"):
+            _note_setting(walk, *_setting(value))
+        elif option in ("-u", "--upload-pack"):
+            walk.read_text(value)
+        elif option == "--template":
+            walk.add("installs-hook", value)
+    if not rest:
+        return _NONE
+    address = walk.plain(rest[0])
+    if re.match(r"ext::|fd::", address):
+        walk.read_text(address.split("::", 1)[1])
+        return _NONE
+    folder = rest[1] if len(rest) > 1 else re.sub(r"(?:\.git)?/?$", "", address).rsplit("/", 1)[-1].rsplit(":", 1)[-1]
+    if "://" not in address and "@" not in address and not re.match(r"[\w.-]+:", address):
+        walk.access(folder, Access.WRITE)
+        return _NONE
+    host = remote_target(walk, rest[0])
+    walk.add("clones", host)
+    walk.access(folder, Access.WRITE)
+    walk.downloads[walk.full_path(folder)] = host
+    return _NONE
+
+
+def _git_remote(walk: Walk, arguments: list[str]) -> Stream | None:
+    rest = [argument for argument in arguments if argument[:1] != "-"]
+    verb = rest[0] if rest else ""
+    if verb in ("add", "set-url") and len(rest) >= 3:
+        target = remote_target(walk, rest[2])
+        if walk.project.remotes.get(rest[1]) == rest[2]:
+            walk.add("commits")
+        else:
+            walk.add("changes-remote", target)
+        return _NONE
+    if verb in ("remove", "rm", "rename", "prune", "set-head", "set-branches"):
+        walk.add("commits")
+    return _NONE
+
+
+def _git_fetch(walk: Walk, arguments: list[str]) -> Stream | None:
+    options, rest = split_options(
+        arguments,
+        frozenset(
+            "--upload-pack --depth -j --jobs --deepen --shallow-since --refmap -o --rebase -s --strategy -X".split()
+        ),
+    )
+    for option, value in options:
+        if option == "--upload-pack":
+            walk.read_text(value)
+    if rest and ("://" in rest[0] or "@" in rest[0]):
+        walk.add("clones", remote_target(walk, rest[0]))
+    elif rest and rest[0].startswith("ext::"):
+        walk.read_text(rest[0][5:])
+    return None
+
+
+def _git_branch(walk: Walk, arguments: list[str]) -> Stream | None:
+    if (
+        not arguments
+        or all(argument in _LISTING for argument in arguments)
+        or has_option(
+            arguments,
+            "--list",
+            "-l",
+            "--contains",
+            "--merged",
+            "--no-merged",
+            "--show-current",
+            "--format",
+            "--points-at",
+        )
+    ):
+        return _NONE
+    walk.add("commits")
+    return _NONE
+
+
+_LISTING = frozenset(
+    "-a -r -v -vv -av -rv -avv --all --remotes --verbose -q --no-color --sort --show-current --color".split()
+)
+
+
+def _git_tag(walk: Walk, arguments: list[str]) -> Stream | None:
+    if not arguments or has_option(
+        arguments, "-l", "--list", "--contains", "--sort", "-n", "--points-at", "-v", "--verify", "--merged"
+    ):
+        return _NONE
+    walk.add("commits")
+    return _NONE
+
+
+def _git_rewrite(walk: Walk, arguments: list[str]) -> Stream | None:
+    for index, argument in enumerate(arguments[:-1]):
+        if argument in (
+            "--tree-filter",
+            "--index-filter",
+            "--msg-filter",
+            "--env-filter",
+            "--commit-filter",
+            "--parent-filter",
+            "--tag-name-filter",
+        ):
+            walk.read_text(arguments[index + 1])
+    walk.add("rewrites-history", "local history")
+    return _NONE
+
+
+def _git_submodule(walk: Walk, arguments: list[str]) -> Stream | None:
+    rest = [argument for argument in arguments if argument[:1] != "-"]
+    if rest[:1] == ["add"] and len(rest) > 1:
+        walk.add("clones", remote_target(walk, rest[1]))
+        return _NONE
+    if rest[:1] == ["set-url"] and len(rest) > 2:
+        walk.add("changes-remote", remote_target(walk, rest[2]))
+        return _NONE
+    if rest[:1] == ["foreach"] and len(rest) > 1:
+        walk.read_text(" ".join(arguments[arguments.index("foreach") + 1 :]))
+    return None
+
+
+def _git_running(walk: Walk, arguments: list[str]) -> Stream | None:
+    """Verbs with a program among their options: `rebase --exec`, `bisect run`, `difftool -x`."""
+    for index, argument in enumerate(arguments):
+        following = arguments[index + 1] if index + 1 < len(arguments) else ""
+        if argument in ("-x", "--exec", "--extcmd") and following:
+            walk.read_text(following)
+        elif argument.startswith(("--exec=", "--extcmd=", "--upload-pack=", "--open-files-in-pager=")):
+            walk.read_text(argument.split("=", 1)[1])
+        elif argument == "run" and index == 0 and following:
+            walk.run_program(arguments[1:], _NONE)
+            break
+    return None
+
+
+def _git_commit(walk: Walk, arguments: list[str]) -> Stream | None:
+    del arguments
+    walk.add("commits")
+    return _NONE
+
+
+def _git_show(walk: Walk, arguments: list[str]) -> Stream | None:
+    """`git show REV:PATH` prints a file."""
+    for argument in arguments:
+        _, colon, path = argument.partition(":")
+        if colon and path:
+            return walk.print_file(path)
+    return None
+
+
+def _git_archive(walk: Walk, arguments: list[str]) -> Stream | None:
+    options, _ = split_options(arguments, frozenset("-o --output --remote --exec --prefix --format".split()))
+    for option, value in options:
+        if option in ("-o", "--output"):
+            walk.access(value, Access.WRITE)
+        elif option == "--remote":
+            walk.add("clones", remote_target(walk, value))
+        elif option == "--exec":
+            walk.read_text(value)
+    return Stream(Origin.FILE, target=".")
+
+
+_GIT = {
+    "config": _git_config,
+    "push": _git_push,
+    "clone": _git_clone,
+    "remote": _git_remote,
+    "fetch": _git_fetch,
+    "pull": _git_fetch,
+    "branch": _git_branch,
+    "tag": _git_tag,
+    "filter-branch": _git_rewrite,
+    "filter-repo": _git_rewrite,
+    "submodule": _git_submodule,
+    "rebase": _git_running,
+    "bisect": _git_running,
+    "difftool": _git_running,
+    "grep": _git_running,
+    "ls-remote": _git_fetch,
+    "commit": _git_commit,
+    "show": _git_show,
+    "archive": _git_archive,
+    "send-email": lambda walk, arguments: walk.add("sends-message", arguments[-1] if arguments else "") or _NONE,
+    "daemon": lambda walk, arguments: walk.add("opens-port", "9418") or _NONE,
+    "credential": lambda walk, arguments: walk.add("reads-secret", "git credential") or _NONE,
+}
+
+
+def _gh(walk: Walk, call: Invocation) -> Stream:
+    from lockgate.core.ruling.effects.programs.table import command_words, read_row
+
+    words = command_words(call)
+    if words[:1] == ["api"]:
+        return _gh_api(walk, call)
+    if words[:2] == ["repo", "clone"] and len(words) > 2:
+        folder = words[3] if len(words) > 3 else words[2].rsplit("/", 1)[-1]
+        walk.add("clones", walk.plain(words[2]))
+        walk.downloads[walk.full_path(folder)] = walk.plain(words[2])
+        return _NONE
+    if words[:2] == ["pr", "checkout"] or words[:2] == ["repo", "set-default"]:
+        walk.add("commits")
+        return _NONE
+    if words[:2] in (["extension", "install"], ["extension", "exec"]) and len(words) > 2:
+        walk.add("installs-package", walk.plain(words[2]))
+        return _NONE
+    if words[:1] == ["auth"] and words[1:2] in (["login"], ["logout"], ["refresh"], ["setup-git"]):
+        walk.add("changes-login", "gh")
+        return _NONE
+    if words[:2] in (["gist", "create"], ["release", "create"], ["release", "upload"], ["snippet", "create"]):
+        for path in words[2:]:
+            stream = walk.read_file(path)
+            if stream.origin is Origin.SECRET:
+                walk.add("sends-secret", stream.target)
+        if call.stdin.origin in (Origin.SECRET, Origin.ENVIRONMENT):
+            walk.add("sends-secret", call.stdin.target or "environment")
+    return read_row(walk, call)
+
+
+def _gh_api(walk: Walk, call: Invocation) -> Stream:
+    options, rest = split_options(
+        call.arguments,
+        frozenset(
+            "-X --method -f -F --field --raw-field -H --header --input -q --jq -t --template --hostname --cache -p --preview".split()
+        ),
+    )
+    values = dict(options)
+    method = (values.get("-X") or values.get("--method") or "").upper()
+    path = walk.plain(rest[1]) if len(rest) > 1 else ""
+    sends = (
+        method in ("POST", "PUT", "PATCH", "DELETE")
+        or not method
+        and any(option in ("-f", "-F", "--field", "--raw-field", "--input") for option in values)
+    )
+    if path == "graphql":
+        sends = "mutation" in "".join(value for _, value in options)
+    if not sends:
+        return _NONE
+    if method == "DELETE":
+        walk.add("deletes-record", path)
+    elif re.search(r"collaborators|keys|invitations|protection|permissions|secrets|hooks|members|teams", path):
+        walk.add("grants-access", path)
+    else:
+        walk.add("changes-record", path)
+    return _NONE
+
+
+READERS = {"git": _git, "gh": _gh, "glab": _gh}

@@ -1,0 +1,604 @@
+"""A walk over the tree of a shell command, as the shell would run it, that collects effects.
+
+What a program does stands in `programs/`; this module knows the shell: folders, variables, functions, pipes,
+redirections and what flows through them. It runs nothing and reads no file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from lockgate.core.ruling.effects.activity import Activity
+from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
+from lockgate.core.ruling.effects.paths import Access, is_secret_variable, read_access
+from lockgate.core.ruling.effects.programs.addresses import host_of
+from lockgate.core.ruling.effects.programs.table import read_program
+from lockgate.core.ruling.effects.project import Place, Project, normalize_path
+from lockgate.core.ruling.effects.shell_syntax import (
+    DEFAULT,
+    OPAQUE,
+    PROCESS,
+    SUBSTITUTION,
+    TEXT,
+    VARIABLE,
+    Block,
+    Command,
+    Part,
+    Pipeline,
+    Redirect,
+    Script,
+    ShellSyntaxError,
+    Simple,
+    Word,
+    parse_script,
+)
+from lockgate.core.ruling.effects.streams import EMPTY, MARK, Invocation, Origin, Stream
+
+MOST_EFFECTS = 32
+# Work that one command may cause: commands run (functions and loops repeat them), and texts read as commands in turn.
+MOST_STEPS = 4_000
+MOST_TEXTS = 24
+MOST_FIELDS = 256
+
+
+class Walk:
+    """The state of the shell while its commands are read, and the effects found so far."""
+
+    def __init__(self, argument: str, project: Project, activity: Activity, size: int) -> None:
+        self.argument = argument
+        self.project = project
+        self.activity = activity
+        self.folder = ""
+        self.variables: dict[str, str] = {}
+        self.functions: dict[str, Block] = {}
+        self.aliases: dict[str, str] = {}
+        self.pieces: list[Stream] = []
+        # Paths that this line downloads or unpacks, with the host; folders that it clones; and texts that it writes.
+        self.downloads: dict[str, str] = {}
+        self.written: dict[str, str] = {}
+        self.span = (0, size)
+        self._found: dict[tuple[str, str], Effect] = {}
+        self._nested = 0
+        self._texts = 0
+        self._steps = 0
+        self._running: list[str] = []
+
+    # What is found
+
+    def add(self, kind: str, target: str = "", certainty: Certainty = Certainty.SURE) -> None:
+        """Note an effect of the command that is being read."""
+        if MARK in target:
+            target = self.plain(target)
+        key = (kind, target)
+        if key not in self._found:
+            self._found[key] = effect(kind, target, certainty=certainty, argument=self.argument, span=self.span)
+
+    def add_unreadable(self) -> None:
+        """Note that a part of the command cannot be read."""
+        self.add("unreadable", certainty=Certainty.GUESS)
+
+    def access(self, path: str, access: Access) -> None:
+        """Note what an access to a path does."""
+        found = read_access(self.plain(path), access, self.project, folder=self.folder)
+        if found.severity:
+            self.add(found.kind, found.target, found.certainty)
+
+    def effects(self) -> list[Effect]:
+        """Return what was found: each effect once, at most `MOST_EFFECTS`; only looking when there is nothing."""
+        found = sorted(self._found.values(), key=lambda each: -each.severity)
+        if not found:
+            return [effect("looks", argument=self.argument, span=(0, self.span[1]))]
+        if len(found) > MOST_EFFECTS:
+            rest = effect("unreadable", certainty=Certainty.GUESS, argument=self.argument)
+            found = [rest, *found[: MOST_EFFECTS - 1]]
+        return found
+
+    # Values
+
+    def mark(self, stream: Stream) -> str:
+        """Return a mark that stands for a value which is not known."""
+        self.pieces.append(stream)
+        return f"{MARK}{len(self.pieces) - 1}{MARK}"
+
+    def pieces_in(self, text: str) -> list[Stream]:
+        """Return the unknown pieces of a value."""
+        if MARK not in text:
+            return []
+        return [self.pieces[int(number)] for number in text.split(MARK)[1::2]]
+
+    def plain(self, text: str) -> str:
+        """Return a value with its unknown pieces as they were spelled, a substitution as `$()`."""
+        if MARK not in text:
+            return text
+        parts = text.split(MARK)
+        for index in range(1, len(parts), 2):
+            piece = self.pieces[int(parts[index])]
+            parts[index] = f"${piece.target}" if piece.origin is Origin.VARIABLE else "$()"
+        return "".join(parts)
+
+    def secrets_in(self, text: str) -> list[str]:
+        """Return the secrets among the unknown pieces of a value: variables and files."""
+        found = []
+        for piece in self.pieces_in(text):
+            if piece.origin is Origin.SECRET or (piece.origin is Origin.VARIABLE and is_secret_variable(piece.target)):
+                found.append(piece.target)
+        return found
+
+    # Texts and scripts
+
+    def read_text(self, text: str, arguments: Sequence[str] = ()) -> Stream:
+        """Read a text as a command line of its own: that of `sh -c`, `eval`, a here-document."""
+        self._texts += 1
+        if self._texts > MOST_TEXTS or self._nested > 8:
+            self.add_unreadable()
+            return EMPTY
+        if MARK in text:
+            text = self.spelled(text)
+        try:
+            script = parse_script(text)
+        except ShellSyntaxError:
+            self.add_unreadable()
+            return EMPTY
+        saved = self.span
+        self._nested += 1
+        for index, value in enumerate(arguments):
+            self.variables[str(index)] = value
+        try:
+            return self.run_script(script)
+        finally:
+            self._nested -= 1
+            self.span = saved
+
+    def spelled(self, text: str) -> str:
+        """Return a text for reading again: an unknown piece becomes a variable that keeps what is known of it."""
+        parts = text.split(MARK)
+        for index in range(1, len(parts), 2):
+            name = f"_piece{parts[index]}"
+            self.variables[name] = f"{MARK}{parts[index]}{MARK}"
+            parts[index] = f"${{{name}}}"
+        return "".join(parts)
+
+    def run_script(self, script: Script) -> Stream:
+        """Walk over commands in order; the result is what they print, as far as that is known."""
+        return join_streams([self.run_command(command, EMPTY) for command in script.commands])
+
+    def run_command(self, command: Command, stdin: Stream) -> Stream:
+        """Walk over one command."""
+        self._steps += 1
+        if self._steps > MOST_STEPS:
+            self.add_unreadable()
+            return EMPTY
+        if isinstance(command, Simple):
+            return self.run_simple(command, stdin)
+        if isinstance(command, Pipeline):
+            # Each part of a pipe is a process of its own: `cd` and variables there end with it.
+            folder, variables = self.folder, dict(self.variables)
+            for part in command.commands:
+                stdin = self.run_command(part, stdin)
+                self.folder = folder
+            self.variables = variables
+            return stdin
+        return self.run_block(command, stdin)
+
+    def run_block(self, block: Block, stdin: Stream) -> Stream:
+        """Walk over a compound command."""
+        if block.what == "function":
+            self.functions[block.name] = block
+            return EMPTY
+        stdin, output = self.redirect(block.redirects, stdin)
+        folder, variables = self.folder, dict(self.variables)
+        fields: list[str] = []
+        for word in block.words:
+            fields += self.expand(word)
+        values: list[str] = fields[:8] if block.what == "for" and block.name else [""]
+        results: list[Stream] = []
+        for value in values or [""]:
+            if block.what == "for" and block.name:
+                self.variables[block.name] = value if fields else self.mark(Stream(Origin.VARIABLE, target=block.name))
+            results += [self.run_inner(script, stdin) for script in block.scripts]
+        if len(fields) > 8 and block.what == "for":
+            self.rest_of_loop(block, fields[8:], stdin)
+        if block.what == "(":
+            self.folder, self.variables = folder, variables
+        return self.write_output(output, join_streams(results))
+
+    def rest_of_loop(self, block: Block, values: list[str], stdin: Stream) -> None:
+        """Run a loop's body for its remaining values: each has to be looked at, none more often than the steps allow."""
+        for value in values[:MOST_FIELDS]:
+            self.variables[block.name] = value
+            for script in block.scripts:
+                self.run_inner(script, stdin)
+        if len(values) > MOST_FIELDS:
+            self.add_unreadable()
+
+    def run_inner(self, script: Script, stdin: Stream) -> Stream:
+        return join_streams([self.run_command(command, stdin) for command in script.commands])
+
+    # Simple commands
+
+    def run_simple(self, command: Simple, stdin: Stream) -> Stream:
+        """Walk over a simple command: expand its words, follow its redirections, and read its program."""
+        if self._nested < 2:
+            self.span = (command.start, command.end)
+        environment: dict[str, str] = {}
+        for name, value, more in command.assignments:
+            text = " ".join(" ".join(self.expand(each)) for each in more) if more else self.expand_one(value)
+            environment[name] = text
+        fields: list[str] = []
+        for word in command.words:
+            if isinstance(word, str) and "{" not in word:
+                fields.append(word)
+            else:
+                fields += self.expand(word)
+        output = None
+        if command.redirects:
+            stdin, output = self.redirect(command.redirects, stdin)
+        while fields and not fields[0] and len(fields) > 1:
+            del fields[0]
+        if not fields:
+            self.variables.update(environment)
+            for name, value in environment.items():
+                self.assign(name, value)
+            return self.write_output(output, EMPTY)
+        if any(character in word for word in command.words[:1] if isinstance(word, str) for character in "*?["):
+            if fields[0] not in ("[", "[["):
+                self.add_unreadable()
+        for name, value in environment.items():
+            self.assign(name, value)
+        result = self.run_program(fields, stdin, environment)
+        return self.write_output(output, result)
+
+    def run_program(self, fields: list[str], stdin: Stream, environment: dict[str, str] | None = None) -> Stream:
+        """Read one program with its arguments; wrappers call this for the program that they start."""
+        self._steps += 1
+        name = fields[0]
+        if self._steps > MOST_STEPS:
+            self.add_unreadable()
+            return EMPTY
+        if MARK in name:
+            return self.run_unknown(fields, stdin)
+        function = self.functions.get(name)
+        if function is not None:
+            return self.run_function(function, fields, stdin)
+        alias = self.aliases.get(name)
+        if alias is not None and name not in self._running:
+            self._running.append(name)
+            result = self.read_text(" ".join([alias, *(quote(field) for field in fields[1:])]))
+            self._running.pop()
+            return result
+        return read_program(self, Invocation(name, fields[1:], stdin, environment or {}))
+
+    def run_unknown(self, fields: list[str], stdin: Stream) -> Stream:
+        """Read a command whose name comes from a variable or a substitution."""
+        pieces = self.pieces_in(fields[0])
+        whole = fields[0].startswith(MARK) and fields[0].endswith(MARK) and len(pieces) == 1
+        for piece in pieces:
+            if piece.origin is Origin.DOWNLOAD:
+                self.add("runs-download", piece.target)
+                return EMPTY
+            if piece.origin is Origin.DECODED:
+                self.add("runs-decoded")
+                return EMPTY
+        # `$PYTHON -m pytest`: a variable named after the program it stands for.
+        if whole and pieces[0].origin is Origin.VARIABLE and pieces[0].target in _PROGRAM_VARIABLES:
+            return self.run_program([pieces[0].target.lower(), *fields[1:]], stdin)
+        tail = fields[0].rsplit(MARK, 1)[-1]
+        if not whole and re.fullmatch(r"(?:/[\w.-]+)*/(?:bin|Scripts)/[\w.-]+", tail):
+            return self.run_program([tail.rsplit("/", 1)[-1], *fields[1:]], stdin)
+        self.add_unreadable()
+        return EMPTY
+
+    def run_function(self, function: Block, fields: list[str], stdin: Stream) -> Stream:
+        if fields[0] in self._running or len(self._running) > 8:
+            return EMPTY
+        self._running.append(fields[0])
+        saved = {key: value for key, value in self.variables.items() if key.isdigit() or key in "@*"}
+        for index, value in enumerate(fields):
+            self.variables[str(index)] = value
+        self.variables["@"] = self.variables["*"] = " ".join(fields[1:])
+        result = join_streams([self.run_inner(script, stdin) for script in function.scripts])
+        self.variables.update(saved)
+        self._running.pop()
+        return result
+
+    def run_contained(self, fields: list[str], stdin: Stream) -> None:
+        """Read a program that runs in a container: what it does to files stays there."""
+        self._elsewhere(lambda: self.run_program(fields, stdin))
+
+    def run_elsewhere(self, text: str) -> None:
+        """Read a command that runs on another machine: its paths are those of that machine."""
+        self._elsewhere(lambda: self.read_text(text))
+
+    def _elsewhere(self, run: Callable[[], object]) -> None:
+        before, folder, variables = dict(self._found), self.folder, dict(self.variables)
+        run()
+        self.folder, self.variables = folder, variables
+        self._found = {
+            key: found for key, found in self._found.items() if key in before or found.kind not in _STAYS_IN_CONTAINER
+        }
+
+    def assign(self, name: str, value: str) -> None:
+        """Note what setting a variable does: some make later programs load code or ask other servers."""
+        kind = _TELLING_VARIABLES.get(name)
+        if kind == "path":
+            for folder in value.split(":"):
+                if folder.strip("\"'") in ("", "$PATH", "/bin", "/usr/bin", "/sbin", "/usr/sbin") or MARK in folder[:1]:
+                    continue
+                if self.project.locate(folder, self.folder) is Place.SCRATCH:
+                    self.add("unreadable", folder, Certainty.GUESS)
+        elif kind == "source":
+            host = host_of(value)
+            if host and not self.project.has_host(host):
+                self.add("uses-package-source", host)
+        elif kind is not None and value and value not in _HARMLESS_VALUES:
+            self.add(kind, value)
+
+    # Redirections
+
+    def redirect(self, redirects: Sequence[Redirect], stdin: Stream) -> tuple[Stream, str | None]:
+        """Follow redirections: return what flows in, and the path that the output is written to."""
+        output: str | None = None
+        for operator, target, body in redirects:
+            if body is not None:
+                text = self.expand_one(body[0]) if body else ""
+                stdin = Stream(Origin.TEXT, text)
+                continue
+            if operator == "<<<":
+                stdin = Stream(Origin.TEXT, self.expand_one(target))
+                continue
+            path = self.expand_one(target)
+            if operator[-2:] in (">&", "<&") and (path.isdigit() or path == "-" or path.endswith("-")):
+                continue
+            if path.startswith(("/dev/tcp/", "/dev/udp/")):
+                self.add("sends-data", path.split("/")[3])
+            elif operator == "<":
+                stdin = self.read_file(path)
+            elif path not in ("/dev/null", "/dev/stderr", "/dev/stdout", "/dev/tty", "NUL", "$null"):
+                output = path
+        return stdin, output
+
+    def read_file(self, path: str) -> Stream:
+        """Return what reading a file gives."""
+        pieces = self.pieces_in(path)
+        if (
+            len(pieces) == 1
+            and path.startswith(MARK)
+            and path.endswith(MARK)
+            and pieces[0].origin is not Origin.VARIABLE
+        ):
+            return pieces[0]
+        full = self.full_path(path)
+        if full in self.written:
+            return Stream(Origin.TEXT, self.written[full], target=path)
+        host = self.download_of(full)
+        if host:
+            return Stream(Origin.DOWNLOAD, target=host)
+        found = read_access(self.plain(path), Access.READ, self.project, folder=self.folder)
+        if found.severity:
+            return Stream(Origin.SECRET, target=found.target)
+        return Stream(Origin.FILE, target=path)
+
+    def print_file(self, path: str) -> Stream:
+        """Return what printing a file gives, and note a secret that it shows."""
+        stream = self.read_file(path)
+        if stream.origin is Origin.SECRET:
+            self.add("reads-secret", stream.target)
+        return stream
+
+    def write_output(self, path: str | None, stream: Stream) -> Stream:
+        """Write what a command prints to a file, when it is redirected to one."""
+        if path is None:
+            return stream
+        self.write_file(path, stream)
+        return EMPTY
+
+    def write_file(self, path: str, stream: Stream) -> None:
+        """Note that a file is written, and remember where its content comes from."""
+        full = self.full_path(path)
+        self.access(path, Access.WRITE)
+        if stream.origin is Origin.DOWNLOAD:
+            self.downloads[full] = stream.target
+        elif stream.origin is Origin.DECODED:
+            self.downloads[full] = ""
+        elif stream.origin is Origin.TEXT:
+            self.written[full] = self.written.get(full, "") + stream.text
+        elif stream.origin is Origin.SECRET:
+            self.add("reads-secret", stream.target)
+
+    def full_path(self, path: str) -> str:
+        """Return a path in the form in which this walk compares paths."""
+        path = self.plain(path)
+        if self.folder and path[:1] not in ("/", "~"):
+            path = f"{self.folder}/{path}"
+        return normalize_path(path)
+
+    def download_of(self, full: str) -> str:
+        """Return the host that a path was downloaded from in this line or earlier, or an empty text."""
+        if self.downloads:
+            if full in self.downloads:
+                return self.downloads[full] or "decoded text"
+            for folder, host in self.downloads.items():
+                if full.startswith(folder + "/") or folder == ".":
+                    return host
+        if self.activity.downloaded and (full in self.activity.downloaded or self._was_downloaded(full)):
+            return full
+        return ""
+
+    def _was_downloaded(self, full: str) -> bool:
+        name = full.rsplit("/", 1)[-1]
+        return any(normalize_path(path) == full or path == name for path in self.activity.downloaded)
+
+    def run_path(self, path: str, stream: Stream | None = None) -> None:
+        """Note what running a file does."""
+        stream = stream or self.read_file(path)
+        if stream.origin is Origin.DOWNLOAD:
+            self.add("runs-download", stream.target)
+            return
+        plain = self.plain(path)
+        full = self.full_path(path)
+        if self.project.locate(plain, self.folder) is Place.SCRATCH:
+            names = (plain, full)
+            if any(name in self.activity.written or name in self.written for name in names):
+                self.add("computes")
+                return
+        found = read_access(plain, Access.RUN, self.project, folder=self.folder)
+        self.add(found.kind, found.target, found.certainty)
+
+    def enter_folder(self, path: str) -> None:
+        """Follow `cd`."""
+        plain = self.plain(path)
+        if plain == "-" or not plain:
+            self.folder = "" if plain == "-" else "~"
+        elif plain[0] in "/~":
+            self.folder = normalize_path(plain)
+        else:
+            base = self.folder or self.project.folder or self.project.root
+            self.folder = normalize_path(f"{base}/{plain}" if base else plain)
+
+    # Expansion
+
+    def expand_one(self, word: Word) -> str:
+        """Return a word's value without splitting it."""
+        if isinstance(word, str):
+            return word
+        return "".join([part.text if part.what == TEXT else self.expand_part(part) for part in word])
+
+    def expand(self, word: Word) -> list[str]:
+        """Return the fields that a word becomes."""
+        if isinstance(word, str):
+            return expand_braces(word)
+        fields = [""]
+        for part in word:
+            if part.what == TEXT:
+                fields[-1] += part.text
+                continue
+            value = self.expand_part(part)
+            if part.quoted or part.what == PROCESS or not any(blank in value for blank in " \t\n"):
+                fields[-1] += value
+                continue
+            pieces = value.split()
+            if value[:1].isspace() and fields[-1]:
+                fields.append("")
+            if pieces:
+                fields[-1] += pieces[0]
+                fields += pieces[1 : MOST_FIELDS + 1]
+            if value[-1:].isspace():
+                fields.append("")
+        if len(fields) > 1:
+            fields = [field for field in fields if field] or [""]
+        # An unquoted expansion to nothing is no word at all.
+        if fields == [""] and not any(part.quoted for part in word):
+            return []
+        return fields
+
+    def expand_part(self, part: Part) -> str:
+        what = part.what
+        if what == TEXT:
+            return part.text
+        if what == VARIABLE:
+            return self.value_of(part.text)
+        if what == DEFAULT:
+            default = self.expand_one(part.inner)  # type: ignore[arg-type]
+            return self.variables[part.text] if self.variables.get(part.text) else default
+        if what in (SUBSTITUTION, PROCESS):
+            return self.substitute(part)
+        for inner in part.inner:
+            if isinstance(inner, Part):
+                self.expand_part(inner)
+        value = self.variables.get(part.text)
+        if value and MARK in value:
+            return value
+        return self.mark(Stream(Origin.VARIABLE, target=part.text))
+
+    def value_of(self, name: str) -> str:
+        value = self.variables.get(name)
+        if value is not None:
+            return value
+        if name == "HOME":
+            return "~"
+        if name == "PWD":
+            return self.folder or "."
+        if name == "IFS":
+            return " "
+        if name in "?#$!-0":
+            return "0"
+        return self.mark(Stream(Origin.VARIABLE, target=name))
+
+    def substitute(self, part: Part) -> str:
+        """Return the value of `$(…)` or `<(…)`: its text when known, otherwise a mark that knows where it is from."""
+        script = part.inner[0]
+        assert isinstance(script, Script)  # noqa: S101 - the parser puts nothing else there
+        folder, variables, span = self.folder, dict(self.variables), self.span
+        self._nested += 1
+        stream = self.run_script(script)
+        self._nested -= 1
+        self.folder, self.variables, self.span = folder, variables, span
+        if part.what == SUBSTITUTION and stream.origin is Origin.TEXT:
+            return stream.text.rstrip("\n")
+        return self.mark(stream if stream is not EMPTY else Stream(Origin.NONE))
+
+
+# What happens to the files of a container or of another machine says nothing about this one.
+_STAYS_IN_CONTAINER = frozenset(
+    "edits-project writes-scratch writes-outside commits computes runs-project-task runs-program installs-known-package "
+    "installs-package asks-local".split()
+)
+_PROGRAM_VARIABLES = frozenset("PYTHON PIP NODE NPM CC CXX MAKE EDITOR PAGER".split())
+_HARMLESS_VALUES = frozenset("true false 0 1 cat less : vi vim nano".split())
+_TELLING_VARIABLES = {
+    "PATH": "path",
+    **dict.fromkeys(
+        "LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT DYLD_INSERT_LIBRARIES PROMPT_COMMAND BASH_ENV ENV GIT_SSH_COMMAND GIT_SSH "
+        "GIT_EXTERNAL_DIFF GIT_PAGER GIT_PROXY_COMMAND GIT_ASKPASS SSH_ASKPASS GIT_EXEC_PATH PYTHONSTARTUP PERL5OPT RUBYOPT "
+        "PYTHONINSPECT ZDOTDIR LESSOPEN".split(),
+        "installs-hook",
+    ),
+    **dict.fromkeys(
+        "PIP_INDEX_URL PIP_EXTRA_INDEX_URL UV_INDEX_URL UV_EXTRA_INDEX_URL UV_DEFAULT_INDEX UV_INDEX NPM_CONFIG_REGISTRY "
+        "npm_config_registry GOPROXY PIP_FIND_LINKS PIP_TRUSTED_HOST YARN_REGISTRY CARGO_REGISTRIES_CRATES_IO_INDEX "
+        "HTTP_PROXY HTTPS_PROXY http_proxy https_proxy ALL_PROXY all_proxy GIT_CONFIG_GLOBAL".split(),
+        "source",
+    ),
+    "NODE_TLS_REJECT_UNAUTHORIZED": "tls",
+    "GIT_SSL_NO_VERIFY": "tls",
+    "PYTHONHTTPSVERIFY": "tls",
+}
+
+_BRACE_LIST = re.compile(r"\{([^{}]*,[^{}]*)\}")
+
+
+def expand_braces(word: str) -> list[str]:
+    """Return the words that `{a,b}` in a word without quotes stands for."""
+    if "{" not in word or "," not in word:
+        return [word]
+    fields = [word]
+    for _ in range(4):
+        following: list[str] = []
+        for field in fields:
+            match = _BRACE_LIST.search(field)
+            if match is None:
+                following.append(field)
+            else:
+                following += [
+                    field[: match.start()] + each + field[match.end() :] for each in match.group(1).split(",")
+                ]
+        if following == fields or len(following) > MOST_FIELDS:
+            break
+        fields = following
+    return fields
+
+
+def join_streams(streams: list[Stream]) -> Stream:
+    """Return what several commands print one after the other: the most telling of it."""
+    streams = [stream for stream in streams if stream is not EMPTY]
+    if len(streams) < 2:
+        return streams[0] if streams else EMPTY
+    if all(stream.origin is Origin.TEXT for stream in streams):
+        return Stream(Origin.TEXT, "".join(stream.text for stream in streams))
+    return max(streams, key=lambda stream: stream.origin.value)
+
+
+def quote(text: str) -> str:
+    """Return a text as one word of a shell."""
+    return "'" + text.replace("'", "'\\''") + "'"
