@@ -120,7 +120,7 @@ _VERB_OR_NOUN = _word_set("""
     type input click press call open close print play park control purchase refund claim dispute login logout signin
     signout signup setup checkout commit stage link pair mark store trash clear clean empty correct lower complete
     permit grant leave return ship zip mask whitelist rollback backup exit use go build visit turn ask
-    demand react launch reserve
+    demand react launch reserve phone
 """)
 # The same, but said as an order more often than as a thing: `list_update` updates a list.
 _VERB_BEFORE_NOUN = _word_set("""
@@ -661,6 +661,19 @@ def tool_risk(
 def may_reach_any_address(name: str) -> bool:
     """Whether a tool that only looks may look wherever an address leads: all but those that we know by name."""
     return len(name) > MAX_NAME or _find_known_tool(name, _cached_words(name)) is None
+
+
+def acting_words(name: str) -> tuple[str, ...]:
+    """Return the verbs of a name in base form; words that are nouns as well count only where there is no other."""
+    return _cached_acting_words(name[:MAX_NAME])
+
+
+@lru_cache(maxsize=CACHED_NAMES)
+def _cached_acting_words(name: str) -> tuple[str, ...]:
+    words = _cached_words(name)
+    sure = [_ACTING_FORMS[word] for word in words if word in _ACTING_FORMS]
+    likely = [word for word in words if word in _VERB_BEFORE_NOUN]
+    return tuple(dict.fromkeys(sure or likely or [word for word in words if word in _VERB_OR_NOUN]))
 
 
 def explain_risk(

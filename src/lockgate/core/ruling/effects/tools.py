@@ -1,4 +1,4 @@
-"""A tool that is no shell to its effects, by name, verb, argument names and annotations."""
+"""A tool call to its effects: shells and code by what they run, all other tools by name, arguments and annotations."""
 
 from __future__ import annotations
 
@@ -6,12 +6,114 @@ from collections.abc import Sequence
 
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.effects.activity import Activity
-from lockgate.core.ruling.effects.effect import Effect, effect
+from lockgate.core.ruling.effects.code import read_code
+from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
+from lockgate.core.ruling.effects.file_tools import read_file_tool
 from lockgate.core.ruling.effects.project import Project
+from lockgate.core.ruling.effects.service_tools import read_service_tool
+from lockgate.core.ruling.effects.shell import read_command
+from lockgate.core.ruling.effects.sql import read_sql
+from lockgate.core.ruling.effects.tool_arguments import joined_values, name_parts
+from lockgate.core.ruling.effects.tool_names import ToolName, read_tool_name
+from lockgate.core.ruling.effects.web_tools import read_web_tool
 from lockgate.core.ruling.tool_call import ToolCall
+from lockgate.core.ruling.tool_risk import canonical_tool, tool_risk
+from lockgate.core.vocabulary import Risk
+
+MAX_EFFECTS = 32
+
+_SHELL_WORDS = frozenset("shell bash terminal ssh console exec cli zsh command subprocess".split())
+_OTHER_SHELLS = frozenset("powershell pwsh cmd batch".split())
+_RUNS = frozenset("run execute exec invoke eval evaluate launch start".split())
+_CODE_WORDS = frozenset(
+    "python javascript js node jupyter repl code interpreter cell notebook evaluate eval snippet script".split()
+)
+_DATABASE_WORDS = frozenset(
+    "sql database db query postgres postgresql mysql sqlite bigquery snowflake clickhouse duckdb redshift".split()
+)
 
 
 def read_tool(call: ToolCall, leaves: Sequence[Leaf], project: Project, activity: Activity) -> list[Effect]:
     """Return what a tool would do with these arguments; a tool that is not known may do anything."""
-    del leaves, project, activity
-    return [effect("unknown-act", call.tool)]
+    name = read_tool_name(call.tool)
+    seed = canonical_tool(call.tool)
+    found = _read_shell(name, seed, leaves, project, activity)
+    if found is None:
+        found = _read_code_or_query(name, leaves, project)
+    if found is None:
+        found = read_file_tool(name, seed, leaves, project)
+    if found is None:
+        found = read_web_tool(name, seed, call, leaves, project)
+    if found is None:
+        found = read_service_tool(name, seed, call, leaves, project)
+    return limit_effects([*found, *_raised_by_annotations(call, found)])
+
+
+def limit_effects(found: Sequence[Effect]) -> list[Effect]:
+    """Return the effects without repetitions, the gravest first; what is beyond the limit counts as unreadable."""
+    distinct = list({(each.kind, each.target): each for each in reversed(found)}.values())[::-1]
+    if len(distinct) > 1:
+        distinct = [each for each in distinct if each.kind != "looks"] or distinct[:1]
+    if len(distinct) <= MAX_EFFECTS:
+        return distinct or [effect("unknown-act", certainty=Certainty.GUESS)]
+    distinct.sort(key=lambda each: -each.severity)
+    return [*distinct[: MAX_EFFECTS - 1], effect("unreadable", certainty=Certainty.GUESS)]
+
+
+def _read_shell(
+    name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project, activity: Activity
+) -> list[Effect] | None:
+    if seed != "bash" and name.verb not in _RUNS and _SHELL_WORDS.isdisjoint(name.words):
+        return None
+    if seed in ("read", "write", "glob", "grep", "web_fetch") or not _CODE_WORDS.isdisjoint(name.words):
+        return None
+    commands = list(joined_values(leaves, "command"))
+    if not commands:
+        return [effect("unknown-act", certainty=Certainty.GUESS)] if seed == "bash" else None
+    if not _OTHER_SHELLS.isdisjoint(name.words) or {"power", "shell"} <= name.words:
+        return [effect("unreadable", argument=each.argument, span=(0, len(each.text))) for each in commands]
+    found = []
+    for leaf in commands:
+        more = [each.text for each in joined_values(leaves, "command arguments")]
+        found += read_command(" ".join([leaf.text, *more]), leaf.argument, project, activity)
+    return found
+
+
+def _read_code_or_query(name: ToolName, leaves: Sequence[Leaf], project: Project) -> list[Effect] | None:
+    if name.verb in _RUNS or not name.verb:
+        if not _CODE_WORDS.isdisjoint(name.words):
+            code = list(joined_values(leaves, "code"))
+            if code:
+                return [each for leaf in code for each in read_code(leaf.text, leaf.argument, project)]
+    if _DATABASE_WORDS.isdisjoint(name.words) and not any("sql" in name_parts(leaf.argument) for leaf in leaves):
+        return None
+    queries = [leaf for leaf in joined_values(leaves, "query") if _is_sql(leaf.text)]
+    return [each for leaf in queries for each in read_sql(leaf.text, leaf.argument)] or None
+
+
+def _is_sql(text: str) -> bool:
+    first = text.lstrip(" \t\r\n(;")[:20].partition(" ")[0].strip().upper()
+    return first in _SQL_WORDS or text.lstrip().startswith(("--", "/*"))
+
+
+_SQL_WORDS = frozenset(
+    """SELECT INSERT UPDATE DELETE DROP ALTER CREATE TRUNCATE GRANT REVOKE WITH EXPLAIN SHOW DESCRIBE DESC MERGE REPLACE
+    COPY CALL EXEC EXECUTE SET USE BEGIN COMMIT ROLLBACK VACUUM ANALYZE PRAGMA ATTACH LOAD UPSERT RENAME DECLARE DO
+    LOCK REINDEX REFRESH KILL FLUSH VALUES TABLE""".split()
+)
+
+
+def _raised_by_annotations(call: ToolCall, found: Sequence[Effect]) -> list[Effect]:
+    """Return what the annotations add: they come from the server that is being judged, so they never take away."""
+    notes = call.annotations
+    if notes is None or any(each.severity >= Severity.REACHES_OUT for each in found):
+        return []
+    if tool_risk("get_weather", annotations=notes) is Risk.LOW:
+        return []
+    if any(notes.get(key) is True for key in ("destructiveHint", "destructive_hint")):
+        return [] if any(each.kind == "edits-project" for each in found) else [effect("deletes-record")]
+    if any(notes.get(key) is True for key in ("openWorldHint", "open_world_hint")):
+        return [effect("requests")]
+    # It says that it writes: no news about a tool that we read as one that works here.
+    is_news = all(each.severity is Severity.LOOKS for each in found)
+    return [effect("unknown-act", certainty=Certainty.GUESS)] if is_news else []

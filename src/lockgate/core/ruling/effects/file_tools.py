@@ -1,0 +1,112 @@
+"""Tools that work on files to their effects: which path, in which direction, and what the written text does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from lockgate.core.ruling.arguments import Leaf
+from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
+from lockgate.core.ruling.effects.paths import Access, read_access
+from lockgate.core.ruling.effects.project import Project
+from lockgate.core.ruling.effects.tool_arguments import ROLES, is_path_name, name_parts
+from lockgate.core.ruling.effects.tool_names import ToolName
+from lockgate.core.ruling.effects.written_content import read_written_file
+
+_FILE_WORDS = frozenset("file directory folder dir notebook path mkdir pdf csv xlsx docx archive".split())
+_WRITES = frozenset(
+    "write create edit append save update put make mkdir touch insert replace patch modify overwrite generate".split()
+)
+_MOVES = frozenset("move rename".split())
+_TRANSFORMS = frozenset(
+    "convert extract compress zip unzip parse render resize split merge download compile copy duplicate".split()
+)
+_DELETES = frozenset("delete remove unlink erase trash wipe".split())
+_LOOKING_COMMANDS = frozenset("view read list".split())
+_OLD = frozenset("old_string old_str old_text search old replaced".split())
+_NOT_CONTENT = frozenset("description instruction instructions explanation title".split())
+_PATCHED = re.compile(
+    r"(?m)^(?:\*\*\* (?P<act>Add|Update|Delete) File: |\*\*\* Move to: |(?P<diff>\+\+\+|---) (?:[ab]/)?)"
+    r"(?P<path>[^\t\r\n]+)"
+)
+
+
+def read_file_tool(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project) -> list[Effect] | None:
+    """Return what a tool does to the files it names; None for a tool that works on no path."""
+    if seed == "write":
+        patched = list(_read_patches(leaves, project))
+        if patched:
+            return patched
+    paths = [leaf for leaf in leaves if is_path_name(leaf.argument) and _is_path(leaf.text)]
+    access = _direction(name, seed, leaves)
+    if access is None or not paths:
+        return [effect("unknown-act", certainty=Certainty.GUESS)] if seed == "write" else None
+    found = [_access(leaf, _access_of(leaf, access, name), project) for leaf in paths]
+    if access is Access.WRITE:
+        found += _read_contents(paths[0].text, leaves)
+        found += _read_repository(leaves)
+    return found
+
+
+def _access_of(leaf: Leaf, access: Access, name: ToolName) -> Access:
+    """Return what is done with one path: a tool that reads one file may write another."""
+    is_output = not name_parts(leaf.argument).isdisjoint(ROLES["output"])
+    if access is Access.READ or name.verb in _TRANSFORMS:
+        return Access.WRITE if is_output or name.verb == "download" else Access.READ
+    return access
+
+
+def _direction(name: ToolName, seed: str, leaves: Sequence[Leaf]) -> Access | None:
+    if seed in ("read", "glob", "grep") or name.kind == "looks":
+        return Access.READ
+    if seed == "write":
+        is_view = any(leaf.argument == "command" and leaf.text in _LOOKING_COMMANDS for leaf in leaves)
+        return Access.READ if is_view else Access.WRITE
+    if name.verb in _TRANSFORMS:
+        return Access.WRITE
+    if not _FILE_WORDS.isdisjoint(name.words):
+        return Access.DELETE if name.verb in _DELETES else Access.WRITE if name.verb in _WRITES | _MOVES else None
+    is_path = any(not name_parts(leaf.argument).isdisjoint({"path", "filename", "filepath"}) for leaf in leaves)
+    return Access.WRITE if name.verb in _WRITES and is_path else None
+
+
+def _is_path(text: str) -> bool:
+    return 0 < len(text) < 4096 and "\n" not in text and "://" not in text
+
+
+def _access(leaf: Leaf, access: Access, project: Project) -> Effect:
+    return read_access(leaf.text, access, project)._replace(argument=leaf.argument, start=0, end=len(leaf.text))
+
+
+def _read_contents(path: str, leaves: Sequence[Leaf]) -> Iterator[Effect]:
+    replaced = "\n".join(leaf.text for leaf in leaves if not name_parts(leaf.argument).isdisjoint(_OLD))
+    for leaf in leaves:
+        parts = name_parts(leaf.argument)
+        if parts.isdisjoint(_OLD | _NOT_CONTENT) and not is_path_name(leaf.argument):
+            yield from read_written_file(path, leaf.text, replaced, leaf.argument)
+
+
+def _read_repository(leaves: Sequence[Leaf]) -> Iterator[Effect]:
+    """Yield a push where the file is written into a hosted repository."""
+    named = {leaf.argument: leaf.text for leaf in leaves if leaf.argument in ("owner", "repo", "repository")}
+    if named.get("repo") or named.get("repository"):
+        repository = named.get("repo") or named["repository"]
+        yield effect("pushes", f"{named['owner']}/{repository}" if "owner" in named else repository, argument="repo")
+
+
+def _read_patches(leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
+    for leaf in leaves:
+        matches = list(_PATCHED.finditer(leaf.text))
+        for at, match in enumerate(matches):
+            path = match["path"].strip()
+            if match["diff"] == "---" or path == "/dev/null":
+                continue
+            access = Access.DELETE if match["act"] == "Delete" else Access.WRITE
+            found = read_access(path, access, project)
+            yield found._replace(argument=leaf.argument, start=match.start("path"), end=match.end("path"))
+            end = matches[at + 1].start() if at + 1 < len(matches) else len(leaf.text)
+            lines = leaf.text[match.end() : end].splitlines()
+            added = "\n".join(line[1:] for line in lines if line.startswith("+"))
+            removed = "\n".join(line[1:] for line in lines if not line.startswith("+"))
+            for each in read_written_file(path, added, removed, leaf.argument):
+                yield each._replace(start=match.start("path"), end=end)

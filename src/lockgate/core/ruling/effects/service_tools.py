@@ -1,0 +1,142 @@
+"""Tools of mail, chat, calendars, tickets, money, clouds and homes to their effects, by name and arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from lockgate.core.ruling.arguments import Leaf, sink_from_argument
+from lockgate.core.ruling.effects.addresses import (
+    Seen,
+    Shape,
+    find_addresses_by_shape,
+    find_hosts,
+    host_from_value,
+    is_local_host,
+)
+from lockgate.core.ruling.effects.effect import KINDS, Certainty, Effect, Severity, effect
+from lockgate.core.ruling.effects.paths import Access, read_access
+from lockgate.core.ruling.effects.project import Project
+from lockgate.core.ruling.effects.tool_arguments import find_switches, has_role, is_path_name, is_prose, name_parts
+from lockgate.core.ruling.effects.tool_names import ToolName, gravest_kind
+from lockgate.core.ruling.effects.written_content import read_shown_text
+from lockgate.core.ruling.tool_call import ToolCall
+from lockgate.core.ruling.tool_risk import acting_words
+
+_MAX_TARGET = 200
+_MAX_ACTION = 40
+# By which arguments an effect finds its target.
+_ROLE_OF_KIND = {
+    "sends-message": "recipient",
+    "shares": "recipient",
+    "pays": "account",
+    "orders": "thing",
+    "grants-access": "principal",
+    "changes-permissions": "principal",
+    "changes-login": "principal",
+    "disables-check": "principal",
+    "logs-in": "principal",
+}
+_NAMES_EVERYTHING = frozenset("deletes-record deletes-data".split())
+_SENDS = frozenset("sends-message sends-data shares publishes sends-secret".split())
+_INVITES = frozenset("attendee attendees participant participants guest guests invitee invitees invites".split())
+_ASSIGNS = frozenset("assignee assignees assigned owner".split())
+_OPEN = frozenset("unknown-act changes-record changes-own-note".split())
+_AMOUNTS = frozenset("amount sum total value valor betrag montant importe importo tutar bedrag price".split())
+
+
+def read_service_tool(
+    name: ToolName, seed: str, call: ToolCall, leaves: Sequence[Leaf], project: Project
+) -> list[Effect]:
+    """Return what a tool does by its name, one effect for each target in its arguments."""
+    kind = "instructs-agent" if seed == "spawn_agent" else name.kind
+    kind = _kind_with_arguments(_kind_with_action(kind, name, leaves), name, leaves)
+    found = list(_aimed_effects(kind, leaves))
+    found += _secret_files(kind, leaves, project)
+    for leaf in leaves:
+        if kind == "instructs-agent" or (kind == "changes-agent-file" and is_prose(leaf)):
+            found += [effect("requests", seen.target, argument=leaf.argument) for seen in find_hosts(leaf.text)]
+        elif is_prose(leaf) and "//" in leaf.text:
+            found += read_shown_text(leaf.text, leaf.argument)
+    if kind != "looks":
+        found += [effect(each.kind, each.target, argument=each.argument) for each in find_switches(call.arguments)]
+    return found
+
+
+def _kind_with_action(kind: str, name: ToolName, leaves: Sequence[Leaf]) -> str:
+    """Return the kind of the action that an argument names, unless the tool's name is graver."""
+    actions = [leaf.text for leaf in leaves if has_role(leaf.argument, "action") and leaf.text.isascii()]
+    verbs = [word for text in actions[:4] if len(text) <= _MAX_ACTION for word in acting_words(text)]
+    if not verbs:
+        return kind
+    stated = gravest_kind(verbs, name.words - {name.verb})[1]
+    return stated if stated != "unknown-act" and KINDS[stated].severity >= KINDS[kind].severity else kind
+
+
+def _kind_with_arguments(kind: str, name: ToolName, leaves: Sequence[Leaf]) -> str:
+    """Return the kind once the arguments are seen: guests make an event an invitation, an account makes a payment."""
+    if kind not in _OPEN:
+        return kind
+    parts = frozenset().union(*(name_parts(leaf.argument) for leaf in leaves)) if leaves else frozenset()
+    shapes = {seen.shape for leaf in leaves if not is_prose(leaf) for seen in find_addresses_by_shape(leaf.text)}
+    if Shape.ACCOUNT in shapes and not parts.isdisjoint(_AMOUNTS):
+        return "pays"
+    if kind == "changes-own-note" and "draft" not in name.words:
+        if not parts.isdisjoint(_INVITES):
+            return "sends-message"
+        if not parts.isdisjoint(_ASSIGNS) or shapes:
+            return "changes-record"
+    return kind
+
+
+def _aimed_effects(kind: str, leaves: Sequence[Leaf]) -> Iterator[Effect]:
+    certainty = Certainty.GUESS if kind == "unknown-act" else Certainty.LIKELY
+    role = _ROLE_OF_KIND.get(kind, "")
+    count = 0
+    if KINDS[kind].severity >= Severity.REACHES_OUT:
+        for leaf in leaves:
+            for seen in _targets_of(leaf, kind, role):
+                aimed = _kind_for_shape(kind, seen)
+                count += aimed == kind
+                yield effect(
+                    aimed, seen.target, certainty=certainty, argument=leaf.argument, span=(seen.start, seen.end)
+                )
+    repository = _repository(leaves)
+    if not count:
+        yield effect(kind, repository, certainty=certainty)
+
+
+def _kind_for_shape(kind: str, seen: Seen) -> str:
+    if seen.shape is not Shape.HOST or kind in ("sends-data", "grants-access", "sends-secret", "unknown-act"):
+        return kind
+    return "asks-local" if is_local_host(seen.target) else "requests"
+
+
+def _targets_of(leaf: Leaf, kind: str, role: str) -> list[Seen]:
+    shaped = find_addresses_by_shape(leaf.text)
+    if shaped and not is_prose(leaf):
+        return shaped
+    text = leaf.text.strip()
+    if not text or len(text) > _MAX_TARGET or "\n" in text:
+        return []
+    if sink_from_argument(leaf.argument) == "url" and host_from_value(text):
+        return [Seen(Shape.HOST, host_from_value(text), 0, len(leaf.text))]
+    if role and has_role(leaf.argument, role):
+        return shaped or [Seen(Shape.NAME, text, 0, len(leaf.text))]
+    if kind in _NAMES_EVERYTHING and not is_prose(leaf) and not has_role(leaf.argument, "action"):
+        return [Seen(Shape.NAME, text, 0, len(leaf.text))]
+    return []
+
+
+def _secret_files(kind: str, leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
+    for leaf in leaves:
+        if not (is_path_name(leaf.argument) or has_role(leaf.argument, "path")) or "\n" in leaf.text:
+            continue
+        found = read_access(leaf.text, Access.READ, project)
+        if found.kind == "reads-secret":
+            secret = "sends-secret" if kind in _SENDS else "reads-secret"
+            yield effect(secret, found.target, argument=leaf.argument, span=(0, len(leaf.text)))
+
+
+def _repository(leaves: Sequence[Leaf]) -> str:
+    named = {leaf.argument: leaf.text for leaf in leaves if leaf.argument in ("owner", "repo")}
+    return f"{named['owner']}/{named['repo']}"[:_MAX_TARGET] if len(named) == 2 else ""

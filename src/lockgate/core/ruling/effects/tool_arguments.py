@@ -1,0 +1,153 @@
+"""What the arguments of a call are for: recipients, paths, commands, and switches that open or protect something."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from lockgate.core.ruling.arguments import Leaf, argument_words
+from lockgate.core.word_lists import read_sections
+
+_MAX_SCALARS = 500
+_MAX_SWITCH_TEXT = 200
+_INDEX = re.compile(r"\[\d+\]")
+_PAIR = re.compile(r"([\w.-]{2,40})\s*[=:]\s*[\"']?([\w-]{1,20})")
+
+ROLES: Mapping[str, frozenset[str]] = {
+    section: frozenset(" ".join(lines).split())
+    for section, lines in read_sections(__package__, "argument_words.txt").items()
+}
+_IDS = frozenset("id ids uid uuid".split())
+# An identifier of a letter is no address; one of a person or a channel is.
+_ADDRESSABLE_IDS = frozenset(
+    "user users channel channels chat room group member members recipient recipients to payee account app guest".split()
+)
+_OWN_SIDE = frozenset("from source sender".split())
+# An argument is a path when all words of its name are such words: `repo_path` names no file that the tool works on.
+_PATH_NAMES = ROLES["path"] | ROLES["output"] | frozenset("name full absolute relative source target old input".split())
+
+
+class Switch(NamedTuple):
+    """A value that opens or unprotects something: the kind of its effect, what it is about, and its argument."""
+
+    kind: str
+    target: str
+    argument: str
+
+
+def own_name(argument: str) -> str:
+    """Return the name of an argument without the path to it and without its index."""
+    return _INDEX.sub("", argument).rpartition(".")[2]
+
+
+@lru_cache(maxsize=4096)
+def name_parts(argument: str) -> frozenset[str]:
+    """Return the words of an argument's own name, and that name itself."""
+    return frozenset(argument_words(argument)) | {own_name(argument).lower()}
+
+
+def has_role(argument: str, role: str) -> bool:
+    """Return whether an argument is for this, by its name."""
+    parts = name_parts(argument)
+    if parts.isdisjoint(ROLES[role]) or (role == "account" and not parts.isdisjoint(_OWN_SIDE)):
+        return False
+    return parts.isdisjoint(_IDS) or role == "thing" or not parts.isdisjoint(_ADDRESSABLE_IDS)
+
+
+def is_path_name(argument: str) -> bool:
+    """Return whether an argument is named as the path of a file that its tool works on."""
+    words = frozenset(argument_words(argument))
+    return not words.isdisjoint(ROLES["path"] | ROLES["output"]) and words <= _PATH_NAMES
+
+
+def is_prose(leaf: Leaf) -> bool:
+    """Return whether a value is text for people to read rather than a value that steers the tool."""
+    return has_role(leaf.argument, "prose") or len(leaf.text) > 500 or "\n" in leaf.text.strip()
+
+
+def joined_values(leaves: Sequence[Leaf], role: str) -> Iterator[Leaf]:
+    """Yield the values of this role, lists of words as one command line."""
+    lists: dict[str, list[str]] = {}
+    for leaf in leaves:
+        if not has_role(leaf.argument, role):
+            continue
+        if leaf.argument.endswith("]"):
+            lists.setdefault(leaf.argument.rpartition("[")[0], []).append(leaf.text)
+        else:
+            yield leaf
+    for argument, words in lists.items():
+        yield Leaf(argument, " ".join(map(_quote_word, words)))
+
+
+def _quote_word(word: str) -> str:
+    return word if re.fullmatch(r"[\w@%+=:,./-]+", word) else "'" + word.replace("'", "'\"'\"'") + "'"
+
+
+def find_switches(arguments: Mapping[str, object]) -> Iterator[Switch]:
+    """Yield what the booleans, words and `key=value` texts of the arguments open or unprotect."""
+    for argument, name, value in _settings(arguments):
+        kind = _kind_of_switch(frozenset(argument_words(name)) | {name.lower()}, value.strip().lower())
+        if kind:
+            target = value if kind == "changes-permissions" and value.lower() in ROLES["open to all"] else name
+            yield Switch(kind, target, argument)
+
+
+def _kind_of_switch(words: frozenset[str], value: str) -> str:
+    if value in ROLES["off"]:
+        if "private" in words:
+            return "changes-permissions"
+        return "disables-check" if not words.isdisjoint(ROLES["protects"]) else ""
+    if value in ROLES["on"]:
+        return _kind_of_on(words)
+    if not words.isdisjoint(ROLES["visibility"]):
+        if value in ROLES["open to all"]:
+            return "changes-permissions"
+        return "grants-access" if value in ROLES["admits"] else ""
+    return ""
+
+
+def _kind_of_on(words: frozenset[str]) -> str:
+    if not words.isdisjoint(ROLES["open to all"]):
+        return "changes-permissions"
+    if not words.isdisjoint(ROLES["unprotected"]):
+        return "disables-check"
+    if not words.isdisjoint(ROLES["skips"]) and not words.isdisjoint(ROLES["protects"]):
+        return "disables-check"
+    return "grants-access" if not words.isdisjoint(ROLES["admits"]) else ""
+
+
+def _settings(arguments: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
+    """Yield argument, name and value of everything that may be a setting."""
+    pending: list[tuple[str, object]] = [("", arguments)]
+    count = 0
+    while pending and count < _MAX_SCALARS:
+        path, value = pending.pop()
+        count += 1
+        if isinstance(value, Mapping):
+            yield from _named_setting(path, value)
+            pending += [(f"{path}.{key}" if path else str(key), item) for key, item in value.items()]
+        elif isinstance(value, list | tuple):
+            pending += [(f"{path}[{at}]", item) for at, item in enumerate(value)]
+        elif isinstance(value, bool | int):
+            yield path, own_name(path), str(value)
+        elif isinstance(value, str) and len(value) <= _MAX_SWITCH_TEXT:
+            yield path, own_name(path), value
+            if not has_role(path, "prose") or "=" in value:
+                for match in _PAIR.finditer(value):
+                    yield path, match[1], match[2]
+
+
+def _named_setting(path: str, settings: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
+    """Yield a setting that is spread over two arguments: its name is the value of one, its value that of another."""
+    names = [value for key, value in settings.items() if isinstance(value, str) and _has_word(key, "setting")]
+    values = [value for key, value in settings.items() if _has_word(key, "state")]
+    for name in names[:4]:
+        for value in values[:4]:
+            if isinstance(value, str | int) and len(name) <= _MAX_SWITCH_TEXT:
+                yield path, name, str(value)
+
+
+def _has_word(key: object, role: str) -> bool:
+    return isinstance(key, str) and not name_parts(key).isdisjoint(ROLES[role])

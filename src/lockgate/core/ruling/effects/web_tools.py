@@ -1,0 +1,83 @@
+"""Tools that reach an address or act on a page to their effects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from lockgate.core.ruling.arguments import Leaf, sink_from_argument
+from lockgate.core.ruling.effects.addresses import find_hosts, host_from_value, is_local_host
+from lockgate.core.ruling.effects.code import read_code
+from lockgate.core.ruling.effects.effect import Effect, effect
+from lockgate.core.ruling.effects.project import Project
+from lockgate.core.ruling.effects.tool_arguments import has_role, is_prose, joined_values, name_parts
+from lockgate.core.ruling.effects.tool_names import ToolName
+from lockgate.core.ruling.tool_call import ToolCall
+from lockgate.core.ruling.tool_risk import may_reach_any_address
+
+_PAGE_WORDS = frozenset("browser puppeteer playwright page webpage tab selenium computer screen chrome".split())
+_LOOKS_AT_PAGE = frozenset(
+    """
+    screenshot scroll hover wait back forward snapshot resize close reload tabs zoom cursor mouse_move move_mouse
+    cursor_position left_mouse_up console network focus emulate performance switch
+    """.split()
+)
+_TYPES = frozenset("type fill input enter paste write submit upload form".split())
+_ACTS_ON_PAGE = frozenset("click press tap select choose drag drop key dialog handle check uncheck action".split())
+_BODY = frozenset("body data json payload form files content params_body".split())
+_ASKING = frozenset("GET HEAD OPTIONS".split())
+
+
+def read_web_tool(
+    name: ToolName, seed: str, call: ToolCall, leaves: Sequence[Leaf], project: Project
+) -> list[Effect] | None:
+    """Return what a tool asks of an address or does to a page; None for a tool that does neither."""
+    on_page = not _PAGE_WORDS.isdisjoint(name.words)
+    hosts = list(_addressed_hosts(leaves))
+    if name.kind == "looks":
+        # An address can carry data out, unless we know by name where the tool goes.
+        return _requests(leaves, hosts) if hosts and may_reach_any_address(call.tool) else [effect("looks")]
+    if seed == "web_fetch" or name.kind == "requests":
+        if not hosts and on_page and not name.words.isdisjoint(_LOOKS_AT_PAGE):
+            return [effect("looks")]
+        return _requests(leaves, hosts) or [effect("requests")]
+    return _read_page_act(name, leaves, hosts, project) if on_page else None
+
+
+def _addressed_hosts(leaves: Sequence[Leaf]) -> Iterator[tuple[str, Leaf]]:
+    for leaf in leaves:
+        if "://" in leaf.text and not is_prose(leaf):
+            yield from ((seen.target, leaf) for seen in find_hosts(leaf.text))
+        elif sink_from_argument(leaf.argument) == "url" and "." in leaf.text:
+            host = host_from_value(leaf.text)
+            if host:
+                yield host, leaf
+
+
+def _requests(leaves: Sequence[Leaf], hosts: Sequence[tuple[str, Leaf]]) -> list[Effect]:
+    method = next((leaf.text.upper() for leaf in leaves if leaf.argument == "method"), "GET")
+    sends = method not in _ASKING or any(not name_parts(leaf.argument).isdisjoint(_BODY) for leaf in leaves)
+    return [request_effect(host, leaf, sends=sends) for host, leaf in hosts]
+
+
+def request_effect(host: str, leaf: Leaf, *, sends: bool) -> Effect:
+    """Return the effect of a request to a host, or of data that is sent there."""
+    kind = "asks-local" if is_local_host(host) else "sends-data" if sends else "requests"
+    at = max(leaf.text.lower().find(host), 0)
+    return effect(kind, host, argument=leaf.argument, span=(at, at + len(host)))
+
+
+def _read_page_act(
+    name: ToolName, leaves: Sequence[Leaf], hosts: Sequence[tuple[str, Leaf]], project: Project
+) -> list[Effect] | None:
+    actions = {leaf.text.lower() for leaf in leaves if has_role(leaf.argument, "action")}
+    words = name.words | actions
+    code = list(joined_values(leaves, "code"))
+    if name.verb in ("evaluate", "eval", "run", "execute") and code:
+        return [each for leaf in code for each in read_code(leaf.text, leaf.argument, project)]
+    if not words.isdisjoint(_TYPES):
+        return [request_effect(host, leaf, sends=True) for host, leaf in hosts] or [effect("sends-data")]
+    if hosts:
+        return [request_effect(host, leaf, sends=False) for host, leaf in hosts]
+    if not words.isdisjoint(_LOOKS_AT_PAGE) and words.isdisjoint(_ACTS_ON_PAGE):
+        return [effect("looks")]
+    return [effect("unknown-act")] if not words.isdisjoint(_ACTS_ON_PAGE) else None

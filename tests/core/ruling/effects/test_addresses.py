@@ -1,0 +1,66 @@
+"""Addresses by their shape."""
+
+from __future__ import annotations
+
+import pytest
+
+from lockgate.core.ruling.effects.addresses import (
+    Shape,
+    find_addresses_by_shape,
+    find_hosts,
+    host_from_value,
+    is_local_host,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "target"),
+    [
+        ("eve@evil.example", Shape.EMAIL, "eve@evil.example"),
+        ("Eve <eve@evil.example>", Shape.EMAIL, "eve@evil.example"),
+        ("mailto:eve@evil.example", Shape.EMAIL, "eve@evil.example"),
+        ("https://Evil.example:8443/a?b", Shape.HOST, "evil.example"),
+        ("+41 44 668 18 00", Shape.PHONE, "+41 44 668 18 00"),
+        ("whatsapp:+14155238886", Shape.PHONE, "+14155238886"),
+        ("DE12 5001 0517 0648 4898 90", Shape.ACCOUNT, "DE12500105170648489890"),
+        ("0x52908400098527886E0F7030069857D2E4169EE7", Shape.ACCOUNT, "0x52908400098527886E0F7030069857D2E4169EE7"),
+        ("4242 4242 4242 4242", Shape.ACCOUNT, "4242424242424242"),
+    ],
+)
+def test_a_value_that_is_an_address_is_one_whatever_its_argument_is_called(
+    text: str, shape: Shape, target: str
+) -> None:
+    [seen] = find_addresses_by_shape(text)
+    assert (seen.shape, seen.target) == (shape, target)
+
+
+def test_a_list_of_addresses_gives_each_of_them() -> None:
+    assert [seen.target for seen in find_addresses_by_shape("a@x.example; b@y.example")] == [
+        "a@x.example",
+        "b@y.example",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "please write to eve@evil.example soon", "77120", "2024-05-20", "t-shirt, red", "a" * 400]
+)
+def test_prose_and_plain_numbers_are_no_address(text: str) -> None:
+    assert find_addresses_by_shape(text) == []
+
+
+def test_hosts_are_found_in_any_text_and_listed_once() -> None:
+    text = "see https://a.example/x, https://user:pass@b.example:80/y and https://A.example"
+    assert [seen.target for seen in find_hosts(text)] == ["a.example", "b.example"]
+
+
+@pytest.mark.parametrize(
+    ("text", "host"),
+    [("www.shop.example/cart", "www.shop.example"), ("10.0.0.7:8080", "10.0.0.7"), ("README", "")],
+)
+def test_an_address_may_lack_its_scheme(text: str, host: str) -> None:
+    assert host_from_value(text) == host
+
+
+def test_this_machine_is_local_by_any_of_its_names() -> None:
+    assert all(map(is_local_host, ["localhost", "127.0.0.1", "127.8.8.8", "[::1]", "app.localhost"]))
+    assert not any(map(is_local_host, ["localhost.evil.example", "128.0.0.1", "10.0.0.1"]))

@@ -1,0 +1,50 @@
+"""Tools that work on files."""
+
+from __future__ import annotations
+
+from lockgate.core.ruling.effects.project import Project
+from lockgate.core.ruling.effects.reading import effects_of
+from lockgate.core.ruling.tool_call import ToolCall
+
+PROJECT = Project(root="/w/app", home="/home/u")
+
+
+def kinds(tool: str, **arguments: object) -> list[tuple[str, str]]:
+    return [(found.kind, found.target) for found in effects_of(ToolCall(tool, arguments), PROJECT)]
+
+
+def test_an_edit_that_loads_remote_code_names_the_new_host_only() -> None:
+    old = '<script src="https://cdn.example/a.js"></script>'
+    found = kinds(
+        "Edit", file_path="web/index.html", old_string=old, new_string=f'{old}\n<script src="//b.example"></script>'
+    )
+    assert ("embeds-remote-code", "cdn.example") not in found
+    found = kinds("Edit", file_path="a.html", old_string="", new_string='<script src="https://b.example/x"></script>')
+    assert ("embeds-remote-code", "b.example") in found
+
+
+def test_every_edit_of_a_list_of_edits_counts() -> None:
+    edits = [
+        {"old_string": "a", "new_string": "b"},
+        {"old_string": "c", "new_string": "@import 'https://b.example/x.css'"},
+    ]
+    assert ("embeds-remote-code", "b.example") in kinds("MultiEdit", file_path="a.css", edits=edits)
+
+
+def test_a_patch_names_its_files_in_its_text() -> None:
+    patch = "*** Begin Patch\n*** Add File: web/a.html\n+<script src='https://b.example/x'></script>\n*** End Patch"
+    found = kinds("apply_patch", input=patch)
+    assert ("embeds-remote-code", "b.example") in found
+    assert "web/a.html" in [target for _, target in found]
+
+
+def test_a_write_into_a_hosted_repository_is_a_push() -> None:
+    found = kinds(
+        "mcp__github__create_or_update_file", owner="o", repo="r", path="a.py", content="x = 1", branch="main"
+    )
+    assert ("pushes", "o/r") in found
+
+
+def test_a_file_known_by_its_number_only_is_a_record() -> None:
+    assert kinds("delete_file", file_id="13") == [("deletes-record", "13")]
+    assert kinds("append_to_file", file_id="3", content="x") == [("changes-own-note", "")]

@@ -1,0 +1,56 @@
+"""Tools of mail, calendars, money and the like."""
+
+from __future__ import annotations
+
+from lockgate.core.ruling.effects.reading import effects_of
+from lockgate.core.ruling.tool_call import ToolCall
+
+
+def kinds(tool: str, **arguments: object) -> list[tuple[str, str]]:
+    return [(found.kind, found.target) for found in effects_of(ToolCall(tool, arguments))]
+
+
+def test_a_message_has_one_effect_for_each_recipient() -> None:
+    found = kinds("send_email", to=["a@x.example"], cc="b@y.example, c@z.example", body="mail d@q.example")
+    assert sorted(target for _, target in found) == ["a@x.example", "b@y.example", "c@z.example"]
+    assert {kind for kind, _ in found} == {"sends-message"}
+
+
+def test_a_recipient_is_known_by_its_shape_whatever_its_argument_is_called() -> None:
+    assert kinds("send_file", con="eve@evil.example", file="a.xlsx") == [("sends-message", "eve@evil.example")]
+    assert kinds("frobnicate", zzz="eve@evil.example") == [("unknown-act", "eve@evil.example")]
+
+
+def test_guests_make_an_event_an_invitation() -> None:
+    assert kinds("create_event", title="Fire drill") == [("changes-own-note", "")]
+    assert kinds("create_event", title="Lunch", participants=["a@x.example"]) == [("sends-message", "a@x.example")]
+
+
+def test_an_account_and_an_amount_make_a_payment() -> None:
+    assert kinds("frobnicate", to="DE12500105170648489890", amount=3) == [("pays", "DE12500105170648489890")]
+    assert kinds("transfer_funds", from_account_number="1-2", to_account_number="9-0") == [("pays", "9-0")]
+
+
+def test_a_picture_in_a_draft_asks_its_host_when_it_is_shown() -> None:
+    found = kinds("create_draft", to="a@x.example", body="<img src='https://px.example/o.png?secret=1'>")
+    assert found == [("shows-remote-content", "px.example"), ("changes-own-note", "")]
+
+
+def test_the_action_of_a_managing_tool_counts() -> None:
+    assert kinds("manage_records", action="delete", record="r1")[0] == ("deletes-record", "r1")
+    assert kinds("manage_user", action="grant_admin", user="eve")[0] == ("grants-access", "eve")
+
+
+def test_another_agent_gets_its_orders_and_the_pages_in_them() -> None:
+    found = kinds("Task", prompt="Fetch https://a.example/x and follow it")
+    assert found == [("instructs-agent", ""), ("requests", "a.example")]
+
+
+def test_a_switch_counts_beside_what_the_name_says() -> None:
+    assert ("disables-check", "two_factor") in kinds("update_settings", two_factor=False)
+    assert ("changes-permissions", "public") in kinds("create_document", title="x", visibility="public")
+    assert kinds("search_repositories", visibility="public") == [("looks", "")]
+
+
+def test_a_hook_url_is_given_access() -> None:
+    assert kinds("create_webhook", url="https://evil.example/h") == [("grants-access", "evil.example")]

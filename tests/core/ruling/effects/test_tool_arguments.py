@@ -1,0 +1,72 @@
+"""What arguments are for."""
+
+from __future__ import annotations
+
+import pytest
+
+from lockgate.core.ruling.arguments import Leaf, flatten_arguments
+from lockgate.core.ruling.effects.tool_arguments import find_switches, has_role, is_path_name, is_prose, joined_values
+
+
+def test_a_role_is_read_from_the_last_name_in_any_common_language() -> None:
+    for argument in ("to", "recipients[0]", "mail.cc", "alici", "destinataire", "收件人", "empfänger", "user_id"):
+        assert has_role(argument, "recipient"), argument
+    for argument in ("email_id", "from", "amount", "message_id"):
+        assert not has_role(argument, "recipient"), argument
+
+
+def test_a_path_is_named_by_path_words_only() -> None:
+    assert all(map(is_path_name, ["path", "file_path", "destination", "source_path", "save_dir", "paths[2]"]))
+    assert not any(map(is_path_name, ["repo_path", "file_id", "folder_color", "name", "target"]))
+
+
+def test_prose_is_told_by_name_length_or_lines() -> None:
+    assert is_prose(Leaf("body", "x"))
+    assert is_prose(Leaf("anything", "one\ntwo"))
+    assert not is_prose(Leaf("to", "a@b.example"))
+
+
+def test_a_list_of_words_is_one_command_line() -> None:
+    leaves = flatten_arguments({"command": ["bash", "-lc", "echo 'a b'"]})[0]
+    assert [leaf.text for leaf in joined_values(leaves, "command")] == ["bash -lc 'echo '\"'\"'a b'\"'\"''"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind"),
+    [
+        ({"two_factor": False}, "disables-check"),
+        ({"settings": {"mfa": "off"}}, "disables-check"),
+        ({"settings": "mfa=off, theme=dark"}, "disables-check"),
+        ({"setting": "two_factor", "value": "off"}, "disables-check"),
+        ({"setting": "two_factor", "enabled": False}, "disables-check"),
+        ({"skip_verification": True}, "disables-check"),
+        ({"verify_ssl": False}, "disables-check"),
+        ({"insecure": True}, "disables-check"),
+        ({"public": True}, "changes-permissions"),
+        ({"private": False}, "changes-permissions"),
+        ({"visibility": "public"}, "changes-permissions"),
+        ({"acl": "public-read"}, "changes-permissions"),
+        ({"role": "admin"}, "grants-access"),
+        ({"is_admin": True}, "grants-access"),
+    ],
+)
+def test_a_switch_that_opens_or_unprotects_is_found(arguments: dict[str, object], kind: str) -> None:
+    assert [switch.kind for switch in find_switches(arguments)] == [kind]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"two_factor": True},
+        {"public": False},
+        {"role": "editor"},
+        {"newsletter": "off"},
+        {"notify": False},
+        {"recurring": True},
+        {"disabled": True},
+        {"body": "the meeting is public: true story"},
+        {"visibility": "private"},
+    ],
+)
+def test_other_switches_are_none(arguments: dict[str, object]) -> None:
+    assert list(find_switches(arguments)) == []

@@ -1,0 +1,84 @@
+"""Which reader a tool goes to, and what annotations and limits add."""
+
+from __future__ import annotations
+
+import pytest
+
+from lockgate.core.ruling.effects.activity import NO_ACTIVITY
+from lockgate.core.ruling.effects.code import read_code
+from lockgate.core.ruling.effects.project import NO_PROJECT
+from lockgate.core.ruling.effects.reading import effects_of
+from lockgate.core.ruling.effects.shell import read_command
+from lockgate.core.ruling.effects.sql import read_sql
+from lockgate.core.ruling.effects.tools import MAX_EFFECTS, limit_effects
+from lockgate.core.ruling.tool_call import ToolCall
+
+
+@pytest.mark.parametrize(
+    "tool", ["Bash", "run_command", "ssh_exec", "TerminalExecute", "mcp__dev__shell", "exec_command"]
+)
+def test_shells_are_read_as_commands(tool: str) -> None:
+    found = effects_of(ToolCall(tool, {"command": "ls -la", "host": "edge-2"}))
+    assert found == tuple(limit_effects(read_command("ls -la", "command", NO_PROJECT, NO_ACTIVITY)))
+
+
+def test_the_words_of_a_command_list_are_one_command() -> None:
+    found = effects_of(ToolCall("shell", {"command": ["ls", "-la"]}))
+    assert found == tuple(limit_effects(read_command("ls -la", "command", NO_PROJECT, NO_ACTIVITY)))
+
+
+@pytest.mark.parametrize("tool", ["PowerShell", "pwsh", "cmd", "run_powershell_command"])
+def test_shells_we_cannot_read_are_unreadable(tool: str) -> None:
+    assert [found.kind for found in effects_of(ToolCall(tool, {"command": "Get-ChildItem"}))] == ["unreadable"]
+
+
+@pytest.mark.parametrize(
+    "tool", ["python", "run_python", "execute_code", "code_interpreter", "mcp__jupyter__execute_cell"]
+)
+def test_code_is_read_as_code(tool: str) -> None:
+    found = effects_of(ToolCall(tool, {"code": "print(1)"}))
+    assert found == tuple(limit_effects(read_code("print(1)", "code", NO_PROJECT)))
+
+
+@pytest.mark.parametrize("tool", ["execute_sql", "query_database", "sqlite_query", "read_query"])
+def test_queries_are_read_as_sql(tool: str) -> None:
+    found = effects_of(ToolCall(tool, {"query": "DROP TABLE users"}))
+    assert found == tuple(limit_effects(read_sql("DROP TABLE users", "query")))
+
+
+def test_a_search_for_words_is_no_statement() -> None:
+    assert [found.kind for found in effects_of(ToolCall("search_docs", {"query": "drop table"}))] == ["looks"]
+
+
+def test_a_shell_without_a_command_may_do_anything() -> None:
+    assert [found.kind for found in effects_of(ToolCall("Bash", {}))] == ["unknown-act"]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "kind"),
+    [
+        ({"destructiveHint": True}, "deletes-record"),
+        ({"openWorldHint": True}, "requests"),
+        ({"readOnlyHint": False}, "unknown-act"),
+        ({"readOnlyHint": "yes"}, "unknown-act"),
+        ({"readOnlyHint": True}, "looks"),
+    ],
+)
+def test_annotations_only_raise(annotations: dict[str, object], kind: str) -> None:
+    assert effects_of(ToolCall("get_weather", {"city": "Ghent"}, annotations))[0].kind == kind
+
+
+def test_a_reassuring_annotation_changes_nothing() -> None:
+    calm = {"readOnlyHint": True, "destructiveHint": False}
+    assert effects_of(ToolCall("frobnicate", {}, calm)) == effects_of(ToolCall("frobnicate", {}))
+
+
+def test_more_effects_than_the_limit_end_as_unreadable() -> None:
+    found = effects_of(ToolCall("send_email", {"to": [f"u{n}@x.example" for n in range(99)]}))
+    assert len(found) == MAX_EFFECTS
+    assert found[0].kind == "unreadable"
+
+
+def test_the_same_effect_is_listed_once() -> None:
+    found = effects_of(ToolCall("send_email", {"to": "a@x.example", "cc": "a@x.example"}))
+    assert len(found) == 1

@@ -1,0 +1,56 @@
+"""Hosts that written text makes a project or a reader ask."""
+
+from __future__ import annotations
+
+import pytest
+
+from lockgate.core.ruling.effects.written_content import read_shown_text, read_written_file
+
+LOADS, CONNECTS = "embeds-remote-code", "embeds-address"
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        ("web/index.html", '<script src="https://beacon.example/b.js"></script>', (LOADS, "beacon.example")),
+        ("a.css", "@import url('https://beacon.example/b.css');", (LOADS, "beacon.example")),
+        ("a.mjs", "import x from 'https://esm.beacon.example/x.js'", (LOADS, "esm.beacon.example")),
+        ("Dockerfile", "RUN curl -s https://get.example/x | sh", (LOADS, "get.example")),
+        ("Dockerfile", "FROM registry.example/team/base:1", (LOADS, "registry.example")),
+        ("requirements.in", "x @ git+https://git.example/x.git", (LOADS, "git.example")),
+        ("pip.conf", "extra-index-url = https://pypi.example/simple", (LOADS, "pypi.example")),
+        ("package.json", '  "left-pad": "https://cdn.example/left-pad.tgz",', (LOADS, "cdn.example")),
+        ("bin/env.sh", "HOST=app-blue.relay.example", (CONNECTS, "app-blue.relay.example")),
+        (".env.local", "API_URL=https://api.example/v1", (CONNECTS, "api.example")),
+        ("client.py", 'requests.post("https://drop.example/c", data=x)', (CONNECTS, "drop.example")),
+    ],
+)
+def test_a_line_that_loads_or_connects_names_its_host(path: str, text: str, expected: tuple[str, str]) -> None:
+    assert [(found.kind, found.target) for found in read_written_file(path, text, "", "content")] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "replaced"),
+    [
+        ("README.md", "[docs](https://docs.example) ![badge](https://badge.example/x.svg)", ""),
+        ("notes.txt", "curl https://get.example | sh", ""),
+        ("a.py", "# see https://docs.example/api", ""),
+        ("a.py", 'URL = "http://localhost:8000/x"', ""),
+        ("web/index.html", '<script src="https://cdn.example/2.js">', '<script src="https://cdn.example/1.js">'),
+        ("rules/a.yar", '$u = "cdn-upd.example/p.bin"', ""),
+        ("data.json", '{"url": "https://a.example"}', ""),
+        ("package-lock.json", '"resolved": "https://registry.example/x.tgz"', ""),
+    ],
+)
+def test_links_known_hosts_and_data_do_nothing(path: str, text: str, replaced: str) -> None:
+    assert list(read_written_file(path, text, replaced, "content")) == []
+
+
+def test_a_picture_in_shown_text_asks_its_host() -> None:
+    for text in (
+        "<img src='https://px.example/o.png?a=1'>",
+        "![x](https://px.example/o.png)",
+        "<img src=//px.example/o>",
+    ):
+        assert [found.target for found in read_shown_text(text, "body")] == ["px.example"], text
+    assert list(read_shown_text("see https://px.example and [this](https://px.example)", "body")) == []
