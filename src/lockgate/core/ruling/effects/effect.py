@@ -49,7 +49,7 @@ KINDS: dict[str, Kind] = {
     "edits-project": Kind(_HERE, "changes `{target}` in the project"),
     "writes-scratch": Kind(_HERE, "writes the scratch file `{target}`"),
     "runs-project-task": Kind(_HERE, "runs `{target}`, a task of the project"),
-    "installs-known-package": Kind(_HERE, "installs what the project's manifests name"),
+    "installs-known-package": Kind(_HERE, "installs what the project names, or a common developer tool"),
     "commits": Kind(_HERE, "records changes in the local repository"),
     "computes": Kind(_HERE, "runs a few lines of code that stay in the project"),
     "asks-local": Kind(_HERE, "asks a server on this machine, `{target}`"),

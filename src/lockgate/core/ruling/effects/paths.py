@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from functools import lru_cache
 
 from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
 from lockgate.core.ruling.effects.project import Place, Project, normalize_path
@@ -23,7 +24,7 @@ def read_access(path: str, access: Access, project: Project, *, folder: str = ""
     """Return what this access to a path would do; the caller fills argument and span in."""
     if access is Access.READ:
         return effect("reads-secret", path) if is_secret(path, folder) else effect("looks")
-    place = project.locate(path, folder)
+    place = place_of(path, project, folder)
     if access is Access.RUN:
         if place is Place.INSIDE:
             return effect("runs-project-task", path)
@@ -38,6 +39,11 @@ def read_access(path: str, access: Access, project: Project, *, folder: str = ""
     if place is Place.SCRATCH:
         return effect("writes-scratch", path)
     return effect("writes-outside" if access is Access.WRITE else "deletes-outside", path)
+
+
+def place_of(path: str, project: Project, folder: str = "") -> Place:
+    """Return where a path lies; a folder may begin with `~`, as `cd` alone leaves it."""
+    return project.locate(f"{folder}/{path}" if folder[:1] == "~" and path[:1] not in ("/", "~") else path, folder)
 
 
 _PATTERNS = read_sections("lockgate.core.ruling.effects", "paths.txt")
@@ -58,7 +64,11 @@ _NO_SECRET = re.compile("(?:" + "|".join(_PATTERNS["no-secret"]) + ")$", re.IGNO
 
 def is_secret(path: str, folder: str = "") -> bool:
     """Return whether a path names a file whose content is a secret."""
-    full = normalize_path(f"{folder}/{path}" if folder and path[:1] not in ("/", "~") else path)
+    return _is_secret(normalize_path(f"{folder}/{path}" if folder and path[:1] not in ("/", "~") else path)[-300:])
+
+
+@lru_cache(maxsize=4096)
+def _is_secret(full: str) -> bool:
     return _SECRET.search(full) is not None and _NO_SECRET.search(full) is None
 
 
@@ -100,15 +110,14 @@ def _door(path: str, place: Place, project: Project, folder: str) -> str:
     if place is Place.SCRATCH:
         return ""
     full = normalize_path(f"{folder}/{path}" if folder and path[:1] not in ("/", "~", "$") else path)
-    match = _DOORS.search(full)
-    if match is None or match.lastgroup is None:
-        return ""
+    door = _door_of(full[-300:] if len(full) > 300 else full)
     # A repository of settings may hold start-up files that no shell reads from there.
-    if (
-        match.lastgroup in ("startup", "login")
-        and place is Place.INSIDE
-        and project.root
-        and project.root != project.home
-    ):
+    if door in ("startup", "login") and place is Place.INSIDE and project.root and project.root != project.home:
         return ""
-    return _DOOR_KINDS[match.lastgroup]
+    return _DOOR_KINDS[door] if door else ""
+
+
+@lru_cache(maxsize=4096)
+def _door_of(full: str) -> str:
+    match = _DOORS.search(full)
+    return (match.lastgroup or "") if match else ""

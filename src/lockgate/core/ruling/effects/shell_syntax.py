@@ -92,6 +92,7 @@ class ShellSyntaxError(Exception):
 _BLANK = re.compile(r"(?:[ \t\r]|\\\r?\n)*")
 _GAP = re.compile(r"(?:[ \t\r;&]|\\\r?\n)*")
 _PLAIN = re.compile(r"[\w@%+=:,./~^\[\]*?!{}#-]+")
+_RUN = re.compile(r"[\w@%+=:,./~^\[\]*?!{}#\t -]+")
 _META = frozenset(" \t\r\n;|&()<>")
 _UNQUOTED = re.compile(r"[^\s;|&()<>\"'\\$`]+")
 _DOUBLE_QUOTED = re.compile(r"[^\"\\$`]+")
@@ -101,13 +102,13 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[[^]\n]*\])?\+?=")
 _NAME = re.compile(r"[A-Za-z_]\w*|\d|[@*#?$!-]")
 _SIMPLE_BRACES = re.compile(r"\{([A-Za-z_]\w*|\d+|[@*#?$!-])\}")
 _BRACES = re.compile(r"\{[!#]?([A-Za-z_]\w*|\d+|[@*#?$!-]?)(?:\[[^]\n]*\])?")
-_FUNCTION = re.compile(r"([\w.:+-]+)[ \t]*\(\)[ \t\r\n]*(?=[{(])|function[ \t]+([\w.:+-]+)[ \t]*(?:\(\))?[ \t\r\n]*")
+_FUNCTION = re.compile(r"([\w.:+-]+)[ \t]*\([ \t]*\)[ \t\r\n]*")
 _BRACKETS = re.compile(r"\\.|'[^']*'|[()]", re.DOTALL)
 _BRANCH_END = re.compile(r";;&|;;|;&")
 _IN_BRACES = re.compile(r"[^}\"'\\$`]+|'")
 _ANSI_QUOTED = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
-_CLOSERS = frozenset("then else elif fi do done esac }".split())
-_OPENERS = frozenset("if while until for select case { [[ ! time function coproc".split())
+_CLOSER = re.compile(r"(?:then|else|elif|fi|do|done|esac|\})(?=[\s;|&()<>]|$)|;;")
+_OPENER = re.compile(r"(?:if|while|until|for|select|case|\{|\[\[|!|time|function|coproc)(?=[\s;|&()<>]|$)")
 
 
 def parse_script(text: str) -> Script:
@@ -156,21 +157,23 @@ class _Parser:
         return Script(tuple(commands))
 
     def skip_blank(self) -> None:
-        match = _BLANK.match(self.text, self.at)
-        self.at = match.end() if match else self.at
+        if self.at < len(self.text) and self.text[self.at] in " \t\r\\":
+            match = _BLANK.match(self.text, self.at)
+            self.at = match.end() if match else self.at
 
     def skip_gap(self) -> None:
         """Go to the next command: over blanks, `;`, `&`, comments and line ends, reading here-documents on the way."""
-        while True:
+        while self.at < len(self.text):
             start = self.at
-            match = _GAP.match(self.text, start)
-            end = match.end() if match else start
-            # `;;` ends a branch of `case`.
-            double = self.text.find(";;", start, end)
-            if double >= 0:
-                self.at = double
-                return
-            self.at = end
+            if self.text[start] in " \t\r;&\\":
+                match = _GAP.match(self.text, start)
+                end = match.end() if match else start
+                # `;;` ends a branch of `case`.
+                double = self.text.find(";;", start, end)
+                if double >= 0:
+                    self.at = double
+                    return
+                self.at = end
             character = self.peek()
             if character == "#":
                 newline = self.text.find("\n", self.at)
@@ -183,8 +186,7 @@ class _Parser:
                 return
 
     def at_closer(self) -> bool:
-        match = _PLAIN.match(self.text, self.at)
-        return match is not None and match.group() in _CLOSERS or self.text.startswith(";;", self.at)
+        return _CLOSER.match(self.text, self.at) is not None
 
     def pipeline(self) -> Command:
         first = self.command()
@@ -224,12 +226,10 @@ class _Parser:
             body = self.script()
             self.expect(")")
             return self.with_redirects(Block("(", (body,)))
-        match = _PLAIN.match(text, at)
-        word = match.group() if match else ""
-        if word in _OPENERS and (match is None or match.end() == len(text) or text[match.end()] in _META):
-            self.at += len(word)
-            return self.compound(word)
-        if "(" in text[at : at + 80] and (found := _FUNCTION.match(text, at)) and found.group(1):
+        if (opener := _OPENER.match(text, at)) is not None:
+            self.at = opener.end()
+            return self.compound(opener.group())
+        if (found := _FUNCTION.match(text, at)) is not None:
             self.at = found.end()
             return Block("function", (Script((self.command(),)),), name=found.group(1))
         return self.simple()
@@ -376,42 +376,45 @@ class _Parser:
             redirects.append(self.redirect(match))
 
     def simple(self) -> Simple:
+        """Read a simple command; runs of words without quotes and expansions are taken in one step."""
         text, size = self.text, len(self.text)
         start = self.at
         assignments: list[Assignment] = []
         words: list[Word] = []
         redirects: list[Redirect] = []
-        end = start
         while self.at < size:
             at = self.at
-            match = _PLAIN.match(text, at)
-            if text[at] == "#":
+            character = text[at]
+            if character in "\n;|&)#" and not (character == "&" and text.startswith("&>", at)):
                 break
-            if match is not None:
-                stop = match.end()
-                if stop == size or text[stop] in _META:
-                    if stop < size and text[stop] in "<>" and (found := _REDIRECT.match(text, at)):
-                        redirects.append(self.redirect(found))
-                    elif not words and (found := _ASSIGNMENT.match(text, at)):
-                        assignments.append(self.assignment(found))
-                    else:
-                        words.append(match.group())
-                        self.at = stop
-                elif not words and (found := _ASSIGNMENT.match(text, at)):
-                    assignments.append(self.assignment(found))
-                else:
-                    words.append(self.word())
-            elif (found := _REDIRECT.match(text, at)) is not None:
+            if character in "<>&0123456789{" and (found := _REDIRECT.match(text, at)) is not None:
                 redirects.append(self.redirect(found))
-            elif text[at] in "\n;|&)":
-                break
-            else:
+            elif not words and (found := _ASSIGNMENT.match(text, at)) is not None:
+                assignments.append(self.assignment(found))
+            elif not self.take_run(words):
                 words.append(self.word())
-            end = self.at
             self.skip_blank()
+        end = len(text[start : self.at].rstrip()) + start
         if end == start:
             raise ShellSyntaxError
         return Simple(tuple(assignments), tuple(words), tuple(redirects), start, end)
+
+    def take_run(self, words: list[Word]) -> bool:
+        """Add the plain words that follow, up to one with quotes, an expansion, a comment or a redirection."""
+        match = _RUN.match(self.text, self.at)
+        if match is None:
+            return False
+        run, end = match.group(), match.end()
+        if end < len(self.text) and self.text[end] not in "\n;|&)":
+            # The last word goes on with something else, or is the number of a redirection.
+            run = run[: max(run.rfind(" "), run.rfind("\t")) + 1]
+        if " #" in run or "\t#" in run:
+            run = run[: re.search(r"[ \t]#", run).end() - 1]  # type: ignore[union-attr]
+        if not run.strip():
+            return False
+        words += run.split()
+        self.at += len(run)
+        return True
 
     def assignment(self, match: re.Match[str]) -> Assignment:
         self.at = match.end()

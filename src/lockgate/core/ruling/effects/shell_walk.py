@@ -11,13 +11,12 @@ from collections.abc import Callable, Sequence
 
 from lockgate.core.ruling.effects.activity import Activity
 from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
-from lockgate.core.ruling.effects.paths import Access, is_secret_variable, read_access
+from lockgate.core.ruling.effects.paths import Access, is_secret_variable, place_of, read_access
 from lockgate.core.ruling.effects.programs.addresses import host_of
 from lockgate.core.ruling.effects.programs.table import read_program
 from lockgate.core.ruling.effects.project import Place, Project, normalize_path
 from lockgate.core.ruling.effects.shell_syntax import (
     DEFAULT,
-    OPAQUE,
     PROCESS,
     SUBSTITUTION,
     TEXT,
@@ -63,6 +62,8 @@ class Walk:
         self._texts = 0
         self._steps = 0
         self._running: list[str] = []
+        # How many substitutions take the output: what is captured is not shown, and its use decides.
+        self._captured = 0
 
     # What is found
 
@@ -70,6 +71,8 @@ class Walk:
         """Note an effect of the command that is being read."""
         if MARK in target:
             target = self.plain(target)
+        if self.downloads and kind in _RUNS_FOLDER and (host := self.download_of(self.full_path("."))):
+            kind, target = "runs-download", host
         key = (kind, target)
         if key not in self._found:
             self._found[key] = effect(kind, target, certainty=certainty, argument=self.argument, span=self.span)
@@ -114,14 +117,22 @@ class Walk:
         parts = text.split(MARK)
         for index in range(1, len(parts), 2):
             piece = self.pieces[int(parts[index])]
-            parts[index] = f"${piece.target}" if piece.origin is Origin.VARIABLE else "$()"
+            if piece.origin is Origin.VARIABLE:
+                parts[index] = f"${piece.target}"
+            else:
+                # A list of files stands for the path that it was made of.
+                parts[index] = piece.target if piece.origin is Origin.NONE and piece.target else "$()"
         return "".join(parts)
 
     def secrets_in(self, text: str) -> list[str]:
         """Return the secrets among the unknown pieces of a value: variables and files."""
         found = []
         for piece in self.pieces_in(text):
-            if piece.origin is Origin.SECRET or (piece.origin is Origin.VARIABLE and is_secret_variable(piece.target)):
+            if piece.origin is Origin.ENVIRONMENT:
+                found.append("environment")
+            elif piece.origin is Origin.SECRET or (
+                piece.origin is Origin.VARIABLE and is_secret_variable(piece.target)
+            ):
                 found.append(piece.target)
         return found
 
@@ -144,11 +155,12 @@ class Walk:
         self._nested += 1
         for index, value in enumerate(arguments):
             self.variables[str(index)] = value
-        try:
-            return self.run_script(script)
-        finally:
-            self._nested -= 1
-            self.span = saved
+        stream = self.run_script(script)
+        self._nested -= 1
+        self.span = saved
+        if stream.origin is Origin.ENVIRONMENT:
+            self.add("reads-secret", "environment")
+        return stream
 
     def spelled(self, text: str) -> str:
         """Return a text for reading again: an unknown piece becomes a variable that keeps what is known of it."""
@@ -241,13 +253,25 @@ class Walk:
             for name, value in environment.items():
                 self.assign(name, value)
             return self.write_output(output, EMPTY)
-        if any(character in word for word in command.words[:1] if isinstance(word, str) for character in "*?["):
-            if fields[0] not in ("[", "[["):
-                self.add_unreadable()
+        first = command.words[0]
+        if isinstance(first, str) and _GLOB.search(first) and first not in ("[", "[["):
+            # The shell would look for a file that fits, and run that.
+            self.add_unreadable()
         for name, value in environment.items():
             self.assign(name, value)
         result = self.run_program(fields, stdin, environment)
+        if self.pieces and fields[0] not in _KEEPS_VALUES:
+            self.note_captured(fields)
+        if stdin.origin is Origin.SECRET and result.origin is Origin.NONE and fields[0] not in _SHOWS_LITTLE:
+            result = stdin
         return self.write_output(output, result)
+
+    def note_captured(self, fields: list[str]) -> None:
+        """Note secrets that a substitution hands to a program."""
+        for field in fields:
+            for piece in self.pieces_in(field):
+                if piece.origin is Origin.SECRET and not self._captured:
+                    self.add("reads-secret", piece.target)
 
     def run_program(self, fields: list[str], stdin: Stream, environment: dict[str, str] | None = None) -> Stream:
         """Read one program with its arguments; wrappers call this for the program that they start."""
@@ -325,7 +349,7 @@ class Walk:
             for folder in value.split(":"):
                 if folder.strip("\"'") in ("", "$PATH", "/bin", "/usr/bin", "/sbin", "/usr/sbin") or MARK in folder[:1]:
                     continue
-                if self.project.locate(folder, self.folder) is Place.SCRATCH:
+                if self.place(folder) is Place.SCRATCH:
                     self.add("unreadable", folder, Certainty.GUESS)
         elif kind == "source":
             host = host_of(value)
@@ -382,7 +406,7 @@ class Walk:
     def print_file(self, path: str) -> Stream:
         """Return what printing a file gives, and note a secret that it shows."""
         stream = self.read_file(path)
-        if stream.origin is Origin.SECRET:
+        if stream.origin is Origin.SECRET and not self._captured:
             self.add("reads-secret", stream.target)
         return stream
 
@@ -403,15 +427,20 @@ class Walk:
             self.downloads[full] = ""
         elif stream.origin is Origin.TEXT:
             self.written[full] = self.written.get(full, "") + stream.text
-        elif stream.origin is Origin.SECRET:
-            self.add("reads-secret", stream.target)
+        elif stream.origin in (Origin.SECRET, Origin.ENVIRONMENT):
+            self.add("reads-secret", stream.target or "environment")
 
     def full_path(self, path: str) -> str:
         """Return a path in the form in which this walk compares paths."""
         path = self.plain(path)
-        if self.folder and path[:1] not in ("/", "~"):
-            path = f"{self.folder}/{path}"
+        if path[:1] not in ("/", "~"):
+            base = self.folder or self.project.folder or self.project.root
+            path = f"{base}/{path}" if base else path
         return normalize_path(path)
+
+    def place(self, path: str) -> Place:
+        """Return where a path lies."""
+        return place_of(self.plain(path), self.project, self.folder)
 
     def download_of(self, full: str) -> str:
         """Return the host that a path was downloaded from in this line or earlier, or an empty text."""
@@ -437,7 +466,7 @@ class Walk:
             return
         plain = self.plain(path)
         full = self.full_path(path)
-        if self.project.locate(plain, self.folder) is Place.SCRATCH:
+        if self.place(plain) is Place.SCRATCH:
             names = (plain, full)
             if any(name in self.activity.written or name in self.written for name in names):
                 self.add("computes")
@@ -531,7 +560,9 @@ class Walk:
         assert isinstance(script, Script)  # noqa: S101 - the parser puts nothing else there
         folder, variables, span = self.folder, dict(self.variables), self.span
         self._nested += 1
+        self._captured += 1
         stream = self.run_script(script)
+        self._captured -= 1
         self._nested -= 1
         self.folder, self.variables, self.span = folder, variables, span
         if part.what == SUBSTITUTION and stream.origin is Origin.TEXT:
@@ -539,11 +570,16 @@ class Walk:
         return self.mark(stream if stream is not EMPTY else Stream(Origin.NONE))
 
 
+# What runs code of the folder that it is started in.
+_RUNS_FOLDER = frozenset(("runs-project-task", "installs-known-package"))
 # What happens to the files of a container or of another machine says nothing about this one.
 _STAYS_IN_CONTAINER = frozenset(
     "edits-project writes-scratch writes-outside commits computes runs-project-task runs-program installs-known-package "
     "installs-package asks-local".split()
 )
+_GLOB = re.compile(r"[*?\[]")
+_KEEPS_VALUES = frozenset("export declare typeset local readonly test [ : set".split())
+_SHOWS_LITTLE = frozenset("wc sha256sum sha1sum sha512sum md5sum shasum cksum test [ docker gh grep".split())
 _PROGRAM_VARIABLES = frozenset("PYTHON PIP NODE NPM CC CXX MAKE EDITOR PAGER".split())
 _HARMLESS_VALUES = frozenset("true false 0 1 cat less : vi vim nano".split())
 _TELLING_VARIABLES = {
@@ -596,7 +632,7 @@ def join_streams(streams: list[Stream]) -> Stream:
         return streams[0] if streams else EMPTY
     if all(stream.origin is Origin.TEXT for stream in streams):
         return Stream(Origin.TEXT, "".join(stream.text for stream in streams))
-    return max(streams, key=lambda stream: stream.origin.value)
+    return max(streams, key=lambda stream: stream.origin)
 
 
 def quote(text: str) -> str:

@@ -19,7 +19,7 @@ _STATEMENTS: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     (
         re.compile(
-            rf"(?is)^\s*(?:grant\b.*\bto\s+|(?:create|alter)\s+(?:user|role|login)\s+(?:if\s+not\s+exists\s+)?){_WORD}"
+            rf"(?is)^\s*(?:grant\b.*\bto\s+|(?:create|alter)\s+(?:user|role|login)\s+(?:if\s+not\s+exists\s+)?)(?:{_WORD}|\S)"
         ),
         "grants-access",
     ),

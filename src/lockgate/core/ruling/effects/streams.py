@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import IntEnum
 from typing import NamedTuple
 
 # Stands around the number of an unknown piece in a value. Shells cannot hold this character, so no input has it.
 MARK = "\x00"
 
 
-class Origin(Enum):
-    """Where a value or a stream comes from."""
+class Origin(IntEnum):
+    """Where a value or a stream comes from, the more telling the higher."""
 
     NONE = 0
     TEXT = 1

@@ -182,7 +182,7 @@ def _gcloud(walk: Walk, call: Invocation) -> Stream:
     ):
         walk.add("reads-secret", words[-1])
         return Stream(Origin.SECRET, target=words[-1])
-    position = next((at for at, word in enumerate(words) if _is_verb(word)), -1)
+    position = next((at for at, word in enumerate(words) if at and _is_verb(word)), -1)
     target = walk.plain(words[position + 1]) if 0 <= position < len(words) - 1 else " ".join(words[:3])
     if (
         words[:2] in (["role", "assignment"], ["ad", "user"], ["ad", "sp"], ["ad", "app"])
@@ -219,7 +219,7 @@ _KUBECTL_VALUED = frozenset(
 
 
 def _kubectl(walk: Walk, call: Invocation) -> Stream:
-    from lockgate.core.ruling.effects.programs.table import command_words, read_row
+    from lockgate.core.ruling.effects.programs.table import command_words, read_row, target_of
 
     call = call._replace(name="kubectl")
     words = command_words(call)
@@ -253,8 +253,9 @@ def _kubectl(walk: Walk, call: Invocation) -> Stream:
     if verb == "get" and re.search(r"(?:^|[\s,])secrets?(?:/|$|,|\s)", " ".join(words[1:3])):
         shows = [value for name, value in split_options(arguments, _KUBECTL_VALUED)[0] if name in ("-o", "--output")]
         if any(value.startswith(("yaml", "json", "go-template", "template")) for value in shows):
-            walk.add("reads-secret", walk.plain(words[-1]))
-            return Stream(Origin.SECRET, target=walk.plain(words[-1]))
+            name = target_of(call, words[1:])
+            walk.add("reads-secret", name)
+            return Stream(Origin.SECRET, target=name)
         return _NONE
     if verb in ("apply", "create", "replace"):
         for name, value in split_options(arguments, _KUBECTL_VALUED)[0]:

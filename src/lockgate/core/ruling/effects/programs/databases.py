@@ -89,7 +89,7 @@ def _sqlite(walk: Walk, call: Invocation) -> Stream:
         texts.append(call.stdin.text)
     elif call.stdin.origin is Origin.DOWNLOAD:
         walk.add("runs-download", call.stdin.target)
-    inside = path and walk.project.locate(path, walk.folder) in ("inside", "scratch")
+    inside = path and walk.place(path) in ("inside", "scratch")
     walk.print_file(path) if path else None
     for text in texts:
         if re.match(r"\s*\.(?:shell|system)\b", text):

@@ -1,153 +1,18 @@
-"""Programs that read, write, copy, move and delete files, and those that pass their input on."""
+"""Programs that write, copy, move, pack and delete files."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable
-from lockgate.core.ruling.effects.programs.options import has_option, split_options
-from lockgate.core.ruling.effects.shell_syntax import decode_escapes
+from lockgate.core.ruling.effects.paths import Access, is_secret
+from lockgate.core.ruling.effects.programs.options import split_options
 from lockgate.core.ruling.effects.streams import EMPTY, MARK, Invocation, Origin, Stream
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
 _NONE = Stream(Origin.NONE)
-_SECRET_WORDS = re.compile(r"(?i)token|secret|passw|api.?key|credential|private|_key|auth|aws|^\.?[*+]?$")
-# Programs of the table that take their first argument as a pattern or a script, not as a file.
-_PATTERN_FIRST = frozenset(
-    "grep egrep fgrep zgrep rg ag ack ugrep pcregrep ripgrep jq yq tr gron xq tomlq dasel mlr".split()
-)
-_DECODERS = frozenset("xxd base32 rev tr uudecode iconv openssl".split())
-
-
-def print_files(walk: Walk, call: Invocation) -> Stream:
-    """Show the files that are given, or pass the input on."""
-    name, arguments = call.name, call.arguments
-    if name in ("yq", "sort", "dos2unix") and has_option(arguments, "-i", "--in-place", "--inplace", "-o", "--output"):
-        _write_last(walk, arguments)
-    quiet = name in _PATTERN_FIRST and has_option(
-        arguments, "-q", "--quiet", "-c", "--count", "-l", "--files-with-matches", "-L"
-    )
-    files = [argument for argument in arguments if argument[:1] != "-" or argument == "-"]
-    if name in _PATTERN_FIRST and not has_option(arguments, "-e", "-f", "--regexp", "--file"):
-        pattern, files = files[:1], files[1:]
-        if call.stdin.origin is Origin.ENVIRONMENT and pattern and not files:
-            if _SECRET_WORDS.search(pattern[0]) or has_option(arguments, "-v"):
-                walk.add("reads-secret", "environment")
-            return _NONE
-    streams = []
-    for path in files:
-        if path == "-":
-            streams.append(call.stdin)
-        elif name in _PATTERN_FIRST and (quiet or not _shows_secret(walk, path, arguments)):
-            streams.append(walk.read_file(path) if not quiet else _NONE)
-        else:
-            streams.append(walk.print_file(path))
-    if not files:
-        streams.append(call.stdin)
-    stream = max(streams, key=lambda each: each.origin.value)
-    if stream.origin is Origin.ENVIRONMENT and name not in ("head", "tail"):
-        return stream
-    if _decodes(name, arguments) and stream.origin is not Origin.DOWNLOAD:
-        return Stream(Origin.DECODED)
-    if stream.origin is Origin.TEXT and name in (
-        "cat",
-        "tac",
-        "less",
-        "more",
-        "head",
-        "tail",
-        "nl",
-        "sponge",
-        "pv",
-        "ts",
-    ):
-        return stream
-    if stream.origin is Origin.TEXT and name != "cat":
-        return Stream(Origin.DECODED) if name in _DECODERS else _NONE
-    return stream
-
-
-def _shows_secret(walk: Walk, path: str, arguments: list[str]) -> bool:
-    """Return whether a search in a secret file shows more than a harmless setting: `grep FEATURE .env` does not."""
-    pattern = next((argument for argument in arguments if argument[:1] != "-"), "")
-    harmless = re.fullmatch(r"\^?[A-Z][A-Z0-9_]{2,}=?\$?", pattern) is not None and not is_secret_variable(
-        pattern.strip("^=$")
-    )
-    return is_secret(walk.plain(path), walk.folder) and not harmless
-
-
-def _decodes(name: str, arguments: list[str]) -> bool:
-    if name in ("base64", "base32", "basenc"):
-        return has_option(arguments, "-d", "-D", "--decode")
-    return name == "xxd" and has_option(arguments, "-r", "-p") or name in ("rev", "uudecode")
-
-
-def _write_last(walk: Walk, arguments: list[str]) -> None:
-    options, rest = split_options(arguments, frozenset(("-o", "--output")))
-    for option, value in options:
-        if option in ("-o", "--output"):
-            walk.access(value, Access.WRITE)
-            return
-    if rest:
-        walk.access(rest[-1], Access.WRITE)
-
-
-def _echo(walk: Walk, call: Invocation) -> Stream:
-    """`echo` and `printf`: show their arguments."""
-    arguments = call.arguments
-    for secret in {secret for argument in arguments for secret in walk.secrets_in(argument)}:
-        walk.add("reads-secret", secret)
-    if call.name == "printf":
-        return _printf(walk, [argument for argument in arguments if argument != "--"])
-    escapes = False
-    while arguments and re.fullmatch(r"-[neE]+", arguments[0]):
-        escapes = escapes or "e" in arguments[0]
-        arguments = arguments[1:]
-    text = " ".join(arguments)
-    return _shown(
-        walk, decode_escapes(text) if escapes and "\\" in text else text + "\n", hidden=escapes and _hides(text)
-    )
-
-
-def _printf(walk: Walk, arguments: list[str]) -> Stream:
-    if arguments[:1] == ["-v"]:
-        walk.variables[arguments[1] if len(arguments) > 1 else "_"] = " ".join(arguments[3:] or arguments[2:])
-        return EMPTY
-    pattern, values = (arguments[0], arguments[1:]) if arguments else ("", [])
-    hidden = _hides(pattern) or ("%b" in pattern and any(_hides(value) for value in values))
-    remaining = list(values)
-
-    def fill(match: re.Match[str]) -> str:
-        if match.group() == "%%":
-            return "%"
-        return remaining.pop(0) if remaining else ""
-
-    text = re.sub(r"%%|%[-+ 0#]*\d*(?:\.\d+)?[a-zA-Z]", fill, decode_escapes(pattern))
-    while remaining and "%" in pattern:
-        before = len(remaining)
-        text += re.sub(r"%%|%[-+ 0#]*\d*(?:\.\d+)?[a-zA-Z]", fill, decode_escapes(pattern))
-        if len(remaining) == before:
-            break
-    return _shown(walk, decode_escapes(text) if "%b" in pattern else text, hidden=hidden)
-
-
-def _hides(text: str) -> bool:
-    return re.search(r"\\(?:x[0-9a-fA-F]|u[0-9a-fA-F]|[0-7]{2})", text) is not None
-
-
-def _shown(walk: Walk, text: str, *, hidden: bool) -> Stream:
-    """Return what is printed. A text made of codes is decoded text; one with a download or secret in it is that."""
-    pieces = walk.pieces_in(text)
-    for piece in pieces:
-        if piece.origin in (Origin.DOWNLOAD, Origin.DECODED, Origin.SECRET):
-            return piece
-    secrets = walk.secrets_in(text)
-    if secrets:
-        return Stream(Origin.SECRET, target=secrets[0])
-    return Stream(Origin.DECODED) if hidden else Stream(Origin.TEXT, text)
 
 
 def _remove(walk: Walk, call: Invocation) -> Stream:
@@ -208,11 +73,7 @@ def _move(walk: Walk, call: Invocation) -> Stream:
 
 def _stays(walk: Walk, path: str, target: str) -> bool:
     """Return whether a secret of the project is copied to another secret place of the project: `cp .env .env.local`."""
-    inside = (
-        walk.project.locate(walk.plain(path), walk.folder)
-        == walk.project.locate(walk.plain(target), walk.folder)
-        == "inside"
-    )
+    inside = walk.place(path) == walk.place(target) == "inside"
     return inside and (is_secret(walk.plain(target), walk.folder) or target.endswith((".bak", ".orig", ".old")))
 
 
@@ -266,7 +127,7 @@ def _chmod(walk: Walk, call: Invocation) -> Stream:
         modes, rest = rest[:1], rest[1:]
     wide = any(_OPEN_MODE.match(part) for mode in modes for part in mode.split(",") if not re.fullmatch(r"\+w", part))
     for path in rest:
-        place = walk.project.locate(walk.plain(path), walk.folder)
+        place = walk.place(path)
         if wide or place not in ("inside", "scratch"):
             walk.add("changes-permissions", walk.plain(path))
         else:
@@ -279,67 +140,6 @@ def _chown(walk: Walk, call: Invocation) -> Stream:
     for path in split_options(call.arguments)[1][1:] or ["."]:
         walk.add("changes-permissions", walk.plain(path))
     return EMPTY
-
-
-_SED_RUNS = re.compile(
-    r"(?:^|[;\n}])\s*(?:\d+|\$|/(?:[^/\\]|\\.)*/)?(?:,(?:\d+|\$|/(?:[^/\\]|\\.)*/))?\s*e(?:\s+\S|\s*$|;)|s(.)(?:(?!\1).|\\.)*\1(?:(?!\1).|\\.)*\1[gpiIm0-9]*e"
-)
-_SED_WRITES = re.compile(
-    r"(?:^|[;\n}/])\s*(?:\d+|\$)?[wW]\s+(\S+)|s([/|#,])(?:(?!\2).|\\.)*\2(?:(?!\2).|\\.)*\2[gpiIm0-9]*w\s*(\S+)"
-)
-
-
-def _sed(walk: Walk, call: Invocation) -> Stream:
-    options, rest = split_options(
-        call.arguments, frozenset(("-e", "--expression", "-f", "--file", "-l", "--line-length"))
-    )
-    scripts = [value for option, value in options if option in ("-e", "--expression")]
-    if not scripts and not any(option in ("-f", "--file") for option, _ in options):
-        scripts, rest = rest[:1], rest[1:]
-    for script in scripts:
-        if len(script) < 4_000 and _SED_RUNS.search(script):
-            walk.add_unreadable()
-        for match in _SED_WRITES.finditer(script[:4_000]):
-            walk.access(match.group(1) or match.group(3), Access.WRITE)
-    in_place = any(option[:2] == "-i" or option == "--in-place" for option, _ in options)
-    if in_place:
-        for path in rest:
-            walk.access(path, Access.WRITE)
-        return EMPTY
-    if rest:
-        return max((walk.print_file(path) for path in rest), key=lambda stream: stream.origin.value)
-    return (
-        call.stdin
-        if call.stdin.origin is not Origin.TEXT
-        else Stream(Origin.DECODED if "s" in "".join(scripts) else Origin.NONE)
-    )
-
-
-_AWK_RUNS = re.compile(r"\bsystem\s*\(\s*(\"(?:[^\"\\]|\\.)*\")?|\|\s*getline|\|\s*\"|\"\s*\|\s*&?\s*getline|/inet/")
-_AWK_WRITES = re.compile(r">>?\s*\"([^\"]+)\"")
-
-
-def _awk(walk: Walk, call: Invocation) -> Stream:
-    options, rest = split_options(
-        call.arguments, frozenset(("-F", "-v", "-f", "--file", "--assign", "--field-separator"))
-    )
-    if not any(option in ("-f", "--file") for option, _ in options):
-        script, rest = (rest[0] if rest else ""), rest[1:]
-        match = _AWK_RUNS.search(script)
-        if match is not None:
-            if match.group(1):
-                walk.read_text(decode_escapes(match.group(1)[1:-1]))
-            else:
-                walk.add_unreadable()
-        for written in _AWK_WRITES.finditer(script):
-            if written.group(1) not in ("/dev/stderr", "/dev/stdout"):
-                walk.access(written.group(1), Access.WRITE)
-    streams = [walk.print_file(path) for path in rest if "=" not in path]
-    if streams:
-        return max(streams, key=lambda stream: stream.origin.value)
-    if call.stdin.origin is Origin.ENVIRONMENT:
-        walk.add("reads-secret", "environment")
-    return call.stdin if call.stdin.origin is not Origin.TEXT else Stream(Origin.DECODED)
 
 
 def _find(walk: Walk, call: Invocation) -> Stream:
@@ -368,15 +168,24 @@ def _find(walk: Walk, call: Invocation) -> Stream:
         elif argument in ("-fprint", "-fprintf", "-fls") and index + 1 < len(arguments):
             walk.access(arguments[index + 1], Access.WRITE)
         index += 1
-    return _NONE
+    return Stream(Origin.NONE, target=_found(starts[0] if starts else ".", arguments))
+
+
+def _list(walk: Walk, call: Invocation) -> Stream:
+    """`ls`: the folder that is listed stands for what is found there."""
+    del walk
+    paths = [argument for argument in call.arguments if argument[:1] != "-"]
+    return Stream(Origin.NONE, target=paths[0] if paths else "./found")
 
 
 def _found(start: str, arguments: list[str]) -> str:
     """Return a path that stands for those that a search finds: its first folder and the pattern that it looks for."""
+    if start == "/":
+        return start
     for option in ("-name", "-iname", "-path"):
         if option in arguments[:-1]:
             return f"{start.rstrip('/')}/{arguments[arguments.index(option) + 1].lstrip('/')}"
-    return f"{start.rstrip('/')}/found" if start != "/" else "/"
+    return f"{start.rstrip('/')}/found"
 
 
 _TAR_VALUED = frozenset(
@@ -506,15 +315,6 @@ def _openssl(walk: Walk, call: Invocation) -> Stream:
     return source if source.origin in (Origin.SECRET, Origin.DOWNLOAD) else _NONE
 
 
-def _tr(walk: Walk, call: Invocation) -> Stream:
-    if call.stdin.origin is Origin.ENVIRONMENT:
-        walk.add("reads-secret", "environment")
-    deletes = call.arguments[:1] in (["-d"], ["-s"]) and len(call.arguments) == 2
-    if call.stdin.origin is Origin.TEXT:
-        return _NONE if deletes and call.arguments[1] in ("\\n", "\n", "\\r", " ", "\r") else Stream(Origin.DECODED)
-    return call.stdin
-
-
 def _editor(walk: Walk, call: Invocation) -> Stream:
     """Editors: commands given on the command line, and the files that are opened for writing."""
     options, paths = split_options(
@@ -535,7 +335,6 @@ def _editor(walk: Walk, call: Invocation) -> Stream:
 
 
 READERS = {
-    **dict.fromkeys(("echo", "printf", "print"), _echo),
     **dict.fromkeys(("rm", "rmdir", "unlink", "shred", "srm", "trash", "rimraf", "del"), _remove),
     **dict.fromkeys(("cp", "mv", "ln", "install", "gcp", "gmv"), _move),
     **dict.fromkeys(("mkdir", "touch", "truncate", "mkfifo", "fallocate"), _make),
@@ -543,9 +342,8 @@ READERS = {
     "dd": _dd,
     "chmod": _chmod,
     **dict.fromkeys(("chown", "chgrp", "chattr", "setcap", "xattr"), _chown),
-    **dict.fromkeys(("sed", "gsed"), _sed),
-    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
     **dict.fromkeys(("find", "fd", "fdfind", "gfind"), _find),
+    **dict.fromkeys(("ls", "exa", "eza", "lsd", "ll"), _list),
     **dict.fromkeys(("tar", "bsdtar", "gtar"), _tar),
     **dict.fromkeys(("zip", "7z", "7za", "rar"), _zip),
     **dict.fromkeys(("unzip", "bsdunzip"), _unzip),
@@ -553,6 +351,5 @@ READERS = {
     "patch": _patch,
     **dict.fromkeys(("split", "csplit"), _split),
     "openssl": _openssl,
-    "tr": _tr,
     **dict.fromkeys(("vim", "vi", "nvim", "ex", "ed", "emacs", "nano", "pico", "view", "micro", "hx", "kak"), _editor),
 }

@@ -99,11 +99,6 @@ def note_package(walk: Walk, word: str) -> None:
     plain = walk.plain(word).strip()
     if not plain:
         return
-    if plain.startswith((".", "/", "~", "file:", "link:", "workspace:")) or plain.endswith(
-        (".whl", ".tar.gz", ".tgz", ".zip")
-    ):
-        _note_local(walk, word, plain)
-        return
     match = re.match(
         r"(?:(?P<name>[\w.-]+)\s*@\s*)?(?:git\+|hg\+|svn\+)?(?P<url>(?:https?|ssh|git|ftp)://\S+|git@\S+)", plain
     )
@@ -112,6 +107,11 @@ def note_package(walk: Walk, word: str) -> None:
         host = host_of(address.removeprefix("git@").replace(":", "/", 1) if address.startswith("git@") else address)
         if not walk.project.has_package(_repository_name(plain)):
             walk.add("uses-package-source", host)
+        return
+    if plain.startswith((".", "/", "~", "file:", "link:", "workspace:")) or plain.endswith(
+        (".whl", ".tar.gz", ".tgz", ".zip")
+    ):
+        _note_local(walk, word, plain)
         return
     # npm's short form of a GitHub repository: `owner/name`.
     if "/" in plain and not plain.startswith("@") and not re.search(r"\.[a-z]+/", plain):
@@ -143,7 +143,7 @@ def _note_local(walk: Walk, word: str, plain: str) -> None:
     del word
     if host:
         walk.add("runs-download", host)
-    elif walk.project.locate(path, walk.folder) in ("inside", "outside"):
+    elif walk.place(path) in ("inside", "outside"):
         walk.add("installs-known-package")
     else:
         walk.add("uses-package-source", path)
@@ -195,7 +195,7 @@ def _manager(walk: Walk, call: Invocation) -> Stream:
     if name == "pip3":
         call = call._replace(name="pip")
         name = "pip"
-    if name in ("npm", "pnpm", "yarn", "bun") and arguments:
+    if name in ("npm", "pnpm", "yarn", "bun"):
         special = _javascript(walk, call)
         if special is not None:
             return special

@@ -15,6 +15,7 @@ from lockgate.core.ruling.effects.programs import (
     network,
     packages,
     system,
+    text_filters,
     version_control,
     wrappers,
 )
@@ -28,6 +29,7 @@ Reader = Callable[["Walk", Invocation], Stream]
 
 _READERS: dict[str, Reader] = {
     **file_tools.READERS,
+    **text_filters.READERS,
     **interpreters.READERS,
     **wrappers.READERS,
     **network.READERS,
@@ -48,7 +50,9 @@ _VALUED = {
     "git": frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env")),
     "kubectl": frozenset("-n --namespace --context --cluster --user --kubeconfig -s --server --as --token -v".split()),
     "helm": frozenset("-n --namespace --kube-context --kubeconfig".split()),
-    "docker": frozenset("--context -c -H --host --config -l --log-level -f --file -p --project-name --profile".split()),
+    "docker": frozenset(
+        "--context -c -H --host --config -l --log-level -f --file -p --project-name --profile --env-file --project-directory".split()
+    ),
     "gh": frozenset("-R --repo".split()),
     "npm": frozenset("--prefix -w --workspace -C".split()),
     "pnpm": frozenset("-C --dir --filter -F".split()),
@@ -116,14 +120,25 @@ def read_row(walk: Walk, call: Invocation, *, of_project: bool = False) -> Strea
     if row == "passes":
         return Stream(Origin.NONE)
     if row == "prints":
-        return file_tools.print_files(walk, call)
+        return text_filters.print_files(walk, call)
     if row == "looks":
         return Stream(Origin.NONE)
     if row in ("runs-project-task", "commits"):
         walk.add(row, "" if row == "commits" else name)
         return Stream(Origin.NONE)
-    walk.add(row, words[0] if words else name)
+    walk.add(row, target_of(call, words))
     return Stream(Origin.NONE)
+
+
+def target_of(call: Invocation, words: list[str]) -> str:
+    """Return what a command is aimed at: its last argument that is no option, no option's value and no command word."""
+    previous = ""
+    found = ""
+    for argument in call.arguments:
+        if argument[:1] != "-" and previous[:1] != "-" and argument in words and "=" not in argument:
+            found = argument
+        previous = argument if "=" not in argument else ""
+    return found or call.name
 
 
 def _find_row(name: str, words: list[str]) -> tuple[str | None, int]:

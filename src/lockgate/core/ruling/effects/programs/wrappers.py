@@ -143,7 +143,11 @@ def _xargs(walk: Walk, call: Invocation) -> Stream:
     if stream.origin is Origin.TEXT:
         values = stream.text.split()[:64]
     else:
-        values = [walk.mark(stream if stream.origin is not Origin.FILE else Stream(Origin.NONE))]
+        values = (
+            [stream.target]
+            if stream.origin is Origin.NONE and stream.target
+            else [walk.mark(stream if stream.origin is not Origin.FILE else Stream(Origin.NONE))]
+        )
     if not rest:
         if call.name == "parallel":
             return walk.run_program(["sh"], stream)
@@ -217,6 +221,9 @@ def _docker(walk: Walk, call: Invocation) -> Stream:
     )
     words = command_words(call)
     verb = next((word for word in words[:3] if word in ("run", "exec")), "")
+    if words[:1] == ["pull"] and len(words) > 1:
+        note_image(walk, words[1])
+        return _NONE
     if not verb or verb not in words[:2] + (words[2:3] if words[:1] == ["compose"] else []):
         return read_row(walk, call)
     arguments = call.arguments[call.arguments.index(verb) + 1 :]
@@ -224,8 +231,7 @@ def _docker(walk: Walk, call: Invocation) -> Stream:
     _note_mounts(walk, options)
     tail = program_after(arguments, _DOCKER_RUN_VALUED)
     if verb == "run" and words[:1] != ["compose"]:
-        image = tail[0] if tail else ""
-        walk.add("runs-project-task", f"docker run {image}")
+        note_image(walk, tail[0] if tail else "")
     else:
         walk.add("runs-project-task", f"docker {verb} {tail[0] if tail else ''}".strip())
     del rest
@@ -234,6 +240,20 @@ def _docker(walk: Walk, call: Invocation) -> Stream:
         # What happens in a container stays there, but what it sends and fetches does not.
         walk.run_contained(inner, call.stdin)
     return _NONE
+
+
+def note_image(walk: Walk, image: str) -> None:
+    """Note that an image is fetched and run: one with an owner or a host in its name is a package like any other."""
+    name = re.sub(r"(?:@sha256:\w+|:[\w.-]+)$", "", walk.plain(image))
+    if (
+        "/" not in name
+        or name.startswith(("library/", "docker.io/library/"))
+        or walk.project.has_package(name)
+        or walk.project.has_host(name.split("/")[0])
+    ):
+        walk.add("runs-project-task", f"docker run {name}".strip())
+    else:
+        walk.add("installs-package", name)
 
 
 def _own_part(arguments: list[str]) -> list[str]:
@@ -258,6 +278,40 @@ def _note_mounts(walk: Walk, options: list[tuple[str, str]]) -> None:
                 walk.add("runs-as-root")
             elif plain.rstrip("/") in ("~", "~/.ssh", "~/.aws", "~/.kube"):
                 walk.add("reads-secret", plain)
+
+
+def _runs_texts(walk: Walk, call: Invocation) -> Stream:
+    """`tmux`, `screen`, `hyperfine`, `concurrently`: an argument with blanks is a command."""
+    walk.add("runs-project-task", call.name)
+    for argument in call.arguments:
+        if " " in argument.strip() and not re.match(r"[\w.:#{}-]*#\{", argument):
+            walk.read_text(argument)
+    if call.name in ("screen", "entr", "dtach") and not any(" " in argument for argument in call.arguments):
+        rest = program_after(call.arguments, frozenset("-S -t -n -dmS -dm -A -c".split()))
+        if rest and rest[0] not in ("-ls", "-r", "-x"):
+            walk.run_program(rest, EMPTY)
+    return _NONE
+
+
+def _make(walk: Walk, call: Invocation) -> Stream:
+    """`make`: a task of the project, unless its file lies elsewhere or a variable holds a command."""
+    options, words = split_options(
+        call.arguments, frozenset("-f --file --makefile -C --directory -o -W -I --eval".split())
+    )
+    for option, value in options:
+        if option in ("-f", "--file", "--makefile", "-C", "--directory"):
+            walk.run_path(value)
+        elif option == "--eval":
+            walk.add_unreadable()
+    for word in words:
+        name, equals, value = word.partition("=")
+        if equals and re.search(r"[;|&`]|\$\(", value):
+            walk.read_text(value)
+        elif equals and name == "SHELL":
+            walk.run_path(value)
+    if not ("-n" in call.arguments or "--dry-run" in call.arguments):
+        walk.add("runs-project-task", next((word for word in words if "=" not in word), call.name))
+    return _NONE
 
 
 def _npx(walk: Walk, call: Invocation) -> Stream:
@@ -293,4 +347,8 @@ READERS = {
     **dict.fromkeys(("npx", "bunx", "uvx", "pnpx"), _npx),
     **dict.fromkeys(("busybox", "toybox"), _busybox),
     **dict.fromkeys(("nix-shell",), _nix_shell),
+    **dict.fromkeys(
+        "tmux screen hyperfine concurrently entr nodemon tsp dtach wsl vagrant multipass".split(), _runs_texts
+    ),
+    **dict.fromkeys(("make", "gmake", "bmake"), _make),
 }

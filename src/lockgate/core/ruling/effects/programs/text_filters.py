@@ -1,0 +1,246 @@
+"""Programs that show text or pass it on: `cat`, `grep`, `sed`, `awk`, `echo`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from lockgate.core.ruling.effects.paths import Access, is_secret_variable
+from lockgate.core.ruling.effects.programs.options import has_option, split_options
+from lockgate.core.ruling.effects.shell_syntax import decode_escapes
+from lockgate.core.ruling.effects.streams import EMPTY, Invocation, Origin, Stream
+
+if TYPE_CHECKING:
+    from lockgate.core.ruling.effects.shell_walk import Walk
+
+_NONE = Stream(Origin.NONE)
+_SECRET_WORDS = re.compile(r"(?i)token|secret|passw|api.?key|credential|private|_key|auth|aws|^\.?[*+]?$")
+_SEARCHES = frozenset("grep egrep fgrep zgrep rg ag ack ugrep pcregrep ripgrep".split())
+# Programs that take their first argument as a pattern or a script, not as a file.
+_PATTERN_FIRST = _SEARCHES | frozenset("jq yq gron xq tomlq dasel mlr".split())
+# Programs that show a text as it is; any other may have changed it.
+_WHOLE = frozenset("cat tac less more head tail nl sponge pv ts bat batcat".split())
+_SEARCH_VALUED = frozenset(
+    "-A -B -C -m -e -f -g -t -T --include --exclude --exclude-dir --glob --type --context --after-context "
+    "--before-context --max-count --regexp --file -j --max-depth".split()
+)
+_VALUED: dict[str, frozenset[str]] = {
+    **dict.fromkeys(("head", "tail"), frozenset("-n -c --lines --bytes --pid -s".split())),
+    **dict.fromkeys(_SEARCHES, _SEARCH_VALUED),
+    "cut": frozenset("-d -f -c -b --delimiter --fields --characters".split()),
+    "sort": frozenset("-k -t -S -o -T --key --field-separator --output --parallel".split()),
+    "uniq": frozenset("-f -s -w".split()),
+    "join": frozenset("-t -1 -2 -j -o".split()),
+    **dict.fromkeys(("jq", "yq"), frozenset("-f --from-file --indent --arg --argjson --slurpfile -o -p".split())),
+    "column": frozenset("-s -c -o --table-columns".split()),
+    "paste": frozenset(("-d",)),
+    **dict.fromkeys(("xxd", "od", "hexdump", "hd"), frozenset("-l -s -c -g -o -A -t -N -j -w -n -e".split())),
+    **dict.fromkeys(("base64", "base32", "fold", "fmt", "strings"), frozenset("-w -n -i -o".split())),
+    "diff": frozenset("-U -x -I --exclude -W --label".split()),
+    "iconv": frozenset("-f -t -o".split()),
+}
+
+
+def print_files(walk: Walk, call: Invocation) -> Stream:
+    """Show the files that are given, or pass the input on."""
+    name, arguments = call.name, call.arguments
+    if not arguments:
+        return _passed(name, arguments, call.stdin)
+    options, files = split_options(arguments, _VALUED.get(name, frozenset()))
+    if options and name in ("yq", "sort", "dos2unix", "xmllint"):
+        _note_writes(walk, name, options, files)
+    if name in _PATTERN_FIRST:
+        return _search(walk, call, options, files)
+    streams = [call.stdin if path == "-" else walk.print_file(path) for path in files] or [call.stdin]
+    stream = streams[0] if len(streams) == 1 else max(streams, key=lambda each: each.origin)
+    return _passed(name, arguments, stream)
+
+
+def _passed(name: str, arguments: list[str], stream: Stream) -> Stream:
+    """Return what comes out of a program that this stream goes into."""
+    origin = stream.origin
+    if origin in (Origin.DOWNLOAD, Origin.SECRET, Origin.ENVIRONMENT):
+        return stream
+    if _decodes(name, arguments):
+        return Stream(Origin.DECODED)
+    return stream if name in _WHOLE or origin in (Origin.DECODED, Origin.NONE) else _NONE
+
+
+def _search(walk: Walk, call: Invocation, options: list[tuple[str, str]], files: list[str]) -> Stream:
+    """Search in files or in the input: what is shown are the lines that fit a pattern."""
+    names = {option for option, _ in options}
+    searches = call.name in _SEARCHES
+    patterns = [value for option, value in options if option in ("-e", "--regexp") and searches]
+    if not patterns and "-f" not in names:
+        patterns, files = files[:1], files[1:]
+    pattern = patterns[0] if patterns else ""
+    if searches and names & _SHOWS_NOTHING:
+        return _NONE
+    if not files:
+        if call.stdin.origin is not Origin.ENVIRONMENT:
+            return _passed(call.name, call.arguments, call.stdin)
+        # `env | grep FEATURE` shows settings; `env | grep -i token` and `env | grep -v x` show secrets.
+        if _SECRET_WORDS.search(pattern) or "-v" in names:
+            walk.add("reads-secret", "environment")
+        return _NONE
+    streams = [walk.print_file(path) if not _is_setting(pattern) or "-v" in names else _NONE for path in files]
+    return _passed(call.name, call.arguments, max(streams, key=lambda each: each.origin))
+
+
+_SHOWS_NOTHING = frozenset("-q --quiet --silent -c --count -l --files-with-matches -L --files-without-match".split())
+
+
+def _is_setting(pattern: str) -> bool:
+    """Return whether a pattern is the name of a setting that holds no secret, as in `grep FEATURE .env`."""
+    name = pattern.strip("^=$")
+    return re.fullmatch(r"[A-Z][A-Z0-9_]{2,}", name) is not None and not is_secret_variable(name)
+
+
+def _decodes(name: str, arguments: list[str]) -> bool:
+    if name in ("base64", "base32", "basenc"):
+        return has_option(arguments, "-d", "-D", "--decode")
+    return name in ("rev", "uudecode") or (name == "xxd" and has_option(arguments, "-r"))
+
+
+def _note_writes(walk: Walk, name: str, options: list[tuple[str, str]], files: list[str]) -> None:
+    for option, value in options:
+        if option in ("-o", "--output") and name != "yq":
+            walk.access(value, Access.WRITE)
+        elif option in ("-i", "--inplace", "--in-place") and name == "yq" and files:
+            walk.access(files[-1], Access.WRITE)
+    if name == "dos2unix":
+        for path in files:
+            walk.access(path, Access.WRITE)
+
+
+def _echo(walk: Walk, call: Invocation) -> Stream:
+    """`echo` and `printf`: show their arguments."""
+    arguments = call.arguments
+    for secret in {secret for argument in arguments for secret in walk.secrets_in(argument)}:
+        walk.add("reads-secret", secret)
+    if call.name == "printf":
+        return _printf(walk, [argument for argument in arguments if argument != "--"])
+    escapes = False
+    while arguments and re.fullmatch(r"-[neE]+", arguments[0]):
+        escapes = escapes or "e" in arguments[0]
+        arguments = arguments[1:]
+    text = " ".join(arguments)
+    return _shown(
+        walk, decode_escapes(text) if escapes and "\\" in text else text + "\n", hidden=escapes and _hides(text)
+    )
+
+
+def _printf(walk: Walk, arguments: list[str]) -> Stream:
+    if arguments[:1] == ["-v"]:
+        walk.variables[arguments[1] if len(arguments) > 1 else "_"] = " ".join(arguments[3:] or arguments[2:])
+        return EMPTY
+    pattern, values = (arguments[0], arguments[1:]) if arguments else ("", [])
+    hidden = _hides(pattern) or ("%b" in pattern and any(_hides(value) for value in values))
+    remaining = list(values)
+
+    def fill(match: re.Match[str]) -> str:
+        if match.group() == "%%":
+            return "%"
+        return remaining.pop(0) if remaining else ""
+
+    text = re.sub(r"%%|%[-+ 0#]*\d*(?:\.\d+)?[a-zA-Z]", fill, decode_escapes(pattern))
+    while remaining and "%" in pattern:
+        before = len(remaining)
+        text += re.sub(r"%%|%[-+ 0#]*\d*(?:\.\d+)?[a-zA-Z]", fill, decode_escapes(pattern))
+        if len(remaining) == before:
+            break
+    return _shown(walk, decode_escapes(text) if "%b" in pattern else text, hidden=hidden)
+
+
+def _hides(text: str) -> bool:
+    return re.search(r"\\(?:x[0-9a-fA-F]|u[0-9a-fA-F]|[0-7]{2})", text) is not None
+
+
+def _shown(walk: Walk, text: str, *, hidden: bool) -> Stream:
+    """Return what is printed. A text made of codes is decoded text; one with a download or secret in it is that."""
+    pieces = walk.pieces_in(text)
+    for piece in pieces:
+        if piece.origin in (Origin.DOWNLOAD, Origin.DECODED, Origin.SECRET):
+            return piece
+    secrets = walk.secrets_in(text)
+    if secrets:
+        return Stream(Origin.SECRET, target=secrets[0])
+    return Stream(Origin.DECODED) if hidden else Stream(Origin.TEXT, text)
+
+
+_SED_RUNS = re.compile(
+    r"(?:^|[;\n}])\s*(?:\d+|\$|/(?:[^/\\]|\\.)*/)?(?:,(?:\d+|\$|/(?:[^/\\]|\\.)*/))?\s*e(?:\s+\S|\s*$|;)|s(.)(?:(?!\1).|\\.)*\1(?:(?!\1).|\\.)*\1[gpiIm0-9]*e"
+)
+_SED_WRITES = re.compile(
+    r"(?:^|[;\n}/])\s*(?:\d+|\$)?[wW]\s+(\S+)|s([/|#,])(?:(?!\2).|\\.)*\2(?:(?!\2).|\\.)*\2[gpiIm0-9]*w\s*(\S+)"
+)
+
+
+def _sed(walk: Walk, call: Invocation) -> Stream:
+    options, rest = split_options(
+        call.arguments, frozenset(("-e", "--expression", "-f", "--file", "-l", "--line-length"))
+    )
+    scripts = [value for option, value in options if option in ("-e", "--expression")]
+    if not scripts and not any(option in ("-f", "--file") for option, _ in options):
+        scripts, rest = rest[:1], rest[1:]
+    for script in scripts:
+        if len(script) < 4_000 and _SED_RUNS.search(script):
+            walk.add_unreadable()
+        for match in _SED_WRITES.finditer(script[:4_000]):
+            walk.access(match.group(1) or match.group(3), Access.WRITE)
+    in_place = any(option[:2] == "-i" or option == "--in-place" for option, _ in options)
+    if in_place:
+        for path in rest:
+            walk.access(path, Access.WRITE)
+        return EMPTY
+    if rest:
+        return max((walk.print_file(path) for path in rest), key=lambda stream: stream.origin)
+    return (
+        call.stdin
+        if call.stdin.origin is not Origin.TEXT
+        else Stream(Origin.DECODED if "s" in "".join(scripts) else Origin.NONE)
+    )
+
+
+_AWK_RUNS = re.compile(r"\bsystem\s*\(\s*(\"(?:[^\"\\]|\\.)*\")?|\|\s*getline|\|\s*\"|\"\s*\|\s*&?\s*getline|/inet/")
+_AWK_WRITES = re.compile(r">>?\s*\"([^\"]+)\"")
+
+
+def _awk(walk: Walk, call: Invocation) -> Stream:
+    options, rest = split_options(
+        call.arguments, frozenset(("-F", "-v", "-f", "--file", "--assign", "--field-separator"))
+    )
+    if not any(option in ("-f", "--file") for option, _ in options):
+        script, rest = (rest[0] if rest else ""), rest[1:]
+        match = _AWK_RUNS.search(script)
+        if match is not None:
+            if match.group(1):
+                walk.read_text(decode_escapes(match.group(1)[1:-1]))
+            else:
+                walk.add_unreadable()
+        for written in _AWK_WRITES.finditer(script):
+            if written.group(1) not in ("/dev/stderr", "/dev/stdout"):
+                walk.access(written.group(1), Access.WRITE)
+    streams = [walk.print_file(path) for path in rest if "=" not in path]
+    if streams:
+        return max(streams, key=lambda stream: stream.origin)
+    if call.stdin.origin is Origin.ENVIRONMENT:
+        walk.add("reads-secret", "environment")
+    return call.stdin if call.stdin.origin is not Origin.TEXT else Stream(Origin.DECODED)
+
+
+def _tr(walk: Walk, call: Invocation) -> Stream:
+    if call.stdin.origin is Origin.ENVIRONMENT:
+        walk.add("reads-secret", "environment")
+    deletes = call.arguments[:1] in (["-d"], ["-s"]) and len(call.arguments) == 2
+    if call.stdin.origin is Origin.TEXT:
+        return _NONE if deletes and call.arguments[1] in ("\\n", "\n", "\\r", " ", "\r") else Stream(Origin.DECODED)
+    return call.stdin
+
+
+READERS = {
+    **dict.fromkeys(("echo", "printf", "print"), _echo),
+    **dict.fromkeys(("sed", "gsed"), _sed),
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
+    "tr": _tr,
+}
