@@ -1,0 +1,305 @@
+"""A project's own files to the names in them: packages, tasks, programs, hosts, and the remotes of its repository.
+
+Manifests are read by their structure, all others by patterns that look at each line once. A file that is broken names
+nothing: a name that is missed is merely unknown.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from lockgate.core.ruling.effects.project import package_name, site_of_url
+
+_MAX_NAME = 160
+# Names that one file may give, of each sort.
+_MAX_NAMES = 10_000
+_MAX_DEPTH = 12
+# TOML takes long to read, and quadratic time for a key of many parts.
+_MAX_TOML = 64 * 1024
+_MAX_DOTS = 12
+
+
+class ManifestNames(NamedTuple):
+    """What one file names; `packages` are `registry:name`, `hosts` as `site_of_url` writes them."""
+
+    packages: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+
+NO_NAMES = ManifestNames()
+
+
+def is_manifest(name: str, folder: str = "") -> bool:
+    """Return whether a file of this name, in a folder of that name, is one that this module reads."""
+    return _reader_of(name, folder) is not None
+
+
+def is_lock_file(name: str) -> bool:
+    """Return whether a file of this name lists everything that a tool has resolved, so that it may be large."""
+    return name in _LOCK_FILES
+
+
+def read_manifest(name: str, text: str, folder: str = "") -> ManifestNames:
+    """Return what a file of this name names, in a folder of that name; nothing where it cannot be read."""
+    reader = _reader_of(name, folder)
+    if reader is None or "\0" in text:
+        return NO_NAMES
+    try:
+        return reader(text)
+    except (ValueError, RecursionError):
+        return NO_NAMES
+
+
+def read_git_remotes(text: str) -> dict[str, str]:
+    """Return the remotes in a repository's configuration, without the user or token in their addresses."""
+    remotes: dict[str, str] = {}
+    name = ""
+    for line in text.splitlines():
+        if section := re.match(r'[ \t]*\[([a-z]+)(?: "([^"\n]{1,160})")?\]', line, re.IGNORECASE):
+            name = section[2] or "" if section[1].lower() == "remote" else ""
+        elif name and (url := re.match(r"[ \t]*(?:push)?url[ \t]*=[ \t]*(\S{1,500})", line, re.IGNORECASE)):
+            remotes.setdefault(name, re.sub(r"(?<=://)[^/@]*@", "", url[1]))
+    return remotes
+
+
+_Reader = Callable[[str], ManifestNames]
+
+
+def _reader_of(name: str, folder: str) -> _Reader | None:
+    if name in _READERS:
+        return _READERS[name]
+    if name.endswith((".txt", ".in")) and (
+        "requirements" in name or name.startswith("constraints") or folder == "requirements"
+    ):
+        return _read_requirements
+    return _read_gradle if name.endswith((".gradle", ".gradle.kts")) else None
+
+
+def _collect(
+    registry: str,
+    packages: Iterable[str] = (),
+    *,
+    tasks: Iterable[str] = (),
+    programs: Iterable[str] = (),
+    urls: Iterable[str] = (),
+) -> ManifestNames:
+    return ManifestNames(
+        tuple(f"{registry}:{package_name(name)}" for name in _plain_names(packages)),
+        tuple(_plain_names(tasks)),
+        tuple(_plain_names(programs)),
+        tuple(dict.fromkeys(site for url in islice(urls, _MAX_NAMES) if (site := site_of_url(url)))),
+    )
+
+
+def _plain_names(names: Iterable[str]) -> Iterator[str]:
+    for name in islice(names, _MAX_NAMES):
+        if 0 < len(name) <= _MAX_NAME and _PLAIN_NAME.fullmatch(name):
+            yield name
+
+
+_PLAIN_NAME = re.compile(r"[\w@.][\w@./:+-]*")
+_URL = re.compile(r"(?:https?|ssh|git\+https?|git\+ssh)://[^\s\"'<>,;)\]}]{3,400}")
+_REQUIREMENT = re.compile(r"([A-Za-z0-9][\w.-]*)")
+
+
+def _urls(text: str) -> Iterator[str]:
+    return (found[0] for found in _URL.finditer(text))
+
+
+# Manifests that have a structure: TOML and JSON.
+
+
+class _Walk:
+    """One walk through a manifest: names of packages below keys that say so, and of scripts below theirs.
+
+    The project's own name is no package that it uses: in a public registry it may be an attacker's.
+    """
+
+    def __init__(self, only_tasks: Sequence[str]) -> None:
+        # The keys whose scripts have no program of their own: a runner takes their names.
+        self.only_tasks = only_tasks
+        self.packages: list[str] = []
+        self.tasks: list[str] = []
+        self.programs: list[str] = []
+
+    def visit(self, value: object, depth: int = 0) -> None:
+        if not isinstance(value, dict) or depth > _MAX_DEPTH:
+            return
+        for key, inner in value.items():
+            if _DEPENDENCY_KEYS.fullmatch(key):
+                self._add_dependencies(inner)
+            elif key in ("scripts", "tasks", "gui-scripts", "bin") and isinstance(inner, dict):
+                self.tasks.extend(inner)
+                self.programs.extend(inner if key not in self.only_tasks else ())
+            self.visit(inner, depth + 1)
+
+    def _add_dependencies(self, value: object) -> None:
+        if isinstance(value, list):
+            self._add_requirements(value)
+        elif isinstance(value, dict):
+            for name, inner in value.items():
+                if isinstance(inner, list) and any(isinstance(each, str) for each in inner):
+                    # A group of requirements; elsewhere the key is the package and the value says which.
+                    self._add_requirements(inner)
+                else:
+                    self.packages.append(name)
+
+    def _add_requirements(self, items: list[object]) -> None:
+        for item in items:
+            if isinstance(item, str) and (found := _REQUIREMENT.match(item)):
+                self.packages.append(found[1])
+
+
+_DEPENDENCY_KEYS = re.compile(
+    r"(?:[a-z-]*-)?dependencies|[a-z]*Dependencies|dependency-groups|requires|(?:dev-)?packages|require(?:-dev)?"
+)
+
+
+def _read_toml(registry: str) -> _Reader:
+    def read(text: str) -> ManifestNames:
+        if len(text) > _MAX_TOML or _has_long_key(text):
+            return NO_NAMES
+        return _walk(registry, tomllib.loads(text), text, ("tasks",))
+
+    return read
+
+
+def _has_long_key(text: str) -> bool:
+    return any(
+        line.count(".") > _MAX_DOTS and line.partition("=")[0].count(".") > _MAX_DOTS for line in text.splitlines()
+    )
+
+
+def _read_json(registry: str) -> _Reader:
+    def read(text: str) -> ManifestNames:
+        return _walk(registry, json.loads(text), text, ("tasks", "scripts"))
+
+    return read
+
+
+def _walk(registry: str, value: object, text: str, only_tasks: Sequence[str]) -> ManifestNames:
+    walk = _Walk(only_tasks)
+    walk.visit(value)
+    return _collect(registry, walk.packages, tasks=walk.tasks, programs=walk.programs, urls=_urls(text))
+
+
+# Manifests that have lines.
+
+
+def _read_requirements(text: str) -> ManifestNames:
+    # `-e`, `-r` and bare URLs name no package; their hosts count.
+    names = (
+        found[1] for found in re.finditer(r"^[ \t]*([A-Za-z0-9][\w.-]*)[ \t]*(?:[<>=!~\[;@#]|$)", text, re.MULTILINE)
+    )
+    return _collect("pypi", names, urls=_urls(text))
+
+
+def _read_setup(text: str) -> ManifestNames:
+    """Read `setup.cfg` and `setup.py`: what stands in or below a key that ends in `_requires` or `requires`."""
+    names: list[str] = []
+    for block in re.finditer(r"requires?[ \t]*=[ \t]*(.{0,8000})", text, re.DOTALL):
+        lines = re.split(r"\n(?=\S)", block[1], maxsplit=1)[0]
+        names.extend(re.findall(r"(?:^|[\"'\n])[ \t]*([A-Za-z0-9][\w.-]*)[ \t]*(?=[<>=!~\[;\"'\n]|$)", lines))
+        if len(names) > _MAX_NAMES:
+            break
+    return _collect("pypi", names, urls=_urls(text))
+
+
+def _read_lines(registry: str, pattern: str, *, tasks: str = "", urls: str = "") -> _Reader:
+    """Return a reader that takes the first group of each match as a name; `urls` has the URLs that count."""
+    found = re.compile(pattern, re.MULTILINE) if pattern else None
+    named = re.compile(tasks, re.MULTILINE) if tasks else None
+    where = re.compile(urls, re.MULTILINE) if urls else None
+
+    def read(text: str) -> ManifestNames:
+        return _collect(
+            registry,
+            (match[1] for match in found.finditer(text)) if found else (),
+            tasks=(name for match in named.finditer(text) for name in re.split(r"[\s,]+", match[1])) if named else (),
+            urls=(match[1] for match in where.finditer(text)) if where else (),
+        )
+
+    return read
+
+
+def _read_gradle(text: str) -> ManifestNames:
+    pairs = re.findall(r"[\"']([\w.-]{1,100}):([\w.-]{1,100})(?::[^\"'\s]{0,60})?[\"']", text)
+    return _collect("maven", _coordinates(pairs), urls=_urls(text))
+
+
+def _read_pom(text: str) -> ManifestNames:
+    pairs = re.findall(r"<groupId>([\w.-]{1,100})</groupId>\s{0,80}<artifactId>([\w.-]{1,100})</artifactId>", text)
+    urls = (found[1] for found in re.finditer(r"<url>(https?://[^<\s]{1,400})</url>", text))
+    return _collect("maven", _coordinates(pairs), urls=urls)
+
+
+def _coordinates(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
+    for group, artifact in pairs:
+        yield f"{group}:{artifact}"
+        yield artifact
+
+
+_ANY_URL = r"((?:https?|ssh)://[^\s\"'<>,;)\]}]{3,400})"
+_TOML_LOCK = r'^name = "([^"\n]{1,160})"'
+_NPM_NAME = r"(?:@[\w.-]{1,100}/)?[\w.-]{1,100}"
+_MAKE = _read_lines("", "", tasks=r"^([A-Za-z0-9_%][\w./%-]{0,99}(?:[ \t][\w./%-]{1,99}){0,20})[ \t]*:(?![=:])")
+_JUST = _read_lines("", "", tasks=r"^@?([A-Za-z_][\w-]{0,99})(?:[ \t][^:\n]{0,300})?:(?!=)")
+_TASKFILE = _read_lines("", "", tasks=r"^  ([A-Za-z_][\w:-]{0,99}):[ \t]*(?:$|#)")
+_GEMFILE = _read_lines("gem", r"^[ \t]*gem[ \t(]+[\"']([\w.-]+)[\"']", urls=rf"^source[ \t(]+[\"']{_ANY_URL}")
+_CONDA = _read_lines("conda", r"^[ \t]*-[ \t]+([A-Za-z0-9][\w.-]*)[ \t]*(?:[=<>!]|$)")
+# Of a lock file only the addresses count that packages come from: what else stands in it is its packages' own word.
+_LOCKS = {
+    "poetry.lock": _read_lines("pypi", _TOML_LOCK, urls=rf'^url = "{_ANY_URL}'),
+    "uv.lock": _read_lines("pypi", _TOML_LOCK, urls=rf'^source = \{{ registry = "{_ANY_URL}'),
+    "pdm.lock": _read_lines("pypi", _TOML_LOCK),
+    "Pipfile.lock": _read_lines("pypi", r'^ {8}"([\w.-]{1,160})": \{', urls=rf'^ +"url": "{_ANY_URL}'),
+    "Cargo.lock": _read_lines("cargo", _TOML_LOCK, urls=rf'^source = "(?:registry|git)\+{_ANY_URL}'),
+    "package-lock.json": _read_lines(
+        "npm",
+        rf'^[ \t]+"(?:[^"\n]{{0,400}}node_modules/)?({_NPM_NAME})": \{{\n?[ \t]*"(?:version|resolved|name)"',
+        urls=rf'^[ \t]+"resolved": "{_ANY_URL}',
+    ),
+    "pnpm-lock.yaml": _read_lines("npm", rf"^  ['\"]?/?({_NPM_NAME})[@/][\w.]"),
+    "yarn.lock": _read_lines("npm", rf'^"?({_NPM_NAME})@', urls=rf'^  resolved "{_ANY_URL}'),
+    "bun.lock": _read_lines("npm", rf'^[ \t]+"({_NPM_NAME})": \["'),
+    "go.sum": _read_lines("go", r"^([\w.-]+/[^\s@]{1,150}) v"),
+    "Gemfile.lock": _read_lines("gem", r"^ {4}([\w.-]{1,160}) \(", urls=rf"^  remote: {_ANY_URL}"),
+    "composer.lock": _read_lines("composer", r'^ {12}"name": "([\w./-]{1,160})"'),
+}
+_LOCKS["npm-shrinkwrap.json"] = _LOCKS["package-lock.json"]
+_LOCK_FILES = frozenset(_LOCKS)
+
+_READERS: dict[str, _Reader] = {
+    "pyproject.toml": _read_toml("pypi"),
+    "Pipfile": _read_toml("pypi"),
+    "pixi.toml": _read_toml("conda"),
+    "setup.cfg": _read_setup,
+    "setup.py": _read_setup,
+    "environment.yml": _CONDA,
+    "environment.yaml": _CONDA,
+    "tox.ini": _read_lines("", "", tasks=r"^(?:\[testenv:([\w.,{}-]{1,99})\])"),
+    "noxfile.py": _read_lines("", "", tasks=r"^@nox\.session[^\n]{0,300}\n(?:@[^\n]{0,300}\n){0,5}def (\w{1,99})"),
+    "package.json": _read_json("npm"),
+    "deno.json": _read_json("npm"),
+    "composer.json": _read_json("composer"),
+    "Cargo.toml": _read_toml("cargo"),
+    "go.mod": _read_lines("go", r"^(?:require |module )?[ \t]*([\w.-]+/[^\s@]{1,150})(?: v\d|$)"),
+    "Gemfile": _GEMFILE,
+    "pom.xml": _read_pom,
+    "Makefile": _MAKE,
+    "makefile": _MAKE,
+    "GNUmakefile": _MAKE,
+    "justfile": _JUST,
+    "Justfile": _JUST,
+    ".justfile": _JUST,
+    "Taskfile.yml": _TASKFILE,
+    "Taskfile.yaml": _TASKFILE,
+    **_LOCKS,
+}
