@@ -343,6 +343,42 @@ def test_a_batch_that_cannot_be_read_stops_the_agent(plug: Plug) -> None:
     assert answer["continue"] is False
 
 
+# The project
+
+
+def test_the_project_is_read_when_the_session_starts(plug: Plug) -> None:
+    (plug.cwd / "requirements.txt").write_text("flask\n", encoding="utf-8")
+    plug.start()
+    (plug.cwd / "requirements.txt").write_text("evil\n", encoding="utf-8")
+    plug.check({"command": "ls"})
+    project = plug.host.project("s1")
+    assert (project.root, project.packages) == (plug.cwd.as_posix(), {"pypi:flask"})
+
+
+def test_a_session_whose_start_was_missed_has_a_folder_and_no_names(plug: Plug) -> None:
+    (plug.cwd / "requirements.txt").write_text("flask\n", encoding="utf-8")
+    plug.tell("UserPromptSubmit", prompt="make it")
+    plug.check({"command": "ls"}, session_id="s2")
+    for session in ("s1", "s2"):
+        project = plug.host.project(session)
+        assert (project.root, project.packages) == (plug.cwd.as_posix(), frozenset())
+
+
+def test_a_call_is_ruled_on_in_the_folder_that_its_event_names(plug: Plug, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders: list[object] = []
+    check = plug.host.check_async
+
+    async def watched(*call: object, **more: object) -> object:
+        folders.append(more["folder"])
+        return await check(*call, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(plug.host, "check_async", watched)
+    plug.start()
+    plug.check({"command": "ls"}, cwd="/etc")
+    plug.check({"command": "ls"}, cwd=7)
+    assert folders == ["/etc", ""]
+
+
 # Agents inside
 
 

@@ -24,6 +24,7 @@ from lockgate import (
     Session,
     Trust,
 )
+from lockgate.core.ruling.effects.project import NO_PROJECT
 from lockgate.core.ruling.scope.border import combine_scopes
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate.gate import shared_scanner
@@ -179,6 +180,20 @@ def test_sessions_of_one_gate_know_nothing_of_each_other(gate: Gate) -> None:
 
 
 # --- modes
+
+
+def test_a_session_reads_its_project_once(gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = tmp_path / "requirements.txt"
+    manifest.write_text("flask\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    sessions = [gate.session(project=given) for given in (tmp_path, str(tmp_path), ".")]
+    manifest.write_text("evil\n", encoding="utf-8")
+    for session in sessions:
+        session.check("bash", {"command": "pip install evil"})
+        assert session._ruler.project.packages == {"pypi:flask"}
+    assert gate.session()._ruler.project is NO_PROJECT
+    with pytest.raises(InvalidCall, match="no folder at"):
+        gate.session(project=manifest)
 
 
 @pytest.mark.parametrize("asked", [*Mode, None])

@@ -20,8 +20,15 @@ from lockgate.core.errors import (
     SessionsUnavailable,
 )
 from lockgate.core.journal.merkle import leaf_hash
+from lockgate.core.ruling.effects.project import NO_PROJECT
 from lockgate.core.ruling.opinions import Ruling, Triage
-from lockgate.core.sessions.session_entries import MAX_CONTENT, SessionInfo, stats_from_tallies
+from lockgate.core.sessions.session_entries import (
+    MAX_CONTENT,
+    EntrySort,
+    SessionEntry,
+    SessionInfo,
+    stats_from_tallies,
+)
 from lockgate.core.strict_json import PORTABLE
 from lockgate.core.vocabulary import Action, Finding, Receipt, Trust
 from lockgate.gate.approvals_memory import MemoryApprovals
@@ -538,9 +545,66 @@ def test_one_damaged_ruling_does_not_hide_the_others(host: Host) -> None:
 def test_a_row_that_is_no_entry_makes_the_context_unknown(host: Host, other: Host) -> None:
     host.open("s", goal="Answer ana@example.com")
     number = other.store.session("s").number  # type: ignore[union-attr]
-    from lockgate.core.sessions.session_entries import EntrySort, SessionEntry
-
     other.store.append((number,), [SessionEntry(EntrySort.BLOCK, 1.0, "", b"\xff\xfe", "no json")])
+    assert rules(host.check("s", "send_email", MAIL)) == {"cap:context-unknown"}
+
+
+# --- the project
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / "requirements.txt").write_text("flask\n", encoding="utf-8")
+    return folder
+
+
+def test_what_a_session_writes_into_its_manifests_is_not_known_to_it(host: Host, other: Host, shop: Path) -> None:
+    host.open("s", goal="Fix the cart", folder=str(shop))
+    assert host.project("s").has_package("flask")
+    (shop / "requirements.txt").write_text("flask\nevil\n", encoding="utf-8")
+    for each in (host, other):
+        # As after a restart, and as for a host that is told the folder once more.
+        each.open("s", folder=str(shop))
+        assert each.project("s").has_package("flask")
+        assert not each.project("s").has_package("evil")
+    host.open("s2", folder=str(shop))
+    assert host.project("s2").has_package("evil")
+
+
+def test_a_session_that_was_not_seen_from_its_start_knows_its_places_only(host: Host, shop: Path) -> None:
+    host.open("elsewhere", known=False, folder=str(shop))
+    host.open("late", goal="Fix the cart")
+    host.check("late", "read_file", {"path": "a"})
+    host.open("late", folder=str(shop))
+    host.open("opened first", host="api", meta={host_module.OPENED_BY: "client"})
+    host.open("opened first", host="claude-code", folder=str(shop))
+    for session in ("elsewhere", "late", "opened first"):
+        found = host.project(session)
+        assert found.root == shop.as_posix()
+        assert not found.packages
+
+
+def test_an_agent_inside_works_in_the_project_of_its_session(host: Host, other: Host, shop: Path) -> None:
+    host.open("s", folder=str(shop))
+    (shop / "requirements.txt").write_text("flask\nevil\n", encoding="utf-8")
+    host.open("s/a", parent="s", folder=str(shop / "inner"))
+    for each in (host, other):
+        assert each.project("s/a") == host.project("s")
+        assert not each.project("s/a").has_package("evil")
+
+
+def test_a_session_without_a_folder_has_no_project(host: Host) -> None:
+    host.open("s")
+    assert host.project("s") is NO_PROJECT
+    assert host.project("no such session") is NO_PROJECT
+
+
+def test_a_project_that_is_damaged_in_the_store_makes_the_context_unknown(host: Host) -> None:
+    host.open("s", goal="Answer ana@example.com")
+    number = host.store.session("s").number  # type: ignore[union-attr]
+    host.store.append((number,), [SessionEntry(EntrySort.PROJECT, 1.0, "project", b"[1]")])
     assert rules(host.check("s", "send_email", MAIL)) == {"cap:context-unknown"}
 
 

@@ -209,7 +209,9 @@ async def _check_call(host: Host, event: HookEvent, headers: Mapping[str, str]) 
     found = await asyncio.to_thread(
         call_targets.find_protected_targets, host, tool, arguments, event.text("cwd"), headers
     )
-    kept = await host.check_async(event.session_or_agent, tool, arguments, key=call, findings=found)
+    kept = await host.check_async(
+        event.session_or_agent, tool, arguments, key=call, findings=found, folder=event.text("cwd")
+    )
     if call and kept.decision.approval:
         _memory_of(host).asked_calls.note(f"{event.session_or_agent} {call}")
     return answer_from_ruling(kept, headers)
@@ -219,7 +221,8 @@ def _catch_up(host: Host, event: HookEvent, path: str) -> bool:
     """Add transcript entries that no event reported; return whether the context is known."""
     info = host.session(event.session_or_agent)
     if info is None:
-        info = host.open(event.session_or_agent, host=HOST, parent=event.session if event.agent else "", known=False)
+        parent = event.session if event.agent else ""
+        info = host.open(event.session_or_agent, host=HOST, parent=parent, known=False, folder=event.text("cwd"))
     if path:
         _add_pieces(host, event.session_or_agent, _memory_of(host).transcripts.new_pieces(path))
     return info.context_known
@@ -311,6 +314,7 @@ def _on_session_start(host: Host, event: HookEvent) -> Answer:
         host=HOST,
         known=event.text("source") in ("startup", "clear"),
         meta={"cwd": printable(event.text("cwd"), 500)},
+        folder=event.text("cwd"),
     )
     return {}
 
@@ -323,7 +327,7 @@ def _on_prompt(host: Host, event: HookEvent) -> Answer:
         _add_pieces(host, event.session_or_agent, [Piece(prompt, f"tool:{HOST}")])
         return {}
     _memory_of(host).prompted_sessions.note(event.session)
-    host.open(event.session, goal=prompt, host=HOST, known=False)
+    host.open(event.session, goal=prompt, host=HOST, known=False, folder=cwd)
     _add_pieces(host, event.session, context_files.mentioned_pieces(prompt, cwd))
     return {}
 

@@ -167,7 +167,11 @@ def _make_parts(args: argparse.Namespace, reached_by: Sequence[str]) -> McpParts
     settings = assemble.settings_from_environment(args.config)
     host = assemble.host_from_settings(settings)
     name = server_name(args.name, reached_by)
-    session = host.open(args.session or client_session(), goal=args.goal, host="mcp").id
+    # Many clients start their servers in the folder that the agent works in; the others start them in no project.
+    cwd = ""
+    with suppress(OSError):
+        cwd = os.getcwd()
+    session = host.open(args.session or client_session(), goal=args.goal, host="mcp", folder=cwd).id
     folder = settings.state_dir
     pins = ToolPins(None if folder is None else server_file(folder / "mcp", name, reached_by), name)
     # The store behind the gate's approvals takes answers as well.

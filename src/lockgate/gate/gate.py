@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from os import urandom
+from os import PathLike, fspath, path, urandom
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from lockgate.core.errors import InvalidBlock, InvalidCall, InvalidConfig, quoted
+from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.policy import Policy, tighten
 from lockgate.core.text.rules import RULES
 from lockgate.core.text.scanner import Scanner, check_pattern, rules_from_patterns
@@ -106,13 +107,20 @@ class Gate:
         scope: str = "",
         id: str | None = None,
         resumed: bool | None = None,
+        project: str | PathLike[str] | None = None,
     ) -> Session:
         """Begin one agent run. A mode given here can make the policy stricter, never looser.
+
+        `project` is the folder that the agent works in: what its manifests, lock files and remotes name now is no news
+        to this run. It is read once, here, so that nothing the run itself writes counts.
 
         An approval is bound to the session's `id`: a host that restarts gives the same id to go on. `resumed` is
         whether another process may have asked a person in it already; by default it is where an id is given.
         """
-        return Session(self.ruler(goal=goal, mode=mode, scope=scope, id=id, resumed=resumed))
+        ruler = self.ruler(goal=goal, mode=mode, scope=scope, id=id, resumed=resumed)
+        if project is not None:
+            ruler.project = _read_project(project)
+        return Session(ruler)
 
     def ruler(
         self,
@@ -134,6 +142,15 @@ class Gate:
             policy = tighten(policy, mode=policy.mode if mode is None else _parse_mode(mode), **asked)
         again = id is not None if resumed is None else resumed
         return Ruler(self, policy, goal, str(id) if id else urandom(8).hex(), resumed=again)
+
+
+def _read_project(project: str | PathLike[str]) -> Project:
+    from lockgate.runtime.project_files import read_project
+
+    folder = path.abspath(fspath(project))
+    if not path.isdir(folder):
+        raise InvalidCall(f"no folder at {quoted(folder)}", hint="project is the folder that the agent works in")
+    return read_project(folder)
 
 
 def _parse_mode(value: str | Mode) -> Mode:

@@ -24,6 +24,7 @@ from lockgate.core.errors import InvalidCall, printable
 from lockgate.core.ruling import pipeline
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import Context, PastCall
+from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.opinions import Opinion
 from lockgate.core.ruling.pipeline import Ask, Stage
 from lockgate.core.ruling.policy import Policy
@@ -170,6 +171,15 @@ class Ruler:
     @context_known.setter
     def context_known(self, known: bool) -> None:
         self._context.has_unknown_history = not known
+
+    @property
+    def project(self) -> Project:
+        """What is known of the project that the agent works in."""
+        return self._context.project
+
+    @project.setter
+    def project(self, project: Project) -> None:
+        self._context.project = project
 
     # Earlier calls.
 

@@ -14,6 +14,7 @@ from time import monotonic, time
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidBlock, InvalidCall, SessionsUnavailable, quoted
+from lockgate.core.ruling.effects.project import NO_PROJECT, Project
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.sessions.session_entries import (
     CLAIMED,
@@ -34,6 +35,7 @@ from lockgate.core.sessions.session_entries import (
     check_name,
     damaged_ruling_from_row,
     encode_text,
+    project_to_json,
     ruling_from_row,
     stats_from_tallies,
     to_json,
@@ -41,6 +43,7 @@ from lockgate.core.sessions.session_entries import (
 from lockgate.core.vocabulary import Block, Finding, Kind, Lineage, Mode, Trust
 from lockgate.gate.gate import Gate
 from lockgate.runtime.failures import report_failure
+from lockgate.runtime.project_files import read_project
 from lockgate.sessions.host_steps import HostSteps
 from lockgate.sessions.live_session import LiveSession
 from lockgate.sessions.readiness import Readiness, ReadinessCheck
@@ -105,12 +108,14 @@ class Host:
         parent: str = "",
         meta: Mapping[str, str] | None = None,
         known: bool = True,
+        folder: str = "",
     ) -> SessionInfo:
         """Create a session, or go on with the one of this id; without an id it gets one.
 
         A goal for a session that has one already is what its user says next. A subagent's session sees what its
         `parent` reads and has its goal: what it was told to do is an agent's word. `known` False is for a session
-        that began elsewhere.
+        that began elsewhere. `folder` is where the agent works: what its project's files name is read once, at the
+        beginning, so that nothing the session itself writes counts.
         """
         asked = self._parse_session(session, goal, host, mode, scope, parent, meta, known)
         self._pruner.prune_hourly(asked.created_at)
@@ -124,6 +129,8 @@ class Host:
             self._cache.append(live, SessionEntry(EntrySort.MODE, asked.created_at, detail=to_json(tighter)))
         if info.ended_at:
             self.store.end(info.id, 0.0)
+        if folder:
+            self._keep_project(info.id, folder, is_new=not info.decisions)
         if goal.strip():
             self._set_goal(live, goal, inside=bool(info.parent))
         found = self.store.session(info.id)
@@ -177,6 +184,16 @@ class Host:
                 raise InvalidCall(
                     f"a session can be inside {MAX_DEPTH} others at most", hint="open it inside one further out"
                 )
+
+    def _keep_project(self, session: str, folder: str, *, is_new: bool) -> None:
+        live = self._cache.current(session)
+        if live.ruler.project is not NO_PROJECT:
+            return
+        # The calls of a session that was not seen from its start may have changed the files already.
+        project = read_project(folder, names=is_new and live.ruler.context_known)
+        entry = SessionEntry(EntrySort.PROJECT, self._clock(), "project", project_to_json(project))
+        self._cache.append(live, entry)
+        self._cache.current(session)
 
     def _set_goal(self, live: LiveSession, goal: str, *, inside: bool) -> None:
         if inside:
@@ -312,6 +329,11 @@ class Host:
         live = self._cache.current_if_kept(session)
         return Lineage(block, cut="missing") if live is None else live.ruler.lineage(block)
 
+    def project(self, session: str) -> Project:
+        """Return what is known of the project that a session's agent works in."""
+        live = self._cache.current_if_kept(session)
+        return NO_PROJECT if live is None else live.ruler.project
+
     # Rulings.
 
     def check(
@@ -323,13 +345,15 @@ class Host:
         annotations: Mapping[str, object] | None = None,
         key: str = "",
         findings: Sequence[Finding] = (),
+        folder: str = "",
     ) -> StoredRuling:
         """Rule on one call before it runs: only CONTINUE lets it run. `key` is what the agent's host calls it.
 
-        `findings` is what the host knows against the call itself: with any, it is escalated. When this returns, the
-        ruling is in the journal and in the store.
+        `folder` is where the agent works now, if it has changed since the session was opened. `findings` is what the
+        host knows against the call itself: with any, it is escalated. When this returns, the ruling is in the journal
+        and in the store.
         """
-        return self._check(session, ToolCall(tool, arguments, annotations, findings, key))
+        return self._check(session, ToolCall(tool, arguments, annotations, findings, key, folder))
 
     def _check(self, session: str, call: ToolCall) -> StoredRuling:
         start = self._rulings.look(session, call.key)
@@ -344,11 +368,12 @@ class Host:
         annotations: Mapping[str, object] | None = None,
         key: str = "",
         findings: Sequence[Finding] = (),
+        folder: str = "",
     ) -> StoredRuling:
         """Rule on one call for a caller on an event loop; the ruling is the same."""
         from asyncio import to_thread
 
-        call = ToolCall(tool, arguments, annotations, findings, key)
+        call = ToolCall(tool, arguments, annotations, findings, key, folder)
         if self.gate.triage is None and self.gate.supervisor is None:
             # Only disks are waited for: one thread does everything.
             return await to_thread(self._check, session, call)

@@ -11,6 +11,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from lockgate.core.errors import InvalidBlock, InvalidCall, InvalidConfig, LockgateError, quoted
+from lockgate.core.ruling.effects.project import NO_PROJECT
 from lockgate.core.ruling.pipeline import Ask
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.tool_call import ToolCall
@@ -20,6 +21,7 @@ from lockgate.core.sessions.session_entries import (
     SessionInfo,
     SessionRow,
     decode_text,
+    project_from_json,
     ruling_from_row,
 )
 from lockgate.core.vocabulary import Decision, Trust
@@ -98,6 +100,9 @@ class LiveSession:
         elif row.sort == EntrySort.MODE:
             # Another policy rules from here on.
             self.is_outdated = True
+        elif row.sort == EntrySort.PROJECT:
+            if self.ruler.project is NO_PROJECT:
+                self.ruler.project = project_from_json(row.content)
         elif row.session == self.chain[0]:
             self._apply_step(row)
 

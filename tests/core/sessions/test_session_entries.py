@@ -7,6 +7,7 @@ import json
 import pytest
 
 from lockgate.core.errors import InvalidCall
+from lockgate.core.ruling.effects.project import NO_PROJECT, Project
 from lockgate.core.sessions.session_entries import (
     MAX_ARGUMENTS,
     MAX_ID,
@@ -16,6 +17,8 @@ from lockgate.core.sessions.session_entries import (
     damaged_ruling_from_row,
     decode_text,
     encode_text,
+    project_from_json,
+    project_to_json,
     ruling_from_row,
     ruling_to_json,
     searchable_ruling,
@@ -83,6 +86,29 @@ def test_texts_are_stored_without_loss_and_searched_without_case() -> None:
     found = searchable_ruling("id1", "api", "send", DECISION, {"to": ["Ann", {"Cc": 5}]})
     assert (found.rules, found.said) == (" tool:test ", "2:suspicious")
     assert all(word in found.words for word in ("ann", "cc", "5", "because", "hard"))
+
+
+def test_a_project_is_stored_without_loss() -> None:
+    project = Project(
+        "/w/shop",
+        "/w/shop/src",
+        "/home/ada",
+        frozenset({"npm:left-pad", "pypi:flask"}),
+        frozenset({"github.com/ada"}),
+        {"origin": "https://github.com/ada/shop.git"},
+        frozenset({"check"}),
+        frozenset({"shop\ud800"}),
+    )
+    assert project_from_json(project_to_json(project)) == project
+    assert project_from_json(project_to_json(NO_PROJECT)) == NO_PROJECT
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[1]", b"{}", b"7", b'["","","",{},[],[],[]]', b'["","","",7,[],[],[],[]]', b"\xff"]
+)
+def test_what_is_no_project_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match="not a project"):
+        project_from_json(data)
 
 
 def test_rulings_are_counted_by_interval_tier_and_rule() -> None:

@@ -17,6 +17,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidCall, quoted
+from lockgate.core.ruling.effects.project import Project
 from lockgate.core.sessions.cost_report import fate_of, percentile
 from lockgate.core.sessions.ledger_lines import LedgerEntry as Counted
 from lockgate.core.strict_json import PORTABLE, check_limits
@@ -46,6 +47,8 @@ class EntrySort(StrEnum):
     # From here on the context is known, or unknown.
     MARK = "mark"
     MODE = "mode"
+    # What the project's files named when the session began; the first one counts.
+    PROJECT = "project"
     STEP = "step"
 
 
@@ -367,6 +370,24 @@ def damaged_ruling_from_row(row: SessionRow, session: str, host: str) -> StoredR
     return StoredRuling(
         row.id, row.seq, session, host, row.n, row.at, "", "", {}, None, _DAMAGED, 0, whole=False, damaged=True
     )
+
+
+def project_to_json(project: Project) -> bytes:
+    """Return what is known of a project, for a store."""
+    names = (project.packages, project.hosts, project.tasks, project.programs)
+    places = (project.root, project.folder, project.home)
+    return to_json((*places, dict(project.remotes), *map(sorted, names))).encode()
+
+
+def project_from_json(data: bytes) -> Project:
+    """Return the stored project; raise ValueError for any other value."""
+    try:
+        root, folder, home, remotes, *names = json.loads(data)
+        packages, hosts, tasks, programs = (frozenset(map(str, each)) for each in names)
+        urls = {str(name): str(url) for name, url in remotes.items()}
+    except (TypeError, AttributeError, ValueError, RecursionError) as error:
+        raise ValueError("not a project") from error
+    return Project(str(root), str(folder), str(home), packages, hosts, urls, tasks, programs)
 
 
 class RulingTally(NamedTuple):
