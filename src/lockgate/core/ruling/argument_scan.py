@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import NamedTuple
 
-from lockgate.core.ruling.arguments import Leaf
+from lockgate.core.ruling.arguments import Leaf, argument_words
 from lockgate.core.ruling.origins import TrustedText
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.rules import Rule, Scope
@@ -14,6 +14,11 @@ from lockgate.core.vocabulary import Finding
 
 _SEPARATOR = "\n\n"
 _MAX_EXCERPT = 120
+
+
+_CREDENTIAL_ARGUMENTS = tuple(
+    (word,) for word in ("otp", "pin", "passcode", "password", "secret", "token", "passphrase")
+)
 
 
 class ArgumentScan(NamedTuple):
@@ -95,7 +100,10 @@ def _is_expected(rule: Rule, excerpt: str, argument: str, trusted_text: TrustedT
     """
     if trusted_text.contains_request(excerpt):
         return True
-    return rule.id == "seed:credential-word" and excerpt.lower().replace("-", "_") in argument.lower().replace("-", "_")
+    if rule.id != "seed:credential-word":
+        return False
+    is_named_for_it = excerpt.lower().replace("-", "_") in argument.lower().replace("-", "_")
+    return is_named_for_it or argument_words(argument)[-1:] in _CREDENTIAL_ARGUMENTS
 
 
 def _add_decoded(part: ScannedPart, places: _LeafOffsets, found: ArgumentScan) -> None:

@@ -89,6 +89,9 @@ class UnaskedEffects:
         """Return whether the user names this target or asks for this kind of thing."""
         if effect.target and is_named_by_user(effect.target, self._trusted):
             return True
+        return self._is_kind_asked_for(effect)
+
+    def _is_kind_asked_for(self, effect: Effect) -> bool:
         stems = _stems_of_kind(effect.kind)
         return bool(stems) and any(word.startswith(stems) for word in self._trusted.asked)
 
@@ -110,14 +113,18 @@ class UnaskedEffects:
                     return _origin_from_place(effect, candidate, held)
         return None
 
+    def _is_expected(self, effect: Effect, candidate: Candidate, held: ValuePlaces) -> bool:
+        """Return whether the goal means this person or account: by name, or by asking for an act over records."""
+        if self._meant.is_meant(candidate, held, in_records_only=effect.kind == "pays"):
+            return True
+        return self._is_kind_asked_for(effect) and self._meant.is_in_record(candidate, held)
+
     def _is_telling(self, effect: Effect, candidate: Candidate, held: ValuePlaces) -> bool:
         """Return whether a place in a text is evidence that the target was taken from it."""
         if effect.kind in _PACKAGE_KINDS and candidate.is_plain_word:
             text = held.reading.word_index.prepared
             return any(_INSTALLING.search(text[max(0, at - _NEAR) : at]) for at in held.places[:64])
-        if effect.kind in _PERSON_KINDS and self._meant.is_meant(candidate, held):
-            return False
-        if effect.kind == "pays" and self._meant.is_meant(candidate, held, in_records_only=True):
+        if effect.kind in _MEANT_KINDS and self._is_expected(effect, candidate, held):
             return False
         return candidate.is_distinctive or effect.kind in _PACKAGE_KINDS
 

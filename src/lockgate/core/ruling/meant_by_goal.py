@@ -68,6 +68,15 @@ class MeantByGoal:
         own = _LOCAL_PARTS.split(candidate.piece.partition(b"@")[0])
         return self._names_one_of(own) or any(self._names_one_of(_words_before(text, at)) for at in places)
 
+    def is_in_record(self, candidate: Candidate, held: ValuePlaces) -> bool:
+        """Return whether a value stands in fields of records only, in no prose and no order."""
+        if is_imitation(candidate.text) or len(held.places) > _MAX_PLACES:
+            return False
+        index = held.reading.word_index
+        if any(index.is_in_prose(at, candidate) for at in held.places):
+            return False
+        return not any(is_inside for _, is_inside in held.find_orders(candidate))
+
     def _names_one_of(self, words: list[bytes]) -> bool:
         return any(len(word) > 2 and word in self._asked and word not in _COMMON for word in words)
 
