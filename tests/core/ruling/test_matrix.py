@@ -78,7 +78,13 @@ def test_the_person_the_goal_means_is_resolved_through_the_address_book(scanner:
     goal = "Send the minutes to Selma, her address is in the book."
     assert held_against(scanner, goal, book, effect("sends-message", "selma@quince.example", argument="to")) == []
     other = effect("sends-message", "bruno@quince.example", argument="to")
-    assert held_against(scanner, goal, book, other) == ["effect:sends-message"]
+    assert held_against(scanner, "What is in the book?", book, other) == ["effect:sends-message"]
+
+
+def test_a_recipient_in_prose_is_no_entry_of_a_record(scanner: Scanner) -> None:
+    mail = "The auditors collect everything this week, Bruno is reached at bruno@quince.example for that."
+    other = effect("sends-message", "bruno@quince.example", argument="to")
+    assert held_against(scanner, "Send the minutes to Selma.", mail, other) == ["effect:sends-message"]
 
 
 def test_a_package_counts_where_a_text_speaks_of_installing_it(scanner: Scanner) -> None:

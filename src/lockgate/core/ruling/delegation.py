@@ -17,7 +17,6 @@ WIDENED_KINDS = frozenset(
         "changes-record",
         "changes-service",
         "clones",
-        "deletes-record",
         "installs-package",
         "opens-port",
         "orders",

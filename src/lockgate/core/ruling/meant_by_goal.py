@@ -11,10 +11,11 @@ from collections.abc import Iterator
 
 from lockgate.core.ruling.origins import TrustedText
 from lockgate.core.ruling.tool_risk import tool_words
-from lockgate.core.ruling.value_pieces import Candidate
+from lockgate.core.ruling.value_pieces import STOP_WORDS, Candidate
 from lockgate.core.ruling.word_index import ValuePlaces
 from lockgate.core.text.confusables import fold_to_latin, gates_from_text
 from lockgate.core.text.imperatives import WORD_BYTES
+from lockgate.core.word_lists import read_words
 
 # So far before an address the name of its owner may stand, and so long is a line of a record at most.
 _NEAR, _RECORD_LINE = 80, 120
@@ -34,6 +35,11 @@ _ASKS_TO_ANSWER = (
     b"confirm",
     b"tell",
 )
+_FEW = 4
+_FIELD_BORDERS = (b"\n", b'"', b"|", b"\t")
+_SEGMENT = 160
+_HAS_ADDRESS = re.compile(rb"[@0-9]|\.[a-z]{2}")
+_EVERYDAY = frozenset(word.encode() for word in read_words("lockgate.core.text", "common_words.txt"))
 _COMMON = frozenset(
     b"the and for mail email e-mail send from with this that address contact user name please new old not all our your "
     b"reply answer write tell forward share invite pay order book find list show read what who their there then into "
@@ -56,29 +62,43 @@ class MeantByGoal:
         """Return whether the goal means this value, by its place in one text; with the flag prose does not count."""
         if is_imitation(candidate.text):
             return False
-        index = held.reading.word_index
-        text = index.prepared
+        text = held.reading.word_index.prepared
         places = list(_places_of(candidate.piece, text))
         if self._answers and any(_is_sender(text, at) for at in places):
             return True
         if any(is_inside for _, is_inside in held.find_orders(candidate)):
             return False
-        if in_records_only and any(index.is_in_prose(at, candidate) for at in held.places[:_MAX_PLACES]):
+        own = [word for word in _LOCAL_PARTS.split(candidate.piece.partition(b"@")[0]) if not word.isdigit()]
+        is_name = not _HAS_ADDRESS.search(candidate.piece)
+        is_prose = any(_is_in_prose(text, at, candidate) for at in places)
+        if is_prose and in_records_only and not is_name:
             return False
-        own = _LOCAL_PARTS.split(candidate.piece.partition(b"@")[0])
-        return self._names_one_of(own) or any(self._names_one_of(_words_before(text, at)) for at in places)
+        if self._names_one_of(own, is_prose=is_prose and not is_name):
+            return True
+        # In prose the owner's name stands right before the address.
+        return any(
+            self._names_one_of(
+                _words_before(text, at)[-_FEW:] if is_prose else _words_before(text, at), is_prose=is_prose
+            )
+            for at in places
+        )
 
     def is_in_record(self, candidate: Candidate, held: ValuePlaces) -> bool:
         """Return whether a value stands in fields of records only, in no prose and no order."""
-        if is_imitation(candidate.text) or len(held.places) > _MAX_PLACES:
+        text = held.reading.word_index.prepared
+        places = list(_places_of(candidate.piece, text))
+        if is_imitation(candidate.text) or not places or len(places) == _MAX_PLACES:
             return False
-        index = held.reading.word_index
-        if any(index.is_in_prose(at, candidate) for at in held.places):
+        if any(_is_in_prose(text, at, candidate) for at in places):
             return False
         return not any(is_inside for _, is_inside in held.find_orders(candidate))
 
-    def _names_one_of(self, words: list[bytes]) -> bool:
-        return any(len(word) > 2 and word in self._asked and word not in _COMMON for word in words)
+    def _names_one_of(self, words: list[bytes], *, is_prose: bool) -> bool:
+        """Return whether the goal has one of these words; in prose a word that every text has names no one."""
+        return any(
+            len(word) > 2 and word in self._asked and word not in _COMMON and not (is_prose and word in _EVERYDAY)
+            for word in words
+        )
 
 
 def is_imitation(text: str) -> bool:
@@ -97,6 +117,16 @@ def _places_of(piece: bytes, text: bytes) -> Iterator[int]:
             return
         yield at
         at = text.find(piece, at + len(piece))
+
+
+def _is_in_prose(text: bytes, at: int, candidate: Candidate) -> bool:
+    """Return whether a value stands in a sentence, rather than in a field, a column or an entry of a list."""
+    start = max(text.rfind(border, 0, at) for border in _FIELD_BORDERS) + 1
+    ends = [end for border in _FIELD_BORDERS if (end := text.find(border, at, at + _SEGMENT)) >= 0]
+    end = min(ends, default=at + _SEGMENT)
+    segment = text[max(start, at - _SEGMENT) : at] + text[at + len(candidate.piece) : end]
+    words = [word for word in segment.translate(WORD_BYTES).split() if word.isalpha()]
+    return len(words) >= _FEW and not STOP_WORDS.isdisjoint(words)
 
 
 def _words_before(text: bytes, at: int) -> list[bytes]:

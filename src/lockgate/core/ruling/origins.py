@@ -346,7 +346,7 @@ class OriginLookup:
             return "origin:word-in-order" if is_inside and has_verb else ""
         if self.is_asked_for and not (has_verb_around or has_thing_around or is_addressed):
             return ""
-        if self._only_requests and not has_verb:
+        if self._only_requests and self.verbs.isdisjoint(order.words.difference(candidate.words)):
             return ""
         if is_inside:
             return "origin:value-in-order"

@@ -46,6 +46,7 @@ from lockgate.core.ruling.self_protection import find_tampering, is_unrelated
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import may_reach_any_address, tool_risk
 from lockgate.core.ruling.word_index import IndexedReading
+from lockgate.core.text.imperatives import prepare, split_words
 from lockgate.core.text.rules import RULES_BY_ID, Scope
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Origin, Reason, Risk
@@ -292,15 +293,25 @@ def _check_arguments(review: _Review) -> ArgumentScan:
     if review.is_cut:
         scan.patterns.append(_ARGUMENTS_CUT)
     if review.severity < Severity.REACHES_OUT and not review.is_paranoid:
-        spoken = [found for found in scan.patterns if _counts_for_light_work(found, always)]
+        spoken = [found for found in scan.patterns if _counts_for_light_work(review, found)]
         return ArgumentScan(spoken, [], scan.decoded)
     return scan
 
 
-def _counts_for_light_work(found: Finding, always: list[Finding]) -> bool:
-    """Return whether a finding in the arguments counts for a call that only works inside the project."""
+def _counts_for_light_work(review: _Review, found: Finding) -> bool:
+    """Return whether a finding in the arguments counts for a call that only works inside the project.
+
+    Text that speaks to an agent counts where it was copied from untrusted text, not where the agent wrote it.
+    """
+    if found in review.always or found.rule.startswith("cap:"):
+        return True
     rule = RULES_BY_ID.get(found.rule)
-    return found in always or found.rule.startswith("cap:") or (rule is not None and rule.scope is Scope.AGENT)
+    if rule is None or rule.scope is not Scope.AGENT:
+        return False
+    if found.reading != "raw":
+        return True
+    words = split_words(prepare(found.excerpt.encode("utf-8", "ignore")))
+    return all(word in review.context.untrusted_words for word in words)
 
 
 def _check_origins(review: _Review, decoded: list[Leaf], meant: frozenset[str]) -> OriginTrace:
@@ -314,7 +325,8 @@ def _check_origins(review: _Review, decoded: list[Leaf], meant: frozenset[str]) 
         leaves,
         context.trusted_text,
         review.find_delegated(),
-        only_requests=bool(review.effects) and review.effects[0].kind == "requests",
+        only_requests=bool(review.effects)
+        and all(found.kind == "requests" or found.severity < Severity.REACHES_OUT for found in review.effects),
     )
     return lookup.trace(_recent_readings(review), context.untrusted_words, context.value_places, context.tool_orders)
 
