@@ -186,8 +186,8 @@ def _gcloud(walk: Walk, call: Invocation) -> Stream:
     target = walk.plain(words[position + 1]) if 0 <= position < len(words) - 1 else " ".join(words[:3])
     if (
         words[:2] in (["role", "assignment"], ["ad", "user"], ["ad", "sp"], ["ad", "app"])
-        or (words[:1] == ["iam"]
-        and not any(_LOOKS.fullmatch(word) for word in words))
+        or words[:1] == ["iam"]
+        and not any(_LOOKS.fullmatch(word) for word in words)
     ):
         if not any(_LOOKS.fullmatch(word) for word in words[2:]):
             walk.add("grants-access", target)
@@ -286,7 +286,7 @@ def _vault(walk: Walk, call: Invocation) -> Stream:
     from lockgate.core.ruling.effects.programs.table import command_words, read_row
 
     words = command_words(call)
-    if (words[:2] in (["kv", "get"], ["kv", "list"]) and words[1] == "get") or words[:1] == ["read"]:
+    if words[:2] in (["kv", "get"], ["kv", "list"]) and words[1] == "get" or words[:1] == ["read"]:
         walk.add("reads-secret", walk.plain(words[-1]))
         return Stream(Origin.SECRET, target=walk.plain(words[-1]))
     if words[:1] in (["kv"], ["write"], ["delete"]) and words[1:2] not in (["list"], ["metadata"]):

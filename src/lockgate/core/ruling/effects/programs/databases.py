@@ -26,7 +26,9 @@ _SCRATCH_DATABASE = re.compile(
 def _note_statements(walk: Walk, text: str, *, local_file: str = "") -> None:
     for found in read_sql(walk.plain(text), walk.argument):
         kind = found.kind
-        if (kind in ("changes-record", "deletes-record") and local_file) or (kind == "deletes-data" and local_file and _SCRATCH_DATABASE.search(local_file)):
+        if kind in ("changes-record", "deletes-record") and local_file:
+            walk.add("edits-project", local_file)
+        elif kind == "deletes-data" and local_file and _SCRATCH_DATABASE.search(local_file):
             walk.add("edits-project", local_file)
         else:
             walk.add(kind, found.target, found.certainty)

@@ -211,13 +211,13 @@ def _interpreter(walk: Walk, call: Invocation) -> Stream:
         index += 1
         joined = argument[:2] != "--" and len(argument) > 1 and "-" + argument[-1] in flags
         if argument in flags or joined:
-            in_place = in_place or ("i" in argument and name in ("perl", "ruby"))
+            in_place = in_place or "i" in argument and name in ("perl", "ruby")
             if index < len(arguments):
                 code.append(arguments[index])
             index += 1
         elif name == "python" and argument[:2] == "-c":
             code.append(argument[2:])
-        elif name == "python" and (argument == "-m" or (argument[-1] == "m" and argument[:2] != "--")):
+        elif name == "python" and (argument == "-m" or argument[-1] == "m" and argument[:2] != "--"):
             return _module(walk, call, arguments[index:])
         elif name == "php" and argument == "-S":
             walk.add("opens-port", arguments[index] if index < len(arguments) else "")

@@ -165,8 +165,8 @@ def _wget(walk: Walk, call: Invocation) -> Stream:
             prefix = value
         elif (
             option in ("--post-data", "--post-file", "--body-data", "--body-file")
-            or (option == "--method"
-            and value.upper() not in ("GET", "HEAD"))
+            or option == "--method"
+            and value.upper() not in ("GET", "HEAD")
         ):
             sends = True
             if option.endswith("-file"):
@@ -198,8 +198,8 @@ def _http(walk: Walk, call: Invocation) -> Stream:
     rest = [argument for argument in call.arguments if argument[:1] != "-"]
     sends = any(
         re.match(r"(?:POST|PUT|PATCH|DELETE)$", argument)
-        or (re.search(r"[\w\]]:?=[^=]|[\w]@", argument)
-        and "://" not in argument)
+        or re.search(r"[\w\]]:?=[^=]|[\w]@", argument)
+        and "://" not in argument
         for argument in rest
     )
     result: Stream = _NONE

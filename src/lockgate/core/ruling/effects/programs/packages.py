@@ -219,7 +219,9 @@ def _manager(walk: Walk, call: Invocation) -> Stream:
 
 def _note_go(walk: Walk, argument: str) -> None:
     path = argument.split("@")[0]
-    if path.startswith(".") or path in ("./...", "all") or (
+    if path.startswith(".") or path in ("./...", "all"):
+        walk.add("installs-known-package")
+    elif (
         walk.project.has_package(path)
         or path.rstrip("/").rsplit("/", 1)[-1] in COMMON_TOOLS
         or path.startswith(("golang.org/x/", "google.golang.org/"))
@@ -303,7 +305,7 @@ def run_package(walk: Walk, call: Invocation, *, fetched: bool = False) -> Strea
     if source:
         walk.add("runs-project-task", name)
         return _NONE
-    if re.match(r"(?:https?|git\+|github:|git@)", walk.plain(rest[0])) or ("/" in name and not name.startswith("@")):
+    if re.match(r"(?:https?|git\+|github:|git@)", walk.plain(rest[0])) or "/" in name and not name.startswith("@"):
         note_package(walk, rest[0])
         return _NONE
     del fetched
@@ -336,8 +338,8 @@ def _system_manager(walk: Walk, call: Invocation) -> Stream:
     verb = words[0] if words else ""
     if (
         verb in ("install", "add", "in", "reinstall", "localinstall")
-        or (has_option(call.arguments, "-S")
-        and call.name == "pacman")
+        or has_option(call.arguments, "-S")
+        and call.name == "pacman"
     ):
         for name in words[1:] if verb not in ("",) and call.name != "pacman" else words:
             plain = walk.plain(name)

@@ -168,7 +168,7 @@ def command_words(call: Invocation) -> list[str]:
     for argument in call.arguments:
         if skip:
             skip = False
-        elif argument[:1] != "-" or (len(words) == 0 and f"{call.name} {argument}" in _ROWS):
+        elif argument[:1] != "-" or len(words) == 0 and f"{call.name} {argument}" in _ROWS:
             words.append(argument)
         elif argument in valued:
             skip = True

@@ -85,9 +85,15 @@ def _note_setting(walk: Walk, name: str, value: str) -> None:
         lower in ("core.editor", "core.pager", "sequence.editor")
         and re.fullmatch(r"[\w./-]+(?: --?[\w=-]+)*", plain)
         and "/tmp" not in plain
-    ) or (lower == "credential.helper" and re.fullmatch(
+    ):  # noqa: S108
+        walk.add("commits")
+    elif lower == "credential.helper" and re.fullmatch(
         r"(?:store|cache|osxkeychain|manager|manager-core|libsecret|wincred|gh|)(?: --?[\w=]+.*)?", plain
-    )) or (lower.startswith("alias.") and not plain.startswith("!")) or (lower in ("core.fsmonitor", "core.worktree", "commit.template") and plain in ("true", "false", "")):
+    ):
+        walk.add("commits")
+    elif lower.startswith("alias.") and not plain.startswith("!"):
+        walk.add("commits")
+    elif lower in ("core.fsmonitor", "core.worktree", "commit.template") and plain in ("true", "false", ""):
         walk.add("commits")
     elif lower == "core.hookspath" and plain in ("/dev/null", ""):
         walk.add("disables-check", "hooks")
@@ -371,8 +377,8 @@ def _gh_api(walk: Walk, call: Invocation) -> Stream:
     path = walk.plain(rest[1]) if len(rest) > 1 else ""
     sends = (
         method in ("POST", "PUT", "PATCH", "DELETE")
-        or (not method
-        and any(option in ("-f", "-F", "--field", "--raw-field", "--input") for option in values))
+        or not method
+        and any(option in ("-f", "-F", "--field", "--raw-field", "--input") for option in values)
     )
     if path == "graphql":
         sends = "mutation" in "".join(value for _, value in options)

@@ -266,10 +266,10 @@ def _note_mounts(walk: Walk, options: list[tuple[str, str]]) -> None:
         source = re.sub(r".*(?:source|src)=([^,]+).*", r"\1", value) if option == "--mount" else value.split(":", 1)[0]
         if (
             option == "--privileged"
-            or (option == "--pid"
-            and value == "host")
-            or (option == "--cap-add"
-            and value.upper() in ("ALL", "SYS_ADMIN"))
+            or option == "--pid"
+            and value == "host"
+            or option == "--cap-add"
+            and value.upper() in ("ALL", "SYS_ADMIN")
         ):
             walk.add("runs-as-root")
         elif option in ("-v", "--volume", "--mount") and ":" in value + ("=" in value) * ":":
