@@ -27,11 +27,18 @@ _PROCESS_CALL = re.compile(
     r"\b(?:os\.(?:system|popen|exec[lv]\w*|spawn\w+|posix_spawn)|subprocess\.(?:run|call|Popen|check_output|check_call|getoutput|getstatusoutput)|pty\.spawn|(?:child_process|require\(['\"](?:node:)?child_process['\"]\))\.\w+|execSync|spawnSync|execFileSync|shell_exec|passthru|proc_open|IO\.popen|Open3\.\w+|do\s+shell\s+script|Deno\.Command|Bun\.spawn)\s*[(\s]"
 )
 _BACK_QUOTED_RUBY = re.compile(r"%x[({\[]|\bqx[({/]")
-_DYNAMIC = re.compile(
-    r"\b(?:exec|eval|execfile|compile|Function|instance_eval|class_eval|loads)\s*\(\s*[^)\n]{0,160}?(?:b64decode|b32decode|b85decode|a85decode|unhexlify|fromhex|decompress|decode\s*\(|atob|Buffer\.from|rot_?13|marshal|zlib|base64_decode|gzinflate|str_rot13|urlopen|requests\.get|fetch|chr\s*\(|fromCharCode|\[::-1\]|unpack)"
-    r"|\bmarshal\.loads\b|\bpickle\.loads\s*\(\s*(?:base64|requests|urlopen|zlib)|__import__\s*\(\s*[^'\")]{1,80}(?:decode|chr|\+|\[::-1\])"
-    r"|getattr\s*\(\s*__import__|getattr\s*\(\s*(?:os|subprocess|builtins|__builtins__)\s*,"
+_DECODER = re.compile(
+    r"b64decode|b32decode|b85decode|a85decode|unhexlify|fromhex|decompress|\.decode\b|\batob\b|Buffer\.from|rot_?13"
+    r"|marshal|base64_decode|gzinflate|str_rot13|urlopen|requests\.get|\bfetch\b|\bchr\b|fromCharCode|\[::-1\]|\bunpack\b"
 )
+_EVALUATOR = re.compile(
+    r"(?<![\w.])(?:exec|eval|execfile|compile|Function|instance_eval|class_eval|__import__)\s*\([^\n]*$"
+)
+_HIDDEN_CALL = re.compile(
+    r"\bmarshal\.loads\b|\bpickle\.loads\s*\(\s*(?:base64|requests|urlopen|zlib)"
+    r"|getattr\s*\(\s*(?:__import__|(?:os|subprocess|builtins|__builtins__)\s*,)"
+)
+MOST_DECODERS = 100
 _EVALUATES = re.compile(
     r"(?<![\w.])(?:exec|eval|execfile|instance_eval)\s*\(\s*(?P<what>[^)\s][^)\n]{0,60})|\bnew\s+Function\s*\(|\bvm\.runIn\w+\("
 )
@@ -80,11 +87,9 @@ def read_code(text: str, argument: str, project: Project) -> list[Effect]:
     hosts = _read_network(source, project, add)
     secrets = _read_secrets(source, project, add, away=hosts)
     _read_processes(source, argument, project, found)
-    if _DYNAMIC.search(source):
-        add(
-            "runs-download" if hosts and re.search(r"urlopen|requests\.get|fetch", source) else "runs-decoded",
-            hosts[0] if hosts else "",
-        )
+    if _runs_decoded(source):
+        fetched = hosts and re.search(r"urlopen|requests\.get|fetch", source)
+        add("runs-download" if fetched else "runs-decoded", hosts[0] if fetched else "")
     else:
         _read_evaluation(source, add)
     if _REVERSE_SHELL.search(source):
@@ -95,6 +100,16 @@ def read_code(text: str, argument: str, project: Project) -> list[Effect]:
     if not any(each.severity > Severity.LOOKS for each in found.values()):
         add("computes", certainty=Certainty.SURE)
     return sorted(found.values(), key=lambda each: -each.severity)
+
+
+def _runs_decoded(source: str) -> bool:
+    """Return whether a call that runs text stands before one that decodes or fetches it."""
+    if _HIDDEN_CALL.search(source):
+        return True
+    for count, match in enumerate(_DECODER.finditer(source)):
+        if count >= MOST_DECODERS or _EVALUATOR.search(source[max(0, match.start() - 160) : match.start()]):
+            return True
+    return False
 
 
 def _read_network(source: str, project: Project, add) -> list[str]:  # type: ignore[no-untyped-def]

@@ -11,6 +11,8 @@ import re
 from typing import NamedTuple
 
 MOST_NESTING = 32
+# Commands, quoted words and expansions of one text: what a person or an agent writes has a few hundred at most.
+MOST_PIECES = 3_000
 
 # What a part of a word is. `TEXT`, `VARIABLE` (a name), `DEFAULT` (a name and the word used without a value),
 # `SUBSTITUTION` and `PROCESS` (a script), and `OPAQUE`: an expansion whose value is not computed, with the words in it.
@@ -86,7 +88,12 @@ class Script(NamedTuple):
 
 
 class ShellSyntaxError(Exception):
-    """The text is no shell command, or one nested too deep."""
+    """The text is no shell command, or has too many pieces or too deep a nesting.
+
+    `read` are the commands before the place where reading stopped; a shell may run them all the same.
+    """
+
+    read: Script = Script(())
 
 
 _BLANK = re.compile(r"(?:[ \t\r]|\\\r?\n)*")
@@ -114,22 +121,34 @@ _OPENER = re.compile(r"(?:if|while|until|for|select|case|\{|\[\[|!|time|function
 def parse_script(text: str) -> Script:
     """Return the tree of a text; raise `ShellSyntaxError` where it has none."""
     parser = _Parser(text)
-    script = parser.script()
-    if parser.at < len(text):
-        raise ShellSyntaxError
-    return script
+    commands: list[Command] = []
+    try:
+        parser.read_commands(commands)
+        if parser.at < len(text):
+            raise ShellSyntaxError
+    except ShellSyntaxError as error:
+        error.read = Script(tuple(commands))
+        raise
+    return Script(tuple(commands))
 
 
 class _Parser:
-    def __init__(self, text: str, depth: int = 0) -> None:
+    def __init__(self, text: str, depth: int = 0, pieces: list[int] | None = None) -> None:
         self.text = text
         self.at = 0
         self.depth = depth
+        # The pieces that may still be read, shared with the parsers of inner texts.
+        self.pieces = pieces if pieces is not None else [MOST_PIECES]
         self.here: list[tuple[str, bool, bool, list[Word]]] = []
 
     def enter(self) -> None:
         self.depth += 1
         if self.depth > MOST_NESTING:
+            raise ShellSyntaxError
+
+    def count(self) -> None:
+        self.pieces[0] -= 1
+        if self.pieces[0] < 0:
             raise ShellSyntaxError
 
     def peek(self) -> str:
@@ -139,8 +158,12 @@ class _Parser:
 
     def script(self) -> Script:
         """Read commands up to a closing word or bracket, or to the end."""
-        self.enter()
         commands: list[Command] = []
+        self.read_commands(commands)
+        return Script(tuple(commands))
+
+    def read_commands(self, commands: list[Command]) -> None:
+        self.enter()
         while True:
             self.skip_gap()
             if self.at >= len(self.text) or self.text[self.at] == ")" or self.at_closer():
@@ -154,7 +177,6 @@ class _Parser:
             elif self.peek() not in ("", ";", "&", "\n", ")", "#"):
                 raise ShellSyntaxError
         self.depth -= 1
-        return Script(tuple(commands))
 
     def skip_blank(self) -> None:
         if self.at < len(self.text) and self.text[self.at] in " \t\r\\":
@@ -217,6 +239,7 @@ class _Parser:
     # Commands
 
     def command(self) -> Command:
+        self.count()
         self.skip_blank()
         text, at = self.text, self.at
         if text.startswith("((", at) and self.is_arithmetic(at):
@@ -467,7 +490,7 @@ class _Parser:
 
     def parts_of(self, text: str) -> tuple[Part, ...]:
         """Return the parts of a text with expansions and no quotes: a here-document, arithmetic."""
-        inner = _Parser(text, self.depth)
+        inner = _Parser(text, self.depth, self.pieces)
         parts: list[Part] = []
         while inner.at < len(text):
             inner.quoted_piece(parts, _IN_BODY, '"')
@@ -477,6 +500,7 @@ class _Parser:
 
     def word(self) -> Word:
         """Read one word with its quotes and expansions."""
+        self.count()
         text, size = self.text, len(self.text)
         parts: list[Part] = []
         start = self.at
@@ -494,8 +518,10 @@ class _Parser:
             elif character == "'":
                 parts.append(Part(TEXT, self.single_quoted(1), quoted=True))
             elif character == '"':
+                self.count()
                 self.double_quoted(parts)
             elif character == "\\":
+                self.count()
                 escaped = text[self.at + 1 : self.at + 2]
                 if escaped != "\n":
                     parts.append(Part(TEXT, escaped, quoted=True))
@@ -544,6 +570,7 @@ class _Parser:
 
     def expansion(self, parts: list[Part], *, quoted: bool) -> None:
         """Read what begins with `$` or a back quote."""
+        self.count()
         text, at = self.text, self.at
         if text[at] == "`":
             parts.append(Part(SUBSTITUTION, quoted=quoted, inner=(self.back_quoted(),)))
@@ -592,7 +619,7 @@ class _Parser:
             content.append(self.text[at:slash] + (escaped if escaped in ("`", "\\", "$") else "\\" + escaped))
             at = slash + 2
         self.at = stop + 1
-        inner = _Parser("".join(content), self.depth)
+        inner = _Parser("".join(content), self.depth, self.pieces)
         script = inner.script()
         if inner.at < len(inner.text):
             raise ShellSyntaxError

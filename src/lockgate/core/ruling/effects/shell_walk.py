@@ -36,9 +36,14 @@ from lockgate.core.ruling.effects.streams import EMPTY, MARK, Invocation, Origin
 
 MOST_EFFECTS = 32
 # Work that one command may cause: commands run (functions and loops repeat them), and texts read as commands in turn.
-MOST_STEPS = 4_000
+MOST_STEPS = 1_500
+MOST_DEPTH = 12
 MOST_TEXTS = 24
 MOST_FIELDS = 256
+MOST_WORDS = 2_000
+# Characters that are read as commands, and that variables expand to.
+MOST_READ = 128 * 1024
+MOST_EXPANDED = 512 * 1024
 
 
 class Walk:
@@ -60,6 +65,9 @@ class Walk:
         self._found: dict[tuple[str, str], Effect] = {}
         self._nested = 0
         self._texts = 0
+        self._read = 0
+        self._expanded = 0
+        self._depth = 0
         self._steps = 0
         self._running: list[str] = []
         # How many substitutions take the output: what is captured is not shown, and its use decides.
@@ -141,16 +149,17 @@ class Walk:
     def read_text(self, text: str, arguments: Sequence[str] = ()) -> Stream:
         """Read a text as a command line of its own: that of `sh -c`, `eval`, a here-document."""
         self._texts += 1
-        if self._texts > MOST_TEXTS or self._nested > 8:
+        self._read += len(text)
+        if self._texts > MOST_TEXTS or self._read > MOST_READ or self._nested > MOST_DEPTH:
             self.add_unreadable()
             return EMPTY
         if MARK in text:
             text = self.spelled(text)
         try:
             script = parse_script(text)
-        except ShellSyntaxError:
+        except ShellSyntaxError as error:
             self.add_unreadable()
-            return EMPTY
+            script = error.read
         saved = self.span
         self._nested += 1
         for index, value in enumerate(arguments):
@@ -276,8 +285,11 @@ class Walk:
     def run_program(self, fields: list[str], stdin: Stream, environment: dict[str, str] | None = None) -> Stream:
         """Read one program with its arguments; wrappers call this for the program that they start."""
         self._steps += 1
+        if len(fields) > MOST_WORDS:
+            self.add_unreadable()
+            fields = fields[:MOST_WORDS]
         name = fields[0]
-        if self._steps > MOST_STEPS:
+        if self._steps > MOST_STEPS or self._depth > MOST_DEPTH:
             self.add_unreadable()
             return EMPTY
         if MARK in name:
@@ -291,7 +303,10 @@ class Walk:
             result = self.read_text(" ".join([alias, *(quote(field) for field in fields[1:])]))
             self._running.pop()
             return result
-        return read_program(self, Invocation(name, fields[1:], stdin, environment or {}))
+        self._depth += 1
+        result = read_program(self, Invocation(name, fields[1:], stdin, environment or {}))
+        self._depth -= 1
+        return result
 
     def run_unknown(self, fields: list[str], stdin: Stream) -> Stream:
         """Read a command whose name comes from a variable or a substitution."""
@@ -543,6 +558,11 @@ class Walk:
     def value_of(self, name: str) -> str:
         value = self.variables.get(name)
         if value is not None:
+            self._expanded += len(value)
+            if self._expanded > MOST_EXPANDED:
+                # A variable that doubles itself a few times is as long as the machine's memory.
+                self.add_unreadable()
+                return ""
             return value
         if name == "HOME":
             return "~"
@@ -606,7 +626,7 @@ _BRACE_LIST = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 def expand_braces(word: str) -> list[str]:
     """Return the words that `{a,b}` in a word without quotes stands for."""
-    if "{" not in word or "," not in word:
+    if "{" not in word or "," not in word or len(word) > 4_096:
         return [word]
     fields = [word]
     for _ in range(4):
@@ -616,9 +636,10 @@ def expand_braces(word: str) -> list[str]:
             if match is None:
                 following.append(field)
             else:
-                following += [
-                    field[: match.start()] + each + field[match.end() :] for each in match.group(1).split(",")
-                ]
+                choices = match.group(1).split(",")[:MOST_FIELDS]
+                following += [field[: match.start()] + each + field[match.end() :] for each in choices]
+            if len(following) > MOST_FIELDS:
+                return fields
         if following == fields or len(following) > MOST_FIELDS:
             break
         fields = following

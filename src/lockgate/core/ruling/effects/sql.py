@@ -7,69 +7,44 @@ import re
 from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
 
 MOST_STATEMENTS = 64
+# Only the head of a statement is looked at: where the condition of a change comes later, it counts as absent.
+MOST_HEAD = 4_000
 
-_NOISE = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'", re.DOTALL)
-_WORD = r"[`\"\[]?([\w.$-]+)[`\"\]]?"
-_STATEMENTS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (
-        re.compile(
-            r"(?is)\bcopy\b.*\b(?:from|to)\s+program\b|\bxp_cmdshell\b|\bsp_oacreate\b|\blo_(?:import|export)\s*\(|\bload_extension\s*\(|\bsys_(?:exec|eval)\s*\(|\binto\s+(?:out|dump)file\b|\bcreate\s+(?:or\s+replace\s+)?function\b.*\blanguage\s+'?(?:c|plpython\w*|plperlu|plsh)\b|\bdbms_scheduler\b|\bexecute\s+external\b"
-        ),
-        "unreadable",
-    ),
-    (
-        re.compile(
-            rf"(?is)^\s*(?:grant\b.*\bto\s+|(?:create|alter)\s+(?:user|role|login)\s+(?:if\s+not\s+exists\s+)?)(?:{_WORD}|\S)"
-        ),
-        "grants-access",
-    ),
-    (
-        re.compile(
-            r"(?is)^\s*(?:set\s+password|alter\s+system|revoke\b|create\s+server|create\s+subscription|create\s+publication|drop\s+(?:user|role|login))"
-        ),
-        "changes-permissions",
-    ),
-    (
-        re.compile(
-            rf"(?is)^\s*(?:alter\s+table\s+(?:if\s+exists\s+)?(?:only\s+)?{_WORD}\s+disable\s+(?:row\s+level\s+security|trigger))|^\s*drop\s+(?:policy|trigger)\b"
-        ),
-        "disables-check",
-    ),
-    (
-        re.compile(
-            rf"(?is)^\s*drop\s+(?:database|schema|table|view|materialized\s+view|keyspace|collection|tablespace|extension|column)\s+(?:if\s+exists\s+)?{_WORD}"
-        ),
-        "deletes-data",
-    ),
-    (re.compile(rf"(?is)^\s*truncate\s+(?:table\s+)?(?:only\s+)?{_WORD}"), "deletes-data"),
-    (re.compile(rf"(?is)^\s*delete\s+from\s+(?:only\s+)?{_WORD}(?!.*\bwhere\b)"), "deletes-data"),
-    (re.compile(rf"(?is)^\s*delete\s+from\s+(?:only\s+)?{_WORD}"), "deletes-record"),
-    (
-        re.compile(rf"(?is)\balter\s+table\s+(?:if\s+exists\s+)?(?:only\s+)?{_WORD}.*\bdrop\s+(?:column|constraint)\b"),
-        "deletes-data",
-    ),
-    (re.compile(rf"(?is)^\s*update\s+(?:only\s+)?{_WORD}"), "changes-record"),
-    (
-        re.compile(
-            rf"(?is)^\s*(?:insert\s+(?:or\s+\w+\s+)?into|replace\s+into|merge\s+into|upsert\s+into|copy)\s+{_WORD}"
-        ),
-        "changes-record",
-    ),
-    (
-        re.compile(
-            rf"(?is)^\s*(?:create|alter|rename|comment\s+on|reindex|vacuum|analyze|cluster|refresh)\b(?:\s+(?:or\s+replace|unique|temp|temporary|table|index|view|materialized|database|schema|sequence|type|extension|function|trigger|if|not|exists|concurrently))*\s*{_WORD}?"
-        ),
-        "changes-record",
-    ),
-    (re.compile(r"(?is)^\s*(?:do\b|call\b|exec(?:ute)?\b|prepare\b)"), "changes-record"),
+_NOISE = re.compile(r"--[^\n]*|/\*(?:[^*]|\*(?!/))*(?:\*/|$)|'(?:[^']|'')*'")
+_NAME = r"[`\"\[]?([\w.$-]+)"
+_ANY = r"(?is)\s*"
+_SERVER_PROGRAM = re.compile(
+    _ANY + r"(?:copy\b.*\b(?:from|to)\s+program\b|create\s.*\blanguage\s+'*(?:c|plpython\w*|plperlu|plsh)\b)"
 )
+_SERVER_CALL = re.compile(
+    r"(?i)\b(?:xp_cmdshell|sp_oacreate|sys_exec|sys_eval|load_extension|lo_import|lo_export|dbms_scheduler)\b"
+    r"|\binto\s+(?:out|dump)file\b"
+)
+_HEADS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+    (kind, re.compile(_ANY + pattern))
+    for kind, pattern in (
+        ("grants-access", rf"(?:grant\b.*\bto\s+|(?:create|alter)\s+(?:user|role|login)\s+(?:if\s+not\s+exists\s+)?)(?:{_NAME}|\S)"),
+        ("changes-permissions", r"(?:set\s+password|alter\s+system|revoke|create\s+(?:server|subscription|publication)|drop\s+(?:user|role|login))\b"),
+        ("disables-check", rf"alter\s+table\s+(?:if\s+exists\s+)?(?:only\s+)?{_NAME}.*\bdisable\s+(?:row\s+level\s+security|trigger)|drop\s+(?:policy|trigger)\b"),
+        ("deletes-data", rf"drop\s+(?:database|schema|table|view|materialized\s+view|keyspace|collection|tablespace|extension)\s+(?:if\s+exists\s+)?{_NAME}"),
+        ("deletes-data", rf"truncate\s+(?:table\s+)?(?:only\s+)?{_NAME}"),
+        ("deletes-data", rf"alter\s+table\s+(?:if\s+exists\s+)?(?:only\s+)?{_NAME}.*\bdrop\b"),
+        ("deletes-record", rf"delete\s+from\s+(?:only\s+)?{_NAME}"),
+        ("changes-record", rf"update\s+(?:only\s+)?{_NAME}"),
+        ("changes-record", rf"(?:insert\s+(?:or\s+\w+\s+)?into|replace\s+into|merge\s+into|upsert\s+into|copy)\s+{_NAME}"),
+        ("changes-record", rf"(?:create|alter|rename|comment|reindex|vacuum|analyze|cluster|refresh|do|call|exec|execute|prepare)\b\s*(?:{_NAME})?"),
+    )
+)  # fmt: skip
+_WHERE = re.compile(r"(?i)\bwhere\b")
 # `with … delete from t` and `explain analyze delete …` change data behind a harmless first word.
-_CHANGE_INSIDE = re.compile(rf"(?is)\b(?:insert\s+into|update|delete\s+from|truncate|drop\s+table)\s+{_WORD}")
+_CHANGE_INSIDE = re.compile(rf"(?i)\b(?:insert\s+into|update|delete\s+from|truncate|drop\s+table)\s+{_NAME}")
+_READS = re.compile(_ANY + r"(?:select|show|describe|desc|pragma|values|table)\b")
 _LOOKS = re.compile(
-    r"(?is)^\s*(?:select|with|show|describe|desc|explain|pragma|values|table|use|set|begin|start|commit|rollback|end|savepoint|release|fetch|declare|listen|discard|help)\b"
+    _ANY
+    + r"(?:with|explain|use|set|begin|start|commit|rollback|end|savepoint|release|fetch|declare|listen|discard|help)\b"
 )
-_SECRET_TABLE = re.compile(
-    r"(?i)\bpg_(?:shadow|authid)\b|\bmysql\.user\b|\bpassword_hash\b|\bsys\.sql_logins\b|\bpg_read_file\s*\(|\bload_file\s*\("
+_SECRET = re.compile(
+    r"(?i)\b(?:pg_shadow|pg_authid|mysql\.user|password_hash|sys\.sql_logins|pg_read_file|pg_read_binary_file|load_file)\b"
 )
 
 
@@ -78,7 +53,7 @@ def read_sql(text: str, argument: str = "") -> list[Effect]:
     statements = [part for part in _NOISE.sub(_blank, text).split(";") if part.strip()]
     found: dict[tuple[str, str], Effect] = {}
     for statement in statements[:MOST_STATEMENTS]:
-        each = _read_statement(statement, argument)
+        each = _read_statement(statement[:MOST_HEAD], argument)
         found.setdefault((each.kind, each.target), each)
     if len(statements) > MOST_STATEMENTS:
         found["", ""] = effect("unreadable", certainty=Certainty.GUESS, argument=argument)
@@ -86,21 +61,27 @@ def read_sql(text: str, argument: str = "") -> list[Effect]:
 
 
 def _blank(match: re.Match[str]) -> str:
-    # The program of `copy … from program '…'` and a path stay visible as a word of their own.
-    return "''" if match.group().startswith("'") else " "
+    return "''" if match.group()[0] == "'" else " "
 
 
 def _read_statement(statement: str, argument: str) -> Effect:
-    if _SECRET_TABLE.search(statement):
+    if _SERVER_CALL.search(statement) or _SERVER_PROGRAM.match(statement):
+        # A program of the database server: whatever stands in the text that it is given.
+        return effect("unreadable", "database server", argument=argument)
+    if _SECRET.search(statement):
         return effect("reads-secret", "database", argument=argument)
-    for pattern, kind in _STATEMENTS:
-        match = pattern.search(statement)
+    if _READS.match(statement):
+        return effect("looks", argument=argument)
+    for kind, pattern in _HEADS:
+        match = pattern.match(statement)
         if match is not None:
-            target = next((group for group in match.groups() if group), "") if match.groups() else ""
-            return effect(kind, target or "database", argument=argument)
+            target = next((group for group in match.groups() if group), "database")
+            if kind == "deletes-record" and not _WHERE.search(statement):
+                kind = "deletes-data"
+            return effect(kind, target, argument=argument)
+    inside = _CHANGE_INSIDE.search(statement)
+    if inside is not None:
+        return effect("changes-record", inside.group(1), argument=argument)
     if _LOOKS.match(statement):
-        inside = _CHANGE_INSIDE.search(statement)
-        if inside is not None and not re.match(r"(?is)^\s*(?:select|show|describe|desc)\b", statement):
-            return effect("changes-record", inside.group(1), argument=argument)
         return effect("looks", argument=argument)
     return effect("changes-record", "database", certainty=Certainty.GUESS, argument=argument)

@@ -136,12 +136,12 @@ def _printf(walk: Walk, arguments: list[str]) -> Stream:
         return EMPTY
     pattern, values = (arguments[0], arguments[1:]) if arguments else ("", [])
     hidden = _hides(pattern) or ("%b" in pattern and any(_hides(value) for value in values))
-    remaining = list(values)
+    remaining = values[::-1]
 
     def fill(match: re.Match[str]) -> str:
         if match.group() == "%%":
             return "%"
-        return remaining.pop(0) if remaining else ""
+        return remaining.pop() if remaining else ""
 
     text = re.sub(r"%%|%[-+ 0#]*\d*(?:\.\d+)?[a-zA-Z]", fill, decode_escapes(pattern))
     while remaining and "%" in pattern:
