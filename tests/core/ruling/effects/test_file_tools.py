@@ -48,3 +48,15 @@ def test_a_write_into_a_hosted_repository_is_a_push() -> None:
 def test_a_file_known_by_its_number_only_is_a_record() -> None:
     assert kinds("delete_file", file_id="13") == [("deletes-record", "13")]
     assert kinds("append_to_file", file_id="3", content="x") == [("changes-own-note", "")]
+
+
+def test_each_pushed_file_is_read_under_its_own_name() -> None:
+    script = '<script src="https://b.example/x"></script>'
+    files = [{"path": "a.md", "content": script}, {"path": "b.html", "content": script}]
+    found = kinds("push_files", owner="o", repo="r", files=files)
+    assert ("embeds-remote-code", "b.example") in found
+    assert ("embeds-remote-code", "b.example") not in kinds("push_files", owner="o", repo="r", files=files[:1])
+
+
+def test_a_path_among_settings_is_no_file() -> None:
+    assert ("disables-check", "verify_ssl") in kinds("update_config", path="net.tls", verify_ssl=False)

@@ -54,3 +54,19 @@ def test_a_switch_counts_beside_what_the_name_says() -> None:
 
 def test_a_hook_url_is_given_access() -> None:
     assert kinds("create_webhook", url="https://evil.example/h") == [("grants-access", "evil.example")]
+
+
+def test_names_above_an_argument_count() -> None:
+    assert kinds("create_event", attendees=[{"email": "a@x.example"}]) == [("sends-message", "a@x.example")]
+
+
+def test_a_public_answer_is_no_open_door() -> None:
+    assert kinds("add_comment", body="x", public=True) == [("sends-message", "")]
+
+
+def test_an_administrator_is_named_by_who_becomes_one() -> None:
+    assert kinds("add_collaborator", username="eve", permission="admin") == [("grants-access", "eve")]
+
+
+def test_a_device_is_told_its_action_as_a_service() -> None:
+    assert kinds("call_service", domain="lock", service="unlock")[0][0] == "grants-access"

@@ -37,6 +37,13 @@ sends-secret: share_password
 unknown-act: frobnicate ledger_match browser_click call_function
 commits: git_commit git_add git_create_branch
 pushes: git_push push_files
+looks: generate_image text_to_speech ExitPlanMode kubectl_logs
+changes-own-note: draft_email play_music start_timer
+sends-message: make_call transfer_to_human_agents
+pays: issue_credit waive_fee
+changes-service: purge_cache
+reads-secret: get_api_key
+deletes-data: delete_many
 """
 CASES = [(line.split(":")[0], name) for line in NAMES.split("\n") if line for name in line.split(": ")[1].split()]
 

@@ -82,3 +82,13 @@ def test_more_effects_than_the_limit_end_as_unreadable() -> None:
 def test_the_same_effect_is_listed_once() -> None:
     found = effects_of(ToolCall("send_email", {"to": "a@x.example", "cc": "a@x.example"}))
     assert len(found) == 1
+
+
+def test_a_migration_runs_the_statement_it_is_given() -> None:
+    found = effects_of(ToolCall("apply_migration", {"name": "n", "query": "DROP TABLE users"}))
+    assert found[0].kind == "deletes-data"
+
+
+def test_more_values_than_are_read_end_as_unreadable() -> None:
+    found = effects_of(ToolCall("update_sheet", {"values": [str(n) for n in range(1500)]}))
+    assert "unreadable" in [each.kind for each in found]

@@ -14,7 +14,7 @@ from lockgate.core.ruling.scope.machines import NO_HOST, host_and_port, is_host_
 
 # A short value can be one address, or a list of them; a longer one is prose.
 MAX_SHORT = 320
-_URL = re.compile(rf"(?i)\b[a-z][a-z0-9+.-]{{0,30}}:[/\\]{{2,}}([^{NO_HOST}]+)")
+URL = re.compile(rf"(?i)\b[a-z][a-z0-9+.-]{{0,30}}:[/\\]{{2,}}([^{NO_HOST}]+)")
 _EMAIL = re.compile(r"[^\s@<>\"(),;:]{1,64}@[^\s@<>\"(),;:/]{1,255}\.[^\s@<>\"(),;:/.]{2,63}")
 _NAMED_EMAIL = re.compile(rf"[^<>@]{{0,100}}<(?:mailto:)?({_EMAIL.pattern})>|(?:mailto:)?({_EMAIL.pattern})")
 _PHONE = re.compile(r"(?:tel:|sms:|whatsapp:)?(\+\d[\d ()./-]{6,20}\d|00\d[\d ()./-]{6,20}\d)")
@@ -53,7 +53,7 @@ def is_local_host(host: str) -> bool:
 def find_hosts(text: str) -> Iterator[Seen]:
     """Yield the host of every URL in a text, each once."""
     found = set()
-    for match in _URL.finditer(text):
+    for match in URL.finditer(text):
         host = host_and_port(match[1].rstrip(".:!"))[0].lower() or match[1].lower()
         if host not in found:
             found.add(host)
@@ -62,7 +62,7 @@ def find_hosts(text: str) -> Iterator[Seen]:
 
 def host_from_value(text: str) -> str:
     """Return the host of a value that is one address, with or without its scheme; empty when it is none."""
-    match = _URL.match(text.strip())
+    match = URL.match(text.strip())
     if match:
         return host_and_port(match[1].rstrip(".:!"))[0].lower() or match[1].lower()
     authority = re.split(r"[/?#\s]", text.strip().removeprefix("//"), maxsplit=1)[0]
@@ -91,7 +91,7 @@ def _address_from_part(text: str, at: int) -> Seen | None:
     email = _NAMED_EMAIL.fullmatch(stripped)
     if email:
         return Seen(Shape.EMAIL, email[1] or email[2], start, end)
-    url = _URL.match(stripped)
+    url = URL.match(stripped)
     if url and not re.search(r"\s", stripped):
         return Seen(Shape.HOST, host_from_value(stripped), start, end)
     phone = _PHONE.fullmatch(stripped)

@@ -9,22 +9,26 @@ from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
 from lockgate.core.ruling.effects.paths import Access, read_access
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.effects.tool_arguments import ROLES, is_path_name, name_parts
+from lockgate.core.ruling.effects.tool_arguments import ROLES, has_role, is_path_name, name_parts
 from lockgate.core.ruling.effects.tool_names import ToolName
 from lockgate.core.ruling.effects.written_content import read_written_file
 
 _FILE_WORDS = frozenset("file directory folder dir notebook path mkdir pdf csv xlsx docx archive".split())
 _WRITES = frozenset(
-    "write create edit append save update put make mkdir touch insert replace patch modify overwrite generate".split()
+    "write create edit append save update put make mkdir touch insert replace patch modify overwrite push".split()
 )
+_SURELY_WRITES = frozenset("write edit append save touch".split())
+# The path of such a thing is a place among settings, not a file.
+_SETTINGS = frozenset("secret config setting settings policy record key value registry".split())
 _MOVES = frozenset("move rename".split())
 _TRANSFORMS = frozenset(
     "convert extract compress zip unzip parse render resize split merge download compile copy duplicate".split()
 )
 _DELETES = frozenset("delete remove unlink erase trash wipe".split())
 _LOOKING_COMMANDS = frozenset("view read list".split())
-_OLD = frozenset("old_string old_str old_text search old replaced".split())
+_OLD = frozenset("old_string old_str old_text oldtext search old replaced".split())
 _NOT_CONTENT = frozenset("description instruction instructions explanation title".split())
+_MAX_PATCHED = 200
 _PATCHED = re.compile(
     r"(?m)^(?:\*\*\* (?P<act>Add|Update|Delete) File: |\*\*\* Move to: |(?P<diff>\+\+\+|---) (?:[ab]/)?)"
     r"(?P<path>[^\t\r\n]+)"
@@ -43,7 +47,7 @@ def read_file_tool(name: ToolName, seed: str, leaves: Sequence[Leaf], project: P
         return [effect("unknown-act", certainty=Certainty.GUESS)] if seed == "write" else None
     found = [_access(leaf, _access_of(leaf, access, name), project) for leaf in paths]
     if access is Access.WRITE:
-        found += _read_contents(paths[0].text, leaves)
+        found += _read_contents(paths, leaves)
         found += _read_repository(leaves)
     return found
 
@@ -67,7 +71,8 @@ def _direction(name: ToolName, seed: str, leaves: Sequence[Leaf]) -> Access | No
     if not _FILE_WORDS.isdisjoint(name.words):
         return Access.DELETE if name.verb in _DELETES else Access.WRITE if name.verb in _WRITES | _MOVES else None
     is_path = any(not name_parts(leaf.argument).isdisjoint({"path", "filename", "filepath"}) for leaf in leaves)
-    return Access.WRITE if name.verb in _WRITES and is_path else None
+    writes = is_path and name.verb in _SURELY_WRITES and _SETTINGS.isdisjoint(name.words)
+    return Access.WRITE if writes else None
 
 
 def _is_path(text: str) -> bool:
@@ -78,12 +83,23 @@ def _access(leaf: Leaf, access: Access, project: Project) -> Effect:
     return read_access(leaf.text, access, project)._replace(argument=leaf.argument, start=0, end=len(leaf.text))
 
 
-def _read_contents(path: str, leaves: Sequence[Leaf]) -> Iterator[Effect]:
+def _read_contents(paths: Sequence[Leaf], leaves: Sequence[Leaf]) -> Iterator[Effect]:
     replaced = "\n".join(leaf.text for leaf in leaves if not name_parts(leaf.argument).isdisjoint(_OLD))
+    beside = {leaf.argument.rpartition(".")[0]: leaf.text for leaf in paths}
     for leaf in leaves:
-        parts = name_parts(leaf.argument)
-        if parts.isdisjoint(_OLD | _NOT_CONTENT) and not is_path_name(leaf.argument):
+        if name_parts(leaf.argument).isdisjoint(_OLD | _NOT_CONTENT) and not is_path_name(leaf.argument):
+            path = beside.get(leaf.argument.rpartition(".")[0], paths[0].text)
             yield from read_written_file(path, leaf.text, replaced, leaf.argument)
+
+
+def find_secret_files(leaves: Sequence[Leaf], project: Project, *, sends: bool) -> Iterator[Effect]:
+    """Yield the files that a tool takes along and that hold secrets."""
+    for leaf in leaves:
+        if has_role(leaf.argument, "path") and _is_path(leaf.text):
+            found = read_access(leaf.text, Access.READ, project)
+            if found.kind == "reads-secret":
+                kind = "sends-secret" if sends else found.kind
+                yield effect(kind, found.target, argument=leaf.argument, span=(0, len(leaf.text)))
 
 
 def _read_repository(leaves: Sequence[Leaf]) -> Iterator[Effect]:
@@ -97,6 +113,9 @@ def _read_repository(leaves: Sequence[Leaf]) -> Iterator[Effect]:
 def _read_patches(leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
     for leaf in leaves:
         matches = list(_PATCHED.finditer(leaf.text))
+        if len(matches) > _MAX_PATCHED:
+            yield effect("unreadable", certainty=Certainty.GUESS, argument=leaf.argument)
+            continue
         for at, match in enumerate(matches):
             path = match["path"].strip()
             if match["diff"] == "---" or path == "/dev/null":

@@ -14,15 +14,16 @@ from lockgate.core.ruling.effects.addresses import (
     is_local_host,
 )
 from lockgate.core.ruling.effects.effect import KINDS, Certainty, Effect, Severity, effect
-from lockgate.core.ruling.effects.paths import Access, read_access
+from lockgate.core.ruling.effects.file_tools import find_secret_files
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.effects.tool_arguments import find_switches, has_role, is_path_name, is_prose, name_parts
+from lockgate.core.ruling.effects.tool_arguments import all_parts, find_switches, has_role, is_prose
 from lockgate.core.ruling.effects.tool_names import ToolName, gravest_kind
 from lockgate.core.ruling.effects.written_content import read_shown_text
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import acting_words
 
 _MAX_TARGET = 200
+_MAX_TARGETS = 40
 _MAX_ACTION = 40
 # By which arguments an effect finds its target.
 _ROLE_OF_KIND = {
@@ -38,6 +39,8 @@ _ROLE_OF_KIND = {
 }
 _NAMES_EVERYTHING = frozenset("deletes-record deletes-data".split())
 _SENDS = frozenset("sends-message sends-data shares publishes sends-secret".split())
+# A public answer is an answer; a public folder is a door.
+_PUBLIC_BY_NATURE = frozenset("sends-message publishes".split())
 _INVITES = frozenset("attendee attendees participant participants guest guests invitee invitees invites".split())
 _ASSIGNS = frozenset("assignee assignees assigned owner".split())
 _OPEN = frozenset("unknown-act changes-record changes-own-note".split())
@@ -51,20 +54,34 @@ def read_service_tool(
     kind = "instructs-agent" if seed == "spawn_agent" else name.kind
     kind = _kind_with_arguments(_kind_with_action(kind, name, leaves), name, leaves)
     found = list(_aimed_effects(kind, leaves))
-    found += _secret_files(kind, leaves, project)
+    found += find_secret_files(leaves, project, sends=kind in _SENDS)
     for leaf in leaves:
         if kind == "instructs-agent" or (kind == "changes-agent-file" and is_prose(leaf)):
             found += [effect("requests", seen.target, argument=leaf.argument) for seen in find_hosts(leaf.text)]
         elif is_prose(leaf) and "//" in leaf.text:
             found += read_shown_text(leaf.text, leaf.argument)
     if kind != "looks":
-        found += [effect(each.kind, each.target, argument=each.argument) for each in find_switches(call.arguments)]
+        found += _switched_effects(kind, call, leaves)
     return found
+
+
+def _switched_effects(kind: str, call: ToolCall, leaves: Sequence[Leaf]) -> Iterator[Effect]:
+    for switch in find_switches(call.arguments):
+        if switch.kind == "grants-access":
+            yield from _aimed_effects("grants-access", leaves)
+        elif switch.kind != "changes-permissions" or kind not in _PUBLIC_BY_NATURE:
+            yield effect(switch.kind, switch.target, argument=switch.argument)
 
 
 def _kind_with_action(kind: str, name: ToolName, leaves: Sequence[Leaf]) -> str:
     """Return the kind of the action that an argument names, unless the tool's name is graver."""
-    actions = [leaf.text for leaf in leaves if has_role(leaf.argument, "action") and leaf.text.isascii()]
+    # Some hosts call a device's action a service: `lock.unlock`.
+    is_call = name.verb in ("call", "")
+    actions = [
+        leaf.text
+        for leaf in leaves
+        if leaf.text.isascii() and (has_role(leaf.argument, "action") or (is_call and leaf.argument == "service"))
+    ]
     verbs = [word for text in actions[:4] if len(text) <= _MAX_ACTION for word in acting_words(text)]
     if not verbs:
         return kind
@@ -76,7 +93,7 @@ def _kind_with_arguments(kind: str, name: ToolName, leaves: Sequence[Leaf]) -> s
     """Return the kind once the arguments are seen: guests make an event an invitation, an account makes a payment."""
     if kind not in _OPEN:
         return kind
-    parts = frozenset().union(*(name_parts(leaf.argument) for leaf in leaves)) if leaves else frozenset()
+    parts = frozenset().union(*(all_parts(leaf.argument) for leaf in leaves))
     shapes = {seen.shape for leaf in leaves if not is_prose(leaf) for seen in find_addresses_by_shape(leaf.text)}
     if Shape.ACCOUNT in shapes and not parts.isdisjoint(_AMOUNTS):
         return "pays"
@@ -94,6 +111,8 @@ def _aimed_effects(kind: str, leaves: Sequence[Leaf]) -> Iterator[Effect]:
     count = 0
     if KINDS[kind].severity >= Severity.REACHES_OUT:
         for leaf in leaves:
+            if count > _MAX_TARGETS:
+                break
             for seen in _targets_of(leaf, kind, role):
                 aimed = _kind_for_shape(kind, seen)
                 count += aimed == kind
@@ -125,16 +144,6 @@ def _targets_of(leaf: Leaf, kind: str, role: str) -> list[Seen]:
     if kind in _NAMES_EVERYTHING and not is_prose(leaf) and not has_role(leaf.argument, "action"):
         return [Seen(Shape.NAME, text, 0, len(leaf.text))]
     return []
-
-
-def _secret_files(kind: str, leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
-    for leaf in leaves:
-        if not (is_path_name(leaf.argument) or has_role(leaf.argument, "path")) or "\n" in leaf.text:
-            continue
-        found = read_access(leaf.text, Access.READ, project)
-        if found.kind == "reads-secret":
-            secret = "sends-secret" if kind in _SENDS else "reads-secret"
-            yield effect(secret, found.target, argument=leaf.argument, span=(0, len(leaf.text)))
 
 
 def _repository(leaves: Sequence[Leaf]) -> str:

@@ -11,6 +11,7 @@ from lockgate.core.ruling.arguments import Leaf, argument_words
 from lockgate.core.word_lists import read_sections
 
 _MAX_SCALARS = 500
+_MAX_SWITCHES = 40
 _MAX_SWITCH_TEXT = 200
 _INDEX = re.compile(r"\[\d+\]")
 _PAIR = re.compile(r"([\w.-]{2,40})\s*[=:]\s*[\"']?([\w-]{1,20})")
@@ -19,6 +20,7 @@ ROLES: Mapping[str, frozenset[str]] = {
     section: frozenset(" ".join(lines).split())
     for section, lines in read_sections(__package__, "argument_words.txt").items()
 }
+_STATES = ROLES["off"] | ROLES["on"] | ROLES["open to all"] | ROLES["admits"]
 _IDS = frozenset("id ids uid uuid".split())
 # An identifier of a letter is no address; one of a person or a channel is.
 _ADDRESSABLE_IDS = frozenset(
@@ -39,13 +41,24 @@ class Switch(NamedTuple):
 
 def own_name(argument: str) -> str:
     """Return the name of an argument without the path to it and without its index."""
-    return _INDEX.sub("", argument).rpartition(".")[2]
+    while argument[-1:] == "]":
+        argument = argument[: argument.rfind("[")]
+    return argument.rpartition(".")[2]
+
+
+def name_parts(argument: str) -> frozenset[str]:
+    """Return the words of an argument's own name, and that name itself."""
+    return _parts_of_name(own_name(argument))
 
 
 @lru_cache(maxsize=4096)
-def name_parts(argument: str) -> frozenset[str]:
-    """Return the words of an argument's own name, and that name itself."""
-    return frozenset(argument_words(argument)) | {own_name(argument).lower()}
+def _parts_of_name(name: str) -> frozenset[str]:
+    return frozenset(argument_words(name)) | {name.lower()}
+
+
+def all_parts(argument: str) -> frozenset[str]:
+    """Return the words of an argument's name and of the names above it: `attendees[0].email` is about attendees too."""
+    return frozenset().union(*map(name_parts, _INDEX.sub("", argument).split(".")))
 
 
 def has_role(argument: str, role: str) -> bool:
@@ -58,7 +71,14 @@ def has_role(argument: str, role: str) -> bool:
 
 def is_path_name(argument: str) -> bool:
     """Return whether an argument is named as the path of a file that its tool works on."""
-    words = frozenset(argument_words(argument))
+    return _is_path_name(own_name(argument))
+
+
+@lru_cache(maxsize=4096)
+def _is_path_name(name: str) -> bool:
+    words = frozenset(argument_words(name))
+    if words == {"new", "source"}:  # the text of a notebook's cell
+        return False
     return not words.isdisjoint(ROLES["path"] | ROLES["output"]) and words <= _PATH_NAMES
 
 
@@ -87,11 +107,18 @@ def _quote_word(word: str) -> str:
 
 def find_switches(arguments: Mapping[str, object]) -> Iterator[Switch]:
     """Yield what the booleans, words and `key=value` texts of the arguments open or unprotect."""
+    found: set[Switch] = set()
     for argument, name, value in _settings(arguments):
-        kind = _kind_of_switch(frozenset(argument_words(name)) | {name.lower()}, value.strip().lower())
+        if len(found) > _MAX_SWITCHES:
+            return
+        stated = value.strip().lower()
+        kind = _kind_of_switch(name_parts(name), stated) if stated in _STATES else ""
         if kind:
             target = value if kind == "changes-permissions" and value.lower() in ROLES["open to all"] else name
-            yield Switch(kind, target, argument)
+            switch = Switch(kind, target, argument)
+            if switch not in found:
+                found.add(switch)
+                yield switch
 
 
 def _kind_of_switch(words: frozenset[str], value: str) -> str:

@@ -68,8 +68,12 @@ _ADDRESSES = frozenset("url uri href link webpage website site page http https h
 # Verbs that name a thing where the name ends with a piece of information: `build_status`.
 _MOSTLY_THINGS = frozenset("build order bill credit process log record commit stock trade job".split())
 _INFORMATION = frozenset(
-    "status summary history info information details overview stats statistics news forecast weather balance".split()
+    "status summary history info information details overview statistics news forecast weather balance logs".split()
 )
+_WRITES_MESSAGE = frozenset("email mail message text reply respond answer post forward contact".split())
+_KEYS = frozenset("api access private ssh".split())
+# Tools of well-known hosts that only show the user something; another server's tool of such a name has its prefix.
+_LOOKS_BY_NAME = frozenset("ExitPlanMode EnterPlanMode exit_plan_mode attempt_completion update_plan".split())
 
 
 @lru_cache(maxsize=CACHED_NAMES)
@@ -80,9 +84,12 @@ def _read_name(name: str) -> ToolName:
     all_words = frozenset(words) | frozenset(map(_singular, words))
     # A name with odd characters may only look like a harmless one, and a half-translated one hides the rest.
     may_look = bool(words) and _PLAIN_NAME.fullmatch(name) is not None and _is_translated_wholly(own, words)
-    if may_look and tool_risk(english) is Risk.LOW:
-        return ToolName(all_words, "", "looks")
-    verbs = acting_words(english) or tuple(word for word in words if word in _MORE_VERBS)
+    if may_look and (name in _LOOKS_BY_NAME or tool_risk(english) is Risk.LOW):
+        names_key = "key" in all_words and not _KEYS.isdisjoint(all_words)
+        return ToolName(all_words, "", "reads-secret" if names_key else "looks")
+    verbs = (*acting_words(english), *(word for word in words if word in _MORE_VERBS))
+    if "draft" in all_words:
+        verbs = tuple(verb for verb in verbs if verb not in _WRITES_MESSAGE) or ("draft",)
     if may_look and _INFORMATION.issuperset(words[-1:]) and _MOSTLY_THINGS.issuperset(verbs):
         return ToolName(all_words, "", "looks")
     verb, kind = gravest_kind(verbs, all_words) if verbs else ("", _kind_without_verb(all_words))

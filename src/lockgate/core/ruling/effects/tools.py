@@ -21,9 +21,11 @@ from lockgate.core.ruling.tool_risk import canonical_tool, tool_risk
 from lockgate.core.vocabulary import Risk
 
 MAX_EFFECTS = 32
+MAX_LEAVES_READ = 1000
 
 _SHELL_WORDS = frozenset("shell bash terminal ssh console exec cli zsh command subprocess".split())
-_OTHER_SHELLS = frozenset("powershell pwsh cmd batch".split())
+_OTHER_SHELLS = frozenset("powershell pwsh batch".split())
+_PROGRAMS = frozenset("aws gcloud az kubectl docker git gh npm terraform helm".split())
 _RUNS = frozenset("run execute exec invoke eval evaluate launch start".split())
 _CODE_WORDS = frozenset(
     "python javascript js node jupyter repl code interpreter cell notebook evaluate eval snippet script".split()
@@ -35,6 +37,9 @@ _DATABASE_WORDS = frozenset(
 
 def read_tool(call: ToolCall, leaves: Sequence[Leaf], project: Project, activity: Activity) -> list[Effect]:
     """Return what a tool would do with these arguments; a tool that is not known may do anything."""
+    if len(leaves) > MAX_LEAVES_READ:
+        beyond = effect("unreadable", certainty=Certainty.GUESS)
+        return limit_effects([beyond, *read_tool(call, leaves[:MAX_LEAVES_READ], project, activity)])
     name = read_tool_name(call.tool)
     seed = canonical_tool(call.tool)
     found = _read_shell(name, seed, leaves, project, activity)
@@ -45,7 +50,8 @@ def read_tool(call: ToolCall, leaves: Sequence[Leaf], project: Project, activity
     if found is None:
         found = read_web_tool(name, seed, call, leaves, project)
     if found is None:
-        found = read_service_tool(name, seed, call, leaves, project)
+        # A migration tool runs the statement that it is given, whatever it is called.
+        found = [*read_service_tool(name, seed, call, leaves, project), *_read_queries(leaves)]
     return limit_effects([*found, *_raised_by_annotations(call, found)])
 
 
@@ -63,14 +69,14 @@ def limit_effects(found: Sequence[Effect]) -> list[Effect]:
 def _read_shell(
     name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project, activity: Activity
 ) -> list[Effect] | None:
-    if seed != "bash" and name.verb not in _RUNS and _SHELL_WORDS.isdisjoint(name.words):
+    if seed != "bash" and name.verb not in _RUNS and (_SHELL_WORDS | _PROGRAMS).isdisjoint(name.words):
         return None
     if seed in ("read", "write", "glob", "grep", "web_fetch") or not _CODE_WORDS.isdisjoint(name.words):
         return None
     commands = list(joined_values(leaves, "command"))
     if not commands:
         return [effect("unknown-act", certainty=Certainty.GUESS)] if seed == "bash" else None
-    if not _OTHER_SHELLS.isdisjoint(name.words) or {"power", "shell"} <= name.words:
+    if not _OTHER_SHELLS.isdisjoint(name.words) or {"power", "shell"} <= name.words or name.words == {"cmd"}:
         return [effect("unreadable", argument=each.argument, span=(0, len(each.text))) for each in commands]
     found = []
     for leaf in commands:
@@ -87,8 +93,12 @@ def _read_code_or_query(name: ToolName, leaves: Sequence[Leaf], project: Project
                 return [each for leaf in code for each in read_code(leaf.text, leaf.argument, project)]
     if _DATABASE_WORDS.isdisjoint(name.words) and not any("sql" in name_parts(leaf.argument) for leaf in leaves):
         return None
+    return _read_queries(leaves) or None
+
+
+def _read_queries(leaves: Sequence[Leaf]) -> list[Effect]:
     queries = [leaf for leaf in joined_values(leaves, "query") if _is_sql(leaf.text)]
-    return [each for leaf in queries for each in read_sql(leaf.text, leaf.argument)] or None
+    return [each for leaf in queries for each in read_sql(leaf.text, leaf.argument)]
 
 
 def _is_sql(text: str) -> bool:

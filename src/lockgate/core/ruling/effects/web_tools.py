@@ -8,6 +8,7 @@ from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.effects.addresses import find_hosts, host_from_value, is_local_host
 from lockgate.core.ruling.effects.code import read_code
 from lockgate.core.ruling.effects.effect import Effect, effect
+from lockgate.core.ruling.effects.file_tools import find_secret_files
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.tool_arguments import has_role, is_prose, joined_values, name_parts
 from lockgate.core.ruling.effects.tool_names import ToolName
@@ -21,7 +22,7 @@ _LOOKS_AT_PAGE = frozenset(
     cursor_position left_mouse_up console network focus emulate performance switch
     """.split()
 )
-_TYPES = frozenset("type fill input enter paste write submit upload form".split())
+_TYPES = frozenset("type fill input enter paste write submit upload form post publish".split())
 _ACTS_ON_PAGE = frozenset("click press tap select choose drag drop key dialog handle check uncheck action".split())
 _BODY = frozenset("body data json payload form files content params_body".split())
 _ASKING = frozenset("GET HEAD OPTIONS".split())
@@ -75,7 +76,8 @@ def _read_page_act(
     if name.verb in ("evaluate", "eval", "run", "execute") and code:
         return [each for leaf in code for each in read_code(leaf.text, leaf.argument, project)]
     if not words.isdisjoint(_TYPES):
-        return [request_effect(host, leaf, sends=True) for host, leaf in hosts] or [effect("sends-data")]
+        sent = [request_effect(host, leaf, sends=True) for host, leaf in hosts] or [effect("sends-data")]
+        return [*sent, *find_secret_files(leaves, project, sends=True)]
     if hosts:
         return [request_effect(host, leaf, sends=False) for host, leaf in hosts]
     if not words.isdisjoint(_LOOKS_AT_PAGE) and words.isdisjoint(_ACTS_ON_PAGE):

@@ -9,9 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from lockgate.core.ruling.effects.addresses import Shape, find_hosts, host_from_value, is_local_host
+from lockgate.core.ruling.effects.addresses import URL, find_hosts, host_from_value, is_local_host
 from lockgate.core.ruling.effects.effect import Effect, effect
 
+# A call has no more effects than this, so further hosts are not listed.
+_MAX_HOSTS = 40
+# How much is read before a URL, and how many are looked at so closely; all further ones count as loaded.
+_CONTEXT = 120
+_MAX_LOOKS = 60
 _PROSE = re.compile(
     r"(?i)\.(?:md|mdx|markdown|rst|txt|text|csv|tsv|log|adoc|org|tex|bib|po|pot|ipynb|lock|sum|snap|svg)$"
 )
@@ -23,27 +28,36 @@ _MANIFEST = re.compile(
     r"(?i)(?:^|/)(?:package|composer|bower|deno|import_map|\.?mcp|settings|pom)[\w.-]*\.(?:json|xml)$|config"
 )
 _COMMENT = re.compile(r"\s*(?:#(?!!)|//|\*|--\s|<!--|;|%|rem\s)")
+# What stands before a URL on its line says what happens with it.
 _LOADS = re.compile(
     r"(?i)<(?:script|link|iframe|img|embed|object|source|video|audio)\b|\bsrc\s*=|@import|\burl\(|\bimport\b|\bfrom\s+['\"]"
     r"|\brequire\(|importscripts|^\s*(?:from|add)\s|\bimage:|\buses:|\b(?:curl|wget|iwr|invoke-webrequest)\b"
-    r"|\b(?:pip3?|uv|npm|pnpm|yarn|gem|cargo|go|apt|brew)\s+\w*|git\+|index[-_]url|find[-_]links|\bregistry\b|\bresolved\b"
-    r"|^\s*\"[@\w./-]+\":\s*\"(?:git|https?)[:+]|^\s*source\s+['\"]|\bgit\s+clone\b|\brepository\b|\brepo:|\b(?:remote|include):"
+    r"|\b(?:pip3?|uv|npm|pnpm|yarn|gem|cargo|go|apt|brew)\s+\w|git\+|index[-_]url|find[-_]links|\bregistry\b"
+    r"|\bresolved\b|^\s*\"[@\w./-]+\":\s*\"(?:git|https?)|^\s*source\s+['\"]|\bgit\s+clone\b|\brepository\b|\brepo:"
+    r"|\b(?:remote|include):"
 )
 _CONNECTS = re.compile(
-    r"(?i)\b(?:post|put|patch|get|fetch|request|urlopen|axios|websocket|sendbeacon|xmlhttprequest|connect|open|send|ajax)\b.{0,40}\("
-    r"|[\w.-]*(?:url|uri|host|hosts|hostname|endpoint|server|domain|proxy|webhook|mirror|origin|upstream|address|base|api|dsn)"
-    r"[\w.-]*[\"']?\s*[:=]"
+    r"(?i)\b(?:post|put|patch|get|fetch|request|urlopen|axios|websocket|sendbeacon|xmlhttprequest|connect|open|send|ajax)"
+    r"\b[^(\n]{0,40}\("
+    r"|(?:url|uri|host|endpoint|server|domain|proxy|webhook|mirror|origin|upstream|address|base|api|dsn)"
+    r"[\w.-]{0,30}[\"']?\s{0,4}[:=]"
 )
-_SETTING = re.compile(r"^\s*(?:export\s+|set\s+|-\s+)?[\"']?([\w.-]*)[\"']?\s*[:=]\s*[\"']?([^\s\"',;#]+)")
+_SETTING = re.compile(
+    r"(?m)^[ \t]*(?:export[ \t]+|set[ \t]+|-[ \t]+)?[\"']?([\w.-]{1,80})[\"']?[ \t]*[:=][ \t]*"
+    r"[\"']?([^\s\"',;#/]{3,255})"
+)
 _HOST_NAME = re.compile(
     r"(?i)host|url|uri|endpoint|server|domain|proxy|webhook|mirror|upstream|address|origin|registry"
 )
-_IMAGE = re.compile(r"(?i)^\s*(?:FROM\s+(?:--\S+\s+)?|(?:-\s+)?image:\s*[\"']?)([^\s\"'@:/]+\.[^\s\"'@:/]+)/")
-_REMOTE_CONTENT = re.compile(
-    r"(?i)(?:<(?:img|script|iframe|link|embed|object|video|audio|source|image|input|body|table|td|div|form)\b[^>]{0,500}?"
-    r"(?:src|href|data|background|action|poster|url\()\s*=?\s*[\"'(]?|!\[[^\]]{0,300}\]\(\s*<?|^\[[^\]]{1,100}\]:\s*|url\(\s*[\"']?)"
-    r"((?:https?:)?//[^\s\"'<>)]{1,500})"
+_IMAGE = re.compile(
+    r"(?mi)^[ \t]*(?:FROM[ \t]+(?:--\S+[ \t]+)?|(?:-[ \t]+)?image:[ \t]*[\"']?)([^\s\"'@:/]+\.[^\s\"'@:/]+)/"
 )
+_SHOWN_URL = re.compile(r"(?i)(?:https?:)?//[^\s\"'<>()\\]{1,500}")
+_SHOWS = re.compile(r"(?i)(?:src|data|background|poster|action|href|url\()\s*=?\s*[\"'(]?$")
+_TAG = re.compile(
+    r"(?i)<(?:img|script|iframe|link|embed|object|video|audio|source|image|input|body|table|td|div|form|style|svg)\b"
+)
+_PICTURE = re.compile(r"!\[[^\]]*\]\(\s*<?$")
 
 
 def read_written_file(path: str, text: str, replaced: str, argument: str) -> Iterator[Effect]:
@@ -51,44 +65,70 @@ def read_written_file(path: str, text: str, replaced: str, argument: str) -> Ite
     if not _is_code_like(path):
         return
     known = {seen.target for seen in find_hosts(replaced)}
-    at = 0
-    for line in text.splitlines(keepends=True):
-        start, at = at, at + len(line)
-        if len(line) > 5_000 or _COMMENT.match(line):
+    count = 0
+    for kind, host, start, end in _embedded_hosts(text):
+        if host in known or is_local_host(host) or host in replaced:
             continue
-        for kind, host, begin, end in _hosts_of_line(line):
-            if host not in known and host not in replaced and not is_local_host(host):
-                known.add(host)
-                yield effect(kind, host, argument=argument, span=(start + begin, start + end))
+        known.add(host)
+        count += 1
+        yield effect(kind, host, argument=argument, span=(start, end))
+        if count > _MAX_HOSTS:
+            return
 
 
 def read_shown_text(text: str, argument: str) -> Iterator[Effect]:
     """Yield an effect for each host that a program would ask when it shows this text, as for a picture."""
     known = set()
-    for match in _REMOTE_CONTENT.finditer(text):
-        host = host_from_value(match[1])
+    for count, match in enumerate(_SHOWN_URL.finditer(text)):
+        if count < _MAX_LOOKS * 10 and not _is_shown(text[max(0, match.start() - 4 * _CONTEXT) : match.start()]):
+            continue
+        if match[0] in known:
+            continue
+        known.add(match[0])
+        host = host_from_value(match[0])
         if host and host not in known and not is_local_host(host):
             known.add(host)
-            yield effect("shows-remote-content", host, argument=argument, span=match.span(1))
+            yield effect("shows-remote-content", host, argument=argument, span=match.span())
+            if len(known) > 2 * _MAX_HOSTS:
+                return
+
+
+def _is_shown(before: str) -> bool:
+    """Return whether a URL behind this text is loaded when the text is shown, instead of being a link."""
+    if before.endswith(("(", "<", " ")) and _PICTURE.search(before[max(0, before.rfind("![")) :]):
+        return True
+    tag = before[before.rfind("<") :] if "<" in before else ""
+    if tag and ">" not in tag:
+        return _TAG.match(tag) is not None and _SHOWS.search(tag[-30:]) is not None
+    return before[-12:].lower().rstrip("\"' ").endswith("url(")
+
+
+def _embedded_hosts(text: str) -> Iterator[tuple[str, str, int, int]]:
+    done = set()
+    looks = 0
+    for match in URL.finditer(text):
+        if match[1] in done:
+            continue
+        at = match.start(1)
+        looks += 1
+        line = text[max(text.rfind("\n", max(0, at - _CONTEXT), at) + 1, at - _CONTEXT) : at]
+        loads = looks > _MAX_LOOKS or _LOADS.search(line) is not None
+        if loads or _CONNECTS.search(line):
+            if looks <= _MAX_LOOKS and _COMMENT.match(line):
+                continue
+            done.add(match[1])
+            yield "embeds-remote-code" if loads else "embeds-address", host_from_value(match[0]), *match.span(1)
+    for match in _IMAGE.finditer(text):
+        yield "embeds-remote-code", match[1].lower(), *match.span(1)
+    for match in _SETTING.finditer(text):
+        if "." in match[2] and match[2] not in done and _HOST_NAME.search(match[1]):
+            done.add(match[2])
+            host = host_from_value(match[2])
+            if host:
+                yield "embeds-address", host, *match.span(2)
 
 
 def _is_code_like(path: str) -> bool:
     if _PROSE.search(path) or _LOCK_FILE.search(path):
         return False
     return not _DATA.search(path) or _MANIFEST.search(path) is not None
-
-
-def _hosts_of_line(line: str) -> Iterator[tuple[str, str, int, int]]:
-    loads = _LOADS.search(line) is not None
-    image = _IMAGE.match(line)
-    if image:
-        yield "embeds-remote-code", image[1].lower(), *image.span(1)
-    if loads or _CONNECTS.search(line):
-        for seen in find_hosts(line):
-            if seen.shape is Shape.HOST:
-                yield "embeds-remote-code" if loads else "embeds-address", seen.target, seen.start, seen.end
-    setting = _SETTING.match(line)
-    if setting and "://" not in setting[2] and _HOST_NAME.search(setting[1]):
-        host = host_from_value(setting[2])
-        if host:
-            yield "embeds-address", host, *setting.span(2)
