@@ -75,6 +75,10 @@ class Project:
         site = _site(host, path)
         return bool(site) and site in self.hosts
 
+    def has_url(self, url: str) -> bool:
+        """Return the same for a whole URL or git address."""
+        return bool(site := site_of_url(url)) and site in self.hosts
+
     def at(self, folder: str) -> Project:
         """Return the same project with another working folder; a folder that is not absolute changes nothing."""
         folder = folder.replace("\\", "/") if re.match(r"[A-Za-z]:\\|\\\\", folder) else folder

@@ -38,7 +38,8 @@ def ask_host(walk: Walk, address: str, *, sends: bool, whole: str = "") -> Strea
     if plain.startswith("file:"):
         return walk.print_file(re.sub(r"^file:(?://)?", "", plain))
     for secret in walk.secrets_in(whole or address):
-        if not _is_home(secret, host) and not is_local(host) and not walk.project.has_host(host):
+        # The project's word does not count here: its files may be an attacker's.
+        if not _is_home(secret, host) and not is_local(host):
             walk.add("sends-secret", secret)
             sends = True
     # A value in the address that is computed in this line carries data out.

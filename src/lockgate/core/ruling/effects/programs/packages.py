@@ -79,6 +79,15 @@ _INSTALL_VERBS = {
     "nix-env": ("-i", "-iA"),
     "asdf": ("plugin",),
 }
+# Where a manager's packages come from: a project that has a name from one registry says nothing of another.
+_REGISTRIES = {
+    **dict.fromkeys("pip pip3 poetry pdm rye pipenv hatch uv uvx pipx easy_install".split(), "pypi"),
+    **dict.fromkeys("npm npx pnpm pnpx yarn bun bunx volta".split(), "npm"),
+    "cargo": "cargo",
+    "gem": "gem",
+    "bundle": "gem",
+    "composer": "composer",
+}
 _SYSTEM_MANAGERS = frozenset(
     "apt apt-get aptitude dnf yum apk pacman zypper microdnf emerge xbps-install pkg port".split()
 )
@@ -94,8 +103,8 @@ def note_source(walk: Walk, address: str) -> None:
     walk.add("uses-package-source", host)
 
 
-def note_package(walk: Walk, word: str) -> None:
-    """Note the installation of one package, as a package manager spells it."""
+def note_package(walk: Walk, word: str, registry: str = "") -> None:
+    """Note the installation of one package, as a package manager spells it, from the manager's registry."""
     plain = walk.plain(word).strip()
     if not plain:
         return
@@ -103,9 +112,11 @@ def note_package(walk: Walk, word: str) -> None:
         r"(?:(?P<name>[\w.-]+)\s*@\s*)?(?:git\+|hg\+|svn\+)?(?P<url>(?:https?|ssh|git|ftp)://\S+|git@\S+)", plain
     )
     if match is not None or re.match(r"(?:github|gitlab|bitbucket|gist):", plain):
-        address = match.group("url") if match else plain.split(":", 1)[0] + ".com/"
+        address = match.group("url") if match else "https://" + plain.replace(":", ".com/", 1)
         host = host_of(address.removeprefix("git@").replace(":", "/", 1) if address.startswith("git@") else address)
-        if not walk.project.has_package(_repository_name(plain)):
+        if walk.project.has_url(address):
+            walk.add("installs-known-package")
+        else:
             walk.add("uses-package-source", host)
         return
     if plain.startswith((".", "/", "~", "file:", "link:", "workspace:")) or plain.endswith(
@@ -120,7 +131,7 @@ def note_package(walk: Walk, word: str) -> None:
     name = package_in(plain)
     if not name:
         return
-    if walk.project.has_package(name) or package_name(name) in COMMON_TOOLS or name in walk.project.programs:
+    if walk.project.has_package(name, registry) or package_name(name) in COMMON_TOOLS:
         walk.add("installs-known-package")
     else:
         walk.add("installs-package", name)
@@ -131,10 +142,6 @@ def package_in(word: str) -> str:
     if word.startswith("@"):
         return "@" + re.split(r"[@=<>~^\[; ]", word[1:], maxsplit=1)[0]
     return re.split(r"[@=<>~!^\[; :]", word.strip("'\""), maxsplit=1)[0]
-
-
-def _repository_name(address: str) -> str:
-    return re.sub(r"(?:\.git)?(?:[@#].*)?$", "", address.rstrip("/").rsplit("/", 1)[-1])
 
 
 def _note_local(walk: Walk, word: str, plain: str) -> None:
@@ -165,6 +172,7 @@ def install_names(walk: Walk, call: Invocation) -> Stream | None:
         words = [word for word in words if word not in ("add", "require", "install", "package", "reference")]
     options, names = split_options(words, _VALUED | ({"-p"} if call.name == "conda" else frozenset()))
     known = True
+    registry = _REGISTRIES.get(call.name, "")
     for option, value in options:
         if option in _SOURCES:
             note_source(walk, value)
@@ -176,11 +184,11 @@ def install_names(walk: Walk, call: Invocation) -> Stream | None:
             elif walk.download_of(walk.full_path(value)):
                 walk.add("runs-download", walk.download_of(walk.full_path(value)))
         elif option in ("--with", "--package"):
-            note_package(walk, value)
+            note_package(walk, value, registry)
     if call.name in ("npm", "yarn", "pnpm", "bun") and has_option(words, "-g", "--global"):
         known = False
     for name in names:
-        note_package(walk, name)
+        note_package(walk, name, registry)
     if not names or known:
         if not names:
             walk.add("installs-known-package")
@@ -222,7 +230,7 @@ def _note_go(walk: Walk, argument: str) -> None:
     if path.startswith(".") or path in ("./...", "all"):
         walk.add("installs-known-package")
     elif (
-        walk.project.has_package(path)
+        walk.project.has_package(path, "go")
         or path.rstrip("/").rsplit("/", 1)[-1] in COMMON_TOOLS
         or path.startswith(("golang.org/x/", "google.golang.org/"))
     ):
@@ -287,13 +295,14 @@ def run_package(walk: Walk, call: Invocation, *, fetched: bool = False) -> Strea
         "-p --package -c --call --from --with --python --spec --index-url --index -w --workspace --prefix --registry --cache".split()
     )
     options, _ = split_options(call.arguments, valued)
+    registry = _REGISTRIES.get(call.name, "")
     source = ""
     for option, value in options:
         if option in ("-p", "--package", "--from", "--spec"):
             source = value
-            note_package(walk, value)
+            note_package(walk, value, registry)
         elif option == "--with":
-            note_package(walk, value)
+            note_package(walk, value, registry)
         elif option in ("-c", "--call"):
             walk.read_text(value)
         elif option in _SOURCES:
@@ -311,7 +320,7 @@ def run_package(walk: Walk, call: Invocation, *, fetched: bool = False) -> Strea
     del fetched
     if (
         name in ("tsc", "tsx", "only-allow", "husky", "create-react-app")
-        or walk.project.has_package(name)
+        or walk.project.has_package(name, registry)
         or package_name(name) in COMMON_TOOLS
     ):
         if name == "husky":
