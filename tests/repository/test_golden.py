@@ -304,7 +304,7 @@ def words(_: Place, __: object) -> str:
     from typing import get_args
 
     from lockgate.core.requests.assessment import REASONS
-    from lockgate.core.ruling.supervision import Cause
+    from lockgate.core.ruling.supervised_steps import Cause
 
     enums = {name: getattr(lockgate, name) for name in "Action Kind Mode Reason Risk Supervision Trust".split()}
     found = [f"{name} {member.name} = {member.value}" for name, kind in enums.items() for member in kind]

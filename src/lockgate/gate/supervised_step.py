@@ -29,7 +29,7 @@ from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import PastCall
 from lockgate.core.ruling.pipeline import Ask, Stage
 from lockgate.core.ruling.policy import Policy
-from lockgate.core.ruling.supervision import (
+from lockgate.core.ruling.supervised_steps import (
     FINISH,
     MAX_ENTRIES,
     MAX_TEXT,
