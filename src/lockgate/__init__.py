@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         LockgateError,
     )
     from lockgate.core.questions import Verdict
-    from lockgate.core.requests.assessment import Assessment
+    from lockgate.core.requests.combined_verdict import Assessment
     from lockgate.core.ruling.opinions import Ruling, Silent, Triage, Unreadable
     from lockgate.core.ruling.policy import Policy
     from lockgate.core.ruling.supervised_steps import Commitment, SelfAssessment, Supervision
@@ -107,7 +107,7 @@ _HOMES = {
     "lockgate.verifiers.adapters": (
         "KeySource LocalRuleAdapter RemoteAdapter VerifierAdapter resolve_adapter_from_env".split()
     ),
-    "lockgate.core.requests.assessment": ["Assessment"],
+    "lockgate.core.requests.combined_verdict": ["Assessment"],
     "lockgate.core.errors": (
         "InvalidBlock InvalidCall InvalidConfig InvalidPattern InvalidPayload InvalidTrace JournalUnavailable "
         "LockgateError"

@@ -26,7 +26,7 @@ from lockgate.cli.doctor import (
 )
 from lockgate.cli.reasons import REASON_TEXTS
 from lockgate.core.questions import HttpReply, NoAnswerReason, Question
-from lockgate.core.requests.assessment import REASONS, Assessment
+from lockgate.core.requests.combined_verdict import REASONS, Assessment
 from lockgate.core.ruling.opinions import Silent, Unreadable
 from lockgate.gate.approvals_sqlite import SqliteApprovals
 from lockgate.testing import LoopbackProvider

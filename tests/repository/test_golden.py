@@ -303,7 +303,7 @@ def rules(place: Place, _: object) -> str:
 def words(_: Place, __: object) -> str:
     from typing import get_args
 
-    from lockgate.core.requests.assessment import REASONS
+    from lockgate.core.requests.combined_verdict import REASONS
     from lockgate.core.ruling.supervised_steps import Cause
 
     enums = {name: getattr(lockgate, name) for name in "Action Kind Mode Reason Risk Supervision Trust".split()}

@@ -38,8 +38,7 @@ from lockgate.abuse_gate.identity import (
     Unidentified,
     customer_key,
 )
-from lockgate.abuse_gate.ladder import ClientStanding, Ladder
-from lockgate.abuse_gate.request.normalize import RefusedRequest, normalize
+from lockgate.abuse_gate.request.payload_from_body import RefusedRequest, normalize
 from lockgate.abuse_gate.request.tool_use import may_use_tools
 from lockgate.abuse_gate.responses import (
     DECISIONS,
@@ -51,12 +50,13 @@ from lockgate.abuse_gate.responses import (
     send_with_headers,
     strip_guardrail_headers,
 )
+from lockgate.abuse_gate.shared_strikes import ClientStanding, Ladder
 from lockgate.abuse_gate.verdicts import FetchVerdict, ParsedRequest, Request, RequestJudge, run_in_pool
 from lockgate.core.errors import InvalidConfig, LockgateError
 from lockgate.core.journal.record import label
 from lockgate.core.questions import NoAnswerReason, Verdict
 from lockgate.core.redaction import redact as redaction
-from lockgate.core.requests.assessment import PARTLY_READ, RULES, Assessment
+from lockgate.core.requests.combined_verdict import PARTLY_READ, RULES, Assessment
 from lockgate.core.requests.incident_ids import incident_id
 from lockgate.core.requests.strikes import NETWORK, Standing, Subject
 from lockgate.gate.gate import Gate

@@ -7,7 +7,7 @@
             and make the question. An invalid payload is unclear, `bad-payload`. A local adapter ends here.
 2. Key.     Fetch the tenant's key. Without one there is no answer, `no-key`.
 3. Ask.     Ask the provider, through the client, within the time left.
-4. Rule.    Weigh the rules' verdict and the answer: core/requests/assessment.py has the table.
+4. Rule.    Weigh the rules' verdict and the answer: core/requests/combined_verdict.py has the table.
 5. Report.  Metrics, a span, and a warning if there was no answer: names from closed lists, and a hash.
 
 Reading and fetching keys have worker pools of their own, in which clients take turns. Reading has three, by the size of
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast, runt
 
 from lockgate.core.errors import InvalidPayload
 from lockgate.core.questions import Answer, NoAnswer, NoAnswerReason, Question, Verdict
-from lockgate.core.requests.assessment import (
+from lockgate.core.requests.combined_verdict import (
     NO_FINDINGS,
     REASONS,
     Assessment,

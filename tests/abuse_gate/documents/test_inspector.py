@@ -21,7 +21,12 @@ from hypothesis import strategies as st
 from lockgate.abuse_gate.documents.extracted_text import HIDING_WAYS, ExtractedText
 from lockgate.abuse_gate.documents.html import read_html
 from lockgate.abuse_gate.documents.inspector import InspectionLimits, Inspector, _parse_answer
-from lockgate.abuse_gate.request.normalize import InspectedUpload, NormalizedRequest, Upload, payload_from_request
+from lockgate.abuse_gate.request.payload_from_body import (
+    InspectedUpload,
+    NormalizedRequest,
+    Upload,
+    payload_from_request,
+)
 from lockgate.core.text.scanner import Scanner
 from lockgate.verifiers.adapters import LocalRuleAdapter
 
