@@ -27,8 +27,7 @@ from lockgate.core.requests.circuit_breaker import CallResult, Circuit, CircuitL
 from lockgate.core.requests.combined_verdict import RulesView
 from lockgate.core.text.scanner import Scanner, rules_from_patterns
 from lockgate.runtime.metrics import Metrics
-from lockgate.runtime.worker_pool import _run_job
-from lockgate.verifiers import adapters
+from lockgate.runtime.worker_pool import PoolJob, run_job
 from lockgate.verifiers import client as client_module
 from lockgate.verifiers.adapters import RemoteAdapter
 from lockgate.verifiers.client import GRACE_S, Client, Outcome
@@ -131,7 +130,7 @@ class _Threads:
 
         def end() -> None:
             if future.set_running_or_notify_cancel():
-                future.set_result(_run_job(work))
+                future.set_result(run_job(work))
 
         self._loop.call_later(self._dice.choice(self._takes_s), end)
         return future
@@ -155,7 +154,7 @@ class _Adapter(RemoteAdapter):
             seen.view, seen.asked = RulesView("safe"), (QUESTION, True, NONCE)
             return cast(RulesView, seen.view)
 
-        return (yield adapters._PoolStep(work, self._threads, self._seconds_left(seen), seen.client))
+        return (yield PoolJob(self._threads, work, self._seconds_left(seen), seen.client))
 
 
 NO_RULES = Scanner(rules_from_patterns(["falcon"]))
