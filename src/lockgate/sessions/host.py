@@ -40,7 +40,6 @@ from lockgate.core.sessions.session_entries import (
 )
 from lockgate.core.vocabulary import Block, Finding, Kind, Lineage, Mode, Trust
 from lockgate.gate.gate import Gate
-from lockgate.runtime.failures import report_failure
 from lockgate.sessions.host_steps import HostSteps
 from lockgate.sessions.live_session import LiveSession
 from lockgate.sessions.readiness import Readiness, ReadinessCheck
@@ -260,10 +259,7 @@ class Host:
         A store that fails is no error: this host then remembers it, and keeps it as soon as the store works.
         """
         self._cache.note_lost_block(check_name(session, "a session's id"))
-        try:
-            self._cache.current(session)
-        except Exception as error:  # noqa: BLE001  # an edge: the session store; the cache tries again
-            report_failure("sessions", error)
+        self._cache.try_to_read("sessions", session)
 
     @contextmanager
     def _note_loss(self, session: str) -> Iterator[None]:
