@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterat
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, cast
 
 import httpx2
@@ -145,7 +146,7 @@ class _Adapter(RemoteAdapter):
     """An adapter that finds nothing in any text."""
 
     def __init__(self, client: Client, tenant: str, loop: VirtualLoop, threads: _Threads) -> None:
-        super().__init__(_Provider(tenant), client, _Key(), scanner=NO_RULES, metrics=Metrics())
+        super().__init__(_Provider(tenant), client, _Key(), scanner=few_rules(), metrics=Metrics())
         self._clock = loop.time
         self._threads = self._fetching = cast(Any, threads)
 
@@ -157,7 +158,9 @@ class _Adapter(RemoteAdapter):
         return (yield PoolJob(self._threads, work, self._seconds_left(seen), seen.client))
 
 
-NO_RULES = Scanner(rules_from_patterns(["falcon"]))
+@cache
+def few_rules() -> Scanner:
+    return Scanner(rules_from_patterns(["falcon"]))
 
 
 class _Body(httpx2.AsyncByteStream):
