@@ -400,10 +400,12 @@ def test_files_are_counted_once_however_many_calls_they_escalate(gate: Gate, tmp
 
 
 @pytest.fixture(scope="module")
-def figures(gate: Gate, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+def figures(gate: Gate, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     out = tmp_path_factory.mktemp("bench") / "figures.json"
     trace = written(out.parent / "trace.jsonl", [INDEXED, SESSION])
-    assert run.main(["--quick", "--json", str(out), str(trace)], gate) == 0
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("BENCH_RULES", str(cache / "lockgate"))
+        assert run.main(["--quick", "--json", str(out), str(trace)], gate) == 0
     return json.loads(out.read_text(encoding="utf-8"))
 
 
