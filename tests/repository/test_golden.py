@@ -47,7 +47,7 @@ MASKS = (
     (r'("(?:incident_id|leaf_hash|approval|id)": ?)"(?:[0-9A-Z]{26}|d?[0-9a-f]{16,64})"', r'\1"ID"'),
     # Keyed anew in every process, so that an attacker cannot try texts until one fits.
     (r'("digest": ?")[0-9a-f]{64}(?=",\s+"(?:latency_ms|read)")', r"\1ID"),
-    (r"(payload  sha256:)[0-9a-f]{64}", r"\1ID"),
+    (r"(payload  digest )[0-9a-f]{64}", r"\1ID"),
     (r'("origin": ?)"lockgate/[0-9a-f]{8}"', r'\1"lockgate/ID"'),
     (r"x-guardrail-incident-id: \w+", "x-guardrail-incident-id: ID"),
 )
