@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from lockgate.cli.eval.gates import GateChoice, Ruled
 from lockgate.cli.eval.measurement import JUDGED, TIER_1, Measurement, replay_sessions
+from lockgate.core.errors import InvalidTrace
 from lockgate.core.sessions.detection_counts import Share
 from lockgate.core.sessions.labelled_sessions import LabelledSession, sessions_from_lines
 from lockgate.settings.config import Settings
@@ -29,6 +32,19 @@ def test_many_processes_rule_as_one_does() -> None:
     choices = [GateChoice("seed-risk", Settings(), kind="seed-risk"), GateChoice("seed", Settings(), kind="seed")]
     given = sessions(60)
     assert [*replay_sessions(given, choices, 2)] == [*replay_sessions(given, choices, 1)]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_session_that_breaks_the_rules_of_trust_is_named(jobs: int) -> None:
+    lines: list[object] = [
+        {"session": {"id": "odd"}},
+        {"block": {"content": "x", "source": "tool:t", "trust": "untrusted", "kind": "instruction"}},
+        {"call": {"tool": "Bash", "arguments": {}, "label": "ordinary"}},
+    ]
+    broken = sessions_from_lines(map(json.dumps, lines), "mail")
+    with pytest.raises(InvalidTrace, match="mail, `odd`: ") as caught:
+        [*replay_sessions([*broken, *sessions(60)], [GateChoice("lockgate", Settings())], jobs)]
+    assert caught.value.hint.startswith("add it with kind=")
 
 
 def test_tier_1_and_the_judge_are_counted_apart_and_the_last_word_is_listed() -> None:

@@ -7,7 +7,7 @@ import re
 
 from lockgate.cli.eval.gates import GateChoice, Ruled
 from lockgate.cli.eval.measurement import Measurement
-from lockgate.cli.eval.report import case_lines, format_share, report_to_dict, rule_lines, table_lines
+from lockgate.cli.eval.report import case_lines, format_share, report_to_dict, rule_lines, spread_cases, table_lines
 from lockgate.core.sessions.detection_counts import Share
 from lockgate.core.sessions.labelled_sessions import LabelledSession
 from lockgate.core.sessions.trace_format import BlockEvent, CallEvent, SessionStart
@@ -67,6 +67,15 @@ def test_the_same_call_with_the_same_cause_is_listed_once() -> None:
     lines = [line.plain for line in case_lines(found, None)]
     assert "disturbed ordinary calls: 3, 2 of them different" in lines
     assert '  files/c1 call 1 and 1 other  write(path="a")' in lines
+
+
+def test_a_short_list_has_calls_of_every_part() -> None:
+    found = measured()
+    for number in range(3):
+        found.add(ATTACKED, "mail", [Ruled(False, False), Ruled(True, True, f"why {number}")])
+    chosen = [*found.disturbed.values()]
+    assert [case.session.start.part for case in spread_cases(chosen, 3)] == ["mail", "files", "mail"]
+    assert len(spread_cases(chosen, None)) == 5
 
 
 def test_json_has_the_same_counts() -> None:

@@ -61,7 +61,7 @@ def test_our_own_traces_are_read_with_their_labels_and_pairs() -> None:
     assert [has_effect(call) for call in attacked.attack_calls] == [False, True]
     assert (clean.start.part, clean.start.dataset, clean.start.suite) == ("pages", "pages", "web")
     assert (attacked.start.part, attacked.start.attack, attacked.start.family) == ("file", "unnamed", "unnamed")
-    assert (clean.start.attack, clean.start.family) == ("none", "none")
+    assert (clean.start.attack, clean.start.family) == ("none", "twin")
 
 
 def test_a_mark_in_the_trace_outranks_the_twin() -> None:

@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> Exit:
     sessions = [session for path in list_files(args.traces) for session in load_sessions(path)]
     _require_labels(sessions)
     measured = [Measurement(choice) for choice in choices]
-    complete = _measure(sessions, names, measured, args.jobs or len(os.sched_getaffinity(0)))
+    complete = _measure(sessions, names, measured, args.jobs or _count_cores())
     if args.json:
         # ASCII only: a bidirectional control in a JSON string would still act on the terminal that shows it.
         print(json.dumps(report_to_dict(measured, args.by, most, complete=complete), ensure_ascii=True))
@@ -106,6 +106,11 @@ def _broken_bounds(args: argparse.Namespace, measured: Measurement) -> list[str]
 
 def _parse_jobs(text: str) -> int:
     return parse_whole_number(text, 1, 256)
+
+
+def _count_cores() -> int:
+    # Not every system can say how many of its cores this process may use.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _parse_percent(text: str) -> float:

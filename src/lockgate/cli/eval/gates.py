@@ -85,7 +85,7 @@ class LockgateGate:
         decision = self._session.check(call.tool, call.arguments, annotations=call.annotations)
         rules = tuple(dict.fromkeys(found.rule for found in decision.findings))
         stopped = decision.action is not Action.CONTINUE
-        return Ruled(decision.escalated, stopped, decision.explanation or explain_pass(decision), rules)
+        return Ruled(decision.escalated, stopped, explain_ruling(decision), rules)
 
     def _gate_for(self, dataset: str) -> Gate:
         tools = self._high_risk.get(dataset, self._high_risk.get("", ()))
@@ -98,8 +98,10 @@ class LockgateGate:
         return self._by_dataset[dataset]
 
 
-def explain_pass(decision: Decision) -> str:
-    """Say in a sentence why Tier 1 let a call pass, and what it saw."""
+def explain_ruling(decision: Decision) -> str:
+    """Say why a call was escalated and perhaps cleared, or why Tier 1 let it pass and what it saw."""
+    if decision.escalated:
+        return ("cleared: " if decision.action is Action.CONTINUE else "") + decision.explanation
     match decision.reason:
         case Reason.NO_UNTRUSTED_CONTENT:
             return "passed: the session had read nothing untrusted"

@@ -6,9 +6,11 @@ import multiprocessing
 import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 
 from lockgate.cli.eval.gates import GateChoice, GateUnderTest, Ruled, build_gate, replay_session
+from lockgate.core.errors import InvalidTrace, LockgateError, printable, quoted
 from lockgate.core.sessions.detection_counts import DetectionCounts, count_session
 from lockgate.core.sessions.labelled_sessions import LabelledSession
 from lockgate.core.sessions.trace_format import CallEvent
@@ -84,13 +86,15 @@ def replay_sessions(
     if jobs == 1 or len(sessions) <= _FEW_SESSIONS:
         gates = [build_gate(choice) for choice in choices]
         for session in sessions:
-            yield [replay_session(session, gate) for gate in gates]
+            yield _replay(session, gates)
         return
     # Not forked: a lock or a thread of this process must not be copied half-way.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=(choices,)) as pool:
         try:
             yield from pool.map(_replay_in_worker, sessions, chunksize=4)
+        except BrokenProcessPool:
+            raise LockgateError("a process of the measurement was killed", hint="try --jobs 1") from None
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -105,4 +109,12 @@ def _start_worker(choices: Sequence[GateChoice]) -> None:
 
 
 def _replay_in_worker(session: LabelledSession) -> list[list[Ruled]]:
-    return [replay_session(session, gate) for gate in _worker_gates]
+    return _replay(session, _worker_gates)
+
+
+def _replay(session: LabelledSession, gates: Sequence[GateUnderTest]) -> list[list[Ruled]]:
+    try:
+        return [replay_session(session, gate) for gate in gates]
+    except LockgateError as error:
+        start = session.start
+        raise InvalidTrace(f"{printable(start.part)}, {quoted(start.id)}: {error.message}", hint=error.hint) from None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
 from rich.text import Text
 
+from lockgate import __version__
 from lockgate.cli.eval.measurement import JUDGED, TIER_1, CallCase, Measurement
 from lockgate.cli.ruling_tree import call_text
 from lockgate.cli.terminal import excerpt, format_count, make_visible
@@ -86,12 +88,22 @@ def _list_cases(title: str, cases: Sequence[CallCase], most: int | None) -> Iter
     distinct = "" if total == len(cases) else f", {len(cases):,} of them different"
     yield Text()
     yield Text(f"{title}: {total:,}{distinct}", style="bold")
-    shown = cases if most is None else cases[:most]
+    shown = spread_cases(cases, most)
     for case in shown:
         yield _case_line(case)
         yield Text.assemble("    ", (excerpt(case.ruled.why, _MOST_WHY), "dim"))
     if len(shown) < len(cases):
         yield Text(f"  and {len(cases) - len(shown):,} more: --show all", style="dim")
+
+
+def spread_cases(cases: Sequence[CallCase], most: int | None) -> list[CallCase]:
+    """Return so many cases, taken from all parts in turn: a large part must not hide the others."""
+    ranks: Counter[str] = Counter()
+    ranked: list[tuple[int, CallCase]] = []
+    for case in cases:
+        ranks[case.session.start.part] += 1
+        ranked.append((ranks[case.session.start.part], case))
+    return [case for _, case in sorted(ranked, key=lambda each: each[0])][:most]
 
 
 def _case_line(case: CallCase) -> Text:
@@ -118,6 +130,7 @@ def report_to_dict(measured: Sequence[Measurement], by: str, most: int | None, *
         "format": "lockgate-eval/1",
         "complete": complete,
         "by": by,
+        "version": __version__,
         "gates": [_gate_to_dict(each, most) for each in measured],
     }
 
@@ -135,8 +148,8 @@ def _gate_to_dict(measured: Measurement, most: int | None) -> dict[str, object]:
             for stage in measured.stages
         },
         "rules": measured.rules,
-        "disturbed": [_case_to_dict(case) for case in [*measured.disturbed.values()][:most]],
-        "missed": [_case_to_dict(case) for case in [*measured.missed.values()][:most]],
+        "disturbed": [_case_to_dict(case) for case in spread_cases([*measured.disturbed.values()], most)],
+        "missed": [_case_to_dict(case) for case in spread_cases([*measured.missed.values()], most)],
     }
 
 

@@ -83,13 +83,14 @@ def _fill_names(session: LabelledSession, number: int, part: str) -> LabelledSes
     start = session.start
     named = start.part or part
     attack = start.attack or ("unnamed" if session.is_attacked else "none")
+    family = "twin" if start.pair and not session.is_attacked else attack
     start = replace(
         start,
         id=start.id or f"session {number}",
         part=named,
         dataset=start.dataset or named,
         suite=start.suite or named,
-        family=start.family or attack,
+        family=start.family or family,
         attack=attack,
     )
     return replace(session, start=start)
