@@ -33,6 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 README = ROOT / "README.md"
 TRACE = ROOT / "docs" / "reference" / "trace.md"
+MEASURE = ROOT / "docs" / "how-to" / "measure.md"
 VERIFIERS = ROOT / "docs" / "reference" / "verifiers.md"
 HOW_TO = sorted((ROOT / "docs" / "how-to").glob("*.md"))
 
@@ -79,13 +80,27 @@ def test_the_example_of_a_trace_gives_what_its_page_shows(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(assemble, "cached_scanner", lambda rules, folder: shared_scanner(Policy()))
-    (example,) = blocks(TRACE, "jsonl")
+    example, labelled = blocks(TRACE, "jsonl")
     (transcript,) = blocks(TRACE, "console")
     command, _, output = transcript.partition("\n")
     assert command == "$ lockgate check minutes.jsonl"
     Path("minutes.jsonl").write_text(example, encoding="utf-8")
     assert main(["check", "minutes.jsonl"]) == 1
     assert GENERATOR.without_timings(capsys.readouterr().out) == GENERATOR.without_timings(output)
+    Path("labelled.jsonl").write_text(labelled, encoding="utf-8")
+    assert main(["eval", "labelled.jsonl", "--min-caught", "100", "--max-after-poison", "0"]) == 0
+
+
+def test_the_example_of_a_measurement_gives_what_its_page_shows(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assemble, "cached_scanner", lambda rules, folder: shared_scanner(Policy()))
+    (example,), (transcript,) = blocks(MEASURE, "jsonl"), blocks(MEASURE, "console")
+    command, _, output = transcript.partition("\n")
+    assert command == "$ lockgate eval helpdesk.jsonl"
+    Path("helpdesk.jsonl").write_text(example, encoding="utf-8")
+    assert main(["eval", "helpdesk.jsonl"]) == 0
+    assert capsys.readouterr().out == output
 
 
 def test_every_key_of_a_trace_and_of_a_decision_is_described() -> None:
