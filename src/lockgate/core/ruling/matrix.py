@@ -143,9 +143,10 @@ def _origin_from_place(effect: Effect, candidate: Candidate, held: ValuePlaces) 
 
 
 def is_known_to_project(effect: Effect, project: Project) -> bool:
-    """Return whether the project's own files name an effect's target."""
-    if effect.kind in _PACKAGE_KINDS:
-        return project.has_package(effect.target)
+    """Return whether the project's own files name an effect's target.
+
+    A package is none of its packages by now: the reading of a command, which knows the registry, has looked already.
+    """
     if effect.kind == "pushes":
         return effect.target in project.remotes or project.has_host(effect.target)
     return project.has_host(effect.target)
