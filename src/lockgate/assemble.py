@@ -10,7 +10,7 @@ import json
 import os
 import stat
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from hashlib import sha256
@@ -315,9 +315,7 @@ def _open_log(settings: Settings) -> tuple[Journal, str]:
         find_signer=partial(_find_signer, files),
         retention_days=settings.audit.retention_days,
     )
-    with ExitStack() as on_failure:
-        # The caller gets no journal to close, and tries again at the next call: each try would leave a connection open.
-        on_failure.callback(store.close)
+    try:
         # This makes the log, where there is none. Its key comes second: a key without a log has lost it.
         with store.writing(durable=True) as log:
             shards = log.shards()
@@ -331,9 +329,13 @@ def _open_log(settings: Settings) -> tuple[Journal, str]:
                 begun.open_first_shard(log)
                 shards = log.shards()
         newest = shards[-1].vkey
-        journal = made(_find_signer(files, newest) or _first_signer(files, newest) or _raise_missing_key(files, newest))
-        on_failure.pop_all()
-    return journal, shards[0].origin
+        return made(
+            _find_signer(files, newest) or _first_signer(files, newest) or _raise_missing_key(files, newest)
+        ), shards[0].origin
+    except BaseException:
+        # The caller gets no journal to close, and tries again at the next call: each try would leave a connection open.
+        store.close()
+        raise
 
 
 def _first_signer(files: JournalFiles, vkey: str) -> Signer | None:

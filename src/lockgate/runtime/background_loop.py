@@ -13,13 +13,10 @@ import selectors
 import socket
 import threading
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from contextvars import ContextVar
-from functools import partial
 from typing import Any
 from weakref import WeakSet
-
-from lockgate.runtime.worker_pool import run_job
 
 # How long cancelled tasks may take to end when the thread stops.
 UNWIND_S = 0.5
@@ -39,10 +36,11 @@ class BackgroundLoop:
         self._stopping = False
         self._loop = _SelectorLoop()
         self._thread = threading.Thread(target=self._run, name="lockgate-verifier", daemon=True)
-        with ExitStack() as on_failure:
-            on_failure.callback(self._loop.close)
+        try:
             self._thread.start()
-            on_failure.pop_all()
+        except BaseException:
+            self._loop.close()
+            raise
 
     @property
     def alive(self) -> bool:
@@ -128,7 +126,13 @@ class _SelectorLoop(asyncio.SelectorEventLoop):
         return (await asyncio.shield(lookup))()
 
     def _resolve_in_thread(self, key: object, host: Any, port: Any, options: dict[str, Any]) -> None:
-        result = run_job(partial(socket.getaddrinfo, host, port, **options))
+        try:
+            found = socket.getaddrinfo(host, port, **options)
+        except Exception as error:  # noqa: BLE001 - raised again on the loop, for every caller
+            failure = error
+            result = lambda: _raise(failure)  # noqa: E731
+        else:
+            result = lambda: found  # noqa: E731
         with suppress(RuntimeError):  # the loop and its callers are gone
             self.call_soon_threadsafe(self._finish_lookup, key, result)
 
@@ -145,12 +149,13 @@ class _SelectorLoop(asyncio.SelectorEventLoop):
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._sockets.add(sock)
-        with ExitStack() as on_failure:
-            on_failure.callback(sock.close)
+        try:
             sock.setblocking(False)
             await self.sock_connect(sock, (host, port))
             transport, protocol = await super().create_connection(protocol_factory, sock=sock)
-            on_failure.pop_all()
+        except BaseException:
+            sock.close()
+            raise
         mine = opened_connections.get()
         if mine is not None:
             mine.append(transport)
@@ -162,3 +167,8 @@ class _SelectorLoop(asyncio.SelectorEventLoop):
         for sock in (*self._sockets, getattr(self, "_ssock", None), getattr(self, "_csock", None)):
             if sock is not None:
                 sock.close()
+
+
+def _raise(error: Exception) -> Any:
+    # Without its traceback: several callers may raise this one error.
+    raise error.with_traceback(None)

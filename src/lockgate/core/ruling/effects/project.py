@@ -72,8 +72,7 @@ class Project:
 
         Anyone can publish on a shared host: one counts only with the `path` of a URL whose owner the project names.
         """
-        host, _, rest = host.partition("/")
-        site = _site(host, path or rest)
+        site = _site(host, path)
         return bool(site) and site in self.hosts
 
     def has_url(self, url: str) -> bool:
