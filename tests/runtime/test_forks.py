@@ -42,13 +42,14 @@ def test_a_function_is_called_in_the_child() -> None:
 
 
 def test_a_registered_object_can_be_collected() -> None:
-    # By name and not by count: threads of earlier tests may drop their own while this one runs.
-    before = set(forks._resets)
+    # What earlier tests have dropped must not go while we count.
+    gc.collect()
+    before = len(forks._resets)
     counted = Counted()
-    (number,) = set(forks._resets) - before
+    assert len(forks._resets) == before + 1
     del counted
     gc.collect()
-    assert number not in forks._resets
+    assert len(forks._resets) == before
 
 
 def test_a_reset_that_fails_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
