@@ -25,7 +25,7 @@ from lockgate.core.sessions.session_entries import (
     searchable_text,
     stats_from_tallies,
 )
-from lockgate.core.vocabulary import Action, Decision, Finding, Ran, Reason, Receipt, Risk
+from lockgate.core.vocabulary import Action, Certainty, Decision, Effect, Finding, Ran, Reason, Receipt, Risk, Severity
 
 DECISION = Decision(
     Action.PAUSE,
@@ -35,6 +35,7 @@ DECISION = Decision(
     "because",
     findings=(Finding("tool:test", "tool", 0, 1),),
     judged=(Ran(2, "suspicious", "judge"),),
+    effects=(Effect("requests", Severity.REACHES_OUT, "a.example", Certainty.GUESS, "command", 2, 9),),
     receipt=Receipt("example.com/log", 7, b"\1" * 32),
 )
 
@@ -53,6 +54,13 @@ def test_a_ruling_comes_back_from_a_store_as_it_was() -> None:
         {"readOnly": True},
     )
     assert (found.decision, found.context, found.whole, found.damaged) == (DECISION, 4, True, False)
+
+
+def test_a_ruling_from_before_there_were_effects_has_none() -> None:
+    tool, arguments, annotations, ruling, *rest = json.loads(ruling_to_json("send", {}, None, DECISION, 4))
+    del ruling[10]
+    found = ruling_from_row(row(json.dumps([tool, arguments, annotations, ruling, *rest])), "s", "api")
+    assert found.decision == DECISION._replace(effects=())
 
 
 def test_large_arguments_are_shortened_and_their_hash_is_stored() -> None:

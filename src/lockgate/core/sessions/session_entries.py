@@ -22,7 +22,19 @@ from lockgate.core.sessions.cost_report import fate_of, percentile
 from lockgate.core.sessions.ledger_lines import LedgerEntry as Counted
 from lockgate.core.strict_json import PORTABLE, check_limits
 from lockgate.core.text.scanner import MAX_TEXT
-from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Receipt, Risk
+from lockgate.core.vocabulary import (
+    Action,
+    Certainty,
+    Decision,
+    Effect,
+    Finding,
+    Origin,
+    Ran,
+    Reason,
+    Receipt,
+    Risk,
+    Severity,
+)
 
 MAX_ID = 200
 MAX_META = 4_000
@@ -315,7 +327,21 @@ def _searchable_parts(value: object, left: int = 8) -> Iterator[str]:
 def decision_from_json(value: Sequence[object]) -> Decision:
     """Return the stored decision; raise ValueError for any other value, since a store's file may hold anything."""
     try:
-        action, tier, reason, risk, explanation, findings, origins, correction, approval, judged, latency, at = value
+        (
+            action,
+            tier,
+            reason,
+            risk,
+            explanation,
+            findings,
+            origins,
+            correction,
+            approval,
+            judged,
+            *effects,
+            latency,
+            at,
+        ) = value
         receipt = None if at is None else Receipt(at[0], at[1], bytes.fromhex(at[2]))  # type: ignore[index]
         return Decision(
             Action(str(action)),
@@ -328,11 +354,19 @@ def decision_from_json(value: Sequence[object]) -> Decision:
             str(correction),
             str(approval),
             tuple(Ran(*ran) for ran in judged),  # type: ignore[attr-defined]
-            latency_us=float(latency),  # type: ignore[arg-type]
-            receipt=receipt,
+            # A ruling from before there were effects has none.
+            tuple(_effect_from_json(*each) for each in (effects[0] if effects else ())),  # type: ignore[attr-defined]
+            float(latency),  # type: ignore[arg-type]
+            receipt,
         )
     except (TypeError, IndexError, AttributeError) as error:
         raise ValueError("not a ruling") from error
+
+
+def _effect_from_json(
+    kind: str, severity: int, target: str, certainty: str, argument: str, start: int, end: int
+) -> Effect:
+    return Effect(str(kind), Severity(severity), str(target), Certainty(certainty), str(argument), int(start), int(end))
 
 
 def ruling_from_row(row: SessionRow, session: str, host: str) -> StoredRuling:
