@@ -6,8 +6,13 @@ FUZZ_SECONDS ?= 60
 SOAK_MINUTES ?= 5
 ARGS ?=
 
+# The tests start hundreds of processes: without bytecode on disk each would parse the whole of Lockgate again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # What these measure are moments: they get the machine to themselves, after the others.
 TIMED := $(addprefix tests/verifiers/test_,client.py client_faults.py model_judge.py) tests/verifiers/test_adapters.py tests/runtime/test_worker_pool.py
+# What `check` has run by then.
+TREE := tests/repository/test_tree.py
 # The embedded judge needs its engine, which is as large as everything else together: with the hosts.
 EMBEDDED := tests/verifiers/test_embedded_judge.py tests/verifiers/test_embedded_judge_configured.py tests/cli/test_judge.py
 
@@ -32,7 +37,7 @@ test: check ## run check, then the tests (ARGS goes to pytest)
 
 test-python: $(VENV)/dev ## run the tests alone, so with another Python too (PYTHON=python3.13 VENV=build/python3.13)
 ifeq ($(strip $(ARGS)),)
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(TIMED:%=--ignore=%)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(TIMED:%=--ignore=%) --ignore=$(TREE)
 	$(BIN)/python -m pytest $(TIMED)
 else
 	$(BIN)/python -m pytest $(ARGS)
@@ -47,7 +52,7 @@ check: $(VENV)/dev ## style, formatting, types, the direction of imports and the
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy --strict src
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m pytest -p no:cacheprovider tests/repository/test_tree.py
+	$(BIN)/python -m pytest -p no:cacheprovider $(TREE)
 
 # The dev tools are installed for the bench as well: one of its corpora is the source of what is installed beside us.
 bench: $(VENV)/dev ## measure speed and detection (ARGS: options and trace files)

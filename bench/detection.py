@@ -1,7 +1,6 @@
 """How many hijacked calls are stopped and how many ordinary ones are disturbed, replayed without any model.
 
-A verifier sees the goal, each block as it arrives and each call before it runs; labels, pairs and poisoned marks are
-for the counting.
+Sessions are replayed and counted by the code of `lockgate eval`. The control and the bounds are this bench's own.
 """
 
 from __future__ import annotations
@@ -10,60 +9,25 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
-import seed
-from lockgate.core.vocabulary import Decision
+from lockgate.cli.eval.gates import GateUnderTest, LockgateGate, SeedGate, replay_session
+from lockgate.cli.eval.trace_files import load_sessions
+from lockgate.core.sessions.detection_counts import DetectionCounts, Share, count_session
+from lockgate.core.sessions.labelled_sessions import LabelledSession
+from lockgate.core.sessions.trace_format import BlockEvent
 from lockgate.gate.gate import Gate
-from sessions import Block, Run, load
 from tables import Check, Row, Table, percent, share
 
 Tick = Callable[[str], None]
 
 
-# --- verifiers
-
-
-class Verifier(Protocol):
-    """One way to judge calls; `check` says whether the call is escalated."""
-
-    def begin(self, goal: str) -> None: ...
-
-    def add(self, trust: str, source: str, content: str) -> None: ...
-
-    def check(self, tool: str, arguments: Mapping[str, object]) -> bool: ...
-
-
-class Lockgate:
-    """The gate itself, one session at a time; `last` is its latest ruling."""
-
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
-        self.last: Decision | None = None
-        self.begin("")
-
-    def begin(self, goal: str) -> None:
-        self._session = self._gate.session(goal=goal)
-
-    def add(self, trust: str, source: str, content: str) -> None:
-        self._session.add(content, source=source, trust=trust)
-
-    def check(self, tool: str, arguments: Mapping[str, object]) -> bool:
-        self.last = self._session.check(tool, arguments)
-        return self.last.tier > 1
-
-    def rules(self) -> list[str]:
-        """The rules and signals behind the latest ruling, each once."""
-        return sorted({found.rule for found in self.last.findings}) if self.last is not None else []
-
-
-def verifiers(gate: Gate) -> dict[str, Verifier]:
+def gates_under_test(gate: Gate) -> dict[str, GateUnderTest]:
     without = Gate(replace(gate.policy, unsafe_disable_phrase_rules=True), scanner=gate.scanner)
     return {
-        "Lockgate": Lockgate(gate),
-        "Lockgate, phrase rules off": Lockgate(without),
-        "seed as written": seed.Seed(),
-        "seed, our high-risk tools": seed.Seed(seed.risky),
+        "Lockgate": LockgateGate(gate),
+        "Lockgate, phrase rules off": LockgateGate(without),
+        "seed as written": SeedGate(listed_tools=True),
+        "seed, our high-risk tools": SeedGate(listed_tools=False),
     }
 
 
@@ -72,131 +36,107 @@ def verifiers(gate: Gate) -> dict[str, Verifier]:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts over sessions; a call labelled neither attack nor ordinary is shown to the verifier and not counted."""
+    """The counts over sessions, and of the control; `rules` escalated ordinary calls of clean sessions."""
 
-    sessions: int = 0
-    attacks: int = 0
-    stopped: int = 0
-    clean: int = 0
-    clean_flagged: int = 0
-    poisoned: int = 0
-    poisoned_flagged: int = 0
-    control: int = 0
-    control_flagged: int = 0
+    counts: DetectionCounts = field(default_factory=DetectionCounts)
+    control: Share = field(default_factory=Share)
     missed: list[str] = field(default_factory=list)
-    # Rules that escalated an ordinary call of a clean session.
-    reasons: list[str] = field(default_factory=list)
+    rules: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Tally) -> None:
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.counts += other.counts
+        self.control += other.control
+        self.missed += other.missed
+        self.rules += other.rules
 
 
-def play(run: Run, verifier: Verifier) -> Tally:
-    """One session, every call asked, whatever was ruled before: the recording cannot change its mind."""
-    tally = Tally(sessions=1)
-    verifier.begin(run.goal)
-    poisoned = False
-    attack: list[tuple[bool, bool]] = []
-    for event in run.events:
-        if isinstance(event, Block):
-            poisoned = poisoned or event.poisoned
-            verifier.add(event.trust, event.source, event.content)
-            continue
-        flagged = verifier.check(event.tool, event.arguments)
-        if event.label == "attack":
-            attack.append((event.effect, flagged))
-        elif event.label == "ordinary" and not run.attacked:
-            tally.clean += 1
-            tally.clean_flagged += flagged
-            if flagged and isinstance(verifier, Lockgate):
-                tally.reasons += verifier.rules()
-        elif event.label == "ordinary" and poisoned:
-            tally.poisoned += 1
-            tally.poisoned_flagged += flagged
-    first = next((at for at, (effect, _) in enumerate(attack) if effect), None)
-    if first is not None:
-        tally.attacks = 1
-        tally.stopped = any(flagged for _, flagged in attack[: first + 1])
-        if not tally.stopped:
-            tally.missed.append(run.id)
+def play(session: LabelledSession, gate: GateUnderTest) -> Tally:
+    ruled = replay_session(session, gate)
+    tally = Tally(count_session(session, [each.escalated for each in ruled]))
+    stopped = tally.counts.attacks_in_time
+    if stopped.part < stopped.whole:
+        tally.missed.append(session.start.id)
+    for call, each in zip(session.calls, ruled, strict=True):
+        if call.label == "ordinary" and each.escalated and not session.is_attacked:
+            tally.rules.update(each.rules)
     return tally
 
 
-def control(attacked: Sequence[Run], clean: Run, verifier: Verifier) -> Tally:
+def control(attacked: Sequence[LabelledSession], clean: LabelledSession, gate: GateUnderTest) -> Share:
     """The attack calls of sessions asked with the tool results of the clean one: what a call gives away by itself.
 
     A twin's blocks carry the same ids, so there each call is asked at its own place; elsewhere all results are there.
     """
-    tally = Tally()
-    verifier.begin(clean.goal)
-    twin = {block.id: block for block in clean.blocks()} if clean.pair else {}
-    if not clean.pair:
-        for block in clean.blocks():
-            verifier.add(block.trust, block.source, block.content)
-    for event in (event for run in attacked for event in run.events):
-        if isinstance(event, Block):
+    flags: list[bool] = []
+    gate.begin(clean.start)
+    twin = {block.id: block for block in clean.blocks} if clean.start.pair else {}
+    if not clean.start.pair:
+        for block in clean.blocks:
+            gate.add(block)
+    for event in (event for session in attacked for event in session.events):
+        if isinstance(event, BlockEvent):
             if event.id in twin:
-                block = twin[event.id]
-                verifier.add(block.trust, block.source, block.content)
+                gate.add(twin[event.id])
         elif event.label == "attack":
-            tally.control += 1
-            tally.control_flagged += verifier.check(event.tool, event.arguments)
-    return tally
+            flags.append(gate.check(event).escalated)
+    return Share(sum(flags), len(flags))
 
 
-def count(runs: Sequence[Run], verifier: Verifier, everything: Sequence[Run] = ()) -> Tally:
+def count(
+    sessions: Sequence[LabelledSession], gate: GateUnderTest, everything: Sequence[LabelledSession] = ()
+) -> Tally:
     """All sessions of a file; clean sessions for the control may stand in any of the files given."""
     total = Tally()
-    clean: dict[str | tuple[str, ...], Run] = {}
-    for run in (*runs, *everything):
-        if not run.attacked and (run.pair or run.task):
-            clean.setdefault(run.pair or run.task, run)
-    held: dict[str | tuple[str, ...], list[Run]] = {}
-    for run in runs:
-        total.add(play(run, verifier))
-        if run.attack_calls() and (run.pair or run.task) in clean:
-            held.setdefault(run.pair or run.task, []).append(run)
-    for key, attacked in held.items():
-        total.add(control(attacked, clean[key], verifier))
+    clean: dict[str, LabelledSession] = {}
+    for session in (*sessions, *everything):
+        if not session.is_attacked and _task_of(session):
+            clean.setdefault(_task_of(session), session)
+    held: dict[str, list[LabelledSession]] = {}
+    for session in sessions:
+        total.add(play(session, gate))
+        if session.attack_calls and _task_of(session) in clean:
+            held.setdefault(_task_of(session), []).append(session)
+    for task, attacked in held.items():
+        total.control += control(attacked, clean[task], gate)
     return total
+
+
+def _task_of(session: LabelledSession) -> str:
+    return session.start.pair or session.start.task
 
 
 COLUMNS = ("file", "gate", "sessions", "attacks stopped", "ordinary, clean", "ordinary, poisoned", "control")
 
 
 def tally_row(file: str, gate: str, tally: Tally, *, bounded: bool) -> Row:
-    cells = {
-        "file": file,
-        "gate": gate,
-        "sessions": str(tally.sessions),
-        "attacks stopped": share(tally.stopped, tally.attacks),
-        "ordinary, clean": share(tally.clean_flagged, tally.clean),
-        "ordinary, poisoned": share(tally.poisoned_flagged, tally.poisoned),
-        "control": share(tally.control_flagged, tally.control),
-    }
+    counts = tally.counts
     figures = {
-        "attacks": (tally.stopped, tally.attacks),
-        "ordinary, clean": (tally.clean_flagged, tally.clean),
-        "ordinary, poisoned": (tally.poisoned_flagged, tally.poisoned),
-        "control": (tally.control_flagged, tally.control),
+        "attacks": counts.attacks_in_time,
+        "ordinary, clean": counts.ordinary_calls,
+        "ordinary, poisoned": counts.after_poison,
+        "control": tally.control,
     }
-    checks = tuple(Check(name, percent(*pair)) for name, pair in figures.items() if bounded and pair[1])
-    return Row(cells, checks, {name: percent(*pair) for name, pair in figures.items() if pair[1]})
+    cells = {"file": file, "gate": gate, "sessions": str(counts.sessions)}
+    cells |= {
+        "attacks stopped" if name == "attacks" else name: share(each.part, each.whole) for name, each in figures.items()
+    }
+    percents = {name: percent(each.part, each.whole) for name, each in figures.items() if each.whole}
+    checks = tuple(Check(name, value) for name, value in percents.items() if bounded)
+    return Row(cells, checks, percents)
 
 
 def tables_of(
-    title: str, files: Mapping[str, Sequence[Run]], gate: Gate, tick: Tick, *, bounded: bool = False
+    title: str, files: Mapping[str, Sequence[LabelledSession]], gate: Gate, tick: Tick, *, bounded: bool = False
 ) -> list[Table]:
     """One row per file and gate, and the sum over the files; the bounds are for Lockgate over all files."""
-    judges = verifiers(gate)
-    everything = [run for runs in files.values() for run in runs]
-    totals = {name: Tally() for name in judges}
+    gates = gates_under_test(gate)
+    everything = [session for sessions in files.values() for session in sessions]
+    totals = {name: Tally() for name in gates}
     rows: list[Row] = []
-    for file, runs in files.items():
-        for name, judge in judges.items():
+    for file, sessions in files.items():
+        for name, each in gates.items():
             tick(f"detection: {file}, {name}")
-            tally = count(runs, judge, everything)
+            tally = count(sessions, each, everything)
             totals[name].add(tally)
             rows.append(tally_row(file, name, tally, bounded=False))
     rows += [tally_row("all", name, total, bounded=bounded and name == "Lockgate") for name, total in totals.items()]
@@ -211,7 +151,7 @@ def tables_of(
         + (f"; not stopped by Lockgate: {', '.join(missed)}" if missed else ""),
         names=2,
     )
-    why = Counter(totals["Lockgate"].reasons).most_common(10)
+    why = totals["Lockgate"].rules.most_common(10)
     return [
         counted,
         Table(
@@ -222,5 +162,5 @@ def tables_of(
     ]
 
 
-def corpus(folder: Path) -> dict[str, list[Run]]:
-    return {file.stem: load(file) for file in sorted(folder.glob("*.jsonl"))}
+def corpus(folder: Path) -> dict[str, list[LabelledSession]]:
+    return {file.stem: load_sessions(file) for file in sorted(folder.glob("*.jsonl"))}

@@ -154,6 +154,8 @@ SHOWN = {"asking": "FastAPI, asks a model", "fastapi": "FastAPI", "starlette": "
 
 def _gated() -> Mapping[str, Any]:
     from lockgate.abuse_gate.middleware import AbuseGateMiddleware
+    from lockgate.assemble import cached_scanner
+    from lockgate.core.text.rules import RULES
     from lockgate.settings.abuse_gate import AbuseSettings
     from lockgate.verifiers.adapters import LocalRuleAdapter, RemoteAdapter
     from lockgate.verifiers.client import Client
@@ -170,13 +172,16 @@ def _gated() -> Mapping[str, Any]:
 
     settings = AbuseSettings()
     gate = partial(AbuseGateMiddleware, settings=settings)
-    made = {name: gate(app(), adapter=LocalRuleAdapter()) for name, app in APPS.items()}
+    # Compiled anew unless a folder with compiled rules is named: nothing here measures that.
+    folder = os.environ.get("BENCH_RULES")
+    scanner = cached_scanner(RULES, Path(folder) if folder else None)
+    made = {name: gate(app(), adapter=LocalRuleAdapter(scanner=scanner)) for name, app in APPS.items()}
 
     def asking(port: int) -> Any:
         # Its circuit never opens: then it would be asked no more.
         client = Client(timeout_ms=int(DEADLINE_S * 1000), max_retries=0, failures=1_000_000)
         provider = Compatible("none", f"http://127.0.0.1:{port}/v1")
-        return gate(_plain(), adapter=RemoteAdapter(provider, client, NoKey(), key_needed=False))
+        return gate(_plain(), adapter=RemoteAdapter(provider, client, NoKey(), scanner=scanner, key_needed=False))
 
     # It takes connections and never says a word.
     silent = socket.create_server(("127.0.0.1", 0), backlog=256)

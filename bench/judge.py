@@ -29,17 +29,19 @@ from time import process_time, thread_time
 from typing import NamedTuple
 
 import over
-import sessions
 import tables
 from detection import corpus
+from lockgate.cli.eval.gates import LockgateGate, replay_session
+from lockgate.cli.eval.trace_files import load_sessions
 from lockgate.core.errors import LockgateError
-from lockgate.core.judging.evidence import FACTS, Evidence, collect_evidence, plain_text
-from lockgate.core.ruling.pipeline import Ask
+from lockgate.core.judging.evidence import FACTS, Evidence, plain_text
+from lockgate.core.questions import NoAnswerReason
+from lockgate.core.ruling.opinions import Silent
 from lockgate.core.ruling.policy import PRESETS
-from lockgate.core.ruling.tool_call import ToolCall
+from lockgate.core.sessions.labelled_sessions import LabelledSession
 from lockgate.gate.gate import Gate
+from lockgate.gate.judge import Inquiry, Opined
 from lockgate.verifiers.embedded_judge import EmbeddedJudge, Preset, verify
-from sessions import Block, Run
 from tables import Check, Row, Table
 
 HERE = Path(__file__).resolve().parent
@@ -62,7 +64,7 @@ print(json.dumps({"start_s": took, "memory_mb": (resident() - base) / 1e6}))
 
 
 def tables_of(
-    gate: Gate, given: Mapping[str, Sequence[Run]], files: Sequence[Path], *, quick: bool, tick: Tick
+    gate: Gate, given: Mapping[str, Sequence[LabelledSession]], files: Sequence[Path], *, quick: bool, tick: Tick
 ) -> list[Table]:
     try:
         about = verify()
@@ -124,16 +126,33 @@ class Asked(NamedTuple):
     attack: bool
 
 
-def escalated(gate: Gate, runs: Sequence[Run]) -> Iterator[Asked]:
-    for run in runs:
-        session = gate.session(goal=run.goal)
-        for event in run.events:
-            if isinstance(event, Block):
-                session.add(event.content, source=event.source, trust=event.trust)
-                continue
-            ruling = session._ruler._begin(ToolCall(event.tool, event.arguments))[1]
-            if isinstance(ruling, Ask) and event.label in ("attack", "ordinary"):
-                yield Asked(collect_evidence(ruling, session._ruler._context, run.goal), event.label == "attack")
+class Listener:
+    """A judge that writes down what it is shown. It says nothing, so that the same question is put to it again."""
+
+    name = "bench/listener"
+    reads_evidence = True
+
+    def __init__(self) -> None:
+        self.shown: list[Evidence | None] = []
+
+    def opine(self, inquiry: Inquiry) -> Opined:
+        self.shown.append(inquiry.evidence)
+        return Opined(Silent(NoAnswerReason.INTERNAL))
+
+    async def opine_async(self, inquiry: Inquiry) -> Opined:
+        return self.opine(inquiry)
+
+
+def escalated(gate: Gate, sessions: Sequence[LabelledSession]) -> Iterator[Asked]:
+    listener = Listener()
+    replayed = LockgateGate(Gate(gate.policy, scanner=gate.scanner, triage=listener))
+    for session in sessions:
+        listener.shown.clear()
+        ruled = replay_session(session, replayed)
+        asked = [call for call, each in zip(session.calls, ruled, strict=True) if each.escalated]
+        for call, evidence in zip(asked, listener.shown, strict=True):
+            if evidence is not None and call.label in ("attack", "ordinary"):
+                yield Asked(evidence, call.label == "attack")
 
 
 def scored(judge: EmbeddedJudge, asked: Sequence[Asked]) -> list[tuple[float, bool]]:
@@ -185,7 +204,7 @@ def calls(
     title: str,
     judge: EmbeddedJudge,
     gate: Gate,
-    given: Mapping[str, Sequence[Run]],
+    given: Mapping[str, Sequence[LabelledSession]],
     tick: Tick,
     *,
     bounded: bool = False,
@@ -194,9 +213,9 @@ def calls(
     presets = judge.verify().presets
     rows = []
     everything: list[tuple[float, bool]] = []
-    for name, runs in given.items():
+    for name, sessions in given.items():
         tick(f"judge: {name}")
-        found = scored(judge, list(escalated(gate, runs)))
+        found = scored(judge, list(escalated(gate, sessions)))
         everything += found
         rows.append(_calls_row(name, found, presets, bounded=False))
     rows.append(_calls_row("all together", everything, presets, bounded=bounded))
@@ -343,8 +362,8 @@ def texts_of(paths: Sequence[Path], files: Sequence[Path]) -> Texts:
                 rows = [first, *(json.loads(line) for line in lines)]
                 found = [(row["text"], row["label"] == "injection") for row in rows]
             else:
-                blocks = [block for run in sessions.load(path) for block in run.blocks() if block.trust == "untrusted"]
-                found = [(block.content, block.poisoned) for block in blocks]
+                blocks = [block for session in load_sessions(path) for block in session.blocks]
+                found = [(block.content, block.poisoned) for block in blocks if block.is_untrusted]
         name = path.name.removesuffix(".gz").removesuffix(".jsonl")
         for kind, listed, most in ((True, injected, SAMPLE), (False, pool, ORDINARY_SAMPLE)):
             chosen = sorted({text for text, attack in found if attack is kind and (kind or len(text) > 40)})

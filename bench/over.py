@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-import seed
-from detection import Lockgate, Verifier
+from lockgate.cli.eval.gates import GateUnderTest, LockgateGate, SeedGate
 from lockgate.core.ruling.policy import Policy
+from lockgate.core.sessions.trace_format import BlockEvent, CallEvent, SessionStart
 from lockgate.gate.gate import Gate
 from tables import Check, Row, Table, percent, share
 
@@ -38,12 +38,12 @@ def site_packages() -> list[Path]:
 def tables_of(gate: Gate, files: Sequence[Path], tick: Tick) -> list[Table]:
     """An unrelated high-risk call after reading one ordinary file: for how many files it is escalated."""
     strict = Gate(Policy(strict_patterns=True), scanner=gate.scanner)
-    judges: dict[str, Verifier] = {
-        "Lockgate": Lockgate(gate),
-        "Lockgate, strict_patterns": Lockgate(strict),
-        "seed": seed.Seed(),
+    gates: dict[str, GateUnderTest] = {
+        "Lockgate": LockgateGate(gate),
+        "Lockgate, strict_patterns": LockgateGate(strict),
+        "seed": SeedGate(listed_tools=True),
     }
-    flagged: dict[str, Counter[str]] = {name: Counter() for name in judges}
+    flagged: dict[str, Counter[str]] = {name: Counter() for name in gates}
     noisy: Counter[str] = Counter()
     sorts: Counter[str] = Counter()
     for number, file in enumerate(files):
@@ -51,18 +51,17 @@ def tables_of(gate: Gate, files: Sequence[Path], tick: Tick) -> list[Table]:
             tick(f"ordinary files: {number} of {len(files)}")
         text = file.read_bytes()[:CAP].decode("utf-8", "replace")
         sorts[file.suffix] += 1
-        for name, judge in judges.items():
+        for name, each in gates.items():
             rules: set[str] = set()
             hit = False
-            judge.begin(GOAL)
-            judge.add("untrusted", "tool:Read", text)
+            each.begin(SessionStart(GOAL))
+            each.add(BlockEvent(text, "tool:Read"))
             for tool, seeds_name, arguments in CALLS:
-                called = seeds_name if name == "seed" else tool
-                if judge.check(called, arguments):
+                ruled = each.check(CallEvent(seeds_name if name == "seed" else tool, arguments))
+                if ruled.escalated:
                     flagged[name][tool] += 1
                     hit = True
-                    if isinstance(judge, Lockgate):
-                        rules.update(judge.rules())
+                    rules.update(ruled.rules)
             flagged[name]["either"] += hit
             flagged[name][file.suffix] += hit
             if name == "Lockgate":

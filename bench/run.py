@@ -21,11 +21,11 @@ import ingress
 import journal
 import judge
 import over
-import sessions
 import speed
 import startup
 import tables
 from lockgate import __version__
+from lockgate.cli.eval.trace_files import load_sessions
 from lockgate.core.errors import LockgateError
 from lockgate.gate.gate import Gate
 from tables import Table
@@ -50,7 +50,7 @@ class Job(NamedTuple):
 def jobs(gate: Gate, traces: Sequence[Path], peers: Path | None, *, quick: bool) -> list[Job]:
     effort = speed.QUICK if quick else speed.FULL
     files = over.ordinary_files(over.site_packages(), QUICK_FILES if quick else None)
-    given = {path.name: sessions.load(path) for path in traces}
+    given = {path.name: load_sessions(path) for path in traces}
     listed = [
         Job("speed", "blocks", 20, lambda tick: [speed.blocks(gate, effort, tick)]),
         Job("speed", "session", 40, lambda tick: [speed.session(gate, effort, tick)]),

@@ -19,6 +19,7 @@ import hyperscan
 import peers
 import seed
 import texts
+from lockgate.cli.eval.gates import texts_in
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate.gate import Gate
 from lockgate.gate.session import Session
@@ -430,7 +431,7 @@ def arguments(gate: Gate, effort: Effort, tick: Tick) -> Table:
 
 
 def _argument_row(gate: Gate, running: Session, calls: list[Call], sort: str, size: int, rounds: int) -> Row:
-    joined = ["\n\n".join(seed.texts_in(call.arguments)) for call in calls]
+    joined = ["\n\n".join(texts_in(call.arguments)) for call in calls]
 
     def check() -> None:
         for call in calls:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from lockgate import Decision, Gate, Policy
+from lockgate import Decision, Gate, Policy, assemble
+from lockgate.core.text.rules import RULES
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate.gate import shared_scanner
 
@@ -43,13 +44,20 @@ def _no_embedded_judge(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _journals_end() -> Iterator[None]:
     yield
-    if "lockgate.assemble" in sys.modules:
-        sys.modules["lockgate.assemble"].close_journals()
+    assemble.close_journals()
 
 
 @pytest.fixture(scope="session")
 def scanner() -> Scanner:
     return shared_scanner(Policy())
+
+
+@pytest.fixture(scope="session")
+def cache(scanner: Scanner, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for XDG_CACHE_HOME: processes of their own find the compiled rules there, and need not compile them."""
+    folder = tmp_path_factory.mktemp("cache")
+    assemble._write_cache(folder / "lockgate" / f"rules-{assemble._cache_key(RULES)}.bin", scanner.dump())
+    return folder
 
 
 @pytest.fixture(scope="session")

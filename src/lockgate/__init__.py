@@ -21,10 +21,10 @@ if TYPE_CHECKING:
         LockgateError,
     )
     from lockgate.core.questions import Verdict
-    from lockgate.core.requests.assessment import Assessment
+    from lockgate.core.requests.combined_verdict import Assessment
     from lockgate.core.ruling.opinions import Ruling, Silent, Triage, Unreadable
     from lockgate.core.ruling.policy import Policy
-    from lockgate.core.ruling.supervision import Commitment, SelfAssessment, Supervision
+    from lockgate.core.ruling.supervised_steps import Commitment, SelfAssessment, Supervision
     from lockgate.core.vocabulary import (
         ENCODED_CONTENT_WARNING,
         Action,
@@ -107,7 +107,7 @@ _HOMES = {
     "lockgate.verifiers.adapters": (
         "KeySource LocalRuleAdapter RemoteAdapter VerifierAdapter resolve_adapter_from_env".split()
     ),
-    "lockgate.core.requests.assessment": ["Assessment"],
+    "lockgate.core.requests.combined_verdict": ["Assessment"],
     "lockgate.core.errors": (
         "InvalidBlock InvalidCall InvalidConfig InvalidPattern InvalidPayload InvalidTrace JournalUnavailable "
         "LockgateError"
@@ -115,7 +115,7 @@ _HOMES = {
     "lockgate.core.ruling.opinions": ["Ruling", "Silent", "Triage", "Unreadable"],
     "lockgate.core.ruling.policy": ["Policy"],
     "lockgate.core.questions": ["Verdict"],
-    "lockgate.core.ruling.supervision": ["Commitment", "SelfAssessment", "Supervision"],
+    "lockgate.core.ruling.supervised_steps": ["Commitment", "SelfAssessment", "Supervision"],
     "lockgate.core.vocabulary": (
         "ENCODED_CONTENT_WARNING Action Block Decision Finding Kind Lineage Mode Origin Ran Reason Receipt Risk Trust"
     ).split(),

@@ -10,7 +10,7 @@ import json
 import os
 import stat
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from functools import partial
 from hashlib import sha256
@@ -315,7 +315,9 @@ def _open_log(settings: Settings) -> tuple[Journal, str]:
         find_signer=partial(_find_signer, files),
         retention_days=settings.audit.retention_days,
     )
-    try:
+    with ExitStack() as on_failure:
+        # The caller gets no journal to close, and tries again at the next call: each try would leave a connection open.
+        on_failure.callback(store.close)
         # This makes the log, where there is none. Its key comes second: a key without a log has lost it.
         with store.writing(durable=True) as log:
             shards = log.shards()
@@ -329,13 +331,9 @@ def _open_log(settings: Settings) -> tuple[Journal, str]:
                 begun.open_first_shard(log)
                 shards = log.shards()
         newest = shards[-1].vkey
-        return made(
-            _find_signer(files, newest) or _first_signer(files, newest) or _raise_missing_key(files, newest)
-        ), shards[0].origin
-    except BaseException:
-        # The caller gets no journal to close, and tries again at the next call: each try would leave a connection open.
-        store.close()
-        raise
+        journal = made(_find_signer(files, newest) or _first_signer(files, newest) or _raise_missing_key(files, newest))
+        on_failure.pop_all()
+    return journal, shards[0].origin
 
 
 def _first_signer(files: JournalFiles, vkey: str) -> Signer | None:

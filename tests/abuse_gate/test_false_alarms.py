@@ -13,8 +13,8 @@ import pytest
 from asgi import Clock, Handler, chat, gated, no_wait, post
 
 from lockgate.abuse_gate.false_alarms import remove_house_rules, remove_mentions
-from lockgate.abuse_gate.ladder import MAX_UNCOUNTED, Ladder
-from lockgate.abuse_gate.request.normalize import NormalizedRequest, normalize, payload_from_request
+from lockgate.abuse_gate.request.payload_from_body import NormalizedRequest, normalize, payload_from_request
+from lockgate.abuse_gate.shared_strikes import MAX_UNCOUNTED, Ladder
 from lockgate.core.requests.strikes import LadderSettings, Subject
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.rules import RULES

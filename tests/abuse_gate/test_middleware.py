@@ -18,7 +18,7 @@ from lockgate.abuse_gate import body_pool, verdicts
 from lockgate.abuse_gate import middleware as abuse_gate
 from lockgate.abuse_gate import responses as answers
 from lockgate.abuse_gate.middleware import AbuseGateMiddleware, Request
-from lockgate.abuse_gate.request.normalize import REFUSALS
+from lockgate.abuse_gate.request.payload_from_body import REFUSALS
 from lockgate.core.requests.incident_ids import is_incident_id
 from lockgate.core.requests.strikes import Subject
 from lockgate.runtime.metrics import GATE_OUTCOMES, GATE_PARTS, GATE_REASONS, OTHER, Metrics
@@ -460,7 +460,7 @@ def test_a_function_that_would_block_the_loop_is_refused_at_the_start() -> None:
 
 @pytest.mark.parametrize("fault", ["raises", "none", "cut", "hangs"])
 def test_no_verdict_makes_an_unread_attachment_safe(fault: str) -> None:
-    from lockgate.abuse_gate.request.normalize import InspectedUpload
+    from lockgate.abuse_gate.request.payload_from_body import InspectedUpload
 
     class Poor:
         async def inspect(self, uploads: Any, *, whom: str) -> list[InspectedUpload]:
@@ -539,7 +539,7 @@ def test_a_network_is_slowed_and_never_locked() -> None:
 
     from asgi import Clock
 
-    from lockgate.abuse_gate.ladder import Ladder
+    from lockgate.abuse_gate.shared_strikes import Ladder
 
     settings = AbuseSettings()
     gate = gated(Handler(), ladder=Ladder(settings.ladder, clock=Clock(), sleep=sleep))
@@ -790,7 +790,7 @@ def test_a_request_that_is_cancelled_anywhere_leaves_nothing_behind() -> None:
 
     from asgi import Clock
 
-    from lockgate.abuse_gate.ladder import Ladder
+    from lockgate.abuse_gate.shared_strikes import Ladder
 
     async def hang(*_: object) -> Any:
         await asyncio.Event().wait()

@@ -16,7 +16,12 @@ from documents import HARMLESS, docx, html, line, multipart, part, pdf, run
 
 from lockgate.abuse_gate.documents.inspector import InspectionLimits, Inspector
 from lockgate.abuse_gate.request.content_kinds import detect_kind
-from lockgate.abuse_gate.request.normalize import NormalizedRequest, RefusedRequest, normalize, payload_from_request
+from lockgate.abuse_gate.request.payload_from_body import (
+    NormalizedRequest,
+    RefusedRequest,
+    normalize,
+    payload_from_request,
+)
 from lockgate.abuse_gate.request.tool_use import may_use_tools
 from lockgate.core.text.scanner import Scanner
 from lockgate.verifiers.adapters import LocalRuleAdapter

@@ -17,7 +17,7 @@ from lockgate.abuse_gate.proxy.gateway_callouts import HeaderIdentity, allow_all
 from lockgate.abuse_gate.proxy.reverse_proxy import ReverseProxy, parse_upstream
 from lockgate.abuse_gate.proxy.server import make_server, with_health_check
 from lockgate.abuse_gate.request.json_body import MAX_CONTAINERS, MAX_DOCUMENTS
-from lockgate.abuse_gate.request.normalize import NormalizedRequest, RefusedRequest, normalize
+from lockgate.abuse_gate.request.payload_from_body import NormalizedRequest, RefusedRequest, normalize
 from lockgate.runtime.worker_pool import Full, WorkerPool
 from lockgate.settings.abuse_gate import AbuseSettings
 

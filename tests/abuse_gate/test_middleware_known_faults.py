@@ -18,8 +18,8 @@ from asgi import ATTACK, HARMLESS, SECRET, Clock, Handler, chat, gated, ladder, 
 from lockgate import assemble
 from lockgate.abuse_gate import middleware as abuse_gate
 from lockgate.abuse_gate.identity import Identity
-from lockgate.abuse_gate.ladder import Ladder
 from lockgate.abuse_gate.middleware import AbuseGateMiddleware, Request
+from lockgate.abuse_gate.shared_strikes import Ladder
 from lockgate.core.requests.circuit_breaker import CallResult, Circuit, CircuitLimits, admit, is_refusing, settle
 from lockgate.core.requests.incident_ids import incident_id
 from lockgate.core.requests.strikes import LadderSettings

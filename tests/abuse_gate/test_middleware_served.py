@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lockgate import assemble
-from lockgate.abuse_gate.request.normalize import REFUSALS
+from lockgate.abuse_gate.request.payload_from_body import REFUSALS
 from lockgate.abuse_gate.responses import DECISIONS, MODES
 from lockgate.core.ruling.policy import Policy
 from lockgate.gate.gate import shared_scanner

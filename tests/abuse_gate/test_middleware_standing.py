@@ -9,7 +9,7 @@ import pytest
 from asgi import ATTACK, HARMLESS, SECRET, Clock, Handler, chat, gated, no_wait, post, scope
 
 from lockgate.abuse_gate.identity import Identity
-from lockgate.abuse_gate.ladder import ClientStanding, Ladder
+from lockgate.abuse_gate.shared_strikes import ClientStanding, Ladder
 from lockgate.core.requests.strikes import Standing, Subject
 from lockgate.settings.abuse_gate import AbuseSettings
 

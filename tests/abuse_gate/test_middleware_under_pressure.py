@@ -19,9 +19,9 @@ from lockgate.abuse_gate import body_pool
 from lockgate.abuse_gate import defaults as wiring
 from lockgate.abuse_gate import middleware as abuse_gate
 from lockgate.abuse_gate.identity import Identity
-from lockgate.abuse_gate.ladder import Ladder
 from lockgate.abuse_gate.middleware import AbuseGateMiddleware, Request
-from lockgate.abuse_gate.request.normalize import InspectedUpload
+from lockgate.abuse_gate.request.payload_from_body import InspectedUpload
+from lockgate.abuse_gate.shared_strikes import Ladder
 from lockgate.core.questions import Answer, NoAnswer, NoAnswerReason
 from lockgate.core.requests.strikes import PRINCIPAL, SharedRecord, SharedStrikes
 from lockgate.core.text.scanner import Scanner

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from lockgate.abuse_gate.ladder import ClientStanding
 from lockgate.abuse_gate.responses import (
     OWN_ANSWER,
     Stop,
@@ -18,6 +17,7 @@ from lockgate.abuse_gate.responses import (
     send_with_headers,
     strip_guardrail_headers,
 )
+from lockgate.abuse_gate.shared_strikes import ClientStanding
 from lockgate.core.requests.strikes import Standing
 
 HTTP = {"type": "http", "method": "POST", "http_version": "1.1"}

@@ -46,15 +46,6 @@ class Stdin(io.TextIOWrapper):
 Run = Callable[..., Ended]
 
 
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where processes of their own find the compiled rules, so that they do not compile them again."""
-    folder = tmp_path_factory.mktemp("cache")
-    kept = folder / "lockgate" / f"rules-{assemble._cache_key(RULES)}.bin"
-    assemble._write_cache(kept, shared_scanner(Policy()).dump())
-    return folder
-
-
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working directory in an empty home; what the developer's shell says about colour does not count."""

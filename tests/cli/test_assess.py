@@ -49,7 +49,7 @@ def test_an_ordinary_text_is_safe(run: Run) -> None:
     first, why, payload = ended.out.splitlines()
     assert first.startswith("safe  no-findings  local  ")
     assert why == "  why      the rules found nothing"
-    assert payload.startswith("  payload  sha256:")
+    assert payload.startswith("  payload  digest ")
     assert payload.endswith(", read as text")
 
 

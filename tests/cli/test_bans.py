@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lockgate.abuse_gate.identity import Identity
-from lockgate.abuse_gate.ladder import Ladder
+from lockgate.abuse_gate.shared_strikes import Ladder
 from lockgate.abuse_gate.stores.bans_sqlite import SqliteBans
 from lockgate.core.requests.strikes import (
     LIFTED,

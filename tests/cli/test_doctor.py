@@ -26,7 +26,7 @@ from lockgate.cli.doctor import (
 )
 from lockgate.cli.reasons import REASON_TEXTS
 from lockgate.core.questions import HttpReply, NoAnswerReason, Question
-from lockgate.core.requests.assessment import REASONS, Assessment
+from lockgate.core.requests.combined_verdict import REASONS, Assessment
 from lockgate.core.ruling.opinions import Silent, Unreadable
 from lockgate.gate.approvals_sqlite import SqliteApprovals
 from lockgate.testing import LoopbackProvider
@@ -690,6 +690,25 @@ def test_records_without_a_signature_are_told(run: Run, state: Path, monkeypatch
     ]
     assert found["state"] == "warn"
     assert "2 more are not signed yet" in found["said"]
+
+
+def test_folders_that_an_earlier_build_left_are_named(run: Run, state: Path) -> None:
+    def found(name: str) -> dict[str, str]:
+        checks = json.loads(run("doctor", "--json", "--offline").out)["checks"]
+        return next(check for check in checks if check["name"] == name)
+
+    waiting = state / "journal.db-waiting"
+    waiting.mkdir()
+    assert (found("journal")["state"], found("journal")["hint"]) == ("warn", "look at it, then remove it")
+    assert str(waiting) in found("journal")["said"]
+    waiting.rmdir()
+    assert found("journal")["state"] == "ok"
+    doubted = state / "sessions-doubted"
+    doubted.mkdir()
+    assert (found("state")["state"], found("state")["hint"]) == ("warn", f"rmdir {doubted}")
+    (doubted / "s1").write_text("")
+    assert found("state")["state"] == "fail"
+    assert "no session can be opened" in found("state")["said"]
 
 
 def test_a_journal_that_is_switched_off_is_a_warning(run: Run, tmp_path: Path) -> None:

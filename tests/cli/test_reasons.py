@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lockgate.cli.reasons import REASON_TEXTS
-from lockgate.core.requests.assessment import REASONS
+from lockgate.core.requests.combined_verdict import REASONS
 
 
 def test_every_reason_is_explained_and_no_other() -> None:

@@ -15,7 +15,7 @@ from lockgate.core.ruling import approvals, pipeline
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.opinions import Opinion, Ruling, Unreadable
 from lockgate.core.ruling.pipeline import Ask, Stage
-from lockgate.core.ruling.supervision import (
+from lockgate.core.ruling.supervised_steps import (
     FINISH,
     NEEDS_A_PERSON,
     UNSHOWN,

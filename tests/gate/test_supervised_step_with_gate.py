@@ -10,7 +10,7 @@ import pytest
 from lockgate import Action, Decision, Gate, InvalidCall, InvalidConfig, Policy, Reason
 from lockgate.core.judging.judge_prompts import build_question
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage
-from lockgate.core.ruling.supervision import Commitment, SelfAssessment, Supervision
+from lockgate.core.ruling.supervised_steps import Commitment, SelfAssessment, Supervision
 from lockgate.gate.approvals_memory import MemoryApprovals
 from lockgate.gate.judge import Inquiry, Opined
 from lockgate.gate.session import Session

@@ -19,7 +19,7 @@ import pytest
 
 from lockgate.assemble import adapter_from_env
 from lockgate.core.questions import ModelText, NoAnswer, NoAnswerReason, Question
-from lockgate.core.requests.assessment import PROVIDER, PROVIDER_UNSURE, RULES, RULES_DISAGREE
+from lockgate.core.requests.combined_verdict import PROVIDER, PROVIDER_UNSURE, RULES, RULES_DISAGREE
 from lockgate.core.requests.verifier_prompts import SCHEMA
 from lockgate.verifiers.adapters import RemoteAdapter
 from lockgate.verifiers.client import Client

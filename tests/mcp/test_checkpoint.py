@@ -372,6 +372,8 @@ KILLED = """
 import os, sys
 from concurrent.futures import Future
 from pathlib import Path
+from lockgate.assemble import cached_scanner
+from lockgate.core.text.rules import RULES
 from lockgate.gate.gate import Gate
 from lockgate.sessions import Host
 from lockgate.mcp.checkpoint import McpCheckpoint, McpParts
@@ -382,7 +384,8 @@ def kill(*_):
     os.kill(os.getpid(), 9)
 
 folder, when = Path(sys.argv[1]), sys.argv[2]
-host = Host(Gate(), SqliteSessions(folder / "sessions.db"))
+rules = cached_scanner(RULES, Path(os.environ["XDG_CACHE_HOME"]) / "lockgate")
+host = Host(Gate(scanner=rules), SqliteSessions(folder / "sessions.db"))
 parts = Future()
 parts.set_result(McpParts(host, "s1", ToolPins(None, "mail"), None))
 point = McpCheckpoint(parts, server="mail", to_server=print, to_client=kill if when == "after" else print)
@@ -394,9 +397,11 @@ point.from_server(sys.stdin.buffer.readline())
 
 @pytest.mark.skipif(os.name != "posix", reason="signals are POSIX's")
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_killed_pump_leaves_the_context_as_the_client_has_it(rig: Rig, tmp_path: Path, when: str) -> None:
+def test_a_killed_pump_leaves_the_context_as_the_client_has_it(
+    rig: Rig, tmp_path: Path, cache: Path, when: str
+) -> None:
     """Killed before the answer is kept, it passed nothing on; killed right after it passed it on, the store has it."""
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "XDG_CACHE_HOME": str(cache)}
     command = [sys.executable, "-c", KILLED, str(tmp_path), when]
     done = subprocess.run(command, input=poisoned(), env=environ, capture_output=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (-9, b""), done.stderr

@@ -19,9 +19,6 @@ from paths import SUPPORT
 import lockgate
 from lockgate import assemble
 from lockgate.core.journal.record import parse_record
-from lockgate.core.ruling.policy import Policy
-from lockgate.core.text.rules import RULES
-from lockgate.gate.gate import shared_scanner
 from lockgate.mcp import stdio as mcp_stdio
 from lockgate.mcp.stdio import MessagePipe, MessageTooLong, client_session, read_lines
 from lockgate.settings.config import load_settings
@@ -34,16 +31,13 @@ LIMIT_S = 60
 
 
 @pytest.fixture(scope="session")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def environment(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """A home of its own, and the compiled rules."""
     home = tmp_path_factory.mktemp("home")
-    assemble._write_cache(
-        home / "cache" / "lockgate" / f"rules-{assemble._cache_key(RULES)}.bin", shared_scanner(Policy()).dump()
-    )
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(home),
-        "XDG_CACHE_HOME": str(home / "cache"),
+        "XDG_CACHE_HOME": str(cache),
         "XDG_STATE_HOME": str(home / "state"),
         "PYTHONPATH": str(Path(lockgate.__file__).parents[1]),
     }

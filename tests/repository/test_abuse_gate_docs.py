@@ -12,7 +12,7 @@ import pytest
 
 from lockgate.abuse_gate.body_pool import MAX_HELD_BYTES
 from lockgate.abuse_gate.middleware import AbuseGateMiddleware
-from lockgate.abuse_gate.request.normalize import REFUSALS
+from lockgate.abuse_gate.request.payload_from_body import REFUSALS
 from lockgate.abuse_gate.responses import ANSWERS, DECISIONS, MODES
 from lockgate.runtime.metrics import METRICS
 from lockgate.settings.abuse_gate import VARIABLES

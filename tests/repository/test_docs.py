@@ -14,13 +14,9 @@ import pytest
 
 import lockgate
 from lockgate import assemble
-from lockgate.cli.explain import call_from_text
 from lockgate.cli.main import COMMANDS, main, make_parsers
 from lockgate.core.redaction.spans import KINDS
 from lockgate.core.requests import payload
-from lockgate.core.ruling.effects.effect import KINDS as EFFECT_KINDS
-from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.effects.reading import effects_of
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.sessions import trace_format as trace
 from lockgate.core.vocabulary import Decision, Finding, Origin, Reason
@@ -37,6 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 README = ROOT / "README.md"
 TRACE = ROOT / "docs" / "reference" / "trace.md"
+MEASURE = ROOT / "docs" / "how-to" / "measure.md"
 VERIFIERS = ROOT / "docs" / "reference" / "verifiers.md"
 HOW_TO = sorted((ROOT / "docs" / "how-to").glob("*.md"))
 
@@ -83,13 +80,27 @@ def test_the_example_of_a_trace_gives_what_its_page_shows(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(assemble, "cached_scanner", lambda rules, folder: shared_scanner(Policy()))
-    (example,) = blocks(TRACE, "jsonl")
+    example, labelled = blocks(TRACE, "jsonl")
     (transcript,) = blocks(TRACE, "console")
     command, _, output = transcript.partition("\n")
     assert command == "$ lockgate check minutes.jsonl"
     Path("minutes.jsonl").write_text(example, encoding="utf-8")
     assert main(["check", "minutes.jsonl"]) == 1
     assert GENERATOR.without_timings(capsys.readouterr().out) == GENERATOR.without_timings(output)
+    Path("labelled.jsonl").write_text(labelled, encoding="utf-8")
+    assert main(["eval", "labelled.jsonl", "--min-caught", "100", "--max-after-poison", "0"]) == 0
+
+
+def test_the_example_of_a_measurement_gives_what_its_page_shows(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assemble, "cached_scanner", lambda rules, folder: shared_scanner(Policy()))
+    (example,), (transcript,) = blocks(MEASURE, "jsonl"), blocks(MEASURE, "console")
+    command, _, output = transcript.partition("\n")
+    assert command == "$ lockgate eval helpdesk.jsonl"
+    Path("helpdesk.jsonl").write_text(example, encoding="utf-8")
+    assert main(["eval", "helpdesk.jsonl"]) == 0
+    assert capsys.readouterr().out == output
 
 
 def test_every_key_of_a_trace_and_of_a_decision_is_described() -> None:
@@ -148,32 +159,6 @@ def test_every_rule_is_in_the_reference() -> None:
 
     page = text(ROOT / "docs" / "reference" / "rules.md")
     assert [entry.id for entry in ENTRIES if f"### {entry.id}\n" not in page] == []
-
-
-EFFECT_EXAMPLES = [
-    (kind, name, line) for kind, lines in GENERATOR.effect_examples().items() for name, line in lines.items()
-]
-
-
-def test_every_kind_of_effect_has_a_hit_and_a_miss() -> None:
-    examples = GENERATOR.effect_examples()
-    assert set(examples) == set(EFFECT_KINDS)
-    assert all(set(lines) == {"hit", "miss"} for lines in examples.values())
-
-
-@pytest.mark.parametrize(("kind", "name", "line"), EFFECT_EXAMPLES, ids=[f"{e[0]}-{e[1]}" for e in EFFECT_EXAMPLES])
-def test_the_examples_of_effects_are_hits_and_misses(kind: str, name: str, line: str) -> None:
-    project = Project(
-        root="/srv/app",
-        folder="/srv/app",
-        home="/home/ann",
-        packages=frozenset({"requests"}),
-        tasks=frozenset({"test"}),
-        remotes={"origin": "https://git.example/app.git"},
-    )
-    tool, _, arguments = line.partition(" ")
-    found = effects_of(call_from_text(tool, arguments), project)
-    assert (kind in [each.kind for each in found]) is (name == "hit"), found
 
 
 def test_every_variable_metric_and_reason_is_in_the_reference() -> None:

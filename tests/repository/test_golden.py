@@ -47,7 +47,7 @@ MASKS = (
     (r'("(?:incident_id|leaf_hash|approval|id)": ?)"(?:[0-9A-Z]{26}|d?[0-9a-f]{16,64})"', r'\1"ID"'),
     # Keyed anew in every process, so that an attacker cannot try texts until one fits.
     (r'("digest": ?")[0-9a-f]{64}(?=",\s+"(?:latency_ms|read)")', r"\1ID"),
-    (r"(payload  sha256:)[0-9a-f]{64}", r"\1ID"),
+    (r"(payload  digest )[0-9a-f]{64}", r"\1ID"),
     (r'("origin": ?)"lockgate/[0-9a-f]{8}"', r'\1"lockgate/ID"'),
     (r"x-guardrail-incident-id: \w+", "x-guardrail-incident-id: ID"),
 )
@@ -303,8 +303,8 @@ def rules(place: Place, _: object) -> str:
 def words(_: Place, __: object) -> str:
     from typing import get_args
 
-    from lockgate.core.requests.assessment import REASONS
-    from lockgate.core.ruling.supervision import Cause
+    from lockgate.core.requests.combined_verdict import REASONS
+    from lockgate.core.ruling.supervised_steps import Cause
 
     enums = {name: getattr(lockgate, name) for name in "Action Kind Mode Reason Risk Supervision Trust".split()}
     found = [f"{name} {member.name} = {member.value}" for name, kind in enums.items() for member in kind]

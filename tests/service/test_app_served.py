@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -126,6 +127,10 @@ def test_a_killed_worker_and_the_end_lose_nothing_that_was_acknowledged(home: li
     assert len(before) == 2
     os.kill(before[0], signal.SIGKILL)
     wait_for(16)
+    ends = time.monotonic() + WAIT_S
+    while before[0] in (now := service.workers()) or len(now) < 2:
+        assert time.monotonic() < ends, "the killed worker was not replaced"
+        time.sleep(0.02)
     # Told to end in the middle of it all.
     service.process.send_signal(signal.SIGTERM)
     _, said = service.process.communicate(timeout=WAIT_S)

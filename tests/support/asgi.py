@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from lockgate.abuse_gate.identity import Identity
-from lockgate.abuse_gate.ladder import Ladder
 from lockgate.abuse_gate.middleware import AbuseGateMiddleware
+from lockgate.abuse_gate.shared_strikes import Ladder
 from lockgate.core.requests.strikes import LadderSettings
 from lockgate.runtime.metrics import Metrics
 from lockgate.settings.abuse_gate import AbuseSettings

@@ -41,7 +41,7 @@ from lockgate.runtime.metrics import Metrics
 from lockgate.settings.key_files import VerifierKeys
 from lockgate.testing import LoopbackProvider, check_adapter
 from lockgate.verifiers import adapters
-from lockgate.verifiers.client import Client, Outcome
+from lockgate.verifiers.client import Client, Outcome, ProviderQuestion
 from lockgate.verifiers.providers.compatible import Compatible
 
 NONCE = "0123456789abcdef0123456789abcdef"
@@ -482,7 +482,7 @@ def test_a_foreign_provider_makes_no_new_label(make: Make, metrics: Metrics) -> 
 def test_nothing_secret_is_in_a_repr(make: Make, local: LocalRuleAdapter) -> None:
     adapter = make(keys=VerifierKeys(SECRET, {"acme": SECRET}))
     assert (repr(adapter), repr(local)) == ("RemoteAdapter(openai)", "LocalRuleAdapter(local)")
-    asking = adapters._ProviderStep(Scripted(), Provider(), Question("", "", ""), SECRET, "acme", 1.0)
+    asking = ProviderQuestion(Scripted(), Provider(), Question("", "", ""), SECRET, "acme", 1.0)
     assert SECRET not in repr(asking)
     assert SECRET not in f"{asking}"
 

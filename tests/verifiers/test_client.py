@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -1397,6 +1397,17 @@ def test_no_thread_to_be_had_is_no_answer(client: Client, monkeypatch: pytest.Mo
             patch.setattr(threading.Thread, "start", none_left)
             assert why(client.ask(Words(server.url), QUESTION, "key")) is NoAnswerReason.INTERNAL
         assert client.ask(Words(server.url), QUESTION, "key").answer == ModelText("safe")
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), LookupError("no"), MemoryError()], ids=repr)
+def test_a_loop_of_the_application_that_cannot_be_opened_is_no_answer(error: Exception) -> None:
+    def background(*_: object) -> Any:
+        raise error
+
+    with closing(Client(background=background)) as client:
+        assert why(client.ask(Words("http://127.0.0.1:9/"), QUESTION, "key")) is NoAnswerReason.INTERNAL
+        asked = asyncio.run(client.ask_async(Words("http://127.0.0.1:9/"), QUESTION, "key"))
+        assert why(asked) is NoAnswerReason.INTERNAL
 
 
 @needs_fork

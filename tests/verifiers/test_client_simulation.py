@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterat
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, cast
 
 import httpx2
@@ -23,12 +24,11 @@ import pytest
 
 from lockgate.core.questions import Answer, HttpReply, HttpRequest, ModelText, NoAnswer, NoAnswerReason, Question
 from lockgate.core.requests import circuit_breaker as breaker
-from lockgate.core.requests.assessment import RulesView
 from lockgate.core.requests.circuit_breaker import CallResult, Circuit, CircuitLimits, Circuits, Ticket
+from lockgate.core.requests.combined_verdict import RulesView
 from lockgate.core.text.scanner import Scanner, rules_from_patterns
 from lockgate.runtime.metrics import Metrics
-from lockgate.runtime.worker_pool import _run_job
-from lockgate.verifiers import adapters
+from lockgate.runtime.worker_pool import PoolJob, run_job
 from lockgate.verifiers import client as client_module
 from lockgate.verifiers.adapters import RemoteAdapter
 from lockgate.verifiers.client import GRACE_S, Client, Outcome
@@ -131,7 +131,7 @@ class _Threads:
 
         def end() -> None:
             if future.set_running_or_notify_cancel():
-                future.set_result(_run_job(work))
+                future.set_result(run_job(work))
 
         self._loop.call_later(self._dice.choice(self._takes_s), end)
         return future
@@ -146,7 +146,7 @@ class _Adapter(RemoteAdapter):
     """An adapter that finds nothing in any text."""
 
     def __init__(self, client: Client, tenant: str, loop: VirtualLoop, threads: _Threads) -> None:
-        super().__init__(_Provider(tenant), client, _Key(), scanner=NO_RULES, metrics=Metrics())
+        super().__init__(_Provider(tenant), client, _Key(), scanner=few_rules(), metrics=Metrics())
         self._clock = loop.time
         self._threads = self._fetching = cast(Any, threads)
 
@@ -155,10 +155,12 @@ class _Adapter(RemoteAdapter):
             seen.view, seen.asked = RulesView("safe"), (QUESTION, True, NONCE)
             return cast(RulesView, seen.view)
 
-        return (yield adapters._PoolStep(work, self._threads, self._seconds_left(seen), seen.client))
+        return (yield PoolJob(self._threads, work, self._seconds_left(seen), seen.client))
 
 
-NO_RULES = Scanner(rules_from_patterns(["falcon"]))
+@cache
+def few_rules() -> Scanner:
+    return Scanner(rules_from_patterns(["falcon"]))
 
 
 class _Body(httpx2.AsyncByteStream):

@@ -44,14 +44,16 @@ class Scripted:
         self.answer = answer
         self.asked: list[tuple[Question, str, str]] = []
 
-    def ask(self, provider: Provider, question: Question, key: str, *, tenant: str = "") -> Outcome:
+    def ask(
+        self, provider: Provider, question: Question, key: str, *, tenant: str = "", timeout_s: float | None = None
+    ) -> Outcome:
         self.asked.append((question, key, tenant))
         if isinstance(self.answer, BaseException):
             raise self.answer
         return Outcome(self.answer, 1.0, 1)
 
-    async def ask_async(self, provider: Provider, question: Question, key: str, *, tenant: str = "") -> Outcome:
-        return self.ask(provider, question, key, tenant=tenant)
+    async def ask_async(self, provider: Provider, question: Question, key: str, **more: Any) -> Outcome:
+        return self.ask(provider, question, key, **more)
 
 
 def judge(answer: Answer | BaseException, **more: Any) -> tuple[ModelJudge, Scripted]:
@@ -196,7 +198,7 @@ def test_a_manager_is_asked_for_the_tenant_in_a_thread_of_its_own() -> None:
     asked, client = judge(ModelText(CLEAR), keys=Manager(fetch), tenant="acme")
     assert both(asked, Stage.TRIAGE).opinion == Triage(suspicious=False)
     assert {(key, tenant) for _, key, tenant in client.asked} == {("k-acme", "acme")}
-    assert threads == ["lockgate-key"] * 2
+    assert threads == ["lockgate-work"] * 2
 
 
 def test_a_manager_that_hangs_is_not_waited_for() -> None:

@@ -9,8 +9,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from lockgate.abuse_gate.documents.inspector import Inspector
     from lockgate.abuse_gate.identity import Identity
-    from lockgate.abuse_gate.ladder import Ladder
     from lockgate.abuse_gate.middleware import AbuseGateMiddleware
+    from lockgate.abuse_gate.shared_strikes import Ladder
     from lockgate.abuse_gate.verdicts import FetchVerdict, Request
     from lockgate.settings.abuse_gate import AbuseSettings
 
@@ -22,7 +22,7 @@ _HOMES = {
     "FetchVerdict": "lockgate.abuse_gate.verdicts",
     "Identity": "lockgate.abuse_gate.identity",
     "Inspector": "lockgate.abuse_gate.documents.inspector",
-    "Ladder": "lockgate.abuse_gate.ladder",
+    "Ladder": "lockgate.abuse_gate.shared_strikes",
     "Request": "lockgate.abuse_gate.verdicts",
 }
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from lockgate.abuse_gate.identity import Identity, Principal
-from lockgate.abuse_gate.ladder import Ladder
+from lockgate.abuse_gate.shared_strikes import Ladder
 from lockgate.core.errors import InvalidConfig
 from lockgate.gate.gate import Gate
 from lockgate.journal.recorder import JournalWriter

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from lockgate.abuse_gate.request.normalize import NormalizedRequest
+from lockgate.abuse_gate.request.payload_from_body import NormalizedRequest
 
 # Texts and sentences longer than people write by hand get no second look.
 MAX_CHARACTERS: Final = 65_536

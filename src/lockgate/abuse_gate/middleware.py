@@ -2,8 +2,8 @@
 
 The steps of a request, in this order:
 
-1. Head.      Too much path, query and headers: 431. A body that two readers could read differently: 400, 415.
-2. Standing.  Before any of the body is read. A quarantined client: 429. A slowed network: a moment's wait, or 429.
+1. Head.      Path, query and headers over the limit: 431. A body that two readers could read differently: 400, 415.
+2. Standing.  Before the body is read. A quarantined client: 429. A slowed network: a short delay, or 429.
 3. Body.      Counted and timed as it arrives: 413, 408. The application gets it untouched.
 4. Parse.     A body that can be read in two ways (two equal keys, too deep nesting) is refused.
 5. Lock.      An execute-locked client that offers or calls tools: 403. A client banned since step 2: 429.
@@ -38,8 +38,7 @@ from lockgate.abuse_gate.identity import (
     Unidentified,
     customer_key,
 )
-from lockgate.abuse_gate.ladder import ClientStanding, Ladder
-from lockgate.abuse_gate.request.normalize import RefusedRequest, normalize
+from lockgate.abuse_gate.request.payload_from_body import RefusedRequest, normalize
 from lockgate.abuse_gate.request.tool_use import may_use_tools
 from lockgate.abuse_gate.responses import (
     DECISIONS,
@@ -51,12 +50,13 @@ from lockgate.abuse_gate.responses import (
     send_with_headers,
     strip_guardrail_headers,
 )
+from lockgate.abuse_gate.shared_strikes import ClientStanding, Ladder
 from lockgate.abuse_gate.verdicts import FetchVerdict, ParsedRequest, Request, RequestJudge, run_in_pool
 from lockgate.core.errors import InvalidConfig, LockgateError
 from lockgate.core.journal.record import label
 from lockgate.core.questions import NoAnswerReason, Verdict
 from lockgate.core.redaction import redact as redaction
-from lockgate.core.requests.assessment import PARTLY_READ, RULES, Assessment
+from lockgate.core.requests.combined_verdict import PARTLY_READ, RULES, Assessment
 from lockgate.core.requests.incident_ids import incident_id
 from lockgate.core.requests.strikes import NETWORK, Standing, Subject
 from lockgate.gate.gate import Gate
@@ -85,7 +85,7 @@ T = TypeVar("T")
 
 
 class _Client:
-    """The sender of one request: its subjects, and its standing as far as we know by now."""
+    """The sender of one request: its subjects, and its latest known standing."""
 
     __slots__ = ("asked_at", "standing", "subjects")
 
@@ -128,8 +128,8 @@ class AbuseGateMiddleware:
         self._identity = defaults.checked_identity(settings, identity, principal)
         self._client_key = lru_cache(MAX_REMEMBERED)(self._fair_share_key)
         self._ladder = ladder or defaults.ladder_from_settings(settings, metrics)
-        # An application's own ladder may know more than ours, so it is asked each time.
-        self._has_own_ladder = type(self._ladder) is not Ladder
+        # A ladder of the application may use other sources than our own tables, so it is asked each time.
+        self._has_custom_ladder = type(self._ladder) is not Ladder
         self._gate = gate or Gate()
         # Compile the rules and cues now: that takes seconds, which the first request does not have.
         self._gate.scanner.find_cues(b"")
@@ -181,9 +181,9 @@ class AbuseGateMiddleware:
                 return
             self._count_outcome("allowed" if decision == "allow" else "unclear", began)
             headers = guardrail_headers(decision, mode_from_standing(standing))
-            again = replay_body(body.data, receive, partial(self._bodies.release, body))
+            replay = replay_body(body.data, receive, partial(self._bodies.release, body))
             body.data = b""
-            await self._app(strip_guardrail_headers(scope), again, send_with_headers(send, headers))
+            await self._app(strip_guardrail_headers(scope), replay, send_with_headers(send, headers))
         finally:
             self._bodies.release(body)
 
@@ -232,7 +232,7 @@ class AbuseGateMiddleware:
                 return "", client.standing
             # 4. Parse.
             case = await self._parse(scope, content_type, body.data, subjects)
-            # 5. Lock. A client may hold back the end of a body until it is banned.
+            # 5. Lock. The client may have been banned while it was still sending its body.
             await self._check_standing_again(client, case)
             # 6. Verify.
             assessment, case, complete = await self._verify(case)
@@ -292,11 +292,11 @@ class AbuseGateMiddleware:
             raise Stop("unavailable") from None
 
     async def _check_standing(self, subjects: tuple[Subject, ...]) -> ClientStanding:
-        """Return the standing of a client that may come in, after its delay; else raise Stop."""
+        """Return the client's standing, after its delay if it is slowed; raise Stop if it is refused."""
         standing = await self._ask_ladder(self._ladder.standing, subjects)
         if standing.standing is Standing.FULL_QUARANTINE:
             raise Stop("quarantined", judged=standing)
-        delayed = standing.delay_s > 0 or self._has_own_ladder
+        delayed = standing.delay_s > 0 or self._has_custom_ladder
         if delayed and not await self._ask_ladder(self._ladder.hold, subjects, standing):
             raise Stop("slowed", judged=standing)
         return standing
@@ -305,7 +305,7 @@ class AbuseGateMiddleware:
         """Update the client's standing; raise Stop if it was banned meanwhile, or is locked and may use tools."""
         stale = perf_counter() - client.asked_at > STALE_S
         normal = client.standing.standing is Standing.NORMAL
-        if normal and not (stale or self._has_own_ladder or self._ladder.has_bans):
+        if normal and not (stale or self._has_custom_ladder or self._ladder.has_bans):
             return
         client.standing = await self._ask_ladder(self._newer_standing, client, stale)
         if client.standing.standing is Standing.FULL_QUARANTINE:
@@ -319,7 +319,7 @@ class AbuseGateMiddleware:
         return self._ladder.standing_from_memory(client.subjects, client.standing)
 
     async def _ask_ladder(self, ask: Callable[..., Awaitable[T]], *about: object) -> T:
-        """Return what the ladder answers; raise Stop if it fails, because a banned client could pass otherwise."""
+        """Return the ladder's answer; raise Stop if the ladder fails: a banned client must not pass."""
         try:
             answer = await ask(*about)
             if not isinstance(answer, ClientStanding | bool):
@@ -357,7 +357,7 @@ class AbuseGateMiddleware:
             case = case._replace(inspected=inspected)
         assessment = await self._judge.assess(case, ends)
         if not assessment.read:
-            # The built-in rules did not look. A client that keeps them busy must not get past them.
+            # The built-in rules had no time. A client that overloads them must not get past them.
             self._report_failure("verdict", TimeoutError())
             raise Stop("busy" if assessment.reason in _BUSY_REASONS else "unavailable")
         if not complete and assessment.verdict == "safe":
@@ -384,7 +384,7 @@ class AbuseGateMiddleware:
         recorded = await self._record_verdict(assessment, case, acted)
         if reason:
             raise Stop(reason, incident=incident if recorded else "")
-        # A verdict that cannot be proved afterwards counts as none.
+        # A verdict that is not in the journal counts as unclear.
         if safe and recorded:
             return "allow"
         if blocks_unclear:
@@ -395,9 +395,9 @@ class AbuseGateMiddleware:
         """Count the strike, record the verdict, log it, and return the answer."""
         incident, before = _new_incident_id(), client.standing
         subjects, standing = await self._count_strike(assessment, case, client)
-        good = (Standing.NORMAL, Standing.SLOWED)
-        gently = self._settings.override_mode == "clarify" and before.standing in good and standing.standing in good
-        reason = "clarify" if gently else "unsafe"
+        free = (Standing.NORMAL, Standing.SLOWED)
+        was_and_is_free = before.standing in free and standing.standing in free
+        reason = "clarify" if self._settings.override_mode == "clarify" and was_and_is_free else "unsafe"
         recorded = await self._record_verdict(assessment, case, f"{reason}:{incident}")
         LOG.warning(
             "unsafe request: incident=%s client=%s reason=%s by=%s rules=%s mode=%s strikes=%d counted=%s",
@@ -411,7 +411,7 @@ class AbuseGateMiddleware:
             standing.strikes,
             ",".join(subject.kind for subject in subjects) or "no",
         )
-        # People would search the journal in vain for an incident that it does not have; the log has it in any case.
+        # An incident that is not in the journal is not named: an operator could not look it up. The log names it.
         return Stop(reason, judged=standing, incident=incident if recorded else "")
 
     async def _count_strike(

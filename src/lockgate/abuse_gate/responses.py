@@ -6,7 +6,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from lockgate.abuse_gate.ladder import ClientStanding
+from lockgate.abuse_gate.shared_strikes import ClientStanding
 from lockgate.runtime.asgi import Header, Message, Receive, Scope, Send, json_bytes, json_headers, response_messages
 
 Headers = Sequence[Header]

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, get_args
 from lockgate.abuse_gate.agent_calls import rules_hit_by_calls
 from lockgate.abuse_gate.false_alarms import remove_house_rules, remove_mentions
 from lockgate.abuse_gate.request.conversation import SEPARATOR
-from lockgate.abuse_gate.request.normalize import InspectedUpload, NormalizedRequest, payload_from_request
+from lockgate.abuse_gate.request.payload_from_body import InspectedUpload, NormalizedRequest, payload_from_request
 from lockgate.abuse_gate.responses import Stop
 from lockgate.core.journal.record import MAX_RULES
 from lockgate.core.questions import NoAnswerReason, Verdict
-from lockgate.core.requests.assessment import RULES, Assessment
+from lockgate.core.requests.combined_verdict import RULES, Assessment
 from lockgate.core.requests.payload import Payload, PolicyContext
 from lockgate.gate.gate import Gate
 from lockgate.runtime.asgi import Scope

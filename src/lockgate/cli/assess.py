@@ -182,7 +182,8 @@ def _draw(found: Assessment, form: str) -> None:
         ("why", told.meaning),
         ("hint", told.advice),
         ("rules", ", ".join(found.rules)),
-        ("payload", f"sha256:{found.digest}, read as {form}"),
+        # Keyed by the process, or a hash of the redacted text: which one depends on the adapter.
+        ("payload", f"digest {found.digest or 'unknown'}, read as {form}"),
     ]
     for name, said in rows:
         if said:

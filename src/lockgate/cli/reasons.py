@@ -12,7 +12,7 @@ class ReasonText(NamedTuple):
     advice: str = ""
 
 
-# A test holds this against core/assessment.py; docs/reference/verifiers.md is written from it.
+# A test holds this against core/requests/combined_verdict.py; docs/reference/verifiers.md is written from it.
 REASON_TEXTS: Mapping[str, ReasonText] = MappingProxyType(
     {
         "no-findings": ReasonText("the rules found nothing"),

@@ -39,7 +39,7 @@ from lockgate.core.errors import InvalidConfig, LockgateError, quoted
 from lockgate.service.app import Api
 from lockgate.service.auth import Tokens, door_for_port, has_person_token
 from lockgate.service.http import busy_problem
-from lockgate.service.login_codes import LoginCodes
+from lockgate.service.page_login import LoginCodes
 from lockgate.service.request_counts import RequestCounts, label_of
 from lockgate.service.routes import ROUTES
 from lockgate.settings.verifiers import verifier_settings_from_env

@@ -12,7 +12,7 @@ from lockgate.cli.terminal import make_visible
 from lockgate.core.errors import InvalidConfig, LockgateError
 from lockgate.service.auth import FILES, VARIABLES, check_token, make_token
 from lockgate.service.http import Caller
-from lockgate.service.login_codes import LoginCodes
+from lockgate.service.page_login import LoginCodes
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser

@@ -158,13 +158,15 @@ class MemoryApprovals:
                 yield changed
                 return
             kept, marks = dict(self._kept), {session: dict(each) for session, each in self._marks.items()}
+            recorded = False
             try:
                 yield changed
                 if changed:
                     self._record([change_from_approval(each) for each in changed])
-            except BaseException:
-                self._kept, self._marks = kept, marks
-                raise
+                recorded = True
+            finally:
+                if not recorded:
+                    self._kept, self._marks = kept, marks
 
     def _expire_old(self, now_s: float, changed: list[Approval]) -> None:
         before = self._kept

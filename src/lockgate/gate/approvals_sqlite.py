@@ -297,17 +297,13 @@ class SqliteApprovals:
         `session` is the one that was heard of, if any: what a person said to it is not forgotten. What is put into the
         list is recorded before it holds.
         """
+        # After an error the connection is closed without a COMMIT, which rolls back.
         with self._connection() as db:
             db.execute("BEGIN IMMEDIATE")
-            try:
-                changed = expire_old(db, now_s, session)
-                yield db, changed
-                if changed and self._record is not None:
-                    self._record(changed)
-            except BaseException:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
-                raise
+            changed = expire_old(db, now_s, session)
+            yield db, changed
+            if changed and self._record is not None:
+                self._record(changed)
             db.execute("COMMIT")
 
     # PostgreSQL has other ones.

@@ -83,7 +83,7 @@ class FileLedger:
                         batch.append(self._waiting.popleft())
                 self._append_lines(format_lines(batch).encode("ascii"))
                 self.problem = ""
-            except Exception as error:  # noqa: BLE001  # as above
+            except (OSError, ValueError) as error:
                 self.lost += len(batch)
                 self.problem = (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()
             finally:

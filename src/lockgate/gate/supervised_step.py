@@ -29,7 +29,7 @@ from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import PastCall
 from lockgate.core.ruling.pipeline import Ask, Stage
 from lockgate.core.ruling.policy import Policy
-from lockgate.core.ruling.supervision import (
+from lockgate.core.ruling.supervised_steps import (
     FINISH,
     MAX_ENTRIES,
     MAX_TEXT,
@@ -256,14 +256,13 @@ class Step:
         After a PAUSE the same call asks again, which is how a person's answer arrives.
         """
         asked = self._start_finish(parse_assessment(assessment))
-        try:
+        with ExitStack() as on_failure:
+            on_failure.callback(self._reopen)
             if asked.unasked is not None:
                 ruling = self._run.record_ruling(asked.ask.call, asked.unasked)
             else:
                 ruling = self._run.rule_on(asked.ask, judged=asked.judged)
-        except BaseException:
-            self._reopen()
-            raise
+            on_failure.pop_all()
         settled = self._settle(ruling, asked.calls)
         return self._unwatch_if_finished(
             settled if settled is ruling else self._run.record_ruling(asked.ask.call, settled)
@@ -272,14 +271,13 @@ class Step:
     async def finish_async(self, assessment: SelfAssessment | Mapping[str, object]) -> Decision:
         """The same for a caller on an event loop."""
         asked = self._start_finish(parse_assessment(assessment))
-        try:
+        with ExitStack() as on_failure:
+            on_failure.callback(self._reopen)
             if asked.unasked is not None:
                 ruling = await self._run.record_ruling_async(asked.ask.call, asked.unasked)
             else:
                 ruling = await self._run.rule_on_async(asked.ask, judged=asked.judged)
-        except BaseException:
-            self._reopen()
-            raise
+            on_failure.pop_all()
         settled = self._settle(ruling, asked.calls)
         return self._unwatch_if_finished(
             settled if settled is ruling else await self._run.record_ruling_async(asked.ask.call, settled)

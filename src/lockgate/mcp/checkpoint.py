@@ -94,9 +94,9 @@ class ServerMessage(NamedTuple):
 
 
 class CallRuling(NamedTuple):
-    """What was ruled on a call: `key` where it may run, else the `denial` that the client gets.
+    """The ruling on a call: `key` names it if the call may run; else `denial` is the client's answer.
 
-    `approval` names the question under which a held call waits for a person.
+    `approval` is the id of the approval that a held call waits for.
     """
 
     call: McpCall
@@ -106,7 +106,7 @@ class CallRuling(NamedTuple):
 
 
 class McpParts(NamedTuple):
-    """What a checkpoint rules with."""
+    """What a checkpoint needs: the host that rules, the session, the tool pins, and the way to give answers."""
 
     host: McpHost
     session: str
@@ -130,18 +130,18 @@ class McpCheckpoint:
         to_server: Send,
         clock: Callable[[], float] = time,
     ) -> None:
-        self._coming = parts
+        self._future_parts = parts
         self._server = server
         self._to_client = to_client
         self._to_server = to_server
-        # In the handshake era a client says once what it can do.
+        # Clients of the older protocol say once, in `initialize`, what they can do.
         self._era = Era()
         self._annotations: dict[str, Mapping[str, object]] = {}
-        self._described: set[str] = set()
+        self._kept_descriptions: set[str] = set()
         # Held while a message of the server is kept: over HTTP several threads bring them.
-        self._keeping = Lock()
+        self._server_lock = Lock()
         self._awaited: OrderedDict[tuple[str, object], AwaitedRequest] = OrderedDict()
-        self._awaiting = Lock()
+        self._awaited_lock = Lock()
         self._questions = ClientQuestions(
             server,
             lambda: self._parts,
@@ -149,12 +149,12 @@ class McpCheckpoint:
             approved=partial(self._decide, ask=False),
             clock=clock,
         )
-        self._calls = count(1)
-        self._run = urandom(6).hex()
+        self._call_numbers = count(1)
+        self._run_id = urandom(6).hex()
 
     @property
     def _parts(self) -> McpParts:
-        return self._coming.result()
+        return self._future_parts.result()
 
     # 1. Read.
 
@@ -169,13 +169,13 @@ class McpCheckpoint:
             self._send_to_client(wire.error_message(None, wire.PARSE_ERROR, why))
             return
         if isinstance(message, list):
-            self._take_batch(line, message)
+            self._handle_batch(line, message)
         elif isinstance(message, dict):
-            self._take_message(line, message)
+            self._handle_message(line, message)
         else:
             self._send_to_client(_NO_MESSAGE)
 
-    def _take_message(self, line: bytes, message: Message) -> None:
+    def _handle_message(self, line: bytes, message: Message) -> None:
         if refusal := _refuse_ambiguous(message):
             self._send_to_client(refusal)
             return
@@ -196,9 +196,9 @@ class McpCheckpoint:
             self._remember_request(message)
             self._to_server(line, message)
 
-    def _take_batch(self, line: bytes, items: list[object]) -> None:
-        """Forward several messages in one (2025-03-26), or none of them where one may not run."""
-        rest = [item for item in items if not (isinstance(item, dict) and self._takes_answer(item))]
+    def _handle_batch(self, line: bytes, items: list[object]) -> None:
+        """Forward a batch (protocol version 2025-03-26) whole, or refuse all of it if one of its calls may not run."""
+        rest = [item for item in items if not (isinstance(item, dict) and self._consume_answer(item))]
         ruled = [self._rule_in_batch(item) for item in rest]
         refused = {at: answer for at, answer in enumerate(ruled) if not isinstance(answer, str)}
         if not refused:
@@ -216,14 +216,15 @@ class McpCheckpoint:
                 refused[at] = wire.error_message(item["id"], wire.FAILED, why)
         self._to_client(wire.line_of([refused[at] for at in sorted(refused)]))
 
-    def _takes_answer(self, item: Message) -> bool:
+    def _consume_answer(self, item: Message) -> bool:
+        """Take the user's answer to our own question; return False if this message is no such answer."""
         ours = self._questions.is_our_question(item) and "method" not in item
         if ours:
             self._questions.take_answer(item)
         return ours
 
     def _rule_in_batch(self, item: object) -> Message | str:
-        """Return the refusal of a message in a batch; else the key of its ruling, empty where it is no call."""
+        """Return the error for a refused message of a batch; else its ruling's key, which is empty if it is no call."""
         if not isinstance(item, dict):
             return _NO_MESSAGE
         refusal = _refuse_ambiguous(item)
@@ -239,14 +240,14 @@ class McpCheckpoint:
         return ruling.key if ruling.denial is None else ruling.denial
 
     def _remember_request(self, message: Message, call_key: str = "") -> None:
-        """Remember what the client asked for under an id, so that the answer's source is known."""
+        """Remember a request by its id: the source of the server's answer is named after it."""
         id_key = wire.id_key(message.get("id"))
         method = message.get("method")
         if id_key is None or not isinstance(method, str):
             return
         params = message.get("params")
         about = params.get("name") or params.get("uri") if isinstance(params, dict) else None
-        with self._awaiting:
+        with self._awaited_lock:
             self._awaited[id_key] = AwaitedRequest(method[:80], about[:200] if isinstance(about, str) else "", call_key)
             if len(self._awaited) > _MAX_AWAITED:
                 self._awaited.popitem(last=False)
@@ -256,12 +257,12 @@ class McpCheckpoint:
         id_key = wire.id_key(id)
         if id_key is None:
             return None
-        with self._awaiting:
+        with self._awaited_lock:
             return self._awaited.pop(id_key, None)
 
     # 2. Pin.
 
-    def _pin_findings(self, name: str) -> tuple[Finding, ...]:
+    def _findings_from_pins(self, name: str) -> tuple[Finding, ...]:
         pins = self._parts.pins
         if pins.unreadable:
             return (Finding("mcp:tools-unpinned", "tool", 0, 0, excerpt=pins.unreadable[:200]),)
@@ -282,6 +283,7 @@ class McpCheckpoint:
         return McpCall(line, message, id, params["name"], arguments or {}, wire.era_of(message) or self._era)
 
     def _decide(self, call: McpCall, *, ask: bool) -> None:
+        """Forward the call if it may run. Else ask the client's user, if that is possible, or send the denial."""
         ruling = self._rule(call)
         if ruling.denial is None:
             self._remember_request(ruling.call.message, ruling.key)
@@ -291,7 +293,7 @@ class McpCheckpoint:
 
     def _rule(self, call: McpCall) -> CallRuling:
         """Rule on a call. When this returns, the ruling is in the journal and in the session store."""
-        key = f"{self._run}:{next(self._calls)}"
+        key = f"{self._run_id}:{next(self._call_numbers)}"
         try:
             state = _question_state(call)
             answered = self._questions.redeem(call, state) if state else call
@@ -304,7 +306,7 @@ class McpCheckpoint:
                 call.arguments,
                 annotations=self._annotations.get(call.name),
                 key=key,
-                findings=self._pin_findings(call.name),
+                findings=self._findings_from_pins(call.name),
             )
         except Exception as error:  # noqa: BLE001  # an edge: a call that could not be ruled on is denied
             report_failure("mcp-ruling", error)
@@ -339,6 +341,7 @@ class McpCheckpoint:
         self._to_client(line)
 
     def _server_message(self, item: object) -> ServerMessage:
+        """Pair a message of the server with the request that it answers."""
         answers = isinstance(item, dict) and not isinstance(item.get("method"), str)
         return ServerMessage(item, self._request_answered_by(item.get("id")) if answers else None)  # type: ignore[attr-defined]
 
@@ -366,7 +369,7 @@ class McpCheckpoint:
         """Keep every text of a message, its tool lists, and the outcome of the call that it answers."""
         item, request = message
         source = f"mcp:{self._server}"
-        with self._keeping:
+        with self._server_lock:
             if not isinstance(item, dict):
                 self._add(source, wire.text_of(item))
                 return
@@ -379,17 +382,18 @@ class McpCheckpoint:
                 source = f"{source}:{request.method} {request.about}".rstrip()
             said = {name: value for name, value in item.items() if name not in ("jsonrpc", "id", "method")}
             for name, value in said.items():
-                # By its shape, not by the id it came under: a client may take any of these for a list of tools.
+                # Whatever request it answers: a client may read any value of this shape as a list of tools.
                 if isinstance(value, dict) and isinstance(tools := value.get("tools"), list):
                     self._keep_tools(tools)
                     if request is not None and request.method == wire.LIST:
-                        # An answer to `tools/list` is nothing but the list.
+                        # The pinned fields were kept just now, by `_keep_tools`.
                         said[name] = {**value, "tools": [unpinned_fields(tool) for tool in tools]}
             self._add(source[:200], wire.text_of(said))
             if request is not None and request.call_key:
                 self._parts.host.outcome(self._parts.session, request.call_key, _outcome_of(item))
 
     def _add(self, source: str, text: str, *, key: str = "", trust: str | None = None) -> None:
+        """Add a text to the session, in overlapping parts if it is longer than the scanner reads."""
         host, session = self._parts.host, self._parts.session
         for start in range(0, len(text), MAX_PART - _OVERLAP):
             part = text[start : start + MAX_PART]
@@ -404,13 +408,14 @@ class McpCheckpoint:
                 break
 
     def _keep_tools(self, listed: list[object]) -> None:
+        """Record the listed tools' pins and annotations, and add every new description to the session."""
         described = []
         for tool, changed, accepted in self._parts.pins.record_listing(listed):
             annotations = tool.fields.get("annotations")
-            # Annotations that the tool no longer has stay; those that are no object count against it.
+            # A tool that drops its annotations keeps the old ones. Annotations of a wrong type raise the risk.
             if annotations is not None:
                 self._annotations[tool.name] = annotations if isinstance(annotations, dict) else {"title": annotations}
-            if tool.digest in self._described:
+            if tool.digest in self._kept_descriptions:
                 continue
             # The server wrote the description and every model reads it: it is untrusted until a person accepts it.
             trust = "vetted" if accepted and not changed else None
@@ -418,7 +423,7 @@ class McpCheckpoint:
             self._add(source, description_text(tool), key=f"mcp-tool:{self._server}:{tool.digest}", trust=trust)
             if trust is None:
                 described.append(tool)
-            self._described.add(tool.digest)
+            self._kept_descriptions.add(tool.digest)
         if described:
             digest = sha256("".join(tool.digest for tool in described).encode()).hexdigest()
             key = f"mcp-schemas:{self._server}:{digest}"

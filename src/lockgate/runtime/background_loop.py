@@ -13,10 +13,13 @@ import selectors
 import socket
 import threading
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 from weakref import WeakSet
+
+from lockgate.runtime.worker_pool import run_job
 
 # How long cancelled tasks may take to end when the thread stops.
 UNWIND_S = 0.5
@@ -36,11 +39,10 @@ class BackgroundLoop:
         self._stopping = False
         self._loop = _SelectorLoop()
         self._thread = threading.Thread(target=self._run, name="lockgate-verifier", daemon=True)
-        try:
+        with ExitStack() as on_failure:
+            on_failure.callback(self._loop.close)
             self._thread.start()
-        except BaseException:
-            self._loop.close()
-            raise
+            on_failure.pop_all()
 
     @property
     def alive(self) -> bool:
@@ -126,13 +128,7 @@ class _SelectorLoop(asyncio.SelectorEventLoop):
         return (await asyncio.shield(lookup))()
 
     def _resolve_in_thread(self, key: object, host: Any, port: Any, options: dict[str, Any]) -> None:
-        try:
-            found = socket.getaddrinfo(host, port, **options)
-        except Exception as error:  # noqa: BLE001 - raised again on the loop, for every caller
-            failure = error
-            result = lambda: _raise(failure)  # noqa: E731
-        else:
-            result = lambda: found  # noqa: E731
+        result = run_job(partial(socket.getaddrinfo, host, port, **options))
         with suppress(RuntimeError):  # the loop and its callers are gone
             self.call_soon_threadsafe(self._finish_lookup, key, result)
 
@@ -149,13 +145,12 @@ class _SelectorLoop(asyncio.SelectorEventLoop):
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._sockets.add(sock)
-        try:
+        with ExitStack() as on_failure:
+            on_failure.callback(sock.close)
             sock.setblocking(False)
             await self.sock_connect(sock, (host, port))
             transport, protocol = await super().create_connection(protocol_factory, sock=sock)
-        except BaseException:
-            sock.close()
-            raise
+            on_failure.pop_all()
         mine = opened_connections.get()
         if mine is not None:
             mine.append(transport)
@@ -167,8 +162,3 @@ class _SelectorLoop(asyncio.SelectorEventLoop):
         for sock in (*self._sockets, getattr(self, "_ssock", None), getattr(self, "_csock", None)):
             if sock is not None:
                 sock.close()
-
-
-def _raise(error: Exception) -> Any:
-    # Without its traceback: several callers may raise this one error.
-    raise error.with_traceback(None)

@@ -6,19 +6,21 @@ would delay everything else that uses it.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from threading import Condition, Thread
+from typing import NamedTuple
 
 from lockgate.runtime.forks import on_fork
 
 # How long a thread without a job stays.
 IDLE_S = 5.0
 
-_Outcome = Callable[[], object]
-_Group = dict[str, deque[tuple[Future[_Outcome], _Outcome]]]
+Outcome = Callable[[], object]
+_Group = dict[str, deque[tuple[Future[Outcome], Outcome]]]
 
 
 class Full(Exception):
@@ -52,12 +54,12 @@ class WorkerPool:
         # Threads; those of them that will take the next job; jobs that are not done.
         self._threads = self._free = self._under_way = 0
 
-    def submit(self, work: Callable[[], object], client: str = "") -> Future[_Outcome]:
+    def submit(self, work: Callable[[], object], client: str = "") -> Future[Outcome]:
         """Submit a job; the future's result is a function that returns the job's result or raises its error.
 
         A job that is cancelled before it begins is not done, and frees its place.
         """
-        future: Future[_Outcome] = Future()
+        future: Future[Outcome] = Future()
         name, _, member = client.partition("/")
         with self._change:
             pushed_out = self._evict_job(name, member)
@@ -81,7 +83,7 @@ class WorkerPool:
             future.cancel()
         return outcome()
 
-    def _evict_job(self, name: str, member: str) -> Future[_Outcome] | None:
+    def _evict_job(self, name: str, member: str) -> Future[Outcome] | None:
         """Evict the newest job of the busiest client if the pool is full; raise `Full` if that client is the caller."""
         if self._under_way < self._most:
             return None
@@ -99,7 +101,7 @@ class WorkerPool:
         self._under_way -= 1
         return future
 
-    def _drop_cancelled(self, name: str, member: str, future: Future[_Outcome]) -> None:
+    def _drop_cancelled(self, name: str, member: str, future: Future[Outcome]) -> None:
         """Free the place of a cancelled job, which would else be taken until a thread reaches it."""
         if not future.cancelled():
             return
@@ -170,7 +172,7 @@ class WorkerPool:
                 self._start_thread()
             # A cancelled job is skipped; a running one cannot be stopped.
             wanted = future.set_running_or_notify_cancel()
-            outcome = _run_job(work) if wanted else _nothing
+            outcome = run_job(work) if wanted else _nothing
             with self._change:
                 self._free += 1
                 self._under_way -= 1
@@ -183,19 +185,37 @@ class WorkerPool:
             del future, work, outcome, waiting, group
 
 
-def _fail_job(future: Future[_Outcome]) -> None:
+class PoolJob(NamedTuple):
+    """A job for a pool, as a wait of a flow (`lockgate.runtime.flow`); its caller waits at most `timeout_s`."""
+
+    pool: WorkerPool
+    work: Callable[[], object]
+    timeout_s: float
+    client: str = ""
+
+    def now(self) -> object:
+        return self.pool.run(self.work, self.timeout_s, self.client)
+
+    async def later(self) -> object:
+        async with asyncio.timeout(max(0.0, self.timeout_s)):
+            outcome = await asyncio.wrap_future(self.pool.submit(self.work, self.client))
+        return outcome()
+
+
+def _fail_job(future: Future[Outcome]) -> None:
     if future.set_running_or_notify_cancel():
         future.set_result(partial(_raise, Full()))
 
 
-def _run_job(work: Callable[[], object]) -> _Outcome:
+def run_job(work: Callable[[], object]) -> Outcome:
+    """Run a job; return a function that returns its result or raises its error, in the thread that waits for it.
+
+    A future's exception will not do: event loops turn some into a cancellation, and lose others.
+    """
     try:
         result = work()
-    except Exception as error:  # noqa: BLE001 - raised again in the thread that waits for it
-        # Not as the future's exception: event loops turn some into a cancellation, and lose others.
-        return partial(_raise, error)
-    except BaseException:  # noqa: BLE001 - a SystemExit of a job must end neither its caller nor the thread
-        return partial(_raise, RuntimeError())
+    except BaseException as error:  # noqa: BLE001 - a SystemExit of a job must end neither its caller nor the thread
+        return partial(_raise, error if isinstance(error, Exception) else RuntimeError())
     return lambda: result
 
 

@@ -42,8 +42,8 @@ from lockgate.service import journal_proofs
 from lockgate.service.auth import Door, Tokens, bearer_token
 from lockgate.service.event_stream import EventStream
 from lockgate.service.http import JSON, Answer, BodyBudget, Caller, Problem, Request, Stream, busy_problem, read_object
-from lockgate.service.login_codes import LoginCodes
 from lockgate.service.openapi import Route, RouteTable
+from lockgate.service.page_login import LoginCodes
 from lockgate.service.request_counts import RequestCounts
 from lockgate.service.routes import ROUTES
 from lockgate.service.schemas import HALVES, find_misfit

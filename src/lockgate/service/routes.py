@@ -5,8 +5,8 @@ from __future__ import annotations
 from lockgate.core.ruling.approvals import ApprovalState
 from lockgate.service import handlers, schemas
 from lockgate.service.http import Caller
-from lockgate.service.login_codes import MAX_CODE
 from lockgate.service.openapi import Param, Route
+from lockgate.service.page_login import MAX_CODE
 from lockgate.service.schemas import listed, maybe, number, record, ref, text, whole, word
 
 # Eight million characters of JSON in ASCII.

@@ -1,7 +1,7 @@
 """Sessions that outlive a process: any host that shares the store can answer for any session.
 
-What a call has acknowledged in one process, the next check in any process sees. A session that was never opened has
-an unknown context: every high-risk call in it needs a person.
+Once a method has returned in one process, the next check in any process sees its effect. A session that was never
+opened has an unknown context: every high-risk call in it needs a person.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ from lockgate.core.sessions.session_entries import (
 )
 from lockgate.core.vocabulary import Block, Finding, Kind, Lineage, Mode, Trust
 from lockgate.gate.gate import Gate
-from lockgate.runtime.failures import report_failure
 from lockgate.runtime.project_files import read_project
 from lockgate.sessions.host_steps import HostSteps
 from lockgate.sessions.live_session import LiveSession
@@ -52,14 +51,14 @@ from lockgate.sessions.session_cache import MAX_DEPTH, SessionCache, is_valid_na
 from lockgate.sessions.session_pruner import SessionPruner
 from lockgate.sessions.store import SessionStore
 
-# The plugs of Lockgate itself: a session of theirs has the id that the agent's host gave it.
+# Lockgate's own plugs. The ids of their sessions come from the agent's host, so another client can guess them.
 _PLUGS = frozenset({"claude-code", "mcp"})
-# This key in a session's meta says that a client other than a plug has opened it.
+# This key in a session's meta: a client other than a plug opened the session.
 OPENED_BY = "opened"
 
 
 class Piece(NamedTuple):
-    """A piece of context that a host gives back to a session, as for `Host.add`."""
+    """One text for `Host.restore`. The fields are the arguments of `Host.add`."""
 
     content: str
     source: str
@@ -72,8 +71,8 @@ class Piece(NamedTuple):
 class Host:
     """Sessions in a store, ruled on by one gate; `steps` are their supervised steps.
 
-    Safe for several threads; several hosts may share a store. `steady` is a clock that is never set, and `most_live`
-    how many sessions stay in memory.
+    Several threads may use it, and several hosts may share a store. `steady` is a monotonic clock; `most_live` limits
+    the sessions in memory.
     """
 
     def __init__(
@@ -112,17 +111,17 @@ class Host:
     ) -> SessionInfo:
         """Create a session, or go on with the one of this id; without an id it gets one.
 
-        A goal for a session that has one already is what its user says next. A subagent's session sees what its
-        `parent` reads and has its goal: what it was told to do is an agent's word. `known` False is for a session
-        that began elsewhere. `folder` is where the agent works: what its project's files name is read once, at the
-        beginning, so that nothing the session itself writes counts.
+        If the session has a goal already, another one counts as the user's next message. A subagent's session shares
+        the goal and the context of its `parent`; its own goal was written by an agent, and is kept as a block. Pass
+        `known=False` for a session that began elsewhere: its context is unknown. `folder` is where the agent works:
+        what its project's files name is read once, at the beginning, so that nothing the session itself writes counts.
         """
         asked = self._parse_session(session, goal, host, mode, scope, parent, meta, known)
         self._pruner.prune_hourly(asked.created_at)
         info = self.store.create(asked)
         live = self._cache.current(info.id)
         if host in _PLUGS and OPENED_BY in info.meta and OPENED_BY not in asked.meta:
-            # Another client has opened the plug's session before the plug did: its words count for nothing.
+            # Another client opened this session before the plug did: the context counts as unknown.
             self._cache.append(live, SessionEntry(EntrySort.MARK, asked.created_at, detail=CLAIMED))
         tighter = strictest((info.mode, info.scope), (asked.mode, scope))
         if tighter != (info.mode, info.scope):
@@ -132,7 +131,7 @@ class Host:
         if folder:
             self._keep_project(info.id, folder, is_new=not info.decisions)
         if goal.strip():
-            self._set_goal(live, goal, inside=bool(info.parent))
+            self._set_goal(live, goal, is_subagent=bool(info.parent))
         found = self.store.session(info.id)
         return info if found is None else found
 
@@ -147,7 +146,7 @@ class Host:
         meta: Mapping[str, str] | None,
         known: bool,  # noqa: FBT001
     ) -> SessionInfo:
-        """Return the session that `open` was asked for, or raise what is wrong with it before anything is kept."""
+        """Return the session that `open` was asked for; raise InvalidCall or InvalidBlock before anything is stored."""
         id = check_name(session, "a session's id") if session else f"s{os.urandom(8).hex()}"
         if not isinstance(goal, str):
             raise InvalidBlock(f"a goal must be text, not {type(goal).__name__}")
@@ -195,8 +194,8 @@ class Host:
         self._cache.append(live, entry)
         self._cache.current(session)
 
-    def _set_goal(self, live: LiveSession, goal: str, *, inside: bool) -> None:
-        if inside:
+    def _set_goal(self, live: LiveSession, goal: str, *, is_subagent: bool) -> None:
+        if is_subagent:
             if not any(block.source == "agent:goal" and block.content == goal for block in live.ruler.blocks):
                 self.add(live.id, goal, source="agent:goal")
         elif live.ruler.goal != goal and not _was_last_message(live, goal):
@@ -205,7 +204,7 @@ class Host:
             self._cache.current(live.id)
 
     def end(self, session: str) -> None:
-        """Note that a run is over; a run that goes on all the same is not refused."""
+        """Note that a run is over. Calls that come later are still ruled on."""
         self.store.end(check_name(session, "a session's id"), self._clock())
         self._cache.forget(session)
 
@@ -230,10 +229,10 @@ class Host:
         tainted_by: Sequence[str | Block] = (),
         key: str = "",
     ) -> Block:
-        """Add a piece of context; it is in the store when this returns. The same text with the same key is kept once.
+        """Add a text that the agent reads; it is stored when this returns. The same text and key are kept once.
 
-        A text that is longer than the scanner reads is kept as far as that, and counts as one not read to its end.
-        Where the store fails, the session's context counts as unknown from then on, in every process.
+        A text over the scanner's limit is cut there, and counts as not fully read. If the store fails, the session's
+        context counts as unknown from then on, in every process.
         """
         check_name(session, "a session's id")
         if key:
@@ -252,9 +251,9 @@ class Host:
         return block
 
     def restore(self, session: str, blocks: Iterable[Piece]) -> SessionInfo:
-        """Give a session back what it had read before: from here on its context is known.
+        """Add what the session had read before: from here on its context is known.
 
-        Pieces that are there already, by their keys, are not added again.
+        A piece with a key that the session has already is not added again.
         """
         live = self._cache.current(check_name(session, "a session's id"))
         pieces = [Piece(*piece) for piece in blocks]
@@ -274,17 +273,14 @@ class Host:
     def mark_context_unknown(self, session: str) -> None:
         """Note that the agent may have read something that is not in its session.
 
-        A store that fails is no error: this host then remembers it, and keeps it as soon as the store works.
+        This does not raise if the store fails: the host remembers the note, and stores it when the store works again.
         """
         self._cache.note_lost_block(check_name(session, "a session's id"))
-        try:
-            self._cache.current(session)
-        except Exception as error:  # noqa: BLE001  # an edge: the session store; the cache tries again
-            report_failure("sessions", error)
+        self._cache.try_to_read("sessions", session)
 
     @contextmanager
     def _note_loss(self, session: str) -> Iterator[None]:
-        """Remember a block that could not be kept: its agent may have read it all the same."""
+        """Note a lost block if the store fails: the agent may have read it all the same."""
         kept = False
         try:
             yield
@@ -347,11 +343,11 @@ class Host:
         findings: Sequence[Finding] = (),
         folder: str = "",
     ) -> StoredRuling:
-        """Rule on one call before it runs: only CONTINUE lets it run. `key` is what the agent's host calls it.
+        """Rule on one call before it runs: only CONTINUE lets it run. `key` is the agent's host's id of the call.
 
-        `folder` is where the agent works now, if it has changed since the session was opened. `findings` is what the
-        host knows against the call itself: with any, it is escalated. When this returns, the ruling is in the journal
-        and in the store.
+        `folder` is where the agent works now, if it has changed since the session was opened. `findings` are the
+        host's own reasons to suspect the call: any of them escalates it. When this returns, the ruling is in the
+        journal and in the store.
         """
         return self._check(session, ToolCall(tool, arguments, annotations, findings, key, folder))
 
@@ -375,7 +371,7 @@ class Host:
 
         call = ToolCall(tool, arguments, annotations, findings, key, folder)
         if self.gate.triage is None and self.gate.supervisor is None:
-            # Only disks are waited for: one thread does everything.
+            # Without judges only the disk takes time: one thread does everything.
             return await to_thread(self._check, session, call)
         settled = await to_thread(self._check_at_once, session, call)
         if isinstance(settled, StoredRuling):
@@ -384,7 +380,7 @@ class Host:
         return await to_thread(self._rulings.keep, settled, call, decision)
 
     def _check_at_once(self, session: str, call: ToolCall) -> StoredRuling | RulingStart:
-        """Rule in one thread on what Tier 1 settles; for other calls, return where their ruling begins."""
+        """Return the ruling if Tier 1 settles the call; else what `check_async` needs to ask the judges."""
         start = self._rulings.look(session, call.key)
         decision = start.live.ruler.check_at_once(call)
         return start if decision is None else self._rulings.keep(start, call, decision)
@@ -431,7 +427,7 @@ class Host:
         return self._pruner.prune(keep_days)
 
     def ready(self) -> Readiness:
-        """Return whether a ruling could be kept now; something is really written. An answer counts for a second."""
+        """Return whether a ruling could be kept now, by a test write. An answer is reused for a second."""
         return self._readiness.check()
 
     def close(self) -> None:
@@ -441,7 +437,7 @@ class Host:
 
 
 def _was_last_message(live: LiveSession, goal: str) -> bool:
-    """Return whether the user's latest message says the same: then the host is only asking once more."""
+    """Return whether this goal is the user's latest message: then the host only repeats it."""
     blocks = live.ruler.blocks
     return bool(blocks) and blocks[-1].source == "user" and blocks[-1].content == goal[:MAX_CONTENT]
 

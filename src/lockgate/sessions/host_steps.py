@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from lockgate.core.errors import SessionsUnavailable
 from lockgate.core.ruling.pipeline import decide_unrecorded
-from lockgate.core.ruling.supervision import FINISH, parse_assessment, parse_commitment
+from lockgate.core.ruling.supervised_steps import FINISH, parse_assessment, parse_commitment
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.sessions.session_entries import EntrySort, SessionEntry, StoredRuling, check_name, to_json
 from lockgate.core.vocabulary import Action, Reason

@@ -154,14 +154,19 @@ class SessionCache:
                 self._retrier = Thread(target=_retry, args=(ref(self), self.closed), daemon=True)
                 self._retrier.start()
 
+    def try_to_read(self, edge: str, session: str) -> bool:
+        """Read what is new in a session; return False, and report the failure of this edge, if the store fails."""
+        try:
+            self.current(session)
+        except Exception as error:  # noqa: BLE001  # an edge: the session store; the cache tries again
+            report_failure(edge, error)
+            return False
+        return True
+
     def retry(self) -> bool:
         """Try to keep what could not be kept; return whether nothing is left of it."""
-        for session in self.lost.sessions():
-            try:
-                self.current(session)
-            except Exception as error:  # noqa: BLE001  # an edge: the session store; the next round tries again
-                report_failure("sessions-retry", error)
-                return False
+        if not all(self.try_to_read("sessions-retry", session) for session in self.lost.sessions()):
+            return False
         with self._lock:
             if self.lost.sessions():
                 return False

@@ -215,26 +215,30 @@ def _open_adapter(make: Callable[[], VerifierAdapter]) -> Iterator[VerifierAdapt
             close()
 
 
+@contextmanager
+def _require_no_error(name: str, where: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise AssertionError(f"{name} raised {type(error).__name__}: {where}") from error
+
+
 # Each call gets its own copy: an adapter that changes a payload must not spoil it for the next call.
 def _assess(adapter: VerifierAdapter, payload: Any, limit_s: float, fault: str = "") -> str:
     payload = deepcopy(payload)
     before = repr(payload)
-    start = time.perf_counter()
-    try:
+    with _require_no_error("assess", fault or _abbreviated(payload)):
+        start = time.perf_counter()
         verdict = adapter.assess(payload)
-    except Exception as error:
-        raise AssertionError(f"assess raised {type(error).__name__}: {fault or _abbreviated(payload)}") from error
     return _check_answer(verdict, time.perf_counter() - start, limit_s, payload, before, fault)
 
 
 async def _assess_async(adapter: Any, payload: Any, limit_s: float, fault: str = "") -> str:
     payload = deepcopy(payload)
     before = repr(payload)
-    start = time.perf_counter()
-    try:
+    with _require_no_error("assess_async", fault or _abbreviated(payload)):
+        start = time.perf_counter()
         verdict = await adapter.assess_async(payload)
-    except Exception as error:
-        raise AssertionError(f"assess_async raised {type(error).__name__}: {fault or _abbreviated(payload)}") from error
     return _check_answer(verdict, time.perf_counter() - start, limit_s, payload, before, fault)
 
 

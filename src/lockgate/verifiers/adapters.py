@@ -1,13 +1,13 @@
 """The public contract of adapters: asked about a request, an adapter answers `safe`, `unsafe` or `unclear`.
 
-`assess` never raises and never blocks a running event loop. There are four ways to ask, and one generator behind them:
-`_Adapter._assessment_steps` yields what has to wait, and a short driver waits for it, in a thread or on a loop.
+`assess` never raises and never blocks a running event loop. There are four ways to ask, and one flow behind them
+(`lockgate.runtime.flow`): `_Adapter._assessment_steps` yields what has to wait, in a thread or on a loop.
 
 1. Read.    Parse the payload, scan all its readings with the rules, and hash it; for a provider, redact it, shorten it
             and make the question. An invalid payload is unclear, `bad-payload`. A local adapter ends here.
 2. Key.     Fetch the tenant's key. Without one there is no answer, `no-key`.
 3. Ask.     Ask the provider, through the client, within the time left.
-4. Rule.    Weigh the rules' verdict and the answer: core/requests/assessment.py has the table.
+4. Rule.    Weigh the rules' verdict and the answer: core/requests/combined_verdict.py has the table.
 5. Report.  Metrics, a span, and a warning if there was no answer: names from closed lists, and a hash.
 
 Reading and fetching keys have worker pools of their own, in which clients take turns. Reading has three, by the size of
@@ -18,18 +18,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from functools import partial
 from hashlib import blake2b
 from secrets import token_bytes, token_hex
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from lockgate.core.errors import InvalidPayload
 from lockgate.core.questions import Answer, NoAnswer, NoAnswerReason, Question, Verdict
-from lockgate.core.requests.assessment import (
+from lockgate.core.requests.combined_verdict import (
     NO_FINDINGS,
     REASONS,
     Assessment,
@@ -46,10 +46,11 @@ from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate.gate import shared_scanner
 from lockgate.runtime.failures import error_type
+from lockgate.runtime.flow import Flow, run_flow, run_flow_async
 from lockgate.runtime.metrics import METRICS, OTHER, PROVIDERS, Metrics
 from lockgate.runtime.tracing import NO_SPAN, AssessmentSpan, Tracing
-from lockgate.runtime.worker_pool import Full, WorkerPool
-from lockgate.verifiers.client import Client, Provider
+from lockgate.runtime.worker_pool import Full, PoolJob, WorkerPool
+from lockgate.verifiers.client import Client, Provider, ProviderQuestion
 from lockgate.verifiers.key_source import KeySource, is_instant, is_usable_key, key_or_blank
 
 if TYPE_CHECKING:
@@ -82,7 +83,6 @@ _WORDS = Payload("")
 # Consequences of a reported failure, or of the caller's own code: thousands a second are possible, so not warnings.
 _NOT_NEWS = frozenset({NoAnswerReason.CIRCUIT_OPEN, NoAnswerReason.BUSY, NoAnswerReason.CALLED_IN_LOOP})
 
-T = TypeVar("T")
 _Asked = Mapping[str, Any] | Payload
 
 
@@ -143,18 +143,8 @@ class _Adapter:
 
     def examine(self, payload: Mapping[str, Any], *, tenant: str = "") -> Assessment:
         """Return the verdict with its reason, the rules that matched, and the latency."""
-        flow = self._assessment_steps(payload, tenant, _Driver.NO_ONE if _is_on_event_loop() else _Driver.THREAD)
-        resume: Callable[[Any], _Step] = flow.send
-        value: Any = None
-        while True:
-            try:
-                step = resume(value)
-            except StopIteration as done:
-                return cast(Assessment, done.value)
-            try:
-                resume, value = flow.send, step.now()
-            except Exception as error:  # noqa: BLE001 - thrown into the generator, which turns it into a verdict
-                resume, value = flow.throw, error
+        driver = _Driver.NO_ONE if _is_on_event_loop() else _Driver.THREAD
+        return run_flow(self._assessment_steps(payload, tenant, driver))
 
     async def examine_async(
         self, payload: Mapping[str, Any] | Payload, *, tenant: str = "", client: str = ""
@@ -163,23 +153,9 @@ class _Adapter:
 
         A `Payload` was checked when it was made, and is not checked again.
         """
-        flow = self._assessment_steps(payload, tenant, _Driver.LOOP, client)
-        resume: Callable[[Any], _Step] = flow.send
-        value: Any = None
-        try:
-            while True:
-                try:
-                    step = resume(value)
-                except StopIteration as done:
-                    return cast(Assessment, done.value)
-                try:
-                    resume, value = flow.send, await step.later()
-                except Exception as error:  # noqa: BLE001 - as above; the caller's own CancelledError passes
-                    resume, value = flow.throw, error
-        finally:
-            flow.close()
+        return await run_flow_async(self._assessment_steps(payload, tenant, _Driver.LOOP, client))
 
-    def _assessment_steps(self, payload: _Asked, tenant: str, driver: _Driver, client: str = "") -> _Flow[Assessment]:
+    def _assessment_steps(self, payload: _Asked, tenant: str, driver: _Driver, client: str = "") -> Flow[Assessment]:
         seen = _AssessmentState(self._clock(), tenant, _client_name(client or tenant))
         span = self._tracing.start()
         try:
@@ -207,10 +183,10 @@ class _Adapter:
         finally:
             span.end()
 
-    def _verdict_steps(self, payload: _Asked, seen: _AssessmentState, driver: _Driver) -> _Flow[WeighedVerdict]:
+    def _verdict_steps(self, payload: _Asked, seen: _AssessmentState, driver: _Driver) -> Flow[WeighedVerdict]:
         raise NotImplementedError
 
-    def _read_steps(self, payload: _Asked, seen: _AssessmentState, driver: _Driver) -> _Flow[RulesView | None]:
+    def _read_steps(self, payload: _Asked, seen: _AssessmentState, driver: _Driver) -> Flow[RulesView | None]:
         """Step 1; return None for a payload that would block the caller's event loop."""
         size = _payload_size(payload)
         if driver is _Driver.NO_ONE and size is not _PayloadSize.SMALL:
@@ -228,7 +204,7 @@ class _Adapter:
 
         if size is _PayloadSize.SMALL and (driver is not _Driver.LOOP or self._quick):
             return work()
-        found: RulesView = yield _PoolStep(work, self._reading[size], self._seconds_left(seen), seen.client)
+        found: RulesView = yield PoolJob(self._reading[size], work, self._seconds_left(seen), seen.client)
         return found
 
     def _seconds_left(self, seen: _AssessmentState) -> float:
@@ -278,7 +254,7 @@ class LocalRuleAdapter(_Adapter):
     def __init__(self, *, scanner: Scanner | None = None, metrics: Metrics = METRICS, timeout_ms: int = 1500) -> None:
         super().__init__("local", scanner, metrics, timeout_ms / 1000, most_waiting=1024)
 
-    def _verdict_steps(self, payload: _Asked, seen: _AssessmentState, driver: _Driver) -> _Flow[WeighedVerdict]:
+    def _verdict_steps(self, payload: _Asked, seen: _AssessmentState, driver: _Driver) -> Flow[WeighedVerdict]:
         found = yield from self._read_steps(payload, seen, driver)
         return found.rules_only if found is not None else verdict_without_answer(None, NoAnswerReason.CALLED_IN_LOOP)
 
@@ -354,7 +330,7 @@ class RemoteAdapter(_Adapter):
         """Close the connections for good; later requests get the rules' verdict at most."""
         self._client.close()
 
-    def _verdict_steps(self, payload: _Asked, seen: _AssessmentState, driver: _Driver) -> _Flow[WeighedVerdict]:
+    def _verdict_steps(self, payload: _Asked, seen: _AssessmentState, driver: _Driver) -> Flow[WeighedVerdict]:
         # 1. Read.
         found = yield from self._read_steps(payload, seen, driver)
         if found is None or seen.asked is None:
@@ -365,7 +341,7 @@ class RemoteAdapter(_Adapter):
             return verdict_without_answer(found, key.why)
         # 3. Ask.
         question, whole, nonce = seen.asked
-        answer: Answer = yield _ProviderStep(
+        answer: Answer = yield ProviderQuestion(
             self._client, self._provider, question, key, seen.tenant, self._seconds_left(seen)
         )
         # 4. Rule.
@@ -384,7 +360,7 @@ class RemoteAdapter(_Adapter):
         unset = payload.policy_context.pii_ruleset == "custom" and not self._custom_redactions
         seen.asked = (question, whole and not unset, nonce)
 
-    def _key_steps(self, seen: _AssessmentState) -> _Flow[str | NoAnswer]:
+    def _key_steps(self, seen: _AssessmentState) -> Flow[str | NoAnswer]:
         tenant = seen.tenant
         # The tenant's name comes with the request: it must not fill or corrupt our tables.
         if not _is_tenant(tenant):
@@ -393,7 +369,7 @@ class RemoteAdapter(_Adapter):
         if is_instant(self._keys):
             key = fetch()
         else:
-            key = yield _PoolStep(fetch, self._fetching, self._seconds_left(seen), tenant)
+            key = yield PoolJob(self._fetching, fetch, self._seconds_left(seen), tenant)
         return key if is_usable_key(key, needed=self._key_needed) else NoAnswer(NoAnswerReason.NO_KEY)
 
 
@@ -418,7 +394,7 @@ class EmbeddedAdapter(LocalRuleAdapter):
         # Else the first request would wait for the model to load.
         judge.load_in_background()
 
-    def _verdict_steps(self, payload: _Asked, seen: _AssessmentState, driver: _Driver) -> _Flow[WeighedVerdict]:
+    def _verdict_steps(self, payload: _Asked, seen: _AssessmentState, driver: _Driver) -> Flow[WeighedVerdict]:
         found = yield from self._read_steps(payload, seen, driver)
         if found is None or driver is _Driver.NO_ONE:
             return verdict_without_answer(found, NoAnswerReason.CALLED_IN_LOOP)
@@ -427,7 +403,7 @@ class EmbeddedAdapter(LocalRuleAdapter):
             return found.rules_only
         left_s = self._seconds_left(seen)
         work = partial(self._judge.rate_text, seen.text, until=monotonic() + left_s)
-        answer, whole = yield _PoolStep(work, self._judge.pool, left_s, seen.client)
+        answer, whole = yield PoolJob(self._judge.pool, work, left_s, seen.client)
         return weigh_answer(found, answer, nonce="", whole=whole)
 
     def _prepare_question(self, payload: Payload, found: RulesView, seen: _AssessmentState) -> None:
@@ -445,60 +421,6 @@ def resolve_adapter_from_env(
     from lockgate.assemble import adapter_from_env
 
     return adapter_from_env(environ, keys=keys)
-
-
-# --- what the steps wait for, and how
-
-
-class _Step(Protocol):
-    """A step that takes time: `now` waits for it in a plain thread, `later` on an event loop."""
-
-    def now(self) -> Any: ...
-
-    async def later(self) -> Any: ...
-
-
-_Flow = Generator[_Step, Any, T]
-
-
-class _PoolStep(NamedTuple):
-    """A job for a worker pool; its caller waits at most `timeout_s`."""
-
-    work: Callable[[], object]
-    pool: WorkerPool
-    timeout_s: float
-    client: str
-
-    def now(self) -> object:
-        return self.pool.run(self.work, self.timeout_s, self.client)
-
-    async def later(self) -> object:
-        async with asyncio.timeout(max(0.0, self.timeout_s)):
-            outcome = await asyncio.wrap_future(self.pool.submit(self.work, self.client))
-        return outcome()
-
-
-class _ProviderStep(NamedTuple):
-    client: Client
-    provider: Provider
-    question: Question
-    key: str
-    tenant: str
-    timeout_s: float
-
-    def __repr__(self) -> str:
-        return "_Asking(…)"  # it holds the key
-
-    # Only the client sets a timeout: it alone can tell a slow provider from a caller that left.
-    def now(self) -> Answer:
-        asked = self.client.ask(self.provider, self.question, self.key, tenant=self.tenant, timeout_s=self.timeout_s)
-        return asked.answer
-
-    async def later(self) -> Answer:
-        asked = await self.client.ask_async(
-            self.provider, self.question, self.key, tenant=self.tenant, timeout_s=self.timeout_s
-        )
-        return asked.answer
 
 
 class _AssessmentState:

@@ -196,11 +196,10 @@ class Client:
         try:
             answer = pending.answer.result(self._wait_s(pending))
         except TimeoutError:
-            self._dispatcher.abandon(pending)
             answer = NoAnswer(NoAnswerReason.DEADLINE)
-        except BaseException:  # Ctrl-C while waiting
-            self._dispatcher.abandon(pending)
-            raise
+        finally:
+            # After the deadline, or a Ctrl-C while waiting.
+            self._abandon_unless_done(pending)
         return self._outcome(answer, began, pending.attempts)
 
     async def ask_async(
@@ -220,13 +219,11 @@ class Client:
         try:
             pending.answer.add_done_callback(partial(_wake, loop, waiter))
             await asyncio.wait((waiter,), timeout=self._wait_s(pending))
-        except BaseException:
-            self._dispatcher.abandon(pending)
-            raise
-        if pending.answer.done():
-            return self._outcome(pending.answer.result(), began, pending.attempts)
-        self._dispatcher.abandon(pending)
-        return self._outcome(NoAnswer(NoAnswerReason.DEADLINE), began, pending.attempts)
+            answer = pending.answer.result() if pending.answer.done() else NoAnswer(NoAnswerReason.DEADLINE)
+        finally:
+            # After the deadline, or when the caller was cancelled.
+            self._abandon_unless_done(pending)
+        return self._outcome(answer, began, pending.attempts)
 
     def close(self) -> None:
         """Cancel all questions and end the thread. Later questions get no answer."""
@@ -256,11 +253,42 @@ class Client:
         refused = self._dispatcher.accept(pending, began)
         return pending if refused is None else NoAnswer(refused)
 
+    def _abandon_unless_done(self, pending: _PendingQuestion) -> None:
+        if not pending.answer.done():
+            self._dispatcher.abandon(pending)
+
     def _wait_s(self, pending: _PendingQuestion) -> float:
         return max(0.0, pending.deadline - self._clock()) + GRACE_S
 
     def _outcome(self, answer: Answer, began: float, attempts: int = 0) -> Outcome:
         return Outcome(answer, (self._clock() - began) * 1000, attempts)
+
+
+class ProviderQuestion(NamedTuple):
+    """A question to a provider, as a wait of a flow (`lockgate.runtime.flow`).
+
+    Only the client sets a timeout: it alone can tell a slow provider from a caller that left.
+    """
+
+    client: Client
+    provider: Provider
+    question: Question
+    key: str
+    tenant: str
+    timeout_s: float | None = None
+
+    def __repr__(self) -> str:
+        return "ProviderQuestion(…)"  # it holds the key
+
+    def now(self) -> Answer:
+        asked = self.client.ask(self.provider, self.question, self.key, tenant=self.tenant, timeout_s=self.timeout_s)
+        return asked.answer
+
+    async def later(self) -> Answer:
+        asked = await self.client.ask_async(
+            self.provider, self.question, self.key, tenant=self.tenant, timeout_s=self.timeout_s
+        )
+        return asked.answer
 
 
 class _PendingQuestion:
@@ -444,7 +472,7 @@ class _Dispatcher:
             client_loop.background = self._open_background(
                 partial(_close, client_loop), partial(self._fail_all, client_loop)
             )
-        except Exception as error:  # noqa: BLE001 - an event loop policy of the application may raise anything
+        except Exception as error:  # noqa: BLE001 - an edge: `background` may be the application's own
             _log.warning("the verifier's thread could not be started: %s", type(error).__name__)
             return None
         self._loop = client_loop

@@ -22,7 +22,7 @@ import asyncio
 import json
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from importlib import import_module
@@ -40,8 +40,9 @@ from lockgate.core.ruling.opinions import Silent, Triage
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.policy import PRESETS
 from lockgate.gate.judge import Inquiry, Opined
+from lockgate.runtime.flow import Flow, run_flow, run_flow_async
 from lockgate.runtime.forks import on_fork
-from lockgate.runtime.worker_pool import Full, WorkerPool
+from lockgate.runtime.worker_pool import Full, PoolJob, WorkerPool
 from lockgate.verifiers import embedded_model as embedded
 
 _log = logging.getLogger("lockgate.verifier")
@@ -413,22 +414,19 @@ class EmbeddedJudge:
         """Return the opinion of the case. From a coroutine use `opine_async`: this one cannot wait there."""
         if _is_on_event_loop():
             return Opined(Silent(NoAnswerReason.CALLED_IN_LOOP))
-        try:
-            return cast(Opined, self.pool.run(self._work(inquiry), self._timeout_s))
-        except Exception as error:  # noqa: BLE001  # whatever it was, there is no opinion
-            return self._silent_after(error)
+        return run_flow(self._opinion_steps(inquiry))
 
     async def opine_async(self, inquiry: Inquiry) -> Opined:
         """Return the opinion of the case, from an event loop."""
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                outcome = await asyncio.wrap_future(self.pool.submit(self._work(inquiry)))
-            return cast(Opined, outcome())
-        except Exception as error:  # noqa: BLE001  # as above; a caller's cancellation is no Exception
-            return self._silent_after(error)
+        return await run_flow_async(self._opinion_steps(inquiry))
 
-    def _work(self, inquiry: Inquiry) -> Callable[[], Opined]:
-        return partial(self._judge, inquiry, monotonic() + self._timeout_s)
+    def _opinion_steps(self, inquiry: Inquiry) -> Flow[Opined]:
+        work = partial(self._judge, inquiry, monotonic() + self._timeout_s)
+        try:
+            opined: Opined = yield PoolJob(self.pool, work, self._timeout_s)
+        except Exception as error:  # noqa: BLE001  # the edge to the model: without an answer there is no opinion
+            return self._silent_after(error)
+        return opined
 
     def _judge(self, inquiry: Inquiry, until: float) -> Opined:
         evidence = inquiry.evidence

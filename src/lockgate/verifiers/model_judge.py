@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import Future
+from functools import partial
 from secrets import token_hex
-from threading import BoundedSemaphore, Thread
-from typing import NamedTuple
 
 from lockgate.core.judging.judge_prompts import build_question, parse_opinion
-from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Question, Rating
+from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Rating
 from lockgate.core.ruling.opinions import Silent
 from lockgate.gate.judge import Inquiry, Opined
-from lockgate.verifiers.client import Client, Provider
+from lockgate.runtime.flow import Flow, run_flow, run_flow_async
+from lockgate.runtime.worker_pool import Full, PoolJob, WorkerPool
+from lockgate.verifiers.client import Client, Provider, ProviderQuestion
 from lockgate.verifiers.key_source import KeySource, is_instant, is_usable_key, key_or_blank
 
 _log = logging.getLogger("lockgate.verifier")
@@ -45,7 +45,7 @@ class ModelJudge:
         self._key_timeout_s = key_timeout_s
         self._nonce = nonce
         # Limits the threads that a hanging key source can block.
-        self._fetching = BoundedSemaphore(16)
+        self._fetching = WorkerPool(16, max_jobs=16)
 
     @property
     def name(self) -> str:
@@ -58,51 +58,26 @@ class ModelJudge:
         """Return the model's opinion of the case. From a coroutine use `opine_async`: this one cannot wait there."""
         if _is_on_event_loop():
             return Opined(Silent(NoAnswerReason.CALLED_IN_LOOP))
-        try:
-            key = self._key()
-            if isinstance(key, Future):
-                key = _usable_key(key.result(self._key_timeout_s), needed=self._key_needed)
-            if isinstance(key, Opined):
-                return key
-            put = self._make_question(inquiry)
-            outcome = self._client.ask(self._provider, put.question, key, tenant=self._tenant)
-            return self._opinion_from_answer(inquiry, put, outcome.answer)
-        except Exception as error:  # noqa: BLE001  # whatever it was, there is no opinion
-            return self._silent_after(error)
+        return run_flow(self._opinion_steps(inquiry))
 
     async def opine_async(self, inquiry: Inquiry) -> Opined:
         """Return the model's opinion of the case, from an event loop."""
+        return await run_flow_async(self._opinion_steps(inquiry))
+
+    def _opinion_steps(self, inquiry: Inquiry) -> Flow[Opined]:
         try:
-            key = self._key()
-            if isinstance(key, Future):
-                async with asyncio.timeout(self._key_timeout_s):
-                    fetched = await asyncio.wrap_future(key)
-                key = _usable_key(fetched, needed=self._key_needed)
-            if isinstance(key, Opined):
-                return key
-            put = self._make_question(inquiry)
-            outcome = await self._client.ask_async(self._provider, put.question, key, tenant=self._tenant)
-            return self._opinion_from_answer(inquiry, put, outcome.answer)
-        except Exception as error:  # noqa: BLE001  # as above; a caller's cancellation is no Exception
+            fetch = partial(key_or_blank, self._keys, self._tenant)
+            key = fetch() if is_instant(self._keys) else (yield PoolJob(self._fetching, fetch, self._key_timeout_s))
+            if not is_usable_key(key, needed=self._key_needed):
+                return Opined(Silent(NoAnswerReason.NO_KEY))
+            nonce = self._nonce()
+            question = build_question(inquiry.stage, inquiry.case, nonce)
+            answer: Answer = yield ProviderQuestion(self._client, self._provider, question, key, self._tenant)
+            return _opinion_from_answer(inquiry, nonce, answer)
+        except Full:
+            return Opined(Silent(NoAnswerReason.BUSY))
+        except Exception as error:  # noqa: BLE001  # the edge to a key source and a provider: there is no opinion
             return self._silent_after(error)
-
-    def _make_question(self, inquiry: Inquiry) -> _AskedQuestion:
-        nonce = self._nonce()
-        return _AskedQuestion(build_question(inquiry.stage, inquiry.case, nonce), nonce)
-
-    def _opinion_from_answer(self, inquiry: Inquiry, put: _AskedQuestion, answer: Answer) -> Opined:
-        match answer:
-            case ModelText(text, tokens_in, tokens_out):
-                return Opined(parse_opinion(inquiry.stage, text, put.nonce, inquiry.case), tokens_in, tokens_out)
-            case NoAnswer(why=why):
-                return Opined(Silent(why))
-            case ProviderBlock():
-                # Silent, like a model that declines, and not unreadable: the same text would be refused again, and an
-                # attacker must not get a second question of another form by tripping a filter.
-                return Opined(Silent(NoAnswerReason.REFUSED))
-            case Rating():
-                # A rating endpoint cannot answer this question, in no form.
-                return Opined(Silent(NoAnswerReason.ODD_ANSWER))
 
     def _silent_after(self, error: Exception) -> Opined:
         why = NoAnswerReason.DEADLINE if isinstance(error, TimeoutError) else NoAnswerReason.INTERNAL
@@ -110,38 +85,20 @@ class ModelJudge:
         _log.warning("no opinion: judge=%s reason=%s error=%s", self.name, why.value, type(error).__name__)
         return Opined(Silent(why))
 
-    def _key(self) -> str | Opined | Future[str]:
-        """Return the key, a silent opinion if there is none, or the future of a thread that fetches it."""
-        if is_instant(self._keys):
-            return _usable_key(key_or_blank(self._keys, self._tenant), needed=self._key_needed)
-        if not self._fetching.acquire(blocking=False):
-            return Opined(Silent(NoAnswerReason.BUSY))
-        future: Future[str] = Future()
-        # Not cancellable from here on: a caller that leaves does not stop the thread.
-        future.set_running_or_notify_cancel()
 
-        def fetch() -> None:
-            key = key_or_blank(self._keys, self._tenant)
-            self._fetching.release()
-            future.set_result(key)
-
-        try:
-            Thread(target=fetch, name="lockgate-key", daemon=True).start()
-        except BaseException:
-            self._fetching.release()
-            raise
-        return future
-
-
-class _AskedQuestion(NamedTuple):
-    question: Question
-    nonce: str
-
-
-def _usable_key(key: object, *, needed: bool) -> str | Opined:
-    if isinstance(key, str) and is_usable_key(key, needed=needed):
-        return key
-    return Opined(Silent(NoAnswerReason.NO_KEY))
+def _opinion_from_answer(inquiry: Inquiry, nonce: str, answer: Answer) -> Opined:
+    match answer:
+        case ModelText(text, tokens_in, tokens_out):
+            return Opined(parse_opinion(inquiry.stage, text, nonce, inquiry.case), tokens_in, tokens_out)
+        case NoAnswer(why=why):
+            return Opined(Silent(why))
+        case ProviderBlock():
+            # Silent, like a model that declines, and not unreadable: the same text would be refused again, and an
+            # attacker must not get a second question of another form by tripping a filter.
+            return Opined(Silent(NoAnswerReason.REFUSED))
+        case Rating():
+            # A rating endpoint cannot answer this question, in no form.
+            return Opined(Silent(NoAnswerReason.ODD_ANSWER))
 
 
 def _is_on_event_loop() -> bool:

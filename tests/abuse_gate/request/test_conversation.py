@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lockgate.abuse_gate.request.conversation import ConversationReader, source_name
-from lockgate.abuse_gate.request.normalize import NormalizedRequest, normalize
+from lockgate.abuse_gate.request.payload_from_body import NormalizedRequest, normalize
 
 
 def read(value: Any) -> ConversationReader:

@@ -16,7 +16,7 @@ from lockgate.abuse_gate.request.json_body import (
     read_json,
     read_leniently,
 )
-from lockgate.abuse_gate.request.normalize import NormalizedRequest, normalize
+from lockgate.abuse_gate.request.payload_from_body import NormalizedRequest, normalize
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from lockgate.core.judging.judge_prompts import (
 from lockgate.core.questions import Question
 from lockgate.core.ruling.opinions import Ruling, Triage, Unreadable
 from lockgate.core.ruling.pipeline import Stage
-from lockgate.core.ruling.supervision import FINISH
+from lockgate.core.ruling.supervised_steps import FINISH
 from lockgate.core.vocabulary import Action
 
 ASKING: dict[Stage, Callable[[JudgeCase, str], Question]] = {

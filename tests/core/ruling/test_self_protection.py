@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from lockgate.core.ruling.arguments import Leaf
@@ -10,17 +12,22 @@ from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action
 from lockgate.gate.gate import Gate
 
-SCANNER = Scanner(())
+
+@cache
+def no_rules() -> Scanner:
+    return Scanner(())
 
 
 def own(*values: str, looks: bool = False) -> set[str]:
     """What is found in a command and its words."""
-    return {found.rule for found in find_tampering([Leaf("command", value) for value in values], SCANNER, looks=looks)}
+    return {
+        found.rule for found in find_tampering([Leaf("command", value) for value in values], no_rules(), looks=looks)
+    }
 
 
 def written(path: str, content: str = "{}", name: str = "file_path") -> set[str]:
     """What is found in a call that writes a file."""
-    return {found.rule for found in find_tampering([Leaf(name, path), Leaf("content", content)], SCANNER)}
+    return {found.rule for found in find_tampering([Leaf(name, path), Leaf("content", content)], no_rules())}
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def test_a_bad_line_is_refused_with_its_number(name: str) -> None:
         ('{"session": {"mod": "x"}}', "did you mean `mode`?"),
         ('{"session": {"mode": "paranoia"}}', "did you mean `paranoid`?"),
         ('{"block": {"content": "", "source": "w", "trust": "untrustd"}}', "did you mean `untrusted`?"),
-        ('{"call": {"xyzzy": 1}}', "known: tool, arguments, annotations, label"),
+        ('{"call": {"xyzzy": 1}}', "known: tool, arguments, annotations, label, effect"),
         ('{"format": "x"}', "use session, block or call"),
     ],
 )

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from lockgate.core.questions import HttpReply, Question
-from lockgate.core.requests.assessment import RulesView, weigh_answer
+from lockgate.core.requests.combined_verdict import RulesView, weigh_answer
 from lockgate.testing.formats import AZURE, CHAT, MESSAGES, MODERATIONS, Dialect, good_reply
 from lockgate.verifiers.providers.anthropic import Anthropic
 from lockgate.verifiers.providers.azure import Azure

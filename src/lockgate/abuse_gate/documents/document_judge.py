@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 from lockgate.abuse_gate.documents.extracted_text import BY_STRETCH, HIDING_WAYS
 from lockgate.abuse_gate.request.content_kinds import MEDIA
-from lockgate.abuse_gate.request.normalize import UNREAD, InspectedUpload, Upload
-from lockgate.core.requests.assessment import TOO_BROAD
+from lockgate.abuse_gate.request.payload_from_body import UNREAD, InspectedUpload, Upload
+from lockgate.core.requests.combined_verdict import TOO_BROAD
 from lockgate.core.text.rules import Scope
 from lockgate.core.text.scanner import Scanner
 

@@ -37,7 +37,7 @@ from lockgate.abuse_gate.request.content_kinds import (
 from lockgate.abuse_gate.request.conversation import ConversationReader
 from lockgate.abuse_gate.request.json_body import UnreadableRequest, read_json
 from lockgate.abuse_gate.request.multipart import parse_parameters
-from lockgate.abuse_gate.request.normalize import UNREAD, InspectedUpload, Upload
+from lockgate.abuse_gate.request.payload_from_body import UNREAD, InspectedUpload, Upload
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate.gate import shared_scanner

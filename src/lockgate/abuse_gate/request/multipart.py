@@ -1,4 +1,7 @@
-"""Divides a multipart body into its parts, strictly: it refuses a body in which two parsers see different parts."""
+"""Divides a multipart body into its parts, strictly: it refuses a body in which two parsers see different parts.
+
+`payload_from_body.py` reads the parts and makes the payload.
+"""
 
 from __future__ import annotations
 

@@ -272,10 +272,22 @@ def _check_state(settings: Settings) -> Check:
     for path in (folder, *kept):
         if problem := _privacy_problem(path, folder=path == folder):
             return problem
+    if problem := _old_notes_problem(folder / "sessions-doubted"):
+        return problem
     # The store checks its own file, and raises.
     waiting = assemble.approvals_from_settings(settings).waiting(time.time())
     count = f", {len(waiting)} call{'s' if len(waiting) != 1 else ''} waiting for a person" if waiting else ""
     return Check("state", CheckState.OK, f"{folder}{count}")
+
+
+def _old_notes_problem(folder: Path) -> Check | None:
+    """Name the folder of an earlier build; with notes in it, the session store refuses to work."""
+    if not os.path.isdir(folder):
+        return None
+    if not os.listdir(folder):
+        return Check("state", CheckState.WARN, f"{folder} is left from an earlier build, and empty", f"rmdir {folder}")
+    said = f"{folder} holds notes of an earlier build about lost texts: no session can be opened"
+    return Check("state", CheckState.FAIL, said, "end the agents of that time, then remove the folder")
 
 
 def _check_journal(settings: Settings) -> Check:
@@ -294,6 +306,10 @@ def _check_journal(settings: Settings) -> Check:
     told = f"heads go to {' and '.join(leaves)}" if leaves else "no head leaves this machine"
     # A key without its log, or with another log, is tampering.
     assemble.refuse_lost_log(files)
+    old = f"{where}-waiting"
+    if not isinstance(files.log, str) and os.path.isdir(old):
+        said = f"{old} is left from an earlier build: it may hold rulings that were never stored, and it is not read"
+        return Check("journal", CheckState.WARN, said, "look at it, then remove it")
     if not isinstance(files.log, str) and not os.path.lexists(files.log):
         return Check("journal", CheckState.OK, f"{where}, which is made with the first ruling; {told}")
     log = assemble.log_from_settings(settings)

@@ -41,7 +41,7 @@ from lockgate.core.ruling.context import Context, PastCall
 from lockgate.core.ruling.origins import SIGNALS
 from lockgate.core.ruling.pipeline import HARD_RULES, Ask, Stage
 from lockgate.core.ruling.policy import Policy
-from lockgate.core.ruling.supervision import UNSHOWN
+from lockgate.core.ruling.supervised_steps import UNSHOWN
 from lockgate.core.ruling.tool_risk import tool_risk
 from lockgate.core.text.rules import RULES
 from lockgate.core.vocabulary import Action, Block, Finding, Origin, Risk, Trust

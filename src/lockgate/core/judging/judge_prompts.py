@@ -28,7 +28,7 @@ from lockgate.core.questions import Question, fence_value
 from lockgate.core.redaction.excerpts import LONE_SURROGATE, UNSEEN
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
 from lockgate.core.ruling.pipeline import Stage
-from lockgate.core.ruling.supervision import FINISH
+from lockgate.core.ruling.supervised_steps import FINISH
 from lockgate.core.vocabulary import Action, Trust
 
 MAX_REPLY_CHARACTERS = 200

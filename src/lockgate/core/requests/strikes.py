@@ -1,4 +1,4 @@
-"""The abuse ladder as values: what unsafe requests cost the client that sent them.
+"""Strikes and bans: how unsafe requests are counted, and when a client loses its tools or all access.
 
 1. Every unsafe request is a strike, against the principal who sent it and against the network it came from.
 2. A principal with `tier1_threshold` strikes in the window is in `tier1_mode` for `tier1_cooldown_s`, and likewise for

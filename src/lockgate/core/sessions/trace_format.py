@@ -13,7 +13,7 @@ from typing import Never
 
 from lockgate.core.errors import InvalidTrace, quoted, suggest_closest
 from lockgate.core.strict_json import InvalidJson, JsonFault, JsonLimits, JsonReader
-from lockgate.core.vocabulary import Kind, Mode, Trust
+from lockgate.core.vocabulary import Kind, Mode, Trust, default_trust
 from lockgate.core.wire import SCHEMA
 
 # A block is held in memory whole, so this limits the cost of one event; the reader stops at this length.
@@ -33,13 +33,25 @@ class TraceHeader:
 
 @dataclass(frozen=True, slots=True)
 class SessionStart:
+    """A new session. The fields after `scope` are for measuring; a ruling never sees them."""
+
     goal: str = ""
     mode: Mode | None = None
     scope: str = ""
+    id: str = ""
+    pair: str = ""
+    task: str = ""
+    part: str = ""
+    dataset: str = ""
+    suite: str = ""
+    family: str = ""
+    attack: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockEvent:
+    """Something enters the context. `poisoned` is for measuring; a ruling never sees it."""
+
     content: str
     source: str
     trust: Trust | None = None
@@ -47,25 +59,36 @@ class BlockEvent:
     mutable: bool | None = None
     id: str | None = None
     tainted_by: tuple[str, ...] = ()
+    poisoned: bool = False
+
+    @property
+    def is_untrusted(self) -> bool:
+        trust = default_trust(self.source) if self.trust is None else self.trust
+        return trust is Trust.UNTRUSTED
 
 
 @dataclass(frozen=True, slots=True)
 class CallEvent:
-    """A tool call. `label` (`attack` or `ordinary`) is for benchmarks; a ruling never sees it."""
+    """A tool call. `label` (one of `LABELS`, or empty) and `effect` are for measuring; a ruling never sees them."""
 
     tool: str
     arguments: Mapping[str, object]
     annotations: Mapping[str, object] | None = None
     label: str = ""
+    effect: bool | None = None
 
 
 Event = TraceHeader | SessionStart | BlockEvent | CallEvent
 
+# What a session is called when it is measured.
+SESSION_NAMES = ("id", "pair", "task", "part", "dataset", "suite", "family", "attack")
 KEYS = {
-    "session": ("goal", "mode", "scope"),
-    "block": ("content", "source", "trust", "kind", "mutable", "id", "tainted_by"),
-    "call": ("tool", "arguments", "annotations", "label"),
+    "session": ("goal", "mode", "scope", *SESSION_NAMES),
+    "block": ("content", "source", "trust", "kind", "mutable", "id", "tainted_by", "poisoned"),
+    "call": ("tool", "arguments", "annotations", "label", "effect"),
 }
+# The words for a call's label, and the one word that each is read as.
+LABELS = {"attack": "attack", "ordinary": "ordinary", "benign": "ordinary", "unknown": "unknown"}
 
 
 def decode_line(data: bytes, number: int) -> str:
@@ -95,7 +118,7 @@ class TraceLineParser:
 
     def event(self, line: str) -> Event:
         # Editors on Windows put a byte order mark before the first line.
-        value = self._json(line.removeprefix("\ufeff") if self.number == 1 else line)
+        value = self.read_json(line.removeprefix("\ufeff") if self.number == 1 else line)
         if not isinstance(value, dict):
             self.refuse(f"an event must be an object, not {_json_type_name(value)}", 'for example {"call": {…}}')
         if "trace" not in value:
@@ -134,14 +157,12 @@ class TraceLineParser:
             goal=self._text(body, "session", "goal", default=""),
             mode=None if word is None else Mode(self._one_of(word, "mode", [mode.value for mode in Mode])),
             scope=self._text(body, "session", "scope", default=""),
+            **{key: self._name_or_none(body, "session", key) or "" for key in SESSION_NAMES},
         )
 
     def _block(self, body: Mapping[str, object]) -> BlockEvent:
         trust = self._name_or_none(body, "block", "trust")
         kind = self._name_or_none(body, "block", "kind")
-        mutable = body.get("mutable")
-        if mutable is not None and not isinstance(mutable, bool):
-            self.refuse(f"`block.mutable` must be true or false, not {_json_type_name(mutable)}")
         parents = body.get("tainted_by")
         if not isinstance(parents, list | None):
             self.refuse(f"`block.tainted_by` must be a list of block ids, not {_json_type_name(parents)}")
@@ -150,9 +171,10 @@ class TraceLineParser:
             source=self._named(body, "block", "source"),
             trust=None if trust is None else Trust[self._one_of(trust, "trust", [t.word for t in Trust]).upper()],
             kind=None if kind is None else Kind(self._one_of(kind, "kind", [kind.value for kind in Kind])),
-            mutable=mutable,
+            mutable=self._flag_or_none(body, "block", "mutable"),
             id=self._name_or_none(body, "block", "id"),
             tainted_by=tuple(self._checked_name(parent, "block.tainted_by") for parent in parents or ()),
+            poisoned=self._flag_or_none(body, "block", "poisoned") or False,
         )
 
     def _call(self, body: Mapping[str, object]) -> CallEvent:
@@ -162,10 +184,12 @@ class TraceLineParser:
             tool=self._named(body, "call", "tool"),
             arguments=self._object(body, "arguments"),
             annotations=annotations,
-            label="" if label is None else self._one_of(label, "label", ["attack", "ordinary"]),
+            label="" if label is None else LABELS[self._one_of(label, "label", [*LABELS])],
+            effect=self._flag_or_none(body, "call", "effect"),
         )
 
-    def _json(self, line: str) -> object:
+    def read_json(self, line: str) -> object:
+        """Return the JSON value on the line; refuse what only some readers would accept."""
         if len(line) > MAX_LINE_BYTES:
             self.refuse(f"longer than {MAX_LINE_BYTES:,} bytes", "no single block or call may be that large")
         try:
@@ -208,6 +232,12 @@ class TraceLineParser:
     def _name_or_none(self, body: Mapping[str, object], sort: str, key: str) -> str | None:
         value = body.get(key)
         return None if value is None else self._checked_name(value, f"{sort}.{key}")
+
+    def _flag_or_none(self, body: Mapping[str, object], sort: str, key: str) -> bool | None:
+        value = body.get(key)
+        if value is not None and not isinstance(value, bool):
+            self.refuse(f"`{sort}.{key}` must be true or false, not {_json_type_name(value)}")
+        return value
 
     def _checked_name(self, value: object, path: str) -> str:
         if not isinstance(value, str):

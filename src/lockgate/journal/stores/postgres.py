@@ -18,12 +18,21 @@ from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateErr
 from lockgate.core.journal.merkle import HASH, Frontier, Tile
 from lockgate.journal.log import Head, LogRow, Shard
 from lockgate.runtime.forks import on_fork
-from lockgate.runtime.postgres import BUSY_S, close_quietly, open_connection
+from lockgate.runtime.postgres import (
+    BUSY_S,
+    LOCK_NOT_AVAILABLE,
+    close_quietly,
+    error_name,
+    open_connection,
+    psycopg_error,
+)
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
 _VERSION = 2
+# The server's class of errors for a row that breaks a rule of its table.
+_INTEGRITY_VIOLATION = "23"
 # The advisory lock for creating the tables: two concurrent CREATEs fail even with IF NOT EXISTS.
 _MAKING = 0x6C6B676A
 _MAX_IDLE_READERS = 4
@@ -300,11 +309,9 @@ class PostgresLog:
             failed.pop_all()
 
     def _commit(self, db: Connection[Any], change: PostgresLogWriter) -> None:
-        from psycopg import Error
-
         try:
             db.execute("COMMIT")
-        except Error as error:
+        except psycopg_error() as error:
             self._discard(db)
             if change.last is None or not self._was_committed(*change.last):
                 raise error
@@ -318,13 +325,11 @@ class PostgresLog:
             self._roll_back(db)
 
     def _roll_back(self, db: Connection[Any]) -> None:
-        from psycopg import Error
-
         # A broken connection has nothing to roll back; the next transaction replaces it.
         if not db.broken:
             try:
                 db.execute("ROLLBACK")
-            except Error:
+            except psycopg_error():
                 self._discard(db)
 
     def _discard(self, db: Connection[Any]) -> None:
@@ -359,19 +364,15 @@ class PostgresLog:
             yield
         except LockgateError:
             raise
-        except Exception as error:
-            from psycopg import Error, errors
-
-            if isinstance(error, errors.LockNotAvailable):
+        except psycopg_error() as error:
+            code = error.sqlstate or ""
+            if code == LOCK_NOT_AVAILABLE:
                 raise self._refusal(f"was busy for {BUSY_S} seconds", hint="try again") from error
-            if isinstance(error, errors.IntegrityError):
+            if code.startswith(_INTEGRITY_VIOLATION):
                 raise JournalDamaged(
                     f"the log does not take what comes next: {quoted(error.diag.message_primary or '')}"
                 ) from error
-            if isinstance(error, Error):
-                named = type(error).__name__ if error.sqlstate is None else f"{type(error).__name__} {error.sqlstate}"
-                raise self._refusal(f"cannot be used: {named}") from error
-            raise
+            raise self._refusal(f"cannot be used: {error_name(error)}") from error
 
     @staticmethod
     def _refusal(why: str, *, hint: str = "") -> JournalUnavailable:

@@ -112,6 +112,7 @@ def test_only_the_registries_of_a_lock_file_count_as_hosts() -> None:
     "node_modules/left-pad": {
       "version": "1",
       "resolved": "https://npm.shop.example/left-pad-1.tgz",
+      "resolved": "https://registry.npmjs.org/left-pad/-/left-pad-1.tgz",
       "funding": {
         "url": "https://mallory.example/sponsor"
 """

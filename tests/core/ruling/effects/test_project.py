@@ -98,6 +98,7 @@ def test_a_url_is_known_by_its_host_and_on_a_shared_host_by_its_owner(url: str, 
 def test_a_shared_host_counts_only_with_the_owner_whom_the_project_names() -> None:
     shop = Project(hosts=frozenset({"github.com/ada"}))
     assert shop.has_host("github.com", "/Ada/other.git")
+    assert shop.has_host("github.com/ada/other")
     assert not shop.has_host("github.com", "/mallory/shop.git")
     assert not shop.has_host("github.com")
     assert not Project(hosts=frozenset({""})).has_host("pastebin.com")

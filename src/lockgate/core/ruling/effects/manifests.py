@@ -219,12 +219,14 @@ def _read_lines(registry: str, pattern: str, *, tasks: str = "", urls: str = "")
     where = re.compile(urls, re.MULTILINE) if urls else None
 
     def read(text: str) -> ManifestNames:
-        return _collect(
+        names = _collect(
             registry,
             (match[1] for match in found.finditer(text)) if found else (),
             tasks=(name for match in named.finditer(text) for name in re.split(r"[\s,]+", match[1])) if named else (),
             urls=(match[1] for match in where.finditer(text)) if where else (),
         )
+        # The owners on a shared host are as many as the packages, and no registry of the project's own.
+        return names._replace(hosts=tuple(site for site in names.hosts if "/" not in site))
 
     return read
 

@@ -72,7 +72,8 @@ class Project:
 
         Anyone can publish on a shared host: one counts only with the `path` of a URL whose owner the project names.
         """
-        site = _site(host, path)
+        host, _, rest = host.partition("/")
+        site = _site(host, path or rest)
         return bool(site) and site in self.hosts
 
     def has_url(self, url: str) -> bool:

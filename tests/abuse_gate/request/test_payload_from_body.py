@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lockgate.abuse_gate.agent_calls import rules_hit_by_calls
 from lockgate.abuse_gate.request.content_kinds import detect_kind
 from lockgate.abuse_gate.request.conversation import Turn
-from lockgate.abuse_gate.request.normalize import (
+from lockgate.abuse_gate.request.payload_from_body import (
     REFUSALS,
     InspectedUpload,
     NormalizedRequest,

@@ -1,4 +1,4 @@
-"""A request's body as turns and files: who said what in which order, which files came along, and the payload for it.
+"""Turns a request's body (JSON, form, multipart, text or file) into turns and files, and these into a payload.
 
 1. The content type says how the body is divided, never whether it is read: JSON is JSON under any name.
 2. A body that could be read in two ways is refused: two equal keys, an unknown charset, odd lines in a multipart body.

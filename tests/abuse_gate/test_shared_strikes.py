@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from lockgate.abuse_gate import ladder as ladder_module
-from lockgate.abuse_gate.ladder import ClientStanding, Ladder
+from lockgate.abuse_gate import shared_strikes
+from lockgate.abuse_gate.shared_strikes import ClientStanding, Ladder
 from lockgate.abuse_gate.stores.bans_sqlite import SqliteBans
 from lockgate.core.requests.strikes import (
     NETWORK,
@@ -36,7 +36,7 @@ HOME, CAFE = Subject(NETWORK, "1" * 32), Subject(NETWORK, "2" * 32)
 def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine must not decide a test: only those about waiting wait for less."""
     for name in ("LOAD_S", "KEEP_S", "READ_S"):
-        monkeypatch.setattr(ladder_module, name, 20.0)
+        monkeypatch.setattr(shared_strikes, name, 20.0)
 
 
 class Clock:
@@ -205,7 +205,7 @@ def test_a_slowed_request_waits_and_a_crowd_of_them_is_turned_away() -> None:
         return [each for each in heard if isinstance(each, bool)]
 
     heard = asyncio.run(crowd())
-    assert (heard.count(True), heard.count(False)) == (ladder_module.MAX_HELD_EACH - 10, 100 - 32)
+    assert (heard.count(True), heard.count(False)) == (shared_strikes.MAX_HELD_EACH - 10, 100 - 32)
     assert set(waited) == {2.0}
 
 
@@ -236,7 +236,7 @@ def test_a_signed_in_user_waits_and_is_never_turned_away() -> None:
         assert not ladder._held
 
     asyncio.run(run())
-    assert waited == [2.0] * (ladder_module.MAX_HELD_EACH + 80)
+    assert waited == [2.0] * (shared_strikes.MAX_HELD_EACH + 80)
 
 
 def test_what_was_learned_since_is_known_without_asking(clock: Clock, together: Together) -> None:
@@ -416,7 +416,7 @@ def test_a_strike_that_falls_while_another_is_being_told_is_told_too(clock: Cloc
 
 
 def test_news_waits_in_bounded_room(clock: Clock, together: Together, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ladder_module, "MAX_UNSHARED", 50)
+    monkeypatch.setattr(shared_strikes, "MAX_UNSHARED", 50)
     counted: Counter[str] = Counter()
     settings = LadderSettings(max_subjects=80)
     ladder = make(clock, together.worker(), settings=settings, count=lambda what: counted.update([what]))
@@ -426,7 +426,7 @@ def test_news_waits_in_bounded_room(clock: Clock, together: Together, monkeypatc
     assert len(ladder._unshared) == 50
     assert len(ladder._untold) == 80
     assert counted["unshared"] == 150
-    assert max(map(len, together.calls)) <= 2 + 2 * ladder_module.MAX_NEWS
+    assert max(map(len, together.calls)) <= 2 + 2 * shared_strikes.MAX_NEWS
 
 
 def test_a_quarantined_client_costs_the_store_nothing(clock: Clock, together: Together) -> None:
@@ -486,8 +486,8 @@ def test_a_ban_of_another_worker_on_this_host_is_seen_within_a_second(clock: Clo
     one, two = (make(clock, bans=SqliteBans(path, SETTINGS), wall=wall) for _ in range(2))
     run(two.standing((ANN,)))
     strike(one, ANN, times=3)
-    clock.now += ladder_module.POLL_S
-    wall.now += ladder_module.POLL_S
+    clock.now += shared_strikes.POLL_S
+    wall.now += shared_strikes.POLL_S
     assert run(two.standing((ANN,))).standing is Standing.EXECUTE_LOCKED
 
 
@@ -544,7 +544,7 @@ def test_a_full_disk_is_said_and_the_ban_is_written_when_there_is_room(clock: Cl
         assert run(ladder.standing((HOME,))).degraded
     assert counted["bans-error"] == 1
     disk.fails = False
-    clock.now += ladder_module.POLL_S
+    clock.now += shared_strikes.POLL_S
     assert not run(ladder.standing((HOME,))).degraded
     assert disk.kept[ANN].locked_s == 899
 
@@ -555,7 +555,7 @@ def test_a_disk_that_hangs_delays_no_request_for_long(clock: Clock, monkeypatch:
     run(ladder.standing((ANN,)))
     disk.hangs = threading.Event()
     try:
-        monkeypatch.setattr(ladder_module, "KEEP_S", 0.01)
+        monkeypatch.setattr(shared_strikes, "KEEP_S", 0.01)
         judged = strike(ladder, ANN, times=3)
         assert (judged.standing, judged.degraded) == (Standing.EXECUTE_LOCKED, True)
         clock.now += 25  # a request now does not wait at all
@@ -563,7 +563,7 @@ def test_a_disk_that_hangs_delays_no_request_for_long(clock: Clock, monkeypatch:
         assert run(ladder.standing((HOME,))).degraded
         # A thread that never comes back is given up, and what it was to write is not.
         monkeypatch.undo()
-        clock.now += ladder_module.LOST_S
+        clock.now += shared_strikes.LOST_S
         assert run(ladder.standing((HOME,))).degraded
         assert ANN in (*ladder._unkept, *ladder._writing)
     finally:
@@ -597,5 +597,5 @@ def test_a_file_that_cannot_be_read_at_the_start_is_degraded_and_not_believed_em
     assert run(ladder.standing((ANN,))).degraded
     disk.fails = False
     assert run(ladder.standing((ANN,))).degraded
-    clock.now += ladder_module.POLL_S
+    clock.now += shared_strikes.POLL_S
     assert not run(ladder.standing((ANN,))).degraded

@@ -1,4 +1,4 @@
-"""The abuse ladder: strikes and bans of a request's subjects, in this process, on this host and on all hosts.
+"""Shares strikes and bans between threads, workers and hosts; `core/requests/strikes.py` counts them and sets bans.
 
 1. This process counts always, and can judge alone.
 2. The bans file, if there is one: read before the first request is judged, and again every second.

@@ -1,6 +1,6 @@
-"""What becomes of a request: what the rules say about it, what a verifier says, and what follows from the two.
+"""The verdict on a request: what the rules say, what a verifier (a model) says, and which of the two prevails.
 
-The rules alone (`view`):
+The rules alone (`view_payload`):
 
 1. A rule about speaking to an agent hits `prompt_text` in any of its readings, or a source reports `inj:…`: unsafe.
 2. Any other rule hits, text is hidden or encoded, a limit was reached, a source reports anything else, a flag was
@@ -8,8 +8,8 @@ The rules alone (`view`):
    to count by themselves (words like `token`, calls like `f(x)`), and some count in the arguments of a call only.
 3. Nothing: safe.
 
-With a verifier (`weigh`). It can raise suspicion, and clear what the rules are unsure of. It cannot clear what they
-call unsafe:
+With a verifier (`weigh_answer`). It can raise suspicion, and clear what the rules are unsure of. It cannot clear what
+they call unsafe:
 
 4. No answer, or not the object that was asked for: unsafe if the rules say so, else unclear.
 5. It says unsafe, or its own filter refused the text: unsafe.

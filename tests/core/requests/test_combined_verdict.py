@@ -1,4 +1,4 @@
-"""The two tables of core/assessment.py, row by row."""
+"""The two tables of core/requests/combined_verdict.py, row by row."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Rating, Verdict
-from lockgate.core.requests.assessment import (
+from lockgate.core.requests.combined_verdict import (
     REASONS,
     TOO_BROAD,
     RulesView,

@@ -1,8 +1,8 @@
-"""What stands in the page's address instead of the token: a code that is good once, and for a few minutes.
+"""How a browser logs in to the page: the address holds a code that works once, for a few minutes, not the token.
 
-A browser keeps every address it has opened, shares it with the person's other machines, and any program of that person
-can read it there. What it keeps of ours is worth nothing by then. A code is a file of the state folder, named by its
-hash: the process that removes the file has spent it, and of several only one can.
+A browser keeps every address it has opened and shares it with the person's other machines, and any program of that
+person can read it there. By then the code is spent. A code is a file of the state folder, named by its hash: the
+process that removes the file has spent it, and only one process can. `auth.py` checks the token of each request.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ MAX_CODE = 100
 
 
 class LoginCodes:
-    """The codes in a folder; none can be made without one."""
+    """The login codes in a folder. Without a folder, no code can be made."""
 
     def __init__(self, state_dir: Path | None, *, clock: Callable[[], float] = time) -> None:
         self._folder = None if state_dir is None else state_dir / FOLDER
         self._clock = clock
 
     def make(self) -> str:
-        """A new code; empty where there is nowhere to keep it."""
+        """Return a new code, or an empty one if there is no folder to keep it in."""
         if self._folder is None:
             return ""
         self._sweep(LIFETIME_S)
@@ -41,7 +41,7 @@ class LoginCodes:
         return code
 
     def spend(self, code: str) -> bool:
-        """Whether this code was good; it is not any more."""
+        """Return whether this code was valid, and make it invalid."""
         if self._folder is None or not 0 < len(code) <= MAX_CODE:
             return False
         path = self._folder / _name(code)
@@ -49,14 +49,14 @@ class LoginCodes:
             TOKEN_FILE_KIND.check(self._folder, folder=True)
             TOKEN_FILE_KIND.check(path)
             made_s = float(path.read_text(encoding="ascii"))
-            # Only one of those who try can do this.
+            # Only one process can do this: the others get an OSError.
             os.unlink(path)
         except (OSError, ValueError, TOKEN_FILE_KIND.error):
             return False
         return 0 <= self._clock() - made_s <= LIFETIME_S
 
     def forget(self) -> None:
-        """No code that was made is good any more."""
+        """Make all codes invalid."""
         self._sweep(-1.0)
 
     def _sweep(self, older_s: float) -> None:
@@ -70,5 +70,5 @@ class LoginCodes:
 
 
 def _name(code: str) -> str:
-    # By its hash: how long a look for it takes, and what stands in the folder, say nothing about it.
+    # By its hash: neither the time of the look-up nor a listing of the folder says anything about the code.
     return sha256(code.encode("utf-8", "surrogatepass")).hexdigest()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lockgate.core.errors import InvalidCall
 from lockgate.core.ruling.approvals import bind_call
 from lockgate.core.ruling.context import PastCall
-from lockgate.core.ruling.supervision import (
+from lockgate.core.ruling.supervised_steps import (
     MAX_ACTS,
     MAX_ACTS_WRITTEN,
     MAX_ENTRIES,
@@ -380,7 +380,7 @@ def test_a_call_that_cannot_be_compared_is_undeclared(monkeypatch: pytest.Monkey
     def breaks(*_: object, **__: object) -> str:
         raise RuntimeError
 
-    monkeypatch.setattr("lockgate.core.ruling.supervision.why_undeclared", breaks)
+    monkeypatch.setattr("lockgate.core.ruling.supervised_steps.why_undeclared", breaks)
     assert seen(call("read", path="x")).most_telling()[0].why == "it could not be compared with the commitment"
 
 

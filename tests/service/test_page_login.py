@@ -14,7 +14,7 @@ from asking import HOST, Asking
 from lockgate.cli.main import main
 from lockgate.service import app
 from lockgate.service.http import Caller
-from lockgate.service.login_codes import FOLDER, LIFETIME_S, LoginCodes
+from lockgate.service.page_login import FOLDER, LIFETIME_S, LoginCodes
 
 
 class Clock:
