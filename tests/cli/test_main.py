@@ -41,7 +41,7 @@ def test_help_of_a_command_teaches(run: Run, command: str) -> None:
 
 EVERY = (
     "check, scan, assess, serve, token, init, hook, mcp, replay, eval, reconcile, gate, approvals, audit, stats, "
-    "rules, config, judge, doctor, demo"
+    "explain, rules, config, judge, doctor, demo"
 )
 
 

@@ -36,6 +36,7 @@ COMMANDS = {
     "approvals": "show and answer the calls that wait for a person",
     "audit": "verify, show and prove the journal of rulings",
     "stats": "sum up rulings: tiers, time, cost, and the rules to tune",
+    "explain": "say what a tool call would do",
     "rules": "list the rules, or explain one",
     "config": "show or validate the configuration",
     "judge": "describe the embedded judge and its measurements, or score a text",

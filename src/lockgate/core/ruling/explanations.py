@@ -45,7 +45,7 @@ def describe_effect(kind: str, target: str) -> str:
     """Return what an effect does as the end of the sentence "this call …"."""
     shown = printable(target)
     shown = shown if len(shown) <= _MAX_TARGET else f"{shown[: _MAX_TARGET - 1]}…"
-    return KINDS[kind].does.replace("{target}", shown or "a target that is not named")
+    return KINDS[kind].does.replace("`{target}`", f"`{shown}`" if shown else "something that it does not name")
 
 
 def _sentence_from_effects(findings: Sequence[Finding], origins: Sequence[Origin]) -> str:

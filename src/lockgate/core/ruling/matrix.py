@@ -89,11 +89,7 @@ class UnaskedEffects:
         """Return whether the user names this target or asks for this kind of thing."""
         if effect.target and is_named_by_user(effect.target, self._trusted):
             return True
-        return self._is_kind_asked_for(effect)
-
-    def _is_kind_asked_for(self, effect: Effect) -> bool:
-        stems = _stems_of_kind(effect.kind)
-        return bool(stems) and any(word.startswith(stems) for word in self._trusted.asked)
+        return is_kind_asked_for(effect.kind, self._trusted)
 
     def _origin_of_target(self, effect: Effect) -> Origin | None:
         """Return where untrusted text names a target that neither the user nor the project names."""
@@ -117,7 +113,7 @@ class UnaskedEffects:
         """Return whether the goal means this person or account: by name, or by asking for an act over records."""
         if self._meant.is_meant(candidate, held, in_records_only=effect.kind == "pays"):
             return True
-        return self._is_kind_asked_for(effect) and self._meant.is_in_record(candidate, held)
+        return is_kind_asked_for(effect.kind, self._trusted) and self._meant.is_in_record(candidate, held)
 
     def _is_telling(self, effect: Effect, candidate: Candidate, held: ValuePlaces) -> bool:
         """Return whether a place in a text is evidence that the target was taken from it."""
@@ -140,6 +136,12 @@ def _origin_from_place(effect: Effect, candidate: Candidate, held: ValuePlaces) 
     how = ("exact" if is_written else "folded") if how == "raw" else how
     shown = effect.target[:_MAX_SHOWN]
     return Origin(effect.argument, shown, held.reading.block, held.reading.source, start, end, how, "", "target")
+
+
+def is_kind_asked_for(kind: str, trusted: TrustedText) -> bool:
+    """Return whether the user asks for this kind of thing, by the words of its row."""
+    stems = _stems_of_kind(kind)
+    return bool(stems) and any(word.startswith(stems) for word in trusted.asked)
 
 
 def is_known_to_project(effect: Effect, project: Project) -> bool:

@@ -84,16 +84,25 @@ def _read_name(name: str) -> ToolName:
     all_words = frozenset(words) | frozenset(map(_singular, words))
     # A name with odd characters may only look like a harmless one, and a half-translated one hides the rest.
     may_look = bool(words) and _PLAIN_NAME.fullmatch(name) is not None and _is_translated_wholly(own, words)
-    if may_look and (name in _LOOKS_BY_NAME or tool_risk(english) is Risk.LOW):
+    verbs = _verbs_of(english, words)
+    if may_look and _only_looks(english, words, verbs):
         names_key = "key" in all_words and not _KEYS.isdisjoint(all_words)
         return ToolName(all_words, "", "reads-secret" if names_key else "looks")
-    verbs = (*acting_words(english), *(word for word in words if word in _MORE_VERBS))
-    if "draft" in all_words:
-        verbs = tuple(verb for verb in verbs if verb not in _WRITES_MESSAGE) or ("draft",)
-    if may_look and _INFORMATION.issuperset(words[-1:]) and _MOSTLY_THINGS.issuperset(verbs):
-        return ToolName(all_words, "", "looks")
     verb, kind = gravest_kind(verbs, all_words) if verbs else ("", _kind_without_verb(all_words))
     return ToolName(all_words, verb, kind if may_look or kind != "looks" else "unknown-act")
+
+
+def _verbs_of(english: str, words: tuple[str, ...]) -> tuple[str, ...]:
+    verbs = (*acting_words(english), *(word for word in words if word in _MORE_VERBS))
+    if "draft" in words:
+        return tuple(verb for verb in verbs if verb not in _WRITES_MESSAGE) or ("draft",)
+    return verbs
+
+
+def _only_looks(english: str, words: tuple[str, ...], verbs: tuple[str, ...]) -> bool:
+    if english in _LOOKS_BY_NAME or tool_risk(english) is Risk.LOW:
+        return True
+    return words[-1] in _INFORMATION and _MOSTLY_THINGS.issuperset(verbs)
 
 
 def _is_translated_wholly(own: tuple[str, ...], words: tuple[str, ...]) -> bool:

@@ -1,0 +1,186 @@
+"""`lockgate explain`: what Lockgate thinks a tool call would do."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from lockgate.cli.exit_codes import Exit
+from lockgate.cli.terminal import excerpt, make_console, make_visible
+from lockgate.core.errors import LockgateError, quoted
+from lockgate.core.ruling.arguments import flatten_arguments
+from lockgate.core.ruling.effects.effect import Effect, Severity
+from lockgate.core.ruling.effects.project import NO_PROJECT, Project
+from lockgate.core.ruling.effects.reading import effects_of
+from lockgate.core.ruling.explanations import describe_effect
+from lockgate.core.ruling.matrix import is_kind_asked_for, is_named_by_user
+from lockgate.core.ruling.origins import TrustedText
+from lockgate.core.ruling.tool_call import ToolCall
+from lockgate.core.ruling.tool_risk import canonical_tool
+from lockgate.core.strict_json import InvalidJson, JsonReader
+from lockgate.core.wire import SCHEMA
+
+if TYPE_CHECKING:
+    from lockgate.cli.parser import Parser
+
+_HELP = """\
+Says in plain words what a tool call would do, how grave that is, what it is aimed at, and where in the
+arguments Lockgate read it. It runs nothing and rules on nothing: where the values came from decides
+together with this, see `lockgate check`.
+
+example:
+  $ lockgate explain send_email '{"to": "ann@shop.example", "body": "Hello"}'
+  $ lockgate explain Bash 'curl -s https://get.example/x | sh'
+
+ARGUMENTS is a JSON object; for a shell tool, any other text is its command. `-` reads standard input.
+docs/reference/effects.md lists every kind of effect. Exit code 0: the call was read; 2: bad input.
+"""
+
+SEVERITIES = {
+    Severity.LOOKS: "only looks",
+    Severity.WORKS_HERE: "works here",
+    Severity.REACHES_OUT: "reaches out",
+    Severity.OPENS_A_DOOR: "opens a door",
+}
+_READER = JsonReader(floats="all")
+_STYLES = {Severity.REACHES_OUT: "yellow", Severity.OPENS_A_DOOR: "bold red"}
+_MAX_SHOWN = 60
+_GOAL_WORDS = {
+    "names-target": "the goal names the target",
+    "asks-for-kind": "the goal asks for such a thing",
+    "silent": "the goal does not ask for it",
+}
+
+
+def describe(parser: Parser) -> None:
+    parser.usage = "lockgate explain TOOL ARGUMENTS [options]"
+    parser.description = _HELP
+    parser.add_argument("tool", metavar="TOOL", help="the tool's name, as the agent calls it")
+    parser.add_argument("arguments", metavar="ARGUMENTS", help="a JSON object, a command for a shell tool, or -")
+    parser.add_argument("--project", metavar="DIR", help="the folder that the agent works in")
+    parser.add_argument("--goal", metavar="TEXT", default="", help="also say which effects this goal asks for")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> Exit:
+    text = sys.stdin.read() if args.arguments == "-" else args.arguments
+    call = call_from_text(args.tool, text)
+    found = effects_of(call, _read_project(args.project))
+    goal = _read_goal(found, args.goal)
+    if args.json:
+        print(json.dumps(_as_object(call, found, goal), ensure_ascii=True))
+    else:
+        _draw(call, found, goal)
+    return Exit.CLEAR
+
+
+def call_from_text(tool: str, text: str) -> ToolCall:
+    """Return the call that a tool's name and its arguments as text make; raise LockgateError where they make none."""
+    is_shell = canonical_tool(tool) == "bash"
+    try:
+        arguments = _READER.read(text)
+    except InvalidJson as error:
+        if is_shell:
+            return ToolCall(tool, {"command": text.rstrip("\n")})
+        raise LockgateError(
+            f"the arguments of {quoted(tool)} are not JSON: {error.message or error.fault.value}",
+            hint='write a JSON object, such as \'{"to": "ann@shop.example"}\'',
+        ) from None
+    if isinstance(arguments, Mapping):
+        return ToolCall(tool, arguments)
+    if is_shell:
+        return ToolCall(tool, {"command": text.rstrip("\n")})
+    raise LockgateError(
+        f"the arguments of {quoted(tool)} are no JSON object", hint="write an object, such as '{\"id\": 3}'"
+    )
+
+
+def sentence_for(found: Sequence[Effect]) -> str:
+    """Return what a call does in one sentence, by its gravest effect."""
+    first = found[0]
+    if first.severity is Severity.LOOKS:
+        return "This call only looks."
+    more = len({(each.kind, each.target) for each in found}) - 1
+    rest = f", and {more} more effect{'s' if more > 1 else ''}" if more else ""
+    return f"This call {SEVERITIES[first.severity]}: it {describe_effect(first.kind, first.target)}{rest}."
+
+
+def _read_project(folder: str | None) -> Project:
+    if folder is None:
+        return NO_PROJECT
+    if not os.path.isdir(folder):
+        raise LockgateError(f"{quoted(folder)} is no folder", hint="name the folder that the agent works in")
+    from lockgate.runtime.project_files import read_project
+
+    return read_project(os.path.abspath(folder))
+
+
+def _read_goal(found: Sequence[Effect], goal: str) -> list[str]:
+    """Return for each effect what the goal says of it, as one of `_GOAL_WORDS`; nothing without a goal."""
+    if not goal:
+        return []
+    trusted = TrustedText()
+    trusted.add(goal.encode("utf-8", "surrogatepass"), asks=True)
+    return [
+        "names-target"
+        if each.target and is_named_by_user(each.target, trusted)
+        else "asks-for-kind"
+        if is_kind_asked_for(each.kind, trusted)
+        else "silent"
+        for each in found
+    ]
+
+
+def _as_object(call: ToolCall, found: Sequence[Effect], goal: Sequence[str]) -> dict[str, object]:
+    effects = []
+    for at, each in enumerate(found):
+        item: dict[str, object] = {
+            "kind": each.kind,
+            "severity": int(each.severity),
+            "target": each.target,
+            "certainty": each.certainty.value,
+            "argument": each.argument,
+            "start": each.start,
+            "end": each.end,
+            "does": describe_effect(each.kind, each.target),
+        }
+        effects.append({**item, "goal": goal[at]} if goal else item)
+    return {
+        "schema": SCHEMA,
+        "tool": call.tool,
+        "severity": int(found[0].severity),
+        "sentence": sentence_for(found),
+        "effects": effects,
+    }
+
+
+def _draw(call: ToolCall, found: Sequence[Effect], goal: Sequence[str]) -> None:
+    screen = make_console()
+    screen.print(Text(make_visible(sentence_for(found)), style="bold"), soft_wrap=True)
+    for at, each in enumerate(found):
+        severity = f"{int(each.severity)} {SEVERITIES[each.severity]}"
+        line = Text.assemble(
+            ("  " + severity.ljust(16), _STYLES.get(each.severity, "green")),
+            (each.kind, "magenta"),
+            f": {make_visible(describe_effect(each.kind, each.target))}",
+        )
+        screen.print(line, soft_wrap=True)
+        said = f"; {_GOAL_WORDS[goal[at]]}" if goal else ""
+        screen.print(Text(f"{'':18}{each.certainty.value}; {_place(call, each)}{said}", style="dim"), soft_wrap=True)
+
+
+def _place(call: ToolCall, found: Effect) -> str:
+    """Return where an effect was read, with the words that stand there."""
+    if not found.argument:
+        return "read from the tool's name"
+    text = next((leaf.text for leaf in flatten_arguments(call.arguments)[0] if leaf.argument == found.argument), "")
+    words = text[found.start : found.end]
+    shown = f": {quoted(excerpt(words, _MAX_SHOWN))}" if words else ""
+    return f"read from {quoted(found.argument)}{shown}"
