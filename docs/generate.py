@@ -15,12 +15,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from lockgate.cli.check import tree_printer
+from lockgate.cli.explain import SEVERITIES
 from lockgate.cli.judge import measured_rows
 from lockgate.cli.main import make_parsers
 from lockgate.cli.reasons import REASON_TEXTS
 from lockgate.cli.terminal import make_visible
 from lockgate.cli.trace_replay import replay_traces
 from lockgate.core.redaction.spans import KINDS
+from lockgate.core.ruling.effects.effect import KINDS as EFFECT_KINDS
+from lockgate.core.ruling.effects.effect import Severity
 from lockgate.core.ruling.finding_catalogue import ENTRIES, CatalogueEntry
 from lockgate.core.text.rules import RULESET_VERSION
 from lockgate.gate.gate import Gate
@@ -56,6 +59,7 @@ _FAMILIES = {
     "mcp": "What the MCP pump finds about a tool itself: see [MCP](../how-to/mcp.md).",
     "scope": "The border of a declared scope: see [supervision](supervision.md).",
     "step": "Supervised steps: see [supervision](supervision.md).",
+    "effect": "What a call would do and the goal does not ask for: see [effects](effects.md).",
     "origin": "Where a call's values came from, and which order asked for them.",
 }
 
@@ -232,9 +236,66 @@ _JUDGE = (
 )
 
 
+_EFFECTS = """\
+Provenance says where the words of a call came from; effects say what happens when it runs. Tier 1 reads them from the
+tool's name, its arguments and, for shells, a parse of the command; `lockgate explain` prints them for any call.
+
+An effect has a kind, a severity, a target (a host, path, package, recipient, account, principal), a certainty (`sure`,
+`likely`, `guess`) and the place where it was read. What Lockgate does not know is never harmless: a tool is
+`unknown-act`, a program `runs-program`, a text that it cannot read `unreadable`.
+
+A hit has this effect, and a miss does not; a test runs every line. A line is the tool and its arguments."""
+_SEVERITIES = {
+    Severity.LOOKS: "The call passes.",
+    Severity.WORKS_HERE: "The call passes, unless its own arguments carry text that speaks to an agent.",
+    Severity.REACHES_OUT: (
+        "The call is escalated when untrusted text names the target or orders the act, and neither the user nor the "
+        "project names it. Kinds marked *by target* need no order."
+    ),
+    Severity.OPENS_A_DOOR: (
+        "The call is escalated whenever the agent has read untrusted text and the goal does not ask for this."
+    ),
+}
+
+
+def effects_page() -> str:
+    """Every kind of effect, with a call that has it and one that does not."""
+    examples = effect_examples()
+    parts = ["# Effects", _NOTE, _EFFECTS]
+    for severity, what in _SEVERITIES.items():
+        rows = [
+            (
+                f"`{name}`",
+                _escape_markdown(kind.does.replace("`{target}`", "its target"))
+                + (" (*by target*)" if kind.by_target else ""),
+                _code(examples[name]["hit"]),
+                _code(examples[name]["miss"]),
+            )
+            for name, kind in EFFECT_KINDS.items()
+            if kind.severity is severity
+        ]
+        parts += [f"## {int(severity)}: {SEVERITIES[severity]}", what]
+        parts += [_table(("kind", "the call …", "a hit", "a miss"), rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def effect_examples() -> dict[str, dict[str, str]]:
+    """A hit and a miss for each kind of effect, as `docs/effect_examples.txt` lists them."""
+    found: dict[str, dict[str, str]] = {}
+    kind: dict[str, str] = {}
+    for line in (REFERENCE.parent / "effect_examples.txt").read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            kind = found[line[1:-1]] = {}
+        elif line and not line.startswith("#"):
+            name, _, example = line.partition(": ")
+            kind[name] = example
+    return found
+
+
 PAGES = {
     "cli.md": commands_page,
     "configuration.md": configuration_page,
+    "effects.md": effects_page,
     "judge.md": judge_page,
     "rules.md": rules_page,
     "trace.md": trace_page,

@@ -14,9 +14,13 @@ import pytest
 
 import lockgate
 from lockgate import assemble
+from lockgate.cli.explain import call_from_text
 from lockgate.cli.main import COMMANDS, main, make_parsers
 from lockgate.core.redaction.spans import KINDS
 from lockgate.core.requests import payload
+from lockgate.core.ruling.effects.effect import KINDS as EFFECT_KINDS
+from lockgate.core.ruling.effects.project import Project
+from lockgate.core.ruling.effects.reading import effects_of
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.sessions import trace_format as trace
 from lockgate.core.vocabulary import Decision, Finding, Origin, Reason
@@ -159,6 +163,32 @@ def test_every_rule_is_in_the_reference() -> None:
 
     page = text(ROOT / "docs" / "reference" / "rules.md")
     assert [entry.id for entry in ENTRIES if f"### {entry.id}\n" not in page] == []
+
+
+EFFECT_EXAMPLES = [
+    (kind, name, line) for kind, lines in GENERATOR.effect_examples().items() for name, line in lines.items()
+]
+
+
+def test_every_kind_of_effect_has_a_hit_and_a_miss() -> None:
+    examples = GENERATOR.effect_examples()
+    assert set(examples) == set(EFFECT_KINDS)
+    assert all(set(lines) == {"hit", "miss"} for lines in examples.values())
+
+
+@pytest.mark.parametrize(("kind", "name", "line"), EFFECT_EXAMPLES, ids=[f"{e[0]}-{e[1]}" for e in EFFECT_EXAMPLES])
+def test_the_examples_of_effects_are_hits_and_misses(kind: str, name: str, line: str) -> None:
+    project = Project(
+        root="/srv/app",
+        folder="/srv/app",
+        home="/home/ann",
+        packages=frozenset({"requests"}),
+        tasks=frozenset({"test"}),
+        remotes={"origin": "https://git.example/app.git"},
+    )
+    tool, _, arguments = line.partition(" ")
+    found = effects_of(call_from_text(tool, arguments), project)
+    assert (kind in [each.kind for each in found]) is (name == "hit"), found
 
 
 def test_every_variable_metric_and_reason_is_in_the_reference() -> None:
