@@ -357,6 +357,6 @@ def test_no_ordinary_command_line_opens_a_door_where_nothing_is_known_of_the_pro
 def test_commands_that_only_look_are_told_from_work() -> None:
     found = severities(KNOWN)
     looking = "ls -la|git log --oneline -20|kubectl get pods -n shop|rg --files | wc -l|pip show requests|crontab -l"
-    working = "pytest|npm ci|git add -A && git commit -m \"Fix rounding in cart; add test\"|make"
+    working = 'pytest|npm ci|git add -A && git commit -m "Fix rounding in cart; add test"|make'
     assert all(found[line] is Severity.LOOKS for line in looking.replace("rg --files | wc -l|", "").split("|"))
     assert all(found[line] is Severity.WORKS_HERE for line in working.split("|"))

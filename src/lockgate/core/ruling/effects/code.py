@@ -1,4 +1,7 @@
-"""Source text that a call would run or write (Python, JavaScript, …) to its effects."""
+"""Source text that a call would run or write (Python, JavaScript, …) to its effects.
+
+No parse: the languages are many. A call counts where its syntax stands, not where a word does; comments are left out.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +11,211 @@ from lockgate.core.ruling.effects.activity import NO_ACTIVITY
 from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, read_access
 from lockgate.core.ruling.effects.programs.addresses import METADATA_HOSTS, host_of, is_local
-from lockgate.core.ruling.effects.project import Place, Project
+from lockgate.core.ruling.effects.project import Project
 
 MOST_CHARACTERS = 64 * 1024
 MOST_COMMANDS = 16
+MOST_DECODERS = 100
 
-_TEXT = r"(?:[rbuf]{0,2})(?:\"((?:[^\"\\\n]|\\.){1,600})\"|'((?:[^'\\\n]|\\.){1,600})'|`((?:[^`\\]|\\.){1,600})`)"
-# Calls that start a process, with the command as a text or as a list of texts.
+
+def read_code(text: str, argument: str, project: Project) -> list[Effect]:
+    """Return what running this source text would do, by what it names: hosts, processes, secrets, paths outside."""
+    reader = _CodeReader(_COMMENT.sub("", text[:MOST_CHARACTERS]), argument, project, len(text))
+    if len(text) > MOST_CHARACTERS:
+        reader.add("unreadable", certainty=Certainty.GUESS)
+    reader.read()
+    return reader.effects()
+
+
+class _CodeReader:
+    def __init__(self, source: str, argument: str, project: Project, size: int) -> None:
+        self.source = source
+        self.argument = argument
+        self.project = project
+        self.size = size
+        self.found: dict[tuple[str, str], Effect] = {}
+
+    def add(self, kind: str, target: str = "", certainty: Certainty = Certainty.LIKELY) -> None:
+        self.found.setdefault(
+            (kind, target), effect(kind, target, certainty=certainty, argument=self.argument, span=(0, self.size))
+        )
+
+    def effects(self) -> list[Effect]:
+        if not any(each.severity > Severity.LOOKS for each in self.found.values()):
+            return [effect("computes", argument=self.argument, span=(0, self.size))]
+        return sorted(self.found.values(), key=lambda each: -each.severity)
+
+    def read(self) -> None:
+        source = self.source
+        away = self.read_network() if _NETWORK.search(source) else []
+        secrets = self.read_paths() + self.read_variables(away)
+        for secret in secrets if away else ():
+            self.add("sends-secret", secret)
+        if _STARTS_PROCESS.search(source):
+            self.read_processes()
+        if self.runs_decoded():
+            fetched = away if _FETCHES.search(source) else []
+            self.add("runs-download" if fetched else "runs-decoded", fetched[0] if fetched else "")
+        elif _RUNS_INPUT.search(source):
+            self.add("unreadable", certainty=Certainty.GUESS)
+        if _REVERSE_SHELL.search(source) and away:
+            self.add("grants-access", away[0])
+        if _LISTENS.search(source):
+            self.add("opens-port", "0.0.0.0")  # noqa: S104 - a name, not a bind
+
+    def read_network(self) -> list[str]:
+        """Note the hosts of a source that calls a network function; return those that are not this machine."""
+        hosts = [host_of(match.group()) for match in _URL.finditer(self.source)]
+        hosts += [match.group(1).lower() for match in _ENDPOINT.finditer(self.source)]
+        sends = _SENDS.search(self.source) is not None
+        away: list[str] = []
+        for host in dict.fromkeys(hosts):
+            if host in METADATA_HOSTS:
+                self.add("reads-secret", host)
+            elif is_local(host):
+                self.add("asks-local", host)
+            else:
+                away.append(host)
+                self.add("sends-data" if sends else "requests", host)
+        return away
+
+    def read_paths(self) -> list[str]:
+        """Note files that are written or deleted, and secret files that are read; return the latter."""
+        secrets: list[str] = []
+        for match in _PATH_CALL.finditer(self.source):
+            call, path, rest = match.group("call"), match.group(2) or match.group(3), match.group("rest")
+            if _DELETING_CALL.match(call):
+                self.note_access(path, Access.DELETE)
+            elif _WRITING_CALL.match(call) or _WRITE_MODE.search(rest):
+                self.note_access(path, Access.WRITE)
+            elif is_secret(path) and "dotenv" not in call:
+                secrets.append(path)
+        for match in _HOME_PATH.finditer(self.source):
+            path = "~/" + "/".join(part.strip("/") for part in _PARTS.findall(match.group(1)))
+            if _WRITE_MODE.search(match.group("rest")):
+                self.note_access(path, Access.WRITE)
+            elif is_secret(path):
+                secrets.append(path)
+        for path in secrets:
+            self.add("reads-secret", path)
+        return secrets
+
+    def note_access(self, path: str, access: Access) -> None:
+        found = read_access(path, access, self.project)
+        self.add(found.kind, found.target)
+
+    def read_variables(self, away: list[str]) -> list[str]:
+        """Return the secret variables that are read; note those that are shown."""
+        names = [name for name in dict.fromkeys(_ENVIRON.findall(self.source)) if is_secret_variable(name)]
+        for line in self.source.splitlines() if names and not away else ():
+            for name in names:
+                if name in line and _SHOWS.search(line):
+                    self.add("reads-secret", name)
+        if _WHOLE_ENVIRON.search(self.source):
+            if not away and _SHOWS_ENVIRON.search(self.source):
+                self.add("reads-secret", "environment")
+            names.append("environment")
+        return names
+
+    def read_processes(self) -> None:
+        """Read the commands of processes that are started; one that is not a text of this source is a guess."""
+        from lockgate.core.ruling.effects.shell import read_command  # the shell's readers use this module
+
+        texts = {match.group(1): _text_in(match, 2) for match in _ASSIGNED.finditer(self.source)}
+        for count, match in enumerate(_PROCESS.finditer(self.source)):
+            following = self.source[match.end() : match.end() + 40]
+            if match.group("call") in _COMMON_WORDS and match.group("name") and following[:1] in ("(", "["):
+                continue  # `exec(open(path).read())` of Python runs no process
+            line = _command_line(match, texts, following)
+            if count >= MOST_COMMANDS or (line is None and self.joins_text(match)):
+                self.add("unreadable", certainty=Certainty.GUESS)
+                break
+            if line is None:
+                self.add("runs-program", certainty=Certainty.GUESS)
+                continue
+            for each in read_command(line, self.argument, self.project, NO_ACTIVITY):
+                self.found.setdefault((each.kind, each.target), each._replace(start=0, end=self.size))
+
+    def joins_text(self, match: re.Match[str]) -> bool:
+        """Return whether the command of a call is put together from pieces, there or where its variable is set."""
+        end = self.source.find("\n", match.end())
+        places = [self.source[match.start() : end if end > 0 else self.size]]
+        name = match.group("name")
+        if name:
+            places += re.findall(rf"\b{re.escape(name)}\s*\+?=[^\n]*", self.source)[:8]
+        return any(_JOINS_TEXT.search(place) for place in places)
+
+    def runs_decoded(self) -> bool:
+        """Return whether a call that runs text stands before one that decodes or fetches it."""
+        if _HIDDEN_CALL.search(self.source):
+            return True
+        for count, match in enumerate(_DECODER.finditer(self.source)):
+            before = self.source[max(0, match.start() - 160) : match.start()]
+            if count >= MOST_DECODERS or _EVALUATOR.search(before):
+                return True
+        return False
+
+
+def _command_line(match: re.Match[str], texts: dict[str, str], following: str) -> str | None:
+    """Return the command that a call starts as a line of a shell; None when it is not known."""
+    head, name = match.group(), match.group("name")
+    if match.group("call") is None or re.match(r"\s*(?:\+|%(?!\w)|\.\w+\()", following):
+        return None
+    if name is not None:
+        # The interpreter itself, with a module or a file of the project after it.
+        if name == "sys.executable":
+            words = [_quoted(_text_in(each, 1)) for each in _LITERAL.finditer(match.group("rest"))]
+            return " ".join(["python", *words])
+        return texts.get(name)
+    command = _text_in(match, 2)
+    if re.search(r"[(\s]f['\"]", head):
+        command = re.sub(r"\{[^{}]*\}", "$X", command)
+    if "[" not in head and not _ARGUMENTS_APART.search(head):
+        return command
+    words = [_quoted(_text_in(each, 1)) for each in _LITERAL.finditer(match.group("rest"))]
+    return " ".join([command, *words])
+
+
+def _text_in(match: re.Match[str], first: int) -> str:
+    text = next((group for group in match.groups()[first - 1 : first + 2] if group), "")
+    return text.replace("\\n", "\n").replace('\\"', '"').replace("\\'", "'") if "\\" in text else text
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+_TEXT = r"[rbuf]{0,2}(?:\"((?:[^\"\\\n]|\\.){1,600})\"|'((?:[^'\\\n]|\\.){1,600})'|`((?:[^`\\]|\\.){1,600})`)"
+_COMMENT = re.compile(r"(?m)^\s*(?:#(?!!)|//).*$")
+_LITERAL = re.compile(_TEXT)
+_ASSIGNED = re.compile(r"\b([A-Za-z_]\w*)\s*=\s*\[?\s*" + _TEXT + r"\s*\]?\s*(?:[;\n]|$)")
+# Calls that start a process, by their whole name or by a word that is a function in their language.
+_STARTER = (
+    r"\b(?:os\.(?:system|popen|exec[lv]\w*|spawn\w+|posix_spawn)|(?:subprocess|sp)\.(?:run|call|Popen|check_output|check_call"
+    r"|getoutput|getstatusoutput)|asyncio\.create_subprocess_\w+|pty\.spawn|child_process\.\w+"
+    r"|require\(['\"](?:node:)?child_process['\"]\)\.\w+|execSync|spawnSync|execFileSync|execFile|spawn|shell_exec|passthru"
+    r"|proc_open|popen|Popen|check_output|IO\.popen|Open3\.\w+|system|exec|do\s+shell\s+script|Deno\.Command|Bun\.spawn\w*)"
+)
+_STARTS_PROCESS = re.compile(r"system|[pP]open|exec|spawn|subprocess|check_output|Open3|shell|Deno\.Command|%x|\bqx")
 _PROCESS = re.compile(
-    r"\b(?:os\.(?:system|popen|exec\w+|spawn\w+)|subprocess\.\w+|commands\.getoutput|pty\.spawn|(?:child_process|cp|require\(['\"](?:node:)?child_process['\"]\))\.\w+"
-    r"|execSync|exec(?:File)?(?:Sync)?|spawn(?:Sync)?|(?:check_(?:output|call)|Popen|getoutput|create_subprocess_\w+)|system|shell_exec|passthru|popen|proc_open|IO\.popen|Open3\.\w+|Kernel\.system|do\s+shell\s+script|Bun\.spawn|Deno\.Command|\$\s*(?=`))"
-    r"\s*[(\s]\s*(?:\[\s*)?(?:args\s*=\s*)?(?:\[\s*)?"
+    r"(?P<call>"
+    + _STARTER
+    + r")(?:\s*\(|\s+(?=[\"'`]))\s*(?:args\s*=\s*)?\[?\s*(?:"
     + _TEXT
-    + r"((?:\s*,\s*\[?\s*"
-    + r"(?:\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|[\w.]+))*)"
+    + r"|(?P<name>[A-Za-z_][\w.]*))"
+    r"(?P<rest>(?:\s*,\s*\[?\s*(?:\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|[\w.]+(?!\s*=)))*)\s*\]?"
+    r"|%x[({\[]|\bqx[({/]"
 )
-_PROCESS_CALL = re.compile(
-    r"\b(?:os\.(?:system|popen|exec[lv]\w*|spawn\w+|posix_spawn)|subprocess\.(?:run|call|Popen|check_output|check_call|getoutput|getstatusoutput)|pty\.spawn|(?:child_process|require\(['\"](?:node:)?child_process['\"]\))\.\w+|execSync|spawnSync|execFileSync|shell_exec|passthru|proc_open|IO\.popen|Open3\.\w+|do\s+shell\s+script|Deno\.Command|Bun\.spawn)\s*[(\s]"
+_COMMON_WORDS = frozenset(("exec", "spawn", "system", "popen"))
+_ARGUMENTS_APART = re.compile(r"(?:spawn|execFile|exec[lv])\w*\s*\(")
+_JOINS_TEXT = re.compile(
+    r"['\"]\s*\+|\+\s*['\"]|\.join\s*\(|\bchr\s*\(|\[::-1\]|\.decode\b|fromCharCode|\.replace\s*\(|%x|\bqx"
 )
-_BACK_QUOTED_RUBY = re.compile(r"%x[({\[]|\bqx[({/]")
 _DECODER = re.compile(
     r"b64decode|b32decode|b85decode|a85decode|unhexlify|fromhex|decompress|\.decode\b|\batob\b|Buffer\.from|rot_?13"
     r"|marshal|base64_decode|gzinflate|str_rot13|urlopen|requests\.get|\bfetch\b|\bchr\b|fromCharCode|\[::-1\]|\bunpack\b"
 )
+_FETCHES = re.compile(r"urlopen|requests\.get|httpx\.get|\bfetch\b")
 _EVALUATOR = re.compile(
     r"(?<![\w.])(?:exec|eval|execfile|compile|Function|instance_eval|class_eval|__import__)\s*\([^\n]*$"
 )
@@ -38,237 +223,53 @@ _HIDDEN_CALL = re.compile(
     r"\bmarshal\.loads\b|\bpickle\.loads\s*\(\s*(?:base64|requests|urlopen|zlib)"
     r"|getattr\s*\(\s*(?:__import__|(?:os|subprocess|builtins|__builtins__)\s*,)"
 )
-MOST_DECODERS = 100
-_EVALUATES = re.compile(
-    r"(?<![\w.])(?:exec|eval|execfile|instance_eval)\s*\(\s*(?P<what>[^)\s][^)\n]{0,60})|\bnew\s+Function\s*\(|\bvm\.runIn\w+\("
+_RUNS_INPUT = re.compile(
+    r"(?<![\w.])(?:exec|eval|instance_eval)\s*\([^)\n]{0,40}(?:stdin|input\s*\(|argv|\.text\b|\.content\b|recv\s*\()"
 )
 _NETWORK = re.compile(
-    r"\b(?:urllib\.request\.\w+|urllib2?\.urlopen|urlopen|urlretrieve|requests\.(?P<method>\w+)|httpx\.(?P<method2>\w+)|aiohttp\.\w+|http\.client\.\w+|HTTPS?Connection|socket\.\w+|create_connection|fetch|axios(?:\.(?P<method3>\w+))?|got(?:\.\w+)?|https?\.(?:get|request)|XMLHttpRequest|WebSocket|net\.(?:connect|createConnection|Socket)|tls\.connect|dgram\.\w+|Net::HTTP(?:\.\w+)?|open-uri|URI\.open|LWP::\w+|IO::Socket\S*|curl_exec|curl_init|file_get_contents|fsockopen|smtplib\.\w+|ftplib\.\w+|paramiko\.\w+|dns\.resolver\.\w+|gethostbyname|getaddrinfo|boto3\.\w+|navigator\.sendBeacon)\s*\("
+    r"\b(?:urllib\.request\.\w+|urllib2?\.urlopen|urlopen|urlretrieve|requests\.\w+|httpx\.\w+|aiohttp\.\w+|http\.client\.\w+"
+    r"|HTTPS?Connection|socket\.\w+|create_connection|fetch|axios(?:\.\w+)?|got(?:\.\w+)?|https?\.(?:get|request)|XMLHttpRequest"
+    r"|WebSocket|net\.(?:connect|createConnection|Socket)|tls\.connect|dgram\.\w+|Net::HTTP(?:\.\w+)?|URI\.open|LWP::\w+"
+    r"|IO::Socket\S{0,20}|curl_exec|curl_init|file_get_contents|fsockopen|smtplib\.\w+|ftplib\.\w+|paramiko\.\w+"
+    r"|dns\.resolver\.\w+|gethostbyname|getaddrinfo|navigator\.sendBeacon|(?:session|client|s|u)\.(?:get|post|put|urlopen))\s*\("
 )
 _SENDS = re.compile(
-    r"\b(?:requests|httpx|axios|session|client|s)\.(?:post|put|patch|delete)\s*\(|method\s*[:=]\s*['\"](?:POST|PUT|PATCH|DELETE)|\bdata\s*=|\bjson\s*=|\bfiles\s*=|\bbody\s*:|\.send(?:all|to|_message|mail)?\s*\(|sendBeacon|\.storbinary\(|\bPOST\b"
+    r"\b\w+\.(?:post|put|patch|delete)\s*\(|method\s*[:=]\s*['\"](?:POST|PUT|PATCH|DELETE)|\b(?:data|json|files)\s*=|\bbody\s*:"
+    r"|\.send(?:all|to|_message|mail)?\s*\(|sendBeacon|\.storbinary\(|Net::HTTP\.post"
 )
 _URL = re.compile(r"\b(?:https?|wss?|ftp|tcp)://[^\s\"'`<>)\\]{1,400}")
-_ENDPOINT = re.compile(r"\(\s*\(?\s*['\"]((?:[\w-]+\.)+[a-z]{2,}|\d+\.\d+\.\d+\.\d+)['\"]\s*,\s*\d{2,5}")
-_REVERSE_SHELL = re.compile(
-    r"\bdup2\s*\(|\.connect\s*\(.{0,200}(?:subprocess|pty\.spawn|os\.system|/bin/(?:ba)?sh)", re.DOTALL
+_ENDPOINT = re.compile(r"\(\s*['\"]((?:[\w-]+\.)+[a-z]{2,}|\d+\.\d+\.\d+\.\d+)['\"]\s*,\s*\d{2,5}")
+_REVERSE_SHELL = re.compile(r"\bdup2\s*\(|\bpty\.spawn\s*\(|['\"]/bin/(?:ba)?sh['\"]")
+_LISTENS = re.compile(
+    r"\b(?:HTTPServer|TCPServer|createServer)\b[^\n]{0,80}['\"](?:0\.0\.0\.0)?['\"]\s*,|\.bind\s*\(\s*\(\s*['\"](?:0\.0\.0\.0)?['\"]"
 )
 _PATH_CALL = re.compile(
-    r"(?P<call>\bopen|\bPath|readFileSync|readFile|writeFileSync|writeFile|appendFileSync|appendFile|createReadStream|createWriteStream|read_text|write_text|expanduser|\bFile\.(?:read|write|open)|file_get_contents|file_put_contents|fopen|unlinkSync|unlink|rmSync|rmdirSync|os\.remove|os\.unlink|shutil\.(?:rmtree|copy\w*|move)|symlinkSync|os\.symlink|os\.chmod|chmodSync|copyFileSync|readdirSync|dotenv_values|load_dotenv|Deno\.(?:readTextFile|writeTextFile)|Bun\.(?:file|write))\s*\(\s*(?:os\.path\.expanduser\s*\(\s*)?(?:r|f|b)?(?:\"([^\"\n]{1,300})\"|'([^'\n]{1,300})')\s*\)?(?P<rest>[^\n;]{0,120})"
+    r"(?P<call>\bopen|\bPath|(?:read|write|append|copy)File(?:Sync)?|create(?:Read|Write)Stream|expanduser"
+    r"|\bFile\.(?:read|write|open|delete)|file_(?:get|put)_contents|fopen|unlink(?:Sync)?|rm(?:dir)?Sync|os\.(?:remove|unlink|symlink|chmod)"
+    r"|shutil\.(?:rmtree|copy\w*|move)|symlinkSync|chmodSync|dotenv_values|load_dotenv|Deno\.(?:read|write)TextFile|Bun\.(?:file|write))"
+    r"\s*\(\s*(?:os\.path\.expanduser\s*\(\s*)?[rfb]?(?:\"([^\"\n]{1,300})\"|'([^'\n]{1,300})')\s*\)?(?P<rest>[^\n;]{0,120})"
 )
-_JOINED_PATH = re.compile(
-    r"(?:Path\.home\(\)|homedir\(\)|expanduser\(['\"]~['\"]\)|environ\[['\"]HOME['\"]\]|process\.env\.HOME|Dir\.home)[\s/,+)(]*((?:[/,+\s)(]*['\"][\w./ -]{1,120}['\"]){1,6})(?P<rest>[^\n;]{0,120})"
+_WRITING_CALL = re.compile(
+    r"write|append|createWrite|file_put|symlink|os\.(?:symlink|chmod)|chmod|Deno\.write|Bun\.write|File\.write"
 )
+_DELETING_CALL = re.compile(r"unlink|rm|os\.(?:remove|unlink)|shutil\.rmtree|File\.delete")
+_WRITE_MODE = re.compile(
+    r"^\s*,\s*(?:mode\s*=\s*)?['\"][rb]*[wax+]|write_(?:text|bytes)|\.open\s*\(\s*['\"][wax]|\.unlink\("
+)
+_HOME_PATH = re.compile(
+    r"(?:Path\.home\(\)|homedir\(\)|expanduser\(['\"]~['\"]\)|environ\[['\"]HOME['\"]\]|process\.env\.HOME|Dir\.home)"
+    r"((?:[/,+\s)(]{1,8}['\"][\w./ -]{1,120}['\"]){1,6})(?P<rest>[^\n;]{0,120})"
+)
+_PARTS = re.compile(r"['\"]([^'\"]+)['\"]")
 _ENVIRON = re.compile(
-    r"(?:os\.environ(?:\.get)?\s*[\[(]\s*|os\.getenv\s*\(\s*|process\.env\s*(?:\.|\[\s*)|ENV\s*\[\s*|getenv\s*\(\s*|\$ENV\{\s*)['\"]?([A-Za-z_]\w{1,80})"
+    r"(?:os\.environ(?:\.get)?\s*[\[(]\s*|os\.getenv\s*\(\s*|process\.env\s*(?:\.|\[\s*)|ENV\s*\[\s*|getenv\s*\(\s*|\$ENV\{\s*)"
+    r"['\"]?([A-Za-z_]\w{1,80})"
 )
 _WHOLE_ENVIRON = re.compile(
-    r"(?:dict\s*\(\s*os\.environ\s*\)|os\.environ\.(?:items|copy|values)\s*\(|JSON\.stringify\s*\(\s*process\.env\s*[,)]|print\s*\(\s*os\.environ\s*\)|console\.log\s*\(\s*process\.env\s*\)|(?:json|data|params)\s*=\s*(?:dict\()?os\.environ\b|ENV\.to_h|%ENV\b)"
+    r"dict\s*\(\s*os\.environ\s*\)|os\.environ\.(?:items|copy|values)\s*\(|JSON\.stringify\s*\(\s*process\.env\s*[,)]"
+    r"|(?:print|console\.log)\s*\(\s*(?:os\.environ|process\.env)\s*\)|(?:json|data|params)\s*=\s*os\.environ\b|ENV\.to_h|%ENV\b"
 )
-_SHOWN = re.compile(r"\b(?:print|console\.\w+|puts|echo|write|sys\.stdout|say|p|log)\b")
-_WRITES = re.compile(r"^\s*,\s*(?:mode\s*=\s*)?['\"][rb]*[wax+]|write_(?:text|bytes)|\.open\s*\(\s*['\"][wax]")
-_COMMENT = re.compile(r"(?m)^\s*(?:#(?!!)|//).*$")
-_INSTALL_SERVER = re.compile(
-    r"\b(?:HTTPServer|TCPServer|socketserver|createServer)\b[^\n]{0,80}['\"](?:0\.0\.0\.0|)['\"]|\.bind\s*\(\s*\(\s*['\"](?:0\.0\.0\.0|)['\"]"
+_SHOWS = re.compile(r"\b(?:print|console\.\w+|puts|echo|write|say|log)\b")
+_SHOWS_ENVIRON = re.compile(
+    r"(?:print|console\.log|puts|write\w*)\s*\(\s*(?:dict\s*\(\s*)?(?:os\.environ|process\.env|JSON\.stringify\s*\(\s*process\.env|ENV)"
 )
-
-
-def read_code(text: str, argument: str, project: Project) -> list[Effect]:
-    """Return what running this source text would do, by what it names: hosts, processes, secrets, paths outside."""
-    span = (0, len(text))
-    if len(text) > MOST_CHARACTERS:
-        return [effect("unreadable", certainty=Certainty.GUESS, argument=argument, span=span)]
-    source = _COMMENT.sub("", text)
-    found: dict[tuple[str, str], Effect] = {}
-
-    def add(kind: str, target: str = "", certainty: Certainty = Certainty.LIKELY) -> None:
-        found.setdefault((kind, target), effect(kind, target, certainty=certainty, argument=argument, span=span))
-
-    hosts = _read_network(source, project, add)
-    secrets = _read_secrets(source, project, add, away=hosts)
-    _read_processes(source, argument, project, found)
-    if _runs_decoded(source):
-        fetched = hosts and re.search(r"urlopen|requests\.get|fetch", source)
-        add("runs-download" if fetched else "runs-decoded", hosts[0] if fetched else "")
-    else:
-        _read_evaluation(source, add)
-    if _REVERSE_SHELL.search(source):
-        add("grants-access", hosts[0] if hosts else "")
-    if _INSTALL_SERVER.search(source):
-        add("opens-port", "0.0.0.0")  # noqa: S104 - a name, not a bind
-    del secrets
-    if not any(each.severity > Severity.LOOKS for each in found.values()):
-        add("computes", certainty=Certainty.SURE)
-    return sorted(found.values(), key=lambda each: -each.severity)
-
-
-def _runs_decoded(source: str) -> bool:
-    """Return whether a call that runs text stands before one that decodes or fetches it."""
-    if _HIDDEN_CALL.search(source):
-        return True
-    for count, match in enumerate(_DECODER.finditer(source)):
-        if count >= MOST_DECODERS or _EVALUATOR.search(source[max(0, match.start() - 160) : match.start()]):
-            return True
-    return False
-
-
-def _read_network(source: str, project: Project, add) -> list[str]:  # type: ignore[no-untyped-def]
-    """Note the hosts of a source that calls a network function; return those that are not this machine."""
-    if not _NETWORK.search(source):
-        return []
-    sends = _SENDS.search(source) is not None
-    hosts = [host_of(match.group()) for match in _URL.finditer(source)]
-    hosts += [match.group(1).lower() for match in _ENDPOINT.finditer(source)]
-    away: list[str] = []
-    for host in dict.fromkeys(hosts):
-        if host in METADATA_HOSTS:
-            add("reads-secret", host)
-        elif is_local(host):
-            add("asks-local", host)
-        else:
-            away.append(host)
-            add("sends-data" if sends else "requests", host)
-    del project
-    return away
-
-
-def _read_secrets(source: str, project: Project, add, *, away: list[str]) -> list[str]:  # type: ignore[no-untyped-def]
-    """Note secret files and variables that are read and shown or sent, and files written outside the project."""
-    secrets: list[str] = []
-    for match in _PATH_CALL.finditer(source):
-        path = match.group(2) or match.group(3)
-        call = match.group("call")
-        writes = (
-            call.startswith(
-                (
-                    "write",
-                    "append",
-                    "createWrite",
-                    "file_put",
-                    "unlink",
-                    "rm",
-                    "os.remove",
-                    "os.unlink",
-                    "shutil.rmtree",
-                    "symlink",
-                    "os.symlink",
-                    "os.chmod",
-                    "chmod",
-                    "Deno.write",
-                    "Bun.write",
-                    "File.write",
-                )
-            )
-            or _WRITES.search(match.group("rest")) is not None
-        )
-        _note_path(
-            path,
-            project,
-            add,
-            secrets,
-            writes=writes,
-            deletes=call.startswith(("unlink", "rm", "os.remove", "os.unlink", "shutil.rmtree")),
-            loads=call.startswith(("dotenv", "load_dotenv")),
-        )
-    for match in _JOINED_PATH.finditer(source):
-        path = "~/" + "/".join(part.strip("/") for part in re.findall(r"['\"]([^'\"]+)['\"]", match.group(1)))
-        _note_path(
-            path,
-            project,
-            add,
-            secrets,
-            writes=_WRITES.search(match.group("rest")) is not None,
-            deletes=False,
-            loads=False,
-        )
-    variables = [name for name in _ENVIRON.findall(source) if is_secret_variable(name)]
-    if variables and (away or _SHOWN.search(source)):
-        for name in dict.fromkeys(variables):
-            shown = re.search(r"(?:print|console\.\w+|puts|write)\s*\([^\n]*" + re.escape(name), source)
-            if away:
-                add("sends-secret", name)
-            elif shown:
-                add("reads-secret", name)
-    if _WHOLE_ENVIRON.search(source):
-        if away:
-            add("sends-secret", "environment")
-        elif re.search(
-            r"(?:print|console\.log|puts|write\w*)\s*\(\s*(?:dict\s*\(\s*)?(?:os\.environ\s*\)|process\.env\s*\)|JSON\.stringify\s*\(\s*process\.env)",
-            source,
-        ):
-            add("reads-secret", "environment")
-    if secrets and away:
-        for secret in secrets:
-            add("sends-secret", secret)
-    return secrets
-
-
-def _note_path(
-    path: str, project: Project, add, secrets: list[str], *, writes: bool, deletes: bool, loads: bool
-) -> None:  # type: ignore[no-untyped-def]
-    if writes:
-        access = read_access(path, Access.DELETE if deletes else Access.WRITE, project)
-        add(access.kind, access.target)
-    elif is_secret(path) and not loads:
-        inside = project.locate(path) is Place.INSIDE
-        secrets.append(path)
-        del inside
-        add("reads-secret", path)
-
-
-def _read_processes(source: str, argument: str, project: Project, found: dict[tuple[str, str], Effect]) -> None:
-    from lockgate.core.ruling.effects.shell import read_command
-
-    calls = 0
-    read = 0
-    for match in _PROCESS.finditer(source):
-        command = match.group(1) or match.group(2) or match.group(3) or ""
-        rest = re.findall(r"\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|([\w.]+)", match.group(4) or "")
-        head = source[match.start() : match.end()]
-        if "{" in command and re.search(r"[(\s]f['\"]", head):
-            command = re.sub(r"\{[^{}]*\}", "$X", command)
-        as_list = "[" in head or re.search(r"(?:spawn|execFile|exec[lv])\w*\s*\(", head) is not None
-        words = [
-            _quoted(first or second or "") if first or second else '"$X"'
-            for first, second, third in rest
-            if not third
-            or not re.fullmatch(
-                r"\w+=?|shell|check|text|stdout|stderr|cwd|env|True|False|None|capture_output|encoding|\w+\.\w+", third
-            )
-        ]
-        line = " ".join([command, *words]) if as_list else command
-        read += 1
-        if read > MOST_COMMANDS:
-            break
-        for each in read_command(
-            line.replace("\\n", "\n").replace('\\"', '"').replace("\\'", "'"), argument, project, NO_ACTIVITY
-        ):
-            found.setdefault((each.kind, each.target), each._replace(start=0, end=len(source)))
-    calls = sum(1 for _ in _PROCESS_CALL.finditer(source))
-    if calls > read or _BACK_QUOTED_RUBY.search(source):
-        # A process whose command is not a text of this source: a variable, or the interpreter itself.
-        if (
-            re.search(r"(?:subprocess\.\w+|Popen|check_\w+)\s*\(\s*\[\s*sys\.executable\b", source)
-            and calls <= read + 1
-        ):
-            found.setdefault(("computes", ""), effect("computes", argument=argument, span=(0, len(source))))
-        else:
-            found.setdefault(
-                ("runs-program", ""),
-                effect("runs-program", "", certainty=Certainty.GUESS, argument=argument, span=(0, len(source))),
-            )
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"
-
-
-def _read_evaluation(source: str, add) -> None:  # type: ignore[no-untyped-def]
-    match = _EVALUATES.search(source)
-    if match is None:
-        return
-    what = match.group("what") or ""
-    if re.match(r"(?:open|compile\s*\(\s*open|Path)\b|['\"]", what):
-        return
-    if re.search(r"stdin|input\s*\(|argv|\.read\s*\(|\.text\b|\.content\b|recv\s*\(", what):
-        add("unreadable", "", Certainty.GUESS)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from lockgate.core.ruling.effects.activity import Activity
 from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
+from lockgate.core.ruling.effects.flows import MARK
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.shell_walk import Walk
-from lockgate.core.ruling.effects.streams import MARK
 
 MOST_CHARACTERS = 64 * 1024
 

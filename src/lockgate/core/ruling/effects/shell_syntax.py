@@ -64,7 +64,7 @@ class Pipeline(NamedTuple):
     commands: tuple[Command, ...]
 
 
-class Block(NamedTuple):
+class Compound(NamedTuple):
     """A compound command: what it is, its scripts, and the words in its head.
 
     `what` is `{`, `(`, `if`, `while`, `for`, `case`, `[[`, `((` or `function`; `name` is the variable of a loop or the
@@ -78,7 +78,7 @@ class Block(NamedTuple):
     redirects: tuple[Redirect, ...] = ()
 
 
-Command = Simple | Block | Pipeline
+Command = Simple | Compound | Pipeline
 
 
 class Script(NamedTuple):
@@ -243,18 +243,18 @@ class _Parser:
         self.skip_blank()
         text, at = self.text, self.at
         if text.startswith("((", at) and self.is_arithmetic(at):
-            return self.with_redirects(Block("((", words=(self.arithmetic(at),)))
+            return self.with_redirects(Compound("((", words=(self.arithmetic(at),)))
         if text.startswith("(", at):
             self.at += 1
             body = self.script()
             self.expect(")")
-            return self.with_redirects(Block("(", (body,)))
+            return self.with_redirects(Compound("(", (body,)))
         if (opener := _OPENER.match(text, at)) is not None:
             self.at = opener.end()
             return self.compound(opener.group())
         if (found := _FUNCTION.match(text, at)) is not None:
             self.at = found.end()
-            return Block("function", (Script((self.command(),)),), name=found.group(1))
+            return Compound("function", (Script((self.command(),)),), name=found.group(1))
         return self.simple()
 
     def compound(self, word: str) -> Command:
@@ -269,13 +269,13 @@ class _Parser:
         self.depth -= 1
         return self.with_redirects(block)
 
-    def compound_body(self, word: str) -> Block:
+    def compound_body(self, word: str) -> Compound:
         if word == "{":
             body = self.script()
             self.expect("}")
-            return Block("{", (body,))
+            return Compound("{", (body,))
         if word == "[[":
-            return Block("[[", words=self.test_words())
+            return Compound("[[", words=self.test_words())
         if word == "function":
             self.skip_blank()
             name = self.plain_word()
@@ -283,32 +283,32 @@ class _Parser:
             if self.text.startswith("()", self.at):
                 self.at += 2
             self.skip_lines()
-            return Block("function", (Script((self.command(),)),), name=name)
+            return Compound("function", (Script((self.command(),)),), name=name)
         if word in ("while", "until"):
             head = self.script()
             self.expect("do")
             body = self.script()
             self.expect("done")
-            return Block("while", (head, body))
+            return Compound("while", (head, body))
         if word == "if":
             return self.if_body()
         return self.case_body() if word == "case" else self.for_body()
 
-    def if_body(self) -> Block:
+    def if_body(self) -> Compound:
         scripts = [self.script()]
         self.expect("then")
         while True:
             scripts.append(self.script())
             closer = self.plain_word()
             if closer == "fi":
-                return Block("if", tuple(scripts))
+                return Compound("if", tuple(scripts))
             if closer == "elif":
                 scripts.append(self.script())
                 self.expect("then")
             elif closer != "else":
                 raise ShellSyntaxError
 
-    def for_body(self) -> Block:
+    def for_body(self) -> Compound:
         self.skip_blank()
         words: tuple[Word, ...] = ()
         name = ""
@@ -325,7 +325,7 @@ class _Parser:
         self.expect("{" if closer == "}" else "do")
         body = self.script()
         self.expect(closer)
-        return Block("for", (body,), words, name)
+        return Compound("for", (body,), words, name)
 
     def words_to_line_end(self) -> tuple[Word, ...]:
         words: list[Word] = []
@@ -335,7 +335,7 @@ class _Parser:
                 return tuple(words)
             words.append(self.word())
 
-    def case_body(self) -> Block:
+    def case_body(self) -> Compound:
         self.skip_blank()
         words = [self.word()]
         self.skip_lines()
@@ -345,7 +345,7 @@ class _Parser:
             self.skip_gap()
             if self.text.startswith("esac", self.at):
                 self.at += 4
-                return Block("case", tuple(scripts), tuple(words))
+                return Compound("case", tuple(scripts), tuple(words))
             while (character := self.peek()) != ")":
                 if character in (" ", "\t", "|", "("):
                     self.at += 1
@@ -389,7 +389,7 @@ class _Parser:
             raise ShellSyntaxError
         self.at += len(token)
 
-    def with_redirects(self, block: Block) -> Block:
+    def with_redirects(self, block: Compound) -> Compound:
         redirects: list[Redirect] = []
         while True:
             self.skip_blank()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from lockgate.core.ruling.effects.activity import Activity
 from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
+from lockgate.core.ruling.effects.flows import EMPTY, MARK, NOTHING, Flow, Invocation, Source
 from lockgate.core.ruling.effects.paths import Access, is_secret_variable, place_of, read_access
 from lockgate.core.ruling.effects.programs.addresses import host_of
 from lockgate.core.ruling.effects.programs.table import read_program
@@ -21,8 +22,8 @@ from lockgate.core.ruling.effects.shell_syntax import (
     SUBSTITUTION,
     TEXT,
     VARIABLE,
-    Block,
     Command,
+    Compound,
     Part,
     Pipeline,
     Redirect,
@@ -32,7 +33,6 @@ from lockgate.core.ruling.effects.shell_syntax import (
     Word,
     parse_script,
 )
-from lockgate.core.ruling.effects.streams import EMPTY, MARK, Invocation, Origin, Stream
 
 MOST_EFFECTS = 32
 # Work that one command may cause: commands run (functions and loops repeat them), and texts read as commands in turn.
@@ -55,9 +55,9 @@ class Walk:
         self.activity = activity
         self.folder = ""
         self.variables: dict[str, str] = {}
-        self.functions: dict[str, Block] = {}
+        self.functions: dict[str, Compound] = {}
         self.aliases: dict[str, str] = {}
-        self.pieces: list[Stream] = []
+        self.pieces: list[Flow] = []
         # Paths that this line downloads or unpacks, with the host; folders that it clones; and texts that it writes.
         self.downloads: dict[str, str] = {}
         self.written: dict[str, str] = {}
@@ -107,12 +107,12 @@ class Walk:
 
     # Values
 
-    def mark(self, stream: Stream) -> str:
+    def mark(self, flow: Flow) -> str:
         """Return a mark that stands for a value which is not known."""
-        self.pieces.append(stream)
+        self.pieces.append(flow)
         return f"{MARK}{len(self.pieces) - 1}{MARK}"
 
-    def pieces_in(self, text: str) -> list[Stream]:
+    def pieces_in(self, text: str) -> list[Flow]:
         """Return the unknown pieces of a value."""
         if MARK not in text:
             return []
@@ -125,28 +125,28 @@ class Walk:
         parts = text.split(MARK)
         for index in range(1, len(parts), 2):
             piece = self.pieces[int(parts[index])]
-            if piece.origin is Origin.VARIABLE:
+            if piece.source is Source.VARIABLE:
                 parts[index] = f"${piece.target}"
             else:
                 # A list of files stands for the path that it was made of.
-                parts[index] = piece.target if piece.origin is Origin.NONE and piece.target else "$()"
+                parts[index] = piece.target if piece.source is Source.NONE and piece.target else "$()"
         return "".join(parts)
 
     def secrets_in(self, text: str) -> list[str]:
         """Return the secrets among the unknown pieces of a value: variables and files."""
         found = []
         for piece in self.pieces_in(text):
-            if piece.origin is Origin.ENVIRONMENT:
+            if piece.source is Source.ENVIRONMENT:
                 found.append("environment")
-            elif piece.origin is Origin.SECRET or (
-                piece.origin is Origin.VARIABLE and is_secret_variable(piece.target)
+            elif piece.source is Source.SECRET or (
+                piece.source is Source.VARIABLE and is_secret_variable(piece.target)
             ):
                 found.append(piece.target)
         return found
 
     # Texts and scripts
 
-    def read_text(self, text: str, arguments: Sequence[str] = ()) -> Stream:
+    def read_text(self, text: str, arguments: Sequence[str] = ()) -> Flow:
         """Read a text as a command line of its own: that of `sh -c`, `eval`, a here-document."""
         self._texts += 1
         self._read += len(text)
@@ -164,12 +164,12 @@ class Walk:
         self._nested += 1
         for index, value in enumerate(arguments):
             self.variables[str(index)] = value
-        stream = self.run_script(script)
+        flow = self.run_script(script)
         self._nested -= 1
         self.span = saved
-        if stream.origin is Origin.ENVIRONMENT:
+        if flow.source is Source.ENVIRONMENT:
             self.add("reads-secret", "environment")
-        return stream
+        return flow
 
     def spelled(self, text: str) -> str:
         """Return a text for reading again: an unknown piece becomes a variable that keeps what is known of it."""
@@ -180,11 +180,11 @@ class Walk:
             parts[index] = f"${{{name}}}"
         return "".join(parts)
 
-    def run_script(self, script: Script) -> Stream:
+    def run_script(self, script: Script) -> Flow:
         """Walk over commands in order; the result is what they print, as far as that is known."""
-        return join_streams([self.run_command(command, EMPTY) for command in script.commands])
+        return join_flows([self.run_command(command, EMPTY) for command in script.commands])
 
-    def run_command(self, command: Command, stdin: Stream) -> Stream:
+    def run_command(self, command: Command, stdin: Flow) -> Flow:
         """Walk over one command."""
         self._steps += 1
         if self._steps > MOST_STEPS:
@@ -202,87 +202,83 @@ class Walk:
             return stdin
         return self.run_block(command, stdin)
 
-    def run_block(self, block: Block, stdin: Stream) -> Stream:
+    def run_block(self, block: Compound, stdin: Flow) -> Flow:
         """Walk over a compound command."""
         if block.what == "function":
             self.functions[block.name] = block
             return EMPTY
         stdin, output = self.redirect(block.redirects, stdin)
         folder, variables = self.folder, dict(self.variables)
-        fields: list[str] = []
-        for word in block.words:
-            fields += self.expand(word)
-        values: list[str] = fields[:8] if block.what == "for" and block.name else [""]
-        results: list[Stream] = []
-        for value in values or [""]:
-            if block.what == "for" and block.name:
-                self.variables[block.name] = value if fields else self.mark(Stream(Origin.VARIABLE, target=block.name))
-            results += [self.run_inner(script, stdin) for script in block.scripts]
-        if len(fields) > 8 and block.what == "for":
-            self.rest_of_loop(block, fields[8:], stdin)
+        fields = [field for word in block.words for field in self.expand(word)]
+        results: list[Flow] = []
+        if block.what == "for" and block.name:
+            # Each value is looked at, as far as the steps allow.
+            for value in fields or [self.mark(Flow(Source.VARIABLE, target=block.name))]:
+                self.variables[block.name] = value
+                results += [self.run_inner(script, stdin) for script in block.scripts]
+        else:
+            results = [self.run_inner(script, stdin) for script in block.scripts]
         if block.what == "(":
             self.folder, self.variables = folder, variables
-        return self.write_output(output, join_streams(results))
+        return self.write_output(output, join_flows(results))
 
-    def rest_of_loop(self, block: Block, values: list[str], stdin: Stream) -> None:
-        """Run a loop's body for its remaining values: each has to be looked at, none more often than the steps allow."""
-        for value in values[:MOST_FIELDS]:
-            self.variables[block.name] = value
-            for script in block.scripts:
-                self.run_inner(script, stdin)
-        if len(values) > MOST_FIELDS:
-            self.add_unreadable()
-
-    def run_inner(self, script: Script, stdin: Stream) -> Stream:
-        return join_streams([self.run_command(command, stdin) for command in script.commands])
+    def run_inner(self, script: Script, stdin: Flow) -> Flow:
+        return join_flows([self.run_command(command, stdin) for command in script.commands])
 
     # Simple commands
 
-    def run_simple(self, command: Simple, stdin: Stream) -> Stream:
+    def run_simple(self, command: Simple, stdin: Flow) -> Flow:
         """Walk over a simple command: expand its words, follow its redirections, and read its program."""
         if self._nested < 2:
             self.span = (command.start, command.end)
-        environment: dict[str, str] = {}
-        for name, value, more in command.assignments:
-            text = " ".join(" ".join(self.expand(each)) for each in more) if more else self.expand_one(value)
-            environment[name] = text
-        fields: list[str] = []
-        for word in command.words:
-            if isinstance(word, str) and "{" not in word:
-                fields.append(word)
-            else:
-                fields += self.expand(word)
+        environment = self.assignments_of(command) if command.assignments else {}
+        fields = self.fields_of(command.words)
         output = None
         if command.redirects:
             stdin, output = self.redirect(command.redirects, stdin)
-        while fields and not fields[0] and len(fields) > 1:
-            del fields[0]
         if not fields:
             self.variables.update(environment)
-            for name, value in environment.items():
-                self.assign(name, value)
             return self.write_output(output, EMPTY)
         first = command.words[0]
         if isinstance(first, str) and _GLOB.search(first) and first not in ("[", "[["):
             # The shell would look for a file that fits, and run that.
             self.add_unreadable()
-        for name, value in environment.items():
-            self.assign(name, value)
         result = self.run_program(fields, stdin, environment)
         if self.pieces and fields[0] not in _KEEPS_VALUES:
             self.note_captured(fields)
-        if stdin.origin is Origin.SECRET and result.origin is Origin.NONE and fields[0] not in _SHOWS_LITTLE:
+        if stdin.source is Source.SECRET and result.source is Source.NONE and fields[0] not in _SHOWS_LITTLE:
             result = stdin
         return self.write_output(output, result)
+
+    def assignments_of(self, command: Simple) -> dict[str, str]:
+        """Return the variables that a command sets, and note what setting them does."""
+        environment: dict[str, str] = {}
+        for name, value, more in command.assignments:
+            text = " ".join(" ".join(self.expand(each)) for each in more) if more else self.expand_one(value)
+            environment[name] = text
+            self.assign(name, text)
+        return environment
+
+    def fields_of(self, words: Sequence[Word]) -> list[str]:
+        """Return the program and its arguments."""
+        fields: list[str] = []
+        for word in words:
+            if isinstance(word, str) and "{" not in word:
+                fields.append(word)
+            else:
+                fields += self.expand(word)
+        while len(fields) > 1 and not fields[0]:
+            del fields[0]
+        return fields
 
     def note_captured(self, fields: list[str]) -> None:
         """Note secrets that a substitution hands to a program."""
         for field in fields:
             for piece in self.pieces_in(field):
-                if piece.origin is Origin.SECRET and not self._captured:
+                if piece.source is Source.SECRET and not self._captured:
                     self.add("reads-secret", piece.target)
 
-    def run_program(self, fields: list[str], stdin: Stream, environment: dict[str, str] | None = None) -> Stream:
+    def run_program(self, fields: list[str], stdin: Flow, environment: dict[str, str] | None = None) -> Flow:
         """Read one program with its arguments; wrappers call this for the program that they start."""
         self._steps += 1
         if len(fields) > MOST_WORDS:
@@ -308,19 +304,19 @@ class Walk:
         self._depth -= 1
         return result
 
-    def run_unknown(self, fields: list[str], stdin: Stream) -> Stream:
+    def run_unknown(self, fields: list[str], stdin: Flow) -> Flow:
         """Read a command whose name comes from a variable or a substitution."""
         pieces = self.pieces_in(fields[0])
         whole = fields[0].startswith(MARK) and fields[0].endswith(MARK) and len(pieces) == 1
         for piece in pieces:
-            if piece.origin is Origin.DOWNLOAD:
+            if piece.source is Source.DOWNLOAD:
                 self.add("runs-download", piece.target)
                 return EMPTY
-            if piece.origin is Origin.DECODED:
+            if piece.source is Source.DECODED:
                 self.add("runs-decoded")
                 return EMPTY
         # `$PYTHON -m pytest`: a variable named after the program it stands for.
-        if whole and pieces[0].origin is Origin.VARIABLE and pieces[0].target in _PROGRAM_VARIABLES:
+        if whole and pieces[0].source is Source.VARIABLE and pieces[0].target in _PROGRAM_VARIABLES:
             return self.run_program([pieces[0].target.lower(), *fields[1:]], stdin)
         tail = fields[0].rsplit(MARK, 1)[-1]
         if not whole and re.fullmatch(r"(?:/[\w.-]+)*/(?:bin|Scripts)/[\w.-]+", tail):
@@ -328,7 +324,7 @@ class Walk:
         self.add_unreadable()
         return EMPTY
 
-    def run_function(self, function: Block, fields: list[str], stdin: Stream) -> Stream:
+    def run_function(self, function: Compound, fields: list[str], stdin: Flow) -> Flow:
         if fields[0] in self._running or len(self._running) > 8:
             return EMPTY
         self._running.append(fields[0])
@@ -336,12 +332,12 @@ class Walk:
         for index, value in enumerate(fields):
             self.variables[str(index)] = value
         self.variables["@"] = self.variables["*"] = " ".join(fields[1:])
-        result = join_streams([self.run_inner(script, stdin) for script in function.scripts])
+        result = join_flows([self.run_inner(script, stdin) for script in function.scripts])
         self.variables.update(saved)
         self._running.pop()
         return result
 
-    def run_contained(self, fields: list[str], stdin: Stream) -> None:
+    def run_contained(self, fields: list[str], stdin: Flow) -> None:
         """Read a program that runs in a container: what it does to files stays there."""
         self._elsewhere(lambda: self.run_program(fields, stdin))
 
@@ -375,16 +371,16 @@ class Walk:
 
     # Redirections
 
-    def redirect(self, redirects: Sequence[Redirect], stdin: Stream) -> tuple[Stream, str | None]:
+    def redirect(self, redirects: Sequence[Redirect], stdin: Flow) -> tuple[Flow, str | None]:
         """Follow redirections: return what flows in, and the path that the output is written to."""
         output: str | None = None
         for operator, target, body in redirects:
             if body is not None:
                 text = self.expand_one(body[0]) if body else ""
-                stdin = Stream(Origin.TEXT, text)
+                stdin = Flow(Source.TEXT, text)
                 continue
             if operator == "<<<":
-                stdin = Stream(Origin.TEXT, self.expand_one(target))
+                stdin = Flow(Source.TEXT, self.expand_one(target))
                 continue
             path = self.expand_one(target)
             if operator[-2:] in (">&", "<&") and (path.isdigit() or path == "-" or path.endswith("-")):
@@ -397,53 +393,53 @@ class Walk:
                 output = path
         return stdin, output
 
-    def read_file(self, path: str) -> Stream:
+    def read_file(self, path: str) -> Flow:
         """Return what reading a file gives."""
         pieces = self.pieces_in(path)
         if (
             len(pieces) == 1
             and path.startswith(MARK)
             and path.endswith(MARK)
-            and pieces[0].origin is not Origin.VARIABLE
+            and pieces[0].source is not Source.VARIABLE
         ):
             return pieces[0]
         full = self.full_path(path)
         if full in self.written:
-            return Stream(Origin.TEXT, self.written[full], target=path)
+            return Flow(Source.TEXT, self.written[full], target=path)
         host = self.download_of(full)
         if host:
-            return Stream(Origin.DOWNLOAD, target=host)
+            return Flow(Source.DOWNLOAD, target=host)
         found = read_access(self.plain(path), Access.READ, self.project, folder=self.folder)
         if found.severity:
-            return Stream(Origin.SECRET, target=found.target)
-        return Stream(Origin.FILE, target=path)
+            return Flow(Source.SECRET, target=found.target)
+        return Flow(Source.FILE, target=path)
 
-    def print_file(self, path: str) -> Stream:
+    def print_file(self, path: str) -> Flow:
         """Return what printing a file gives, and note a secret that it shows."""
-        stream = self.read_file(path)
-        if stream.origin is Origin.SECRET and not self._captured:
-            self.add("reads-secret", stream.target)
-        return stream
+        flow = self.read_file(path)
+        if flow.source is Source.SECRET and not self._captured:
+            self.add("reads-secret", flow.target)
+        return flow
 
-    def write_output(self, path: str | None, stream: Stream) -> Stream:
+    def write_output(self, path: str | None, flow: Flow) -> Flow:
         """Write what a command prints to a file, when it is redirected to one."""
         if path is None:
-            return stream
-        self.write_file(path, stream)
+            return flow
+        self.write_file(path, flow)
         return EMPTY
 
-    def write_file(self, path: str, stream: Stream) -> None:
+    def write_file(self, path: str, flow: Flow) -> None:
         """Note that a file is written, and remember where its content comes from."""
         full = self.full_path(path)
         self.access(path, Access.WRITE)
-        if stream.origin is Origin.DOWNLOAD:
-            self.downloads[full] = stream.target
-        elif stream.origin is Origin.DECODED:
+        if flow.source is Source.DOWNLOAD:
+            self.downloads[full] = flow.target
+        elif flow.source is Source.DECODED:
             self.downloads[full] = ""
-        elif stream.origin is Origin.TEXT:
-            self.written[full] = self.written.get(full, "") + stream.text
-        elif stream.origin in (Origin.SECRET, Origin.ENVIRONMENT):
-            self.add("reads-secret", stream.target or "environment")
+        elif flow.source is Source.TEXT:
+            self.written[full] = self.written.get(full, "") + flow.text
+        elif flow.source in (Source.SECRET, Source.ENVIRONMENT):
+            self.add("reads-secret", flow.target or "environment")
 
     def full_path(self, path: str) -> str:
         """Return a path in the form in which this walk compares paths."""
@@ -473,11 +469,11 @@ class Walk:
         name = full.rsplit("/", 1)[-1]
         return any(normalize_path(path) == full or path == name for path in self.activity.downloaded)
 
-    def run_path(self, path: str, stream: Stream | None = None) -> None:
+    def run_path(self, path: str, flow: Flow | None = None) -> None:
         """Note what running a file does."""
-        stream = stream or self.read_file(path)
-        if stream.origin is Origin.DOWNLOAD:
-            self.add("runs-download", stream.target)
+        flow = flow or self.read_file(path)
+        if flow.source is Source.DOWNLOAD:
+            self.add("runs-download", flow.target)
             return
         plain = self.plain(path)
         full = self.full_path(path)
@@ -514,27 +510,15 @@ class Walk:
             return expand_braces(word)
         fields = [""]
         for part in word:
-            if part.what == TEXT:
-                fields[-1] += part.text
-                continue
-            value = self.expand_part(part)
-            if part.quoted or part.what == PROCESS or not any(blank in value for blank in " \t\n"):
+            value = part.text if part.what == TEXT else self.expand_part(part)
+            if part.what in (TEXT, PROCESS) or part.quoted or not _BLANKS.search(value):
                 fields[-1] += value
-                continue
-            pieces = value.split()
-            if value[:1].isspace() and fields[-1]:
-                fields.append("")
-            if pieces:
-                fields[-1] += pieces[0]
-                fields += pieces[1 : MOST_FIELDS + 1]
-            if value[-1:].isspace():
-                fields.append("")
+            else:
+                split_into(fields, value)
         if len(fields) > 1:
-            fields = [field for field in fields if field] or [""]
+            return [field for field in fields if field][:MOST_FIELDS]
         # An unquoted expansion to nothing is no word at all.
-        if fields == [""] and not any(part.quoted for part in word):
-            return []
-        return fields
+        return fields if fields[0] or any(part.quoted for part in word) else []
 
     def expand_part(self, part: Part) -> str:
         what = part.what
@@ -553,7 +537,7 @@ class Walk:
         value = self.variables.get(part.text)
         if value and MARK in value:
             return value
-        return self.mark(Stream(Origin.VARIABLE, target=part.text))
+        return self.mark(Flow(Source.VARIABLE, target=part.text))
 
     def value_of(self, name: str) -> str:
         value = self.variables.get(name)
@@ -572,7 +556,7 @@ class Walk:
             return " "
         if name in "?#$!-0":
             return "0"
-        return self.mark(Stream(Origin.VARIABLE, target=name))
+        return self.mark(Flow(Source.VARIABLE, target=name))
 
     def substitute(self, part: Part) -> str:
         """Return the value of `$(…)` or `<(…)`: its text when known, otherwise a mark that knows where it is from."""
@@ -581,22 +565,24 @@ class Walk:
         folder, variables, span = self.folder, dict(self.variables), self.span
         self._nested += 1
         self._captured += 1
-        stream = self.run_script(script)
+        flow = self.run_script(script)
         self._captured -= 1
         self._nested -= 1
         self.folder, self.variables, self.span = folder, variables, span
-        if part.what == SUBSTITUTION and stream.origin is Origin.TEXT:
-            return stream.text.rstrip("\n")
-        return self.mark(stream if stream is not EMPTY else Stream(Origin.NONE))
+        if part.what == SUBSTITUTION and flow.source is Source.TEXT:
+            return flow.text.rstrip("\n")
+        return self.mark(flow if flow is not EMPTY else NOTHING)
 
 
 # What runs code of the folder that it is started in.
 _RUNS_FOLDER = frozenset(("runs-project-task", "installs-known-package"))
 # What happens to the files of a container or of another machine says nothing about this one.
 _STAYS_IN_CONTAINER = frozenset(
-    "edits-project writes-scratch writes-outside commits computes runs-project-task runs-program installs-known-package "
+    "edits-project writes-scratch writes-outside commits computes runs-project-task runs-program "
+    "installs-known-package "
     "installs-package asks-local".split()
 )
+_BLANKS = re.compile(r"[ \t\n]")
 _GLOB = re.compile(r"[*?\[]")
 _KEEPS_VALUES = frozenset("export declare typeset local readonly test [ : set".split())
 _SHOWS_LITTLE = frozenset("wc sha256sum sha1sum sha512sum md5sum shasum cksum test [ docker gh grep".split())
@@ -606,12 +592,14 @@ _TELLING_VARIABLES = {
     "PATH": "path",
     **dict.fromkeys(
         "LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT DYLD_INSERT_LIBRARIES PROMPT_COMMAND BASH_ENV ENV GIT_SSH_COMMAND GIT_SSH "
-        "GIT_EXTERNAL_DIFF GIT_PAGER GIT_PROXY_COMMAND GIT_ASKPASS SSH_ASKPASS GIT_EXEC_PATH PYTHONSTARTUP PERL5OPT RUBYOPT "
+        "GIT_EXTERNAL_DIFF GIT_PAGER GIT_PROXY_COMMAND GIT_ASKPASS SSH_ASKPASS GIT_EXEC_PATH PYTHONSTARTUP "
+        "PERL5OPT RUBYOPT "
         "PYTHONINSPECT ZDOTDIR LESSOPEN".split(),
         "installs-hook",
     ),
     **dict.fromkeys(
-        "PIP_INDEX_URL PIP_EXTRA_INDEX_URL UV_INDEX_URL UV_EXTRA_INDEX_URL UV_DEFAULT_INDEX UV_INDEX NPM_CONFIG_REGISTRY "
+        "PIP_INDEX_URL PIP_EXTRA_INDEX_URL UV_INDEX_URL UV_EXTRA_INDEX_URL UV_DEFAULT_INDEX UV_INDEX "
+        "NPM_CONFIG_REGISTRY "
         "npm_config_registry GOPROXY PIP_FIND_LINKS PIP_TRUSTED_HOST YARN_REGISTRY CARGO_REGISTRIES_CRATES_IO_INDEX "
         "HTTP_PROXY HTTPS_PROXY http_proxy https_proxy ALL_PROXY all_proxy GIT_CONFIG_GLOBAL".split(),
         "source",
@@ -646,14 +634,26 @@ def expand_braces(word: str) -> list[str]:
     return fields
 
 
-def join_streams(streams: list[Stream]) -> Stream:
+def split_into(fields: list[str], value: str) -> None:
+    """Add an unquoted value to fields as the shell splits it: its first part joins the last field."""
+    pieces = value.split()[:MOST_FIELDS]
+    if value[0].isspace():
+        fields.append("")
+    if pieces:
+        fields[-1] += pieces[0]
+        fields += pieces[1:]
+    if value[-1].isspace():
+        fields.append("")
+
+
+def join_flows(flows: list[Flow]) -> Flow:
     """Return what several commands print one after the other: the most telling of it."""
-    streams = [stream for stream in streams if stream is not EMPTY]
-    if len(streams) < 2:
-        return streams[0] if streams else EMPTY
-    if all(stream.origin is Origin.TEXT for stream in streams):
-        return Stream(Origin.TEXT, "".join(stream.text for stream in streams))
-    return max(streams, key=lambda stream: stream.origin)
+    flows = [flow for flow in flows if flow is not EMPTY]
+    if len(flows) < 2:
+        return flows[0] if flows else EMPTY
+    if all(flow.source is Source.TEXT for flow in flows):
+        return Flow(Source.TEXT, "".join(flow.text for flow in flows))
+    return max(flows, key=lambda flow: flow.source)
 
 
 def quote(text: str) -> str:

@@ -20,21 +20,29 @@ _SERVER_CALL = re.compile(
     r"(?i)\b(?:xp_cmdshell|sp_oacreate|sys_exec|sys_eval|load_extension|lo_import|lo_export|dbms_scheduler)\b"
     r"|\binto\s+(?:out|dump)file\b"
 )
+_IF = r"(?:if\s+(?:not\s+)?exists\s+)?(?:only\s+)?"
 _HEADS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (kind, re.compile(_ANY + pattern))
     for kind, pattern in (
-        ("grants-access", rf"(?:grant\b.*\bto\s+|(?:create|alter)\s+(?:user|role|login)\s+(?:if\s+not\s+exists\s+)?)(?:{_NAME}|\S)"),
-        ("changes-permissions", r"(?:set\s+password|alter\s+system|revoke|create\s+(?:server|subscription|publication)|drop\s+(?:user|role|login))\b"),
-        ("disables-check", rf"alter\s+table\s+(?:if\s+exists\s+)?(?:only\s+)?{_NAME}.*\bdisable\s+(?:row\s+level\s+security|trigger)|drop\s+(?:policy|trigger)\b"),
-        ("deletes-data", rf"drop\s+(?:database|schema|table|view|materialized\s+view|keyspace|collection|tablespace|extension)\s+(?:if\s+exists\s+)?{_NAME}"),
-        ("deletes-data", rf"truncate\s+(?:table\s+)?(?:only\s+)?{_NAME}"),
-        ("deletes-data", rf"alter\s+table\s+(?:if\s+exists\s+)?(?:only\s+)?{_NAME}.*\bdrop\b"),
-        ("deletes-record", rf"delete\s+from\s+(?:only\s+)?{_NAME}"),
-        ("changes-record", rf"update\s+(?:only\s+)?{_NAME}"),
-        ("changes-record", rf"(?:insert\s+(?:or\s+\w+\s+)?into|replace\s+into|merge\s+into|upsert\s+into|copy)\s+{_NAME}"),
-        ("changes-record", rf"(?:create|alter|rename|comment|reindex|vacuum|analyze|cluster|refresh|do|call|exec|execute|prepare)\b\s*(?:{_NAME})?"),
+        ("grants-access", rf"(?:grant\b.*\bto\s+|(?:create|alter)\s+(?:user|role|login)\s+{_IF})(?:{_NAME}|\S)"),
+        ("changes-permissions", r"(?:set\s+password|alter\s+system|revoke|drop\s+(?:user|role|login))\b"),
+        ("changes-permissions", r"create\s+(?:server|subscription|publication)\b"),
+        ("disables-check", rf"alter\s+table\s+{_IF}{_NAME}.*\bdisable\s+(?:row\s+level\s+security|trigger)"),
+        ("disables-check", r"drop\s+(?:policy|trigger)\b"),
+        (
+            "deletes-data",
+            rf"drop\s+(?:database|schema|table|view|keyspace|collection|tablespace|extension)\s+{_IF}{_NAME}",
+        ),
+        ("deletes-data", rf"drop\s+materialized\s+view\s+{_IF}{_NAME}"),
+        ("deletes-data", rf"truncate\s+(?:table\s+)?{_IF}{_NAME}"),
+        ("deletes-data", rf"alter\s+table\s+{_IF}{_NAME}.*\bdrop\b"),
+        ("deletes-record", rf"delete\s+from\s+{_IF}{_NAME}"),
+        ("changes-record", rf"update\s+{_IF}{_NAME}"),
+        ("changes-record", rf"(?:insert\s+(?:or\s+\w+\s+)?into|(?:replace|merge|upsert)\s+into|copy)\s+{_NAME}"),
+        ("changes-record", rf"(?:create|alter|rename|comment|reindex|vacuum|analyze|cluster|refresh)\b\s*(?:{_NAME})?"),
+        ("changes-record", rf"(?:do|call|exec|execute|prepare)\b\s*(?:{_NAME})?"),
     )
-)  # fmt: skip
+)
 _WHERE = re.compile(r"(?i)\bwhere\b")
 # `with … delete from t` and `explain analyze delete …` change data behind a harmless first word.
 _CHANGE_INSIDE = re.compile(rf"(?i)\b(?:insert\s+into|update|delete\s+from|truncate|drop\s+table)\s+{_NAME}")

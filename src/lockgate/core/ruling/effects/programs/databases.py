@@ -5,163 +5,166 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from lockgate.core.ruling.effects.flows import EMPTY, NOTHING, Flow, Invocation, Source
 from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.programs.addresses import host_of, is_local
 from lockgate.core.ruling.effects.programs.options import split_options
 from lockgate.core.ruling.effects.sql import read_sql
-from lockgate.core.ruling.effects.streams import EMPTY, Invocation, Origin, Stream
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
-_NONE = Stream(Origin.NONE)
 _VALUED = frozenset(
-    "-c --command -e --execute -f --file -h --host -p --port -U --username -u --user -d --dbname -D --database -o --output -v --set -P --pset -F --eval -S --socket -a -n -x -t --uri".split()
+    "-c --command -e --execute -f --file -h --host -p --port -U --username -u --user -d --dbname -D "
+    "--database -o --output -v --set -P --pset -F --eval -S --socket -a -n -x -t --uri".split()
 )
 _SCRATCH_DATABASE = re.compile(
     r"(?i)(?:^|[-_/.])(?:test|tests|dev|local|tmp|temp|demo|example|sample)(?:$|[-_/.\d])|:memory:"
 )
 
 
+_OWN_RECORDS = ("changes-record", "deletes-record")
+
+
 def _note_statements(walk: Walk, text: str, *, local_file: str = "") -> None:
     for found in read_sql(walk.plain(text), walk.argument):
         kind = found.kind
-        if kind in ("changes-record", "deletes-record") and local_file:
-            walk.add("edits-project", local_file)
-        elif kind == "deletes-data" and local_file and _SCRATCH_DATABASE.search(local_file):
+        if local_file and (kind in _OWN_RECORDS or (kind == "deletes-data" and _SCRATCH_DATABASE.search(local_file))):
             walk.add("edits-project", local_file)
         else:
             walk.add(kind, found.target, found.certainty)
 
 
-def _sql_client(walk: Walk, call: Invocation) -> Stream:
+def _sql_client(walk: Walk, call: Invocation) -> Flow:
     """`psql`, `mysql`: statements from an option, the input, or a file."""
-    valued = _VALUED - ({"-p"} if call.name in ("mysql", "mariadb") else frozenset())
+    valued = _VALUED - {"-p"} if call.name in ("mysql", "mariadb") else _VALUED
     options, rest = split_options(call.arguments, valued)
-    host = ""
-    texts: list[str] = []
-    files: list[str] = []
+    host = next((host_of(walk.plain(argument)) for argument in rest if "://" in argument), "")
+    flows = [call.stdin]
     for option, value in options:
         if option in ("-c", "--command", "-e", "--execute"):
-            texts.append(value)
+            flows.append(Flow(Source.TEXT, value))
         elif option in ("-f", "--file"):
-            files.append(value)
+            flows.append(walk.read_file(value))
         elif option in ("-h", "--host"):
             host = walk.plain(value)
         elif option in ("-o", "--output") and value:
             walk.access(value, Access.WRITE)
-    for argument in rest:
-        if "://" in argument:
-            host = host_of(walk.plain(argument))
-    if call.stdin.origin is Origin.TEXT:
-        texts.append(call.stdin.text)
-    elif call.stdin.origin is Origin.FILE:
-        files.append(call.stdin.target)
-    elif call.stdin.origin is Origin.DOWNLOAD:
-        walk.add("runs-download", call.stdin.target)
-    away = host and not is_local(host) and not host.startswith(("/", "$"))
+    away = host if host and not is_local(host) and host[0] not in "/$" else ""
     if away:
-        walk.add("requests", host)
-    for text in texts:
-        if text.strip().startswith("\\") and not re.match(r"\s*\\!|.*\\copy.*program", text, re.IGNORECASE | re.DOTALL):
-            continue
-        if re.search(r"\\!|^\s*system\s", text):
-            walk.read_text(re.sub(r"^.*?(?:\\!|system)\s*", "", text, flags=re.DOTALL))
-            continue
-        _note_statements(walk, text)
-    for path in files:
-        stream = walk.read_file(path)
-        if stream.origin is Origin.DOWNLOAD:
-            walk.add("runs-download", stream.target)
-        elif stream.origin is Origin.TEXT:
-            _note_statements(walk, stream.text)
-        else:
-            # The statements are the project's own (a migration, a dump).
-            walk.add("changes-record" if away else "runs-project-task", host if away else walk.plain(path))
-    return _NONE
+        walk.add("requests", away)
+    for flow in flows:
+        _run_statements(walk, flow, away)
+    return NOTHING
 
 
-def _sqlite(walk: Walk, call: Invocation) -> Stream:
+_SHELL_ESCAPE = re.compile(r"\\!|^\s*system\s")
+
+
+def _run_statements(walk: Walk, flow: Flow, away: str) -> None:
+    """Read statements: known text, or a file of the project (a migration, a dump)."""
+    if flow.source is Source.DOWNLOAD:
+        walk.add("runs-download", flow.target)
+    elif flow.source is Source.FILE:
+        walk.add("changes-record" if away else "runs-project-task", away or walk.plain(flow.target))
+    elif flow.source is not Source.TEXT:
+        return
+    elif escape := _SHELL_ESCAPE.search(flow.text):
+        walk.read_text(flow.text[escape.end() :])
+    elif not flow.text.lstrip().startswith("\\") or "program" in flow.text.lower():
+        _note_statements(walk, flow.text)
+
+
+def _sqlite(walk: Walk, call: Invocation) -> Flow:
     options, rest = split_options(call.arguments, frozenset("-cmd -separator -nullvalue -init -newline".split()))
     path = walk.plain(rest[0]) if rest else ""
     texts = [*rest[1:], *(value for option, value in options if option == "-cmd")]
-    if call.stdin.origin is Origin.TEXT:
-        texts.append(call.stdin.text)
-    elif call.stdin.origin is Origin.DOWNLOAD:
+    if call.stdin.source is Source.DOWNLOAD:
         walk.add("runs-download", call.stdin.target)
-    inside = path and walk.place(path) in ("inside", "scratch")
-    walk.print_file(path) if path else None
-    for text in texts:
-        if re.match(r"\s*\.(?:shell|system)\b", text):
-            walk.read_text(re.sub(r"^\s*\.\w+\s*", "", text))
-        elif match := re.match(r"\s*\.(?:output|once|backup|save|dump|clone|import|read)\s+(\S+)", text):
-            if text.lstrip().startswith((".output", ".once", ".backup", ".save", ".clone")):
-                walk.access(match.group(1), Access.WRITE)
-        elif not text.lstrip().startswith("."):
-            _note_statements(walk, text, local_file=path if inside else "")
-    if call.stdin.origin is Origin.FILE and path:
+    elif call.stdin.source is Source.TEXT:
+        texts.append(call.stdin.text)
+    elif call.stdin.source is Source.FILE:
         walk.access(path, Access.WRITE)
-    return _NONE
+    if path:
+        walk.print_file(path)
+    for text in texts:
+        _sqlite_text(walk, text, path)
+    return NOTHING
 
 
-_MONGO_CHANGES = re.compile(
-    r"\.(?:insert|update|replace|save|bulkWrite|findAndModify|findOneAndUpdate|createIndex)\w*\("
+_DOT_COMMAND = re.compile(r"\s*\.(\w+)\s*(\S*)")
+_DOT_WRITES = frozenset("output once backup save clone".split())
+
+
+def _sqlite_text(walk: Walk, text: str, path: str) -> None:
+    command = _DOT_COMMAND.match(text)
+    if command is None:
+        inside = path and walk.place(path) in ("inside", "scratch")
+        _note_statements(walk, text, local_file=path if inside else "")
+    elif command.group(1) in ("shell", "system"):
+        walk.read_text(text[command.start(2) :])
+    elif command.group(1) in _DOT_WRITES and command.group(2):
+        walk.access(command.group(2), Access.WRITE)
+
+
+_MONGO: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("grants-access", re.compile(r"\.(?:createUser|grantRoles\w*|createRole|updateUser|changeUserPassword)\s*\(")),
+    ("deletes-data", re.compile(r"\.(?:drop\w*|deleteMany|remove)\s*\(")),
+    (
+        "changes-record",
+        re.compile(r"\.(?:insert|update|replace|save|bulkWrite|findAndModify|findOneAnd|create|delete)\w*\("),
+    ),
 )
-_MONGO_DELETES = re.compile(r"\.(?:drop\w*|deleteMany|remove)\s*\(")
-_MONGO_GRANTS = re.compile(r"\.(?:createUser|grantRoles\w*|createRole|updateUser|changeUserPassword)\s*\(")
 
 
-def _mongo(walk: Walk, call: Invocation) -> Stream:
-    options, rest = split_options(
-        call.arguments, frozenset("--eval -u -p --host --port --username --password --file -f".split())
-    )
-    host = next(
-        (host_of(walk.plain(argument)) for argument in rest if "://" in argument), dict(options).get("--host", "")
-    )
+def _mongo(walk: Walk, call: Invocation) -> Flow:
+    options, rest = split_options(call.arguments, _MONGO_VALUED)
+    address = next((walk.plain(argument) for argument in rest if "://" in argument), dict(options).get("--host", ""))
+    host = host_of(address)
     if host and not is_local(host):
         walk.add("requests", host)
-    text = "".join(value for option, value in options if option == "--eval") + (
-        call.stdin.text if call.stdin.origin is Origin.TEXT else ""
-    )
-    if _MONGO_GRANTS.search(text):
-        walk.add("grants-access", host or "database")
-    elif _MONGO_DELETES.search(text):
-        walk.add("deletes-data", host or "database")
-    elif _MONGO_CHANGES.search(text):
-        walk.add("changes-record", host or "database")
+    text = call.stdin.text + "".join(value for option, value in options if option == "--eval")
+    for kind, pattern in _MONGO:
+        if pattern.search(text):
+            walk.add(kind, host or "database")
+            break
     for path in rest:
         if path.endswith(".js"):
             walk.run_path(path)
-    return _NONE
+    return NOTHING
 
 
+_MONGO_VALUED = frozenset("--eval -u -p --host --port --username --password --file -f".split())
 _REDIS_LOOKS = frozenset(
-    "get mget keys scan ttl pttl type exists info ping hget hgetall hkeys hvals hlen lrange llen smembers scard sismember zrange zcard zscore dbsize memory object strlen dump randomkey time lastsave role client echo monitor xrange xlen xinfo pubsub command latency slowlog".split()
+    "get mget keys scan ttl pttl type exists info ping hget hgetall hkeys hvals hlen lrange llen smembers "
+    "scard sismember zrange zcard zscore dbsize memory object strlen dump randomkey time lastsave role "
+    "client echo monitor xrange xlen xinfo pubsub command latency slowlog".split()
 )
 
 
-def _redis(walk: Walk, call: Invocation) -> Stream:
+_REDIS_DOORS = frozenset("config acl slaveof replicaof module eval script debug function".split())
+_REDIS_ASKS = frozenset("get list whoami users cat log exists load".split())
+
+
+def _redis(walk: Walk, call: Invocation) -> Flow:
     options, rest = split_options(call.arguments, frozenset("-h -p -a -n -u --user --pass -s".split()))
-    host = walk.plain(dict(options).get("-h", "")) or host_of(walk.plain(dict(options).get("-u", "")))
-    if host and not is_local(host):
+    values = dict(options)
+    host = walk.plain(values.get("-h", "")) or host_of(walk.plain(values.get("-u", "")))
+    away = bool(host) and not is_local(host)
+    if away:
         walk.add("requests", host)
-    verb = rest[0].lower() if rest else ""
-    if not verb or verb in _REDIS_LOOKS:
-        return _NONE
+    verb, words = [*rest, ""][0].lower(), rest[1:]
     if verb in ("flushall", "flushdb", "shutdown", "swapdb"):
         walk.add("deletes-data", host or "redis")
-    elif verb in ("config", "acl", "slaveof", "replicaof", "module", "eval", "script", "debug", "function"):
-        if rest[1:2] and rest[1].lower() in ("get", "list", "whoami", "users", "cat", "log", "exists", "load"):
-            return _NONE
-        walk.add("grants-access", host or "redis")
-    elif not host or is_local(host):
-        walk.add("asks-local", "redis")
-    else:
-        walk.add("changes-record", walk.plain(rest[1]) if len(rest) > 1 else host)
-    return _NONE
+    elif verb in _REDIS_DOORS:
+        if not words or words[0].lower() not in _REDIS_ASKS:
+            walk.add("grants-access", host or "redis")
+    elif verb and verb not in _REDIS_LOOKS:
+        walk.add("changes-record" if away else "asks-local", walk.plain([*words, host][0]) if away else "redis")
+    return NOTHING
 
 
-def _dump(walk: Walk, call: Invocation) -> Stream:
+def _dump(walk: Walk, call: Invocation) -> Flow:
     """`pg_dump`, `mysqldump`: data read from a database, written where the output goes."""
     options, rest = split_options(
         call.arguments,
@@ -174,10 +177,10 @@ def _dump(walk: Walk, call: Invocation) -> Stream:
             host = host_of(walk.plain(value))
             walk.add("asks-local" if is_local(host) else "requests", host)
     del rest
-    return Stream(Origin.FILE, target="database dump")
+    return Flow(Source.FILE, target="database dump")
 
 
-def _restore(walk: Walk, call: Invocation) -> Stream:
+def _restore(walk: Walk, call: Invocation) -> Flow:
     options, rest = split_options(call.arguments, frozenset("-h --host -U -u -p -d --dbname --db --uri -F -j".split()))
     values = dict(options)
     host = walk.plain(values.get("-h") or values.get("--host") or "")

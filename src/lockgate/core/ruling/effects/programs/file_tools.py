@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from lockgate.core.ruling.effects.flows import EMPTY, MARK, NOTHING, Flow, Invocation, Source
 from lockgate.core.ruling.effects.paths import Access, is_secret
 from lockgate.core.ruling.effects.programs.options import split_options
-from lockgate.core.ruling.effects.streams import EMPTY, MARK, Invocation, Origin, Stream
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
-_NONE = Stream(Origin.NONE)
 
-
-def _remove(walk: Walk, call: Invocation) -> Stream:
-    options, paths = split_options(call.arguments, _REMOVE_VALUED)
-    del options
+def _remove(walk: Walk, call: Invocation) -> Flow:
+    paths = split_options(call.arguments, _REMOVE_VALUED)[1]
     for path in paths:
         if MARK in path and not re.match(r"[\w./-]{2,}", walk.plain(path)) and _is_bare(walk, path):
             walk.add_unreadable()
@@ -36,39 +34,39 @@ def _is_bare(walk: Walk, path: str) -> bool:
     pieces = walk.pieces_in(path)
     return (
         bool(pieces)
-        and pieces[0].origin is Origin.VARIABLE
+        and pieces[0].source is Source.VARIABLE
         and not re.search(r"(?i)tmp|temp|build|dist|cache|work|out", pieces[0].target)
     )
 
 
-def _move(walk: Walk, call: Invocation) -> Stream:
+def _move(walk: Walk, call: Invocation) -> Flow:
     """`cp`, `mv`, `ln`, `install`: sources are read (and removed by `mv`), the last path is written."""
     options, paths = split_options(call.arguments, _COPY_VALUED)
-    target = ""
-    for option, value in options:
-        if option in ("-t", "--target-directory"):
-            target = value
-    if call.name == "install" and any(option in ("-d", "--directory") for option, _ in options):
+    values = dict(options)
+    if call.name == "install" and values.keys() & {"-d", "--directory"}:
         return _make(walk, call)
+    target = values.get("-t") or values.get("--target-directory") or ""
     if not target:
-        if len(paths) < 2:
-            return EMPTY
-        target, paths = paths[-1], paths[:-1]
+        paths, target = paths[:-1], paths[-1] if paths else ""
     for path in paths:
-        stream = walk.read_file(path)
-        if call.name == "mv":
-            walk.access(path, Access.DELETE)
-        if stream.origin is Origin.SECRET and call.name != "ln" and not _stays(walk, path, target):
-            walk.add("reads-secret", stream.target)
-        full = walk.full_path(target)
-        name = path.rstrip("/").rsplit("/", 1)[-1]
-        written = target if not target.endswith("/") and target not in (".", "..") else target + "/" + name
-        if stream.origin in (Origin.DOWNLOAD, Origin.TEXT):
-            walk.write_file(written, stream)
-            walk.downloads |= {f"{full}/{name}": stream.target} if stream.origin is Origin.DOWNLOAD else {}
-        else:
-            walk.access(written, Access.WRITE)
+        _move_one(walk, call.name, path, target)
     return EMPTY
+
+
+def _move_one(walk: Walk, program: str, path: str, target: str) -> None:
+    flow = walk.read_file(path)
+    if program == "mv":
+        walk.access(path, Access.DELETE)
+    if flow.source is Source.SECRET and program != "ln" and not _stays(walk, path, target):
+        walk.add("reads-secret", flow.target)
+    name = path.rstrip("/").rsplit("/", 1)[-1]
+    written = f"{target}/{name}" if target.endswith("/") or target in (".", "..") else target
+    if flow.source in (Source.DOWNLOAD, Source.TEXT):
+        walk.write_file(written, flow)
+        if flow.source is Source.DOWNLOAD:
+            walk.downloads[f"{walk.full_path(target)}/{name}"] = flow.target
+    else:
+        walk.access(written, Access.WRITE)
 
 
 def _stays(walk: Walk, path: str, target: str) -> bool:
@@ -80,7 +78,7 @@ def _stays(walk: Walk, path: str, target: str) -> bool:
 _COPY_VALUED = frozenset("-t --target-directory -S --suffix -m --mode -o --owner -g --group".split())
 
 
-def _make(walk: Walk, call: Invocation) -> Stream:
+def _make(walk: Walk, call: Invocation) -> Flow:
     """`mkdir`, `touch`, `truncate`: paths that are written."""
     for path in split_options(
         call.arguments, frozenset("-m --mode -s --size -d --date -t -r --reference -o -g".split())
@@ -89,27 +87,27 @@ def _make(walk: Walk, call: Invocation) -> Stream:
     return EMPTY
 
 
-def _tee(walk: Walk, call: Invocation) -> Stream:
+def _tee(walk: Walk, call: Invocation) -> Flow:
     for path in split_options(call.arguments)[1]:
         if path not in ("/dev/null", "/dev/stderr", "/dev/stdout", "/dev/tty"):
-            if MARK in path and any(piece.origin is not Origin.VARIABLE for piece in walk.pieces_in(path)):
+            if MARK in path and any(piece.source is not Source.VARIABLE for piece in walk.pieces_in(path)):
                 continue
             walk.write_file(path, call.stdin)
     return call.stdin
 
 
-def _dd(walk: Walk, call: Invocation) -> Stream:
-    stream = call.stdin
+def _dd(walk: Walk, call: Invocation) -> Flow:
+    flow = call.stdin
     for argument in call.arguments:
         name, _, value = argument.partition("=")
         if name == "if":
-            stream = walk.print_file(value)
+            flow = walk.print_file(value)
         elif name == "of":
             if value.startswith("/dev/") and value not in ("/dev/null", "/dev/stdout"):
                 walk.add("deletes-data", value)
             else:
-                walk.write_file(value, stream)
-    return stream
+                walk.write_file(value, flow)
+    return flow
 
 
 _OPEN_MODE = re.compile(
@@ -117,12 +115,9 @@ _OPEN_MODE = re.compile(
 )
 
 
-def _chmod(walk: Walk, call: Invocation) -> Stream:
-    options, rest = split_options(
-        [argument for argument in call.arguments if not re.fullmatch(r"[-+=][rwxXst]+", argument)]
-    )
+def _chmod(walk: Walk, call: Invocation) -> Flow:
+    rest = split_options([argument for argument in call.arguments if not re.fullmatch(r"[-+=][rwxXst]+", argument)])[1]
     modes = [argument for argument in call.arguments if re.fullmatch(r"[-+=][rwxXst]+", argument)]
-    recursive = any(option in ("-R", "--recursive") for option, _ in options)
     if not modes:
         modes, rest = rest[:1], rest[1:]
     wide = any(_OPEN_MODE.match(part) for mode in modes for part in mode.split(",") if not re.fullmatch(r"\+w", part))
@@ -132,50 +127,41 @@ def _chmod(walk: Walk, call: Invocation) -> Stream:
             walk.add("changes-permissions", walk.plain(path))
         else:
             walk.access(path, Access.WRITE)
-    del recursive
     return EMPTY
 
 
-def _chown(walk: Walk, call: Invocation) -> Stream:
+def _chown(walk: Walk, call: Invocation) -> Flow:
     for path in split_options(call.arguments)[1][1:] or ["."]:
         walk.add("changes-permissions", walk.plain(path))
     return EMPTY
 
 
-def _find(walk: Walk, call: Invocation) -> Stream:
+_EXECUTES = frozenset("-exec -execdir -ok -okdir -x --exec -X --exec-batch".split())
+
+
+def _find(walk: Walk, call: Invocation) -> Flow:
     """`find` and `fd`: what they run, delete and write."""
     arguments = call.arguments
-    starts: list[str] = []
-    for argument in arguments:
-        if argument[:1] in ("-", "(", "!"):
-            break
-        starts.append(argument)
-    index = 0
-    while index < len(arguments):
-        argument = arguments[index]
-        if argument in ("-exec", "-execdir", "-ok", "-okdir", "-x", "--exec", "-X", "--exec-batch"):
-            end = index + 1
-            while end < len(arguments) and arguments[end] not in (";", "+", "\\;"):
-                end += 1
-            inner = arguments[index + 1 : end]
+    starts = list(takewhile(lambda argument: argument[:1] not in ("-", "(", "!"), arguments)) or ["."]
+    found = _found(starts[0], arguments)
+    for index, argument in enumerate(arguments):
+        if argument in _EXECUTES:
+            inner = list(takewhile(lambda part: part not in (";", "+"), arguments[index + 1 :]))
             if inner:
-                place = starts[0] if starts else "."
-                walk.run_program([part.replace("{}", _found(place, arguments)) for part in inner], EMPTY)
-            index = end
+                walk.run_program([part.replace("{}", found) for part in inner], EMPTY)
         elif argument == "-delete":
-            for start in starts or ["."]:
+            for start in starts:
                 walk.access(_found(start, arguments), Access.DELETE)
-        elif argument in ("-fprint", "-fprintf", "-fls") and index + 1 < len(arguments):
-            walk.access(arguments[index + 1], Access.WRITE)
-        index += 1
-    return Stream(Origin.NONE, target=_found(starts[0] if starts else ".", arguments))
+        elif argument in ("-fprint", "-fprintf", "-fls"):
+            walk.access([*arguments, ""][index + 1], Access.WRITE)
+    return Flow(Source.NONE, target=found)
 
 
-def _list(walk: Walk, call: Invocation) -> Stream:
+def _list(walk: Walk, call: Invocation) -> Flow:
     """`ls`: the folder that is listed stands for what is found there."""
     del walk
     paths = [argument for argument in call.arguments if argument[:1] != "-"]
-    return Stream(Origin.NONE, target=paths[0] if paths else "./found")
+    return Flow(Source.NONE, target=paths[0] if paths else "./found")
 
 
 def _found(start: str, arguments: list[str]) -> str:
@@ -189,44 +175,51 @@ def _found(start: str, arguments: list[str]) -> str:
 
 
 _TAR_VALUED = frozenset(
-    "-f --file -C --directory -T --files-from -X --exclude-from --exclude --to-command --checkpoint-action -I --use-compress-program --transform --strip-components -g --rsh-command --one-top-level".split()
+    "-f --file -C --directory -T --files-from -X --exclude-from --exclude --to-command --checkpoint-action "
+    "-I --use-compress-program --transform --strip-components -g --rsh-command --one-top-level".split()
 )
 
 
-def _tar(walk: Walk, call: Invocation) -> Stream:
+def _tar(walk: Walk, call: Invocation) -> Flow:
     arguments = call.arguments
-    if arguments and arguments[0][:1] != "-" and re.fullmatch(r"[A-Za-z]+", arguments[0]):
+    if arguments and re.fullmatch(r"[A-Za-z]+", arguments[0]):
         arguments = ["-" + arguments[0], *arguments[1:]]
-    options, rest = split_options(arguments, _TAR_VALUED)
+    options, paths = split_options(arguments, _TAR_VALUED)
     values = dict(options)
     for option in ("--to-command", "--checkpoint-action", "--use-compress-program", "-I", "--rsh-command"):
         command = values.get(option, "").removeprefix("exec=")
-        if command and not re.fullmatch(r"(?:zstd|gzip|pigz|xz|bzip2|lz4|pixz|dot|echo|totals|bell)\b.*", command):
+        if command and not _COMPRESSES.match(command):
             walk.read_text(command)
-    archive = values.get("-f", values.get("--file", ""))
+    archive = values.get("-f", values.get("--file", "-"))
     folder = values.get("-C", values.get("--directory", ""))
-    letters = {option for option, _ in options}
-    if letters & {"-x", "--extract", "--get"}:
-        stream = walk.read_file(archive) if archive and archive != "-" else call.stdin
-        walk.access(folder or ".", Access.WRITE) if folder else walk.add("edits-project", ".")
-        if stream.origin is Origin.DOWNLOAD:
-            walk.downloads[walk.full_path(folder or ".")] = stream.target
+    if values.keys() & {"-x", "--extract", "--get"}:
+        unpack(walk, call.stdin if archive == "-" else walk.read_file(archive), folder)
         return EMPTY
-    if letters & {"-c", "--create", "-r", "-u", "--append", "--update"}:
-        secrets = [path for path in rest if is_secret(walk.plain(path), folder or walk.folder)]
-        for path in secrets:
-            walk.add("reads-secret", walk.plain(path))
-        if archive and archive != "-":
-            walk.access(archive, Access.WRITE)
-        return (
-            Stream(Origin.SECRET, target=secrets[0])
-            if secrets
-            else Stream(Origin.FILE, target=rest[0] if rest else ".")
-        )
-    return _NONE
+    if values.keys() & {"-c", "--create", "-r", "-u", "--append", "--update"}:
+        return _pack(walk, archive, folder, paths)
+    return NOTHING
 
 
-def _zip(walk: Walk, call: Invocation) -> Stream:
+_COMPRESSES = re.compile(r"(?:zstd|gzip|pigz|xz|bzip2|lz4|pixz|dot|echo|totals|bell)\b")
+
+
+def unpack(walk: Walk, archive: Flow, folder: str) -> None:
+    """Write an archive's files to a folder; those of a download are downloads."""
+    walk.access(folder or "./unpacked", Access.WRITE)
+    if archive.source is Source.DOWNLOAD:
+        walk.downloads[walk.full_path(folder or ".")] = archive.target
+
+
+def _pack(walk: Walk, archive: str, folder: str, paths: list[str]) -> Flow:
+    secrets = [walk.plain(path) for path in paths if is_secret(walk.plain(path), folder or walk.folder)]
+    for path in secrets:
+        walk.add("reads-secret", path)
+    if archive != "-":
+        walk.access(archive, Access.WRITE)
+    return Flow(Source.SECRET, target=secrets[0]) if secrets else Flow(Source.FILE, target=[*paths, "."][0])
+
+
+def _zip(walk: Walk, call: Invocation) -> Flow:
     """`zip` and `7z`: an archive written from files."""
     paths = split_options(call.arguments, frozenset(("-x", "-i", "-P")))[1]
     for path in paths[1:]:
@@ -236,49 +229,39 @@ def _zip(walk: Walk, call: Invocation) -> Stream:
     return EMPTY
 
 
-def _unzip(walk: Walk, call: Invocation) -> Stream:
+def _unzip(walk: Walk, call: Invocation) -> Flow:
     options, paths = split_options(call.arguments, frozenset(("-d", "-x", "-P")))
+    flow = walk.read_file(paths[0]) if paths else call.stdin
     if any(option in ("-l", "-p", "-t", "-v") for option, _ in options):
-        return walk.read_file(paths[0]) if paths else _NONE
-    folder = dict(options).get("-d", "")
-    if folder:
-        walk.access(folder, Access.WRITE)
-    else:
-        walk.add("edits-project", ".")
-    stream = walk.read_file(paths[0]) if paths else call.stdin
-    if stream.origin is Origin.DOWNLOAD:
-        walk.downloads[walk.full_path(folder or ".")] = stream.target
+        return flow
+    unpack(walk, flow, dict(options).get("-d", ""))
     return EMPTY
 
 
-def _compress(walk: Walk, call: Invocation) -> Stream:
+def _compress(walk: Walk, call: Invocation) -> Flow:
     """`gzip` and its like: a file in place, or the input passed on."""
     options, paths = split_options(call.arguments)
     if not paths or any(option in ("-c", "--stdout", "--to-stdout") for option, _ in options):
         if paths:
             return walk.print_file(paths[0])
-        return Stream(Origin.DECODED) if call.stdin.origin is Origin.TEXT else call.stdin
+        return Flow(Source.DECODED) if call.stdin.source is Source.TEXT else call.stdin
     for path in paths:
-        stream = walk.read_file(path)
+        flow = walk.read_file(path)
         walk.access(path, Access.WRITE)
-        if stream.origin is Origin.DOWNLOAD:
-            walk.downloads[walk.full_path(path.rsplit(".", 1)[0])] = stream.target
+        if flow.source is Source.DOWNLOAD:
+            walk.downloads[walk.full_path(path.rsplit(".", 1)[0])] = flow.target
     return EMPTY
 
 
-def _patch(walk: Walk, call: Invocation) -> Stream:
-    options, paths = split_options(
-        call.arguments, frozenset(("-i", "--input", "-d", "--directory", "-o", "--output", "-p"))
-    )
-    for _, value in options:
-        del value
-    if call.stdin.origin is Origin.DOWNLOAD:
+def _patch(walk: Walk, call: Invocation) -> Flow:
+    paths = split_options(call.arguments, frozenset("-i --input -d --directory -o --output -p".split()))[1]
+    if call.stdin.source is Source.DOWNLOAD:
         walk.add("embeds-remote-code", call.stdin.target)
     walk.access(paths[0] if paths else ".", Access.WRITE)
     return EMPTY
 
 
-def _split(walk: Walk, call: Invocation) -> Stream:
+def _split(walk: Walk, call: Invocation) -> Flow:
     paths = split_options(call.arguments, frozenset("-l -b -n -a -d --lines --bytes".split()))[1]
     if paths:
         walk.print_file(paths[0])
@@ -286,36 +269,7 @@ def _split(walk: Walk, call: Invocation) -> Stream:
     return EMPTY
 
 
-def _openssl(walk: Walk, call: Invocation) -> Stream:
-    """`openssl`: decoding, keys made and shown."""
-    verb, arguments = (call.arguments[0], call.arguments[1:]) if call.arguments else ("", [])
-    options, _ = split_options(
-        arguments,
-        frozenset(
-            "-in -out -k -pass -K -iv -passin -passout -inkey -key -keyout -subj -days -newkey -config -connect".split()
-        ),
-    )
-    values = dict(options)
-    if "-connect" in values:
-        from lockgate.core.ruling.effects.programs.network import ask_host
-
-        return ask_host(walk, values["-connect"], sends=False)
-    for option in ("-out", "-keyout"):
-        if option in values:
-            walk.access(values[option], Access.WRITE)
-    source = walk.read_file(values["-in"]) if values.get("-in") else call.stdin
-    if source.origin is Origin.SECRET and verb not in ("x509", "verify", "crl"):
-        walk.add("reads-secret", source.target)
-    if (
-        verb in ("enc", "base64", "aes-256-cbc", "smime", "cms", "pkeyutl", "rsautl")
-        and "-d" in arguments
-        or "-decrypt" in arguments
-    ):
-        return source if source.origin is Origin.DOWNLOAD else Stream(Origin.DECODED)
-    return source if source.origin in (Origin.SECRET, Origin.DOWNLOAD) else _NONE
-
-
-def _editor(walk: Walk, call: Invocation) -> Stream:
+def _editor(walk: Walk, call: Invocation) -> Flow:
     """Editors: commands given on the command line, and the files that are opened for writing."""
     options, paths = split_options(
         call.arguments, frozenset(("-c", "--cmd", "-S", "-s", "-u", "--eval", "-l", "--load"))
@@ -350,6 +304,5 @@ READERS = {
     **dict.fromkeys("gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd lz4 compress uncompress pigz".split(), _compress),
     "patch": _patch,
     **dict.fromkeys(("split", "csplit"), _split),
-    "openssl": _openssl,
     **dict.fromkeys(("vim", "vi", "nvim", "ex", "ed", "emacs", "nano", "pico", "view", "micro", "hx", "kak"), _editor),
 }

@@ -6,21 +6,19 @@ import re
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.code import read_code
-from lockgate.core.ruling.effects.effect import Certainty
-from lockgate.core.ruling.effects.paths import is_secret_variable
+from lockgate.core.ruling.effects.flows import EMPTY, MARK, NOTHING, Flow, Invocation, Source
+from lockgate.core.ruling.effects.paths import Access, is_secret_variable
 from lockgate.core.ruling.effects.programs.options import has_option, split_options
-from lockgate.core.ruling.effects.streams import EMPTY, MARK, Invocation, Origin, Stream
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
-_NONE = Stream(Origin.NONE)
 _SHELL_VALUED = frozenset(("-o", "+o", "-O", "--rcfile", "--init-file"))
 
 
-def run_text(walk: Walk, stream: Stream, name: str, arguments: list[str], *, language: str = "") -> None:
+def run_text(walk: Walk, flow: Flow, name: str, arguments: list[str], *, language: str = "") -> None:
     """Run a text that is known, as the language that the program's name or its first line says."""
-    text = stream.text
+    text = flow.text
     first = text[:80].split("\n", 1)[0]
     if not language:
         script = re.search(r"\.(py|js|mjs|cjs|ts|rb|pl|php|lua|R)$", name)
@@ -34,38 +32,38 @@ def run_text(walk: Walk, stream: Stream, name: str, arguments: list[str], *, lan
 def run_code(walk: Walk, text: str) -> None:
     """Note what source text does."""
     for piece in walk.pieces_in(text):
-        if piece.origin is Origin.DOWNLOAD:
+        if piece.source is Source.DOWNLOAD:
             walk.add("runs-download", piece.target)
-        elif piece.origin is Origin.DECODED:
+        elif piece.source is Source.DECODED:
             walk.add("runs-decoded")
     for found in read_code(walk.plain(text), walk.argument, walk.project):
         walk.add(found.kind, found.target, found.certainty)
 
 
-def run_input(walk: Walk, stream: Stream, language: str) -> None:
+def run_input(walk: Walk, flow: Flow, language: str) -> None:
     """Run what flows into an interpreter."""
-    if stream.origin is Origin.TEXT:
-        run_text(walk, stream, "", [], language=language)
-    elif stream.origin is Origin.DOWNLOAD:
-        walk.add("runs-download", stream.target)
-    elif stream.origin is Origin.DECODED:
+    if flow.source is Source.TEXT:
+        run_text(walk, flow, "", [], language=language)
+    elif flow.source is Source.DOWNLOAD:
+        walk.add("runs-download", flow.target)
+    elif flow.source is Source.DECODED:
         walk.add("runs-decoded")
-    elif stream.origin is Origin.FILE and stream.target:
-        walk.run_path(stream.target)
-    elif stream is not EMPTY:
+    elif flow.source is Source.FILE and flow.target:
+        walk.run_path(flow.target)
+    elif flow is not EMPTY:
         walk.add_unreadable()
 
 
 def run_argument(walk: Walk, text: str, arguments: list[str], language: str) -> None:
     """Run a text given as an argument, unless it is a download or decoded."""
     for piece in walk.pieces_in(text):
-        if piece.origin is Origin.DOWNLOAD:
+        if piece.source is Source.DOWNLOAD:
             walk.add("runs-download", piece.target)
             return
-        if piece.origin is Origin.DECODED:
+        if piece.source is Source.DECODED:
             walk.add("runs-decoded")
             return
-        if piece.origin is Origin.FILE and text.startswith(MARK) and piece.target:
+        if piece.source is Source.FILE and text.startswith(MARK) and piece.target:
             walk.run_path(piece.target)
             return
     if language == "shell":
@@ -74,67 +72,62 @@ def run_argument(walk: Walk, text: str, arguments: list[str], language: str) -> 
         run_code(walk, text)
 
 
-def _shell(walk: Walk, call: Invocation) -> Stream:
+def _shell(walk: Walk, call: Invocation) -> Flow:
     """`sh`, `bash` and their like: a text after `-c`, a file, or the input."""
     arguments = call.arguments
     index = 0
     while index < len(arguments) and arguments[index][:1] in ("-", "+"):
         argument = arguments[index]
-        index += 1
-        if argument in ("--version", "--help"):
-            return _NONE
-        if argument == "--":
-            break
-        if argument in _SHELL_VALUED:
-            if argument in ("--rcfile", "--init-file") and index < len(arguments):
-                walk.run_path(arguments[index])
-            index += 1
-        elif argument[:2] != "--" and "c" in argument:
-            if index < len(arguments):
-                run_argument(walk, arguments[index], arguments[index + 1 :], "shell")
-            return _NONE
-        elif argument == "-n":
-            return _NONE
-        elif argument[:2] != "--" and "s" in argument:
-            run_input(walk, call.stdin, "shell")
-            return _NONE
+        following = arguments[index + 1 :]
+        if argument in ("--version", "--help", "-n"):
+            return NOTHING
+        if argument in ("--rcfile", "--init-file"):
+            walk.run_path([*following, ""][0])
+        index += 2 if argument in _SHELL_VALUED else 1
+        if argument[:2] == "--":
+            continue
+        if "c" in argument:
+            run_argument(walk, [*following, ""][0], following[1:], "shell")
+            return NOTHING
+        if "s" in argument and argument not in _SHELL_VALUED:
+            index = len(arguments)
     if index >= len(arguments) or arguments[index] in ("-", "/dev/stdin", "/proc/self/fd/0", "/dev/fd/0"):
         run_input(walk, call.stdin, "shell")
     else:
         _run_file(walk, arguments[index], arguments[index + 1 :], "shell")
-    return _NONE
+    return NOTHING
 
 
 def _run_file(walk: Walk, path: str, arguments: list[str], language: str) -> None:
-    stream = walk.read_file(path)
-    if stream.origin in (Origin.TEXT, Origin.DOWNLOAD, Origin.DECODED):
-        if stream.origin is Origin.TEXT:
-            run_text(walk, stream, path, arguments, language=language)
+    flow = walk.read_file(path)
+    if flow.source in (Source.TEXT, Source.DOWNLOAD, Source.DECODED):
+        if flow.source is Source.TEXT:
+            run_text(walk, flow, path, arguments, language=language)
         else:
-            run_input(walk, stream, language)
+            run_input(walk, flow, language)
     elif MARK in path and path.startswith(MARK) and path.endswith(MARK) and path.count(MARK) == 2:
         walk.add_unreadable()
     else:
-        walk.run_path(path, stream)
+        walk.run_path(path, flow)
 
 
-def _eval(walk: Walk, call: Invocation) -> Stream:
+def _eval(walk: Walk, call: Invocation) -> Flow:
     text = " ".join(call.arguments)
     if _SETUP.fullmatch(walk.plain(text)) and not any(
-        piece.origin in (Origin.DOWNLOAD, Origin.DECODED) for piece in walk.pieces_in(text)
+        piece.source in (Source.DOWNLOAD, Source.DECODED) for piece in walk.pieces_in(text)
     ):
         # `eval "$(ssh-agent -s)"`, `eval "$(pyenv init -)"`: the substitution was read already.
         pieces = walk.pieces_in(text)
-        if pieces and pieces[0].origin is Origin.NONE:
+        if pieces and pieces[0].source is Source.NONE:
             return EMPTY
     run_argument(walk, text, [], "shell")
-    return _NONE
+    return NOTHING
 
 
 _SETUP = re.compile(r"\s*\$\(\)\s*")
 
 
-def _source(walk: Walk, call: Invocation) -> Stream:
+def _source(walk: Walk, call: Invocation) -> Flow:
     """`source FILE` and `. FILE`: settings and activation scripts are ordinary, anything else is run."""
     path = call.arguments[0] if call.arguments else ""
     plain = walk.plain(path)
@@ -188,149 +181,123 @@ _VALUED = {
 }
 
 
-def _interpreter(walk: Walk, call: Invocation) -> Stream:
+_NAMES = {
+    "python3": "python",
+    "python2": "python",
+    "pypy3": "python",
+    "pypy": "python",
+    "py": "python",
+    "ipython": "python",
+    "nodejs": "node",
+}
+_CHECKS = frozenset("--test --check -l --lint --version -V -v".split())
+
+
+def _interpreter(walk: Walk, call: Invocation) -> Flow:
     """An interpreter: text after its code option, `-m MODULE`, a file, or the input."""
-    name = {
-        "python3": "python",
-        "python2": "python",
-        "pypy3": "python",
-        "pypy": "python",
-        "py": "python",
-        "nodejs": "node",
-    }.get(call.name, call.name)
-    if name == "ipython":
-        name = "python"
+    name = _NAMES.get(call.name, call.name)
     arguments = call.arguments
-    flags = _CODE_FLAGS.get(name, ("-e",))
-    valued = _VALUED.get(name, frozenset())
     index = 0
-    in_place = False
     code: list[str] = []
-    while index < len(arguments) and arguments[index][:1] == "-" and arguments[index] != "-":
-        argument = arguments[index]
-        index += 1
-        joined = argument[:2] != "--" and len(argument) > 1 and "-" + argument[-1] in flags
-        if argument in flags or joined:
-            in_place = in_place or "i" in argument and name in ("perl", "ruby")
-            if index < len(arguments):
-                code.append(arguments[index])
-            index += 1
-        elif name == "python" and argument[:2] == "-c":
-            code.append(argument[2:])
-        elif name == "python" and (argument == "-m" or argument[-1] == "m" and argument[:2] != "--"):
-            return _module(walk, call, arguments[index:])
-        elif name == "php" and argument == "-S":
-            walk.add("opens-port", arguments[index] if index < len(arguments) else "")
-            return _NONE
-        elif argument in valued:
-            index += 1
-        elif argument in ("--test", "--check", "-l", "--lint", "--version", "-V", "-v") and name in (
-            "node",
-            "php",
-            "perl",
-            "ruby",
-            "python",
-        ):
-            if argument in ("--test", "--check"):
-                walk.add("runs-project-task", call.name)
-            return _NONE
-        elif argument[:2] == "-i" and name in ("perl", "ruby"):
-            in_place = True
-        elif argument == "--":
-            break
+    while index < len(arguments) and re.match("-.", arguments[index]):
+        argument, following = arguments[index], arguments[index + 1 :]
+        if name == "python" and re.fullmatch(r"-\w*m", argument):
+            return _module(walk, call, following)
+        if argument in _CHECKS or f"{name} {argument}" == "php -S":
+            return _check(walk, call, argument, following)
+        given = _code_in(name, argument, following)
+        code += given
+        index += 2 if (given and given == following[:1]) or argument in _VALUED.get(name, ()) else 1
+    rest = arguments[index:]
     if code:
-        _run_codes(walk, call, code, arguments[index:], in_place=in_place)
-        return _NONE
-    if index >= len(arguments) or arguments[index] in ("-", "/dev/stdin"):
-        if call.stdin is EMPTY:
-            return _NONE
+        _run_codes(walk, call._replace(name=name), code, rest)
+    elif rest and rest[0] not in ("-", "/dev/stdin"):
+        _run_file(walk, rest[0], rest[1:], "code")
+    elif call.stdin is not EMPTY:
         run_input(walk, call.stdin, "code")
-        return _NONE
-    _run_file(walk, arguments[index], arguments[index + 1 :], "code")
-    return _NONE
+    return NOTHING
 
 
-def _run_codes(walk: Walk, call: Invocation, code: list[str], files: list[str], *, in_place: bool) -> None:
-    from lockgate.core.ruling.effects.paths import Access
+def _code_in(name: str, argument: str, following: list[str]) -> list[str]:
+    """Return the text that an option gives the interpreter to run, in the next argument or joined to the option."""
+    flags = _CODE_FLAGS.get(name, ("-e",))
+    if argument in flags or (argument[:2] != "--" and "-" + argument[-1] in flags):
+        return following[:1]
+    return [argument[2:]] if name == "python" and argument[:2] == "-c" else []
 
+
+def _check(walk: Walk, call: Invocation, argument: str, following: list[str]) -> Flow:
+    """Options that run no script: a syntax check, the version, the runner of tests, a server."""
+    if argument == "--test":
+        walk.add("runs-project-task", call.name)
+    elif argument == "-S":
+        walk.add("opens-port", [*following, ""][0])
+    return NOTHING
+
+
+def _run_codes(walk: Walk, call: Invocation, code: list[str], files: list[str]) -> None:
     for text in code:
         run_argument(walk, text, [], "code")
-    if call.stdin.origin is Origin.DOWNLOAD and any(re.search(r"\b(?:exec|eval)\b", text) for text in code):
+    if call.stdin.source is Source.DOWNLOAD and any(re.search(r"\b(?:exec|eval)\b", text) for text in code):
         walk.add("runs-download", call.stdin.target)
-    for path in files:
-        if in_place:
-            walk.access(path, Access.WRITE)
-        elif call.name in ("perl", "ruby"):
-            walk.print_file(path)
+    if call.name in ("perl", "ruby"):
+        # One-liners of these read the files that follow, and write them with `-i`.
+        in_place = any(re.match(r"-\w*i", argument) for argument in call.arguments)
+        for path in files:
+            if in_place:
+                walk.access(path, Access.WRITE)
+            else:
+                walk.print_file(path)
 
 
-_MODULE_TASKS = frozenset(
-    "pytest unittest doctest venv virtualenv ensurepip build mypy ruff black isort flake8 pylint coverage tox nox sphinx mkdocs "
-    "compileall py_compile timeit cProfile pstats pdb trace tokenize ast dis json json.tool zipapp tabnanny cython nuitka "
-    "pre_commit bandit pyright interrogate codespell_lib isort pyupgrade yapf autopep8 piptools nose2 behave robot locust "
-    "django flask uvicorn gunicorn hypercorn celery alembic jupyter ipykernel notebook nbconvert streamlit gradio dvc "
-    "cibuildwheel twine hatch hatchling poetry pdm setuptools wheel check_manifest mutmut hypothesis xdist semgrep towncrier "
-    "commitizen bumpversion IPython sysconfig site platform calendar this antigravity zipfile tarfile gzip textwrap uuid "
-    "random base64 quopri webbrowser turtle idlelib sqlite3 inspect pyclbr symtable faulthandler tracemalloc torch".split()
-)
+_OWN_PROGRAMS = frozenset("pip pipx uv twine poetry hatch pdm pipenv build awscli ansible conda".split())
+_SERVERS = frozenset("http.server SimpleHTTPServer pyftpdlib smtpd aiosmtpd".split())
+_LOOKING_MODULES = frozenset("site sysconfig platform this calendar ast dis tokenize inspect".split())
 
 
-def _module(walk: Walk, call: Invocation, arguments: list[str]) -> Stream:
+def _module(walk: Walk, call: Invocation, arguments: list[str]) -> Flow:
     """`python -m MODULE`."""
     module, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
-    if module in (
-        "pip",
-        "pipx",
-        "uv",
-        "twine",
-        "poetry",
-        "hatch",
-        "pdm",
-        "pipenv",
-        "build",
-        "awscli",
-        "ansible",
-        "conda",
-    ):
+    if module in _OWN_PROGRAMS:
         return walk.run_program([module, *rest], call.stdin)
-    if module in ("http.server", "SimpleHTTPServer", "pyftpdlib", "smtpd", "aiosmtpd"):
+    if module in _SERVERS:
         options = split_options(rest, frozenset(("-b", "--bind", "-d", "--directory")))
         bind = dict(options[0]).get("-b") or dict(options[0]).get("--bind") or ""
         if bind in ("127.0.0.1", "localhost", "::1"):
             walk.add("asks-local", bind)
         else:
             walk.add("opens-port", options[1][0] if options[1] else "8000")
-        return _NONE
+        return NOTHING
     if module == "json.tool" or module.startswith("json"):
-        return call.stdin if call.stdin.origin is not Origin.TEXT else _NONE
+        return call.stdin if call.stdin.source is not Source.TEXT else NOTHING
     if module in ("base64", "quopri", "codecs") and has_option(rest, "-d"):
-        return call.stdin if call.stdin.origin is Origin.DOWNLOAD else Stream(Origin.DECODED)
-    if module in ("site", "sysconfig", "platform", "this", "calendar", "ast", "dis", "tokenize", "inspect"):
-        return _NONE
+        return call.stdin if call.stdin.source is Source.DOWNLOAD else Flow(Source.DECODED)
+    if module in _LOOKING_MODULES:
+        return NOTHING
     # Any other module is the project's own, or one that is installed already.
     walk.add("runs-project-task", f"-m {module}")
-    return _NONE
+    return NOTHING
 
 
-def _windows_shell(walk: Walk, call: Invocation) -> Stream:
+def _windows_shell(walk: Walk, call: Invocation) -> Flow:
     del call
     walk.add_unreadable()
-    return _NONE
+    return NOTHING
 
 
-def _cd(walk: Walk, call: Invocation) -> Stream:
+def _cd(walk: Walk, call: Invocation) -> Flow:
     paths = [argument for argument in call.arguments if argument == "-" or argument[:1] != "-"]
     if call.name != "popd":
         walk.enter_folder(paths[0] if paths else "")
     return EMPTY
 
 
-def _export(walk: Walk, call: Invocation) -> Stream:
+def _export(walk: Walk, call: Invocation) -> Flow:
     """`export`, `declare`, `local`, `readonly`: variables set; without arguments all of them are shown."""
     names = [argument for argument in call.arguments if argument[:1] != "-"]
     if not names:
         if call.name in ("set", "export", "declare", "typeset") and (call.name != "set" or not call.arguments):
-            return Stream(Origin.ENVIRONMENT)
+            return Flow(Source.ENVIRONMENT)
         return EMPTY
     if call.name == "set":
         return EMPTY
@@ -342,7 +309,7 @@ def _export(walk: Walk, call: Invocation) -> Stream:
     return EMPTY
 
 
-def _alias(walk: Walk, call: Invocation) -> Stream:
+def _alias(walk: Walk, call: Invocation) -> Flow:
     for argument in call.arguments:
         name, equals, value = argument.partition("=")
         if equals:
@@ -350,41 +317,36 @@ def _alias(walk: Walk, call: Invocation) -> Stream:
     return EMPTY
 
 
-def _trap(walk: Walk, call: Invocation) -> Stream:
+def _trap(walk: Walk, call: Invocation) -> Flow:
     text = next((argument for argument in call.arguments if argument[:1] != "-"), "")
     if text and not re.fullmatch(r"[A-Z0-9]+", text):
         walk.read_text(text)
     return EMPTY
 
 
-def _printenv(walk: Walk, call: Invocation) -> Stream:
+def _printenv(walk: Walk, call: Invocation) -> Flow:
     names = [argument for argument in call.arguments if argument[:1] != "-"]
     for name in names:
         if is_secret_variable(name):
             walk.add("reads-secret", name)
-            return Stream(Origin.SECRET, target=name)
-    return _NONE if names else Stream(Origin.ENVIRONMENT)
+            return Flow(Source.SECRET, target=name)
+    return NOTHING if names else Flow(Source.ENVIRONMENT)
 
 
-def _history(walk: Walk, call: Invocation) -> Stream:
+def _history(walk: Walk, call: Invocation) -> Flow:
     if has_option(call.arguments, "-c", "-d", "-w"):
         walk.add("disables-check", "history")
-    return _NONE
+    return NOTHING
 
 
-def _pwd(walk: Walk, call: Invocation) -> Stream:
+def _pwd(walk: Walk, call: Invocation) -> Flow:
     del call
-    return Stream(Origin.TEXT, walk.folder or ".")
+    return Flow(Source.TEXT, walk.folder or ".")
 
 
-def _which(walk: Walk, call: Invocation) -> Stream:
+def _which(walk: Walk, call: Invocation) -> Flow:
     del walk
-    return Stream(Origin.TEXT, call.arguments[-1] if call.arguments else "")
-
-
-def _unknown_runtime(walk: Walk, call: Invocation) -> Stream:
-    walk.add("runs-program", call.name, Certainty.GUESS)
-    return _NONE
+    return Flow(Source.TEXT, call.arguments[-1] if call.arguments else "")
 
 
 READERS = {

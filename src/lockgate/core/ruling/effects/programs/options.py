@@ -60,3 +60,32 @@ def has_option(arguments: Iterable[str], *names: str) -> bool:
         if letters and argument[:2] != "--" and not letters.isdisjoint(argument[1:]):
             return True
     return False
+
+
+def plain_words(arguments: Iterable[str]) -> list[str]:
+    """Return the arguments that are no options."""
+    return [argument for argument in arguments if argument[:1] != "-"]
+
+
+def long_values(arguments: list[str]) -> list[tuple[str, str]]:
+    """Return the long options with their values, where any of them may take the next argument as its value."""
+    pairs = []
+    for index, argument in enumerate(arguments):
+        if argument.startswith("--"):
+            name, equals, value = argument.partition("=")
+            following = arguments[index + 1] if index + 1 < len(arguments) else ""
+            pairs.append((name, value if equals else "" if following.startswith("--") else following))
+    return pairs
+
+
+def program_after(arguments: list[str], valued: Set[str], skip: int = 0) -> list[str]:
+    """Return what follows a wrapper's own options and first arguments: the program that it starts."""
+    index = 0
+    while index < len(arguments) and arguments[index][:1] == "-" and len(arguments[index]) > 1:
+        argument = arguments[index]
+        index += 1
+        if argument == "--":
+            break
+        if argument in valued:
+            index += 1
+    return arguments[index + skip :]

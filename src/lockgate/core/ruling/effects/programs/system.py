@@ -5,161 +5,156 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from lockgate.core.ruling.effects.flows import EMPTY, NOTHING, Flow, Invocation, Source
 from lockgate.core.ruling.effects.paths import Access
+from lockgate.core.ruling.effects.programs.network import ask_host
 from lockgate.core.ruling.effects.programs.options import has_option, split_options
-from lockgate.core.ruling.effects.streams import EMPTY, Invocation, Origin, Stream
+from lockgate.core.ruling.effects.programs.rows import command_words, read_row
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
-_NONE = Stream(Origin.NONE)
 _PROTECTING = re.compile(
     r"(?i)audit|falco|firewall|ufw|apparmor|selinux|fail2ban|clam|defender|crowdstrike|osquery|sysmon|syslog|rsyslog|wazuh|ossec|guard|mdatp|sentinel|splunk|carbon"
 )
 
 
-def _systemctl(walk: Walk, call: Invocation) -> Stream:
-    from lockgate.core.ruling.effects.programs.table import command_words, read_row
+_STARTS = frozenset("start stop restart reload try-restart reload-or-restart disable mask unmask kill".split())
+_KEEPS = frozenset("enable reenable link edit set-environment import-environment".split())
 
+
+def _note_stopped(walk: Walk, names: list[str]) -> None:
+    """Note those of some services or programs that protect the machine."""
+    for name in names:
+        if _PROTECTING.search(walk.plain(name)):
+            walk.add("disables-check", walk.plain(name))
+
+
+def _systemctl(walk: Walk, call: Invocation) -> Flow:
     words = command_words(call)
-    verb = words[0] if words else ""
+    verb, units = (words[0], words[1:]) if words else ("", [])
     if call.name == "service":
-        verb, words = (
-            (words[1] if len(words) > 1 else "status"),
-            [words[1] if len(words) > 1 else "status", *words[:1]] if words else [],
-        )
-        if verb == "status" or has_option(call.arguments, "--status-all"):
-            return _NONE
-    if verb in ("stop", "disable", "mask", "kill") and any(_PROTECTING.search(word) for word in words[1:]):
-        for unit in words[1:]:
-            if _PROTECTING.search(unit):
-                walk.add("disables-check", walk.plain(unit))
-    if verb in ("enable", "reenable", "link", "edit", "set-environment", "import-environment"):
-        for unit in words[1:] or [verb]:
-            walk.add("schedules-job" if verb != "link" else "writes-startup-file", walk.plain(unit))
-        return _NONE
-    if call.name == "service" or verb in (
-        "start",
-        "stop",
-        "restart",
-        "reload",
-        "try-restart",
-        "reload-or-restart",
-        "disable",
-        "mask",
-        "unmask",
-        "kill",
-    ):
-        for unit in words[1:] or [verb]:
+        verb, units = [*words, "", "status"][1] or "status", words[:1]
+        if verb == "status":
+            return NOTHING
+    if verb in ("stop", "disable", "mask", "kill"):
+        _note_stopped(walk, units)
+    if verb in _KEEPS:
+        for unit in units or [verb]:
+            walk.add("writes-startup-file" if verb == "link" else "schedules-job", walk.plain(unit))
+    elif call.name == "service" or verb in _STARTS:
+        for unit in units or [verb]:
             walk.add("changes-service", walk.plain(unit))
-        return _NONE
-    return read_row(walk, call)
+    else:
+        return read_row(walk, call)
+    return NOTHING
 
 
-def _crontab(walk: Walk, call: Invocation) -> Stream:
+def _crontab(walk: Walk, call: Invocation) -> Flow:
     if has_option(call.arguments, "-l") and call.name == "crontab":
-        return _NONE
+        return NOTHING
     walk.add("schedules-job", "crontab" if call.name == "crontab" else call.name)
-    if call.stdin.origin is Origin.DOWNLOAD:
+    if call.stdin.source is Source.DOWNLOAD:
         walk.add("runs-download", call.stdin.target)
-    elif call.stdin.origin is Origin.TEXT and call.name != "crontab":
+    elif call.stdin.source is Source.TEXT and call.name != "crontab":
         walk.read_text(call.stdin.text)
-    return _NONE
+    return NOTHING
 
 
-def _launchctl(walk: Walk, call: Invocation) -> Stream:
+def _launchctl(walk: Walk, call: Invocation) -> Flow:
     verb = call.arguments[0] if call.arguments else ""
     if verb in ("list", "print", "blame", "dumpstate", "help", "version"):
-        return _NONE
+        return NOTHING
     walk.add("schedules-job", walk.plain(call.arguments[-1]) if call.arguments else "")
-    return _NONE
+    return NOTHING
 
 
-def _disk(walk: Walk, call: Invocation) -> Stream:
+def _disk(walk: Walk, call: Invocation) -> Flow:
     """`mkfs`, `fdisk` and their like; a listing only looks."""
     if call.arguments[:1] in (["list"], ["info"], ["-l"], ["--list"], ["-n"]):
-        return _NONE
+        return NOTHING
     walk.add("deletes-data", walk.plain(call.arguments[-1]) if call.arguments else call.name)
-    return _NONE
+    return NOTHING
 
 
-def _firewall(walk: Walk, call: Invocation) -> Stream:
+def _firewall(walk: Walk, call: Invocation) -> Flow:
     if (
         not call.arguments
         or has_option(call.arguments, "-L", "-S", "--list", "--list-all", "--state", "-sr")
         or call.arguments[0] in ("status", "list", "show", "getenforce", "--status")
     ):
-        return _NONE
+        return NOTHING
     walk.add("disables-check", call.name)
-    return _NONE
+    return NOTHING
 
 
-def _user(walk: Walk, call: Invocation) -> Stream:
+def _user(walk: Walk, call: Invocation) -> Flow:
     """Accounts: the account is the target."""
     rest = split_options(
         call.arguments,
         frozenset(
-            "-u -g -G -s -d -c -e -f -k -p -r -b --uid --gid --groups --shell --home --comment --password --gecos --ingroup".split()
+            "-u -g -G -s -d -c -e -f -k -p -r -b --uid --gid --groups --shell --home --comment --password "
+            "--gecos --ingroup".split()
         )
         - {"-r"},
     )[1]
     walk.add(
         "grants-access", walk.plain(rest[-1] if call.name in ("useradd", "usermod") else rest[0]) if rest else call.name
     )
-    return _NONE
+    return NOTHING
 
 
-def _password(walk: Walk, call: Invocation) -> Stream:
+def _password(walk: Walk, call: Invocation) -> Flow:
     rest = [argument for argument in call.arguments if argument[:1] != "-"]
     if has_option(call.arguments, "-S", "--status"):
-        return _NONE
+        return NOTHING
     walk.add("changes-login", walk.plain(rest[0]) if rest else call.name)
-    return _NONE
+    return NOTHING
 
 
-def _mount(walk: Walk, call: Invocation) -> Stream:
+def _mount(walk: Walk, call: Invocation) -> Flow:
     rest = split_options(call.arguments, frozenset("-t -o --types --options".split()))[1]
     if not rest:
-        return _NONE
+        return NOTHING
     walk.add("writes-outside", walk.plain(rest[-1]))
-    return _NONE
+    return NOTHING
 
 
-def _ssh_keygen(walk: Walk, call: Invocation) -> Stream:
+def _ssh_keygen(walk: Walk, call: Invocation) -> Flow:
     """`ssh-keygen`: a new key is written; a fingerprint only looks."""
     options, _ = split_options(call.arguments, frozenset("-t -b -f -C -N -P -m -E -s -I -n -V -R -F -O -Z -D".split()))
     values = dict(options)
     if values.keys() & {"-l", "-B", "-F", "-y", "-L", "-H", "-Y"} and "-D" not in values:
-        return _NONE
+        return NOTHING
     if "-D" in values:
         walk.add_unreadable()
     elif "-s" in values:
         walk.add("grants-access", values.get("-I", ""))
     else:
         walk.access(values.get("-f") or "~/.ssh/id_ed25519", Access.WRITE)
-    return _NONE
+    return NOTHING
 
 
-def _gpg(walk: Walk, call: Invocation) -> Stream:
+def _gpg(walk: Walk, call: Invocation) -> Flow:
     arguments = call.arguments
     if any(argument.startswith(("--export-secret", "--export-ssh-key")) for argument in arguments):
         walk.add("reads-secret", "gpg key")
-        return Stream(Origin.SECRET, target="gpg key")
+        return Flow(Source.SECRET, target="gpg key")
     if has_option(arguments, "-d", "--decrypt"):
         paths = [argument for argument in arguments if argument[:1] != "-"]
         if paths and call.stdin is EMPTY:
             walk.add("reads-secret", walk.plain(paths[-1]))
-        return Stream(Origin.DECODED) if call.stdin.origin is not Origin.DOWNLOAD else call.stdin
+        return Flow(Source.DECODED) if call.stdin.source is not Source.DOWNLOAD else call.stdin
     if any(
         argument
         in ("--import", "--recv-keys", "--edit-key", "--sign-key", "--lsign-key", "--import-ownertrust", "--fetch-keys")
         for argument in arguments
     ):
         walk.add("grants-access", "gpg keyring")
-    return call.stdin if call.stdin.origin is Origin.DOWNLOAD else _NONE
+    return call.stdin if call.stdin.source is Source.DOWNLOAD else NOTHING
 
 
-def _keychain(walk: Walk, call: Invocation) -> Stream:
+def _keychain(walk: Walk, call: Invocation) -> Flow:
     """Password stores: a listing looks, all else shows secrets."""
     verb = call.arguments[0] if call.arguments else ""
     if verb in (
@@ -180,7 +175,7 @@ def _keychain(walk: Walk, call: Invocation) -> Stream:
         "find-certificate",
         "find-identity",
     ):
-        return _NONE
+        return NOTHING
     if verb in (
         "insert",
         "edit",
@@ -196,23 +191,23 @@ def _keychain(walk: Walk, call: Invocation) -> Stream:
         "-e",
     ):
         walk.add("changes-record", walk.plain(call.arguments[-1]))
-        return _NONE
+        return NOTHING
     if verb in ("run", "exec"):
         rest = call.arguments[call.arguments.index("--") + 1 :] if "--" in call.arguments else []
-        return walk.run_program(rest, call.stdin) if rest else _NONE
+        return walk.run_program(rest, call.stdin) if rest else NOTHING
     target = walk.plain(call.arguments[-1]) if call.arguments else call.name
     walk.add("reads-secret", target)
-    return Stream(Origin.SECRET, target=target)
+    return Flow(Source.SECRET, target=target)
 
 
-def _getfile(walk: Walk, call: Invocation) -> Stream:
+def _getfile(walk: Walk, call: Invocation) -> Flow:
     """`getent shadow` shows password hashes."""
     if "shadow" in call.arguments:
         walk.add("reads-secret", "/etc/shadow")
-    return _NONE
+    return NOTHING
 
 
-def _setting(walk: Walk, call: Invocation) -> Stream:
+def _setting(walk: Walk, call: Invocation) -> Flow:
     """`sysctl`, `defaults`, `update-alternatives`: settings of the machine, when they are set."""
     if call.name == "sysctl" and (
         has_option(call.arguments, "-w", "--write", "-p", "--load")
@@ -223,27 +218,22 @@ def _setting(walk: Walk, call: Invocation) -> Stream:
         walk.add("writes-outside", walk.plain(call.arguments[1]) if len(call.arguments) > 1 else "")
     elif call.name == "update-alternatives" and not has_option(call.arguments, "--list", "--display", "--query"):
         walk.add("writes-outside", walk.plain(call.arguments[-1]))
-    return _NONE
+    return NOTHING
 
 
-def _kill(walk: Walk, call: Invocation) -> Stream:
-    names = [argument for argument in call.arguments if argument[:1] != "-"]
-    for name in names:
-        if _PROTECTING.search(walk.plain(name)):
-            walk.add("disables-check", walk.plain(name))
+def _kill(walk: Walk, call: Invocation) -> Flow:
+    _note_stopped(walk, [argument for argument in call.arguments if argument[:1] != "-"])
     if not any(argument == "-l" for argument in call.arguments):
         walk.add("runs-project-task", call.name)
     return EMPTY
 
 
-def _open(walk: Walk, call: Invocation) -> Stream:
+def _open(walk: Walk, call: Invocation) -> Flow:
     """`open`, `xdg-open`: an address in a browser, or a file."""
-    from lockgate.core.ruling.effects.programs.network import ask_host
-
     for argument in call.arguments:
         if "://" in argument:
             ask_host(walk, argument, sends=False)
-    return _NONE
+    return NOTHING
 
 
 READERS = {
@@ -254,7 +244,8 @@ READERS = {
         "mkfs mkfs.ext4 mkfs.xfs mkfs.btrfs wipefs fdisk parted sgdisk sfdisk diskutil blkdiscard hdparm".split(), _disk
     ),
     **dict.fromkeys(
-        "iptables ip6tables nft ufw firewall-cmd pfctl setenforce auditctl spctl csrutil tccutil semodule aa-teardown aa-disable aa-complain".split(),
+        "iptables ip6tables nft ufw firewall-cmd pfctl setenforce auditctl spctl csrutil tccutil semodule "
+        "aa-teardown aa-disable aa-complain".split(),
         _firewall,
     ),
     **dict.fromkeys("useradd adduser usermod gpasswd groupmod groupadd addgroup createuser".split(), _user),

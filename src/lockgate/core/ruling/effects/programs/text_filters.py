@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from lockgate.core.ruling.effects.flows import EMPTY, NOTHING, Flow, Invocation, Source
 from lockgate.core.ruling.effects.paths import Access, is_secret_variable
 from lockgate.core.ruling.effects.programs.options import has_option, split_options
 from lockgate.core.ruling.effects.shell_syntax import decode_escapes
-from lockgate.core.ruling.effects.streams import EMPTY, Invocation, Origin, Stream
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
-_NONE = Stream(Origin.NONE)
 _SECRET_WORDS = re.compile(r"(?i)token|secret|passw|api.?key|credential|private|_key|auth|aws|^\.?[*+]?$")
 _SEARCHES = frozenset("grep egrep fgrep zgrep rg ag ack ugrep pcregrep ripgrep".split())
 # Programs that take their first argument as a pattern or a script, not as a file.
@@ -41,7 +40,7 @@ _VALUED: dict[str, frozenset[str]] = {
 }
 
 
-def print_files(walk: Walk, call: Invocation) -> Stream:
+def print_files(walk: Walk, call: Invocation) -> Flow:
     """Show the files that are given, or pass the input on."""
     name, arguments = call.name, call.arguments
     if not arguments:
@@ -51,40 +50,43 @@ def print_files(walk: Walk, call: Invocation) -> Stream:
         _note_writes(walk, name, options, files)
     if name in _PATTERN_FIRST:
         return _search(walk, call, options, files)
-    streams = [call.stdin if path == "-" else walk.print_file(path) for path in files] or [call.stdin]
-    stream = streams[0] if len(streams) == 1 else max(streams, key=lambda each: each.origin)
-    return _passed(name, arguments, stream)
+    flows = [call.stdin if path == "-" else walk.print_file(path) for path in files] or [call.stdin]
+    flow = flows[0] if len(flows) == 1 else max(flows, key=lambda each: each.source)
+    return _passed(name, arguments, flow)
 
 
-def _passed(name: str, arguments: list[str], stream: Stream) -> Stream:
-    """Return what comes out of a program that this stream goes into."""
-    origin = stream.origin
-    if origin in (Origin.DOWNLOAD, Origin.SECRET, Origin.ENVIRONMENT):
-        return stream
+def _passed(name: str, arguments: list[str], flow: Flow) -> Flow:
+    """Return what comes out of a program that this flow goes into."""
+    origin = flow.source
+    if origin in (Source.DOWNLOAD, Source.SECRET, Source.ENVIRONMENT):
+        return flow
     if _decodes(name, arguments):
-        return Stream(Origin.DECODED)
-    return stream if name in _WHOLE or origin in (Origin.DECODED, Origin.NONE) else _NONE
+        return Flow(Source.DECODED)
+    return flow if name in _WHOLE or origin in (Source.DECODED, Source.NONE) else NOTHING
 
 
-def _search(walk: Walk, call: Invocation, options: list[tuple[str, str]], files: list[str]) -> Stream:
+def _search(walk: Walk, call: Invocation, options: list[tuple[str, str]], files: list[str]) -> Flow:
     """Search in files or in the input: what is shown are the lines that fit a pattern."""
     names = {option for option, _ in options}
-    searches = call.name in _SEARCHES
-    patterns = [value for option, value in options if option in ("-e", "--regexp") and searches]
-    if not patterns and "-f" not in names:
-        patterns, files = files[:1], files[1:]
-    pattern = patterns[0] if patterns else ""
-    if searches and names & _SHOWS_NOTHING:
-        return _NONE
+    pattern = dict(options).get("-e") or dict(options).get("--regexp") or ""
+    if call.name not in _SEARCHES or (not pattern and "-f" not in names):
+        pattern, files = [*files, ""][0], files[1:]
+    if call.name in _SEARCHES and names & _SHOWS_NOTHING:
+        return NOTHING
     if not files:
-        if call.stdin.origin is not Origin.ENVIRONMENT:
-            return _passed(call.name, call.arguments, call.stdin)
-        # `env | grep FEATURE` shows settings; `env | grep -i token` and `env | grep -v x` show secrets.
-        if _SECRET_WORDS.search(pattern) or "-v" in names:
-            walk.add("reads-secret", "environment")
-        return _NONE
-    streams = [walk.print_file(path) if not _is_setting(pattern) or "-v" in names else _NONE for path in files]
-    return _passed(call.name, call.arguments, max(streams, key=lambda each: each.origin))
+        return _search_input(walk, call, pattern, names)
+    shown = [path for path in files if not _is_setting(pattern) or "-v" in names]
+    flows = [walk.print_file(path) for path in shown] or [NOTHING]
+    return _passed(call.name, call.arguments, max(flows, key=lambda each: each.source))
+
+
+def _search_input(walk: Walk, call: Invocation, pattern: str, names: set[str]) -> Flow:
+    """`env | grep FEATURE` shows settings; `env | grep -i token` and `env | grep -v x` show secrets."""
+    if call.stdin.source is not Source.ENVIRONMENT:
+        return _passed(call.name, call.arguments, call.stdin)
+    if _SECRET_WORDS.search(pattern) or "-v" in names:
+        walk.add("reads-secret", "environment")
+    return NOTHING
 
 
 _SHOWS_NOTHING = frozenset("-q --quiet --silent -c --count -l --files-with-matches -L --files-without-match".split())
@@ -113,7 +115,7 @@ def _note_writes(walk: Walk, name: str, options: list[tuple[str, str]], files: l
             walk.access(path, Access.WRITE)
 
 
-def _echo(walk: Walk, call: Invocation) -> Stream:
+def _echo(walk: Walk, call: Invocation) -> Flow:
     """`echo` and `printf`: show their arguments."""
     arguments = call.arguments
     for secret in {secret for argument in arguments for secret in walk.secrets_in(argument)}:
@@ -130,7 +132,7 @@ def _echo(walk: Walk, call: Invocation) -> Stream:
     )
 
 
-def _printf(walk: Walk, arguments: list[str]) -> Stream:
+def _printf(walk: Walk, arguments: list[str]) -> Flow:
     if arguments[:1] == ["-v"]:
         walk.variables[arguments[1] if len(arguments) > 1 else "_"] = " ".join(arguments[3:] or arguments[2:])
         return EMPTY
@@ -156,16 +158,16 @@ def _hides(text: str) -> bool:
     return re.search(r"\\(?:x[0-9a-fA-F]|u[0-9a-fA-F]|[0-7]{2})", text) is not None
 
 
-def _shown(walk: Walk, text: str, *, hidden: bool) -> Stream:
+def _shown(walk: Walk, text: str, *, hidden: bool) -> Flow:
     """Return what is printed. A text made of codes is decoded text; one with a download or secret in it is that."""
     pieces = walk.pieces_in(text)
     for piece in pieces:
-        if piece.origin in (Origin.DOWNLOAD, Origin.DECODED, Origin.SECRET):
+        if piece.source in (Source.DOWNLOAD, Source.DECODED, Source.SECRET):
             return piece
     secrets = walk.secrets_in(text)
     if secrets:
-        return Stream(Origin.SECRET, target=secrets[0])
-    return Stream(Origin.DECODED) if hidden else Stream(Origin.TEXT, text)
+        return Flow(Source.SECRET, target=secrets[0])
+    return Flow(Source.DECODED) if hidden else Flow(Source.TEXT, text)
 
 
 _SED_RUNS = re.compile(
@@ -176,37 +178,43 @@ _SED_WRITES = re.compile(
 )
 
 
-def _sed(walk: Walk, call: Invocation) -> Stream:
-    options, rest = split_options(
-        call.arguments, frozenset(("-e", "--expression", "-f", "--file", "-l", "--line-length"))
-    )
+def _sed(walk: Walk, call: Invocation) -> Flow:
+    options, paths = split_options(call.arguments, _SED_VALUED)
     scripts = [value for option, value in options if option in ("-e", "--expression")]
-    if not scripts and not any(option in ("-f", "--file") for option, _ in options):
-        scripts, rest = rest[:1], rest[1:]
+    names = {option for option, _ in options}
+    if not scripts and not names & {"-f", "--file"}:
+        scripts, paths = paths[:1], paths[1:]
     for script in scripts:
-        if len(script) < 4_000 and _SED_RUNS.search(script):
-            walk.add_unreadable()
-        for match in _SED_WRITES.finditer(script[:4_000]):
-            walk.access(match.group(1) or match.group(3), Access.WRITE)
-    in_place = any(option[:2] == "-i" or option == "--in-place" for option, _ in options)
-    if in_place:
-        for path in rest:
+        _note_script(walk, script)
+    if "-i" in names or "--in-place" in names:
+        for path in paths:
             walk.access(path, Access.WRITE)
         return EMPTY
-    if rest:
-        return max((walk.print_file(path) for path in rest), key=lambda stream: stream.origin)
-    return (
-        call.stdin
-        if call.stdin.origin is not Origin.TEXT
-        else Stream(Origin.DECODED if "s" in "".join(scripts) else Origin.NONE)
-    )
+    if paths:
+        return max((walk.print_file(path) for path in paths), key=lambda flow: flow.source)
+    if call.stdin.source is Source.TEXT:
+        return Flow(Source.DECODED if "s" in "".join(scripts) else Source.NONE)
+    return call.stdin
+
+
+MOST_SCRIPT = 4_000
+_SED_VALUED = frozenset(("-e", "--expression", "-f", "--file", "-l", "--line-length"))
+
+
+def _note_script(walk: Walk, script: str) -> None:
+    """Note what a script of `sed` runs and writes."""
+    if len(script) > MOST_SCRIPT or _SED_RUNS.search(script):
+        walk.add_unreadable()
+        return
+    for match in _SED_WRITES.finditer(script):
+        walk.access(match.group(1) or match.group(3), Access.WRITE)
 
 
 _AWK_RUNS = re.compile(r"\bsystem\s*\(\s*(\"(?:[^\"\\]|\\.)*\")?|\|\s*getline|\|\s*\"|\"\s*\|\s*&?\s*getline|/inet/")
 _AWK_WRITES = re.compile(r">>?\s*\"([^\"]+)\"")
 
 
-def _awk(walk: Walk, call: Invocation) -> Stream:
+def _awk(walk: Walk, call: Invocation) -> Flow:
     options, rest = split_options(
         call.arguments, frozenset(("-F", "-v", "-f", "--file", "--assign", "--field-separator"))
     )
@@ -221,20 +229,20 @@ def _awk(walk: Walk, call: Invocation) -> Stream:
         for written in _AWK_WRITES.finditer(script):
             if written.group(1) not in ("/dev/stderr", "/dev/stdout"):
                 walk.access(written.group(1), Access.WRITE)
-    streams = [walk.print_file(path) for path in rest if "=" not in path]
-    if streams:
-        return max(streams, key=lambda stream: stream.origin)
-    if call.stdin.origin is Origin.ENVIRONMENT:
+    flows = [walk.print_file(path) for path in rest if "=" not in path]
+    if flows:
+        return max(flows, key=lambda flow: flow.source)
+    if call.stdin.source is Source.ENVIRONMENT:
         walk.add("reads-secret", "environment")
-    return call.stdin if call.stdin.origin is not Origin.TEXT else Stream(Origin.DECODED)
+    return call.stdin if call.stdin.source is not Source.TEXT else Flow(Source.DECODED)
 
 
-def _tr(walk: Walk, call: Invocation) -> Stream:
-    if call.stdin.origin is Origin.ENVIRONMENT:
+def _tr(walk: Walk, call: Invocation) -> Flow:
+    if call.stdin.source is Source.ENVIRONMENT:
         walk.add("reads-secret", "environment")
     deletes = call.arguments[:1] in (["-d"], ["-s"]) and len(call.arguments) == 2
-    if call.stdin.origin is Origin.TEXT:
-        return _NONE if deletes and call.arguments[1] in ("\\n", "\n", "\\r", " ", "\r") else Stream(Origin.DECODED)
+    if call.stdin.source is Source.TEXT:
+        return NOTHING if deletes and call.arguments[1] in ("\\n", "\n", "\\r", " ", "\r") else Flow(Source.DECODED)
     return call.stdin
 
 

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from lockgate.core.ruling.effects.flows import NOTHING, Flow, Invocation, Source
 from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.programs.addresses import host_of
+from lockgate.core.ruling.effects.programs.network import note_sent
 from lockgate.core.ruling.effects.programs.options import has_option, split_options
-from lockgate.core.ruling.effects.streams import Invocation, Origin, Stream
+from lockgate.core.ruling.effects.programs.rows import command_words, read_row
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
-_NONE = Stream(Origin.NONE)
 # Settings whose value is a program that git starts by itself.
 _RUNNING_SETTING = re.compile(
     r"(?i)core\.(?:sshcommand|hookspath|fsmonitor|editor|pager|gitproxy|askpass|attributesfile|worktree)|alias\..*|.*\.(?:textconv|command|cmd|smudge|clean|process|driver|helper|program|path)"
     r"|url\..*\.(?:insteadof|pushinsteadof)|include(?:if\..*)?\.path|credential\.helper|gpg(?:\..*)?\.program|protocol\..*allow|sequence\.editor|uploadpack\..*hook|remote\..*\.(?:url|pushurl|uploadpack|receivepack|proxy)|http\..*proxy|http\.sslverify|init\.templatedir|submodule\..*\.(?:url|update)|commit\.template"
 )
-_HARMLESS_SETTING = re.compile(r"(?i)(?:core\.(?:editor|pager)|sequence\.editor)$")
 
 
 def remote_target(walk: Walk, remote: str) -> str:
@@ -31,9 +32,7 @@ def remote_target(walk: Walk, remote: str) -> str:
     return match.group(1).lower() if match else plain
 
 
-def _git(walk: Walk, call: Invocation) -> Stream:
-    from lockgate.core.ruling.effects.programs.table import read_row
-
+def _git(walk: Walk, call: Invocation) -> Flow:
     arguments = call.arguments
     index = 0
     folder = walk.folder
@@ -57,11 +56,11 @@ def _git(walk: Walk, call: Invocation) -> Stream:
     result = reader(walk, rest) if reader is not None else None
     if result is None and verb:
         if any(argument in ("--dry-run", "--help") for argument in rest):
-            result = _NONE
+            result = NOTHING
         else:
             result = read_row(walk, call._replace(arguments=[verb, *rest]))
     walk.folder = folder
-    return result or _NONE
+    return result or NOTHING
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -69,31 +68,30 @@ def _setting(text: str) -> tuple[str, str]:
     return name, value
 
 
+# Values of such settings that are ordinary: an editor by name, a helper that git brings along, an alias of git's own.
+_ORDINARY_SETTINGS: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = (
+    (re.compile(r"core\.(?:editor|pager)|sequence\.editor"), re.compile(r"(?!.*/tmp)[\w./-]+(?: --?[\w=-]+)*")),
+    (
+        re.compile(r"credential\.helper"),
+        re.compile(r"(?:(?:store|cache|osxkeychain|manager|manager-core|libsecret|wincred|gh)(?: --?[\w=]+.*)?)?"),
+    ),
+    (re.compile(r"alias\..*"), re.compile(r"[^!].*", re.DOTALL)),
+    (re.compile(r"core\.(?:fsmonitor|worktree)|commit\.template"), re.compile(r"true|false|")),
+)
+
+
 def _note_setting(walk: Walk, name: str, value: str) -> None:
     """Note a setting of git that runs a program or moves a remote."""
+    plain, lower = walk.plain(value), name.lower()
     if not _RUNNING_SETTING.fullmatch(name):
         return
-    plain = walk.plain(value)
-    lower = name.lower()
     if lower == "http.sslverify":
         if plain.lower() in ("false", "0", "no"):
             walk.add("disables-check", "http.sslVerify")
     elif "insteadof" in lower or lower.endswith((".url", ".pushurl")):
         found = re.search(r"url\.(.+)\.(?:push)?insteadof", name, re.IGNORECASE)
         walk.add("changes-remote", remote_target(walk, found.group(1) if found else plain))
-    elif (
-        lower in ("core.editor", "core.pager", "sequence.editor")
-        and re.fullmatch(r"[\w./-]+(?: --?[\w=-]+)*", plain)
-        and "/tmp" not in plain
-    ):  # noqa: S108
-        walk.add("commits")
-    elif lower == "credential.helper" and re.fullmatch(
-        r"(?:store|cache|osxkeychain|manager|manager-core|libsecret|wincred|gh|)(?: --?[\w=]+.*)?", plain
-    ):
-        walk.add("commits")
-    elif lower.startswith("alias.") and not plain.startswith("!"):
-        walk.add("commits")
-    elif lower in ("core.fsmonitor", "core.worktree", "commit.template") and plain in ("true", "false", ""):
+    elif any(names.fullmatch(lower) and values.fullmatch(plain) for names, values in _ORDINARY_SETTINGS):
         walk.add("commits")
     elif lower == "core.hookspath" and plain in ("/dev/null", ""):
         walk.add("disables-check", "hooks")
@@ -101,31 +99,31 @@ def _note_setting(walk: Walk, name: str, value: str) -> None:
         walk.add("installs-hook", f"{name}={plain}")
 
 
-def _git_config(walk: Walk, arguments: list[str]) -> Stream | None:
+def _git_config(walk: Walk, arguments: list[str]) -> Flow | None:
     options, rest = split_options(arguments, frozenset("-f --file --blob --type --default --value".split()))
     names = {option for option, _ in options}
     if names & {"--get", "--get-all", "--get-regexp", "--list", "-l", "--get-urlmatch", "--show-origin", "--name-only"}:
-        return _NONE
+        return NOTHING
     if rest[:1] in (["get"], ["list"]):
-        return _NONE
+        return NOTHING
     if rest[:1] in (["set"], ["unset"], ["edit"], ["rename-section"], ["remove-section"]):
         rest = rest[1:]
     if names & {"--unset", "--unset-all", "--remove-section"}:
         walk.add("commits")
-        return _NONE
+        return NOTHING
     if len(rest) == 1:
-        return _NONE
+        return NOTHING
     if len(rest) >= 2:
         _note_setting(walk, rest[0], rest[1])
     walk.add("commits")
-    return _NONE
+    return NOTHING
 
 
-def _git_push(walk: Walk, arguments: list[str]) -> Stream | None:
+def _git_push(walk: Walk, arguments: list[str]) -> Flow | None:
     options, rest = split_options(arguments, frozenset("-o --push-option --receive-pack --exec --repo".split()))
     names = {option for option, _ in options}
     if names & {"-n", "--dry-run"}:
-        return _NONE
+        return NOTHING
     for option, value in options:
         if option in ("--receive-pack", "--exec"):
             walk.read_text(value)
@@ -136,16 +134,14 @@ def _git_push(walk: Walk, arguments: list[str]) -> Stream | None:
     deleted = names & {"-d", "--delete", "--prune"} or any(ref.startswith(":") and len(ref) > 1 for ref in rest[1:])
     if forced or deleted:
         walk.add("rewrites-history", remote)
-    if remote in walk.project.remotes or not rest:
-        walk.add("pushes", remote)
-    else:
-        walk.add("pushes", remote)
-    return _NONE
+    walk.add("pushes", remote)
+    return NOTHING
 
 
-def _git_clone(walk: Walk, arguments: list[str]) -> Stream | None:
+def _git_clone(walk: Walk, arguments: list[str]) -> Flow | None:
     valued = frozenset(
-        "-b --branch --depth -o --origin -u --upload-pack --reference --template -c --config --separate-git-dir -j --jobs --filter --shallow-since --recurse-submodules".split()
+        "-b --branch --depth -o --origin -u --upload-pack --reference --template -c --config "
+        "--separate-git-dir -j --jobs --filter --shallow-since --recurse-submodules".split()
     ) - {"--recurse-submodules"}
     options, rest = split_options(arguments, valued)
     for option, value in options:
@@ -156,23 +152,23 @@ def _git_clone(walk: Walk, arguments: list[str]) -> Stream | None:
         elif option == "--template":
             walk.add("installs-hook", value)
     if not rest:
-        return _NONE
+        return NOTHING
     address = walk.plain(rest[0])
     if re.match(r"ext::|fd::", address):
         walk.read_text(address.split("::", 1)[1])
-        return _NONE
+        return NOTHING
     folder = rest[1] if len(rest) > 1 else re.sub(r"(?:\.git)?/?$", "", address).rsplit("/", 1)[-1].rsplit(":", 1)[-1]
     if "://" not in address and "@" not in address and not re.match(r"[\w.-]+:", address):
         walk.access(folder, Access.WRITE)
-        return _NONE
+        return NOTHING
     host = remote_target(walk, rest[0])
     walk.add("clones", host)
     walk.access(folder, Access.WRITE)
     walk.downloads[walk.full_path(folder)] = host
-    return _NONE
+    return NOTHING
 
 
-def _git_remote(walk: Walk, arguments: list[str]) -> Stream | None:
+def _git_remote(walk: Walk, arguments: list[str]) -> Flow | None:
     rest = [argument for argument in arguments if argument[:1] != "-"]
     verb = rest[0] if rest else ""
     if verb in ("add", "set-url") and len(rest) >= 3:
@@ -181,13 +177,13 @@ def _git_remote(walk: Walk, arguments: list[str]) -> Stream | None:
             walk.add("commits")
         else:
             walk.add("changes-remote", target)
-        return _NONE
+        return NOTHING
     if verb in ("remove", "rm", "rename", "prune", "set-head", "set-branches"):
         walk.add("commits")
-    return _NONE
+    return NOTHING
 
 
-def _git_fetch(walk: Walk, arguments: list[str]) -> Stream | None:
+def _git_fetch(walk: Walk, arguments: list[str]) -> Flow | None:
     options, rest = split_options(
         arguments,
         frozenset(
@@ -204,7 +200,7 @@ def _git_fetch(walk: Walk, arguments: list[str]) -> Stream | None:
     return None
 
 
-def _git_branch(walk: Walk, arguments: list[str]) -> Stream | None:
+def _git_branch(walk: Walk, arguments: list[str]) -> Flow | None:
     if (
         not arguments
         or all(argument in _LISTING for argument in arguments)
@@ -220,9 +216,9 @@ def _git_branch(walk: Walk, arguments: list[str]) -> Stream | None:
             "--points-at",
         )
     ):
-        return _NONE
+        return NOTHING
     walk.add("commits")
-    return _NONE
+    return NOTHING
 
 
 _LISTING = frozenset(
@@ -230,16 +226,16 @@ _LISTING = frozenset(
 )
 
 
-def _git_tag(walk: Walk, arguments: list[str]) -> Stream | None:
+def _git_tag(walk: Walk, arguments: list[str]) -> Flow | None:
     if not arguments or has_option(
         arguments, "-l", "--list", "--contains", "--sort", "-n", "--points-at", "-v", "--verify", "--merged"
     ):
-        return _NONE
+        return NOTHING
     walk.add("commits")
-    return _NONE
+    return NOTHING
 
 
-def _git_rewrite(walk: Walk, arguments: list[str]) -> Stream | None:
+def _git_rewrite(walk: Walk, arguments: list[str]) -> Flow | None:
     for index, argument in enumerate(arguments[:-1]):
         if argument in (
             "--tree-filter",
@@ -252,23 +248,23 @@ def _git_rewrite(walk: Walk, arguments: list[str]) -> Stream | None:
         ):
             walk.read_text(arguments[index + 1])
     walk.add("rewrites-history", "local history")
-    return _NONE
+    return NOTHING
 
 
-def _git_submodule(walk: Walk, arguments: list[str]) -> Stream | None:
+def _git_submodule(walk: Walk, arguments: list[str]) -> Flow | None:
     rest = [argument for argument in arguments if argument[:1] != "-"]
     if rest[:1] == ["add"] and len(rest) > 1:
         walk.add("clones", remote_target(walk, rest[1]))
-        return _NONE
+        return NOTHING
     if rest[:1] == ["set-url"] and len(rest) > 2:
         walk.add("changes-remote", remote_target(walk, rest[2]))
-        return _NONE
+        return NOTHING
     if rest[:1] == ["foreach"] and len(rest) > 1:
         walk.read_text(" ".join(arguments[arguments.index("foreach") + 1 :]))
     return None
 
 
-def _git_running(walk: Walk, arguments: list[str]) -> Stream | None:
+def _git_running(walk: Walk, arguments: list[str]) -> Flow | None:
     """Verbs with a program among their options: `rebase --exec`, `bisect run`, `difftool -x`."""
     for index, argument in enumerate(arguments):
         following = arguments[index + 1] if index + 1 < len(arguments) else ""
@@ -277,18 +273,18 @@ def _git_running(walk: Walk, arguments: list[str]) -> Stream | None:
         elif argument.startswith(("--exec=", "--extcmd=", "--upload-pack=", "--open-files-in-pager=")):
             walk.read_text(argument.split("=", 1)[1])
         elif argument == "run" and index == 0 and following:
-            walk.run_program(arguments[1:], _NONE)
+            walk.run_program(arguments[1:], NOTHING)
             break
     return None
 
 
-def _git_commit(walk: Walk, arguments: list[str]) -> Stream | None:
+def _git_commit(walk: Walk, arguments: list[str]) -> Flow | None:
     del arguments
     walk.add("commits")
-    return _NONE
+    return NOTHING
 
 
-def _git_show(walk: Walk, arguments: list[str]) -> Stream | None:
+def _git_show(walk: Walk, arguments: list[str]) -> Flow | None:
     """`git show REV:PATH` prints a file."""
     for argument in arguments:
         _, colon, path = argument.partition(":")
@@ -297,7 +293,7 @@ def _git_show(walk: Walk, arguments: list[str]) -> Stream | None:
     return None
 
 
-def _git_archive(walk: Walk, arguments: list[str]) -> Stream | None:
+def _git_archive(walk: Walk, arguments: list[str]) -> Flow | None:
     options, _ = split_options(arguments, frozenset("-o --output --remote --exec --prefix --format".split()))
     for option, value in options:
         if option in ("-o", "--output"):
@@ -306,10 +302,27 @@ def _git_archive(walk: Walk, arguments: list[str]) -> Stream | None:
             walk.add("clones", remote_target(walk, value))
         elif option == "--exec":
             walk.read_text(value)
-    return Stream(Origin.FILE, target=".")
+    return Flow(Source.FILE, target=".")
 
 
-_GIT = {
+def _git_send(walk: Walk, arguments: list[str]) -> Flow | None:
+    walk.add("sends-message", walk.plain(arguments[-1]) if arguments else "")
+    return NOTHING
+
+
+def _git_daemon(walk: Walk, arguments: list[str]) -> Flow | None:
+    del arguments
+    walk.add("opens-port", "9418")
+    return NOTHING
+
+
+def _git_credential(walk: Walk, arguments: list[str]) -> Flow | None:
+    del arguments
+    walk.add("reads-secret", "git credential")
+    return NOTHING
+
+
+_GIT: dict[str, Callable[[Walk, list[str]], Flow | None]] = {
     "config": _git_config,
     "push": _git_push,
     "clone": _git_clone,
@@ -329,68 +342,63 @@ _GIT = {
     "commit": _git_commit,
     "show": _git_show,
     "archive": _git_archive,
-    "send-email": lambda walk, arguments: walk.add("sends-message", arguments[-1] if arguments else "") or _NONE,
-    "daemon": lambda walk, arguments: walk.add("opens-port", "9418") or _NONE,
-    "credential": lambda walk, arguments: walk.add("reads-secret", "git credential") or _NONE,
+    "send-email": _git_send,
+    "daemon": _git_daemon,
+    "credential": _git_credential,
 }
 
 
-def _gh(walk: Walk, call: Invocation) -> Stream:
-    from lockgate.core.ruling.effects.programs.table import command_words, read_row
+_PUBLISHES_FILES = (["gist", "create"], ["release", "create"], ["release", "upload"], ["snippet", "create"])
 
+
+def _gh(walk: Walk, call: Invocation) -> Flow:
     words = command_words(call)
-    if words[:1] == ["api"]:
+    verbs = words[:2]
+    named = walk.plain([*words, "", "", ""][2])
+    if verbs[:1] == ["api"]:
         return _gh_api(walk, call)
-    if words[:2] == ["repo", "clone"] and len(words) > 2:
-        folder = words[3] if len(words) > 3 else words[2].rsplit("/", 1)[-1]
-        walk.add("clones", walk.plain(words[2]))
-        walk.downloads[walk.full_path(folder)] = walk.plain(words[2])
-        return _NONE
-    if words[:2] == ["pr", "checkout"] or words[:2] == ["repo", "set-default"]:
+    if verbs == ["repo", "clone"]:
+        walk.add("clones", named)
+        walk.downloads[walk.full_path([*words, ""][3] or named.rsplit("/", 1)[-1])] = named
+    elif verbs in (["pr", "checkout"], ["repo", "set-default"]):
         walk.add("commits")
-        return _NONE
-    if words[:2] in (["extension", "install"], ["extension", "exec"]) and len(words) > 2:
-        walk.add("installs-package", walk.plain(words[2]))
-        return _NONE
-    if words[:1] == ["auth"] and words[1:2] in (["login"], ["logout"], ["refresh"], ["setup-git"]):
-        walk.add("changes-login", "gh")
-        return _NONE
-    if words[:2] in (["gist", "create"], ["release", "create"], ["release", "upload"], ["snippet", "create"]):
-        for path in words[2:]:
-            stream = walk.read_file(path)
-            if stream.origin is Origin.SECRET:
-                walk.add("sends-secret", stream.target)
-        if call.stdin.origin in (Origin.SECRET, Origin.ENVIRONMENT):
-            walk.add("sends-secret", call.stdin.target or "environment")
-    return read_row(walk, call)
+    elif verbs in (["extension", "install"], ["extension", "exec"]):
+        walk.add("installs-package", named)
+    elif verbs[:1] == ["auth"] and verbs[1:] in (["login"], ["logout"], ["refresh"], ["setup-git"]):
+        walk.add("changes-login", call.name)
+    else:
+        if verbs in _PUBLISHES_FILES:
+            for flow in [call.stdin, *(walk.read_file(path) for path in words[2:])]:
+                note_sent(walk, flow)
+        return read_row(walk, call)
+    return NOTHING
 
 
-def _gh_api(walk: Walk, call: Invocation) -> Stream:
+def _gh_api(walk: Walk, call: Invocation) -> Flow:
     options, rest = split_options(
         call.arguments,
         frozenset(
-            "-X --method -f -F --field --raw-field -H --header --input -q --jq -t --template --hostname --cache -p --preview".split()
+            "-X --method -f -F --field --raw-field -H --header --input -q --jq -t --template --hostname "
+            "--cache -p --preview".split()
         ),
     )
     values = dict(options)
     method = (values.get("-X") or values.get("--method") or "").upper()
     path = walk.plain(rest[1]) if len(rest) > 1 else ""
-    sends = (
-        method in ("POST", "PUT", "PATCH", "DELETE")
-        or not method
-        and any(option in ("-f", "-F", "--field", "--raw-field", "--input") for option in values)
+    sends = method in ("POST", "PUT", "PATCH", "DELETE") or (
+        not method and any(option in ("-f", "-F", "--field", "--raw-field", "--input") for option in values)
     )
     if path == "graphql":
         sends = "mutation" in "".join(value for _, value in options)
     if not sends:
-        return _NONE
+        return NOTHING
     if method == "DELETE":
         walk.add("deletes-record", path)
     elif re.search(r"collaborators|keys|invitations|protection|permissions|secrets|hooks|members|teams", path):
         walk.add("grants-access", path)
     else:
         walk.add("changes-record", path)
-    return _NONE
+    return NOTHING
 
 
 READERS = {"git": _git, "gh": _gh, "glab": _gh}

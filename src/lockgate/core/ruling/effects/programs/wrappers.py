@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.programs.options import split_options
-from lockgate.core.ruling.effects.programs.packages import install_names, note_package, note_source, run_package
-from lockgate.core.ruling.effects.streams import EMPTY, Invocation, Origin, Stream
+from lockgate.core.ruling.effects.flows import EMPTY, NOTHING, Flow, Invocation, Source
+from lockgate.core.ruling.effects.programs.options import program_after, split_options
+from lockgate.core.ruling.effects.programs.rows import command_words, read_row
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
-_NONE = Stream(Origin.NONE)
 # Options of each wrapper that take the next argument; `skip` is how many arguments stand before the program.
 _VALUED: dict[str, tuple[frozenset[str], int]] = {
     "timeout": (frozenset("-s --signal -k --kill-after".split()), 1),
@@ -38,20 +37,7 @@ _VALUED: dict[str, tuple[frozenset[str], int]] = {
 }
 
 
-def program_after(arguments: list[str], valued: frozenset[str], skip: int = 0) -> list[str]:
-    """Return what follows a wrapper's own options and first arguments."""
-    index = 0
-    while index < len(arguments) and arguments[index][:1] == "-" and len(arguments[index]) > 1:
-        argument = arguments[index]
-        index += 1
-        if argument == "--":
-            break
-        if argument in valued:
-            index += 1
-    return arguments[index + skip :]
-
-
-def _wrap(walk: Walk, call: Invocation) -> Stream:
+def _wrap(walk: Walk, call: Invocation) -> Flow:
     valued, skip = _VALUED.get(call.name, (frozenset(), 0))
     rest = program_after(call.arguments, valued, skip)
     if call.name in ("flock", "script", "su") and ("-c" in call.arguments or "--command" in call.arguments):
@@ -59,7 +45,7 @@ def _wrap(walk: Walk, call: Invocation) -> Stream:
         index = call.arguments.index(flag)
         if index + 1 < len(call.arguments):
             walk.read_text(call.arguments[index + 1])
-            return _NONE
+            return NOTHING
     if call.name in ("chroot", "systemd-run"):
         walk.add("runs-as-root" if call.name == "chroot" else "schedules-job")
     while rest and re.match(r"[A-Za-z_]\w*=", rest[0]):
@@ -70,7 +56,7 @@ def _wrap(walk: Walk, call: Invocation) -> Stream:
     return walk.run_program(rest, call.stdin) if rest else EMPTY
 
 
-def _env(walk: Walk, call: Invocation) -> Stream:
+def _env(walk: Walk, call: Invocation) -> Flow:
     rest = list(call.arguments)
     while rest:
         argument = rest[0]
@@ -90,17 +76,17 @@ def _env(walk: Walk, call: Invocation) -> Stream:
             del rest[0]
         else:
             return walk.run_program(rest, call.stdin)
-    return Stream(Origin.ENVIRONMENT)
+    return Flow(Source.ENVIRONMENT)
 
 
-def _command(walk: Walk, call: Invocation) -> Stream:
+def _command(walk: Walk, call: Invocation) -> Flow:
     if call.arguments[:1] in (["-v"], ["-V"]):
-        return Stream(Origin.TEXT, call.arguments[-1])
+        return Flow(Source.TEXT, call.arguments[-1])
     rest = program_after(call.arguments, frozenset())
     return walk.run_program(rest, call.stdin) if rest else EMPTY
 
 
-def _sudo(walk: Walk, call: Invocation) -> Stream:
+def _sudo(walk: Walk, call: Invocation) -> Flow:
     """`sudo`, `doas`, `su`: another user's rights, and what is done with them."""
     if call.name == "su":
         options, _ = split_options(call.arguments, frozenset(("-c", "--command", "-s", "--shell", "-g")))
@@ -108,10 +94,10 @@ def _sudo(walk: Walk, call: Invocation) -> Stream:
         for option, value in options:
             if option in ("-c", "--command"):
                 walk.read_text(value)
-        return _NONE
+        return NOTHING
     arguments = call.arguments
     if arguments[:1] in (["-l"], ["-v"], ["-V"], ["-k"]) and len(arguments) == 1:
-        return _NONE
+        return NOTHING
     walk.add("runs-as-root")
     rest = program_after(
         arguments, frozenset("-u -g -U -h -p -C -D -R -T -r -t --user --group --prompt --chdir --host".split())
@@ -123,96 +109,62 @@ def _sudo(walk: Walk, call: Invocation) -> Stream:
         return walk.run_program(rest, call.stdin)
     if any(argument in ("-s", "-i") for argument in arguments) and call.stdin is not EMPTY:
         return walk.run_program(["sh"], call.stdin)
-    return _NONE
+    return NOTHING
 
 
 _XARGS_VALUED = frozenset(
-    "-n -I -P -L -d -E -s -a -i --max-args --max-procs --replace --delimiter --arg-file --max-lines --max-chars".split()
+    "-n -I -P -L -d -E -s -a -i -j --max-args --max-procs --replace --delimiter --arg-file --max-lines "
+    "--max-chars --jobs "
+    "--colsep".split()
 )
+_SHELLS = frozenset("sh bash zsh dash".split())
 
 
-def _xargs(walk: Walk, call: Invocation) -> Stream:
+def _xargs(walk: Walk, call: Invocation) -> Flow:
     """`xargs` and `parallel`: the program with what flows in as further arguments."""
-    rest = program_after(call.arguments, _XARGS_VALUED | frozenset(("-j", "--jobs", "--colsep")))
-    options = dict(split_options(call.arguments, _XARGS_VALUED)[0])
-    replaced = options.get("-I") or ("{}" if call.name == "parallel" else "")
-    stream = call.stdin
-    if call.name == "parallel" and ":::" in rest:
-        index = rest.index(":::")
-        stream, rest = Stream(Origin.TEXT, " ".join(rest[index + 1 :])), rest[:index]
-    if stream.origin is Origin.TEXT:
-        values = stream.text.split()[:64]
-    else:
-        values = (
-            [stream.target]
-            if stream.origin is Origin.NONE and stream.target
-            else [walk.mark(stream if stream.origin is not Origin.FILE else Stream(Origin.NONE))]
-        )
+    rest = program_after(call.arguments, _XARGS_VALUED)
+    flow = call.stdin
+    replaced = dict(split_options(call.arguments, _XARGS_VALUED)[0]).get("-I", "")
+    if call.name == "parallel":
+        replaced = "{}"
+        if ":::" in rest:
+            index = rest.index(":::")
+            flow, rest = Flow(Source.TEXT, " ".join(rest[index + 1 :])), rest[:index]
+    values = _arguments_from(walk, flow)
     if not rest:
-        if call.name == "parallel":
-            return walk.run_program(["sh"], stream)
-        return stream
-    if call.name == "parallel" and len(rest) == 1 and " " in rest[0]:
-        return walk.read_text(rest[0].replace("{}", " ".join(values)))
-    if replaced and any(replaced in argument for argument in rest):
-        result = EMPTY
+        return walk.run_program(["sh"], flow) if call.name == "parallel" else flow
+    if call.name == "parallel" and " " in rest[0]:
+        return walk.read_text(" ".join(rest).replace("{}", " ".join(values)))
+    if replaced and replaced in " ".join(rest):
         for value in values:
-            result = walk.run_program([argument.replace(replaced, value) for argument in rest], EMPTY)
-        return result
-    if rest[0] in ("sh", "bash", "zsh", "dash") and len(rest) == 2 and rest[1] == "-c":
-        return walk.run_program(rest[:1], stream if stream is not EMPTY else _NONE)
+            walk.run_program([argument.replace(replaced, value) for argument in rest], EMPTY)
+        return NOTHING
+    if rest[0] in _SHELLS and rest[1:] == ["-c"]:
+        return walk.run_program(rest[:1], flow if flow is not EMPTY else NOTHING)
     return walk.run_program([*rest, *values], EMPTY)
 
 
-_RUN_VALUED = frozenset(
-    "-n --name -p --prefix --with --python --directory -e --env --project --extra --group --package -m --module --env-file "
-    "--with-requirements --with-editable --index --index-url -c --only-group --no-group".split()
-)
-_RUN_VERBS = {"bundle": ("exec",), "conda": ("run",), "mamba": ("run",), "mise": ("exec", "x"), "asdf": ("exec",)}
-
-
-def _runner(walk: Walk, call: Invocation) -> Stream:
-    """`poetry run`, `pipenv run`, `bundle exec`: a program in the project's environment, or the rest by table."""
-    from lockgate.core.ruling.effects.programs.table import read_row
-
-    verbs = _RUN_VERBS.get(call.name, ("run",))
-    if not any(argument in verbs for argument in call.arguments[:3]):
-        return install_names(walk, call) or read_row(walk, call)
-    return run_in_environment(walk, call)
-
-
-def run_in_environment(walk: Walk, call: Invocation) -> Stream:
-    """Read the program after `run`, and packages that are added for it."""
-    verbs = _RUN_VERBS.get(call.name, ("run",))
-    position = next(at for at, argument in enumerate(call.arguments) if argument in verbs)
-    arguments = call.arguments[position + 1 :]
-    rest = program_after(arguments, _RUN_VALUED)
-    for option, value in split_options(arguments[: len(arguments) - len(rest)], _RUN_VALUED)[0]:
-        if option == "--with":
-            for name in value.split(","):
-                note_package(walk, name)
-        elif option in ("--index", "--index-url"):
-            note_source(walk, value)
-        elif option in ("-m", "--module") and value:
-            return walk.run_program(["python", "-m", value, *rest], call.stdin)
-    if not rest:
-        return _NONE
-    if rest[0].endswith(".py"):
-        return walk.run_program(["python", *rest], call.stdin)
-    return walk.run_program(rest, call.stdin)
+def _arguments_from(walk: Walk, flow: Flow) -> list[str]:
+    """Return the arguments that a flow is split into; a list of files stands for the path that it was made of."""
+    if flow.source is Source.TEXT:
+        return flow.text.split()[:64]
+    if flow.source is Source.NONE and flow.target:
+        return [flow.target]
+    return [walk.mark(NOTHING if flow.source is Source.FILE else flow)]
 
 
 _DOCKER_RUN_VALUED = frozenset(
-    "-v --volume -e --env --env-file -p --publish -w --workdir --name -u --user --network --net -m --memory --cpus --mount --entrypoint "
-    "--platform -l --label --add-host --device --hostname -h --ip --link --pid --ipc --restart --cap-add --cap-drop --security-opt --shm-size "
-    "--gpus --tmpfs --ulimit --volumes-from --log-driver --pull --userns --detach-keys -c --context --index -f --file --profile -n --namespace --container".split()
+    "-v --volume -e --env --env-file -p --publish -w --workdir --name -u --user --network --net -m "
+    "--memory --cpus --mount --entrypoint "
+    "--platform -l --label --add-host --device --hostname -h --ip --link --pid --ipc --restart --cap-add "
+    "--cap-drop --security-opt --shm-size "
+    "--gpus --tmpfs --ulimit --volumes-from --log-driver --pull --userns --detach-keys -c --context "
+    "--index -f --file --profile -n --namespace --container".split()
 )
 
 
-def _docker(walk: Walk, call: Invocation) -> Stream:
-    """`docker`, `podman`, `docker compose`: containers that run commands, mounts of the whole machine, and the rest by table."""
-    from lockgate.core.ruling.effects.programs.table import command_words, read_row
-
+def _docker(walk: Walk, call: Invocation) -> Flow:
+    """`docker` and its like: containers that run commands, mounts of the whole machine, and the rest by table."""
     call = call._replace(
         name="docker",
         arguments=(
@@ -223,7 +175,7 @@ def _docker(walk: Walk, call: Invocation) -> Stream:
     verb = next((word for word in words[:3] if word in ("run", "exec")), "")
     if words[:1] == ["pull"] and len(words) > 1:
         note_image(walk, words[1])
-        return _NONE
+        return NOTHING
     if not verb or verb not in words[:2] + (words[2:3] if words[:1] == ["compose"] else []):
         return read_row(walk, call)
     arguments = call.arguments[call.arguments.index(verb) + 1 :]
@@ -239,7 +191,7 @@ def _docker(walk: Walk, call: Invocation) -> Stream:
     if inner and not inner[0].startswith("-"):
         # What happens in a container stays there, but what it sends and fetches does not.
         walk.run_contained(inner, call.stdin)
-    return _NONE
+    return NOTHING
 
 
 def note_image(walk: Walk, image: str) -> None:
@@ -266,10 +218,8 @@ def _note_mounts(walk: Walk, options: list[tuple[str, str]]) -> None:
         source = re.sub(r".*(?:source|src)=([^,]+).*", r"\1", value) if option == "--mount" else value.split(":", 1)[0]
         if (
             option == "--privileged"
-            or option == "--pid"
-            and value == "host"
-            or option == "--cap-add"
-            and value.upper() in ("ALL", "SYS_ADMIN")
+            or (option == "--pid" and value == "host")
+            or (option == "--cap-add" and value.upper() in ("ALL", "SYS_ADMIN"))
         ):
             walk.add("runs-as-root")
         elif option in ("-v", "--volume", "--mount") and ":" in value + ("=" in value) * ":":
@@ -280,7 +230,7 @@ def _note_mounts(walk: Walk, options: list[tuple[str, str]]) -> None:
                 walk.add("reads-secret", plain)
 
 
-def _runs_texts(walk: Walk, call: Invocation) -> Stream:
+def _runs_texts(walk: Walk, call: Invocation) -> Flow:
     """`tmux`, `screen`, `hyperfine`, `concurrently`: an argument with blanks is a command."""
     walk.add("runs-project-task", call.name)
     for argument in call.arguments:
@@ -290,10 +240,10 @@ def _runs_texts(walk: Walk, call: Invocation) -> Stream:
         rest = program_after(call.arguments, frozenset("-S -t -n -dmS -dm -A -c".split()))
         if rest and rest[0] not in ("-ls", "-r", "-x"):
             walk.run_program(rest, EMPTY)
-    return _NONE
+    return NOTHING
 
 
-def _make(walk: Walk, call: Invocation) -> Stream:
+def _make(walk: Walk, call: Invocation) -> Flow:
     """`make`: a task of the project, unless its file lies elsewhere or a variable holds a command."""
     options, words = split_options(
         call.arguments, frozenset("-f --file --makefile -C --directory -o -W -I --eval".split())
@@ -311,40 +261,35 @@ def _make(walk: Walk, call: Invocation) -> Stream:
             walk.run_path(value)
     if not ("-n" in call.arguments or "--dry-run" in call.arguments):
         walk.add("runs-project-task", next((word for word in words if "=" not in word), call.name))
-    return _NONE
+    return NOTHING
 
 
-def _npx(walk: Walk, call: Invocation) -> Stream:
-    """`npx`, `uvx`, `pipx run`: a package that is fetched and run unless the project has it."""
-    return run_package(walk, call)
+def _busybox(walk: Walk, call: Invocation) -> Flow:
+    return walk.run_program(call.arguments, call.stdin) if call.arguments else NOTHING
 
 
-def _busybox(walk: Walk, call: Invocation) -> Stream:
-    return walk.run_program(call.arguments, call.stdin) if call.arguments else _NONE
-
-
-def _nix_shell(walk: Walk, call: Invocation) -> Stream:
+def _nix_shell(walk: Walk, call: Invocation) -> Flow:
     options, _ = split_options(call.arguments, frozenset("--run --command -p --packages -c".split()))
     for option, value in options:
         if option in ("--run", "--command"):
             walk.read_text(value)
     walk.add("runs-project-task", call.name)
-    return _NONE
+    return NOTHING
 
 
 READERS = {
     **dict.fromkeys(
-        "timeout gtimeout nohup nice ionice stdbuf setsid unbuffer caffeinate time exec builtin taskset chrt flock strace ltrace "
-        "numactl script dotenv chroot systemd-run xvfb-run fakeroot chronic catchsegv cross-env watch ccache sccache noglob nocorrect winpty".split(),
+        "timeout gtimeout nohup nice ionice stdbuf setsid unbuffer caffeinate time exec builtin taskset "
+        "chrt flock strace ltrace "
+        "numactl script dotenv chroot systemd-run xvfb-run fakeroot chronic catchsegv cross-env watch "
+        "ccache sccache noglob nocorrect winpty".split(),
         _wrap,
     ),
     "env": _env,
     "command": _command,
     **dict.fromkeys(("sudo", "doas", "su", "pkexec", "gosu", "runuser"), _sudo),
     **dict.fromkeys(("xargs", "gxargs", "parallel", "rush"), _xargs),
-    **dict.fromkeys(("poetry", "pipenv", "hatch", "pdm", "rye", "bundle", "pixi", "rtx"), _runner),
     **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose", "podman-compose"), _docker),
-    **dict.fromkeys(("npx", "bunx", "uvx", "pnpx"), _npx),
     **dict.fromkeys(("busybox", "toybox"), _busybox),
     **dict.fromkeys(("nix-shell",), _nix_shell),
     **dict.fromkeys(

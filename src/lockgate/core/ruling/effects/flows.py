@@ -9,28 +9,30 @@ from typing import NamedTuple
 MARK = "\x00"
 
 
-class Origin(IntEnum):
-    """Where a value or a stream comes from, the more telling the higher."""
+class Source(IntEnum):
+    """Where a value or a flow comes from, the more telling the higher. `NONE` is not known, `EMPTY` has no content."""
 
-    NONE = 0
-    TEXT = 1
-    VARIABLE = 2
-    FILE = 3
-    DOWNLOAD = 4
-    DECODED = 5
-    SECRET = 6
-    ENVIRONMENT = 7
+    EMPTY = 0
+    NONE = 1
+    TEXT = 2
+    VARIABLE = 3
+    FILE = 4
+    DOWNLOAD = 5
+    DECODED = 6
+    SECRET = 7
+    ENVIRONMENT = 8
 
 
-class Stream(NamedTuple):
+class Flow(NamedTuple):
     """What a program prints: its text when it is known, otherwise what it comes from (a host, a path, a variable)."""
 
-    origin: Origin = Origin.NONE
+    source: Source = Source.NONE
     text: str = ""
     target: str = ""
 
 
-EMPTY = Stream()
+EMPTY = Flow(Source.EMPTY)
+NOTHING = Flow(Source.NONE)
 
 
 class Invocation(NamedTuple):
@@ -41,5 +43,5 @@ class Invocation(NamedTuple):
 
     name: str
     arguments: list[str]
-    stdin: Stream
+    stdin: Flow
     environment: dict[str, str]

@@ -1,0 +1,111 @@
+"""The table of programs, `programs.txt`: what a program does by its name and its command words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lockgate.core.ruling.effects.effect import Certainty
+from lockgate.core.ruling.effects.flows import NOTHING, Flow, Invocation
+from lockgate.core.ruling.effects.programs.text_filters import print_files
+from lockgate.core.word_lists import read_sections
+
+if TYPE_CHECKING:
+    from lockgate.core.ruling.effects.shell_walk import Walk
+
+_ROWS: dict[str, str] = {
+    entry: section
+    for section, lines in read_sections("lockgate.core.ruling.effects.programs", "programs.txt").items()
+    for line in lines
+    for entry in line.split(", ")
+}
+# Options before the command word that take a value: `kubectl -n web get pods`.
+_VALUED = {
+    "git": frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env")),
+    "kubectl": frozenset("-n --namespace --context --cluster --user --kubeconfig -s --server --as --token -v".split()),
+    "helm": frozenset("-n --namespace --kube-context --kubeconfig".split()),
+    "docker": frozenset(
+        "--context -c -H --host --config -l --log-level -f --file -p --project-name --profile --env-file "
+        "--project-directory".split()
+    ),
+    "gh": frozenset("-R --repo".split()),
+    "npm": frozenset("--prefix -w --workspace -C".split()),
+    "pnpm": frozenset("-C --dir --filter -F".split()),
+    "yarn": frozenset("--cwd".split()),
+    "systemctl": frozenset("-H --host -M -n -p -t -o".split()),
+    "cargo": frozenset("--manifest-path --config -Z -C".split()),
+    "uv": frozenset("--directory --project --python -p".split()),
+    "poetry": frozenset("-C --directory -P --project".split()),
+}
+
+
+def read_row(walk: Walk, call: Invocation, *, of_project: bool = False) -> Flow:
+    """Note what the row of a program says."""
+    name = call.name
+    row = _ROWS.get(name)
+    words: list[str] = []
+    if row is None or f"{name} *" in _ROWS or name in _VALUED:
+        words = command_words(call)
+        row, used = _find_row(name, words)
+        words = words[used:]
+    if row is None:
+        if name in walk.project.programs or name in walk.project.tasks or of_project:
+            walk.add("runs-project-task", name)
+        else:
+            walk.add("runs-program", name, Certainty.GUESS)
+        return NOTHING
+    if row == "passes":
+        return NOTHING
+    if row == "prints":
+        return print_files(walk, call)
+    if row == "looks":
+        return NOTHING
+    if row in ("runs-project-task", "commits"):
+        walk.add(row, "" if row == "commits" else name)
+        return NOTHING
+    walk.add(row, target_of(call, words))
+    return NOTHING
+
+
+def target_of(call: Invocation, words: list[str]) -> str:
+    """Return what a command is aimed at: its last argument that is no option, no option's value and no command word."""
+    previous = ""
+    found = ""
+    for argument in call.arguments:
+        if argument[:1] != "-" and previous[:1] != "-" and argument in words and "=" not in argument:
+            found = argument
+        previous = argument if "=" not in argument else ""
+    return found or call.name
+
+
+def _find_row(name: str, words: list[str]) -> tuple[str | None, int]:
+    for count in (3, 2, 1):
+        if len(words) >= count:
+            row = _ROWS.get(" ".join([name, *words[:count]]))
+            if row is not None:
+                return row, count
+    return _ROWS.get(f"{name} *") or _ROWS.get(name), 0
+
+
+def has_row(name: str, words: list[str]) -> bool:
+    """Return whether the table has a row of its own for these command words."""
+    return _find_row(name, words)[1] > 0
+
+
+def is_task(name: str) -> bool:
+    """Return whether a program is one that projects are built and checked with."""
+    return _ROWS.get(name) in ("runs-project-task", "prints", "passes")
+
+
+def command_words(call: Invocation) -> list[str]:
+    """Return the arguments that are no options; the first ones say what the program shall do."""
+    valued = _VALUED.get(call.name, frozenset())
+    words: list[str] = []
+    skip = False
+    for argument in call.arguments:
+        if skip:
+            skip = False
+        elif argument[:1] != "-" or (len(words) == 0 and f"{call.name} {argument}" in _ROWS):
+            words.append(argument)
+        elif argument in valued:
+            skip = True
+    return words
