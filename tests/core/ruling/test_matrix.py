@@ -77,8 +77,10 @@ def test_the_person_the_goal_means_is_resolved_through_the_address_book(scanner:
     book = "Selma Aydin, selma@quince.example\nBruno Katz, bruno@quince.example"
     goal = "Send the minutes to Selma, her address is in the book."
     assert held_against(scanner, goal, book, effect("sends-message", "selma@quince.example", argument="to")) == []
-    other = effect("sends-message", "bruno@quince.example", argument="to")
-    assert held_against(scanner, "What is in the book?", book, other) == ["effect:sends-message"]
+    payment = effect("pays", "NL91ABNA0417164300", argument="iban")
+    record = "name: Bruno Katz\niban: NL91ABNA0417164300"
+    assert held_against(scanner, "What is in the book?", record, payment) == ["effect:pays"]
+    assert held_against(scanner, "Pay what we owe to all in the book.", record, payment) == []
 
 
 def test_a_recipient_in_prose_is_no_entry_of_a_record(scanner: Scanner) -> None:

@@ -110,10 +110,15 @@ class UnaskedEffects:
         return None
 
     def _is_expected(self, effect: Effect, candidate: Candidate, held: ValuePlaces) -> bool:
-        """Return whether the goal means this person or account: by name, or by asking for an act over records."""
+        """Return whether the goal means this person or account, or a record gives it: agents copy from those all day.
+
+        Money needs more: the goal has to ask for a payment at all.
+        """
         if self._meant.is_meant(candidate, held, in_records_only=effect.kind == "pays"):
             return True
-        return is_kind_asked_for(effect.kind, self._trusted) and self._meant.is_in_record(candidate, held)
+        if effect.kind == "pays" and not is_kind_asked_for(effect.kind, self._trusted):
+            return False
+        return self._meant.is_in_record(candidate, held)
 
     def _is_telling(self, effect: Effect, candidate: Candidate, held: ValuePlaces) -> bool:
         """Return whether a place in a text is evidence that the target was taken from it."""
