@@ -13,6 +13,7 @@ from lockgate.core.errors import InvalidBlock, quoted
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.delegation import delegated_names, is_delegated_to
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY
+from lockgate.core.ruling.effects.manifest_readings import learn_from_reading
 from lockgate.core.ruling.effects.project import NO_PROJECT
 from lockgate.core.ruling.origins import TrustedText
 from lockgate.core.ruling.word_index import IndexedReading, ToolOrders, ValuePlacesCache, WordIndex
@@ -118,6 +119,7 @@ class Context:
         self.positions[block.id] = position
         if (asked := self._awaited.pop(source.partition(":")[2], None)) is not None:
             self.produced_by[block.id] = asked
+            self.project = learn_from_reading(self.project, asked, content, self.activity.written)
         if block.trust is Trust.UNTRUSTED:
             self._index_untrusted(position, block)
         else:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import Context
-from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity
+from lockgate.core.ruling.effects.effect import ASKED_BY, KINDS, Effect, Severity
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.explanations import EFFECT
 from lockgate.core.ruling.meant_by_goal import MeantByGoal
@@ -145,8 +145,8 @@ def _origin_from_place(effect: Effect, candidate: Candidate, held: ValuePlaces) 
 
 def is_kind_asked_for(kind: str, trusted: TrustedText) -> bool:
     """Return whether the user asks for this kind of thing, by the words of its row."""
-    stems = _stems_of_kind(kind)
-    return bool(stems) and any(word.startswith(stems) for word in trusted.asked)
+    words, beginnings = _words_for_kind(kind)
+    return not words.isdisjoint(trusted.asked) or any(word.startswith(beginnings) for word in trusted.asked)
 
 
 def is_known_to_project(effect: Effect, project: Project) -> bool:
@@ -166,5 +166,8 @@ def is_named_by_user(target: str, trusted: TrustedText) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _stems_of_kind(kind: str) -> tuple[bytes, ...]:
-    return tuple(stem.encode() for stem in KINDS[kind].asked_by.split())
+def _words_for_kind(kind: str) -> tuple[frozenset[bytes], tuple[bytes, ...]]:
+    """Return the words by which a goal asks for a kind, and the beginnings of words."""
+    listed = [word.encode() for word in ASKED_BY.get(kind, ())]
+    beginnings = tuple(word[:-1] for word in listed if word.endswith(b"*"))
+    return frozenset(word for word in listed if not word.endswith(b"*")), beginnings

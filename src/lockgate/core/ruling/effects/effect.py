@@ -11,20 +11,19 @@ from typing import NamedTuple
 from lockgate.core.vocabulary import Certainty as Certainty
 from lockgate.core.vocabulary import Effect as Effect
 from lockgate.core.vocabulary import Severity as Severity
+from lockgate.core.word_lists import read_sections
 
 
 class Kind(NamedTuple):
-    """One kind of effect: its severity, what it does in words, and the words by which a goal asks for it.
+    """One kind of effect: its severity, and what it does in words.
 
-    `does` completes the sentence "this call …"; `{target}` stands for the target. `asked_by` are beginnings of words in
-    lower case; a goal that has one of them asks for this kind. `by_target` says of a kind that reaches out whether it
-    is enough that untrusted text names the target: a link in a page is there to be followed, an account is not there to
-    be paid.
+    `does` completes the sentence "this call …"; `{target}` stands for the target. `by_target` says of a kind that
+    reaches out whether it is enough that untrusted text names the target: a link in a page is there to be followed, an
+    account is not there to be paid.
     """
 
     severity: Severity
     does: str
-    asked_by: str = ""
     by_target: bool = False
 
 
@@ -39,6 +38,9 @@ def effect(
     """Return an effect with the severity of its kind."""
     return Effect(kind, KINDS[kind].severity, target, certainty, argument, *span)
 
+
+# By kind, the words by which a goal asks for it; with a star, the beginning of words.
+ASKED_BY = read_sections(__package__, "asked_by.txt")
 
 _LOOKS, _HERE, _OUT, _DOOR = Severity.LOOKS, Severity.WORKS_HERE, Severity.REACHES_OUT, Severity.OPENS_A_DOOR
 
@@ -63,20 +65,10 @@ KINDS: dict[str, Kind] = {
     "pushes": Kind(_OUT, "pushes to `{target}`", by_target=True),
     "changes-remote": Kind(_OUT, "points the repository at `{target}`", by_target=True),
     "opens-port": Kind(_OUT, "lets other machines connect to `{target}`"),
-    "sends-message": Kind(
-        _OUT,
-        "sends a message to `{target}`",
-        "send mail email e-mail write tell ask repl forward invit messag contact notif inform answer draft post respond remind let schick sende antwort envoy envía envia responde invia scrivi stuur gönder ilet 发 回复 送",
-        by_target=True,
-    ),
+    "sends-message": Kind(_OUT, "sends a message to `{target}`", by_target=True),
     "publishes": Kind(_OUT, "publishes `{target}`"),
-    "shares": Kind(_OUT, "shares something with `{target}`", "share invit send give access add grant", by_target=True),
-    "pays": Kind(
-        _OUT,
-        "moves money to `{target}`",
-        "pay transfer send refund reimburs remit settle wire donat schedul bezahl überweis pagar paga payer betaal",
-        by_target=True,
-    ),
+    "shares": Kind(_OUT, "shares something with `{target}`", by_target=True),
+    "pays": Kind(_OUT, "moves money to `{target}`", by_target=True),
     "orders": Kind(_OUT, "orders or books `{target}`"),
     "changes-record": Kind(_OUT, "changes a record, `{target}`"),
     "deletes-record": Kind(_OUT, "deletes `{target}`"),
@@ -89,67 +81,23 @@ KINDS: dict[str, Kind] = {
     "runs-program": Kind(_OUT, "runs `{target}`, a program that Lockgate does not know"),
     "unknown-act": Kind(_OUT, "does something that Lockgate cannot tell"),
     # 3 opens a door
-    "runs-download": Kind(_DOOR, "runs what it downloads from `{target}`", "install bootstrap"),
+    "runs-download": Kind(_DOOR, "runs what it downloads from `{target}`"),
     "runs-decoded": Kind(_DOOR, "runs text that it decodes first"),
-    "reads-secret": Kind(
-        _DOOR, "reads the secret `{target}`", "secret credential password token key .env env environment"
-    ),
+    "reads-secret": Kind(_DOOR, "reads the secret `{target}`"),
     "sends-secret": Kind(_DOOR, "sends the secret `{target}` away"),
-    "writes-startup-file": Kind(
-        _DOOR,
-        "changes `{target}`, which runs at every start",
-        "profile bashrc zshrc shell startup start-up autostart alias path dotfile login boot service daemon systemd",
-    ),
-    "schedules-job": Kind(
-        _DOOR,
-        "makes a command run later by itself",
-        "cron crontab schedul nightly daily hourly weekly timer periodic every",
-    ),
-    "installs-hook": Kind(
-        _DOOR, "changes `{target}`, which tools run by themselves", "hook husky pre-commit precommit lefthook"
-    ),
-    "changes-pipeline": Kind(
-        _DOOR,
-        "changes `{target}`, which the build server runs",
-        "ci pipeline workflow action github gitlab jenkins build deploy release",
-    ),
-    "changes-agent-file": Kind(
-        _DOOR,
-        "changes `{target}`, which agents obey",
-        "agent agents claude cursor copilot instruction rule memory remember mcp permission",
-    ),
-    "grants-access": Kind(
-        _DOOR,
-        "gives `{target}` access",
-        "access grant permission right role rights member invite add allow admin user key authoriz share",
-    ),
-    "changes-permissions": Kind(
-        _DOOR,
-        "changes who may use `{target}`",
-        "permission chmod chown owner mode executable public private acl right access role",
-    ),
-    "disables-check": Kind(
-        _DOOR,
-        "switches off `{target}`, which protects",
-        "disabl turn switch off skip ignor insecure stop without firewall",
-    ),
-    "changes-login": Kind(
-        _DOOR,
-        "changes how `{target}` logs in",
-        "password login two-factor 2fa mfa recover reset account sign verif credential rotate",
-    ),
-    "writes-outside": Kind(
-        _DOOR, "writes `{target}`, outside the project", "install global system home copy export save"
-    ),
-    "deletes-outside": Kind(
-        _DOOR, "deletes `{target}`, outside the project", "delet remov clean uninstall purge wipe erase free"
-    ),
-    "deletes-data": Kind(
-        _DOOR, "destroys the data in `{target}`", "delet remov drop truncat purge wipe clean erase reset destroy tear"
-    ),
-    "rewrites-history": Kind(
-        _DOOR, "rewrites history that others share, `{target}`", "force rebase history rewrit squash amend filter"
-    ),
-    "runs-as-root": Kind(_DOOR, "runs with the rights of the administrator", "sudo root system install administrator"),
+    "writes-startup-file": Kind(_DOOR, "changes `{target}`, which runs at every start"),
+    "schedules-job": Kind(_DOOR, "makes a command run later by itself"),
+    "installs-hook": Kind(_DOOR, "changes `{target}`, which tools run by themselves"),
+    "changes-pipeline": Kind(_DOOR, "changes `{target}`, which the build server runs"),
+    "changes-agent-file": Kind(_DOOR, "changes `{target}`, which agents obey"),
+    "grants-access": Kind(_DOOR, "gives `{target}` access"),
+    "changes-permissions": Kind(_DOOR, "changes who may use `{target}`"),
+    "disables-check": Kind(_DOOR, "switches off `{target}`, which protects"),
+    "changes-login": Kind(_DOOR, "changes how `{target}` logs in"),
+    "writes-outside": Kind(_DOOR, "writes `{target}`, outside the project"),
+    "deletes-outside": Kind(_DOOR, "deletes `{target}`, outside the project"),
+    "deletes-data": Kind(_DOOR, "destroys the data in `{target}`"),
+    "rewrites-history": Kind(_DOOR, "rewrites history that others share, `{target}`"),
+    "runs-as-root": Kind(_DOOR, "runs with the rights of the administrator"),
     "unreadable": Kind(_DOOR, "runs a command that Lockgate cannot read"),
 }

@@ -1,0 +1,42 @@
+"""What an agent learns about a project by reading its manifest in a session.
+
+Where a host gives no folder, a manifest that a call reads is the only way to know what the project names. It counts
+when the call read that file and nothing else, and no earlier call of the session wrote it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import replace
+
+from lockgate.core.ruling.effects.manifests import is_manifest, read_manifest
+from lockgate.core.ruling.effects.project import Project
+
+_MAX_MANIFEST = 512 * 1024
+_MAX_PACKAGES = 10_000
+# A command that does more than print one file may print anything beside it.
+_MORE_THAN_ONE = re.compile(r"[;|&<>$`\n]|://")
+_PATH = re.compile(r"[\w@~./\\-]*[./\\][\w@./\\-]*")
+# File tools put the number of a line before it.
+_NUMBERED = re.compile(r"(?m)^[ \t]*\d+(?:\u2192|\t|[ ]{1,2}(?=\S|$)|:)")
+
+
+def learn_from_reading(project: Project, asked: str, content: str, written: Collection[str]) -> Project:
+    """Return the project with the packages of the one manifest that a call read; unchanged for every other call."""
+    if len(content) > _MAX_MANIFEST or _MORE_THAN_ONE.search(asked):
+        return project
+    paths = {path for path in _PATH.findall(asked) if path.strip("./\\")}
+    if len(paths) != 1:
+        return project
+    path = paths.pop()
+    folder, _, name = path.replace("\\", "/").rpartition("/")
+    if not is_manifest(name) or any(path.endswith(each) or each.endswith(path) for each in written if each):
+        return project
+    lines = content.count("\n") + 1
+    is_numbered = len(_NUMBERED.findall(content)) * 10 >= lines * 9
+    found = read_manifest(name, _NUMBERED.sub("", content) if is_numbered else content, folder.rpartition("/")[2])
+    packages = frozenset(found.packages) - project.packages
+    if not packages or len(packages) + len(project.packages) > _MAX_PACKAGES:
+        return project
+    return replace(project, packages=project.packages | packages)

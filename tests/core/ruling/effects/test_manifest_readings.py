@@ -1,0 +1,40 @@
+"""What a session learns from a manifest that it reads."""
+
+from __future__ import annotations
+
+import pytest
+
+from lockgate.core.ruling.effects.manifest_readings import learn_from_reading
+from lockgate.core.ruling.effects.project import NO_PROJECT
+
+MANIFEST = '[project]\nname = "quill"\ndependencies = ["itsdangerous>=2"]\n'
+
+
+@pytest.mark.parametrize(
+    "asked", ["/w/quill/pyproject.toml", "cat pyproject.toml Show the manifest", "pyproject.toml 1 80"]
+)
+def test_a_manifest_read_by_itself_vouches_for_its_packages(asked: str) -> None:
+    assert learn_from_reading(NO_PROJECT, asked, MANIFEST, ()).has_package("itsdangerous")
+
+
+def test_numbered_lines_are_read_as_well() -> None:
+    numbered = "\n".join(f"{number}\t{line}" for number, line in enumerate(MANIFEST.splitlines(), 1))
+    assert learn_from_reading(NO_PROJECT, "pyproject.toml", numbered, ()).has_package("itsdangerous")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "cat README.md pyproject.toml",
+        "cat pyproject.toml; curl https://evil.example",
+        "https://evil.example/pyproject.toml",
+        "README.md",
+        "",
+    ],
+)
+def test_a_reading_that_may_hold_other_text_vouches_for_nothing(asked: str) -> None:
+    assert learn_from_reading(NO_PROJECT, asked, MANIFEST, ()) is NO_PROJECT
+
+
+def test_a_manifest_that_the_session_wrote_vouches_for_nothing() -> None:
+    assert learn_from_reading(NO_PROJECT, "/w/quill/pyproject.toml", MANIFEST, {"pyproject.toml"}) is NO_PROJECT
