@@ -144,9 +144,13 @@ def _find(walk: Walk, call: Invocation) -> Flow:
     arguments = call.arguments
     starts = list(takewhile(lambda argument: argument[:1] not in ("-", "(", "!"), arguments)) or ["."]
     found = _found(starts[0], arguments)
+    skip = 0
     for index, argument in enumerate(arguments):
+        if index < skip:
+            continue
         if argument in _EXECUTES:
             inner = list(takewhile(lambda part: part not in (";", "+"), arguments[index + 1 :]))
+            skip = index + 1 + len(inner)
             if inner:
                 walk.run_program([part.replace("{}", found) for part in inner], EMPTY)
         elif argument == "-delete":

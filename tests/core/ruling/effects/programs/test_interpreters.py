@@ -1,0 +1,51 @@
+"""Shells, interpreters, and the shell's own commands."""
+
+from __future__ import annotations
+
+import pytest
+from command_effects import read_line
+
+
+@pytest.mark.parametrize(
+    ("line", "effect"),
+    [
+        ("bash -c 'rm -rf /etc'", ("deletes-outside", "/etc")),
+        ("sh -ec 'rm -rf /etc'", ("deletes-outside", "/etc")),
+        ("bash build.sh", ("runs-project-task", "build.sh")),
+        ("python tools/x.py", ("runs-project-task", "tools/x.py")),
+        ("python3 -c 'print(1)'", ("computes", "")),
+        ("python3 -Ic 'import os; os.remove(\"/etc/x\")'", ("deletes-outside", "/etc/x")),
+        ("python -m pytest -q", ("runs-project-task", "-m pytest")),
+        ("python -m pip install evil", ("installs-package", "evil")),
+        ("python -m http.server 80", ("opens-port", "80")),
+        ("perl -pi -e 's/a/b/' x", ("edits-project", "x")),
+        ('eval "$X"', ("unreadable", "")),
+        (". ./setup.sh", ("runs-project-task", "./setup.sh")),
+        ("pwsh -c x", ("unreadable", "")),
+        ("cmd.exe /c x", ("unreadable", "")),
+        ("alias ll='rm -rf /etc'; ll", ("deletes-outside", "/etc")),
+        ("trap 'rm -rf /etc' EXIT", ("deletes-outside", "/etc")),
+        ("printenv API_KEY", ("reads-secret", "API_KEY")),
+        ("history -c", ("disables-check", "history")),
+        ("python3 < x.py", ("runs-project-task", "x.py")),
+    ],
+)
+def test_a_command_has_this_effect(line: str, effect: tuple[str, str]) -> None:
+    assert effect in read_line(line)
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("bash -n x.sh", "runs-project-task"),
+        (". ./.env", "reads-secret"),
+        ("source .venv/bin/activate", "runs-program"),
+        ("python --version", "runs-project-task"),
+        ("set -euo pipefail", "reads-secret"),
+        ("printenv HOME", "reads-secret"),
+        ("python -m http.server --bind 127.0.0.1", "opens-port"),
+        ('eval "$(pyenv init -)"', "unreadable"),
+    ],
+)
+def test_a_similar_command_has_not(line: str, kind: str) -> None:
+    assert kind not in {found for found, _ in read_line(line)}

@@ -1,0 +1,45 @@
+"""Statements of SQL."""
+
+from __future__ import annotations
+
+import pytest
+
+from lockgate.core.ruling.effects.sql import read_sql
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "target"),
+    [
+        ("select * from users where name = 'drop table x'", "looks", ""),
+        ("-- drop table x\nselect 1", "looks", ""),
+        ("explain select 1", "looks", ""),
+        ("insert into orders values (1)", "changes-record", "orders"),
+        ("update users set a = 1 where id = 2", "changes-record", "users"),
+        ("delete from users where id = 2", "deletes-record", "users"),
+        ("delete from users", "deletes-data", "users"),
+        ("delete from users returning 'where'", "deletes-data", "users"),
+        ("DROP TABLE IF EXISTS users", "deletes-data", "users"),
+        ("truncate table a.b", "deletes-data", "a.b"),
+        ("alter table users drop column a", "deletes-data", "users"),
+        ("alter table users disable row level security", "disables-check", "users"),
+        ("grant all on t to eve", "grants-access", "eve"),
+        ("create user eve with password 'x'", "grants-access", "eve"),
+        ("CREATE USER 'eve'@'%' IDENTIFIED BY 'x'", "grants-access", "database"),
+        ("copy t from program 'id'", "unreadable", "database server"),
+        ("exec xp_cmdshell 'id'", "unreadable", "database server"),
+        ("select * from pg_shadow", "reads-secret", "database"),
+        ("with a as (select 1) delete from users", "changes-record", "users"),
+        ("create table t (a int)", "changes-record", "table"),
+        ("frobnicate", "changes-record", "database"),
+    ],
+)
+def test_a_statement_has_this_effect(text: str, kind: str, target: str) -> None:
+    assert [(each.kind, each.target) for each in read_sql(text)] == [(kind, target)]
+
+
+def test_each_statement_counts() -> None:
+    assert {each.kind for each in read_sql("select 1; drop table a; select ';'")} == {"looks", "deletes-data"}
+
+
+def test_too_many_statements_cannot_be_read() -> None:
+    assert "unreadable" in {each.kind for each in read_sql("select 1;" * 100)}
