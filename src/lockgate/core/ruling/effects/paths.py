@@ -10,6 +10,9 @@ from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
 from lockgate.core.ruling.effects.project import Place, Project, normalize_path
 from lockgate.core.word_lists import read_sections
 
+# The end of a path says what it is; readings of paths are kept, so that a long one is not.
+MOST_PATH = 300
+
 
 class Access(StrEnum):
     """What is done with a path."""
@@ -64,12 +67,17 @@ _NO_SECRET = re.compile("(?:" + "|".join(_PATTERNS["no-secret"]) + ")$", re.IGNO
 
 def is_secret(path: str, folder: str = "") -> bool:
     """Return whether a path names a file whose content is a secret."""
-    return _is_secret(normalize_path(f"{folder}/{path}" if folder and path[:1] not in ("/", "~") else path)[-300:])
+    return _is_secret(path[-MOST_PATH:], folder[-MOST_PATH:])
 
 
 @lru_cache(maxsize=4096)
-def _is_secret(full: str) -> bool:
+def _is_secret(path: str, folder: str) -> bool:
+    full = _full_path(path, folder)
     return _SECRET.search(full) is not None and _NO_SECRET.search(full) is None
+
+
+def _full_path(path: str, folder: str) -> str:
+    return normalize_path(f"{folder}/{path}" if folder and path[:1] not in ("/", "~", "$") else path)
 
 
 _TOKEN_VARIABLE = re.compile(
@@ -109,8 +117,7 @@ _WHOLE = re.compile(r"^(?:\./?)?(?:\*|\.\*|\.)?/?$|^/$")
 def _door(path: str, place: Place, project: Project, folder: str) -> str:
     if place is Place.SCRATCH:
         return ""
-    full = normalize_path(f"{folder}/{path}" if folder and path[:1] not in ("/", "~", "$") else path)
-    door = _door_of(full[-300:] if len(full) > 300 else full)
+    door = _door_of(path[-MOST_PATH:], folder[-MOST_PATH:])
     # A repository of settings may hold start-up files that no shell reads from there.
     if door in ("startup", "login") and place is Place.INSIDE and project.root and project.root != project.home:
         return ""
@@ -118,6 +125,6 @@ def _door(path: str, place: Place, project: Project, folder: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _door_of(full: str) -> str:
-    match = _DOORS.search(full)
+def _door_of(path: str, folder: str) -> str:
+    match = _DOORS.search(_full_path(path, folder))
     return (match.lastgroup or "") if match else ""

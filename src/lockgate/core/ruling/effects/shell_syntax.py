@@ -8,11 +8,14 @@ capped, and what does not end (a quote, a bracket) stops the reading at once.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 MOST_NESTING = 32
 # Commands, quoted words and expansions of one text: what a person or an agent writes has a few hundred at most.
 MOST_PIECES = 3_000
+# The longest text whose tree is kept.
+MOST_KEPT = 2_000
 
 # What a part of a word is. `TEXT`, `VARIABLE` (a name), `DEFAULT` (a name and the word used without a value),
 # `SUBSTITUTION` and `PROCESS` (a script), and `OPAQUE`: an expansion whose value is not computed, with the words in it.
@@ -120,6 +123,16 @@ _OPENER = re.compile(r"(?:if|while|until|for|select|case|\{|\[\[|!|time|function
 
 def parse_script(text: str) -> Script:
     """Return the tree of a text; raise `ShellSyntaxError` where it has none."""
+    # Agents repeat themselves, and one call is read more than once.
+    return _parse_short(text) if len(text) <= MOST_KEPT else _parse(text)
+
+
+@lru_cache(maxsize=512)
+def _parse_short(text: str) -> Script:
+    return _parse(text)
+
+
+def _parse(text: str) -> Script:
     parser = _Parser(text)
     commands: list[Command] = []
     try:
@@ -242,9 +255,9 @@ class _Parser:
         self.count()
         self.skip_blank()
         text, at = self.text, self.at
-        if text.startswith("((", at) and self.is_arithmetic(at):
-            return self.with_redirects(Compound("((", words=(self.arithmetic(at),)))
-        if text.startswith("(", at):
+        if self.peek() == "(":
+            if text.startswith("((", at) and self.is_arithmetic(at):
+                return self.with_redirects(Compound("((", words=(self.arithmetic(at),)))
             self.at += 1
             body = self.script()
             self.expect(")")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from lockgate.core.ruling.effects.activity import Activity
 from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
 from lockgate.core.ruling.effects.flows import EMPTY, MARK, NOTHING, Flow, Invocation, Source
-from lockgate.core.ruling.effects.paths import Access, is_secret_variable, place_of, read_access
+from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, place_of, read_access
 from lockgate.core.ruling.effects.programs.addresses import host_of
 from lockgate.core.ruling.effects.programs.table import read_program
 from lockgate.core.ruling.effects.project import Place, Project, normalize_path
@@ -395,7 +395,7 @@ class Walk:
 
     def read_file(self, path: str) -> Flow:
         """Return what reading a file gives."""
-        pieces = self.pieces_in(path)
+        pieces = self.pieces_in(path) if self.pieces else ()
         if (
             len(pieces) == 1
             and path.startswith(MARK)
@@ -403,15 +403,16 @@ class Walk:
             and pieces[0].source is not Source.VARIABLE
         ):
             return pieces[0]
-        full = self.full_path(path)
-        if full in self.written:
-            return Flow(Source.TEXT, self.written[full], target=path)
-        host = self.download_of(full)
-        if host:
-            return Flow(Source.DOWNLOAD, target=host)
-        found = read_access(self.plain(path), Access.READ, self.project, folder=self.folder)
-        if found.severity:
-            return Flow(Source.SECRET, target=found.target)
+        if self.written or self.downloads or self.activity.downloaded:
+            full = self.full_path(path)
+            if full in self.written:
+                return Flow(Source.TEXT, self.written[full], target=path)
+            host = self.download_of(full)
+            if host:
+                return Flow(Source.DOWNLOAD, target=host)
+        plain = self.plain(path)
+        if is_secret(plain, self.folder):
+            return Flow(Source.SECRET, target=plain)
         return Flow(Source.FILE, target=path)
 
     def print_file(self, path: str) -> Flow:

@@ -190,6 +190,8 @@ _NAMES = {
     "ipython": "python",
     "nodejs": "node",
 }
+_OPTION = re.compile("-.")
+_MODULE_OPTION = re.compile(r"-\w*m")
 _CHECKS = frozenset("--test --check -l --lint --version -V -v".split())
 
 
@@ -199,9 +201,9 @@ def _interpreter(walk: Walk, call: Invocation) -> Flow:
     arguments = call.arguments
     index = 0
     code: list[str] = []
-    while index < len(arguments) and re.match("-.", arguments[index]):
+    while index < len(arguments) and _OPTION.match(arguments[index]):
         argument, following = arguments[index], arguments[index + 1 :]
-        if name == "python" and re.fullmatch(r"-\w*m", argument):
+        if name == "python" and _MODULE_OPTION.fullmatch(argument):
             return _module(walk, call, following)
         if argument in _CHECKS or f"{name} {argument}" == "php -S":
             return _check(walk, call, argument, following)
