@@ -23,7 +23,7 @@ def is_meant(
     context.add(goal, source="goal", id="goal")
     context.add(text, source="tool:lookup")
     candidates, _ = find_candidates(prepare_values(tool, [Leaf("to", value)]), context.untrusted_words)
-    meant = MeantByGoal(tool, context.trusted_text)
+    meant = MeantByGoal(context.trusted_text)
     return any(
         meant.is_meant(candidate, held, in_records_only=records)
         for candidate in candidates

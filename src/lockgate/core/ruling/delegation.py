@@ -10,6 +10,7 @@ import re
 from functools import lru_cache
 
 from lockgate.core.ruling.value_pieces import STOP_WORDS
+from lockgate.core.vocabulary import Effect, Severity
 
 # What may be done because a named source says so. Where data, money or code come from or go to stays the user's to say.
 WIDENED_KINDS = frozenset(
@@ -72,6 +73,14 @@ def delegated_names(goal: str) -> frozenset[str]:
             if is_telling and lower not in _PLAIN and lower.encode() not in STOP_WORDS and len(names) < _MAX_NAMES:
                 names.add(lower)
     return frozenset(names)
+
+
+def may_be_delegated(effect: Effect) -> bool:
+    """Return whether this may be done because a source says so that the goal names."""
+    if effect.severity < Severity.REACHES_OUT or effect.kind in WIDENED_KINDS:
+        return True
+    # A channel of one's own workspace is no stranger's address.
+    return effect.kind == "sends-message" and effect.target.startswith("#")
 
 
 def is_delegated_to(names: frozenset[str], source: str, produced_by: str, content: str) -> bool:

@@ -62,7 +62,7 @@ class UnaskedEffects:
         self._readings = readings
         self._trusted = context.trusted_text
         self._delegated = delegated
-        self._meant = MeantByGoal(tool, context.trusted_text)
+        self._meant = MeantByGoal(context.trusted_text)
 
     def find(self, effects: Sequence[Effect]) -> EffectFindings:
         """Return the findings of a call's effects, the gravest first."""
@@ -157,6 +157,11 @@ def is_known_to_project(effect: Effect, project: Project) -> bool:
     if effect.kind == "pushes":
         return effect.target in project.remotes or project.has_host(effect.target)
     return project.has_host(effect.target)
+
+
+def is_configured_remote(effect: Effect) -> bool:
+    """Return whether a push goes to a remote by its name: a name that no one configured leads nowhere."""
+    return effect.kind == "pushes" and not _ADDRESSED.search(effect.target)
 
 
 def is_named_by_user(target: str, trusted: TrustedText) -> bool:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator
 
 from lockgate.core.ruling.origins import TrustedText
-from lockgate.core.ruling.tool_risk import tool_words
 from lockgate.core.ruling.value_pieces import STOP_WORDS, Candidate
 from lockgate.core.ruling.word_index import ValuePlaces
 from lockgate.core.text.confusables import fold_to_latin, gates_from_text
@@ -23,18 +22,7 @@ _MAX_PLACES = 8
 _LOCAL_PARTS = re.compile(rb"[^a-z0-9\x80-\xff]+")
 # A sender as mails show him: `Name <address>` or `From: address` where a line begins.
 _SENDER = re.compile(rb"(?:from|von|de|da|van|from:|sender)?[:\s]*[^\n:.!?]{0,60}<?\Z")
-_ANSWERING = frozenset("reply respond answer antworten repondre responder rispondi rispondere beantwoorden".split())
-_ASKS_TO_ANSWER = (
-    b"repl",
-    b"answer",
-    b"respond",
-    b"antwort",
-    b"r\xc3\xa9pond",
-    b"respon",
-    b"rispond",
-    b"confirm",
-    b"tell",
-)
+_ASKS_TO_ANSWER = (b"repl", b"answer", b"respond", b"antwort", b"beantwort", b"r\xc3\xa9pond", b"rispond", b"confirm")
 _FEW = 4
 _FIELD_BORDERS = (b"\n", b'"', b"|", b"\t")
 _SEGMENT = 160
@@ -52,11 +40,10 @@ class MeantByGoal:
 
     __slots__ = ("_answers", "_asked", "_trusted")
 
-    def __init__(self, tool: str, trusted: TrustedText) -> None:
+    def __init__(self, trusted: TrustedText) -> None:
         self._trusted = trusted
         self._asked = trusted.asked
-        is_answer = not _ANSWERING.isdisjoint(tool_words(tool))
-        self._answers = is_answer and any(word.startswith(_ASKS_TO_ANSWER) for word in self._asked)
+        self._answers = any(word.startswith(_ASKS_TO_ANSWER) for word in self._asked)
 
     def is_meant(self, candidate: Candidate, held: ValuePlaces, *, in_records_only: bool = False) -> bool:
         """Return whether the goal means this value, by its place in one text; with the flag prose does not count."""

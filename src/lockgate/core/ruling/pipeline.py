@@ -32,11 +32,11 @@ from lockgate.core.ruling.argument_scan import ArgumentScan, join_leaves, scan_a
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.arguments import flatten_arguments as flatten_arguments
 from lockgate.core.ruling.context import BlockNote, Context
-from lockgate.core.ruling.delegation import WIDENED_KINDS
+from lockgate.core.ruling.delegation import may_be_delegated
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity, effect
 from lockgate.core.ruling.effects.reading import effects_of
 from lockgate.core.ruling.explanations import EFFECT, explain
-from lockgate.core.ruling.matrix import EffectFindings, UnaskedEffects
+from lockgate.core.ruling.matrix import EffectFindings, UnaskedEffects, is_configured_remote
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
 from lockgate.core.ruling.origins import NOTHING_TRACED, OriginLookup, OriginTrace
 from lockgate.core.ruling.policy import Policy
@@ -169,9 +169,7 @@ class _Review:
     def find_delegated(self) -> frozenset[str]:
         """Return the blocks whose orders the user told the agent to follow, where this call may be one of them."""
         if self.delegated is None:
-            may_be_followed = all(
-                found.kind in WIDENED_KINDS for found in self.effects if found.severity >= Severity.REACHES_OUT
-            )
+            may_be_followed = all(may_be_delegated(found) for found in self.effects)
             self.delegated = self.context.find_delegated() if may_be_followed and self.effects else frozenset()
         return self.delegated
 
@@ -345,7 +343,7 @@ def _leaves_to_trace(review: _Review, decoded: list[Leaf]) -> list[Leaf]:
     aimed = [
         Leaf(found.argument, found.target)
         for found in review.effects
-        if found.target and found.severity >= Severity.REACHES_OUT
+        if found.target and found.severity >= Severity.REACHES_OUT and not is_configured_remote(found)
     ]
     return aimed + decoded
 

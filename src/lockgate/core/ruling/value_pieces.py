@@ -56,6 +56,11 @@ _SHARED_DOMAINS = frozenset(
 _HOST = re.compile(rb"(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}")
 
 
+_MESSAGE_WORDS = frozenset(
+    "body text content message comment note notes description title subject summary reason memo caption".split()
+)
+# More words than a name has.
+_FEW_WORDS = 4
 _PLACES_ON_PAGE = (("selector",), ("xpath",), ("locator",), ("ref",))
 
 
@@ -115,6 +120,12 @@ def _is_replaced_text(tool: str, argument: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
+def _is_message(argument: str) -> bool:
+    """Return whether an argument holds what a person is told: numbers and dates in it are content, no target."""
+    return not _MESSAGE_WORDS.isdisjoint(argument_words(argument)[-1:])
+
+
+@lru_cache(maxsize=4096)
 def _is_place_on_page(argument: str) -> bool:
     """Return whether an argument only says where on a page something is done: a page has to name its own parts."""
     return argument_words(argument)[-1:] in _PLACES_ON_PAGE
@@ -156,7 +167,9 @@ def find_candidates(values: Iterable[ComparedValue], untrusted_words: set[bytes]
             elif not data.isascii():
                 pieces.append(data)
         if not data.isalnum():
-            pieces += _split_value(data, untrusted_words, is_command=sink_from_argument(leaf.argument) == "command")
+            is_command = sink_from_argument(leaf.argument) == "command"
+            is_message = not is_command and len(listed) > _FEW_WORDS and _is_message(leaf.argument)
+            pieces += _split_value(data, untrusted_words, is_command=is_command, is_message=is_message)
         if pieces:
             _add_pieces(found, value, pieces, untrusted_words)
         if digits >= _LONG_NUMBER:
@@ -229,10 +242,12 @@ def _first_word_with_digit(words: list[bytes]) -> bytes:
     return b""
 
 
-def _split_value(data: bytes, untrusted_words: set[bytes], *, is_command: bool) -> list[bytes]:
+def _split_value(
+    data: bytes, untrusted_words: set[bytes], *, is_command: bool, is_message: bool = False
+) -> list[bytes]:
     """Return the pieces of a value worth looking for besides all of it: a command's parts, and all but plain words."""
     pieces = _command_segments(data) if is_command else []
-    is_prose = len(data) > MAX_LINE and not is_command
+    is_prose = is_message or (len(data) > MAX_LINE and not is_command)
     if is_prose and _AT not in data and data.find(b"://") < 0 and data.find(b"www.") < 0:
         return pieces
     chunks = data.translate(_CHUNKS).split()
