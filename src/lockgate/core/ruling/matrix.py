@@ -24,7 +24,7 @@ from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.explanations import EFFECT
 from lockgate.core.ruling.meant_by_goal import MeantByGoal
 from lockgate.core.ruling.origins import TrustedText
-from lockgate.core.ruling.value_pieces import Candidate, find_candidates, prepare_values
+from lockgate.core.ruling.value_pieces import SHARED_DOMAINS, Candidate, find_candidates, prepare_values
 from lockgate.core.ruling.word_index import IndexedReading, ValuePlaces
 from lockgate.core.vocabulary import Finding, Origin
 
@@ -112,13 +112,11 @@ class UnaskedEffects:
     def _is_expected(self, effect: Effect, candidate: Candidate, held: ValuePlaces) -> bool:
         """Return whether the goal means this person or account, or a record gives it: agents copy from those all day.
 
-        Money needs more: the goal has to ask for a payment at all.
+        Money needs more: the goal has to name whose account it is.
         """
         if self._meant.is_meant(candidate, held, in_records_only=effect.kind == "pays"):
             return True
-        if effect.kind == "pays" and not is_kind_asked_for(effect.kind, self._trusted):
-            return False
-        return self._meant.is_in_record(candidate, held)
+        return effect.kind != "pays" and self._meant.is_in_record(candidate, held)
 
     def _is_telling(self, effect: Effect, candidate: Candidate, held: ValuePlaces) -> bool:
         """Return whether a place in a text is evidence that the target was taken from it."""
@@ -166,8 +164,20 @@ def is_configured_remote(effect: Effect) -> bool:
 
 def is_named_by_user(target: str, trusted: TrustedText) -> bool:
     """Return whether the user writes this target, or the last part of a path, as a word of its own."""
+    if "@" in target and _is_in_users_domain(target.rpartition("@")[2].lower(), trusted):
+        return True
     names = (target, target.rstrip("/").rpartition("/")[2])
     return any(len(name) > 3 and trusted.contains_address(name.lower().encode("utf-8", "ignore")) for name in names)
+
+
+def _is_in_users_domain(domain: str, trusted: TrustedText) -> bool:
+    """Return whether the user writes an address or a host of this domain; one that anyone can join does not count."""
+    wanted = domain.encode("utf-8", "ignore")
+    if len(wanted) < 5 or b"." not in wanted or wanted in SHARED_DOMAINS:
+        return False
+    return (
+        re.search(rb"(?:^|[^a-z0-9-])" + re.escape(wanted) + rb"(?![a-z0-9-]|\.[a-z0-9])", trusted.written) is not None
+    )
 
 
 @lru_cache(maxsize=256)

@@ -166,6 +166,17 @@ class _Review:
         """Whether steps 1 and 2 may let the call run."""
         return not self.is_paranoid and not self.always
 
+    @property
+    def only_requests(self) -> bool:
+        """Whether the call does no more than follow a link."""
+        reaching = [found.kind for found in self.effects if found.severity >= Severity.REACHES_OUT]
+        return bool(reaching) and all(kind == "requests" for kind in reaching)
+
+    @property
+    def is_command_or_file(self) -> bool:
+        """Whether what the call would do was read from a command or a path."""
+        return any(sink_from_argument(found.argument) in ("command", "path") for found in self.effects)
+
     def find_delegated(self) -> frozenset[str]:
         """Return the blocks whose orders the user told the agent to follow, where this call may be one of them."""
         if self.delegated is None:
@@ -323,8 +334,7 @@ def _check_origins(review: _Review, decoded: list[Leaf], meant: frozenset[str]) 
         leaves,
         context.trusted_text,
         review.find_delegated(),
-        only_requests=bool(review.effects)
-        and all(found.kind == "requests" or found.severity < Severity.REACHES_OUT for found in review.effects),
+        only_requests=review.only_requests,
     )
     return lookup.trace(_recent_readings(review), context.untrusted_words, context.value_places, context.tool_orders)
 
@@ -338,7 +348,7 @@ def _recent_readings(review: _Review) -> list[IndexedReading]:
 
 def _leaves_to_trace(review: _Review, decoded: list[Leaf]) -> list[Leaf]:
     """Return the values to look for: of a command or a file, what it is aimed at; of other calls, all."""
-    if not any(sink_from_argument(found.argument) in ("command", "path") for found in review.effects):
+    if not review.is_command_or_file:
         return review.leaves + decoded if decoded else review.leaves
     aimed = [
         Leaf(found.argument, found.target)
@@ -363,16 +373,26 @@ def _check_blocks(review: _Review, traced: OriginTrace, patterns: list[Finding],
         return
     if not (context.alarms or context.encoded or traced.related or policy.strict_patterns):
         return
-    for note in (*context.alarms, *context.encoded, *_related_notes(context, traced, policy)):
+    # A link that an alarming text does not name is not followed because of it.
+    named = {origin.block for origin in traced.origins} if review.only_requests else None
+    for note in (*context.alarms, *context.encoded, *_related_notes(review, traced)):
         if note.position < review.first_recent or (note.phrase and policy.unsafe_disable_phrase_rules):
+            continue
+        if named is not None and note.block not in named and not policy.strict_patterns:
             continue
         (encoded if note.rule.startswith("encoded:") else patterns).append(context.locate_finding(note))
 
 
-def _related_notes(context: Context, traced: OriginTrace, policy: Policy) -> list[BlockNote]:
-    """Return broad findings in blocks: in the passages this call takes a value from, or all with strict patterns."""
-    if policy.strict_patterns:
+def _related_notes(review: _Review, traced: OriginTrace) -> list[BlockNote]:
+    """Return broad findings in blocks: in the passages this call takes a value from, or all with strict patterns.
+
+    What is known to be a command or a file is ruled by its effects: source text has broad signs everywhere.
+    """
+    context = review.context
+    if review.policy.strict_patterns:
         return [note for notes in context.broad.values() for note in notes]
+    if review.is_command_or_file and not traced.signals:
+        return []
     found: dict[tuple[str, str], BlockNote] = {}
     for reading, start, end in traced.related:
         for note in context.broad.get(reading.block, ()):

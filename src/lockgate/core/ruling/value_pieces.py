@@ -45,7 +45,7 @@ _DIGIT = b"0"
 _DIGITS = bytes(48 if 48 <= byte <= 57 else 32 for byte in range(256))
 _HAS_DIGIT = re.compile(rb".*[0-9]").match
 # Anyone can have a page there, or documents use it as a placeholder: such a domain alone says nothing.
-_SHARED_DOMAINS = frozenset(
+SHARED_DOMAINS = frozenset(
     b"amazonaws.com apple.com azure.com bitbucket.org cloudflare.com cloudfront.net docker.com docker.io example.com "
     b"example.net example.org facebook.com github.com github.io githubusercontent.com gitlab.com gitlab.io gmail.com "
     b"google.com googleapis.com huggingface.co linkedin.com live.com medium.com microsoft.com mozilla.org netlify.app "
@@ -313,7 +313,7 @@ def _split_address(chunk: bytes, pieces: list[bytes], untrusted_words: set[bytes
     # What stands nowhere as a domain stands nowhere as an address of it.
     if not untrusted_words.issuperset(domain.translate(WORD_BYTES).split()):
         return
-    if domain not in _SHARED_DOMAINS:
+    if domain not in SHARED_DOMAINS:
         pieces += [host, domain]
     pieces += [rest, path]
 
