@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lockgate.core.ruling.effects.effect import KINDS, Kind, Severity
+from lockgate.core.ruling.effects.effect import KINDS, EffectKind, Severity
 from lockgate.core.ruling.explanations import EFFECT
 from lockgate.core.ruling.origins import SIGNALS
 from lockgate.core.text.rules import RULES, RULES_BY_ID, Rule
@@ -101,7 +101,7 @@ _WHY_EFFECTS = {
 }
 
 
-def _entry_from_kind(name: str, kind: Kind) -> CatalogueEntry:
+def _entry_from_kind(name: str, kind: EffectKind) -> CatalogueEntry:
     what = f"the call {kind.does.replace('`{target}`', 'TARGET')}"
     return CatalogueEntry(f"{EFFECT}{name}", "effect", "call", what, _WHY_EFFECTS[kind.severity])
 

@@ -1,4 +1,4 @@
-"""Severity and provenance together: which effects of a call nobody asked for.
+"""Severity and provenance together: which effects of a call the user did not ask for.
 
 | severity | no untrusted text has the target | untrusted text names the target | the user or the project names it |
 |---|---|---|---|

@@ -55,20 +55,19 @@ class MeantByGoal:
             return True
         if any(is_inside for _, is_inside in held.find_orders(candidate)):
             return False
-        own = [word for word in _LOCAL_PARTS.split(candidate.piece.partition(b"@")[0]) if not word.isdigit()]
-        is_name = not _HAS_ADDRESS.search(candidate.piece)
         is_prose = any(_is_in_prose(text, at, candidate) for at in places)
+        is_name = not _HAS_ADDRESS.search(candidate.piece)
         if is_prose and in_records_only and not is_name:
             return False
+        own = [word for word in _LOCAL_PARTS.split(candidate.piece.partition(b"@")[0]) if not word.isdigit()]
         if self._names_one_of(own, is_prose=is_prose and not is_name):
             return True
-        # In prose the owner's name stands right before the address.
-        return any(
-            self._names_one_of(
-                _words_before(text, at)[-_FEW:] if is_prose else _words_before(text, at), is_prose=is_prose
-            )
-            for at in places
-        )
+        return any(self._names_owner(text, at, is_prose=is_prose) for at in places)
+
+    def _names_owner(self, text: bytes, at: int, *, is_prose: bool) -> bool:
+        """Return whether the goal names who stands before an address; in prose that is right before it."""
+        before = _words_before(text, at)
+        return self._names_one_of(before[-_FEW:] if is_prose else before, is_prose=is_prose)
 
     def is_in_record(self, candidate: Candidate, held: ValuePlaces) -> bool:
         """Return whether a value stands in fields of records only, in no prose and no order."""

@@ -7,8 +7,8 @@
    its own arguments that speaks to an agent counts below.
 3. Patterns. Rules over the arguments, and over every recent untrusted block in all its readings.
 4. Encoding. Hidden readable text in the arguments or in a recent untrusted block.
-5. Origins.  Values or a tool that an order in untrusted text names, and that the goal does not; an effect that nobody
-   asked for (matrix.py).
+5. Origins.  Values or a tool that an order in untrusted text names, and that the goal does not; an effect that the
+   user did not ask for (matrix.py).
    Nothing in 3-5: CONTINUE, `no-red-flags`. Anything: the call is escalated; a rule never blocks by itself.
 6. Triage.   Tier 2 is asked once, and once more in plain words when its answer cannot be read. Only a plain "not
    suspicious" clears the call: CONTINUE, `triage-cleared`. Everything else goes one tier up.
@@ -359,7 +359,7 @@ def _leaves_to_trace(review: _Review, decoded: list[Leaf]) -> list[Leaf]:
 
 
 def _check_unasked_effects(review: _Review) -> EffectFindings:
-    """5. Return the effects that nobody asked for."""
+    """5. Return the effects that the user did not ask for."""
     if review.severity < Severity.REACHES_OUT:
         return EffectFindings()
     readings = _recent_readings(review)
@@ -373,14 +373,18 @@ def _check_blocks(review: _Review, traced: OriginTrace, patterns: list[Finding],
         return
     if not (context.alarms or context.encoded or traced.related or policy.strict_patterns):
         return
-    # A link that an alarming text does not name is not followed because of it.
-    named = {origin.block for origin in traced.origins} if review.only_requests else None
     for note in (*context.alarms, *context.encoded, *_related_notes(review, traced)):
-        if note.position < review.first_recent or (note.phrase and policy.unsafe_disable_phrase_rules):
-            continue
-        if named is not None and note.block not in named and not policy.strict_patterns:
-            continue
-        (encoded if note.rule.startswith("encoded:") else patterns).append(context.locate_finding(note))
+        if _counts_in_block(review, traced, note):
+            (encoded if note.rule.startswith("encoded:") else patterns).append(context.locate_finding(note))
+
+
+def _counts_in_block(review: _Review, traced: OriginTrace, note: BlockNote) -> bool:
+    """Return whether what was found in a block counts for this call."""
+    if note.position < review.first_recent or (note.phrase and review.policy.unsafe_disable_phrase_rules):
+        return False
+    # A link that an alarming text does not name is not followed because of it.
+    is_about_other = review.only_requests and all(origin.block != note.block for origin in traced.origins)
+    return review.policy.strict_patterns or not is_about_other
 
 
 def _related_notes(review: _Review, traced: OriginTrace) -> list[BlockNote]:

@@ -95,12 +95,14 @@ class Project:
         full = normalize_path(full)
         if not _is_absolute(full):
             return Place.OUTSIDE if full.startswith("..") else Place.INSIDE
-        if self.root:
-            if _is_below(full, self.root):
-                return Place.INSIDE
-        elif not _SYSTEM.match(full) and not _SCRATCH.match(full):
+        if self.root and _is_below(full, self.root):
+            return Place.INSIDE
+        if not self.root and not _SYSTEM.match(full) and not _SCRATCH.match(full):
             # The folder is unknown: a project can lie anywhere but among the system's files and a user's settings.
             return Place.HOME if _HOME_SETTINGS.match(full) else Place.INSIDE
+        return self._locate_outside(full)
+
+    def _locate_outside(self, full: str) -> Place:
         if _SCRATCH.match(full):
             return Place.SCRATCH
         if (self.home and _is_below(full, self.home)) or _HOME.match(full):
