@@ -111,3 +111,26 @@ def test_ordinary_calls_lead_where_they_say(place: Place) -> None:
         assert place.found("Bash", command=command) == set(), command
     words = " ".join(f"a{number}/b" for number in range(1000))
     assert place.found("Bash", command=words) == set()
+
+
+def test_a_call_with_more_names_than_are_looked_up_needs_a_person(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    real = os.path.realpath
+    monkeypatch.setattr(call_targets.os.path, "realpath", lambda path: asked.append(path) or real(path))
+    values = [" ".join(f"a{number}/b{word}" for word in range(40)) for number in range(10_000)]
+    assert place.found("Bash", values=values) == {"cap:arguments"}
+    assert len(asked) < call_targets.MAX_STEPS
+    asked.clear()
+    # One deep path asks for each folder on its way.
+    assert place.found("Bash", values=[f"{number}" + "/a" * 2000 for number in range(100)]) == {"cap:arguments"}
+    assert len(asked) < 10
+
+
+def test_a_name_that_comes_again_is_looked_up_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    real = os.path.realpath
+    monkeypatch.setattr(call_targets.os.path, "realpath", lambda path: asked.append(path) or real(path))
+    assert place.found("Bash", values=["a/b c/d " * 20] * 1000) == set()
+    assert len(asked) < 10

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from lockgate.claude_code import context_files
 from lockgate.core.ruling.arguments import Leaf, flatten_arguments
@@ -18,7 +18,9 @@ from lockgate.core.ruling.tool_risk import tool_risk
 from lockgate.core.vocabulary import Finding, Risk
 from lockgate.sessions import Host
 
+# Names of one value that are looked up, and questions to the file system for a whole call.
 _MAX_NAMES = 128
+MAX_STEPS = 8192
 _MAX_PATH = 4096
 _WORD = re.compile(r"[^\s\"'`;|&<>()=,]{1,4096}")
 _FILE_URL = re.compile(r"file:(?://[^/\\]*)?", re.IGNORECASE)
@@ -33,10 +35,13 @@ def find_protected_targets(
     """What is found in a call once its paths and addresses are looked up; what it says itself is found elsewhere."""
     leaves = flatten_arguments(arguments)[0]
     looks = tool_risk(tool, additional=host.gate.policy.high_risk_tools) is Risk.LOW
+    names = _PathLookup(cwd)
     real = [
-        Leaf(leaf.argument, text) for leaf in leaves if not is_content(leaf) and (text := _resolve_path(leaf.text, cwd))
+        Leaf(leaf.argument, text) for leaf in leaves if not is_content(leaf) and (text := names.resolve_path(leaf.text))
     ]
     found = find_tampering(real, host.gate.scanner, looks=looks) if real else []
+    if names.steps < 0:
+        found.append(Finding("cap:arguments", "arguments", 0, 0))
     port = headers.get("host", "").rpartition(":")[2]
     if port.isdecimal():
         ours = re.compile(rf":{port}/(?:v1|hooks)/")
@@ -46,24 +51,42 @@ def find_protected_targets(
     return tuple({each.rule: each for each in found}.values())
 
 
-def _resolve_path(text: str, cwd: str) -> str:
-    """A text with its paths as they are, if any of them leads where it does not say; else nothing."""
-    if len(text) <= _MAX_PATH and "\n" not in text and (there := _follow_link(text.strip(), cwd)):
+class _PathLookup:
+    """The names in one call, each looked up once; past MAX_STEPS no more is looked up, and `steps` is below zero."""
+
+    def __init__(self, cwd: str) -> None:
+        self._cwd = cwd
+        self._known: dict[str, str] = {}
+        self._folders = list(_protected_folders())
+        self.steps = MAX_STEPS
+
+    def resolve_path(self, text: str) -> str:
+        """A text with its paths as they are, if any of them leads where it does not say; else nothing."""
+        if len(text) <= _MAX_PATH and "\n" not in text and (there := self._follow_link(text.strip())):
+            return there
+        changed, last, parts = False, 0, []
+        for number, word in enumerate(_WORD.finditer(text)):
+            if number >= _MAX_NAMES or self.steps < 0:
+                break
+            if there := self._follow_link(word[0]):
+                parts += [text[last : word.start()], there]
+                last, changed = word.end(), True
+        return "".join([*parts, text[last:]]) if changed else ""
+
+    def _follow_link(self, name: str) -> str:
+        if not name or "\0" in name or len(name) > _MAX_PATH:
+            return ""
+        there = self._known.get(name)
+        if there is None:
+            # The file system is asked once for each folder on the way.
+            self.steps -= 1 + name.count("/") + name.count("\\")
+            there = "" if self.steps < 0 else _follow_link(name, self._cwd, self._folders)
+            self._known[name] = there
         return there
-    changed, last, parts = False, 0, []
-    for number, word in enumerate(_WORD.finditer(text)):
-        if number >= _MAX_NAMES:
-            break
-        if there := _follow_link(word[0], cwd):
-            parts += [text[last : word.start()], there]
-            last, changed = word.end(), True
-    return "".join([*parts, text[last:]]) if changed else ""
 
 
-def _follow_link(name: str, cwd: str) -> str:
+def _follow_link(name: str, cwd: str, folders: Sequence[tuple[str, str]]) -> str:
     """Where a name leads, if that is a folder of ours or of the host; spelled as the rules know it."""
-    if not name or "\0" in name or len(name) > _MAX_PATH:
-        return ""
     path = os.path.expanduser(os.path.expandvars(_FILE_URL.sub("", name, count=1)))
     full = os.path.join(cwd or "/", path)
     try:
@@ -74,7 +97,7 @@ def _follow_link(name: str, cwd: str) -> str:
             return known
     except (OSError, ValueError):
         return ""
-    for folder, spelled in _protected_folders():
+    for folder, spelled in folders:
         if real.casefold() == folder.casefold() or real.casefold().startswith(folder.casefold() + os.sep):
             return re.sub(r"\s", "_", spelled + real[len(folder) :])
     return re.sub(r"\s", "_", real) if f"{os.sep}.claude{os.sep}" in real.casefold() else ""

@@ -18,7 +18,7 @@ from hashlib import sha256
 from logging import getLogger
 from threading import Lock
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from lockgate.core.errors import InvalidCall, printable
 from lockgate.core.ruling import pipeline
@@ -61,6 +61,15 @@ class Ledger(Protocol):
     """Where rulings are counted: tiers, time, money and rule ids, never content. Never raises."""
 
     def note(self, session: str, number: int, tool: str, decision: Decision) -> None: ...
+
+
+class CallStart(NamedTuple):
+    """What Tier 1 says of a call, when it began to, and what the record of the ruling will describe."""
+
+    leaves: list[Leaf]
+    ruling: Decision | Ask
+    subject: RulingSubject | None
+    began_ns: int
 
 
 class Ruler:
@@ -243,18 +252,21 @@ class Ruler:
             return self._end(call.tool, leaves, decision)
         return self._end(call.tool, leaves, self._settle_at_once(call.tool, ruling, subject, began))
 
-    def check_at_once(self, call: ToolCall) -> Decision | None:
-        """Rule on a call that Tier 1 settles; return None, with nothing done, where a judge or a person is asked."""
+    def check_at_once(self, call: ToolCall) -> Decision | CallStart:
+        """Rule on a call that Tier 1 settles; where a judge or a person is asked, return what `check_async` takes."""
         began = perf_counter_ns()
         leaves, ruling, subject = self._begin(call)
         if isinstance(ruling, Ask) or self._must_wait(ruling, subject):
-            return None
+            return CallStart(leaves, ruling, subject, began)
         return self._end(call.tool, leaves, self._settle_at_once(call.tool, ruling, subject, began))
 
-    async def check_async(self, call: ToolCall) -> Decision:
-        """Rule on one call for a caller on an event loop; Tier 1 runs in place, since it takes microseconds."""
+    async def check_async(self, call: ToolCall, start: CallStart | None = None) -> Decision:
+        """Rule on one call for a caller on an event loop.
+
+        Without a `start`, Tier 1 runs in place: it takes microseconds for all but a large call.
+        """
         began = perf_counter_ns()
-        leaves, ruling, subject = self._begin(call)
+        leaves, ruling, subject, began = start or CallStart(*self._begin(call), began)
         if isinstance(ruling, Ask) or subject is not None or self._people.must_hear(ruling):
             with self._notify_watchers(call.tool, leaves):
                 decision = await run_flow_async(self._settle(call, ruling, subject, began))

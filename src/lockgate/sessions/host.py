@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from math import isfinite
 from time import monotonic, time
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from lockgate.core.errors import InvalidBlock, InvalidCall, SessionsUnavailable, quoted
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
@@ -42,7 +43,9 @@ from lockgate.core.sessions.session_entries import (
 )
 from lockgate.core.vocabulary import Block, Finding, Kind, Lineage, Mode, Trust
 from lockgate.gate.gate import Gate
+from lockgate.gate.ruler import CallStart
 from lockgate.runtime.project_files import read_project
+from lockgate.runtime.worker_pool import Full, WorkerPool
 from lockgate.sessions.host_steps import HostSteps
 from lockgate.sessions.live_session import LiveSession
 from lockgate.sessions.readiness import Readiness, ReadinessCheck
@@ -68,6 +71,12 @@ class Piece(NamedTuple):
     key: str = ""
 
 
+# What Tier 1 makes of a call: its ruling, or where the questions to judges and people begin.
+_Settled = StoredRuling | tuple[RulingStart, CallStart]
+# Calls with more text than this are ruled on one after another, the sessions in turn, and never delay a small call.
+_LARGE = 4096
+
+
 class Host:
     """Sessions in a store, ruled on by one gate; `steps` are their supervised steps.
 
@@ -91,6 +100,8 @@ class Host:
         self._cache = SessionCache(gate, store, clock=clock, steady=steady, max_live=most_live)
         self._readiness = ReadinessCheck(store, gate.journal, steady)
         self._pruner = SessionPruner(store, self._cache, keep_days=keep_days, clock=clock, steady=steady)
+        # One thread: while it compares a large call, small ones wait for a turn of a few milliseconds, not for its end.
+        self._large_calls = WorkerPool(1, max_jobs=256)
         self._rulings = RulingKeeper(gate, self._cache, self._readiness, clock)
         self.steps = HostSteps(self._cache, self._rulings, clock)
 
@@ -370,20 +381,33 @@ class Host:
         from asyncio import to_thread
 
         call = ToolCall(tool, arguments, annotations, findings, key, folder)
-        if self.gate.triage is None and self.gate.supervisor is None:
+        if _has_more_text(arguments, _LARGE):
+            settled = await self._check_in_lane(session, call)
+        elif self.gate.triage is None and self.gate.supervisor is None:
             # Without judges only the disk takes time: one thread does everything.
             return await to_thread(self._check, session, call)
-        settled = await to_thread(self._check_at_once, session, call)
+        else:
+            settled = await to_thread(self._check_at_once, session, call)
         if isinstance(settled, StoredRuling):
             return settled
-        decision = await settled.live.ruler.check_async(call)
-        return await to_thread(self._rulings.keep, settled, call, decision)
+        start, begun = settled
+        decision = await start.live.ruler.check_async(call, begun)
+        return await to_thread(self._rulings.keep, start, call, decision)
 
-    def _check_at_once(self, session: str, call: ToolCall) -> StoredRuling | RulingStart:
+    async def _check_in_lane(self, session: str, call: ToolCall) -> _Settled:
+        from asyncio import wrap_future
+
+        try:
+            outcome = await wrap_future(self._large_calls.submit(partial(self._check_at_once, session, call), session))
+            return cast("_Settled", outcome())
+        except Full:
+            raise SessionsUnavailable("too many large calls are waiting", hint="ask again in a moment") from None
+
+    def _check_at_once(self, session: str, call: ToolCall) -> _Settled:
         """Return the ruling if Tier 1 settles the call; else what `check_async` needs to ask the judges."""
         start = self._rulings.look(session, call.key)
         decision = start.live.ruler.check_at_once(call)
-        return start if decision is None else self._rulings.keep(start, call, decision)
+        return (start, decision) if isinstance(decision, CallStart) else self._rulings.keep(start, call, decision)
 
     def outcome(self, session: str, key: str, ran: str) -> bool:
         """Note what became of a call: `ran`, `failed` or `not-run`. Return False where no ruling has this key."""
@@ -434,6 +458,22 @@ class Host:
         """Close the store and take all sessions out of memory."""
         self._cache.close()
         self.store.close()
+
+
+def _has_more_text(value: object, most: int) -> bool:
+    """Return whether a value of JSON has more characters than this; each item of a list or object counts as one."""
+    pending, count = [value], 0
+    while pending and count <= most:
+        item = pending.pop()
+        if isinstance(item, str):
+            count += len(item)
+        elif isinstance(item, Mapping):
+            count += len(item)
+            pending += [*item, *item.values()]
+        elif isinstance(item, list | tuple):
+            count += len(item)
+            pending += item
+    return count > most
 
 
 def _was_last_message(live: LiveSession, goal: str) -> bool:

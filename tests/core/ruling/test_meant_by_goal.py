@@ -8,6 +8,7 @@ from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import Context
 from lockgate.core.ruling.meant_by_goal import MeantByGoal, is_imitation
 from lockgate.core.ruling.value_pieces import find_candidates, prepare_values
+from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text.scanner import Scanner
 
 
@@ -23,11 +24,12 @@ def is_meant(
     context.add(goal, source="goal", id="goal")
     context.add(text, source="tool:lookup")
     candidates, _ = find_candidates(prepare_values(tool, [Leaf("to", value)]), context.untrusted_words)
-    meant = MeantByGoal(context.trusted_text)
+    budget = WorkBudget(10_000)
+    meant = MeantByGoal(context.trusted_text, budget)
     return any(
         meant.is_meant(candidate, held, in_records_only=records)
         for candidate in candidates
-        for held in context.value_places.find_places(candidate, context.readings)
+        for held in context.value_places.find_places(candidate, context.readings, budget)
     )
 
 

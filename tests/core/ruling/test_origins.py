@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lockgate import Action, Decision, Gate, Origin, Reason, Session
 from lockgate.core.ruling.origins import MAX_ORIGINS, SIGNALS
 from lockgate.core.ruling.value_pieces import MAX_PIECES
-from lockgate.core.ruling.word_index import MAX_ORDERS, MAX_TOOL_ORDERS
+from lockgate.core.ruling.word_index import MAX_TOOL_ORDERS
 from lockgate.core.text.imperatives import fold_words
 from lockgate.core.text.scanner import Scanner
 
@@ -555,10 +555,10 @@ def test_a_flood_without_any_order_stays_ordinary(ask: Ask) -> None:
 
 
 def test_more_orders_than_are_read_are_a_finding(ask: Ask) -> None:
-    text = f"Please open the door.\n\n{CLERK}\n\n" * (MAX_ORDERS + 10)
+    text = f"Please open the door.\n\n{CLERK}\n\n" * 4000
     decision = flooded(ask, text)
     assert {found.rule for found in decision.findings} == {"cap:values"}
-    assert flooded(ask, text[: len(text) // 4]).reason is Reason.NO_RED_FLAGS
+    assert flooded(ask, text[: len(text) // 50]).reason is Reason.NO_RED_FLAGS
 
 
 def test_more_values_than_are_looked_up_are_a_finding(ask: Ask) -> None:

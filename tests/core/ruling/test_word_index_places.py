@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 
@@ -10,6 +11,7 @@ from lockgate.core.ruling import word_index
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.value_pieces import Candidate, ComparedValue, find_candidates
 from lockgate.core.ruling.word_index import IndexedReading, ValuePlacesCache, WordIndex
+from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text import imperatives as orders
 from lockgate.core.text.scanner import ScannedPart, Scanner
 
@@ -24,31 +26,56 @@ WORDS = (
 GAPS = ((" ",), (" ", "  "), (" ", ". ", "\n"), ("", " "), *((" ", " " * size) for size in (36, 38, 40, 42, 90)))
 
 
-def plainly(index: WordIndex, candidate: Candidate, most: int) -> tuple[list[int], bool]:
-    """The places of the rarest word whose surroundings, folded, hold the candidate; and whether the whole text does."""
-    text, sought = index.spaced, candidate.needle
-    word, around = sought[:4] if candidate.is_grouped_number else candidate.rarest, len(sought) * 2 + 32
-    places, at = [], text.find(word)
-    while at >= 0 and len(places) < most:
-        places.append(at)
-        at = text.find(word, at + len(word))
+def plainly(index: WordIndex, candidate: Candidate) -> list[int]:
+    """Where the words of a candidate follow each other: for each such place, where its rarest word stands."""
+    found = [(match[0], match.start()) for match in re.finditer(rb"[^ ]+", index.prepared.translate(orders.WORD_BYTES))]
+    words, starts = [word for word, _ in found], [start for _, start in found]
+    if candidate.is_grouped_number:
+        solid = [start + at for word, start in found for at in range(len(word))]
+        return [solid[at] for at in _occurrences(b"".join(words), candidate.needle)]
+    count, number = len(candidate.words), candidate.words.index(candidate.rarest)
+    if candidate.rarest.isascii():
+        wanted = list(candidate.words)
+        return [starts[at + number] for at in range(len(words)) if words[at : at + count] == wanted]
+    return [
+        starts[at] + inside
+        for at, word in enumerate(words)
+        for inside in _occurrences(word, candidate.rarest)
+        if _stands_openly(words[max(0, at - number) : at - number + count], candidate, number, inside)
+    ]
 
-    def held(window: bytes) -> bool:
-        words = window.split()
-        return sought in (b"".join(words) if candidate.is_grouped_number else b" %b " % b" ".join(words))
 
-    return [at for at in places if held(text[max(0, at - around) : at + around])], held(text)
+def _occurrences(text: bytes, part: bytes) -> list[int]:
+    return [match.start() for match in re.finditer(re.escape(part), text)]
 
 
-@pytest.mark.parametrize("most", [12, word_index.MAX_PLACES])
-@pytest.mark.parametrize("few", [0, 8])
+def _stands_openly(words: list[bytes], candidate: Candidate, number: int, inside: int) -> bool:
+    """Whether a candidate of a script without spaces stands in these words, of which the ends may be longer."""
+    wanted = list(candidate.words)
+    if len(words) != len(wanted):
+        return False
+    for at, (word, want) in enumerate(zip(words, wanted, strict=True)):
+        part = word[inside : inside + len(want)] if at == number else word
+        if at == number and at and inside:
+            return False
+        if at == number and at < len(wanted) - 1 and len(word) != inside + len(want):
+            return False
+        if at != number and at == 0:
+            part = word[-len(want) :]
+        elif at != number and at == len(wanted) - 1:
+            part = word[: len(want)]
+        if part != want:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("section", [16, 2048])
 @pytest.mark.parametrize("words", WORDS, ids=["overlaps", "endings", "numbers", "unspaced"])
-def test_a_value_is_found_where_its_surroundings_hold_it(
-    words: tuple[str, ...], few: int, most: int, scanner: Scanner, monkeypatch: pytest.MonkeyPatch
+def test_a_value_is_found_where_its_words_follow_each_other(
+    words: tuple[str, ...], section: int, scanner: Scanner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(word_index, "_FEW_PLACES", few)
-    monkeypatch.setattr(word_index, "MAX_PLACES", most)
-    chance = random.Random(f"{words}{few}{most}")
+    monkeypatch.setattr(word_index, "_SECTION", section)
+    chance = random.Random(f"{words}{section}")
     compared = held = 0
     for _ in range(60):
         gaps = chance.choice(GAPS)
@@ -62,22 +89,25 @@ def test_a_value_is_found_where_its_surroundings_hold_it(
             listed = value.translate(orders.WORD_BYTES).split()
             compared_value = ComparedValue(Leaf("command", value.decode()), value, listed, 8)
             for candidate in find_candidates([compared_value], set(index.words))[0]:
-                expected, whole = plainly(index, candidate, most)
-                found = [place for one in holders.find_places(candidate, [entry]) for place in one.places]
-                # Where the rarest word is rare, the text as a whole is not asked: it may seem to stand at a cut word.
-                # With gaps too long to say where it stands, the start of the text is named.
-                assert found in ((expected or [0] if whole else []), *([expected] if few else []))
-                compared, held = compared + 1, held + bool(expected)
+                holding = holders.find_places(candidate, [entry], WorkBudget(1 << 30))
+                found = [place for one in holding for place in one.places]
+                assert found == plainly(index, candidate)
+                for place in found:
+                    start, end = index.span_at(candidate, place)
+                    if not candidate.is_grouped_number:
+                        assert data[start:end].translate(orders.WORD_BYTES).split() == list(candidate.words)
+                compared, held = compared + 1, held + bool(found)
     assert compared > 100
     assert held > 50
 
 
-def test_more_places_than_are_looked_at_are_remembered(scanner: Scanner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_places_than_are_looked_at_end_the_budget(scanner: Scanner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(word_index, "MAX_PLACES", 12)
-    for count, capped in ((12, False), (13, True)):
+    for count, is_spent in ((12, False), (13, True)):
         data = b"foo bar " * count
         index = WordIndex(ScannedPart("raw", data, 0, len(data), False, ()), scanner)
         leaf = Leaf("command", "foo bar")
         [candidate] = find_candidates([ComparedValue(leaf, b"foo bar", [b"foo", b"bar"], 0)], {b"foo", b"bar"})[0]
-        assert index.find_value(candidate) == [8 * number for number in range(12)]
-        assert index.capped is capped
+        budget = WorkBudget(1 << 20)
+        assert index.find_value(candidate, budget) == [8 * number for number in range(12)]
+        assert budget.is_spent is is_spent

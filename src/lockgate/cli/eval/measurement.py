@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
+from threading import Thread
 
 from lockgate.cli.eval.gates import GateChoice, GateUnderTest, Ruled, build_gate, replay_session
 from lockgate.core.errors import InvalidTrace, LockgateError, printable, quoted
@@ -105,7 +107,15 @@ _worker_gates: list[GateUnderTest] = []
 def _start_worker(choices: Sequence[GateChoice]) -> None:
     # Ctrl-C reaches all processes of a terminal; the parent prints what was counted so far.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
     _worker_gates.extend(build_gate(choice) for choice in choices)
+
+
+def _end_with_parent() -> None:
+    """End this process when the parent is gone: a killed parent cannot tell its workers to stop."""
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _replay_in_worker(session: LabelledSession) -> list[list[Ruled]]:

@@ -242,7 +242,7 @@ class Context:
     def is_in_passage(self, note: BlockNote, passage: bytes) -> bool:
         """Whether what was noted somewhere in a block also stands in this passage of it."""
         if isinstance(note.found, Finding):
-            start, end = note.found.start, note.found.end
+            start, end = note.found.start, min(note.found.end, note.found.start + 40)
             return encode(self.blocks[note.position].content[start:end])[:40] in passage
         return self._scanner.has_match(note.found[0].rule, passage)
 

@@ -63,6 +63,13 @@ UNKNOWN = CatalogueEntry(
     "the agent goes on with a run, and its earlier context is not known here",
     "what it has read before may have steered it; no model may clear this, only a person or a host that gives it back",
 )
+VALUES = CatalogueEntry(
+    "cap:values",
+    "cap",
+    "call",
+    "the call has more values, or looking for them in untrusted text takes more steps, than one check may spend",
+    "a text can be written to make every look-up slow; where the steps end, the rest of the values was not compared",
+)
 
 BORDER = CatalogueEntry(
     "scope:CROSSING",
@@ -112,6 +119,7 @@ ENTRIES: tuple[CatalogueEntry, ...] = (
     OPAQUE,
     CAP,
     UNKNOWN,
+    VALUES,
     BORDER,
     STEP,
     CHANGED,

@@ -23,9 +23,10 @@ from lockgate.core.ruling.effects.effect import ASKED_BY, KINDS, Effect, Severit
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.explanations import EFFECT
 from lockgate.core.ruling.meant_by_goal import MeantByGoal
-from lockgate.core.ruling.origins import TrustedText
+from lockgate.core.ruling.origins import TrustedText, compared_size
 from lockgate.core.ruling.value_pieces import SHARED_DOMAINS, Candidate, find_candidates, prepare_values
 from lockgate.core.ruling.word_index import IndexedReading, ValuePlaces
+from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.vocabulary import Finding, Origin
 
 _PACKAGE_KINDS = frozenset({"installs-package"})
@@ -41,18 +42,20 @@ _MAX_SHOWN = 120
 class EffectFindings(NamedTuple):
     """What the matrix holds against a call, and where the targets stand in untrusted text.
 
-    `meant` are targets that untrusted text names and that the goal means all the same.
+    `meant` are targets that untrusted text names and that the goal means all the same. `capped` says that the work
+    ended before all was compared.
     """
 
     findings: tuple[Finding, ...] = ()
     origins: tuple[Origin, ...] = ()
     meant: frozenset[str] = frozenset()
+    capped: bool = False
 
 
 class UnaskedEffects:
     """Looks for the effects of one call that the user did not ask for."""
 
-    __slots__ = ("_context", "_delegated", "_meant", "_readings", "_tool", "_trusted")
+    __slots__ = ("_budget", "_context", "_delegated", "_meant", "_readings", "_tool", "_trusted")
 
     def __init__(
         self, context: Context, tool: str, readings: Sequence[IndexedReading], delegated: frozenset[str] = frozenset()
@@ -62,13 +65,17 @@ class UnaskedEffects:
         self._readings = readings
         self._trusted = context.trusted_text
         self._delegated = delegated
-        self._meant = MeantByGoal(context.trusted_text)
+        self._budget = WorkBudget(0)
+        self._meant = MeantByGoal(context.trusted_text, self._budget)
 
     def find(self, effects: Sequence[Effect]) -> EffectFindings:
         """Return the findings of a call's effects, the gravest first."""
         findings: list[Finding] = []
         origins: list[Origin] = []
         meant: set[str] = set()
+        targets = [Leaf(effect.argument, effect.target) for effect in effects]
+        self._budget = WorkBudget(compared_size(prepare_values(self._tool, targets), self._readings))
+        self._meant = MeantByGoal(self._trusted, self._budget)
         for effect in effects:
             if effect.severity < Severity.REACHES_OUT:
                 break
@@ -83,7 +90,7 @@ class UnaskedEffects:
                     origins.append(origin)
             elif origin is None and effect.kind in _MEANT_KINDS:
                 meant.add(effect.target)
-        return EffectFindings(tuple(findings), tuple(origins), frozenset(meant))
+        return EffectFindings(tuple(findings), tuple(origins), frozenset(meant), self._budget.is_spent)
 
     def _is_asked_for(self, effect: Effect) -> bool:
         """Return whether the user names this target or asks for this kind of thing."""
@@ -99,14 +106,16 @@ class UnaskedEffects:
         candidates, _ = find_candidates(prepare_values(self._tool, [leaf]), self._context.untrusted_words)
         if is_named_by_user(effect.target, self._trusted):
             return None
-        if not _ADDRESSED.search(effect.target) and any(map(self._trusted.contains_value, candidates)):
+        if not _ADDRESSED.search(effect.target) and any(
+            self._trusted.contains_value(candidate, self._budget) for candidate in candidates
+        ):
             return None
         for candidate in candidates:
             if candidate.is_number and len(candidate.piece) < 6:
                 continue
-            for held in self._context.value_places.find_places(candidate, self._readings):
+            for held in self._context.value_places.find_places(candidate, self._readings, self._budget):
                 if held.reading.block not in self._delegated and self._is_telling(effect, candidate, held):
-                    return _origin_from_place(effect, candidate, held)
+                    return _origin_from_place(effect, candidate, held, self._budget)
         return None
 
     def _is_expected(self, effect: Effect, candidate: Candidate, held: ValuePlaces) -> bool:
@@ -132,9 +141,9 @@ def _finding_from_effect(effect: Effect) -> Finding:
     return Finding(EFFECT + effect.kind, effect.argument, effect.start, effect.end, "raw", effect.target[:_MAX_SHOWN])
 
 
-def _origin_from_place(effect: Effect, candidate: Candidate, held: ValuePlaces) -> Origin:
-    exact = candidate.text.encode("utf-8", "ignore")
-    start, end, is_written = held.find_span(candidate, exact, None)
+def _origin_from_place(effect: Effect, candidate: Candidate, held: ValuePlaces, budget: WorkBudget) -> Origin:
+    exact = candidate.leaf.text.encode("utf-8", "ignore")
+    start, end, is_written = held.find_span(candidate, exact, None, budget)
     how = held.reading.word_index.part.how
     how = ("exact" if is_written else "folded") if how == "raw" else how
     shown = effect.target[:_MAX_SHOWN]
@@ -166,8 +175,11 @@ def is_named_by_user(target: str, trusted: TrustedText) -> bool:
     """Return whether the user writes this target, or the last part of a path, as a word of its own."""
     if "@" in target and _is_in_users_domain(target.rpartition("@")[2].lower(), trusted):
         return True
+    budget = WorkBudget(len(trusted.written))
     names = (target, target.rstrip("/").rpartition("/")[2])
-    return any(len(name) > 3 and trusted.contains_address(name.lower().encode("utf-8", "ignore")) for name in names)
+    return any(
+        len(name) > 3 and trusted.contains_address(name.lower().encode("utf-8", "ignore"), budget) for name in names
+    )
 
 
 def _is_in_users_domain(domain: str, trusted: TrustedText) -> bool:

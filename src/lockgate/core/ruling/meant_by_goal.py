@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from lockgate.core.ruling.origins import TrustedText
 from lockgate.core.ruling.value_pieces import STOP_WORDS, Candidate
 from lockgate.core.ruling.word_index import ValuePlaces
+from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text.confusables import fold_to_latin, gates_from_text
 from lockgate.core.text.imperatives import WORD_BYTES
 from lockgate.core.word_lists import read_words
@@ -38,22 +39,23 @@ _COMMON = frozenset(
 class MeantByGoal:
     """Compares what a goal names with where a value stands."""
 
-    __slots__ = ("_answers", "_asked", "_trusted")
+    __slots__ = ("_answers", "_asked", "_budget", "_trusted")
 
-    def __init__(self, trusted: TrustedText) -> None:
+    def __init__(self, trusted: TrustedText, budget: WorkBudget) -> None:
+        self._budget = budget
         self._trusted = trusted
         self._asked = trusted.asked
         self._answers = any(word.startswith(_ASKS_TO_ANSWER) for word in self._asked)
 
     def is_meant(self, candidate: Candidate, held: ValuePlaces, *, in_records_only: bool = False) -> bool:
         """Return whether the goal means this value, by its place in one text; with the flag prose does not count."""
-        if is_imitation(candidate.text):
+        if is_imitation(candidate.leaf.text):
             return False
         text = held.reading.word_index.prepared
         places = list(_places_of(candidate.piece, text))
         if self._answers and any(_is_sender(text, at) for at in places):
             return True
-        if any(is_inside for _, is_inside in held.find_orders(candidate)):
+        if any(is_inside for _, is_inside in held.find_orders(candidate, self._budget)):
             return False
         is_prose = any(_is_in_prose(text, at, candidate) for at in places)
         is_name = not _HAS_ADDRESS.search(candidate.piece)
@@ -73,11 +75,11 @@ class MeantByGoal:
         """Return whether a value stands in fields of records only, in no prose and no order."""
         text = held.reading.word_index.prepared
         places = list(_places_of(candidate.piece, text))
-        if is_imitation(candidate.text) or not places or len(places) == _MAX_PLACES:
+        if is_imitation(candidate.leaf.text) or not places or len(places) == _MAX_PLACES:
             return False
         if any(_is_in_prose(text, at, candidate) for at in places):
             return False
-        return not any(is_inside for _, is_inside in held.find_orders(candidate))
+        return not any(is_inside for _, is_inside in held.find_orders(candidate, self._budget))
 
     def _names_one_of(self, words: list[bytes], *, is_prose: bool) -> bool:
         """Return whether the goal has one of these words; in prose a word that every text has names no one."""

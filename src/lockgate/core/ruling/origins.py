@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import takewhile
 from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
@@ -23,16 +24,20 @@ from lockgate.core.ruling.value_pieces import (
     MAX_PIECES,
     STOP_WORDS,
     Candidate,
+    ComparedValue,
     find_candidates,
     prepare_values,
 )
 from lockgate.core.ruling.word_index import (
+    SENTENCE_STEPS,
     IndexedReading,
     RelatedPassage,
     ToolOrders,
     ValuePlaces,
     ValuePlacesCache,
+    WordIndex,
 )
+from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text.imperatives import ORDER_REACH, Order, prepare, split_words
 from lockgate.core.text.scanner import character_span
 from lockgate.core.vocabulary import Finding, Origin
@@ -76,6 +81,8 @@ _FEW_WORDS = 4
 _PASSAGE = 80
 # No honest text repeats a recipient more often than this.
 _MAX_MENTIONS = 1024
+# Steps for looking at one text that holds a value, and for broad rules at the passage around it.
+_ORIGIN_STEPS = 24
 _MAX_SHOWN, _MAX_SENTENCE, _MAX_EXCERPT = 120, 240, 160
 
 # Names and phrases stand beside orders all the time; an id, an address or a path is hardly there by chance.
@@ -124,14 +131,15 @@ class TrustedText:
             self._asked_tools[tool] = answer
         return answer
 
-    def contains_value(self, candidate: Candidate) -> bool:
+    def contains_value(self, candidate: Candidate, budget: WorkBudget) -> bool:
         """Return whether the user or a trusted text says this: an address as written, other values word by word.
 
         Words in another order count only when the user used them all and the value is not a path or a command: a
         long system prompt contains most words there are.
         """
+        budget.take_pass(len(self.written))
         if candidate.is_address:
-            return self.contains_address(candidate.piece)
+            return self.contains_address(candidate.piece, budget)
         if candidate.is_in(self.folded):
             return True
         if len(candidate.words) < 2 or sink_from_argument(candidate.argument) in ("path", "command"):
@@ -143,11 +151,11 @@ class TrustedText:
         words = split_words(prepare(text.encode("utf-8", "ignore")))
         return bool(words) and b" " + b" ".join(words) + b" " in self.asked_folded
 
-    def contains_address(self, address: bytes) -> bool:
+    def contains_address(self, address: bytes, budget: WorkBudget) -> bool:
         """Return whether a trusted text writes this address, and not one that is longer."""
         # A user who wrote `mira@lind.example.org` did not mean `ra@lind.example`.
         at = self.written.find(address)
-        while at >= 0:
+        while at >= 0 and budget.take():
             before, after = self.written[at - 1 : at], self.written[at + len(address) : at + len(address) + 2]
             if not _IN_ADDRESS.match(before) and not _GOES_ON.match(after):
                 return True
@@ -221,8 +229,9 @@ class OriginLookup:
 
     __slots__ = (
         "_delegated",
+        "_lowered",
         "_only_requests",
-        "capped",
+        "budget",
         "is_asked_for",
         "objects",
         "tool",
@@ -251,7 +260,8 @@ class OriginLookup:
         self.verbs, self.objects, self.tool_name = _intent_in_bytes(tool)
         # Whether the user asked for what this tool does.
         self.is_asked_for = trusted_text.asks_for_tool(tool)
-        self.capped = False
+        self.budget = WorkBudget(0)
+        self._lowered: tuple[Leaf | None, str] = (None, "")
         self.trusted_text = trusted_text
         self.values = prepare_values(tool, leaves)
 
@@ -267,27 +277,31 @@ class OriginLookup:
         `value_places` remembers, per value, which blocks hold it, and `tool_orders`, per tool, the orders that name it,
         so that each block is read for either once.
         """
+        self.budget = budget = WorkBudget(compared_size(self.values, readings))
         wanted, capped = find_candidates(self.values, untrusted_words)
         remembered = self._orders_for_tool(readings, tool_orders)
         if not wanted and remembered is None and not capped:
             return NOTHING_TRACED
         traced = _Traced()
         for candidate in wanted:
-            if holding := value_places.find_places(candidate, readings):
+            if budget.is_spent:
+                break
+            if holding := value_places.find_places(candidate, readings, budget):
                 self._trace_candidate(candidate, holding, traced)
-        if remembered is not None:
+        if remembered is not None and not budget.is_spent:
             self._add_tool_orders(readings, untrusted_words, remembered, traced)
         return OriginTrace(
             tuple((traced.driven + traced.origins)[:MAX_ORIGINS]),
             tuple(traced.signals.values()),
             tuple(traced.related),
-            capped or self.capped,
+            capped or budget.is_spent,
         )
 
     def _trace_candidate(self, candidate: Candidate, holding: list[ValuePlaces], traced: _Traced) -> None:
         """Add an origin for each block that holds a value, and a signal where an order names the value."""
-        known = self.trusted_text.contains_value(candidate)
-        is_distinctive, text, argument = candidate.is_distinctive, candidate.text, candidate.argument
+        budget = self.budget
+        known = self.trusted_text.contains_value(candidate, budget)
+        is_distinctive, text, argument = candidate.is_distinctive, self._text_of(candidate), candidate.argument
         exact, shown, sink = text.encode("utf-8", "ignore"), text[:_MAX_SHOWN], sink_from_argument(argument)
         is_addressed = sink in _ADDRESS_SINKS or candidate.is_address
         # Whether nothing but an order can make a signal of this value.
@@ -295,32 +309,38 @@ class OriginLookup:
         reach = len(candidate.needle) + _PASSAGE
         seen_blocks: set[str] = set()
         driven_blocks: set[str] = set()
-        for held in holding:
+        for held in takewhile(lambda _: budget.take(_ORIGIN_STEPS), holding):
             reading, at = held.reading, held.places[0]
             signal, order = "", None
-            is_followed = reading.block in self._delegated
-            if (
-                not known
-                and not is_followed
-                and not (only_orders and held.orders == [] and not reading.word_index.capped)
-            ):
+            is_settled = known or reading.block in self._delegated
+            if not is_settled and not (only_orders and held.has_no_orders(budget)):
                 signal, order = self._find_signal(candidate, held, sink, is_addressed=is_addressed)
             if order is None and (not is_distinctive or reading.block in seen_blocks):
                 continue
             seen_blocks.add(reading.block)
             if signal or len(traced.origins) < MAX_ORIGINS:
-                traced.add(
-                    signal, _build_origin(candidate, shown, exact, held, order, sink, known=known), driven_blocks
-                )
+                span = held.find_span(candidate, exact, order, budget)
+                traced.add(signal, _build_origin(candidate, shown, held, order, span, sink, known=known), driven_blocks)
             if sink and not known and len(traced.related) < MAX_PIECES:
                 traced.related.append((reading, at - _PASSAGE if at > _PASSAGE else 0, at + reach))
+
+    def _text_of(self, candidate: Candidate) -> str:
+        """Return a piece as it is written in the argument."""
+        leaf = candidate.leaf
+        if self._lowered[0] is not leaf:
+            # The pieces of one value come one after another, and the value may be long.
+            self._lowered = (leaf, leaf.text.lower())
+        self.budget.take_pass(len(leaf.text))
+        written = candidate.piece.decode("utf-8", "replace")
+        at = self._lowered[1].find(written)
+        return leaf.text[at : at + len(written)] if at >= 0 else written
 
     def _find_signal(
         self, candidate: Candidate, held: ValuePlaces, sink: str, *, is_addressed: bool
     ) -> tuple[str, Order | None]:
         """Return the strongest thing that makes this value look ordered, and the sentence that orders it."""
         weaker: tuple[str, Order | None] = ("", None)
-        for order, is_inside in held.find_orders(candidate) if held.orders is None else held.orders:
+        for order, is_inside in held.find_orders(candidate, self.budget):
             signal = self._signal_in_order(candidate, order, is_inside=is_inside, is_addressed=is_addressed)
             if signal == "origin:value-in-order":
                 return signal, order
@@ -328,7 +348,6 @@ class OriginLookup:
                 weaker = (signal, order)
         if not weaker[0] and candidate.is_distinctive:
             weaker = (self._signal_without_order(candidate, held, sink), None)
-        self.capped = self.capped or held.reading.word_index.capped
         return weaker
 
     def _signal_in_order(self, candidate: Candidate, order: Order, *, is_inside: bool, is_addressed: bool) -> str:
@@ -359,15 +378,17 @@ class OriginLookup:
             return "origin:tool-named"
         if sink in _RECIPIENT_SINKS and not self.is_asked_for:
             index = held.reading.word_index
-            if len(held.places) > _MAX_MENTIONS or any(index.is_in_prose(at, candidate) for at in held.places):
+            places = takewhile(lambda _: self.budget.take(SENTENCE_STEPS), held.places)
+            if len(held.places) > _MAX_MENTIONS or any(index.is_in_prose(at, candidate) for at in places):
                 return "origin:unasked-recipient"
         return ""
 
     def _is_tool_named_near(self, held: ValuePlaces) -> bool:
         """Return whether a text names this very tool beside a place."""
         name, index = self.tool_name, held.reading.word_index
+        places = takewhile(lambda _: self.budget.take(), held.places)
         return index.names_tool(name) and any(
-            name in index.part.data[max(0, at - ORDER_REACH) : at + ORDER_REACH].lower() for at in held.places
+            name in index.part.data[max(0, at - ORDER_REACH) : at + ORDER_REACH].lower() for at in places
         )
 
     def _orders_for_tool(
@@ -398,16 +419,18 @@ class OriginLookup:
         unasked = self._unasked_words()
         if len(unasked) > _FEW_WORDS or (unasked and unasked.isdisjoint(untrusted_words)):
             return
-        remembered.read_pending(self.verbs, self.objects)
-        self.capped = self.capped or remembered.capped
         first = readings[0].position if readings else 0
-        for reading, order in remembered.orders:
+        related: set[tuple[str, WordIndex]] = set()
+        for reading, order in remembered.read_pending(self.verbs, self.objects, self.budget):
             if reading.position < first or (unasked and unasked.isdisjoint(order.words)):
                 continue
             if reading.block in self._delegated:
                 continue
             part = reading.word_index.part
-            traced.related.append((reading, 0, len(part.data)))
+            # Blocks with the same content share an index.
+            if (reading.block, reading.word_index) not in related:
+                related.add((reading.block, reading.word_index))
+                traced.related.append((reading, 0, len(part.data)))
             sentence = part.data[order.start : order.end].decode("utf-8", "replace").strip()
             start, end = character_span(part, order.start, order.end)
             traced.signals.setdefault(
@@ -433,13 +456,25 @@ class OriginLookup:
         return unasked
 
 
+def compared_size(values: Sequence[ComparedValue], readings: Sequence[IndexedReading]) -> int:
+    """Return how many bytes a look-up compares: those of the values and of the texts."""
+    return sum([len(value.data) for value in values]) + sum([len(reading[3].prepared) for reading in readings])
+
+
 def _build_origin(
-    candidate: Candidate, shown: str, exact: bytes, held: ValuePlaces, order: Order | None, sink: str, *, known: bool
+    candidate: Candidate,
+    shown: str,
+    held: ValuePlaces,
+    order: Order | None,
+    span: tuple[int, int, bool],
+    sink: str,
+    *,
+    known: bool,
 ) -> Origin:
-    """Return an origin; `exact` is the value as the argument writes it, in bytes, `shown` as much of it as is shown."""
+    """Return an origin; `shown` is as much of the value as is shown, `span` what `find_span` says of it."""
     reading, leaf = held.reading, candidate.leaf
     part = reading.word_index.part
-    start, end, is_written = held.find_span(candidate, exact, order)
+    start, end, is_written = span
     how = leaf.how if part.how == "raw" else part.how
     if not is_written and how == "exact":
         how = "folded"

@@ -217,7 +217,7 @@ def begin(
     # 5. Origins. Before the blocks' patterns: broad rules count only in blocks that the call takes a value from.
     unasked = _check_unasked_effects(review)
     traced = _check_origins(review, decoded, unasked.meant)
-    if traced.capped:
+    if traced.capped or unasked.capped:
         patterns.append(_VALUES_CUT)
     # 3. and 4. Patterns and encodings in the recent untrusted blocks.
     _check_blocks(review, traced, patterns, encoded)

@@ -135,6 +135,8 @@ def _leaf_name(leaf: Leaf) -> str:
 
 def normalize_place(place: str) -> str:
     """A place in its plainest spelling: as a path, with `/`, without detours; blanks inside of it are no ends."""
+    if place.isalnum():
+        return place
     path = place.strip()
     if (url := _FILE_URL.match(path)) is not None:
         path = unquote(path[url.end() :])

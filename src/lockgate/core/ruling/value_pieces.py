@@ -101,13 +101,6 @@ class Candidate(NamedTuple):
     def is_address(self) -> bool:
         return bool(_ADDRESS.match(self.piece))
 
-    @property
-    def text(self) -> str:
-        """The piece as it is written in the argument."""
-        lowered = self.piece.decode("utf-8", "replace")
-        at = self.leaf.text.lower().find(lowered)
-        return self.leaf.text[at : at + len(lowered)] if at >= 0 else lowered
-
     def is_in(self, folded: bytes) -> bool:
         """Return whether a folded text holds the piece."""
         return self.needle in (folded.replace(b" ", b"") if self.is_grouped_number else folded)
@@ -172,7 +165,7 @@ def find_candidates(values: Iterable[ComparedValue], untrusted_words: set[bytes]
             pieces += _split_value(data, untrusted_words, is_command=is_command, is_message=is_message)
         if pieces:
             _add_pieces(found, value, pieces, untrusted_words)
-        if digits >= _LONG_NUMBER:
+        if digits >= _LONG_NUMBER and len(found) <= MAX_PIECES:
             _add_grouped_numbers(found, leaf, (data, *pieces), untrusted_words)
         if len(found) > MAX_PIECES:
             return list(found.values())[:MAX_PIECES], True
@@ -184,6 +177,8 @@ def _add_pieces(
 ) -> None:
     is_spaced = value.data.isascii()
     for piece in pieces:
+        if len(found) > MAX_PIECES:
+            return
         words = piece.translate(WORD_BYTES).split()
         if untrusted_words.issuperset(words) or (not is_spaced and _is_unspaced_script(words, untrusted_words)):
             _add_candidate(found, value.leaf, piece, words, value.digits)

@@ -155,6 +155,8 @@ _LAST_WORDS = re.compile(rb"[A-Za-z'\"`][A-Za-z'\"`]{0,23}(?:[^\S\n]{1,8}[A-Za-z
 # A sentence is at most this long on either side of its cue: a text without full stops must not become one long order,
 # nor cost the time of one.
 ORDER_REACH = 320
+# An order reaches to the end of the second sentence behind it, and to the start of the second one before it.
+_SENTENCES = 3
 
 # What each byte becomes when words are read: letters and digits in lower case, all other ASCII a space.
 WORD_BYTES = bytes(
@@ -220,6 +222,10 @@ def is_false_cue(data: bytes, cue: int) -> bool:
 
     `File "cart.py", line 7` says where something happened, and `could not open /srv/data` that it did not.
     """
+    # Most cues end neither in a quote nor in the start of an address, which is seen at once.
+    tail = data[max(0, cue - 9) : cue]
+    if b'"' not in tail and b"/" not in tail[-3:] and b"~" not in tail[-3:] and not tail.endswith((b":", b".")):
+        return False
     if (match := _FILE.search(data, max(0, cue - 9), cue)) is not None and _PLACE.match(data, match.start()):
         return True
     return _NOT_DONE.search(data, max(0, cue - 64), cue) is not None
@@ -242,6 +248,8 @@ def order_from_cue(data: bytes, prepared: bytes, cue: int) -> Order:
     for edge in _EDGE.finditer(data, cue, high):
         if edge[1] is not None:
             ends.append(edge.end())
+            if len(ends) == _SENTENCES:
+                break
         elif not data[cue : edge.start()].rstrip().endswith(b":"):
             # A colon hands the order on to the field behind it: "do the following:", a blank line, then what to do.
             ends.append(edge.start())
@@ -256,6 +264,6 @@ def order_from_cue(data: bytes, prepared: bytes, cue: int) -> Order:
         end,
         b" " + b" ".join(sentence) + b" ",
         own,
-        fold_words(prepared[starts[-3] if len(starts) > 2 else starts[0] : ends[2] if len(ends) > 2 else ends[-1]]),
+        fold_words(prepared[starts[-_SENTENCES:][0] : ends[-1]]),
         not own.isdisjoint(_POINTERS),
     )

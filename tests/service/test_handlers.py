@@ -516,7 +516,7 @@ def test_an_unexpected_error_is_said_without_its_words(
     reply = ask("POST", "/v1/sessions/s1/checks", {"tool": "bash", "arguments": {}})
     assert (reply.status, reply.code) == (500, "internal")
     assert "secret" not in reply.body.decode() + caplog.text
-    assert "RuntimeError at test_routes.py" in caplog.text
+    assert "RuntimeError at test_handlers.py" in caplog.text
 
 
 # --- the document
