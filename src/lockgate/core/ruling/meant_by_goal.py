@@ -61,8 +61,7 @@ class MeantByGoal:
         is_name = not _HAS_ADDRESS.search(candidate.piece)
         if is_prose and in_records_only and not is_name:
             return False
-        own = [word for word in _LOCAL_PARTS.split(candidate.piece.partition(b"@")[0]) if not word.isdigit()]
-        if self._names_one_of(own, is_prose=is_prose and not is_name):
+        if self._names_one_of(_own_words(candidate), is_prose=is_prose and not is_name):
             return True
         return any(self._names_owner(text, at, is_prose=is_prose) for at in places)
 
@@ -87,6 +86,11 @@ class MeantByGoal:
             len(word) > 2 and word in self._asked and word not in _COMMON and not (is_prose and word in _EVERYDAY)
             for word in words
         )
+
+
+def _own_words(candidate: Candidate) -> list[bytes]:
+    """Return the words of a name, or of a mailbox before its domain."""
+    return [word for word in _LOCAL_PARTS.split(candidate.piece.partition(b"@")[0]) if not word.isdigit()]
 
 
 def is_imitation(text: str) -> bool:

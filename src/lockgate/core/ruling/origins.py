@@ -304,8 +304,7 @@ class OriginLookup:
         is_distinctive, text, argument = candidate.is_distinctive, self._text_of(candidate), candidate.argument
         exact, shown, sink = text.encode("utf-8", "ignore"), text[:_MAX_SHOWN], sink_from_argument(argument)
         is_addressed = sink in _ADDRESS_SINKS or candidate.is_address
-        # Whether nothing but an order can make a signal of this value.
-        only_orders = not is_distinctive or not (self.tool_name or (sink in _RECIPIENT_SINKS and not self.is_asked_for))
+        only_orders = not is_distinctive or not self._may_signal_without_order(sink)
         reach = len(candidate.needle) + _PASSAGE
         seen_blocks: set[str] = set()
         driven_blocks: set[str] = set()
@@ -323,6 +322,10 @@ class OriginLookup:
                 traced.add(signal, _build_origin(candidate, shown, held, order, span, sink, known=known), driven_blocks)
             if sink and not known and len(traced.related) < MAX_PIECES:
                 traced.related.append((reading, at - _PASSAGE if at > _PASSAGE else 0, at + reach))
+
+    def _may_signal_without_order(self, sink: str) -> bool:
+        """Return whether something other than an order can make a signal of a value in such a place."""
+        return bool(self.tool_name) or (sink in _RECIPIENT_SINKS and not self.is_asked_for)
 
     def _text_of(self, candidate: Candidate) -> str:
         """Return a piece as it is written in the argument."""
@@ -357,20 +360,23 @@ class OriginLookup:
         has_verb_around = has_verb or not self.verbs.isdisjoint(around)
         has_thing_around = not self.objects.isdisjoint(around)
         if candidate.is_number:
-            is_named = any(word.encode() in around for word in tool_words(candidate.argument.rpartition(".")[2]))
-            if has_verb_around and (has_thing_around or is_named) and (is_inside or (has_verb and is_named)):
-                return "origin:number-in-order"
-            return ""
+            is_named = _names_argument(candidate, around)
+            is_meant = has_verb_around and (has_thing_around or is_named)
+            return "origin:number-in-order" if is_meant and (is_inside or (has_verb and is_named)) else ""
         if candidate.is_plain_word:
             return "origin:word-in-order" if is_inside and has_verb else ""
         if self.is_asked_for and not (has_verb_around or has_thing_around or is_addressed):
             return ""
-        if self._only_requests and self.verbs.isdisjoint(order.words.difference(candidate.words)):
+        if self._is_about_something_else(candidate, order):
             return ""
         if is_inside:
             return "origin:value-in-order"
         points_here = (order.points_away or has_verb) and (is_addressed or _DISTINCTIVE.search(candidate.piece))
         return "origin:value-near-order" if points_here else ""
+
+    def _is_about_something_else(self, candidate: Candidate, order: Order) -> bool:
+        """Return whether a call only follows a link, and the order around the link asks for no visit."""
+        return self._only_requests and self.verbs.isdisjoint(order.words.difference(candidate.words))
 
     def _signal_without_order(self, candidate: Candidate, held: ValuePlaces, sink: str) -> str:
         """Return what makes a value suspicious that stands near no order; empty for nothing."""
@@ -459,6 +465,11 @@ class OriginLookup:
 def compared_size(values: Sequence[ComparedValue], readings: Sequence[IndexedReading]) -> int:
     """Return how many bytes a look-up compares: those of the values and of the texts."""
     return sum([len(value.data) for value in values]) + sum([len(reading[3].prepared) for reading in readings])
+
+
+def _names_argument(candidate: Candidate, words: frozenset[bytes]) -> bool:
+    """Return whether a word of the argument's name stands among these."""
+    return any(word.encode() in words for word in tool_words(candidate.argument.rpartition(".")[2]))
 
 
 def _build_origin(

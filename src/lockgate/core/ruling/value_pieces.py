@@ -243,7 +243,7 @@ def _split_value(
     """Return the pieces of a value worth looking for besides all of it: a command's parts, and all but plain words."""
     pieces = _command_segments(data) if is_command else []
     is_prose = is_message or (len(data) > MAX_LINE and not is_command)
-    if is_prose and _AT not in data and data.find(b"://") < 0 and data.find(b"www.") < 0:
+    if is_prose and not _is_address_chunk(data):
         return pieces
     chunks = data.translate(_CHUNKS).split()
     if is_command and _has_quotes_within_word(data):
@@ -281,7 +281,7 @@ def _has_quotes_within_word(data: bytes) -> bool:
 
 
 def _is_address_chunk(chunk: bytes) -> bool:
-    return _AT in chunk or chunk.find(b"://") >= 0 or chunk.startswith(b"www.")
+    return _AT in chunk or chunk.find(b"://") >= 0 or chunk.find(b"www.") >= 0
 
 
 def _split_address(chunk: bytes, pieces: list[bytes], untrusted_words: set[bytes], *, is_command: bool) -> None:
