@@ -43,3 +43,38 @@ def test_each_statement_counts() -> None:
 
 def test_too_many_statements_cannot_be_read() -> None:
     assert "unreadable" in {each.kind for each in read_sql("select 1;" * 100)}
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("select provider, secret from integration_tokens", "secret"),
+        ("SELECT u.password FROM users u", "password"),
+        ("select * from api_keys", "api_keys"),
+        ("select id, created_at from auth.access_tokens limit 5", "access_tokens"),
+        ("with t as (select private_key from hosts) select * from t", "private_key"),
+        ("select max(token) from sessions", "token"),
+        ("insert into x select password_hash_value, token from users", "token"),
+        ("copy credentials to stdout", "credentials"),
+        ("update users set token = 'x' returning token", "token"),
+    ],
+)
+def test_credentials_that_are_shown_are_secrets(text: str, name: str) -> None:
+    assert [(each.kind, each.target) for each in read_sql(text)] == [("reads-secret", name)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select count(*) from integration_tokens",
+        "select count(*), max(created_at) from tokens",
+        "select column_name from information_schema.columns where table_name = 'tokens'",
+        "select sum(tokens), prompt_tokens from usage",
+        "select id from users where token is null",
+        "select password is not null as has_password from users",
+        "select password_changed_at from users",
+        "describe tokens",
+    ],
+)
+def test_credentials_that_are_counted_or_compared_are_only_looked_at(text: str) -> None:
+    assert [each.kind for each in read_sql(text)] == ["looks"]

@@ -56,6 +56,61 @@ _SECRET = re.compile(
 )
 
 
+_CREDENTIAL_HINT = re.compile(
+    r"(?i)secret|token|passw|passphrase|api_?key|private_?key|access_?key|credential|otp_?seed"
+)
+_CREDENTIAL = re.compile(
+    r"(?i)(?!(?:prompt|completion|total|max|min|input|output|num|used|usage|avg|count|has|is|cached|reasoning|public|csrf)_)(?:\w+_)?"
+    r"(?:secrets?|secret_?keys?|tokens?|passwords?|passwd|passphrases?|api_?keys?|private_?keys?|access_?keys?|credentials?"
+    r"|otp_?seeds?)(?:_(?:hash|hashes|value|values|enc|encrypted|plain|plaintext|digest|text|data))?"
+)
+_TOKEN = re.compile(r"[A-Za-z_$][\w$]*|[().,*]")
+_PLACES = {
+    **dict.fromkeys(("select", "returning"), "shown"),
+    **dict.fromkeys(("from", "join", "table", "copy"), "table"),
+    **dict.fromkeys("where group order limit having on using set values".split(), ""),
+}
+_COUNTING = frozenset("count sum avg min max length char_length octet_length bool_or bool_and exists".split())
+
+
+def _credential_shown(statement: str) -> str:
+    """Return a column or table of credentials that a statement shows; what is only counted or compared is not shown."""
+    place, shows, before = "", False, ""
+    words = _without_counts(_TOKEN.findall(statement))
+    for word, following in zip(words, [*words[1:], ""], strict=False):
+        lower = word.lower()
+        if lower in _PLACES and before != ".":
+            place = _PLACES[lower]
+            shows = (shows and lower != "select") or lower in ("table", "copy", "returning")
+        elif word not in "().," and following != ".":
+            shows = shows or place == "shown"
+            compared = following.lower() == "is" or before == "as"
+            if shows and place and not compared and _CREDENTIAL.fullmatch(word):
+                return word
+        before = lower
+    return ""
+
+
+def _without_counts(words: list[str]) -> list[str]:
+    """Leave out the calls of functions that count; the least and the greatest credential are credentials."""
+    kept: list[str] = []
+    depth, function = 0, ""
+    for index, word in enumerate(words):
+        if depth:
+            depth += (word == "(") - (word == ")")
+            if function in ("min", "max") and _CREDENTIAL.fullmatch(word):
+                kept.append(word)
+        elif word.lower() in _COUNTING and words[index + 1 : index + 2] == ["("]:
+            function = word.lower()
+        elif word == "(" and function:
+            depth = 1
+        else:
+            kept.append(word)
+        if not depth and word == ")":
+            function = ""
+    return kept
+
+
 def read_sql(text: str, argument: str = "") -> list[Effect]:
     """Return what statements would do; one that is not known may change anything."""
     statements = [part for part in _NOISE.sub(_blank, text).split(";") if part.strip()]
@@ -78,6 +133,8 @@ def _read_statement(statement: str, argument: str) -> Effect:
         return effect("unreadable", "database server", argument=argument)
     if _SECRET.search(statement):
         return effect("reads-secret", "database", argument=argument)
+    if _CREDENTIAL_HINT.search(statement) and (name := _credential_shown(statement)):
+        return effect("reads-secret", name, argument=argument)
     if _READS.match(statement):
         return effect("looks", argument=argument)
     for kind, pattern in _HEADS:

@@ -31,7 +31,7 @@ def _note_statements(walk: Walk, text: str, *, local_file: str = "") -> None:
         kind = found.kind
         if local_file and (kind in _OWN_RECORDS or (kind == "deletes-data" and _SCRATCH_DATABASE.search(local_file))):
             walk.add("edits-project", local_file)
-        else:
+        elif not (kind == "reads-secret" and _SCRATCH_DATABASE.search(local_file)):
             walk.add(kind, found.target, found.certainty)
 
 
