@@ -6,6 +6,7 @@ import pytest
 from command_effects import SHOP
 
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, read_access
+from lockgate.core.ruling.effects.project import Project
 
 
 @pytest.mark.parametrize(
@@ -90,3 +91,17 @@ def test_a_variable_holds_a_secret(name: str) -> None:
 @pytest.mark.parametrize("name", "PATH HOME PWD CI NODE_ENV SSH_AUTH_SOCK CACHE_KEY TOKEN_FILE KEYBOARD".split())
 def test_a_variable_holds_none(name: str) -> None:
     assert not is_secret_variable(name)
+
+
+@pytest.mark.parametrize(
+    "path", ["~/.cache/yarn", "/home/ada/.npm/_cacache", "~/.cache/a/tmp*", "/var/lib/apt/lists/*"]
+)
+def test_caches_may_be_deleted_and_not_written(path: str) -> None:
+    project = Project(root="/w/shop", home="/home/ada")
+    assert read_access(path, Access.DELETE, project).kind == "writes-scratch"
+    assert read_access(path, Access.WRITE, project).kind == "writes-outside"
+
+
+@pytest.mark.parametrize("path", ["~/.cache/../work", "~/Documents/.cache-old", "~", "/var/lib/postgresql"])
+def test_what_is_near_a_cache_is_none(path: str) -> None:
+    assert read_access(path, Access.DELETE, Project(root="/w/shop", home="/home/ada")).kind == "deletes-outside"

@@ -39,7 +39,7 @@ def read_access(path: str, access: Access, project: Project, *, folder: str = ""
         if access is Access.DELETE and _WHOLE.search(path):
             return effect("deletes-data", path)
         return effect("edits-project", path)
-    if place is Place.SCRATCH:
+    if place is Place.SCRATCH or (access is Access.DELETE and _CACHE.search(_full_path(path, folder))):
         return effect("writes-scratch", path)
     return effect("writes-outside" if access is Access.WRITE else "deletes-outside", path)
 
@@ -110,6 +110,8 @@ _DOOR_KINDS = {
     "history": "rewrites-history",
 }
 _DOORS = re.compile("|".join(f"(?P<{section}>{_any_of(section)})" for section in _DOOR_KINDS), re.IGNORECASE)
+# What programs keep to be faster, and fetch or make again when it is gone.
+_CACHE = re.compile("^(?:" + "|".join(_PATTERNS["cache"]) + ")/?$", re.IGNORECASE)
 # The whole of a folder: `.`, `*`, `./*`, `/`.
 _WHOLE = re.compile(r"^(?:\./?)?(?:\*|\.\*|\.)?/?$|^/$")
 
