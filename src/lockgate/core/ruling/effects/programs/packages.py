@@ -16,7 +16,8 @@ from lockgate.core.word_lists import read_words
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
-# Test runners, linters, formatters, build front ends: tools of developers, not what a product is made of.
+# Test runners, linters, formatters, build front ends: tools of developers, not what a product is made of. A scope of
+# npm stands for all packages in it: only its makers can publish there.
 COMMON_TOOLS = frozenset(
     package_name(name)
     for line in read_words("lockgate.core.ruling.effects.programs", "common_tools.txt")
@@ -148,7 +149,17 @@ def repository_address(plain: str) -> str:
 
 def is_known(walk: Walk, name: str, registry: str = "") -> bool:
     """Return whether a package is the project's own, or a tool that developers install everywhere."""
-    return walk.project.has_package(name, registry) or package_name(name) in COMMON_TOOLS
+    return walk.project.has_package(name, registry) or package_name(name) in COMMON_TOOLS or _is_companion(walk, name)
+
+
+def _is_companion(walk: Walk, name: str) -> bool:
+    """Return whether only known makers can publish this name: those of a common tool, or of a package that is used."""
+    scope, slash, _ = name.partition("/")
+    if not slash or scope[:1] != "@":
+        return False
+    return scope in COMMON_TOOLS or any(
+        package.removeprefix("npm:").startswith(f"{scope}/") for package in walk.project.packages
+    )
 
 
 def package_in(word: str) -> str:
@@ -377,6 +388,8 @@ def _system_manager(walk: Walk, call: Invocation) -> Flow:
     verb = words[0] if words else ""
     if call.name == "pacman" and has_option(call.arguments, "-S"):
         verb, words = "install", ["install", *words]
+    if any(_APT_RUNS.search(argument) for argument in call.arguments):
+        walk.add_unreadable()
     if verb in ("install", "add", "in", "reinstall", "localinstall"):
         for name in words[1:]:
             _note_system_package(walk, walk.plain(name))
@@ -392,6 +405,8 @@ def _system_manager(walk: Walk, call: Invocation) -> Flow:
     return NOTHING
 
 
+# Settings of `apt` that are commands, and that switch its checks off.
+_APT_RUNS = re.compile(r"(?i)(?:pre|post)-invoke|::options::|dir::bin")
 _SYSTEM_UPDATES = frozenset(
     "update upgrade dist-upgrade full-upgrade clean autoclean autoremove check-update makecache refresh".split()
 )
