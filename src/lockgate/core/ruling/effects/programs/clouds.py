@@ -9,6 +9,7 @@ from lockgate.core.ruling.effects.flows import EMPTY, NOTHING, Flow, Invocation,
 from lockgate.core.ruling.effects.programs.addresses import host_of, is_local
 from lockgate.core.ruling.effects.programs.options import has_option, long_values, plain_words, split_options
 from lockgate.core.ruling.effects.programs.rows import command_words, read_row, target_of
+from lockgate.core.ruling.effects.programs.service_settings import note_container_images, note_settings
 from lockgate.core.word_lists import read_sections
 
 if TYPE_CHECKING:
@@ -26,8 +27,10 @@ def _has(section: str, words: list[str]) -> bool:
     return any(_VERBS[section].fullmatch(word.lower()) for word in words)
 
 
-def read_verbs(walk: Walk, words: list[str], target: str) -> Flow:
-    """Note what the words of a cloud's command do; the gravest word counts."""
+def read_verbs(walk: Walk, words: list[str], target: str, arguments: list[str]) -> Flow:
+    """Note what the words of a cloud's command do, and the settings that it changes; the gravest word counts."""
+    if not _has("looks", words):
+        note_settings(walk, arguments)
     if _has("reads-secret", words):
         walk.add("reads-secret", target)
         return Flow(Source.SECRET, target=target)
@@ -50,12 +53,12 @@ _NAMING = re.compile(r"name|id|bucket|user|role|group|arn|cluster|table|queue|fu
 def _aws(walk: Walk, call: Invocation) -> Flow:
     words = split_options(call.arguments, _AWS_VALUED)[1]
     values = dict(long_values(call.arguments))
-    if "--no-verify-ssl" in values:
-        walk.add("disables-check", "TLS")
     endpoint = host_of(walk.plain(values.get("--endpoint-url", "")))
     if endpoint and not is_local(endpoint):
         walk.add("requests", endpoint)
     service, verb = [*words, "", ""][:2]
+    if "--no-verify-ssl" in values:
+        note_settings(walk, ["--no-verify-ssl"])
     if service == "s3":
         return _objects(walk, call, verb, words[2:])
     named = next((value for name, value in values.items() if _NAMING.search(name)), " ".join(words[:2]))
@@ -81,7 +84,7 @@ def _aws_service(walk: Walk, call: Invocation, service: str, verb: str, target: 
         return NOTHING
     if verb == "get-login-password":
         return Flow(Source.SECRET, target=target)
-    return read_verbs(walk, [verb], target)
+    return read_verbs(walk, [verb], target, call.arguments)
 
 
 _BUCKET = re.compile(r"(?:s3|gs|az)://([^/]*)")
@@ -155,7 +158,7 @@ def _gcloud(walk: Walk, call: Invocation) -> Flow:
         return NOTHING
     if words[:2] in (["compute", "ssh"], ["vm", "run-command"]):
         walk.run_elsewhere(dict(long_values(call.arguments)).get("--command", ""))
-    return read_verbs(walk, words[position : position + 1] if position >= 0 else words, target)
+    return read_verbs(walk, words[position : position + 1] if position >= 0 else words, target, call.arguments)
 
 
 def _cloud_login(walk: Walk, call: Invocation, words: list[str]) -> Flow:
@@ -194,15 +197,33 @@ def _kubectl(walk: Walk, call: Invocation) -> Flow:
         return NOTHING
     if verb in ("exec", "run", "debug", "cp"):
         walk.add("changes-service", walk.plain([*words, verb][1]))
-        if "--" in call.arguments:
-            walk.run_contained(call.arguments[call.arguments.index("--") + 1 :], call.stdin)
-        return NOTHING
+        return _kubectl_run(walk, call)
     options = split_options(call.arguments, _KUBECTL_VALUED)[0]
     if verb == "get" and _SECRETS.search(" ".join(words[1:3])):
         return _kubectl_secret(walk, call, words, options)
     if verb in ("apply", "create", "replace"):
         _note_manifests(walk, call, options)
+    return _kubectl_set(walk, call, words)
+
+
+def _kubectl_run(walk: Walk, call: Invocation) -> Flow:
+    """Read what runs in a container after `--`, and the settings before it."""
+    own = call.arguments[: call.arguments.index("--")] if "--" in call.arguments else call.arguments
+    note_settings(walk, own)
+    if len(own) + 1 < len(call.arguments):
+        walk.run_contained(call.arguments[len(own) + 1 :], call.stdin)
+    return NOTHING
+
+
+def _kubectl_set(walk: Walk, call: Invocation, words: list[str]) -> Flow:
+    if words[:2] == ["set", "image"]:
+        note_container_images(walk, words[2:])
+    elif words and words[0] in _KUBECTL_SETS:
+        note_settings(walk, call.arguments)
     return read_row(walk, call)
+
+
+_KUBECTL_SETS = frozenset("set patch annotate label create apply replace expose edit scale autoscale rollout".split())
 
 
 def _kubectl_config(walk: Walk, call: Invocation, words: list[str], server: str) -> Flow:
@@ -255,6 +276,8 @@ def _terraform(walk: Walk, call: Invocation) -> Flow:
     elif call.arguments[:2] == ["state", "pull"]:
         walk.add("reads-secret", "state")
     else:
+        if "apply" in call.arguments:
+            note_settings(walk, call.arguments)
         return read_row(walk, call)
     return NOTHING
 
@@ -294,6 +317,7 @@ def _helm(walk: Walk, call: Invocation) -> Flow:
         for address in [*words[1:], dict(long_values(call.arguments)).get("--repo", "")]:
             if "://" in address:
                 walk.add("uses-package-source", host_of(walk.plain(address)))
+        note_settings(walk, call.arguments)
     return read_row(walk, call)
 
 
