@@ -79,3 +79,15 @@ def test_a_variable_that_doubles_itself_ends_in_what_cannot_be_read() -> None:
 def test_functions_and_aliases_that_call_themselves_end() -> None:
     assert read_line("f() { f; f; }; f")
     assert read_line("alias a='a; a'; a")
+
+
+@pytest.mark.parametrize(
+    "line", ["GIT_SSL_NO_VERIFY=1 git pull", "NODE_TLS_REJECT_UNAUTHORIZED=0 npm test", "export PYTHONHTTPSVERIFY=0"]
+)
+def test_variables_that_switch_the_check_of_certificates_off(line: str) -> None:
+    assert ("disables-check", "TLS") in read_line(line)
+
+
+@pytest.mark.parametrize("line", ["GIT_SSL_NO_VERIFY=0 git pull", "NODE_TLS_REJECT_UNAUTHORIZED=1 npm test"])
+def test_variables_that_leave_the_check_of_certificates_on(line: str) -> None:
+    assert "disables-check" not in {kind for kind, _ in read_line(line)}

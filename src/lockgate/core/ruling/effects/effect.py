@@ -64,6 +64,7 @@ KINDS: dict[str, EffectKind] = {
     "clones": EffectKind(_OUT, "fetches a repository from `{target}`", by_target=True),
     "pushes": EffectKind(_OUT, "pushes to `{target}`", by_target=True),
     "changes-remote": EffectKind(_OUT, "points the repository at `{target}`", by_target=True),
+    "signs-as": EffectKind(_OUT, "records commits in the name of `{target}`", by_target=True),
     "opens-port": EffectKind(_OUT, "lets other machines connect to `{target}`"),
     "sends-message": EffectKind(_OUT, "sends a message to `{target}`", by_target=True),
     "publishes": EffectKind(_OUT, "publishes `{target}`"),

@@ -33,6 +33,8 @@ class Flow(NamedTuple):
 
 EMPTY = Flow(Source.EMPTY)
 NOTHING = Flow(Source.NONE)
+# What a program prints for the shell to run as its own setting up: `ssh-agent -s`, `pyenv init -`.
+SETUP = Flow(Source.NONE, "setup")
 
 
 class Invocation(NamedTuple):

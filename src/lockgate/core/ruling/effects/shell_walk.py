@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Sequence
 
 from lockgate.core.ruling.effects.activity import Activity
-from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
-from lockgate.core.ruling.effects.flows import EMPTY, MARK, NOTHING, Flow, Invocation, Source
+from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
+from lockgate.core.ruling.effects.flows import EMPTY, MARK, NOTHING, SETUP, Flow, Invocation, Source
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, place_of, read_access
 from lockgate.core.ruling.effects.programs.addresses import host_of
 from lockgate.core.ruling.effects.programs.table import read_program
@@ -72,6 +72,8 @@ class Walk:
         self._running: list[str] = []
         # How many substitutions take the output: what is captured is not shown, and its use decides.
         self._captured = 0
+        # Whether the program that is being read has the administrator's rights.
+        self.as_root = False
 
     # What is found
 
@@ -353,6 +355,19 @@ class Walk:
             key: found for key, found in self._found.items() if key in before or found.kind not in _STAYS_IN_CONTAINER
         }
 
+    def run_as_root(self, fields: list[str], stdin: Flow) -> Flow:
+        """Read a program that has the administrator's rights: they add to it where what it does is not known."""
+        found, before = self._found, self.as_root
+        self._found, self.as_root = {}, True
+        result = self.run_program(fields, stdin)
+        inner = self._found
+        self._found, self.as_root = found, before
+        for key, each in inner.items():
+            found.setdefault(key, each)
+        if any(_is_unsafe_as_root(each) for each in inner.values()):
+            self.add("runs-as-root")
+        return result
+
     def assign(self, name: str, value: str) -> None:
         """Note what setting a variable does: some make later programs load code or ask other servers."""
         kind = _TELLING_VARIABLES.get(name)
@@ -366,6 +381,10 @@ class Walk:
             host = host_of(value)
             if host and not self.project.has_host(host):
                 self.add("uses-package-source", host)
+        elif kind == "tls":
+            # Two of them switch a check on, one switches it off.
+            if (value in ("0", "false", "no")) is not (name == "GIT_SSL_NO_VERIFY"):
+                self.add("disables-check", "TLS")
         elif kind is not None and value and value not in _HARMLESS_VALUES:
             self.add(kind, value)
 
@@ -572,7 +591,9 @@ class Walk:
         self.folder, self.variables, self.span = folder, variables, span
         if part.what == SUBSTITUTION and flow.source is Source.TEXT:
             return flow.text.rstrip("\n")
-        return self.mark(flow if flow is not EMPTY else NOTHING)
+        if flow is EMPTY or flow is NOTHING:
+            flow = SETUP if _sets_up(script) else NOTHING
+        return self.mark(flow)
 
 
 # What runs code of the folder that it is started in.
@@ -605,10 +626,47 @@ _TELLING_VARIABLES = {
         "HTTP_PROXY HTTPS_PROXY http_proxy https_proxy ALL_PROXY all_proxy GIT_CONFIG_GLOBAL".split(),
         "source",
     ),
+    **dict.fromkeys(
+        "GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_AUTHOR_DATE GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL "
+        "GIT_COMMITTER_DATE".split(),
+        "signs-as",
+    ),
     "NODE_TLS_REJECT_UNAUTHORIZED": "tls",
     "GIT_SSL_NO_VERIFY": "tls",
     "PYTHONHTTPSVERIFY": "tls",
 }
+
+# `ssh-agent -s`, `pyenv init -`, `kubectl completion bash`: what prints settings of a shell by design.
+_SETTING_UP = re.compile(
+    r"(?:ssh-agent|gpg-agent|keychain|dircolors|lesspipe|thefuck|tset|resize|register-python-argcomplete)(?: .*)?"
+    r"|(?:pyenv|rbenv|nodenv|goenv|jenv|tfenv|fnm|mise|rtx|asdf|direnv|starship|zoxide|atuin|mcfly|fzf|brew|conda|mamba"
+    r"|micromamba|pixi|opam|luarocks|minikube|docker-machine|gh|kubectl|helm|poetry|pip|npm|pnpm|pipx|uv|pdm|hatch|rustup"
+    r"|kind|k3d|podman|docker|nix|perl|op|flux|argocd|just|ruff|deno|bun|oh-my-posh|vfox|volta|sdk|crc|eksctl)"
+    r" (?:virtualenv-)?(?:init|activate|env|hook|shellenv|completions?|generate-shell-completion|shell\.\w+|shell|path"
+    r"|docker-env|podman-env|oc-env|export|--bash|--zsh|virtualenv-init|-I\S* -Mlocal::lib\S*)(?: [\w./=-]+)*"
+)
+
+
+def _sets_up(script: Script) -> bool:
+    """Return whether what a substitution runs prints settings of a shell."""
+    command = script.commands[0] if len(script.commands) == 1 else None
+    if not isinstance(command, Simple) or not all(isinstance(word, str) for word in command.words):
+        return False
+    return _SETTING_UP.fullmatch(" ".join(map(str, command.words))) is not None
+
+
+# With the administrator's rights: programs that are not known, code, and scripts.
+_UNKNOWN_AS_ROOT = frozenset("runs-program unknown-act computes instructs-agent".split())
+_SCRIPT = re.compile(r"\S*(?:/\S*|\.\w+)")
+
+
+def _is_unsafe_as_root(found: Effect) -> bool:
+    return (
+        found.severity is Severity.OPENS_A_DOOR
+        or found.kind in _UNKNOWN_AS_ROOT
+        or (found.kind == "runs-project-task" and _SCRIPT.fullmatch(found.target) is not None)
+    )
+
 
 _BRACE_LIST = re.compile(r"\{([^{}]*,[^{}]*)\}")
 

@@ -43,3 +43,16 @@ def test_a_command_has_this_effect(line: str, effect: tuple[str, str]) -> None:
 )
 def test_a_similar_command_has_not(line: str, kind: str) -> None:
     assert kind not in {found for found, _ in read_line(line)}
+
+
+@pytest.mark.parametrize(
+    ("line", "target"),
+    [
+        ("sed -i 's/npm.old.example/npm.new.example/g' .npmrc", "npm.new.example"),
+        ("sed -i 's#registry=.*#registry=https://r.example/#' .npmrc", "r.example"),
+        ("sed -i 's/npm\\.old\\.example/npm\\.new\\.example/' .npmrc", "npm.new.example"),
+        ("sed -i '/strict-ssl/d' .npmrc", ".npmrc"),
+    ],
+)
+def test_a_package_source_that_is_edited_is_told_by_its_new_host(line: str, target: str) -> None:
+    assert {target for kind, target in read_line(line) if kind == "uses-package-source"} == {target}

@@ -50,3 +50,28 @@ def test_a_command_has_this_effect(line: str, effect: tuple[str, str]) -> None:
 )
 def test_a_similar_command_has_not(line: str, kind: str) -> None:
     assert kind not in {found for found, _ in read_line(line)}
+
+
+@pytest.mark.parametrize(
+    ("line", "target"),
+    [
+        ("git config user.email t@x.example", "t@x.example"),
+        ("git config --global user.name 'T. Okafor'", "T. Okafor"),
+        ("git -c user.name='T. Okafor' commit -m x", "T. Okafor"),
+        ("git commit --author='T. Okafor <t@x.example>' -m x", "t@x.example"),
+        ("git commit --author t.okafor --amend", "t.okafor"),
+        ("git commit --date=2020-01-01 -m x", "2020-01-01"),
+        ("GIT_AUTHOR_EMAIL=t@x.example git commit -m x", "t@x.example"),
+        ("export GIT_COMMITTER_NAME=Okafor", "Okafor"),
+    ],
+)
+def test_a_commit_in_a_given_name_is_told_by_the_name(line: str, target: str) -> None:
+    assert ("signs-as", target) in read_line(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["git config user.email", "git commit -m '--author=x'", "git reset --hard HEAD~1", "git reset --soft HEAD~3"],
+)
+def test_a_look_at_the_name_and_local_history_sign_nothing(line: str) -> None:
+    assert {kind for kind, _ in read_line(line)} <= {"looks", "commits"}

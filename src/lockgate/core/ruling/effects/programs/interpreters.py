@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.code import read_code
-from lockgate.core.ruling.effects.flows import EMPTY, MARK, NOTHING, Flow, Invocation, Source
+from lockgate.core.ruling.effects.flows import EMPTY, MARK, NOTHING, SETUP, Flow, Invocation, Source
 from lockgate.core.ruling.effects.paths import Access, is_secret_variable
 from lockgate.core.ruling.effects.programs.options import has_option, split_options
 
@@ -36,8 +36,14 @@ def run_code(walk: Walk, text: str) -> None:
             walk.add("runs-download", piece.target)
         elif piece.source is Source.DECODED:
             walk.add("runs-decoded")
+    if MARK in text and _RUNS_UNKNOWN.search(text):
+        walk.add_unreadable()
     for found in read_code(walk.plain(text), walk.argument, walk.project):
         walk.add(found.kind, found.target, found.certainty)
+
+
+# A statement that begins with what is not known, or a call that runs it.
+_RUNS_UNKNOWN = re.compile(rf"(?:^|[;\n]|\b(?:exec|eval|system|Function)\s*\([^\n{MARK}]{{0,40}})\s*{MARK}")
 
 
 def run_input(walk: Walk, flow: Flow, language: str) -> None:
@@ -62,9 +68,6 @@ def run_argument(walk: Walk, text: str, arguments: list[str], language: str) -> 
             return
         if piece.source is Source.DECODED:
             walk.add("runs-decoded")
-            return
-        if piece.source is Source.FILE and text.startswith(MARK) and piece.target:
-            walk.run_path(piece.target)
             return
     if language == "shell":
         walk.read_text(text, arguments)
@@ -92,6 +95,8 @@ def _shell(walk: Walk, call: Invocation) -> Flow:
         if "s" in argument and argument not in _SHELL_VALUED:
             index = len(arguments)
     if index >= len(arguments) or arguments[index] in ("-", "/dev/stdin", "/proc/self/fd/0", "/dev/fd/0"):
+        if walk.as_root and call.stdin is EMPTY:
+            walk.add("runs-as-root")
         run_input(walk, call.stdin, "shell")
     else:
         _run_file(walk, arguments[index], arguments[index + 1 :], "shell")
@@ -113,18 +118,15 @@ def _run_file(walk: Walk, path: str, arguments: list[str], language: str) -> Non
 
 def _eval(walk: Walk, call: Invocation) -> Flow:
     text = " ".join(call.arguments)
-    if _SETUP.fullmatch(walk.plain(text)) and not any(
-        piece.source in (Source.DOWNLOAD, Source.DECODED) for piece in walk.pieces_in(text)
-    ):
+    if _is_setup(walk, text):
         # `eval "$(ssh-agent -s)"`, `eval "$(pyenv init -)"`: the substitution was read already.
-        pieces = walk.pieces_in(text)
-        if pieces and pieces[0].source is Source.NONE:
-            return EMPTY
+        return EMPTY
     run_argument(walk, text, [], "shell")
     return NOTHING
 
 
-_SETUP = re.compile(r"\s*\$\(\)\s*")
+def _is_setup(walk: Walk, text: str) -> bool:
+    return walk.plain(text).strip() == "$()" and any(piece is SETUP for piece in walk.pieces_in(text))
 
 
 def _source(walk: Walk, call: Invocation) -> Flow:
@@ -137,7 +139,7 @@ def _source(walk: Walk, call: Invocation) -> Flow:
     ):
         if not walk.download_of(walk.full_path(path)):
             return EMPTY
-    if path:
+    if path and not _is_setup(walk, path):
         _run_file(walk, path, call.arguments[1:], "shell")
     return EMPTY
 

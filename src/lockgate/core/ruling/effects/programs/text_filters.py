@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.flows import EMPTY, NOTHING, Flow, Invocation, Source
-from lockgate.core.ruling.effects.paths import Access, is_secret_variable
+from lockgate.core.ruling.effects.paths import Access, is_secret_variable, read_access
 from lockgate.core.ruling.effects.programs.options import has_option, split_options
 from lockgate.core.ruling.effects.shell_syntax import decode_escapes
 
@@ -17,8 +17,10 @@ _SECRET_WORDS = re.compile(r"(?i)token|secret|passw|api.?key|credential|private|
 _SEARCHES = frozenset("grep egrep fgrep zgrep rg ag ack ugrep pcregrep ripgrep".split())
 # Programs that take their first argument as a pattern or a script, not as a file.
 _PATTERN_FIRST = _SEARCHES | frozenset("jq yq gron xq tomlq dasel mlr".split())
-# Programs that show a text as it is; any other may have changed it.
+# Programs that show a text as it is, or lines of it; any other may have changed it.
 _WHOLE = frozenset("cat tac less more head tail nl sponge pv ts bat batcat".split())
+# Those of them that show all of it.
+_ALL = frozenset("cat less more sponge pv bat batcat".split())
 _SEARCH_VALUED = frozenset(
     "-A -B -C -m -e -f -g -t -T --include --exclude --exclude-dir --glob --type --context --after-context "
     "--before-context --max-count --regexp --file -j --max-depth".split()
@@ -52,6 +54,8 @@ def print_files(walk: Walk, call: Invocation) -> Flow:
         return _search(walk, call, options, files)
     flows = [call.stdin if path == "-" else walk.print_file(path) for path in files] or [call.stdin]
     flow = flows[0] if len(flows) == 1 else max(flows, key=lambda each: each.source)
+    if flow.source is Source.FILE and len(flows) > 1:
+        return NOTHING
     return _passed(name, arguments, flow)
 
 
@@ -62,6 +66,8 @@ def _passed(name: str, arguments: list[str], flow: Flow) -> Flow:
         return flow
     if _decodes(name, arguments):
         return Flow(Source.DECODED)
+    if origin is Source.FILE and name not in _ALL:
+        return NOTHING
     return flow if name in _WHOLE or origin in (Source.DECODED, Source.NONE) else NOTHING
 
 
@@ -188,13 +194,38 @@ def _sed(walk: Walk, call: Invocation) -> Flow:
         _note_script(walk, script)
     if "-i" in names or "--in-place" in names:
         for path in paths:
-            walk.access(path, Access.WRITE)
+            _edit_in_place(walk, path, scripts)
         return EMPTY
     if paths:
-        return max((walk.print_file(path) for path in paths), key=lambda flow: flow.source)
+        return _carved(max((walk.print_file(path) for path in paths), key=lambda flow: flow.source))
     if call.stdin.source is Source.TEXT:
         return Flow(Source.DECODED if "s" in "".join(scripts) else Source.NONE)
-    return call.stdin
+    return _carved(call.stdin)
+
+
+def _carved(flow: Flow) -> Flow:
+    """Return what is left of a flow after a script: a file is no longer what lies on the disk."""
+    return NOTHING if flow.source is Source.FILE else flow
+
+
+_REPLACES = re.compile(r"\bs([/|#,!@%])((?:\\.|(?!\1)[^\\]){0,400})\1((?:\\.|(?!\1)[^\\]){0,400})\1")
+_HOST = re.compile(r"(?<![\w.@-])(?:[\w-]+\.)+[a-zA-Z]{2,}(?![\w-])")
+
+
+def _edit_in_place(walk: Walk, path: str, scripts: list[str]) -> None:
+    """Note what a script writes to a file: one that names a package source is told by the new host, where it shows."""
+    found = read_access(walk.plain(path), Access.WRITE, walk.project, folder=walk.folder)
+    hosts: list[str] = []
+    if found.kind == "uses-package-source":
+        replaced = [match.group(3) for script in scripts for match in _REPLACES.finditer(script)]
+        hosts = [host.lower() for text in replaced for host in _HOST.findall(text.replace("\\", ""))]
+    for host in hosts:
+        if walk.project.has_host(host):
+            walk.add("edits-project", walk.plain(path))
+        else:
+            walk.add("uses-package-source", host)
+    if not hosts:
+        walk.access(path, Access.WRITE)
 
 
 MOST_SCRIPT = 4_000
@@ -231,10 +262,10 @@ def _awk(walk: Walk, call: Invocation) -> Flow:
                 walk.access(written.group(1), Access.WRITE)
     flows = [walk.print_file(path) for path in rest if "=" not in path]
     if flows:
-        return max(flows, key=lambda flow: flow.source)
+        return _carved(max(flows, key=lambda flow: flow.source))
     if call.stdin.source is Source.ENVIRONMENT:
         walk.add("reads-secret", "environment")
-    return call.stdin if call.stdin.source is not Source.TEXT else Flow(Source.DECODED)
+    return _carved(call.stdin) if call.stdin.source is not Source.TEXT else Flow(Source.DECODED)
 
 
 def _tr(walk: Walk, call: Invocation) -> Flow:

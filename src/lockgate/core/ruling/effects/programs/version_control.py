@@ -63,6 +63,9 @@ def _git(walk: Walk, call: Invocation) -> Flow:
     return result or NOTHING
 
 
+_IDENTITY = frozenset("user.name user.email author.name author.email committer.name committer.email".split())
+
+
 def _setting(text: str) -> tuple[str, str]:
     name, _, value = text.partition("=")
     return name, value
@@ -83,6 +86,9 @@ _ORDINARY_SETTINGS: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = (
 def _note_setting(walk: Walk, name: str, value: str) -> None:
     """Note a setting of git that runs a program or moves a remote."""
     plain, lower = walk.plain(value), name.lower()
+    if lower in _IDENTITY and plain:
+        walk.add("signs-as", plain)
+        return
     if not _RUNNING_SETTING.fullmatch(name):
         return
     if lower == "http.sslverify":
@@ -279,9 +285,18 @@ def _git_running(walk: Walk, arguments: list[str]) -> Flow | None:
 
 
 def _git_commit(walk: Walk, arguments: list[str]) -> Flow | None:
-    del arguments
+    for option, value in split_options(arguments, _COMMIT_VALUED)[0]:
+        if option in ("--author", "--date") and value:
+            address = re.search(r"<([^<>]+)>", value)
+            walk.add("signs-as", address.group(1) if address else value)
     walk.add("commits")
     return NOTHING
+
+
+_COMMIT_VALUED = frozenset(
+    "-m --message -F --file -C -c --reuse-message --reedit-message --author --date -t --template --fixup --squash "
+    "--trailer --cleanup".split()
+)
 
 
 def _git_show(walk: Walk, arguments: list[str]) -> Flow | None:

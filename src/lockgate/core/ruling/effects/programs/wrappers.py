@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.flows import EMPTY, NOTHING, Flow, Invocation, Source
-from lockgate.core.ruling.effects.programs.options import program_after, split_options
+from lockgate.core.ruling.effects.programs.options import has_option, program_after, split_options
 from lockgate.core.ruling.effects.programs.rows import command_words, read_row
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _command(walk: Walk, call: Invocation) -> Flow:
 
 
 def _sudo(walk: Walk, call: Invocation) -> Flow:
-    """`sudo`, `doas`, `su`: another user's rights, and what is done with them."""
+    """`sudo`, `doas`, `su`: another user's rights, and what is done with them; alone they start a shell."""
     if call.name == "su":
         options, _ = split_options(call.arguments, frozenset(("-c", "--command", "-s", "--shell", "-g")))
         walk.add("runs-as-root")
@@ -98,18 +98,15 @@ def _sudo(walk: Walk, call: Invocation) -> Flow:
     arguments = call.arguments
     if arguments[:1] in (["-l"], ["-v"], ["-V"], ["-k"]) and len(arguments) == 1:
         return NOTHING
-    walk.add("runs-as-root")
     rest = program_after(
         arguments, frozenset("-u -g -U -h -p -C -D -R -T -r -t --user --group --prompt --chdir --host".split())
     )
     while rest and re.match(r"[A-Za-z_]\w*=", rest[0]):
         name, _, value = rest.pop(0).partition("=")
         walk.assign(name, value)
-    if rest:
-        return walk.run_program(rest, call.stdin)
-    if any(argument in ("-s", "-i") for argument in arguments) and call.stdin is not EMPTY:
-        return walk.run_program(["sh"], call.stdin)
-    return NOTHING
+    if not rest and has_option(arguments, "-k", "-K", "-v", "-l"):
+        return NOTHING
+    return walk.run_as_root(rest or ["sh"], call.stdin)
 
 
 _XARGS_VALUED = frozenset(
@@ -173,11 +170,8 @@ def _docker(walk: Walk, call: Invocation) -> Flow:
     )
     words = command_words(call)
     verb = next((word for word in words[:3] if word in ("run", "exec")), "")
-    if words[:1] == ["pull"] and len(words) > 1:
-        note_image(walk, words[1])
-        return NOTHING
     if not verb or verb not in words[:2] + (words[2:3] if words[:1] == ["compose"] else []):
-        return read_row(walk, call)
+        return _docker_other(walk, call, words)
     arguments = call.arguments[call.arguments.index(verb) + 1 :]
     options, rest = split_options(_own_part(arguments), _DOCKER_RUN_VALUED)
     _note_mounts(walk, options)
@@ -191,6 +185,16 @@ def _docker(walk: Walk, call: Invocation) -> Flow:
     if inner and not inner[0].startswith("-"):
         # What happens in a container stays there, but what it sends and fetches does not.
         walk.run_contained(inner, call.stdin)
+    return NOTHING
+
+
+def _docker_other(walk: Walk, call: Invocation, words: list[str]) -> Flow:
+    if words[:1] == ["pull"] and len(words) > 1:
+        note_image(walk, words[1])
+    elif words[:2] == ["system", "prune"] and has_option(call.arguments, "--volumes"):
+        walk.add("deletes-data", "docker volumes")
+    else:
+        return read_row(walk, call)
     return NOTHING
 
 
