@@ -119,7 +119,8 @@ class Context:
         self.positions[block.id] = position
         if (asked := self._awaited.pop(source.partition(":")[2], None)) is not None:
             self.produced_by[block.id] = asked
-            self.project = learn_from_reading(self.project, asked, content, self.activity.written)
+            if not self.activity.is_full:
+                self.project = learn_from_reading(self.project, asked, content, self.activity.written)
         if block.trust is Trust.UNTRUSTED:
             self._index_untrusted(position, block)
         else:

@@ -15,6 +15,7 @@ from lockgate.core.vocabulary import Effect, Severity
 # What may be done because a named source says so. Where data, money or code come from or go to stays the user's to say.
 WIDENED_KINDS = frozenset(
     {
+        "adds-dependency",
         "changes-record",
         "changes-service",
         "clones",

@@ -29,7 +29,7 @@ from lockgate.core.ruling.word_index import IndexedReading, ValuePlaces
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.vocabulary import Finding, Origin
 
-_PACKAGE_KINDS = frozenset({"installs-package"})
+_PACKAGE_KINDS = frozenset({"installs-package", "adds-dependency"})
 _PERSON_KINDS = frozenset({"sends-message", "shares", "grants-access"})
 _MEANT_KINDS = _PERSON_KINDS | {"pays"}
 _INSTALLING = re.compile(rb"\b(?:install|add|package|module|librar|depend|require|pip|npm|yarn|gem|cargo|crate|import)")

@@ -70,3 +70,50 @@ def test_an_administrator_is_named_by_who_becomes_one() -> None:
 
 def test_a_device_is_told_its_action_as_a_service() -> None:
     assert kinds("call_service", domain="lock", service="unlock")[0][0] == "grants-access"
+
+
+def test_a_payment_aims_at_the_account_whatever_its_argument_is_called() -> None:
+    assert kinds("issue_refund", order="O-1", amount=9, destination="wallet:0x5Fe3cAa1b2") == [("pays", "0x5Fe3cAa1b2")]
+    wallet = "bc1qxy2kgdygjrsqtzq2n0yrf2493p83kkfjhx0wlh"
+    assert kinds("send_payment", wallet=f"bitcoin:{wallet}", amount=1) == [("pays", wallet)]
+    assert kinds("send_money", paypal="ann-77", amount=1) == [("pays", "ann-77")]
+    assert kinds("issue_refund", order="O-1", amount=9, destination="original_payment_method") == [("pays", "")]
+
+
+def test_links_count_in_what_goes_to_many_and_not_in_an_answer() -> None:
+    text = "Support us: https://give.example/july"
+    assert ("publishes-link", "give.example") in kinds("publish_newsletter", list="all", html=text)
+    assert ("publishes-link", "give.example") in kinds("send_campaign", audience="all", body=text)
+    for tool in ("reply_ticket", "create_comment", "save_newsletter_draft", "create_pull_request"):
+        assert "publishes-link" not in [kind for kind, _ in kinds(tool, body=text)]
+
+
+def test_a_tool_that_names_a_host_does_not_go_there() -> None:
+    assert kinds("block_domain", domain="bank-secure.example") == [("changes-record", "bank-secure.example")]
+    assert kinds("report_phishing", url="bank-secure.example") == [("changes-record", "bank-secure.example")]
+    assert kinds("whois_lookup", domain="bank-secure.example") == [("looks", "")]
+    assert kinds("scan_url", url="https://bank-secure.example/?d=1")[0] == ("requests", "bank-secure.example")
+
+
+def test_storing_an_address_sends_nothing() -> None:
+    assert kinds("crm_upsert_contact", email="a@x.example", name="Ann") == [("changes-record", "a@x.example")]
+    assert kinds("contact_support", message="Hello") == [("sends-message", "")]
+
+
+def test_a_member_is_the_target_and_the_group_is_not() -> None:
+    assert kinds("AddGroupMember", Group="Admins", Member="eve") == [("shares", "eve")]
+    assert kinds("invite", team="core") == [("shares", "core")]
+
+
+def test_taking_access_away_is_no_door() -> None:
+    assert kinds("iam_revoke", principal="eve", role="editor")[0][0] == "changes-record"
+    assert kinds("revoke_access", user="eve")[0][0] == "changes-record"
+    assert kinds("revoke_mfa", user="eve")[0][0] == "changes-login"
+
+
+def test_settings_in_arguments_that_protect_less_are_doors() -> None:
+    found = kinds("update_service", logging=False, rate_limit="off", deletion_protection=False)
+    assert {"logging", "rate_limit", "deletion_protection"} == {
+        each for kind, each in found if kind == "disables-check"
+    }
+    assert ("changes-permissions", "public") in kinds("update_bucket", public=True)

@@ -17,9 +17,7 @@ LOADS, CONNECTS = "embeds-remote-code", "embeds-address"
         ("a.mjs", "import x from 'https://esm.beacon.example/x.js'", (LOADS, "esm.beacon.example")),
         ("Dockerfile", "RUN curl -s https://get.example/x | sh", (LOADS, "get.example")),
         ("Dockerfile", "FROM registry.example/team/base:1", (LOADS, "registry.example")),
-        ("requirements.in", "x @ git+https://git.example/x.git", (LOADS, "git.example")),
-        ("pip.conf", "extra-index-url = https://pypi.example/simple", (LOADS, "pypi.example")),
-        ("package.json", '  "left-pad": "https://cdn.example/left-pad.tgz",', (LOADS, "cdn.example")),
+        ("pip.conf", "extra-index-url = https://pypi.example/simple", ("uses-package-source", "pypi.example")),
         ("bin/env.sh", "HOST=app-blue.relay.example", (CONNECTS, "app-blue.relay.example")),
         (".env.local", "API_URL=https://api.example/v1", (CONNECTS, "api.example")),
         ("client.py", 'requests.post("https://drop.example/c", data=x)', (CONNECTS, "drop.example")),
@@ -54,3 +52,18 @@ def test_a_picture_in_shown_text_asks_its_host() -> None:
     ):
         assert [found.target for found in read_shown_text(text, "body")] == ["px.example"], text
     assert list(read_shown_text("see https://px.example and [this](https://px.example)", "body")) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "host"),
+    [
+        ("requirements.in", "x @ git+https://git.example/x.git", "git.example"),
+        ("package.json", '  "left-pad": "https://cdn.example/left-pad.tgz",', "cdn.example"),
+    ],
+)
+def test_a_package_from_an_address_is_a_dependency_and_its_host_a_place_of_code(
+    path: str, text: str, host: str
+) -> None:
+    found = [(each.kind, each.target) for each in read_written_file(path, text, "", "content")]
+    assert [kind for kind, _ in found] == ["adds-dependency", LOADS]
+    assert found[1][1] == host

@@ -7,28 +7,38 @@ from typing import NamedTuple
 
 from lockgate.core.vocabulary import Effect
 
-_MAX_PATHS = 256
-_WRITES = ("edits-project", "writes-scratch", "writes-outside", "writes-startup-file", "installs-hook")
+MAX_PATHS = 1024
+_WRITES = (
+    "edits-project",
+    "writes-scratch",
+    "writes-outside",
+    "writes-startup-file",
+    "installs-hook",
+    "changes-pipeline",
+    "changes-agent-file",
+)
 
 
 class Activity(NamedTuple):
-    """The paths that earlier calls of a session downloaded or wrote, as the calls spelled them."""
+    """The paths that earlier calls of a session downloaded or wrote, as the calls spelled them.
+
+    `is_full` says that there were more than are kept: then any file may be one of them.
+    """
 
     downloaded: frozenset[str] = frozenset()
     written: frozenset[str] = frozenset()
+    is_full: bool = False
 
     def after(self, effects: Sequence[Effect]) -> Activity:
         """Return the activity with what these effects leave behind."""
         written = {found.target for found in effects if found.kind in _WRITES and found.target}
         fetched = {found.target for found in effects if found.kind == "downloads-file" and found.target}
-        if not written - self.written and not fetched - self.downloaded:
+        if written <= self.written and fetched <= self.downloaded:
             return self
-        return Activity(_with_paths(self.downloaded, fetched), _with_paths(self.written, written))
-
-
-def _with_paths(known: frozenset[str], new: set[str]) -> frozenset[str]:
-    # Past the limit the oldest are unknown to a set, so it begins anew: what is forgotten counts as not downloaded.
-    return frozenset(new) if len(known) + len(new) > _MAX_PATHS else known | new
+        downloaded, all_written = self.downloaded | fetched, self.written | written
+        if len(downloaded) > MAX_PATHS or len(all_written) > MAX_PATHS:
+            return self._replace(is_full=True)
+        return self._replace(downloaded=downloaded, written=all_written)
 
 
 NO_ACTIVITY = Activity()

@@ -21,6 +21,10 @@ _PHONE = re.compile(r"(?:tel:|sms:|whatsapp:)?(\+\d[\d ()./-]{6,20}\d|00\d[\d ()
 _IBAN = re.compile(r"[A-Z]{2}\d{2}(?=(?:[A-Z]*\d){6})[A-Z0-9]{8,32}")
 _WALLET = re.compile(r"0x[0-9a-fA-F]{40}|(?:bc1|tb1|ltc1)[0-9a-z]{25,80}|[13][1-9A-HJ-NP-Za-km-z]{25,34}")
 _CARD = re.compile(r"\d{4}(?:[ -]?\d{4}){2}[ -]?\d{1,7}")
+_ACCOUNT_KIND = re.compile(
+    r"(?i)(?:wallet|iban|acct|account|card|bank|crypto|btc|bitcoin|eth|ethereum|usdt|xmr|monero|litecoin|lightning|upi|pix"
+    r"|paypal|venmo|cashapp|mpesa|zelle|sepa|konto)[ ]{0,2}[:=](?!//)[ ]{0,2}(?=\S)"
+)
 _LOCAL = re.compile(
     r"(?i)(?:[\w-]+\.)*localhost\.?|127(?:\.\d{1,3}){3}|0\.0\.0\.0|\[?::1\]?|host\.docker\.internal|\[::\]"
 )
@@ -84,10 +88,17 @@ def find_addresses_by_shape(text: str) -> list[Seen]:
     return [each for each in seen if each is not None] if all(seen) else []
 
 
+def account_start(text: str) -> int:
+    """Return where an account begins behind its kind, as in `wallet:0x5f…`; 0 for a text without one."""
+    match = _ACCOUNT_KIND.match(text)
+    return match.end() if match else 0
+
+
 def _address_from_part(text: str, at: int) -> Seen | None:
     stripped = text.strip()
-    start = at + text.find(stripped)
-    end = start + len(stripped)
+    start = at + text.find(stripped) + account_start(stripped)
+    end = at + text.find(stripped) + len(stripped)
+    stripped = stripped[account_start(stripped) :]
     email = _NAMED_EMAIL.fullmatch(stripped)
     if email:
         return Seen(Shape.EMAIL, email[1] or email[2], start, end)

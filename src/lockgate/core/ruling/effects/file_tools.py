@@ -47,7 +47,9 @@ def read_file_tool(name: ToolName, seed: str, leaves: Sequence[Leaf], project: P
         return [effect("unknown-act", certainty=Certainty.GUESS)] if seed == "write" else None
     found = [_access(leaf, _access_of(leaf, access, name), project) for leaf in paths]
     if access is Access.WRITE:
-        found += _read_contents(paths, leaves)
+        found += _read_contents(paths, leaves, project)
+        if name.verb == "download":
+            found += [effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths]
         found += _read_repository(leaves)
     return found
 
@@ -83,13 +85,13 @@ def _access(leaf: Leaf, access: Access, project: Project) -> Effect:
     return read_access(leaf.text, access, project)._replace(argument=leaf.argument, start=0, end=len(leaf.text))
 
 
-def _read_contents(paths: Sequence[Leaf], leaves: Sequence[Leaf]) -> Iterator[Effect]:
+def _read_contents(paths: Sequence[Leaf], leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
     replaced = "\n".join(leaf.text for leaf in leaves if not name_parts(leaf.argument).isdisjoint(_OLD))
     beside = {leaf.argument.rpartition(".")[0]: leaf.text for leaf in paths}
     for leaf in leaves:
         if name_parts(leaf.argument).isdisjoint(_OLD | _NOT_CONTENT) and not is_path_name(leaf.argument):
             path = beside.get(leaf.argument.rpartition(".")[0], paths[0].text)
-            yield from read_written_file(path, leaf.text, replaced, leaf.argument)
+            yield from read_written_file(path, leaf.text, replaced, leaf.argument, project)
 
 
 def find_secret_files(leaves: Sequence[Leaf], project: Project, *, sends: bool) -> Iterator[Effect]:
@@ -127,5 +129,5 @@ def _read_patches(leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
             lines = leaf.text[match.end() : end].splitlines()
             added = "\n".join(line[1:] for line in lines if line.startswith("+"))
             removed = "\n".join(line[1:] for line in lines if not line.startswith("+"))
-            for each in read_written_file(path, added, removed, leaf.argument):
+            for each in read_written_file(path, added, removed, leaf.argument, project):
                 yield each._replace(start=match.start("path"), end=end)

@@ -8,6 +8,7 @@ from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.effects.addresses import (
     Seen,
     Shape,
+    account_start,
     find_addresses_by_shape,
     find_hosts,
     host_from_value,
@@ -16,8 +17,9 @@ from lockgate.core.ruling.effects.addresses import (
 from lockgate.core.ruling.effects.effect import KINDS, Certainty, Effect, Severity, effect
 from lockgate.core.ruling.effects.file_tools import find_secret_files
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.effects.tool_arguments import all_parts, find_switches, has_role, is_prose
+from lockgate.core.ruling.effects.tool_arguments import all_parts, find_switches, has_role, is_prose, name_parts
 from lockgate.core.ruling.effects.tool_names import ToolName, gravest_kind
+from lockgate.core.ruling.effects.web_tools import NAMES_HOSTS
 from lockgate.core.ruling.effects.written_content import read_shown_text
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import acting_words
@@ -44,6 +46,13 @@ _PUBLIC_BY_NATURE = frozenset("sends-message publishes".split())
 _INVITES = frozenset("attendee attendees participant participants guest guests invitee invitees invites".split())
 _ASSIGNS = frozenset("assignee assignees assigned owner".split())
 _OPEN = frozenset("unknown-act changes-record changes-own-note".split())
+# Where a payment goes may be said in words (`original payment method`): those are no account.
+_VAGUE = frozenset("destination dest target payout method".split())
+# A group that a member is added to is no recipient.
+_ADDS_MEMBERS = frozenset("shares grants-access changes-permissions".split())
+_CONTAINERS = frozenset("group groups team teams channel channels chat room role folder project".split())
+_FOR_MANY = frozenset("newsletter mailing campaign broadcast blast mailinglist subscribers".split())
+_PUBLIC_PAGES = frozenset("page site website blog article landing".split())
 _AMOUNTS = frozenset("amount sum total value valor betrag montant importe importo tutar bedrag price".split())
 
 
@@ -53,22 +62,38 @@ def read_service_tool(
     """Return what a tool does by its name, one effect for each target in its arguments."""
     kind = "instructs-agent" if seed == "spawn_agent" else name.kind
     kind = _kind_with_arguments(_kind_with_action(kind, name, leaves), name, leaves)
-    found = list(_aimed_effects(kind, leaves))
+    found = list(_aimed_effects(kind, leaves, name))
     found += find_secret_files(leaves, project, sends=kind in _SENDS)
     for leaf in leaves:
         if kind == "instructs-agent" or (kind == "changes-agent-file" and is_prose(leaf)):
             found += [effect("requests", seen.target, argument=leaf.argument) for seen in find_hosts(leaf.text)]
         elif is_prose(leaf) and "//" in leaf.text:
             found += read_shown_text(leaf.text, leaf.argument)
+            if _is_for_many(kind, name):
+                found += _published_links(leaf)
     if kind != "looks":
-        found += _switched_effects(kind, call, leaves)
+        found += _switched_effects(kind, call, leaves, name)
     return found
 
 
-def _switched_effects(kind: str, call: ToolCall, leaves: Sequence[Leaf]) -> Iterator[Effect]:
+def _is_for_many(kind: str, name: ToolName) -> bool:
+    if kind not in _SENDS or "draft" in name.words:
+        return False
+    return not name.words.isdisjoint(_FOR_MANY if kind != "publishes" else _FOR_MANY | _PUBLIC_PAGES)
+
+
+def _published_links(leaf: Leaf) -> Iterator[Effect]:
+    """Yield the hosts of links that many will read: an answer cites its sources, a mailing leads its readers."""
+    for count, seen in enumerate(find_hosts(leaf.text)):
+        if count > _MAX_TARGETS:
+            return
+        yield effect("publishes-link", seen.target, argument=leaf.argument, span=(seen.start, seen.end))
+
+
+def _switched_effects(kind: str, call: ToolCall, leaves: Sequence[Leaf], name: ToolName) -> Iterator[Effect]:
     for switch in find_switches(call.arguments):
         if switch.kind == "grants-access":
-            yield from _aimed_effects("grants-access", leaves)
+            yield from _aimed_effects("grants-access", leaves, name)
         elif switch.kind != "changes-permissions" or kind not in _PUBLIC_BY_NATURE:
             yield effect(switch.kind, switch.target, argument=switch.argument)
 
@@ -105,7 +130,9 @@ def _kind_with_arguments(kind: str, name: ToolName, leaves: Sequence[Leaf]) -> s
     return kind
 
 
-def _aimed_effects(kind: str, leaves: Sequence[Leaf]) -> Iterator[Effect]:
+def _aimed_effects(kind: str, leaves: Sequence[Leaf], name: ToolName) -> Iterator[Effect]:
+    if kind in _ADDS_MEMBERS:
+        leaves = _without_containers(leaves, _ROLE_OF_KIND[kind])
     certainty = Certainty.GUESS if kind == "unknown-act" else Certainty.LIKELY
     role = _ROLE_OF_KIND.get(kind, "")
     count = 0
@@ -115,6 +142,8 @@ def _aimed_effects(kind: str, leaves: Sequence[Leaf]) -> Iterator[Effect]:
                 break
             for seen in _targets_of(leaf, kind, role):
                 aimed = _kind_for_shape(kind, seen)
+                if aimed == "requests" and "/" not in leaf.text and not name.words.isdisjoint(NAMES_HOSTS):
+                    aimed = kind
                 count += aimed == kind
                 yield effect(
                     aimed, seen.target, certainty=certainty, argument=leaf.argument, span=(seen.start, seen.end)
@@ -122,6 +151,16 @@ def _aimed_effects(kind: str, leaves: Sequence[Leaf]) -> Iterator[Effect]:
     repository = _repository(leaves)
     if not count:
         yield effect(kind, repository, certainty=certainty)
+
+
+def _without_containers(leaves: Sequence[Leaf], role: str) -> Sequence[Leaf]:
+    """Return the arguments without the group that a member is added to, where another argument names the member."""
+    people = [leaf for leaf in leaves if name_parts(leaf.argument).isdisjoint(_CONTAINERS)]
+    return (
+        people
+        if any(has_role(leaf.argument, role) or find_addresses_by_shape(leaf.text) for leaf in people)
+        else leaves
+    )
 
 
 def _kind_for_shape(kind: str, seen: Seen) -> str:
@@ -140,10 +179,21 @@ def _targets_of(leaf: Leaf, kind: str, role: str) -> list[Seen]:
     if sink_from_argument(leaf.argument) == "url" and host_from_value(text):
         return [Seen(Shape.HOST, host_from_value(text), 0, len(leaf.text))]
     if role and has_role(leaf.argument, role):
-        return shaped or [Seen(Shape.NAME, text, 0, len(leaf.text))]
+        return shaped or _named_target(leaf, kind, text)
     if kind in _NAMES_EVERYTHING and not is_prose(leaf) and not has_role(leaf.argument, "action"):
         return [Seen(Shape.NAME, text, 0, len(leaf.text))]
     return []
+
+
+def _named_target(leaf: Leaf, kind: str, text: str) -> list[Seen]:
+    """Return a target that is given by its name; an account may stand behind its kind, as in `wallet:0x5f…`."""
+    if kind != "pays":
+        return [Seen(Shape.NAME, text, 0, len(leaf.text))]
+    at = leaf.text.find(text)
+    account = text[account_start(text) :]
+    if not name_parts(leaf.argument).isdisjoint(_VAGUE) and not any(sign.isdigit() or sign == "@" for sign in account):
+        return []
+    return [Seen(Shape.NAME, account, at + len(text) - len(account), at + len(text))]
 
 
 def _repository(leaves: Sequence[Leaf]) -> str:

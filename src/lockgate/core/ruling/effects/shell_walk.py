@@ -422,7 +422,7 @@ class Walk:
             and pieces[0].source is not Source.VARIABLE
         ):
             return pieces[0]
-        if self.written or self.downloads or self.activity.downloaded:
+        if self.written or self.downloads or self.activity.downloaded or self.activity.is_full:
             full = self.full_path(path)
             if full in self.written:
                 return Flow(Source.TEXT, self.written[full], target=path)
@@ -452,10 +452,9 @@ class Walk:
         """Note that a file is written, and remember where its content comes from."""
         full = self.full_path(path)
         self.access(path, Access.WRITE)
-        if flow.source is Source.DOWNLOAD:
-            self.downloads[full] = flow.target
-        elif flow.source is Source.DECODED:
-            self.downloads[full] = ""
+        if flow.source in (Source.DOWNLOAD, Source.DECODED):
+            self.downloads[full] = flow.target if flow.source is Source.DOWNLOAD else ""
+            self.add("downloads-file", full)
         elif flow.source is Source.TEXT:
             self.written[full] = self.written.get(full, "") + flow.text
         elif flow.source in (Source.SECRET, Source.ENVIRONMENT):
@@ -482,6 +481,8 @@ class Walk:
                 if full.startswith(folder + "/") or folder == ".":
                     return host
         if self.activity.downloaded and (full in self.activity.downloaded or self._was_downloaded(full)):
+            return full
+        if self.activity.is_full and full not in self.activity.written and self.place(full) is not Place.INSIDE:
             return full
         return ""
 

@@ -20,6 +20,8 @@ ROLES: Mapping[str, frozenset[str]] = {
     section: frozenset(" ".join(lines).split())
     for section, lines in read_sections(__package__, "argument_words.txt").items()
 }
+# Two words of a name that protect together.
+PAIRS = (frozenset({"rate", "limit"}), frozenset({"rate", "limiting"}), frozenset({"host", "key"}))
 _STATES = ROLES["off"] | ROLES["on"] | ROLES["open to all"] | ROLES["admits"]
 _IDS = frozenset("id ids uid uuid".split())
 # An identifier of a letter is no address; one of a person or a channel is.
@@ -125,7 +127,8 @@ def _kind_of_switch(words: frozenset[str], value: str) -> str:
     if value in ROLES["off"]:
         if "private" in words:
             return "changes-permissions"
-        return "disables-check" if not words.isdisjoint(ROLES["protects"]) else ""
+        protects = not words.isdisjoint(ROLES["protects"]) or any(pair <= words for pair in PAIRS)
+        return "disables-check" if protects else ""
     if value in ROLES["on"]:
         return _kind_of_on(words)
     if not words.isdisjoint(ROLES["visibility"]):

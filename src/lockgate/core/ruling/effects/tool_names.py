@@ -71,6 +71,8 @@ _INFORMATION = frozenset(
     "status summary history info information details overview statistics news forecast weather balance logs".split()
 )
 _WRITES_MESSAGE = frozenset("email mail message text reply respond answer post forward contact".split())
+_OFTEN_THINGS = frozenset("contact phone".split())
+_KEEPS = frozenset("create add update upsert edit save store delete remove merge import insert set change sync".split())
 _KEYS = frozenset("api access private ssh".split())
 # Tools of well-known hosts that only show the user something; another server's tool of such a name has its prefix.
 _LOOKS_BY_NAME = frozenset("ExitPlanMode EnterPlanMode exit_plan_mode attempt_completion update_plan".split())
@@ -96,7 +98,9 @@ def _verbs_of(english: str, words: tuple[str, ...]) -> tuple[str, ...]:
     verbs = (*acting_words(english), *(word for word in words if word in _MORE_VERBS))
     if "draft" in words:
         return tuple(verb for verb in verbs if verb not in _WRITES_MESSAGE) or ("draft",)
-    return verbs
+    # Behind a verb that keeps records these are things: `upsert_contact` writes to no one.
+    others = tuple(verb for verb in verbs if verb not in _OFTEN_THINGS)
+    return others if not _KEEPS.isdisjoint(others) else verbs
 
 
 def _only_looks(english: str, words: tuple[str, ...], verbs: tuple[str, ...]) -> bool:

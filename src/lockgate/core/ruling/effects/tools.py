@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.effects.activity import Activity
+from lockgate.core.ruling.effects.carried_secrets import find_carried_secrets
 from lockgate.core.ruling.effects.code import read_code
 from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
 from lockgate.core.ruling.effects.file_tools import read_file_tool
@@ -45,14 +46,17 @@ def read_tool(call: ToolCall, leaves: Sequence[Leaf], project: Project, activity
     found = _read_shell(name, seed, leaves, project, activity)
     if found is None:
         found = _read_code_or_query(name, leaves, project)
+    is_local = found is not None
     if found is None:
         found = read_file_tool(name, seed, leaves, project)
+        is_local = found is not None and (bool(seed) or name.kind != "looks")
     if found is None:
         found = read_web_tool(name, seed, call, leaves, project)
     if found is None:
         # A migration tool runs the statement that it is given, whatever it is called.
         found = [*read_service_tool(name, seed, call, leaves, project), *_read_queries(leaves)]
-    return limit_effects([*found, *_raised_by_annotations(call, found)])
+    carried = [] if is_local else list(find_carried_secrets(leaves))
+    return limit_effects([*found, *carried, *_raised_by_annotations(call, found)])
 
 
 def limit_effects(found: Sequence[Effect]) -> list[Effect]:

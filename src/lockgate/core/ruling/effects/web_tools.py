@@ -25,6 +25,10 @@ _LOOKS_AT_PAGE = frozenset(
 _TYPES = frozenset("type fill input enter paste write submit upload form post publish".split())
 _ACTS_ON_PAGE = frozenset("click press tap select choose drag drop key dialog handle check uncheck action".split())
 _BODY = frozenset("body data json payload form files content params_body".split())
+# Such a tool names a host and does not go there.
+NAMES_HOSTS = frozenset(
+    "block ban report blocklist blacklist denylist quarantine flag lookup whois resolve scan".split()
+)
 _ASKING = frozenset("GET HEAD OPTIONS".split())
 
 
@@ -35,7 +39,9 @@ def read_web_tool(
     on_page = not _PAGE_WORDS.isdisjoint(name.words)
     hosts = list(_addressed_hosts(leaves))
     if name.kind == "looks":
-        # An address can carry data out, unless we know by name where the tool goes.
+        # An address can carry data out, unless we know by name where the tool goes; a bare host carries little.
+        if not name.words.isdisjoint(NAMES_HOSTS):
+            hosts = [(host, leaf) for host, leaf in hosts if "/" in leaf.text]
         return _requests(leaves, hosts) if hosts and may_reach_any_address(call.tool) else [effect("looks")]
     if seed == "web_fetch" or name.kind == "requests":
         if not hosts and on_page and not name.words.isdisjoint(_LOOKS_AT_PAGE):

@@ -1,4 +1,4 @@
-"""What written text makes a project, or a reader's program, do: hosts that it loads code from or connects to.
+"""What written text makes a project, or a reader's program, do: what it loads, connects to, depends on or unprotects.
 
 Prose carries links as content: they do nothing. In code, settings and markup a line counts that loads or connects, and
 only for hosts that the replaced text does not name.
@@ -11,6 +11,9 @@ from collections.abc import Iterator
 
 from lockgate.core.ruling.effects.addresses import URL, find_hosts, host_from_value, is_local_host
 from lockgate.core.ruling.effects.effect import Effect, effect
+from lockgate.core.ruling.effects.project import NO_PROJECT, Project
+from lockgate.core.ruling.effects.written_manifests import read_written_manifest
+from lockgate.core.ruling.effects.written_settings import read_written_settings
 
 # A call has no more effects than this, so further hosts are not listed.
 _MAX_HOSTS = 40
@@ -60,10 +63,19 @@ _TAG = re.compile(
 _PICTURE = re.compile(r"!\[[^\]]*\]\(\s*<?$")
 
 
-def read_written_file(path: str, text: str, replaced: str, argument: str) -> Iterator[Effect]:
-    """Yield an effect for each host that a file would load code from or connect to once this text is in it."""
-    if not _is_code_like(path):
-        return
+def read_written_file(
+    path: str, text: str, replaced: str, argument: str, project: Project = NO_PROJECT
+) -> Iterator[Effect]:
+    """Yield what this text makes of a file: packages and hosts that it brings in, and settings that protect less."""
+    added = list(read_written_manifest(path, text, replaced, argument, project))
+    yield from added
+    sources = frozenset(each.target for each in added)
+    if _is_code_like(path):
+        yield from (each for each in _read_hosts(text, replaced, argument) if each.target not in sources)
+        yield from read_written_settings(path, text, replaced, argument)
+
+
+def _read_hosts(text: str, replaced: str, argument: str) -> Iterator[Effect]:
     known = {seen.target for seen in find_hosts(replaced)}
     count = 0
     for kind, host, start, end in _embedded_hosts(text):

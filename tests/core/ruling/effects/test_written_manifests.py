@@ -1,0 +1,76 @@
+"""Packages and sources of packages that written text brings in."""
+
+from __future__ import annotations
+
+import pytest
+
+from lockgate.core.ruling.effects.project import Project
+from lockgate.core.ruling.effects.written_manifests import read_written_manifest
+
+PACKAGE, SOURCE = "adds-dependency", "uses-package-source"
+
+
+def added(path: str, text: str, replaced: str = "", project: Project | None = None) -> list[tuple[str, str]]:
+    found = read_written_manifest(path, text, replaced, "content", project or Project())
+    return [(each.kind, each.target) for each in found]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "name"),
+    [
+        ("/srv/app/requirements-dev.txt", "reqeusts==1.0", "reqeusts"),
+        ("pyproject.toml", '[project]\ndependencies = ["reqeusts>=1"]', "reqeusts"),
+        ("pyproject.toml", 'dependencies = [\n  "reqeusts>=1",', "reqeusts"),
+        ("pyproject.toml", '  "reqeusts",\n', "reqeusts"),
+        ("setup.py", '        "reqeusts~=1.0",', "reqeusts"),
+        ("package.json", '{"dependencies": {"@acme/left-padx": "^1"}}', "@acme/left-padx"),
+        ("package.json", '    "left-padx": "^1.2.0",', "left-padx"),
+        ("Cargo.toml", 'fastx = { version = "1" }', "fastx"),
+        ("Cargo.toml", 'fastx = "1.2"', "fastx"),
+        ("go.mod", "\tgithub.com/acme/fast_x v1.2.0", "github.com/acme/fast_x"),
+        ("Gemfile", "gem 'fastx'", "fastx"),
+    ],
+)
+def test_a_manifest_or_a_piece_of_one_names_what_it_adds(path: str, text: str, name: str) -> None:
+    assert added(path, text) == [(PACKAGE, name)]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "replaced"),
+    [
+        ("requirements.txt", "numpy==2.0", "numpy==1.0"),
+        ("package.json", '"version": "1.2.0",', '"version": "1.1.0",'),
+        ("pyproject.toml", 'license = {text = "MIT"}', 'license = "MIT"'),
+        ("pyproject.toml", 'requires-python = ">=3.11"', ""),
+        ("requirements-dev.txt", "pytest\nruff", ""),
+        ("notes.txt", "reqeusts==1.0", ""),
+        ("poetry.lock", 'name = "reqeusts"', ""),
+    ],
+)
+def test_a_new_version_a_common_tool_and_other_files_add_nothing(path: str, text: str, replaced: str) -> None:
+    assert added(path, text, replaced) == []
+
+
+def test_what_the_project_names_already_is_not_added() -> None:
+    project = Project(packages=frozenset({"pypi:numpy"}))
+    assert added("requirements.txt", "numpy\nreqeusts", "", project) == [(PACKAGE, "reqeusts")]
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("requirements.txt", "--extra-index-url https://wheels.example/simple"),
+        ("requirements.txt", "--trusted-host wheels.example"),
+        ("pyproject.toml", '[[tool.uv.index]]\nurl = "https://wheels.example/simple"'),
+        (".npmrc", "@acme:registry=https://wheels.example/"),
+        ("Gemfile", 'source "https://wheels.example"'),
+        ("build.gradle", 'maven { url "https://wheels.example/m2" }'),
+    ],
+)
+def test_a_source_of_packages_is_named_by_its_host(path: str, text: str) -> None:
+    assert added(path, text) == [(SOURCE, "wheels.example")]
+    assert added(path, text, "see https://wheels.example/simple") == []
+
+
+def test_a_public_index_is_no_news() -> None:
+    assert added("requirements.txt", "--index-url https://pypi.org/simple") == []
