@@ -20,6 +20,8 @@ from lockgate.core.word_lists import read_words
 # So far before an address the name of its owner may stand, and so long is a line of a record at most.
 _NEAR, _RECORD_LINE = 80, 120
 _MAX_PLACES = 8
+# A capital inside a sentence begins a name.
+_PROPER_NAME = re.compile(r"(?<=[^.!?\s]\s)[A-Z\u00c0-\u00de][\w'-]{2,40}|[\u0400-\u9fff]{2,20}")
 _LOCAL_PARTS = re.compile(rb"[^a-z0-9\x80-\xff]+")
 # A sender as mails show him: `Name <address>` or `From: address` where a line begins.
 _SENDER = re.compile(rb"(?:from|von|de|da|van|from:|sender)?[:\s]*[^\n:.!?]{0,60}<?\Z")
@@ -39,12 +41,12 @@ _COMMON = frozenset(
 class MeantByGoal:
     """Compares what a goal names with where a value stands."""
 
-    __slots__ = ("_answers", "_asked", "_budget", "_trusted")
+    __slots__ = ("_answers", "_asked", "_budget", "_names")
 
     def __init__(self, trusted: TrustedText, budget: WorkBudget) -> None:
         self._budget = budget
-        self._trusted = trusted
         self._asked = trusted.asked
+        self._names = frozenset(name.lower().encode() for name in _PROPER_NAME.findall(trusted.asked_text))
         self._answers = any(word.startswith(_ASKS_TO_ANSWER) for word in self._asked)
 
     def is_meant(self, candidate: Candidate, held: ValuePlaces, *, in_records_only: bool = False) -> bool:
@@ -61,6 +63,10 @@ class MeantByGoal:
         is_name = not _HAS_ADDRESS.search(candidate.piece)
         if is_prose and in_records_only and not is_name:
             return False
+        if in_records_only:
+            # Money: the goal has to write the owner's name as a name.
+            named = (_own_words(candidate), *(_words_before(text, at) for at in places))
+            return any(not self._names.isdisjoint(words) for words in named)
         if self._names_one_of(_own_words(candidate), is_prose=is_prose and not is_name):
             return True
         return any(self._names_owner(text, at, is_prose=is_prose) for at in places)

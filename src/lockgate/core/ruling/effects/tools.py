@@ -22,6 +22,7 @@ from lockgate.core.ruling.tool_risk import canonical_tool, tool_risk
 from lockgate.core.vocabulary import Risk
 
 MAX_EFFECTS = 32
+MAX_PACKAGES = 256
 MAX_LEAVES_READ = 1000
 
 _SHELL_WORDS = frozenset("shell bash terminal ssh console exec cli zsh command subprocess".split())
@@ -64,7 +65,9 @@ def limit_effects(found: Sequence[Effect]) -> list[Effect]:
     distinct = list({(each.kind, each.target): each for each in reversed(found)}.values())[::-1]
     if len(distinct) > 1:
         distinct = [each for each in distinct if each.kind != "looks"] or distinct[:1]
-    if len(distinct) <= MAX_EFFECTS:
+    # A manifest that is written whole names many packages.
+    most = MAX_EFFECTS + min(MAX_PACKAGES, sum(each.kind == "adds-dependency" for each in distinct))
+    if len(distinct) <= most:
         return distinct or [effect("unknown-act", certainty=Certainty.GUESS)]
     distinct.sort(key=lambda each: -each.severity)
     return [*distinct[: MAX_EFFECTS - 1], effect("unreadable", certainty=Certainty.GUESS)]
