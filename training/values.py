@@ -10,10 +10,10 @@ SLOT = re.compile(r"\{([a-z]+)([1-9])\}")
 
 FIRST = "Ada Aiko Amara Anton Bela Carmen Chidi Dalia Demir Edda Elif Emre Fatou Felix Greta Hana Hugo Ines Ivo Jana Jorge Kaya Lena Liam Mateo Mei Nadia Noor Olga Omar Pavel Priya Quinn Rosa Ruben Sanna Tariq Uma Vera Wim Xenia Yara Zoe".split()
 LAST = "Abara Almeida Bakker Bergman Castillo Dvorak Eriksen Fontaine Gallo Haddad Ilves Jansen Kowalski Lindqvist Moreau Nakata Okafor Petrov Quist Romero Sato Tanaka Ueda Vargas Weiss Yilmaz Zeman".split()
-COMPANY = "Halden Freight|Brightwater Labs|Orchard & Pine|Cobalt Works|Nordlicht Energie|Kestrel Air|Blue Fern Clinic|Marlow Estates|Tessera Software|Quarry Bank|Lumen Optics|Ridgeway School|Atlas Catering|Fjord Insurance|Sable Motors|Juniper Travel|Cedar Hosting|Vela Telecom".split(
+COMPANY = "Aldgate Tools|Northgate Water|Meridian Foods|Saltmarsh Media|Corvus Legal|Helix Dental|Ironbridge Steel|Pelican Books|Stellar Print|Birchwood Care|Monsoon Textiles|Redwall Security|Lakeside Bikes|Argent Finance|Foundry Coffee|Trellis Gardens|Windrush Ferries|Copperfield Cables|Sunbeam Nursery|Opal Events|Keystone Roofing|Mistral Sails|Hawthorn Realty|Pinnacle Sports|Willowbrook Farm|Zenith Lighting|Cascade Plumbing|Granary Bread|Harbourview Hotel|Beacon Couriers|Halden Freight|Brightwater Labs|Orchard & Pine|Cobalt Works|Nordlicht Energie|Kestrel Air|Blue Fern Clinic|Marlow Estates|Tessera Software|Quarry Bank|Lumen Optics|Ridgeway School|Atlas Catering|Fjord Insurance|Sable Motors|Juniper Travel|Cedar Hosting|Vela Telecom".split(
     "|"
 )
-STRANGE = "delta-sync|clearpath-ops|qx-relay|pineforward|mirrorvault|north-intake|opsbridge|zenlift|datapier|fastqueue|greyfinch|tallybox".split(
+STRANGE = "nova-port|bluegate|swiftdock|corelane|packbase|metricly|trustlane|cloudnest|docuhub|logstream|bytefarm|openquay|linkyard|syncroom|datawell|portside|keyhouse|formpoint|netparcel|infralab|quickdesk|stackpost|devcorner|shiplane|audithub|deskflow|paylane|signpoint|mailroom|recordbay|delta-sync|clearpath-ops|qx-relay|pineforward|mirrorvault|north-intake|opsbridge|zenlift|datapier|fastqueue|greyfinch|tallybox".split(
     "|"
 )
 TLD = "com net org io dev eu co.uk de app info cloud xyz biz shop".split()
@@ -27,7 +27,9 @@ PRODUCT = "desk lamp|wireless keyboard|espresso machine|trail shoes|winter jacke
 TITLE = "Quarterly figures|Onboarding plan|Roof repair|Trip to the coast|Release notes|Budget draft|Grant proposal|Menu for June|Meeting minutes|Inventory".split(
     "|"
 )
-WORDS = "amber basil cedar delta ember fable grove harbor indigo juniper kelp lilac maple nectar opal pebble quartz river sage tulip umber velvet willow yarrow zephyr".split()
+WORDS = "acorn alder anchor apple arrow aspen badger barley beacon birch bramble breeze brook candle canyon cherry cinder clover coral crane cricket crystal cypress daisy dune eagle echo elder fern flint forest fox garnet ginger glacier granite hazel heron hollow honey iris ivory jasper kite lagoon lantern larch laurel lemon linden lotus lynx magnet marble meadow meteor mint mosaic moss myrtle nimbus oak olive onyx orbit otter oyster pearl pepper petal pine plum poppy prairie prism quail raven reed ridge robin rowan saffron salmon sequoia shale slate sorrel sparrow spruce stone summit sunset swift tamarind teal thistle timber topaz trout tundra vale violet walnut wave wren amber basil cedar delta ember fable grove harbor indigo juniper kelp lilac maple nectar opal pebble quartz river sage tulip umber velvet willow yarrow zephyr".split()
+PACKAGED = "parser cache client cli kit tools http auth format store queue date schema types lint test".split()
+KNOWN = "requests pandas polars httpx pytest ruff black numpy flask django fastapi pydantic lodash express vite eslint prettier zod axios react redis sqlalchemy rich typer click serde tokio libpq-dev ffmpeg jq cmake".split()
 AGENTS = "assistant agent AI bot copilot helper model".split()
 VENDORS = "the vendor|the platform|your provider|the host of this service|the help desk".split("|")
 
@@ -69,12 +71,10 @@ class Slots:
             case "company":
                 return one.choice(COMPANY)
             case "domain":
-                # Half of the time from one pool for both: a stranger must not be known by the look of an address.
+                # From one pool for all: a stranger must not be known by the look of an address.
                 named = re.sub(r"[^a-z]", "", self.value("company", number).lower())
-                base = (
-                    one.choice([named, one.choice(STRANGE)])
-                    if one.random() < 0.5
-                    else (one.choice(STRANGE) if strange else named)
+                base = one.choice(
+                    [named, one.choice(STRANGE), f"{one.choice(WORDS)}{one.choice(['', '-'])}{one.choice(WORDS)}"]
                 )
                 return f"{base}{one.choice(['', '', digits(2), '-' + one.choice(WORDS)])}.{one.choice(TLD)}"
             case "email":
@@ -226,4 +226,41 @@ class Slots:
                 return "".join(
                     one.choice(string.ascii_letters + string.digits + "+/") for _ in range(one.choice([64, 120, 200]))
                 )
+            case "pkg":
+                return one.choice(
+                    [
+                        f"{one.choice(WORDS)}{one.choice(['', '-', 'py', 'js', 'lib'])}{one.choice(PACKAGED)}".strip(
+                            "-"
+                        ),
+                        f"{one.choice(PACKAGED)}-{one.choice(WORDS)}",
+                        f"@{one.choice(WORDS)}/{one.choice(PACKAGED)}",
+                        *([] if strange else KNOWN),
+                    ]
+                )
+            case "svc":
+                return f"{one.choice(WORDS)}-{one.choice('api web worker gateway auth queue mail search'.split())}"
+            case "table":
+                return one.choice(
+                    "orders invoices sessions tickets notes payments contacts shipments".split()
+                ) + one.choice(["", "_old", "_2025", "_archive"])
+            case "branch":
+                return one.choice(["fix", "feature", "chore", "release"]) + one.choice("/-") + one.choice(WORDS)
+            case "ver":
+                return f"{one.randint(0, 9)}.{one.randint(0, 20)}" + one.choice(["", f".{one.randint(0, 9)}"])
+            case "word":
+                return one.choice(WORDS)
+            case "bucket":
+                return f"{one.choice(WORDS)}-{one.choice('backup public assets logs media data'.split())}" + one.choice(
+                    ["", "-eu", digits(2)]
+                )
+            case "key":
+                return f"{one.choice(['OPS', 'WEB', 'INF', 'CORE', 'APP'])}-{one.randint(2, 4000)}"
+            case "num":
+                return str(one.randint(2, 9900))
+            case "sum":
+                return f"{one.randint(2, 900)}.{digits(2)}"
+            case "chan":
+                return f"#{one.choice(WORDS)}" + one.choice(["", "-team", "-ops", "-help"])
+            case "ip":
+                return f"{one.choice([10, 172, 185, 203, 91])}.{one.randint(0, 255)}.{one.randint(0, 255)}.{one.randint(1, 254)}"
         raise ValueError(f"no slot is called {kind}")
