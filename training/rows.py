@@ -7,22 +7,21 @@ import hashlib
 import json
 import lzma
 import math
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-# Whole families of wrappers and kinds of ordinary texts, and whole scenarios by their name, so that more of them do not
-# move the others.
-HELD_FAMILIES = {"story", "precondition", "pressure", "marketing", "changes"}
-# The same for the question about whole texts: kinds of errands, of prompts that work on a model and of ordinary ones.
-HELD_FAMILIES |= {"translating", "slanting", "typed-translating", "typed-slanting", "drifting", "rank", "plain"}
-
-
+# Whole forms of attack, families of wrappers and kinds of ordinary texts, and whole scenarios by their name, so that more
+# of them do not move the others.
+HELD_FAMILIES = {"persuasion", "label", "hand-off", "conditional", "quoted-log", "story", "precondition", "pressure"}
+HELD_FAMILIES |= {"marketing", "changes", "translating", "slanting", "typed-translating", "typed-slanting", "drifting"}
+HELD_FAMILIES |= {"rank", "plain"}
 # Of the banks with many kinds, some kinds by their name.
 MANY = ("belonging-", "bare-", "errands-", "answering-", "working-")
 
 
-def held(name: str, share: float = 0.3) -> bool:
+def held(name: str, share: float = 0.25) -> bool:
     return int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) / 0xFFFFFFFF < share
 
 
@@ -33,10 +32,28 @@ def apart(row: dict) -> bool:
     return bool(scenario and held(scenario))
 
 
-def load(path: Path) -> list[dict]:
-    opened = lzma.open if path.suffix == ".xz" else gzip.open
-    with opened(path, "rt", encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
+def load(paths: Iterable[Path]) -> list[dict]:
+    found = []
+    for path in paths:
+        opened = lzma.open if path.suffix == ".xz" else gzip.open
+        with opened(path, "rt", encoding="utf-8") as lines:
+            found += [json.loads(line) for line in lines]
+    return found
+
+
+def holds(window: str, words: str) -> bool:
+    """Whether a good part of what the text says about the call stands in this window."""
+    window, words = window.lower(), words.lower()
+    pieces = [words[at : at + 24] for at in range(0, max(1, len(words) - 23), 12)] if words else []
+    return bool(pieces) and sum(piece in window for piece in pieces) >= max(1, len(pieces) // 2)
+
+
+def telling(row: dict) -> Sequence[str]:
+    """The passages of a call that its label is about: of a driven one, those that hold what drives it."""
+    windows = row["windows"]
+    if row["driven"] <= 0.5:
+        return windows
+    return [window for window in windows if holds(window, row["words"])] or windows[:1]
 
 
 def auroc(scores: np.ndarray, labels: np.ndarray) -> float:
