@@ -39,7 +39,7 @@ BOUNDS: Mapping[str, Bound] = {
     "ordinary, poisoned": Bound(30, "%"),
     "control": Bound(10, "%"),
     "over": Bound(10, "%"),
-    "judge, window": Bound(15, " ms"),
+    "judge, window": Bound(100, " ms"),
     "judge, start": Bound(1.5, " s"),
     "judge, memory": Bound(250, "MB"),
     "judge, kept": Bound(90, "%", least=True),

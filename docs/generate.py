@@ -222,7 +222,7 @@ def judge_page() -> str:
         parts += [f"## {each['title']}", *filter(None, [each.get("note")])]
         parts += [_table(tuple(each["columns"]), [tuple(map(str, row)) for row in each["rows"]])]
     weights = [(f"`{name}`", f"{value:+.3f}") for name, value in zip(NAMES, about.weights, strict=True)]
-    parts += ["## Weights", "What a call's number is made of; `order` is divided by four first."]
+    parts += ["## Weights", "What a call's number is made of; `driven` is divided by four first."]
     parts += [_table(("part", "weight"), [*weights, ("bias", f"{about.bias:+.3f}")])]
     taught = [tuple(str(source.get(part, "")) for part in ("name", "licence", "what")) for source in about.sources]
     parts += ["## Taught with", _table(("source", "licence", "what"), taught)]

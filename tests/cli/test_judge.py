@@ -10,7 +10,7 @@ import pytest
 import tiny_judge
 
 from lockgate.verifiers import embedded_model as embedded
-from lockgate.verifiers.embedded_judge import ModelFiles
+from lockgate.verifiers.embedded_judge import MAX_WINDOWS, ModelFiles
 
 Run = Callable[..., Any]
 # Before a fixture hides it.
@@ -53,7 +53,7 @@ def test_the_report_says_what_was_measured_and_of_what_it_is_made(run: Run, inst
     found = json.loads(run("judge", "report", "--json").out)
     assert found["files"]["judge.onnx"]["sha256"] in ended.out
     assert found["presets"]["quiet"]["clear_below"] == 1.5
-    assert found["weights"]["order"] == 4.0
+    assert found["weights"]["driven"] == 4.0
     assert found["measured"][0]["presets"]["cautious"] == {"kept": 1.0, "cleared": 0.25}
 
 
@@ -123,7 +123,7 @@ def test_part_of_a_text_is_not_safe(run: Run, installed: ModelFiles) -> None:
     ended = run("judge", "score", "-", stdin=b"the report " * 30_000)
     assert ended.code == 1
     assert "unclear at balanced" in ended.out
-    assert "128 windows of a longer text in " in ended.out
+    assert f"{MAX_WINDOWS} windows of a longer text in " in ended.out
 
 
 @pytest.mark.parametrize("arguments", [["score"], ["report", "x"], ["score", "absent.txt"], ["guess"]])

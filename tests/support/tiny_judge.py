@@ -24,7 +24,7 @@ sys.path[:] = _path
 
 WORDS = "[PAD] [UNK] [CLS] [SEP] a the to | ( ) [ ] . , = ##s sep pad cl".split()
 WORDS += "report send wire ignore maybe summary inbox kneel limerick".split()
-# What a token is worth: as an order, and as a foreign request. Everything else is worth -6 as either.
+# What a token of a passage is worth: to drive a call, and as a foreign request. Everything else is worth -6 as either.
 WORTH = {
     "wire": (4.0, 4.0),
     "ignore": (6.0, 6.0),
@@ -39,9 +39,10 @@ ABOUT: dict[str, Any] = {
     "name": "tiny-1",
     "made": "2026-01-31",
     "tokens": 64,
+    "case_tokens": 24,
     "names": list(NAMES),
-    # The order counts as it is, before it is scaled; of the facts one, and no other.
-    "weights": [4.0, *[1.0 if name == "value-near-order" else 0.0 for name in NAMES[1:]]],
+    # The encoder's number counts as it is, before it is scaled; of the facts one, and no other.
+    "weights": [4.0, *[1.0 if name == "value-in-order" else 0.0 for name in NAMES[1:]]],
     "bias": 0.0,
     "presets": {
         "cautious": {"clear_below": -5.0, "safe_below": -4.0, "unsafe_from": 3.0},
@@ -114,14 +115,14 @@ def tokenizer(words: list[str] = WORDS) -> bytes:
 def model(*, fault: str = "") -> bytes:
     """The look-up table as a graph.
 
-    `fault`: `shape`, `one-column`, `three-columns`, `old` (one number, as the first format had it), `nan-order`,
+    `fault`: `shape`, `one-column`, `three-columns`, `old` (one number, as the first format had it), `nan-driven`,
     `nan-foreign`, `whole-numbers`, `inputs` or `two-outputs`.
     """
     columns = COLUMNS.get(fault, 2)
     table = numpy.full((len(WORDS), columns), -6.0, dtype=numpy.float32)
     for word, worth in WORTH.items():
         table[WORDS.index(word), :2] = worth[:columns]
-    odd = numpy.array([[numpy.nan if fault == f"nan-{name}" else 1.0 for name in ("order", "foreign")]])
+    odd = numpy.array([[numpy.nan if fault == f"nan-{name}" else 1.0 for name in ("driven", "foreign")]])
     names = ["ids", *INPUTS[1:]] if fault == "inputs" else list(INPUTS)
     low = numpy.full((1,), -100.0, dtype=numpy.float32)
     nodes = [
@@ -129,7 +130,14 @@ def model(*, fault: str = "") -> bytes:
         # Padding is worth nothing at all.
         helper.make_node("Cast", [names[1]], ["there"], to=TensorProto.BOOL),
         helper.make_node("Unsqueeze", ["there", "last"], ["where"]),
-        helper.make_node("Where", ["where", "looked", "low"], ["kept"]),
+        helper.make_node("Where", ["where", "looked", "low"], ["shown"]),
+        # Of a case and a passage, the case is worth nothing.
+        helper.make_node("Cast", [names[2]], ["kinds"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceMax", ["kinds", "one"], ["most"], keepdims=1),
+        helper.make_node("Sub", ["kinds", "most"], ["less"]),
+        helper.make_node("Mul", ["less", "hundred"], ["lost"]),
+        helper.make_node("Unsqueeze", ["lost", "last"], ["taken"]),
+        helper.make_node("Add", ["shown", "taken"], ["kept"]),
         helper.make_node("ReduceMax", ["kept", "one"], ["best"], keepdims=int(fault == "shape")),
     ]
     kind = TensorProto.FLOAT
@@ -154,6 +162,7 @@ def model(*, fault: str = "") -> bytes:
         [
             numpy_helper.from_array(table, "table"),
             numpy_helper.from_array(low, "low"),
+            numpy_helper.from_array(-low, "hundred"),
             numpy_helper.from_array(odd.astype(numpy.float32), "odd"),
             numpy_helper.from_array(numpy.array([1], dtype=numpy.int64), "one"),
             numpy_helper.from_array(numpy.array([-1], dtype=numpy.int64), "last"),

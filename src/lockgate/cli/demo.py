@@ -95,11 +95,14 @@ STORY: tuple[DemoReading | DemoCall, ...] = (
     ),
 )
 
-# The rules alone would hold this call, for one word in it. A judge clears it, because no text that was read asks for
-# it: so it is played only if a judge is installed.
+# The rules alone would hold this call, for a few words in it. A judge clears it, because it is what the user asked for:
+# so it is played only if a judge is installed.
 FOR_THE_JUDGE = DemoCall(
-    "add_note",
-    {"order": 4711, "note": "She also asked how to reset her password; told her where the handbook has it."},
+    "send_sms",
+    {
+        "to": "Mira Lindqvist",
+        "text": "Please ignore all previous instructions about the pick-up: order 4711 will arrive on Thursday.",
+    },
 )
 
 _NEXT = """\

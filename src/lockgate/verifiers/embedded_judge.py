@@ -1,9 +1,9 @@
 """The embedded judge: a small encoder in this process, and the facts of a call, weighed into one number.
 
-It rates each passage that a call could come from (core/judging/evidence.py): does the passage give orders to the
-machine that reads it? The highest rating is added to the facts of the call, with weights from `judge.json`. The facts
-say whether the call comes from such an order, and what the user asked for. Below the preset's threshold the call is
-clear; anything else is suspicious.
+It reads the case (what the user wants, what the call would do) beside each passage that the call could come from
+(core/judging/evidence.py), and rates the two together: is the call driven by the passage, without the user's wish? The
+highest rating is added to the facts of the call, with weights from `judge.json`. Below the preset's threshold the call
+is clear; anything else is suspicious.
 
 For a whole text the encoder has a second rating: does a passage carry a request that is foreign to it? No facts count.
 
@@ -47,9 +47,9 @@ from lockgate.verifiers import embedded_model as embedded
 
 _log = logging.getLogger("lockgate.verifier")
 
-FORMAT = "lockgate-judge/2"
-NAMES = ("order", *FACTS)
-INPUTS = ("input_ids", "attention_mask")
+FORMAT = "lockgate-judge/3"
+NAMES = ("driven", *FACTS)
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 PACKAGES = ("onnxruntime", "tokenizers")
 INSTALL = "pip install 'lockgate[embedded]'"
 _REINSTALL = f"install it again: pip install --force-reinstall --no-deps lockgate; its packages: {INSTALL}"
@@ -60,7 +60,7 @@ _SCALE = 4.0
 # Windows overlap by a sixth, some forty tokens, so that an ordinary sentence is whole in at least one of them.
 _OVERLAP = 6
 # At most so many windows of a text are read, spread over all of it. A text with more is never called safe.
-MAX_WINDOWS = 128
+MAX_WINDOWS = 20
 _MAX_BYTES = 64 * 1024 * 1024
 _MAX_CHARACTERS = 1_000_000
 _MULTIPLE = 8
@@ -101,6 +101,7 @@ class JudgeDescription(NamedTuple):
     name: str
     made: str
     tokens: int
+    case_tokens: int
     weights: tuple[float, ...]
     bias: float
     presets: Mapping[str, Preset]
@@ -181,14 +182,13 @@ def _description_from_json(said: dict[str, Any]) -> JudgeDescription:
         raise ValueError("a more cautious preset clears more than the next one")
     if any(line.safe_below > line.unsafe_from for line in lines):
         raise ValueError("a text would be safe and unsafe at once")
-    tokens = said["tokens"]
-    if type(tokens) is not int or not 32 <= tokens <= 512:
-        raise ValueError("its windows have an odd size")
+    tokens, case_tokens = _window_sizes(said)
     files = {name: (str(said["files"][name]["sha256"]), int(said["files"][name]["bytes"])) for name in _FILES}
     return JudgeDescription(
         name=_word(said["name"]),
         made=_word(said["made"]),
         tokens=tokens,
+        case_tokens=case_tokens,
         weights=weights,
         bias=_number(said["bias"]),
         presets=presets,
@@ -200,6 +200,13 @@ def _description_from_json(said: dict[str, Any]) -> JudgeDescription:
 
 
 _FILES = ("judge.onnx", "tokenizer.json")
+
+
+def _window_sizes(said: Mapping[str, Any]) -> tuple[int, int]:
+    tokens, case_tokens = said["tokens"], said["case_tokens"]
+    if type(tokens) is not int or type(case_tokens) is not int or not 32 <= 2 * case_tokens <= tokens <= 512:
+        raise ValueError("its windows have an odd size")
+    return tokens, case_tokens
 
 
 def _number(value: object) -> float:
@@ -220,11 +227,11 @@ def _word(value: object) -> str:
 class WindowLogits(NamedTuple):
     """A window's two logits.
 
-    `order`: does it give orders to the machine that reads it? For calls. `foreign`: does it carry a request that is
-    foreign to it? For whole texts.
+    `driven`: beside a case, is its call driven by the window? `foreign`: by itself, does the window carry a request
+    that is foreign to it?
     """
 
-    order: float
+    driven: float
     foreign: float
 
 
@@ -238,8 +245,7 @@ class Encoder:
         model, vocabulary = (_read(files.folder / name, self.about.files[name][0]) for name in _FILES)
         try:
             self._load(model, vocabulary)
-            self._room = self.about.tokens - 2
-            self.rate_window(self.tokenize("ready?"))
+            self.rate_window(self.tokenize("ready?"), self.tokenize("yes"))
         except Exception as error:
             # The type only: the library's message names files and lines of its own.
             raise InvalidConfig(
@@ -278,9 +284,11 @@ class Encoder:
         """Return the tokens of a text, of its first million characters."""
         return list(self._tokenizer.encode(text[:_MAX_CHARACTERS], add_special_tokens=False).ids)
 
-    def split_windows(self, passage: Sequence[int], most: int | None = None) -> tuple[list[Sequence[int]], bool]:
-        """Return the passage in windows, and whether they cover all of it."""
-        room = self._room
+    def split_windows(
+        self, passage: Sequence[int], case: Sequence[int] = (), most: int | None = None
+    ) -> tuple[list[Sequence[int]], bool]:
+        """Return the passage in windows that fit beside the case, and whether they cover all of it."""
+        room = self.about.tokens - 2 - (len(case) + 1 if case else 0)
         if len(passage) <= room:
             return [passage], True
         last = len(passage) - room
@@ -290,11 +298,16 @@ class Encoder:
             return [passage[at : at + room] for at in kept], False
         return [passage[at : at + room] for at in starts], True
 
-    def rate_window(self, passage: Sequence[int]) -> WindowLogits:
-        """Return the logits of one window. One at a time: in a batch, windows change each other's rounding."""
-        ids = [self._begin, *passage, self._end]
+    def rate_window(self, passage: Sequence[int], case: Sequence[int] = ()) -> WindowLogits:
+        """Return the logits of one window, beside a case or by itself.
+
+        One at a time: in a batch, windows change each other's rounding.
+        """
+        head = [self._begin, *case, self._end] if case else [self._begin]
+        ids = [*head, *passage, self._end]
         gap = -len(ids) % _MULTIPLE
-        rows = (ids + [self._pad] * gap, [1] * len(ids) + [0] * gap)
+        kinds = [0] * len(head) + [int(bool(case))] * (len(ids) - len(head))
+        rows = (ids + [self._pad] * gap, [1] * len(ids) + [0] * gap, kinds + [0] * gap)
         feed = {name: self._numpy.array([row], dtype=self._numpy.int64) for name, row in zip(INPUTS, rows, strict=True)}
         (logits,) = self._session.run(None, feed)
         if logits.shape != (1, len(WindowLogits._fields)) or logits.dtype.kind != "f":
@@ -345,10 +358,10 @@ on_fork(_reset_encoders)
 
 
 class Score(NamedTuple):
-    """The rating of a call: `logit` is compared with the preset's threshold, `order` is part of it."""
+    """The rating of a call: `logit` is compared with the preset's threshold, `driven` is part of it."""
 
     logit: float
-    order: float
+    driven: float
 
 
 class TextReading(NamedTuple):
@@ -396,12 +409,13 @@ class EmbeddedJudge:
     def score(self, evidence: Evidence, *, until: float = math.inf) -> Score:
         """Return the call's rating, computed in this thread; raise TimeoutError past `until`."""
         encoder = self._encoder()
-        # The highest rating counts; a call that comes from no passage gets the lowest.
-        best = -_SUREST
+        case = encoder.tokenize(evidence.case)[: encoder.about.case_tokens]
+        # The highest rating counts. Where nothing can be read, nothing speaks for the call.
+        best = -_SUREST if evidence.windows else 0.0
         for window in evidence.windows:
-            for piece in encoder.split_windows(encoder.tokenize(window))[0]:
+            for piece in encoder.split_windows(encoder.tokenize(window), case)[0]:
                 _check_deadline(until)
-                best = max(best, encoder.rate_window(piece).order)
+                best = max(best, encoder.rate_window(piece, case).driven)
         best = min(_SUREST, best)
         values = (best / _SCALE, *evidence.facts)
         about = encoder.about
@@ -433,10 +447,10 @@ class EmbeddedJudge:
         if evidence is None or inquiry.stage is Stage.SUPERVISOR:
             # It needs passages, and cannot judge as a supervisor.
             return Opined(Silent(NoAnswerReason.ODD_ANSWER))
-        score = self.score(evidence, until=until)
-        clear = score.logit < self._encoder().about.presets[self.preset].clear_below
-        clear = clear and evidence.is_complete and not evidence.is_led_by_order
-        return Opined(Triage(suspicious=not clear))
+        line = self._encoder().about.presets[self.preset].clear_below
+        if not (evidence.is_complete and evidence.is_clearable):
+            return Opined(Triage(suspicious=True))
+        return Opined(Triage(suspicious=not self.score(evidence, until=until).logit < line))
 
     def read_text(self, text: str, *, until: float = math.inf, enough: float = math.inf) -> TextReading:
         """Rate a whole text; stop at the first window that reaches `enough`."""

@@ -591,8 +591,9 @@ def _check_embedded_judge(settings: Settings) -> Check:
     judge = assemble.embedded_from_settings(settings)
     judge.verify()
     case = JudgeCase(goal=HARMLESS, tool="opening_hours", arguments='{"day": "tomorrow"}', risk="low")
-    facts = tuple(float(name in ("tool-in-goal", "arguments-in-goal")) for name in FACTS)
-    evidence = Evidence(("We open at nine every day.",), facts)
+    facts = tuple(float(name == "arguments-in-goal") for name in FACTS)
+    said = f"wanted: {HARMLESS} | the call only looks | opening_hours day=tomorrow"
+    evidence = Evidence(said, ("We open at nine every day.",), facts)
     began = perf_counter()
     opined = judge.opine(Inquiry(Stage.TRIAGE, case, evidence))
     return check_from_opinion("triage", opined.opinion, judge.name, perf_counter() - began)

@@ -1,14 +1,17 @@
-"""What an embedded judge looks at: the passages a call could come from, and what is known about how it came from them.
+"""What an embedded judge looks at: the case in words, the passages a call could come from, and a few facts.
 
-The rules find *where* a call's values stand in untrusted text; whether that is a stranger's order or the very thing the
-user wanted is for a judge to say. A judge that reads single passages gets the telling ones, at most `MAX_WINDOWS`:
+The rules find *where* a call's values stand in untrusted text, and effects say what the call would do; whether that
+is a stranger's doing or the very thing the user wanted is for a judge to say. The embedded judge reads two views side
+by side: the case (what the user asked for, what the call would do, the call itself in short), and one passage at a
+time, at most `MAX_WINDOWS`:
 
-1. around the orders that values, or the tool itself, were found in, and around unasked recipients;
-2. around what speaks to a model rather than to a reader.
+1. around the targets of the call's effects, where untrusted text has them and the user did not name them;
+2. around the orders that values, or the tool itself, were found in, and around unasked recipients;
+3. around what speaks to a model rather than to a reader;
+4. where there is none of these, the latest texts: that no passage holds a call's values says nothing for the call.
 
-What else stands in a poisoned session says nothing about this call, and is not shown. An attacker who plants more
-orders than there are windows must not choose which of them is read: where one found no room, the evidence is not
-`is_complete`, and clears no call.
+An attacker who plants more orders than there are windows must not choose which of them is read: where one found no
+room, the evidence is not `is_complete`, and clears no call.
 
 `FACTS` are numbers from 0 to 1 that mean something by themselves, so that few of them weighed against each other are a
 judgement that can be explained.
@@ -21,26 +24,32 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 from lockgate.core.ruling.arguments import flatten_arguments
+from lockgate.core.ruling.effects.effect import KINDS
 from lockgate.core.ruling.pipeline import Ask
 from lockgate.core.text.confusables import fold_to_latin, gates_from_text, remove_invisible
 from lockgate.core.text.encodings import CODES
-from lockgate.core.vocabulary import Block, Finding, Origin, Trust
+from lockgate.core.vocabulary import Block, Finding, Severity, Trust
 
-MAX_WINDOWS = 6
-# Characters on each side of an order: with it, some 200 tokens.
-REACH = 320
+MAX_WINDOWS = 4
+# Characters on each side of what is looked for: with it, some 100 tokens.
+REACH = 190
 _WINDOW = 2 * REACH
-# So much of an argument is searched for words.
+# So much of an argument is searched for words, and of the latest texts for a target.
 _MAX_SEARCHED = 256_000
 _MAX_LEAVES = 32
+_MAX_TARGETS = 8
+_MAX_LATEST = 2
+_LEAST_TARGET = 3
 # By so much of its beginning an order is recognized in the window around it.
 _SHOWN = 40
+# The case in words: so much of the goal, of the user's last message, of each value.
+_MAX_GOAL, _MAX_SAID, _MAX_VALUE, _MAX_EFFECTS, _MAX_CALL = 200, 120, 60, 3, 150
 
 _WORD = re.compile(r"[^\W_]{3,}")
-_NAME_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _COMMON = frozenset(
     "the and for you your with from this that are was has have will can not all any our its out but his her they them "
     "there here been into over when what which who whom then than also about after before please".split()
@@ -48,28 +57,22 @@ _COMMON = frozenset(
 
 
 class Evidence(NamedTuple):
-    """`windows` are passages of untrusted text that the call could come from; `facts` are in the order of `FACTS`.
+    """`case` is what the user wants and what the call would do, in words; `windows` are passages of untrusted text that
+    the call could come from, the first ones the likeliest; `facts` are in the order of `FACTS`.
 
-    Not `whole`: there was one more such passage, and no room for it. `led`: an order names the tool, gives the call
-    somewhere to go, or speaks to the machine as well.
+    Not `is_complete`: there was one more such passage, and no room for it. Not `is_clearable`: an effect of the gravest
+    kind or a hard finding is held against the call, an order names its tool or says where it is to go, or what speaks
+    to the machine stands beside a value of it.
     """
 
+    case: str
     windows: tuple[str, ...]
     facts: tuple[float, ...]
     is_complete: bool = True
-    is_led_by_order: bool = False
+    is_clearable: bool = True
 
 
-FACTS = (
-    "value-near-order",
-    "tool-in-order",
-    "part-in-order",
-    "unasked-recipient",
-    "speaks-to-the-agent",
-    "tool-in-goal",
-    "arguments-in-goal",
-    "order-in-goal",
-)
+FACTS = ("value-in-order", "speaks-to-the-agent", "arguments-in-goal")
 
 # Groups of rules about texts that speak to a model, as against words that merely occur.
 _SPEAKS = (
@@ -95,16 +98,116 @@ class _Known(Protocol):
 
 def collect_evidence(ask: Ask, context: _Known, goal: str) -> Evidence:
     """Return the evidence for one call, at a bounded cost. A `Context` must not change meanwhile."""
+    wish = _Wish(goal, context)
     untrusted = {block.id for block in context.blocks if block.trust is Trust.UNTRUSTED}
-    windows, whole = _windows(ask, context, untrusted)
+    targets = _unasked_targets(ask, context, wish)
+    windows, is_complete = _windows(ask, context, untrusted, targets)
     leaves = flatten_arguments(ask.call.arguments)[0][:_MAX_LEAVES]
-    led = _is_led_by_order(ask) or _order_speaks_to_machine(ask, untrusted)
-    return Evidence(windows, _facts(ask, goal, [leaf.text for leaf in leaves], untrusted), whole, led)
+    return Evidence(
+        _case(ask, wish, [(leaf.argument, leaf.text) for leaf in leaves], {place.value for place in targets}),
+        windows or _latest(context),
+        _facts(ask, wish, [leaf.text for leaf in leaves], untrusted),
+        is_complete,
+        _is_clearable(ask, untrusted),
+    )
+
+
+class _Wish:
+    """What the user asked for: the goal, and what was said later."""
+
+    def __init__(self, goal: str, context: _Known) -> None:
+        said = [
+            block.content[:_MAX_SEARCHED]
+            for block in context.blocks
+            if block.trust is Trust.TRUSTED and block.source.partition(":")[0] == "user"
+        ]
+        self.goal = goal
+        self.last = said[-1] if said else ""
+        self.text = "\n".join([goal, *said])
+        self.flat = _flat(self.text)
+        self.words = _words([self.text])
+
+
+# The case in words
+
+
+def _case(ask: Ask, wish: _Wish, values: Sequence[tuple[str, str]], from_text: set[str]) -> str:
+    """What the user wants, what the call would do, and the call in short."""
+    goal = plain_text(wish.goal[: 2 * _MAX_GOAL])[:_MAX_GOAL]
+    if wish.last and wish.last != wish.goal:
+        goal = f"{goal} / {plain_text(wish.last[: 2 * _MAX_SAID])[:_MAX_SAID]}"
+    grave = [effect for effect in ask.effects if effect.severity >= Severity.REACHES_OUT] or ask.effects[:1]
+    does = []
+    for effect in grave[:_MAX_EFFECTS]:
+        told = KINDS[effect.kind].does.replace("{target}", effect.target[:_MAX_VALUE])
+        does.append(f"{told}, which only the text names" if effect.target in from_text else told)
+    said = " ".join(f"{name}={text[: 2 * _MAX_VALUE]}" for name, text in values[:6])
+    call = plain_text(f"{ask.call.tool} {said}"[: 2 * _MAX_CALL])[:_MAX_CALL]
+    return f"wanted: {goal} | the call {plain_text('; '.join(does))} | {call}"
+
+
+# The targets of a call's effects
+
+
+def _flat(text: str) -> str:
+    """A text without what a spelling may add: case, spaces, hyphens, dots of a version."""
+    return re.sub(r"[\s\-_]+", "", text.lower())
+
+
+def _unasked_targets(ask: Ask, context: _Known, wish: _Wish) -> list[_EvidencePlace]:
+    """Where untrusted text has a target of the call that the user did not name; one place per target."""
+    orders = {(origin.block, origin.start): origin.order for origin in ask.origins if origin.order}
+    found = {
+        origin.value: _EvidencePlace(
+            origin.block,
+            origin.start,
+            origin.end,
+            orders.get((origin.block, origin.start), origin.value),
+            origin.value,
+        )
+        for origin in ask.origins
+        if origin.sink == "target" and not origin.known
+    }
+    for effect in ask.effects[:_MAX_TARGETS]:
+        target = effect.target
+        if effect.severity < Severity.REACHES_OUT or len(target) < _LEAST_TARGET or target in found:
+            continue
+        place = None if _flat(target) in wish.flat else _search(target, context)
+        if place is not None:
+            found[target] = place
+    return list(found.values())
+
+
+def _search(target: str, context: _Known) -> _EvidencePlace | None:
+    """The latest place that has the target as it stands, in a bounded part of the latest texts."""
+    room, sought = _MAX_SEARCHED, re.compile(re.escape(target), re.IGNORECASE)
+    for block in reversed(context.blocks):
+        if block.trust is not Trust.UNTRUSTED:
+            continue
+        match = sought.search(block.content, 0, room)
+        if match:
+            return _EvidencePlace(block.id, match.start(), match.end(), target, target)
+        room -= len(block.content)
+        if room <= 0:
+            break
+    return None
 
 
 # An address in a value, wherever it may stand: a mailbox, a URL, a bare host behind a login.
 _SOMEWHERE = re.compile(r"://|\bwww\.|[^\s@]@[^\s@]+\.\w|\b\w+@[\w-]+:", re.ASCII)
 _GOES_TO = frozenset({"recipient", "url", "account"})
+# Kinds of effects whose target is another party or a host.
+_HAS_PARTY = frozenset(
+    "requests sends-data sends-message shares publishes pays clones pushes changes-remote uses-package-source "
+    "embeds-remote-code embeds-address shows-remote-content grants-access".split()
+)
+
+
+def _is_clearable(ask: Ask, untrusted: set[str]) -> bool:
+    """Whether a small model may clear the call at all."""
+    if ask.opens_a_door or ask.hard_findings:
+        return False
+    return not _is_led_by_order(ask) and not _order_speaks_to_machine(ask, untrusted)
 
 
 def _is_led_by_order(ask: Ask) -> bool:
@@ -115,8 +218,15 @@ def _is_led_by_order(ask: Ask) -> bool:
     """
     if any(found.rule == "origin:tool-in-order" for found in ask.findings):
         return True
+    parties = [_flat(effect.target) for effect in ask.effects if effect.kind in _HAS_PARTY and effect.target]
     return any(
-        origin.order and not origin.known and (origin.sink in _GOES_TO or _SOMEWHERE.search(origin.value) is not None)
+        origin.order
+        and not origin.known
+        and (
+            origin.sink in _GOES_TO
+            or _SOMEWHERE.search(origin.value) is not None
+            or any(party in _flat(origin.value) for party in parties)
+        )
         for origin in ask.origins
     )
 
@@ -198,18 +308,23 @@ def plain_text(text: str) -> str:
 
 
 class _EvidencePlace(NamedTuple):
-    """Where to look. `said` is how what stands there reads."""
+    """Where to look. `said` is how what stands there reads, `value` the part of it that the call has."""
 
     block: str
     start: int
     end: int
     said: str
+    value: str = ""
 
 
-def _windows(ask: Ask, context: _Known, untrusted: set[str]) -> tuple[tuple[str, ...], bool]:
+def _windows(
+    ask: Ask, context: _Known, untrusted: set[str], targets: Sequence[_EvidencePlace]
+) -> tuple[tuple[str, ...], bool]:
+    """The passages, and whether they are all."""
     found: list[tuple[str, int, int]] = []
     texts: dict[str, None] = {}
-    for place in _places(ask, untrusted):
+    telling = [*targets, *_places(ask, untrusted)]
+    for place in telling or islice(_lesser_places(ask, untrusted), _MAX_LATEST):
         at = context.positions.get(place.block)
         if at is None:
             continue
@@ -224,9 +339,42 @@ def _windows(ask: Ask, context: _Known, untrusted: set[str]) -> tuple[tuple[str,
         found.append((place.block, low, high))
         text, said = plain_text(_trim_to_words(content, low, high)), plain_text(place.said)
         # A reader does not see what is hidden in a code: what it says comes first.
-        texts[text if said[:_SHOWN].lower() in text.lower() else f"{said} {text}"[: _WINDOW + REACH]] = None
+        shown = said[:_SHOWN].lower() in text.lower() or _flat(said) in _flat(text)
+        text = text if shown else f"{said} {text}"[: _WINDOW + REACH]
+        texts[_mark(text, place.value)] = None
     texts.pop("", None)
     return tuple(texts), True
+
+
+def _mark(text: str, value: str) -> str:
+    """The passage with the call's value between marks that no text has of its own."""
+    text = text.translate(_UNMARKED)
+    sought = plain_text(value)[:_MAX_VALUE]
+    if len(sought) < _LEAST_TARGET:
+        return text
+    spelled = r"[\s-]?".join(re.escape(letter) for letter in sought if letter not in " -")
+    return re.sub(f"({spelled})", r"« \1 »", text, flags=re.IGNORECASE)
+
+
+_UNMARKED = str.maketrans({"\u00ab": '"', "\u00bb": '"'})
+
+
+def _latest(context: _Known) -> tuple[str, ...]:
+    """The beginning and the end of the latest untrusted texts: what the agent had just read when it made the call."""
+    texts: dict[str, None] = {}
+    for block in reversed(context.blocks):
+        if block.trust is not Trust.UNTRUSTED:
+            continue
+        content = block.content
+        if len(content) <= _WINDOW + REACH:
+            texts[plain_text(content)] = None
+        else:
+            texts[plain_text(_trim_to_words(content, 0, _WINDOW))] = None
+            texts[plain_text(_trim_to_words(content, len(content) - _WINDOW, len(content)))] = None
+        texts.pop("", None)
+        if len(texts) >= _MAX_LATEST:
+            break
+    return tuple(text.translate(_UNMARKED) for text in list(texts)[:_MAX_LATEST])
 
 
 def _places(ask: Ask, untrusted: set[str]) -> Iterator[_EvidencePlace]:
@@ -235,13 +383,20 @@ def _places(ask: Ask, untrusted: set[str]) -> Iterator[_EvidencePlace]:
     bare = {found.where for found in ask.findings if found.rule in ("origin:tool-named", "origin:unasked-recipient")}
     for origin in ask.origins:
         if not origin.known and (origin.order or origin.argument in bare):
-            yield _EvidencePlace(origin.block, origin.start, origin.end, origin.order)
+            yield _EvidencePlace(origin.block, origin.start, origin.end, origin.order, origin.value)
     for found in ask.findings:
         # A tool that an order names has no value to stand in it, and so no origin.
         if found.rule == "origin:tool-in-order":
             yield _EvidencePlace(found.where, found.start, found.end, found.excerpt)
     for found in ask.findings:
         if _speaks(found, untrusted):
+            yield _EvidencePlace(found.where, found.start, found.end, found.excerpt)
+
+
+def _lesser_places(ask: Ask, untrusted: set[str]) -> Iterator[_EvidencePlace]:
+    """Where a rule found something that does not speak to a model: looked at where there is nothing better."""
+    for found in ask.findings:
+        if found.where in untrusted and not _speaks(found, untrusted):
             yield _EvidencePlace(found.where, found.start, found.end, found.excerpt)
 
 
@@ -259,34 +414,16 @@ def _trim_to_words(text: str, low: int, high: int) -> str:
 # What is known
 
 
-def _facts(ask: Ask, goal: str, values: Sequence[str], untrusted: set[str]) -> tuple[float, ...]:
-    rules = {found.rule for found in ask.findings}
-    wanted = _words([goal])
-    said = _words(value[:_MAX_SEARCHED] for value in values)
-    named = {part.lower() for part in _NAME_PARTS.findall(ask.call.tool)} - _COMMON
+def _facts(ask: Ask, wish: _Wish, values: Sequence[str], untrusted: set[str]) -> tuple[float, ...]:
     return (
-        float("origin:value-near-order" in rules),
-        float("origin:tool-in-order" in rules),
-        float(bool(rules & {"origin:number-in-order", "origin:word-in-order"})),
-        float("origin:unasked-recipient" in rules),
+        float(any(origin.order and not origin.known for origin in ask.origins)),
         float(any(_speaks(found, untrusted) for found in ask.findings)),
-        _share(named, {stem for word in wanted for stem in (word, word.rstrip("s"))}),
-        _share(said, wanted),
-        _share(_words([_strongest_order(ask.origins)]), wanted),
+        _share(_words(value[:_MAX_SEARCHED] for value in values), wish.words),
     )
 
 
 def _speaks(found: Finding, blocks: set[str]) -> bool:
     return found.where in blocks and found.rule.startswith(_SPEAKS)
-
-
-def _strongest_order(origins: Iterable[Origin]) -> str:
-    """The order that most unknown values stand in."""
-    counted: dict[str, int] = {}
-    for origin in origins:
-        if origin.order and not origin.known:
-            counted[origin.order] = counted.get(origin.order, 0) + 1
-    return max(counted, key=lambda order: counted[order], default="")
 
 
 def _words(texts: Iterable[str]) -> set[str]:

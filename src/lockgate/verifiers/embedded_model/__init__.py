@@ -4,4 +4,4 @@
 this version was measured with. Empty: this installation has no model. training/pack.py writes the line.
 """
 
-PIN = "89807d2583db32d5d03fe1e071bbaa136fa0e3670448981f657437aac98d98f3"
+PIN = "8cbcb96cc8a2caf9cf9cd8400f72cc97540ea317af15ec09d48327ded5d42aef"
