@@ -31,7 +31,9 @@ from lockgate.core.vocabulary import Finding, Origin
 
 _PACKAGE_KINDS = frozenset({"installs-package", "adds-dependency"})
 _PERSON_KINDS = frozenset({"sends-message", "shares", "grants-access"})
+_SPENDS = frozenset({"pays", "orders"})
 _MEANT_KINDS = _PERSON_KINDS | {"pays"}
+_OFF = re.compile(rb"\b(?:false|off|disabl|skip|bypass|without|none|relax|turn|switch|insecure|unverified|0)")
 _INSTALLING = re.compile(rb"\b(?:install|add|package|module|librar|depend|require|pip|npm|yarn|gem|cargo|crate|import)")
 # A host, a mailbox or a path: compared as it is written, not word by word.
 _ADDRESSED = re.compile(r"[./@]")
@@ -83,7 +85,8 @@ class UnaskedEffects:
             if effect.severity is Severity.OPENS_A_DOOR:
                 is_unasked = not self._is_asked_for(effect)
             else:
-                is_unasked = origin is not None and KINDS[effect.kind].by_target
+                is_named = origin is not None and KINDS[effect.kind].by_target
+                is_unasked = is_named or self._is_unasked_purchase(effect)
             if is_unasked:
                 findings.append(_finding_from_effect(effect))
                 if origin is not None:
@@ -91,6 +94,10 @@ class UnaskedEffects:
             elif origin is None and effect.kind in _MEANT_KINDS:
                 meant.add(effect.target)
         return EffectFindings(tuple(findings), tuple(origins), frozenset(meant), self._budget.is_spent)
+
+    def _is_unasked_purchase(self, effect: Effect) -> bool:
+        """Return whether a call spends the user's money without a word of the user about spending any."""
+        return effect.kind in _SPENDS and not is_kind_asked_for(effect.kind, self._trusted)
 
     def _is_asked_for(self, effect: Effect) -> bool:
         """Return whether the user names this target or asks for this kind of thing."""
@@ -132,6 +139,9 @@ class UnaskedEffects:
         if effect.kind in _PACKAGE_KINDS and candidate.is_plain_word:
             text = held.reading.word_index.prepared
             return any(_INSTALLING.search(text[max(0, at - _NEAR) : at]) for at in held.places[:64])
+        if effect.kind == "weakens-setting" and candidate.is_plain_word:
+            text = held.reading.word_index.prepared
+            return any(_OFF.search(text[max(0, at - _NEAR) : at + _NEAR]) for at in held.places[:64])
         if effect.kind in _MEANT_KINDS and self._is_expected(effect, candidate, held):
             return False
         return candidate.is_distinctive or effect.kind in _PACKAGE_KINDS

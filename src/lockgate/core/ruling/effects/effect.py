@@ -82,6 +82,7 @@ KINDS: dict[str, EffectKind] = {
     "shows-remote-content": EffectKind(_OUT, "makes its readers load something from `{target}`", by_target=True),
     "weakens-setting": EffectKind(_OUT, "writes a setting, `{target}`, that protects less", by_target=True),
     "logs-in": EffectKind(_OUT, "logs in as `{target}`"),
+    "routes-to": EffectKind(_OUT, "leads visitors or mail to `{target}`", by_target=True),
     "instructs-agent": EffectKind(_OUT, "gives another agent its orders"),
     "runs-program": EffectKind(_OUT, "runs `{target}`, a program that Lockgate does not know"),
     "unknown-act": EffectKind(_OUT, "does something that Lockgate cannot tell"),

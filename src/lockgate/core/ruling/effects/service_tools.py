@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
@@ -53,6 +54,13 @@ _ADDS_MEMBERS = frozenset("shares grants-access changes-permissions".split())
 _CONTAINERS = frozenset("group groups team teams channel channels chat room role folder project".split())
 _FOR_MANY = frozenset("newsletter mailing campaign broadcast blast mailinglist subscribers".split())
 _PUBLIC_PAGES = frozenset("page site website blog article landing".split())
+_CHANGES = frozenset("changes-service changes-record unknown-act changes-permissions grants-access".split())
+_ROUTING = frozenset(
+    "dns record mx cname redirect redirects route routing proxy upstream endpoint nameserver webhook gateway".split()
+)
+# What is changed, and not where it leads.
+_OWN_NAMES = frozenset("zone domain name hostname source from subdomain id".split())
+_IP = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}")
 _AMOUNTS = frozenset("amount sum total value valor betrag montant importe importo tutar bedrag price".split())
 
 
@@ -62,7 +70,7 @@ def read_service_tool(
     """Return what a tool does by its name, one effect for each target in its arguments."""
     kind = "instructs-agent" if seed == "spawn_agent" else name.kind
     kind = _kind_with_arguments(_kind_with_action(kind, name, leaves), name, leaves)
-    found = list(_aimed_effects(kind, leaves, name))
+    found = [*_aimed_effects(kind, leaves, name), *_routes(kind, name, leaves)]
     found += find_secret_files(leaves, project, sends=kind in _SENDS)
     for leaf in leaves:
         if kind == "instructs-agent" or (kind == "changes-agent-file" and is_prose(leaf)):
@@ -74,6 +82,18 @@ def read_service_tool(
     if kind != "looks":
         found += _switched_effects(kind, call, leaves, name)
     return found
+
+
+def _routes(kind: str, name: ToolName, leaves: Sequence[Leaf]) -> Iterator[Effect]:
+    """Yield an effect for each host or address that a record, route or redirect would lead to."""
+    if kind not in _CHANGES or name.words.isdisjoint(_ROUTING):
+        return
+    for leaf in leaves:
+        if " " in leaf.text or not name_parts(leaf.argument).isdisjoint(_OWN_NAMES):
+            continue
+        host = leaf.text if _IP.fullmatch(leaf.text) else host_from_value(leaf.text)
+        if host and not is_local_host(host):
+            yield effect("routes-to", host, argument=leaf.argument, span=(0, len(leaf.text)))
 
 
 def _is_for_many(kind: str, name: ToolName) -> bool:

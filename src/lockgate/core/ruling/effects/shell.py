@@ -7,6 +7,7 @@ from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
 from lockgate.core.ruling.effects.flows import MARK
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.shell_walk import Walk
+from lockgate.core.ruling.effects.written_content import read_written_file
 
 MOST_CHARACTERS = 64 * 1024
 
@@ -17,4 +18,7 @@ def read_command(text: str, argument: str, project: Project, activity: Activity)
         return [effect("unreadable", certainty=Certainty.GUESS, argument=argument, span=(0, len(text)))]
     walk = Walk(argument, project, activity, len(text))
     walk.read_text(text.replace(MARK, ""))
-    return walk.effects()
+    found = walk.effects()
+    for path, written in walk.written.items():
+        found += read_written_file(path, written, "", argument, project)
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
@@ -29,6 +30,8 @@ _BODY = frozenset("body data json payload form files content params_body".split(
 NAMES_HOSTS = frozenset(
     "block ban report blocklist blacklist denylist quarantine flag lookup whois resolve scan".split()
 )
+# A value in a URL's query that is a text of several words: it takes something along.
+_CARRIES_TEXT = re.compile(r"[?&][^=&#]{1,40}=[^&#]{0,200}?(?:(?:%20|\+|%0A|%2C)[^&#%+]{1,40}){3}", re.IGNORECASE)
 _ASKING = frozenset("GET HEAD OPTIONS".split())
 
 
@@ -68,6 +71,7 @@ def _requests(leaves: Sequence[Leaf], hosts: Sequence[tuple[str, Leaf]]) -> list
 
 def request_effect(host: str, leaf: Leaf, *, sends: bool) -> Effect:
     """Return the effect of a request to a host, or of data that is sent there."""
+    sends = sends or _CARRIES_TEXT.search(leaf.text) is not None
     kind = "asks-local" if is_local_host(host) else "sends-data" if sends else "requests"
     at = max(leaf.text.lower().find(host), 0)
     return effect(kind, host, argument=leaf.argument, span=(at, at + len(host)))
