@@ -31,7 +31,6 @@ from lockgate.core.vocabulary import Finding, Origin
 
 _PACKAGE_KINDS = frozenset({"installs-package", "adds-dependency"})
 _PERSON_KINDS = frozenset({"sends-message", "shares", "grants-access"})
-_SPENDS = frozenset({"pays", "orders"})
 _MEANT_KINDS = _PERSON_KINDS | {"pays"}
 _OFF = re.compile(rb"\b(?:false|off|disabl|skip|bypass|without|none|relax|turn|switch|insecure|unverified|0)")
 _INSTALLING = re.compile(rb"\b(?:install|add|package|module|librar|depend|require|pip|npm|yarn|gem|cargo|crate|import)")
@@ -86,7 +85,7 @@ class UnaskedEffects:
                 is_unasked = not self._is_asked_for(effect)
             else:
                 is_named = origin is not None and KINDS[effect.kind].by_target
-                is_unasked = is_named or self._is_unasked_purchase(effect)
+                is_unasked = is_named or self._is_unasked_payment(effect)
             if is_unasked:
                 findings.append(_finding_from_effect(effect))
                 if origin is not None:
@@ -95,9 +94,9 @@ class UnaskedEffects:
                 meant.add(effect.target)
         return EffectFindings(tuple(findings), tuple(origins), frozenset(meant), self._budget.is_spent)
 
-    def _is_unasked_purchase(self, effect: Effect) -> bool:
+    def _is_unasked_payment(self, effect: Effect) -> bool:
         """Return whether a call spends the user's money without a word of the user about spending any."""
-        return effect.kind in _SPENDS and not is_kind_asked_for(effect.kind, self._trusted)
+        return effect.kind == "pays" and not is_kind_asked_for(effect.kind, self._trusted)
 
     def _is_asked_for(self, effect: Effect) -> bool:
         """Return whether the user names this target or asks for this kind of thing."""

@@ -56,7 +56,7 @@ _FOR_MANY = frozenset("newsletter mailing campaign broadcast blast mailinglist s
 _PUBLIC_PAGES = frozenset("page site website blog article landing".split())
 _CHANGES = frozenset("changes-service changes-record unknown-act changes-permissions grants-access".split())
 _ROUTING = frozenset(
-    "dns record mx cname redirect redirects route routing proxy upstream endpoint nameserver webhook gateway".split()
+    "dns record mx cname redirect redirects route routing proxy upstream endpoint nameserver gateway".split()
 )
 # What is changed, and not where it leads.
 _OWN_NAMES = frozenset("zone domain name hostname source from subdomain id".split())
