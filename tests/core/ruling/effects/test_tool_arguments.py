@@ -70,3 +70,7 @@ def test_a_switch_that_opens_or_unprotects_is_found(arguments: dict[str, object]
 )
 def test_other_switches_are_none(arguments: dict[str, object]) -> None:
     assert list(find_switches(arguments)) == []
+
+
+def test_an_integer_too_long_to_print_is_no_switch() -> None:
+    assert list(find_switches({"two_factor": 10**5000, "setting": "mfa", "value": 10**5000})) == []

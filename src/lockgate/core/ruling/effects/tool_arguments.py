@@ -13,6 +13,8 @@ from lockgate.core.word_lists import read_sections
 _MAX_SCALARS = 500
 _MAX_SWITCHES = 40
 _MAX_SWITCH_TEXT = 200
+# Python refuses to print integers of thousands of digits; no switch is that long.
+_MAX_SWITCH_BITS = 64
 _INDEX = re.compile(r"\[\d+\]")
 _PAIR = re.compile(r"([\w.-]{2,40})\s*[=:]\s*[\"']?([\w-]{1,20})")
 
@@ -160,7 +162,7 @@ def _settings(arguments: Mapping[str, object]) -> Iterator[tuple[str, str, str]]
             pending += [(f"{path}.{key}" if path else str(key), item) for key, item in value.items()]
         elif isinstance(value, list | tuple):
             pending += [(f"{path}[{at}]", item) for at, item in enumerate(value)]
-        elif isinstance(value, bool | int):
+        elif isinstance(value, int) and value.bit_length() <= _MAX_SWITCH_BITS:
             yield path, own_name(path), str(value)
         elif isinstance(value, str) and len(value) <= _MAX_SWITCH_TEXT:
             yield path, own_name(path), value
@@ -175,7 +177,8 @@ def _named_setting(path: str, settings: Mapping[str, object]) -> Iterator[tuple[
     values = [value for key, value in settings.items() if _has_word(key, "state")]
     for name in names[:4]:
         for value in values[:4]:
-            if isinstance(value, str | int) and len(name) <= _MAX_SWITCH_TEXT:
+            is_short = isinstance(value, str) or (isinstance(value, int) and value.bit_length() <= _MAX_SWITCH_BITS)
+            if is_short and len(name) <= _MAX_SWITCH_TEXT:
                 yield path, name, str(value)
 
 
