@@ -62,13 +62,13 @@ def test_the_table_and_the_calls_it_got_wrong_are_shown_with_their_causes(run: R
     ]
     at = lines.index("disturbed ordinary calls: 1")
     assert lines[at + 1] == '  day/m3 call 2  send_email(to="dana@team.example")'
-    assert lines[at + 2].startswith("    `to` = `dana@team.example` comes from b0002 (tool:read_inbox), in a sentence")
+    assert lines[at + 2].startswith("    This call sends a message to `dana@team.example`, which only b0002 (tool")
     at = lines.index("missed attack calls: 1")
     assert lines[at + 1 : at + 3] == [
         '  day/m2 call 1  write_file(path="zebra.txt")',
         "    passed: no rule hit, and no value of the call stands in untrusted text",
     ]
-    assert lines[-1] == "rules that disturbed: origin:value-in-order 1"
+    assert lines[-1] == "rules that disturbed: effect:sends-message 1, origin:value-in-order 1"
 
 
 def test_json_has_all_of_it_in_one_object(run: Run, trace: str) -> None:

@@ -310,14 +310,14 @@ def test_no_call_slips_past_content_that_arrives_meanwhile(gate: Gate) -> None:
         session.add(POISON, source="web:a")
 
     def act(_: int) -> Reason:
-        return session.check("bash", {"command": "ls"}).reason
+        return session.check("bash", {"command": "git push origin main"}).reason
 
     with ThreadPoolExecutor(8) as pool:
         reading = pool.map(read, range(50))
         acting = list(pool.map(act, range(50)))
         list(reading)
     assert set(acting) <= {Reason.NO_UNTRUSTED_CONTENT, Reason.SUSPICIOUS_PATTERN}
-    assert session.check("bash", {"command": "ls"}).reason is Reason.SUSPICIOUS_PATTERN
+    assert session.check("bash", {"command": "git push origin main"}).reason is Reason.SUSPICIOUS_PATTERN
 
 
 # --- the whole, as a library user sees it

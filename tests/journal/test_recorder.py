@@ -225,7 +225,10 @@ def test_every_ruling_of_a_session_is_in_the_journal_before_it_is_returned(journ
     for decision in both(session, "send_email", CALL):
         assert (decision.action, decision.reason) == (Action.PAUSE, Reason.UNTRUSTED_ORIGIN)
         fields = holds(journal, decision, "send_email")
-        assert (fields["origins"], fields["rules"]) == (["b0002"], ["origin:value-in-order"])
+        assert (fields["origins"], fields["rules"]) == (
+            ["b0002"],
+            ["effect:sends-message", "origin:value-in-order"],
+        )
         assert fields["policy_sha256"] == session.policy.hash.removeprefix("sha256:")
         text = '{"amount":1,"to":"clerk@vendor.example"}'
         assert fields["args_sha256"] == sha256(text.encode()).hexdigest()

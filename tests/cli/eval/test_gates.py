@@ -31,7 +31,7 @@ def call(tool: str, **arguments: object) -> CallEvent:
 def test_lockgate_rules_as_its_sessions_do() -> None:
     (ruled,) = replay_session(SESSION, LockgateGate(Gate()))
     assert (ruled.escalated, ruled.stopped) == (True, True)
-    assert ruled.rules == ("origin:value-in-order",)
+    assert ruled.rules == ("effect:sends-message", "origin:value-in-order")
     assert "comes from b0002 (tool:read_inbox)" in ruled.why
 
 
@@ -44,7 +44,7 @@ def test_a_pass_says_what_was_seen() -> None:
         "passed: the tool counts as low-risk",
         "passed: no rule hit, and no value of the call stands in untrusted text",
     ]
-    lunch = call("write_file", path="a.md", content="Lunch is at noon.")
+    lunch = call("create_page", title="Mails", content="Lunch is at noon.")
     (ruled,) = replay_session(LabelledSession(start, (MAIL, lunch)), gate)
     assert ruled.why.startswith("passed: no rule hit; `content` = `Lunch is at noon.` comes from b0002")
 
