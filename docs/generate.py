@@ -15,10 +15,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from lockgate.cli.check import tree_printer
-from lockgate.cli.explain import SEVERITIES
 from lockgate.cli.judge import measured_rows
 from lockgate.cli.main import make_parsers
 from lockgate.cli.reasons import REASON_TEXTS
+from lockgate.cli.ruling_tree import SEVERITIES
 from lockgate.cli.terminal import make_visible
 from lockgate.cli.trace_replay import replay_traces
 from lockgate.core.redaction.spans import KINDS

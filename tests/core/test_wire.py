@@ -8,7 +8,9 @@ from lockgate.core import wire
 from lockgate.core.vocabulary import (
     Action,
     Block,
+    Certainty,
     Decision,
+    Effect,
     Finding,
     Kind,
     Lineage,
@@ -17,13 +19,23 @@ from lockgate.core.vocabulary import (
     Reason,
     Receipt,
     Risk,
+    Severity,
     Trust,
 )
 
 FINDING = Finding("seed:new-task", "b0001", 3, 11, "raw", "new task")
 ORIGIN = Origin("to", "x@evil.example", "b0001", "tool:mail", 5, 19, "exact", "send it to x@evil.example", "recipient")
+EFFECT = Effect("sends-message", Severity.REACHES_OUT, "x@evil.example", Certainty.LIKELY, "to", 0, 14)
 DECISION = Decision(
-    Action.PAUSE, 3, Reason.UNTRUSTED_ORIGIN, Risk.HIGH, "because", (FINDING,), (ORIGIN,), latency_us=12.34567
+    Action.PAUSE,
+    3,
+    Reason.UNTRUSTED_ORIGIN,
+    Risk.HIGH,
+    "because",
+    (FINDING,),
+    (ORIGIN,),
+    latency_us=12.34567,
+    effects=(EFFECT,),
 )
 
 
@@ -35,11 +47,23 @@ def test_a_decision_says_everything_it_holds() -> None:
     assert value["reason"] == "untrusted-origin"
     assert value["risk"] == "high"
     assert value["latency_us"] == 12.346
+    assert value["effects"] == [
+        {
+            "kind": "sends-message",
+            "severity": 2,
+            "target": "x@evil.example",
+            "certainty": "likely",
+            "argument": "to",
+            "start": 0,
+            "end": 14,
+        }
+    ]
 
 
 def test_findings_and_origins_keep_every_field() -> None:
     assert list(wire.finding_to_dict(FINDING)) == list(Finding._fields)
     assert list(wire.origin_to_dict(ORIGIN)) == list(Origin._fields)
+    assert list(wire.effect_to_dict(EFFECT)) == list(Effect._fields)
 
 
 def test_a_block_is_written_in_the_words_of_a_trace() -> None:

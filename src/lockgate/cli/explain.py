@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from lockgate.cli.exit_codes import Exit
+from lockgate.cli.ruling_tree import SEVERITIES, effect_line
 from lockgate.cli.terminal import excerpt, make_console, make_visible
 from lockgate.core.errors import LockgateError, quoted
 from lockgate.core.ruling.arguments import flatten_arguments
@@ -24,7 +25,7 @@ from lockgate.core.ruling.origins import TrustedText
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import canonical_tool
 from lockgate.core.strict_json import InvalidJson, JsonReader
-from lockgate.core.wire import SCHEMA
+from lockgate.core.wire import SCHEMA, effect_to_dict
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
@@ -42,14 +43,7 @@ ARGUMENTS is a JSON object; for a shell tool, any other text is its command. `-`
 docs/reference/effects.md lists every kind of effect. Exit code 0: the call was read; 2: bad input.
 """
 
-SEVERITIES = {
-    Severity.LOOKS: "only looks",
-    Severity.WORKS_HERE: "works here",
-    Severity.REACHES_OUT: "reaches out",
-    Severity.OPENS_A_DOOR: "opens a door",
-}
 _READER = JsonReader(floats="all")
-_STYLES = {Severity.REACHES_OUT: "yellow", Severity.OPENS_A_DOOR: "bold red"}
 _MAX_SHOWN = 60
 _GOAL_WORDS = {
     "names-target": "the goal names the target",
@@ -142,13 +136,7 @@ def _as_object(call: ToolCall, found: Sequence[Effect], goal: Sequence[str]) -> 
     effects = []
     for at, each in enumerate(found):
         item: dict[str, object] = {
-            "kind": each.kind,
-            "severity": int(each.severity),
-            "target": each.target,
-            "certainty": each.certainty.value,
-            "argument": each.argument,
-            "start": each.start,
-            "end": each.end,
+            **effect_to_dict(each),
             "does": describe_effect(each.kind, each.target),
         }
         effects.append({**item, "goal": goal[at]} if goal else item)
@@ -165,13 +153,7 @@ def _draw(call: ToolCall, found: Sequence[Effect], goal: Sequence[str]) -> None:
     screen = make_console()
     screen.print(Text(make_visible(sentence_for(found)), style="bold"), soft_wrap=True)
     for at, each in enumerate(found):
-        severity = f"{int(each.severity)} {SEVERITIES[each.severity]}"
-        line = Text.assemble(
-            ("  " + severity.ljust(16), _STYLES.get(each.severity, "green")),
-            (each.kind, "magenta"),
-            f": {make_visible(describe_effect(each.kind, each.target))}",
-        )
-        screen.print(line, soft_wrap=True)
+        screen.print(Text("  ").append_text(effect_line(each)), soft_wrap=True)
         said = f"; {_GOAL_WORDS[goal[at]]}" if goal else ""
         screen.print(Text(f"{'':18}{each.certainty.value}; {_place(call, each)}{said}", style="dim"), soft_wrap=True)
 

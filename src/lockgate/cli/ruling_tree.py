@@ -12,12 +12,20 @@ from rich.text import Text
 from rich.tree import Tree
 
 from lockgate.cli.terminal import excerpt, format_count, format_duration, make_visible
-from lockgate.core.vocabulary import Action, Decision, Finding, Origin
+from lockgate.core.ruling.explanations import describe_effect
+from lockgate.core.vocabulary import Action, Decision, Effect, Finding, Origin, Severity
 
 if TYPE_CHECKING:
     from lockgate.cli.trace_replay import TraceRuling
 
 ACTION_STYLES = {Action.CONTINUE: "bold green", Action.REORIENT: "bold yellow", Action.PAUSE: "bold red"}
+SEVERITIES = {
+    Severity.LOOKS: "only looks",
+    Severity.WORKS_HERE: "works here",
+    Severity.REACHES_OUT: "reaches out",
+    Severity.OPENS_A_DOOR: "opens a door",
+}
+_SEVERITY_STYLES = {Severity.REACHES_OUT: "yellow", Severity.OPENS_A_DOOR: "bold red"}
 _MOST_GROUNDS = 6
 _MOST_VALUE = 60
 _MOST_ARGUMENTS = 120
@@ -42,6 +50,8 @@ def add_decision(root: Tree, decision: Decision) -> None:
     root.add(verdict_line(decision))
     if decision.explanation:
         root.add(Text.assemble(("why: ", "dim"), make_visible(decision.explanation)))
+    grave = [each for each in decision.effects if each.severity >= Severity.REACHES_OUT]
+    _add_branch(root, "effects", [effect_line(each) for each in grave])
     _add_branch(root, "findings", [_finding_line(each) for each in decision.findings])
     _add_branch(root, "origins", origin_lines(decision.origins))
 
@@ -61,6 +71,15 @@ def call_text(tool: str, arguments: Mapping[str, object]) -> Text:
     listed = ", ".join(f"{excerpt(name, 40)}={_format_value(value)}" for name, value in list(arguments.items())[:20])
     cut = "…" if len(listed) > _MOST_ARGUMENTS or len(arguments) > 20 else ""
     return Text.assemble((excerpt(tool, 80), "bold"), f"({listed[:_MOST_ARGUMENTS]}{cut})")
+
+
+def effect_line(effect: Effect) -> Text:
+    severity = f"{int(effect.severity)} {SEVERITIES[effect.severity]}"
+    return Text.assemble(
+        (severity.ljust(16), _SEVERITY_STYLES.get(effect.severity, "green")),
+        (effect.kind, "magenta"),
+        f": {make_visible(describe_effect(effect.kind, effect.target))}",
+    )
 
 
 def origin_lines(origins: Sequence[Origin]) -> list[Text]:
@@ -113,8 +132,9 @@ def _distinct_origins(origins: Sequence[Origin]) -> list[Origin]:
     kept: list[Origin] = []
     for origin in sorted(origins, key=lambda each: (each.known, not each.order, -len(each.value))):
         if not any(
-            (origin.argument, origin.block, origin.order) == (other.argument, other.block, other.order)
+            (origin.argument, origin.block) == (other.argument, other.block)
             and origin.value in other.value
+            and (origin.order == other.order or (origin.start, origin.end) == (other.start, other.end))
             for other in kept
         ):
             kept.append(origin)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockgate.core.vocabulary import Block, Decision, Finding, Lineage, Origin, Ran, Receipt
+from lockgate.core.vocabulary import Block, Decision, Effect, Finding, Lineage, Origin, Ran, Receipt
 
 # Moves when a key changes its meaning or goes away; a new key alone does not move it.
 SCHEMA = "lockgate/1"
@@ -18,6 +18,7 @@ def decision_to_dict(decision: Decision) -> dict[str, object]:
         "explanation": decision.explanation,
         "findings": [finding_to_dict(finding) for finding in decision.findings],
         "origins": [origin_to_dict(origin) for origin in decision.origins],
+        "effects": [effect_to_dict(effect) for effect in decision.effects],
         "correction": decision.correction,
         "approval": decision.approval,
         "tiers": [tier_to_dict(ran) for ran in decision.tiers],
@@ -71,6 +72,19 @@ def origin_to_dict(origin: Origin) -> dict[str, object]:
         "order": origin.order,
         "sink": origin.sink,
         "known": origin.known,
+    }
+
+
+def effect_to_dict(effect: Effect) -> dict[str, object]:
+    """Return an effect as a JSON object."""
+    return {
+        "kind": effect.kind,
+        "severity": int(effect.severity),
+        "target": effect.target,
+        "certainty": effect.certainty.value,
+        "argument": effect.argument,
+        "start": effect.start,
+        "end": effect.end,
     }
 
 

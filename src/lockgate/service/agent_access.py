@@ -113,4 +113,5 @@ def without_grounds(ruling: Decision) -> Decision:
         correction="",
         findings=tuple(Finding(found.rule, "", 0, 0) for found in ruling.findings),
         origins=(),
+        effects=(),
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from lockgate.core.errors import quoted, suggest_closest
-from lockgate.core.vocabulary import Action, Kind, Mode, Reason, Risk, Trust
+from lockgate.core.vocabulary import Action, Certainty, Kind, Mode, Reason, Risk, Trust
 from lockgate.service.http import is_text
 
 Schema = Mapping[str, Any]
@@ -181,6 +181,18 @@ ORIGIN = record(
         "known": {"type": "boolean"},
     },
 )
+EFFECT = record(
+    "One thing that the call would do: docs/reference/effects.md.",
+    {
+        "kind": {"type": "string"},
+        "severity": whole("0 looks, 1 works here, 2 reaches out, 3 opens a door", least=0, most=3),
+        "target": {"type": "string", "description": "what it is aimed at; empty for nothing"},
+        "certainty": word("", *(certainty.value for certainty in Certainty)),
+        "argument": {"type": "string"},
+        "start": {"type": "integer"},
+        "end": {"type": "integer"},
+    },
+)
 TIER = record(
     "What one tier said, and what that took.",
     {
@@ -221,6 +233,7 @@ DECISION = record(
         **_RULED,
         "findings": listed("", ref("Finding")),
         "origins": listed("", ref("Origin")),
+        "effects": listed("the gravest first", ref("Effect")),
         "correction": {"type": "string", "description": "what a REORIENT tells the agent"},
         "tiers": listed("", ref("Tier")),
     },
@@ -411,6 +424,7 @@ COMPONENTS: Mapping[str, Schema] = {
     "Error": ERROR,
     "Finding": FINDING,
     "Origin": ORIGIN,
+    "Effect": EFFECT,
     "Tier": TIER,
     "Receipt": RECEIPT,
     "Decision": DECISION,

@@ -24,7 +24,8 @@ def explain(
 ) -> str:
     """Return the sentence, the details and `outcome`, which says how the call comes out."""
     first = first_sentence(reason, findings, origins, effects)
-    return f"{first} {'; '.join([*_details(findings, origins), outcome])}"
+    details = _details(findings, origins)
+    return f"{first} {'; '.join([*details, outcome] if details else [outcome[:1].upper() + outcome[1:]])}"
 
 
 def first_sentence(

@@ -23,6 +23,7 @@ export async function decisionView(view, id, { signal, go, tell }) {
           {},
           given.approval?.state === "waiting" ? section("Waits for you", answerBox(given.approval, { signal, tell, brief: true })) : null,
           section("The call", call(given, refs), given.approval && given.approval.state !== "waiting" ? h("p.note", {}, "A person was asked: ", h("b", {}, String(given.approval.state)), ".") : null),
+          ruling.effects.some((each) => each.severity > 1) ? section("What it would do", effects(ruling)) : null,
           ruling.correction ? section("What the agent was told", h("div.pre", {}, passage(ruling.correction))) : null,
           section("Where it came from", ...sources(given, ruling, refs)),
           section("What the rules found", findings(given, ruling)),
@@ -224,7 +225,13 @@ export function branch(each, blocks) {
   );
 }
 
-// --- findings, tiers, receipt
+// --- effects, findings, tiers, receipt
+
+const SEVERITIES = ["only looks", "works here", "reaches out", "opens a door"];
+
+function effects(ruling) {
+  return h("ul", {}, ruling.effects.map((each) => h("li", {}, h("b", {}, SEVERITIES[each.severity] ?? ""), ": ", line(each.kind, 40), each.target ? [", ", h("span.mono", {}, line(each.target, 200))] : null, each.certainty === "sure" ? null : h("span.quiet", {}, ` (${each.certainty})`))));
+}
 
 function findings(given, ruling) {
   if (!ruling.findings.length) return h("p.quiet", {}, "Nothing.");
