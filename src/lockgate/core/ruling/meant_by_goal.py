@@ -23,8 +23,9 @@ _MAX_PLACES = 8
 # A capital inside a sentence begins a name.
 _PROPER_NAME = re.compile(r"(?<=[^.!?\s]\s)[A-Z\u00c0-\u00de][\w'-]{2,40}|[\u0400-\u9fff]{2,20}")
 _LOCAL_PARTS = re.compile(rb"[^a-z0-9\x80-\xff]+")
-# A sender as mails show him: `Name <address>` or `From: address` where a line begins.
-_SENDER = re.compile(rb"(?:from|von|de|da|van|from:|sender)?[:\s]*[^\n:.!?]{0,60}<?\Z")
+# A sender as mails show one: a line begins with `From: address`, or with `Name <address>` and a colon or nothing behind.
+_FROM = re.compile(rb"\W{0,8}(?:from|von|de|da|van|sender)\W[^\n.!?]{0,60}\Z")
+_NAME_BEFORE, _NOTHING_BEHIND = re.compile(rb"[^\n:.!?<]{0,60}<\Z"), re.compile(rb">[^\S\n]*(?:[:\n]|\Z)")
 _ASKS_TO_ANSWER = (b"repl", b"answer", b"respond", b"antwort", b"beantwort", b"r\xc3\xa9pond", b"rispond", b"confirm")
 _FEW = 4
 _FIELD_BORDERS = (b"\n", b'"', b"|", b"\t")
@@ -55,7 +56,7 @@ class MeantByGoal:
             return False
         text = held.reading.word_index.prepared
         places = list(_places_of(candidate.piece, text))
-        if self._answers and any(_is_sender(text, at) for at in places):
+        if self._answers and any(_is_sender(text, at, at + len(candidate.piece)) for at in places):
             return True
         if any(is_inside for _, is_inside in held.find_orders(candidate, self._budget)):
             return False
@@ -138,5 +139,8 @@ def _words_before(text: bytes, at: int) -> list[bytes]:
     return text[max(start, at - _NEAR - _RECORD_LINE) : at].translate(WORD_BYTES).split()
 
 
-def _is_sender(text: bytes, at: int) -> bool:
-    return _SENDER.match(text[text.rfind(b"\n", 0, at) + 1 : at]) is not None
+def _is_sender(text: bytes, at: int, end: int) -> bool:
+    before = text[text.rfind(b"\n", 0, at) + 1 : at]
+    if _FROM.match(before):
+        return True
+    return _NAME_BEFORE.match(before) is not None and _NOTHING_BEHIND.match(text, end) is not None
