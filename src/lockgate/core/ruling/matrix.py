@@ -56,7 +56,7 @@ class EffectFindings(NamedTuple):
 class UnaskedEffects:
     """Looks for the effects of one call that the user did not ask for."""
 
-    __slots__ = ("_budget", "_context", "_delegated", "_meant", "_readings", "_tool", "_trusted")
+    __slots__ = ("_budget", "_context", "_delegated", "_expected", "_meant", "_readings", "_tool", "_trusted")
 
     def __init__(
         self, context: Context, tool: str, readings: Sequence[IndexedReading], delegated: frozenset[str] = frozenset()
@@ -68,6 +68,8 @@ class UnaskedEffects:
         self._delegated = delegated
         self._budget = WorkBudget(0)
         self._meant = MeantByGoal(context.trusted_text, self._budget)
+        # Targets of which every mention in untrusted text is one that the goal means.
+        self._expected: set[str] = set()
 
     def find(self, effects: Sequence[Effect]) -> EffectFindings:
         """Return the findings of a call's effects, the gravest first."""
@@ -90,7 +92,7 @@ class UnaskedEffects:
                 findings.append(_finding_from_effect(effect))
                 if origin is not None:
                     origins.append(origin)
-            elif origin is None and effect.kind in _MEANT_KINDS:
+            elif effect.target in self._expected:
                 meant.add(effect.target)
         return EffectFindings(tuple(findings), tuple(origins), frozenset(meant), self._budget.is_spent)
 
@@ -116,12 +118,21 @@ class UnaskedEffects:
             self._trusted.contains_value(candidate, self._budget) for candidate in candidates
         ):
             return None
+        mentions: set[bool] = set()
         for candidate in candidates:
             if candidate.is_number and len(candidate.piece) < 6:
                 continue
             for held in self._context.value_places.find_places(candidate, self._readings, self._budget):
-                if held.reading.block not in self._delegated and self._is_telling(effect, candidate, held):
+                if held.reading.block in self._delegated:
+                    continue
+                if effect.kind in _MEANT_KINDS and self._is_expected(effect, candidate, held):
+                    mentions.add(True)
+                elif self._is_telling(effect, candidate, held):
                     return _origin_from_place(effect, candidate, held, self._budget)
+                else:
+                    mentions.add(False)
+        if mentions == {True}:
+            self._expected.add(effect.target)
         return None
 
     def _is_expected(self, effect: Effect, candidate: Candidate, held: ValuePlaces) -> bool:
@@ -141,8 +152,6 @@ class UnaskedEffects:
         if effect.kind == "weakens-setting" and candidate.is_plain_word:
             text = held.reading.word_index.prepared
             return any(_OFF.search(text[max(0, at - _NEAR) : at + _NEAR]) for at in held.places[:64])
-        if effect.kind in _MEANT_KINDS and self._is_expected(effect, candidate, held):
-            return False
         return candidate.is_distinctive or effect.kind in _PACKAGE_KINDS
 
 

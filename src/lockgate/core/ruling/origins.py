@@ -185,6 +185,10 @@ def _intent_in_bytes(tool: str) -> tuple[frozenset[bytes], frozenset[bytes], byt
     )
 
 
+# The verbs with which a text orders a request, whichever tool makes it.
+_REQUEST_VERBS = _intent_in_bytes("web_fetch")[0] | {b"curl", b"get", b"wget"}
+
+
 class OriginTrace(NamedTuple):
     """What the origins of a call say: where each piece stands, what drives it, and which passages it is related to.
 
@@ -230,6 +234,7 @@ class OriginLookup:
     __slots__ = (
         "_delegated",
         "_lowered",
+        "_meant",
         "_only_requests",
         "budget",
         "is_asked_for",
@@ -248,13 +253,17 @@ class OriginLookup:
         trusted_text: TrustedText,
         delegated: frozenset[str] = frozenset(),
         *,
+        meant: frozenset[str] = frozenset(),
         only_requests: bool = False,
     ) -> None:
         """`delegated` are the blocks whose orders the user told the agent to follow: they give no signal.
 
-        With `only_requests` the call does no more than follow a link: an order about something else is none for it.
+        `meant` are values that the user means, however untrusted text names them: they give none either.
+        With `only_requests` the call does no more than follow a link: an order about something else is none for it,
+        and an order to follow the link is one, whichever tool does it.
         """
         self._delegated = delegated
+        self._meant = meant
         self._only_requests = only_requests
         self.tool = tool
         self.verbs, self.objects, self.tool_name = _intent_in_bytes(tool)
@@ -301,6 +310,7 @@ class OriginLookup:
         """Add an origin for each block that holds a value, and a signal where an order names the value."""
         budget = self.budget
         known = self.trusted_text.contains_value(candidate, budget)
+        is_meant = not known and candidate.leaf.text in self._meant
         is_distinctive, text, argument = candidate.is_distinctive, self._text_of(candidate), candidate.argument
         exact, shown, sink = text.encode("utf-8", "ignore"), text[:_MAX_SHOWN], sink_from_argument(argument)
         is_addressed = sink in _ADDRESS_SINKS or candidate.is_address
@@ -312,7 +322,10 @@ class OriginLookup:
             reading, at = held.reading, held.places[0]
             signal, order = "", None
             is_settled = known or reading.block in self._delegated
-            if not is_settled and not (only_orders and held.has_no_orders(budget)):
+            if is_meant and not is_settled:
+                # A ready-made call in a text is no record of whom the goal means.
+                signal = "origin:tool-named" if self._is_tool_named_near(held) else ""
+            elif not is_settled and not (only_orders and held.has_no_orders(budget)):
                 signal, order = self._find_signal(candidate, held, sink, is_addressed=is_addressed)
             if order is None and (not is_distinctive or reading.block in seen_blocks):
                 continue
@@ -320,7 +333,7 @@ class OriginLookup:
             if signal or len(traced.origins) < MAX_ORIGINS:
                 span = held.find_span(candidate, exact, order, budget)
                 traced.add(signal, _build_origin(candidate, shown, held, order, span, sink, known=known), driven_blocks)
-            if sink and not known and len(traced.related) < MAX_PIECES:
+            if sink and not known and not is_meant and len(traced.related) < MAX_PIECES:
                 traced.related.append((reading, at - _PASSAGE if at > _PASSAGE else 0, at + reach))
 
     def _may_signal_without_order(self, sink: str) -> bool:

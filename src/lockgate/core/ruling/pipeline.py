@@ -328,12 +328,12 @@ def _check_origins(review: _Review, decoded: list[Leaf], meant: frozenset[str]) 
     if review.severity < Severity.REACHES_OUT and not review.is_paranoid:
         return NOTHING_TRACED
     context = review.context
-    leaves = [leaf for leaf in _leaves_to_trace(review, decoded) if leaf.text not in meant]
     lookup = OriginLookup(
         review.call.tool,
-        leaves,
+        _leaves_to_trace(review, decoded),
         context.trusted_text,
         review.find_delegated(),
+        meant=meant,
         only_requests=review.only_requests,
     )
     return lookup.trace(_recent_readings(review), context.untrusted_words, context.value_places, context.tool_orders)
