@@ -324,7 +324,7 @@ class OriginLookup:
             is_settled = known or reading.block in self._delegated
             if is_meant and not is_settled:
                 # A ready-made call in a text is no record of whom the goal means.
-                signal = "origin:tool-named" if self._is_tool_named_near(held) else ""
+                signal = "origin:tool-named" if self.tool_name and self._is_tool_named_near(held) else ""
             elif not is_settled and not (only_orders and held.has_no_orders(budget)):
                 signal, order = self._find_signal(candidate, held, sink, is_addressed=is_addressed)
             if order is None and (not is_distinctive or reading.block in seen_blocks):

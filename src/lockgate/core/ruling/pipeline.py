@@ -24,6 +24,8 @@ Paranoid mode sends every call through all three tiers, after the same steps hav
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -38,7 +40,7 @@ from lockgate.core.ruling.effects.reading import effects_of
 from lockgate.core.ruling.explanations import EFFECT, explain
 from lockgate.core.ruling.matrix import EffectFindings, UnaskedEffects, is_configured_remote
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
-from lockgate.core.ruling.origins import NOTHING_TRACED, OriginLookup, OriginTrace
+from lockgate.core.ruling.origins import MAX_ORIGINS, NOTHING_TRACED, OriginLookup, OriginTrace
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.scope.border import border_from_scope
 from lockgate.core.ruling.scope.crossings import find_crossings
@@ -66,6 +68,7 @@ _DOORS = frozenset(EFFECT + name for name, kind in KINDS.items() if kind.severit
 # Python looks a member up in its enumeration each time; on this path that adds up.
 _CONTINUE, _LOW, _HIGH, _PARANOID = Action.CONTINUE, Risk.LOW, Risk.HIGH, Mode.PARANOID
 _UNTRUSTED_FREE, _LOW_RISK, _NO_FLAGS = Reason.NO_UNTRUSTED_CONTENT, Reason.LOW_RISK_TOOL, Reason.NO_RED_FLAGS
+_REST_OF_WORD = re.compile(r"\w{0,40}")
 _ARGUMENTS_CUT = Finding("cap:arguments", "arguments", 0, 0)
 _VALUES_CUT = Finding("cap:values", "arguments", 0, 0)
 _HISTORY_UNKNOWN = Finding("cap:context-unknown", "context", 0, 0)
@@ -168,9 +171,9 @@ class _Review:
 
     @property
     def only_requests(self) -> bool:
-        """Whether the call does no more than follow a link."""
-        reaching = [found.kind for found in self.effects if found.severity >= Severity.REACHES_OUT]
-        return bool(reaching) and all(kind == "requests" for kind in reaching)
+        """Whether the call does no more than follow links that it names."""
+        reaching = [found for found in self.effects if found.severity >= Severity.REACHES_OUT]
+        return bool(reaching) and all(found.kind == "requests" and found.target for found in reaching)
 
     @property
     def is_command_or_file(self) -> bool:
@@ -319,8 +322,15 @@ def _counts_for_light_work(review: _Review, found: Finding) -> bool:
         return False
     if found.reading != "raw":
         return True
-    words = split_words(prepare(found.excerpt.encode("utf-8", "ignore")))
+    words = split_words(prepare(_whole_words(found, review.leaves).encode("utf-8", "ignore")))
     return all(word in review.context.untrusted_words for word in words)
+
+
+def _whole_words(found: Finding, leaves: Sequence[Leaf]) -> str:
+    """Return what was found in an argument, to the end of the word in which the match ends."""
+    text = next((leaf.text for leaf in leaves if leaf.argument == found.where), "")
+    rest = _REST_OF_WORD.match(text, found.end)
+    return found.excerpt + rest[0] if rest else found.excerpt
 
 
 def _check_origins(review: _Review, decoded: list[Leaf], meant: frozenset[str]) -> OriginTrace:
@@ -382,9 +392,9 @@ def _counts_in_block(review: _Review, traced: OriginTrace, note: BlockNote) -> b
     """Return whether what was found in a block counts for this call."""
     if note.position < review.first_recent or (note.phrase and review.policy.unsafe_disable_phrase_rules):
         return False
-    # A link that an alarming text does not name is not followed because of it.
+    # A link that an alarming text does not name is not followed because of it; what stayed unread may name any.
     is_about_other = review.only_requests and all(origin.block != note.block for origin in traced.origins)
-    return review.policy.strict_patterns or not is_about_other
+    return review.policy.strict_patterns or not is_about_other or note.rule.startswith("cap:")
 
 
 def _related_notes(review: _Review, traced: OriginTrace) -> list[BlockNote]:
@@ -415,7 +425,7 @@ def _conclude(
     unasked: EffectFindings,
 ) -> Decision | Ask:
     """Return CONTINUE where steps 3 to 5 found nothing, else the question for the tiers above."""
-    origins = unasked.origins + traced.origins
+    origins = (unasked.origins + traced.origins)[:MAX_ORIGINS]
     if patterns:
         reason = Reason.SUSPICIOUS_PATTERN
     elif encoded:
