@@ -38,7 +38,7 @@ ASKED = Decision(
         Ran(3, "PAUSE", "openai/b", 2000.0, 1900, 70, None),
         Ran(3, "PAUSE", "openai/b", 1.0, 0, 0, 0.0, True),
     ),
-    3100.0,
+    latency_us=3100.0,
 )
 
 

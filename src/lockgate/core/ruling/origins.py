@@ -389,7 +389,10 @@ class OriginLookup:
 
     def _is_about_something_else(self, candidate: Candidate, order: Order) -> bool:
         """Return whether a call only follows a link, and the order around the link asks for no visit."""
-        return self._only_requests and self.verbs.isdisjoint(order.words.difference(candidate.words))
+        if not self._only_requests:
+            return False
+        said = order.words.difference(candidate.words)
+        return self.verbs.isdisjoint(said) and _REQUEST_VERBS.isdisjoint(said)
 
     def _signal_without_order(self, candidate: Candidate, held: ValuePlaces, sink: str) -> str:
         """Return what makes a value suspicious that stands near no order; empty for nothing."""
