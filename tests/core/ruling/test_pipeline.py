@@ -213,7 +213,9 @@ def test_4_encoded_content_in_the_arguments_escalates(ask: AskGate) -> None:
 )
 def test_4_ordinary_codes_do_not_escalate(ask: AskGate, ordinary: str) -> None:
     assert ask(f"Build {ordinary} is out.", *ACT).reason is Reason.NO_RED_FLAGS
-    assert ask(CALM, "frobnicate", {"revision": ordinary}).reason is Reason.NO_RED_FLAGS
+    decision = ask(CALM, "frobnicate", {"revision": ordinary})
+    # A web token is no hidden text; that it goes out is another matter.
+    assert rules(decision) == ({"effect:sends-secret"} if ordinary.startswith("eyJ") else set())
 
 
 def test_5_a_value_that_an_order_names_escalates(ask: AskGate) -> None:

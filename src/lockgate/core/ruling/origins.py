@@ -310,31 +310,36 @@ class OriginLookup:
         """Add an origin for each block that holds a value, and a signal where an order names the value."""
         budget = self.budget
         known = self.trusted_text.contains_value(candidate, budget)
-        is_meant = not known and candidate.leaf.text in self._meant
         is_distinctive, text, argument = candidate.is_distinctive, self._text_of(candidate), candidate.argument
         exact, shown, sink = text.encode("utf-8", "ignore"), text[:_MAX_SHOWN], sink_from_argument(argument)
-        is_addressed = sink in _ADDRESS_SINKS or candidate.is_address
-        only_orders = not is_distinctive or not self._may_signal_without_order(sink)
+        is_related = bool(sink) and not known and candidate.leaf.text not in self._meant
         reach = len(candidate.needle) + _PASSAGE
         seen_blocks: set[str] = set()
         driven_blocks: set[str] = set()
         for held in takewhile(lambda _: budget.take(_ORIGIN_STEPS), holding):
             reading, at = held.reading, held.places[0]
-            signal, order = "", None
-            is_settled = known or reading.block in self._delegated
-            if is_meant and not is_settled:
-                # A ready-made call in a text is no record of whom the goal means.
-                signal = "origin:tool-named" if self.tool_name and self._is_tool_named_near(held) else ""
-            elif not is_settled and not (only_orders and held.has_no_orders(budget)):
-                signal, order = self._find_signal(candidate, held, sink, is_addressed=is_addressed)
+            signal, order = ("", None) if known else self._signal_in_block(candidate, held, sink)
             if order is None and (not is_distinctive or reading.block in seen_blocks):
                 continue
             seen_blocks.add(reading.block)
             if signal or len(traced.origins) < MAX_ORIGINS:
                 span = held.find_span(candidate, exact, order, budget)
                 traced.add(signal, _build_origin(candidate, shown, held, order, span, sink, known=known), driven_blocks)
-            if sink and not known and not is_meant and len(traced.related) < MAX_PIECES:
+            if is_related and len(traced.related) < MAX_PIECES:
                 traced.related.append((reading, at - _PASSAGE if at > _PASSAGE else 0, at + reach))
+
+    def _signal_in_block(self, candidate: Candidate, held: ValuePlaces, sink: str) -> tuple[str, Order | None]:
+        """Return what one block makes of a value that no trusted text has, and the sentence that orders it."""
+        if held.reading.block in self._delegated:
+            return "", None
+        if candidate.leaf.text in self._meant:
+            # A ready-made call in a text is no record of whom the goal means.
+            return ("origin:tool-named" if self.tool_name and self._is_tool_named_near(held) else ""), None
+        only_orders = not candidate.is_distinctive or not self._may_signal_without_order(sink)
+        if only_orders and held.has_no_orders(self.budget):
+            return "", None
+        is_addressed = sink in _ADDRESS_SINKS or candidate.is_address
+        return self._find_signal(candidate, held, sink, is_addressed=is_addressed)
 
     def _may_signal_without_order(self, sink: str) -> bool:
         """Return whether something other than an order can make a signal of a value in such a place."""
