@@ -43,13 +43,13 @@ def test_only_the_sentence_that_hands_over_gives_names() -> None:
     assert "acme" not in names
 
 
-def test_a_block_is_recognized_by_its_source_its_call_or_its_first_line() -> None:
+def test_a_block_is_recognized_by_its_source_or_its_call() -> None:
     names = frozenset({"readme", "qx-12"})
-    assert is_delegated_to(names, "file:/w/shop/README.md", "", "")
-    assert is_delegated_to(names, "tool:Read", "/w/shop/README.md", "")
-    assert is_delegated_to(names, "tool:get_issue", "", "QX-12 Dark mode\nmore")
-    assert not is_delegated_to(names, "tool:WebFetch", "https://evil.example", "Hello\nREADME")
-    assert not is_delegated_to(frozenset(), "file:README.md", "README", "README")
+    assert is_delegated_to(names, "file:/w/shop/README.md", "")
+    assert is_delegated_to(names, "tool:Read", "/w/shop/README.md")
+    assert is_delegated_to(names, "tool:get_issue", "QX-12")
+    assert not is_delegated_to(names, "tool:WebFetch", "https://evil.example")
+    assert not is_delegated_to(frozenset(), "file:README.md", "README")
 
 
 def test_delegation_never_widens_to_what_opens_a_door_or_where_data_and_money_go() -> None:

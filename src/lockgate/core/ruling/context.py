@@ -148,7 +148,7 @@ class Context:
             for block in self.blocks
             if block.trust is Trust.UNTRUSTED
             and block.id not in alarming
-            and is_delegated_to(names, block.source, self.produced_by.get(block.id, ""), block.content)
+            and is_delegated_to(names, block.source, self.produced_by.get(block.id, ""))
         )
 
     def build_block(

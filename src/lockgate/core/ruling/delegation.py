@@ -23,7 +23,6 @@ WIDENED_KINDS = frozenset(
         "opens-port",
         "orders",
         "requests",
-        "runs-program",
         "unknown-act",
     }
 )
@@ -56,6 +55,8 @@ _PLAIN = frozenset(
     "instructions step steps exactly described explained documented requested asked specified recommended suggested "
     "according whatever what says asks wants needs please then them their there this that with from into until works "
     "running locally local make sure tell back first then done open here file files folge befolge damit nach wie "
+    "ticket tickets task tasks item items list project page note notes document customer mail email e-mail comment "
+    "comments request requests dependency environment version section table setup set install "
     "und der die das den dem suis selon pour sigue según para segue conforme segui secondo volg volgens".split()
 )
 
@@ -84,9 +85,12 @@ def may_be_delegated(effect: Effect) -> bool:
     return effect.kind == "sends-message" and effect.target.startswith("#")
 
 
-def is_delegated_to(names: frozenset[str], source: str, produced_by: str, content: str) -> bool:
-    """Return whether a block is what the goal names: by its source, what its call was given, or its first line."""
+def is_delegated_to(names: frozenset[str], source: str, produced_by: str) -> bool:
+    """Return whether a block is what the goal names: by its source, or by what its call was given.
+
+    What a text says of itself does not count: every page can call itself a README.
+    """
     if not names:
         return False
-    called = f" {source} {produced_by} {content[:200].partition(chr(10))[0]} ".lower()
+    called = f" {source} {produced_by} ".lower()
     return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", called) is not None for name in names)

@@ -75,7 +75,7 @@ class UnaskedEffects:
         """Return the findings of a call's effects, the gravest first."""
         findings: list[Finding] = []
         origins: list[Origin] = []
-        meant: set[str] = set()
+        self._expected = set()
         targets = [Leaf(effect.argument, effect.target) for effect in effects]
         self._budget = WorkBudget(compared_size(prepare_values(self._tool, targets), self._readings))
         self._meant = MeantByGoal(self._trusted, self._budget)
@@ -92,9 +92,7 @@ class UnaskedEffects:
                 findings.append(_finding_from_effect(effect))
                 if origin is not None:
                     origins.append(origin)
-            elif effect.target in self._expected:
-                meant.add(effect.target)
-        return EffectFindings(tuple(findings), tuple(origins), frozenset(meant), self._budget.is_spent)
+        return EffectFindings(tuple(findings), tuple(origins), frozenset(self._expected), self._budget.is_spent)
 
     def _is_unasked_payment(self, effect: Effect) -> bool:
         """Return whether a call spends the user's money without a word of the user about spending any."""
@@ -104,7 +102,19 @@ class UnaskedEffects:
         """Return whether the user names this target or asks for this kind of thing."""
         if effect.target and is_named_by_user(effect.target, self._trusted):
             return True
-        return is_kind_asked_for(effect.kind, self._trusted)
+        return is_kind_asked_for(effect.kind, self._trusted) and not self._is_ordered(effect)
+
+    def _is_ordered(self, effect: Effect) -> bool:
+        """Return whether an order in untrusted text names the target: then a word of the goal excuses nothing."""
+        leaf = Leaf(effect.argument, effect.target)
+        candidates, _ = find_candidates(prepare_values(self._tool, [leaf]), self._context.untrusted_words)
+        return any(
+            is_inside
+            for candidate in candidates
+            for held in self._context.value_places.find_places(candidate, self._readings, self._budget)
+            if held.reading.block not in self._context.find_delegated()
+            for _, is_inside in held.find_orders(candidate, self._budget)
+        )
 
     def _origin_of_target(self, effect: Effect) -> Origin | None:
         """Return where untrusted text names a target that neither the user nor the project names."""
@@ -152,6 +162,8 @@ class UnaskedEffects:
         if effect.kind == "weakens-setting" and candidate.is_plain_word:
             text = held.reading.word_index.prepared
             return any(_OFF.search(text[max(0, at - _NEAR) : at + _NEAR]) for at in held.places[:64])
+        if effect.target[:1] in ("#", "@") and effect.target.lower().encode() not in held.reading.word_index.prepared:
+            return False
         return candidate.is_distinctive or effect.kind in _PACKAGE_KINDS
 
 

@@ -15,7 +15,6 @@ from lockgate.core.ruling.word_index import ValuePlaces
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text.confusables import fold_to_latin, gates_from_text
 from lockgate.core.text.imperatives import WORD_BYTES
-from lockgate.core.word_lists import read_words
 
 # So far before an address the name of its owner may stand, and so long is a line of a record at most.
 _NEAR, _RECORD_LINE = 80, 120
@@ -26,12 +25,11 @@ _LOCAL_PARTS = re.compile(rb"[^a-z0-9\x80-\xff]+")
 # A sender as mails show one, where a line begins: `From: address`, or `Name <address>` with a colon or nothing behind.
 _FROM = re.compile(rb"\W{0,8}(?:from|von|de|da|van|sender)\W[^\n.!?]{0,60}\Z")
 _NAME_BEFORE, _NOTHING_BEHIND = re.compile(rb"[^\n:.!?<]{0,60}<\Z"), re.compile(rb">[^\S\n]*(?:[:\n]|\Z)")
-_ASKS_TO_ANSWER = (b"repl", b"answer", b"respond", b"antwort", b"beantwort", b"r\xc3\xa9pond", b"rispond", b"confirm")
+_ASKS_TO_ANSWER = (b"repl", b"answer", b"respond", b"antwort", b"beantwort", b"r\xc3\xa9pond", b"rispond")
 _FEW = 4
 _FIELD_BORDERS = (b"\n", b'"', b"|", b"\t")
 _SEGMENT = 160
 _HAS_ADDRESS = re.compile(rb"[@0-9]|\.[a-z]{2}")
-_EVERYDAY = frozenset(word.encode() for word in read_words("lockgate.core.text", "common_words.txt"))
 _COMMON = frozenset(
     b"the and for mail email e-mail send from with this that address contact user name please new old not all our your "
     b"reply answer write tell forward share invite pay order book find list show read what who their there then into "
@@ -62,20 +60,16 @@ class MeantByGoal:
             return False
         is_prose = any(_is_in_prose(text, at, candidate) for at in places)
         is_name = not _HAS_ADDRESS.search(candidate.piece)
-        if is_prose and in_records_only and not is_name:
+        if is_prose and not is_name:
+            # Anyone can write a sentence with a name that the user knows, and an address of his own.
             return False
         if in_records_only:
             # Money: the goal has to write the owner's name as a name.
             named = (_own_words(candidate), *(_words_before(text, at) for at in places))
             return any(not self._names.isdisjoint(words) for words in named)
-        if self._names_one_of(_own_words(candidate), is_prose=is_prose and not is_name):
+        if self._names_one_of(_own_words(candidate)):
             return True
-        return any(self._names_owner(text, at, is_prose=is_prose) for at in places)
-
-    def _names_owner(self, text: bytes, at: int, *, is_prose: bool) -> bool:
-        """Return whether the goal names who stands before an address; in prose that is right before it."""
-        before = _words_before(text, at)
-        return self._names_one_of(before[-_FEW:] if is_prose else before, is_prose=is_prose)
+        return any(self._names_one_of(_words_before(text, at)) for at in places)
 
     def is_in_record(self, candidate: Candidate, held: ValuePlaces) -> bool:
         """Return whether a value stands in fields of records only, in no prose and no order."""
@@ -87,12 +81,9 @@ class MeantByGoal:
             return False
         return not any(is_inside for _, is_inside in held.find_orders(candidate, self._budget))
 
-    def _names_one_of(self, words: list[bytes], *, is_prose: bool) -> bool:
-        """Return whether the goal has one of these words; in prose a word that every text has names no one."""
-        return any(
-            len(word) > 2 and word in self._asked and word not in _COMMON and not (is_prose and word in _EVERYDAY)
-            for word in words
-        )
+    def _names_one_of(self, words: list[bytes]) -> bool:
+        """Return whether the goal has one of these words; a word that every goal has names no one."""
+        return any(len(word) > 2 and word in self._asked and word not in _COMMON for word in words)
 
 
 def _own_words(candidate: Candidate) -> list[bytes]:

@@ -44,6 +44,7 @@ from lockgate.core.ruling.origins import MAX_ORIGINS, NOTHING_TRACED, OriginLook
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.scope.border import border_from_scope
 from lockgate.core.ruling.scope.crossings import find_crossings
+from lockgate.core.ruling.second_look import find_tokens
 from lockgate.core.ruling.self_protection import find_tampering, is_unrelated
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import may_reach_any_address, tool_risk
@@ -132,6 +133,7 @@ class _Review:
         "risk",
         "scan",
         "scanner",
+        "second_look",
         "text",
     )
 
@@ -156,6 +158,7 @@ class _Review:
         self.scan: ArgumentScan | None = None
         self.effects: tuple[Effect, ...] = ()
         self.delegated: frozenset[str] | None = None
+        self.second_look: list[Leaf] = []
 
     @property
     def severity(self) -> Severity:
@@ -283,9 +286,24 @@ def _check_effects(review: _Review) -> Decision | None:
         if _is_listed_as_risky(review):
             review.effects = (effect("unknown-act", review.call.tool), *review.effects)
         review.risk = _LOW if review.severity is Severity.LOOKS and not review.call.findings else _HIGH
+        if review.severity < Severity.REACHES_OUT:
+            review.second_look = find_tokens(review.leaves, review.context.project)
+            if review.second_look and _is_ordered(review):
+                review.effects = (effect("unknown-act", review.second_look[0].text), *review.effects)
+                review.risk = _HIGH
     if review.may_pass_early and review.risk is _LOW:
         return Decision(_CONTINUE, 1, _LOW_RISK, review.risk, effects=review.effects)
     return None
+
+
+def _is_ordered(review: _Review) -> bool:
+    """Return whether an order in untrusted text names what a second look found; keep what it names."""
+    context = review.context
+    lookup = OriginLookup(review.call.tool, review.second_look, context.trusted_text, review.find_delegated())
+    traced = lookup.trace(_recent_readings(review), context.untrusted_words, context.value_places, {})
+    ordered = {found.excerpt for found in traced.signals if found.rule == "origin:value-in-order"}
+    review.second_look = [leaf for leaf in review.second_look if leaf.text[:120] in ordered]
+    return bool(review.second_look)
 
 
 def _is_listed_as_risky(review: _Review) -> bool:
@@ -365,7 +383,7 @@ def _leaves_to_trace(review: _Review, decoded: list[Leaf]) -> list[Leaf]:
         for found in review.effects
         if found.target and found.severity >= Severity.REACHES_OUT and not is_configured_remote(found)
     ]
-    return aimed + decoded
+    return aimed + review.second_look + decoded
 
 
 def _check_unasked_effects(review: _Review) -> EffectFindings:
