@@ -1,0 +1,52 @@
+"""A second look at calls that seem to only look or to work inside the project.
+
+What a program does with its arguments is read from tables, and a table has gaps: an option that runs its value, a
+program that writes its last argument. What such a call is aimed at cannot hide, though: a host elsewhere, a place
+outside the project, a piece of shell. Where an order in untrusted text names one of these, the call is traced like one
+that reaches out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from lockgate.core.ruling.arguments import Leaf, sink_from_argument
+from lockgate.core.ruling.effects.addresses import is_local_host
+from lockgate.core.ruling.effects.project import Place, Project
+
+_MAX_TEXT = 64 * 1024
+_MAX_TOKENS = 64
+_URL = re.compile(r"[a-z][a-z0-9+.-]{1,15}://([^\s\"'`<>|;)/:@?#]+@)?([\w.-]+)[^\s\"'`<>|;)]*", re.IGNORECASE)
+_HOST = re.compile(
+    r"(?<![\w./@-])(?:[\w.-]+@)?((?:[a-z0-9-]{1,63}\.){1,4}(?:com|net|org|io|dev|app|co|info|biz|xyz|site|online|cloud|me"
+    r"|ru|cn|de|uk|eu|nl|fr|example|test|invalid))(?![\w.-]*[\w(])",
+    re.IGNORECASE,
+)
+_IP = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.])")
+_PATH = re.compile(r"(?:(?<=[\s=\"'`:,(<>])|^)(?:~|\$HOME|\$\{HOME\}|\.\.)?(?:/[\w.@+*?-]+)+")
+_SHELL = re.compile(r"[^\n|]{0,120}\|\s*(?:sudo\s+)?(?:ba|z|da|k|)sh\b")
+_OUTSIDE = (Place.SCRATCH, Place.HOME, Place.SYSTEM, Place.OUTSIDE)
+
+
+def find_tokens(leaves: Sequence[Leaf], project: Project) -> list[Leaf]:
+    """Return the hosts, places outside the project and pieces of shell in a call's commands, as values to trace."""
+    found: dict[str, Leaf] = {}
+    for leaf in leaves:
+        # What is written into files is content, and has effects of its own.
+        if sink_from_argument(leaf.argument) != "command" and not leaf.argument.startswith(_COMMAND_LIKE):
+            continue
+        text = leaf.text[:_MAX_TEXT]
+        hosts = [match[2] for match in _URL.finditer(text)] + [match[1] for match in _HOST.finditer(text)]
+        hosts += _IP.findall(text)
+        tokens = [host for host in hosts if not is_local_host(host.lower()) and not project.has_host(host)]
+        tokens += [path for path in _PATH.findall(text) if project.locate(path) in _OUTSIDE and len(path) > _SHORT]
+        tokens += [match[0].strip() for match in _SHELL.finditer(text)]
+        for token in tokens[:_MAX_TOKENS]:
+            found.setdefault(token, Leaf(leaf.argument, token))
+    return list(found.values())
+
+
+# `/dev/null`, `/tmp` and `/usr` are in every second command.
+_SHORT = 8
+_COMMAND_LIKE = ("args", "extra", "stdin", "input", "options", "flags", "expr", "function")
