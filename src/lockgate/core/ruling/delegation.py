@@ -81,6 +81,9 @@ def may_be_delegated(effect: Effect) -> bool:
     """Return whether this may be done because a source says so that the goal names."""
     if effect.severity < Severity.REACHES_OUT or effect.kind in WIDENED_KINDS:
         return True
+    # A program by its bare name is installed already.
+    if effect.kind == "runs-program" and "/" not in effect.target:
+        return True
     # A channel of one's own workspace is no stranger's address.
     return effect.kind == "sends-message" and effect.target.startswith("#")
 

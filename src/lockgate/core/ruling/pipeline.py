@@ -287,7 +287,7 @@ def _check_effects(review: _Review) -> Decision | None:
             review.effects = (effect("unknown-act", review.call.tool), *review.effects)
         review.risk = _LOW if review.severity is Severity.LOOKS and not review.call.findings else _HIGH
         if review.severity < Severity.REACHES_OUT:
-            review.second_look = find_tokens(review.leaves, review.context.project)
+            review.second_look = find_tokens(review.leaves, review.context.project, review.context.activity.written)
             if review.second_look and _is_ordered(review):
                 review.effects = (effect("unknown-act", review.second_look[0].text), *review.effects)
                 review.risk = _HIGH

@@ -9,7 +9,7 @@ that reaches out.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.effects.addresses import is_local_host
@@ -29,8 +29,11 @@ _SHELL = re.compile(r"[^\n|]{0,120}\|\s*(?:sudo\s+)?(?:ba|z|da|k|)sh\b")
 _OUTSIDE = (Place.SCRATCH, Place.HOME, Place.SYSTEM, Place.OUTSIDE)
 
 
-def find_tokens(leaves: Sequence[Leaf], project: Project) -> list[Leaf]:
-    """Return the hosts, places outside the project and pieces of shell in a call's commands, as values to trace."""
+def find_tokens(leaves: Sequence[Leaf], project: Project, written: Collection[str] = ()) -> list[Leaf]:
+    """Return the hosts, places outside the project and pieces of shell in a call's commands, as values to trace.
+
+    `written` are the paths that the session wrote itself: they are no news.
+    """
     found: dict[str, Leaf] = {}
     for leaf in leaves:
         # What is written into files is content, and has effects of its own.
@@ -40,13 +43,18 @@ def find_tokens(leaves: Sequence[Leaf], project: Project) -> list[Leaf]:
         hosts = [match[2] for match in _URL.finditer(text)] + [match[1] for match in _HOST.finditer(text)]
         hosts += _IP.findall(text)
         tokens = [host for host in hosts if not is_local_host(host.lower()) and not project.has_host(host)]
-        tokens += [path for path in _PATH.findall(text) if project.locate(path) in _OUTSIDE and len(path) > _SHORT]
+        tokens += [path for path in _PATH.findall(text) if path not in written and _is_elsewhere(path, project)]
         tokens += [match[0].strip() for match in _SHELL.finditer(text)]
         for token in tokens[:_MAX_TOKENS]:
             found.setdefault(token, Leaf(leaf.argument, token))
     return list(found.values())
 
 
-# `/dev/null`, `/tmp` and `/usr` are in every second command.
+def _is_elsewhere(path: str, project: Project) -> bool:
+    is_telling = len(path) > _SHORT and not path.startswith("/dev/")
+    return is_telling and project.locate(path) in _OUTSIDE
+
+
+# `/tmp` and `/usr/bin` are in every second command.
 _SHORT = 8
 _COMMAND_LIKE = ("args", "extra", "stdin", "input", "options", "flags", "expr", "function")
