@@ -14,6 +14,7 @@ from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, eff
 from lockgate.core.ruling.effects.flows import EMPTY, MARK, NOTHING, SETUP, Flow, Invocation, Source
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, place_of, read_access
 from lockgate.core.ruling.effects.programs.addresses import host_of
+from lockgate.core.ruling.effects.programs.option_uses import TELLING, note_variable
 from lockgate.core.ruling.effects.programs.table import read_program
 from lockgate.core.ruling.effects.project import Place, Project, normalize_path
 from lockgate.core.ruling.effects.shell_syntax import (
@@ -370,13 +371,12 @@ class Walk:
 
     def assign(self, name: str, value: str) -> None:
         """Note what setting a variable does: some make later programs load code or ask other servers."""
+        if name in TELLING and value:
+            note_variable(self, name, value)
+            return
         kind = _TELLING_VARIABLES.get(name)
         if kind == "path":
-            for folder in value.split(":"):
-                if folder.strip("\"'") in ("", "$PATH", "/bin", "/usr/bin", "/sbin", "/usr/sbin") or MARK in folder[:1]:
-                    continue
-                if self.place(folder) is Place.SCRATCH:
-                    self.add("unreadable", folder, Certainty.GUESS)
+            self._assign_path(value)
         elif kind == "source":
             host = host_of(value)
             if host and not self.project.has_host(host):
@@ -387,6 +387,13 @@ class Walk:
                 self.add("disables-check", "TLS")
         elif kind is not None and value and value not in _HARMLESS_VALUES:
             self.add(kind, value)
+
+    def _assign_path(self, value: str) -> None:
+        for folder in value.split(":"):
+            if folder.strip("\"'") in ("", "$PATH", "/bin", "/usr/bin", "/sbin", "/usr/sbin") or MARK in folder[:1]:
+                continue
+            if self.place(folder) is Place.SCRATCH:
+                self.add("unreadable", folder, Certainty.GUESS)
 
     # Redirections
 
@@ -615,7 +622,7 @@ _TELLING_VARIABLES = {
     "PATH": "path",
     **dict.fromkeys(
         "LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT DYLD_INSERT_LIBRARIES PROMPT_COMMAND BASH_ENV ENV GIT_SSH_COMMAND GIT_SSH "
-        "GIT_EXTERNAL_DIFF GIT_PAGER GIT_PROXY_COMMAND GIT_ASKPASS SSH_ASKPASS GIT_EXEC_PATH PYTHONSTARTUP "
+        "GIT_EXTERNAL_DIFF GIT_PROXY_COMMAND GIT_ASKPASS SSH_ASKPASS GIT_EXEC_PATH PYTHONSTARTUP "
         "PERL5OPT RUBYOPT "
         "PYTHONINSPECT ZDOTDIR LESSOPEN".split(),
         "installs-hook",

@@ -44,6 +44,15 @@ from command_effects import read_line
         ("make test", ("runs-project-task", "test")),
         ("command rm -rf /etc", ("deletes-outside", "/etc")),
         ("nohup ./x.sh &", ("runs-project-task", "./x.sh")),
+        ("ssh-agent rm -rf /etc", ("deletes-outside", "/etc")),
+        ("direnv exec . rm -rf /etc", ("deletes-outside", "/etc")),
+        ("direnv allow /tmp/x", ("runs-program", "/tmp/x")),
+        ("pyenv exec rm -rf /etc", ("deletes-outside", "/etc")),
+        ("nvm exec 18 rm -rf /etc", ("deletes-outside", "/etc")),
+        ("mise exec node@20 -- rm -rf /etc", ("deletes-outside", "/etc")),
+        ("perf stat rm -rf /etc", ("deletes-outside", "/etc")),
+        ("valgrind rm -rf /etc", ("deletes-outside", "/etc")),
+        ("nvm use 18", ("looks", "")),
     ],
 )
 def test_a_command_has_this_effect(line: str, effect: tuple[str, str]) -> None:

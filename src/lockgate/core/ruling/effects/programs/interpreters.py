@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lockgate.core.ruling.effects.code import read_code
 from lockgate.core.ruling.effects.flows import EMPTY, MARK, NOTHING, SETUP, Flow, Invocation, Source
 from lockgate.core.ruling.effects.paths import Access, is_secret_variable
+from lockgate.core.ruling.effects.programs.option_uses import note_foreign
 from lockgate.core.ruling.effects.programs.options import has_option, split_options
 
 if TYPE_CHECKING:
@@ -279,6 +280,7 @@ def _module(walk: Walk, call: Invocation, arguments: list[str]) -> Flow:
     if module in _LOOKING_MODULES:
         return NOTHING
     # Any other module is the project's own, or one that is installed already.
+    note_foreign(walk, call._replace(name=module, arguments=rest))
     walk.add("runs-project-task", f"-m {module}")
     return NOTHING
 

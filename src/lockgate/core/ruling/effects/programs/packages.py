@@ -315,7 +315,7 @@ _RUN_VALUED = frozenset(
     "--module --env-file "
     "--with-requirements --with-editable --index --index-url -c --only-group --no-group".split()
 )
-_RUN_VERBS = {"bundle": ("exec",), "mise": ("exec", "x"), "asdf": ("exec",)}
+_RUN_VERBS = {"bundle": ("exec",)}
 
 
 def _runner(walk: Walk, call: Invocation) -> Flow:
@@ -445,7 +445,7 @@ def _dpkg(walk: Walk, call: Invocation) -> Flow:
 
 READERS = {
     **dict.fromkeys(_INSTALL_VERBS, _manager),
-    **dict.fromkeys(("poetry", "pipenv", "hatch", "pdm", "rye", "bundle", "pixi", "mise", "rtx", "asdf"), _runner),
+    **dict.fromkeys(("poetry", "pipenv", "hatch", "pdm", "rye", "bundle", "pixi"), _runner),
     **dict.fromkeys(("npx", "bunx", "uvx", "pnpx"), run_package),
     **dict.fromkeys(_SYSTEM_MANAGERS, _system_manager),
     **dict.fromkeys(("add-apt-repository", "apt-add-repository"), _add_repository),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.effect import Certainty
 from lockgate.core.ruling.effects.flows import NOTHING, Flow, Invocation
+from lockgate.core.ruling.effects.programs.option_uses import note_foreign
 from lockgate.core.ruling.effects.programs.text_filters import print_files
 from lockgate.core.word_lists import read_sections
 
@@ -59,6 +60,8 @@ def read_row(walk: Walk, call: Invocation, *, of_project: bool = False) -> Flow:
         return print_files(walk, call)
     if row == "looks":
         return NOTHING
+    if row == "runs-project-task":
+        note_foreign(walk, call)
     if row in ("runs-project-task", "commits"):
         walk.add(row, "" if row == "commits" else name)
         return NOTHING

@@ -19,6 +19,7 @@ from lockgate.core.ruling.effects.programs import (
     version_control,
     wrappers,
 )
+from lockgate.core.ruling.effects.programs.option_uses import note_option_uses
 from lockgate.core.ruling.effects.programs.rows import read_row
 from lockgate.core.ruling.effects.project import Place
 
@@ -66,6 +67,7 @@ def read_program(walk: Walk, call: Invocation) -> Flow:
         call = call._replace(name=name)
     if len(call.arguments) == 1 and call.arguments[0] in _ASKS_ABOUT and name not in _ACTS_ANYWAY:
         return NOTHING
+    note_option_uses(walk, call)
     return reader(walk, call) if reader is not None else read_row(walk, call, of_project=of_project)
 
 

@@ -48,7 +48,7 @@ def print_files(walk: Walk, call: Invocation) -> Flow:
     if not arguments:
         return _passed(name, arguments, call.stdin)
     options, files = split_options(arguments, _VALUED.get(name, frozenset()))
-    if options and name in ("yq", "sort", "dos2unix", "xmllint"):
+    if name in ("dos2unix", "unix2dos") or (options and name in ("yq", "sort", "xmllint")):
         _note_writes(walk, name, options, files)
     if name in _PATTERN_FIRST:
         return _search(walk, call, options, files)
@@ -116,7 +116,7 @@ def _note_writes(walk: Walk, name: str, options: list[tuple[str, str]], files: l
             walk.access(value, Access.WRITE)
         elif option in ("-i", "--inplace", "--in-place") and name == "yq" and files:
             walk.access(files[-1], Access.WRITE)
-    if name == "dos2unix":
+    if name in ("dos2unix", "unix2dos"):
         for path in files:
             walk.access(path, Access.WRITE)
 

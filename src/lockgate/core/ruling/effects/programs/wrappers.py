@@ -28,7 +28,8 @@ _VALUED: dict[str, tuple[frozenset[str], int]] = {
     "numactl": (frozenset("-N -m -C".split()), 0),
     "script": (frozenset(("-c", "--command")), 0),
     "dotenv": (frozenset("-f -e --file".split()), 0),
-    "direnv": (frozenset(), 2),
+    "ssh-agent": (frozenset("-a -E -O -P -t".split()), 0),
+    "valgrind": (frozenset(), 0),
     "chroot": (frozenset(), 1),
     "time": (frozenset("-f -o".split()), 0),
     "systemd-run": (frozenset("-u --unit -p --property --uid --on-calendar --on-boot --on-active -H -M".split()), 0),
@@ -54,6 +55,50 @@ def _wrap(walk: Walk, call: Invocation) -> Flow:
     if call.name == "watch" and len(rest) == 1:
         return walk.read_text(rest[0])
     return walk.run_program(rest, call.stdin) if rest else EMPTY
+
+
+# Command words after which a manager of versions starts a program, and how many arguments stand between.
+_STARTS = {
+    "direnv": {"exec": 1},
+    "nvm": {"exec": 1, "run": 1},
+    **{name: {"exec": 0} for name in ("pyenv", "rbenv", "nodenv", "goenv", "jenv", "asdf")},
+    "fnm": {"exec": 0},
+    "mise": {"exec": 0, "x": 0, "en": 1},
+    "rtx": {"exec": 0, "x": 0},
+    "volta": {"run": 0},
+    "perf": {"record": 0, "stat": 0, "trace": 0},
+}
+_STARTS_VALUED = frozenset("--using --node --npm --yarn --fnm-dir -C --cd -e -o -F -c --command".split())
+
+
+def _manager(walk: Walk, call: Invocation) -> Flow:
+    """`pyenv exec`, `direnv exec`, `perf stat`: a program after a command word; anything else is left to the table."""
+    verb, rest = (call.arguments[0], call.arguments[1:]) if call.arguments else ("", [])
+    if call.name == "direnv" and verb in ("allow", "permit", "grant", "reload"):
+        walk.run_path(rest[0] if rest else ".envrc")
+        return NOTHING
+    skip = _STARTS[call.name].get(verb)
+    if skip is None:
+        return read_row(walk, call)
+    for option, value in split_options(rest, _STARTS_VALUED)[0]:
+        if option in ("-c", "--command") and call.name != "perf":
+            walk.read_text(value)
+    inner = _started(call.name, program_after(rest, _STARTS_VALUED), skip)
+    if call.name == "direnv":
+        walk.run_path(f"{rest[0] if rest else '.'}/.envrc")
+    if call.name == "nvm" and verb == "run":
+        inner = ["node", *inner]
+    return walk.run_program(inner, call.stdin) if inner else NOTHING
+
+
+def _started(name: str, rest: list[str], skip: int) -> list[str]:
+    """Return the program that a manager of versions starts."""
+    if name in ("mise", "rtx", "fnm") and "--" in rest:
+        return rest[rest.index("--") + 1 :]
+    if name == "nvm" and not re.match(r"v?\d|lts|node$|default|stable|system", [*rest, ""][0]):
+        # The version may be left out.
+        return rest
+    return rest[skip:]
 
 
 def _env(walk: Walk, call: Invocation) -> Flow:
@@ -286,9 +331,10 @@ READERS = {
         "timeout gtimeout nohup nice ionice stdbuf setsid unbuffer caffeinate time exec builtin taskset "
         "chrt flock strace ltrace "
         "numactl script dotenv chroot systemd-run xvfb-run fakeroot chronic catchsegv cross-env watch "
-        "ccache sccache noglob nocorrect winpty".split(),
+        "ccache sccache noglob nocorrect winpty ssh-agent valgrind".split(),
         _wrap,
     ),
+    **dict.fromkeys(_STARTS, _manager),
     "env": _env,
     "command": _command,
     **dict.fromkeys(("sudo", "doas", "su", "pkexec", "gosu", "runuser"), _sudo),

@@ -1,0 +1,289 @@
+"""Options and arguments that make a program do more than its name says: `man -P CMD`, `uniq IN OUT`.
+
+The list is `option_uses.txt`. It is asked about every program, before what reads the program itself.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from lockgate.core.ruling.effects.code import read_code
+from lockgate.core.ruling.effects.flows import MARK, Invocation
+from lockgate.core.ruling.effects.paths import Access
+from lockgate.core.ruling.effects.programs.addresses import host_of, is_local
+from lockgate.core.ruling.effects.project import Place
+from lockgate.core.word_lists import read_sections
+
+if TYPE_CHECKING:
+    from lockgate.core.ruling.effects.shell_walk import Walk
+
+_SECTIONS = read_sections("lockgate.core.ruling.effects.programs", "option_uses.txt")
+_USES = ("runs", "runs-file", "runs-code", "binds", "debugs", "writes", "reads")
+
+
+def _uses() -> dict[str, dict[str, dict[str, str]]]:
+    """Return, by program and command word (or nothing), what is done with the value of an option."""
+    found: dict[str, dict[str, dict[str, str]]] = {}
+    for use in _USES:
+        for line in _SECTIONS[use]:
+            names, _, options = line.partition(": ")
+            for entry in names.split(" "):
+                name, _, verb = entry.partition(".")
+                found.setdefault(name, {}).setdefault(verb, {}).update(dict.fromkeys(options.split(), use))
+    return found
+
+
+_BY_PROGRAM = _uses()
+
+
+def _words(section: str) -> frozenset[str]:
+    return frozenset(word for line in _SECTIONS[section] for word in line.split())
+
+
+_RESULTS, _TEXTS, _SITES = _words("results"), _words("texts"), _words("sites")
+
+
+def note_option_uses(walk: Walk, call: Invocation) -> None:
+    """Note what the options of a program run, write or read besides."""
+    if call.name in _TYPED:
+        _note_typed(walk, call)
+    elif call.name in _SETTINGS:
+        _note_settings(walk, call)
+    by_verb = _BY_PROGRAM.get(call.name)
+    if by_verb is None or not call.arguments:
+        return
+    for verb, uses in by_verb.items():
+        if not verb or verb in call.arguments[:6]:
+            _note_uses(walk, call.arguments, uses)
+
+
+# Programs that take what a person would type: after `+` on the command line, or line by line.
+_TYPED = frozenset("less more most view man ed ex".split())
+
+
+def _note_typed(walk: Walk, call: Invocation) -> None:
+    """Read commands for a pager or a line editor that start a shell or write a file: `less '+!cmd'`, `w FILE`."""
+    lines = [argument.lstrip("+") for argument in call.arguments if argument[:1] == "+"]
+    if call.name in ("ed", "ex"):
+        lines += call.stdin.text.splitlines()
+    for line in lines:
+        typed = re.match(r"[\w,.$%/]{0,40}?\s*(?:([!|])|[wW]q?!?\s+(!?)(\S.*))", line)
+        if typed is None:
+            continue
+        if typed.group(1) or typed.group(2):
+            walk.read_text(line[line.find(typed.group(1) or "!") + 1 :])
+        elif typed.group(3):
+            walk.access(typed.group(3), Access.WRITE)
+
+
+# Command words by which a program keeps a setting for later runs, or changes the network of the machine.
+_SETTINGS = {
+    "go": re.compile(r"env\b.*\s-w\b"),
+    "poetry": re.compile(r"config\b"),
+    "bundle": re.compile(r"config\b"),
+    **dict.fromkeys(
+        ("ip", "route", "ifconfig", "arp"),
+        re.compile(r".*\b(?:add|del|delete|change|replace|append|set|flush|exec|up|down|-s|-d)\b"),
+    ),
+}
+_UNSAFE_GO = frozenset("GOINSECURE GONOSUMDB GONOSUMCHECK GOSUMDB GONOPROXY GOPRIVATE".split())
+
+
+def _note_settings(walk: Walk, call: Invocation) -> None:
+    if not _SETTINGS[call.name].match(" ".join(call.arguments[:12])):
+        return
+    if call.name == "go":
+        _note_go_settings(walk, call.arguments)
+    elif call.name in ("poetry", "bundle"):
+        for url in [argument for argument in call.arguments if _URL.match(argument)][-1:]:
+            if not walk.project.has_url(url):
+                walk.add("uses-package-source", host_of(url))
+    else:
+        if "netns" in call.arguments and "exec" in call.arguments:
+            walk.run_program(call.arguments[call.arguments.index("exec") + 2 :] or ["sh"], call.stdin)
+        address = [call.name, *(each for each in call.arguments if _ADDRESS.match(each))][-1]
+        walk.add("changes-service", address.partition("/")[0])
+
+
+_ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
+
+
+def _note_go_settings(walk: Walk, arguments: list[str]) -> None:
+    for name, equals, value in (argument.partition("=") for argument in arguments):
+        if equals and name in _UNSAFE_GO:
+            walk.add("disables-check", name)
+        elif equals:
+            walk.assign(name, value)
+            walk.add("changes-service", name)
+
+
+def _note_uses(walk: Walk, arguments: list[str], uses: dict[str, str]) -> None:
+    plain: list[str] = []
+    skip = False
+    for index, argument in enumerate(arguments):
+        if skip:
+            skip = False
+        elif argument[:1] != "-" or len(argument) == 1:
+            plain.append(argument)
+        else:
+            name, equals, value = argument.partition("=")
+            if name in uses and not equals:
+                skip = True
+                value = arguments[index + 1] if index + 1 < len(arguments) else ""
+            elif name not in uses:
+                name, value = argument[:2], argument[2:]
+            if value and name in uses:
+                _note_use(walk, uses[name], value)
+    for place, use in uses.items():
+        number = _number(place, len(plain))
+        if 0 < number <= len(plain):
+            _note_use(walk, use, plain[number - 1])
+
+
+def _number(place: str, count: int) -> int:
+    """Return which of the arguments a place means, or 0; a single argument is no last one."""
+    if place[0] != "#":
+        return 0
+    return int(place[1:]) if place != "#last" else count if count > 1 else 0
+
+
+def _note_use(walk: Walk, use: str, value: str) -> None:
+    if use == "runs":
+        run_command(walk, value)
+    elif use == "runs-file":
+        walk.run_path(value)
+    elif use == "runs-code":
+        for found in read_code(walk.plain(value), walk.argument, walk.project):
+            walk.add(found.kind, found.target, found.certainty)
+    elif use == "binds":
+        run_command(walk, value.partition(":")[2] or value)
+    elif use == "debugs":
+        _note_debugging(walk, value)
+    elif use == "reads":
+        walk.print_file(value)
+    elif value not in ("-", "/dev/null", "/dev/stdout", "/dev/stderr"):
+        walk.access(value, Access.WRITE)
+
+
+_SHELL_NAME = re.compile(r"(?:/(?:usr/)?(?:local/)?bin/)?(?:ba|z|da|k|a|fi|c|tc)?sh")
+
+
+def run_command(walk: Walk, value: str) -> None:
+    """Read a value that a program runs as a command; a bare shell would run what the program gives it."""
+    if _SHELL_NAME.fullmatch(value.strip()):
+        walk.add_unreadable()
+    else:
+        walk.read_text(value)
+
+
+_DEBUGGER_RUNS = re.compile(r"\s*(?:shell|!|platform\s+shell|pipe)\s*(.*)", re.DOTALL)
+_DEBUGGER_LOADS = re.compile(
+    r"\s*(?:python|py|pi|source|script|command\s+(?:script|source)|guile|gu|make|call|print.*\bsystem|expr)\b"
+)
+
+
+def _note_debugging(walk: Walk, value: str) -> None:
+    """Read a command of a debugger: some start a shell or load code."""
+    runs = _DEBUGGER_RUNS.match(value)
+    if runs is not None and runs.group(1):
+        walk.read_text(runs.group(1))
+    elif _DEBUGGER_LOADS.match(value) or runs is not None:
+        walk.add_unreadable()
+
+
+_NAMED_VALUE = re.compile(r"(-{1,2}[\w.-]+)=(.*)", re.DOTALL)
+_JOINED_VALUE = re.compile(r"-[abcefghjkmnprstuvwxyzX]([/~].*)", re.DOTALL)
+_URL = re.compile(r"(?:https?|ftp|git|git\+\w+|ssh)://", re.IGNORECASE)
+
+
+def note_foreign(walk: Walk, call: Invocation) -> None:
+    """Note code from elsewhere that a task of the project is given: paths outside of the project, and URLs."""
+    before = ""
+    for argument in call.arguments:
+        option, value = before, argument
+        before = argument if argument[:1] == "-" and "=" not in argument else ""
+        if "/" not in argument and argument[:1] != "~":
+            continue
+        if argument[:1] == "-":
+            option, value = _named_value(argument)
+        if _URL.match(value):
+            _note_url(walk, call.name, value)
+        elif is_foreign(walk, value):
+            if option in _RESULTS and not (option == "--prefix" and call.name in ("npm", "pnpm")):
+                walk.access(value, Access.WRITE)
+            elif option or call.name not in _TEXTS:
+                walk.run_path(value)
+
+
+def _named_value(argument: str) -> tuple[str, str]:
+    """Return an option and the value that is joined to it: `--config=/tmp/x`, `-c/tmp/x`."""
+    named = _NAMED_VALUE.fullmatch(argument)
+    if named is not None:
+        return named.group(1), named.group(2)
+    joined = _JOINED_VALUE.fullmatch(argument)
+    return (argument[:2], joined.group(1)) if joined is not None else ("", "")
+
+
+def _note_url(walk: Walk, name: str, url: str) -> None:
+    host = host_of(url)
+    if not host or is_local(host) or walk.project.has_url(url):
+        return
+    walk.add("requests" if name in _SITES or name in _TEXTS else "runs-download", host)
+
+
+def is_foreign(walk: Walk, path: str) -> bool:
+    """Return whether a path is one that a stranger could have put code at: neither the project's nor the system's."""
+    if path.startswith(("/dev/null", "/dev/std")) or MARK in path[:1] or any(letter in path for letter in " \n("):
+        return False
+    if path[:1] not in ("/", "~") and not (walk.project.root and ".." in path):
+        return False
+    full = walk.full_path(path)
+    return walk.place(path) in (Place.SCRATCH, Place.HOME, Place.OUTSIDE) or bool(walk.download_of(full))
+
+
+# Variables whose value is a command; those whose value is options or paths from which code is loaded; and servers.
+_COMMANDS = frozenset(
+    "PAGER MANPAGER GIT_PAGER SYSTEMD_PAGER PSQL_PAGER EDITOR VISUAL GIT_EDITOR GIT_SEQUENCE_EDITOR KUBE_EDITOR "
+    "BROWSER CC CXX CPP LD AR RUSTC RUSTC_WRAPPER RUSTC_WORKSPACE_WRAPPER CARGO_BUILD_RUSTC_WRAPPER "
+    "npm_config_script_shell NPM_CONFIG_SCRIPT_SHELL npm_config_shell MAKESHELL CONFIG_SHELL "
+    "npm_config_editor npm_config_git".split()
+)
+_LOADS = frozenset(
+    "NODE_OPTIONS NODE_PATH PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTEST_ADDOPTS PYTEST_PLUGINS JAVA_TOOL_OPTIONS "
+    "_JAVA_OPTIONS JDK_JAVA_OPTIONS JAVA_OPTS MAVEN_OPTS GRADLE_OPTS CLASSPATH GOFLAGS RUSTFLAGS MAKEFLAGS MAKEFILES "
+    "GNUMAKEFLAGS RUBYLIB PERL5LIB PHPRC PHP_INI_SCAN_DIR LUA_PATH LUA_CPATH R_PROFILE_USER BUN_OPTIONS DENO_DIR "
+    "CMAKE_TOOLCHAIN_FILE ANSIBLE_CONFIG ESLINT_USE_FLAT_CONFIG CFLAGS LDFLAGS KUBECONFIG VIMINIT EXINIT".split()
+)
+_INNER_COMMAND = re.compile(r"-(?:tool)?exec=(['\"]?)(.+?)\1(?:\s|$)")
+_LOADED_TEXT = re.compile(r"\bdata:|--eval\b|\$\(shell|^\s*[:!]|(?:^|[\s;|&])(?:/bin/)?(?:ba|z|da)?sh\s+-c\b")
+_PIECES = re.compile(r"[\s:=,;@'\"]+")
+
+
+def note_variable(walk: Walk, name: str, value: str) -> None:
+    """Note what a variable makes later programs load or run."""
+    if name in _COMMANDS:
+        if "script_shell" not in name.lower() or not _SHELL_NAME.fullmatch(value):
+            run_command(walk, value)
+    elif name in _LOADS:
+        _note_loads(walk, value, (Place.HOME,) if name == "KUBECONFIG" else ())
+    elif name == "DOCKER_HOST" and "://" in value and not value.startswith(("unix:", "npipe:")):
+        host = host_of(value)
+        if not is_local(host):
+            walk.add("sends-data", host)
+
+
+def _note_loads(walk: Walk, value: str, own: tuple[Place, ...]) -> None:
+    inner = _INNER_COMMAND.search(value)
+    if inner is not None:
+        run_command(walk, inner.group(2))
+    elif _LOADED_TEXT.search(value):
+        walk.add_unreadable()
+    for url in re.findall(r"https?://\S+", value):
+        walk.add("runs-download", host_of(url))
+    for piece in _PIECES.split(re.sub(r"https?://\S+|-[DL]\S+|-X(?!boot)\S+|-I/usr\S+", " ", value)):
+        if "/" in piece and is_foreign(walk, piece) and walk.place(piece) not in own:
+            walk.run_path(piece)
+
+
+TELLING = _COMMANDS | _LOADS | {"DOCKER_HOST"}
