@@ -70,6 +70,7 @@ _DOORS = frozenset(EFFECT + name for name, kind in KINDS.items() if kind.severit
 _CONTINUE, _LOW, _HIGH, _PARANOID = Action.CONTINUE, Risk.LOW, Risk.HIGH, Mode.PARANOID
 _UNTRUSTED_FREE, _LOW_RISK, _NO_FLAGS = Reason.NO_UNTRUSTED_CONTENT, Reason.LOW_RISK_TOOL, Reason.NO_RED_FLAGS
 _REST_OF_WORD = re.compile(r"\w{0,40}")
+_QUERY = re.compile(r"://[^\s\"'<>?]{1,255}\?([^\s\"'<>]{1,2000})")
 _ARGUMENTS_CUT = Finding("cap:arguments", "arguments", 0, 0)
 _VALUES_CUT = Finding("cap:values", "arguments", 0, 0)
 _HISTORY_UNKNOWN = Finding("cap:context-unknown", "context", 0, 0)
@@ -174,9 +175,14 @@ class _Review:
 
     @property
     def only_requests(self) -> bool:
-        """Whether the call does no more than follow links that it names."""
+        """Whether the call does no more than follow links that it names, as a text has them."""
         reaching = [found for found in self.effects if found.severity >= Severity.REACHES_OUT]
-        return bool(reaching) and all(found.kind == "requests" and found.target for found in reaching)
+        if not reaching or not all(found.kind == "requests" and found.target for found in reaching):
+            return False
+        # A query that no text wrote was put together by the agent, and can take something along.
+        known = self.context.untrusted_words
+        queries = _QUERY.findall(self.text)
+        return all(known.issuperset(split_words(prepare(query.encode("utf-8", "ignore")))) for query in queries)
 
     @property
     def is_command_or_file(self) -> bool:
