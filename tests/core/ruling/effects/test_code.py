@@ -63,3 +63,8 @@ def test_ordinary_source_text_only_computes(text: str) -> None:
 
 def test_text_beyond_the_limit_cannot_be_read() -> None:
     assert ("unreadable", "") in found_in("a" * (MOST_CHARACTERS + 1))
+
+
+@pytest.mark.parametrize("code", ["process.env", "p ENV", "print %ENV", "console.log(Object.entries(process.env))"])
+def test_code_that_prints_the_environment_reads_secrets(code: str) -> None:
+    assert ("reads-secret", "environment") in {(each.kind, each.target) for each in read_code(code, "", SHOP)}

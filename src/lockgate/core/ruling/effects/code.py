@@ -111,6 +111,8 @@ class _CodeReader:
             for name in names:
                 if name in line and _SHOWS.search(line):
                     self.add("reads-secret", name)
+        if not away and _PRINTS_ENVIRON.search(self.source):
+            self.add("reads-secret", "environment")
         if _WHOLE_ENVIRON.search(self.source):
             if not away and _SHOWS_ENVIRON.search(self.source):
                 self.add("reads-secret", "environment")
@@ -268,6 +270,12 @@ _ENVIRON = re.compile(
 _WHOLE_ENVIRON = re.compile(
     r"dict\s*\(\s*os\.environ\s*\)|os\.environ\.(?:items|copy|values)\s*\(|JSON\.stringify\s*\(\s*process\.env\s*[,)]"
     r"|(?:print|console\.log)\s*\(\s*(?:os\.environ|process\.env)\s*\)|(?:json|data|params)\s*=\s*os\.environ\b|ENV\.to_h|%ENV\b"
+)
+_PRINTS_ENVIRON = re.compile(
+    r"\b(?:p|pp|puts|print|say)\b[^\n;]{0,60}%ENV\b"
+    r"|\b(?:p|pp|puts|print) +ENV\b(?=\s*(?:[;)}]|$|\.(?:to_|ins|each|map|sort)))"
+    r"|\bENV\.each\w*\b[^\n]{0,60}\b(?:p|puts|print)\b|\A\s*(?:JSON\.stringify\(\s*)?process\.env\s*[,;)\d]*\s*\Z"
+    r"|console\.\w+\(\s*(?:Object\.(?:entries|values)\(\s*)?process\.env\s*[),]",
 )
 _SHOWS = re.compile(r"\b(?:print|console\.\w+|puts|echo|write|say|log)\b")
 _SHOWS_ENVIRON = re.compile(

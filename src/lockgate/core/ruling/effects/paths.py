@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
@@ -73,7 +74,40 @@ def is_secret(path: str, folder: str = "") -> bool:
 @lru_cache(maxsize=4096)
 def _is_secret(path: str, folder: str) -> bool:
     full = _full_path(path, folder)
+    if _GLOB.search(full) and _can_be_secret(full):
+        return True
     return _SECRET.search(full) is not None and _NO_SECRET.search(full) is None
+
+
+_GLOB = re.compile(r"[*?\[]")
+_SECRET_EXAMPLES = [example.split("/") for line in _PATTERNS["secret-examples"] for example in line.split()]
+_HOME = re.compile(r"^(?:~|\$HOME|/root|/(?:home|Users)/[^/]+)(?=/|$)")
+
+
+def _can_be_secret(pattern: str) -> bool:
+    """Return whether a pattern of the shell fits one of the files that are known to be secrets."""
+    parts = _HOME.sub("~", pattern).split("/")
+    for example in _SECRET_EXAMPLES:
+        if example[0] in ("~", ""):
+            if len(parts) == len(example) and all(map(_fits, parts, example)):
+                return True
+        elif len(parts) >= len(example) and parts[0] not in ("~", ""):
+            tail = parts[-len(example) :]
+            if all(map(_fits, tail, example)) and _tells(tail[-1]):
+                return True
+    return False
+
+
+def _fits(pattern: str, name: str) -> bool:
+    """Return whether a pattern fits a name as the shell has it: a leading dot must be written."""
+    if name[:1] == "." and pattern[:1] != ".":
+        return False
+    return pattern == name or (len(pattern) <= 64 and pattern.count("*") <= 4 and fnmatchcase(name, pattern))
+
+
+def _tells(pattern: str) -> bool:
+    """Return whether a pattern says enough of a name: `.e*` and `cred*.json` do, `*.json` does not."""
+    return pattern[:1] == "." or len(re.sub(r"\.\w+$|\[[^\]]*\]|[*?]", "", pattern)) > 2
 
 
 def _full_path(path: str, folder: str) -> str:

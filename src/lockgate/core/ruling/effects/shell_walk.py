@@ -42,6 +42,7 @@ MOST_DEPTH = 12
 MOST_TEXTS = 24
 MOST_FIELDS = 256
 MOST_WORDS = 2_000
+MOST_CHOICES = 32
 # Characters that are read as commands, and that variables expand to.
 MOST_READ = 128 * 1024
 MOST_EXPANDED = 512 * 1024
@@ -241,7 +242,8 @@ class Walk:
             stdin, output = self.redirect(command.redirects, stdin)
         if not fields:
             self.variables.update(environment)
-            return self.write_output(output, EMPTY)
+            # `$(<FILE)` is the content of the file.
+            return self.write_output(output, stdin if self._captured and not environment else EMPTY)
         first = command.words[0]
         if isinstance(first, str) and _GLOB.search(first) and first not in ("[", "[["):
             # The shell would look for a file that fits, and run that.
@@ -340,9 +342,11 @@ class Walk:
         self._running.pop()
         return result
 
-    def run_contained(self, fields: list[str], stdin: Flow) -> None:
+    def run_contained(self, fields: list[str], stdin: Flow) -> Flow:
         """Read a program that runs in a container: what it does to files stays there."""
-        self._elsewhere(lambda: self.run_program(fields, stdin))
+        printed: list[Flow] = []
+        self._elsewhere(lambda: printed.append(self.run_program(fields, stdin)))
+        return printed[0] if printed[0].source is Source.ENVIRONMENT else NOTHING
 
     def run_elsewhere(self, text: str) -> None:
         """Read a command that runs on another machine: its paths are those of that machine."""
@@ -443,7 +447,10 @@ class Walk:
 
     def print_file(self, path: str) -> Flow:
         """Return what printing a file gives, and note a secret that it shows."""
-        flow = self.read_file(path)
+        return self.show(self.read_file(path))
+
+    def show(self, flow: Flow) -> Flow:
+        """Note a secret that is shown, unless a substitution takes it."""
         if flow.source is Source.SECRET and not self._captured:
             self.add("reads-secret", flow.target)
         return flow
@@ -535,7 +542,19 @@ class Walk:
     def expand(self, word: Word) -> list[str]:
         """Return the fields that a word becomes."""
         if isinstance(word, str):
-            return expand_braces(word)
+            return self.expand_braces(word)
+        for index, part in enumerate(word):
+            if part.what == TEXT and "{" in part.text and not part.quoted and _BRACE_LIST.search(part.text):
+                choices = self.expand_braces(part.text)
+                if len(choices) > MOST_CHOICES:
+                    self.add_unreadable()
+                    choices = choices[:MOST_CHOICES]
+                words = [(*word[:index], Part(TEXT, each), *word[index + 1 :]) for each in choices]
+                return [field for each in words for field in self.expand_parts(each)][:MOST_FIELDS]
+        return self.expand_parts(word)
+
+    def expand_parts(self, word: tuple[Part, ...]) -> list[str]:
+        """Return the fields that the parts of a word become."""
         fields = [""]
         for part in word:
             value = part.text if part.what == TEXT else self.expand_part(part)
@@ -547,6 +566,13 @@ class Walk:
             return [field for field in fields if field][:MOST_FIELDS]
         # An unquoted expansion to nothing is no word at all.
         return fields if fields[0] or any(part.quoted for part in word) else []
+
+    def expand_braces(self, word: str) -> list[str]:
+        """Return the words that braces stand for; more than are followed cannot be read."""
+        fields = expand_braces(word)
+        if _BRACE_LIST.search(fields[0]) or _BRACE_LIST.search(fields[-1]):
+            self.add_unreadable()
+        return fields
 
     def expand_part(self, part: Part) -> str:
         what = part.what
@@ -676,12 +702,12 @@ def _is_unsafe_as_root(found: Effect) -> bool:
     )
 
 
-_BRACE_LIST = re.compile(r"\{([^{}]*,[^{}]*)\}")
+_BRACE_LIST = re.compile(r"\{([^{}]*,[^{}]*|[a-zA-Z]\.\.[a-zA-Z])\}")
 
 
 def expand_braces(word: str) -> list[str]:
     """Return the words that `{a,b}` in a word without quotes stands for."""
-    if "{" not in word or "," not in word or len(word) > 4_096:
+    if "{" not in word or ("," not in word and ".." not in word) or len(word) > 4_096:
         return [word]
     fields = [word]
     for _ in range(4):
@@ -691,7 +717,7 @@ def expand_braces(word: str) -> list[str]:
             if match is None:
                 following.append(field)
             else:
-                choices = match.group(1).split(",")[:MOST_FIELDS]
+                choices = _choices(match.group(1))
                 following += [field[: match.start()] + each + field[match.end() :] for each in choices]
             if len(following) > MOST_FIELDS:
                 return fields
@@ -699,6 +725,13 @@ def expand_braces(word: str) -> list[str]:
             break
         fields = following
     return fields
+
+
+def _choices(inner: str) -> list[str]:
+    if "," in inner:
+        return inner.split(",")[:MOST_FIELDS]
+    first, last = sorted((ord(inner[0]), ord(inner[-1])))
+    return [chr(code) for code in range(first, last + 1)]
 
 
 def split_into(fields: list[str], value: str) -> None:

@@ -118,3 +118,29 @@ def test_ordinary_options_and_variables_work_here(line: str) -> None:
 def test_a_scratch_file_that_an_agent_wrote_itself_is_its_own() -> None:
     written = Activity(written=frozenset({"/tmp/test_x.py"}))
     assert ("computes", "") in read_line("pytest /tmp/test_x.py", SHOP, written)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "aws configure get aws_secret_access_key",
+        "kubectl get --raw /api/v1/namespaces/x/secrets",
+        "npm config get //registry.npmjs.org/:_authToken",
+        "terraform output -json",
+        "docker inspect -f '{{.Config.Env}}' web",
+        "ps eww",
+        "ps auxe",
+        "mapfile < .env",
+        "jq -n env",
+    ],
+)
+def test_command_lines_that_show_secrets_read_them(line: str) -> None:
+    assert "reads-secret" in kinds_in(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["aws configure get region", "npm config get registry", "terraform output -raw vpc_id", "ps -ef", "ps -C node"],
+)
+def test_their_ordinary_neighbours_only_look(line: str) -> None:
+    assert kinds_in(line) == {"looks"}

@@ -7,8 +7,9 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.flows import EMPTY, MARK, NOTHING, Flow, Invocation, Source
-from lockgate.core.ruling.effects.paths import Access, is_secret
+from lockgate.core.ruling.effects.paths import Access, is_secret, read_access
 from lockgate.core.ruling.effects.programs.options import split_options
+from lockgate.core.ruling.effects.project import Place
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
@@ -21,6 +22,8 @@ def _remove(walk: Walk, call: Invocation) -> Flow:
             walk.add_unreadable()
         else:
             walk.access(path, Access.DELETE)
+            if call.name in ("shred", "srm") and walk.place(path) is not Place.SCRATCH:
+                walk.add("deletes-data", walk.plain(path))
     if not paths and call.stdin is not EMPTY and call.name != "rmdir":
         walk.add("edits-project", ".")
     return EMPTY
@@ -57,7 +60,12 @@ def _move_one(walk: Walk, program: str, path: str, target: str) -> None:
     flow = walk.read_file(path)
     if program == "mv":
         walk.access(path, Access.DELETE)
-    if flow.source is Source.SECRET and program != "ln" and not _stays(walk, path, target):
+    if program == "ln" and walk.place(path) is Place.HOME:
+        found = read_access(walk.plain(path), Access.WRITE, walk.project, folder=walk.folder)
+        if found.kind != "writes-outside":
+            # What is written through the link lands there.
+            walk.add(found.kind, found.target)
+    if flow.source is Source.SECRET and not _stays(walk, path, target):
         walk.add("reads-secret", flow.target)
     name = path.rstrip("/").rsplit("/", 1)[-1]
     written = f"{target}/{name}" if target.endswith("/") or target in (".", "..") else target

@@ -342,6 +342,8 @@ def _printenv(walk: Walk, call: Invocation) -> Flow:
 def _history(walk: Walk, call: Invocation) -> Flow:
     if has_option(call.arguments, "-c", "-d", "-w"):
         walk.add("disables-check", "history")
+    else:
+        walk.add("reads-secret", "history")
     return NOTHING
 
 

@@ -35,6 +35,12 @@ def _uses() -> dict[str, dict[str, dict[str, str]]]:
 
 
 _BY_PROGRAM = _uses()
+_SHOWS_SECRETS = {
+    name: re.compile(pattern, re.IGNORECASE)
+    for line in _SECTIONS["shows-secrets"]
+    for names, _, pattern in [line.partition(": ")]
+    for name in names.split(" ")
+}
 
 
 def _words(section: str) -> frozenset[str]:
@@ -46,7 +52,12 @@ _RESULTS, _TEXTS, _SITES = _words("results"), _words("texts"), _words("sites")
 
 def note_option_uses(walk: Walk, call: Invocation) -> None:
     """Note what the options of a program run, write or read besides."""
-    if call.name in _TYPED:
+    shows = _SHOWS_SECRETS.get(call.name)
+    if shows is not None and shows.match(" ".join(call.arguments[:40])):
+        walk.add("reads-secret", " ".join([call.name, *call.arguments[:1]]))
+    if call.name in ("mapfile", "readarray"):
+        walk.show(call.stdin)
+    elif call.name in _TYPED:
         _note_typed(walk, call)
     elif call.name in _SETTINGS:
         _note_settings(walk, call)

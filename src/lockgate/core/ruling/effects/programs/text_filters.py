@@ -46,13 +46,13 @@ def print_files(walk: Walk, call: Invocation) -> Flow:
     """Show the files that are given, or pass the input on."""
     name, arguments = call.name, call.arguments
     if not arguments:
-        return _passed(name, arguments, call.stdin)
+        return _passed(name, arguments, walk.show(call.stdin))
     options, files = split_options(arguments, _VALUED.get(name, frozenset()))
     if name in ("dos2unix", "unix2dos") or (options and name in ("yq", "sort", "xmllint")):
         _note_writes(walk, name, options, files)
     if name in _PATTERN_FIRST:
         return _search(walk, call, options, files)
-    flows = [call.stdin if path == "-" else walk.print_file(path) for path in files] or [call.stdin]
+    flows = [call.stdin if path == "-" else walk.print_file(path) for path in files] or [walk.show(call.stdin)]
     flow = flows[0] if len(flows) == 1 else max(flows, key=lambda each: each.source)
     if flow.source is Source.FILE and len(flows) > 1:
         return NOTHING
@@ -89,6 +89,8 @@ def _search(walk: Walk, call: Invocation, options: list[tuple[str, str]], files:
 def _search_input(walk: Walk, call: Invocation, pattern: str, names: set[str]) -> Flow:
     """`env | grep FEATURE` shows settings; `env | grep -i token` and `env | grep -v x` show secrets."""
     if call.stdin.source is not Source.ENVIRONMENT:
+        if not _is_setting(pattern):
+            walk.show(call.stdin)
         return _passed(call.name, call.arguments, call.stdin)
     if _SECRET_WORDS.search(pattern) or "-v" in names:
         walk.add("reads-secret", "environment")

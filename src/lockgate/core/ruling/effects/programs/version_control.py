@@ -10,6 +10,7 @@ from lockgate.core.ruling.effects.flows import NOTHING, Flow, Invocation, Source
 from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.programs.addresses import host_of
 from lockgate.core.ruling.effects.programs.network import note_sent
+from lockgate.core.ruling.effects.programs.option_uses import is_foreign
 from lockgate.core.ruling.effects.programs.options import has_option, split_options
 from lockgate.core.ruling.effects.programs.rows import command_words, read_row
 
@@ -52,6 +53,7 @@ def _git(walk: Walk, call: Invocation) -> Flow:
                 walk.add("installs-hook", option.split("=", 1)[1])
             index += 1
     verb, rest = (arguments[index], arguments[index + 1 :]) if index < len(arguments) else ("", [])
+    _note_patch(walk, verb, call.stdin)
     reader = _GIT.get(verb)
     result = reader(walk, rest) if reader is not None else None
     if result is None and verb:
@@ -61,6 +63,11 @@ def _git(walk: Walk, call: Invocation) -> Flow:
             result = read_row(walk, call._replace(arguments=[verb, *rest]))
     walk.folder = folder
     return result or NOTHING
+
+
+def _note_patch(walk: Walk, verb: str, stdin: Flow) -> None:
+    if verb in ("apply", "am") and stdin.source is Source.DOWNLOAD:
+        walk.add("embeds-remote-code", stdin.target)
 
 
 _IDENTITY = frozenset("user.name user.email author.name author.email committer.name committer.email".split())
@@ -337,9 +344,37 @@ def _git_credential(walk: Walk, arguments: list[str]) -> Flow | None:
     return NOTHING
 
 
+def _git_paths(walk: Walk, arguments: list[str]) -> Flow | None:
+    """Verbs that show or record the content of the files they name."""
+    if not has_option(arguments, "--stat", "--name-only", "--name-status", "--quiet", "--shortstat"):
+        for argument in arguments:
+            if argument[:1] != "-":
+                walk.print_file(argument)
+    return None
+
+
+def _git_log(walk: Walk, arguments: list[str]) -> Flow | None:
+    return _git_paths(walk, arguments) if has_option(arguments, "-p", "-u", "--patch", "-L", "-G", "-S") else None
+
+
+def _git_apply(walk: Walk, arguments: list[str]) -> Flow | None:
+    """`git apply` and `git am`: a patch from elsewhere is code from elsewhere."""
+    if not has_option(arguments, "--check", "--stat", "--numstat", "--summary"):
+        for argument in arguments:
+            if argument[:1] != "-" and is_foreign(walk, argument):
+                walk.run_path(argument)
+    return None
+
+
 _GIT: dict[str, Callable[[Walk, list[str]], Flow | None]] = {
     "config": _git_config,
     "push": _git_push,
+    "add": _git_paths,
+    "stage": _git_paths,
+    "diff": _git_paths,
+    "log": _git_log,
+    "apply": _git_apply,
+    "am": _git_apply,
     "clone": _git_clone,
     "remote": _git_remote,
     "fetch": _git_fetch,

@@ -229,16 +229,21 @@ def _docker(walk: Walk, call: Invocation) -> Flow:
     inner = tail[1:]
     if inner and not inner[0].startswith("-"):
         # What happens in a container stays there, but what it sends and fetches does not.
-        walk.run_contained(inner, call.stdin)
+        return walk.run_contained(inner, call.stdin)
     return NOTHING
 
 
 def _docker_other(walk: Walk, call: Invocation, words: list[str]) -> Flow:
     if words[:1] == ["pull"] and len(words) > 1:
         note_image(walk, words[1])
-    elif words[:2] == ["system", "prune"] and has_option(call.arguments, "--volumes"):
+    elif (words[:2] == ["system", "prune"] and has_option(call.arguments, "--volumes")) or (
+        "down" in words[:2] and has_option(call.arguments, "-v", "--volumes")
+    ):
         walk.add("deletes-data", "docker volumes")
     else:
+        if "cp" in words[:2]:
+            for path in words[words.index("cp") + 1 :]:
+                walk.print_file(path)
         return read_row(walk, call)
     return NOTHING
 
