@@ -39,6 +39,8 @@ def read_access(path: str, access: Access, project: Project, *, folder: str = ""
     if place is Place.INSIDE:
         if access is Access.DELETE and _WHOLE.search(path):
             return effect("deletes-data", path)
+        if access is Access.DELETE and not project.root and _SHALLOW.match(path):
+            return effect("deletes-outside", path, certainty=Certainty.LIKELY)
         return effect("edits-project", path)
     if place is Place.SCRATCH or (access is Access.DELETE and _CACHE.search(_full_path(path, folder))):
         return effect("writes-scratch", path)
@@ -147,6 +149,8 @@ _DOORS = re.compile("|".join(f"(?P<{section}>{_any_of(section)})" for section in
 # What programs keep to be faster, and fetch or make again when it is gone.
 _CACHE = re.compile("^(?:" + "|".join(_PATTERNS["cache"]) + ")/?$", re.IGNORECASE)
 # The whole of a folder: `.`, `*`, `./*`, `/`.
+# So near to the root a path is a project, or a place where others keep data, rather than a part of one.
+_SHALLOW = re.compile(r"/[^/]+(?:/[^/]+){0,2}/?\Z")
 _WHOLE = re.compile(r"^(?:\./?)?(?:\*|\.\*|\.)?/?$|^/$")
 
 
