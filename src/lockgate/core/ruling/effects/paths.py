@@ -37,14 +37,18 @@ def read_access(path: str, access: Access, project: Project, *, folder: str = ""
     if kind:
         return effect(kind, path)
     if place is Place.INSIDE:
-        if access is Access.DELETE and _WHOLE.search(path):
-            return effect("deletes-data", path)
-        if access is Access.DELETE and not project.root and _SHALLOW.match(path):
-            return effect("deletes-outside", path, certainty=Certainty.LIKELY)
-        return effect("edits-project", path)
+        return _delete_inside(path, project) if access is Access.DELETE else effect("edits-project", path)
     if place is Place.SCRATCH or (access is Access.DELETE and _CACHE.search(_full_path(path, folder))):
         return effect("writes-scratch", path)
     return effect("writes-outside" if access is Access.WRITE else "deletes-outside", path)
+
+
+def _delete_inside(path: str, project: Project) -> Effect:
+    if _WHOLE.search(path):
+        return effect("deletes-data", path)
+    if not project.root and _SHALLOW.match(path):
+        return effect("deletes-outside", path, certainty=Certainty.LIKELY)
+    return effect("edits-project", path)
 
 
 def place_of(path: str, project: Project, folder: str = "") -> Place:
