@@ -137,7 +137,7 @@ class StrikeReport(NamedTuple):
 class SharedStrikes(NamedTuple):
     """What the others know: of each subject asked about, in that order, and of bans since the last time.
 
-    `forgot`: they have lost what they once knew, and should be told every ban again.
+    `has_forgotten`: they have lost what they once knew, and should be told every ban again.
     """
 
     known: tuple[SharedRecord, ...]

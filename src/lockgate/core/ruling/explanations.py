@@ -1,6 +1,6 @@
 """Why a call was escalated, in words: one plain sentence that a person can act on, then the details.
 
-Terminal, hook, page and API show the same text.
+Terminal, hook, page and API show this text; the tree in the terminal adds lines of its own (`cli/ruling_tree.py`).
 """
 
 from __future__ import annotations

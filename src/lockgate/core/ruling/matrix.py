@@ -21,6 +21,7 @@ from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import Context
 from lockgate.core.ruling.effects.effect import ASKED_BY, KINDS, Effect, Severity
 from lockgate.core.ruling.effects.project import Project
+from lockgate.core.ruling.encoded_targets import find_encoded
 from lockgate.core.ruling.explanations import EFFECT
 from lockgate.core.ruling.meant_by_goal import MeantByGoal
 from lockgate.core.ruling.origins import TrustedText, compared_size
@@ -118,15 +119,9 @@ class UnaskedEffects:
 
     def _origin_of_target(self, effect: Effect) -> Origin | None:
         """Return where untrusted text names a target that neither the user nor the project names."""
-        if is_known_to_project(effect, self._context.project):
-            return None
         leaf = Leaf(effect.argument, effect.target)
         candidates, _ = find_candidates(prepare_values(self._tool, [leaf]), self._context.untrusted_words)
-        if is_named_by_user(effect.target, self._trusted):
-            return None
-        if not _ADDRESSED.search(effect.target) and any(
-            self._trusted.contains_value(candidate, self._budget) for candidate in candidates
-        ):
+        if self._is_no_news(effect, candidates):
             return None
         mentions: set[bool] = set()
         for candidate in candidates:
@@ -143,6 +138,28 @@ class UnaskedEffects:
                     mentions.add(False)
         if mentions == {True}:
             self._expected.add(effect.target)
+        return None if mentions else self._encoded_origin(effect)
+
+    def _is_no_news(self, effect: Effect, candidates: Sequence[Candidate]) -> bool:
+        """Return whether the project or the user names the target."""
+        if is_known_to_project(effect, self._context.project) or is_named_by_user(effect.target, self._trusted):
+            return True
+        is_word = not _ADDRESSED.search(effect.target)
+        return is_word and any(self._trusted.contains_value(candidate, self._budget) for candidate in candidates)
+
+    def _encoded_origin(self, effect: Effect) -> Origin | None:
+        """Return where an untrusted text holds the target in a code that people do not read."""
+        if not KINDS[effect.kind].by_target:
+            return None
+        for reading in self._readings:
+            part = reading.word_index.part
+            if part.how != "raw" or not self._budget.take_pass(4 * len(part.data)):
+                continue
+            found = find_encoded(effect.target, part.data)
+            if found is not None:
+                shown = effect.target[:_MAX_SHOWN]
+                name, at = found[0], len(part.data[: found[1]].decode("utf-8", "ignore"))
+                return Origin(effect.argument, shown, reading.block, reading.source, at, at, name, "", "target")
         return None
 
     def _is_expected(self, effect: Effect, candidate: Candidate, held: ValuePlaces) -> bool:

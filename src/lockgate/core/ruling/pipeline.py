@@ -152,7 +152,7 @@ class _Review:
         self.scanner = scanner
         self.leaves, self.is_cut = flatten_arguments(call.arguments) if flattened is None else flattened
         self.text = join_leaves(self.leaves)
-        self.risk = _risk_of_call(call, policy, self.text)
+        self.risk = _risk_from_name(call, policy, self.text)
         self.is_paranoid = policy.mode is _PARANOID
         self.first_recent = max(0, len(context.blocks) - policy.recent_blocks) if policy.recent_blocks else 0
         self.always: list[Finding] = []
@@ -237,7 +237,7 @@ def begin(
     return _conclude(review, patterns, encoded, traced, unasked)
 
 
-def _risk_of_call(call: ToolCall, policy: Policy, text: str) -> Risk:
+def _risk_from_name(call: ToolCall, policy: Policy, text: str) -> Risk:
     risk = tool_risk(call.tool, additional=policy.high_risk_tools, annotations=call.annotations)
     # A request for an address carries the address to the server behind it: reading can send data out.
     if call.findings or (risk is _LOW and "://" in text and may_reach_any_address(call.tool)):

@@ -151,7 +151,7 @@ def tighten(base: Policy, **asked: object) -> Policy:
     """The base with these fields at least as strict as asked; what was not asked for stays as it is.
 
     Listed patterns and tools are added to those of the base, and a scope holds besides that of the base. A field that
-    would come out weaker keeps the base's value: `loosened` says which those are.
+    would come out weaker keeps the base's value: `find_loosened` says which those are.
     """
     if asked.get("research_scope") == "":
         del asked["research_scope"]  # an empty scope leaves the base's as it is

@@ -1,0 +1,62 @@
+"""The forms in which an encoded text would hold a target: an attacker may write an order so that only a model reads it.
+
+Decoding every text in every code would cost each ordinary text. A call names its target in plain words, though: encoded
+in each way, it is searched for in the text.
+"""
+
+from __future__ import annotations
+
+import base64
+import codecs
+from collections.abc import Callable
+from functools import lru_cache
+
+# A shorter target, once encoded, may stand anywhere by chance.
+_MIN_TARGET, _MAX_TARGET = 8, 120
+_MIN_FORM = 10
+
+
+@lru_cache(maxsize=512)
+def encoded_forms(target: str) -> tuple[tuple[str, bytes], ...]:
+    """Return how a text would hold this target in each code, with the name of the code; nothing for a short one."""
+    plain = target.encode("utf-8", "ignore")
+    if not _MIN_TARGET <= len(plain) <= _MAX_TARGET:
+        return ()
+    forms = [
+        ("reversed", plain[::-1]),
+        ("rot13", codecs.encode(target, "rot13").encode("utf-8", "ignore")),
+        ("decimal", b" ".join(b"%d" % byte for byte in plain)),
+        ("binary", b" ".join(f"{byte:08b}".encode() for byte in plain)),
+    ]
+    forms += [("base32", form) for form in _aligned_forms(plain, base64.b32encode, 5, 8)]
+    forms += [("base64", form) for form in _aligned_forms(plain, base64.b64encode, 3, 4)]
+    forms += [("ascii85", form) for form in _aligned_forms(plain, base64.a85encode, 4, 5)]
+    return tuple((name, form) for name, form in forms if len(form) >= _MIN_FORM and form != plain)
+
+
+def find_encoded(target: str, text: bytes) -> tuple[str, int] | None:
+    """Return the code in which a text holds this target, and where; line breaks and case do not hide it."""
+    forms = encoded_forms(target)
+    if not forms:
+        return None
+    joined = b"".join(text.split())
+    lowered = text.lower()
+    for name, form in forms:
+        # Codes of letters keep their case; the others are the same in both.
+        place = lowered.find(form.lower()) if name in ("reversed", "rot13") else text.find(form)
+        if place < 0 and name in ("base32", "base64", "ascii85"):
+            place = 0 if form in joined else -1
+        if place >= 0:
+            return name, place
+    return None
+
+
+def _aligned_forms(plain: bytes, encode: Callable[[bytes], bytes], size: int, width: int) -> list[bytes]:
+    """Return the part of the code that does not depend on the bytes around the target, for each way it may lie."""
+    forms = []
+    for shift in range(size):
+        padded = bytes(shift) + plain
+        whole = len(padded) // size * size
+        first = -(-shift // size) * size
+        forms.append(encode(padded[first:whole]).rstrip(b"="))
+    return [form for form in forms if len(form) >= max(_MIN_FORM, width)]
