@@ -128,7 +128,8 @@ def _raised_by_annotations(call: ToolCall, found: Sequence[Effect]) -> list[Effe
     if tool_risk("get_weather", annotations=notes) is Risk.LOW:
         return []
     if any(notes.get(key) is True for key in ("destructiveHint", "destructive_hint")):
-        return [] if any(each.kind == "edits-project" for each in found) else [effect("deletes-record")]
+        is_file_work = any(each.kind in ("edits-project", "writes-scratch") for each in found)
+        return [] if is_file_work else [effect("deletes-record")]
     if any(notes.get(key) is True for key in ("openWorldHint", "open_world_hint")):
         return [effect("requests")]
     # It says that it writes: no news about a tool that we read as one that works here.
