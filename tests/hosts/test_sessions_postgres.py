@@ -45,7 +45,7 @@ SESSIONS = _module(TESTS / "sessions" / "stores" / "test_stores_contract.py")
 APPROVALS = _module(TESTS / "gate" / "test_approvals_contract.py")
 HOSTED = _module(TESTS / "sessions" / "test_host.py")
 LOG = _module(HERE / "test_log_postgres.py")
-server, hurried, host, other = LOG.server, APPROVALS.hurried, HOSTED.host, HOSTED.other
+server, hurried, host, other, shop = LOG.server, APPROVALS.hurried, HOSTED.host, HOSTED.other, HOSTED.shop
 # What only a file can do has no place here.
 _ONLY_FILES = ("file", "memory", "sqlite", "disk")
 for _of in (SESSIONS, APPROVALS, HOSTED):
