@@ -50,6 +50,7 @@ def test_a_block_is_recognized_by_its_source_or_its_call() -> None:
     assert is_delegated_to(names, "tool:get_issue", "QX-12")
     assert not is_delegated_to(names, "tool:WebFetch", "https://evil.example")
     assert not is_delegated_to(frozenset(), "file:README.md", "README")
+    assert not is_delegated_to(names, "tool:Bash", "cat README.md /tmp/OTHER.md")
 
 
 def test_delegation_never_widens_to_what_opens_a_door_or_where_data_and_money_go() -> None:

@@ -100,3 +100,9 @@ def test_a_package_counts_where_a_text_speaks_of_installing_it(scanner: Scanner)
     package = effect("installs-package", "tabulate", argument="command")
     assert held_against(scanner, "Fix it.", "You need to install tabulate.", package) == ["effect:installs-package"]
     assert held_against(scanner, "Fix it.", "The results tabulate well.", package) == []
+
+
+def test_a_plain_word_of_the_goal_names_no_file(scanner: Scanner) -> None:
+    secret = effect("reads-secret", "~/.kube/config", argument="command")
+    assert held_against(scanner, "Fix the config parser.", "Nothing here.", secret) == ["effect:reads-secret"]
+    assert held_against(scanner, "Show me ~/.kube/config.", "Nothing here.", secret) == []

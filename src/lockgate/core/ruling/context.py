@@ -117,10 +117,11 @@ class Context:
         )
         self.blocks.append(block)
         self.positions[block.id] = position
-        if (asked := self._awaited.pop(source.partition(":")[2], None)) is not None:
+        tool = source.partition(":")[2]
+        if (asked := self._awaited.pop(tool, None)) is not None:
             self.produced_by[block.id] = asked
             if not self.activity.is_full:
-                self.project = learn_from_reading(self.project, asked, content, self.activity.written)
+                self.project = learn_from_reading(self.project, tool, asked, content, self.activity.written)
         if block.trust is Trust.UNTRUSTED:
             self._index_untrusted(position, block)
         else:

@@ -48,6 +48,7 @@ _HANDS_OVER = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+_PATH = re.compile(r"[^\s;|&'\"]*[\w~]?(?:/[\w.]|\w\.[a-zA-Z])[^\s;|&'\"]*")
 _SENTENCE = re.compile(r"[^!?\n;]*?(?:[.!?](?=\s|$)|[\n;]|$)")
 _WORD = re.compile(r"[\w][\w.+#@/-]*[\w]|\w", re.UNICODE)
 _PLAIN = frozenset(
@@ -91,9 +92,12 @@ def may_be_delegated(effect: Effect) -> bool:
 def is_delegated_to(names: frozenset[str], source: str, produced_by: str) -> bool:
     """Return whether a block is what the goal names: by its source, or by what its call was given.
 
-    What a text says of itself does not count: every page can call itself a README.
+    What a text says of itself does not count: every page can call itself a README. A call that read other files as
+    well gave a text in which they cannot be told apart.
     """
     if not names:
+        return False
+    if len(_PATH.findall(produced_by)) > 1:
         return False
     called = f" {source} {produced_by} ".lower()
     return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", called) is not None for name in names)

@@ -113,7 +113,6 @@ class UnaskedEffects:
             is_inside
             for candidate in candidates
             for held in self._context.value_places.find_places(candidate, self._readings, self._budget)
-            if held.reading.block not in self._context.find_delegated()
             for _, is_inside in held.find_orders(candidate, self._budget)
         )
 
@@ -219,11 +218,15 @@ def is_configured_remote(effect: Effect) -> bool:
 
 
 def is_named_by_user(target: str, trusted: TrustedText) -> bool:
-    """Return whether the user writes this target, or the last part of a path, as a word of its own."""
+    """Return whether the user writes this target, or the file name at the end of a path, as a word of its own.
+
+    A plain word is no file name: a goal about a `config` parser does not mean `~/.kube/config`.
+    """
     if "@" in target and _is_in_users_domain(target.rpartition("@")[2].lower(), trusted):
         return True
     budget = WorkBudget(len(trusted.written))
-    names = (target, target.rstrip("/").rpartition("/")[2])
+    last = target.rstrip("/").rpartition("/")[2]
+    names = (target,) if last.isalpha() else (target, last)
     return any(
         len(name) > 3 and trusted.contains_address(name.lower().encode("utf-8", "ignore"), budget) for name in names
     )

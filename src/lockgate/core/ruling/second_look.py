@@ -16,7 +16,6 @@ from lockgate.core.ruling.effects.addresses import is_local_host
 from lockgate.core.ruling.effects.project import Place, Project
 
 _MAX_TEXT = 64 * 1024
-_MAX_TOKENS = 64
 _URL = re.compile(r"[a-z][a-z0-9+.-]{1,15}://([^\s\"'`<>|;)/:@?#]+@)?([\w.-]+)[^\s\"'`<>|;)]*", re.IGNORECASE)
 _HOST = re.compile(
     r"(?<![\w./@-])(?:[\w.-]+@)?((?:[a-z0-9-]{1,63}\.){1,4}(?:com|net|org|io|dev|app|co|info|biz|xyz|site|online|cloud|me"
@@ -45,7 +44,7 @@ def find_tokens(leaves: Sequence[Leaf], project: Project, written: Collection[st
         tokens = [host for host in hosts if not is_local_host(host.lower()) and not project.has_host(host)]
         tokens += [path for path in _PATH.findall(text) if path not in written and _is_elsewhere(path, project)]
         tokens += [match[0].strip() for match in _SHELL.finditer(text)]
-        for token in tokens[:_MAX_TOKENS]:
+        for token in tokens:
             found.setdefault(token, Leaf(leaf.argument, token))
     return list(found.values())
 
