@@ -34,9 +34,7 @@ def learn_from_reading(project: Project, tool: str, asked: str, content: str, wr
         return project
     path = paths.pop()
     folder, _, name = path.replace("\\", "/").rpartition("/")
-    if project.locate(path) is not Place.INSIDE:
-        return project
-    if not is_manifest(name) or any(path.endswith(each) or each.endswith(path) for each in written if each):
+    if not is_manifest(name) or project.locate(path) is not Place.INSIDE or _is_among(path, written):
         return project
     lines = content.count("\n") + 1
     is_numbered = len(_NUMBERED.findall(content)) * 10 >= lines * 9
@@ -50,3 +48,8 @@ def learn_from_reading(project: Project, tool: str, asked: str, content: str, wr
 def _reads_local_file(tool: str, asked: str) -> bool:
     seed = canonical_tool(tool)
     return seed == "read" or (seed == "bash" and _PRINTS.match(asked) is not None)
+
+
+def _is_among(path: str, written: Collection[str]) -> bool:
+    """Return whether a path was written, as either side may spell it from another folder."""
+    return any(path.endswith(each) or each.endswith(path) for each in written if each)
