@@ -295,9 +295,9 @@ def test_what_one_server_returned_counts_when_another_is_called(environment: dic
 # Over HTTP
 
 
-# What a call takes longer than without us, at the median: of several rounds the least disturbed counts. Where a call
-# without us takes longer than it should, the machine is busy with something else, and ours may as well.
-ADDED_MS, DIRECT_MS = 2.0, 1.6
+# What a call takes longer than without us, at the median: of several rounds the least disturbed counts. A call without
+# us takes a millisecond where this was measured; where it takes longer, the machine is slower or busy, and so are we.
+ADDED_MS, DIRECT_MS = 2.0, 1.0
 ROUNDS, TIMED, BETWEEN_S = 12, 120, 0.005
 
 

@@ -467,7 +467,9 @@ def test_a_failure_of_ours_is_a_denial(rig: Rig, monkeypatch: pytest.MonkeyPatch
     assert len(rig.server) == 1
 
 
-def test_an_outcome_that_cannot_be_kept_withholds_the_answer(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outcome_that_cannot_be_kept_is_reported_after_the_answer(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def fail(*_: object, **__: object) -> None:
         raise SessionsUnavailable("the disk is full")
 
@@ -475,7 +477,9 @@ def test_an_outcome_that_cannot_be_kept_withholds_the_answer(rig: Rig, monkeypat
     rig.forget()
     monkeypatch.setattr(rig.host, "outcome", fail)
     rig.result(id, "hello")
-    assert "the disk is full" in rig.told()["error"]["message"]
+    assert rig.told()["result"]["content"][0]["text"] == "hello"
+    assert any("hello" in text for _, text in rig.blocks())
+    assert "edge=mcp-outcome" in caplog.text
 
 
 def test_a_full_session_denies_what_matters_and_goes_on_with_the_rest(

@@ -339,6 +339,10 @@ class McpCheckpoint:
             self._withhold(texts, error_text(error))
             return
         self._to_client(line)
+        for item, request in texts:
+            if request is not None:
+                # Afterwards, so that the client does not wait for a note that no ruling depends on.
+                self._note_outcome(request, _outcome_of(item))
 
     def _server_message(self, item: object) -> ServerMessage:
         """Pair a message of the server with the request that it answers."""
@@ -353,20 +357,21 @@ class McpCheckpoint:
             if request is not None:
                 text = f"the server's answer is not passed on by Lockgate: {why}"
                 self._send_to_client(wire.error_message(id, wire.FAILED, text))
-                self._note_failed_call(request)
+                self._note_outcome(request, "failed")
             elif isinstance(item, dict) and "method" in item and wire.id_key(id) is not None:
                 answer = wire.error_message(id, wire.FAILED, f"not passed on by Lockgate: {why}")
                 self._to_server(wire.line_of(answer), answer)
 
-    def _note_failed_call(self, request: AwaitedRequest) -> None:
+    def _note_outcome(self, request: AwaitedRequest, ran: str) -> None:
+        """Note what became of the call that a message answers; other requests have no outcome."""
         try:
             if request.call_key:
-                self._parts.host.outcome(self._parts.session, request.call_key, "failed")
-        except Exception as error:  # noqa: BLE001  # an edge: the client has its error already
+                self._parts.host.outcome(self._parts.session, request.call_key, ran)
+        except Exception as error:  # noqa: BLE001  # an edge: the client has its answer already
             report_failure("mcp-outcome", error)
 
     def _keep(self, message: ServerMessage) -> None:
-        """Keep every text of a message, its tool lists, and the outcome of the call that it answers."""
+        """Keep every text of a message and its tool lists."""
         item, request = message
         source = f"mcp:{self._server}"
         with self._server_lock:
@@ -389,8 +394,6 @@ class McpCheckpoint:
                         # The pinned fields were kept just now, by `_keep_tools`.
                         said[name] = {**value, "tools": [unpinned_fields(tool) for tool in tools]}
             self._add(source[:200], wire.text_of(said))
-            if request is not None and request.call_key:
-                self._parts.host.outcome(self._parts.session, request.call_key, _outcome_of(item))
 
     def _add(self, source: str, text: str, *, key: str = "", trust: str | None = None) -> None:
         """Add a text to the session, in overlapping parts if it is longer than the scanner reads."""
@@ -447,10 +450,9 @@ def _question_state(call: McpCall) -> str:
     return state if isinstance(state, str) and state.startswith(STATE) else ""
 
 
-def _outcome_of(answer: Message) -> str:
-    result = answer.get("result")
-    failed = "error" in answer or not isinstance(result, dict) or result.get("isError") is True
-    return "failed" if failed else "ran"
+def _outcome_of(answer: object) -> str:
+    result = answer.get("result") if isinstance(answer, dict) and "error" not in answer else None
+    return "ran" if isinstance(result, dict) and result.get("isError") is not True else "failed"
 
 
 def _denial_text(decision: Decision) -> str:
