@@ -43,6 +43,7 @@ class Switch(NamedTuple):
     argument: str
 
 
+@lru_cache(maxsize=1024)
 def own_name(argument: str) -> str:
     """Return the name of an argument without the path to it and without its index."""
     while argument[-1:] == "]":
@@ -50,13 +51,10 @@ def own_name(argument: str) -> str:
     return argument.rpartition(".")[2]
 
 
+@lru_cache(maxsize=1024)
 def name_parts(argument: str) -> frozenset[str]:
     """Return the words of an argument's own name, and that name itself."""
-    return _parts_of_name(own_name(argument))
-
-
-@lru_cache(maxsize=4096)
-def _parts_of_name(name: str) -> frozenset[str]:
+    name = own_name(argument)
     return frozenset(argument_words(name)) | {name.lower()}
 
 
@@ -65,6 +63,7 @@ def all_parts(argument: str) -> frozenset[str]:
     return frozenset().union(*map(name_parts, _INDEX.sub("", argument).split(".")))
 
 
+@lru_cache(maxsize=1024)
 def has_role(argument: str, role: str) -> bool:
     """Return whether an argument is for this, by its name."""
     parts = name_parts(argument)
@@ -73,14 +72,10 @@ def has_role(argument: str, role: str) -> bool:
     return parts.isdisjoint(_IDS) or role == "thing" or not parts.isdisjoint(_ADDRESSABLE_IDS)
 
 
+@lru_cache(maxsize=1024)
 def is_path_name(argument: str) -> bool:
     """Return whether an argument is named as the path of a file that its tool works on."""
-    return _is_path_name(own_name(argument))
-
-
-@lru_cache(maxsize=4096)
-def _is_path_name(name: str) -> bool:
-    words = frozenset(argument_words(name))
+    words = frozenset(argument_words(own_name(argument)))
     if words == {"new", "source"}:  # the text of a notebook's cell
         return False
     return not words.isdisjoint(ROLES["path"] | ROLES["output"]) and words <= _PATH_NAMES
