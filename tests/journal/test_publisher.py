@@ -33,6 +33,7 @@ from lockgate.journal.journal import Journal
 from lockgate.journal.publisher import (
     MAX_RETRY_S,
     WAITED_RETRY_S,
+    CosignedHeadFile,
     Publisher,
     PublisherGroup,
     WitnessedJournal,
@@ -155,6 +156,17 @@ def test_heads_are_cosigned_by_themselves(journal: Journal, witness: Witness, ke
         assert set(verify_signatures(note, [SIGNER.key, witness.key], keys.verify)) == {SIGNER.key, witness.key}
         assert open_checkpoint(kept.read_bytes(), SIGNER.key, keys.verify).size == 32
         publishing.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no FIFOs")
+def test_a_pipe_in_the_place_of_the_cosigned_head_is_replaced_and_not_waited_for(kept: Path) -> None:
+    os.mkfifo(kept)
+    note = parse_note(note_of(3))
+    thread = threading.Thread(target=CosignedHeadFile(kept).keep, args=(note, parse_checkpoint(note.text)), daemon=True)
+    thread.start()
+    thread.join(SOON_S)
+    assert kept.is_file()
+    assert size_in(kept) == 3
 
 
 def test_two_witnesses_sign_the_same_head(journal: Journal, tmp_path: Path, kept: Path) -> None:

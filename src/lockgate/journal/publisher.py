@@ -39,6 +39,7 @@ from lockgate.journal.anchors import ANCHOR_EVERY_S, Address, Anchor, parse_addr
 from lockgate.runtime.failures import report_failure
 from lockgate.runtime.forks import on_fork
 from lockgate.runtime.private_files import replace_file
+from lockgate.settings.files import read_regular
 
 WITNESS_EVERY_S = 1.0
 # The pause after a target failed: at first, at most, and while a ruling waits for the target.
@@ -139,8 +140,7 @@ class CosignedHeadFile:
             return
         with self._replacing:
             with suppress(OSError, InvalidNote):
-                with open(self._path, "rb") as file:
-                    old = parse_note(file.read(MAX_NOTE + 1))
+                old = parse_note(read_regular(self._path, MAX_NOTE))
                 before = parse_checkpoint(old.text)
                 if before.origin == head.origin and before.size > head.size:
                     return

@@ -6,6 +6,7 @@ agent that can write its own policy has none.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -147,6 +148,16 @@ def read_checked(path: Path, max_bytes: int, check: Callable[[os.stat_result], N
             return stream.read(max_bytes + 1)
     finally:
         os.close(handle)
+
+
+def read_regular(path: Path, max_bytes: int) -> bytes:
+    """Return up to one byte more than `max_bytes` of a regular file; raise OSError for anything else in its place."""
+
+    def refuse_irregular(status: os.stat_result) -> None:
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, irregular(status), str(path))
+
+    return read_checked(path, max_bytes, refuse_irregular)
 
 
 def irregular(status: os.stat_result) -> str:

@@ -433,3 +433,24 @@ def test_verifying_loads_no_gate_and_no_network() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     loaded = set(done.stdout.splitlines()[-1].split())
     assert loaded.isdisjoint({"hyperscan", "httpx2", "asyncio", "lockgate.gate.gate", "lockgate.assemble"})
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no FIFOs")
+@pytest.mark.parametrize("linked", [False, True])
+@pytest.mark.parametrize("name", ["journal.witnessed", "journal.db-wal", "journal.db-shm", "journal.db-journal"])
+def test_a_pipe_beside_the_log_is_a_fault_that_no_verification_waits_for(
+    spawn: Callable[..., subprocess.Popen[bytes]], log: Path, tmp_path: Path, name: str, *, linked: bool
+) -> None:
+    place = log.with_name(name)
+    pipe = tmp_path / "pipe" if linked else place
+    os.mkfifo(pipe)
+    if linked:
+        place.symlink_to(pipe)
+    child = spawn("audit", "verify", stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        out, _ = child.communicate(timeout=20)
+    finally:
+        child.kill()
+    assert child.returncode == 1
+    assert b"not a regular file" in out.replace(b"\n           ", b" ")
+    assert name.encode() in out.replace(b"\n           ", b"")

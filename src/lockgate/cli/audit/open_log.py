@@ -31,7 +31,7 @@ _SQLITE = b"SQLite format 3\0"
 START, END = -(2**63), 2**63 - 1
 # A record with its newline. A longer line is no record: it is cut, and the audit reports it.
 _MOST_LINE = (1 << 16) + 2
-_MOST_HELD = 64 << 20
+MAX_HELD = 64 << 20
 _MOST_KEY = 4_096
 
 
@@ -250,8 +250,12 @@ def read_witness_key(text: str) -> PublicKey:
 def read_held_heads(name: str) -> tuple[list[bytes], str]:
     """Return the heads in a file that a person or an anchor kept, and what is wrong with the file."""
     with open(name, "rb") as file:
-        data = file.read(_MOST_HELD + 1)
-    if len(data) > _MOST_HELD:
+        return parse_held_heads(name, file.read(MAX_HELD + 1))
+
+
+def parse_held_heads(name: str, data: bytes) -> tuple[list[bytes], str]:
+    """Return the heads in the content of the file `name`, and what is wrong with it."""
+    if len(data) > MAX_HELD:
         raise LockgateError(f"{quoted(name, 200)} is too large for a file of heads", hint="keep its end only")
     found = parse_checkpoints(data)
     if not found:

@@ -16,11 +16,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from lockgate.cli.audit.open_log import (
+    MAX_HELD,
     STDIN,
     LogPlace,
     had_log,
     is_export,
     open_log,
+    parse_held_heads,
     place_from_args,
     read_held_heads,
     read_key,
@@ -39,6 +41,7 @@ from lockgate.core.vocabulary import Receipt
 from lockgate.journal import keys
 from lockgate.journal.signing import Seal
 from lockgate.journal.stores.read_only import NotALog, WrittenMeanwhile
+from lockgate.settings.files import read_regular
 from lockgate.settings.journal_paths import list_key_files
 
 if TYPE_CHECKING:
@@ -171,9 +174,11 @@ def _read_cosigned_head(place: LogPlace) -> tuple[list[bytes], list[str], list[s
     if path is None or not os.path.lexists(path):
         return [], [], []
     try:
-        notes, wrong = read_held_heads(str(path))
+        notes, wrong = parse_held_heads(str(path), read_regular(path, MAX_HELD))
     except PermissionError:
         return [], [], ["the head beside the log that a witness has cosigned may not be read by this user"]
+    except OSError as error:
+        return [], [f"{quoted(path, 200)} cannot be read: {(error.strerror or type(error).__name__).lower()}"], []
     return notes, [wrong] if wrong else [], []
 
 

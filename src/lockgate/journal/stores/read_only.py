@@ -11,7 +11,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from time import sleep
 
@@ -206,6 +206,11 @@ class LogFile:
                 raise self._refusal(f"cannot be read: is {'a directory' if stat.S_ISDIR(mode) else 'no file'}")
             if not os.access(self.path, os.R_OK):
                 raise self._refusal("cannot be read: permission denied")
+            for beside in (f"{self.path}{ending}" for ending in ("-wal", "-shm", "-journal")):
+                # SQLite would wait for a writer to a named pipe. The log's own writers only put files there.
+                with suppress(FileNotFoundError):
+                    if not stat.S_ISREG(os.stat(beside).st_mode):
+                        raise JournalDamaged(f"{quoted(beside, 200)} is not a regular file")
         except (OSError, ValueError) as error:
             said = str(getattr(error, "strerror", None) or error).lower()
             raise self._refusal(f"cannot be read: {said}") from None
