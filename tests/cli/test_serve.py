@@ -16,7 +16,7 @@ import pytest
 
 from lockgate.cli import serve
 from lockgate.cli.main import main
-from lockgate.cli.serve import _is_loopback, _refuse_outside
+from lockgate.cli.serve import _refuse_outside
 from lockgate.core.errors import InvalidConfig
 
 
@@ -42,12 +42,6 @@ def test_another_address_is_refused_without_a_token_or_a_name(
 
 
 def test_what_may_be_listened_on() -> None:
-    assert [
-        name for name in ("127.0.0.1", "127.8.8.8", "::1", "localhost", "0.0.0.0", "x") if not _is_loopback(name)
-    ] == [
-        "0.0.0.0",
-        "x",
-    ]
     _refuse_outside("0.0.0.0", ("lockgate.example.com",), True)
     _refuse_outside("10.0.0.5", ("10.0.0.5:7717",), True)
     _refuse_outside("fd00::1", ("[fd00::1]",), True)

@@ -135,6 +135,15 @@ def test_the_python_in_the_readme_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         exec(compile(example, "README.md", "exec"), {"__name__": "__main__"})
 
 
+def test_every_file_that_the_architecture_names_exists() -> None:
+    page = text(ROOT / "docs" / "explanation" / "architecture.md")
+    kept = {path.relative_to(ROOT).as_posix() for path in (ROOT / "src").rglob("*.py")}
+    named = set(re.findall(r"`([a-z_/]+\.py)`", page))
+    assert len(named) > 40
+    assert [name for name in sorted(named) if not any(path.endswith(f"/{name}") for path in kept)] == []
+    assert page.count("\n") <= 300
+
+
 def test_every_lockgate_command_in_the_pages_exists() -> None:
     known = {name: parser.format_help() for name, parser in make_parsers().items()}
     asked = 0

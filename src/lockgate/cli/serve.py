@@ -36,6 +36,7 @@ from lockgate.cli.parser import parse_whole_number
 from lockgate.cli.terminal import make_visible
 from lockgate.cli.user import user_name
 from lockgate.core.errors import InvalidConfig, LockgateError, quoted
+from lockgate.runtime.addresses import is_loopback
 from lockgate.service.app import Api
 from lockgate.service.auth import Tokens, door_for_port, has_person_token
 from lockgate.service.http import busy_problem
@@ -156,7 +157,7 @@ def _make_plan(args: argparse.Namespace) -> _ServePlan:
     workers = server.workers if args.workers is None else args.workers
     if workers > 1 and not hasattr(os, "fork"):
         raise LockgateError("several workers need a system with fork", hint="leave --workers out")
-    if not _is_loopback(address):
+    if not is_loopback(address):
         _refuse_outside(address, server.allowed_hosts, has_person_token(settings.state_dir, os.environ))
         if args.open_metrics:
             raise LockgateError("--open-metrics is for loopback only", hint="give the scraper a token")
@@ -164,7 +165,7 @@ def _make_plan(args: argparse.Namespace) -> _ServePlan:
     listening = _listen(address, port)
     name, port = socket_place(listening)
     # Loopback has more addresses than 127.0.0.1, ::1 and localhost.
-    names = (*server.allowed_hosts, *([f"{name}:{port}"] if _is_loopback(name.strip("[]")) else []))
+    names = (*server.allowed_hosts, *([f"{name}:{port}"] if is_loopback(name) else []))
     return _ServePlan(
         settings=settings,
         tokens=tokens,
@@ -200,15 +201,6 @@ def _is_lockgate_service(address: str, port: int) -> bool:
         return False
     finally:
         client.close()
-
-
-def _is_loopback(address: str) -> bool:
-    if address == "localhost":
-        return True
-    try:
-        return ip_address(address).is_loopback
-    except ValueError:
-        return False
 
 
 def _refuse_outside(address: str, allowed: tuple[str, ...], token_set: bool) -> None:  # noqa: FBT001 - a fact, not a choice
@@ -291,7 +283,7 @@ def _make_server(plan: _ServePlan, api: Api, ready: Callable[[], None]) -> Serve
         api,
         connections=plan.connections,
         # All agents of this machine share one network: none of them gets a smaller share.
-        each=plan.connections if _is_loopback(plan.listening.getsockname()[0]) else None,
+        each=plan.connections if is_loopback(plan.listening.getsockname()[0]) else None,
         head_bytes=_HEAD_BYTES,
         ready=ready,
         too_many=busy_problem().answer.body,
