@@ -22,6 +22,7 @@ import asyncio
 import json
 import logging
 import math
+import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import sha256
@@ -253,10 +254,13 @@ class Encoder:
             ) from error
 
     def _load(self, model: bytes, vocabulary: bytes) -> None:
+        # Importing the engine writes a device id into the user's cache folder and looks up its vendor's host. Only this
+        # prevents both. It stays set, so that a child process inherits it.
+        os.environ["ORT_DISABLE_TELEMETRY"] = "1"
         # Imported here, and by name: only users of this judge pay for it.
         runtime, tokenizers = import_module("onnxruntime"), import_module("tokenizers")
         self._numpy = import_module("numpy")
-        # Some builds of the runtime send telemetry.
+        # For an application that had imported the engine before.
         getattr(runtime, "disable_telemetry_events", int)()
         options = runtime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
