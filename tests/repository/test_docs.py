@@ -135,6 +135,17 @@ def test_the_python_in_the_readme_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         exec(compile(example, "README.md", "exec"), {"__name__": "__main__"})
 
 
+def test_every_test_that_the_threats_name_exists() -> None:
+    page = text(ROOT / "docs" / "explanation" / "threats.md")
+    named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", page)
+    assert len(named) >= 35
+    missing = [(path, name) for path, name in named if f"def {name}(" not in text(ROOT / path)]
+    assert missing == []
+    # Every row either names its test or says what the party can do.
+    rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| tries ")]
+    assert [row for row in rows if "::test_" not in row and "**can**" not in row] == []
+
+
 def test_every_file_that_the_architecture_names_exists() -> None:
     page = text(ROOT / "docs" / "explanation" / "architecture.md")
     kept = {path.relative_to(ROOT).as_posix() for path in (ROOT / "src").rglob("*.py")}
