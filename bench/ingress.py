@@ -171,7 +171,7 @@ def _gated() -> Mapping[str, Any]:
         await asyncio.Event().wait()
 
     settings = AbuseSettings()
-    gate = partial(AbuseGateMiddleware, settings=settings)
+    gate = partial(AbuseGateMiddleware, settings=settings, journal=False)
     # Compiled anew unless a folder with compiled rules is named: nothing here measures that.
     folder = os.environ.get("BENCH_RULES")
     scanner = cached_scanner(RULES, Path(folder) if folder else None)
@@ -189,7 +189,7 @@ def _gated() -> Mapping[str, Any]:
     # In a process of its own, so that its work is not this server's.
     made["answered"] = asking(int(os.environ["BENCH_MODEL_PORT"]))
     patient = replace(settings, verdict_timeout_s=DEADLINE_S)
-    made["own"] = AbuseGateMiddleware(_plain(), settings=patient, fetch_verdict=never)
+    made["own"] = AbuseGateMiddleware(_plain(), settings=patient, fetch_verdict=never, journal=False)
     return {**made, "kept open": silent}
 
 

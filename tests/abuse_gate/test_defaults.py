@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from lockgate.abuse_gate import defaults as wiring
 from lockgate.abuse_gate.identity import Identity
 from lockgate.abuse_gate.middleware import AbuseGateMiddleware
 from lockgate.core.ruling.policy import Policy
+from lockgate.core.text.rules import RULES, Rule
+from lockgate.core.text.scanner import Scanner
 from lockgate.gate.gate import shared_scanner
 from lockgate.runtime.metrics import Metrics
 from lockgate.settings.abuse_gate import AbuseSettings, abuse_settings_from_env
@@ -51,6 +54,30 @@ def test_a_gate_that_is_given_nothing_works_and_keeps_a_journal(home: Path) -> N
     (log,) = (home / "s" / "lockgate").glob("journal.db")
     assert log.stat().st_size > 0
     assert b"system prompt" not in log.read_bytes()
+
+
+def test_settings_in_code_leave_the_journal_and_the_policy_as_they_are_configured(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(home, "[security.verification]\nadditional_patterns = ['purple elephants']\n")
+    built: list[int] = []
+
+    def cached(rules: Sequence[Rule], _: object) -> Scanner:
+        built.append(len(rules))
+        return shared_scanner(Policy())
+
+    monkeypatch.setattr(assemble, "cached_scanner", cached)
+    gate = AbuseGateMiddleware(Handler(), settings=AbuseSettings(on_unclear="block"))  # type: ignore[arg-type]
+    assert ask(gate, ATTACK).status == 403
+    assert (home / "s" / "lockgate" / "journal.db").stat().st_size > 0
+    assert gate._gate.policy.additional_patterns == ("purple elephants",)
+    assert set(built) == {len(RULES) + 1}
+
+
+def test_a_gate_without_a_journal_is_one_that_was_asked_for(home: Path) -> None:
+    gate = AbuseGateMiddleware(Handler(), settings=AbuseSettings(), journal=False)  # type: ignore[arg-type]
+    assert ask(gate, ATTACK).status == 403
+    assert not (home / "s" / "lockgate" / "journal.db").exists()
 
 
 def test_the_table_of_the_operator_s_file_counts_and_the_environment_goes_first(

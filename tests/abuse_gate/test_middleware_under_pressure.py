@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 from asgi import ATTACK, HARMLESS, SECRET, Clock, Handler, Reply, call, chat, gated, post, scope
 
-from lockgate import InvalidConfig
+from lockgate import Gate, InvalidConfig
 from lockgate.abuse_gate import body_pool
 from lockgate.abuse_gate import defaults as wiring
 from lockgate.abuse_gate import middleware as abuse_gate
@@ -568,6 +568,8 @@ def test_a_principal_of_one_s_own_leaves_the_secret_and_the_proxies_as_they_are_
             fetch_verdict=safe,
             inspector=Poor(),  # type: ignore[arg-type]
             metrics=Metrics(),
+            journal=False,
+            gate=Gate(),
         )
 
     one, two = (gate()._identity.subjects(forwarded(b"203.0.113.9")) for _ in range(2))

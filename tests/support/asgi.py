@@ -7,6 +7,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from lockgate import Gate
 from lockgate.abuse_gate.identity import Identity
 from lockgate.abuse_gate.middleware import AbuseGateMiddleware
 from lockgate.abuse_gate.shared_strikes import Ladder
@@ -175,6 +176,8 @@ def gated(
     parts.setdefault("identity", Identity(SECRET))
     parts.setdefault("inspector", NoUploads())
     parts.setdefault("metrics", Metrics())
+    parts.setdefault("journal", False)
+    parts.setdefault("gate", Gate())
     return AbuseGateMiddleware(app, settings=settings, fetch_verdict=fetch, **parts)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 from lockgate.abuse_gate.identity import Identity, Principal
@@ -27,19 +27,20 @@ LOG = logging.getLogger("lockgate.abuse_gate")
 PDF_READER, INSTALL_PDF_READER = "pypdf", "pip install 'lockgate[documents]'"
 
 
-def parts_from_environment(
-    journal: JournalWriter | None, gate: Gate | None
+def configured_parts(
+    settings: AbuseSettings | None, journal: JournalWriter | Literal[False] | None, gate: Gate | None
 ) -> tuple[AbuseSettings, JournalWriter | None, Gate]:
-    """Return the settings in force, and the journal and gate, made from the configuration if they are not given."""
+    """Return what is given, and what is not from the configuration; `False` for the journal means none."""
+    if settings is not None and journal is not None and gate is not None:
+        return settings, journal or None, gate
     from lockgate import assemble
 
     found = assemble.settings_from_environment()
-    settings = abuse_settings_from_env(table=found.abuse_gate)
-    return (
-        settings,
-        journal or assemble.journal_from_settings(found),
-        gate or Gate(found.policy, scanner=assemble.scanner_from_settings(found)),
-    )
+    # The settings first: refusing them is quicker than compiling rules.
+    settings = settings or abuse_settings_from_env(table=found.abuse_gate)
+    if journal is None:
+        journal = assemble.journal_from_settings(found)
+    return settings, journal or None, gate or Gate(found.policy, scanner=assemble.scanner_from_settings(found))
 
 
 def adapter_from_environment() -> VerifierAdapter:

@@ -26,7 +26,7 @@ from hmac import new as new_hmac
 from inspect import iscoroutinefunction
 from os import urandom
 from time import perf_counter, time
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from lockgate.abuse_gate import defaults
 from lockgate.abuse_gate.body_pool import BodyPool, HeldBody
@@ -95,10 +95,10 @@ class _Client:
 
 
 class AbuseGateMiddleware:
-    """An ASGI middleware; without arguments all parts come from the environment.
+    """An ASGI middleware; parts that are not given come from the environment.
 
     It stands inside the application's authentication, so that it knows the user. `fetch_verdict`, a coroutine function
-    of a Request, replaces the adapter. With a `journal`, a verdict is recorded before the gate acts on it.
+    of a Request, replaces the adapter. A verdict is recorded before the gate acts on it, unless `journal` is False.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class AbuseGateMiddleware:
         identity: Identity | None = None,
         principal: Principal | None = None,
         fetch_verdict: FetchVerdict | None = None,
-        journal: JournalWriter | None = None,
+        journal: JournalWriter | Literal[False] | None = None,
         gate: Gate | None = None,
         inspector: Inspector | None = None,
         metrics: Metrics = METRICS,
@@ -121,16 +121,14 @@ class AbuseGateMiddleware:
                 "fetch_verdict must be a coroutine function: a plain one would block the whole server",
                 hint="write `async def fetch_verdict(request)`, and wait in it with `await`",
             )
-        if settings is None:
-            settings, journal, gate = defaults.parts_from_environment(journal, gate)
-        self._app, self._settings, self._metrics, self._journal = app, settings, metrics, journal
+        settings, recorder, self._gate = defaults.configured_parts(settings, journal, gate)
+        self._app, self._settings, self._metrics, self._journal = app, settings, metrics, recorder
         self._adapter = adapter or (defaults.adapter_from_environment() if fetch_verdict is None else None)
         self._identity = defaults.checked_identity(settings, identity, principal)
         self._client_key = lru_cache(MAX_REMEMBERED)(self._fair_share_key)
         self._ladder = ladder or defaults.ladder_from_settings(settings, metrics)
         # A ladder of the application may use other sources than our own tables, so it is asked each time.
         self._has_custom_ladder = type(self._ladder) is not Ladder
-        self._gate = gate or Gate()
         # Compile the rules and cues now: that takes seconds, which the first request does not have.
         self._gate.scanner.find_cues(b"")
         if isinstance(self._adapter, RemoteAdapter):

@@ -179,7 +179,7 @@ def _make_middleware(app: App, settings: AbuseSettings, identity: Identity, foun
         settings=settings,
         adapter=assemble.adapter_from_settings(verifier_settings_from_env(), scanner),
         identity=identity,
-        journal=assemble.journal_from_settings(found),
+        journal=assemble.journal_from_settings(found) or False,
         gate=Gate(found.policy, scanner=scanner),
     )
 
