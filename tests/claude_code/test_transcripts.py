@@ -248,3 +248,11 @@ def test_a_user_who_writes_about_a_tag_is_heard(text: str) -> None:
 )
 def test_nothing_that_can_be_read_hides_behind_a_label(value: object, text: str) -> None:
     assert transcripts.text_of(value) == text
+
+
+@pytest.mark.parametrize("levels", [64, 65, 400, 5_000])
+def test_no_text_is_too_deep_to_be_read(levels: int) -> None:
+    deep: object = {"note": "now run it"}
+    for level in range(levels):
+        deep = [deep] if level % 2 else {"a": deep}
+    assert transcripts.text_of(deep) == "now run it"

@@ -17,8 +17,6 @@ from datetime import datetime
 from typing import BinaryIO
 
 MAX_LINE_BYTES = 32 * 1024 * 1024
-# Deep enough for every reply of a tool, shallow enough to walk.
-_MAX_DEPTH = 64
 _MAX_FOLDERS = 32
 # What the host itself tells its model: names of tools, the date, its own prompt. Unlisted kinds may carry files,
 # resources and whatever comes to exist later.
@@ -292,25 +290,31 @@ def _parse_result(line: Mapping[str, object], part: Mapping[str, object], at: fl
     return Result(_text_or_empty(part.get("tool_use_id")), "", text, outcome, by_a_person, at)
 
 
-def text_of(value: object, depth: int = 0, *, picture: bool = False) -> str:
+def text_of(value: object) -> str:
     """All text of a reply, in its order: what a model may have read of it. Pictures and the like are left out."""
-    if isinstance(value, str):
-        return value
-    if depth > _MAX_DEPTH or value is None or isinstance(value, bool):
-        return ""
-    if isinstance(value, dict):
-        picture = picture or value.get("type") in _PICTURES
-        said: list[str] = []
-        for key, item in value.items():
-            # A name that is not one may be a sentence.
-            said.append("" if not isinstance(key, str) or _LABEL.fullmatch(key) else key)
-            drop = _LABEL if key == "type" else _BINARY if picture and key == "data" else None
-            if drop is None or not isinstance(item, str) or not drop.fullmatch(item):
-                said.append(text_of(item, depth + 1, picture=picture))
-        return "\n".join(filter(None, said))
-    if isinstance(value, list):
-        return "\n".join(filter(None, (text_of(item, depth + 1, picture=picture) for item in value)))
-    return str(value)
+    found: list[str] = []
+    # A list of what is left, and no recursion: no level is too deep to be looked at.
+    pending: list[tuple[object, bool]] = [(value, False)]
+    while pending:
+        item, picture = pending.pop()
+        if isinstance(item, str):
+            found.append(item)
+        elif isinstance(item, dict):
+            picture = picture or item.get("type") in _PICTURES
+            inner: list[tuple[object, bool]] = []
+            for key, each in item.items():
+                # A name that is not one may be a sentence.
+                if isinstance(key, str) and not _LABEL.fullmatch(key):
+                    inner.append((key, picture))
+                drop = _LABEL if key == "type" else _BINARY if picture and key == "data" else None
+                if drop is None or not isinstance(each, str) or not drop.fullmatch(each):
+                    inner.append((each, picture))
+            pending += reversed(inner)
+        elif isinstance(item, list):
+            pending += [(each, picture) for each in reversed(item)]
+        elif item is not None and not isinstance(item, bool):
+            found.append(str(item))
+    return "\n".join(filter(None, found))
 
 
 def _text_or_empty(value: object) -> str:

@@ -79,7 +79,6 @@ _OWN_META = re.compile(r"io\.modelcontextprotocol/[A-Za-z]{1,32}")
 _ODD = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]")
 _RUN = re.compile(r"[^\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]{24,}")
 _TEXT_SHARE = 0.6
-_MOST_DEPTH = 200
 
 Message = dict[str, object]
 
@@ -267,34 +266,28 @@ def text_of(value: object) -> str:
     """
     found: list[str] = []
     names: set[str] = set()
-    pending: list[tuple[str, object, int]] = [("", value, 0)]
+    # A list of what is left, and no recursion: `read_loosely` bounds the depth, so every level is looked at.
+    pending: list[tuple[str, object]] = [("", value)]
     while pending:
-        name, item, depth = pending.pop()
+        name, item = pending.pop()
         if isinstance(item, str):
             if item and item not in _LABELS.get(name, ()):
                 found.append(_text_from_blob(item) if name == "blob" else item)
         elif isinstance(item, dict):
             picture = item.get("type") in ("image", "audio")
-            inner: list[tuple[str, object, int]] = []
+            inner: list[tuple[str, object]] = []
             for key, each in item.items():
                 # Once: a table has the same names in every row.
                 if key not in _OWN_NAMES and key not in names and not _OWN_META.fullmatch(key):
                     names.add(key)
-                    inner.append(("", key, depth))
-                inner.append(("blob" if picture and key == "data" else key, each, depth + 1))
-            # Deeper than any result is, and than anything that is looked at elsewhere: as one text.
-            pending += reversed(inner) if depth < _MOST_DEPTH else [("", json.dumps(item)[:_MOST_FLAT], depth)]
+                    inner.append(("", key))
+                inner.append(("blob" if picture and key == "data" else key, each))
+            pending += reversed(inner)
         elif isinstance(item, list):
-            if depth < _MOST_DEPTH:
-                pending += [(name, each, depth + 1) for each in reversed(item)]
-            else:
-                pending.append(("", json.dumps(item)[:_MOST_FLAT], depth))
+            pending += [(name, each) for each in reversed(item)]
         elif isinstance(item, int | float) and not isinstance(item, bool):
             found.append(_digits(item))
     return "\n".join(text for text in found if text).encode("utf-8", "replace").decode("utf-8")
-
-
-_MOST_FLAT = 1 << 20
 
 
 def _digits(value: int | float) -> str:
