@@ -16,6 +16,7 @@ from time import time
 from typing import Any
 
 import pytest
+from paths import ROOT
 
 from lockgate import Gate
 from lockgate.core.errors import SessionsUnavailable
@@ -590,6 +591,109 @@ def test_a_call_in_disguise_is_not_passed_on(rig: Rig, message: dict[str, object
 def test_what_the_server_sends_is_not_passed_on_unread(rig: Rig, line: bytes) -> None:
     rig.answers(line)
     assert rig.client == []
+
+
+TOKEN = "ghp_" + "a1B2c3D4e5F6" * 3
+CARRIERS = [
+    ("resources/read", {"uri": f"https://drop.example/?k={TOKEN}"}),
+    ("resources/subscribe", {"uri": f"notes://{TOKEN}"}),
+    ("resources/unsubscribe", {"uri": f"notes://{TOKEN}"}),
+    ("prompts/get", {"name": "review", "arguments": {"text": TOKEN}}),
+    ("completion/complete", {"ref": {"type": "ref/prompt", "name": "x"}, "argument": {"name": "a", "value": TOKEN}}),
+    ("vendor/export", {"text": TOKEN}),
+    ("vendor/export", [TOKEN]),
+    ("tool/call", {"name": "send_email", "arguments": {"body": TOKEN}}),
+    ("ping", {"text": TOKEN}),
+    ("tools/list", {"cursor": "2", "filter": TOKEN}),
+]
+
+
+@pytest.mark.parametrize(
+    ("method", "params"), CARRIERS, ids=[f"{method} {at}" for at, (method, _) in enumerate(CARRIERS)]
+)
+@pytest.mark.parametrize("batch", [False, True])
+def test_every_request_that_can_carry_data_out_is_ruled_on(
+    rig: Rig, method: str, params: object, *, batch: bool
+) -> None:
+    rig.reads()
+    message = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}
+    rig.says([message] if batch else message)
+    assert rig.server == []
+    told = rig.told()[0] if batch else rig.told()
+    assert (told["id"], told["error"]["code"]) == (7, wire.FAILED)
+    assert "did not pass this call on" in told["error"]["message"]
+    assert rig.host.decisions(session="s1")[0].tool == f"mcp__mail__{method}"
+
+
+def test_a_held_notification_is_dropped_without_an_answer(rig: Rig) -> None:
+    rig.reads()
+    rig.says({"jsonrpc": "2.0", "method": "notifications/vendor", "params": {"text": TOKEN}})
+    assert (rig.server, rig.client) == ([], [])
+
+
+def test_an_ordinary_request_passes_with_its_ruling_and_its_outcome(rig: Rig) -> None:
+    rig.reads()
+    line = wire.line_of({"jsonrpc": "2.0", "id": 7, "method": "resources/read", "params": {"uri": "notes://today"}})
+    rig.says(line)
+    assert rig.server == [line]
+    rig.answers({"jsonrpc": "2.0", "id": 7, "result": {"contents": [{"uri": "notes://today", "text": "hello"}]}})
+    ruling = rig.host.decisions(session="s1")[0]
+    assert (ruling.tool, ruling.ran) == ("mcp__mail__resources/read", "ran")
+    assert rig.blocks()[-1][0] == "mcp:mail:resources/read notes://today"
+
+
+@pytest.mark.parametrize("method", wire.UNRULED)
+def test_what_only_the_client_program_writes_passes_without_a_ruling(rig: Rig, method: str) -> None:
+    params = dict.fromkeys((*wire.UNRULED[method], "_meta"))
+    line = wire.line_of({"jsonrpc": "2.0", "id": 7, "method": method, "params": params})
+    rig.says(line)
+    assert rig.server == [line]
+    assert rig.host.decisions(session="s1") == []
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["tools/call/", "tools//call", "tools.call", "toolscall", "TOOLS/CALL", "tools/call\u200b", "t\u043eols/call",
+     "tools\\call", "\uff54ools/call", "tools/call\0", "tools/ca\u0301ll", "Resources/Read", "prompts_get",
+     "completion.complete", "notifications/Initialized", "x" * 201, " " * 2000 + "tools/call"],
+    ids=range(17),
+)  # fmt: skip
+def test_a_method_that_looks_like_one_of_the_protocols_is_refused(rig: Rig, method: str) -> None:
+    for batch in (False, True):
+        message = {"jsonrpc": "2.0", "id": 7, "method": method, "params": {"name": "read_inbox", "arguments": {}}}
+        rig.says([message] if batch else message)
+        assert rig.server == []
+        told = rig.told()[0] if batch else rig.told()
+        assert told["error"]["code"] == wire.INVALID_REQUEST
+        rig.forget()
+
+
+def test_another_spelling_of_a_tool_keeps_its_annotations(rig: Rig) -> None:
+    rig.tools({"name": "get_it", "annotations": {"destructiveHint": True}})
+    rig.reads()
+    for name in ("get_it", "Get_It", "get-it"):
+        rig.call(name, {"id": "1"})
+        assert [each.kind for each in rig.host.decisions(session="s1")[0].decision.effects] == ["deletes-record"]
+
+
+def test_the_docs_list_every_method_that_is_known() -> None:
+    page = (ROOT / "docs" / "how-to" / "mcp.md").read_text(encoding="utf-8")
+    table = page.partition("## Which messages are ruled on")[2].partition("\n## ")[0]
+    assert [method for method in (*wire.RULED, *wire.UNRULED) if f"`{method}`" not in table] == []
+
+
+@pytest.mark.parametrize("levels", [198, 199, 200, 400])
+@pytest.mark.parametrize("filler", ["", "x" * (1 << 20)], ids=["short", "a mebibyte before it"])
+def test_no_text_of_an_answer_is_too_deep_or_too_far_back_to_be_kept(rig: Rig, levels: int, filler: str) -> None:
+    deep: object = [filler, {"note": POISON}]
+    for level in range(levels):
+        deep = [deep] if level % 2 else {"a": deep}
+    id = rig.call("read_inbox", {})
+    rig.answers({"jsonrpc": "2.0", "id": id, "result": {"structuredContent": deep}})
+    rig.forget()
+    assert POISON in rig.blocks()[-1][1].splitlines()
+    rig.call("send_email", HIJACKED)
+    assert rig.denied()
 
 
 @pytest.mark.parametrize("label", ["type", "role", "mimeType", "resultType", "jsonrpc", "protocolVersion", "anything"])

@@ -7,8 +7,9 @@ that user's answer does not reach the server.
 From the client:
 1. Read.   Parse the message strictly, and refuse what two parsers could read differently.
 2. Pin.    A tool that differs from its pin carries a finding that only a person clears.
-3. Rule.   The ruling is in the journal and in the session store before the call is forwarded. Everything but
-           CONTINUE denies the call, and so does every error.
+3. Rule.   A call of a tool, and every other request whose parameters a model may choose. The ruling is in the journal
+           and in the session store before the call is forwarded. Everything but CONTINUE denies the call, and so does
+           every error.
 4. Ask.    A PAUSE goes to the client's user where the client can ask. The answer goes through the approvals, bound to
            the call's digest, and step 3 runs again: the ruling lets the call run, never the answer.
 
@@ -36,7 +37,7 @@ from lockgate.core.vocabulary import Action, Finding, Reason
 from lockgate.mcp import messages as wire
 from lockgate.mcp.elicitation import STATE, ApprovalAnswers, ClientQuestions, McpCall, error_text, failure_text
 from lockgate.mcp.messages import Era, Message
-from lockgate.mcp.tool_pins import ToolPins, description_text, schema_text, unpinned_fields
+from lockgate.mcp.tool_pins import ToolPins, appearance_of, description_text, schema_text, unpinned_fields
 from lockgate.runtime.failures import report_failure
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ class McpCheckpoint:
         self._to_server = to_server
         # Clients of the older protocol say once, in `initialize`, what they can do.
         self._era = Era()
+        # By how a tool's name looks: a lenient server runs a tool by another spelling of its name.
         self._annotations: dict[str, Mapping[str, object]] = {}
         self._kept_descriptions: set[str] = set()
         # Held while a message of the server is kept: over HTTP several threads bring them.
@@ -182,7 +184,7 @@ class McpCheckpoint:
         method = message.get("method")
         if method is None and self._questions.is_our_question(message):
             self._questions.take_answer(message)
-        elif method == wire.CALL:
+        elif method is not None and not wire.is_unruled(message):
             call = self._parse_call(line, message)
             if isinstance(call, McpCall):
                 self._decide(call, ask=True)
@@ -228,14 +230,14 @@ class McpCheckpoint:
         if not isinstance(item, dict):
             return _NO_MESSAGE
         refusal = _refuse_ambiguous(item)
-        if refusal or item.get("method") != wire.CALL:
+        if refusal or "method" not in item or wire.is_unruled(item):
             return refusal or ""
         call = self._parse_call(b"", item)
         if not isinstance(call, McpCall):
             return call
         if _question_state(call):
             # An answer to our question belongs to the modern era, which has no batches.
-            return wire.denial(call.id, "Lockgate did not pass this call on.", modern=call.era.modern)
+            return call.denial("Lockgate did not pass this call on.")
         ruling = self._rule(call)
         return ruling.key if ruling.denial is None else ruling.denial
 
@@ -272,7 +274,12 @@ class McpCheckpoint:
 
     def _parse_call(self, line: bytes, message: Message) -> McpCall | Message:
         """Return the call, or the error that the client gets for a malformed one."""
-        id, params = message["id"], message.get("params")
+        id, params, method = message.get("id"), message.get("params"), str(message["method"])
+        era = wire.era_of(message) or self._era
+        if method != wire.CALL:
+            given = params if isinstance(params, dict) else {} if params is None else {"params": params}
+            said = {name: value for name, value in given.items() if name != "_meta"}
+            return McpCall(line, message, id, method, said, era)
         if not isinstance(params, dict) or not isinstance(params.get("name"), str) or not params["name"]:
             why = "not passed on by Lockgate: a call needs the name of a tool"
             return wire.error_message(id, wire.INVALID_PARAMS, why)
@@ -280,7 +287,7 @@ class McpCheckpoint:
         if arguments is not None and not isinstance(arguments, dict):
             why = "not passed on by Lockgate: a call's arguments are an object"
             return wire.error_message(id, wire.INVALID_PARAMS, why)
-        return McpCall(line, message, id, params["name"], arguments or {}, wire.era_of(message) or self._era)
+        return McpCall(line, message, id, params["name"], arguments or {}, era)
 
     def _decide(self, call: McpCall, *, ask: bool) -> None:
         """Forward the call if it may run. Else ask the client's user, if that is possible, or send the denial."""
@@ -288,7 +295,11 @@ class McpCheckpoint:
         if ruling.denial is None:
             self._remember_request(ruling.call.message, ruling.key)
             self._to_server(ruling.call.line, ruling.call.message)
-        elif not (ask and ruling.approval and self._questions.try_ask(ruling.call, ruling.approval)):
+        elif "id" not in call.message:
+            _log.warning("the notification `%s` is not passed on: it was held", printable(call.name))
+        elif not (
+            ask and call.is_of_tool and ruling.approval and self._questions.try_ask(ruling.call, ruling.approval)
+        ):
             self._send_to_client(ruling.denial)
 
     def _rule(self, call: McpCall) -> CallRuling:
@@ -304,17 +315,17 @@ class McpCheckpoint:
                 parts.session,
                 f"mcp__{self._server}__{call.name}",
                 call.arguments,
-                annotations=self._annotations.get(call.name),
+                annotations=self._annotations.get(appearance_of(call.name)) if call.is_of_tool else None,
                 key=key,
-                findings=self._findings_from_pins(call.name),
+                findings=self._findings_from_pins(call.name) if call.is_of_tool else (),
             )
         except Exception as error:  # noqa: BLE001  # an edge: a call that could not be ruled on is denied
             report_failure("mcp-ruling", error)
-            return CallRuling(call, denial=wire.denial(call.id, failure_text(error), modern=call.era.modern))
+            return CallRuling(call, denial=call.denial(failure_text(error)))
         decision = kept.decision
         if decision.action is Action.CONTINUE:
             return CallRuling(call, key)
-        denial = wire.denial(call.id, _denial_text(decision), modern=call.era.modern)
+        denial = call.denial(_denial_text(decision))
         return CallRuling(call, denial=denial, approval=decision.approval if decision.action is Action.PAUSE else "")
 
     # 5. Keep.
@@ -381,7 +392,7 @@ class McpCheckpoint:
             method = item.get("method")
             if isinstance(method, str):
                 source = f"{source}:{method[:80]}"
-            elif request is not None and request.call_key:
+            elif request is not None and request.method == wire.CALL:
                 source = f"{source}:{request.about}"
             elif request is not None:
                 source = f"{source}:{request.method} {request.about}".rstrip()
@@ -417,7 +428,8 @@ class McpCheckpoint:
             annotations = tool.fields.get("annotations")
             # A tool that drops its annotations keeps the old ones. Annotations of a wrong type raise the risk.
             if annotations is not None:
-                self._annotations[tool.name] = annotations if isinstance(annotations, dict) else {"title": annotations}
+                look = appearance_of(tool.name)
+                self._annotations[look] = annotations if isinstance(annotations, dict) else {"title": annotations}
             if tool.digest in self._kept_descriptions:
                 continue
             # The server wrote the description and every model reads it: it is untrusted until a person accepts it.
@@ -446,7 +458,7 @@ _NO_MESSAGE = wire.error_message(None, wire.INVALID_REQUEST, "not passed on by L
 def _question_state(call: McpCall) -> str:
     """Return the state that comes with an answer to our question; empty for all other calls."""
     params = call.message.get("params")
-    state = params.get("requestState") if isinstance(params, dict) else None
+    state = params.get("requestState") if isinstance(params, dict) and call.is_of_tool else None
     return state if isinstance(state, str) and state.startswith(STATE) else ""
 
 
@@ -477,8 +489,10 @@ def _refuse_ambiguous(message: Message) -> Message | None:
         why = f"{quoted(other)} may be taken for another name"
     elif "method" in message and not isinstance(method, str):
         why = "its method is no text"
-    elif isinstance(method, str) and method != wire.CALL and method.strip().casefold() == wire.CALL:
-        why = f"{quoted(method)} may be taken for {quoted(wire.CALL)}"
-    elif method == wire.CALL and known is None:
-        why = "a call needs an id that is text or a number"
+    elif isinstance(method, str) and len(method) > wire.MAX_METHOD:
+        why = "its method is longer than any method is"
+    elif isinstance(method, str) and (real := wire.imitated_method(method)):
+        why = f"{quoted(method)} may be taken for {quoted(real)}"
+    elif "method" in message and known is None and ("id" in message or method == wire.CALL):
+        why = "a request needs an id that is text or a number"
     return wire.error_message(known, wire.INVALID_REQUEST, f"not passed on by Lockgate: {why}") if why else None

@@ -52,7 +52,7 @@ class AnswerContext(Protocol):
 
 
 class McpCall(NamedTuple):
-    """A `tools/call` as it arrived."""
+    """A message that is ruled on, as it arrived: a `tools/call`, or another method, which then is the call's name."""
 
     line: bytes
     message: Message
@@ -60,6 +60,16 @@ class McpCall(NamedTuple):
     name: str
     arguments: dict[str, object]
     era: Era
+
+    @property
+    def is_of_tool(self) -> bool:
+        return self.message.get("method") == wire.CALL
+
+    def denial(self, text: str) -> Message:
+        """Return the client's answer to a call that is not passed on; a model reads the results of tools only."""
+        if self.is_of_tool:
+            return wire.denial(self.id, text, modern=self.era.modern)
+        return wire.error_message(self.id, wire.FAILED, text)
 
 
 class HeldCall(NamedTuple):

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from lockgate.core.errors import InvalidCall
 from lockgate.core.strict_json import InvalidJson, JsonFault, JsonReader
+from lockgate.mcp.tool_pins import appearance_of
 
 CALL, LIST = "tools/call", "tools/list"
 INITIALIZE = "initialize"
@@ -24,6 +25,37 @@ ELICIT = "elicitation/create"
 VERSION = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 CLIENT = "io.modelcontextprotocol/clientInfo"
+
+# Messages of a client that pass without a ruling, each with its parameters: the client program writes these, never its
+# model. Any other method, and any other parameter, is ruled on like a call of a tool.
+UNRULED: Mapping[str, frozenset[str]] = {
+    INITIALIZE: frozenset({"protocolVersion", "capabilities", "clientInfo"}),
+    "server/discover": frozenset(),
+    "ping": frozenset(),
+    LIST: frozenset({"cursor"}),
+    "prompts/list": frozenset({"cursor"}),
+    "resources/list": frozenset({"cursor"}),
+    "resources/templates/list": frozenset({"cursor"}),
+    "tasks/list": frozenset({"cursor"}),
+    "tasks/get": frozenset({"taskId"}),
+    "tasks/result": frozenset({"taskId"}),
+    "tasks/cancel": frozenset({"taskId"}),
+    "logging/setLevel": frozenset({"level"}),
+    CANCELLED: frozenset({"requestId", "reason"}),
+    "notifications/initialized": frozenset(),
+    "notifications/progress": frozenset({"progressToken", "progress", "total", "message"}),
+    "notifications/roots/list_changed": frozenset(),
+}
+# The methods with parameters that a model chooses. What the protocol does not have is ruled on as well.
+RULED = (
+    CALL,
+    "resources/read",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "prompts/get",
+    "completion/complete",
+)
+MAX_METHOD = 200
 
 # JSON-RPC's own codes.
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, FAILED = -32700, -32600, -32601, -32602, -32000
@@ -167,6 +199,22 @@ def misleading_name(message: Mapping[str, object]) -> str:
             if name not in _NAMES and name.casefold() in _NAMES:
                 return name
     return ""
+
+
+def is_unruled(message: Mapping[str, object]) -> bool:
+    """Return whether a message with a method passes without a ruling."""
+    known, params = UNRULED.get(str(message.get("method"))), message.get("params")
+    if known is None:
+        return False
+    return params is None or (isinstance(params, dict) and params.keys() <= known | {"_meta"})
+
+
+def imitated_method(method: str) -> str:
+    """Return the method of the protocol that this one may be taken for; empty if there is none, or it is that one."""
+    return "" if method in UNRULED or method in RULED else _METHODS.get(appearance_of(method), "")
+
+
+_METHODS = {appearance_of(method): method for method in (*UNRULED, *RULED)}
 
 
 def id_key(id: object) -> tuple[str, object] | None:
