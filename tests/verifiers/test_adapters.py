@@ -382,8 +382,8 @@ def test_a_provider_that_finds_nothing_is_believed_when_the_rules_agree(make: Ma
 @pytest.mark.parametrize(
     ("payload", "answer", "verdict", "reason"),
     [
-        ({"prompt_text": ATTACK}, SAFE, "unclear", "rules-disagree"),
-        ({"prompt_text": ATTACK}, UNSAFE, "unsafe", "provider"),
+        ({"prompt_text": ATTACK}, SAFE, "unsafe", "rules"),
+        ({"prompt_text": ATTACK}, UNSAFE, "unsafe", "rules"),
         ({"prompt_text": ATTACK}, NoAnswer(NoAnswerReason.DEADLINE), "unsafe", "rules"),
         (PLAIN, UNSAFE, "unsafe", "provider"),
         (PLAIN, ModelText("yes, it is safe"), "unclear", "odd-answer"),
@@ -1115,8 +1115,8 @@ def test_many_threads_and_loops_get_the_right_answers(make: Make, local: LocalRu
     wrong: list[object] = []
 
     def work(number: int) -> None:
-        for adapter, expected in ((remote, "unclear"), (local, "unsafe")):
-            for payload, verdict in ((PLAIN, "safe"), ({"prompt_text": ATTACK}, expected)):
+        for adapter in (remote, local):
+            for payload, verdict in ((PLAIN, "safe"), ({"prompt_text": ATTACK}, "unsafe")):
                 found = (
                     adapter.assess(payload) if number % 2 else asyncio.run(adapter.assess_async(payload))  # type: ignore[attr-defined]
                 )
@@ -1179,7 +1179,7 @@ def test_a_span_says_who_and_what_came_out_and_no_more(make: Make, monkeypatch: 
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
     adapter = make(UNSAFE)
-    found = adapter.examine({"prompt_text": f"{ATTACK} {SECRET}"}, tenant="acme")
+    found = adapter.examine({"prompt_text": f"Hello. {SECRET}"}, tenant="acme")
     asyncio.run(adapter.examine_async(None))  # type: ignore[arg-type]
     first, second = exporter.get_finished_spans()
     assert first.name == second.name == "lockgate.verifier.assess"

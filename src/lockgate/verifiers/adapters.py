@@ -335,6 +335,9 @@ class RemoteAdapter(_Adapter):
         found = yield from self._read_steps(payload, seen, driver)
         if found is None or seen.asked is None:
             return verdict_without_answer(found, NoAnswerReason.CALLED_IN_LOOP)
+        if found.verdict == "unsafe":
+            # No model could clear it, and an attack need not leave the process.
+            return found.rules_only
         # 2. Key.
         key = yield from self._key_steps(seen)
         if isinstance(key, NoAnswer):

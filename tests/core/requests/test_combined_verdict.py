@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Rating, Verdict
 from lockgate.core.requests.combined_verdict import (
+    COMPOSITION,
     REASONS,
     TOO_BROAD,
+    ProviderSays,
     RulesView,
     verdict_without_answer,
     view_payload,
@@ -180,7 +182,7 @@ FLAGGED, CLEAN, DOUBTFUL = (
         # 5. Unsafe.
         (SAFE, said("unsafe"), True, "unsafe", "provider", None),
         (SAFE, said("unsafe"), False, "unsafe", "provider", None),
-        (UNSAFE, said("unsafe"), True, "unsafe", "provider", None),
+        (UNSAFE, said("unsafe"), True, "unsafe", "rules", None),
         (SAFE, FLAGGED, True, "unsafe", "provider", None),
         (SAFE, ProviderBlock("jailbreak"), True, "unsafe", "provider-filter", None),
         (UNCLEAR, ProviderBlock(""), False, "unsafe", "provider-filter", None),
@@ -191,13 +193,13 @@ FLAGGED, CLEAN, DOUBTFUL = (
         # 7. Safe.
         (SAFE, said("safe"), True, "safe", "provider", None),
         (UNCLEAR, said("safe"), True, "safe", "provider", None),
-        (UNSAFE, said("safe"), True, "unclear", "rules-disagree", None),
+        (UNSAFE, said("safe"), True, "unsafe", "rules", None),
         (SAFE, said("safe"), False, "unclear", "partly-read", None),
         (UNREAD, said("safe"), True, "unclear", "partly-read", None),
         (SAFE, CLEAN, True, "safe", "provider", None),
         (SAFE, CLEAN, False, "unclear", "partly-read", None),
         (UNCLEAR, CLEAN, True, "unclear", "rules-disagree", None),
-        (UNSAFE, CLEAN, True, "unclear", "rules-disagree", None),
+        (UNSAFE, CLEAN, True, "unsafe", "rules", None),
     ],
 )
 def test_what_follows_from_the_rules_and_an_answer(
@@ -224,6 +226,48 @@ def test_no_answer_clears_what_the_rules_call_unsafe_and_every_reason_is_known(a
             assert found in (SAFE, UNCLEAR)
             assert answer in (said("safe"), CLEAN, Rating(False, ()))
         assert weighed.verdict != "safe" or weighed.why is None
+
+
+# The table of docs/reference/verifiers.md, written out a second time: rules that find nothing, suspect, are sure.
+TABLE: dict[ProviderSays, tuple[str, str, str]] = {
+    ProviderSays.SAFE: ("safe", "safe", "unsafe"),
+    ProviderSays.SAFE_IN_PART: ("unclear", "unclear", "unsafe"),
+    ProviderSays.HARMLESS: ("safe", "unclear", "unsafe"),
+    ProviderSays.UNSAFE: ("unsafe", "unsafe", "unsafe"),
+    ProviderSays.UNCLEAR: ("unclear", "unclear", "unsafe"),
+    ProviderSays.NO_ANSWER: ("unclear", "unclear", "unsafe"),
+    ProviderSays.CIRCUIT_OPEN: ("unclear", "unclear", "unsafe"),
+    ProviderSays.NOT_ASKED: ("safe", "unclear", "unsafe"),
+}
+
+
+def row_of(answer: Answer, *, whole: bool) -> ProviderSays:
+    """Return the row of an answer, worked out without the code under test."""
+    if isinstance(answer, NoAnswer):
+        return ProviderSays.CIRCUIT_OPEN if answer.why.value == "circuit-open" else ProviderSays.NO_ANSWER
+    if answer in (said("unsafe"), FLAGGED) or isinstance(answer, ProviderBlock):
+        return ProviderSays.UNSAFE
+    if answer in (said("safe"), CLEAN):
+        rated = ProviderSays.HARMLESS if answer == CLEAN else ProviderSays.SAFE
+        return rated if whole else ProviderSays.SAFE_IN_PART
+    # A rating without whole, sensible scores is no opinion; a model's odd words are no answer.
+    return ProviderSays.NO_ANSWER if answer == said("SAFE") else ProviderSays.UNCLEAR
+
+
+def test_the_table_has_every_row() -> None:
+    assert COMPOSITION == TABLE
+    assert set(TABLE) == set(ProviderSays)
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=repr)
+def test_every_pair_of_rules_and_answer_has_the_verdict_of_the_table(answer: Answer) -> None:
+    for (column, found), whole in itertools.product(enumerate((SAFE, UNCLEAR, UNSAFE)), (True, False)):
+        verdict = weigh_answer(found, answer, nonce=NONCE, whole=whole).verdict
+        assert verdict == TABLE[row_of(answer, whole=whole)][column]
+        unread = weigh_answer(UNREAD, answer, nonce=NONCE, whole=whole).verdict
+        assert unread == TABLE[row_of(answer, whole=False)][1]
+    for column, found in enumerate((SAFE, UNCLEAR, UNSAFE)):
+        assert found.rules_only.verdict == TABLE[ProviderSays.NOT_ASKED][column]
 
 
 def test_a_request_that_was_not_looked_at() -> None:

@@ -8,19 +8,20 @@ The rules alone (`view_payload`):
    to count by themselves (words like `token`, calls like `f(x)`), and some count in the arguments of a call only.
 3. Nothing: safe.
 
-With a verifier (`weigh_answer`). It can raise suspicion, and clear what the rules are unsure of. It cannot clear what
-they call unsafe:
+With a verifier (`weigh_answer`): `COMPOSITION` has the verdict for every pair. What the rules are sure of stays unsafe
+whatever a model says, so no model is asked about it. What they merely suspect, the verifier's word decides:
 
-4. No answer, or not the object that was asked for: unsafe if the rules say so, else unclear.
+4. No answer, an open circuit, or not the object that was asked for: unclear.
 5. It says unsafe, or its own filter refused the text: unsafe.
-6. It says unclear: unsafe if the rules say so, else unclear.
-7. It says safe: safe, unless the rules say unsafe (`rules-disagree`) or it did not see everything (`partly-read`). An
-   endpoint that rates texts was told of no flag, source or finding, so it cannot clear what the rules are unsure of.
+6. It says unclear: unclear.
+7. It says safe: safe, unless it did not see everything (`partly-read`). An endpoint that rates texts does not look for
+   injections, and was told of no flag, source or finding: it cannot clear a suspicion (`rules-disagree`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from enum import Enum
 from typing import Final, NamedTuple
 
 from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Rating, Verdict
@@ -58,6 +59,33 @@ _MOST_RULES, _MOST_SPANS = 32, 64
 _BEFORE = 300
 
 
+class ProviderSays(Enum):
+    """What a verifier said about a request, or why it said nothing."""
+
+    SAFE = "safe"
+    SAFE_IN_PART = "safe, having seen a part"
+    HARMLESS = "rated as harmless"
+    UNSAFE = "unsafe"
+    UNCLEAR = "unclear"
+    NO_ANSWER = "no answer"
+    CIRCUIT_OPEN = "circuit open"
+    NOT_ASKED = "not asked"
+
+
+# The verdict, where the rules find nothing, where they suspect, and where they are sure.
+COMPOSITION: Final[Mapping[ProviderSays, tuple[Verdict, Verdict, Verdict]]] = {
+    ProviderSays.SAFE: ("safe", "safe", "unsafe"),
+    ProviderSays.SAFE_IN_PART: ("unclear", "unclear", "unsafe"),
+    ProviderSays.HARMLESS: ("safe", "unclear", "unsafe"),
+    ProviderSays.UNSAFE: ("unsafe", "unsafe", "unsafe"),
+    ProviderSays.UNCLEAR: ("unclear", "unclear", "unsafe"),
+    ProviderSays.NO_ANSWER: ("unclear", "unclear", "unsafe"),
+    ProviderSays.CIRCUIT_OPEN: ("unclear", "unclear", "unsafe"),
+    ProviderSays.NOT_ASKED: ("safe", "unclear", "unsafe"),
+}
+# The verdict that the rules would give alone, in the order of the columns: they suspect what they call unclear.
+_COLUMNS: Final[Mapping[str, int]] = {"safe": 0, "unclear": 1, "unsafe": 2}
+
 _ALONE: Final[Mapping[str, str]] = {"safe": NO_FINDINGS, "unsafe": RULES, "unclear": RULES_UNSURE}
 
 
@@ -76,7 +104,8 @@ class RulesView(NamedTuple):
     @property
     def rules_only(self) -> WeighedVerdict:
         """What follows from the rules alone."""
-        return WeighedVerdict(self.verdict, _ALONE[self.verdict])
+        verdict = COMPOSITION[ProviderSays.NOT_ASKED][_COLUMNS[self.verdict]]
+        return WeighedVerdict(verdict, _ALONE[verdict])
 
 
 class WeighedVerdict(NamedTuple):
@@ -161,38 +190,48 @@ def _view_sources(payload: Payload, loud: list[str], quiet: list[str]) -> bool:
 
 
 def weigh_answer(view: RulesView, answer: Answer, *, nonce: str, whole: bool) -> WeighedVerdict:
+    """Return the verdict that follows from the rules and an answer."""
+    says, reason = _provider_says(answer, nonce=nonce, whole=whole and not view.unread)
+    why = None
+    if says in (ProviderSays.NO_ANSWER, ProviderSays.CIRCUIT_OPEN):
+        why = NoAnswerReason(reason)
+    verdict = COMPOSITION[says][_COLUMNS[view.verdict]]
+    if view.verdict == "unsafe":
+        reason = RULES
+    elif says is ProviderSays.HARMLESS and verdict == "unclear":
+        reason = RULES_DISAGREE
+    return WeighedVerdict(verdict, reason, why)
+
+
+def verdict_without_answer(view: RulesView | None, why: NoAnswerReason) -> WeighedVerdict:
+    """Step 4: no verifier answered or could be asked; `view` is None when not even the rules could look."""
+    if view is None:
+        return WeighedVerdict("unclear", why.value, why)
+    return weigh_answer(view, NoAnswer(why), nonce="", whole=True)
+
+
+def _provider_says(answer: Answer, *, nonce: str, whole: bool) -> tuple[ProviderSays, str]:
+    """Return the row of the table for an answer, and the reason it gives where the rules are not sure."""
     opinion: Verdict | None
     match answer:
         case NoAnswer():
-            return verdict_without_answer(view, answer.why)
+            says = ProviderSays.CIRCUIT_OPEN if answer.why is NoAnswerReason.CIRCUIT_OPEN else ProviderSays.NO_ANSWER
+            return says, answer.why.value
         case ProviderBlock():
-            # 5. Its filter refused the text.
-            return WeighedVerdict("unsafe", PROVIDER_FILTER)
+            return ProviderSays.UNSAFE, PROVIDER_FILTER
         case ModelText():
             opinion = parse_verdict(answer.text, nonce)
         case Rating():
             opinion = verdict_from_scores(answer)
     if opinion == "unsafe":
-        # 5. It says unsafe.
-        return WeighedVerdict("unsafe", PROVIDER)
+        return ProviderSays.UNSAFE, PROVIDER
     if opinion == "unclear":
-        # 6. It says unclear.
-        return view.rules_only if view.verdict == "unsafe" else WeighedVerdict("unclear", PROVIDER_UNSURE)
+        return ProviderSays.UNCLEAR, PROVIDER_UNSURE
     if opinion != "safe":
-        return verdict_without_answer(view, NoAnswerReason.ODD_ANSWER)
-    # 7. It says safe.
-    if view.verdict == "unsafe" or (view.verdict == "unclear" and isinstance(answer, Rating)):
-        return WeighedVerdict("unclear", RULES_DISAGREE)
-    if not whole or view.unread:
-        return WeighedVerdict("unclear", PARTLY_READ)
-    return WeighedVerdict("safe", PROVIDER)
-
-
-def verdict_without_answer(view: RulesView | None, why: NoAnswerReason) -> WeighedVerdict:
-    """Step 4: no verifier answered or could be asked; `view` is None when not even the rules could look."""
-    if view is not None and view.verdict == "unsafe":
-        return WeighedVerdict("unsafe", RULES, why)
-    return WeighedVerdict("unclear", why.value, why)
+        return ProviderSays.NO_ANSWER, NoAnswerReason.ODD_ANSWER.value
+    if not whole:
+        return ProviderSays.SAFE_IN_PART, PARTLY_READ
+    return (ProviderSays.HARMLESS if isinstance(answer, Rating) else ProviderSays.SAFE), PROVIDER
 
 
 def _hits(scan: Scan) -> Iterator[tuple[ScannedPart, RuleHit]]:
