@@ -12,9 +12,8 @@ import pytest
 from asking import HOST, Asking
 
 from lockgate.cli.main import main
-from lockgate.service import app
 from lockgate.service.http import Caller
-from lockgate.service.page_login import FOLDER, LIFETIME_S, LoginCodes
+from lockgate.service.page_login import FOLDER, LIFETIME_S, MAX_WRONG, LoginCodes, WrongCodes
 
 
 class Clock:
@@ -104,8 +103,29 @@ def test_what_is_kept_of_a_code_is_not_the_code_and_is_private(tmp_path: Path) -
 
 def test_codes_cannot_be_tried_without_end(make: Callable[..., Asking], codes: LoginCodes) -> None:
     ask = make(codes=codes)
-    tried = [ask("POST", "/v1/exchange", {"code": "x"}, who=None).status for _ in range(app.MAX_LOGIN_TRIES + 1)]
-    assert tried == [403] * app.MAX_LOGIN_TRIES + [503]
+    tried = [ask("POST", "/v1/exchange", {"code": "x"}, who=None).status for _ in range(MAX_WRONG + 1)]
+    assert tried == [403] * MAX_WRONG + [503]
+
+
+def test_wrong_codes_do_not_lock_the_person_out(make: Callable[..., Asking], codes: LoginCodes) -> None:
+    ask = make(codes=codes)
+    for number in range(2 * MAX_WRONG):
+        ask("POST", "/v1/exchange", {"code": f"guess-{number}"}, who=None)
+    reply = ask("POST", "/v1/exchange", {"code": codes.make()}, who=None)
+    assert (reply.status, reply.json) == (200, {"token": ask.tokens.token(Caller.PERSON)})
+
+
+def test_wrong_codes_are_counted_for_each_address_and_minute() -> None:
+    clock = Clock()
+    wrong = WrongCodes(clock=clock)
+    assert all(wrong.count("10.0.0.1") for _ in range(MAX_WRONG))
+    assert not wrong.count("10.0.0.1")
+    assert wrong.count("10.0.0.2")
+    clock.now += 60.0
+    assert wrong.count("10.0.0.1")
+    for number in range(5_000):
+        wrong.count(f"address {number}")
+    assert len(wrong._times) < 2_000
 
 
 def test_the_command_prints_an_address_without_the_token(

@@ -18,13 +18,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from inspect import iscoroutinefunction
 from os.path import basename
-from time import monotonic, perf_counter, time
+from time import perf_counter, time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lockgate.core.errors import (
@@ -41,9 +40,20 @@ from lockgate.runtime.worker_pool import Full, WorkerPool
 from lockgate.service import journal_proofs
 from lockgate.service.auth import Door, Tokens, bearer_token
 from lockgate.service.event_stream import EventStream
-from lockgate.service.http import JSON, Answer, BodyBudget, Caller, Problem, Request, Stream, busy_problem, read_object
+from lockgate.service.http import (
+    JSON,
+    Answer,
+    BodyBudget,
+    Caller,
+    Problem,
+    Request,
+    Stream,
+    busy_problem,
+    client_address,
+    read_object,
+)
 from lockgate.service.openapi import Route, RouteTable
-from lockgate.service.page_login import LoginCodes
+from lockgate.service.page_login import LoginCodes, WrongCodes
 from lockgate.service.request_counts import RequestCounts
 from lockgate.service.routes import ROUTES
 from lockgate.service.schemas import HALVES, find_misfit
@@ -74,7 +84,6 @@ PRUNE_INTERVAL_S = 3_600.0
 _GUARDED = (b"/v1", b"/hooks", b"/metrics")
 # The page calls this endpoint to get its token, so it cannot have one yet.
 _LOGIN_PATH = b"/v1/exchange"
-MAX_LOGIN_TRIES = 30
 # Below this a body is read on the loop.
 _SMALL = 1 << 14
 # Problems that are over in a moment, or are not about what the body says: the client sends it again.
@@ -120,7 +129,7 @@ class Api:
         self._tokens, self._door, self._open_metrics = tokens, door, open_metrics
         self._body_budget = reading or BodyBudget()
         self.codes = codes or LoginCodes(None)
-        self._login_tries: deque[float] = deque(maxlen=MAX_LOGIN_TRIES)
+        self.wrong_codes = WrongCodes()
         self._keep_days = keep_days
         self._table = RouteTable(routes)
         # Stores wait for disk and locks, so more threads would only wait as well.
@@ -136,14 +145,6 @@ class Api:
             return self._tokens.token(Caller.PERSON)
         except KeyError:
             raise Problem(503, "unavailable", "the token cannot be read now") from None
-
-    def may_try_login_code(self) -> bool:
-        """Return whether one more code may be tried: guessing is hopeless, but each try reads the disk."""
-        now_s = monotonic()
-        if len(self._login_tries) == MAX_LOGIN_TRIES and now_s - self._login_tries[0] < 60.0:
-            return False
-        self._login_tries.append(now_s)
-        return True
 
     @property
     def approval_desk(self) -> ApprovalDesk:
@@ -211,7 +212,8 @@ class Api:
                     hint="`lockgate token` prints the one that can",
                 )
             given = bearer_token(scope)
-            request = Request(params, route.read_query(scope.get("query_string", b"")), who)
+            query = route.read_query(scope.get("query_string", b""))
+            request = Request(params, query, who, address=client_address(scope))
             request.counts = lambda: given is not None and self._tokens.caller_of(given) is who
             # 5. Body.
             if route.body is not None and not await self._read_request_body(route, request, scope, receive):

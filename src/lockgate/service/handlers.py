@@ -326,9 +326,9 @@ async def claude_code(api: Api, request: Request) -> object:
 
 def exchange_code(api: Api, request: Request) -> object:
     """Return the token to the browser that opened the page's address first; a foreign origin does not get this far."""
-    if not api.may_try_login_code():
-        raise busy_problem()
     if not api.codes.spend(request.body["code"]):
+        if not api.wrong_codes.count(request.address):
+            raise busy_problem()
         raise Problem(
             403,
             "bad-code",

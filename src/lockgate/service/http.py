@@ -15,6 +15,7 @@ from lockgate.runtime.asgi import (
     BodyTooSlow,
     Header,
     Receive,
+    Scope,
     UnexpectedMessage,
     json_bytes,
 )
@@ -89,6 +90,13 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     # Whether the token that it came with still counts: for an answer that goes on.
     counts: Callable[[], bool] = lambda: True
+    # The client's address; empty if the server does not know it.
+    address: str = ""
+
+
+def client_address(scope: Scope) -> str:
+    """Return the client's address without its port; empty if the server does not know it."""
+    return str((scope.get("client") or ("",))[0])
 
 
 class BodyBudget:

@@ -8,18 +8,23 @@ process that removes the file has spent it, and only one process can. `auth.py` 
 from __future__ import annotations
 
 import os
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_urlsafe
-from time import time
+from threading import Lock
+from time import monotonic, time
 
 from lockgate.service.auth import TOKEN_FILE_KIND
 
 FOLDER = "page-codes"
 LIFETIME_S = 300.0
 MAX_CODE = 100
+# Wrong codes of one address in a minute, and the addresses that are remembered.
+MAX_WRONG = 30
+_MAX_ADDRESSES = 1_024
 
 
 class LoginCodes:
@@ -67,6 +72,32 @@ class LoginCodes:
                 with suppress(OSError, ValueError):
                     if older_s < 0 or self._clock() - float(path.read_text(encoding="ascii")) > older_s:
                         path.unlink()
+
+
+class WrongCodes:
+    """Counts the wrong codes of each client address in a minute.
+
+    Only wrong codes count, and a right one is taken at any time: an agent on the person's machine has the person's
+    address, so a limit on tries would let it lock the person out. Guessing a code is hopeless without any limit.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._lock = Lock()
+        self._times: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def count(self, address: str) -> bool:
+        """Count one wrong code; return False if the address had too many and has to wait."""
+        now_s = self._clock()
+        with self._lock:
+            times = self._times.setdefault(address, deque(maxlen=MAX_WRONG))
+            self._times.move_to_end(address)
+            if len(self._times) > _MAX_ADDRESSES:
+                self._times.popitem(last=False)
+            if len(times) == MAX_WRONG and now_s - times[0] < 60.0:
+                return False
+            times.append(now_s)
+            return True
 
 
 def _name(code: str) -> str:
