@@ -156,6 +156,7 @@ def _gated() -> Mapping[str, Any]:
     from lockgate.abuse_gate.middleware import AbuseGateMiddleware
     from lockgate.assemble import cached_scanner
     from lockgate.core.text.rules import RULES
+    from lockgate.runtime.sealed_cache import SealedCache
     from lockgate.settings.abuse_gate import AbuseSettings
     from lockgate.verifiers.adapters import LocalRuleAdapter, RemoteAdapter
     from lockgate.verifiers.client import Client
@@ -174,7 +175,7 @@ def _gated() -> Mapping[str, Any]:
     gate = partial(AbuseGateMiddleware, settings=settings, journal=False)
     # Compiled anew unless a folder with compiled rules is named: nothing here measures that.
     folder = os.environ.get("BENCH_RULES")
-    scanner = cached_scanner(RULES, Path(folder) if folder else None)
+    scanner = cached_scanner(RULES, SealedCache(Path(folder), Path(folder)) if folder else None)
     made = {name: gate(app(), adapter=LocalRuleAdapter(scanner=scanner)) for name, app in APPS.items()}
 
     def asking(port: int) -> Any:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from rule_cache import keep_rules
 
 from lockgate import Decision, Gate, Policy, assemble
-from lockgate.core.text.rules import RULES
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate.gate import shared_scanner
 
@@ -56,7 +56,7 @@ def scanner() -> Scanner:
 def cache(scanner: Scanner, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for XDG_CACHE_HOME: processes of their own find the compiled rules there, and need not compile them."""
     folder = tmp_path_factory.mktemp("cache")
-    assemble._write_cache(folder / "lockgate" / f"rules-{assemble._cache_key(RULES)}.bin", scanner.dump())
+    keep_rules(scanner, folder, tmp_path_factory.mktemp("state"))
     return folder
 
 

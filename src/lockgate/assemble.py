@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
@@ -30,7 +29,7 @@ from lockgate.gate.gate import Gate
 from lockgate.gate.judge import Judge
 from lockgate.journal import recorder as recording
 from lockgate.runtime.forks import on_fork
-from lockgate.runtime.private_files import replace_file
+from lockgate.runtime.sealed_cache import SealedCache
 from lockgate.settings.config import AuditSettings, Settings, discover_settings
 from lockgate.settings.journal_paths import POSTGRES, list_key_files, path_beside_log
 
@@ -53,9 +52,10 @@ if TYPE_CHECKING:
 
 TRIAGE_KEY, SUPERVISOR_KEY = "security.verification.triage_model", "supervision.model"
 
-_MAGIC = b"lockgate rules 2\n"
 _MAX_HELD = 1 << 16
-_MAX_CACHED = 64 * 1024 * 1024
+# How many rules are tried after loading, and a text that none of them hits.
+_SAMPLED = 6
+_HARMLESS = "the kettle is on the table"
 
 
 def settings_from_environment(path: str | None = None) -> Settings:
@@ -510,7 +510,8 @@ def close_journals() -> None:
 
 
 def scanner_from_settings(settings: Settings) -> Scanner:
-    return cached_scanner((*RULES, *rules_from_patterns(settings.policy.additional_patterns)), settings.cache_dir)
+    rules = (*RULES, *rules_from_patterns(settings.policy.additional_patterns))
+    return cached_scanner(rules, rule_cache_from_settings(settings))
 
 
 def adapter_from_env(
@@ -597,28 +598,46 @@ def provider_from_settings(settings: VerifierSettings) -> Provider:
     raise InvalidConfig(f"no adapter is called `{settings.adapter}`")
 
 
-def cached_scanner(rules: tuple[Rule, ...], folder: Path | None) -> Scanner:
-    """Return the compiled rules, from the cache if it is intact; a cache that fails costs only time.
+def cached_scanner(rules: tuple[Rule, ...], cache: SealedCache | None) -> Scanner:
+    """Return the compiled rules, from the cache if they are intact there; a cache that fails costs only time.
 
     Loading takes a fraction of a millisecond and compiling takes seconds, so a command that hosts start for every call
-    needs this. A user who can write the file decides what the rules match. So it is read only if this user owns it and
-    its folder, no other user can write them, and its digest is right.
+    needs this. A program that can write the file decides what the rules match: see `SealedCache` for which file counts.
     """
-    if folder is None:
+    if cache is None:
         return Scanner(rules)
-    file = folder / f"rules-{_cache_key(rules)}.bin"
-    compiled = _read_cache(file)
+    name = rule_cache_name(rules)
+    compiled = cache.read(name)
     if compiled is not None:
         try:
-            return Scanner(rules, compiled=compiled)
+            loaded = Scanner(rules, compiled=compiled)
+            if _finds_examples(loaded):
+                return loaded
         except hyperscan.HyperscanError:
-            pass  # made on another processor, or damaged unseen by its digest: compile again
+            pass  # made on another processor, or damaged before it was sealed: compile again
     scanner = Scanner(rules)
-    _write_cache(file, scanner.dump())
+    cache.write(name, scanner.dump())
     return scanner
 
 
-def _cache_key(rules: tuple[Rule, ...]) -> str:
+def rule_cache_from_settings(settings: Settings) -> SealedCache | None:
+    """Return where compiled rules are kept; None where there is no folder for them, or for their key."""
+    if settings.cache_dir is None or settings.state_dir is None:
+        return None
+    return SealedCache(settings.cache_dir, settings.state_dir)
+
+
+def _finds_examples(scanner: Scanner) -> bool:
+    """Return whether a few loaded rules, spread over all of them, hit their examples, and an empty page hits none."""
+    having = [rule for rule in scanner.rules if rule.hit]
+    sample = having[:: max(1, len(having) // _SAMPLED)]
+    return not scanner.scan(_HARMLESS).parts[0].hits and all(
+        any(hit.rule is rule for part in scanner.scan(rule.hit).parts for hit in part.hits) for rule in sample
+    )
+
+
+def rule_cache_name(rules: tuple[Rule, ...]) -> str:
+    """Return the name under which compiled rules are kept: other rules or another engine have another."""
     parts = [
         str(getattr(hyperscan, "__version__", "")),
         *(f"{flags}:{pattern}" for pattern, flags in rule_expressions(rules) + cue_expressions()),
@@ -626,34 +645,5 @@ def _cache_key(rules: tuple[Rule, ...]) -> str:
         *(rule.id for rule in rules if rule.beyond_ascii),
         str(BEYOND_ASCII),
     ]
-    return sha256(repr(parts).encode("utf-8", "backslashreplace")).hexdigest()[:32]
-
-
-def _read_cache(file: Path) -> bytes | None:
-    try:
-        if not _is_private(os.lstat(file.parent), folder=True):
-            return None
-        number = os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
-        with os.fdopen(number, "rb") as opened:
-            if not _is_private(os.fstat(number), folder=False):
-                return None
-            data = opened.read(_MAX_CACHED)
-    except (OSError, ValueError):
-        return None
-    head = len(_MAGIC) + 32
-    body = data[head:]
-    return body if data[:head] == _MAGIC + sha256(body).digest() else None
-
-
-def _write_cache(file: Path, compiled: bytes) -> None:
-    with suppress(OSError, ValueError):
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        replace_file(file, _MAGIC + sha256(compiled).digest() + compiled, durable=False)
-
-
-def _is_private(status: os.stat_result, *, folder: bool) -> bool:
-    if folder != stat.S_ISDIR(status.st_mode):
-        return False
-    if os.name != "posix":
-        return True
-    return status.st_uid == os.getuid() and not status.st_mode & 0o022
+    digest = sha256(repr(parts).encode("utf-8", "backslashreplace")).hexdigest()
+    return f"rules-{digest[:32]}.bin"

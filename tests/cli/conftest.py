@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from audited_logs import BASE_MS, NAME, filled
+from rule_cache import keep_key
 
 import lockgate
 from lockgate import assemble
@@ -57,6 +58,7 @@ def home(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setenv("TERM", "xterm-256color")
+    keep_key(tmp_path / ".local" / "state")
     work = tmp_path / "work"
     work.mkdir()
     monkeypatch.chdir(work)

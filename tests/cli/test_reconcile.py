@@ -24,7 +24,7 @@ SEND = {"to": "eve@collector.example", "body": "the guest list"}
 @pytest.fixture
 def host(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     state = home.parent / ".local" / "state" / "lockgate"
-    state.mkdir(parents=True, mode=0o700)
+    state.mkdir(parents=True, mode=0o700, exist_ok=True)
     made = Host(Gate(), SqliteSessions(state / "sessions.db"), clock=lambda: NOW)
     yield made
     made.close()

@@ -8,12 +8,14 @@ from lockgate.cli.scanned_files import FileFilter, SkippedFile, read_text, walk_
 
 
 def test_links_and_git_folders_are_skipped_with_the_reason(tmp_path: Path) -> None:
-    (tmp_path / ".git").mkdir()
-    (tmp_path / "a.txt").write_text("a")
-    (tmp_path / "b.lock").write_text("b")
-    (tmp_path / "loop").symlink_to(tmp_path)
-    found = list(walk_files([str(tmp_path)], FileFilter(exclude=("*.lock",))))
-    assert [each for each in found if isinstance(each, str)] == [str(tmp_path / "a.txt")]
+    place = tmp_path / "scanned"
+    place.mkdir()
+    (place / ".git").mkdir()
+    (place / "a.txt").write_text("a")
+    (place / "b.lock").write_text("b")
+    (place / "loop").symlink_to(place)
+    found = list(walk_files([str(place)], FileFilter(exclude=("*.lock",))))
+    assert [each for each in found if isinstance(each, str)] == [str(place / "a.txt")]
     reasons = {Path(each.path).name: each.reason for each in found if isinstance(each, SkippedFile)}
     assert reasons == {".git": ".git folder", "b.lock": "excluded", "loop": "symbolic link"}
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from urllib.request import Request, urlopen  # noqa: TID251  # a test's own client, to the service it has started
 
 import pytest
+from rule_cache import keep_key
 
 import lockgate
 
@@ -276,6 +277,7 @@ def _free_port() -> int:
 def bare(tmp_path: Path, cache: Path) -> Iterator[Machine]:
     """A machine with Claude Code and Lockgate, and neither knows of the other; shell commands need no permission."""
     machine = Machine(tmp_path, cache, _free_port())
+    keep_key(tmp_path / ".local" / "state")
     for folder in ("bin", "work", ".claude", ".config/lockgate"):
         (tmp_path / folder).mkdir(parents=True)
     program = tmp_path / "bin" / "lockgate"

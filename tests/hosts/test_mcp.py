@@ -24,11 +24,10 @@ import pytest
 pytest.importorskip("mcp.client")
 
 import mcp_types as types
+from rule_cache import keep_key, keep_rules
 
 import lockgate
-from lockgate import assemble
 from lockgate.core.ruling.policy import Policy
-from lockgate.core.text.rules import RULES
 from lockgate.gate.gate import shared_scanner
 from mcp import Client, StdioServerParameters
 
@@ -61,14 +60,13 @@ def servers() -> Path:
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cache")
-    assemble._write_cache(
-        folder / "lockgate" / f"rules-{assemble._cache_key(RULES)}.bin", shared_scanner(Policy()).dump()
-    )
+    keep_rules(shared_scanner(Policy()), folder, tmp_path_factory.mktemp("state"))
     return folder
 
 
 @pytest.fixture
 def environment(tmp_path: Path, cache: Path) -> dict[str, str]:
+    keep_key(tmp_path / "home" / ".local" / "state")
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(tmp_path / "home"),

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from paths import ROOT
+from rule_cache import keep_key
 
 from lockgate import Gate
 from lockgate.core.errors import SessionsUnavailable
@@ -378,6 +379,7 @@ from lockgate.core.text.rules import RULES
 from lockgate.gate.gate import Gate
 from lockgate.sessions import Host
 from lockgate.mcp.checkpoint import McpCheckpoint, McpParts
+from lockgate.runtime.sealed_cache import SealedCache
 from lockgate.mcp.tool_pins import ToolPins
 from lockgate.sessions.stores.sqlite import SqliteSessions
 
@@ -385,7 +387,7 @@ def kill(*_):
     os.kill(os.getpid(), 9)
 
 folder, when = Path(sys.argv[1]), sys.argv[2]
-rules = cached_scanner(RULES, Path(os.environ["XDG_CACHE_HOME"]) / "lockgate")
+rules = cached_scanner(RULES, SealedCache(Path(os.environ["XDG_CACHE_HOME"]) / "lockgate", folder / "lockgate"))
 host = Host(Gate(scanner=rules), SqliteSessions(folder / "sessions.db"))
 parts = Future()
 parts.set_result(McpParts(host, "s1", ToolPins(None, "mail"), None))
@@ -402,6 +404,7 @@ def test_a_killed_pump_leaves_the_context_as_the_client_has_it(
     rig: Rig, tmp_path: Path, cache: Path, when: str
 ) -> None:
     """Killed before the answer is kept, it passed nothing on; killed right after it passed it on, the store has it."""
+    keep_key(tmp_path)
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "XDG_CACHE_HOME": str(cache)}
     command = [sys.executable, "-c", KILLED, str(tmp_path), when]
     done = subprocess.run(command, input=poisoned(), env=environ, capture_output=True, check=False, timeout=60)

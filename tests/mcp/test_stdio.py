@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from paths import SUPPORT
+from rule_cache import keep_key
 
 import lockgate
 from lockgate import assemble
@@ -34,6 +35,7 @@ LIMIT_S = 60
 def environment(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """A home of its own, and the compiled rules."""
     home = tmp_path_factory.mktemp("home")
+    keep_key(home / "state")
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(home),

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rule_cache import keep_key
 
 import lockgate
 from lockgate.cli.main import main, make_parsers
@@ -64,6 +65,7 @@ class Place:
                 patch.delenv(name)
         for name, value in _variables(home, cache).items():
             patch.setenv(name, value)
+        keep_key(home / ".local" / "state")
         self.work = home / "work"
         self.work.mkdir()
         patch.chdir(self.work)
@@ -113,6 +115,7 @@ class Service:
     """A `lockgate serve` of its own, asked over the wire."""
 
     def __init__(self, home: Path, cache: Path) -> None:
+        keep_key(home / ".local" / "state")
         config = home / "service.toml"
         config.write_text('[security.verification]\ntriage_model = "none"\n', encoding="utf-8")
         config.chmod(0o600)

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rule_cache import keep_rules
 
 from lockgate import assemble
 from lockgate.core.ruling.policy import Policy
-from lockgate.core.text.rules import RULES
 from lockgate.gate.gate import shared_scanner
 from lockgate.settings.config import Settings
 
@@ -35,10 +35,8 @@ class Service:
 
     def __init__(self, home: Path, *options: str) -> None:
         self.home = home
-        cache = home / "cache" / "lockgate"
-        cache.mkdir(mode=0o700, parents=True)
         # Compiled once for all tests of this process.
-        assemble._write_cache(cache / f"rules-{assemble._cache_key(RULES)}.bin", shared_scanner(Policy()).dump())
+        keep_rules(shared_scanner(Policy()), home / "cache", home / "state")
         env = {
             "PATH": os.environ["PATH"],
             "PYTHONPATH": str(ROOT / "src"),

@@ -174,10 +174,10 @@ def _load_judge() -> EmbeddedJudge | None:
 def _load_scanner() -> Scanner:
     """Return the built-in rules, from the cache if possible: compiling them takes seconds."""
     try:
-        folder = assemble.settings_from_environment(None).cache_dir
+        cache = assemble.rule_cache_from_settings(assemble.settings_from_environment(None))
     except LockgateError:
-        folder = None  # the demo uses the defaults, so a broken configuration does not matter
-    return assemble.cached_scanner(RULES, folder)
+        cache = None  # the demo uses the defaults, so a broken configuration does not matter
+    return assemble.cached_scanner(RULES, cache)
 
 
 def _warm_up(gate: Gate) -> None:

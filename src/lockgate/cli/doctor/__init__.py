@@ -251,7 +251,7 @@ def _check_cache(settings: Settings) -> Check:
             "cache",
             CheckState.WARN,
             f"{folder}: nothing could be kept there: rules are compiled at every start",
-            "free some space, or set XDG_CACHE_HOME to a folder that you can write",
+            "free some space, or set XDG_CACHE_HOME and XDG_STATE_HOME to folders that you can write",
         )
     return Check("cache", CheckState.OK, str(folder))
 
