@@ -619,6 +619,36 @@ def test_nothing_else_is_tried_again(client: Client, raw: bytes, reason: NoAnswe
         assert (why(outcome), outcome.attempts) == (reason, 1)
 
 
+class PickyWords(Words):
+    """The same with a body that says whether a schema was asked for; both bodies are of one length."""
+
+    def request(self, question: Question, key: str) -> HttpRequest:
+        return super().request(question, key)._replace(body=b'{"input":1}' if question.schema else b'{"plain":1}')
+
+
+def test_a_server_that_refuses_a_schema_is_asked_without_and_remembered(client: Client) -> None:
+    def picky(server: Server, connection: socket.socket, request: bytes) -> object:
+        return connection.sendall(OK if server.requests[-1].endswith(b'{"plain":1}') else reply(400))
+
+    asked = QUESTION._replace(schema={"type": "object"})
+    with Server(picky) as server:
+        first, second = (client.ask(PickyWords(server.url), asked, "key") for _ in range(2))
+        other = client.ask(PickyWords(server.url), asked, "another-key")
+    assert [(each.answer, each.attempts) for each in (first, second, other)] == [
+        (ModelText("safe"), 2),
+        (ModelText("safe"), 1),
+        (ModelText("safe"), 2),
+    ]
+
+
+def test_a_server_that_refuses_both_is_asked_twice_and_not_remembered(client: Client) -> None:
+    asked = QUESTION._replace(schema={"type": "object"})
+    with Server(says(reply(400))) as server:
+        for _ in range(2):
+            outcome = client.ask(PickyWords(server.url), asked, "key")
+            assert (why(outcome), outcome.attempts) == (NoAnswerReason.CLIENT_ERROR, 2)
+
+
 def test_a_wrong_certificate_or_none_is_not_tried_again(client: Client) -> None:
     def plain(connection: socket.socket) -> None:
         with connection, suppress(OSError):

@@ -72,6 +72,7 @@ EXIT_WAIT_S = 1.0
 # a provider's code, or another thread closed its files.
 STUCK_S = 5.0
 MAX_STUCK = 3
+MAX_NO_SCHEMAS = 4096
 
 _RETRIED = frozenset({NoAnswerReason.DEADLINE, NoAnswerReason.NETWORK, NoAnswerReason.SERVER_ERROR})
 # These say nothing about the provider's health: the question was wrong, or was never sent.
@@ -238,10 +239,15 @@ class Client:
         if not given_s > 0:  # NaN is no time either
             return NoAnswer(NoAnswerReason.DEADLINE)
         try:
-            request = provider.request(question, key)
-            if not isinstance(request, HttpRequest):
-                raise TypeError
+            request = _make_request(provider, question, key)
             circuit = _hashed_id(provider.name, provider.model, request.url, key)
+            plain = None
+            if question.schema is not None:
+                # The same question for a server that refuses schemas.
+                without = question._replace(schema=None)
+                plain = (without, _make_request(provider, without, key))
+                if self._dispatcher.refuses_schemas(circuit):
+                    (question, request), plain = plain, None
             tenant_id = _hashed_id(tenant) if tenant != "" else None
         except KeyboardInterrupt:
             raise
@@ -249,6 +255,7 @@ class Client:
             _log.warning("a provider could not make its request: %s", type(error).__name__)
             return NoAnswer(NoAnswerReason.INTERNAL)
         pending = _PendingQuestion(provider, question, request, circuit, tenant_id, began + given_s)
+        pending.plain = plain
         pending.had_fair_time = given_s >= self._timeout_s * FAIR_SHARE
         refused = self._dispatcher.accept(pending, began)
         return pending if refused is None else NoAnswer(refused)
@@ -302,6 +309,7 @@ class _PendingQuestion:
         "deadline",
         "had_fair_time",
         "loop",
+        "plain",
         "provider",
         "question",
         "request",
@@ -328,6 +336,7 @@ class _PendingQuestion:
         self.answer: Future[Answer] = Future()
         self.attempts = 0
         self.abandoned = False
+        self.plain: tuple[Question, HttpRequest] | None = None
         self.loop: _ClientLoop | None = None
         self.task: asyncio.Task[Answer] | None = None
 
@@ -378,10 +387,17 @@ class _Dispatcher:
         # or a `__del__` may ask or close while this thread holds it.
         self._lock = threading.RLock()
         self.circuits = Circuits(limits)
+        # The circuits whose server answers only without a schema.
+        self._no_schemas: set[bytes] = set()
         _dispatchers.add(self)
         on_fork(self.after_fork)
 
     # --- called by the callers
+
+    def refuses_schemas(self, circuit: bytes) -> bool:
+        """Return whether a server is known to answer only without a schema."""
+        with self._lock:
+            return circuit in self._no_schemas
 
     def accept(self, pending: _PendingQuestion, now: float) -> NoAnswerReason | None:
         """Step 2: accept a question, or return why not."""
@@ -541,6 +557,8 @@ class _Dispatcher:
             again = tries > 0 and self._spare_retries >= 1
             pending.attempts += 1
             answer = await self._try(client_loop, pending, left, left * CONNECT_SHARE if again else left)
+            if pending.plain is not None and answer == NoAnswer(NoAnswerReason.CLIENT_ERROR):
+                answer = await self._ask_without_schema(client_loop, pending)
             if not again or not isinstance(answer, NoAnswer) or answer.why not in _RETRIED:
                 return answer
             pause = self._chance() * JITTER_S
@@ -553,6 +571,21 @@ class _Dispatcher:
             if opened_since or self._spare_retries < 1:
                 return answer
             self._spare_retries -= 1
+
+    async def _ask_without_schema(self, client_loop: _ClientLoop, pending: _PendingQuestion) -> Answer:
+        """Ask again after a 4xx: many servers of this format refuse a schema. One that then answers is remembered."""
+        left = pending.deadline - asyncio.get_running_loop().time()
+        if left <= 0:
+            return NoAnswer(NoAnswerReason.DEADLINE)
+        if pending.plain is not None:
+            (pending.question, pending.request), pending.plain = pending.plain, None
+        pending.attempts += 1
+        answer = await self._try(client_loop, pending, left, left)
+        if isinstance(answer, ModelText):
+            with self._lock:
+                if len(self._no_schemas) < MAX_NO_SCHEMAS:
+                    self._no_schemas.add(pending.circuit)
+        return answer
 
     async def _try(
         self, client_loop: _ClientLoop, pending: _PendingQuestion, left_s: float, connect_s: float
@@ -589,6 +622,13 @@ class _Dispatcher:
         # Foreign code may return anything.
         known: tuple[type, ...] = (ModelText, Rating, ProviderBlock, NoAnswer)
         return answer if isinstance(answer, known) else NoAnswer(NoAnswerReason.INTERNAL)
+
+
+def _make_request(provider: Provider, question: Question, key: str) -> HttpRequest:
+    request = provider.request(question, key)
+    if not isinstance(request, HttpRequest):
+        raise TypeError
+    return request
 
 
 def _health_from_answer(answer: Answer, *, fair: bool) -> tuple[CallResult, float]:

@@ -41,6 +41,20 @@ def test_the_names_of_the_seed_are_known() -> None:
     assert resolve_model("gemini-flash").endpoint == GEMINI_ENDPOINT
 
 
+@pytest.mark.parametrize(
+    ("spoken", "alias"),
+    [
+        ("Haiku", "claude-haiku"),
+        ("Gemini Flash", "gemini-flash"),
+        ("GPT-4o-mini", "gpt-4o-mini"),
+        ("Flash", "gemini-flash"),
+    ],
+)
+def test_short_names_may_be_written_as_people_write_them(spoken: str, alias: str) -> None:
+    assert resolve_model(spoken) == resolve_model(alias)
+    assert resolve_model(spoken, {spoken: "openai/mine"}).model == "mine"
+
+
 def test_the_official_clients_know_the_models_behind_the_aliases() -> None:
     anthropic = pytest.importorskip("anthropic.types.model").Model
     openai = pytest.importorskip("openai.types.shared.chat_model").ChatModel

@@ -48,16 +48,26 @@ ALIASES: Mapping[str, ModelName] = MappingProxyType(
     }
 )
 
+# As people write them.
+_SPOKEN: Mapping[str, str] = MappingProxyType(
+    {"haiku": "claude-haiku", "sonnet": "claude-sonnet", "opus": "claude-opus", "flash": "gemini-flash"}
+)
+
 # A name without a provider is not guessed at: the same name stands behind many gateways. But a guess makes a good hint.
 _USUAL = (("claude-", "anthropic"), ("gpt-", "openai"), ("gemini-", "compatible"))
 
 
 def resolve_model(name: str, overrides: Mapping[str, str] = MappingProxyType({})) -> ModelName:
-    """The model that a name means; `overrides` are short names of one's own, each for a `provider/model`."""
+    """Return the model that a name means; `overrides` are short names of one's own, each for a `provider/model`.
+
+    Short names may be written as people write them: `GPT-4o-mini`, `Gemini Flash`, `Haiku`.
+    """
     if name in overrides:
         return _parse_model(overrides[name], overrides)
-    if name in ALIASES:
-        return ALIASES[name]
+    spoken = name.lower().replace(" ", "-")
+    spoken = _SPOKEN.get(spoken, spoken)
+    if spoken in ALIASES:
+        return ALIASES[spoken]
     return _parse_model(name, overrides)
 
 
