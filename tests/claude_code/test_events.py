@@ -20,6 +20,7 @@ from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action, Trust
 from lockgate.gate.approvals_memory import MemoryApprovals
 from lockgate.gate.judge import Inquiry, Opined
+from lockgate.runtime.accounts import Account, own_account
 from lockgate.sessions import Host
 from lockgate.sessions.stores.sqlite import SqliteSessions
 
@@ -33,11 +34,11 @@ class Plug:
     """A host, asked as Claude Code asks it."""
 
     def __init__(self, host: Host, cwd: Path) -> None:
-        self.host, self.cwd = host, cwd
+        self.host, self.cwd, self.account = host, cwd, own_account()
 
     def tell(self, name: str, *, headers: Mapping[str, str] = HEADLESS, **said: object) -> dict[str, object]:
         event = {"session_id": "s1", "hook_event_name": name, "cwd": str(self.cwd), **said}
-        return asyncio.run(hooks.answer_event(self.host, json.dumps(event).encode(), headers))
+        return asyncio.run(hooks.answer_event(self.host, json.dumps(event).encode(), headers, self.account))
 
     def start(self, prompt: str = "Summarise the notes", **said: object) -> None:
         assert self.tell("SessionStart", **{"source": "startup", **said}) == {}
@@ -267,6 +268,109 @@ def test_instructions_that_come_with_the_folder_are_untrusted_and_taken_once(plu
     path.write_text("other")
     plug.tell("InstructionsLoaded", file_path=str(path), memory_type="Project", load_reason="session_start")
     assert plug.untrusted() == [ORDER, "other"]
+
+
+def load(plug: Plug, path: object, **said: object) -> None:
+    event = {"memory_type": "Project", "load_reason": "session_start", **said}
+    assert plug.tell("InstructionsLoaded", file_path=str(path), **event) == {}
+
+
+def context_known(plug: Plug) -> bool:
+    info = plug.host.session("s1")
+    assert info is not None
+    return info.context_known
+
+
+@pytest.mark.parametrize(
+    "name", ["CLAUDE.md", "inner/CLAUDE.local.md", "AGENTS.md", ".claude/CLAUDE.md", ".claude/rules/a/b.md"]
+)
+def test_every_kind_of_instructions_is_read(plug: Plug, name: str) -> None:
+    path = plug.cwd / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(ORDER)
+    plug.start()
+    load(plug, path)
+    assert plug.untrusted() == [ORDER]
+    assert context_known(plug)
+
+
+def test_the_users_own_rules_are_instructions(plug: Plug, config: Path) -> None:
+    (config / "rules").mkdir(parents=True)
+    (config / "rules" / "mail.md").write_text(ORDER)
+    plug.start()
+    load(plug, config / "rules" / "mail.md", memory_type="User")
+    assert plug.untrusted() == [ORDER]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".env",
+        "notes.md",
+        "CLAUDE.md.bak",
+        "claude.json",
+        ".claude/rules/x.env",
+        ".claude/rules/../../y.md",
+        "CLAUDE.md/x",
+    ],
+)
+def test_what_is_no_instructions_is_not_read_and_leaves_the_context_unknown(plug: Plug, name: str) -> None:
+    path = plug.cwd / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("a secret")
+    plug.start()
+    load(plug, path)
+    load(plug, path, load_reason="include")
+    (plug.cwd / "other.md").write_text("see @elsewhere.md")
+    load(plug, path, load_reason="include", parent_file_path=str(plug.cwd / "other.md"))
+    assert plug.untrusted() == []
+    assert not context_known(plug)
+
+
+def test_a_file_that_instructions_include_is_read(plug: Plug) -> None:
+    (plug.cwd / "CLAUDE.md").write_text("See @docs/git.md, and more.\n")
+    (plug.cwd / "docs").mkdir()
+    (plug.cwd / "docs" / "git.md").write_text(ORDER)
+    plug.start()
+    load(plug, plug.cwd / "docs" / "git.md", load_reason="include", parent_file_path=str(plug.cwd / "CLAUDE.md"))
+    assert plug.untrusted() == [ORDER]
+    assert context_known(plug)
+
+
+def test_instructions_that_are_not_there_say_nothing(plug: Plug) -> None:
+    plug.start()
+    for path in (plug.cwd / "CLAUDE.md", "CLAUDE.md", "/dev/null/CLAUDE.md"):
+        load(plug, path)
+    assert plug.untrusted() == []
+    assert context_known(plug)
+
+
+def test_a_session_that_a_person_opened_for_claude_code_is_our_own_accounts(plug: Plug) -> None:
+    plug.host.open("s1", host=hooks.HOST, mode="research", scope="our own test lab")
+    plug.start()
+    assert plug.check({"command": "ls"}) == {}
+    plug.account = Account(54_321)
+    assert decision(plug.check({"command": "ls"}))[0] == "deny"
+
+
+def test_for_another_account_its_own_rights_count(plug: Plug, config: Path) -> None:
+    plug.account = Account(54_321)
+    for path in (plug.cwd / "CLAUDE.md", plug.cwd / "notes.txt", plug.cwd / ".claude" / "commands" / "build.md"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("a secret")
+        path.chmod(0o600)
+    (plug.cwd / "requirements.txt").write_text("flask\n")
+    plug.cwd.chmod(0o700)
+    transcript = config / "projects" / "p" / "s1.jsonl"
+    transcript.parent.mkdir(parents=True)
+    transcript.write_text(json.dumps({"type": "user", "message": {"content": "a secret"}}) + "\n")
+    plug.start("See @notes.txt")
+    plug.tell("UserPromptExpansion", command_name="build")
+    plug.tell("PreToolUse", tool_name="Read", tool_input={}, tool_use_id="t", transcript_path=str(transcript))
+    load(plug, plug.cwd / "CLAUDE.md")
+    assert plug.untrusted() == []
+    assert not plug.host.project("s1").packages
+    assert not context_known(plug)
 
 
 @pytest.mark.parametrize("where", ["project", "above", "user"])
@@ -522,7 +626,7 @@ def test_what_entered_by_itself_is_taken_from_the_transcript_once(plug: Plug, co
     ids=lambda body: str(len(body)),
 )
 def test_garbage_is_denied_as_a_call_is(host: Host, body: bytes) -> None:
-    ruled, reason = decision(asyncio.run(hooks.answer_event(host, body, {})))
+    ruled, reason = decision(asyncio.run(hooks.answer_event(host, body, {}, own_account())))
     assert ruled == "deny"
     assert reason.isprintable()
 

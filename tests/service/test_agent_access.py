@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 from asking import Asking, Reply
 
+from lockgate.claude_code.events import EVENTS
 from lockgate.core.errors import SessionsUnavailable
+from lockgate.runtime.accounts import Account, own_account
+from lockgate.service.agent_access import is_own
 from lockgate.service.http import Caller
 from lockgate.sessions import Host
 
@@ -131,3 +136,145 @@ def test_where_a_session_has_no_known_owner_it_is_told_nothing(
     assert (reply.status, reply.json["action"]) == (200, "PAUSE")
     assert "forward" not in reply.json["explanation"]
     assert reply.json["origins"] == []
+
+
+# What comes over /hooks
+
+
+def hook(ask: Asking, session: str, name: str, **said: object) -> dict[str, Any]:
+    reply = agent(ask, "/hooks/claude-code", {"hook_event_name": name, "session_id": session, "cwd": "/tmp", **said})
+    assert reply.status == 200
+    found: dict[str, Any] = reply.json
+    return found
+
+
+EVERY_EVENT: dict[str, dict[str, object]] = {
+    "SessionStart": {"source": "startup"},
+    "UserPromptSubmit": {"prompt": WISH},
+    "UserPromptExpansion": {"command_name": "build"},
+    "InstructionsLoaded": {"file_path": "/etc/hostname", "load_reason": "session_start"},
+    "PreToolUse": {"tool_name": "send_mail", "tool_input": MAIL["arguments"], "tool_use_id": "t1"},
+    "PostToolUse": {"tool_name": "Bash", "tool_input": {}, "tool_response": "x", "tool_use_id": "t1"},
+    "PostToolUseFailure": {"tool_name": "Bash", "tool_input": {}, "error": "x", "tool_use_id": "t1"},
+    "PostToolBatch": {
+        "tool_calls": [{"tool_name": "Bash", "tool_input": {}, "tool_response": "x", "tool_use_id": "t1"}]
+    },
+    "SubagentStart": {"agent_id": "a1", "agent_type": "general-purpose"},
+    "SubagentStop": {"agent_id": "a1", "last_assistant_message": "x"},
+    "SessionEnd": {"reason": "other"},
+}
+
+
+def test_the_list_of_events_is_whole() -> None:
+    assert set(EVERY_EVENT) == set(EVENTS)
+
+
+@pytest.mark.parametrize("event", EVERY_EVENT)
+@pytest.mark.parametrize("whose", ["mcp", "api", "a program of mine", "agent", "agent inside", "never opened"])
+def test_an_event_leaves_a_session_that_no_hook_opened_as_it_is(
+    ask: Asking, house: Host, whose: str, event: str
+) -> None:
+    session, said = "of-other", dict(EVERY_EVENT[event])
+    if whose == "agent":
+        agent(ask, "/v1/sessions", {"id": session, "goal": "summarise the minutes"})
+    elif whose == "agent inside":
+        # The id that a subagent's session would have.
+        hook(ask, "of-other", "SessionStart", source="startup")
+        said["agent_id"] = "a1"
+        session = "of-other/a1"
+        agent(ask, "/v1/sessions", {"id": session, "goal": "summarise the minutes"})
+    elif whose == "never opened":
+        agent(ask, f"/v1/sessions/{session}/checks", MAIL)
+    else:
+        house.open(session, goal="summarise the minutes", host=whose)
+    house.add(session, MILD, source="file:minutes.txt")
+    before, blocks = house.session(session), house.blocks(session)
+    assert house.check(session, "send_mail", MAIL["arguments"]).decision.action.value == "PAUSE"  # type: ignore[arg-type]
+    answer = hook(ask, "of-other", event, **said)
+    if event.startswith("UserPrompt"):
+        assert answer["decision"] == "block"
+    elif event == "PreToolUse":
+        assert answer["hookSpecificOutput"]["permissionDecision"] == "deny"
+    elif event.startswith("PostTool"):
+        assert answer["continue"] is False
+    assert house.blocks(session) == blocks
+    after = house.session(session)
+    assert before is not None
+    assert after is not None
+    assert (after.goal, after.mode, after.meta, after.ended_at) == (before.goal, before.mode, before.meta, 0.0)
+    assert after.context_known is before.context_known
+    assert house.check(session, "send_mail", MAIL["arguments"]).decision.action.value == "PAUSE"  # type: ignore[arg-type]
+
+
+def test_an_unreadable_event_casts_no_doubt_on_the_session_of_another_program(ask: Asking, house: Host) -> None:
+    house.open("other", goal="g", host="api")
+    hook(ask, "other", "", prompt="x")
+    info = house.session("other")
+    assert info is not None
+    assert info.context_known
+    # One that was never heard of is the hook's, and not known.
+    hook(ask, "new", "", prompt="x")
+    info = house.session("new")
+    assert info is not None
+    assert (info.host, info.context_known) == ("claude-code", False)
+    assert hook(ask, "new", "UserPromptSubmit", prompt="go on") == {}
+
+
+def test_the_token_reads_no_file_through_a_hook(ask: Asking, house: Host, tmp_path: Path) -> None:
+    secret = tmp_path / "CLAUDE.md"
+    secret.write_text(SECRET)
+    secret.chmod(0o600)
+    call = {"tool": "pay", "arguments": {"account": "DE89370400440532013000"}}
+    # First opened over the API, then named by a hook; and the reverse.
+    agent(ask, "/v1/sessions", {"id": "mine", "goal": "look around"})
+    loaded = {"file_path": str(secret), "load_reason": "session_start"}
+    hook(ask, "mine", "InstructionsLoaded", **loaded)
+    hook(ask, "mine", "UserPromptSubmit", prompt=f"look at @{secret}")
+    assert [block.source for block in house.blocks("mine")] == ["goal"]
+    hook(ask, "theirs", "SessionStart", source="startup")
+    hook(ask, "theirs", "InstructionsLoaded", **loaded)
+    hook(ask, "theirs", "UserPromptSubmit", prompt=f"look at @{secret}")
+    agent(ask, "/v1/sessions", {"id": "theirs"})
+    for session in ("mine", "theirs"):
+        reply = agent(ask, f"/v1/sessions/{session}/checks", call)
+        for word in (b"swordfish", b"Dear Bob", b"90000"):
+            assert word not in reply.body
+
+
+def test_a_session_of_one_account_is_closed_to_the_hooks_of_another(
+    ask: Asking, house: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def become(uid: int) -> None:
+        monkeypatch.setattr("lockgate.service.handlers.account_of_peer", lambda *_: Account(uid))
+
+    become(54_321)
+    hook(ask, "s", "SessionStart", source="startup")
+    assert hook(ask, "s", "UserPromptSubmit", prompt="summarise the minutes") == {}
+    hook(ask, "s", "PostToolUse", tool_name="Bash", tool_input={}, tool_response=MILD, tool_use_id="t0")
+    for uid in (54_322, -1, own_account().uid):
+        become(uid)
+        assert hook(ask, "s", "UserPromptSubmit", prompt=WISH)["decision"] == "block"
+        assert hook(ask, "s", "PreToolUse", **EVERY_EVENT["PreToolUse"])["hookSpecificOutput"]
+    become(54_321)
+    assert "stopReason" in hook(ask, "s", "PreToolUse", **EVERY_EVENT["PreToolUse"])
+    assert hook(ask, "s", "UserPromptSubmit", prompt=WISH) == {}
+    assert hook(ask, "s", "PreToolUse", **EVERY_EVENT["PreToolUse"]) == {}
+
+
+def test_of_a_hook_and_the_token_that_open_one_id_at_once_one_has_it(ask: Asking, house: Host) -> None:
+    for n in range(8):
+        session, heard = f"race-{n}", {}
+
+        def claim(name: str = session, heard: dict[str, Any] = heard) -> None:
+            heard["api"] = agent(ask, "/v1/sessions", {"id": name, "goal": WISH}).status == 200
+
+        def start(name: str = session, heard: dict[str, Any] = heard) -> None:
+            hook(ask, name, "SessionStart", source="startup")
+            heard["hook"] = hook(ask, name, "UserPromptSubmit", prompt="summarise the minutes") == {}
+
+        with ThreadPoolExecutor(2) as pool:
+            for done in [pool.submit(each) for each in ((claim, start) if n % 2 else (start, claim))]:
+                done.result()
+        info = house.session(session)
+        assert not (heard["api"] and heard["hook"])
+        assert not (is_own(house, info) and heard["hook"])

@@ -1,8 +1,12 @@
 """What Claude Code puts into its model's context without an event that holds the text: files, and its own transcript.
 
 A file that is mentioned, a command, a skill and CLAUDE.md come with whatever folder the agent works in. Events only
-name them, so they are read here, as the user whom both run as. Everything is bounded, and nothing but a plain file is
-opened: a name may come out of a text that an attacker wrote.
+name them, so they are read here. Everything is bounded, and nothing but a plain file is opened: a name may come out of
+a text that an attacker wrote.
+
+Each program that has the agent's token can name a file. Only what the account that asks can read itself is read for
+it, and an event about instructions names a file that Claude Code takes for instructions, or one that such a file
+includes. Of what is read, no word goes back over /hooks, but for the file's name.
 """
 
 from __future__ import annotations
@@ -14,10 +18,12 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from io import BytesIO
+from itertools import islice
 from threading import Lock
 from typing import NamedTuple
 
 from lockgate.claude_code.transcripts import Call, Entry, Prompt, Result, Text, UnreadableLine, parse_entries
+from lockgate.runtime.accounts import Account, open_as
 from lockgate.sessions import Piece
 
 # More than Claude Code reads of a file by itself.
@@ -36,6 +42,11 @@ _OPEN_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _MENTION = re.compile(r'(?:^|(?<=[\s(]))@(?:"([^"\n]{1,1000})"|([^\s"]{1,1000}))')
 _LINES = re.compile(r"#L\d+(?:-L?\d+)?$")
 _NAME = re.compile(r"[\w][\w.:-]{0,200}")
+# What Claude Code takes for instructions wherever it finds it; its rules are all texts of a folder and those below it.
+_INSTRUCTIONS = frozenset({"AGENTS.md", "CLAUDE.local.md", "CLAUDE.md"})
+_RULES = "/.claude/rules/"
+# In the place of a text that the model has read and that is not read here.
+UNREAD = Piece("", "")
 # Lines of a transcript that hold what entered the context by itself; all others come as events.
 _HOST_LINE_MARKS = (b'"type":"attachment"', b'"isMeta":true', b"<bash-std", b"<local-command-std")
 
@@ -47,12 +58,35 @@ def config_folders(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     return (os.path.realpath(named), os.path.realpath(usual)) if named else (os.path.realpath(usual),)
 
 
-def file_piece(path: str) -> Piece | None:
-    """A file as a piece of context; None where there is nothing to be read.
+def instruction_piece(path: str, included_by: str, account: Account) -> Piece | None:
+    """A file that the host says it has loaded as instructions; UNREAD where it is none that is read here."""
+    if _is_instruction_file(path) or (included_by and _includes(included_by, path, account)):
+        return file_piece(path, account)
+    return UNREAD
+
+
+def _is_instruction_file(path: str) -> bool:
+    plain = os.path.normpath(path).replace(os.sep, "/")
+    rules = (_RULES, *(f"{folder}/rules/" for folder in config_folders()))
+    return os.path.basename(path) in _INSTRUCTIONS or (plain.endswith(".md") and any(each in plain for each in rules))
+
+
+def _includes(parent: str, path: str, account: Account) -> bool:
+    """Return whether a text names this file after an `@`, as an include does."""
+    piece = file_piece(parent, account)
+    named = _mentioned_paths(piece.content, os.path.dirname(parent)) if piece is not None else ()
+    return any(os.path.normpath(each) == os.path.normpath(path) for each in named)
+
+
+def file_piece(path: str, account: Account) -> Piece | None:
+    """A file as a piece of context; None where there is nothing to be read, UNREAD where the account may not read it.
 
     Its key is its content, so that the same file loaded again says nothing new.
     """
-    data = _read_content(path)
+    try:
+        data = _read_content(path, account)
+    except PermissionError:
+        return UNREAD
     if not data:
         return None
     text = data.decode("utf-8", "replace")
@@ -60,10 +94,12 @@ def file_piece(path: str) -> Piece | None:
     return Piece(text, f"file:{path}"[:1000], key=f"file:{key}")
 
 
-def _read_content(path: str) -> bytes:
+def _read_content(path: str, account: Account) -> bytes:
     # Not a pipe or a device, which would never end; not waiting for one either.
     try:
-        handle = os.open(path, os.O_RDONLY | _OPEN_FLAGS)
+        handle = open_as(account, path)
+    except PermissionError:
+        raise
     except (OSError, ValueError):
         return b""
     try:
@@ -74,21 +110,27 @@ def _read_content(path: str) -> bytes:
         os.close(handle)
 
 
-def mentioned_pieces(prompt: str, cwd: str) -> Iterator[Piece]:
+def mentioned_pieces(prompt: str, cwd: str, account: Account) -> Iterator[Piece]:
     """The files that a prompt names with an `@`: their text goes to the model, and no event tells it."""
+    for path in islice(_mentioned_paths(prompt, cwd), MAX_MENTIONS):
+        piece = file_piece(path, account)
+        # What our own account may not read, the host of the same account has not read either.
+        if piece is not None and not (piece is UNREAD and account.is_own):
+            yield piece
+
+
+def _mentioned_paths(text: str, folder: str) -> Iterator[str]:
     seen: set[str] = set()
-    for quoted_name, name in _MENTION.findall(prompt):
+    for quoted_name, name in _MENTION.findall(text):
         path = _LINES.sub("", quoted_name or name)
         for spelled in (path, path.rstrip(".,;:!?)")):
-            full = os.path.join(cwd, os.path.expanduser(spelled))
-            if full in seen or len(seen) >= MAX_MENTIONS:
-                continue
-            seen.add(full)
-            if (piece := file_piece(full)) is not None:
-                yield piece
+            full = os.path.join(folder, os.path.expanduser(spelled))
+            if full not in seen:
+                seen.add(full)
+                yield full
 
 
-def command_pieces(name: str, cwd: str) -> Iterator[Piece]:
+def command_pieces(name: str, cwd: str, account: Account) -> Iterator[Piece]:
     """The texts of a slash command or skill of this name: of the project, and of the user."""
     if not _NAME.fullmatch(name) or ".." in name:
         return
@@ -97,7 +139,9 @@ def command_pieces(name: str, cwd: str) -> Iterator[Piece]:
     for folder in (*_folders_upwards(cwd), *config_folders()):
         base = folder if folder in config_folders() else os.path.join(folder, ".claude")
         for path in (f"commands/{inner}.md", f"skills/{short}/SKILL.md"):
-            if (piece := file_piece(os.path.join(base, path))) is not None:
+            piece = file_piece(os.path.join(base, path), account)
+            # Most of these places do not exist, and for another account that cannot be told from one it may not read.
+            if piece is not None and piece is not UNREAD:
                 yield piece
 
 

@@ -14,6 +14,10 @@ correction. PAUSE asks where a person sits, and elsewhere denies and stops the a
 is denied, or stops the agent: a host that hears nothing from us runs the call.
 
 Every answer is in our own words, because a model reads the reasons.
+
+An event is about a session that a hook of the same account opened, and about no other: all that have the agent's token
+can send one, and it speaks for the user. A session of another program or account is left as it is, and the agent that
+claims it is stopped.
 """
 
 from __future__ import annotations
@@ -31,12 +35,16 @@ from weakref import WeakKeyDictionary
 from lockgate.claude_code import call_targets, context_files
 from lockgate.claude_code.context_files import TranscriptFollower, TranscriptOwner, is_written
 from lockgate.claude_code.transcripts import is_machine, text_of
-from lockgate.core.errors import InvalidBlock, LockgateError, printable
+from lockgate.core.errors import InvalidBlock, InvalidCall, LockgateError, printable
 from lockgate.core.ruling.arguments import flatten_arguments
 from lockgate.core.vocabulary import Action, Decision
-from lockgate.sessions import Host, Piece, StoredRuling
+from lockgate.runtime.accounts import Account, may_read, own_account
+from lockgate.sessions import Host, Piece, SessionInfo, StoredRuling
+from lockgate.sessions.host import OPENED_BY
 
 HOST = "claude-code"
+# This key in a session's meta: the account whose hook opened it.
+_ACCOUNT = "account"
 MAX_BODY_BYTES = 32 * 1024 * 1024
 MAX_DEPTH = 64
 # How long to wait for a transcript that is still being written when a context has to be rebuilt from it.
@@ -65,8 +73,9 @@ class RefusedEvent(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HookEvent:
-    """One strictly parsed event: the fields that every event has, and the others as they came."""
+    """One strictly parsed event: who sent it, the fields that every event has, and the others as they came."""
 
+    account: Account
     name: str
     session: str
     agent: str
@@ -82,7 +91,16 @@ class HookEvent:
         return value if isinstance(value, str) else ""
 
     @property
+    def folder(self) -> str:
+        """The folder that the agent works in, if the account that sent this can read it."""
+        cwd = self.text("cwd")
+        return cwd if self.account.is_own or may_read(self.account, cwd) else ""
+
+    @property
     def transcript(self) -> str:
+        # The transcripts that can be read here are those of our own account.
+        if not self.account.is_own:
+            return ""
         return context_files.transcript_path(
             self.said.get("transcript_path"), TranscriptOwner(self.session, self.agent)
         )
@@ -130,17 +148,18 @@ def _memory_of(host: Host) -> _HookMemory:
         return _memories.setdefault(host, _HookMemory())
 
 
-async def answer_event(host: Host, body: bytes, headers: Mapping[str, str]) -> Answer:
-    """Return what Claude Code is told about one of its events; never raise."""
+async def answer_event(host: Host, body: bytes, headers: Mapping[str, str], account: Account) -> Answer:
+    """Return what Claude Code is told about one of its events; never raise. `account` is the one that sent it."""
     try:
-        event = parse_event(body)
+        event = parse_event(body, account)
     except RefusedEvent as refused:
         if refused.session:
-            await asyncio.to_thread(host.mark_context_unknown, refused.session)
-        said = f"Lockgate cannot read this event ({refused}), so nothing is let through."
+            await asyncio.to_thread(_note_unread_event, host, HookEvent(account, "", refused.session, "", {}))
         # A call is denied; for other events the agent is stopped, since its model may have read an unscanned text.
-        return {"continue": False, "stopReason": said, **_deny(said)}
+        return _stop(f"Lockgate cannot read this event ({refused}), so nothing is let through.")
     try:
+        if event.name in EVENTS:
+            await asyncio.to_thread(_enter_session, host, event)
         if event.name == "PreToolUse":
             return await _check_call(host, event, headers)
         if event.name in _EVENT_HANDLERS:
@@ -150,7 +169,7 @@ async def answer_event(host: Host, body: bytes, headers: Mapping[str, str]) -> A
     return {}
 
 
-def parse_event(body: bytes) -> HookEvent:
+def parse_event(body: bytes, account: Account) -> HookEvent:
     """Return the event in this body; raise RefusedEvent where there is none."""
     if len(body) > MAX_BODY_BYTES:
         raise RefusedEvent("it is too large")
@@ -168,7 +187,7 @@ def parse_event(body: bytes) -> HookEvent:
         raise RefusedEvent("it is nested too deep", str(session))
     if not isinstance(name, str) or not name:
         raise RefusedEvent("it has no name", str(session))
-    return HookEvent(name, str(session), str(agent or ""), said)
+    return HookEvent(account, name, str(session), str(agent or ""), said)
 
 
 def _is_deeper(value: object, most: int) -> bool:
@@ -183,6 +202,45 @@ def _is_deeper(value: object, most: int) -> bool:
         if not level:
             return False
     return True
+
+
+# Sessions
+
+
+def _enter_session(host: Host, event: HookEvent) -> None:
+    """Open the session of an event where there is none; raise InvalidCall where it is not the sender's own."""
+    wanted = [(event.session, "", event.name == "SessionStart" and event.text("source") in ("startup", "clear"))]
+    if event.agent:
+        # SubagentStart wakes an earlier subagent too, and what that one had read is not known here.
+        begins = event.name == "SubagentStart" and not is_written(event.transcript)
+        wanted.append((event.session_or_agent, event.session, begins))
+    for id, parent, known in wanted:
+        try:
+            info = host.session(id)
+            if info is None:
+                meta = {_ACCOUNT: str(event.account.uid), "cwd": printable(event.text("cwd"), 500)}
+                folder = "" if parent else event.folder
+                info = host.open(id, host=HOST, parent=parent, known=known, meta=meta, folder=folder)
+        except LockgateError:
+            # What the event tells is lost, and the agent may have read it.
+            host.mark_context_unknown(id)
+            raise
+        if not _is_own_session(info, event.account):
+            raise InvalidCall("another program or account opened a session of this id: start a new one")
+
+
+def _is_own_session(info: SessionInfo, account: Account) -> bool:
+    """Return whether a hook of this account opened a session; one that a person opened for us is our own account's."""
+    opener = info.meta.get(_ACCOUNT, str(own_account().uid))
+    return info.host == HOST and OPENED_BY not in info.meta and opener == str(account.uid)
+
+
+def _note_unread_event(host: Host, event: HookEvent) -> None:
+    try:
+        _enter_session(host, event)
+    except LockgateError:
+        return
+    host.mark_context_unknown(event.session)
 
 
 # PreToolUse
@@ -220,12 +278,9 @@ async def _check_call(host: Host, event: HookEvent, headers: Mapping[str, str]) 
 def _catch_up(host: Host, event: HookEvent, path: str) -> bool:
     """Add transcript entries that no event reported; return whether the context is known."""
     info = host.session(event.session_or_agent)
-    if info is None:
-        parent = event.session if event.agent else ""
-        info = host.open(event.session_or_agent, host=HOST, parent=parent, known=False, folder=event.text("cwd"))
     if path:
         _add_pieces(host, event.session_or_agent, _memory_of(host).transcripts.new_pieces(path))
-    return info.context_known
+    return info is not None and info.context_known
 
 
 def _rebuild_session(host: Host, event: HookEvent, path: str, call: str) -> bool:
@@ -251,7 +306,7 @@ def answer_from_ruling(kept: StoredRuling, headers: Mapping[str, str]) -> Answer
     if _is_attended(headers):
         return _permission_answer("ask", f"{why} {_permission(decision, headers)} Yes here lets it run this once.")
     stopped = f"{why} No person is here to ask, so the agent stops. {_permission(decision, headers)}"
-    return {"continue": False, "stopReason": stopped, **_deny(stopped)}
+    return _stop(stopped)
 
 
 def _reason_text(decision: Decision) -> str:
@@ -292,6 +347,10 @@ def _deny(reason: str) -> Answer:
     return _permission_answer("deny", reason)
 
 
+def _stop(reason: str) -> Answer:
+    return {"continue": False, "stopReason": reason, **_deny(reason)}
+
+
 def _answer_failure(event: str, error: Exception) -> Answer:
     """Return the answer to an event whose handling failed, without the error's text: it may hold foreign content."""
     what = printable(error.message, 200) if isinstance(error, LockgateError) else type(error).__name__
@@ -308,27 +367,21 @@ def _answer_failure(event: str, error: Exception) -> Answer:
 
 
 def _on_session_start(host: Host, event: HookEvent) -> Answer:
-    # A forked or resumed session has read what was said elsewhere; it is rebuilt from its transcript at its first call.
-    host.open(
-        event.session,
-        host=HOST,
-        known=event.text("source") in ("startup", "clear"),
-        meta={"cwd": printable(event.text("cwd"), 500)},
-        folder=event.text("cwd"),
-    )
+    # One that had ended goes on.
+    host.open(event.session, host=HOST, folder=event.folder)
     return {}
 
 
 def _on_prompt(host: Host, event: HookEvent) -> Answer:
-    prompt, cwd = event.text("prompt"), event.text("cwd")
+    prompt = event.text("prompt")
     if not prompt.strip():
         return {}
     if event.agent or is_machine(prompt) or _is_scheduled(host, prompt):
         _add_pieces(host, event.session_or_agent, [Piece(prompt, f"tool:{HOST}")])
         return {}
     _memory_of(host).prompted_sessions.note(event.session)
-    host.open(event.session, goal=prompt, host=HOST, known=False, folder=cwd)
-    _add_pieces(host, event.session, context_files.mentioned_pieces(prompt, cwd))
+    host.open(event.session, goal=prompt, host=HOST, known=False, folder=event.folder)
+    _add_pieces(host, event.session, context_files.mentioned_pieces(prompt, event.text("cwd"), event.account))
     return {}
 
 
@@ -345,14 +398,18 @@ def _is_scheduled(host: Host, prompt: str) -> bool:
 
 
 def _on_expanded_command(host: Host, event: HookEvent) -> Answer:
-    _add_pieces(
-        host, event.session_or_agent, context_files.command_pieces(event.text("command_name"), event.text("cwd"))
-    )
+    _add_command(host, event, event.text("command_name"))
     return {}
 
 
+def _add_command(host: Host, event: HookEvent, name: str) -> None:
+    pieces = context_files.command_pieces(name, event.text("cwd"), event.account)
+    _add_pieces(host, event.session_or_agent, pieces)
+
+
 def _on_instructions(host: Host, event: HookEvent) -> Answer:
-    piece = context_files.file_piece(event.text("file_path"))
+    included_by = event.text("parent_file_path") if event.text("load_reason") == "include" else ""
+    piece = context_files.instruction_piece(event.text("file_path"), included_by, event.account)
     _add_pieces(host, event.session_or_agent, [piece] if piece is not None else [])
     return {}
 
@@ -375,9 +432,7 @@ def _keep_result(host: Host, event: HookEvent, tool: str, arguments: object, res
     text, source = _response_text(tool, response), _source_of(tool, given)
     _add_pieces(host, event.session_or_agent, [Piece(text, source, key=call)] if text.strip() else [])
     if tool == "Skill":
-        _add_pieces(
-            host, event.session_or_agent, context_files.command_pieces(str(given.get("skill", "")), event.text("cwd"))
-        )
+        _add_command(host, event, str(given.get("skill", "")))
     if call:
         _memory_of(host).kept_results.note(f"{event.session_or_agent} {call}")
 
@@ -434,10 +489,8 @@ def _on_agent_start(host: Host, event: HookEvent) -> Answer:
         for kept in host.decisions(session=event.session, tool=tool, action=Action.CONTINUE.value, limit=8)
         if not kept.ran and kept.arguments.get("subagent_type", event.text("agent_type")) == event.text("agent_type")
     ]
-    # The same event wakes an earlier subagent, and what that one had read is not known here.
-    known = not context_files.is_written(event.transcript)
     _memory_of(host).prompted_sessions.note(event.session_or_agent)
-    host.open(event.session_or_agent, host=HOST, parent=event.session, known=known)
+    host.open(event.session_or_agent, host=HOST, parent=event.session)
     for task in dict.fromkeys(tasks):
         host.open(event.session_or_agent, goal=task, host=HOST, parent=event.session)
     return {}
@@ -459,6 +512,9 @@ def _on_session_end(host: Host, event: HookEvent) -> Answer:
 
 def _add_pieces(host: Host, session: str, pieces: Iterable[Piece]) -> None:
     for piece in pieces:
+        if piece is context_files.UNREAD:
+            host.mark_context_unknown(session)
+            continue
         try:
             host.add(session, piece.content, source=piece.source, key=piece.key)
         except InvalidBlock:

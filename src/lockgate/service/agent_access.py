@@ -10,7 +10,7 @@ wanted, nor to read what other agents have read.
           can only add text, and that is untrusted whatever it is said to be.
 3. Hear.  A ruling in any other session comes without a word of what that session has read.
 
-What comes over /hooks is a plug's, which says what its host says; who has the token can send that too.
+What comes over /hooks is about sessions that a hook opened, and about no other (`claude_code/events.py`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Any
 from lockgate.core.errors import LockgateError
 from lockgate.core.vocabulary import Decision, Finding
 from lockgate.service.http import Caller, Problem, Request
+from lockgate.sessions.host import OPENED_BY
 
 if TYPE_CHECKING:
     from lockgate.sessions import Host, SessionInfo, StoredRuling
 
 # In the notes of a session when it is made, and never later.
-OPENED = {"opened": "agent"}
+OPENED = {OPENED_BY: "agent"}
 # Whose words count as orders or wishes; an agent's own are worth what it has read.
 _SPEAKERS = ("user", "system", "goal", "supervisor")
 # Programs that say who they are by being there: what they open is not opened over HTTP.
@@ -86,7 +87,7 @@ def _not_yours_problem() -> Problem:
     return Problem(
         403,
         "not-yours",
-        "an agent's token says nothing in the name of a session's user that it has not opened",
+        "an agent's token speaks for the user only in sessions that it opened itself",
         hint="open a session of your own, or use a person's token",
     )
 

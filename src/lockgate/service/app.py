@@ -214,6 +214,7 @@ class Api:
             given = bearer_token(scope)
             query = route.read_query(scope.get("query_string", b""))
             request = Request(params, query, who, address=client_address(scope))
+            request.ends = (scope.get("client"), scope.get("server"))
             request.counts = lambda: given is not None and self._tokens.caller_of(given) is who
             # 5. Body.
             if route.body is not None and not await self._read_request_body(route, request, scope, receive):

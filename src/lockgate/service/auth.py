@@ -7,8 +7,8 @@
 3. Token.   A header, never a cookie or a query: a browser never adds it by itself, and no access log holds it.
 
 The person's token can do everything. The agent's token asks, and speaks for the sessions that it opened
-(`agent_access.py`); it cannot answer approvals, list or browse. A program that has it can say over /hooks what the
-plug says, so keep it from agents as well. How a browser gets the person's token: `page_login.py`.
+(`agent_access.py`); it cannot answer approvals, list or browse. A program of the same account that has it can say over
+/hooks what the plug says, so keep it from agents as well. How a browser gets the person's token: `page_login.py`.
 """
 
 from __future__ import annotations

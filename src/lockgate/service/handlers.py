@@ -13,6 +13,7 @@ from lockgate.core.ruling.approvals import OPEN_STATES, ApprovalState, is_approv
 from lockgate.core.ruling.finding_catalogue import ENTRIES, find_entry
 from lockgate.core.vocabulary import Kind, Trust
 from lockgate.core.wire import block_to_dict, lineage_to_dict
+from lockgate.runtime.accounts import account_of_peer
 from lockgate.runtime.asgi import json_bytes
 from lockgate.service import agent_access, journal_proofs, views
 from lockgate.service.http import Answer, Problem, Request, Stream, busy_problem
@@ -318,7 +319,8 @@ async def events(api: Api, request: Request) -> object:
 async def claude_code(api: Api, request: Request) -> object:
     from lockgate.claude_code.events import answer_event
 
-    return await answer_event(api.host, request.data, request.headers)
+    account = await api.run_heavy(partial(account_of_peer, *request.ends))
+    return await answer_event(api.host, request.data, request.headers, account)
 
 
 # About the service itself

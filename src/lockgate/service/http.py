@@ -88,6 +88,8 @@ class Request:
     # How many bytes of it are counted as held.
     held: int = 0
     headers: Mapping[str, str] = field(default_factory=dict)
+    # The addresses of the client and of this service, as the connection has them.
+    ends: tuple[object, object] = (None, None)
     # Whether the token that it came with still counts: for an answer that goes on.
     counts: Callable[[], bool] = lambda: True
     # The client's address; empty if the server does not know it.

@@ -312,7 +312,8 @@ def _send_canary(name: str, ask: _Ask) -> Check:
         ("SessionStart", {"source": "startup"}),
         ("UserPromptSubmit", {"prompt": "This is a canary of `lockgate doctor`: list this folder"}),
         ("UserPromptExpansion", {"command_name": "lockgate-canary", "command_source": "projectSettings"}),
-        ("InstructionsLoaded", {"file_path": os.devnull, "memory_type": "Project"}),
+        # A name that instructions have, where there can be no file.
+        ("InstructionsLoaded", {"file_path": os.path.join(os.devnull, "CLAUDE.md"), "memory_type": "Project"}),
         ("PreToolUse", call),
         ("PostToolUse", {**call, "tool_response": {"stdout": _POISON, "stderr": ""}}),
         ("PostToolUseFailure", {**call, "tool_use_id": "doctor-2", "error": "Exit code 1"}),
