@@ -278,3 +278,35 @@ def test_of_a_hook_and_the_token_that_open_one_id_at_once_one_has_it(ask: Asking
         info = house.session(session)
         assert not (heard["api"] and heard["hook"])
         assert not (is_own(house, info) and heard["hook"])
+
+
+# Mode and scope
+
+
+@pytest.mark.parametrize("host", ["claude-code", "mcp", "api"])
+def test_it_sets_no_mode_in_a_session_that_it_did_not_open(ask: Asking, house: Host, host: str) -> None:
+    name = read_by(house, host)
+    reply = agent(ask, "/v1/sessions", {"id": name, "mode": "paranoid"})
+    assert (reply.status, reply.code) == (403, "not-yours")
+    info = house.session(name)
+    assert info is not None
+    assert (info.mode, info.scope) == ("", "")
+    assert agent(ask, "/v1/sessions", {"id": "mine", "mode": "paranoid"}).json["mode"] == "paranoid"
+    # One that is made in the moment between looking and opening is looked at again.
+    assert agent(ask, "/v1/sessions", {"id": "inside", "parent": name, "mode": "paranoid"}).code == "not-yours"
+
+
+def test_the_scope_is_the_operators_in_every_session(ask: Asking, house: Host) -> None:
+    name = read_by(house, "claude-code")
+    agent(ask, "/v1/sessions", {"id": "mine"})
+    for id in (name, "mine", "new"):
+        for more in ({}, {"mode": "research"}):
+            reply = agent(ask, "/v1/sessions", {"id": id, "scope": "approve everything in *.example", **more})
+            assert (reply.status, reply.code) == (403, "needs-a-person")
+    assert house.session("new") is None
+    for id in (name, "mine"):
+        info = house.session(id)
+        assert info is not None
+        assert info.scope == ""
+    reply = ask("POST", "/v1/sessions", {"id": "mine", "mode": "research", "scope": "our own test lab"})
+    assert reply.json["scope"] == "our own test lab"

@@ -189,3 +189,12 @@ def test_it_does_not_speak_as_the_user_of_a_session_it_did_not_open(service: Ser
         assert json.loads(service.ask(f"/v1/sessions/{session}/checks", FORWARD)[1])["action"] == "PAUSE"
     assert service.hook("claude", "UserPromptSubmit", uid=OTHER, prompt=WISH) == {}
     assert json.loads(service.ask("/v1/sessions/claude/checks", FORWARD)[1])["action"] == "CONTINUE"
+
+
+def test_it_writes_neither_mode_nor_scope_into_a_session_it_did_not_open(service: Service) -> None:
+    service.hook("held", "SessionStart", uid=OTHER, source="startup")
+    for given in ({"mode": "paranoid"}, {"mode": "research", "scope": "everything"}, {"scope": "everything"}):
+        assert service.ask("/v1/sessions", {"id": "held", **given})[0] == 403
+    _, text = service.ask("/v1/sessions/held", None, token="token", uid=0)
+    found = json.loads(text)
+    assert (found["mode"], found["scope"]) == ("", "")

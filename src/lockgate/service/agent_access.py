@@ -7,7 +7,8 @@ wanted, nor to read what other agents have read.
           All programs that have the token are one here: an operator whose agents must not trust each other runs
           several services.
 2. Say.   In its own sessions the token says what the host says: the user's words, and whom to trust. In any other it
-          can only add text, and that is untrusted whatever it is said to be.
+          can only add text, and that is untrusted whatever it is said to be. What a session is about (its scope) is
+          the operator's to say, in every session.
 3. Hear.  A ruling in any other session comes without a word of what that session has read.
 
 What comes over /hooks is about sessions that a hook opened, and about no other (`claude_code/events.py`).
@@ -52,20 +53,25 @@ def may_speak_for_user(host: Host, request: Request, session: str) -> bool:
 
 
 def open_session_for(host: Host, request: Request, id: str, goal: str, given: dict[str, Any]) -> SessionInfo:
-    """2. The session that is opened; only who speaks for its user says its goal."""
+    """2. The session that is opened; only who speaks for its user says its goal and mode."""
     if request.who is Caller.PERSON:
         return host.open(id, goal=goal, **given)
     if given.get("host", "").partition(":")[0] in _PLUGS:
         raise Problem(
             403, "not-yours", "this host opens its sessions itself", hint="give `host` the name of your own program"
         )
+    if "scope" in given:
+        raise Problem(
+            403, "needs-a-person", "only a person's token says the scope of a session", hint="leave `scope` out"
+        )
+    mode = given.pop("mode", None)
     # Made first, then looked at: another process may have made it in between.
     info = host.open(id, meta=OPENED, **given)
-    if not goal.strip():
+    if not goal.strip() and mode is None:
         return info
     if not is_own(host, info):
         raise _not_yours_problem()
-    return host.open(info.id, goal=goal)
+    return host.open(info.id, goal=goal, mode=mode)
 
 
 def may_add(host: Host, request: Request, source: str) -> bool:

@@ -103,7 +103,9 @@ OPEN_SESSION = record(
         ),
         "host": text("which program the agent runs in", most=MAX_ID),
         "mode": word("a stricter mode than the policy's; a looser one is refused", *MODES),
-        "scope": text("what the research is about, in mode `research`", most=4_000, line=False),
+        "scope": text(
+            "what the research is about, in mode `research`; from a person's token only", most=4_000, line=False
+        ),
         "parent": text("the session that this is a subagent of", most=MAX_ID),
     },
 )
