@@ -815,6 +815,27 @@ def test_a_project_list_that_is_too_long_with_the_operators_is_refused_at_its_li
     )
 
 
+def test_patterns_of_a_repository_that_would_stall_the_start_are_refused_before_the_engine_sees_them(
+    place: Place,
+) -> None:
+    seen: list[str] = []
+    patterns = tuple(f"[a-m].{{0,{300 + number}}}[n-z]" for number in range(500))
+    place.write(place.project, toml({"security.verification.additional_patterns": patterns}))
+    with pytest.raises(InvalidConfig, match=r"lockgate\.toml:1: .* to compile, the limit is 5,000") as refused:
+        place.load(check_pattern=seen.append)
+    assert "the most expensive is `[a-m].{0,799}[n-z]` with " in refused.value.message
+    assert seen == []
+
+
+def test_patterns_that_take_the_engine_too_long_after_all_are_refused_by_name(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config, "PATTERNS_CPU_S", 0.0)
+    place.write(place.project, '[security.verification]\nadditional_patterns = [\n  "nightjar",\n]')
+    with pytest.raises(InvalidConfig, match=r"toml:3: .* the patterns up to `nightjar` took the engine more than 0 s"):
+        place.load(check_pattern=lambda pattern: None)
+
+
 def values_of(key: Row) -> st.SearchStrategy[object]:
     if key.form is KeyForm.WORD:
         return st.sampled_from(list(key.words.values()))

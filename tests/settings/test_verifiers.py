@@ -364,6 +364,7 @@ def test_patterns_of_one_s_own_come_from_a_file(tmp_path: Path) -> None:
         ("", "VERIFIER_CUSTOM_REDACTIONS_FILE: the file holds no pattern"),
         ("# only a remark\n \n", "VERIFIER_CUSTOM_REDACTIONS_FILE: the file holds no pattern"),
         ("\n".join(f"name{n}" for n in range(101)), "VERIFIER_CUSTOM_REDACTIONS_FILE: the file holds more than 100"),
+        ("fine\n" + "a" + ".?" * 490 + "b", "VERIFIER_CUSTOM_REDACTIONS_FILE: the patterns cost"),
         (b"\xff\xfe", "VERIFIER_CUSTOM_REDACTIONS_FILE: the file is not UTF-8 text"),
     ],
 )

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
+from time import thread_time
 from typing import Any, cast
 
 from lockgate.core.errors import InvalidConfig, quoted, suggest_closest
@@ -30,6 +31,7 @@ from lockgate.core.ruling.policy import (
     find_loosened,
     tighten,
 )
+from lockgate.core.text.pattern_cost import MAX_CHARACTERS
 from lockgate.core.vocabulary import Mode, Trust
 from lockgate.settings.files import (
     TomlFile,
@@ -77,6 +79,9 @@ class ServerSettings:
     keep_days: int = 30
     workers: int = 1
 
+
+# Behind the budget of a policy's patterns, the last guard of a start: what the engine may take to check a file's.
+PATTERNS_CPU_S = 20.0
 
 # The part of Settings that holds a field.
 _PART_OF = {
@@ -127,7 +132,9 @@ KEYS = (
          tightens="by adding patterns",
          doc="Regular expressions to flag besides the built-in rules, matched in linear time and without regard "
              "to case: no look-around, no back-references. "
-             f"At most {MAX_PATTERNS} of at most {MAX_PATTERN_LENGTH:,} characters."),
+             f"At most {MAX_PATTERNS} of at most {MAX_PATTERN_LENGTH:,} characters, {MAX_CHARACTERS:,} together. What "
+             "would take long to compile is refused: many repeats inside each other, many patterns without two fixed "
+             "characters in a row."),
     _row("security.verification.additional_high_risk_tools", "additional_high_risk_tools", KeyForm.TEXTS,
          tightens="by adding tools", doc="Names of tools to treat as high-risk besides those that already are."),
     _row("security.verification.strict_patterns", "strict_patterns", KeyForm.FLAG, tightens="to `true`",
@@ -456,9 +463,15 @@ class _Merge:
         places: dict[str, int] = {}
         for number, pattern in enumerate(patterns, 1):
             places.setdefault(pattern, number)
+        began = thread_time()
         for pattern, number in places.items():
             with file.locate_errors(row, item=number):
                 check(pattern)
+                if thread_time() - began > PATTERNS_CPU_S:
+                    raise InvalidConfig(
+                        f"the patterns up to {quoted(pattern)} took the engine more than {PATTERNS_CPU_S:g} s",
+                        hint="write fewer or simpler ones",
+                    )
 
     def _note_origin(self, row: Row, path: Path) -> None:
         self._origins[row.key] = (*self._origins.get(row.key, ()), path) if row.form is KeyForm.TEXTS else (path,)

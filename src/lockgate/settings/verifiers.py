@@ -261,21 +261,26 @@ def _redaction_patterns(said: Environment) -> tuple[str, ...]:
     if len(data) > _PATTERNS.max_bytes:
         raise InvalidConfig(f"{name}: the file is larger than {_PATTERNS.max_bytes:,} bytes")
     # Only installations with patterns of their own load the engine for this.
+    from lockgate.core.text.pattern_cost import check_budget
     from lockgate.core.text.scanner import check_pattern
 
-    found: dict[str, None] = {}
+    found: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
         pattern = line.strip()
-        if not pattern or pattern.startswith("#"):
-            continue
+        if pattern and not pattern.startswith("#"):
+            found.setdefault(pattern, number)
+    if not 0 < len(found) <= MAX_PATTERNS:
+        said_of = f"more than {MAX_PATTERNS} patterns" if found else "no pattern"
+        raise InvalidConfig(f"{name}: the file holds {said_of}", hint="write one pattern on each line, or unset it")
+    try:
+        check_budget(tuple(found))
+    except LockgateError as error:
+        raise InvalidConfig(f"{name}: {error.message}", hint=error.hint) from None
+    for pattern, number in found.items():
         try:
             check_pattern(pattern)
         except LockgateError as error:
             raise InvalidConfig(f"{name}, line {number}: {error.message}", hint=error.hint) from None
-        found[pattern] = None
-    if not 0 < len(found) <= MAX_PATTERNS:
-        said_of = f"more than {MAX_PATTERNS} patterns" if found else "no pattern"
-        raise InvalidConfig(f"{name}: the file holds {said_of}", hint="write one pattern on each line, or unset it")
     _try_patterns(name, tuple(found))
     return tuple(found)
 

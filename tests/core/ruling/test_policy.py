@@ -21,6 +21,7 @@ from lockgate.core.ruling.policy import (
     tighten,
 )
 from lockgate.core.ruling.scope.border import border_from_scope, split_scopes
+from lockgate.core.text.pattern_cost import MAX_CHARACTERS
 from lockgate.core.vocabulary import Action, Mode, Risk, Trust
 
 _ACTIONS = (Action.CONTINUE, Action.REORIENT, Action.PAUSE)
@@ -335,5 +336,7 @@ def test_a_policy_that_must_not_start(change: dict[str, object], said: str) -> N
 
 
 def test_the_largest_policy_is_still_a_policy() -> None:
-    patterns = tuple(f"{number:04}".ljust(MAX_PATTERN_LENGTH, "a") for number in range(500))
+    patterns = tuple(f"{number:04}".ljust(MAX_CHARACTERS // 500, "a") for number in range(500))
     assert len(Policy(additional_patterns=patterns).additional_patterns) == 500
+    with pytest.raises(InvalidConfig, match="50,001 characters"):
+        Policy(additional_patterns=(*patterns[1:], patterns[0] + "a"))

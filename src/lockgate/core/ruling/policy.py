@@ -9,7 +9,7 @@ from enum import Enum
 from lockgate.core.errors import InvalidConfig, quoted
 from lockgate.core.vocabulary import Action, Mode, Risk, Trust
 
-# A policy file may come with a repository: these bound what compiling its patterns can cost.
+# A policy file may come with a repository: these and `pattern_cost.py` bound what compiling its patterns can cost.
 MAX_PATTERNS = 500
 MAX_PATTERN_LENGTH = 1_000
 MAX_WINDOW = 1_000_000
@@ -235,6 +235,11 @@ def _patterns(values: object) -> tuple[str, ...]:
             raise InvalidConfig(f"pattern {quoted(pattern)} holds a NUL character", hint=r"write it as \x00")
         if any("\ud800" <= character <= "\udfff" for character in pattern):
             raise InvalidConfig(f"pattern {quoted(pattern)} holds half a surrogate pair, which is no character")
+    if patterns:
+        # Imported here: only installations with patterns of their own pay for it.
+        from lockgate.core.text.pattern_cost import check_budget
+
+        check_budget(patterns)
     return patterns
 
 
