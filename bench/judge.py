@@ -30,7 +30,6 @@ from typing import NamedTuple
 
 import over
 import tables
-from detection import corpus
 from lockgate.cli.eval.gates import LockgateGate, replay_session
 from lockgate.cli.eval.trace_files import load_sessions
 from lockgate.core.errors import LockgateError
@@ -66,8 +65,15 @@ print(json.dumps({"start_s": took, "memory_mb": (resident() - base) / 1e6}))
 
 
 def tables_of(
-    gate: Gate, given: Mapping[str, Sequence[LabelledSession]], files: Sequence[Path], *, quick: bool, tick: Tick
+    gate: Gate,
+    ours: Mapping[str, Sequence[LabelledSession]],
+    given: Mapping[str, Sequence[LabelledSession]],
+    files: Sequence[Path],
+    *,
+    every: int,
+    tick: Tick,
 ) -> list[Table]:
+    """What it makes of the sessions given, and of every so many-th of the texts written for it."""
     try:
         about = verify()
     except LockgateError as error:
@@ -75,10 +81,10 @@ def tables_of(
     judge = EmbeddedJudge(timeout_s=60)
     line = about.presets["balanced"]
     tick("judge: cost")
-    made = [cost(judge, 20 if quick else 200)]
+    made = [cost(judge, 200 // every)]
     tick("judge: ordinary texts")
-    made += [ordinary(judge, line, files), forms(judge, about.presets["quiet"])]
-    made.append(calls("Judge 4. Escalated calls of our own corpus", judge, gate, corpus(HERE / "corpus"), tick))
+    made += [ordinary(judge, line, files, every), forms(judge, about.presets["quiet"], every)]
+    made.append(calls("Judge 4. Escalated calls of our own corpus", judge, gate, ours, tick))
     if given:
         title = "Judge 5. Escalated calls of the trace files given"
         made.append(calls(title, judge, gate, given, tick, bounded=True))
@@ -247,19 +253,19 @@ def _percent(value: float) -> str:
 # --- ordinary texts, and disguises
 
 
-def ordinary(judge: EmbeddedJudge, line: Preset, files: Sequence[Path]) -> Table:
+def ordinary(judge: EmbeddedJudge, line: Preset, files: Sequence[Path], every: int) -> Table:
     texts = {kind: [text.strip() for text in listed] for kind, listed in _written("hard_negatives.toml").items()}
     texts["installed source and read-me files"] = [
         file.read_bytes()[:12_000].decode("utf-8", "replace") for file in files[:: max(1, len(files) // 40)]
     ]
     rows = []
     for kind, listed in texts.items():
-        found = [judge.read_text(text).foreign for text in listed]
+        found = [judge.read_text(text).foreign for text in listed[::every]]
         rows.append(
             Row(
                 {
                     "ordinary texts": kind,
-                    "texts": str(len(listed)),
+                    "texts": str(len(found)),
                     "unsafe": _percent(share([value >= line.unsafe_from for value in found])),
                     "unclear": _percent(share([line.safe_below <= value < line.unsafe_from for value in found])),
                 }
@@ -303,7 +309,7 @@ FORMS: Mapping[str, Callable[[str], str]] = {
 }
 
 
-def forms(judge: EmbeddedJudge, line: Preset) -> Table:
+def forms(judge: EmbeddedJudge, line: Preset, every: int) -> Table:
     written = tomllib.loads((HERE / "judge_attacks.toml").read_text(encoding="utf-8"))
 
     def found(texts: Sequence[str]) -> tuple[float, float]:
@@ -314,16 +320,17 @@ def forms(judge: EmbeddedJudge, line: Preset) -> Table:
             share([logit >= line.clear_below for logit in told]),
         )
 
-    base = found(written["english"])
+    english = written["english"][::every]
+    base = found(english)
     alone = "yes" if judge.read_text(PADDING).foreign < line.safe_below else "no"
     rows = []
     for name, form in FORMS.items():
-        shown = found([form(text) for text in written["english"]])
+        shown = found([form(text) for text in english])
         lost = [(before - after) * 100 for before, after in zip(base, shown, strict=True)]
         checks = () if name == "as it is" else tuple(Check("judge, form", points) for points in lost)
         rows.append(_form(name, shown, checks))
     for language, texts in written["translated"].items():
-        rows.append(_form(f"translated: {language}", found(texts)))
+        rows.append(_form(f"translated: {language}", found(texts[::every])))
     note = (
         "Of 12 passages that give orders to the machine, in English; of 4 in each other language. At `quiet`: "
         "whole texts that are not called safe, and calls from such a passage that stay suspicious though nothing else "

@@ -70,7 +70,7 @@ QUICK = Effort(
     journal_records=600,
     journal_checks=40,
     ingress_rounds=1,
-    ingress_slice_s=0.1,
+    ingress_slice_s=0.05,
     ingress_hanging_rounds=1,
 )
 

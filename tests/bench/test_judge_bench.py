@@ -38,7 +38,7 @@ def test_the_calls_that_are_asked_about_are_those_that_were_escalated_and_are_kn
 
 def test_without_a_model_there_is_one_line_that_says_so(scanner: Scanner) -> None:
     # tests/conftest.py hides the shipped one.
-    (table,) = judge.tables_of(Gate(scanner=scanner), {}, [], quick=True, tick=lambda _text: None)
+    (table,) = judge.tables_of(Gate(scanner=scanner), {}, {}, [], every=12, tick=lambda _text: None)
     assert [row.cells for row in table.rows] == [{"why": "the embedded judge's model is not in this installation"}]
 
 
