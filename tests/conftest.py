@@ -1,7 +1,8 @@
-"""The built-in rules compiled once per test run, a short way to ask the gate one question, and no journal left open."""
+"""The built-in rules compiled once per checkout, a short way to ask the gate one question, and no journal left open."""
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
@@ -12,8 +13,10 @@ from hypothesis import HealthCheck, settings
 from rule_cache import keep_rules
 
 from lockgate import Decision, Gate, Policy, assemble
+from lockgate.core.text.rules import RULES
 from lockgate.core.text.scanner import Scanner
-from lockgate.gate.gate import shared_scanner
+from lockgate.gate import gate as gate_module
+from lockgate.runtime.sealed_cache import SealedCache
 
 # The same examples in every run: `make fuzz` is where chance belongs. And no example has a deadline of its own, nor may
 # making examples be called slow: both measure the machine.
@@ -25,6 +28,25 @@ Ask = Callable[..., Decision]
 # In the background of a shell Ctrl-C is ignored, and so it would be in every process that a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Keep the compiled rules between runs: every process of every run would spend some seconds on them."""
+    kept = getattr(session.config, "cache", None)
+    if kept is not None:
+        folder = kept.mkdir("compiled-rules")
+        folder.chmod(0o700)
+        gate_module._scanners[()] = assemble.cached_scanner(RULES, SealedCache(folder, folder))
+        for file in folder.glob("rules-*"):
+            if file.name != assemble.rule_cache_name(RULES):
+                file.unlink(missing_ok=True)
+
+
+def pytest_collection_finish() -> None:
+    """Leave the many thousand collected tests out of every garbage collection."""
+    gc.collect()
+    gc.freeze()
+
 
 # The embedded judge's engine comes with the hosts, and `make test-hosts` runs these.
 if find_spec("onnx") is None:
@@ -49,7 +71,7 @@ def _journals_end() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def scanner() -> Scanner:
-    return shared_scanner(Policy())
+    return gate_module.shared_scanner(Policy())
 
 
 @pytest.fixture(scope="session")

@@ -21,10 +21,13 @@ import speed
 import tables
 import texts
 from lockgate import Gate
+from lockgate.assemble import rule_cache_name
 from lockgate.cli.eval.gates import Ruled
 from lockgate.core.sessions.detection_counts import DetectionCounts, Share
 from lockgate.core.sessions.labelled_sessions import LabelledSession
 from lockgate.core.sessions.trace_format import BlockEvent, CallEvent, SessionStart
+from lockgate.core.text.rules import RULES
+from lockgate.runtime.sealed_cache import SealedCache
 from tables import BOUNDS, Check, Row, Table
 
 
@@ -292,11 +295,13 @@ def test_files_are_counted_once_however_many_calls_they_escalate(gate: Gate, tmp
 
 
 @pytest.fixture(scope="module")
-def figures(gate: Gate, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+def figures(gate: Gate, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     out = tmp_path_factory.mktemp("bench") / "figures.json"
+    rules = out.parent / "rules"
+    SealedCache(rules, rules).write(rule_cache_name(RULES), gate.scanner.dump())
     trace = written(out.parent / "trace.jsonl", [INDEXED, SESSION])
     with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("BENCH_RULES", str(cache / "lockgate"))
+        patched.setenv("BENCH_RULES", str(rules))
         assert run.main(["--quick", "--json", str(out), str(trace)], gate) == 0
     return json.loads(out.read_text(encoding="utf-8"))
 

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from lockgate.core.ruling.context import Context
 from lockgate.core.ruling.effects.effect import effect
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.matrix import UnaskedEffects
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Effect
-
-
-@pytest.fixture(scope="module")
-def scanner() -> Scanner:
-    return Scanner()
 
 
 def held_against(scanner: Scanner, goal: str, text: str, *effects: Effect, project: Project | None = None) -> list[str]:

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import Context
 from lockgate.core.ruling.meant_by_goal import MeantByGoal, is_imitation
 from lockgate.core.ruling.value_pieces import find_candidates, prepare_values
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text.scanner import Scanner
-
-
-@pytest.fixture(scope="module")
-def scanner() -> Scanner:
-    return Scanner()
 
 
 def is_meant(
