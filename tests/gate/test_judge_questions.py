@@ -309,7 +309,7 @@ def test_sync_and_async_agree_on_every_combination_of_answers(tool: str, mode: M
     async def inside(open_: Callable[[], Session]) -> Decision:
         return open_().check(tool, {"command": PUSH})
 
-    combinations = 0
+    combinations, loop = 0, asyncio.Runner()
     for first, second, third in itertools.product([*SCRIPTS, None], SCRIPTS, [*TOPS, None]):
 
         def opened(first=first, second=second, third=third) -> Session:  # type: ignore[no-untyped-def]
@@ -317,9 +317,10 @@ def test_sync_and_async_agree_on_every_combination_of_answers(tool: str, mode: M
             return session(triage, None if third is None else Judge(third), mode=mode)
 
         plain = _plain(ask(opened(), tool))
-        assert _plain(asyncio.run(waited(opened))) == plain
-        assert _plain(asyncio.run(inside(opened))) == plain
+        assert _plain(loop.run(waited(opened))) == plain
+        assert _plain(loop.run(inside(opened))) == plain
         combinations += 1
+    loop.close()
     assert combinations == 7 * 6 * 8
 
 

@@ -201,8 +201,8 @@ def hostile_texts(count: int) -> Iterator[str]:
         yield "".join(random.choices(_PARTS, k=random.randint(0, 5)))
 
 
-def test_twenty_thousand_hostile_texts_stay_behind_the_fence() -> None:
-    for number, text in enumerate(hostile_texts(20_000)):
+def test_four_thousand_hostile_texts_stay_behind_the_fence() -> None:
+    for number, text in enumerate(hostile_texts(4_000)):
         budget = 60 if number % 7 == 0 else 8000
         payload = Payload(text)
         question, _ = build_assess_question(payload, [], [(3, 9)], NONCE, budget=budget)

@@ -94,7 +94,7 @@ def test_what_was_not_read_is_a_finding() -> None:
     assert find_crossings(border_from_scope("lab.example"), [Leaf("a", "x" * MAX_TEXT), Leaf("b", "http://evil.com")])
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.text(max_size=200), st.sampled_from(["url", "command", "path", "x"]))
 def test_no_text_breaks_it(text: str, argument: str) -> None:
     edge = border_from_scope(LAB)
@@ -119,6 +119,5 @@ def test_hostile_texts_take_time_in_proportion(unit: str) -> None:
         find_crossings(edge, [Leaf("command", text)])
         return time.process_time() - began
 
-    large = spent(100_000)
-    # A tenth of the text: a quadratic reader would need a hundredth of the time.
-    assert large < 0.5 or large < 40 * min(spent(10_000) for _ in range(3))
+    # A thirtieth of the text: a quadratic reader would need a nine-hundredth of the time, however often it is tried.
+    assert any(spent(30_000) < 100 * min(spent(1_000) for _ in range(3)) for _ in range(3))
