@@ -98,7 +98,7 @@ def main() -> int:
             "HOME": home,
             "PYTHONPATH": str(Path(__file__).resolve().parents[1] / "src"),
         }
-        through = [sys.executable, "-m", "lockgate.cli.start", "mcp", "--name", "echo", "--", *server]
+        through = [sys.executable, "-P", "-m", "lockgate", "mcp", "--name", "echo", "--", *server]
         # Once for nothing: rules are compiled at the first start of an installation.
         warm = Client(through, environment)
         warm.ask("tools/call", {"name": "echo", "arguments": {"message": "warm"}})

@@ -1,10 +1,17 @@
-"""`python -m lockgate` is the `lockgate` command."""
-
-from __future__ import annotations
+"""`python -P -m lockgate` is the `lockgate` command."""
 
 import sys
 
-from lockgate.cli.start import main
-
 if __name__ == "__main__":
+    # Without -P, Python imports from the current folder first, which may be hostile. A package of our name there, or a
+    # module that `python -m` itself needs, has run before this line: so the unsafe form never works, and is no habit.
+    if not sys.flags.safe_path:
+        sys.stderr.write(
+            "lockgate: error: `python -m` imports from the current folder first\n"
+            "hint: use the command lockgate, or python -P -m lockgate\n"
+        )
+        sys.exit(2)
+
+    from lockgate.cli.start import main
+
     sys.exit(main())

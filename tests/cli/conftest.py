@@ -94,7 +94,7 @@ def spawn() -> Callable[..., subprocess.Popen[bytes]]:
     """The command as a process of its own, for what only a process has: signals, pipes, terminals."""
 
     def spawn(*argv: str, **streams: object) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "lockgate.cli.main", *argv]
+        command = [sys.executable, "-P", "-m", "lockgate", *argv]
         return subprocess.Popen(command, env=os.environ.copy(), **streams)  # type: ignore[call-overload,no-any-return]
 
     return spawn

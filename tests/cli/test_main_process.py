@@ -94,7 +94,7 @@ def test_a_full_disk_is_an_error(spawn: Spawn) -> None:
 
 def closed(streams: str, *argv: str) -> subprocess.CompletedProcess[bytes]:
     """The command, started as a shell does with these streams closed."""
-    shell = ["sh", "-c", f'exec "$0" -m lockgate "$@" {streams}', sys.executable, *argv]
+    shell = ["sh", "-c", f'exec "$0" -P -m lockgate "$@" {streams}', sys.executable, *argv]
     return subprocess.run(shell, input=READ, capture_output=True, timeout=60, check=False)
 
 

@@ -148,7 +148,7 @@ class Service(NamedTuple):
 
     def address(self) -> str:
         """What opens the page, once."""
-        command = [sys.executable, "-m", "lockgate.cli.main", "token", "--url"]
+        command = [sys.executable, "-P", "-m", "lockgate", "token", "--url"]
         env = {**os.environ, "LOCKGATE_URL": self.url}
         return subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
 
@@ -193,7 +193,7 @@ def serving(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[Service]:
         host = Host(*stores, clock=lambda: time.time() - ago[0])
         tell(host, lambda seconds: ago.__setitem__(0, seconds))
         host.close()
-        command = [sys.executable, "-m", "lockgate.cli.main", "serve", "--port", "0", "--print-url"]
+        command = [sys.executable, "-P", "-m", "lockgate", "serve", "--port", "0", "--print-url"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             try:
                 assert process.stdout is not None

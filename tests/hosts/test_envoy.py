@@ -116,8 +116,9 @@ def gate(home: Path) -> Iterator[Callable[..., Running]]:
         }
         command = [
             sys.executable,
+            "-P",
             "-m",
-            "lockgate.cli.main",
+            "lockgate",
             "gate",
             "--envoy",
             "--user-header",

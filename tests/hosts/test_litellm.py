@@ -139,7 +139,7 @@ def gate(home: Path, gate_port: int) -> Iterator[Callable[..., subprocess.Popen[
             "ABUSE_VERDICT_TIMEOUT_MS": "40000",  # on a busy machine the first takes long
             **settings,
         }
-        command = [sys.executable, "-m", "lockgate.cli.main", "gate", "--litellm", "--port", str(gate_port)]
+        command = [sys.executable, "-P", "-m", "lockgate", "gate", "--litellm", "--port", str(gate_port)]
         process = subprocess.Popen(command, env=environ, cwd=home, stdout=subprocess.PIPE)
         running.append(process)
         assert process.stdout is not None

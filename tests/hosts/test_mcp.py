@@ -78,7 +78,7 @@ def environment(tmp_path: Path, cache: Path) -> dict[str, str]:
 def behind(*options: str, session: str = "") -> list[str]:
     # A session for each: servers that one client starts would otherwise share what was read in another test.
     named = session or os.urandom(8).hex()
-    return [sys.executable, "-m", "lockgate.cli.main", "mcp", "--session", named, *options]
+    return [sys.executable, "-P", "-m", "lockgate", "mcp", "--session", named, *options]
 
 
 Answer = Callable[[str], dict[str, object] | None]
@@ -261,7 +261,7 @@ def test_a_client_that_cannot_ask_gets_a_reason_and_the_command_line_can_answer(
     environment: dict[str, str], mode: str
 ) -> None:
     def approvals(*words: str) -> str:
-        command = [sys.executable, "-m", "lockgate.cli.main", "approvals", *words]
+        command = [sys.executable, "-P", "-m", "lockgate", "approvals", *words]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=True)
         return done.stdout
 

@@ -233,7 +233,7 @@ def is_ours(path: str) -> bool:
 
 
 def start_serve(home: Path, rules: Path, *options: str) -> Watched:
-    return Watched(home, rules, [sys.executable, "-m", "lockgate.cli.main", "serve", "--port", "0", *options], {})
+    return Watched(home, rules, [sys.executable, "-P", "-m", "lockgate", "serve", "--port", "0", *options], {})
 
 
 def ask_served(service: Watched) -> None:

@@ -49,7 +49,7 @@ class Pumped:
     """A server behind `lockgate mcp`, as its client sees it."""
 
     def __init__(self, environment: dict[str, str], *options: str, how: str = "") -> None:
-        command = [sys.executable, "-m", "lockgate.cli.main", "mcp", *options, "--", sys.executable, "-S", SERVER, how]
+        command = [sys.executable, "-P", "-m", "lockgate", "mcp", *options, "--", sys.executable, "-S", SERVER, how]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
         )
@@ -268,7 +268,7 @@ def test_a_configuration_that_must_not_start_ends_everything(start: Start, tmp_p
 
 
 def test_a_server_that_cannot_be_started_is_an_error(environment: dict[str, str]) -> None:
-    command = [sys.executable, "-m", "lockgate.cli.main", "mcp", "--", "/nowhere/at-all"]
+    command = [sys.executable, "-P", "-m", "lockgate", "mcp", "--", "/nowhere/at-all"]
     ended = subprocess.run(command, capture_output=True, env=environment, timeout=LIMIT_S, check=False)
     assert ended.returncode == 2
     assert b"cannot be started" in ended.stderr

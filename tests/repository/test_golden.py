@@ -119,7 +119,7 @@ class Service:
         config = home / "service.toml"
         config.write_text('[security.verification]\ntriage_model = "none"\n', encoding="utf-8")
         config.chmod(0o600)
-        command = [sys.executable, "-m", main.__module__, "serve", "--port", "0", "--config", str(config)]
+        command = [sys.executable, "-P", "-m", "lockgate", "serve", "--port", "0", "--config", str(config)]
         env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(SOURCE.parent), **_variables(home, cache)}
         env |= {"LOCKGATE_TOKEN": "p" * 40, "LOCKGATE_AGENT_TOKEN": "a" * 40}
         self.process = subprocess.Popen(

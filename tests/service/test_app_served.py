@@ -45,7 +45,7 @@ class Service:
             "XDG_CACHE_HOME": str(home / "cache"),
             "XDG_CONFIG_HOME": str(home / "config"),
         }
-        command = [sys.executable, "-m", "lockgate.cli.main", "serve", "--port", "0", *options]
+        command = [sys.executable, "-P", "-m", "lockgate", "serve", "--port", "0", *options]
         self.process = subprocess.Popen(
             command, env=env, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )

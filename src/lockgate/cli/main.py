@@ -177,7 +177,3 @@ def _discard_output() -> None:
     # The interpreter flushes again at exit, and would report the broken pipe a second time.
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-if __name__ == "__main__":
-    sys.exit(main())

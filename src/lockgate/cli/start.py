@@ -14,7 +14,3 @@ def main() -> int:
     from lockgate.cli.main import main as command
 
     return command()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

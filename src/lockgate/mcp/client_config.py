@@ -142,9 +142,11 @@ def apply_plan(plan: ClientConfigPlan) -> None:
 
 def lockgate_command() -> list[str]:
     """How a client starts us: by our whole path, since programs with windows often know no other."""
-    own = Path(sys.argv[0])
-    if own.name in ("lockgate", "lockgate.exe") and own.is_file():
-        return [str(own.absolute())]
+    script = "lockgate.exe" if os.name == "nt" else "lockgate"
+    # Beside Python first: on Windows a search would find a program of this name in the current folder.
+    for own in (Path(sys.argv[0]), Path(sys.executable).with_name(script)):
+        if own.name in ("lockgate", "lockgate.exe") and own.is_file():
+            return [str(own.absolute())]
     return [shutil.which("lockgate") or "lockgate"]
 
 
