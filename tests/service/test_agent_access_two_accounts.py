@@ -47,7 +47,7 @@ class Service:
             "XDG_CACHE_HOME": str(cache),
             "XDG_CONFIG_HOME": str(self.home / "config"),
         }
-        command = [sys.executable, "-m", "lockgate.cli.main", "serve", "--port", "0"]
+        command = [sys.executable, "-P", "-m", "lockgate", "serve", "--port", "0"]
         self.process = subprocess.Popen(command, env=env, cwd=self.home, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         found = re.match(r"lockgate serve: http://127\.0\.0\.1:(\d+)", self.process.stdout.readline())
