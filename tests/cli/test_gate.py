@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from lockgate.cli import gate
 
@@ -180,6 +181,9 @@ def started(spawn: Spawn) -> Iterator[Callable[..., tuple[subprocess.Popen[bytes
         running.append(process)
         assert process.stdout is not None
         line = process.stdout.readline().decode()
+        if metrics := re.fullmatch(r"lockgate gate: metrics on port ([0-9]+)\n", line):
+            start.metrics_port = int(metrics[1])  # type: ignore[attr-defined]
+            line = process.stdout.readline().decode()
         found = re.fullmatch(r"lockgate gate: http://127\.0\.0\.1:([0-9]+) (.*)\n", line)
         assert found is not None, line
         return process, int(found[1]), found[2]
@@ -204,8 +208,41 @@ def post(port: int, path: str, value: object, **headers: str) -> Answer:
         return Answer(answer.status, answer.headers, answer.read())
 
 
+def get(port: int, path: str) -> Answer:
+    with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return Answer(answer.status, answer.headers, answer.read())
+
+
 def chat(text: str) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": text}]}
+
+
+def test_metrics_have_an_address_of_their_own_and_clients_get_the_upstreams(
+    started: Any, upstream: tuple[str, list[bytes]]
+) -> None:
+    _, port, _ = started("--upstream", upstream[0], "--metrics", "127.0.0.1:0")
+    assert post(port, "/v1/chat", chat("Hello there")).status == 200
+    families = {
+        each.name: each for each in text_string_to_metric_families(get(started.metrics_port, "/metrics").body.decode())
+    }
+    counted = {
+        (each.labels["provider"], each.labels["outcome"]): each.value
+        for each in families["lockgate_verifier_requests"].samples
+    }
+    assert counted == {("local", "safe"): 1.0}
+    assert "lockgate_verifier_latency_seconds" in families
+    assert "lockgate_verifier_errors" in families
+    assert get(started.metrics_port, "/").status == 404
+    assert b"lockgate_" not in post(port, "/metrics", chat("Hello")).body
+
+
+@pytest.mark.parametrize("place", ["9464", ":9464", "127.0.0.1:", "127.0.0.1:70000"])
+def test_an_address_for_metrics_that_is_none_is_refused(spawn: Spawn, place: str) -> None:
+    process = spawn("gate", "--upstream", "http://127.0.0.1:9", "--metrics", place, stderr=subprocess.PIPE)
+    process.communicate(timeout=60)
+    assert process.returncode == 2
 
 
 def test_the_proxy_passes_blocks_and_quarantines_by_key(

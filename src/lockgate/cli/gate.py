@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import sys
+from contextlib import ExitStack
 from importlib.util import find_spec
 from os import urandom
 from pathlib import Path
@@ -22,6 +23,7 @@ from lockgate.abuse_gate.proxy.gateway_callouts import (
     LiteLLMIdentity,
     allow_all,
 )
+from lockgate.abuse_gate.proxy.metrics_server import serve_metrics
 from lockgate.abuse_gate.proxy.server import make_server, with_health_check
 from lockgate.cli import bans
 from lockgate.cli.exit_codes import Exit
@@ -100,6 +102,12 @@ def describe(parser: Parser) -> None:
     )
     parser.add_argument(
         "--connections-each", metavar="N", type=_parse_count, help="how many of them from one network (a quarter)"
+    )
+    parser.add_argument(
+        "--metrics",
+        metavar="HOST:PORT",
+        type=_parse_place,
+        help="answer GET /metrics there, apart from the clients, e.g. 127.0.0.1:9464",
     )
     parser.add_argument("--config", metavar="PATH", help="use this configuration file")
     parser.set_defaults(run=run)
@@ -199,7 +207,14 @@ def _serve_app(app: App, args: argparse.Namespace, told: str, identity: Identity
         head_bytes=head_bytes,
         ready=lambda: print(make_visible(f"lockgate gate: http://{host}:{port} {told}"), flush=True),
     )
-    with listening, until_terminated():
+    with listening, ExitStack() as stack:
+        if args.metrics is not None:
+            try:
+                metrics_port = stack.enter_context(serve_metrics(*args.metrics))
+            except (OSError, UnicodeError) as error:
+                raise listening_error(error, *args.metrics) from None
+            print(make_visible(f"lockgate gate: metrics on port {metrics_port}"), flush=True)
+        stack.enter_context(until_terminated())
         serving.run(sockets=[listening])
 
 
@@ -247,6 +262,13 @@ def _parse_header_name(text: str) -> str:
     if text and not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]{0,63}", text):
         raise LockgateError(f"{quoted(text)} is no name of a header", hint="for example x-user")
     return text
+
+
+def _parse_place(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not host:
+        raise LockgateError(f"{quoted(text)} is no address to listen on", hint="write HOST:PORT, e.g. 127.0.0.1:9464")
+    return host.strip("[]"), _parse_port(port)
 
 
 def _parse_port(text: str) -> int:

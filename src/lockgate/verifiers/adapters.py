@@ -48,6 +48,7 @@ from lockgate.gate.gate import shared_scanner
 from lockgate.runtime.failures import error_type
 from lockgate.runtime.flow import Flow, run_flow, run_flow_async
 from lockgate.runtime.metrics import METRICS, OTHER, PROVIDERS, Metrics
+from lockgate.runtime.otel_metrics import OtelMetrics
 from lockgate.runtime.tracing import NO_SPAN, AssessmentSpan, Tracing
 from lockgate.runtime.worker_pool import Full, PoolJob, WorkerPool
 from lockgate.verifiers.client import Client, Provider, ProviderQuestion
@@ -121,6 +122,7 @@ class _Adapter:
         self._scanner = scanner or shared_scanner(Policy())
         self._metrics = metrics
         self._tracing = Tracing()
+        self._otel = OtelMetrics()
         self._timeout_s = timeout_s
         self._clock: Callable[[], float] = monotonic
         # One thread each: reading is bound by the processor, so more threads would only slow the loop. Megabytes can
@@ -223,6 +225,7 @@ class _Adapter:
         metrics = self._metrics
         metrics.requests.add(self._name, assessment.verdict)
         metrics.latency.observe(assessment.latency_ms / 1000, self._name)
+        self._otel.count(self._name, assessment.verdict, assessment.latency_ms, why.value if why is not None else "")
         if span is not NO_SPAN:
             span.set_attributes(
                 provider=self._name, verdict=assessment.verdict, reason=assessment.reason, digest=assessment.digest
