@@ -9,6 +9,7 @@ import shlex
 from inspect import signature
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -23,8 +24,8 @@ from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.reading import effects_of
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.sessions import trace_format as trace
-from lockgate.core.vocabulary import Decision, Finding, Origin, Reason
-from lockgate.gate.gate import shared_scanner
+from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Reason
+from lockgate.gate.gate import Gate, shared_scanner
 from lockgate.runtime import http_post as post
 from lockgate.runtime import tracing
 from lockgate.runtime.metrics import METRICS, NAMES
@@ -270,6 +271,13 @@ def test_the_python_on_the_pages_about_verifiers_runs(page: Path, monkeypatch: p
     monkeypatch.setattr(assemble, "cached_scanner", lambda rules, folder: shared_scanner(Policy()))
     for example in blocks(page, "python", "py"):
         exec(compile(example, page.name, "exec"), {"__name__": "__main__"})
+
+
+def test_the_step_on_the_page_about_supervision_is_let_through() -> None:
+    example = blocks(ROOT / "docs" / "reference" / "supervision.md", "python")[0]
+    names: dict[str, Any] = {"session": Gate().session(goal="Answer Ann's mail")}
+    exec(compile(example, "supervision.md", "exec"), names)
+    assert (names["decision"].action, names["ruling"].action) == (Action.CONTINUE, Action.CONTINUE)
 
 
 def test_the_payload_on_the_page_is_one() -> None:

@@ -276,6 +276,38 @@ def test_declaring_everything_declares_nothing(everything: list[str]) -> None:
         assert why_undeclared(plan, call(tool)), tool
 
 
+@pytest.mark.parametrize(
+    ("entry", "rules_out"),
+    [
+        ("deleting mail", False),
+        ("delete_email", False),
+        ("Deleting any old emails.", False),
+        ("reading the mail of others", False),
+        ("deleting or moving mail", False),
+        ("mail", True),
+        ("email", True),
+        ("emails of any kind", True),
+        ("mailing the customers", True),
+        ("sending mail", True),
+        ("forwarding mail", True),
+        ("deleting and forwarding mail", True),
+        ("delete it and mail Ann", True),
+        ("deleting things, mail", True),
+        ("updating the client by mail", True),
+        ("deleting files, or emailing them", True),
+        ("`send_email`", True),
+    ],
+)
+def test_out_of_scope_rules_out_what_it_names_and_no_other_verb(entry: str, rules_out: bool) -> None:  # noqa: FBT001
+    plan = Commitment("reply", ("send an email to ann@docs.example",), (entry,))
+    assert bool(why_undeclared(plan, call("send_email", to="ann@docs.example"))) is rules_out
+
+
+@pytest.mark.parametrize("entry", ["delete old mail", "read the mail", "delete_email"])
+def test_declaring_one_thing_to_do_with_mail_does_not_declare_sending_it(entry: str) -> None:
+    assert why_undeclared(Commitment("tidy up", (entry,)), call("send_email", to="ann@docs.example"))
+
+
 def test_a_held_call_counts_like_one_that_ran() -> None:
     tried = call("pay_invoice", account="1")._replace(action="PAUSE", tier=3)
     assert causes(FINE, tried) == [Cause.UNDECLARED_CALL]

@@ -24,7 +24,7 @@ from lockgate.core.ruling.context import PastCall
 from lockgate.core.ruling.origins import TrustedText
 from lockgate.core.ruling.scope.border import Border, border_from_prose
 from lockgate.core.ruling.scope.crossings import OUTSIDE, find_crossings
-from lockgate.core.ruling.tool_risk import canonical_tool, tool_intent, tool_risk, tool_words
+from lockgate.core.ruling.tool_risk import PLAIN_VERBS, canonical_tool, tool_intent, tool_risk, tool_words
 from lockgate.core.vocabulary import Finding, Risk
 
 # What the end of a step is called where calls have a tool's name: in the ledger, in approvals, before judges.
@@ -362,7 +362,7 @@ def why_undeclared(commitment: Commitment, call: PastCall, *, high_risk_tools: f
         if never and not _BEYOND.search(entry):
             # "mail to hr.example" rules out that place, not mail.
             crossed = find_crossings(Border(excluded=never, is_open=True), leaves, tool=call.tool)
-        elif _mentions_tool(entry, call.tool, alone=True) or _asks_for_tool(entry, call.tool):
+        elif _mentions_tool(entry, call.tool, alone=True) or _names_action(entry, call.tool):
             return f"the commitment puts it out of scope ({quoted(entry)})"
         else:
             continue
@@ -397,7 +397,7 @@ def _declares_tool(entry: str, tool: str) -> bool:
     if canonical_tool(tool) == "bash":
         return not intent.verbs.isdisjoint(_stems(entry))
     # Without an object a synonym says too little: who means to send a reply has not declared to pay.
-    return bool(intent.objects) and _asks_for_tool(entry, tool)
+    return bool(intent.objects) and _names_action(entry, tool)
 
 
 def _mentions_tool(entry: str, tool: str, *, alone: bool = False) -> bool:
@@ -420,8 +420,35 @@ def _wishes(entry: str) -> TrustedText:
     return wishes
 
 
-def _asks_for_tool(entry: str, tool: str) -> bool:
-    return _wishes(entry).asks_for_tool(tool)
+# Words and signs that end a part of a sentence: a verb before them has no object behind them.
+_PART_ENDS = re.compile(
+    r"[^\w\s'-]|\b(?:and|or|then|to|but|not|by|via|with|through|in|on|from|for|of|as|using|per)\b", re.IGNORECASE
+)
+
+
+@lru_cache(maxsize=1024)
+def _names_action(entry: str, tool: str) -> bool:
+    """Whether an entry names what a tool does, verb and object.
+
+    Some words can be both: `mail` is the object behind another verb. "Deleting mail" says nothing about sending any.
+    """
+    if not _wishes(entry).asks_for_tool(tool):
+        return False
+    intent = tool_intent(tool)
+    both = intent.verbs & intent.objects
+    if not (intent.verbs - both).isdisjoint(_stems(entry)):
+        return True
+    is_object = False
+    for part in _PART_ENDS.split(entry):
+        has_verb = False
+        for word in re.findall(r"[^\W_]+", part):
+            forms = _stems(word)
+            if not both.isdisjoint(forms):
+                if not has_verb:
+                    return True
+                is_object = True
+            has_verb = has_verb or not PLAIN_VERBS.isdisjoint(forms)
+    return not is_object
 
 
 def _stems(entry: str) -> set[str]:

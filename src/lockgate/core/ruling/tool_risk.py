@@ -151,6 +151,8 @@ _TOO_VAGUE: Mapping[str, frozenset[str]] = {
 # These never are nouns: a word before one of them is the thing looked at (`issue_read`, `email_get`).
 _ONLY_LOOKS = _word_set("get read find describe retrieve")
 _ACTS = VERBS - _MAY_ACT - _LOOKS_VAGUELY
+# What is a verb wherever it stands, acting or looking.
+PLAIN_VERBS = _ACTS | _LOOKS
 
 # What product names are made of: in `MailHubGetThread` the mail is not an order.
 _PRODUCT = _word_set("""
