@@ -1,28 +1,29 @@
 """Where a call of Claude Code really leads: its paths as the file system sees them, its addresses as we know ours.
 
-The self-protection rules read what a call says. A link, a folder that is called otherwise, a
-name relative to where the agent stands say something else than they do, so they are looked up and read once more.
+What a call does to which path is read from the call (`core/ruling/effects/`). A link, a folder that is called otherwise
+or a second name of a file leads elsewhere than it says, so each of those paths is looked up here.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from lockgate.claude_code import context_files
 from lockgate.core.ruling.arguments import Leaf, flatten_arguments
-from lockgate.core.ruling.self_protection import find_tampering, is_content
+from lockgate.core.ruling.effects.own_arguments import is_content
+from lockgate.core.ruling.effects.project import Project
+from lockgate.core.ruling.effects.reading import own_effects_of
+from lockgate.core.ruling.self_protection import findings_from_effects
+from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import tool_risk
 from lockgate.core.vocabulary import Finding, Risk
 from lockgate.sessions import Host
 
-# Names of one value that are looked up, and questions to the file system for a whole call.
-_MAX_NAMES = 128
+# Questions to the file system for a whole call.
 MAX_STEPS = 8192
 _MAX_PATH = 4096
-_WORD = re.compile(r"[^\s\"'`;|&<>()=,]{1,4096}")
 _FILE_URL = re.compile(r"file:(?://[^/\\]*)?", re.IGNORECASE)
 _SETTINGS = ("settings.json", "settings.local.json")
 # Files that say which servers a host starts: ours stand there as `lockgate mcp`.
@@ -36,10 +37,8 @@ def find_protected_targets(
     leaves = flatten_arguments(arguments)[0]
     looks = tool_risk(tool, additional=host.gate.policy.high_risk_tools) is Risk.LOW
     names = _PathLookup(cwd)
-    real = [
-        Leaf(leaf.argument, text) for leaf in leaves if not is_content(leaf) and (text := names.resolve_path(leaf.text))
-    ]
-    found = find_tampering(real, host.gate.scanner, looks=looks) if real else []
+    project = Project(folder=cwd, home=os.path.expanduser("~"), follow=names.follow)
+    found = findings_from_effects(own_effects_of(ToolCall(tool, arguments), project, leaves=leaves))
     if names.steps < 0:
         found.append(Finding("cap:arguments", "arguments", 0, 0))
     port = headers.get("host", "").rpartition(":")[2]
@@ -52,7 +51,7 @@ def find_protected_targets(
 
 
 class _PathLookup:
-    """The names in one call, each looked up once; past MAX_STEPS no more is looked up, and `steps` is below zero."""
+    """The paths of one call, each looked up once; past MAX_STEPS no more is looked up, and `steps` is below zero."""
 
     def __init__(self, cwd: str) -> None:
         self._cwd = cwd
@@ -60,77 +59,65 @@ class _PathLookup:
         self._folders = list(_protected_folders())
         self.steps = MAX_STEPS
 
-    def resolve_path(self, text: str) -> str:
-        """A text with its paths as they are, if any of them leads where it does not say; else nothing."""
-        if len(text) <= _MAX_PATH and "\n" not in text and (there := self._follow_link(text.strip())):
-            return there
-        changed, last, parts = False, 0, []
-        for number, word in enumerate(_WORD.finditer(text)):
-            if number >= _MAX_NAMES or self.steps < 0:
-                break
-            if there := self._follow_link(word[0]):
-                parts += [text[last : word.start()], there]
-                last, changed = word.end(), True
-        return "".join([*parts, text[last:]]) if changed else ""
-
-    def _follow_link(self, name: str) -> str:
+    def follow(self, name: str) -> str:
+        """Return where a path leads, spelled as the rules know it, if that is a place of ours or above one."""
         if not name or "\0" in name or len(name) > _MAX_PATH:
             return ""
         there = self._known.get(name)
         if there is None:
             # The file system is asked once for each folder on the way.
             self.steps -= 1 + name.count("/") + name.count("\\")
-            there = "" if self.steps < 0 else _follow_link(name, self._cwd, self._folders)
+            there = "" if self.steps < 0 else self._look_up(name)
             self._known[name] = there
         return there
 
-
-def _follow_link(name: str, cwd: str, folders: Sequence[tuple[str, str]]) -> str:
-    """Where a name leads, if that is a folder of ours or of the host; spelled as the rules know it."""
-    path = os.path.expanduser(os.path.expandvars(_FILE_URL.sub("", name, count=1)))
-    full = os.path.join(cwd or "/", path)
-    try:
-        if "/" not in path and "\\" not in path and ".claude" not in cwd.lower() and not _has_two_names(full):
+    def _look_up(self, name: str) -> str:
+        path = os.path.expanduser(os.path.expandvars(_FILE_URL.sub("", name, count=1)))
+        try:
+            real = os.path.realpath(os.path.join(self._cwd or "/", path))
+            if (known := _find_protected_twin(real, self._cwd)) is not None:
+                return known
+        except (OSError, ValueError):
             return ""
-        real = os.path.realpath(full)
-        if (known := _find_protected_twin(real, cwd)) is not None:
-            return known
-    except (OSError, ValueError):
-        return ""
-    for folder, spelled in folders:
-        if real.casefold() == folder.casefold() or real.casefold().startswith(folder.casefold() + os.sep):
-            return re.sub(r"\s", "_", spelled + real[len(folder) :])
-    return re.sub(r"\s", "_", real) if f"{os.sep}.claude{os.sep}" in real.casefold() else ""
-
-
-def _has_two_names(path: str) -> bool:
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return False
-    return stat.S_ISLNK(status.st_mode) or (stat.S_ISREG(status.st_mode) and status.st_nlink > 1)
+        plain = real.casefold()
+        for folder, spelled in self._folders:
+            own = folder.casefold()
+            if plain == own or plain.startswith(own.rstrip(os.sep) + os.sep):
+                return spelled + real[len(folder) :]
+            if own.startswith(plain.rstrip(os.sep) + os.sep):
+                # As many folders above ours as the path is, but no further than the home.
+                above = own[len(plain) :].strip(os.sep).count(os.sep) + 1
+                return "/".join(spelled.split("/")[:-above]) or "~"
+        return real if f"{os.sep}.claude{os.sep}" in plain + os.sep else ""
 
 
 def _protected_folders() -> Iterator[tuple[str, str]]:
+    """Yield the folders that are ours or the host's, and how the rules know them."""
+    home = os.path.expanduser("~")
+    for name, usual, of_home in (
+        ("XDG_STATE_HOME", "~/.local/state/lockgate", ".local/state"),
+        ("XDG_CONFIG_HOME", "~/.config/lockgate", ".config"),
+        ("XDG_CACHE_HOME", "~/.cache/lockgate", ".cache"),
+    ):
+        folder = os.environ.get(name) or os.path.join(home, of_home)
+        yield os.path.realpath(os.path.join(folder, "lockgate")), usual
     for folder in context_files.config_folders():
         yield folder, "~/.claude"
-    home = os.path.expanduser("~")
-    state = os.environ.get("XDG_STATE_HOME") or os.path.join(home, ".local", "state")
-    config = os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
-    yield os.path.realpath(os.path.join(state, "lockgate")), "~/.local/state/lockgate"
-    yield os.path.realpath(os.path.join(config, "lockgate")), "~/.config/lockgate"
 
 
 def _find_protected_twin(real: str, cwd: str) -> str | None:
-    """The settings that this file is, under another name."""
+    """Return what this file is under its usual name: settings, or a file of our state."""
     status = os.stat(real) if os.path.exists(real) else None
-    if status is None or status.st_nlink < 2:
+    if status is None or status.st_nlink < 2 or os.path.isdir(real):
         return None
+    state, usual = next(_protected_folders())
+    places = [(state, name, usual) for name in (os.listdir(state) if os.path.isdir(state) else ())]
     for folder in (*context_files.config_folders(), os.path.join(cwd, ".claude")):
-        for name in _SETTINGS:
-            path = os.path.join(folder, name)
-            if os.path.exists(path) and os.path.samestat(status, os.stat(path)):
-                return f"~/.claude/{name}"
+        places += [(folder, name, "~/.claude") for name in _SETTINGS]
+    for folder, name, spelled in places:
+        path = os.path.join(folder, name)
+        if os.path.exists(path) and os.path.samestat(status, os.stat(path)):
+            return f"{spelled}/{name}"
     return None
 
 

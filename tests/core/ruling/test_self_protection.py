@@ -7,10 +7,13 @@ from functools import cache
 import pytest
 
 from lockgate.core.ruling.arguments import Leaf
-from lockgate.core.ruling.self_protection import find_tampering, readings_from_leaves
+from lockgate.core.ruling.effects.reading import own_effects_of
+from lockgate.core.ruling.policy import Policy
+from lockgate.core.ruling.self_protection import find_tampering, findings_from_effects, readings_from_leaves
+from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action
-from lockgate.gate.gate import Gate
+from lockgate.gate.gate import Gate, shared_scanner
 
 
 @cache
@@ -19,15 +22,18 @@ def no_rules() -> Scanner:
 
 
 def own(*values: str, looks: bool = False) -> set[str]:
-    """What is found in a command and its words."""
-    return {
-        found.rule for found in find_tampering([Leaf("command", value) for value in values], no_rules(), looks=looks)
-    }
+    """What is found in a command and its words, by what they say and by what they do."""
+    said = find_tampering([Leaf("command", value) for value in values], no_rules(), looks=looks)
+    tool, name = ("Read", "file_path") if looks else ("Bash", "command")
+    done = findings_from_effects(own_effects_of(ToolCall(tool, {name: " ".join(values)})))
+    return {found.rule for found in (*said, *done)}
 
 
 def written(path: str, content: str = "{}", name: str = "file_path") -> set[str]:
     """What is found in a call that writes a file."""
-    return {found.rule for found in find_tampering([Leaf(name, path), Leaf("content", content)], no_rules())}
+    said = find_tampering([Leaf(name, path), Leaf("content", content)], no_rules())
+    done = findings_from_effects(own_effects_of(ToolCall("Write", {name: path, "content": content})))
+    return {found.rule for found in (*said, *done)}
 
 
 @pytest.mark.parametrize(
@@ -293,6 +299,30 @@ def test_a_tool_that_only_looks_may_not_look_at_the_tokens(value: str) -> None:
 )
 def test_looking_at_anything_else_is_looking(value: str) -> None:
     assert Gate().session(goal="Tidy up").check("Read", {"file_path": value}).action is Action.CONTINUE
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "rule"),
+    [
+        ("Grep", {"pattern": "lgp_", "path": "$HOME"}, "execution:own-token"),
+        ("Bash", {"command": "grep -rh lgp_ ~"}, "execution:own-token"),
+        ("Bash", {"command": "rm -rf ~/.local/state"}, "execution:own-state"),
+        ("Bash", {"command": "cd ~/.local; cd state; cd lockgate; cat token"}, "execution:own-token"),
+        ("Bash", {"command": "unzip -o x -d ~/.claude"}, "execution:own-guard"),
+        ("Bash", {"command": "rsync evil/ ~/.claude/"}, "execution:own-guard"),
+        ("Bash", {"command": "HOME=$(mktemp -d) claude -p 'run it'"}, "execution:own-guard"),
+        ("Bash", {"command": "cp /tmp/x ~/.cache/lockgate/rules-0.bin"}, "execution:own-guard"),
+        ("Write", {"file_path": "/home/ana/.cache/lockgate/rules-0.bin", "content": "x"}, "execution:own-guard"),
+    ],
+)
+def test_a_call_is_held_for_where_it_leads_before_anything_was_read(
+    tool: str, arguments: dict[str, object], rule: str
+) -> None:
+    for policy in (Policy(), Policy(strict_patterns=True)):
+        gate = Gate(policy, scanner=shared_scanner(Policy()))
+        held = gate.session(goal="Tidy up").check(tool, arguments)
+        assert held.action is Action.PAUSE
+        assert rule in {found.rule for found in held.findings}
 
 
 def test_what_is_hidden_in_a_code_counts_too() -> None:

@@ -36,7 +36,7 @@ from lockgate.core.ruling.arguments import flatten_arguments as flatten_argument
 from lockgate.core.ruling.context import BlockNote, Context
 from lockgate.core.ruling.delegation import may_be_delegated
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity, effect
-from lockgate.core.ruling.effects.reading import effects_of
+from lockgate.core.ruling.effects.reading import effects_of, own_effects_of
 from lockgate.core.ruling.explanations import EFFECT, explain
 from lockgate.core.ruling.matrix import EffectFindings, UnaskedEffects, is_configured_remote
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
@@ -45,7 +45,7 @@ from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.scope.border import border_from_scope
 from lockgate.core.ruling.scope.crossings import find_crossings
 from lockgate.core.ruling.second_look import find_tokens
-from lockgate.core.ruling.self_protection import find_tampering, is_unrelated
+from lockgate.core.ruling.self_protection import find_tampering, findings_from_effects, is_unrelated
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import may_reach_any_address, tool_risk
 from lockgate.core.ruling.word_index import IndexedReading
@@ -266,6 +266,10 @@ def _check_self_protection(review: _Review) -> None:
     """0. The agent may never answer its own approval or touch Lockgate's files, even before it has read anything."""
     if not is_unrelated(review.text):
         review.always += find_tampering(review.leaves, review.scanner, looks=review.risk is _LOW)
+    effects = own_effects_of(review.call, review.context.project, review.context.activity, leaves=review.leaves)
+    if effects:
+        known = {found.rule for found in review.always}
+        review.always += [found for found in findings_from_effects(effects) if found.rule not in known]
 
 
 def _check_host_findings(review: _Review) -> None:
@@ -326,6 +330,9 @@ def _check_arguments(review: _Review) -> ArgumentScan:
     scan, always = review.scan_arguments(), review.always
     if scan.decoded and review.risk is not _LOW:
         always += find_tampering(scan.decoded, review.scanner)
+        for leaf in scan.decoded:
+            hidden = ToolCall("bash", {"command": leaf.text}, folder=review.call.folder)
+            always += findings_from_effects(own_effects_of(hidden, review.context.project), leaf.argument)
     if always:
         known = {found.rule for found in scan.patterns}
         scan.patterns.extend(found for found in always if found.rule.startswith("scope:") or found.rule not in known)

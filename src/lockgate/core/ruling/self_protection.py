@@ -13,22 +13,19 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from lockgate.core.ruling.arguments import Leaf
+from lockgate.core.ruling.effects.effect import Effect
+from lockgate.core.ruling.effects.own_arguments import is_content, is_place
+from lockgate.core.ruling.effects.own_paths import OWN_KINDS
 from lockgate.core.text.rules import RULES_BY_ID, SELF_PROTECTION_RULES, Rule
 from lockgate.core.text.scanner import Scanner, encode
 from lockgate.core.vocabulary import Finding
 
 # A tool that only looks may look at the hooks, but not at what opens the door.
 _SECRET = (RULES_BY_ID["execution:own-token"],)
+# Effects on Lockgate's own files, and the rules that hold them.
+_HELD = {kind: f"execution:{kind.partition('-')[2]}" for kind in OWN_KINDS}
 _DROPPED = str.maketrans("", "", "\\'\"^")
 _LONG = 4096
-# What a file is to hold says nothing about what the call does: a guide may tell how settings are written.
-_CONTENT = frozenset(
-    "content contents file_text text body data patch diff old_string new_string old_str new_str oldtext newtext "
-    "old_text new_text new_source insert_text".split()
-)
-_PLACES = tuple("path paths file files filename uri url destination source target dest folder".split())
-_MAX_PLACE = 4096
-_BLANK = re.compile(r"\s")
 _FILE_URL = re.compile(r"file:(?://[^/\\]*)?", re.IGNORECASE)
 
 
@@ -90,14 +87,24 @@ def readings_from_leaves(leaves: Sequence[Leaf]) -> TamperingReadings:
     for leaf in leaves:
         if is_content(leaf):
             continue
-        name = _leaf_name(leaf)
         acting.append(leaf.text)
-        if len(leaf.text) <= _MAX_PLACE and (name.endswith(_PLACES) or not _BLANK.search(leaf.text.strip())):
+        if is_place(leaf):
             acting.append(f"> {normalize_place(leaf.text)}")
     if "disableallhooks" in low:
         acting.append("disableAllHooks")
     # The line end is the end of the last name.
     return TamperingReadings(_as_shells_read(said), _as_shells_read("\n".join([*acting, ""])))
+
+
+def findings_from_effects(effects: Sequence[Effect], argument: str = "") -> list[Finding]:
+    """Return what a call would do to Lockgate's own files as findings, one of each rule."""
+    found: dict[str, Finding] = {}
+    for each in effects:
+        if each.kind in _HELD:
+            where = argument or each.argument or "arguments"
+            rule = _HELD[each.kind]
+            found.setdefault(rule, Finding(rule, where, each.start, each.end, "raw", each.target[:160]))
+    return list(found.values())
 
 
 def is_unrelated(said: str) -> bool:
@@ -121,16 +128,6 @@ def _has_protected_word(low: str) -> bool:
         or "disableallhooks" in low
         or "7717" in low
     )
-
-
-def is_content(leaf: Leaf) -> bool:
-    """Whether this is what a file is to hold."""
-    return _leaf_name(leaf) in _CONTENT
-
-
-def _leaf_name(leaf: Leaf) -> str:
-    """What a value is called; an item of a list goes by the list's name: `edits[0].new_string`, `paths[2]`."""
-    return leaf.argument.rpartition(".")[2].partition("[")[0].lower()
 
 
 def normalize_place(place: str) -> str:

@@ -6,9 +6,11 @@ No parse: the languages are many. A call counts where its syntax stands, not whe
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY
 from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
+from lockgate.core.ruling.effects.own_paths import own_access
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, read_access
 from lockgate.core.ruling.effects.programs.addresses import METADATA_HOSTS, host_of, is_local
 from lockgate.core.ruling.effects.project import Project
@@ -16,6 +18,8 @@ from lockgate.core.ruling.effects.project import Project
 MOST_CHARACTERS = 64 * 1024
 MOST_COMMANDS = 16
 MOST_DECODERS = 100
+MOST_LITERALS = 400
+MOST_JOINED = 4096
 
 
 def read_code(text: str, argument: str, project: Project) -> list[Effect]:
@@ -51,6 +55,7 @@ class _CodeReader:
         secrets = self.read_paths() + self.read_variables(away)
         for secret in secrets if away else ():
             self.add("sends-secret", secret)
+        self.read_own_paths()
         if _STARTS_PROCESS.search(source):
             self.read_processes()
         if self.runs_decoded():
@@ -99,6 +104,21 @@ class _CodeReader:
         for path in secrets:
             self.add("reads-secret", path)
         return secrets
+
+    def read_own_paths(self) -> None:
+        """Note texts, also joined as parts of one path, that lead to Lockgate's secrets, and work on a whole home."""
+        texts = [_text_in(match, 1) for match in islice(_LITERAL.finditer(self.source), MOST_LITERALS)]
+        for path in (*texts, "/".join(text.strip("/") for text in texts)[:MOST_JOINED]):
+            found = own_access(path, Access.READ, self.project)
+            if found is not None:
+                self.add(found.kind, found.target[:300])
+        if _WHOLE_TREE.search(self.source):
+            homes = ["~"] if _BARE_HOME.search(self.source) else []
+            access = Access.DELETE if _TAKES_TREE.search(self.source) else Access.READ
+            for path in (*homes, *texts):
+                found = own_access(path, access, self.project, below=True)
+                if found is not None:
+                    self.add(found.kind, path)
 
     def note_access(self, path: str, access: Access) -> None:
         found = read_access(path, access, self.project)
@@ -261,6 +281,16 @@ _WRITE_MODE = re.compile(
 _HOME_PATH = re.compile(
     r"(?:Path\.home\(\)|homedir\(\)|expanduser\(['\"]~['\"]\)|environ\[['\"]HOME['\"]\]|process\.env\.HOME|Dir\.home)"
     r"((?:[/,+\s)(]{1,8}['\"][\w./ -]{1,120}['\"]){1,6})(?P<rest>[^\n;]{0,120})"
+)
+# Calls that reach everything below a folder, and the user's home with no path behind it.
+_WHOLE_TREE = re.compile(
+    r"\b(?:os\.f?walk|rglob|rmtree|copytree|make_archive|shutil\.move|os\.(?:rename|replace)|renameSync|rmSync|cpSync|FileUtils\.\w+"
+    r"|Find\.find|File::Find)\b|\*\*|recursive\s*[:=]\s*[Tt]rue"
+)
+_TAKES_TREE = re.compile(r"rmtree|move|rename|replace\(|rmSync|rm_r|remove_dir")
+_BARE_HOME = re.compile(
+    r"(?:Path\.home\(\)|homedir\(\)|expanduser\(\s*['\"]~/?['\"]\s*\)|environ(?:\.get\(|\[)['\"]HOME['\"][\])]|process\.env\.HOME|Dir\.home"
+    r"|getenv\(['\"]HOME['\"]\))(?!\s*[/,+]\s*['\"\w])"
 )
 _PARTS = re.compile(r"['\"]([^'\"]+)['\"]")
 _ENVIRON = re.compile(

@@ -89,6 +89,9 @@ KINDS: dict[str, EffectKind] = {
     # 3 opens a door
     "runs-download": EffectKind(_DOOR, "runs what it downloads from `{target}`"),
     "runs-decoded": EffectKind(_DOOR, "runs text that it decodes first"),
+    "reads-own-token": EffectKind(_DOOR, "reads `{target}`, where Lockgate keeps its tokens and keys"),
+    "changes-own-state": EffectKind(_DOOR, "changes `{target}`, where Lockgate keeps its state"),
+    "changes-own-guard": EffectKind(_DOOR, "changes `{target}`, which Lockgate rests on"),
     "reads-secret": EffectKind(_DOOR, "reads the secret `{target}`"),
     "sends-secret": EffectKind(_DOOR, "sends the secret `{target}` away"),
     "writes-startup-file": EffectKind(_DOOR, "changes `{target}`, which runs at every start"),

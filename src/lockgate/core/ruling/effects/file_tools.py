@@ -38,7 +38,7 @@ _PATCHED = re.compile(
 def read_file_tool(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project) -> list[Effect] | None:
     """Return what a tool does to the files it names; None for a tool that works on no path."""
     if seed == "write":
-        patched = list(_read_patches(leaves, project))
+        patched = list(read_patches(leaves, project))
         if patched:
             return patched
     paths = [leaf for leaf in leaves if is_path_name(leaf.argument) and _is_path(leaf.text)]
@@ -112,7 +112,8 @@ def _read_repository(leaves: Sequence[Leaf]) -> Iterator[Effect]:
         yield effect("pushes", f"{named['owner']}/{repository}" if "owner" in named else repository, argument="repo")
 
 
-def _read_patches(leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
+def read_patches(leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
+    """Yield what patches among the values do to the files that they name."""
     for leaf in leaves:
         matches = list(_PATCHED.finditer(leaf.text))
         if len(matches) > _MAX_PATCHED:

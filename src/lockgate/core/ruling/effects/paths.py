@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
+from lockgate.core.ruling.effects.own_paths import Access as Access
+from lockgate.core.ruling.effects.own_paths import own_access
 from lockgate.core.ruling.effects.project import Place, Project, normalize_path
 from lockgate.core.word_lists import read_sections
 
@@ -15,17 +16,11 @@ from lockgate.core.word_lists import read_sections
 MOST_PATH = 300
 
 
-class Access(StrEnum):
-    """What is done with a path."""
-
-    READ = "read"
-    WRITE = "write"
-    DELETE = "delete"
-    RUN = "run"
-
-
 def read_access(path: str, access: Access, project: Project, *, folder: str = "") -> Effect:
     """Return what this access to a path would do; the caller fills argument and span in."""
+    own = own_access(path, access, project, folder=folder)
+    if own is not None:
+        return own
     if access is Access.READ:
         return effect("reads-secret", path) if is_secret(path, folder) else effect("looks")
     place = place_of(path, project, folder)

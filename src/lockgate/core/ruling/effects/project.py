@@ -7,7 +7,7 @@ it needs no untrusted text to have it from. The values here are pure; reading th
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -45,7 +45,8 @@ class Project:
     `root` is the absolute path of its folder, `folder` the one the agent works in, `home` the user's. `packages` are
     normalized with `package_name` and may name their registry (`npm:express`). `hosts` are as `site_of_url` writes
     them. `remotes` are the repository's remotes by name, `tasks` the names of its scripts and make targets, `programs`
-    the names of programs it brings along (`.venv/bin`).
+    the names of programs it brings along (`.venv/bin`). `follow` says where a path really leads if that is a place of
+    Lockgate's own (`own_paths.py`): only a host can look at links, nothing here does.
     """
 
     root: str = ""
@@ -56,6 +57,7 @@ class Project:
     remotes: Mapping[str, str] = field(default_factory=dict)
     tasks: frozenset[str] = frozenset()
     programs: frozenset[str] = frozenset()
+    follow: Callable[[str], str] | None = field(default=None, compare=False, repr=False)
 
     def has_package(self, name: str, registry: str = "") -> bool:
         """Return whether a manifest or lock file names this package; in `registry` where the caller knows it.

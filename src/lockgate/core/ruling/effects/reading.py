@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from lockgate.core.ruling.arguments import Leaf, flatten_arguments
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY, Activity
 from lockgate.core.ruling.effects.effect import Effect
+from lockgate.core.ruling.effects.own_arguments import is_content, leaf_name
+from lockgate.core.ruling.effects.own_paths import may_lead_to_own
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
-from lockgate.core.ruling.effects.tools import read_tool
+from lockgate.core.ruling.effects.tools import read_own, read_tool
 from lockgate.core.ruling.tool_call import ToolCall
 
 
@@ -29,3 +31,22 @@ def effects_of(
         project = project.at(call.folder)
     effects = read_tool(call, leaves, project, activity)
     return tuple(sorted(effects, key=lambda found: -found.severity))
+
+
+def own_effects_of(
+    call: ToolCall,
+    project: Project = NO_PROJECT,
+    activity: Activity = NO_ACTIVITY,
+    *,
+    leaves: Sequence[Leaf] | None = None,
+) -> list[Effect]:
+    """Return only what a call would do to Lockgate's own files; nothing for most calls, after a glance at its words."""
+    if leaves is None:
+        leaves = flatten_arguments(call.arguments)[0]
+    if call.folder:
+        project = project.at(call.folder)
+    # What a file is to hold is long, and leads nowhere.
+    acting = [leaf for leaf in leaves if not is_content(leaf) or leaf_name(leaf) in ("patch", "diff")]
+    if project.follow is None and not may_lead_to_own("\n".join([leaf.text for leaf in acting]), project):
+        return []
+    return read_own(call, acting, project, activity)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from lockgate.core.ruling.effects.activity import Activity
 from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
 from lockgate.core.ruling.effects.flows import EMPTY, MARK, NOTHING, SETUP, Flow, Invocation, Source
+from lockgate.core.ruling.effects.own_paths import own_access
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, place_of, read_access
 from lockgate.core.ruling.effects.programs.addresses import host_of
 from lockgate.core.ruling.effects.programs.option_uses import TELLING, note_variable
@@ -76,6 +77,9 @@ class Walk:
         self._captured = 0
         # Whether the program that is being read has the administrator's rights.
         self.as_root = False
+        # Variables that this line sets, and searches that can find what holds a secret of Lockgate.
+        self.assigned: set[str] = set()
+        self.searched: set[str] = set()
 
     # What is found
 
@@ -98,6 +102,12 @@ class Walk:
         found = read_access(self.plain(path), access, self.project, folder=self.folder)
         if found.severity:
             self.add(found.kind, found.target, found.certainty)
+
+    def note_own(self, path: str, access: Access, *, below: bool = False) -> None:
+        """Note what an access does to Lockgate's own files; `below` is whether it reaches everything below the path."""
+        found = own_access(self.plain(path), access, self.project, folder=self.folder, below=below)
+        if found is not None:
+            self.add(found.kind, found.target)
 
     def effects(self) -> list[Effect]:
         """Return what was found: each effect once, at most `MOST_EFFECTS`; only looking when there is nothing."""
@@ -375,6 +385,7 @@ class Walk:
 
     def assign(self, name: str, value: str) -> None:
         """Note what setting a variable does: some make later programs load code or ask other servers."""
+        self.assigned.add(name)
         if name in TELLING and value:
             note_variable(self, name, value)
             return
@@ -425,6 +436,7 @@ class Walk:
 
     def read_file(self, path: str) -> Flow:
         """Return what reading a file gives."""
+        self.note_own(path, Access.READ)
         pieces = self.pieces_in(path) if self.pieces else ()
         if (
             len(pieces) == 1

@@ -9,7 +9,9 @@ from lockgate.core.ruling.effects.activity import Activity
 from lockgate.core.ruling.effects.carried_secrets import find_carried_secrets
 from lockgate.core.ruling.effects.code import read_code
 from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
-from lockgate.core.ruling.effects.file_tools import read_file_tool
+from lockgate.core.ruling.effects.file_tools import read_file_tool, read_patches
+from lockgate.core.ruling.effects.own_arguments import read_own_arguments
+from lockgate.core.ruling.effects.own_paths import OWN_KINDS
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.service_tools import read_service_tool
 from lockgate.core.ruling.effects.shell import read_command
@@ -41,7 +43,8 @@ def read_tool(call: ToolCall, leaves: Sequence[Leaf], project: Project, activity
     """Return what a tool would do with these arguments; a tool that is not known may do anything."""
     if len(leaves) > MAX_LEAVES_READ:
         beyond = effect("unreadable", certainty=Certainty.GUESS)
-        return limit_effects([beyond, *read_tool(call, leaves[:MAX_LEAVES_READ], project, activity)])
+        own = read_own_arguments(read_tool_name(call.tool), canonical_tool(call.tool), leaves, project)
+        return limit_effects([beyond, *own, *read_tool(call, leaves[:MAX_LEAVES_READ], project, activity)])
     name = read_tool_name(call.tool)
     seed = canonical_tool(call.tool)
     found = _read_shell(name, seed, leaves, project, activity)
@@ -56,8 +59,21 @@ def read_tool(call: ToolCall, leaves: Sequence[Leaf], project: Project, activity
     if found is None:
         # A migration tool runs the statement that it is given, whatever it is called.
         found = [*read_service_tool(name, seed, call, leaves, project), *_read_queries(leaves)]
+    own = read_own_arguments(name, seed, leaves, project)
     carried = [] if is_local else list(find_carried_secrets(leaves))
-    return limit_effects([*found, *carried, *_raised_by_annotations(call, found)])
+    return limit_effects([*own, *found, *carried, *_raised_by_annotations(call, found)])
+
+
+def read_own(call: ToolCall, leaves: Sequence[Leaf], project: Project, activity: Activity) -> list[Effect]:
+    """Return only what a tool would do to Lockgate's own files."""
+    name, seed = read_tool_name(call.tool), canonical_tool(call.tool)
+    found = _read_shell(name, seed, leaves, project, activity)
+    if found is None:
+        found = _read_code_or_query(name, leaves, project)
+    if found is None:
+        found = list(read_patches(leaves, project)) if seed == "write" else []
+    own = read_own_arguments(name, seed, leaves, project)
+    return [each for each in (*own, *found) if each.kind in OWN_KINDS]
 
 
 def limit_effects(found: Sequence[Effect]) -> list[Effect]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lockgate.core.ruling.effects.flows import EMPTY, MARK, NOTHING, Flow, Invocation, Source
 from lockgate.core.ruling.effects.paths import Access, is_secret, read_access
 from lockgate.core.ruling.effects.programs.options import split_options
+from lockgate.core.ruling.effects.programs.own_files import note_search
 from lockgate.core.ruling.effects.project import Place
 
 if TYPE_CHECKING:
@@ -152,6 +153,7 @@ def _find(walk: Walk, call: Invocation) -> Flow:
     arguments = call.arguments
     starts = list(takewhile(lambda argument: argument[:1] not in ("-", "(", "!"), arguments)) or ["."]
     found = _found(starts[0], arguments)
+    note_search(walk, arguments, found)
     skip = 0
     for index, argument in enumerate(arguments):
         if index < skip:

@@ -94,6 +94,11 @@ def has_row(name: str, words: list[str]) -> bool:
     return _find_row(name, words)[1] > 0
 
 
+def is_listed(call: Invocation) -> bool:
+    """Return whether the table says what this program does."""
+    return _find_row(call.name, command_words(call))[0] is not None
+
+
 def is_task(name: str) -> bool:
     """Return whether a program is one that projects are built and checked with."""
     return _ROWS.get(name) in ("runs-project-task", "prints", "passes")

@@ -20,7 +20,8 @@ from lockgate.core.ruling.effects.programs import (
     wrappers,
 )
 from lockgate.core.ruling.effects.programs.option_uses import note_option_uses
-from lockgate.core.ruling.effects.programs.rows import read_row
+from lockgate.core.ruling.effects.programs.own_files import note_own_files
+from lockgate.core.ruling.effects.programs.rows import is_listed, read_row
 from lockgate.core.ruling.effects.project import Place
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def read_program(walk: Walk, call: Invocation) -> Flow:
     if len(call.arguments) == 1 and call.arguments[0] in _ASKS_ABOUT and name not in _ACTS_ANYWAY:
         return NOTHING
     note_option_uses(walk, call)
+    note_own_files(walk, call, is_known=reader is not None or is_listed(call))
     return reader(walk, call) if reader is not None else read_row(walk, call, of_project=of_project)
 
 
@@ -87,6 +89,7 @@ _ACTS_ANYWAY = frozenset(
 
 def _run_file(walk: Walk, call: Invocation) -> Flow:
     """Run a program that is named by its path."""
+    note_own_files(walk, call, is_known=False)
     flow = walk.read_file(call.name)
     if flow.source is Source.TEXT:
         interpreters.run_text(walk, flow, call.name, call.arguments)

@@ -1,0 +1,67 @@
+"""Arguments of tools that lead to Lockgate's own files, whatever the tool is called."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from lockgate.core.ruling.arguments import Leaf
+from lockgate.core.ruling.effects.effect import Effect
+from lockgate.core.ruling.effects.own_paths import Access, may_find_own, own_access
+from lockgate.core.ruling.effects.project import Project
+from lockgate.core.ruling.effects.tool_names import ToolName
+
+# What a file is to hold says nothing about what the call does: a guide may tell how settings are written.
+_CONTENT = frozenset(
+    "content contents file_text text body data patch diff old_string new_string old_str new_str oldtext newtext "
+    "old_text new_text new_source insert_text".split()
+)
+_PLACES = tuple("path paths file files filename uri url destination source target dest folder directory".split())
+_BLANK = re.compile(r"\s")
+_MOST_PLACE = 4096
+# Tools that work on a folder with everything in it.
+_TAKES_AWAY = frozenset("delete remove unlink erase trash wipe move rename".split())
+_TAKES_ALONG = frozenset("copy duplicate compress zip archive upload backup sync share attach extract unzip".split())
+_FILTERS = frozenset("glob include type file_pattern include_pattern".split())
+
+
+def is_content(leaf: Leaf) -> bool:
+    """Return whether this is what a file is to hold."""
+    return leaf_name(leaf) in _CONTENT
+
+
+def leaf_name(leaf: Leaf) -> str:
+    """Return what a value is called; an item of a list goes by the list's name: `edits[0].new_string`, `paths[2]`."""
+    return leaf.argument.rpartition(".")[2].partition("[")[0].lower()
+
+
+def is_place(leaf: Leaf) -> bool:
+    """Return whether a value may be a path or an address: it is called one, or is a single word."""
+    if is_content(leaf) or not 0 < len(leaf.text) <= _MOST_PLACE:
+        return False
+    return leaf_name(leaf).endswith(_PLACES) or not _BLANK.search(leaf.text.strip())
+
+
+def read_own_arguments(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
+    """Yield what a tool does to Lockgate's own files by the places that it is given."""
+    access, below = Access.WRITE, False
+    if name.verb in _TAKES_AWAY:
+        access, below = Access.DELETE, True
+    elif name.verb in _TAKES_ALONG:
+        below = True
+    elif seed in ("read", "glob", "grep", "web_fetch") or name.kind == "looks":
+        access, below = Access.READ, seed == "grep" and _may_search_secrets(leaves)
+    places = [leaf for leaf in leaves if is_place(leaf)]
+    for leaf in places:
+        found = own_access(leaf.text, access, project, below=below)
+        if found is not None:
+            yield found._replace(argument=leaf.argument, start=0, end=len(leaf.text))
+    if below and seed == "grep" and not any(leaf_name(leaf).endswith(_PLACES) for leaf in places):
+        found = own_access(".", access, project, below=True)
+        if found is not None:
+            yield found
+
+
+def _may_search_secrets(leaves: Sequence[Leaf]) -> bool:
+    wanted = [leaf.text for leaf in leaves if leaf_name(leaf) in _FILTERS]
+    return not wanted or any("*" in text and may_find_own(text) for text in wanted)

@@ -1,0 +1,250 @@
+"""Paths that Lockgate itself rests on: its tokens, its state, the host's settings; `own_paths.txt` lists them.
+
+What counts is where an access leads, not how it is spelled: the path is joined to the folder it starts from, `~`,
+variables and detours are resolved, and patterns of the shell are compared name by name. A folder above a listed path
+counts for what works on everything below it, such as `rm -r`, `grep -r` or an archive that is unpacked there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from lockgate.core.ruling.effects.effect import Effect, effect
+from lockgate.core.ruling.effects.project import Project, normalize_path
+from lockgate.core.word_lists import read_sections
+
+
+class Access(StrEnum):
+    """What is done with a path."""
+
+    READ = "read"
+    WRITE = "write"
+    DELETE = "delete"
+    RUN = "run"
+
+
+class OwnPath(NamedTuple):
+    """How a path relates to a listed one: the section of the list, and whether it is a folder above it."""
+
+    section: str
+    is_above: bool
+
+
+OWN_KINDS = frozenset(("reads-own-token", "changes-own-state", "changes-own-guard"))
+
+
+def own_access(path: str, access: Access, project: Project, *, folder: str = "", below: bool = False) -> Effect | None:
+    """Return what an access does to Lockgate itself, or None; `below` says that it reaches all below the path."""
+    if access is Access.RUN:
+        return None
+    for found in find_own(path, project, folder):
+        if found.is_above and not below:
+            continue
+        if found.section == "secrets":
+            return effect("reads-own-token" if access is Access.READ else "changes-own-state", path)
+        if access is Access.WRITE or (access is Access.DELETE and found.section == "settings"):
+            if found.section != "cache" or not found.is_above:
+                return effect("changes-own-guard", path)
+    return None
+
+
+def find_own(path: str, project: Project, folder: str = "") -> tuple[OwnPath, ...]:
+    """Return what a path has to do with the listed ones; the host may know where its links lead."""
+    if not path or len(path) > _MOST_PATH:
+        return ()
+    folder = folder or project.folder or project.root
+    found = _find_own(path, folder, project.home)
+    if not found and project.follow is not None:
+        there = project.follow(_join(path, folder))
+        found = _find_own(there, "", project.home) if there else ()
+    return found
+
+
+def may_lead_to_own(text: str, project: Project) -> bool:
+    """Return whether a call with these values can come near a listed path; a glance, and for most the answer is no."""
+    low = text.lower()
+    if any(sign in low for sign in _SIGNS) or _has_name(low):
+        return True
+    if any(quote in low for quote in _QUOTES):
+        # A shell drops quotes inside a name.
+        if _has_name(low.replace("'", "").replace('"', "").replace("\\", "").replace("^", "")):
+            return True
+    if _WIDE.search(low) or (".." in low and _UPWARDS.search(low)) or ("cd" in low and _TO_HOME.search(low)):
+        return True
+    return _is_near_home(low, project)
+
+
+def _is_near_home(low: str, project: Project) -> bool:
+    """Return whether a call names the first folder on the way to the user's home, or is made near a listed path."""
+    home = project.home
+    if home and "/" + home.lower().strip("/").partition("/")[0] in low:
+        return True
+    return bool(project.folder and _find_own(project.folder, "", home))
+
+
+def _has_name(low: str) -> bool:
+    return any(name in low for name in _NEAR_NAMES)
+
+
+def may_find_own(pattern: str, *, settings: bool = False) -> bool:
+    """Return whether a search for names that fit this pattern can find a file of Lockgate's state, or of `settings`."""
+    last = pattern.casefold().rstrip("/").rpartition("/")[2]
+    names = _STATE_NAMES + (_SETTINGS_NAMES if settings else ())
+    return "lockgate" in pattern.casefold() or any(_fits(last, name, hidden=True) for name in names)
+
+
+_MOST_PATH = 4096
+# Signs that a shell fills in a value, and names of a home or of a listed path.
+_SIGNS = ("~", "$", "`", "\x00")
+_QUOTES = ("'", '"', "\\", "^")
+_NEAR_NAMES = ("home", "/root", "users", "%userprofile", "lockgate", "claude", ".local", ".config", ".cache")
+# The root alone or a pattern right below it (the first sign is a plain one, for speed), `..`, a `cd` without a folder.
+_WIDE = re.compile(r"/(?<![^\s\"'=(:,]/)(?:[\s\"');|&,]|\Z|\w{0,6}[*?\[])")
+_UPWARDS = re.compile(r"(?:^|[\s\"'=(:,/])\.\.(?:[\s\"');|&,/]|$)")
+_TO_HOME = re.compile(r"\bcd\s*(?:$|[;&|)\n])")
+_LISTED = read_sections("lockgate.core.ruling.effects", "own_paths.txt")
+_STATE_NAMES, _SETTINGS_NAMES = (
+    tuple(" ".join(_LISTED.pop(section)).split()) for section in ("names of secrets", "names of settings")
+)
+
+
+class _Listed(NamedTuple):
+    section: str
+    parts: tuple[str, ...]
+
+
+_FROM_HOME: list[_Listed] = []
+_FROM_ROOT: list[_Listed] = []
+# By their first name: paths that count anywhere, with the sign that they begin with.
+_ANYWHERE: dict[str, list[tuple[_Listed, str]]] = {}
+
+
+def _read_list() -> None:
+    for section, lines in _LISTED.items():
+        for line in lines:
+            start, _, rest = line.casefold().partition("/")
+            entry = _Listed(section, tuple(rest.split("/")))
+            if start in ("", "~"):
+                (_FROM_HOME if start else _FROM_ROOT).append(entry)
+            _ANYWHERE.setdefault(entry.parts[0], []).append((entry, start))
+
+
+_read_list()
+
+_FILE_URL = re.compile(r"file:(?://[^/\\]*)?", re.IGNORECASE)
+_DEFAULT = r"\b(?::?[-=?][^}]*)?\}?"
+_VARIABLES = tuple(
+    (re.compile(spelled, re.IGNORECASE), value)
+    for spelled, value in (
+        (rf"\$\{{?HOME{_DEFAULT}|%(?:USERPROFILE|HOMEPATH)%|\$env:(?:USERPROFILE|HOME)\b", "~"),
+        (rf"\$\{{?XDG_STATE_HOME{_DEFAULT}", "~/.local/state"),
+        (rf"\$\{{?XDG_CONFIG_HOME{_DEFAULT}", "~/.config"),
+        (rf"\$\{{?XDG_CACHE_HOME{_DEFAULT}", "~/.cache"),
+        (rf"\$\{{?CLAUDE_CONFIG_DIR{_DEFAULT}", "~/.claude"),
+    )
+)
+_UNKNOWN = re.compile(r"\$\{[^}]*\}|\$\(\)|\$\w+")
+_ANY = "\x01"
+_TILDE = re.compile(r"~[\w.-]*(?=/|$)")
+_HOME = re.compile(r"(?:/(?:home|users)/[^/]+|/root|/var/root|[a-z]:/users/[^/]+)(?=/|$)")
+_ABOVE_HOME = re.compile(r"/(?:home|users|\*+|\x01)?|[a-z]:/?(?:users)?")
+
+
+def _join(path: str, folder: str) -> str:
+    if path[:1] in ("/", "~", "$", "%") or not folder or _FILE_URL.match(path) or re.match(r"[A-Za-z]:[\\/]", path):
+        return path
+    return f"{folder}/{path}"
+
+
+@lru_cache(maxsize=8192)
+def _find_own(path: str, folder: str, home: str) -> tuple[OwnPath, ...]:
+    full = _resolve(path, folder, home)
+    if _ABOVE_HOME.fullmatch(full):
+        found = [OwnPath(entry.section, True) for entry in _FROM_HOME]
+    else:
+        parts = [part for part in full.split("/") if part]
+        found = [*_find_anchored(full, parts), *_find_anywhere(parts, is_whole=full[:1] in ("/", "~"))]
+    return tuple(dict.fromkeys(found))
+
+
+def _find_anchored(full: str, parts: list[str]) -> Iterator[OwnPath]:
+    is_home = parts[:1] == ["~"]
+    for entry in _FROM_HOME if is_home else _FROM_ROOT if full[:1] == "/" else ():
+        above = _compare(parts[1:] if is_home else parts, entry)
+        if above is not None:
+            yield OwnPath(entry.section, above)
+
+
+def _find_anywhere(parts: list[str], *, is_whole: bool) -> Iterator[OwnPath]:
+    for at, part in enumerate(parts):
+        for entry, start in _ANYWHERE.get(part, ()):
+            above = _compare(parts[at:], entry)
+            # Where the folder is not known, a relative path may start from the home.
+            if above is False or (above and (start == "**" or (start == "~" and at == 0 and not is_whole))):
+                yield OwnPath(entry.section, above)
+
+
+def _resolve(path: str, folder: str, home: str) -> str:
+    """Return a path in one spelling: small letters, `/`, without detours, a home as `~`, an unknown piece as a mark."""
+    text = path.strip()
+    if (url := _FILE_URL.match(text)) is not None:
+        text = unquote(text[url.end() :])
+    text = _join(_expand(text), _expand(folder)).replace("\\", "/")
+    # Windows takes what follows two colons for a part of the file, and ignores blanks and dots at the end of a name.
+    text = _UNKNOWN.sub(_ANY, text.partition("::")[0].rstrip())
+    # As a folder of its own, so that `~/..` is the folder of all homes.
+    text = normalize_path(_TILDE.sub("/home/~", text, count=1) if text[:1] == "~" else text).casefold()
+    return _shorten_home(text.rstrip(".") if re.search(r"\w\.+$", text) else text, home)
+
+
+def _expand(text: str) -> str:
+    if "$" in text or "%" in text:
+        for variable, value in _VARIABLES:
+            text = variable.sub(value, text)
+    return text
+
+
+def _shorten_home(text: str, home: str) -> str:
+    """Return a path with a home in front as `~`; a folder above the known home as the root."""
+    if home and home != "/":
+        own = normalize_path(home.replace("\\", "/")).casefold()
+        if text == own or text.startswith(f"{own}/"):
+            return "~" + text[len(own) :]
+        if text[:1] == "/" and own.startswith(f"{text.rstrip('/')}/"):
+            return "/"
+    if _HOME.match(text):
+        return _HOME.sub("~", text, count=1)
+    # `/h*/ana`: a pattern that can be the folder of all homes.
+    first, _, rest = text[1:].partition("/")
+    if text[:1] == "/" and rest and any(_fits(first, name) for name in ("home", "users")):
+        return "/".join(["~", *rest.split("/")[1:]])
+    return text
+
+
+def _compare(parts: list[str], entry: _Listed) -> bool | None:
+    """Return True if the path is a folder above the listed one, False if it is that one, None if it leads elsewhere."""
+    for part, listed in zip(parts, entry.parts, strict=False):
+        if part == "**":
+            return None if entry.section != "secrets" or not may_find_own(parts[-1]) else False
+        if not _fits(part, listed):
+            return None
+    return len(parts) < len(entry.parts)
+
+
+def _fits(part: str, listed: str, *, hidden: bool = False) -> bool:
+    """Return whether one name of a path, which may be a pattern of the shell, can be a listed name."""
+    if part == listed:
+        return True
+    if _ANY in part:
+        return fnmatchcase(listed, part.replace("[", "[[]").replace(_ANY, "*"))
+    if "*" in listed:
+        return any(sign in part for sign in "*?[") or fnmatchcase(part, listed)
+    if listed[:1] == "." and part[:1] != "." and not hidden:
+        return False
+    return len(part) <= 64 and part.count("*") <= 4 and fnmatchcase(listed, part)

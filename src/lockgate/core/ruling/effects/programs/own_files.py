@@ -1,0 +1,387 @@
+"""What a program does to Lockgate's own files, by its arguments: `own_paths.py` says which paths those are.
+
+Most programs work on the paths they are given, and their readers say how. Here stand the programs that reach everything
+below a folder, those that change a file in a way no reader knows, and a second Claude Code without the hooks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise, takewhile
+from typing import TYPE_CHECKING, NamedTuple
+
+from lockgate.core.ruling.effects.flows import MARK, Invocation
+from lockgate.core.ruling.effects.own_paths import Access, find_own, may_find_own
+from lockgate.core.ruling.effects.programs.options import has_option, plain_words, program_after, split_options
+
+if TYPE_CHECKING:
+    from lockgate.core.ruling.effects.shell_walk import Walk
+
+
+class Reach(NamedTuple):
+    """One path that a program works on, and whether it reaches everything below it."""
+
+    path: str
+    access: Access
+    below: bool = True
+
+
+_SEPARATORS = re.compile(r"[=@:,]")
+_HOME_VARIABLES = frozenset("HOME USERPROFILE CLAUDE_CONFIG_DIR XDG_CONFIG_HOME".split())
+# Programs that run code of others, which may write any file they are given.
+_RUNNERS = frozenset("npx bunx pnpx uvx pipx".split())
+
+
+def note_own_files(walk: Walk, call: Invocation, *, is_known: bool) -> None:
+    """Note what a program does to Lockgate's own files; `is_known` is whether a reader or a row says what it does."""
+    for path in _paths_in(walk, call.arguments):
+        if any(found == ("secrets", False) for found in find_own(path, walk.project, walk.folder)):
+            walk.note_own(path, Access.READ)
+        elif not is_known or (call.name in _RUNNERS and not has_option(call.arguments, "--check", "--list-different")):
+            walk.note_own(path, Access.WRITE)
+    reaches = _REACHES.get(call.name)
+    for reach in reaches(call.arguments) if reaches is not None else ():
+        walk.note_own(reach.path, reach.access, below=reach.below)
+    _note_searched(walk, call)
+    _note_second_host(walk, call)
+
+
+def _paths_in(walk: Walk, arguments: Iterable[str]) -> Iterator[str]:
+    """Yield every piece of the arguments that may be a path: `-C/x`, `--file=/x`, `@/x`, `/x:/y`."""
+    for argument in arguments:
+        plain = walk.plain(argument)
+        yield plain
+        if "/" in plain or "~" in plain or "$" in plain:
+            yield from _SEPARATORS.split(plain)[1:]
+            if re.match(r"-\w[^=]", plain):
+                yield plain[2:]
+
+
+def _note_searched(walk: Walk, call: Invocation) -> None:
+    """Note a program that gets the names which a search below a home found: through a pipe or a substitution."""
+    if not walk.searched:
+        return
+    taken = [piece.target for argument in call.arguments if MARK in argument for piece in walk.pieces_in(argument)]
+    if call.name in _ONLY_NAMES:
+        return
+    for target in [*taken, call.stdin.target] if call.name in _TAKES_NAMES else taken:
+        if target in walk.searched:
+            walk.add("reads-own-token", target)
+
+
+_TAKES_NAMES = frozenset("xargs gxargs parallel rush read mapfile readarray cpio pax tar bsdtar rsync zip".split())
+_ONLY_NAMES = frozenset("echo printf ls stat test [ [[ wc head tail sort uniq basename dirname realpath".split())
+
+
+def _note_second_host(walk: Walk, call: Invocation) -> None:
+    """Note a Claude Code that is started with another home: no hook of this one runs there."""
+    name = call.name.rpartition("/")[2].removesuffix(".exe")
+    if name != "claude" and not any("claude-code" in argument for argument in call.arguments[:8]):
+        return
+    if name not in ("claude", "node", "bun", *_RUNNERS):
+        return
+    moved = _HOME_VARIABLES & walk.assigned
+    if moved or walk.as_root:
+        walk.add("changes-own-guard", min(moved) if moved else "sudo")
+
+
+# What each program reaches
+
+_RECURSES = ("-r", "-R", "-a", "--recursive", "--archive")
+
+
+def _deleted(arguments: list[str]) -> Iterator[Reach]:
+    for path in split_options(arguments)[1]:
+        yield Reach(path, Access.DELETE)
+
+
+def _into(target: str, source: str) -> str:
+    """Return the path that is written when a source is copied to a folder; all of the folder for its content."""
+    name = source.rstrip("/").rpartition("/")[2]
+    return target if name in (".", "..", "*", ".*", "") else f"{target.rstrip('/') or '/'}/{name}"
+
+
+_COPY_VALUED = frozenset("-t --target-directory -S --suffix -m --mode -o --owner -g --group".split())
+
+
+def _sources_and_target(arguments: list[str], valued: frozenset[str]) -> tuple[list[str], str]:
+    options, paths = split_options(arguments, valued)
+    values = dict(options)
+    target = values.get("-t") or values.get("--target-directory") or ""
+    return (paths, target) if target else (paths[:-1], paths[-1] if paths else "")
+
+
+def _moved(arguments: list[str]) -> Iterator[Reach]:
+    sources, target = _sources_and_target(arguments, _COPY_VALUED)
+    for source in sources:
+        yield Reach(source, Access.DELETE)
+        yield Reach(_into(target, source), Access.WRITE)
+    if has_option(arguments, "-T", "--no-target-directory"):
+        yield Reach(target, Access.WRITE)
+
+
+def _copied(arguments: list[str]) -> Iterator[Reach]:
+    if not has_option(arguments, *_RECURSES):
+        return
+    sources, target = _sources_and_target(arguments, _COPY_VALUED)
+    for source in sources:
+        yield Reach(source, Access.READ)
+        yield Reach(_into(target, source), Access.WRITE)
+    if has_option(arguments, "-T", "--no-target-directory"):
+        yield Reach(target, Access.WRITE)
+
+
+_RSYNC_VALUED = frozenset(
+    "-e --rsh --exclude --include --exclude-from --files-from -f --filter --port --rsync-path -o -i -P -p "
+    "--log-file --temp-dir -T --link-dest --backup-dir --chmod --chown".split()
+) - {"-p", "-P", "-o"}
+
+
+def _synchronised(arguments: list[str]) -> Iterator[Reach]:
+    """`rsync` and `scp`: a slash behind a source stands for what is in it."""
+    sources, target = _sources_and_target(arguments, _RSYNC_VALUED)
+    for source in sources:
+        if not re.match(r"[\w.@-]+:", source):
+            yield Reach(source, Access.READ)
+        path = source.partition(":")[2] if re.match(r"[\w.@-]+:", source) else source
+        yield Reach(target if path.endswith("/") or not path else _into(target, path), Access.WRITE)
+    if any(argument.startswith("--delete") for argument in arguments):
+        yield Reach(target, Access.DELETE)
+
+
+def _linked(arguments: list[str]) -> Iterator[Reach]:
+    """What is linked can be changed under its other name."""
+    sources, target = _sources_and_target(arguments, _COPY_VALUED)
+    for path in sources or [target]:
+        yield Reach(path, Access.WRITE)
+
+
+_TAR_VALUED = frozenset(
+    "-f --file -C --directory -T --files-from -X --exclude --exclude-from -I --transform -g".split()
+)
+
+
+def _archived(arguments: list[str]) -> Iterator[Reach]:
+    if arguments and re.fullmatch(r"[A-Za-z]+", arguments[0]):
+        arguments = ["-" + arguments[0], *arguments[1:]]
+    options, paths = split_options(arguments, _TAR_VALUED)
+    values = dict(options)
+    folder = values.get("-C") or values.get("--directory") or "."
+    if values.keys() & {"-x", "--extract", "--get"}:
+        yield Reach(folder, Access.WRITE)
+    elif values.keys() & {"-c", "--create", "-r", "-u", "--append", "--update"}:
+        for path in paths:
+            yield Reach(path if folder == "." or path[:1] in ("/", "~", "$") else f"{folder}/{path}", Access.READ)
+
+
+def _unzipped(arguments: list[str]) -> Iterator[Reach]:
+    options, _ = split_options(arguments, frozenset(("-d", "-x", "-P")))
+    values = dict(options)
+    if not values.keys() & {"-l", "-p", "-t", "-v", "-Z"}:
+        yield Reach(values.get("-d") or ".", Access.WRITE)
+
+
+def _zipped(arguments: list[str]) -> Iterator[Reach]:
+    verb, folder = arguments[0] if arguments else "", ""
+    for argument in arguments:
+        if argument.startswith("-o") and len(argument) > 2:
+            folder = argument[2:]
+    if verb in ("x", "e"):
+        yield Reach(folder or ".", Access.WRITE)
+    else:
+        for path in plain_words(arguments)[1:]:
+            yield Reach(path, Access.READ)
+
+
+def _cpio(arguments: list[str]) -> Iterator[Reach]:
+    options, paths = split_options(arguments, frozenset("-D --directory -F -I -O -E -H".split()))
+    values = dict(options)
+    if not values.keys() & {"-o", "--create", "-t", "--list"}:
+        yield Reach(values.get("-D") or values.get("--directory") or ".", Access.WRITE)
+        for path in paths:
+            yield Reach(path, Access.WRITE)
+
+
+def _permitted(arguments: list[str]) -> Iterator[Reach]:
+    below = has_option(arguments, "-R", "--recursive")
+    for path in plain_words(arguments):
+        yield Reach(path, Access.WRITE, below)
+
+
+def _written(arguments: list[str]) -> Iterator[Reach]:
+    for path in plain_words(arguments):
+        yield Reach(path, Access.WRITE, below=False)
+
+
+def _everything(arguments: list[str]) -> Iterator[Reach]:
+    for path in plain_words(arguments):
+        yield Reach(path, Access.WRITE)
+    for argument in arguments:
+        yield Reach(argument.partition("=")[2] or argument[2:], Access.WRITE)
+
+
+_SEARCH_VALUED = frozenset(
+    "-A -B -C -m -e -f -g -t -T -d --include --exclude --exclude-dir --glob --iglob --type --context --after-context "
+    "--before-context --max-count --regexp --file -j --max-depth --directories".split()
+)
+
+
+def _grepped(arguments: list[str]) -> Iterator[Reach]:
+    options, words = split_options(arguments, _SEARCH_VALUED)
+    names = {name for name, _ in options}
+    goes_down = names & {"-r", "-R", "--recursive", "--dereference-recursive"} or ("-d", "recurse") in options
+    if goes_down or ("--directories", "recurse") in options:
+        yield from _searched(options, words, names)
+
+
+def _ripgrepped(arguments: list[str]) -> Iterator[Reach]:
+    """`rg` and its like leave hidden folders out, unless they are told not to."""
+    options, words = split_options(arguments, _SEARCH_VALUED)
+    names = {name for name, _ in options}
+    if names & {"--hidden", "-.", "-u", "--unrestricted", "--search-all"} and "--files" not in names:
+        yield from _searched(options, words, names)
+    else:
+        # A hidden folder that is named is searched.
+        for path in words[1:]:
+            if re.search(r"(?:^|/)\.\w", path):
+                yield Reach(path, Access.READ)
+
+
+def _searched(options: list[tuple[str, str]], words: list[str], names: set[str]) -> Iterator[Reach]:
+    wanted = [value for name, value in options if name in ("--include", "-g", "--glob", "--iglob") and value[:1] != "!"]
+    typed = names & {"-t", "--type"}
+    if (wanted and not any(map(may_find_own, wanted))) or typed:
+        return
+    files = words if names & {"-e", "-f", "--regexp", "--file"} else words[1:]
+    for path in files or ["."]:
+        yield Reach(path, Access.READ)
+
+
+def _compared(arguments: list[str]) -> Iterator[Reach]:
+    for path in plain_words(arguments) if has_option(arguments, "-r", "--recursive") else ():
+        yield Reach(path, Access.READ)
+
+
+_EXECUTES = frozenset("-exec -execdir -ok -okdir -x --exec -X --exec-batch".split())
+
+
+def _found(arguments: list[str]) -> Iterator[Reach]:
+    executed = [arguments[at + 1 : at + 2] for at, argument in enumerate(arguments) if argument in _EXECUTES]
+    changes = "-delete" in arguments or any(program[0] in _CHANGES_FOUND for program in executed if program)
+    if (executed or changes) and _finds_own(arguments, settings=changes):
+        for start in search_starts(arguments):
+            yield Reach(start, Access.DELETE if changes else Access.READ)
+
+
+_CHANGES_FOUND = frozenset("rm mv sed chmod chown truncate shred unlink tee sh bash perl python python3".split())
+
+
+def search_starts(arguments: list[str]) -> list[str]:
+    """Return the folders in which `find` or `fd` looks."""
+    words = list(takewhile(lambda argument: argument[:1] not in ("-", "(", "!"), arguments))
+    if not words:
+        words = [argument for argument in arguments if re.match(r"[/~.]|\$", argument)]
+    return words or ["."]
+
+
+def _finds_own(arguments: list[str], *, settings: bool = False) -> bool:
+    names = [value for option, value in pairwise(arguments) if option in _NAMED_BY]
+    return not names or any(may_find_own(name, settings=settings) for name in names)
+
+
+_NAMED_BY = frozenset("-name -iname -path -ipath -wholename -e --extension -g --glob".split())
+
+
+def note_search(walk: Walk, arguments: list[str], found: str) -> None:
+    """Remember a search that can find what holds a secret of Lockgate: its names may be handed to another program."""
+    above = [
+        start
+        for start in search_starts(arguments)
+        if any(each.section == "secrets" for each in find_own(walk.plain(start), walk.project, walk.folder))
+    ]
+    if above and _finds_own(arguments):
+        walk.searched.add(found)
+
+
+_GIT_WRITES = frozenset(
+    "checkout restore reset clean pull merge rebase stash apply am switch rm mv read-tree checkout-index "
+    "cherry-pick".split()
+)
+
+
+_GIT_VALUED = frozenset("-C -c --work-tree --git-dir --namespace --exec-path".split())
+
+
+def _git(arguments: list[str]) -> Iterator[Reach]:
+    verb, rest = [*program_after(arguments, _GIT_VALUED), ""][0], program_after(arguments, _GIT_VALUED)[1:]
+    options = split_options(arguments[: len(arguments) - len(rest)], _GIT_VALUED)[0]
+    tree = next((value for option, value in options if option in ("-C", "--work-tree")), ".")
+    if verb in _GIT_WRITES or verb == "add":
+        access = Access.WRITE if verb != "add" else Access.READ
+        yield Reach(tree, access)
+        for path in plain_words(rest[rest.index("--") + 1 :] if "--" in rest else rest):
+            yield Reach(path if tree == "." or path[:1] in ("/", "~", "$") else f"{tree}/{path}", access)
+    elif verb == "config":
+        for option, value in split_options(rest, frozenset(("-f", "--file")))[0]:
+            if option in ("-f", "--file"):
+                yield Reach(value, Access.WRITE)
+
+
+def _mounted(arguments: list[str]) -> Iterator[Reach]:
+    """Folders that a container gets: what runs there can do anything with them."""
+    options, _ = split_options(arguments, frozenset(("-v", "--volume", "--mount", "-e", "-w", "-p", "-u", "--name")))
+    for option, value in options:
+        if option in ("-v", "--volume"):
+            yield Reach(value.partition(":")[0], Access.WRITE)
+        elif option == "--mount":
+            source = re.search(r"(?:source|src)=([^,]+)", value)
+            if source is not None:
+                yield Reach(source[1], Access.WRITE)
+
+
+def _interpreted(arguments: list[str]) -> Iterator[Reach]:
+    """A script may do anything with a file it is given; `python -m http.server` shows a whole folder."""
+    if "http.server" in arguments[:3]:
+        options, _ = split_options(arguments, frozenset("-m -d --directory -b --bind".split()))
+        values = dict(options)
+        yield Reach(values.get("-d") or values.get("--directory") or ".", Access.READ)
+    elif arguments and arguments[0][:1] != "-":
+        for path in plain_words(arguments[1:]):
+            yield Reach(path, Access.WRITE, below=False)
+
+
+def _served(arguments: list[str]) -> Iterator[Reach]:
+    for path in plain_words(arguments) or ["."]:
+        yield Reach(path, Access.READ)
+
+
+def _awk(arguments: list[str]) -> Iterator[Reach]:
+    return _written(arguments) if "inplace" in arguments else iter(())
+
+
+_REACHES: dict[str, Callable[[list[str]], Iterator[Reach]]] = {
+    **dict.fromkeys("rm unlink shred srm trash rimraf del".split(), _deleted),
+    **dict.fromkeys(("mv", "gmv"), _moved),
+    **dict.fromkeys(("cp", "gcp", "install"), _copied),
+    **dict.fromkeys(("rsync", "scp"), _synchronised),
+    "ln": _linked,
+    **dict.fromkeys(("tar", "bsdtar", "gtar"), _archived),
+    **dict.fromkeys(("unzip", "bsdunzip", "unar"), _unzipped),
+    **dict.fromkeys("zip 7z 7za 7zz rar unrar".split(), _zipped),
+    "cpio": _cpio,
+    **dict.fromkeys("chmod chown chgrp chattr setfacl xattr chflags".split(), _permitted),
+    **dict.fromkeys("sponge touch crudini".split(), _written),
+    **dict.fromkeys(
+        "stow restic borg rclone duplicity rdiff-backup unison sshfs bindfs mount pax ditto patch".split(), _everything
+    ),
+    **dict.fromkeys("grep egrep fgrep rgrep zgrep ggrep pcregrep pcre2grep".split(), _grepped),
+    **dict.fromkeys("rg ripgrep ag ack ugrep ug".split(), _ripgrepped),
+    **dict.fromkeys(("diff", "colordiff"), _compared),
+    **dict.fromkeys(("find", "fd", "fdfind", "gfind"), _found),
+    "git": _git,
+    **dict.fromkeys(("docker", "podman", "nerdctl"), _mounted),
+    **dict.fromkeys("python python3 node ruby perl php bash sh zsh deno bun".split(), _interpreted),
+    **dict.fromkeys(("serve", "http-server", "webfsd", "darkhttpd"), _served),
+    **dict.fromkeys(("awk", "gawk"), _awk),
+}
