@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from asking import GONE, HANG, HOST, Asking, call, quick, scope
+from cpu_time import takes_at_most_times
 
 from lockgate.runtime.worker_pool import Full
 from lockgate.service.http import Caller, read_object
@@ -324,14 +324,5 @@ def test_large_bodies_are_read_one_after_another_and_not_on_the_loop(
 )
 def test_reading_a_body_takes_no_longer_than_a_few_times_its_parsing(text: str) -> None:
     data = json.dumps({"content": text * (3_000_000 // len(text)), "source": "web:x"}).encode()
-
-    def least(work: Callable[[], object]) -> float:
-        times = []
-        for _ in range(3):
-            began = time.thread_time()
-            work()
-            times.append(time.thread_time() - began)
-        return min(times)
-
     # A pattern that looked at each byte took fifty times as long.
-    assert least(lambda: read_object(data)) < 15 * least(lambda: json.loads(data)) + 0.05
+    assert takes_at_most_times(15, lambda: read_object(data), lambda: json.loads(data), floor_s=0.05)

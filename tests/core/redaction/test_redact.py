@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 import pytest
 from canaries import SPELLINGS, Canary, Maker, leaks, plain
+from cpu_time import takes_at_most_times
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -541,15 +542,11 @@ def test_a_text_that_is_nothing_but_labels_or_secrets_is_not_shown() -> None:
 def test_the_time_is_linear_whatever_the_text_says(name: str) -> None:
     unit = HOSTILE[name]
 
-    def seconds(size: int) -> float:
-        text = (unit * (size // len(unit) + 1))[:size]
-        started = time.process_time()
-        redact(text, "hipaa")
-        return time.process_time() - started
+    def read(size: int) -> None:
+        redact((unit * (size // len(unit) + 1))[:size], "hipaa")
 
-    small = min(seconds(10_000) for _ in range(2))
     # Quadratic would be 25 times as much; the floor is for what a busy machine adds.
-    assert seconds(50_000) < max(small * 12, 0.5)
+    assert takes_at_most_times(12, lambda: read(50_000), lambda: read(10_000), floor_s=0.5)
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=()), max_size=300), st.sampled_from(RULESETS))

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable
-from time import process_time
 
 import pytest
+from cpu_time import takes_less
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -534,10 +534,9 @@ def flooded(
 ) -> Decision:
     arguments: dict[str, object] = {"to": CLERK, **FILLER} if tool == "send_email" else {}
     ask(["warm up"], tool, arguments)
-    began = process_time()
-    decision = ask(texts, tool, arguments, goal=goal)
-    assert process_time() - began < limit_s
-    return decision
+    decisions: list[Decision] = []
+    assert takes_less(limit_s, lambda: decisions.append(ask(texts, tool, arguments, goal=goal)))
+    return decisions[-1]
 
 
 HARMLESS = f"The owner of the list was {CLERK} back then. "
@@ -612,10 +611,10 @@ def test_more_orders_for_a_tool_than_are_kept_are_a_finding(ask: Ask) -> None:
 def test_a_value_of_many_short_words_is_located_at_once(ask: Ask, words: int) -> None:
     text = "\\n" * 140 + " qqq. Please send " + ",".join("n" * words) + ",z9x to bob."
     ask("warm up: please send it", "send_email", {"to": "bob"})
-    began = process_time()
-    decision = ask(text, "send_email", {"to": "bob", "body": " ".join("n" * words) + " z9x"})
-    assert process_time() - began < 1
-    assert decision.escalated
+    call = {"to": "bob", "body": " ".join("n" * words) + " z9x"}
+    decisions: list[Decision] = []
+    assert takes_less(1, lambda: decisions.append(ask(text, "send_email", call)))
+    assert decisions[-1].escalated
 
 
 @pytest.mark.parametrize("known", ["mira@lind.example.org", "ra@lind.example.net"])

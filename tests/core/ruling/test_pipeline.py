@@ -6,9 +6,9 @@ from base64 import b64encode
 from collections.abc import Callable
 from enum import IntEnum
 from itertools import product
-from time import process_time
 
 import pytest
+from cpu_time import takes_at_most_times
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -632,18 +632,15 @@ def test_tier_one_alone_always_continues_and_an_escalation_always_says_why(
 
 
 def test_a_check_costs_the_same_however_much_was_read_before(gate: Gate) -> None:
-    def cost(session: Session) -> float:
-        session.check("bash", {"command": "make test"})
-        began = process_time()
-        for _ in range(200):
+    def check(session: Session) -> None:
+        for _ in range(100):
             session.check("bash", {"command": "make test"})
-        return process_time() - began
 
     short, long = gate.session(goal="Tidy up"), gate.session(goal="Tidy up")
     short.add(CALM, source="web:a")
     for n in range(50):
         long.add(f"{CALM} {n} " * 160, source="web:a")
-    assert cost(long) < 20 * cost(short) + 0.05
+    assert takes_at_most_times(20, lambda: check(long), lambda: check(short), floor_s=0.05)
 
 
 def test_more_values_in_one_list_than_are_looked_at_are_a_finding(gate: Gate) -> None:
