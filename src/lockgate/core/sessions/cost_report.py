@@ -214,8 +214,9 @@ def fate_of(entry: LedgerEntry) -> str:
             return "supervisor"
         # In paranoid mode triage clears nothing alone: the supervisor is always asked.
         return "triage" if said.get(2) == "clear" and 3 not in said else "undecided"
+    caught = said.get(2) == "suspicious" and said.get(3) != Action.CONTINUE
     held = entry.reason in _UPHELD or said.get(3) in (Action.REORIENT, Action.PAUSE)
-    return "upheld" if held else "undecided"
+    return "upheld" if held or caught else "undecided"
 
 
 def _rank_rules(fates: Mapping[str, Counter[str]]) -> tuple[RuleEscalations, ...]:
