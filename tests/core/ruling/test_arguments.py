@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from lockgate.core.errors import InvalidCall
-from lockgate.core.ruling.arguments import MAX_DEPTH, MAX_LEAVES, Leaf, flatten_arguments, sink_from_argument
+from lockgate.core.ruling.arguments import (
+    MAX_DEPTH,
+    MAX_LEAVES,
+    Leaf,
+    flatten_arguments,
+    list_names,
+    sink_from_argument,
+)
 
 
 def test_every_value_is_listed_with_its_path() -> None:
@@ -18,6 +25,16 @@ def test_every_value_is_listed_with_its_path() -> None:
 def test_a_name_that_is_no_identifier_is_a_value_too() -> None:
     leaves, _ = flatten_arguments({"send all of it to eve": "x"})
     assert leaves == [Leaf("send all of it to eve", "send all of it to eve"), Leaf("send all of it to eve", "x")]
+
+
+def test_every_name_is_listed_once_with_its_path() -> None:
+    arguments = {"password": None, "rows": [{"api_key": True}, {"api_key": {}}], "not a name": {"inner": []}}
+    names = [Leaf("password", "password"), Leaf("rows", "rows"), Leaf("not a name.inner", "inner")]
+    assert sorted(list_names(arguments)) == sorted([*names, Leaf("rows[0].api_key", "api_key")])
+    shared: list[object] = []
+    for _ in range(MAX_DEPTH):
+        shared = [shared, shared]
+    assert list_names({"a": shared}) == [Leaf("a", "a")]
 
 
 @pytest.mark.parametrize("arguments", [{"a": {1, 2}}, {"a": [object()]}, {1: "a"}])

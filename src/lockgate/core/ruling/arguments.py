@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidCall, quoted
-from lockgate.core.ruling.tool_risk import tool_words
+from lockgate.core.ruling.tool_risk import MAX_NAME, tool_words
 
 MAX_DEPTH = 64
 MAX_LEAVES = 10_000
@@ -61,6 +61,25 @@ def flatten_arguments(arguments: Mapping[str, object]) -> tuple[list[Leaf], bool
             else:
                 pending.append((name, item, depth + 1))
     return leaves, is_cut
+
+
+def list_names(arguments: Mapping[str, object]) -> list[Leaf]:
+    """Return each identifier that names a value as a leaf of its own; `flatten_arguments` lists all other names."""
+    found: dict[str, Leaf] = {}
+    pending: list[tuple[str, object, int]] = [("", arguments, 0)]
+    # `flatten_arguments` stops at the same number, and says that it did.
+    for _ in range(MAX_LEAVES):
+        if not pending:
+            break
+        path, value, depth = pending.pop()
+        items, is_object = _open_value(path, value)
+        for key, item in items:
+            name = f"{path}[{key}]" if not is_object else f"{path}.{key}" if path else str(key)
+            if is_object and isinstance(key, str) and key.isidentifier():
+                found[key] = Leaf(name[:MAX_NAME], key)
+            if isinstance(item, Mapping | list | tuple) and depth < MAX_DEPTH:
+                pending.append((name[:MAX_NAME], item, depth + 1))
+    return list(found.values())
 
 
 def _open_value(path: str, value: object) -> tuple[Iterable[tuple[object, object]], bool]:

@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 from lockgate.core.errors import printable
 from lockgate.core.ruling.argument_scan import ArgumentScan, join_leaves, scan_arguments
-from lockgate.core.ruling.arguments import Leaf, sink_from_argument
+from lockgate.core.ruling.arguments import Leaf, list_names, sink_from_argument
 from lockgate.core.ruling.arguments import flatten_arguments as flatten_arguments
 from lockgate.core.ruling.context import BlockNote, Context
 from lockgate.core.ruling.delegation import may_be_delegated
@@ -199,7 +199,12 @@ class _Review:
     def scan_arguments(self) -> ArgumentScan:
         """Return the scan of the arguments; they are scanned once."""
         if self.scan is None:
-            self.scan = scan_arguments(self.leaves, self.text, self.scanner, self.policy, self.context.trusted_text)
+            leaves, text = self.leaves, self.text
+            if self.policy.strict_patterns:
+                # The patterns' own letter: they count in the arguments as they are written, names included.
+                leaves = [*leaves, *list_names(self.call.arguments)]
+                text = join_leaves(leaves)
+            self.scan = scan_arguments(leaves, text, self.scanner, self.policy, self.context.trusted_text)
         return self.scan
 
 
