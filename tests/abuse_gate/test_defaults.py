@@ -74,6 +74,15 @@ def test_settings_in_code_leave_the_journal_and_the_policy_as_they_are_configure
     assert set(built) == {len(RULES) + 1}
 
 
+def test_without_authentication_a_client_is_locked_out_by_its_network(home: Path) -> None:
+    gate = AbuseGateMiddleware(Handler())  # type: ignore[arg-type]
+    statuses = [ask(gate, ATTACK, client=("8.8.8.8", 4711)).status for _ in range(8)]
+    assert statuses == [403] * 5 + [429] * 3
+    assert ask(gate, HARMLESS, client=("8.8.8.8", 4712)).status == 429
+    assert ask(gate, HARMLESS, client=("1.1.1.1", 4711)).status == 200
+    assert ask(gate, HARMLESS, client=("8.8.8.8", 4711), user="ann").status == 200
+
+
 def test_a_gate_without_a_journal_is_one_that_was_asked_for(home: Path) -> None:
     gate = AbuseGateMiddleware(Handler(), settings=AbuseSettings(), journal=False)  # type: ignore[arg-type]
     assert ask(gate, ATTACK).status == 403
@@ -160,7 +169,7 @@ def test_a_forwarded_address_counts_from_a_named_proxy_only() -> None:
 
     def subject(client: str, forwarded: bytes) -> object:
         identity = Identity.from_settings(settings(ABUSE_TRUSTED_PROXIES="10.0.0.0/8"))
-        return identity.subjects(scope(client=(client, 1), headers=[(b"x-forwarded-for", forwarded)]))
+        return identity.subjects(scope(client=(client, 1), headers=[(b"x-forwarded-for", forwarded)]))[-1]
 
     plain = subject("198.51.100.7", b"")
     assert subject("10.0.0.1", b"1.2.3.4, 198.51.100.7") == plain

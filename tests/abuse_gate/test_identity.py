@@ -32,6 +32,52 @@ PLAIN = Identity(SECRET)
 BEHIND = Identity(SECRET, trusted_proxies=PROXIES)
 
 
+# --- clients without a user
+
+
+PUBLIC = Identity(SECRET, locks_anonymous=True)
+PUBLIC_BEHIND = Identity(SECRET, trusted_proxies=PROXIES, locks_anonymous=True)
+
+
+@pytest.mark.parametrize("host", ["8.8.8.8", "127.0.0.1", "::1", "2606:4700:4700::1111"])
+def test_a_client_without_a_user_is_locked_by_its_network(host: str) -> None:
+    locked, slowed = PUBLIC.subjects(scope(host))
+    assert (locked.kind, slowed.kind) == (PRINCIPAL, NETWORK)
+    assert locked.key != slowed.key
+    assert PUBLIC.subjects(scope(host)) == (locked, slowed)
+    assert PUBLIC.subjects(scope("1.1.1.1"))[0] != locked
+
+
+def test_all_addresses_of_an_ipv6_client_are_locked_as_one() -> None:
+    assert PUBLIC.subjects(scope("2606:4700:4700::1")) == PUBLIC.subjects(scope("2606:4700:4700::2"))
+
+
+@pytest.mark.parametrize(
+    "host", ["10.0.0.1", "172.17.0.1", "192.168.1.9", "203.0.113.9", "fd00::1", "100.64.0.1", None, "garbage"]
+)
+def test_an_address_that_may_be_a_proxys_is_never_locked(host: str | None) -> None:
+    assert [each.kind for each in PUBLIC.subjects(scope(host))] == [NETWORK]
+
+
+@pytest.mark.parametrize("header", [b"X-Forwarded-For", b"forwarded", b"via", b"x-real-ip", b"cf-connecting-ip"])
+def test_a_proxy_that_was_not_named_is_never_locked(header: bytes) -> None:
+    about = {**scope("8.8.8.8"), "headers": [(header, b"192.0.2.1")]}
+    assert [each.kind for each in PUBLIC.subjects(about)] == [NETWORK]
+
+
+def test_behind_a_named_proxy_the_client_is_locked_and_the_proxy_is_not() -> None:
+    one, two = (PUBLIC_BEHIND.subjects(scope("10.0.0.1", client)) for client in (b"8.8.8.8", b"1.1.1.1"))
+    assert [each.kind for each in one] == [PRINCIPAL, NETWORK]
+    assert one[0] != two[0]
+    assert [each.kind for each in PUBLIC_BEHIND.subjects(scope("10.0.0.1"))] == [NETWORK]
+    assert [each.kind for each in PUBLIC_BEHIND.subjects(scope("10.0.0.1", b"garbage"))] == [NETWORK]
+
+
+def test_a_user_at_a_locked_address_is_another_subject() -> None:
+    state = {"state": {"principal": "8.8.8.8"}}
+    assert PUBLIC.subjects(scope("8.8.8.8", **state))[0] != PUBLIC.subjects(scope("8.8.8.8"))[0]
+
+
 # --- the network
 
 

@@ -2,6 +2,7 @@
 
 1. The principal: the user that the application's own authentication found, from the ASGI scope. Never a header: a
    client could send a new name with each request, or another user's name.
+   A client without a user is its network here too, where that network is surely one client's: see `_anonymous_name`.
 2. The network: the connection's address. An IPv4 address by itself; of an IPv6 address its /64, since each client has
    2^64 addresses. X-Forwarded-For counts only if the connection comes from a configured proxy. It is read from the
    right, where that proxy wrote; the client wrote the values further left.
@@ -42,6 +43,8 @@ _MAX_ADDRESS = 64
 MAX_REMEMBERED = 4096
 _MAX_REMEMBERED_CHARACTERS = 256
 _IPV6_SUFFIX = "/64"
+# What proxies add to a request.
+_PROXY_HEADERS = frozenset((b"x-forwarded-for", b"forwarded", b"via", b"x-real-ip", b"cf-connecting-ip"))
 # How many letters of a network's key are the same for all networks of its customer.
 _CUSTOMER_KEY_LETTERS = 16
 # Behind a NAT64 translator, all IPv4 clients would share one /64 otherwise.
@@ -65,7 +68,14 @@ class Identity:
     # Whether the application has verified the principal before the gate sees the request.
     is_verified = True
 
-    def __init__(self, secret: bytes, principal: Principal | None = None, trusted_proxies: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        secret: bytes,
+        principal: Principal | None = None,
+        trusted_proxies: Sequence[str] = (),
+        *,
+        locks_anonymous: bool = False,
+    ) -> None:
         if len(secret) < MIN_SECRET:
             raise InvalidConfig(
                 f"the secret of the abuse gate must have at least {MIN_SECRET} bytes",
@@ -80,6 +90,7 @@ class Identity:
         # Most requests come from a recent client.
         self._remembered = lru_cache(MAX_REMEMBERED)(self._hash_subject)
         self._principal = principal or principal_from_scope
+        self._locks_anonymous = locks_anonymous
         self._trusted = frozenset(trusted_proxies)
         self._unix = UNIX in trusted_proxies
         self._proxies = tuple(_parse_proxy(each) for each in trusted_proxies if each != UNIX)
@@ -87,7 +98,12 @@ class Identity:
     @staticmethod
     def from_settings(settings: AbuseSettings, principal: Principal | None = None) -> Identity:
         """Return an Identity with the settings' secret and proxies; `principal` finds the user in the scope."""
-        return Identity(settings.secret or urandom(MIN_SECRET), principal, settings.trusted_proxies)
+        return Identity(
+            settings.secret or urandom(MIN_SECRET),
+            principal,
+            settings.trusted_proxies,
+            locks_anonymous=settings.anonymous == "network",
+        )
 
     def matches_settings(self, settings: AbuseSettings) -> bool:
         """Return whether it has the secret of these settings, and trusts their proxies."""
@@ -108,7 +124,10 @@ class Identity:
             ) from error
         if type(name) is not str and name is not None:
             name = _principal_text(name)
-        network = self._subject_from_value(NETWORK, self.network_from_scope(scope))
+        place = self.network_from_scope(scope)
+        network = self._subject_from_value(NETWORK, place)
+        if not name and self._locks_anonymous:
+            name = self._anonymous_name(scope, place)
         return (self._subject_from_value(PRINCIPAL, name), network) if name else (network,)
 
     def _subject_from_value(self, kind: str, value: str) -> Subject:
@@ -124,6 +143,24 @@ class Identity:
         if kind == NETWORK and value.endswith(_IPV6_SUFFIX):
             key = customer_key(self._hash_subject(NETWORK, _ipv6_customer(value)).key) + key[:_CUSTOMER_KEY_LETTERS]
         return Subject(kind, key)
+
+    def _anonymous_name(self, scope: Scope, network: str) -> str:
+        """Return a client's network as its name, or nothing where many clients may share that network.
+
+        Behind a proxy that the operator has not named, all clients have the proxy's address. Such a proxy shows by what
+        it adds to the headers, or by an address of a private network, as a container's host has.
+        """
+        client = scope.get("client")
+        peer = parse_address(client[0] if client else None)
+        if not self.trusts_address(peer):
+            if peer is None or not (peer.is_global or peer.is_loopback):
+                return ""
+            if any(name.lower() in _PROXY_HEADERS for name, _ in scope.get("headers") or ()):
+                return ""
+        elif network == _network_text(peer):
+            return ""
+        # No user can have this name: the zero byte is in no header, and applications do not hand it out.
+        return f"\0{network}"
 
     def network_from_scope(self, scope: Scope) -> str:
         """Return the network that a request comes from, as a text that all of its addresses share."""

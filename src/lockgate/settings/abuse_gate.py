@@ -78,6 +78,10 @@ VARIABLES = (
              "`network` slows the network, so that no client is locked out by a page that its agent reads; "
              "`principal` counts it like any other, so that no client tries out attacks under a tool's name. It is "
              "blocked either way."),
+    _row("ABUSE_ANONYMOUS", "anonymous", default="network", words=("network", "none"),
+         doc="How a client without a user is locked out: `network` by its address (of IPv6 the first 64 bits), so that "
+             "all who share the address are locked with it; `none` not at all. A network that may be a proxy's is "
+             "never locked: a private address, or headers that proxies add, without `ABUSE_TRUSTED_PROXIES`."),
     _row("ABUSE_ON_UNCLEAR", "on_unclear", default="allow", words=("allow", "block"),
          doc="What becomes of a request that no verifier could judge: `allow` lets it through with the header "
              "`X-Guardrail-Decision: unclear`, `block` answers 403. It never counts against the client."),
@@ -131,6 +135,7 @@ class AbuseSettings:
     enabled: bool = True
     override_mode: str = "block"
     outside_strikes: str = "network"
+    anonymous: str = "network"
     on_unclear: str = "allow"
     on_unread: str = "block"
     websockets: str = "refuse"
