@@ -22,6 +22,7 @@ import pytest
 from canaries import Maker
 
 from lockgate import LockgateError, assemble
+from lockgate.core.requests.combined_verdict import Assessment
 from lockgate.core.text.scanner import Scanner
 from lockgate.runtime.metrics import METRICS, Metrics
 from lockgate.settings.verifiers import verifier_settings_from_env
@@ -240,7 +241,7 @@ def test_no_secret_of_a_request_leaves_or_is_told(name: str, scanner: Scanner) -
     key = f"key-{_take(_ALNUM, 30)}"
     with LoopbackProvider() as provider, listening() as logs:
         adapter = make(name, provider.url, scanner, key)
-        told: list[object] = []
+        told: list[Assessment] = []
         for number, payload in enumerate(payloads(CANARIES)):
             tenant = f"tenant-{number}"
             told.append(
@@ -249,7 +250,10 @@ def test_no_secret_of_a_request_leaves_or_is_told(name: str, scanner: Scanner) -
                 else asyncio.run(adapter.examine_async(payload, tenant=tenant))
             )
         adapter.close()
-        assert len(provider.requests) == len(told) == HOW_MANY // 10
+        # What the rules are sure of is not asked about.
+        asked = [each for each in told if each.reason != "rules"]
+        assert len(told) == HOW_MANY // 10
+        assert len(provider.requests) == len(asked) > len(told) // 2
         left = outbound(provider.requests, key=key)
     said = "\n".join([*logs.text, METRICS.render(), repr(told), repr(adapter), repr(vars(adapter))])
     assert seen(left, secrets) == []
