@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from time import time
 from typing import Any
 
 import pytest
 
+from lockgate.claude_code.events import answer_event
 from lockgate.claude_code.hook_command import is_proxied
 from lockgate.claude_code.settings_file import EVENTS, HookForm, add_hooks
 from lockgate.cli.doctor import CheckState
 from lockgate.cli.doctor import claude_code as wiring
+from lockgate.core.ruling.approvals import Approval, ApprovalState
+from lockgate.core.ruling.policy import Policy
+from lockgate.gate.approvals_memory import MemoryApprovals
+from lockgate.gate.gate import Gate, shared_scanner
+from lockgate.runtime.accounts import own_account
+from lockgate.sessions import Host
+from lockgate.sessions.stores.sqlite import SqliteSessions
 from lockgate.settings.config import Settings
 
 Run = Callable[..., Any]
@@ -83,6 +94,24 @@ def _sound(port: int = 7717) -> dict[str, object]:
     form = HookForm("/opt/lockgate", f"http://127.0.0.1:{port}", "lga_" + "t" * 40)
     said: dict[str, object] = json.loads(add_hooks("{}", form))
     return said
+
+
+def test_the_canary_leaves_no_question_for_a_person(tmp_path: Path) -> None:
+    approvals = MemoryApprovals()
+    asked: list[Approval] = []
+
+    def ask(body: bytes) -> object:
+        answer = asyncio.run(answer_event(host, body, {}, own_account()))
+        asked.extend(each for each in approvals.every(time()) if each.state is ApprovalState.WAITING)
+        return answer
+
+    host = Host(Gate(scanner=shared_scanner(Policy()), approvals=approvals), SqliteSessions(tmp_path / "sessions.db"))
+    with closing(host):
+        check = wiring.send_canary("canary", ask)
+    assert check.state is CheckState.OK
+    assert asked, "the held call was put before a person"
+    assert approvals.waiting(time()) == []
+    assert [each.state for each in approvals.every(time())] == [ApprovalState.VOIDED]
 
 
 @pytest.mark.parametrize(

@@ -291,7 +291,7 @@ def _check_session_start(start: Mapping[str, object], environ: Mapping[str, str]
 
 def _check_canary(name: str, ask: _Ask) -> Check:
     try:
-        return _send_canary(name, ask)
+        return send_canary(name, ask)
     except (HookFailure, OSError, ValueError) as error:
         said = str(error) if isinstance(error, HookFailure) else type(error).__name__
         return Check(
@@ -299,7 +299,8 @@ def _check_canary(name: str, ask: _Ask) -> Check:
         )
 
 
-def _send_canary(name: str, ask: _Ask) -> Check:
+def send_canary(name: str, ask: _Ask) -> Check:
+    """Tell of a whole session with a hijacked call, and check that only this call is stopped."""
     session = f"lockgate-doctor-{os.urandom(6).hex()}"
     began = monotonic()
 
@@ -327,12 +328,14 @@ def _send_canary(name: str, ask: _Ask) -> Check:
                 name, CheckState.FAIL, f"a harmless {event} was not answered with nothing", "is this lockgate?"
             )
     answer = tell("PreToolUse", tool_name="Bash", tool_input={"command": _HIJACKED}, tool_use_id="doctor-3")
+    # What the agent reads next ends the questions that are open: a real queue must not keep the one about this call.
+    tell("PostToolUse", **{**call, "tool_use_id": "doctor-4"}, tool_response={"stdout": _POISON, "stderr": ""})
     tell("SessionEnd", reason="other")
     inner = answer.get("hookSpecificOutput")
     if not isinstance(inner, dict) or inner.get("permissionDecision") != "deny":
         hint = "something else may listen there, or the policy lets everything through"
         return Check(name, CheckState.FAIL, "a hijacked call was let through", hint)
-    took = (monotonic() - began) * 1000 / (len(quiet) + 2)
+    took = (monotonic() - began) * 1000 / (len(quiet) + 3)
     return Check(name, CheckState.OK, f"every event is answered, and a hijacked call is stopped ({took:.0f} ms each)")
 
 
