@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from lockgate.settings.config import Settings
 
 _HELP = """\
-Shows the configuration in force in this folder, or says what is wrong with it.
+Shows the configuration in force in this folder, or says what is wrong with it: also a key, a package or a
+witness that a gate would refuse to start without.
 
 example:
   $ lockgate config show
@@ -40,7 +41,7 @@ def describe(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> Exit:
     settings = assemble.settings_from_environment(args.config)
     if args.what == "validate":
-        assemble.models_from_settings(settings)
+        _check_can_start(settings)
     if args.json:
         print(json.dumps(_as_json(settings, show=args.what == "show"), indent=2))
     elif args.what == "show":
@@ -48,6 +49,15 @@ def run(args: argparse.Namespace) -> Exit:
     else:
         _print_valid(settings)
     return Exit.CLEAR
+
+
+def _check_can_start(settings: Settings) -> None:
+    """Raise what a gate of these settings would refuse to start with: a wrong name, a missing key, extra or witness."""
+    assemble.models_from_settings(settings)
+    assemble.gate_from_settings(settings, keep_records=False)
+    if settings.audit.enabled:
+        # Opens nothing: a journal begins with the first ruling.
+        assemble.journal_from_settings(settings)
 
 
 def _as_json(settings: Settings, *, show: bool) -> dict[str, object]:
