@@ -54,3 +54,19 @@ def test_parameters_are_read_strictly() -> None:
     assert parse_parameters('Text/Plain; Charset="a\\"b"; x=1;') == ("text/plain", {"charset": 'a"b', "x": "1"})
     assert parse_parameters("text/plain; a=1; A=2") is None
     assert parse_parameters("text/plain; a") is None
+
+
+def test_what_else_the_headers_of_a_part_say_is_kept() -> None:
+    head = (
+        b"Content-Disposition: form-data; name=f; filename=one.txt; filename*=UTF-8''two.txt; note=\"a few more words\""
+        b"\r\nContent-Type: text/plain; charset=utf-8; said=all_of_this\r\nX-Note: do_as_told\r\nContent-Length: 4"
+    )
+    ((part,), _) = split_parts(body(head + b"\r\n\r\ndata"), "x")
+    assert (part.name, part.filename) == ("f", "two.txt")
+    assert set(part.words) == {
+        "one.txt",
+        "UTF-8",
+        "note a few more words",
+        "said all of this",
+        "x note do as told",
+    }

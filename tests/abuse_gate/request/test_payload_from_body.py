@@ -183,7 +183,7 @@ def test_completions_take_a_list_of_prompts() -> None:
 
 @pytest.mark.parametrize("prompt", [[1, 2, 3], [[1, 2], [3]]])
 def test_tokens_instead_of_words_cannot_be_read(prompt: object) -> None:
-    assert read({"model": "m", "prompt": prompt}).flags == ("opaque",)
+    assert read({"model": "m", "prompt": prompt}).flags == ("tokens",)
 
 
 def test_an_unknown_shape_is_read_all_the_same() -> None:

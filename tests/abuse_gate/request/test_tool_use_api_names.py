@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import lockgate.abuse_gate.request
-from lockgate.abuse_gate.request import tool_use
+from lockgate.abuse_gate.request import name_words, tool_use
 from lockgate.core.word_lists import read_sections
 
 FOLDER = Path(lockgate.abuse_gate.request.__file__).parent
@@ -27,8 +27,11 @@ def test_each_section_is_sorted_and_has_no_name_twice() -> None:
 
 
 def test_every_section_is_used() -> None:
-    source = Path(tool_use.__file__).read_text(encoding="utf-8")
-    assert all(f'_NAMES["{section}"]' in source for section in SECTIONS)
+    source = "".join(Path(module.__file__).read_text(encoding="utf-8") for module in (tool_use, name_words))
+    # Names that no request of a locked client may have, and that are not read as words.
+    only_names = {"around tools", "schema words"}
+    assert all(f'_NAMES["{section}"]' in source for section in SECTIONS.keys() - only_names)
+    assert all({name.lower() for name in SECTIONS[section]} <= name_words.KNOWN_NAMES for section in only_names)
 
 
 def test_no_name_offers_tools() -> None:

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from lockgate.abuse_gate.documents.extracted_text import BY_STRETCH, HIDING_WAYS
 from lockgate.abuse_gate.request.content_kinds import MEDIA
 from lockgate.abuse_gate.request.payload_from_body import UNREAD, InspectedUpload, Upload
+from lockgate.abuse_gate.request.xml_text import has_own_entities, is_xml
 from lockgate.core.requests.combined_verdict import TOO_BROAD
 from lockgate.core.text.rules import Scope
 from lockgate.core.text.scanner import Scanner
@@ -55,6 +56,8 @@ def judge_document(
     if kind == "docx" and answer.stats.get("attachments"):
         # It embeds a file of another kind, which is not opened.
         found.hits.append("docx:embedded")
+    if kind == "text" and any(is_xml(text) and has_own_entities(text) for text in answer.visible):
+        found.hits.append("xml:entities")
     if not found.complete:
         found.hits.append(UNREAD)
     if kind in MEDIA and not found.hits:

@@ -38,6 +38,7 @@ from lockgate.abuse_gate.request.conversation import ConversationReader
 from lockgate.abuse_gate.request.json_body import UnreadableRequest, read_json
 from lockgate.abuse_gate.request.multipart import parse_parameters
 from lockgate.abuse_gate.request.payload_from_body import UNREAD, InspectedUpload, Upload
+from lockgate.abuse_gate.request.xml_text import joined_text
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate.gate import shared_scanner
@@ -319,8 +320,12 @@ def _merge_answers(pages: Sequence[DocumentText | None], *, whole: bool) -> Docu
 
 
 def _other_readings(data: bytes, texts: Sequence[str], most: int) -> tuple[str, bool]:
-    """Return a text that is not UTF-8 in the older charsets that fit, and whether that is all of it."""
-    found = dict.fromkeys(texts[1:])
+    """Return a text as a parser of XML joins it, and if it is not UTF-8 in the older charsets that fit; and whether
+    that is all of it.
+    """
+    # A page or a drawing may be read by a parser of XML.
+    joined = [joined_text(text, document=text.lstrip()[:1] == "<") for text in texts if "<" in text]
+    found = dict.fromkeys([*texts[1:], *joined])
     try:
         data.decode("utf-8")
     except UnicodeDecodeError:

@@ -2,7 +2,7 @@
 
 Known shapes say who speaks: chat messages, content parts, tool calls and their results, documents. Text in unknown
 shapes is read as well: no string is skipped because of an unknown key. Text from a tool or a document never counts as
-another speaker's words, whatever roles are written inside it.
+another speaker's words, whatever roles are written inside it. Names are text too: see `name_words.py`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,15 @@ from lockgate.abuse_gate.request.content_kinds import (
     printable_words,
 )
 from lockgate.abuse_gate.request.json_body import UnreadableRequest, read_json
+from lockgate.abuse_gate.request.name_words import (
+    KNOWN_NAMES,
+    is_plain_name,
+    name_words,
+    opens_order,
+    phrase,
+    readable_names,
+)
+from lockgate.abuse_gate.request.xml_text import has_own_entities, is_xml, joined_text
 from lockgate.core.requests.payload import MAX_PROMPT_CHARACTERS
 
 MAX_TURNS: Final = 8192
@@ -110,14 +119,23 @@ _FILE_KEYS: Final = _BASE64_KEYS | frozenset(
     "url uri src href source file files file_url file_uri fileuri image_url audio_url video_url input_image input_audio"
     " input_video input_file".split()
 )
-# Values that no model sees: left out of the text if they are a short name, as they should be.
+# Values that are short names in nearly all requests: then they are text only if they could be a sentence.
 SETTING_KEYS: Final = frozenset(
     "role type id object model tool_call_id tool_use_id call_id status detail media_type".split()
 )
 # Keys of the parts of one text: an application joins them all.
 _PARTS: Final = frozenset("text content parts prompt input output".split())
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
-_PLAIN_KEY = re.compile(r"[A-Za-z0-9_.$:@/-]{1,32}")
+# The key of a piece that is a name. Names are never cut in two, so they are not joined.
+_A_NAME: Final = "\0"
+# Tokens and embeddings in the place of words: only the model can read them.
+_TOKEN_IDS: Final = frozenset(
+    "prompt_token_ids prompttokenids prompt_ids promptids token_ids tokenids input_ids inputids input_token_ids"
+    " inputtokenids decoder_input_ids prompt_embeds promptembeds input_embeds inputembeds inputs_embeds".split()
+)
+_UNREADABLE: Final = {**dict.fromkeys(_REFERENCES, "opaque"), **dict.fromkeys(_TOKEN_IDS, "tokens")}
+# Under these, a list of numbers is tokens, too.
+_MAY_BE_TOKENS: Final = frozenset("prompt input inputs tokens prompt_tokens input_tokens context".split())
 _MIME = re.compile(r"[a-z0-9.+-]{1,40}/[a-z0-9.+-]{1,80}(?:;\s?[a-z0-9-]{1,20}=[a-z0-9.-]{1,20})*+;base64")
 _DATA_URL = re.compile(r"data:([^,]{0,200}),", re.IGNORECASE)
 
@@ -179,6 +197,9 @@ class ConversationReader:
         # Pieces of earlier turns in the same object of an unknown shape, where the keys change the source.
         self._before: list[tuple[str, str]] = []
         self._api = False
+        # Names whose value is no text, and other readings of a text, by source. They come last: between two texts they
+        # would part these.
+        self._asides: dict[str, dict[str, None]] = {}
 
     # --- turns
 
@@ -189,25 +210,39 @@ class ConversationReader:
         if text and not text.isspace():
             self._pieces.append(text)
             self._keys.append(key)
+            if "<" in text:
+                self._read_xml(text, source)
 
     def add_form_field(self, name: str, value: str, source: str) -> None:
         """Add one field of a form."""
         self.end_turn()
-        if not _PLAIN_KEY.fullmatch(name):
-            self.add_text(name, "request")
+        words = self._note_name(name, value, "request")
+        if words:
+            self.add_text(words, "request", _A_NAME)
+        if value and _UNREADABLE.get(name.lower()) == "tokens":
+            self.flags["tokens"] = None
         self._add_string(value, source, name.lower())
         self.end_turn()
 
-    def add_body_text(self, text: str, source: str) -> None:
+    def add_body_text(self, text: str, source: str, *, xml: bool = False) -> None:
         """Add a text that is a whole body."""
         self.end_turn()
         self.add_text(text, source)
+        if xml:
+            self._read_xml(text, source, document=True)
         self.end_turn()
+
+    def _read_xml(self, text: str, source: str, *, document: bool = False) -> None:
+        """Read a text as an XML parser would join it, where that makes other words of it."""
+        document = document or is_xml(text)
+        self._note_aside(joined_text(text, document=document), source)
+        if document and has_own_entities(text):
+            self.flags["opaque"] = None
 
     def add_call(self, tool: str, arguments: Mapping[str, object]) -> None:
         self.end_turn()
         self._called_names.add(tool)
-        text = "\n".join(([] if _PLAIN_KEY.fullmatch(tool) else [tool]) + _collect_strings(arguments))
+        text = "\n".join(_collect_strings(tool, arguments))
         self._add_turn(Turn("call", "agent", text, tool[:256], arguments, self._heard))
 
     def add_upload(self, name: str, content_type: str, data: bytes, source: str = "") -> None:
@@ -245,6 +280,8 @@ class ConversationReader:
         """Add words that are cut in two over two parts: the model sees them whole, whatever stands in between."""
         alike: dict[str, list[str]] = {}
         for key, piece in self._before:
+            if key == _A_NAME:
+                continue
             alike.setdefault("text" if key in _PARTS else key, []).append(piece)
         self._before = []
         joined = ["".join(parts) for parts in alike.values() if any(_may_join(a[-1], b[0]) for a, b in pairwise(parts))]
@@ -277,15 +314,44 @@ class ConversationReader:
             elif isinstance(item, dict):
                 stack.extend(reversed(self._read_object(item, source, key)))
             elif isinstance(item, list):
-                if key in ("prompt", "input") and item and all(type(one) is int for one in item):
-                    # Tokens instead of words: only the model's tokenizer can read them.
-                    self.flags["opaque"] = None
+                if key in _MAY_BE_TOKENS and any(type(one) in (int, float) for one in item):
+                    self.flags["tokens"] = None
                 stack.extend([_Inside(one, source, key) for one in reversed(item)])
-        self.end_turn()
+        self.end_asides()
         self._api = False
+
+    def end_asides(self) -> None:
+        """End the turn, and add the names and other readings so far as turns of their own."""
+        self.end_turn()
+        if not self._asides:
+            return
+        noted, self._asides = self._asides, {}
+        for source, asides in noted.items():
+            words = readable_names(asides)
+            if self._characters + len(words) + _BETWEEN > MAX_PROMPT_CHARACTERS:
+                # The request itself is not too large, so it is not refused; but not all of it is read.
+                self.flags["opaque"] = None
+            elif words:
+                self.add_text(words, source, _A_NAME)
+                self.end_turn()
+        self._asides = {}
+
+    def _note_name(self, name: str, value: object, source: str) -> str:
+        """Return the words of a name that its text may go on with; remember those of any other name for the end."""
+        words = name_words(name)
+        if _goes_on(name, words, value):
+            return words
+        self._note_aside(words, source)
+        return ""
+
+    def _note_aside(self, text: str, source: str) -> None:
+        if text:
+            self._asides.setdefault(source, {})[text] = None
 
     def _add_string(self, text: str, source: str, key: str) -> None:
         if self._api and key in SETTING_KEYS and _NAME.fullmatch(text):
+            if words := phrase(text):
+                self._note_aside(words, source)
             return
         if text[:5].lower() == "data:" and self._add_data_url(text, source, key):
             return
@@ -356,15 +422,19 @@ class ConversationReader:
             if name in taken:
                 continue
             lower = name.lower()
-            if lower not in _KEYS and not _PLAIN_KEY.fullmatch(name):
-                inside.append(_Inside(name, source, ""))
-            if lower in _REFERENCES and value:
-                self.flags["opaque"] = None
+            if lower not in KNOWN_NAMES:
+                inside += self._words_before(name, value, source)
+            if value and lower in _UNREADABLE:
+                self.flags[_UNREADABLE[lower]] = None
             # Only the model's provider can read sealed data: it is no file, and only letters to all other readers.
             sealed = kind == _SEALED and lower == "data"
             speaker = TOOL_DESCRIPTION if lower in _TOOLS and not outside else _speaker_under(lower, source, key)
             inside.append(_Inside(value, speaker, _SEALED if sealed else lower))
         return inside
+
+    def _words_before(self, name: str, value: object, source: str) -> list[_Inside]:
+        words = self._note_name(name, value, source)
+        return [_Inside(words, source, _A_NAME if is_plain_name(name) else "")] if words else []
 
     def _speaker_of(self, body: dict[str, Any], kind: str, source: str, key: str) -> tuple[str, bool]:
         """Return whose words an object holds, and whether they come from outside the conversation."""
@@ -468,6 +538,7 @@ class ConversationReader:
         else:
             data, plain = unquote_to_bytes(rest), False
         if data:
+            self._note_aside(phrase(declared_type.partition("/")[2]), source)
             self.add_upload(_document_name(source), declared_type, data, source)
         return bool(data) and plain and key in _FILE_KEYS and _MIME.fullmatch(declared) is not None
 
@@ -514,9 +585,16 @@ def _parse_arguments(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {"input": value}
 
 
-def _collect_strings(value: object) -> list[str]:
+def _goes_on(name: str, words: str, value: object) -> bool:
+    """Return whether a sentence may begin in a name and go on in its value; an odd name is read at its place, too."""
+    return not is_plain_name(name) or (isinstance(value, str) and " " in value and opens_order(words))
+
+
+def _collect_strings(tool: str, arguments: object) -> list[str]:
+    """Return the texts of a call: those of its arguments, then the names that no text stands under."""
     found: list[str] = []
-    stack = [value]
+    names = {name_words(tool): None} if name_words(tool) else {}
+    stack: list[object] = [arguments]
     while stack:
         item = stack.pop()
         if isinstance(item, str):
@@ -524,8 +602,14 @@ def _collect_strings(value: object) -> list[str]:
         elif isinstance(item, list):
             stack.extend(reversed(item))
         elif isinstance(item, Mapping):
-            for key, inside in reversed(list(item.items())):
-                stack.append(inside)
-                if not _PLAIN_KEY.fullmatch(key):
-                    stack.append(key)
-    return found
+            inside: list[object] = []
+            for key, value in item.items():
+                words = name_words(key)
+                if _goes_on(key, words, value):
+                    inside.append(words)
+                elif words:
+                    names[words] = None
+                inside.append(value)
+            stack.extend(reversed(inside))
+    listed = readable_names(names)
+    return [*found, listed] if listed else found

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from lockgate.abuse_gate.request.json_body import UnreadableRequest
+from lockgate.abuse_gate.request.name_words import phrase
 
 MAX_PARTS: Final = 128
 MAX_PART_HEADER_BYTES: Final = 8192
@@ -20,11 +22,18 @@ _VALUE = re.compile(rf"\s*+({_WORD}(?:/{_WORD})?)\s*+")
 _BOUNDARY = re.compile(r"[0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./:=?-]")
 
 
+_PARSED_HEADERS: Final = ("content-disposition", "content-type")
+_KNOWN_PARAMETERS: Final = frozenset("name filename filename* charset boundary size".split())
+
+
 class MultipartPart(NamedTuple):
+    """One part; `words` is what else its headers say: a second file name, parameters and headers of its client."""
+
     name: str
     filename: str | None
     content_type: str
     data: bytes
+    words: tuple[str, ...] = ()
 
 
 def parse_parameters(header: str) -> tuple[str, dict[str, str]] | None:
@@ -95,7 +104,22 @@ def _parse_part(piece: bytes) -> MultipartPart:
     extended = given.get("filename*")
     if extended is not None:
         filename = unquote(extended.rpartition("'")[2])
-    return MultipartPart(given.get("name", ""), filename, content_type, data)
+    return MultipartPart(given.get("name", ""), filename, content_type, data, _other_words(headers, disposition))
+
+
+def _other_words(headers: Mapping[str, str], disposition: tuple[str, Mapping[str, str]]) -> tuple[str, ...]:
+    """Return what the headers of a part say beside its name, file name and type: an application may use any of it."""
+    typed = parse_parameters(headers.get("content-type", "")) or ("", {})
+    found = [phrase(disposition[0]), phrase(typed[0].partition("/")[2])]
+    # `X-Note: all of this` as one text, because a sentence may begin in the name.
+    found += [phrase(key, value) for key, value in headers.items() if key not in _PARSED_HEADERS]
+    for _, given in (disposition, typed):
+        found += [phrase(name, value) for name, value in given.items() if name not in _KNOWN_PARAMETERS]
+    if "filename*" in disposition[1]:
+        # Some parsers take the one name, and some the other.
+        _, given = disposition
+        found += (given.get("filename", ""), given["filename*"].partition("'")[0])
+    return tuple(dict.fromkeys(word for word in found if word))
 
 
 def _parse_headers(head: bytes) -> dict[str, str]:

@@ -39,6 +39,7 @@ from lockgate.abuse_gate.request.json_body import (
     read_leniently,
 )
 from lockgate.abuse_gate.request.multipart import MultipartPart, parse_parameters, split_parts
+from lockgate.abuse_gate.request.name_words import phrase, phrase_in_path
 from lockgate.core.requests.payload import MAX_META, MAX_PROMPT_CHARACTERS, MAX_RULE_HITS, MODALITIES, PolicyContext
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
 
 MAX_FIELDS: Final = 1000
 OPAQUE: Final = "opaque_media_noninterpretable"
+TOKENS: Final = "token_list_noninterpretable"
 UNREAD: Final = "artifact:unread"
 
 _USERS_FIELDS: Final = frozenset("prompt prompt_text input message text query question q content user_input".split())
@@ -91,7 +93,7 @@ def normalize(
         _read_address(reading, path, query)
         if body:
             _read_body(reading, body, content_type)
-        reading.end_turn()
+        reading.end_asides()
     except UnreadableRequest as refusal:
         return refusal.refused
     return NormalizedRequest(tuple(reading.turns), tuple(reading.uploads), tuple(sorted(reading.flags)))
@@ -108,7 +110,7 @@ def payload_from_request(
     context = context or PolicyContext()
     texts = [turn.text for turn in found.turns]
     room = MAX_PROMPT_CHARACTERS - sum(len(text) + len(SEPARATOR) for text in texts)
-    flags = [OPAQUE] if found.flags else []
+    flags = list(dict.fromkeys(TOKENS if flag == "tokens" else OPAQUE for flag in found.flags))
     # Hidden text first: its author did not want people to see it.
     for text in _document_texts(inspected):
         if len(text) + len(SEPARATOR) > room:
@@ -152,17 +154,12 @@ def _document_texts(inspected: Iterable[InspectedUpload]) -> list[str]:
 
 
 def _read_address(reading: ConversationReader, path: str, query: bytes) -> None:
-    # A plain path is the application's own; one with other characters may be a question.
-    if not _PLAIN_PATH.fullmatch(path):
-        plain = unquote(path)
-        if not _PLAIN_PATH.fullmatch(plain):
-            reading.add_text(plain, "request")
-            reading.end_turn()
+    phrase = phrase_in_path(unquote(path) if "%" in path else path)
+    if phrase:
+        reading.add_text(phrase, "request")
+        reading.end_turn()
     if query:
         _read_fields(reading, _parse_form(query, "utf-8"))
-
-
-_PLAIN_PATH = re.compile("[A-Za-z0-9/_.:~-]*+")
 
 
 def _read_body(reading: ConversationReader, body: bytes, content_type: str) -> None:
@@ -206,7 +203,8 @@ def _read_rest(
     kind = detect_kind(body, media)
     for text, has_json in rest.items():
         if (textual and media != "text/html") or kind == "text" or (has_json and is_text(body)):
-            reading.add_body_text(text, "user" if media.startswith("text/") else "request")
+            xml = media.endswith(("/xml", "+xml"))
+            reading.add_body_text(text, "user" if media.startswith("text/") else "request", xml=xml)
     if not json_type and kind != "text":
         reading.add_upload("", media, body)
 
@@ -290,6 +288,7 @@ def _decodings(data: bytes, charset: str) -> list[str]:
 def _read_fields(reading: ConversationReader, fields: Iterable[tuple[str, str]]) -> None:
     for name, value in fields:
         _read_field(reading, name, value)
+    reading.end_asides()
 
 
 def _read_field(reading: ConversationReader, name: str, value: str) -> None:
@@ -309,6 +308,7 @@ def _read_multipart(reading: ConversationReader, body: bytes, boundary: str, cha
     listed, around = split_parts(body, boundary)
     for part in listed:
         _read_part(reading, part, charset)
+    reading.end_asides()
     if around:
         # Most parsers skip text around the parts; reading it costs nothing.
         reading.add_text(around.decode("utf-8", "replace"), "request")
@@ -318,10 +318,13 @@ def _read_multipart(reading: ConversationReader, body: bytes, boundary: str, cha
 def _read_part(reading: ConversationReader, part: MultipartPart, overall: str) -> None:
     media, given = _parse_content_type(part.content_type, "bad-multipart")
     charset = _require_charset(given.get("charset", ""))
+    for words in part.words:
+        reading.add_text(words, "request")
+    reading.end_turn()
     if part.filename is None and _read_form_part(reading, part, media, (charset, overall)):
         return
-    for name in (part.name, part.filename):
-        if name and (name == part.filename or not name.isidentifier()):
+    for name in (phrase(part.name), part.filename):
+        if name:
             reading.add_text(name, source_name("document", part.filename or part.name))
     reading.end_turn()
     reading.add_upload(part.filename or part.name, part.content_type, part.data)
