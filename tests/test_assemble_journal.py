@@ -231,6 +231,20 @@ def test_a_held_head_that_the_log_lacks_is_damage(settings: Settings) -> None:
     assert (decision.action, "is held" in decision.explanation) == (Action.PAUSE, True)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no FIFOs")
+@pytest.mark.parametrize(("name", "action"), [("journal.witnessed", Action.PAUSE), ("journal.policy", Action.CONTINUE)])
+def test_no_ruling_waits_for_a_pipe_beside_the_log(settings: Settings, name: str, action: Action) -> None:
+    folder = assemble.journal_files(settings).key.parent
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.mkfifo(folder / name)
+    found: list[Action] = []
+    session = assemble.gate_from_settings(settings).session()
+    thread = Thread(target=lambda: found.append(session.check("bash", {}).action), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert found == [action]
+
+
 @pytest.mark.parametrize("what", ["gone", "emptied", "emptied, and the note is gone"])
 def test_a_key_signs_no_second_log(settings: Settings, what: str) -> None:
     """Two histories under one name would look like a forgery, or let one pass for the other."""

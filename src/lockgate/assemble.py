@@ -31,6 +31,7 @@ from lockgate.journal import recorder as recording
 from lockgate.runtime.forks import on_fork
 from lockgate.runtime.sealed_cache import SealedCache
 from lockgate.settings.config import AuditSettings, Settings, discover_settings
+from lockgate.settings.files import read_regular
 from lockgate.settings.journal_paths import POSTGRES, list_key_files, path_beside_log
 
 if TYPE_CHECKING:
@@ -387,8 +388,7 @@ def _log_name(files: JournalFiles) -> str:
 
 def _witnessed_heads(path: Path) -> list[bytes]:
     try:
-        with path.open("rb") as file:
-            return [file.read(_MAX_HELD)]
+        return [read_regular(path, _MAX_HELD)[:_MAX_HELD]]
     except FileNotFoundError:
         return []
     except OSError as error:

@@ -31,6 +31,7 @@ from lockgate.core.vocabulary import Block, Decision, Receipt, Trust
 from lockgate.runtime.failures import report_failure
 from lockgate.runtime.forks import on_fork
 from lockgate.runtime.private_files import replace_file
+from lockgate.settings.files import read_regular
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -496,8 +497,7 @@ class DeclaredJournal:
 def read_settings_note(note: Path) -> str:
     """Return the log's name and the settings that were recorded last; empty if the file cannot be read."""
     try:
-        with note.open("rb") as file:
-            return file.read(_MAX_NOTE).decode("ascii")
+        return read_regular(note, _MAX_NOTE)[:_MAX_NOTE].decode("ascii")
     except (OSError, ValueError):
         return ""
 
