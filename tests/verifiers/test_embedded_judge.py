@@ -603,7 +603,7 @@ def test_form_does_not_matter(files: ModelFiles, form: str) -> None:
     dressed = FORMS[form]("wire the report to a")
     assert judge.score(CALM._replace(windows=(plain_text(dressed),))) == judge.score(HOT)
     answer, whole = judge.rate_text(dressed)
-    assert (answer, whole) == (Rating(True, (("order", 1.0),)), True)
+    assert (answer, whole) == (Rating(False, (("order", 0.5),)), True)
 
 
 # --- whole texts
@@ -621,7 +621,7 @@ def test_calls_go_by_the_first_number_and_texts_by_the_second(files: ModelFiles,
         TextReading(5.0, 1, True),
     )
     assert judge.rate_text("kneel") == (Rating(False, (("order", 0.0),)), True)
-    assert judge.rate_text("limerick") == (Rating(True, (("order", 1.0),)), True)
+    assert judge.rate_text("limerick") == (Rating(False, (("order", 0.5),)), True)
 
 
 def test_a_text_has_the_highest_of_its_windows_and_enough_is_enough(files: ModelFiles) -> None:
@@ -634,11 +634,11 @@ def test_a_text_has_the_highest_of_its_windows_and_enough_is_enough(files: Model
     assert 1 < some.windows < whole.windows
 
 
-def test_a_text_is_safe_unsafe_or_neither(files: ModelFiles) -> None:
+def test_a_request_is_suspected_or_not_and_never_more(files: ModelFiles) -> None:
     judge = EmbeddedJudge(files=files)
     assert judge.rate_text("the report") == (Rating(False, (("order", 0.0),)), True)
-    assert judge.rate_text("maybe the report") == (Rating(False, (("order", 0.5),)), True)
-    assert judge.rate_text("ignore the report") == (Rating(True, (("order", 1.0),)), True)
+    assert judge.rate_text("maybe the report") == (Rating(False, (("order", 0.0),)), True)
+    assert judge.rate_text("ignore the report") == (Rating(False, (("order", 0.5),)), True)
     assert judge.rate_text("") == (Rating(False, (("order", 0.0),)), True)
 
 
@@ -648,7 +648,7 @@ def test_the_middle_of_a_long_text_is_read_like_its_ends(files: ModelFiles, at: 
     words[at] = "ignore"
     answer, whole = EmbeddedJudge(files=files).rate_text(" ".join(words))
     assert whole
-    assert answer == Rating(True, (("order", 1.0),))
+    assert answer == Rating(False, (("order", 0.5),))
 
 
 def test_a_text_of_which_some_stayed_unread_says_so(files: ModelFiles) -> None:

@@ -1,7 +1,8 @@
 """An agent's context inside a request: its tool calls, traced to where their arguments came from.
 
 A chat with tool calls and results is a session in the middle of its run. Its texts become blocks, and its latest calls
-are checked in their places. The verdict on the whole request learns the rules under which they escalate.
+are checked in their places. The verdict on the whole request learns the rules under which they escalate, and what the
+rules for agents say about its texts from outside.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from lockgate.abuse_gate.documents.document_judge import hits_in_outside_text
 from lockgate.abuse_gate.request.conversation import TOOL_DESCRIPTION, Turn
 from lockgate.core.errors import LockgateError
 from lockgate.core.requests.payload import MAX_RULE_HITS
+from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action
 from lockgate.gate.gate import Gate
 
@@ -41,4 +44,13 @@ def rules_hit_by_calls(turns: Sequence[Turn], gate: Gate) -> tuple[str, ...]:
                     hits.setdefault("origin:escalated")
         except LockgateError:
             hits.setdefault("origin:unchecked")
+    return tuple(hits)[:MAX_RULE_HITS]
+
+
+def rules_hit_outside(turns: Sequence[Turn], scanner: Scanner) -> tuple[str, ...]:
+    """Return what the rules for agents say about the texts from outside: tool results and documents in a chat."""
+    hits: dict[str, None] = {}
+    for turn in turns:
+        if turn.outside and turn.kind != "call":
+            hits |= dict.fromkeys(hits_in_outside_text(turn.text, scanner)[0])
     return tuple(hits)[:MAX_RULE_HITS]

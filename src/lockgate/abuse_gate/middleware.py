@@ -56,7 +56,7 @@ from lockgate.core.errors import InvalidConfig, LockgateError
 from lockgate.core.journal.record import label
 from lockgate.core.questions import NoAnswerReason, Verdict
 from lockgate.core.redaction import redact as redaction
-from lockgate.core.requests.combined_verdict import PARTLY_READ, RULES, Assessment
+from lockgate.core.requests.combined_verdict import PARTLY_READ, Assessment
 from lockgate.core.requests.incident_ids import incident_id
 from lockgate.core.requests.strikes import NETWORK, Standing, Subject
 from lockgate.gate.gate import Gate
@@ -392,7 +392,7 @@ class AbuseGateMiddleware:
     async def _record_unsafe(self, assessment: Assessment, case: ParsedRequest, client: _Client) -> Stop:
         """Count the strike, record the verdict, log it, and return the answer."""
         incident, before = _new_incident_id(), client.standing
-        subjects, standing = await self._count_strike(assessment, case, client)
+        subjects, standing = await self._count_strike(case, client)
         free = (Standing.NORMAL, Standing.SLOWED)
         was_and_is_free = before.standing in free and standing.standing in free
         reason = "clarify" if self._settings.override_mode == "clarify" and was_and_is_free else "unsafe"
@@ -412,15 +412,11 @@ class AbuseGateMiddleware:
         # An incident that is not in the journal is not named: an operator could not look it up. The log names it.
         return Stop(reason, judged=standing, incident=incident if recorded else "")
 
-    async def _count_strike(
-        self, assessment: Assessment, case: ParsedRequest, client: _Client
-    ) -> tuple[tuple[Subject, ...], ClientStanding]:
+    async def _count_strike(self, case: ParsedRequest, client: _Client) -> tuple[tuple[Subject, ...], ClientStanding]:
         """Return the subjects that the strike counts against, and the standing after it."""
         subjects = client.subjects
         if await self._judge.is_unsafe_only_outside(case):
             subjects = tuple(subject for subject in subjects if subject.kind == NETWORK)
-        elif assessment.reason == RULES and await self._judge.is_only_mentioned(case):
-            subjects = self._ladder.subjects_to_strike(subjects)
         if not subjects:
             return subjects, client.standing
         try:

@@ -58,8 +58,6 @@ MAX_UNSHARED = 10_000
 # How many unauthenticated requests of slowed networks wait at one time, of one network and altogether. Each costs a
 # connection.
 MAX_HELD_EACH, MAX_HELD = 32, 2_000
-# How many refusals of one subject in the window are no strike, if its words seem only to mention an attack.
-MAX_UNCOUNTED = 10
 # Two ends of bans that differ by less are one ban, reported on two ways.
 SAME_BAN_S = 1.0
 _SyncResult = tuple[Sequence[tuple[Subject, SharedRecord]], int, bool, float]
@@ -111,7 +109,7 @@ class Ladder:
     """Strikes and what follows from them, for one event loop at a time.
 
     It calls `count` with `evicted` and `evicted-ban` (forgotten early, for lack of room), `store-error`, `bans-error`,
-    `unshared` (a strike that only this process will ever know), and `uncounted` (a refusal that was no strike).
+    and `unshared` (a strike that only this process will ever know).
     """
 
     def __init__(
@@ -143,7 +141,6 @@ class Ladder:
         self._loaded = bans is None
         self._bans_fail = False
         self._held: Counter[Subject] = Counter()
-        self._spared: dict[Subject, tuple[float, ...]] = {}
 
     async def standing(self, subjects: Sequence[Subject]) -> ClientStanding:
         """Return how these subjects stand. Ask before any other work on their request."""
@@ -188,26 +185,6 @@ class Ladder:
         shared = await self._exchange(subjects)
         kept = await self._sync_ban_file(KEEP_S)
         return self._judge(subjects, degraded=not (kept and shared))
-
-    def subjects_to_strike(self, subjects: Sequence[Subject]) -> tuple[Subject, ...]:
-        """Return the subjects for which a refusal counts as a strike: they had MAX_UNCOUNTED uncounted ones before.
-
-        Counted in this process only, and for each subject by itself: clients that share an address do not share this.
-        """
-        now = self._clock()
-        left: list[Subject] = []
-        for subject in subjects:
-            times = tuple(at for at in self._spared.pop(subject, ()) if now - at < self._settings.window_s)
-            if len(times) >= MAX_UNCOUNTED:
-                left.append(subject)
-            else:
-                times = (*times, now)
-            self._spared[subject] = times
-            if len(self._spared) > self._settings.max_subjects:
-                del self._spared[next(iter(self._spared))]
-        if len(left) < len(subjects):
-            self._count("uncounted")
-        return tuple(left)
 
     async def hold(self, subjects: Sequence[Subject], judged: ClientStanding) -> bool:
         """Wait as long as a slowed network has to; return False at once if too many of its requests wait already.

@@ -14,15 +14,14 @@ from operator import attrgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, get_args
 
-from lockgate.abuse_gate.agent_calls import rules_hit_by_calls
-from lockgate.abuse_gate.false_alarms import remove_house_rules, remove_mentions
+from lockgate.abuse_gate.agent_calls import rules_hit_by_calls, rules_hit_outside
 from lockgate.abuse_gate.request.conversation import SEPARATOR
 from lockgate.abuse_gate.request.payload_from_body import InspectedUpload, NormalizedRequest, payload_from_request
 from lockgate.abuse_gate.responses import Stop
 from lockgate.core.journal.record import MAX_RULES
 from lockgate.core.questions import NoAnswerReason, Verdict
-from lockgate.core.requests.combined_verdict import RULES, Assessment
-from lockgate.core.requests.payload import Payload, PolicyContext
+from lockgate.core.requests.combined_verdict import Assessment
+from lockgate.core.requests.payload import MAX_RULE_HITS, Payload, PolicyContext
 from lockgate.gate.gate import Gate
 from lockgate.runtime.asgi import Scope
 from lockgate.runtime.metrics import OTHER
@@ -41,7 +40,7 @@ _VERDICTS: tuple[str, ...] = get_args(Verdict)
 _DIGEST = re.compile("[0-9a-f]{64}")
 _UNANSWERED = Assessment("unclear", OTHER, NoAnswerReason.INTERNAL.value, 0.0)
 
-_KIND, _TEXT = attrgetter("kind"), attrgetter("text")
+_KIND, _TEXT, _OUTSIDE = attrgetter("kind"), attrgetter("text"), attrgetter("outside")
 
 _FAILED = object()
 
@@ -122,34 +121,8 @@ class RequestJudge:
         return inspected, all(one.complete for one in inspected) and len(inspected) == len(found.uploads)
 
     async def assess(self, case: ParsedRequest, ends: float) -> Assessment:
-        """Return the assessment of a request.
-
-        If the rules alone call it unsafe, they look again without the sentences by which a system turn protects itself.
-        If there is no time for a second look, the first one counts.
-        """
-        assessment = self._rules_verdict(case.found) or await self._ask_verifier(case, ends)
-        if assessment.verdict == "unsafe" and assessment.reason == RULES:
-            rest = await self._assess_rest(remove_house_rules, case, ends)
-            if rest is not None:
-                return assessment._replace(verdict=rest.verdict, reason=rest.reason)
-        return assessment
-
-    async def is_only_mentioned(self, case: ParsedRequest) -> bool:
-        """Return whether the unsafe words seem only to mention an attack: the request is refused, but is no strike."""
-        return await self._assess_rest(remove_mentions, case, self._deadline()) is not None
-
-    async def _assess_rest(
-        self, without: Callable[[NormalizedRequest], NormalizedRequest | None], case: ParsedRequest, ends: float
-    ) -> Assessment | None:
-        """Return the assessment of the rest; None if nothing was removed, or the rest is unsafe or was not read."""
-        try:
-            rest = await self.run_bounded(partial(without, case.found), len(case.body), case.whom)
-            if rest is None:
-                return None
-            said = self._rules_verdict(rest) or await self._ask_verifier(case._replace(found=rest), ends)
-        except Stop:
-            return None
-        return said if said.read and said.verdict != "unsafe" else None
+        """Return the assessment of a request."""
+        return self._rules_verdict(case.found) or await self._ask_verifier(case, ends)
 
     def _deadline(self) -> float:
         return perf_counter() + self._settings.verdict_timeout_s
@@ -174,27 +147,25 @@ class RequestJudge:
             said = await self.assess(case, self._deadline())
         except Stop:
             return False
-        if said.verdict != "unsafe":
-            return said.read
-        return said.reason == RULES and await self.is_only_mentioned(case)
+        return said.verdict != "unsafe" and said.read
 
     def _rules_verdict(self, found: NormalizedRequest) -> Assessment | None:
         """Return the rules' verdict on a request of few words; None if other verifiers or other content are involved.
 
         Fast path: without it a small chat costs 15 % of the requests per second.
         """
-        if self._local is None or found.uploads or found.flags or "call" in map(_KIND, found.turns):
+        if self._local is None or found.uploads or found.flags or _is_agents(found):
             return None
         return self._local.examine_small(SEPARATOR.join(map(_TEXT, found.turns)), self._context)
 
     async def _ask_verifier(self, case: ParsedRequest, ends: float) -> Assessment:
         found = case.found
-        calls = "call" in map(_KIND, found.turns)
+        calls = _is_agents(found)
         if self._own is not None and not (calls or found.uploads or found.flags):
             # Words only: no name in the payload comes from the client, so its shape needs no check.
             plain = Payload(SEPARATOR.join(map(_TEXT, found.turns)), policy_context=self._context)
             return await self._ask_adapter(self._own, plain, case.whom)
-        work = partial(self._build_payload, found, case.inspected, calls)
+        work = partial(self._build_payload, found, case.inspected)
         # Checking calls takes longer than their size suggests.
         size = len(case.body) + (MAX_BYTES_ON_LOOP if calls or case.inspected else 0)
         payload = await self.run_bounded(work, size, case.whom)
@@ -206,10 +177,11 @@ class RequestJudge:
         self,
         found: NormalizedRequest,
         inspected: Sequence[InspectedUpload],
-        calls: bool,  # noqa: FBT001
     ) -> Mapping[str, Any]:
         payload: Mapping[str, Any] = payload_from_request(found, inspected, context=self._context)
-        hits = rules_hit_by_calls(found.turns, self._gate) if calls else ()
+        hits = rules_hit_outside(found.turns, self._gate.scanner)
+        if "call" in map(_KIND, found.turns):
+            hits = tuple(dict.fromkeys((*hits, *rules_hit_by_calls(found.turns, self._gate))))[:MAX_RULE_HITS]
         if not hits:
             return payload
         sources = [*payload["debug"]["sources"], {"type": "agent", "rule_hits": list(hits)}]
@@ -243,6 +215,11 @@ class RequestJudge:
         except Exception as error:  # noqa: BLE001 - the edge to verifiers: an error is no answer
             self._failed("verdict", error)
             return _FAILED
+
+
+def _is_agents(found: NormalizedRequest) -> bool:
+    """Return whether a request has tool calls or texts from outside, which need more than the rules for requests."""
+    return "call" in map(_KIND, found.turns) or True in map(_OUTSIDE, found.turns)
 
 
 def _sanitize_assessment(said: Assessment) -> Assessment:

@@ -38,7 +38,7 @@ GATE_REASONS = (
     OTHER,
 )
 GATE_PARTS = ("identity", "ladder", "parse", "artifacts", "verdict", "journal", OTHER)
-LADDER_EVENTS = ("evicted", "evicted-ban", "store-error", "bans-error", "unshared", "uncounted", OTHER)
+LADDER_EVENTS = ("evicted", "evicted-ban", "store-error", "bans-error", "unshared", OTHER)
 
 # From the time of the rules to well past the default deadline of 1.5 s, which is one of the bounds.
 LATENCY_SECONDS = (0.0001, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0, 120.0)

@@ -36,7 +36,6 @@ from lockgate.core.requests.combined_verdict import (
     RulesView,
     WeighedVerdict,
     verdict_without_answer,
-    view_from_scan,
     view_payload,
     weigh_answer,
 )
@@ -79,8 +78,6 @@ MAX_TENANT_CHARACTERS = 256
 _SECRET = token_bytes(32)
 # The assessment if the rules find nothing: verdict, reason, no rules, no digest.
 _SAFE: tuple[Verdict, str, tuple[str, ...], str] = ("safe", NO_FINDINGS, (), "")
-# A text without attachments.
-_WORDS = Payload("")
 # Consequences of a reported failure, or of the caller's own code: thousands a second are possible, so not warnings.
 _NOT_NEWS = frozenset({NoAnswerReason.CIRCUIT_OPEN, NoAnswerReason.BUSY, NoAnswerReason.CALLED_IN_LOOP})
 
@@ -271,12 +268,11 @@ class LocalRuleAdapter(_Adapter):
         began = self._clock()
         verdict, reason, rules, digest = _SAFE
         try:
-            scan = self._scanner.scan_or_none(text)
-            if scan is not None:
-                found = view_from_scan(_WORDS, scan)
+            found = view_payload(Payload(text, policy_context=context), self._scanner)
+            if found.verdict != "safe":
                 verdict, reason, _ = found.rules_only
                 rules = found.rules
-                digest = "" if verdict == "safe" else _digest(Payload(text, policy_context=context))
+                digest = _digest(Payload(text, policy_context=context))
         except Exception:  # noqa: BLE001 - `examine_async` will fail again, and report it
             return None
         latency_ms = (self._clock() - began) * 1000

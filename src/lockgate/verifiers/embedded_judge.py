@@ -60,6 +60,9 @@ _SUREST = 8.0
 _SCALE = 4.0
 # Windows overlap by a sixth, some forty tokens, so that an ordinary sentence is whole in at least one of them.
 _OVERLAP = 6
+# From this logit on a request is suspected, in every preset. Chosen on the dev half of bench/requests, so that it
+# adds less than one ordinary request in a hundred to those that the rules suspect.
+SUSPECT_REQUEST_FROM = 2.25
 # At most so many windows of a text are read, spread over all of it. A text with more is never called safe.
 MAX_WINDOWS = 20
 _MAX_BYTES = 64 * 1024 * 1024
@@ -471,13 +474,14 @@ class EmbeddedJudge:
         return TextReading(worst, len(pieces), whole)
 
     def rate_text(self, text: str, *, until: float = math.inf) -> tuple[Answer, bool]:
-        """Return the rating of a text in an endpoint's form, and whether all of the text was read."""
-        line = self._encoder().about.presets[self.preset]
-        found = self.read_text(text, until=until, enough=line.unsafe_from)
-        unsafe = found.foreign >= line.unsafe_from
-        sure = 1.0 if unsafe else 0.5 if found.foreign >= line.safe_below else 0.0
+        """Return the rating of a request in an endpoint's form, and whether all of it was read.
+
+        A rating is a suspicion at most: the encoder was taught on documents, where any order is foreign.
+        """
+        found = self.read_text(text, until=until, enough=SUSPECT_REQUEST_FROM)
+        suspected = found.foreign >= SUSPECT_REQUEST_FROM
         # A public name from before there were two ratings.
-        return Rating(unsafe, (("order", sure),)), found.whole
+        return Rating(False, (("order", 0.5 if suspected else 0.0),)), found.whole
 
     def load_in_background(self) -> None:
         """Load in the background; the first question reports a failure."""

@@ -12,7 +12,6 @@ from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason,
 from lockgate.core.requests.combined_verdict import (
     COMPOSITION,
     REASONS,
-    TOO_BROAD,
     ProviderSays,
     RulesView,
     verdict_without_answer,
@@ -20,7 +19,8 @@ from lockgate.core.requests.combined_verdict import (
     weigh_answer,
 )
 from lockgate.core.requests.payload import Payload, PayloadSource
-from lockgate.core.text.rules import RULES, Scope
+from lockgate.core.requests.request_signs import SIGNS
+from lockgate.core.text.rules import RULES, Rule, Scope
 from lockgate.core.text.scanner import Scanner, rules_from_patterns
 
 NONCE = "0123456789abcdef0123456789abcdef"
@@ -34,19 +34,14 @@ def said(verdict: str, nonce: str = NONCE) -> ModelText:
 # --- the rules alone
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_every_rule_counts_as_its_scope_says(rule: object, scanner: Scanner) -> None:
-    found = view_payload(Payload(rule.hit), scanner)  # type: ignore[attr-defined]
-    if rule.id in TOO_BROAD or rule.scope is Scope.ARGUMENTS:  # type: ignore[attr-defined]
-        assert rule.id not in found.rules  # type: ignore[attr-defined]
-        return
-    assert rule.id in found.rules  # type: ignore[attr-defined]
-    assert found.verdict == "unsafe" if rule.scope is Scope.AGENT else found.verdict != "safe"  # type: ignore[attr-defined]
-
-
-def test_the_broad_rules_of_the_seed_are_two() -> None:
-    assert {rule.id for rule in RULES} >= TOO_BROAD
-    assert len(TOO_BROAD) == 2
+@pytest.mark.parametrize(
+    "rule", [rule for rule in RULES if rule.scope is not Scope.ARGUMENTS], ids=lambda rule: rule.id
+)
+def test_rules_about_text_that_an_agent_reads_do_not_make_a_request_unsafe(rule: Rule, scanner: Scanner) -> None:
+    found = view_payload(Payload(rule.hit), scanner)
+    assert rule.id not in found.rules
+    # Many of the hits have the signs of an attack on a prompt as well.
+    assert all(name.startswith(("request:", "encoded:", "cap:")) for name in found.rules)
 
 
 ORDINARY = [
@@ -131,7 +126,7 @@ def test_what_a_client_calls_its_hits_is_repeated_nowhere(scanner: Scanner) -> N
 
 
 def test_however_much_is_found_the_lists_are_short(scanner: Scanner) -> None:
-    found = view_payload(Payload("\n".join(rule.hit for rule in RULES)), scanner)
+    found = view_payload(Payload("\n".join(sign.hit for sign in SIGNS)), scanner)
     assert found.verdict == "unsafe"
     assert 1 < len(found.rules) <= 32
     assert 1 < len(found.spans) <= 64

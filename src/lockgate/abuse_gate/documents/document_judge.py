@@ -10,10 +10,12 @@ from lockgate.abuse_gate.documents.extracted_text import BY_STRETCH, HIDING_WAYS
 from lockgate.abuse_gate.request.content_kinds import MEDIA
 from lockgate.abuse_gate.request.payload_from_body import UNREAD, InspectedUpload, Upload
 from lockgate.abuse_gate.request.xml_text import has_own_entities, is_xml
-from lockgate.core.requests.combined_verdict import TOO_BROAD
+from lockgate.core.requests.request_grade import grade_scan
 from lockgate.core.text.rules import Scope
-from lockgate.core.text.scanner import Scanner
+from lockgate.core.text.scanner import Scan, Scanner
 
+# By the letter of the seed these flag every other text: they count where a call is judged, not for a whole document.
+TOO_BROAD: Final = frozenset({"seed:call-syntax", "seed:credential-word"})
 # Families of rules that speak to an agent: in a hidden text each of them counts, however broad it is.
 _AGENT_FAMILIES: Final = frozenset({"override", "authority", "concealment", "tool", "markup", "custom"})
 # Source code is full of words that a rule might find, and no reader sees it; only text that speaks to an agent counts.
@@ -75,8 +77,9 @@ def judge_document(
 
 def _judge_hidden(found: _Findings, kind: str, way: str, pieces: list[str], scanner: Scanner) -> None:
     joined = "\n".join(pieces)
-    families, loud, read = _find_families(joined, scanner)
-    found.complete = found.complete and read
+    scan = scanner.scan(joined)
+    families, loud = _families_in(scan)
+    found.complete = found.complete and not scan.capped
     letters = max(map(_count_letters, pieces)) if way in BY_STRETCH else _count_letters(joined)
     least = HIDING_WAYS[way]
     # A text that no reader can see and that speaks to an agent was put there for the agent.
@@ -91,23 +94,22 @@ def _judge_hidden(found: _Findings, kind: str, way: str, pieces: list[str], scan
 
 
 def _judge_visible(found: _Findings, kind: str, answer: DocumentText, scanner: Scanner, bare: str) -> None:
-    _, loud, read = _find_families("\n".join(answer.visible), scanner)
+    hits, read = hits_in_outside_text("\n".join(answer.visible), scanner)
     found.complete = found.complete and read
     if bare:
-        loud = list(dict.fromkeys([*loud, *_find_families(bare, scanner)[1]]))
+        hits += hits_in_outside_text(bare, scanner)[0]
         # A file that is no document after all is shown to a model as the text that it may be.
         if kind in ("pdf", "docx", "html") and not answer.visible and not answer.complete:
             found.texts.append(bare)
-    found.hits += map(_injection_rule, loud)
+    found.hits += dict.fromkeys(hits)
 
 
 def _is_unreadable_pdf(pages: tuple[str, ...]) -> bool:
     return not any(map(str.strip, pages)) or any(map(_is_scattered, pages))
 
 
-def _find_families(text: str, scanner: Scanner) -> tuple[list[str], list[str], bool]:
-    """Return the families of hits that could speak to an agent, those that surely do, and whether all was read."""
-    scan = scanner.scan(text)
+def _families_in(scan: Scan) -> tuple[list[str], list[str]]:
+    """Return the families of hits that could speak to an agent, and those that surely do."""
     families: dict[str, None] = {}
     loud: dict[str, None] = {}
     for part in scan.parts:
@@ -119,7 +121,20 @@ def _find_families(text: str, scanner: Scanner) -> tuple[list[str], list[str], b
                 loud[rule.family] = None
             if rule.scope is Scope.AGENT or rule.family in _AGENT_FAMILIES:
                 families[rule.family] = None
-    return list(families), list(loud), not scan.capped
+    return list(families), list(loud)
+
+
+def hits_in_outside_text(text: str, scanner: Scanner) -> tuple[list[str], bool]:
+    """Return the rule hits of a visible text from outside, and whether all of it was read.
+
+    One family of the rules for agents is a suspicion, as ordinary documents say `new task` and `forget`. Two support
+    each other, and so do the signs of an attack on a prompt.
+    """
+    scan = scanner.scan(text)
+    _, loud = _families_in(scan)
+    if len(loud) > 1 or (loud and grade_scan(text, scan).sure):
+        return [_injection_rule(family) for family in loud], not scan.capped
+    return [f"text:{family}" for family in loud], not scan.capped
 
 
 def _injection_rule(family: str) -> str:

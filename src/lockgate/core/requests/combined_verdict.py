@@ -2,10 +2,11 @@
 
 The rules alone (`view_payload`):
 
-1. A rule about speaking to an agent hits `prompt_text` in any of its readings, or a source reports `inj:…`: unsafe.
-2. Any other rule hits, text is hidden or encoded, a limit was reached, a source reports anything else, a flag was
-   raised at ingress, or a modality came along that no source reports on: unclear. Two rules of the seed are too broad
-   to count by themselves (words like `token`, calls like `f(x)`), and some count in the arguments of a call only.
+1. The signs of an attack in `prompt_text` are sure in any of its readings (request_grade.py), a pattern of this
+   installation hits, or a source reports `inj:…`: unsafe.
+2. The signs are only suspected, text is hidden or encoded, a limit was reached, a source reports anything else, a flag
+   was raised at ingress, or a modality came along that no source reports on: unclear. The rules of core/text/rules are
+   about text that an agent reads: here only their readings count.
 3. Nothing: safe.
 
 With a verifier (`weigh_answer`): `COMPOSITION` has the verdict for every pair. What the rules are sure of stays unsafe
@@ -26,8 +27,8 @@ from typing import Final, NamedTuple
 
 from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Rating, Verdict
 from lockgate.core.requests.payload import Payload
+from lockgate.core.requests.request_grade import grade_scan
 from lockgate.core.requests.verifier_prompts import parse_verdict, verdict_from_scores
-from lockgate.core.text.rules import Scope
 from lockgate.core.text.scanner import RuleHit, Scan, ScannedPart, Scanner, character_span
 
 NO_FINDINGS: Final = "no-findings"
@@ -52,8 +53,6 @@ REASONS: Final = (
     *(why.value for why in NoAnswerReason),
 )
 
-# By the letter of the seed these flag every other text: they count where a call is judged, not for a whole request.
-TOO_BROAD: Final = frozenset({"seed:call-syntax", "seed:credential-word"})
 _MOST_RULES, _MOST_SPANS = 32, 64
 # The engine reports where a hit ends. Patterns are a sentence long at most, and what stands before is context.
 _BEFORE = 300
@@ -147,8 +146,11 @@ def view_from_scan(payload: Payload, scan: Scan | None) -> RulesView:
     quiet: list[str] = []
     spans: list[tuple[int, int]] = []
     # 1. and 2., the text.
+    grade = grade_scan(payload.prompt_text, scan)
+    (loud if grade.sure else quiet).extend(grade.rules)
+    spans.extend(grade.spans)
     if scan is not None:
-        _view_text(scan, loud, quiet, spans)
+        _view_scan(scan, loud, quiet, spans)
     if not loud and not quiet and payload.is_plain:
         return _NOTHING
     # 1. and 2., what came with it.
@@ -159,13 +161,11 @@ def view_from_scan(payload: Payload, scan: Scan | None) -> RulesView:
     return RulesView(verdict, rules, tuple(dict.fromkeys(spans))[:_MOST_SPANS], unread)
 
 
-def _view_text(scan: Scan, loud: list[str], quiet: list[str], spans: list[tuple[int, int]]) -> None:
+def _view_scan(scan: Scan, loud: list[str], quiet: list[str], spans: list[tuple[int, int]]) -> None:
     for part, hit in _hits(scan):
-        rule = hit.rule
-        if rule.scope is Scope.ARGUMENTS or rule.id in TOO_BROAD:
-            continue
-        (loud if rule.scope is Scope.AGENT else quiet).append(rule.id)
-        spans.append(_span(part, hit.end))
+        if hit.rule.family == "custom":
+            loud.append(hit.rule.id)
+            spans.append(_span(part, hit.end))
     for part in scan.parts:
         if part.encoded:
             quiet.append(f"encoded:{part.how}")
