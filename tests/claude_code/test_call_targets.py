@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from lockgate.claude_code import call_targets, context_files
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate.gate import Gate
+from lockgate.runtime.accounts import Account, own_account
 from lockgate.sessions import Host
 from lockgate.sessions.stores.sqlite import SqliteSessions
 
@@ -20,18 +23,17 @@ class Place:
     """A home, a project in it, and what is found in calls made there."""
 
     def __init__(self, home: Path, host: Host) -> None:
-        self.home, self.work, self.host = home, home / "work", host
+        self.home, self.work, self.host, self.account = home, home / "work", host, own_account()
         for folder in ("work/.claude/agents", "claude", "state/lockgate", ".config/lockgate"):
             (home / folder).mkdir(parents=True)
         (self.work / ".claude" / "settings.json").write_text("{}")
         (home / "claude" / "settings.json").write_text("{}")
 
     def found(self, tool: str, cwd: Path | None = None, host: str = "127.0.0.1:9000", **arguments: object) -> set[str]:
-        headers = {"host": host}
-        return {
-            each.rule
-            for each in call_targets.find_protected_targets(self.host, tool, arguments, str(cwd or self.work), headers)
-        }
+        found = call_targets.find_protected_targets(
+            self.host, tool, arguments, str(cwd or self.work), {"host": host}, self.account
+        )
+        return {each.rule for each in found}
 
     def write(self, path: str | Path, cwd: Path | None = None) -> set[str]:
         return self.found("Write", cwd, file_path=str(path), content="{}")
@@ -130,6 +132,23 @@ def test_our_checkpoint_stays_in_a_list_of_servers(place: Place) -> None:
     assert place.found("Edit", **{**edit, "old_string": '"notes"'}, new_string='"remarks"') == set()
     file.write_text(bare)
     assert place.found("Write", file_path=str(file), content="{}") == set()
+
+
+def test_a_pipe_that_is_called_like_a_list_of_servers_delays_nothing(place: Place) -> None:
+    os.mkfifo(place.work / ".mcp.json")
+    asked = Thread(target=place.write, args=(".mcp.json",), daemon=True)
+    asked.start()
+    asked.join(10)
+    assert not asked.is_alive()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux says which account asks")
+def test_another_account_learns_nothing_about_a_list_of_servers_that_it_may_not_read(place: Place) -> None:
+    place.account = Account(54_321)
+    file = place.work / ".mcp.json"
+    file.write_text('{"command": "lockgate"}')
+    file.chmod(0o600)
+    assert place.write(file) == set()
 
 
 def test_ordinary_calls_lead_where_they_say(place: Place) -> None:

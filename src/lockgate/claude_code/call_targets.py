@@ -19,6 +19,7 @@ from lockgate.core.ruling.self_protection import findings_from_effects
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import tool_risk
 from lockgate.core.vocabulary import Finding, Risk
+from lockgate.runtime.accounts import Account
 from lockgate.sessions import Host
 
 # Questions to the file system for a whole call.
@@ -28,12 +29,16 @@ _FILE_URL = re.compile(r"file:(?://[^/\\]*)?", re.IGNORECASE)
 _SETTINGS = ("settings.json", "settings.local.json")
 # Files that say which servers a host starts: ours stand there as `lockgate mcp`.
 _SERVERS = (".mcp.json", ".claude.json", "claude_desktop_config.json")
+_MAX_SERVERS_BYTES = 4 * 1024 * 1024
 
 
 def find_protected_targets(
-    host: Host, tool: str, arguments: Mapping[str, object], cwd: str, headers: Mapping[str, str]
+    host: Host, tool: str, arguments: Mapping[str, object], cwd: str, headers: Mapping[str, str], account: Account
 ) -> tuple[Finding, ...]:
-    """What is found in a call once its paths and addresses are looked up; what it says itself is found elsewhere."""
+    """What is found in a call once its paths and addresses are looked up; what it says itself is found elsewhere.
+
+    `account` is the one that wants to call: a file is read only if that account may read it.
+    """
     leaves = flatten_arguments(arguments)[0]
     looks = tool_risk(tool, additional=host.gate.policy.high_risk_tools) is Risk.LOW
     names = _PathLookup(cwd)
@@ -45,7 +50,7 @@ def find_protected_targets(
     if port.isdecimal():
         ours = re.compile(rf":{port}/(?:v1|hooks)/")
         found += [Finding("execution:own-approval", leaf.argument, 0, 0) for leaf in leaves if ours.search(leaf.text)]
-    if not looks and _removes_checkpoint(leaves, cwd):
+    if not looks and _removes_checkpoint(leaves, cwd, account):
         found.append(Finding("execution:own-guard", "arguments", 0, 0))
     return tuple({each.rule: each for each in found}.values())
 
@@ -121,7 +126,7 @@ def _find_protected_twin(real: str, cwd: str) -> str | None:
     return None
 
 
-def _removes_checkpoint(leaves: list[Leaf], cwd: str) -> bool:
+def _removes_checkpoint(leaves: list[Leaf], cwd: str, account: Account) -> bool:
     """Whether a call takes our checkpoint out of a list of servers: it is in the file, and not in what is to be."""
     held = [leaf for leaf in leaves if is_content(leaf)]
     if not held:
@@ -132,13 +137,15 @@ def _removes_checkpoint(leaves: list[Leaf], cwd: str) -> bool:
             continue
         old = [leaf.text for leaf in held if "old" in leaf.argument.lower()]
         new = [leaf.text for leaf in held if "old" not in leaf.argument.lower()]
-        try:
-            with open(path, "rb") as file:
-                before = old or [file.read(1 << 22).decode("utf-8", "replace")]
-        except OSError:
-            before = old
-        return _count_checkpoints(before) > _count_checkpoints(new)
+        return _count_checkpoints(old or [_read_text(path, account)]) > _count_checkpoints(new)
     return False
+
+
+def _read_text(path: str, account: Account) -> str:
+    try:
+        return context_files.read_content(path, account, _MAX_SERVERS_BYTES).decode("utf-8", "replace")
+    except PermissionError:
+        return ""
 
 
 def _count_checkpoints(texts: list[str]) -> int:

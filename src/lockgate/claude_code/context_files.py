@@ -84,7 +84,7 @@ def file_piece(path: str, account: Account) -> Piece | None:
     Its key is its content, so that the same file loaded again says nothing new.
     """
     try:
-        data = _read_content(path, account)
+        data = read_content(path, account)
     except PermissionError:
         return UNREAD
     if not data:
@@ -94,8 +94,8 @@ def file_piece(path: str, account: Account) -> Piece | None:
     return Piece(text, f"file:{path}"[:1000], key=f"file:{key}")
 
 
-def _read_content(path: str, account: Account) -> bytes:
-    # Not a pipe or a device, which would never end; not waiting for one either.
+def read_content(path: str, account: Account, most: int = MAX_FILE_BYTES) -> bytes:
+    """Return the start of a file, and nothing for a pipe or a device; raise PermissionError as `open_as` does."""
     try:
         handle = open_as(account, path)
     except PermissionError:
@@ -103,7 +103,7 @@ def _read_content(path: str, account: Account) -> bytes:
     except (OSError, ValueError):
         return b""
     try:
-        return os.read(handle, MAX_FILE_BYTES) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
+        return os.read(handle, most) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
     except OSError:
         return b""
     finally:

@@ -265,7 +265,7 @@ async def _check_call(host: Host, event: HookEvent, headers: Mapping[str, str]) 
             break
         await asyncio.sleep(_WAIT_S)
     found = await asyncio.to_thread(
-        call_targets.find_protected_targets, host, tool, arguments, event.text("cwd"), headers
+        call_targets.find_protected_targets, host, tool, arguments, event.text("cwd"), headers, event.account
     )
     kept = await host.check_async(
         event.session_or_agent, tool, arguments, key=call, findings=found, folder=event.text("cwd")
