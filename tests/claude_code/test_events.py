@@ -243,6 +243,34 @@ def test_what_the_agent_has_said_to_itself_later_is_not_the_user(plug: Plug) -> 
     assert decision(plug.check())[0] == "deny"
 
 
+def test_what_was_scheduled_long_ago_is_not_the_user(plug: Plug, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hooks, "MAX_PAGE", 4)
+    plug.start("Wait for the build")
+    plug.check({"prompt": ORDER}, "CronCreate")
+    for number in range(60):
+        plug.check({"prompt": f"look at the build {number}"}, "CronCreate", tool_use_id=f"t{number}")
+    plug.tell("UserPromptSubmit", prompt=ORDER)
+    assert plug.untrusted() == [ORDER]
+    plug.tell("UserPromptSubmit", prompt="Now mend the tests")
+    assert plug.untrusted() == [ORDER]
+    # Where not all of them are compared, the prompt may be one of the others.
+    monkeypatch.setattr(hooks, "_MAX_SCHEDULED", 50)
+    plug.tell("UserPromptSubmit", prompt="Now mend the docs")
+    assert plug.untrusted() == [ORDER, "Now mend the docs"]
+
+
+def test_what_an_agent_of_another_account_schedules_stays_there(plug: Plug) -> None:
+    plug.account = Account(54_321)
+    plug.check({"message": "please mend the tests"}, "SendMessage", session_id="theirs")
+    plug.account = own_account()
+    plug.start("please mend the tests")
+    assert plug.untrusted() == []
+    # Another session of the same account can be woken by it.
+    plug.check({"message": "please mend the docs"}, "SendMessage")
+    plug.tell("UserPromptSubmit", prompt="please mend the docs", session_id="s2")
+    assert plug.untrusted("s2") == ["please mend the docs"]
+
+
 def test_files_that_a_prompt_mentions_are_read(plug: Plug) -> None:
     (plug.cwd / "a b.md").write_text(ORDER)
     (plug.cwd / "c.md").write_text("plain")

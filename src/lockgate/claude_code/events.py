@@ -26,7 +26,7 @@ import asyncio
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from threading import Lock
 from time import time
@@ -37,6 +37,7 @@ from lockgate.claude_code.context_files import TranscriptFollower, TranscriptOwn
 from lockgate.claude_code.transcripts import is_machine, text_of
 from lockgate.core.errors import InvalidBlock, InvalidCall, LockgateError, printable
 from lockgate.core.ruling.arguments import flatten_arguments
+from lockgate.core.sessions.session_entries import MAX_PAGE
 from lockgate.core.vocabulary import Action, Decision
 from lockgate.runtime.accounts import Account, may_read, own_account
 from lockgate.sessions import Host, Piece, SessionInfo, StoredRuling
@@ -55,6 +56,8 @@ Answer = dict[str, object]
 
 # Tools by which the model schedules a later prompt to itself.
 _SCHEDULERS = ("ScheduleWakeup", "CronCreate", "RemoteTrigger", "SendMessage")
+# So many such calls are compared with a prompt.
+_MAX_SCHEDULED = 20_000
 # These tools return what the model wrote itself, plus a confirmation.
 _OWN_WORDS = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit", "TodoWrite", "ExitPlanMode", "EnterPlanMode"})
 _AGENTS = frozenset({"Agent", "Task"})
@@ -376,7 +379,7 @@ def _on_prompt(host: Host, event: HookEvent) -> Answer:
     prompt = event.text("prompt")
     if not prompt.strip():
         return {}
-    if event.agent or is_machine(prompt) or _is_scheduled(host, prompt):
+    if event.agent or is_machine(prompt) or _is_scheduled(host, prompt, event.account):
         _add_pieces(host, event.session_or_agent, [Piece(prompt, f"tool:{HOST}")])
         return {}
     _memory_of(host).prompted_sessions.note(event.session)
@@ -385,16 +388,32 @@ def _on_prompt(host: Host, event: HookEvent) -> Answer:
     return {}
 
 
-def _is_scheduled(host: Host, prompt: str) -> bool:
-    """Return whether the agent scheduled this prompt itself; such a prompt is untrusted."""
+def _is_scheduled(host: Host, prompt: str, account: Account) -> bool:
+    """Return whether an agent of this account scheduled this prompt itself; such a prompt is untrusted."""
     said = " ".join(prompt.split())
-    for tool in _SCHEDULERS:
-        for kept in host.decisions(tool=tool, host=HOST, limit=50):
-            texts = (" ".join(leaf.text.split()) for leaf in flatten_arguments(kept.arguments)[0])
-            # The host may wrap the text. Very short texts match by accident, so they do not count.
-            if any(text == said or (len(text) >= 16 and " " in text and text in said) for text in texts):
-                return True
+    for count, kept in enumerate(_scheduling_calls(host, account)):
+        texts = (" ".join(leaf.text.split()) for leaf in flatten_arguments(kept.arguments)[0])
+        # The host may wrap the text. Very short texts match by accident, so they do not count.
+        if any(text == said or (len(text) >= 16 and " " in text and text in said) for text in texts):
+            return True
+        if count >= _MAX_SCHEDULED:
+            # Those that are left could hold it.
+            return True
     return False
+
+
+def _scheduling_calls(host: Host, account: Account) -> Iterator[StoredRuling]:
+    own: dict[str, bool] = {}
+    for tool in _SCHEDULERS:
+        before: int | None = None
+        while page := host.decisions(tool=tool, host=HOST, before=before, limit=MAX_PAGE):
+            before = page[-1].seq
+            for kept in page:
+                if kept.session not in own:
+                    info = host.session(kept.session)
+                    own[kept.session] = info is not None and _is_own_session(info, account)
+                if own[kept.session]:
+                    yield kept
 
 
 def _on_expanded_command(host: Host, event: HookEvent) -> Answer:
