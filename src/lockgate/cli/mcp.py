@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from lockgate.cli.parser import Parser
+    from lockgate.core.sessions.session_entries import SessionInfo
     from lockgate.mcp.checkpoint import McpCheckpoint, McpParts
     from lockgate.mcp.tool_pins import ToolPin, ToolPins
 
@@ -171,11 +172,22 @@ def _make_parts(args: argparse.Namespace, reached_by: Sequence[str]) -> McpParts
     cwd = ""
     with suppress(OSError):
         cwd = os.getcwd()
-    session = host.open(args.session or client_session(), goal=args.goal, host="mcp", folder=cwd).id
+    wanted = args.session or client_session()
+    _refuse_another_goal(host.store.session(wanted), args.goal)
+    session = host.open(wanted, goal=args.goal, host="mcp", folder=cwd).id
     folder = settings.state_dir
     pins = ToolPins(None if folder is None else server_file(folder / "mcp", name, reached_by), name)
     # The store behind the gate's approvals takes answers as well.
     return McpParts(host, session, pins, host.gate.approvals)  # type: ignore[arg-type]
+
+
+def _refuse_another_goal(known: SessionInfo | None, goal: str) -> None:
+    """Refuse a goal for a session that is under way: an agent could start this command, and speak as its user."""
+    if goal and known is not None and (known.host != "mcp" or known.goal != goal):
+        raise InvalidConfig(
+            f"the session {quoted(known.id)} has begun, and --goal would change what its user asked for",
+            hint="leave --goal out, or begin another session",
+        )
 
 
 def _raise_if_broken(parts: Future[McpParts]) -> None:

@@ -238,14 +238,14 @@ EXECUTION_RULES: tuple[Rule, ...] = (
         pattern=any_of(
             # Its own commands that loosen it, hand out its tokens, or speak as its host does.
             rf"\blockgate[\w.]{{0,20}}[\s\"',\\]{{1,10}}(?:-\S+\s+(?:[^\s-]\S*\s+)?)*(?:init\b{_ON}--remove\b|token\b|hook[\s\"',]{{1,6}}claude-code\b"
-            rf"|mcp\b{_ON}--(?:repin|forget)\b|gate\s+bans\b{_ON}--lift\b)",
+            rf"|mcp\b{_ON}--(?:repin|forget|goal|session)\b|gate\s+bans\b{_ON}--lift\b)",
             r"\blockgate[./](?:hook|cli[./](?:start|hook|init|token|bans|mcp))\b[^\n]*[^\w\n-](?:import|main|claude-code|--remove)\b",
             r"(?:\blocalhost|\b127\.0\.0\.1|::1\]):\d+/(?:v1/approvals|hooks/claude-code)\b",
             # Whatever ends or removes it.
             rf"{_STOP}{_ON}\blockgate\b|\blockgate\b[^\n]*\bkill\b|\bkill\b[^\n]*\b(?:lockgate|7717)\b|\bfuser\b{_ON}\b7717\b",
             rf"\b(?:pip[\d.]*|pipx|uv|conda|poetry|brew)\s{_ON}\b(?:uninstall|remove)\s{_ON}\blockgate\b",
             # The hooks of its host: the settings, the transcripts, and a second host without them.
-            rf"\bdisableallhooks\b|\bclaude\s{_ON}--(?:setting-sources|bare)\b|\bclaude_config_dir={_ON}\bclaude\s",
+            rf"\bdisableallhooks\b|\bclaude\s{_ON}--(?:settings|setting-sources|bare)\b|\bclaude_config_dir={_ON}\bclaude\s",
             rf">\|?\s*(?:[^\s>|&;]*|[\"'][^\n\"'>]*){_HOOKS}",
             rf"\b(?:rm|mv|unlink|shred|truncate|chmod|chown|chattr|tee|sponge|dd|rename|remove-item|move-item|set-content|add-content"
             rf"|clear-content|out-file|sed\s{_ON}-i\S*|perl\s+-\S*i\S*|git\s+(?:checkout|restore|rm|mv|clean))\s{_ON}{_HOOKS}",
