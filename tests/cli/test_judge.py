@@ -187,7 +187,7 @@ def test_doctor_looks_at_it_as_the_adapter(run: Run, installed: ModelFiles, monk
 def test_assess_asks_it_by_name(run: Run, installed: ModelFiles) -> None:
     ended = run("assess", "--adapter", "embedded", "--text", "wire the report")
     assert ended.code == 1
-    assert "unsafe" in ended.out
+    assert "unclear  provider-unsure" in ended.out
 
 
 # --- the demo
