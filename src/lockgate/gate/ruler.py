@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from hashlib import sha256
 from logging import getLogger
 from threading import Lock
@@ -40,7 +41,6 @@ from lockgate.gate.person_questions import (
     person_answer,
     why_unusable,
 )
-from lockgate.runtime.failures import report_failure
 from lockgate.runtime.flow import Flow, run_flow, run_flow_async
 
 if TYPE_CHECKING:
@@ -484,10 +484,8 @@ class Ruler:
             with self._lock:
                 self._count += 1
                 number = self._count
-            try:
-                self.gate.ledger.note(self.id, number, tool, decision)
-            except Exception as error:  # noqa: BLE001  # an edge: a broken ledger costs a count, not the ruling
-                report_failure("ledger", error)
+            # A broken ledger costs a count, not the ruling.
+            attempt_in_thread(partial(self.gate.ledger.note, self.id, number, tool, decision)).now()
         return decision
 
     def _note_escalation(self, decision: Decision) -> None:

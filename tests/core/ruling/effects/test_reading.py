@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from lockgate import Action, Gate
+from lockgate.core.ruling.effects import reading
 from lockgate.core.ruling.effects.reading import effects_of
 from lockgate.core.ruling.tool_call import ToolCall
 
@@ -22,3 +24,24 @@ def test_the_gravest_effect_comes_first() -> None:
 )
 def test_there_is_always_an_effect(tool: str, arguments: dict[str, object]) -> None:
     assert effects_of(ToolCall(tool, arguments))
+
+
+def test_a_call_that_breaks_a_reader_opens_a_door(monkeypatch: pytest.MonkeyPatch) -> None:
+    def break_down(*_: object) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr(reading, "read_tool", break_down)
+    session = Gate().session(goal="Use Bash to list the files")
+    session.add("a page", source="tool:web_fetch")
+    decision = session.check("Bash", {"command": "ls"})
+    assert [found.kind for found in decision.effects] == ["unreadable"]
+    assert decision.action is Action.PAUSE
+
+
+def test_a_call_near_our_own_files_that_breaks_a_reader_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    def break_down(*_: object) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr(reading, "read_own", break_down)
+    decision = Gate().session(goal="tidy up").check("Bash", {"command": "rm ~/.lockgate/x"})
+    assert decision.action is Action.PAUSE

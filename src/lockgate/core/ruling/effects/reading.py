@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from lockgate.core.ruling.arguments import Leaf, flatten_arguments
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY, Activity
-from lockgate.core.ruling.effects.effect import Effect
+from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
 from lockgate.core.ruling.effects.own_arguments import is_content, leaf_name
 from lockgate.core.ruling.effects.own_paths import may_lead_to_own
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
@@ -21,7 +21,7 @@ def effects_of(
     *,
     leaves: Sequence[Leaf] | None = None,
 ) -> tuple[Effect, ...]:
-    """Return what a call would do, the gravest effect first; never empty.
+    """Return what a call would do, the gravest effect first; never empty. What breaks a reader is unreadable.
 
     `leaves` are the call's flattened arguments, where the caller has them already.
     """
@@ -29,7 +29,7 @@ def effects_of(
         leaves = flatten_arguments(call.arguments)[0]
     if call.folder:
         project = project.at(call.folder)
-    effects = read_tool(call, leaves, project, activity)
+    effects = _read_safely(lambda: read_tool(call, leaves, project, activity), "unreadable")
     return tuple(sorted(effects, key=lambda found: -found.severity))
 
 
@@ -49,4 +49,12 @@ def own_effects_of(
     acting = [leaf for leaf in leaves if not is_content(leaf) or leaf_name(leaf) in ("patch", "diff")]
     if project.follow is None and not may_lead_to_own("\n".join([leaf.text for leaf in acting]), project):
         return []
-    return read_own(call, acting, project, activity)
+    return _read_safely(lambda: read_own(call, acting, project, activity), "changes-own-state")
+
+
+def _read_safely(read: Callable[[], list[Effect]], kind_if_broken: str) -> list[Effect]:
+    """Return what a reader finds; one effect of this kind where it breaks: the arguments may be written to do that."""
+    try:
+        return read()
+    except Exception:  # noqa: BLE001  # whatever a stranger's text makes our readers raise is a finding, not a pass
+        return [effect(kind_if_broken, certainty=Certainty.GUESS)]
