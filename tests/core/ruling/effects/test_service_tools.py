@@ -117,3 +117,22 @@ def test_settings_in_arguments_that_protect_less_are_doors() -> None:
         each for kind, each in found if kind == "disables-check"
     }
     assert ("changes-permissions", "public") in kinds("update_bucket", public=True)
+
+
+def test_a_role_that_is_taken_away_makes_no_administrator() -> None:
+    assert kinds("iam_revoke", user="t.harrow", role="admin") == [("changes-record", "")]
+    assert ("grants-access", "t.harrow") in kinds("iam_assign", user="t.harrow", role="admin")
+
+
+def test_asking_a_person_for_something_reaches_that_person() -> None:
+    assert kinds("coinpal_request", to="@suri", amount=20) == [("sends-message", "@suri")]
+
+
+def test_tracking_a_parcel_only_looks_and_tracking_an_event_does_not() -> None:
+    assert kinds("desk_track", parcel="00-4471") == [("looks", "")]
+    assert kinds("desk_track", event="login") == [("unknown-act", "")]
+
+
+def test_a_switch_has_the_name_above_its_state() -> None:
+    assert kinds("update_policy", settings={"mfa": {"enabled": False}})[0][0] == "disables-check"
+    assert kinds("update_policy", settings={"digest": {"enabled": False}})[0][0] != "disables-check"

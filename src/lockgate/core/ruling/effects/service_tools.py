@@ -61,6 +61,10 @@ _ROUTING = frozenset(
 # What is changed, and not where it leads.
 _OWN_NAMES = frozenset("zone domain name hostname source from subdomain id".split())
 _IP = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}")
+# Verbs that take something away: `revoke` with `role=admin` makes no administrator.
+_TAKES_AWAY = frozenset("revoke remove delete unassign detach deny withdraw unshare uninvite kick expire".split())
+# To track one of these is to look where it is; to track an event or an hour is to record it.
+_SHIPPED = frozenset("parcel package shipment delivery consignment cargo courier tracking flight".split())
 _AMOUNTS = frozenset("amount sum total value valor betrag montant importe importo tutar bedrag price".split())
 
 
@@ -113,7 +117,8 @@ def _published_links(leaf: Leaf) -> Iterator[Effect]:
 def _switched_effects(kind: str, call: ToolCall, leaves: Sequence[Leaf], name: ToolName) -> Iterator[Effect]:
     for switch in find_switches(call.arguments):
         if switch.kind == "grants-access":
-            yield from _aimed_effects("grants-access", leaves, name)
+            if name.verb not in _TAKES_AWAY:
+                yield from _aimed_effects("grants-access", leaves, name)
         elif switch.kind != "changes-permissions" or kind not in _PUBLIC_BY_NATURE:
             yield effect(switch.kind, switch.target, argument=switch.argument)
 
@@ -142,6 +147,15 @@ def _kind_with_arguments(kind: str, name: ToolName, leaves: Sequence[Leaf]) -> s
     shapes = {seen.shape for leaf in leaves if not is_prose(leaf) for seen in find_addresses_by_shape(leaf.text)}
     if Shape.ACCOUNT in shapes and not parts.isdisjoint(_AMOUNTS):
         return "pays"
+    if (
+        kind == "changes-record"
+        and name.verb == "request"
+        and any(has_role(leaf.argument, "recipient") for leaf in leaves)
+    ):
+        # Something is asked of a person: money, a review, a signature.
+        return "sends-message"
+    if kind == "unknown-act" and "track" in name.words and not (parts | name.words).isdisjoint(_SHIPPED):
+        return "looks"
     if kind == "changes-own-note" and "draft" not in name.words:
         if not parts.isdisjoint(_INVITES):
             return "sends-message"

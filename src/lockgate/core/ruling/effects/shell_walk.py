@@ -7,7 +7,7 @@ redirections and what flows through them. It runs nothing and reads no file.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from lockgate.core.ruling.effects.activity import Activity
 from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
@@ -358,17 +358,25 @@ class Walk:
         self._elsewhere(lambda: printed.append(self.run_program(fields, stdin)))
         return printed[0] if printed[0].source is Source.ENVIRONMENT else NOTHING
 
+    def changes_container(self, fields: list[str], stdin: Flow) -> bool:
+        """Read a program as `run_contained` does, and return whether it does more than look around there."""
+        inner = self._elsewhere(lambda: self.run_program(fields, stdin))
+        return any(each.severity > Severity.LOOKS and each.kind != "asks-local" for each in inner)
+
     def run_elsewhere(self, text: str) -> None:
         """Read a command that runs on another machine: its paths are those of that machine."""
         self._elsewhere(lambda: self.read_text(text))
 
-    def _elsewhere(self, run: Callable[[], object]) -> None:
-        before, folder, variables = dict(self._found), self.folder, dict(self.variables)
+    def _elsewhere(self, run: Callable[[], object]) -> Collection[Effect]:
+        """Keep of what runs elsewhere what leaves that place; return all of it."""
+        found, folder, variables = self._found, self.folder, dict(self.variables)
+        self._found = {}
         run()
-        self.folder, self.variables = folder, variables
-        self._found = {
-            key: found for key, found in self._found.items() if key in before or found.kind not in _STAYS_IN_CONTAINER
-        }
+        inner, self._found, self.folder, self.variables = self._found, found, folder, variables
+        for key, each in inner.items():
+            if each.kind not in _STAYS_IN_CONTAINER:
+                found.setdefault(key, each)
+        return inner.values()
 
     def run_as_root(self, fields: list[str], stdin: Flow) -> Flow:
         """Read a program that has the administrator's rights: they add to it where what it does is not known."""

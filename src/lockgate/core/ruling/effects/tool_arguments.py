@@ -158,12 +158,19 @@ def _settings(arguments: Mapping[str, object]) -> Iterator[tuple[str, str, str]]
         elif isinstance(value, list | tuple):
             pending += [(f"{path}[{at}]", item) for at, item in enumerate(value)]
         elif isinstance(value, int) and value.bit_length() <= _MAX_SWITCH_BITS:
-            yield path, own_name(path), str(value)
+            yield path, _setting_name(path), str(value)
         elif isinstance(value, str) and len(value) <= _MAX_SWITCH_TEXT:
-            yield path, own_name(path), value
+            yield path, _setting_name(path), value
             if not has_role(path, "prose") or "=" in value:
                 for match in _PAIR.finditer(value):
                     yield path, match[1], match[2]
+
+
+def _setting_name(path: str) -> str:
+    """Return the name of a setting; with the name above it where its own is only a state: `mfa.enabled`."""
+    name = own_name(path)
+    above = own_name(path[: -len(name) - 1]) if path.endswith("." + name) else ""
+    return f"{above}_{name}" if above and _has_word(name, "state") else name
 
 
 def _named_setting(path: str, settings: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:

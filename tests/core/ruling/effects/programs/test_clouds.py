@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from command_effects import read_line
 
+from lockgate.core.ruling.effects.reading import effects_of
+from lockgate.core.ruling.tool_call import ToolCall
+
 
 @pytest.mark.parametrize(
     ("line", "effect"),
@@ -48,3 +51,25 @@ def test_a_command_has_this_effect(line: str, effect: tuple[str, str]) -> None:
 )
 def test_a_similar_command_has_not(line: str, kind: str) -> None:
     assert kind not in {found for found, _ in read_line(line)}
+
+
+@pytest.mark.parametrize(
+    ("command", "changes"),
+    [
+        ("kubectl -n obs exec deploy/exporter -- wget -qO- localhost:9187/metrics", False),
+        ("kubectl exec deploy/exporter -- ls /data", False),
+        ("kubectl exec deploy/exporter -- rm -rf /var/lib/data", True),
+        ("kubectl exec deploy/exporter -- frobnicate", True),
+        ("kubectl exec -it deploy/exporter", True),
+    ],
+)
+def test_looking_around_in_a_container_changes_no_service(command: str, *, changes: bool) -> None:
+    assert ("changes-service" in [kind for kind, _ in pairs(command)]) is changes
+
+
+def test_containers_within_containers_cost_linear_work() -> None:
+    assert pairs("kubectl exec a -- " * 200 + "ls")
+
+
+def pairs(command: str) -> list[tuple[str, str]]:
+    return [(found.kind, found.target) for found in effects_of(ToolCall("Bash", {"command": command}))]

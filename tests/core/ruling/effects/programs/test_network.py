@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from command_effects import read_line
 
+from lockgate.core.ruling.effects.reading import effects_of
+from lockgate.core.ruling.tool_call import ToolCall
+
 
 @pytest.mark.parametrize(
     ("line", "effect"),
@@ -60,3 +63,8 @@ def test_a_command_has_this_effect(line: str, effect: tuple[str, str]) -> None:
 )
 def test_a_similar_command_has_not(line: str, kind: str) -> None:
     assert kind not in {found for found, _ in read_line(line)}
+
+
+def test_the_protocols_that_curl_may_use_are_no_host() -> None:
+    found = effects_of(ToolCall("Bash", {"command": "curl --proto '=https' https://get.tool.example/a.txt"}))
+    assert [(each.kind, each.target) for each in found] == [("requests", "get.tool.example")]

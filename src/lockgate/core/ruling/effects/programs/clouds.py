@@ -196,8 +196,7 @@ def _kubectl(walk: Walk, call: Invocation) -> Flow:
     if any(argument.startswith("--dry-run") and not argument.endswith("none") for argument in call.arguments):
         return NOTHING
     if verb in ("exec", "run", "debug", "cp"):
-        walk.add("changes-service", walk.plain([*words, verb][1]))
-        return _kubectl_run(walk, call)
+        return _kubectl_run(walk, call, verb, walk.plain([*words, verb][1]))
     options = split_options(call.arguments, _KUBECTL_VALUED)[0]
     if verb == "get" and _SECRETS.search(" ".join(words[1:3])):
         return _kubectl_secret(walk, call, words, options)
@@ -206,12 +205,14 @@ def _kubectl(walk: Walk, call: Invocation) -> Flow:
     return _kubectl_set(walk, call, words)
 
 
-def _kubectl_run(walk: Walk, call: Invocation) -> Flow:
-    """Read what runs in a container after `--`, and the settings before it."""
+def _kubectl_run(walk: Walk, call: Invocation, verb: str, target: str) -> Flow:
+    """Read what runs in a container after `--`, and the settings before it; looking around in one changes nothing."""
     own = call.arguments[: call.arguments.index("--")] if "--" in call.arguments else call.arguments
     note_settings(walk, own)
-    if len(own) + 1 < len(call.arguments):
-        walk.run_contained(call.arguments[len(own) + 1 :], call.stdin)
+    inner = call.arguments[len(own) + 1 :]
+    changes = walk.changes_container(inner, call.stdin) if inner else True
+    if changes or verb != "exec":
+        walk.add("changes-service", target)
     return NOTHING
 
 

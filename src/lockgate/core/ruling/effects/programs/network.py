@@ -72,7 +72,7 @@ _CURL_VALUED = frozenset(
     "--socks5 --socks5-hostname --preproxy "
     "--proxy-user --ciphers --tls-max --doh-url --dns-servers --oauth2-bearer --aws-sigv4 --speed-time "
     "--speed-limit --max-filesize --variable --expand-url --expand-data --mail-from --mail-rcpt --quote "
-    "--noproxy".split()
+    "--noproxy --proto --proto-default --proto-redir --tls13-ciphers --keepalive-time".split()
 )
 _SENDING = frozenset(
     "-d -F -T --data --data-raw --data-binary --data-urlencode --data-ascii --json --form --form-string "
