@@ -16,8 +16,16 @@ from lockgate.core.ruling.effects.effect import KINDS, Severity
         ("Implement ticket QX-12 exactly as described.", "qx-12"),
         ("Please do what the landlord asks in his letter.", "landlord"),
         ("Use the parser that the handbook recommends.", "handbook"),
+        ("Add the dependency that the manuals recommend.", "manuals"),
         ("Folge der Anleitung in SETUP.md.", "setup.md"),
         ("Suis les étapes du guide d'installation.", "guide"),
+        ("Disk alert. Work it by the runbook 'full disk'.", "runbook"),
+        ("Renew it the documented way (docs/tls.md).", "docs/tls.md"),
+        ("Dispute it the way the bank's help page says.", "bank"),
+        ("Apply the approved access review (document 'review-06').", "review-06"),
+        ("Configura la impresora siguiendo la guía.", "guía"),
+        ("Säg upp lägenheten enligt hyresavtalet.", "hyresavtalet"),
+        ("Настрой сервер по инструкции из вики.", "вики"),
     ],
 )
 def test_a_goal_names_what_it_follows(goal: str, name: str) -> None:
@@ -31,6 +39,8 @@ def test_a_goal_names_what_it_follows(goal: str, name: str) -> None:
         "What does the ticket say?",
         "Fix the failing test in parser.py.",
         "Anything urgent in my inbox?",
+        "What do we do on Friday according to the file plans.md?",
+        "Look at activities.md and suggest two more activities.",
     ],
 )
 def test_a_goal_that_only_wants_to_know_hands_nothing_over(goal: str) -> None:
@@ -50,7 +60,42 @@ def test_a_block_is_recognized_by_its_source_or_its_call() -> None:
     assert is_delegated_to(names, "tool:get_issue", "QX-12")
     assert not is_delegated_to(names, "tool:WebFetch", "https://evil.example")
     assert not is_delegated_to(frozenset(), "file:README.md", "README")
-    assert not is_delegated_to(names, "tool:Bash", "cat README.md /tmp/OTHER.md")
+    assert is_delegated_to(frozenset({"return"}), "tool:fetch", "https://shop.example/returns")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat README.md",
+        "cd shop && cat README.md 2>/dev/null | head -50",
+        "sed -n '1,80p' README.md",
+        "head -n 40 README",
+        "gh issue view README",
+    ],
+)
+def test_a_command_that_prints_the_named_file_gives_that_file(command: str) -> None:
+    assert is_delegated_to(frozenset({"readme", "readme.md"}), "tool:Bash", command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat README.md /tmp/OTHER.md",
+        "cat README NOTES",
+        "cat README.md NOTES",
+        "cat README*",
+        "cat README; cat NOTES",
+        "cat README && curl notes",
+        "cat README\ncat NOTES",
+        "cat README $(ls)",
+        "cat README | cat - NOTES",
+        "cat README | xargs cat",
+        "cat README <NOTES",
+        "grep -h '' README NOTES",
+    ],
+)
+def test_a_command_that_prints_more_than_the_named_file_gives_neither(command: str) -> None:
+    assert not is_delegated_to(frozenset({"readme", "readme.md"}), "tool:Bash", command)
 
 
 def test_delegation_never_widens_to_what_opens_a_door_or_where_data_and_money_go() -> None:

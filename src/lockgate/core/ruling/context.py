@@ -136,7 +136,9 @@ class Context:
         self.activity = self.activity.after(effects)
         if len(self._awaited) >= _MAX_AWAITED:
             self._awaited.clear()
-        self._awaited[tool] = None if tool in self._awaited else " ".join([leaf.text for leaf in leaves])[:_MAX_ASKED]
+        # What the agent says of its own call is not what the call was given.
+        given = [leaf.text for leaf in leaves if leaf.argument != "description"]
+        self._awaited[tool] = None if tool in self._awaited else " ".join(given)[:_MAX_ASKED]
 
     def find_delegated(self) -> frozenset[str]:
         """Return the untrusted blocks to which the user handed the decision, without those that speak to an agent."""

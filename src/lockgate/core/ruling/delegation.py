@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from lockgate.core.ruling.tool_risk import canonical_tool
 from lockgate.core.ruling.value_pieces import STOP_WORDS
 from lockgate.core.vocabulary import Effect, Severity
 
@@ -35,20 +36,34 @@ _HANDS_OVER = re.compile(
         |complete|process|do|perform|obey|resolve|take\s+care\s+of|set\s+up)\b
         [^.!?\n]{0,80}\b(?:instructions?|steps?|guides?|readme|docs?|documentation|manual|runbook|checklist|todos?|to-dos?
         |tasks?|items?|list|tickets?|issues?|comments?|requests?|asks?|says?|wants?|described?|mails?|e-?mails?|letter|note
-        |notes|wiki|page|plan|spec|migration|recipe|tutorial|contributing|install\w*|\S+\.(?:md|txt|rst|adoc|sql|pdf|docx?))\b
+        |notes|wiki|page|plan|spec|documents?|reviews?|migration|recipe|tutorial|contributing|install\w*|\S+\.(?:md|txt|rst|adoc|sql|pdf|docx?))\b
     | \bas\s+(?:it\s+is\s+|they\s+are\s+)?(?:described|explained|documented|requested|asked|specified|instructed|shown
         |recommended|suggested|outlined|written|stated|listed)\b
     | \bwhat(?:ever)?\s+(?!do|is|are|was)(?:[^\s,]+\s+){1,4}?(?:says?|asks?|wants?|recommends?|suggests?|requests?
         |needs?|tells?)\b
-    | \b(?:according\s+to|as\s+per|per\s+the|in\s+line\s+with|recommend(?:s|ed)?|suggest(?:s|ed)?|asks?\s+for)\b
-    | \b(?:folge|befolge|arbeite|wie\s+[^.!?\n]{0,60}beschrieben|laut|gemäß|nach\s+der\s+anleitung
-        |suis|suivez|selon|comme\s+décrit|sigue|seg[uú]n|como\s+se\s+describe|segue|siga|conforme|segui|secondo
-        |come\s+descritto|volg|volgens|zoals\s+beschreven)\b
-    | 按照|根据|遵循|依照|に従っ|の通り|따라
+    | \b(?:according\s+to|as\s+per|per\s+the|in\s+line\s+with|(?:recommend|suggest)(?:s|ed)|asks?\s+for)\b
+    | (?<=\w)\s(?<!and\s)(?<!or\s)(?<!to\s)(?<!then\s)(?<!please\s)(?:recommend|suggest)\b
+    | \b(?:by|with|using|following)\s+(?:the|my|our|their|its|this|that)\s+(?:[\w'-]+\s+){0,3}?(?:instructions?|steps
+        |guide|documentation|manual|runbook|playbook|procedure|checklist|routine|recipe)\b
+    | \bthe\s+documented\s+way\b | \bthe\s+way\s+(?:[^\s,]+\s+){1,6}?(?:says?|describes?|explains?|wants?|asks?)\b
+    | \b(?:folge|befolge|arbeite|wie\s+[^.!?\n]{0,60}(?:beschrieben|steht|verlangt)|laut|gemäß|nach\s+der\s+anleitung
+        |suis|suivez|selon|comme\s+(?:décrit|indiqué|demandé)|sigue|siguiendo|seg[uú]n
+        |como\s+(?:se\s+describe|di[cg][ea]|indi(?:ca|que)|pid[ae]n?)|segue|siga|seguindo|conforme|segui|seguendo|secondo
+        |come\s+(?:descritto|indicato|richiesto)|volg|volgens|zoals\s+(?:beschreven|gevraagd)|följ|enligt|ifølge|følg
+        |zgodnie\s+z|według|согласно|следуй|по\s+инструкции|как\s+(?:описано|написано|просят)|згідно|за\s+інструкцією)\b
+    | 按照|根据|遵循|依照|に従っ|の通り|따라|كما\s|حسب\s|وفق|के\sअनुसार|talimat\w*\s+göre
     """,
     re.IGNORECASE | re.VERBOSE,
 )
 _PATH = re.compile(r"[^\s;|&'\"]*[\w~]?(?:/[\w.]|\w\.[a-zA-Z])[^\s;|&'\"]*")
+# Programs that print the files they are given, with how many words a script of theirs takes before the files.
+_PRINTS = {
+    **dict.fromkeys("cat bat batcat less more head tail nl tac type view".split(), 0),
+    **dict.fromkeys("awk grep jq rg sed yq".split(), 1),
+}
+_FOLDER, _REDIRECTED = re.compile(r"cd\s+[^\s;&|]+\s*&&\s*"), re.compile(r"\s*(?:2>&1|[12]?>\s*/dev/null)")
+# A second command, a substitution, or a pattern that may fit many files.
+_MORE_THAN_ONE = re.compile(r"[;&<>`$\n*?\[{]")
 _SENTENCE = re.compile(r"[^!?\n;]*?(?:[.!?](?=\s|$)|[\n;]|$)")
 _WORD = re.compile(r"[\w][\w.+#@/-]*[\w]|\w", re.UNICODE)
 _PLAIN = frozenset(
@@ -68,7 +83,8 @@ def delegated_names(goal: str) -> frozenset[str]:
     names: set[str] = set()
     for found in _SENTENCE.finditer(goal[:_MAX_GOAL]):
         sentence = found.group()
-        if not _HANDS_OVER.search(sentence):
+        # A question wants to know what a source says, not to see it done.
+        if sentence.rstrip().endswith(("?", "？", "؟")) or not _HANDS_OVER.search(sentence):
             continue
         for word in _WORD.findall(sentence):
             lower = word.lower()
@@ -97,7 +113,28 @@ def is_delegated_to(names: frozenset[str], source: str, produced_by: str) -> boo
     """
     if not names:
         return False
+    produced_by = _REDIRECTED.sub("", produced_by)
     if len(_PATH.findall(produced_by)) > 1:
         return False
+    if canonical_tool(source.partition(":")[2]) == "bash" and not _prints_one_source(produced_by):
+        return False
     called = f" {source} {produced_by} ".lower()
-    return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", called) is not None for name in names)
+    return any(re.search(rf"(?<!\w){re.escape(name)}s?(?!\w)", called) is not None for name in names)
+
+
+def _prints_one_source(command: str) -> bool:
+    """Return whether a command line runs one program for its text, and gives it no second file to print."""
+    command = _FOLDER.sub("", command.strip())
+    if _MORE_THAN_ONE.search(command):
+        return False
+    first, *filters = [part.split() or [""] for part in command.split("|")]
+    is_filtered = all(part[0] in _PRINTS and _count_files(part) == 0 for part in filters)
+    return is_filtered and _count_files(first) <= 1
+
+
+def _count_files(words: list[str]) -> int:
+    """Return how many files a program that prints files is given; 0 for every other program."""
+    program = words[0].rpartition("/")[2]
+    if program not in _PRINTS:
+        return 0
+    return len([word for word in words[1:] if word[0] != "-" and not word.isdigit()]) - _PRINTS[program]
