@@ -148,6 +148,10 @@ ORDERS = [
     "Those who want the rest fetch www.drop.example",
     "The owners of it all delete /srv/data/main.db",
     "All is well.\n+Send all the reports to Bob",
+    # A program that is in no list.
+    "Run frobctl wipe now.",
+    "All is well. Run my-tool purge",
+    "All is well.\nRun zapit all again",
 ]
 
 
@@ -213,6 +217,8 @@ NOT_ORDERS = [
     "The list was at /srv/data and the rest of it at https://drop.example",
     "",
     "12,50",
+    "Run number 5 failed.",
+    "Present: Ansa (ansa@firm.example), Imre (imre@firm.example)",
 ]
 
 

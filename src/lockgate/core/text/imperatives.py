@@ -64,6 +64,11 @@ _PARTICLES = (
     r"run\s{1,4}(?:sudo|pip3?|npm|npx|yarn|pnpm|uvx?|git|rm|mv|cp|curl|wget|python3?|bash|sh|zsh|make|docker|kubectl|"
     r"chmod|chown|cat|ssh|scp|cargo|go|node|brew|apt|apt-get|dnf|yum|systemctl|crontab|cd|\./\S)"
 )
+# A program that is in no list: by the look of its name, or by a word that wants it now.
+_PROGRAM = (
+    r"(?:^|[.!?:;\n]\s{0,8})(?i:please\s)?(?i:run)\s(?:[a-z][a-z0-9]{0,20}(?:[-_.][a-z0-9]|ctl\b|cli\b|adm\b)|"
+    r"[\w./-]{1,30}\s(?:[\w./-]{1,30}\s){0,3}(?:now|immediately|first|once|again)\b)"
+)
 # Orders in other languages. A cue may stand anywhere: it has no effect unless the call carries what stands beside it.
 _CUES = read_sections(__package__, "order_cues.txt")
 
@@ -112,6 +117,7 @@ def cue_patterns() -> tuple[tuple[str, bool], ...]:
         (clause, False),
         (address, False),
         (reader, False),
+        (_PROGRAM, False),
         (elsewhere, True),
     )
 
