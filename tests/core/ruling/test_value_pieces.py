@@ -38,6 +38,14 @@ def test_a_piece_with_a_word_that_no_untrusted_text_has_is_not_looked_for() -> N
 
 def test_a_domain_where_anyone_has_a_page_says_nothing_alone() -> None:
     assert b"github.com" not in pieces("url", "https://github.com/x", "github com")
+    # Where every customer has a host, the host tells.
+    assert b"evil.herokuapp.com" in pieces("url", "https://evil.herokuapp.com/x", "evil herokuapp com")
+
+
+@pytest.mark.parametrize(("word", "is_plain"), [("espanol", True), ("español", True), ("отчёт", True), ("报告", False)])
+def test_a_word_with_letters_beyond_ascii_is_as_plain_as_another(word: str, *, is_plain: bool) -> None:
+    found = find_candidates(prepare_values("send", [Leaf("name", word)]), {word.encode()})[0]
+    assert [candidate.is_plain_word for candidate in found] == [is_plain]
 
 
 def test_text_that_an_edit_takes_away_is_not_looked_for() -> None:

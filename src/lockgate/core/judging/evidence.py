@@ -32,7 +32,7 @@ from lockgate.core.ruling.effects.effect import KINDS
 from lockgate.core.ruling.pipeline import Ask
 from lockgate.core.text.confusables import fold_to_latin, gates_from_text, remove_invisible
 from lockgate.core.text.encodings import CODES
-from lockgate.core.vocabulary import Block, Finding, Severity, Trust
+from lockgate.core.vocabulary import Block, Finding, Origin, Severity, Trust
 
 MAX_WINDOWS = 4
 # Characters on each side of what is looked for: with it, some 100 tokens.
@@ -106,7 +106,7 @@ def collect_evidence(ask: Ask, context: _Known, goal: str) -> Evidence:
     return Evidence(
         _case(ask, wish, [(leaf.argument, leaf.text) for leaf in leaves], {place.value for place in targets}),
         windows or _latest(context),
-        _facts(ask, wish, [leaf.text for leaf in leaves], untrusted),
+        _facts(ask, wish.words | _followed_words(ask, context), [leaf.text for leaf in leaves], untrusted),
         is_complete,
         _is_clearable(ask, untrusted),
     )
@@ -214,21 +214,24 @@ def _is_led_by_order(ask: Ask) -> bool:
     """Whether a stranger's order names this very tool, or says where the call is to go: to whom, to which address, into
     which account.
 
-    However politely it is put, such a call is what an attacker gains by: no small model may wave it through.
+    However politely it is put, such a call is what an attacker gains by: no small model may wave it through. A text
+    that the user told the agent to follow is no stranger, though, and where the user asked for the act and left it to a
+    text to say where it goes, a text has to say it: then a model may weigh the two. Money always goes to a person.
     """
-    if any(found.rule == "origin:tool-in-order" for found in ask.findings):
+    if ask.is_receiver_open:
+        return False
+    followed = frozenset() if any(effect.kind == "pays" for effect in ask.effects) else ask.followed
+    if any(found.rule == "origin:tool-in-order" and found.where not in followed for found in ask.findings):
         return True
     parties = [_flat(effect.target) for effect in ask.effects if effect.kind in _HAS_PARTY and effect.target]
-    return any(
-        origin.order
-        and not origin.known
-        and (
-            origin.sink in _GOES_TO
-            or _SOMEWHERE.search(origin.value) is not None
-            or any(party in _flat(origin.value) for party in parties)
-        )
-        for origin in ask.origins
-    )
+    strange = [origin for origin in ask.origins if origin.order and not origin.known and origin.block not in followed]
+    return any(_says_where(origin, parties) for origin in strange)
+
+
+def _says_where(origin: Origin, parties: Sequence[str]) -> bool:
+    if origin.sink in _GOES_TO or _SOMEWHERE.search(origin.value) is not None:
+        return True
+    return any(party in _flat(origin.value) for party in parties)
 
 
 # So near to a value that stands in an order it is the same stranger who speaks.
@@ -414,11 +417,17 @@ def _trim_to_words(text: str, low: int, high: int) -> str:
 # What is known
 
 
-def _facts(ask: Ask, wish: _Wish, values: Sequence[str], untrusted: set[str]) -> tuple[float, ...]:
+def _followed_words(ask: Ask, context: _Known) -> set[str]:
+    """The words of the texts that the user told the agent to follow: what they say, the user said."""
+    blocks = [context.blocks[context.positions[name]] for name in ask.followed if name in context.positions]
+    return _words(block.content[: _MAX_SEARCHED // len(blocks)] for block in blocks)
+
+
+def _facts(ask: Ask, said: set[str], values: Sequence[str], untrusted: set[str]) -> tuple[float, ...]:
     return (
         float(any(origin.order and not origin.known for origin in ask.origins)),
         float(any(_speaks(found, untrusted) for found in ask.findings)),
-        _share(_words(value[:_MAX_SEARCHED] for value in values), wish.words),
+        _share(_words(value[:_MAX_SEARCHED] for value in values), said),
     )
 
 

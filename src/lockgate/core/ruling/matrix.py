@@ -25,7 +25,7 @@ from lockgate.core.ruling.encoded_targets import find_encoded
 from lockgate.core.ruling.explanations import EFFECT
 from lockgate.core.ruling.meant_by_goal import MeantByGoal
 from lockgate.core.ruling.origins import TrustedText, compared_size
-from lockgate.core.ruling.value_pieces import SHARED_DOMAINS, Candidate, find_candidates, prepare_values
+from lockgate.core.ruling.value_pieces import Candidate, find_candidates, prepare_values
 from lockgate.core.ruling.word_index import IndexedReading, ValuePlaces
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.vocabulary import Finding, Origin
@@ -141,7 +141,13 @@ class UnaskedEffects:
 
     def _is_no_news(self, effect: Effect, candidates: Sequence[Candidate]) -> bool:
         """Return whether the project or the user names the target."""
-        if is_known_to_project(effect, self._context.project) or is_named_by_user(effect.target, self._trusted):
+        if is_known_to_project(effect, self._context.project):
+            return True
+        if self._trusted.names_owner_of(effect.target):
+            # However an order puts it: the user named whose mailbox or host this is.
+            self._expected.add(effect.target)
+            return True
+        if is_named_by_user(effect.target, self._trusted):
             return True
         is_word = not _ADDRESSED.search(effect.target)
         return is_word and any(self._trusted.contains_value(candidate, self._budget) for candidate in candidates)
@@ -222,23 +228,13 @@ def is_named_by_user(target: str, trusted: TrustedText) -> bool:
 
     A plain word is no file name: a goal about a `config` parser does not mean `~/.kube/config`.
     """
-    if "@" in target and _is_in_users_domain(target.rpartition("@")[2].lower(), trusted):
+    if "@" in target and trusted.names_owner_of(target):
         return True
     budget = WorkBudget(len(trusted.written))
     last = target.rstrip("/").rpartition("/")[2]
     names = (target,) if last.isalpha() else (target, last)
     return any(
         len(name) > 3 and trusted.contains_address(name.lower().encode("utf-8", "ignore"), budget) for name in names
-    )
-
-
-def _is_in_users_domain(domain: str, trusted: TrustedText) -> bool:
-    """Return whether the user writes an address or a host of this domain; one that anyone can join does not count."""
-    wanted = domain.encode("utf-8", "ignore")
-    if len(wanted) < 5 or b"." not in wanted or wanted in SHARED_DOMAINS:
-        return False
-    return (
-        re.search(rb"(?:^|[^a-z0-9-])" + re.escape(wanted) + rb"(?![a-z0-9-]|\.[a-z0-9])", trusted.written) is not None
     )
 
 

@@ -20,12 +20,17 @@ from typing import NamedTuple
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.tool_risk import tool_intent, tool_words
 from lockgate.core.ruling.value_pieces import (
+    HOST,
     MAX_LINE,
     MAX_PIECES,
+    SHARED_DOMAINS,
     STOP_WORDS,
+    TENANT_DOMAINS,
     Candidate,
     ComparedValue,
+    domain_of,
     find_candidates,
+    holds_message,
     prepare_values,
 )
 from lockgate.core.ruling.word_index import (
@@ -150,6 +155,20 @@ class TrustedText:
         """Return whether these words stand together in what the user asked for."""
         words = split_words(prepare(text.encode("utf-8", "ignore")))
         return bool(words) and b" " + b" ".join(words) + b" " in self.asked_folded
+
+    def names_owner_of(self, address: str) -> bool:
+        """Return whether a trusted text has a host or mailbox of the owner: `docs.shop.example`, `api.shop.example`.
+
+        A domain under which anyone can have a name of his own does not count.
+        """
+        place = address.lower().encode("utf-8", "ignore").rpartition(b"://")[2].partition(b"/")[0].rpartition(b"@")[2]
+        if not HOST.fullmatch(place):
+            return False
+        domain = domain_of(place)
+        if len(domain) < 5 or domain in SHARED_DOMAINS or domain in TENANT_DOMAINS:
+            return False
+        written = rb"(?:^|[^a-z0-9-])" + re.escape(domain) + rb"(?![a-z0-9-]|\.[a-z0-9])"
+        return re.search(written, self.written) is not None
 
     def contains_address(self, address: bytes, budget: WorkBudget) -> bool:
         """Return whether a trusted text writes this address, and not one that is longer."""
@@ -332,6 +351,8 @@ class OriginLookup:
         """Return what one block makes of a value that no trusted text has, and the sentence that orders it."""
         if held.reading.block in self._delegated:
             return "", None
+        if candidate.is_address and holds_message(candidate.argument) and self._is_of_users_site(candidate):
+            return "", None
         if candidate.leaf.text in self._meant:
             # A ready-made call in a text is no record of whom the goal means.
             return ("origin:tool-named" if self.tool_name and self._is_tool_named_near(held) else ""), None
@@ -340,6 +361,11 @@ class OriginLookup:
             return "", None
         is_addressed = sink in _ADDRESS_SINKS or candidate.is_address
         return self._find_signal(candidate, held, sink, is_addressed=is_addressed)
+
+    def _is_of_users_site(self, candidate: Candidate) -> bool:
+        """Return whether an address is one of the site that the user names: a text about it has such addresses."""
+        self.budget.take_pass(len(self.trusted_text.written))
+        return self.trusted_text.names_owner_of(candidate.piece.decode("utf-8", "replace"))
 
     def _may_signal_without_order(self, sink: str) -> bool:
         """Return whether something other than an order can make a signal of a value in such a place."""

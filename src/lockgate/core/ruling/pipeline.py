@@ -38,9 +38,15 @@ from lockgate.core.ruling.delegation import may_be_delegated
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity, effect
 from lockgate.core.ruling.effects.reading import effects_of, own_effects_of
 from lockgate.core.ruling.explanations import EFFECT, explain
-from lockgate.core.ruling.matrix import EffectFindings, UnaskedEffects, is_configured_remote
+from lockgate.core.ruling.matrix import (
+    EffectFindings,
+    UnaskedEffects,
+    is_configured_remote,
+    is_kind_asked_for,
+    is_named_by_user,
+)
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
-from lockgate.core.ruling.origins import MAX_ORIGINS, NOTHING_TRACED, OriginLookup, OriginTrace
+from lockgate.core.ruling.origins import MAX_ORIGINS, NOTHING_TRACED, OriginLookup, OriginTrace, TrustedText
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.scope.border import border_from_scope
 from lockgate.core.ruling.scope.crossings import find_crossings
@@ -69,7 +75,13 @@ _DOORS = frozenset(EFFECT + name for name, kind in KINDS.items() if kind.severit
 # Python looks a member up in its enumeration each time; on this path that adds up.
 _CONTINUE, _LOW, _HIGH, _PARANOID = Action.CONTINUE, Risk.LOW, Risk.HIGH, Mode.PARANOID
 _UNTRUSTED_FREE, _LOW_RISK, _NO_FLAGS = Reason.NO_UNTRUSTED_CONTENT, Reason.LOW_RISK_TOOL, Reason.NO_RED_FLAGS
+# Of these the user may leave it to a text to say where they go; of money never.
+_OPEN_KINDS = frozenset({"requests", "sends-message", "shares"})
+_MAILS = re.compile(rb" (?:mail|email|e mail|message|text|post|ping) (?:it|them|him|her|this|these|all|everyone|each) ")
+_ADDRESS = re.compile(r"\w@\w|://")
+_QUOTES = (b"quot", b"verbatim", b"excerpt", b"zitat", b"zitier", b"cita")
 _REST_OF_WORD = re.compile(r"\w{0,40}")
+_LINK = re.compile(rb"https?://[^\s\"'<>]+")
 _QUERY = re.compile(r"://[^\s\"'<>?]{1,255}\?([^\s\"'<>]{1,2000})")
 _ARGUMENTS_CUT = Finding("cap:arguments", "arguments", 0, 0)
 _VALUES_CUT = Finding("cap:values", "arguments", 0, 0)
@@ -87,7 +99,9 @@ class Stage(StrEnum):
 class Ask(NamedTuple):
     """A call that Tier 1 does not clear, with everything a higher tier needs to rule on it.
 
-    `triage` is what Tier 2 said of it: `clear`, `suspicious` or `unclear`; empty when it was not asked.
+    `triage` is what Tier 2 said of it: `clear`, `suspicious` or `unclear`; empty when it was not asked. `followed` are
+    the blocks to which the user handed the decision. `is_receiver_open`: the user asked for such an act, and said of no
+    one that it goes to him.
     """
 
     call: ToolCall
@@ -98,6 +112,8 @@ class Ask(NamedTuple):
     stage: Stage = Stage.TRIAGE
     triage: str = ""
     effects: tuple[Effect, ...] = ()
+    followed: frozenset[str] = frozenset()
+    is_receiver_open: bool = False
 
     @property
     def hard_findings(self) -> tuple[Finding, ...]:
@@ -183,6 +199,16 @@ class _Review:
         known = self.context.untrusted_words
         queries = _QUERY.findall(self.text)
         return all(known.issuperset(split_words(prepare(query.encode("utf-8", "ignore")))) for query in queries)
+
+    @property
+    def goes_where_user_says(self) -> bool:
+        """Whether the call does no more than tell the persons something whom the user names, as the user asked."""
+        trusted = self.context.trusted_text
+        reaching = [found for found in self.effects if found.severity >= Severity.REACHES_OUT]
+        if not reaching or not all(found.kind == "sends-message" and found.target for found in reaching):
+            return False
+        is_asked = _is_act_asked_for("sends-message", trusted)
+        return is_asked and all(is_named_by_user(found.target, trusted) for found in reaching)
 
     @property
     def is_command_or_file(self) -> bool:
@@ -298,6 +324,7 @@ def _check_effects(review: _Review) -> Decision | None:
     """2. CONTINUE for a call that only looks; with `strict_patterns` for a low-risk tool, as the seed has it."""
     if not review.policy.strict_patterns:
         review.effects = effects_of(review.call, review.context.project, review.context.activity, leaves=review.leaves)
+        review.effects = _without_links_own_secrets(review)
         if _is_listed_as_risky(review):
             review.effects = (effect("unknown-act", review.call.tool), *review.effects)
         review.risk = _LOW if review.severity is Severity.LOOKS and not review.call.findings else _HIGH
@@ -309,6 +336,25 @@ def _check_effects(review: _Review) -> Decision | None:
     if review.may_pass_early and review.risk is _LOW:
         return Decision(_CONTINUE, 1, _LOW_RISK, review.risk, effects=review.effects)
     return None
+
+
+def _without_links_own_secrets(review: _Review) -> tuple[Effect, ...]:
+    """Return the effects without the secrets of links that a text gave whole: such a secret goes back where it is from.
+
+    Confirmation and unsubscribe links carry a token of their own. One that the agent put into a link stands in no text.
+    """
+    secrets = [found for found in review.effects if found.kind == "sends-secret"]
+    if not secrets or not all(
+        found.kind in ("requests", "sends-secret", "asks-local", "looks") for found in review.effects
+    ):
+        return review.effects
+    links = {leaf.argument: leaf.text.strip().encode("utf-8", "ignore") for leaf in review.leaves}
+    parts = [reading.word_index.part for reading in _recent_readings(review)]
+    for found in secrets:
+        link = links.get(found.argument, b"")
+        if not _LINK.fullmatch(link) or not any(link in part.data for part in parts if part.how == "raw"):
+            return review.effects
+    return tuple(found for found in review.effects if found.kind != "sends-secret")
 
 
 def _is_ordered(review: _Review) -> bool:
@@ -361,6 +407,9 @@ def _counts_for_light_work(review: _Review, found: Finding) -> bool:
         return False
     if found.reading != "raw":
         return True
+    if any(word.startswith(_QUOTES) for word in review.context.trusted_text.asked):
+        # The user wants what such a text says, in a file that no agent obeys.
+        return False
     words = split_words(prepare(_whole_words(found, review.leaves).encode("utf-8", "ignore")))
     return all(word in review.context.untrusted_words for word in words)
 
@@ -431,8 +480,10 @@ def _counts_in_block(review: _Review, traced: OriginTrace, note: BlockNote) -> b
     """Return whether what was found in a block counts for this call."""
     if note.position < review.first_recent or (note.phrase and review.policy.unsafe_disable_phrase_rules):
         return False
-    # A link that an alarming text does not name is not followed because of it; what stayed unread may name any.
-    is_about_other = review.only_requests and all(origin.block != note.block for origin in traced.origins)
+    # A link that an alarming text does not name is not followed because of it, and a message to the one whom the user
+    # names is not sent because of it; what stayed unread may name any.
+    is_users = review.only_requests or review.goes_where_user_says
+    is_about_other = is_users and all(origin.block != note.block for origin in traced.origins)
     return review.policy.strict_patterns or not is_about_other or note.rule.startswith("cap:")
 
 
@@ -478,7 +529,32 @@ def _conclude(
     else:
         return Decision(_CONTINUE, 1, _NO_FLAGS, review.risk, "", (), origins, effects=review.effects)
     findings = (*unasked.findings, *patterns, *encoded, *traced.signals)
-    return Ask(review.call, review.risk, reason, findings, origins, effects=review.effects)
+    return Ask(
+        review.call,
+        review.risk,
+        reason,
+        findings,
+        origins,
+        effects=review.effects,
+        followed=review.context.find_delegated(),
+        is_receiver_open=_is_receiver_open(review),
+    )
+
+
+def _is_receiver_open(review: _Review) -> bool:
+    """Return whether the user asked for what the call does, and left it to a text to say where it goes."""
+    trusted = review.context.trusted_text
+    reaching = {found.kind for found in review.effects if found.severity >= Severity.REACHES_OUT}
+    if not reaching or not reaching <= _OPEN_KINDS or _ADDRESS.search(trusted.asked_text):
+        return False
+    return all(_is_act_asked_for(kind, trusted) for kind in reaching)
+
+
+def _is_act_asked_for(kind: str, trusted: TrustedText) -> bool:
+    """Return whether the user asks for an act; `mail` is one in "mail it to them", and none in "the mail of today"."""
+    if is_kind_asked_for(kind, trusted):
+        return True
+    return kind == "sends-message" and _MAILS.search(trusted.asked_folded) is not None
 
 
 # ---------------------------------------------------------------------------------------------------------------

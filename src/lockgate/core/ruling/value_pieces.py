@@ -53,7 +53,21 @@ SHARED_DOMAINS = frozenset(
     b"sourceforge.net stackoverflow.com twitter.com vercel.app wikipedia.org wordpress.com x.com yahoo.com "
     b"youtube.com".split()
 )
-_HOST = re.compile(rb"(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}")
+# Every customer has a host of his own there: a neighbour of a host that the user names is another party.
+TENANT_DOMAINS = frozenset(
+    b"163.com aol.com appspot.com atlassian.net auth0.com azurewebsites.net backblazeb2.com bitbucket.io "
+    b"blogspot.com box.com codeberg.page deno.dev digitaloceanspaces.com discord.com dropbox.com duckdns.org "
+    b"dyndns.org firebaseapp.com fly.dev force.com freshdesk.com ghost.io gitbook.io glitch.me gmx.de gmx.net "
+    b"hashnode.dev herokuapp.com hotmail.com hubspot.com icloud.com mail.ru mailchimp.com myshopify.com ngrok- "
+    b"free.app ngrok.app ngrok.io no-ip.org notion.site notion.so okta.com onrender.com oraclecloud.com pages.dev "
+    b"proton.me protonmail.com qq.com r2.dev reddit.com render.com repl.co replit.app run.app salesforce.com "
+    b"service-now.com sharepoint.com slack.com squarespace.com substack.com supabase.co surge.sh t.me telegram.org "
+    b"trycloudflare.com tumblr.com typeform.com web.app web.de webflow.io weebly.com windows.net wixsite.com "
+    b"workers.dev yandex.ru zendesk.com".split()
+)
+# Letters of Latin, Greek, Cyrillic, Hebrew and Arabic script.
+_SPACED_WORD = re.compile(r"[a-z\u00df-\u06ff]+")
+HOST = re.compile(rb"(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}")
 
 
 _MESSAGE_WORDS = frozenset(
@@ -113,7 +127,7 @@ def _is_replaced_text(tool: str, argument: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _is_message(argument: str) -> bool:
+def holds_message(argument: str) -> bool:
     """Return whether an argument holds what a person is told: numbers and dates in it are content, no target."""
     return not _MESSAGE_WORDS.isdisjoint(argument_words(argument)[-1:])
 
@@ -161,7 +175,7 @@ def find_candidates(values: Iterable[ComparedValue], untrusted_words: set[bytes]
                 pieces.append(data)
         if not data.isalnum():
             is_command = sink_from_argument(leaf.argument) == "command"
-            is_message = not is_command and len(listed) > _FEW_WORDS and _is_message(leaf.argument)
+            is_message = not is_command and len(listed) > _FEW_WORDS and holds_message(leaf.argument)
             pieces += _split_value(data, untrusted_words, is_command=is_command, is_message=is_message)
         if pieces:
             _add_pieces(found, value, pieces, untrusted_words)
@@ -213,7 +227,7 @@ def _add_candidate(
     if not count:
         return
     needle = b" %b " % (words[0] if count == 1 else b" ".join(words))
-    rarest, is_number, is_plain = b"", False, count == 1 and piece.isalpha()
+    rarest, is_number, is_plain = b"", False, count == 1 and _is_letters_only(piece)
     if digits:
         # The blanks are one more than the words.
         is_number = len(needle) < 12 and len(needle) - count < 7 and _NUMBER.match(piece) is not None
@@ -228,6 +242,13 @@ def _add_candidate(
         # As `Candidate(…)`, without the detour by its keywords: a long value has hundreds.
         parts = (leaf, piece, words, rarest, needle, is_number, is_plain, False)
         found[leaf.argument, needle] = tuple.__new__(Candidate, parts)
+
+
+def _is_letters_only(piece: bytes) -> bool:
+    """Return whether a piece is one word of letters; beyond ASCII, in a script that puts blanks between words."""
+    if piece.isascii():
+        return piece.isalpha()
+    return _SPACED_WORD.fullmatch(piece.decode("utf-8", "replace")) is not None
 
 
 def _first_word_with_digit(words: list[bytes]) -> bytes:
@@ -301,16 +322,21 @@ def _split_address(chunk: bytes, pieces: list[bytes], untrusted_words: set[bytes
         return
     # Whichever user logs in there, it is the same place: `me@host:/tmp`, `https://notes@host/`.
     host = place.partition(b":")[0]
-    if not _HOST.fullmatch(host):
+    if not HOST.fullmatch(host):
         return
-    labels = host.split(b".")
-    domain = b".".join(labels[-3:] if len(labels[-2]) < 4 and len(labels) > 2 else labels[-2:])
+    domain = domain_of(host)
     # What stands nowhere as a domain stands nowhere as an address of it.
     if not untrusted_words.issuperset(domain.translate(WORD_BYTES).split()):
         return
     if domain not in SHARED_DOMAINS:
         pieces += [host, domain]
     pieces += [rest, path]
+
+
+def domain_of(host: bytes) -> bytes:
+    """Return the part of a host that one owner registers; where a short label stands before the last, three labels."""
+    labels = host.split(b".")
+    return b".".join(labels[-3:] if len(labels) > 2 and len(labels[-2]) < 4 else labels[-2:])
 
 
 def _strip_scheme_and_query(chunk: bytes, pieces: list[bytes]) -> tuple[bytes, bytes]:

@@ -147,21 +147,22 @@ def _kind_with_arguments(kind: str, name: ToolName, leaves: Sequence[Leaf]) -> s
     shapes = {seen.shape for leaf in leaves if not is_prose(leaf) for seen in find_addresses_by_shape(leaf.text)}
     if Shape.ACCOUNT in shapes and not parts.isdisjoint(_AMOUNTS):
         return "pays"
-    if (
-        kind == "changes-record"
-        and name.verb == "request"
-        and any(has_role(leaf.argument, "recipient") for leaf in leaves)
-    ):
-        # Something is asked of a person: money, a review, a signature.
+    if kind == "changes-own-note":
+        return _kind_of_note(name, parts, has_addresses=bool(shapes))
+    if kind == "unknown-act":
+        is_tracked = "track" in name.words and not (parts | name.words).isdisjoint(_SHIPPED)
+        return "looks" if is_tracked else kind
+    # Something is asked of a person: money, a review, a signature.
+    asks = name.verb == "request" and any(has_role(leaf.argument, "recipient") for leaf in leaves)
+    return "sends-message" if asks else kind
+
+
+def _kind_of_note(name: ToolName, parts: frozenset[str], *, has_addresses: bool) -> str:
+    if "draft" in name.words:
+        return "changes-own-note"
+    if not parts.isdisjoint(_INVITES):
         return "sends-message"
-    if kind == "unknown-act" and "track" in name.words and not (parts | name.words).isdisjoint(_SHIPPED):
-        return "looks"
-    if kind == "changes-own-note" and "draft" not in name.words:
-        if not parts.isdisjoint(_INVITES):
-            return "sends-message"
-        if not parts.isdisjoint(_ASSIGNS) or shapes:
-            return "changes-record"
-    return kind
+    return "changes-record" if has_addresses or not parts.isdisjoint(_ASSIGNS) else "changes-own-note"
 
 
 def _aimed_effects(kind: str, leaves: Sequence[Leaf], name: ToolName) -> Iterator[Effect]:
