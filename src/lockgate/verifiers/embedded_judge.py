@@ -60,8 +60,8 @@ _SUREST = 8.0
 _SCALE = 4.0
 # Windows overlap by a sixth, some forty tokens, so that an ordinary sentence is whole in at least one of them.
 _OVERLAP = 6
-# From this logit on a request is suspected, in every preset. Chosen on the dev half of bench/requests, so that it
-# adds less than one ordinary request in a hundred to those that the rules suspect.
+# From this logit on a request is suspected, in every preset. Chosen on bench/requests, so that it adds less than one
+# ordinary request in a hundred to those that the rules suspect: on its dev half first, then for the bounds of both.
 SUSPECT_REQUEST_FROM = 2.25
 # At most so many windows of a text are read, spread over all of it. A text with more is never called safe.
 MAX_WINDOWS = 20
