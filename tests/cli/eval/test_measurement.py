@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+from rule_cache import keep_key
 
 from lockgate.cli.eval.gates import GateChoice, Ruled
 from lockgate.cli.eval.measurement import JUDGED, TIER_1, Measurement, replay_sessions
@@ -35,15 +37,17 @@ def test_many_processes_rule_as_one_does() -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_a_session_that_breaks_the_rules_of_trust_is_named(jobs: int) -> None:
+def test_a_session_that_breaks_the_rules_of_trust_is_named(jobs: int, cache: Path, tmp_path: Path) -> None:
     lines: list[object] = [
         {"session": {"id": "odd"}},
         {"block": {"content": "x", "source": "tool:t", "trust": "untrusted", "kind": "instruction"}},
         {"call": {"tool": "Bash", "arguments": {}, "label": "ordinary"}},
     ]
     broken = sessions_from_lines(map(json.dumps, lines), "mail")
+    # Processes of their own find the compiled rules there.
+    settings = Settings(cache_dir=cache / "lockgate", state_dir=keep_key(tmp_path))
     with pytest.raises(InvalidTrace, match="mail, `odd`: ") as caught:
-        [*replay_sessions([*broken, *sessions(60)], [GateChoice("lockgate", Settings())], jobs)]
+        [*replay_sessions([*broken, *sessions(60)], [GateChoice("lockgate", settings)], jobs)]
     assert caught.value.hint.startswith("add it with kind=")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import NamedTuple, Protocol
 
 from lockgate import assemble
@@ -122,6 +123,12 @@ def _describe_origin(origin: Origin) -> str:
 # --- the first design
 
 
+@cache
+def _seed_scanner() -> Scanner:
+    # Compiling takes a second, however few the rules are.
+    return Scanner(SEED_RULES)
+
+
 class SeedGate:
     """Tier 1 as the first design writes it: six patterns over the arguments and every untrusted block.
 
@@ -130,7 +137,7 @@ class SeedGate:
 
     def __init__(self, *, listed_tools: bool) -> None:
         self._listed_tools = listed_tools
-        self._scanner = Scanner(SEED_RULES)
+        self._scanner = _seed_scanner()
         self._known: dict[str, tuple[str, ...]] = {}
         self._blocks: list[str] = []
 
