@@ -11,6 +11,9 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # What these measure are moments: they get the machine to themselves, after the others.
 TIMED := $(addprefix tests/verifiers/test_,client.py client_faults.py model_judge.py) tests/verifiers/test_adapters.py tests/runtime/test_worker_pool.py
+# The others run in two processes beside each other: these folders, about half of the work, and all else. A third process
+# that hands out the tests one by one would cost a tenth of the time.
+HALF := tests/core tests/bench tests/gate tests/journal
 # What `check` has run by then.
 TREE := tests/repository/test_tree.py
 # The embedded judge needs its engine, which is as large as everything else together: with the hosts.
@@ -42,7 +45,10 @@ test: check ## run check, then the tests (ARGS goes to pytest)
 
 test-python: $(VENV)/dev ## run the tests alone, so with another Python too (PYTHON=python3.13 VENV=build/python3.13)
 ifeq ($(strip $(ARGS)),)
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(TIMED:%=--ignore=%) --ignore=$(TREE)
+	@echo "$(BIN)/python -m pytest, in two processes; what the first says is shown after the second"
+	@$(BIN)/python -m pytest $(HALF) > $(VENV)/half.txt 2>&1 & half=$$!; trap 'kill $$half 2>/dev/null' INT TERM; \
+	  $(BIN)/python -m pytest $(HALF:%=--ignore=%) $(TIMED:%=--ignore=%) --ignore=$(TREE); rest=$$?; \
+	  wait $$half; half=$$?; cat $(VENV)/half.txt; exit $$((half | rest))
 	$(BIN)/python -m pytest $(TIMED)
 else
 	$(BIN)/python -m pytest $(ARGS)
@@ -55,9 +61,9 @@ test-hosts: $(VENV)/hosts ## run the tests against heavy real hosts (a model ser
 check: $(VENV)/dev ## style, formatting, types, the direction of imports and the shape of the tree
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
-	$(BIN)/mypy --strict src
-	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m pytest -p no:cacheprovider $(TREE)
+	$(BIN)/mypy --strict src & types=$$!; trap 'kill $$types 2>/dev/null' INT TERM; \
+	  $(BIN)/lint-imports --no-logo && $(BIN)/python -m pytest -p no:cacheprovider $(TREE); rest=$$?; \
+	  wait $$types && exit $$rest
 
 # The dev tools are installed for the bench as well: one of its corpora is the source of what is installed beside us.
 bench: $(VENV)/dev ## measure speed and detection (ARGS: options and trace files)
