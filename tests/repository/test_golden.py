@@ -65,7 +65,7 @@ class Place:
                 patch.delenv(name)
         for name, value in _variables(home, cache).items():
             patch.setenv(name, value)
-        keep_key(home / ".local" / "state")
+        keep_key(home / "state")
         self.work = home / "work"
         self.work.mkdir()
         patch.chdir(self.work)
@@ -97,12 +97,6 @@ def _marked(mark: str, text: str) -> list[str]:
     return [f"{mark}{line}".rstrip() for line in text.splitlines()]
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One for all, so that the rules are compiled once."""
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
 def place(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Place:
     return Place(tmp_path, cache, monkeypatch, capsys)
@@ -115,7 +109,7 @@ class Service:
     """A `lockgate serve` of its own, asked over the wire."""
 
     def __init__(self, home: Path, cache: Path) -> None:
-        keep_key(home / ".local" / "state")
+        keep_key(home / "state")
         config = home / "service.toml"
         config.write_text('[security.verification]\ntriage_model = "none"\n', encoding="utf-8")
         config.chmod(0o600)

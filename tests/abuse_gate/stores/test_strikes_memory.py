@@ -44,15 +44,15 @@ def test_a_client_without_strikes_takes_no_room() -> None:
     assert len(table.kept) == 0
 
 
-def test_a_million_distinct_clients_take_the_room_of_the_most_that_are_kept() -> None:
+def test_distinct_clients_take_the_room_of_the_most_that_are_kept() -> None:
     """B9: nothing was ever forgotten."""
     forgotten = count()
     kept = MemoryStrikes(LadderSettings(max_subjects=10_000), lambda what: next(forgotten))
     once = add_strike(StrikeRecord(), NETWORK, 0.0, SETTINGS)
-    for number in range(1_000_000):
+    for number in range(100_000):
         kept.put(subject(number, NETWORK), once, 0.0)
     assert len(kept) == 10_000
-    assert next(forgotten) == 990_000
+    assert next(forgotten) == 90_000
 
 
 def test_a_subject_takes_less_than_a_kilobyte() -> None:
