@@ -10,6 +10,7 @@ from pathlib import Path
 from shutil import rmtree
 
 import pytest
+from rule_cache import keep_key
 
 import lockgate
 from lockgate.cli.main import main
@@ -21,7 +22,7 @@ SOURCE = Path(lockgate.__file__).parents[1]
 
 
 @pytest.fixture
-def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def hostile(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A current folder whose modules leave a mark when they are imported."""
     folder = tmp_path / "hostile"
     for name in NAMES:
@@ -32,6 +33,8 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("LOCKGATE_CONFIG", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "PYTHONPATH", "PYTHONSAFEPATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    keep_key(tmp_path / ".local" / "state")
     monkeypatch.chdir(folder)
     return folder
 

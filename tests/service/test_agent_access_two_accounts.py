@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rule_cache import keep_key
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux") or os.geteuid() != 0, reason="only root on Linux can ask as another account"
@@ -39,6 +40,7 @@ class Service:
     def __init__(self, folder: Path, cache: Path) -> None:
         self.folder, self.home = folder, folder / "home"
         self.home.mkdir(mode=0o700)
+        keep_key(self.home / "state")
         env = {
             "PATH": os.environ["PATH"],
             "PYTHONPATH": str(ROOT / "src"),
