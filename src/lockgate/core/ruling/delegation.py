@@ -89,7 +89,12 @@ def delegated_names(goal: str) -> frozenset[str]:
         for word in _WORD.findall(sentence):
             lower = word.lower()
             is_telling = any(letter in "._-/0123456789" for letter in word) or len(word) > 3 or not word.isascii()
-            if is_telling and lower not in _PLAIN and lower.encode() not in STOP_WORDS and len(names) < _MAX_NAMES:
+            if (
+                is_telling
+                and lower not in _PLAIN
+                and lower.encode("utf-8", "ignore") not in STOP_WORDS
+                and len(names) < _MAX_NAMES
+            ):
                 names.add(lower)
     return frozenset(names)
 

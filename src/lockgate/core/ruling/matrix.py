@@ -184,7 +184,10 @@ class UnaskedEffects:
         if effect.kind == "weakens-setting" and candidate.is_plain_word:
             text = held.reading.word_index.prepared
             return any(_OFF.search(text[max(0, at - _NEAR) : at + _NEAR]) for at in held.places[:64])
-        if effect.target[:1] in ("#", "@") and effect.target.lower().encode() not in held.reading.word_index.prepared:
+        if (
+            effect.target[:1] in ("#", "@")
+            and effect.target.lower().encode("utf-8", "ignore") not in held.reading.word_index.prepared
+        ):
             return False
         return candidate.is_distinctive or effect.kind in _PACKAGE_KINDS
 

@@ -45,7 +45,9 @@ class MeantByGoal:
     def __init__(self, trusted: TrustedText, budget: WorkBudget) -> None:
         self._budget = budget
         self._asked = trusted.asked
-        self._names = frozenset(name.lower().encode() for name in _PROPER_NAME.findall(trusted.asked_text))
+        self._names = frozenset(
+            name.lower().encode("utf-8", "ignore") for name in _PROPER_NAME.findall(trusted.asked_text)
+        )
         self._answers = any(word.startswith(_ASKS_TO_ANSWER) for word in self._asked)
 
     def is_meant(self, candidate: Candidate, held: ValuePlaces, *, in_records_only: bool = False) -> bool:
