@@ -309,6 +309,16 @@ def test_the_token_comes_from_its_file(service: Callable[..., Service], tmp_path
     assert run(there.url, event(), token="", XDG_STATE_HOME=str(state)).returncode == 2
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this platform")
+def test_a_pipe_in_the_tokens_place_is_not_waited_for(service: Callable[..., Service], tmp_path: Path) -> None:
+    there = service(http({}))
+    (tmp_path / "lockgate").mkdir()
+    os.mkfifo(tmp_path / "lockgate" / "agent-token", 0o600)
+    ended = run(there.url, event(), token="", XDG_STATE_HOME=str(tmp_path))
+    assert (ended.returncode, ended.stdout) == (2, b"")
+    assert b"token cannot be read" in ended.stderr
+
+
 def test_a_large_event_is_sent_whole(service: Callable[..., Service]) -> None:
     there = service(http({}))
     body = event(tool_input={"content": "x" * 5_000_000})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -67,6 +68,26 @@ def test_a_key_that_others_can_read_or_that_is_a_link_seals_nothing(cache: Seale
     cache.write("a", b"3")
     assert cache.read("a") == b"3"
     assert not key.is_symlink()
+
+
+@posix_only
+@pytest.mark.parametrize("place", ["file", "key"])
+def test_a_pipe_in_a_files_place_delays_nothing(cache: SealedCache, place: str) -> None:
+    cache.write("a", b"1")
+    path = cache.folder / "a" if place == "file" else cache.key_folder / KEY_NAME
+    path.unlink()
+    os.mkfifo(path, 0o600)
+    read: list[bytes | None] = []
+
+    def read_and_mend() -> None:
+        read.append(cache.read("a"))
+        cache.write("a", b"2")
+        read.append(cache.read("a"))
+
+    asked = Thread(target=read_and_mend, daemon=True)
+    asked.start()
+    asked.join(10)
+    assert read == [None, b"2"]
 
 
 @pytest.mark.parametrize("broken", [b"", b"short", b"x" * 33])

@@ -8,6 +8,7 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -313,6 +314,30 @@ def test_a_token_s_file_that_others_can_touch_is_refused(tmp_path: Path) -> None
     (folder / "token").touch(mode=0o600)
     with pytest.raises(InvalidConfig, match="is no token"):
         Tokens(folder, {})
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this platform")
+@pytest.mark.parametrize("name", ["token", "agent-token"])
+def test_a_pipe_in_a_tokens_place_delays_nothing_and_lets_no_caller_in(tmp_path: Path, name: str) -> None:
+    now = [0.0]
+    tokens = Tokens(tmp_path / "state", {}, clock=lambda: now[0])
+    path = tmp_path / "state" / name
+    token = path.read_text().strip().encode()
+    path.unlink()
+    os.mkfifo(path, 0o600)
+    now[0] += LOOK_S + 0.1
+    found: list[object] = []
+
+    def ask_and_start() -> None:
+        found.append(tokens.caller_of(token))
+        with pytest.raises(InvalidConfig, match="is no file"):
+            Tokens(tmp_path / "state", {})
+        found.append("refused")
+
+    asked = Thread(target=ask_and_start, daemon=True)
+    asked.start()
+    asked.join(10)
+    assert found == [None, "refused"]
 
 
 def test_whether_a_token_was_set(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ would let the call run, so that is shut at once, and opened for one whole answer
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from time import monotonic
 
@@ -226,11 +227,13 @@ def _read_token(environment: Mapping[str, str]) -> str:
             state = os.path.join(os.path.expanduser("~"), ".local", "state")
         path = os.path.join(state, "lockgate", "agent-token")
         try:
-            handle = os.open(path, os.O_RDONLY)
+            # Not waiting for a pipe's other end.
+            handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         except FileNotFoundError:
             raise HookFailure("there is no agent token yet: the service makes it when it first starts") from None
         try:
-            token = os.read(handle, 4096).decode("ascii", "replace").strip()
+            if stat.S_ISREG(os.fstat(handle).st_mode):
+                token = os.read(handle, 4096).decode("ascii", "replace").strip()
         finally:
             os.close(handle)
     if not token.isascii() or not token.isprintable() or " " in token or not 8 <= len(token) <= 1024:

@@ -59,6 +59,20 @@ class PrivateFileKind(NamedTuple):
                 hint=f"look at what is in it, then: chmod go-w {path}",
             )
 
+    def read(self, path: Path, most: int) -> bytes:
+        """Return up to so many bytes of a file that is safe to use; raise `error` for one that is not, or OSError."""
+        # Without O_NONBLOCK a named pipe in the file's place would hang us until another process writes to it.
+        flags = os.O_RDONLY
+        for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):
+            flags |= getattr(os, name, 0)
+        handle = os.open(path, flags)
+        try:
+            self.check_status(path, os.fstat(handle))
+            with os.fdopen(handle, "rb", closefd=False) as file:
+                return file.read(most)
+        finally:
+            os.close(handle)
+
     def check_database(self, path: Path) -> os.stat_result:
         """Check an SQLite file with its folder and the files beside it; return its status."""
         self.check(path.parent, folder=True)

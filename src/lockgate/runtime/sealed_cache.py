@@ -8,8 +8,6 @@ an HMAC over its name and content. Anything else is no error: the file is made a
 from __future__ import annotations
 
 import hmac
-import os
-import stat
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_bytes
@@ -21,6 +19,7 @@ from lockgate.runtime.private_files import PrivateFileKind, replace_file
 KEY_NAME = "cache.key"
 _KEY_SIZE = _SEAL_SIZE = 32
 _MAX_READ = 64 * 1024 * 1024
+_CACHE_FILE_KIND = PrivateFileKind("a file of the rule cache", "swap the rules", "cache")
 _KEY_FILE_KIND = PrivateFileKind("the key of the rule cache", "swap the rules", "cache", secret=True)
 
 
@@ -33,13 +32,8 @@ class SealedCache(NamedTuple):
     def read(self, name: str) -> bytes | None:
         """Return what was written under this name, or None if it is missing, damaged or not sealed by this key."""
         try:
-            if not _is_private(os.lstat(self.folder), folder=True):
-                return None
-            number = os.open(self.folder / name, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
-            with os.fdopen(number, "rb") as opened:
-                if not _is_private(os.fstat(number), folder=False):
-                    return None
-                data = opened.read(_MAX_READ)
+            _CACHE_FILE_KIND.check(self.folder, folder=True)
+            data = _CACHE_FILE_KIND.read(self.folder / name, _MAX_READ)
             seal, content = data[:_SEAL_SIZE], data[_SEAL_SIZE:]
             return content if hmac.compare_digest(seal, _seal(self._read_key(), name, content)) else None
         except (OSError, ValueError, LockgateError):
@@ -67,10 +61,7 @@ class SealedCache(NamedTuple):
     def _read_key(self) -> bytes:
         path = self.key_folder / KEY_NAME
         _KEY_FILE_KIND.check(self.key_folder, folder=True)
-        number = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
-        with os.fdopen(number, "rb") as opened:
-            _KEY_FILE_KIND.check_status(path, os.fstat(number))
-            key = opened.read(_KEY_SIZE + 1)
+        key = _KEY_FILE_KIND.read(path, _KEY_SIZE + 1)
         if len(key) != _KEY_SIZE:
             raise ValueError("a key of another size")
         return key
@@ -79,11 +70,3 @@ class SealedCache(NamedTuple):
 def _seal(key: bytes, name: str, content: bytes) -> bytes:
     # The name counts: the compiled form of other rules, sealed by us, must not stand in for these.
     return hmac.digest(key, len(name).to_bytes(4, "big") + name.encode("utf-8", "backslashreplace") + content, "sha256")
-
-
-def _is_private(status: os.stat_result, *, folder: bool) -> bool:
-    if folder != stat.S_ISDIR(status.st_mode):
-        return False
-    if os.name != "posix":
-        return True
-    return status.st_uid == os.getuid() and not status.st_mode & 0o022

@@ -54,11 +54,7 @@ def check_token(token: str, named: str) -> str:
 def read_token(path: Path) -> str:
     """Return the token in a file that no other user can read or write; raise FileNotFoundError where there is none."""
     TOKEN_FILE_KIND.check(path.parent, folder=True)
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
-    with os.fdopen(handle, "rb") as file:
-        TOKEN_FILE_KIND.check_status(path, os.fstat(handle))
-        data = file.read(1024)
-    return check_token(data.decode("latin-1").strip(), f"what is in {quoted(path, 200)}")
+    return check_token(TOKEN_FILE_KIND.read(path, 1024).decode("latin-1").strip(), f"what is in {quoted(path, 200)}")
 
 
 def make_token(path: Path, who: Caller, *, instead: bool = False) -> str:
