@@ -146,6 +146,19 @@ def test_what_every_account_may_read_is_read(folder: Path) -> None:
             assert not may_read(account, name)
 
 
+def test_what_the_system_says_about_this_process_is_for_its_own_account(folder: Path) -> None:
+    (folder / "link").symlink_to("/proc/self/maps")
+    for path in ("/proc/self/maps", "/proc/thread-self/status", f"/proc/{os.getpid()}/limits", f"{folder}/link"):
+        assert may_read(own_account(), path)
+        for account in (STRANGER, UNKNOWN_ACCOUNT):
+            assert not may_read(account, path), path
+    assert not may_read(STRANGER, "/sys/kernel")
+    # A way through there that leads out again is as good as any other.
+    (folder / "open").write_text("hello")
+    (folder / "open").chmod(0o644)
+    assert may_read(STRANGER, f"/proc/self/root{folder}/open")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another account")
 def test_the_owner_and_the_group_of_a_file_read_it(folder: Path) -> None:
     import pwd

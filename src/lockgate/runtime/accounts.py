@@ -18,6 +18,7 @@ _HAS_TABLES = sys.platform.startswith("linux")
 _TRIES = 3
 _ESTABLISHED = "01"
 _READ, _ENTER = 4, 1
+_MADE_UP = ("proc", "sys")
 _FOLDER_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 # Byte for byte, and without waiting for a pipe's other end.
 _FILE_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -88,16 +89,19 @@ def open_as(account: Account, path: str) -> int:
     """Open a file for reading; raise PermissionError where this account could not open it itself.
 
     For another account every folder of the real path is opened in turn, so that no link can be put in its place after
-    it was looked at. Access lists beyond owner, group and others are not read.
+    it was looked at. Access lists beyond owner, group and others are not read. What the system makes up for the
+    process that asks, as below /proc, would be ours and not that account's: it is refused.
     """
     if not os.path.isabs(path):
         raise FileNotFoundError(path)
     if account.is_own:
         return os.open(path, _FILE_FLAGS)
+    *folders, name = os.path.realpath(path).split(os.sep)[1:]
+    if folders and folders[0] in _MADE_UP:
+        raise PermissionError("this account may not read it")
     groups = _groups_of(account)
     handle = os.open("/", _FOLDER_FLAGS)
     try:
-        *folders, name = os.path.realpath(path).split(os.sep)[1:]
         for folder in folders:
             inner = os.open(folder, _FOLDER_FLAGS, dir_fd=_require(account, groups, handle, _ENTER))
             os.close(handle)
