@@ -116,3 +116,16 @@ def test_what_is_within_the_budget_compiles_soon(pattern: str) -> None:
     with suppress(InvalidPattern):
         check_pattern(pattern)
     assert thread_time() - began < 10
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [r"\Q[\E(?:a?b?c?d?){0,250}\Q]\E", "(?x) #[\n(?:a?b?c?d?){0,250} #]\nzz", r"(?ix:a #[)", r"a\\\Qb", r"(?-x)ab"],
+)
+def test_what_hides_a_pattern_from_the_count_is_refused(pattern: str) -> None:
+    with pytest.raises(InvalidConfig, match="not taken"):
+        check_budget([pattern])
+
+
+def test_a_backslash_before_a_letter_is_no_quoting() -> None:
+    check_budget([r"C:\\Queue", r"\\Exports", r"(?i)box"])

@@ -35,6 +35,7 @@ _CLASS = re.compile(r"\[\^?\]?(?:\\.|\[:\^?\w*:\]|[^\]\\])*\]?", re.DOTALL)
 _REPEAT = re.compile(r"(?:([?*+])|\{(\d+)(?:(,)(\d*))?\})[?+]?")
 # What a group begins with: a name, flags, or a kind that the engine refuses.
 _GROUP = re.compile(r"\((?:\?#[^)]*\)|\*[^)]*\)|\?P?<[^>=!]*>|\?P?'[^']*'|\?([a-zA-Z^-]*)(\)|:)|\?[=!>|]|\?<[=!])?")
+_HIDES = re.compile(r"(?<!\\)(?:\\\\)*\\[QE]|\(\?[a-zA-Z^-]*x")
 # Escapes that stand for a class of characters, or for a place.
 _CLASS_ESCAPES = frozenset("dDwWsShHvVNRXC")
 _PLACE_ESCAPES = frozenset("bBAzZGQEK")
@@ -55,6 +56,13 @@ class _Piece(NamedTuple):
 
 def check_budget(patterns: Sequence[str]) -> None:
     """Raise InvalidConfig, with the worst pattern, if these are too large or too expensive together."""
+    for pattern in patterns:
+        # In a quoted part or a comment a bracket means something else, and what it costs could not be counted.
+        if _HIDES.search(pattern):
+            raise InvalidConfig(
+                f"pattern {quoted(pattern)} has \\Q, \\E or the option x, which are not taken",
+                hint="write a backslash before each sign that stands for itself, and no comments",
+            )
     characters = sum(map(len, patterns))
     if characters > MAX_CHARACTERS:
         raise InvalidConfig(
