@@ -122,9 +122,12 @@ def _moved(arguments: list[str]) -> Iterator[Reach]:
 
 
 def _copied(arguments: list[str]) -> Iterator[Reach]:
-    if not has_option(arguments, *_RECURSES):
-        return
     sources, target = _sources_and_target(arguments, _COPY_VALUED)
+    if not has_option(arguments, *_RECURSES):
+        # The target may be a folder; a file is read and written as any program's arguments are.
+        for source in sources:
+            yield Reach(_into(target, source), Access.WRITE, below=False)
+        return
     for source in sources:
         yield Reach(source, Access.READ)
         yield Reach(_into(target, source), Access.WRITE)
@@ -190,7 +193,8 @@ def _zipped(arguments: list[str]) -> Iterator[Reach]:
     if verb in ("x", "e"):
         yield Reach(folder or ".", Access.WRITE)
     else:
-        for path in plain_words(arguments)[1:]:
+        # The first one is the archive, unless that is standard output.
+        for path in plain_words(arguments):
             yield Reach(path, Access.READ)
 
 
