@@ -1492,29 +1492,42 @@ print(work(0))
     assert (ran.stdout, ran.stderr) == ("safe\n['safe', 'safe', 'safe', 'safe']\nsafe\n", "")
 
 
+# `flying` waits until the server has so many requests, which the test says by a file.
 EXITS = {
-    "thread": "later(lambda: ask(client, url)); time.sleep(0.3)",
-    "three clients": "\nfor _ in range(3):\n    later(lambda: ask(Client(timeout_ms=60000), url))\ntime.sleep(0.4)",
+    "thread": "later(lambda: ask(client, url)); flying()",
+    "three clients": "\nfor _ in range(3):\n    later(lambda: ask(Client(timeout_ms=60000), url))\nflying()",
     "async": """
 async def leave():
     asyncio.create_task(client.ask_async(Words(url), Question("", "", ""), "key"))
-    await asyncio.sleep(0.3)
+    await asyncio.to_thread(flying)
 asyncio.run(leave())
 """,
     "resolver": """
 import socket
-socket.getaddrinfo = lambda *a, **k: time.sleep(60)
-later(lambda: ask(client, "http://name.invalid/")); time.sleep(0.3)
+asked = threading.Event()
+socket.getaddrinfo = lambda *a, **k: (asked.set(), time.sleep(60))
+later(lambda: ask(client, "http://name.invalid/")); asked.wait()
 """,
-    "error": "later(lambda: ask(client, url)); time.sleep(0.3); sys.exit(3)",
+    "error": "later(lambda: ask(client, url)); flying(); sys.exit(3)",
     "unused": "",
 }
+LEAVING = """
+url = sys.argv[1]
+client = Client(timeout_ms=60000)
+def flying():
+    while not os.path.exists(sys.argv[2]): time.sleep(0.01)
+"""
 
 
 @pytest.mark.parametrize("leaving", EXITS.values(), ids=EXITS)
-def test_an_exit_with_a_call_in_flight_is_quick_and_quiet(leaving: str) -> None:
-    with Server(hang) as server:
-        ran = run(f"url = sys.argv[1]\nclient = Client(timeout_ms=60000)\n{leaving}\n", server.url)
+def test_an_exit_with_a_call_in_flight_is_quick_and_quiet(leaving: str, tmp_path: Path) -> None:
+    def held(server: Server, connection: socket.socket, request: bytes) -> None:
+        if len(server.requests) >= (3 if "range(3)" in leaving else 1):
+            (tmp_path / "all").touch()
+        hang(server, connection, request)
+
+    with Server(held) as server:
+        ran = run(f"{LEAVING}{leaving}\n", server.url, str(tmp_path / "all"))
     assert (ran.stdout, ran.stderr) == ("", "")
     assert ran.returncode == (3 if "exit(3)" in leaving else 0)
 
