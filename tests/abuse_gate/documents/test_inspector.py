@@ -251,7 +251,10 @@ def test_an_injection_in_plain_sight_is_one_too(inspector: Inspector) -> None:
         INJECTION.encode(),
         INJECTION.encode("utf-16"),
     ):
-        assert look(inspector, data).rule_hits == ("inj:override_safety",)
+        hits = look(inspector, data).rule_hits
+        assert "inj:override_safety" in hits
+        # In another charset the same bytes may be less than an attack.
+        assert set(hits) <= {"inj:override_safety", "text:override"}
 
 
 def test_a_long_text_moved_off_a_page_is_no_menu(inspector: Inspector) -> None:

@@ -43,7 +43,6 @@ from lockgate.core.ruling.matrix import (
     UnaskedEffects,
     is_configured_remote,
     is_kind_asked_for,
-    is_named_by_user,
 )
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
 from lockgate.core.ruling.origins import MAX_ORIGINS, NOTHING_TRACED, OriginLookup, OriginTrace, TrustedText
@@ -199,16 +198,6 @@ class _Review:
         known = self.context.untrusted_words
         queries = _QUERY.findall(self.text)
         return all(known.issuperset(split_words(prepare(query.encode("utf-8", "ignore")))) for query in queries)
-
-    @property
-    def goes_where_user_says(self) -> bool:
-        """Whether the call does no more than tell the persons something whom the user names, as the user asked."""
-        trusted = self.context.trusted_text
-        reaching = [found for found in self.effects if found.severity >= Severity.REACHES_OUT]
-        if not reaching or not all(found.kind == "sends-message" and found.target for found in reaching):
-            return False
-        is_asked = _is_act_asked_for("sends-message", trusted)
-        return is_asked and all(is_named_by_user(found.target, trusted) for found in reaching)
 
     @property
     def is_command_or_file(self) -> bool:
@@ -480,10 +469,8 @@ def _counts_in_block(review: _Review, traced: OriginTrace, note: BlockNote) -> b
     """Return whether what was found in a block counts for this call."""
     if note.position < review.first_recent or (note.phrase and review.policy.unsafe_disable_phrase_rules):
         return False
-    # A link that an alarming text does not name is not followed because of it, and a message to the one whom the user
-    # names is not sent because of it; what stayed unread may name any.
-    is_users = review.only_requests or review.goes_where_user_says
-    is_about_other = is_users and all(origin.block != note.block for origin in traced.origins)
+    # A link that an alarming text does not name is not followed because of it; what stayed unread may name any.
+    is_about_other = review.only_requests and all(origin.block != note.block for origin in traced.origins)
     return review.policy.strict_patterns or not is_about_other or note.rule.startswith("cap:")
 
 
