@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from lockgate.cli.exit_codes import Exit
@@ -173,7 +173,10 @@ def _make_parts(args: argparse.Namespace, reached_by: Sequence[str]) -> McpParts
     with suppress(OSError):
         cwd = os.getcwd()
     wanted = args.session or client_session()
-    _refuse_another_goal(host.store.session(wanted), args.goal)
+    with ExitStack() as failed:
+        failed.callback(host.close)
+        _refuse_another_goal(host.store.session(wanted), args.goal)
+        failed.pop_all()
     session = host.open(wanted, goal=args.goal, host="mcp", folder=cwd).id
     folder = settings.state_dir
     pins = ToolPins(None if folder is None else server_file(folder / "mcp", name, reached_by), name)
