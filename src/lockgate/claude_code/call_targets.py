@@ -23,7 +23,7 @@ from lockgate.runtime.accounts import Account
 from lockgate.sessions import Host
 
 # Questions to the file system for a whole call.
-MAX_STEPS = 16_384
+MAX_STEPS = 8192
 _MAX_PATH = 4096
 _FILE_URL = re.compile(r"file:(?://[^/\\]*)?", re.IGNORECASE)
 _SETTINGS = ("settings.json", "settings.local.json")
