@@ -695,6 +695,8 @@ def test_a_quotation_that_the_user_asked_for_may_be_written_down() -> None:
     assert ruled("Write a post about gardening", POISON, *write).escalated
     agent_file = ("Write", {"file_path": "CLAUDE.md", "content": POISON})
     assert ruled("Write a post about the attack, with one quoted example", POISON, *agent_file).escalated
+    assert ruled("Write a note about the disk quota", POISON, *write).escalated
+    assert ruled("Escribe una nota sobre la cita de hoy", POISON, *write).escalated
 
 
 def test_text_that_speaks_to_an_agent_holds_a_message_to_the_one_whom_the_user_names_too() -> None:

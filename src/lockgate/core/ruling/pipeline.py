@@ -78,7 +78,11 @@ _UNTRUSTED_FREE, _LOW_RISK, _NO_FLAGS = Reason.NO_UNTRUSTED_CONTENT, Reason.LOW_
 _OPEN_KINDS = frozenset({"requests", "sends-message", "shares"})
 _MAILS = re.compile(rb" (?:mail|email|e mail|message|text|post|ping) (?:it|them|him|her|this|these|all|everyone|each) ")
 _ADDRESS = re.compile(r"\w@\w|://")
-_QUOTES = (b"quot", b"verbatim", b"excerpt", b"zitat", b"zitier", b"cita")
+# Whole words: a disk quota and the Spanish word for an appointment ask for no quotation.
+_QUOTES = frozenset(
+    b"quote quotes quoted quoting quotation quotations verbatim excerpt excerpts zitat zitate zitiere zitieren "
+    b"citation citations citar citas".split()
+)
 _REST_OF_WORD = re.compile(r"\w{0,40}")
 _LINK = re.compile(rb"https?://[^\s\"'<>]+")
 _QUERY = re.compile(r"://[^\s\"'<>?]{1,255}\?([^\s\"'<>]{1,2000})")
@@ -396,7 +400,7 @@ def _counts_for_light_work(review: _Review, found: Finding) -> bool:
         return False
     if found.reading != "raw":
         return True
-    if any(word.startswith(_QUOTES) for word in review.context.trusted_text.asked):
+    if not _QUOTES.isdisjoint(review.context.trusted_text.asked):
         # The user wants what such a text says, in a file that no agent obeys.
         return False
     words = split_words(prepare(_whole_words(found, review.leaves).encode("utf-8", "ignore")))
