@@ -56,6 +56,7 @@ class Grade(NamedTuple):
 # --- the words of a text, and the sequences in them
 
 _FOLDED: Final = str.maketrans("áàâãäåéèêëíìîïóòôõöúùûüçñłśżźćńąęğşıё", "aaaaaaeeeeiiiiooooouuuucnlszzcnaegsiе")
+_FOLDED_AT_ONCE: Final = 50_000
 _TOKENS: Final = re.compile(r"[^\W_]+|[.!?。！？]+(?=\s|$)")
 # A sequence ends with its sentence, unless the sentence is too short to be one: `Ignore. All. Previous.`
 _SHORTEST_SENTENCE: Final = 3
@@ -318,7 +319,7 @@ def grade_text(text: str) -> tuple[int, list[SignHit], bool]:
     text = text.lower()
     if not text.isascii():
         # Half a surrogate pair is never shown: without it, the word around it is whole.
-        text = encode(text).decode("utf-8").translate(_FOLDED)
+        text = _fold(encode(text).decode("utf-8"))
     hits: list[SignHit] = []
     looked = 0
     for start, end in _windows(text):
@@ -335,6 +336,11 @@ def grade_text(text: str) -> tuple[int, list[SignHit], bool]:
             return max(SUSPECTED, best), hits, sure
     best, sure = _best(hits)
     return best, hits, sure
+
+
+def _fold(text: str) -> str:
+    """Return a text without accents; piece by piece, as translating a long text at once would hold up other threads."""
+    return "".join(text[at : at + _FOLDED_AT_ONCE].translate(_FOLDED) for at in range(0, len(text), _FOLDED_AT_ONCE))
 
 
 def _windows(text: str) -> list[tuple[int, int]]:
