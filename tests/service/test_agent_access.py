@@ -296,6 +296,16 @@ def test_it_sets_no_mode_in_a_session_that_it_did_not_open(ask: Asking, house: H
     assert agent(ask, "/v1/sessions", {"id": "inside", "parent": name, "mode": "paranoid"}).code == "not-yours"
 
 
+def test_only_a_person_opens_a_session_that_is_not_enforced(ask: Asking) -> None:
+    reply = agent(ask, "/v1/sessions", {"id": "mine", "mode": "observe"})
+    assert (reply.status, reply.code) == (403, "needs-a-person")
+    assert agent(ask, "/v1/sessions", {"id": "mine"}).json["mode"] == ""
+    # Nor one inside of its own, nor the same one again.
+    assert agent(ask, "/v1/sessions", {"id": "mine", "mode": "observe"}).code == "needs-a-person"
+    assert agent(ask, "/v1/sessions", {"id": "in", "parent": "mine", "mode": "observe"}).code == "needs-a-person"
+    assert ask("POST", "/v1/sessions", {"id": "trial", "mode": "observe"}).json["mode"] == "observe"
+
+
 def test_the_scope_is_the_operators_in_every_session(ask: Asking, house: Host) -> None:
     name = read_by(house, "claude-code")
     agent(ask, "/v1/sessions", {"id": "mine"})

@@ -35,6 +35,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"
 OTHER: dict[str, object] = {
     "security.mode": Mode.RESEARCH,
     "security.scope": 'our "own" lab,\nnot more',
+    "security.enforce": False,
     "security.user_trust": Trust.VETTED,
     "security.verification.triage_model": "claude-haiku",
     "security.verification.judge_preset": "cautious",
@@ -379,7 +380,7 @@ ERRORS = {
     ),
     "unknown table": (
         "# ours\n[security]\n[security.walls]\nlog_path = 1",
-        "FILE:3: `security.walls` is an unknown key\nhint: known here: scope, mode, user_trust, verification, audit",
+        "FILE:3: `security.walls` is an unknown key\nhint: known here: scope, mode, enforce, user_trust, verification, audit",
     ),
     "unknown table at the top": (
         "[security]\n[telemetry]\n",
@@ -406,7 +407,7 @@ ERRORS = {
     ),
     "control characters in a key": (
         '[security]\n"a\\u001b[2J" = 1',
-        "FILE:2: `security.a�[2J` is an unknown key\nhint: known here: scope, mode, user_trust, verification, audit",
+        "FILE:2: `security.a�[2J` is an unknown key\nhint: known here: scope, mode, enforce, user_trust, verification, audit",
     ),
     "a key after a long value": (
         '[security.verification]\nadditional_patterns = [\n  "[", # ]\n  """\n]"\n""",\n]\nx.y = 1\n',

@@ -229,6 +229,9 @@ def _draw_funnel(screen: Console, found: CostReport) -> None:
         )
     )
     screen.print(Text(", ".join(f"{number:,} {action}" for action, number in found.actions.items())))
+    if any(found.would_be.values()):
+        would = " and ".join(f"{number:,} {action}" for action, number in found.would_be.items() if number)
+        screen.print(Text(f"of these, in observe mode, would have been: {would}", style="yellow"))
     table = _make_table("settled at", "calls", "share", "expected", "")
     plain, length = screen.options.ascii_only, _BAR if screen.width >= _WIDE else _SHORT_BAR
     names = ("tier 1, the rules", "tier 2, triage", "tier 3, the supervisor")

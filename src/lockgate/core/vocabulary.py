@@ -38,6 +38,12 @@ class Mode(StrEnum):
     RESEARCH = "research"
 
 
+# The word for a session that is ruled on and recorded, and in which nothing is stopped; stands where a mode does.
+OBSERVE = "observe"
+# What stands before the action in the finding of a ruling that was not enforced.
+WOULD_BE = "observe:"
+
+
 class Action(StrEnum):
     CONTINUE = "CONTINUE"
     REORIENT = "REORIENT"
@@ -240,6 +246,14 @@ class Decision(NamedTuple):
     @property
     def escalated(self) -> bool:
         return self.tier > 1
+
+    @property
+    def would_be(self) -> Action:
+        """Return what the gate would have ruled had it enforced; `action` itself where it did."""
+        for found in self.findings:
+            if found.rule.startswith(WOULD_BE):
+                return Action(found.rule.removeprefix(WOULD_BE))
+        return self.action
 
     @property
     def tiers(self) -> tuple[Ran, ...]:

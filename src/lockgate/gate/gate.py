@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from lockgate.core.errors import InvalidBlock, InvalidCall, InvalidConfig, quoted
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.policy import Policy, tighten
+from lockgate.core.ruling.policy import Policy, change_policy, tighten
 from lockgate.core.text.rules import RULES
 from lockgate.core.text.scanner import Scanner, check_pattern, rules_from_patterns
-from lockgate.core.vocabulary import Mode
+from lockgate.core.vocabulary import OBSERVE, Mode
 from lockgate.gate.judge import Judge
 from lockgate.gate.person_questions import Approvals
 from lockgate.gate.ruler import Ledger, Ruler
@@ -111,6 +111,8 @@ class Gate:
     ) -> Session:
         """Begin one agent run. A mode given here can make the policy stricter, never looser.
 
+        The one exception is `observe`: this run is ruled on and recorded, and nothing in it is stopped.
+
         `project` is the folder that the agent works in: what its manifests, lock files and remotes name now is no news
         to this run. It is read once, here, so that nothing the run itself writes counts.
 
@@ -137,6 +139,8 @@ class Gate:
         if id is not None and not str(id):
             raise InvalidBlock("a session's id must not be empty")
         policy = self.policy
+        if mode == OBSERVE:
+            policy, mode = change_policy(policy, enforce=False), None
         if mode is not None or scope:
             asked: dict[str, object] = {"research_scope": scope} if scope else {}
             policy = tighten(policy, mode=policy.mode if mode is None else _parse_mode(mode), **asked)
@@ -157,4 +161,4 @@ def _parse_mode(value: str | Mode) -> Mode:
     try:
         return Mode(value)
     except ValueError:
-        raise InvalidCall(f"unknown mode {quoted(value)}", hint="use default, paranoid or research") from None
+        raise InvalidCall(f"unknown mode {quoted(value)}", hint="use default, paranoid, research or observe") from None

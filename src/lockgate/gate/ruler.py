@@ -26,6 +26,7 @@ from lockgate.core.ruling import pipeline
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import Context, PastCall
 from lockgate.core.ruling.effects.project import Project
+from lockgate.core.ruling.observing import is_always_enforced, observe
 from lockgate.core.ruling.opinions import Opinion
 from lockgate.core.ruling.pipeline import Ask, Stage
 from lockgate.core.ruling.policy import Policy
@@ -288,11 +289,12 @@ class Ruler:
 
     def record_ruling(self, call: ToolCall, ruling: Decision) -> Decision:
         """Record a ruling that a step or a host made itself; return what holds."""
-        return run_flow(self._record(call.tool, self._describe_now(call), ruling))
+        return run_flow(self._record(call.tool, self._describe_now(call), observe(ruling, self.policy)))
 
     async def record_ruling_async(self, call: ToolCall, ruling: Decision) -> Decision:
         """Do the same for a caller on an event loop."""
-        return await run_flow_async(self._record(call.tool, self._describe_now(call), ruling))
+        held = observe(ruling, self.policy)
+        return await run_flow_async(self._record(call.tool, self._describe_now(call), held))
 
     def _must_wait(self, ruling: Decision, subject: RulingSubject | None) -> bool:
         """Return whether a person or a watcher has to be heard before a Tier 1 ruling counts."""
@@ -347,7 +349,7 @@ class Ruler:
             settled = yield from self._people.hold_if_denied(call, ruling, self.untrusted_sha256)
         else:
             settled = SettledRuling(ruling)
-        decision = _with_latency(settled.decision, began)
+        decision = observe(_with_latency(settled.decision, began), self.policy)
         return (yield from self._record(call.tool, subject, decision, settled.approved_by))
 
     def _escalate(self, ask: Ask, *, judged: bool) -> Flow[SettledRuling]:
@@ -370,11 +372,14 @@ class Ruler:
             person = person_answer(ask, (yield from people.take(bound)))
             if person is not None and person.decision.action is not Action.CONTINUE:
                 return SettledRuling(person.decision._replace(judged=decision.judged))
-        if decision.action is Action.PAUSE and bound is not None:
+        if decision.action is Action.PAUSE and bound is not None and self._needs_person(decision):
             if unusable:
                 decision = decision._replace(explanation=f"{decision.explanation}; {unusable}")
             decision = yield from self._ask_person(ask, decision)
         return SettledRuling(decision)
+
+    def _needs_person(self, decision: Decision) -> bool:
+        return self.policy.enforce or is_always_enforced(decision)
 
     def _ask_judges(self, ask: Ask, *, judged: bool) -> Flow[Decision]:
         ran: list[Ran] = []
@@ -492,7 +497,7 @@ class Ruler:
         if decision.action is Action.REORIENT:
             with self._lock:
                 self._reorients += 1
-        elif decision.action is Action.CONTINUE and decision.reason not in (
+        elif decision.would_be is Action.CONTINUE and decision.reason not in (
             *_CLEARING_REASONS,
             Reason.JOURNAL_UNAVAILABLE,
         ):

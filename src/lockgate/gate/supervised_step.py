@@ -27,6 +27,7 @@ from weakref import ref
 from lockgate.core.errors import InvalidCall, InvalidConfig, printable, quoted
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import PastCall
+from lockgate.core.ruling.observing import observe
 from lockgate.core.ruling.pipeline import Ask, Stage
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.supervised_steps import (
@@ -435,14 +436,15 @@ class Step:
     def _settle(self, ruling: Decision, count: int | None) -> Decision:
         with self._lock:
             meanwhile = count is not None and (self._acts.seen != count or self._making or self._begun)
-            if ruling.action is Action.CONTINUE and meanwhile:
+            if ruling.would_be is Action.CONTINUE and meanwhile:
                 # The moment between the question and its answer is when an agent would make the call that matters.
                 why = "calls were made while the step was being finished, so it pauses"
                 ruling = ruling._replace(action=Action.PAUSE, reason=Reason.RECONCILIATION, explanation=why)
             # 5. Person: once more here, so that it holds whatever the pipeline makes of the finding.
-            if ruling.action is Action.CONTINUE and self._person and ruling.reason is not Reason.APPROVED:
+            if ruling.would_be is Action.CONTINUE and self._person and ruling.reason is not Reason.APPROVED:
                 why = "the step needs a person's yes, so it pauses"
                 ruling = ruling._replace(action=Action.PAUSE, reason=Reason.HARD_RULE, explanation=why)
+            ruling = observe(ruling, self._run.policy)
             if ruling.action is Action.CONTINUE:
                 self._state = StepState.DONE
             else:

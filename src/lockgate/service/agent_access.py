@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lockgate.core.errors import LockgateError
-from lockgate.core.vocabulary import Decision, Finding
+from lockgate.core.vocabulary import OBSERVE, Decision, Finding
 from lockgate.service.http import Caller, Problem, Request
 from lockgate.sessions.host import OPENED_BY
 
@@ -65,6 +65,10 @@ def open_session_for(host: Host, request: Request, id: str, goal: str, given: di
             403, "needs-a-person", "only a person's token says the scope of a session", hint="leave `scope` out"
         )
     mode = given.pop("mode", None)
+    if mode == OBSERVE:
+        raise Problem(
+            403, "needs-a-person", "only a person's token opens a session that is not enforced", hint="leave `mode` out"
+        )
     # Made first, then looked at: another process may have made it in between.
     info = host.open(id, meta=OPENED, **given)
     if not goal.strip() and mode is None:

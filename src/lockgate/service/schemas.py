@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from lockgate.core.errors import quoted, suggest_closest
-from lockgate.core.vocabulary import Action, Certainty, Kind, Mode, Reason, Risk, Trust
+from lockgate.core.vocabulary import OBSERVE, Action, Certainty, Kind, Mode, Reason, Risk, Trust
 from lockgate.service.http import is_text
 
 Schema = Mapping[str, Any]
@@ -87,7 +87,7 @@ def named(schema: Schema, **more: Schema) -> dict[str, Schema]:
 ID = text("letters, digits, anything on one line", least=1, most=MAX_ID)
 KEY = text("the host's own name for this: the same one again is the same thing", most=MAX_ID)
 TRUSTS = tuple(trust.word for trust in Trust)
-MODES = tuple(mode.value for mode in Mode)
+MODES = (*(mode.value for mode in Mode), OBSERVE)
 ANNOTATIONS = anything("what the tool's author says of it, as MCP has it; it can raise a risk and never lower one")
 ARGUMENTS = anything("what the tool would be called with")
 
@@ -102,7 +102,9 @@ OPEN_SESSION = record(
             line=False,
         ),
         "host": text("which program the agent runs in", most=MAX_ID),
-        "mode": word("a stricter mode than the policy's; a looser one is refused", *MODES),
+        "mode": word(
+            "a stricter mode than the policy's; a looser one is refused, but a person's token may say `observe`", *MODES
+        ),
         "scope": text(
             "what the research is about, in mode `research`; from a person's token only", most=4_000, line=False
         ),

@@ -41,7 +41,7 @@ from lockgate.core.sessions.session_entries import (
     stats_from_tallies,
     to_json,
 )
-from lockgate.core.vocabulary import Block, Finding, Kind, Lineage, Mode, Trust
+from lockgate.core.vocabulary import Block, Finding, Kind, Lineage, Trust
 from lockgate.gate.gate import Gate
 from lockgate.gate.ruler import CallStart
 from lockgate.runtime.project_files import read_project
@@ -175,7 +175,7 @@ class Host:
         return SessionInfo(
             id=id,
             host=check_name(host, "a host"),
-            mode="" if mode is None else Mode(mode).value,
+            mode="" if mode is None else str(mode),
             scope=scope,
             parent=parent,
             meta=texts,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from lockgate.core.errors import SessionsUnavailable
+from lockgate.core.ruling.observing import observe
 from lockgate.core.ruling.pipeline import decide_unrecorded
 from lockgate.core.ruling.supervised_steps import FINISH, parse_assessment, parse_commitment
 from lockgate.core.ruling.tool_call import ToolCall
@@ -74,7 +75,7 @@ class HostSteps:
         if kept.seq and kept.decision.action is Action.CONTINUE and running.finished:
             # Another process ended the step while this one ruled, without knowing of this call.
             held = decide_unrecorded(kept.decision, live.ruler.policy, "the step was finished meanwhile")
-            held = held._replace(action=Action.PAUSE, reason=Reason.RECONCILIATION)
+            held = observe(held._replace(action=Action.PAUSE, reason=Reason.RECONCILIATION), live.ruler.policy)
             return self._rulings.keep(start, call, held)
         return kept
 

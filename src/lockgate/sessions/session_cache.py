@@ -23,7 +23,7 @@ from lockgate.core.sessions.session_entries import (
     SessionRow,
     check_name,
 )
-from lockgate.core.vocabulary import Mode
+from lockgate.core.vocabulary import OBSERVE, Mode
 from lockgate.gate.gate import Gate
 from lockgate.gate.ruler import MAX_HISTORY, Ruler
 from lockgate.runtime.failures import report_failure
@@ -38,7 +38,7 @@ MAX_LIVE_SIZE = 128 * 1024 * 1024
 MAX_DEPTH = 8
 _RETRY_EVERY_S = 1.0
 # From the loosest to the strictest.
-_MODES = ("", Mode.DEFAULT.value, Mode.RESEARCH.value, Mode.PARANOID.value)
+_MODES = ("", OBSERVE, Mode.DEFAULT.value, Mode.RESEARCH.value, Mode.PARANOID.value)
 
 
 class SessionCache:

@@ -111,6 +111,9 @@ KEYS = (
     _row("security.mode", "mode", KeyForm.WORD, tightens="to `paranoid`", words={mode.value: mode for mode in Mode},
          doc="`default` escalates what Tier 1 flags; `paranoid` sends every action through all three tiers; "
              "`research` works inside a declared `scope`."),
+    _row("security.enforce", "enforce", KeyForm.FLAG, tightens="to `true`",
+         doc="`false` is [observe mode](../how-to/observe.md): rules, judges and journal run, nothing is stopped, and "
+             "every ruling says what it would have been. Only calls that would change Lockgate itself are held."),
     _row("security.user_trust", "user_trust", KeyForm.WORD,
          tightens="to a lower trust (`trusted` > `vetted` > `untrusted`)",
          words={trust.word: trust for trust in sorted(Trust, reverse=True)},

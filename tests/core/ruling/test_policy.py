@@ -134,6 +134,7 @@ def test_every_field_is_merged_and_ordered() -> None:
         on_unclear_high=Action.REORIENT,
         max_reorient_attempts=9,
         judge_preset="quiet",
+        enforce=False,
         unsafe_continue_on_unclear=True,
         unsafe_disable_phrase_rules=True,
     )
@@ -208,6 +209,7 @@ def test_equal_policies_have_equal_hashes_and_others_do_not(a: Policy, b: Policy
         {"triage_model": "m"},
         {"supervisor_model": "m"},
         {"judge_preset": "quiet"},
+        {"enforce": False},
         {"unsafe_continue_on_unclear": True},
         {"unsafe_disable_phrase_rules": True},
     ],

@@ -170,6 +170,7 @@ def test_the_report_is_json_under_stable_names() -> None:
     value = report_to_dict(summarize_costs([ruling(ran(2, "clear")), ruling(ran(3, "PAUSE"), action="PAUSE")]))
     json.dumps(value, allow_nan=False)
     assert set(value) == {
+        "would_be",
         "rulings",
         "sessions",
         "first_time",

@@ -8,6 +8,7 @@ from lockgate.core.ruling.effects.effect import KINDS, EffectKind, Severity
 from lockgate.core.ruling.explanations import EFFECT
 from lockgate.core.ruling.origins import SIGNALS
 from lockgate.core.text.rules import RULES, RULES_BY_ID, Rule
+from lockgate.core.vocabulary import WOULD_BE
 
 _OWASP = "LLM01:2026, ASI01"
 
@@ -101,6 +102,13 @@ UNPINNED = CatalogueEntry(
     "a tool that cannot be compared with what was approved may be another one",
     owasp="LLM04:2026, ASI04",
 )
+OBSERVED = CatalogueEntry(
+    f"{WOULD_BE}ACTION",
+    "observe",
+    "call",
+    "what the gate would have ruled had it enforced its rulings: PAUSE or REORIENT",
+    "in observe mode everything is ruled on and recorded, and the call runs all the same",
+)
 
 _WHY_EFFECTS = {
     Severity.REACHES_OUT: "only untrusted text names where it goes, and neither the user nor the project does",
@@ -124,6 +132,7 @@ ENTRIES: tuple[CatalogueEntry, ...] = (
     STEP,
     CHANGED,
     UNPINNED,
+    OBSERVED,
     *(CatalogueEntry(signal, "origin", "call", what, why) for signal, (what, why) in SIGNALS.items()),
     *(
         _entry_from_kind(name, kind)
@@ -133,7 +142,7 @@ ENTRIES: tuple[CatalogueEntry, ...] = (
 )
 
 
-_OTHERS = (("scope:", BORDER), ("step:", STEP))
+_OTHERS = (("scope:", BORDER), ("step:", STEP), (WOULD_BE, OBSERVED))
 
 
 def find_entry(rule: str) -> CatalogueEntry | None:

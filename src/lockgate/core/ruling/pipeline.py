@@ -44,6 +44,7 @@ from lockgate.core.ruling.matrix import (
     is_configured_remote,
     is_kind_asked_for,
 )
+from lockgate.core.ruling.observing import observe
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
 from lockgate.core.ruling.origins import MAX_ORIGINS, NOTHING_TRACED, OriginLookup, OriginTrace, TrustedText
 from lockgate.core.ruling.policy import Policy
@@ -623,7 +624,8 @@ def decide_unrecorded(decision: Decision, policy: Policy, why: str) -> Decision:
         told.append("a person's yes to it is used up, and the call pauses until it is approved anew")
     else:
         told.append("so this call pauses" if action is Action.PAUSE else "so the agent is asked to reconsider")
-    return decision._replace(action=action, reason=Reason.JOURNAL_UNAVAILABLE, explanation="; ".join(told))
+    held = decision._replace(action=action, reason=Reason.JOURNAL_UNAVAILABLE, explanation="; ".join(told))
+    return observe(held, policy)
 
 
 def _decision_from_ask(ask: Ask, action: Action, tier: int, reason: Reason, why: str, correction: str = "") -> Decision:

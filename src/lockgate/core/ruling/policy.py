@@ -36,6 +36,8 @@ class Policy:
     # What research mode is for, in the operator's words: the judges read it, so only the operator may write it.
     # It may hold several scopes (`combine_scopes`), and then what is inside all of them is inside.
     research_scope: str = ""
+    # False is observe mode: everything is ruled on and recorded, and next to nothing is stopped (`observing.py`).
+    enforce: bool = True
     user_trust: Trust = Trust.TRUSTED
     additional_patterns: tuple[str, ...] = ()
     additional_high_risk_tools: tuple[str, ...] = ()
@@ -78,7 +80,7 @@ class Policy:
             )
         _whole_number(self.recent_blocks, "recent_blocks", MAX_WINDOW)
         _whole_number(self.max_reorient_attempts, "max_reorient_attempts", MAX_ATTEMPTS)
-        for name in ("strict_patterns", "unsafe_continue_on_unclear", "unsafe_disable_phrase_rules"):
+        for name in ("enforce", "strict_patterns", "unsafe_continue_on_unclear", "unsafe_disable_phrase_rules"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidConfig(f"{name} must be true or false")
         if self.mode is Mode.RESEARCH and not self.research_scope:
@@ -97,10 +99,14 @@ class Policy:
         if not self._hash:
             from hashlib import sha256
 
-            lines = sorted(f"{name}={_canonical(getattr(self, name))}" for name in FIELDS)
+            lines = sorted(f"{name}={_canonical(getattr(self, name))}" for name in FIELDS if not self._is_left_out(name))
             digest = sha256("\n".join(["lockgate policy/1", *lines]).encode("ascii")).hexdigest()
             object.__setattr__(self, "_hash", f"sha256:{digest}")
         return self._hash
+
+    def _is_left_out(self, name: str) -> bool:
+        """Whether a field is newer than the hash, and at its default: older policies keep their hash."""
+        return name == "enforce" and self.enforce
 
     @property
     def high_risk_tools(self) -> frozenset[str]:
@@ -131,6 +137,7 @@ def combine_strictest(a: Policy, b: Policy) -> Policy:
     return Policy(
         mode=max(a.mode, b.mode, key=_STRICTNESS_OF_MODE.__getitem__),
         research_scope=scope,
+        enforce=a.enforce or b.enforce,
         user_trust=min(a.user_trust, b.user_trust),
         additional_patterns=a.additional_patterns + b.additional_patterns,
         additional_high_risk_tools=a.additional_high_risk_tools + b.additional_high_risk_tools,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from lockgate.core.sessions.ledger_lines import LedgerEntry, LedgerPasses
-from lockgate.core.vocabulary import Action, Ran, Reason
+from lockgate.core.vocabulary import WOULD_BE, Action, Ran, Reason
 
 # The shares that the design expects: calls settled by the rules, by triage, by the supervisor.
 EXPECTED = (0.80, 0.15, 0.05)
@@ -69,6 +69,8 @@ class CostReport(NamedTuple):
     first_s: float
     last_s: float
     actions: Mapping[str, int]
+    # Of the calls that ran in observe mode: what the gate would have ruled.
+    would_be: Mapping[str, int]
     # How many calls each tier settled: the highest tier a call reached.
     reached: tuple[int, int, int]
     undecided: int
@@ -136,6 +138,7 @@ class _CostTotals:
         self._cost = cost
         self._sessions: set[str] = set()
         self._actions: Counter[str] = Counter(dict.fromkeys((action.value for action in Action), 0))
+        self._would_be: Counter[str] = Counter({Action.PAUSE.value: 0, Action.REORIENT.value: 0})
         self._reached = [0, 0, 0]
         self._rules = _AnswerCounts()
         self._answers: dict[tuple[int, str], _AnswerCounts] = {(1, ""): self._rules}
@@ -155,6 +158,8 @@ class _CostTotals:
             self._rules.times.extend(entry.latencies_us)
             return
         self._actions[entry.action] += 1
+        entry, observed = _as_enforced(entry)
+        self._would_be[entry.action] += observed
         self._reached[entry.tier - 1] += 1
         judges_us = sum(ran.latency_us for ran in entry.judged)
         self._wait_us += judges_us
@@ -193,6 +198,7 @@ class _CostTotals:
             0.0 if math.isinf(self._first_s) else self._first_s,
             self._last_s,
             dict(self._actions),
+            dict(self._would_be),
             (self._reached[0], self._reached[1], self._reached[2]),
             self._undecided,
             judged,
@@ -202,6 +208,16 @@ class _CostTotals:
             always,
             _rank_rules(self._fates),
         )
+
+
+def _as_enforced(entry: LedgerEntry) -> tuple[LedgerEntry, bool]:
+    """Return the ruling as it would have been, and whether it was only observed."""
+    for rule in entry.rules:
+        action = rule.removeprefix(WOULD_BE)
+        if action != rule and action in (Action.PAUSE.value, Action.REORIENT.value):
+            others = tuple(other for other in entry.rules if other != rule)
+            return entry._replace(action=action, rules=others), True
+    return entry, False
 
 
 def fate_of(entry: LedgerEntry) -> str:
@@ -251,6 +267,7 @@ def report_to_dict(found: CostReport) -> dict[str, object]:
         "first_time": found.first_s or None,
         "last_time": found.last_s or None,
         "actions": dict(found.actions),
+        "would_be": dict(found.would_be),
         "funnel": [
             {"tier": tier, "calls": calls, "share": round(calls / total, 6), "expected": EXPECTED[tier - 1]}
             for tier, calls in enumerate(found.reached, 1)
