@@ -99,7 +99,8 @@ class Policy:
         if not self._hash:
             from hashlib import sha256
 
-            lines = sorted(f"{name}={_canonical(getattr(self, name))}" for name in FIELDS if not self._is_left_out(name))
+            hashed = [name for name in FIELDS if not self._is_left_out(name)]
+            lines = sorted(f"{name}={_canonical(getattr(self, name))}" for name in hashed)
             digest = sha256("\n".join(["lockgate policy/1", *lines]).encode("ascii")).hexdigest()
             object.__setattr__(self, "_hash", f"sha256:{digest}")
         return self._hash
