@@ -380,8 +380,10 @@ ERRORS = {
     ),
     "unknown table": (
         "# ours\n[security]\n[security.walls]\nlog_path = 1",
-        "FILE:3: `security.walls` is an unknown key\n"
-        "hint: known here: scope, mode, enforce, user_trust, verification, audit",
+        (
+            "FILE:3: `security.walls` is an unknown key\n"
+            "hint: known here: scope, mode, enforce, user_trust, verification, audit"
+        ),
     ),
     "unknown table at the top": (
         "[security]\n[telemetry]\n",
@@ -408,8 +410,10 @@ ERRORS = {
     ),
     "control characters in a key": (
         '[security]\n"a\\u001b[2J" = 1',
-        "FILE:2: `security.a�[2J` is an unknown key\n"
-        "hint: known here: scope, mode, enforce, user_trust, verification, audit",
+        (
+            "FILE:2: `security.a�[2J` is an unknown key\n"
+            "hint: known here: scope, mode, enforce, user_trust, verification, audit"
+        ),
     ),
     "a key after a long value": (
         '[security.verification]\nadditional_patterns = [\n  "[", # ]\n  """\n]"\n""",\n]\nx.y = 1\n',
