@@ -72,7 +72,6 @@ _INSTALL_VERBS = {
     "brew": ("install", "upgrade", "reinstall", "tap"),
     "pipx": ("install", "inject"),
     "deno": ("add", "install"),
-    "volta": ("install",),
     "luarocks": ("install",),
     "cpan": (),
     "cpanm": (),
@@ -85,12 +84,11 @@ _INSTALL_VERBS = {
     "scoop": ("install",),
     "easy_install": (),
     "nix-env": ("-i", "-iA"),
-    "asdf": ("plugin",),
 }
 # Where a manager's packages come from: a project that has a name from one registry says nothing of another.
 _REGISTRIES = {
     **dict.fromkeys("pip pip3 poetry pdm rye pipenv hatch uv uvx pipx easy_install".split(), "pypi"),
-    **dict.fromkeys("npm npx pnpm pnpx yarn bun bunx volta".split(), "npm"),
+    **dict.fromkeys("npm npx pnpm pnpx yarn bun bunx".split(), "npm"),
     "cargo": "cargo",
     "gem": "gem",
     "bundle": "gem",
@@ -187,7 +185,7 @@ def install_names(walk: Walk, call: Invocation) -> Flow | None:
     if position < 0 and verbs:
         return None
     words = call.arguments[position + 1 :]
-    if call.arguments[position] in ("global", "tool", "add", "plugin") and call.name in _TWO_WORDS:
+    if call.arguments[position] in ("global", "tool", "add") and call.name in _TWO_WORDS:
         words = [word for word in words if word not in ("add", "require", "install", "package", "reference")]
     options, names = split_options(words, _VALUED)
     registry = _REGISTRIES.get(call.name, "")
@@ -200,7 +198,7 @@ def install_names(walk: Walk, call: Invocation) -> Flow | None:
     return NOTHING
 
 
-_TWO_WORDS = frozenset("dotnet yarn composer asdf".split())
+_TWO_WORDS = frozenset("dotnet yarn composer".split())
 
 
 def _note_option(walk: Walk, option: str, value: str, registry: str) -> None:

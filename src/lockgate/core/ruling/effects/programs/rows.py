@@ -36,23 +36,20 @@ _VALUED = {
     "cargo": frozenset("--manifest-path --config -Z -C".split()),
     "uv": frozenset("--directory --project --python -p".split()),
     "poetry": frozenset("-C --directory -P --project".split()),
+    **dict.fromkeys(("mise", "rtx"), frozenset("-C --cd -E --env -P --profile -j --jobs --output".split())),
+    "fnm": frozenset("--node-dist-mirror --fnm-dir --log-level --arch --version-file-strategy".split()),
+    **dict.fromkeys(("hostnamectl", "timedatectl", "loginctl"), frozenset("-H --host -M --machine".split())),
 }
 
 
 def read_row(walk: Walk, call: Invocation, *, of_project: bool = False) -> Flow:
     """Note what the row of a program says."""
     name = call.name
-    row = _ROWS.get(name)
-    words: list[str] = []
-    if row is None or f"{name} *" in _ROWS or name in _VALUED:
-        words = command_words(call)
-        row, used = _find_row(name, words)
-        words = words[used:]
+    words = command_words(call)
+    row, used = _find_row(name, words)
+    words = words[used:]
     if row is None:
-        if name in walk.project.programs or name in walk.project.tasks or of_project:
-            walk.add("runs-project-task", name)
-        else:
-            walk.add("runs-program", name, Certainty.GUESS)
+        note_unknown(walk, name, of_project=of_project)
         return NOTHING
     if row == "passes":
         return NOTHING
@@ -67,6 +64,14 @@ def read_row(walk: Walk, call: Invocation, *, of_project: bool = False) -> Flow:
         return NOTHING
     walk.add(row, target_of(call, words))
     return NOTHING
+
+
+def note_unknown(walk: Walk, name: str, *, of_project: bool = False) -> None:
+    """Note that a program runs of which no row says what it does."""
+    if name in walk.project.programs or name in walk.project.tasks or of_project:
+        walk.add("runs-project-task", name)
+    else:
+        walk.add("runs-program", name, Certainty.GUESS)
 
 
 def target_of(call: Invocation, words: list[str]) -> str:
@@ -86,7 +91,8 @@ def _find_row(name: str, words: list[str]) -> tuple[str | None, int]:
             row = _ROWS.get(" ".join([name, *words[:count]]))
             if row is not None:
                 return row, count
-    return _ROWS.get(f"{name} *") or _ROWS.get(name), 0
+    every, alone = _ROWS.get(f"{name} *"), _ROWS.get(name)
+    return (every or alone if words else alone or every), 0
 
 
 def has_row(name: str, words: list[str]) -> bool:

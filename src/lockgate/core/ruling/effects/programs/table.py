@@ -17,6 +17,7 @@ from lockgate.core.ruling.effects.programs import (
     system,
     text_filters,
     version_control,
+    version_managers,
     wrappers,
 )
 from lockgate.core.ruling.effects.programs.option_uses import note_option_uses
@@ -37,6 +38,7 @@ _READERS: dict[str, Reader] = {
     **network.READERS,
     **packages.READERS,
     **version_control.READERS,
+    **version_managers.READERS,
     **clouds.READERS,
     **databases.READERS,
     **system.READERS,

@@ -57,50 +57,6 @@ def _wrap(walk: Walk, call: Invocation) -> Flow:
     return walk.run_program(rest, call.stdin) if rest else EMPTY
 
 
-# Command words after which a manager of versions starts a program, and how many arguments stand between.
-_STARTS = {
-    "direnv": {"exec": 1},
-    "nvm": {"exec": 1, "run": 1},
-    **{name: {"exec": 0} for name in ("pyenv", "rbenv", "nodenv", "goenv", "jenv", "asdf")},
-    "fnm": {"exec": 0},
-    "mise": {"exec": 0, "x": 0, "en": 1},
-    "rtx": {"exec": 0, "x": 0},
-    "volta": {"run": 0},
-    "perf": {"record": 0, "stat": 0, "trace": 0},
-}
-_STARTS_VALUED = frozenset("--using --node --npm --yarn --fnm-dir -C --cd -e -o -F -c --command".split())
-
-
-def _manager(walk: Walk, call: Invocation) -> Flow:
-    """`pyenv exec`, `direnv exec`, `perf stat`: a program after a command word; anything else is left to the table."""
-    verb, rest = (call.arguments[0], call.arguments[1:]) if call.arguments else ("", [])
-    if call.name == "direnv" and verb in ("allow", "permit", "grant", "reload"):
-        walk.run_path(rest[0] if rest else ".envrc")
-        return NOTHING
-    skip = _STARTS[call.name].get(verb)
-    if skip is None:
-        return read_row(walk, call)
-    for option, value in split_options(rest, _STARTS_VALUED)[0]:
-        if option in ("-c", "--command") and call.name != "perf":
-            walk.read_text(value)
-    inner = _started(call.name, program_after(rest, _STARTS_VALUED), skip)
-    if call.name == "direnv":
-        walk.run_path(f"{rest[0] if rest else '.'}/.envrc")
-    if call.name == "nvm" and verb == "run":
-        inner = ["node", *inner]
-    return walk.run_program(inner, call.stdin) if inner else NOTHING
-
-
-def _started(name: str, rest: list[str], skip: int) -> list[str]:
-    """Return the program that a manager of versions starts."""
-    if name in ("mise", "rtx", "fnm") and "--" in rest:
-        return rest[rest.index("--") + 1 :]
-    if name == "nvm" and not re.match(r"v?\d|lts|node$|default|stable|system", [*rest, ""][0]):
-        # The version may be left out.
-        return rest
-    return rest[skip:]
-
-
 def _env(walk: Walk, call: Invocation) -> Flow:
     rest = list(call.arguments)
     while rest:
@@ -339,7 +295,6 @@ READERS = {
         "ccache sccache noglob nocorrect winpty ssh-agent valgrind".split(),
         _wrap,
     ),
-    **dict.fromkeys(_STARTS, _manager),
     "env": _env,
     "command": _command,
     **dict.fromkeys(("sudo", "doas", "su", "pkexec", "gosu", "runuser"), _sudo),
