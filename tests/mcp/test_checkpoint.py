@@ -152,11 +152,9 @@ def rig(tmp_path: Path, scanner: Scanner) -> Iterator[Rig]:
         b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n',
         b'{ "jsonrpc" : "2.0", "method":"notifications/initialized" }\r\n',
         b'{"jsonrpc":"2.0","id":"x","method":"vendor/unheard-of","params":{"a":[1,2.50,"\\u00e9"]}}\n',
-        b'{"jsonrpc":"2.0","id":7,"result":{"roots":[]}}\n',
-        b'{"jsonrpc":"2.0","id":7,"error":{"code":-1,"message":"no"}}\n',
         b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":{"a":[1]},"progress":1}}\n',
     ],
-    ids=["ping", "blanks", "unknown", "answer", "error", "nested-token"],
+    ids=["ping", "blanks", "unknown", "nested-token"],
 )
 def test_what_is_no_call_passes_byte_for_byte(rig: Rig, line: bytes) -> None:
     rig.says(line)
@@ -164,6 +162,20 @@ def test_what_is_no_call_passes_byte_for_byte(rig: Rig, line: bytes) -> None:
     rig.forget()
     rig.answers(line)
     assert (rig.server, rig.client) == ([], [line])
+
+
+@pytest.mark.parametrize("said", [b'"result":{"roots":[]}', b'"error":{"code":-1,"message":"no"}'], ids=["yes", "no"])
+@pytest.mark.parametrize("batch", [False, True])
+def test_an_answer_passes_once_and_only_where_the_server_asked(rig: Rig, said: bytes, *, batch: bool) -> None:
+    line = b'{"jsonrpc":"2.0","id":7,%b}' % said
+    line = b"[%b]\n" % line if batch else line + b"\n"
+    rig.says(line)
+    assert rig.server == []
+    rig.answers({"jsonrpc": "2.0", "id": 7, "method": "roots/list"})
+    rig.forget()
+    for _ in range(2):
+        rig.says(line)
+    assert rig.server == [line]
 
 
 def test_a_harmless_call_passes_byte_for_byte(rig: Rig) -> None:
@@ -577,8 +589,17 @@ def test_a_message_of_the_most_levels_is_passed_on(rig: Rig) -> None:
         {"id": 1, "method": "tools/call", "params": ["send_email", {}]},
         {"id": 1, "method": "tools/call"},
         {"id": 1, "method": "tools/call", "params": {"name": "send_email", "arguments": "{}"}},
+        {"id": 1, "method": "ping", "\uff4dethod": "tools/call", "params": {"name": "send_email"}},
+        {"id": 1, "method": "ping", "m\u0435thod": "tools/call", "params": {"name": "send_email"}},
+        {"id": 1, "method": "ping", "note": "ghp_" + "a1B2c3D4e5F6" * 3},
+        {"id": 1, "method": "ping", "result": {"text": "x"}},
+        {"id": 1, "result": {}, "params": {"name": "send_email"}},
+        {"id": 1, "method": "tools/call", "params": {"name": "read_inbox", "n\u0430me": "send_email"}},
+        {"id": 1, "method": "tools/call", "params": {"name": "read_inbox", "argu_ments": HIJACKED}},
+        {"id": 1, "method": "tools/call", "params": {"name": "read_inbox", "x": 1, "arguments": {"x": 2}}},
+        {"id": 1, "method": "tools/call", "params": {"name": "read_inbox", "arguments": []}},
     ],
-    ids=range(17),
+    ids=range(26),
 )  # fmt: skip
 def test_a_call_in_disguise_is_not_passed_on(rig: Rig, message: dict[str, object]) -> None:
     rig.says({"jsonrpc": "2.0", **message})
@@ -608,6 +629,10 @@ CARRIERS = [
     ("tool/call", {"name": "send_email", "arguments": {"body": TOKEN}}),
     ("ping", {"text": TOKEN}),
     ("tools/list", {"cursor": "2", "filter": TOKEN}),
+    ("tools/list", {"cursor": TOKEN}),
+    ("resources/list", {"cursor": TOKEN}),
+    ("tasks/get", {"taskId": TOKEN}),
+    ("tasks/cancel", {"taskId": TOKEN}),
 ]
 
 
@@ -626,6 +651,29 @@ def test_every_request_that_can_carry_data_out_is_ruled_on(
     assert (told["id"], told["error"]["code"]) == (7, wire.FAILED)
     assert "did not pass this call on" in told["error"]["message"]
     assert rig.host.decisions(session="s1")[0].tool == f"mcp__mail__{method}"
+
+
+@pytest.mark.parametrize(
+    "more", [{"x": TOKEN}, {"task": {"ttl": TOKEN}}, {"task": {"ttl": 1, "note": TOKEN}}, {"task": TOKEN}], ids=range(4)
+)
+def test_every_parameter_of_a_call_is_ruled_on(rig: Rig, more: dict[str, object]) -> None:
+    rig.reads()
+    rig.call("read_inbox", {}, **more)
+    assert rig.denied()
+
+
+def test_what_clients_add_to_a_call_passes(rig: Rig) -> None:
+    rig.reads()
+    meta = {"progressToken": 7, "vendor/toolUseId": "toolu_01"}
+    rig.call("read_inbox", {"task": "sort"}, task={"ttl": 60_000}, _meta=meta)
+    assert len(rig.server) == 1
+    for method, params in (
+        ("tools/list", {"cursor": b64encode(b'{"offset":10,"sort":"name ascending"}').decode()}),
+        ("tasks/result", {"taskId": "786512e2-9e0d-44bd-8f29-789f320fe840"}),
+    ):
+        rig.forget()
+        rig.says({"jsonrpc": "2.0", "id": 8, "method": method, "params": params})
+        assert len(rig.server) == 1
 
 
 def test_a_held_notification_is_dropped_without_an_answer(rig: Rig) -> None:
@@ -830,8 +878,7 @@ def test_a_yes_lets_the_call_run_once_and_is_recorded(rig: Rig) -> None:
     rig.forget()
     # The same answer once more belongs to no question of ours, and the same call is asked about anew.
     rig.says({"jsonrpc": "2.0", "id": question["id"], "result": YES})
-    assert len(rig.server) == 1
-    rig.forget()
+    assert rig.server == []
     rig.call("send_email", HIJACKED)
     asked(rig)
 
@@ -881,7 +928,7 @@ def test_the_server_cannot_answer_for_the_user(rig: Rig) -> None:
 def test_an_answer_as_a_request_is_none(rig: Rig) -> None:
     question = hold(rig)
     rig.says({"jsonrpc": "2.0", "id": question["id"], "method": "ping", "result": YES})
-    assert [json.loads(line)["method"] for line in rig.server] == ["ping"]
+    assert rig.server == []
     assert rig.approvals.every(rig.clock())[0].answered is None
 
 

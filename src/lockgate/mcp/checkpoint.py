@@ -143,6 +143,8 @@ class McpCheckpoint:
         # Held while a message of the server is kept: over HTTP several threads bring them.
         self._server_lock = Lock()
         self._awaited: OrderedDict[tuple[str, object], AwaitedRequest] = OrderedDict()
+        # The ids of the server's own requests: the client's answers pass unruled, so they pass only where asked for.
+        self._asked: OrderedDict[tuple[str, object], None] = OrderedDict()
         self._awaited_lock = Lock()
         self._questions = ClientQuestions(
             server,
@@ -184,6 +186,8 @@ class McpCheckpoint:
         method = message.get("method")
         if method is None and self._questions.is_our_question(message):
             self._questions.take_answer(message)
+        elif method is None and not self._was_asked(message):
+            _log.warning("an answer of the client is not passed on: the server asked no such question")
         elif method is not None and not wire.is_unruled(message):
             call = self._parse_call(line, message)
             if isinstance(call, McpCall):
@@ -229,9 +233,12 @@ class McpCheckpoint:
         """Return the error for a refused message of a batch; else its ruling's key, which is empty if it is no call."""
         if not isinstance(item, dict):
             return _NO_MESSAGE
-        refusal = _refuse_ambiguous(item)
-        if refusal or "method" not in item or wire.is_unruled(item):
-            return refusal or ""
+        if refusal := _refuse_ambiguous(item):
+            return refusal
+        if "method" not in item:
+            return "" if self._was_asked(item) else _NO_MESSAGE
+        if wire.is_unruled(item):
+            return ""
         call = self._parse_call(b"", item)
         if not isinstance(call, McpCall):
             return call
@@ -262,6 +269,12 @@ class McpCheckpoint:
         with self._awaited_lock:
             return self._awaited.pop(id_key, None)
 
+    def _was_asked(self, answer: Message) -> bool:
+        """Return whether this answers a request of the server, and forget that request: it is answered once."""
+        id_key = wire.id_key(answer.get("id"))
+        with self._awaited_lock:
+            return id_key is not None and self._asked.pop(id_key, False) is None
+
     # 2. Pin.
 
     def _findings_from_pins(self, name: str) -> tuple[Finding, ...]:
@@ -283,11 +296,11 @@ class McpCheckpoint:
         if not isinstance(params, dict) or not isinstance(params.get("name"), str) or not params["name"]:
             why = "not passed on by Lockgate: a call needs the name of a tool"
             return wire.error_message(id, wire.INVALID_PARAMS, why)
-        arguments = params.get("arguments")
-        if arguments is not None and not isinstance(arguments, dict):
-            why = "not passed on by Lockgate: a call's arguments are an object"
+        arguments = wire.ruled_arguments(params)
+        if arguments is None:
+            why = "not passed on by Lockgate: a call's arguments are an object, and repeat no parameter"
             return wire.error_message(id, wire.INVALID_PARAMS, why)
-        return McpCall(line, message, id, params["name"], arguments or {}, era)
+        return McpCall(line, message, id, params["name"], arguments, era)
 
     def _decide(self, call: McpCall, *, ask: bool) -> None:
         """Forward the call if it may run. Else ask the client's user, if that is possible, or send the denial."""
@@ -357,8 +370,16 @@ class McpCheckpoint:
 
     def _server_message(self, item: object) -> ServerMessage:
         """Pair a message of the server with the request that it answers."""
-        answers = isinstance(item, dict) and not isinstance(item.get("method"), str)
-        return ServerMessage(item, self._request_answered_by(item.get("id")) if answers else None)  # type: ignore[attr-defined]
+        if not isinstance(item, dict):
+            return ServerMessage(item, None)
+        if not isinstance(item.get("method"), str):
+            return ServerMessage(item, self._request_answered_by(item.get("id")))
+        if (id_key := wire.id_key(item.get("id"))) is not None:
+            with self._awaited_lock:
+                self._asked[id_key] = None
+                if len(self._asked) > _MAX_AWAITED:
+                    self._asked.popitem(last=False)
+        return ServerMessage(item, None)
 
     def _withhold(self, messages: Sequence[ServerMessage], why: str) -> None:
         """Tell both sides that a message of the server is not passed on, so that neither waits for ever."""
@@ -486,7 +507,7 @@ def _refuse_ambiguous(message: Message) -> Message | None:
     method = message.get("method")
     why = ""
     if other := wire.misleading_name(message):
-        why = f"{quoted(other)} may be taken for another name"
+        why = f"{quoted(other)} is no name that belongs there, or looks like another"
     elif "method" in message and not isinstance(method, str):
         why = "its method is no text"
     elif isinstance(method, str) and len(method) > wire.MAX_METHOD:

@@ -32,14 +32,11 @@ UNRULED: Mapping[str, frozenset[str]] = {
     INITIALIZE: frozenset({"protocolVersion", "capabilities", "clientInfo"}),
     "server/discover": frozenset(),
     "ping": frozenset(),
-    LIST: frozenset({"cursor"}),
-    "prompts/list": frozenset({"cursor"}),
-    "resources/list": frozenset({"cursor"}),
-    "resources/templates/list": frozenset({"cursor"}),
-    "tasks/list": frozenset({"cursor"}),
-    "tasks/get": frozenset({"taskId"}),
-    "tasks/result": frozenset({"taskId"}),
-    "tasks/cancel": frozenset({"taskId"}),
+    LIST: frozenset(),
+    "prompts/list": frozenset(),
+    "resources/list": frozenset(),
+    "resources/templates/list": frozenset(),
+    "tasks/list": frozenset(),
     "logging/setLevel": frozenset({"level"}),
     CANCELLED: frozenset({"requestId", "reason"}),
     "notifications/initialized": frozenset(),
@@ -54,7 +51,12 @@ RULED = (
     "resources/unsubscribe",
     "prompts/get",
     "completion/complete",
+    "tasks/get",
+    "tasks/result",
+    "tasks/cancel",
 )
+# Parameters of a tool call that are not ruled on as arguments: the tool's name, and what the client program writes.
+CALL_PARAMS = frozenset({"name", "arguments", "_meta", "requestState", "inputResponses"})
 MAX_METHOD = 200
 
 # JSON-RPC's own codes.
@@ -63,8 +65,11 @@ PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, FAILED = -32700,
 # What we call our own question among those of a result that needs input, and our answer in its form.
 OUR_INPUT, APPROVE = "lockgate", "approve"
 
+# The names that a message can have; an answer has no method.
+_REQUEST_NAMES = frozenset({"jsonrpc", "id", "method", "params"})
+_ANSWER_NAMES = frozenset({"jsonrpc", "id", "result", "error"})
 # Names that decide what a message does. A server that reads names in any case (Go's do) would take `Method` for one.
-_NAMES = frozenset({"jsonrpc", "id", "method", "params", "result", "error", "name", "arguments"})
+_NAMES = _REQUEST_NAMES | _ANSWER_NAMES | {"name", "arguments"}
 # Notices that hosts show or count and give to no model, and of which there may be thousands for one call.
 _NOTICES = frozenset(
     {
@@ -192,13 +197,34 @@ _LOOSE = JsonReader(floats="all", allow_constants=True, allow_control_characters
 
 
 def misleading_name(message: Mapping[str, object]) -> str:
-    """A name in the message or its parameters that some servers would take for one of those that decide; or nothing."""
-    inner = message.get("params")
-    for names in (message, inner if isinstance(inner, dict) else {}):
-        for name in names:
-            if name not in _NAMES and name.casefold() in _NAMES:
-                return name
-    return ""
+    """A name that JSON-RPC does not have, or a parameter that looks like a name that decides; empty if there is none.
+
+    Some servers would take a look-alike for the real name. What else stands in a message would pass without a ruling.
+    """
+    known, params = _REQUEST_NAMES if "method" in message else _ANSWER_NAMES, message.get("params")
+    for name in message:
+        if name not in known:
+            return name
+    inner: Mapping[str, object] = params if isinstance(params, dict) else {}
+    return next((name for name in inner if name not in _NAMES and appearance_of(name) in _NAMES), "")
+
+
+def ruled_arguments(params: Mapping[str, object]) -> dict[str, object] | None:
+    """What a tool call is ruled on by: its arguments and its unknown parameters; None if a name stands in both."""
+    arguments = params.get("arguments")
+    others = {name: value for name, value in params.items() if name not in CALL_PARAMS}
+    if _is_plain_task(others.get("task")):
+        others.pop("task", None)
+    if arguments is None:
+        return others
+    if not isinstance(arguments, dict) or others.keys() & arguments.keys():
+        return None
+    return {**arguments, **others}
+
+
+def _is_plain_task(task: object) -> bool:
+    """Return whether this says only how long a task's result is kept."""
+    return isinstance(task, dict) and task.keys() <= {"ttl"} and isinstance(task.get("ttl"), int | float | None)
 
 
 def is_unruled(message: Mapping[str, object]) -> bool:
