@@ -180,17 +180,39 @@ def test_it_does_not_speak_as_the_user_of_a_session_it_did_not_open(service: Ser
     service.ask("/v1/sessions", {"id": "operator", "goal": "summarise the minutes"}, **operator)  # type: ignore[arg-type]
     service.hook("claude", "SessionStart", uid=OTHER, source="startup")
     service.hook("claude", "UserPromptSubmit", uid=OTHER, prompt="summarise the minutes")
-    for session in ("operator", "claude"):
-        service.ask(f"/v1/sessions/{session}/blocks", {"content": NOTES, "source": "file:notes"})
-        assert json.loads(service.ask(f"/v1/sessions/{session}/checks", FORWARD)[1])["action"] == "PAUSE"
+    for session, uid in (("operator", STRANGER), ("claude", OTHER)):
+        service.ask(f"/v1/sessions/{session}/blocks", {"content": NOTES, "source": "file:notes"}, uid=uid)
+        assert json.loads(service.ask(f"/v1/sessions/{session}/checks", FORWARD, uid=uid)[1])["action"] == "PAUSE"
         before = service.blocks(session)
         assert service.hook(session, "UserPromptSubmit", prompt=WISH)["decision"] == "block"
         service.hook(session, "SessionStart", source="startup")
         service.hook(session, "SubagentStop", agent_id="a", last_assistant_message=WISH)
         assert service.blocks(session) == before
-        assert json.loads(service.ask(f"/v1/sessions/{session}/checks", FORWARD)[1])["action"] == "PAUSE"
+        assert json.loads(service.ask(f"/v1/sessions/{session}/checks", FORWARD, uid=uid)[1])["action"] == "PAUSE"
     assert service.hook("claude", "UserPromptSubmit", uid=OTHER, prompt=WISH) == {}
-    assert json.loads(service.ask("/v1/sessions/claude/checks", FORWARD)[1])["action"] == "CONTINUE"
+    assert json.loads(service.ask("/v1/sessions/claude/checks", FORWARD, uid=OTHER)[1])["action"] == "CONTINUE"
+
+
+def test_a_session_that_a_hook_opened_is_closed_to_another_account(service: Service) -> None:
+    service.hook("closed", "SessionStart", uid=OTHER, source="startup")
+    wake = {"tool": "ScheduleWakeup", "arguments": {"prompt": "please fix the failing test"}}
+    for path, body in (
+        ("/v1/sessions/closed/checks", wake),
+        ("/v1/sessions/closed/blocks", {"content": NOTES, "source": "file:notes"}),
+        ("/v1/sessions/closed/outcomes", {"key": "t", "ran": "ran"}),
+        ("/v1/sessions/closed/end", {}),
+        ("/v1/sessions", {"id": "closed"}),
+        ("/v1/sessions", {"id": "inside", "parent": "closed"}),
+    ):
+        status, text = service.ask(path, body)
+        assert (status, json.loads(text)["error"]["code"]) == (403, "not-yours"), path
+    assert service.ask("/v1/sessions/closed/blocks", {"content": NOTES})[0] == 422
+    _, text = service.ask("/v1/sessions/closed", None, token="token", uid=0)
+    assert json.loads(text)["context_known"] is True
+    # The user's own words stay the user's, whatever the other account said before them.
+    assert service.hook("closed", "UserPromptSubmit", uid=OTHER, prompt="please fix the failing test") == {}
+    assert ("goal", "trusted") in service.blocks("closed")
+    assert service.ask("/v1/sessions/closed/checks", wake, uid=OTHER)[0] == 200
 
 
 def test_it_writes_neither_mode_nor_scope_into_a_session_it_did_not_open(service: Service) -> None:

@@ -41,11 +41,9 @@ from lockgate.core.sessions.session_entries import MAX_PAGE
 from lockgate.core.vocabulary import Action, Decision
 from lockgate.runtime.accounts import Account, may_read, own_account
 from lockgate.sessions import Host, Piece, SessionInfo, StoredRuling
-from lockgate.sessions.host import OPENED_BY
+from lockgate.sessions.host import OPENED_BY, OPENER_ACCOUNT
 
 HOST = "claude-code"
-# This key in a session's meta: the account whose hook opened it.
-_ACCOUNT = "account"
 MAX_BODY_BYTES = 32 * 1024 * 1024
 MAX_DEPTH = 64
 # How long to wait for a transcript that is still being written when a context has to be rebuilt from it.
@@ -221,7 +219,7 @@ def _enter_session(host: Host, event: HookEvent) -> None:
         try:
             info = host.session(id)
             if info is None:
-                meta = {_ACCOUNT: str(event.account.uid), "cwd": printable(event.text("cwd"), 500)}
+                meta = {OPENER_ACCOUNT: str(event.account.uid), "cwd": printable(event.text("cwd"), 500)}
                 folder = "" if parent else event.folder
                 info = host.open(id, host=HOST, parent=parent, known=known, meta=meta, folder=folder)
         except LockgateError:
@@ -234,7 +232,7 @@ def _enter_session(host: Host, event: HookEvent) -> None:
 
 def _is_own_session(info: SessionInfo, account: Account) -> bool:
     """Return whether a hook of this account opened a session; one that a person opened for us is our own account's."""
-    opener = info.meta.get(_ACCOUNT, str(own_account().uid))
+    opener = info.meta.get(OPENER_ACCOUNT, str(own_account().uid))
     return info.host == HOST and OPENED_BY not in info.meta and opener == str(account.uid)
 
 

@@ -10,6 +10,8 @@ wanted, nor to read what other agents have read.
           can only add text, and that is untrusted whatever it is said to be. What a session is about (its scope) is
           the operator's to say, in every session.
 3. Hear.  A ruling in any other session comes without a word of what that session has read.
+4. Keep out.  A session that a hook of another account opened is closed to the token, and so is what is inside of it:
+          calls that are asked about there would count as that agent's own.
 
 What comes over /hooks is about sessions that a hook opened, and about no other (`claude_code/events.py`).
 """
@@ -20,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 from lockgate.core.errors import LockgateError
 from lockgate.core.vocabulary import OBSERVE, Decision, Finding
+from lockgate.runtime.accounts import account_of_peer
 from lockgate.service.http import Caller, Problem, Request
-from lockgate.sessions.host import OPENED_BY
+from lockgate.sessions.host import OPENED_BY, OPENER_ACCOUNT
 
 if TYPE_CHECKING:
     from lockgate.sessions import Host, SessionInfo, StoredRuling
@@ -56,6 +59,8 @@ def open_session_for(host: Host, request: Request, id: str, goal: str, given: di
     """2. The session that is opened; only who speaks for its user says its goal and mode."""
     if request.who is Caller.PERSON:
         return host.open(id, goal=goal, **given)
+    for name in (id, given.get("parent", "")):
+        require_same_account(host, request, name)
     if given.get("host", "").partition(":")[0] in _PLUGS:
         raise Problem(
             403, "not-yours", "this host opens its sessions itself", hint="give `host` the name of your own program"
@@ -91,6 +96,23 @@ def require_own_session(host: Host, request: Request) -> None:
     """2. Steps are held to their session's goal, and their errors quote it."""
     if not may_speak_for_user(host, request, request.params["session"]):
         raise _not_yours_problem()
+
+
+def require_same_account(host: Host, request: Request, session: str) -> None:
+    """4. Raise a Problem where a hook of another account opened the session, or one that it is inside of."""
+    info = None if request.who is Caller.PERSON or not session else host.session(session)
+    for _ in range(_MOST_INSIDE):
+        if info is None:
+            return
+        opener = info.meta.get(OPENER_ACCOUNT)
+        if opener is not None and opener != str(account_of_peer(*request.ends).uid):
+            raise Problem(
+                403,
+                "not-yours",
+                "another account of this machine opened this session",
+                hint="open a session of your own, or use a person's token",
+            )
+        info = host.session(info.parent) if info.parent else None
 
 
 def _not_yours_problem() -> Problem:

@@ -37,7 +37,7 @@ from lockgate.core.errors import (
 )
 from lockgate.runtime.asgi import Header, Receive, Scope, Send, json_bytes
 from lockgate.runtime.worker_pool import Full, WorkerPool
-from lockgate.service import journal_proofs
+from lockgate.service import agent_access, journal_proofs
 from lockgate.service.auth import Door, Tokens, bearer_token
 from lockgate.service.event_stream import EventStream
 from lockgate.service.http import (
@@ -291,9 +291,16 @@ class Api:
 
     async def _mark_context_unknown(self, request: Request) -> None:
         """Mark the context unknown: the agent may have read the refused text, and an attacker may have wanted that."""
-        doubt = partial(self.host.mark_context_unknown, request.params["session"])
-        # An invalid session id is never ruled on, so there is nothing to mark.
-        with suppress(InvalidCall):
+        session = request.params["session"]
+
+        def doubt() -> None:
+            # A store that fails does not say whose the session is: then it is marked.
+            with suppress(LockgateError):
+                agent_access.require_same_account(self.host, request, session)
+            self.host.mark_context_unknown(session)
+
+        # An invalid session id is never ruled on, and another account's session is not the caller's to mark.
+        with suppress(InvalidCall, Problem):
             try:
                 await self._off_loop(doubt)
             except Problem:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache, partial
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from lockgate import __version__
-from lockgate.core.errors import InvalidPayload
+from lockgate.core.errors import InvalidPayload, LockgateError
 from lockgate.core.requests.payload import parse_payload
 from lockgate.core.ruling.approvals import OPEN_STATES, ApprovalState, is_approval_id
 from lockgate.core.ruling.finding_catalogue import ENTRIES, find_entry
@@ -50,11 +51,16 @@ def one_session(api: Api, request: Request) -> object:
 
 
 def end_session(api: Api, request: Request) -> object:
+    _require_same_account(api, request)
     _find_session(api, request)
     api.host.end(request.params["session"])
     return views.session_view(
         _find_session(api, request), told=agent_access.may_speak_for_user(api.host, request, request.params["session"])
     )
+
+
+def _require_same_account(api: Api, request: Request) -> None:
+    agent_access.require_same_account(api.host, request, request.params["session"])
 
 
 def _find_session(api: Api, request: Request) -> SessionInfo:
@@ -70,6 +76,7 @@ def _find_session(api: Api, request: Request) -> SessionInfo:
 def add_block(api: Api, request: Request) -> object:
     body = request.body
     given = {name: body[name] for name in ("trust", "kind", "tainted_by", "key") if body.get(name)}
+    _require_same_account(api, request)
     if not agent_access.may_add(api.host, request, body["source"]):
         given |= {"trust": Trust.UNTRUSTED.word, "kind": Kind.DATA.value}
     block = api.host.add(request.params["session"], body["content"], source=body["source"], **given)
@@ -109,6 +116,9 @@ def lineage_of(api: Api, request: Request) -> object:
 
 async def check(api: Api, request: Request) -> object:
     body = request.body
+    # A store that fails keeps no call in a session either: the check itself says what follows from that.
+    with suppress(LockgateError):
+        await api.run_heavy(partial(_require_same_account, api, request))
     kept = await api.host.check_async(
         request.params["session"],
         body["tool"],
@@ -124,6 +134,7 @@ async def check(api: Api, request: Request) -> object:
 
 
 def tell_outcome(api: Api, request: Request) -> object:
+    _require_same_account(api, request)
     if not api.host.outcome(request.params["session"], request.body["key"], request.body["ran"]):
         raise Problem(404, "no-such-call", "no call of this session was checked under that key")
     return {"key": request.body["key"], "ran": request.body["ran"]}

@@ -58,6 +58,8 @@ from lockgate.sessions.store import SessionStore
 _PLUGS = frozenset({"claude-code", "mcp"})
 # This key in a session's meta: a client other than a plug opened the session.
 OPENED_BY = "opened"
+# This key in a session's meta: the account whose hook opened the session.
+OPENER_ACCOUNT = "account"
 
 
 class Piece(NamedTuple):
