@@ -318,5 +318,7 @@ READERS = {
     **dict.fromkeys("gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd lz4 compress uncompress pigz".split(), _compress),
     "patch": _patch,
     **dict.fromkeys(("split", "csplit"), _split),
-    **dict.fromkeys(("vim", "vi", "nvim", "ex", "ed", "emacs", "nano", "pico", "view", "micro", "hx", "kak"), _editor),
+    **dict.fromkeys(
+        ("vim", "vi", "nvim", "editor", "ex", "ed", "emacs", "nano", "pico", "view", "micro", "hx", "kak"), _editor
+    ),
 }

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
 _SECTIONS = read_sections("lockgate.core.ruling.effects.programs", "option_uses.txt")
-_USES = ("runs", "runs-file", "runs-code", "binds", "debugs", "writes", "reads")
+_USES = ("runs", "runs-file", "runs-code", "binds", "debugs", "writes", "reads", "sends")
 
 
 def _uses() -> dict[str, dict[str, dict[str, str]]]:
@@ -35,12 +35,19 @@ def _uses() -> dict[str, dict[str, dict[str, str]]]:
 
 
 _BY_PROGRAM = _uses()
-_SHOWS_SECRETS = {
-    name: re.compile(pattern, re.IGNORECASE)
-    for line in _SECTIONS["shows-secrets"]
-    for names, _, pattern in [line.partition(": ")]
-    for name in names.split(" ")
-}
+
+
+def _patterns(section: str, flags: int = 0) -> dict[str, re.Pattern[str]]:
+    return {
+        name: re.compile(pattern, flags)
+        for line in _SECTIONS[section]
+        for names, _, pattern in [line.partition(": ")]
+        for name in names.split(" ")
+    }
+
+
+_SHOWS_SECRETS = _patterns("shows-secrets", re.IGNORECASE)
+_CHANGES = _patterns("changes-service")
 
 
 def _words(section: str) -> frozenset[str]:
@@ -55,6 +62,11 @@ def note_option_uses(walk: Walk, call: Invocation) -> None:
     shows = _SHOWS_SECRETS.get(call.name)
     if shows is not None and shows.match(" ".join(call.arguments[:40])):
         walk.add("reads-secret", " ".join([call.name, *call.arguments[:1]]))
+    changes = _CHANGES.get(call.name)
+    if changes is not None and changes.match(" ".join(call.arguments[:40])):
+        walk.add("changes-service", [call.name, *(each for each in call.arguments if each[:1] != "-")][-1])
+    if call.name in _EVALUATES:
+        _note_evaluated(walk, call)
     if call.name in ("mapfile", "readarray"):
         walk.show(call.stdin)
     elif call.name in _TYPED:
@@ -70,7 +82,7 @@ def note_option_uses(walk: Walk, call: Invocation) -> None:
 
 
 # Programs that take what a person would type: after `+` on the command line, or line by line.
-_TYPED = frozenset("less more most view man ed ex".split())
+_TYPED = frozenset("less more most pager view man ed ex".split())
 
 
 def _note_typed(walk: Walk, call: Invocation) -> None:
@@ -88,15 +100,23 @@ def _note_typed(walk: Walk, call: Invocation) -> None:
             walk.access(typed.group(3), Access.WRITE)
 
 
-# Command words by which a program keeps a setting for later runs, or changes the network of the machine.
+# What the shell itself evaluates once more: numbers, names with an index, lists of words.
+_EVALUATES = frozenset("let unset read compgen complete test [".split())
+
+
+def _note_evaluated(walk: Walk, call: Invocation) -> None:
+    """Note a command inside a text that the shell evaluates: `let 'a[$(cmd)]'`, `test -v 'a[$(cmd)]'`."""
+    if call.name in ("test", "[") and "-v" not in call.arguments:
+        return
+    if any("$(" in argument or "`" in argument for argument in call.arguments):
+        walk.add_unreadable()
+
+
+# Command words by which a program keeps a setting for later runs.
 _SETTINGS = {
     "go": re.compile(r"env\b.*\s-w\b"),
     "poetry": re.compile(r"config\b"),
     "bundle": re.compile(r"config\b"),
-    **dict.fromkeys(
-        ("ip", "route", "ifconfig", "arp"),
-        re.compile(r".*\b(?:add|del|delete|change|replace|append|set|flush|exec|up|down|-s|-d)\b"),
-    ),
 }
 _UNSAFE_GO = frozenset("GOINSECURE GONOSUMDB GONOSUMCHECK GOSUMDB GONOPROXY GOPRIVATE".split())
 
@@ -106,18 +126,10 @@ def _note_settings(walk: Walk, call: Invocation) -> None:
         return
     if call.name == "go":
         _note_go_settings(walk, call.arguments)
-    elif call.name in ("poetry", "bundle"):
+    else:
         for url in [argument for argument in call.arguments if _URL.match(argument)][-1:]:
             if not walk.project.has_url(url):
                 walk.add("uses-package-source", host_of(url))
-    else:
-        if "netns" in call.arguments and "exec" in call.arguments:
-            walk.run_program(call.arguments[call.arguments.index("exec") + 2 :] or ["sh"], call.stdin)
-        address = [call.name, *(each for each in call.arguments if _ADDRESS.match(each))][-1]
-        walk.add("changes-service", address.partition("/")[0])
-
-
-_ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
 
 
 def _note_go_settings(walk: Walk, arguments: list[str]) -> None:
@@ -173,6 +185,9 @@ def _note_use(walk: Walk, use: str, value: str) -> None:
         _note_debugging(walk, value)
     elif use == "reads":
         walk.print_file(value)
+    elif use == "sends":
+        if not is_local(value):
+            walk.add("sends-data", walk.plain(value))
     elif value not in ("-", "/dev/null", "/dev/stdout", "/dev/stderr"):
         walk.access(value, Access.WRITE)
 

@@ -51,12 +51,10 @@ def read_row(walk: Walk, call: Invocation, *, of_project: bool = False) -> Flow:
     if row is None:
         note_unknown(walk, name, of_project=of_project)
         return NOTHING
-    if row == "passes":
+    if row in ("harmless", "looks"):
         return NOTHING
     if row == "prints":
         return print_files(walk, call)
-    if row == "looks":
-        return NOTHING
     if row == "runs-project-task":
         note_foreign(walk, call)
     if row in ("runs-project-task", "commits"):
@@ -107,7 +105,7 @@ def is_listed(call: Invocation) -> bool:
 
 def is_task(name: str) -> bool:
     """Return whether a program is one that projects are built and checked with."""
-    return _ROWS.get(name) in ("runs-project-task", "prints", "passes")
+    return _ROWS.get(name) == "runs-project-task"
 
 
 def command_words(call: Invocation) -> list[str]:

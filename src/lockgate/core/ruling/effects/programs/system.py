@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.flows import EMPTY, NOTHING, Flow, Invocation, Source
 from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.programs.network import ask_host
-from lockgate.core.ruling.effects.programs.options import has_option, split_options
+from lockgate.core.ruling.effects.programs.option_uses import is_foreign
+from lockgate.core.ruling.effects.programs.options import has_option, program_after, split_options
 from lockgate.core.ruling.effects.programs.rows import command_words, read_row
 
 if TYPE_CHECKING:
@@ -221,6 +223,32 @@ def _setting(walk: Walk, call: Invocation) -> Flow:
     return NOTHING
 
 
+_IP_LOOKS = ("show", "list", "lst", "ls", "get", "monitor", "help", "identify", "pids")
+_ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
+
+
+def _ip(walk: Walk, call: Invocation) -> Flow:
+    """`ip OBJECT VERB`: it takes the beginning of a verb for the verb, and what is no question changes the network."""
+    words = program_after(call.arguments, frozenset("-b -batch -n -netns -f -family -l -loops -rc".split()))
+    for option, value in pairwise(call.arguments):
+        if option in ("-b", "-batch"):
+            walk.run_path(value)
+    if words[:2] == ["netns", "exec"]:
+        return walk.run_program(words[3:] or ["sh"], call.stdin)
+    if len(words) > 1 and not any(verb.startswith(words[1]) for verb in _IP_LOOKS):
+        address = ["ip", *(each for each in words if _ADDRESS.match(each))][-1]
+        walk.add("changes-service", address.partition("/")[0])
+    return NOTHING
+
+
+def _ldd(walk: Walk, call: Invocation) -> Flow:
+    """`ldd`: it may start the program that it is asked about."""
+    for path in call.arguments:
+        if is_foreign(walk, path):
+            walk.run_path(path)
+    return NOTHING
+
+
 def _kill(walk: Walk, call: Invocation) -> Flow:
     _note_stopped(walk, [argument for argument in call.arguments if argument[:1] != "-"])
     if not any(argument == "-l" for argument in call.arguments):
@@ -257,6 +285,8 @@ READERS = {
         "pass op bw secret-tool security keyring doppler infisical chamber sops age ansible-vault".split(), _keychain
     ),
     "getent": _getfile,
+    "ip": _ip,
+    "ldd": _ldd,
     **dict.fromkeys(("sysctl", "defaults", "update-alternatives"), _setting),
     **dict.fromkeys(("kill", "pkill", "killall", "fuser"), _kill),
     **dict.fromkeys(("open", "xdg-open", "start"), _open),
