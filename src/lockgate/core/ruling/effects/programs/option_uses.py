@@ -59,12 +59,7 @@ _RESULTS, _TEXTS, _SITES = _words("results"), _words("texts"), _words("sites")
 
 def note_option_uses(walk: Walk, call: Invocation) -> None:
     """Note what the options of a program run, write or read besides."""
-    shows = _SHOWS_SECRETS.get(call.name)
-    if shows is not None and shows.match(" ".join(call.arguments[:40])):
-        walk.add("reads-secret", " ".join([call.name, *call.arguments[:1]]))
-    changes = _CHANGES.get(call.name)
-    if changes is not None and changes.match(" ".join(call.arguments[:40])):
-        walk.add("changes-service", [call.name, *(each for each in call.arguments if each[:1] != "-")][-1])
+    _note_patterns(walk, call)
     if call.name in _EVALUATES:
         _note_evaluated(walk, call)
     if call.name in ("mapfile", "readarray"):
@@ -79,6 +74,18 @@ def note_option_uses(walk: Walk, call: Invocation) -> None:
     for verb, uses in by_verb.items():
         if not verb or verb in call.arguments[:6]:
             _note_uses(walk, call.arguments, uses)
+
+
+def _note_patterns(walk: Walk, call: Invocation) -> None:
+    """Note command lines that show secrets, and those that change the machine."""
+    shows, changes = _SHOWS_SECRETS.get(call.name), _CHANGES.get(call.name)
+    if shows is None and changes is None:
+        return
+    line = " ".join(call.arguments[:40])
+    if shows is not None and shows.match(line):
+        walk.add("reads-secret", " ".join([call.name, *call.arguments[:1]]))
+    if changes is not None and changes.match(line):
+        walk.add("changes-service", [call.name, *(each for each in call.arguments if each[:1] != "-")][-1])
 
 
 # Programs that take what a person would type: after `+` on the command line, or line by line.
