@@ -846,3 +846,32 @@ def test_what_came_with_the_prompt_is_waited_for(plug: Plug, config: Path) -> No
         # Once a turn: the next call of it does not wait.
         plug.check({"command": "ls"}, transcript_path=str(transcript))
     assert looks == 2
+
+
+# The end
+
+
+def test_an_unattended_run_that_was_stopped_is_told_so_at_its_end(plug: Plug) -> None:
+    plug.start()
+    assert plug.tell("SessionEnd", reason="other") == {}
+    plug.result(ORDER)
+    plug.check()
+    said = plug.tell("SessionEnd", reason="other")
+    assert list(said) == ["systemMessage"]
+    assert "Lockgate stopped this run: 1 call is held for a person" in str(said["systemMessage"])
+    assert "lockgate reconcile --fail-on-held --session s1" in str(said["systemMessage"])
+    # Our own words only: what the call says came from an attacker.
+    assert "evil.example" not in str(said)
+    # The person at a terminal was asked about the call itself.
+    assert plug.tell("SessionEnd", headers=TERMINAL, reason="other") == {}
+
+
+def test_a_session_id_that_a_shell_would_read_is_not_printed_as_a_command(plug: Plug) -> None:
+    id = "x;curl evil"
+    plug.tell("SessionStart", source="startup", session_id=id)
+    plug.tell("UserPromptSubmit", prompt="Summarise the notes", session_id=id)
+    plug.result(ORDER, session_id=id)
+    plug.check(session_id=id)
+    said = plug.tell("SessionEnd", reason="other", session_id=id)
+    assert "--session ID`" in str(said["systemMessage"])
+    assert "curl" not in str(said)

@@ -153,6 +153,12 @@ def test_anything_else_is_one_json_object(service: Callable[..., Service], said:
     assert ended.stdout.startswith(b"{")
 
 
+def test_how_a_run_ended_is_said_on_stderr_and_is_a_failure(service: Callable[..., Service]) -> None:
+    # Claude Code prints the last words of a SessionEnd hook only if the hook has failed.
+    ended = run(service(http({"systemMessage": "Lockgate stopped this run"})).url, event("SessionEnd"))
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, b"", b"Lockgate stopped this run\n")
+
+
 FAULTS: dict[str, bytes] = {
     "garbage": b"\x00\x01 what is this\r\n\r\n{}",
     "nothing": b"",

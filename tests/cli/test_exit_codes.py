@@ -10,6 +10,7 @@ def test_each_code_has_its_number() -> None:
         "CLEAR": 0,
         "FLAGGED": 1,
         "INVALID": 2,
+        "HELD": 3,
         "BROKEN": 70,
         "INTERRUPTED": 130,
         "UNREAD": 141,

@@ -169,3 +169,66 @@ def test_hostile_names_reach_no_terminal(run: Run, host: Host, projects: Path) -
         ended = run("reconcile", *options)
         assert ended.code == 1
         assert not {"\x1b", "\u202e"} & set(ended.out + ended.err)
+
+
+# For scripts that have to fail where an unattended run was stopped
+
+
+def test_a_held_call_fails_a_script_with_a_code_of_its_own(run: Run, host: Host, projects: Path) -> None:
+    hijacked(host)
+    (projects / "one.jsonl").write_text("")
+    assert run("reconcile").code == 0
+    ended = run("reconcile", "--fail-on-held")
+    assert ended.code == 3
+    assert "held for a person: 1 call" in ended.out
+    assert "send_email" in ended.out
+    held, summary = objects(run("reconcile", "--fail-on-held", "--json").out)
+    assert (held[0]["id"], held[0]["tool"], held[0]["session"]) == ("t1", "send_email", "one")
+    assert summary["held"] == 1
+    host.outcome("one", "t1", "ran")
+    assert run("reconcile", "--fail-on-held", "--json").code == 0
+
+
+def test_what_ran_against_its_ruling_outranks_what_was_held(run: Run, host: Host, projects: Path) -> None:
+    hijacked(host)
+    hijacked(host, "two")
+    (projects / "one.jsonl").write_text(ran("t1", "send_email", SEND))
+    assert run("reconcile", "--fail-on-held").code == 1
+
+
+def test_a_session_is_looked_at_alone(run: Run, host: Host, projects: Path) -> None:
+    hijacked(host, "old")
+    host.open("new", goal="Look at the notes.", host="claude-code")
+    host.check("new", "Read", {"file_path": "notes.txt"}, key="t1")
+    (projects / "old.jsonl").write_text(ran("t9", "Bash", {"command": "ls"}))
+    (projects / "new.jsonl").write_text(ran("t1", "Read", {"file_path": "notes.txt"}))
+    assert run("reconcile", "--session", "new", "--fail-on-held").code == 0
+    assert run("reconcile", "--session", "old", "--fail-on-held").code == 1
+    (projects / "old.jsonl").write_text("")
+    assert run("reconcile", "--session", "old", "--fail-on-held").code == 3
+
+
+def test_the_latest_session_is_the_one_last_heard_of(run: Run, home: Path, host: Host, projects: Path) -> None:
+    hijacked(host, "older")
+    (projects / "x.jsonl").write_text("")
+    later = Host(Gate(), SqliteSessions(host.store.path), clock=lambda: NOW + 60)  # type: ignore[attr-defined]
+    later.open("newer", goal="Look.", host="claude-code")
+    assert run("reconcile", "--session", "latest", "--fail-on-held").code == 0
+    # An agent inside it that was held holds the run.
+    later.open("newer/agent", host="claude-code", parent="newer")
+    later.add("newer/agent", POISON, source="tool:read_inbox")
+    later.check("newer/agent", "send_email", SEND, key="t2")
+    later.close()
+    assert run("reconcile", "--session", "latest", "--fail-on-held").code == 3
+
+
+@pytest.mark.parametrize("words", [("--session", "other"), ("--session", "latest", "--since", "1m"), ("--since", "1m")])
+def test_a_run_that_never_came_past_is_not_clean(
+    run: Run, host: Host, projects: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.open("one", goal="Look.", host="claude-code")
+    (projects / "one.jsonl").write_text("")
+    monkeypatch.setattr("lockgate.cli.reconcile.time", lambda: NOW + 3600)
+    ended = run("reconcile", "--fail-on-held", *words)
+    assert ended.code == 2
+    assert "came past Lockgate here" in ended.err

@@ -7,7 +7,7 @@
     PostToolUse, PostToolUseFailure          what came back: untrusted; and that the call ran
     PostToolBatch                            the same once more, before the model reads it: a failure stops the turn
     SubagentStart, SubagentStop              an agent inside the session; its report is untrusted to its parent
-    SessionEnd                               the end
+    SessionEnd                               the end; an unattended run that was stopped is told so once more
 
 CONTINUE is answered with `{}` and never with `allow`, which would skip the user's own rules. REORIENT denies with the
 correction. PAUSE asks where a person sits, and elsewhere denies and stops the agent. What cannot be understood or kept
@@ -41,6 +41,7 @@ from lockgate.core.sessions.session_entries import MAX_PAGE
 from lockgate.core.vocabulary import Action, Decision
 from lockgate.runtime.accounts import Account, may_read, own_account
 from lockgate.sessions import Host, Piece, SessionInfo, StoredRuling
+from lockgate.sessions.held_calls import held_calls
 from lockgate.sessions.host import OPENED_BY, OPENER_ACCOUNT
 
 HOST = "claude-code"
@@ -164,7 +165,9 @@ async def answer_event(host: Host, body: bytes, headers: Mapping[str, str], acco
         if event.name == "PreToolUse":
             return await _check_call(host, event, headers)
         if event.name in _EVENT_HANDLERS:
-            return await asyncio.to_thread(_EVENT_HANDLERS[event.name], host, event)
+            answer = await asyncio.to_thread(_EVENT_HANDLERS[event.name], host, event)
+            # At a terminal the person was asked about each call.
+            return {} if event.name == "SessionEnd" and _is_attended(headers) else answer
     except Exception as error:  # noqa: BLE001  # whatever it is, the host must not take it for a yes
         return _answer_failure(event.name, error)
     return {}
@@ -524,7 +527,18 @@ def _on_agent_stop(host: Host, event: HookEvent) -> Answer:
 
 def _on_session_end(host: Host, event: HookEvent) -> Answer:
     host.end(event.session)
-    return {}
+    info = host.session(event.session)
+    since_s = 0.0 if info is None else info.created_at
+    held = list(held_calls(host, host.gate.approvals, now_s=time(), session=event.session, since_s=since_s))
+    if not held:
+        return {}
+    named = event.session if event.session.replace("-", "").isalnum() else "ID"
+    count = "1 call is" if len(held) == 1 else f"{len(held)} calls are"
+    # Claude Code ends such a run with code 0 and an empty line; the hook's command prints this where a script sees it.
+    return {
+        "systemMessage": f"Lockgate stopped this run: {count} held for a person, so the task may not be done. "
+        f"`lockgate approvals` shows them; `lockgate reconcile --fail-on-held --session {named}` fails a script."
+    }
 
 
 def _add_pieces(host: Host, session: str, pieces: Iterable[Piece]) -> None:

@@ -7,6 +7,7 @@ would let the call run, so that is shut at once, and opened for one whole answer
     nothing to say   exit 0, no output; the host's own rules go on as if we were not there
     a plain no       exit 2, the reason on stderr
     ask, or stop     exit 0, one JSON object
+    how a run ended  exit 1, the sentence on stderr: Claude Code prints it there only for a hook that failed
     our own failure  exit 2 where the host waits for a decision, else 1
 """
 
@@ -258,6 +259,9 @@ def _print_answer(answer: bytes, out: int) -> int:
     if ruling == "deny" and said.get("continue") is not False:
         _say(str(inner.get("permissionDecisionReason", "denied")))  # type: ignore[union-attr]  # a ruling came from it
         return 2
+    if set(said) == {"systemMessage"}:
+        _say(str(said["systemMessage"]))
+        return 1
     whole = json.dumps(said).encode()
     # One write: half an answer is plain text to the host, and lets the call run.
     if os.write(out, whole) != len(whole):

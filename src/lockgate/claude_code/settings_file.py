@@ -4,7 +4,8 @@ Two forms. `http` has Claude Code ask the service itself: the only form in which
 needs the agent's token in the settings, so it is for files that stay with one person. `command` starts a program, which
 finds the token by itself: for files that are shared. SessionStart is never asked over HTTP, so it is always a command;
 without it a session that begins is not known from one that was forked. UserPromptSubmit is one too: it sees the
-variables that Claude Code goes by, and stops a prompt while a proxy would answer in our place.
+variables that Claude Code goes by, and stops a prompt while a proxy would answer in our place. SessionEnd is one, since
+only a command's last words reach the terminal of an unattended run.
 
 A folder's settings can set variables for whatever Claude Code starts. So where a file is one person's own, the command
 is Python itself, told to heed none (`-I -S`), with the one file that it needs.
@@ -62,8 +63,9 @@ EVENTS: Mapping[str, EventWiring] = {
 }
 
 
-# Always a command: the first is never asked over HTTP, and the second finds out whether anything else would be.
-_COMMANDS = ("SessionStart", "UserPromptSubmit")
+# Always a command: the first is never asked over HTTP, the second finds out whether anything else would be, and the
+# last says on stderr that a run was stopped.
+_COMMANDS = ("SessionStart", "UserPromptSubmit", "SessionEnd")
 
 
 @dataclass(frozen=True, slots=True)

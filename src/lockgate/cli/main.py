@@ -49,6 +49,7 @@ exit codes:
   0    every call may continue, the request is safe, nothing was found, the log is sound
   1    some call must not run as it is, the request is not known to be safe, something was found, the log is broken
   2    input, configuration or options that cannot be understood, output that cannot be written
+  3    a call was held for a person, and `lockgate reconcile --fail-on-held` asked about it
   70   a bug in lockgate
   130  interrupted
   141  the reader of the output went away

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from time import time
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -21,17 +22,19 @@ from lockgate.cli.replay import choose_files, projects_folder, show_progress, tr
 from lockgate.cli.ruling_tree import call_text
 from lockgate.cli.terminal import excerpt, format_count, make_console, make_visible
 from lockgate.cli.times import parse_age
-from lockgate.core.errors import LockgateError
+from lockgate.core.errors import LockgateError, quoted
 from lockgate.core.sessions.session_entries import MAX_PAGE, StoredRuling
 from lockgate.core.vocabulary import Action
 from lockgate.core.wire import SCHEMA
 from lockgate.gate.gate import Gate
 from lockgate.sessions import Host
+from lockgate.sessions.held_calls import held_calls
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from lockgate.cli.parser import Parser
+    from lockgate.settings.config import Settings
 
 _HELP = """\
 Compares the calls that ran with the stored rulings. Lists calls that ran without a ruling, against
@@ -43,8 +46,15 @@ that other hosts reported to the service are compared as well.
 examples:
   $ lockgate reconcile --since 1d
   $ lockgate reconcile ~/.claude/projects/-home-me-shop --json
+  $ claude -p "fix the tests"; lockgate reconcile --fail-on-held --session latest
 
-Exit code 0: everything that ran was ruled on and was to run; 1: something was not; 2: bad input.
+--session takes the id of a session, or `latest` for the one that was last heard of; the agents inside it count too.
+--fail-on-held is for unattended runs, since `claude -p` ends with code 0 after a stop. It also lists the calls
+that were held for a person, and have neither run nor been approved since. Without a session to look at it fails: a run
+that never came past Lockgate is not a clean one. docs/how-to/ci.md has it in a CI job.
+
+Exit code 0: everything that ran was ruled on and was to run; 1: something was not; 2: bad input, or no session;
+3: with --fail-on-held, nothing ran that was not to, and some call was held.
 """
 _HOST = "claude-code"
 
@@ -82,6 +92,8 @@ class ReconcileReport:
     earlier: int = 0
     unreadable: int = 0
     skipped: list[str] = field(default_factory=list)
+    # Held calls that have not run; None where they were not asked for.
+    held: list[StoredRuling] | None = None
     complete: bool = False
 
 
@@ -90,28 +102,29 @@ def describe(parser: Parser) -> None:
     parser.description = _HELP
     parser.add_argument("paths", nargs="*", metavar="PATH", help="transcripts, or folders of them")
     parser.add_argument("--since", metavar="AGE", help="only files changed in the last AGE: 90m, 12h, 7d or 4w")
+    parser.add_argument("--session", metavar="ID", default="", help="only this session; `latest` is the last one")
+    parser.add_argument("--fail-on-held", action="store_true", help="list held calls too, and end with 3 for any")
     parser.add_argument("--config", metavar="PATH", help="use this configuration file")
     parser.add_argument("--json", action="store_true", help="print one JSON object per gap, and a summary")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> Exit:
-    host = _open_host(args.config)
+    settings = assemble.settings_from_environment(args.config)
+    host = _open_host(settings)
     interrupted = False
     try:
         age_s = parse_age(args.since)
+        since_s = 0.0 if age_s is None else time() - age_s
+        session = _find_session(host, args.session, since_s, must_exist=args.fail_on_held)
         # Without Claude Code there is no such folder; calls of other hosts are compared all the same.
         files, skipped = choose_files(args.paths, age_s) if args.paths or os.path.isdir(projects_folder()) else ([], [])
         report = ReconcileReport(skipped=skipped)
-        # Calls before the oldest stored ruling ran before Lockgate was installed.
-        began = min((kept.at for kept in host.decisions(after=-1, limit=1)), default=0.0)
         try:
-            with show_progress(files, "comparing") as advance:
-                for whose in (each for listed in transcripts_by_session(files).values() for each in listed):
-                    _compare_transcript(host, whose, report, began)
-                    advance(whose.path)
-            for kept in _held_calls_that_ran(host):
-                report.gaps.append(_gap_from_ruling(Gap.RAN_ANYWAY, kept))
+            _compare_all(host, files, session, report)
+            if args.fail_on_held:
+                approvals = assemble.approvals_from_settings(settings)
+                report.held = list(held_calls(host, approvals, now_s=time(), session=session, since_s=since_s))
             report.complete = True
         except KeyboardInterrupt:
             interrupted = True
@@ -123,18 +136,47 @@ def run(args: argparse.Namespace) -> Exit:
         _draw(report)
     if interrupted:
         raise KeyboardInterrupt
-    return Exit.FLAGGED if report.gaps else Exit.CLEAR
+    return Exit.FLAGGED if report.gaps else Exit.HELD if report.held else Exit.CLEAR
 
 
-def _open_host(config: str | None) -> Host:
+def _open_host(settings: Settings) -> Host:
     """Open the stored rulings; raise, and create nothing, if there are none."""
-    settings = assemble.settings_from_environment(config)
     state = settings.state_dir
     if not settings.server.database and (state is None or not os.path.exists(state / "sessions.db")):
         raise LockgateError(
             "no rulings are kept here yet", hint="they are from the first session that `lockgate serve` or a plug sees"
         )
     return Host(Gate(settings.policy), assemble.sessions_from_settings(settings))
+
+
+def _find_session(host: Host, asked: str, since_s: float, *, must_exist: bool) -> str:
+    """Return the id of the session that was asked for, or an empty text for all; raise where a script has to know."""
+    newest = [info for info in host.sessions(limit=MAX_PAGE) if not info.parent and info.seen_at >= since_s]
+    if asked not in ("", "latest"):
+        found = host.session(asked)
+    else:
+        found = max(newest, key=lambda info: info.seen_at, default=None)
+    if found is None and (must_exist or asked == "latest"):
+        which = "no session" if asked in ("", "latest") else f"no session {quoted(asked, 60)}"
+        raise LockgateError(
+            f"{which} came past Lockgate here, so nothing is known of the run",
+            hint="was it stopped before its first prompt, or are the hooks missing? lockgate doctor --claude-code",
+        )
+    return asked if found is None or not asked else found.id
+
+
+def _compare_all(host: Host, files: list[str], session: str, report: ReconcileReport) -> None:
+    """Compare these transcripts, and what other hosts reported, with the stored rulings; `session` empty means all."""
+    # Calls before the oldest stored ruling ran before Lockgate was installed.
+    began = min((kept.at for kept in host.decisions(after=-1, limit=1)), default=0.0)
+    with show_progress(files, "comparing") as advance:
+        for whose in (each for listed in transcripts_by_session(files).values() for each in listed):
+            if whose.session == (session or whose.session):
+                _compare_transcript(host, whose, report, began)
+            advance(whose.path)
+    for kept in _held_calls_that_ran(host):
+        if kept.session == (session or kept.session):
+            report.gaps.append(_gap_from_ruling(Gap.RAN_ANYWAY, kept))
 
 
 def _compare_transcript(host: Host, whose: transcripts.Transcript, report: ReconcileReport, began: float) -> None:
@@ -235,8 +277,13 @@ def _print_json(report: ReconcileReport) -> None:
         }
         # ASCII only: a bidirectional control in a JSON string would still act on the terminal that shows it.
         print(json.dumps(value, ensure_ascii=True))
+    for kept in report.held or ():
+        approval = kept.decision.approval or None
+        said = {"held": kept.id, "session": kept.session, "id": kept.key, "tool": kept.tool, "at": kept.at}
+        print(json.dumps({**said, "approval": approval}, ensure_ascii=True))
     summary = {
         "gaps": len(report.gaps),
+        **({} if report.held is None else {"held": len(report.held)}),
         "sessions": report.sessions,
         "matched": report.matched,
         "answered_at_the_host": report.answered,
@@ -251,6 +298,10 @@ def _print_json(report: ReconcileReport) -> None:
 def _draw(report: ReconcileReport) -> None:
     screen = make_console()
     _draw_gaps(screen, report)
+    if report.held:
+        screen.print(Text(f"held for a person: {format_count(len(report.held), 'call')}", style="bold red"))
+        for kept in reversed(report.held):
+            _draw_call(screen, _gap_from_ruling(Gap.RAN_ANYWAY, kept))
     if not report.gaps:
         what = "everything that ran was ruled on, and was to run" if report.matched else "nothing to compare"
         screen.print(Text(what, style="bold green" if report.matched else "bold"))
@@ -278,8 +329,12 @@ def _draw_gaps(screen: Console, report: ReconcileReport) -> None:
             continue
         screen.print(Text(f"{gap.value}: {format_count(len(some), 'call')}", style="bold red"))
         for found in sorted(some, key=lambda each: each.at or 0.0):
-            when = "" if found.at is None else datetime.fromtimestamp(found.at).strftime("%Y-%m-%d %H:%M  ")  # noqa: DTZ006
-            line = Text.assemble((f"  {when}", "dim"), call_text(found.tool, found.arguments))
-            ruled = "" if found.ruling is None else f", {found.ruling.decision.action.value} {found.ruling.id}"
-            line.append(f"  {excerpt(found.session, 60)}{ruled}", style="dim")
-            screen.print(line, soft_wrap=True)
+            _draw_call(screen, found)
+
+
+def _draw_call(screen: Console, found: CallGap) -> None:
+    when = "" if found.at is None else datetime.fromtimestamp(found.at).strftime("%Y-%m-%d %H:%M  ")  # noqa: DTZ006
+    line = Text.assemble((f"  {when}", "dim"), call_text(found.tool, found.arguments))
+    ruled = "" if found.ruling is None else f", {found.ruling.decision.action.value} {found.ruling.id}"
+    line.append(f"  {excerpt(found.session, 60)}{ruled}", style="dim")
+    screen.print(line, soft_wrap=True)
