@@ -92,6 +92,25 @@ EXAMPLES: dict[str, dict[str, object]] = {
     # No part of the log below: it would have to go on in another.
     "rotation": record.rotation_record(**head_of(4, 9), next_vkey=STRANGER.key.vkey, who="ana"),  # type: ignore[arg-type]
 }
+# Also no part of the log: records with all optional fields.
+JOINED: dict[str, dict[str, object]] = {
+    "assess, an incident": record.assess_record(
+        **head_of(11),  # type: ignore[arg-type]
+        payload_sha256=record.sha256_hex("payload"),
+        verdict="unsafe",
+        reason="rules",
+        by="rules",
+        acted="unsafe:01M7F7J5VMTYRY88TXC9FMV8H3",
+        more={
+            "subject": "0123456789ab",
+            "standing": "execute_locked",
+            "strikes": 3,
+            "conversation_sha256": record.sha256_hex("5f1c0de2a4b60718"),
+            "trace": "4bf92f3577b34da6a3ce929d0e0e4736",
+        },
+    ),
+    "ruling, of the same trace": ruling(12, PASS, trace="4bf92f3577b34da6a3ce929d0e0e4736"),
+}
 *BODIES, ROTATION = (record.encode_record(fields) for fields in EXAMPLES.values())
 LEAVES = [leaf_hash(data) for data in BODIES]
 PAUSED = BODIES[3]
@@ -126,6 +145,9 @@ def records() -> object:
         "null": PAUSED.replace(b'"approved_by":""', b'"approved_by":null'),
         "a number of 2^53": PAUSED.replace(b'"ts_ms":1790000000002', b'"ts_ms":9007199254740992'),
         "a field too many": PAUSED.replace(b'"tool"', b'"title":"","tool"'),
+        "a field of another kind": PAUSED.replace(b'"tool"', b'"strikes":3,"tool"'),
+        "an optional field without a value": PAUSED.replace(b'"ts_ms"', b'"trace":"","ts_ms"'),
+        "a trace of zeros": PAUSED.replace(b'"ts_ms"', b'"trace":"' + b"0" * 32 + b'","ts_ms"'),
         "a field missing": PAUSED.replace(b'"tool":"send_email",', b""),
         "a kind nobody knows": PAUSED.replace(b'"kind":"ruling"', b'"kind":"ruled"'),
         "another version": PAUSED.replace(b'"v":1', b'"v":2'),
@@ -139,7 +161,8 @@ def records() -> object:
     return {
         "valid": [
             {"name": name, **text_of(data), "leaf": leaf_hash(data).hex()}
-            for name, data in zip(EXAMPLES, [*BODIES, ROTATION], strict=True)
+            for name, fields in (EXAMPLES | JOINED).items()
+            for data in [record.encode_record(fields)]
         ],
         "invalid": [{"name": name, **text_of(data)} for name, data in wrong.items()],
     }

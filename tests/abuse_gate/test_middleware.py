@@ -19,6 +19,7 @@ from lockgate.abuse_gate import middleware as abuse_gate
 from lockgate.abuse_gate import responses as answers
 from lockgate.abuse_gate.middleware import AbuseGateMiddleware, Request
 from lockgate.abuse_gate.request.payload_from_body import REFUSALS
+from lockgate.core.journal.record import sha256_hex
 from lockgate.core.requests.incident_ids import is_incident_id
 from lockgate.core.requests.strikes import Subject
 from lockgate.runtime.metrics import GATE_OUTCOMES, GATE_PARTS, GATE_REASONS, OTHER, Metrics
@@ -655,6 +656,32 @@ def test_every_verdict_is_recorded_and_the_incident_s_id_is_in_its_record() -> N
     # No harmless request waits for the disk.
     assert journal.durable == [False, True]
     assert "show your" not in json.dumps(journal.records)
+
+
+def test_a_record_says_who_was_refused_how_it_stands_and_what_the_request_belongs_to(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    journal = Kept()
+    gate = gated(Handler(), journal=journal, settings=ladder(tier1_threshold=2))
+    trace, session = "4bf92f3577b34da6a3ce929d0e0e4736", "<b>\x1b[31m kim@example.com"
+    headers = (JSON, (b"traceparent", f"00-{trace}-00f067aa0ba902b7-01".encode()), (b"x-session-id", session.encode()))
+
+    async def run() -> None:
+        await post(gate, chat(HARMLESS), headers=headers, state={"principal": "kim"})
+        for body in (chat(ATTACK), chat(ATTACK, conversation={"id": "conv_1"})):
+            await post(gate, body, headers=headers if b"conv_1" not in body else (JSON,), state={"principal": "kim"})
+
+    asyncio.run(run())
+    passed, first, second = journal.records
+    joined = {"trace": trace, "conversation_sha256": sha256_hex(session)}
+    assert {name: passed[name] for name in joined} == {name: first[name] for name in joined} == joined
+    # Of a client that did nothing wrong, nothing is kept.
+    assert not {"subject", "standing", "strikes"} & passed.keys()
+    assert [(each["standing"], each["strikes"]) for each in (first, second)] == [("normal", 1), ("execute_locked", 2)]
+    assert first["subject"] == second["subject"]
+    assert f"client={first['subject']}" in caplog.text
+    assert (second["conversation_sha256"], second.get("trace")) == (sha256_hex("conv_1"), None)
+    assert "kim" not in json.dumps(journal.records)
 
 
 def test_a_verdict_that_cannot_be_recorded_is_worth_no_more_than_none() -> None:

@@ -18,7 +18,7 @@ import pytest
 from lockgate.core.errors import InvalidNote, InvalidRecord
 from lockgate.core.journal.exports import read_export
 from lockgate.core.journal.merkle import leaf_hash, root_of, verify_consistency, verify_inclusion
-from lockgate.core.journal.record import KINDS, parse_record
+from lockgate.core.journal.record import KINDS, OPTIONAL, parse_record
 from lockgate.core.journal.signed_notes import (
     open_checkpoint,
     open_proof,
@@ -160,9 +160,13 @@ def test_whole_logs(vector: dict[str, Any]) -> None:
 
 def test_the_text_names_every_kind_with_its_fields_and_every_finding() -> None:
     head = {"v", "kind", "run", "seq", "ts_ms", "salt"}
-    rows = dict(re.findall(r"^\| `(\w+)` \| (`.*`) \|$", TEXT, re.MULTILINE))
-    assert {kind: set(re.findall(r"`(\w+)`", rows[kind])) for kind in KINDS} == {
+    rows = dict(re.findall(r"^\| `(\w+)` \| (`.*) \|$", TEXT, re.MULTILINE))
+    named = {kind: rows[kind].partition("[")[::2] for kind in KINDS}
+    assert {kind: set(re.findall(r"`(\w+)`", always)) for kind, (always, _) in named.items()} == {
         kind: fields.keys() - head for kind, fields in KINDS.items()
+    }
+    assert {kind: set(re.findall(r"`(\w+)`", if_known)) for kind, (_, if_known) in named.items() if if_known} == {
+        kind: set(fields) for kind, fields in OPTIONAL.items()
     }
     assert all(f"`{what.value}`" in TEXT for what in FaultKind)
 

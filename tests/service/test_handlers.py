@@ -38,6 +38,23 @@ def fits(name: str, reply: Any) -> Any:
 # --- good answers
 
 
+@pytest.mark.parametrize("size", [1, 600_000], ids=["small", "large"])
+def test_a_ruling_s_record_has_the_trace_of_its_request(ask: Asking, size: int) -> None:
+    ask("POST", "/v1/sessions", {"id": "s1", "goal": "g"})
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    call = {"tool": "read", "arguments": {"path": "x" * size}}
+    for headers, found in (({"traceparent": f"00-{trace}-00f067aa0ba902b7-01"}, trace), ({"traceparent": "<b>"}, None)):
+        receipt = ask("POST", "/v1/sessions/s1/checks", call, headers=headers).json["receipt"]
+        proof = ask("GET", f"/v1/journal/proof?index={receipt['index']}").json
+        assert json.loads(proof["record"]).get("trace") == found
+    step = {"goal": "look", "commitment": {"interpretation": "look", "in_scope": ["read"]}}
+    begun = ask("POST", "/v1/sessions/s1/steps", step).json
+    path = f"/v1/sessions/s1/steps/{begun['step']}/checks"
+    receipt = ask("POST", path, call, headers={"traceparent": f"00-{trace}-00f067aa0ba902b7-01"}).json["receipt"]
+    proof = ask("GET", f"/v1/journal/proof?index={receipt['index']}").json
+    assert json.loads(proof["record"])["trace"] == trace
+
+
 def test_a_session_is_opened_listed_read_and_ended(ask: Asking) -> None:
     opened = fits("POST /v1/sessions", ask("POST", "/v1/sessions", {"goal": "tidy up", "host": "test"}))
     assert opened["goal"] == "tidy up"

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache, partial
 from hmac import new as new_hmac
 from inspect import iscoroutinefunction
@@ -38,6 +38,7 @@ from lockgate.abuse_gate.identity import (
     Unidentified,
     customer_key,
 )
+from lockgate.abuse_gate.request.joined_ids import ids_from_request
 from lockgate.abuse_gate.request.payload_from_body import RefusedRequest, normalize
 from lockgate.abuse_gate.request.tool_use import may_use_tools
 from lockgate.abuse_gate.responses import (
@@ -53,7 +54,7 @@ from lockgate.abuse_gate.responses import (
 from lockgate.abuse_gate.shared_strikes import ClientStanding, Ladder
 from lockgate.abuse_gate.verdicts import FetchVerdict, ParsedRequest, Request, RequestJudge, run_in_pool
 from lockgate.core.errors import InvalidConfig, LockgateError
-from lockgate.core.journal.record import label
+from lockgate.core.journal.record import SUBJECT, label
 from lockgate.core.questions import NoAnswerReason, Verdict
 from lockgate.core.redaction import redact as redaction
 from lockgate.core.requests.combined_verdict import PARTLY_READ, Assessment
@@ -379,7 +380,8 @@ class AbuseGateMiddleware:
             reason = "artifact-unread"
         incident = _new_incident_id() if reason else ""
         acted = f"{reason}:{incident}" if reason else "allow" if safe else "unclear"
-        recorded = await self._record_verdict(assessment, case, acted)
+        sender = {} if acted == "allow" else _sender_fields(client.subjects, client.standing)
+        recorded = await self._record_verdict(assessment, case, acted, sender)
         if reason:
             raise Stop(reason, incident=incident if recorded else "")
         # A verdict that is not in the journal counts as unclear.
@@ -396,12 +398,13 @@ class AbuseGateMiddleware:
         free = (Standing.NORMAL, Standing.SLOWED)
         was_and_is_free = before.standing in free and standing.standing in free
         reason = "clarify" if self._settings.override_mode == "clarify" and was_and_is_free else "unsafe"
-        recorded = await self._record_verdict(assessment, case, f"{reason}:{incident}")
+        sender = _sender_fields(client.subjects, standing)
+        recorded = await self._record_verdict(assessment, case, f"{reason}:{incident}", sender)
         LOG.warning(
             "unsafe request: incident=%s client=%s reason=%s by=%s rules=%s mode=%s strikes=%d counted=%s",
             incident,
             # The keyed hash that `lockgate gate bans` lists.
-            client.subjects[0].key[:12],
+            sender["subject"],
             label(assessment.reason),
             label(assessment.provider),
             ",".join(map(label, assessment.rules)) or "-",
@@ -425,8 +428,13 @@ class AbuseGateMiddleware:
             # The request is refused in any case.
             return subjects, client.standing
 
-    async def _record_verdict(self, assessment: Assessment, case: ParsedRequest, acted: str) -> bool:
-        """Return whether the journal has the verdict; True where there is no journal."""
+    async def _record_verdict(
+        self, assessment: Assessment, case: ParsedRequest, acted: str, sender: Mapping[str, object]
+    ) -> bool:
+        """Return whether the journal has the verdict; True where there is no journal.
+
+        `sender` is what it says about the client: nothing about one whose request passed as safe.
+        """
         if self._journal is None:
             return True
         # Keyed, so that a reader of the journal cannot find a short body by trying.
@@ -440,6 +448,7 @@ class AbuseGateMiddleware:
             reason=assessment.reason,
             by=assessment.provider,
             rules=assessment.rules,
+            more={**ids_from_request(case.scope["headers"], case.found.conversation), **sender},
             # A record of a request that passed survives this process; every other one survives a power cut too.
             durable=acted != "allow",
         )
@@ -500,6 +509,15 @@ class AbuseGateMiddleware:
             if len(self._explained) < _MAX_EXPLAINED:
                 self._explained.add(error.message)
                 LOG.error("%s; %s", error.message, error.hint)
+
+
+def _sender_fields(subjects: tuple[Subject, ...], standing: ClientStanding) -> dict[str, object]:
+    """Return what a record says about a client: its keyed hash, as `lockgate gate bans` lists it, and its standing."""
+    return {
+        "subject": subjects[0].key[:SUBJECT],
+        "standing": str(standing.standing),
+        "strikes": standing.strikes,
+    }
 
 
 def _new_incident_id() -> str:

@@ -31,6 +31,7 @@ from lockgate.core.vocabulary import Block, Decision, Receipt, Trust
 from lockgate.runtime.failures import report_failure
 from lockgate.runtime.forks import on_fork
 from lockgate.runtime.private_files import replace_file
+from lockgate.runtime.tracing import current_trace_id
 from lockgate.settings.files import read_regular
 
 if TYPE_CHECKING:
@@ -226,6 +227,7 @@ class Recorder:
         reason: str,
         by: str = "",
         rules: Iterable[str] = (),
+        more: Mapping[str, object] | None = None,
         durable: bool = True,
     ) -> Receipt:
         """Record a verdict on a request, and what was done because of it."""
@@ -240,6 +242,7 @@ class Recorder:
                     by=by,
                     acted=acted,
                     rules=rules,
+                    more=more,
                 )
             )
 
@@ -274,11 +277,12 @@ def _is_wrong_receipt(receipt: object, data: bytes) -> bool:
 
 
 class RulingSubject(NamedTuple):
-    """What a ruling is about, taken when it began: the hash of the arguments, and the context at that time."""
+    """What a ruling is about, taken when it began: the hash of the arguments, the context at that time, the trace."""
 
     args_sha256: str
     blocks: int
     context_sha256: str
+    trace: str = ""
 
 
 class SessionRecorder(Recorder):
@@ -291,7 +295,7 @@ class SessionRecorder(Recorder):
     def describe_call(
         self, arguments: object, leaves: Iterable[Leaf], blocks: int, context_sha256: str
     ) -> RulingSubject:
-        return RulingSubject(hash_arguments(arguments, leaves), blocks, context_sha256)
+        return RulingSubject(hash_arguments(arguments, leaves), blocks, context_sha256, current_trace_id())
 
     def record_ruling(
         self,
@@ -349,6 +353,7 @@ class SessionRecorder(Recorder):
                     policy_hash=policy_hash,
                     context_sha256=seen.context_sha256,
                     approved_by=approved_by,
+                    trace=seen.trace,
                 )
             )
             return records
@@ -403,10 +408,12 @@ def record_assessment(
     reason: str,
     by: str = "",
     rules: Iterable[str] = (),
+    more: Mapping[str, object] | None = None,
     durable: bool = True,
 ) -> Receipt:
     """Record a verdict on a request, and what was done because of it; raise if it may not be stored.
 
+    `more` has optional fields: who sent it, how the sender stands, and which conversation and trace it belongs to.
     `durable` False is for records that need not survive a power cut. One process has one run in each journal.
     """
     with _recorders_lock:
@@ -414,7 +421,7 @@ def record_assessment(
         if recorder is None:
             recorder = _recorders[journal] = Recorder(journal)
     return recorder.record_assessment(
-        payload_sha256, verdict, acted, reason=reason, by=by, rules=rules, durable=durable
+        payload_sha256, verdict, acted, reason=reason, by=by, rules=rules, more=more, durable=durable
     )
 
 

@@ -20,6 +20,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from contextvars import copy_context
 from functools import partial
 from inspect import iscoroutinefunction
 from os.path import basename
@@ -36,6 +37,7 @@ from lockgate.core.errors import (
     LockgateError,
 )
 from lockgate.runtime.asgi import Header, Receive, Scope, Send, json_bytes
+from lockgate.runtime.tracing import REQUEST_TRACE, parse_traceparent
 from lockgate.runtime.worker_pool import Full, WorkerPool
 from lockgate.service import agent_access, journal_proofs
 from lockgate.service.auth import Door, Tokens, bearer_token
@@ -308,6 +310,8 @@ class Api:
                 doubt()
 
     async def _run_handler(self, route: Route, request: Request) -> Answer | Stream:
+        # A ruling's record names the trace that its request belongs to.
+        REQUEST_TRACE.set(parse_traceparent(request.headers.get("traceparent", "")))
         try:
             if iscoroutinefunction(route.run):
                 return _answer_from_value(route, await route.run(self, request))
@@ -323,7 +327,7 @@ class Api:
 
     async def _off_loop(self, work: Callable[[], Any], lane: WorkerPool | None = None) -> Any:
         try:
-            future = (lane or self._store_pool).submit(work)
+            future = (lane or self._store_pool).submit(partial(copy_context().run, work))
         except Full:
             raise busy_problem() from None
         outcome = await asyncio.wrap_future(future)

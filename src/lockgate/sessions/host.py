@@ -398,9 +398,11 @@ class Host:
 
     async def _check_in_lane(self, session: str, call: ToolCall) -> _Settled:
         from asyncio import wrap_future
+        from contextvars import copy_context
 
         try:
-            outcome = await wrap_future(self._large_calls.submit(partial(self._check_at_once, session, call), session))
+            work = partial(copy_context().run, self._check_at_once, session, call)
+            outcome = await wrap_future(self._large_calls.submit(work, session))
             return cast("_Settled", outcome())
         except Full:
             raise SessionsUnavailable("too many large calls are waiting", hint="ask again in a moment") from None

@@ -26,6 +26,7 @@ from lockgate.core.journal.record import (
     parse_record,
     sha256_hex,
 )
+from lockgate.core.requests.strikes import Standing
 from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Origin, Ran, Reason, Risk
 
 HEAD: dict[str, Any] = {"run": "0123456789abcdef", "seq": 1, "ts_ms": 1_700_000_000_000, "salt": bytes(16)}
@@ -249,6 +250,7 @@ def test_the_short_way_to_a_ruling_writes_the_same_bytes(
         "policy_hash": "sha256:" + "ef" * 32,
         "context_sha256": "01" * 32,
         "approved_by": who,
+        "trace": salt.hex() if any(salt) else "",
     }
     data = record.ruling_bytes(**fields)
     assert data == encode_record(record.ruling_record(**fields))
@@ -408,3 +410,39 @@ def test_our_own_blocks_keep_their_ids(id: str) -> None:
 @pytest.mark.parametrize("id", ["inbox/ana", "b", "B0001", "goal2", "b0001\n", f"sha256:{HASH}"])
 def test_a_hosts_ids_of_blocks_are_hashed(id: str) -> None:
     assert block_label(id) == f"sha256:{sha256_hex(id)}"
+
+
+# Optional fields
+
+MORE: dict[str, object] = {
+    "subject": "0123456789ab",
+    "standing": "slowed",
+    "strikes": 0,
+    "conversation_sha256": HASH,
+    "trace": "4bf92f3577b34da6a3ce929d0e0e4736",
+}
+
+
+def an_assessment(more: dict[str, object]) -> dict[str, object]:
+    return record.assess_record(
+        **HEAD, payload_sha256=HASH, verdict="unsafe", reason="rules", by="", acted="unsafe:X", more=more
+    )
+
+
+def test_an_optional_field_is_there_only_with_a_value() -> None:
+    assert KINDS["assess"].keys() | MORE.keys() == an_assessment(MORE).keys()
+    assert KINDS["assess"].keys() == an_assessment({}).keys()
+    for name, value in MORE.items():
+        fields = an_assessment({name: value})
+        assert parse_record(encode_record(fields)) == fields
+        for other in ("", None, [], {}, "<b>", -1, True, "0" * 32, "normal\n"):
+            # An application's own ladder gave it: the verdict counts without it.
+            assert name not in an_assessment({name: other})
+            with pytest.raises(InvalidRecord):
+                encode_record(fields | {name: other})
+        with pytest.raises(InvalidRecord, match="a field too many"):
+            encode_record(EXAMPLES["approval"] | {name: value})
+
+
+def test_the_standings_of_a_record_are_those_of_the_ladder() -> None:
+    assert tuple(standing.value for standing in Standing) == record.STANDINGS

@@ -148,6 +148,8 @@ _ANSWER, _PAPER, _ECHO = "answer", "paper", "echo"
 _OUTSIDE_NAMES: Final = {_ANSWER: "tool", _PAPER: "document", _ECHO: "agent"}
 # Keys that name a stored conversation, which holds the calls that results answer.
 _STORED_CONVERSATION: Final = ("previous_response_id", "conversation", "conversation_id", "thread_id", "tool_outputs")
+# Of these, the keys whose value stays the same for the whole conversation.
+_CONVERSATION_IDS: Final = ("conversation", "conversation_id", "thread_id")
 # Sources of the client's words outside of messages.
 _SHAPELESS: Final = ("request", "user")
 _OUTSIDE: Final = ("tool:", "document:", f"{_ANSWER}:", f"{_PAPER}:")
@@ -162,6 +164,16 @@ _JSON = re.compile(r"\s*+[{\[]")
 
 def begins_like_json(text: str) -> bool:
     return _JSON.match(text) is not None
+
+
+def _conversation_id(request: dict[str, object]) -> str:
+    """Return the id of the conversation that a request's JSON names; empty if it names none."""
+    for name in _CONVERSATION_IDS:
+        given = request.get(name)
+        given = given.get("id") if isinstance(given, dict) else given
+        if isinstance(given, str) and given:
+            return given
+    return ""
 
 
 def source_name(prefix: str, name: object) -> str:
@@ -185,6 +197,8 @@ class ConversationReader:
         self.turns: list[Turn] = []
         self.uploads: list[Upload] = []
         self.flags: dict[str, None] = {}
+        # The id of the stored conversation that the request names; the client chooses it.
+        self.conversation = ""
         self._characters = 0
         self._calls: dict[str, str] = {}
         self._called_names: set[str] = set()
@@ -304,6 +318,7 @@ class ConversationReader:
         if isinstance(value, dict):
             self._api = "model" in value or "messages" in value
             self._kept = any(value.get(name) for name in _STORED_CONVERSATION)
+            self.conversation = self.conversation or _conversation_id(value)
         if isinstance(value, str):
             source = "user" if source == "request" else source
         stack: list[_Inside] = [_Inside(value, source, "")]

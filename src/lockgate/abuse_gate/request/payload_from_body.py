@@ -62,11 +62,15 @@ _USERS_FIELDS: Final = frozenset("prompt prompt_text input message text query qu
 
 
 class NormalizedRequest(NamedTuple):
-    """The content of a request. `flags` names the kinds of content that the gate cannot read."""
+    """The content of a request. `flags` names the kinds of content that the gate cannot read.
+
+    `conversation` is the id that the body gives its conversation, of the client's choice.
+    """
 
     turns: tuple[Turn, ...]
     uploads: tuple[Upload, ...] = ()
     flags: tuple[str, ...] = ()
+    conversation: str = ""
 
 
 class InspectedUpload(NamedTuple):
@@ -96,7 +100,9 @@ def normalize(
         reading.end_asides()
     except UnreadableRequest as refusal:
         return refusal.refused
-    return NormalizedRequest(tuple(reading.turns), tuple(reading.uploads), tuple(sorted(reading.flags)))
+    return NormalizedRequest(
+        tuple(reading.turns), tuple(reading.uploads), tuple(sorted(reading.flags)), reading.conversation
+    )
 
 
 def payload_from_request(

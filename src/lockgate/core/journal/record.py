@@ -155,6 +155,7 @@ def ruling_record(
     policy_hash: str,
     context_sha256: str,
     approved_by: str = "",
+    trace: str = "",
 ) -> dict[str, object]:
     """Return the record of a ruling: the call, what was known, and the decision.
 
@@ -184,6 +185,7 @@ def ruling_record(
         "policy_sha256": policy_hash.removeprefix("sha256:"),
         "approval": _approval_id(decision.approval) if decision.approval else "",
         "approved_by": approved_by,
+        **({"trace": trace} if trace else {}),
     }
 
 
@@ -202,6 +204,7 @@ def ruling_bytes(
     policy_hash: str,
     context_sha256: str,
     approved_by: str = "",
+    trace: str = "",
 ) -> bytes:
     """Return `encode_record(ruling_record(...))`, written out for speed: every call waits for it.
 
@@ -226,6 +229,7 @@ def ruling_bytes(
     first = "escalate" if decision.judged or decision.tier > 1 else "pass"
     approval = _approval_id(decision.approval) if decision.approval else ""
     who = _encode(approved_by)
+    traced = f'"trace":"{trace}",' * bool(trace)
     data = (
         f'{{"action":"{decision.action._value_}","approval":"{approval}","approved_by":{who},'
         f'"args_sha256":"{args_sha256}","blocks":[{listed}],"context_sha256":"{context_sha256}","kind":"ruling",'
@@ -233,7 +237,7 @@ def ruling_bytes(
         f'"reason":"{decision.reason._value_}","risk":"{decision.risk._value_}","rules":[{rules}],"run":"{run}",'
         f'"salt":"{salt.hex()}","seq":{seq},"session":"{label(session)}","tier":{decision.tier},'
         f'"tier1_result":"{first}","tier2_by":"{by_two}","tier2_result":"{two}","tier3_by":"{by_three}",'
-        f'"tier3_result":"{three}","tool":"{label(tool)}","ts_ms":{ts_ms},"v":{VERSION}}}'
+        f'"tier3_result":"{three}","tool":"{label(tool)}",{traced}"ts_ms":{ts_ms},"v":{VERSION}}}'
     ).encode()
     if len(data) > MAX_RECORD or len(approved_by) > MAX_WHO:
         raise InvalidRecord(f"a ruling's record of {len(data):,} bytes, or with so long a name, is refused")
@@ -277,9 +281,14 @@ def assess_record(
     by: str,
     acted: str,
     rules: Iterable[str] = (),
+    more: Fields | None = None,
 ) -> dict[str, object]:
-    """Return the record of a verdict on a request and of what was done because of it."""
+    """Return the record of a verdict on a request and of what was done because of it.
+
+    `more` has values for `OPTIONAL["assess"]`. Those that do not fit are left out: a verdict counts without them.
+    """
     return {
+        **{name: value for name, value in (more or {}).items() if _does_fit(OPTIONAL["assess"][name], value)},
         **_common_fields("assess", run, seq, ts_ms, salt),
         "payload_sha256": payload_sha256,
         "verdict": verdict,
@@ -479,9 +488,24 @@ KINDS: Mapping[str, Mapping[str, Fits]] = {
     }.items()
 }
 
+_TRACE = _like("(?!0{32})[0-9a-f]{32}")
+SUBJECT = 12
+STANDINGS = ("normal", "slowed", "execute_locked", "full_quarantine")
+# Fields that a record has only if their value is known; none of them may be empty.
+OPTIONAL: Mapping[str, Mapping[str, Fits]] = {
+    "ruling": {"trace": _TRACE},
+    "assess": {
+        "conversation_sha256": _HASH,
+        "standing": _word(*STANDINGS),
+        "strikes": _integer,
+        "subject": _like(f"[0-9a-f]{{{SUBJECT}}}"),
+        "trace": _TRACE,
+    },
+}
+
 
 def _check_schema(fields: Fields) -> None:
-    """Raise InvalidRecord unless the fields are exactly those of the kind: extra fields could hide content."""
+    """Raise InvalidRecord unless the fields are those of the kind: other fields could hide content."""
     kind = fields.get("kind")
     schema = KINDS.get(kind) if type(kind) is str else None
     if schema is None or fields.get("v") != VERSION:
@@ -489,16 +513,22 @@ def _check_schema(fields: Fields) -> None:
             f"a record of kind {quoted(kind)}, version {quoted(fields.get('v'))}, is not known here",
             hint="a newer Lockgate may have written it",
         )
+    optional = OPTIONAL.get(str(kind))
+    if optional and fields.keys() > schema.keys():
+        schema = {**schema, **{name: fits for name, fits in optional.items() if name in fields}}
     if fields.keys() != schema.keys():
         missing, extra = schema.keys() - fields.keys(), fields.keys() - schema.keys()
         said = f"lacks {quoted(min(missing))}" if missing else f"has a field too many, {quoted(min(map(str, extra)))}"
         raise InvalidRecord(f"a record of kind {quoted(kind)} {said}")
     for name, fits in schema.items():
-        try:
-            fit = fits(fields[name])
-        except TypeError:
-            fit = False
-        if not fit:
+        if not _does_fit(fits, fields[name]):
             raise InvalidRecord(
                 f"the field {quoted(name)} of a record of kind {quoted(kind)} does not hold what it may"
             )
+
+
+def _does_fit(fits: Fits, value: object) -> bool:
+    try:
+        return bool(fits(value))
+    except TypeError:
+        return False
