@@ -116,7 +116,7 @@ def _matching_keys(who: str, settings: AbuseSettings, banned: dict[str, SharedRe
     if is_incident_id(who):
         raise LockgateError(
             "an incident says what was blocked, and not who was banned",
-            hint="the line of the gate's log with this incident has client=…: lift that",
+            hint=f"`lockgate audit show {who}` has the client as its subject: lift that",
         )
     named = Identity.from_settings(settings).subjects({"state": {"principal": who}})[0].key
     found = [named] if named in banned else []

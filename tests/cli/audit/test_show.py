@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from audited_logs import CHANGED_BODY, NAME, a_ruling, changed
+from audited_logs import BASE_MS, CHANGED_BODY, NAME, a_ruling, changed
 
 from lockgate.cli.audit import show as showing
 from lockgate.core.journal import record
 from lockgate.core.journal.merkle import leaf_hash
+from lockgate.core.requests.incident_ids import incident_id
 from lockgate.journal import keys
 from lockgate.journal.journal import Journal
 from lockgate.journal.log import Shard
@@ -156,3 +157,91 @@ def test_following_goes_on_with_what_is_recorded_next(run: Run, log: Path, monke
     ended = run("audit", "show", "--follow", "--action", "PAUSE")
     assert (ended.code, ended.err) == (130, "lockgate: interrupted\n")
     assert [int(line.split()[0]) for line in ended.out.splitlines()[1:]] == [4, 10, 12]
+
+
+INCIDENT = incident_id(BASE_MS + 10 * 60_000 - 1, b"0123456789")
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+@pytest.fixture
+def attacked(log: Path) -> Path:
+    """The log with an incident, record 10, that shares an id with each of the rulings 8 and 11."""
+    fields = record.assess_record(
+        run="2" * 16,
+        seq=1,
+        ts_ms=BASE_MS + 10 * 60_000,
+        salt=bytes(16),
+        payload_sha256="ab" * 32,
+        verdict="unsafe",
+        reason="rules",
+        by="rules",
+        acted=f"unsafe:{INCIDENT}",
+        rules=["request:override"],
+        more={
+            "subject": "0123456789ab",
+            "standing": "execute_locked",
+            "strikes": 3,
+            "conversation_sha256": record.sha256_hex("ana@example.com"),
+            "trace": TRACE,
+        },
+    )
+    signer = keys.load(log.with_suffix(".key"))
+    with Journal(SqliteLog(log), signer, verify=keys.verify, clock=lambda: BASE_MS / 1000) as journal:
+        traced = a_ruling(1, run="3" * 16, session="other", trace=TRACE)
+        journal.append([record.encode_record(fields), traced], durable=True)
+    return log
+
+
+def test_an_incident_is_shown_by_its_id_with_what_shares_an_id_with_it(run: Run, attacked: Path) -> None:
+    for typed in (INCIDENT, INCIDENT.lower()):
+        ended = run("audit", "show", typed)
+        assert (ended.code, ended.err) == (0, "")
+        assert ended.out.startswith(f"{NAME} 10\n")
+        for name, value in (
+            ("proof", f"lockgate audit prove 10 --shard {NAME}"),
+            ("time", "2027-01-15 08:10:00 (1800000600000)"),
+            ("verdict", "unsafe"),
+            ("reason", "rules"),
+            ("rules", "request:override"),
+            ("acted", f"unsafe:{INCIDENT}"),
+            ("subject", "0123456789ab"),
+            ("standing", "execute_locked"),
+            ("strikes", "3"),
+        ):
+            assert f"\n  {name:<15} {value}\n" in ended.out
+        assert "clients choose these ids: a hint, no proof" in ended.out
+        assert [line.split()[0] for line in ended.out.splitlines()[-2:]] == ["8", "11"]
+        assert [line.split()[-1] for line in ended.out.splitlines()[-2:]] == ["(conversation)", "(trace)"]
+    found = json.loads(run("audit", "show", INCIDENT, "--json").out)
+    assert found["record"]["subject"] == "0123456789ab"
+    assert found["joined"] == [
+        {"shard": NAME, "index": 8, "by": ["conversation"]},
+        {"shard": NAME, "index": 11, "by": ["trace"]},
+    ]
+    assert json.loads(run("audit", "show", "8", "--json").out)["joined"] == [
+        {"shard": NAME, "index": 10, "by": ["conversation"]}
+    ]
+    assert f"unsafe:{INCIDENT}" in run("audit", "show", "11").out
+    assert "joined" not in json.loads(run("audit", "show", "4", "--json").out)
+
+
+def test_an_incident_that_is_not_there_says_when_it_was_and_where_to_look(run: Run, attacked: Path) -> None:
+    other = incident_id(BASE_MS, bytes(10))
+    ended = run("audit", "show", other)
+    assert (ended.code, ended.out) == (2, "")
+    assert f"there is no record of incident `{other}`, which was made on 2027-01-15 08:00:00" in ended.err
+    assert "hint: another log may have it (--log)" in ended.err
+    for wrong in ("abc", INCIDENT[:-1], INCIDENT + "0", "I" * 26, "\x1b[31m" + INCIDENT):
+        ended = run("audit", "show", wrong)
+        assert (ended.code, ended.out) == (2, "")
+        assert "is neither a record's number nor the 26 letters and digits of an incident" in ended.err
+        assert "\x1b" not in ended.err
+
+
+def test_a_changed_incident_is_not_shown(run: Run, attacked: Path) -> None:
+    changed(
+        attacked,
+        "UPDATE bodies SET body = CAST(replace(body, '0123456789ab', 'ba9876543210') AS BLOB) WHERE number = 10",
+    )
+    ended = run("audit", "show", INCIDENT)
+    assert (ended.code, "ba9876543210" in ended.out, "was changed" in ended.out) == (1, False, True)

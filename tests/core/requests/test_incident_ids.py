@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockgate.core.requests.incident_ids import incident_id, is_incident_id
+from lockgate.core.requests.incident_ids import incident_id, incident_time_ms, is_incident_id
 
 
 def test_the_form_is_the_published_one() -> None:
@@ -25,6 +25,7 @@ def test_all_128_bits_are_in_it(now_ms: int, randomness: bytes) -> None:
         number = number * 32 + "0123456789ABCDEFGHJKMNPQRSTVWXYZ".index(character)
     assert number == now_ms << 80 | int.from_bytes(randomness, "big")
     assert is_incident_id(id)
+    assert incident_time_ms(id) == now_ms
 
 
 def test_later_ones_sort_later() -> None:

@@ -12,6 +12,7 @@ from lockgate.cli.audit.open_log import had_log, place_from_args
 from lockgate.cli.exit_codes import Exit
 from lockgate.cli.terminal import make_visible
 from lockgate.core.errors import JournalDamaged, JournalUnavailable
+from lockgate.core.requests.incident_ids import is_incident_id
 from lockgate.journal.stores.read_only import NotALog
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ _HELP = """\
 The journal holds every ruling, every answer of a person and every change of policy or key, signed.
 
   lockgate audit verify   [LOG|EXPORT ...] [--key VKEY|FILE] [--held FILE] [--receipt INDEX:HASH] [--witness VKEY]
-  lockgate audit show     [INDEX ...] [--session NAME] [--tool NAME] [--action WORD] [--reason WORD] [--rule ID]
-                          [--kind WORD] [--since WHEN] [--until WHEN] [--limit N] [--follow] [--format ocsf]
+  lockgate audit show     [INDEX|INCIDENT ...] [--session NAME] [--tool NAME] [--action WORD] [--reason WORD]
+                          [--rule ID] [--kind WORD] [--since WHEN] [--until WHEN] [--limit N] [--follow] [--format ocsf]
   lockgate audit head     [--sign] [--out FILE]
   lockgate audit prove    INDEX [--out FILE] [--record FILE], or --check FILE --record FILE --key VKEY|FILE
   lockgate audit export   [--out FOLDER] [--shard ORIGIN]
@@ -157,21 +158,29 @@ Exit code 0: sound; 1: broken, and it says what was done to it; 2: bad input."""
 
 
 def _show_options(parser: Parser) -> None:
-    parser.usage = "lockgate audit show [INDEX ...] [options]"
+    parser.usage = "lockgate audit show [INDEX|INCIDENT ...] [options]"
     parser.epilog = """\
-With an index, shows everything in that record; otherwise one line per record. Unusual names of sessions and
-tools are recorded by their hash; filter by the name all the same.
+With an index, or the id of an abuse gate's incident, shows everything in that record; otherwise one line per
+record. Unusual names of sessions and tools are recorded by their hash; filter by the name all the same.
+
+Below a request come the rulings with the same conversation or trace id, below a ruling the requests. Clients
+choose these ids: that two records share one is a hint, and no proof.
 
 --format ocsf prints Detection Findings (class 2004) of OCSF 1.5.0, one on each line, for a SIEM.
 
 example:
   $ lockgate audit show --action PAUSE --since 7d
+  $ lockgate audit show 01M7F7J5VMTYRY88TXC9FMV8H3
   $ lockgate audit show --follow --format ocsf
 
 A record is shown as it is stored if it matches its hash; `lockgate audit verify` says whether the whole log is
 intact. Exit code 0: shown; 1: a record was changed, or cannot be read; 2: bad input."""
     parser.add_argument(
-        "indexes", nargs="*", metavar="INDEX", type=_parse_number, help="only these, with all that they hold"
+        "records",
+        nargs="*",
+        metavar="INDEX|INCIDENT",
+        type=_parse_record_name,
+        help="only these, with all that they hold",
     )
     parser.add_argument("--session", metavar="NAME", default="", help="of this session")
     parser.add_argument("--tool", metavar="NAME", default="", help="about this tool")
@@ -293,3 +302,15 @@ def _parse_number(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 18:
         raise argparse.ArgumentTypeError(f"`{text[:20]}` is no number from 0 on")
     return int(text)
+
+
+def _parse_record_name(text: str) -> int | str:
+    """Return the index, or the incident's id, that a person typed."""
+    if is_incident_id(text.upper()):
+        return text.upper()
+    try:
+        return _parse_number(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(
+            f"`{text[:30]}` is neither a record's number nor the 26 letters and digits of an incident"
+        ) from None

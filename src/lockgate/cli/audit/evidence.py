@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from lockgate.cli.audit.maintain import open_journal
-from lockgate.cli.audit.open_log import choose_shard, log_from_args, read_body, read_key, read_rows, read_witness_key
+from lockgate.cli.audit.open_log import choose_shard, log_from_args, read_body, read_key, read_witness_key
 from lockgate.cli.exit_codes import Exit
 from lockgate.cli.terminal import format_count, make_visible
 from lockgate.core.errors import InvalidNote, JournalDamaged, LockgateError, quoted
@@ -20,6 +20,7 @@ from lockgate.core.journal.merkle import leaf_hash
 from lockgate.core.journal.signed_notes import open_proof, parse_note, parse_proof, verify_signatures
 from lockgate.journal import keys
 from lockgate.journal.log import newest_head, prove_inclusion
+from lockgate.journal.record_search import read_rows
 from lockgate.runtime.private_files import open_replacement
 
 if TYPE_CHECKING:

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from lockgate.core.errors import InvalidConfig, InvalidNote, LockgateError, quoted
-from lockgate.core.journal.exports import HEADER, ExportRow, read_export
+from lockgate.core.journal.exports import HEADER, read_export
 from lockgate.core.journal.signed_notes import COSIGNATURE, parse_checkpoints, parse_vkey
 from lockgate.core.journal.verification import AuditedShard as AuditedShard
 from lockgate.journal import keys
+from lockgate.journal.record_search import read_rows
 from lockgate.journal.stores.read_only import LogFile, NotALog
 from lockgate.settings.journal_paths import path_beside_log
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 STDIN = "-"
 POSTGRES = ("postgresql://", "postgres://")
 _SQLITE = b"SQLite format 3\0"
-# Below and above every possible index.
-START, END = -(2**63), 2**63 - 1
 # A record with its newline. A longer line is no record: it is cut, and the audit reports it.
 _MOST_LINE = (1 << 16) + 2
 MAX_HELD = 64 << 20
@@ -180,24 +179,6 @@ def _bounded_lines(file: BinaryIO) -> Iterator[bytes]:
 def _claimed_size(head: bytes) -> int:
     lines = head.split(b"\n", 2)
     return int(lines[1]) if len(lines) > 1 and lines[1].isdigit() and len(lines[1]) < 19 else 0
-
-
-def read_rows(view: Snapshot, shard: Shard, start: int = START, stop: int = END) -> Iterator[ExportRow]:
-    """Yield leaves and bodies together; a body without a leaf has an empty one, which the audit reports."""
-    bodies = view.bodies(shard.number, start, stop)
-    body = next(bodies, None)
-    for at, leaf in view.leaves(shard.number, start, stop):
-        while body is not None and body[0] < at:
-            yield ExportRow(body[0], b"", body[1])
-            body = next(bodies, None)
-        if body is not None and body[0] == at:
-            yield ExportRow(at, leaf, body[1])
-            body = next(bodies, None)
-        else:
-            yield ExportRow(at, leaf, None)
-    while body is not None:
-        yield ExportRow(body[0], b"", body[1])
-        body = next(bodies, None)
 
 
 def choose_shard(view: Snapshot, origin: str) -> Shard:

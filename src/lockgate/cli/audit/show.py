@@ -9,22 +9,34 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from shlex import quote as shell_quote
 from time import sleep, time
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.text import Text
 
 import lockgate
-from lockgate.cli.audit.open_log import END, choose_shard, log_from_args, read_body, read_rows
+from lockgate.cli.audit.open_log import choose_shard, log_from_args, read_body
 from lockgate.cli.exit_codes import Exit
 from lockgate.cli.terminal import excerpt, format_count, make_console, make_visible
 from lockgate.cli.times import format_time, parse_since
-from lockgate.core.errors import InvalidRecord, LockgateError, quoted, suggest_closest
-from lockgate.core.journal.merkle import leaf_hash
+from lockgate.core.errors import LockgateError, quoted, suggest_closest
 from lockgate.core.journal.ocsf import finding_from_record
-from lockgate.core.journal.record import KINDS, label, parse_record
+from lockgate.core.journal.record import KINDS, label
+from lockgate.core.requests.incident_ids import incident_time_ms
 from lockgate.core.vocabulary import Action, Reason
+from lockgate.journal.record_search import (
+    END,
+    NEAR,
+    StoredRecord,
+    end_of_bodies,
+    find_incident,
+    joined_records,
+    read_rows,
+    record_from_row,
+    shared_ids,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,18 +47,8 @@ _CHUNK = 1024
 _DEFAULT_LIMIT = 100
 FOLLOW_S = 0.5
 _COLOURS = {"CONTINUE": "green", "REORIENT": "yellow", "PAUSE": "red"}
-_LABEL = 16
-
-
-class StoredRecord(NamedTuple):
-    """One stored record: its place, its leaf, and its fields, or why they cannot be shown."""
-
-    origin: str
-    at: int
-    leaf: bytes
-    fields: Mapping[str, object]
-    wrong: str = ""
-    changed: bool = False
+_LABEL = 15
+_Print = Callable[..., None]
 
 
 class RecordFilter(NamedTuple):
@@ -79,18 +81,6 @@ class RecordFilter(NamedTuple):
         return not self.rule or (isinstance(rules, list) and self.rule in rules)
 
 
-def record_from_row(shard: Shard, index: int, leaf: bytes, data: bytes) -> StoredRecord:
-    changed = leaf_hash(data) != leaf
-    try:
-        fields = parse_record(data)
-    except InvalidRecord as error:
-        return StoredRecord(shard.origin, index, leaf, {}, error.message, changed)
-    if changed:
-        # The attacker who changed it wants its text to be read.
-        return StoredRecord(shard.origin, index, leaf, {}, "its bytes do not hash to its leaf", changed)
-    return StoredRecord(shard.origin, index, leaf, fields)
-
-
 def _records_between(view: Snapshot, shard: Shard, start: int, stop: int) -> Iterator[StoredRecord]:
     for at, leaf, data in read_rows(view, shard, start, stop):
         if data is not None:
@@ -109,7 +99,7 @@ def newest_records(view: Snapshot, wanted: RecordFilter, limit: int) -> list[Sto
     """Return the newest matching records, the oldest first; read only the end of a long log."""
     kept: list[StoredRecord] = []
     for shard in reversed(view.shards()):
-        stop = _end_of_bodies(view, shard, END)
+        stop = end_of_bodies(view, shard)
         while stop > 0 and len(kept) < limit:
             start = max(0, stop - _CHUNK)
             stored = list(_records_between(view, shard, start, stop))
@@ -117,26 +107,13 @@ def newest_records(view: Snapshot, wanted: RecordFilter, limit: int) -> list[Sto
                 if wanted.matches(found) and len(kept) < limit:
                     kept.append(found)
             # Pruning leaves long ranges without a body, and a forged index may be anywhere.
-            stop = start if stored else _end_of_bodies(view, shard, start)
+            stop = start if stored else end_of_bodies(view, shard, start)
     return kept[::-1]
 
 
 def last_indexes(view: Snapshot) -> dict[int, int]:
     """Return the last index of each shard that has a record."""
-    return {shard.number: _end_of_bodies(view, shard, END) - 1 for shard in view.shards()}
-
-
-def _end_of_bodies(view: Snapshot, shard: Shard, stop: int) -> int:
-    """Return one more than the last index below `stop` with a body; the log's own claim of its size is not trusted."""
-    low, high = 0, stop
-    while low < high:
-        middle = (low + high) // 2
-        found = next(view.bodies(shard.number, middle, stop), None)
-        if found is None:
-            high = middle
-        else:
-            low = found[0] + 1
-    return low
+    return {shard.number: end_of_bodies(view, shard) - 1 for shard in view.shards()}
 
 
 # The command
@@ -149,7 +126,7 @@ def show(args: argparse.Namespace) -> Exit:
     with log.reading() as view:
         after = last_indexes(view) if args.follow else {}
         for found in _records_to_show(view, wanted, args):
-            shown(found)
+            shown(found, joined_records(view, found) if args.records and not args.format else [])
     while args.follow:
         sys.stdout.flush()
         sleep(FOLLOW_S)
@@ -161,14 +138,23 @@ def show(args: argparse.Namespace) -> Exit:
 
 
 def _records_to_show(view: Snapshot, wanted: RecordFilter, args: argparse.Namespace) -> Iterable[StoredRecord]:
-    if args.indexes:
-        shard = choose_shard(view, args.shard)
-        return (
-            record_from_row(shard, index, _leaf_at(view, shard, index), read_body(view, shard, index))
-            for index in args.indexes
-        )
+    if args.records:
+        return (found for named in args.records for found in _named_records(view, named, args.shard))
     limit = (0 if args.json or args.format else _DEFAULT_LIMIT) if args.limit is None else args.limit
     return newest_records(view, wanted, limit) if limit else all_records(view, wanted)
+
+
+def _named_records(view: Snapshot, named: int | str, origin: str) -> list[StoredRecord]:
+    """Return the record at an index, or the records of an incident; raise if there is none."""
+    if isinstance(named, int):
+        shard = choose_shard(view, origin)
+        return [record_from_row(shard, named, _leaf_at(view, shard, named), read_body(view, shard, named))]
+    if found := find_incident(view, named):
+        return found
+    raise LockgateError(
+        f"there is no record of incident {quoted(named)}, which was made on {format_time(incident_time_ms(named))}",
+        hint="another log may have it (--log), or it was deleted; `lockgate audit show --kind assess` lists requests",
+    )
 
 
 def _leaf_at(view: Snapshot, shard: Shard, index: int) -> bytes:
@@ -181,17 +167,17 @@ class _RecordPrinter:
     def __init__(self, args: argparse.Namespace) -> None:
         self._for_people = not (args.json or args.format)
         self._print = (
-            screen_printer(whole=bool(args.indexes))
+            screen_printer(whole=bool(args.records))
             if self._for_people
             else line_printer(ocsf_line if args.format else json_line)
         )
         self.count = self.changed = self.unreadable = 0
 
-    def __call__(self, found: StoredRecord) -> None:
+    def __call__(self, found: StoredRecord, joined: Sequence[StoredRecord] = ()) -> None:
         self.count += 1
         self.changed += found.changed
         self.unreadable += bool(found.wrong) and not found.changed
-        self._print(found)
+        self._print(found, joined)
 
     def finish(self) -> Exit:
         if not self.count and self._for_people:
@@ -218,9 +204,9 @@ def _filter_from_args(args: argparse.Namespace) -> RecordFilter:
     if args.json and args.format:
         raise LockgateError("--json and --format cannot both be had", hint="OCSF events are JSON, too")
     filters = (args.session, args.tool, args.action, args.reason, args.rule, args.kind, args.since, args.until)
-    if args.indexes and (any(filters) or args.follow or args.limit is not None):
+    if args.records and (any(filters) or args.follow or args.limit is not None):
         raise LockgateError("an INDEX leaves nothing to filter or follow", hint="leave the one or the other out")
-    if args.shard and not args.indexes:
+    if args.shard and int not in map(type, args.records):
         raise LockgateError("--shard has no effect without an INDEX")
     now = time()
     since, until = (0.0 if text is None else parse_since(text, now) for text in (args.since, args.until))
@@ -232,15 +218,15 @@ def _filter_from_args(args: argparse.Namespace) -> RecordFilter:
 # For programs
 
 
-def line_printer(written: Callable[[StoredRecord], str]) -> Callable[[StoredRecord], None]:
-    def show(found: StoredRecord) -> None:
-        if text := written(found):
+def line_printer(written: Callable[[StoredRecord, Sequence[StoredRecord]], str]) -> _Print:
+    def show(found: StoredRecord, joined: Sequence[StoredRecord] = ()) -> None:
+        if text := written(found, joined):
             print(text)
 
     return show
 
 
-def json_line(found: StoredRecord) -> str:
+def json_line(found: StoredRecord, joined: Sequence[StoredRecord] = ()) -> str:
     # ASCII only: a bidirectional control in a JSON string would still act on the terminal that shows it.
     value: dict[str, object] = {
         "shard": found.origin,
@@ -249,10 +235,15 @@ def json_line(found: StoredRecord) -> str:
     }
     value |= {"changed": True} if found.changed else {}
     value |= {"wrong": found.wrong} if found.wrong else {"record": found.fields}
+    if joined:
+        # The clients choose these ids: who shares one is a hint, and no proof.
+        value["joined"] = [
+            {"shard": each.origin, "index": each.at, "by": shared_ids(found.fields, each.fields)} for each in joined
+        ]
     return json.dumps(value, ensure_ascii=True)
 
 
-def ocsf_line(found: StoredRecord) -> str:
+def ocsf_line(found: StoredRecord, _: Sequence[StoredRecord] = ()) -> str:
     """Return a record as an OCSF event, or an empty text for a record that is no finding."""
     if found.wrong:
         return ""
@@ -269,14 +260,15 @@ def ocsf_line(found: StoredRecord) -> str:
 # For people
 
 
-def screen_printer(*, whole: bool) -> Callable[[StoredRecord], None]:
-    """Return a printer of records: one line each under their shard's name, or all their fields."""
+def screen_printer(*, whole: bool) -> _Print:
+    """Return a printer of records: one line each under their shard's name, or all their fields and what is joined."""
     screen = make_console()
     shard: list[str] = []
 
-    def show(found: StoredRecord) -> None:
+    def show(found: StoredRecord, joined: Sequence[StoredRecord] = ()) -> None:
         if whole:
             print_record(screen, found)
+            _print_joined(screen, found, joined)
             return
         if shard[-1:] != [found.origin]:
             shard.append(found.origin)
@@ -284,6 +276,15 @@ def screen_printer(*, whole: bool) -> Callable[[StoredRecord], None]:
         _print_line(screen, record_line(found))
 
     return show
+
+
+def _print_joined(screen: Console, found: StoredRecord, joined: Sequence[StoredRecord]) -> None:
+    if joined:
+        what = f"with the same conversation or trace id, at most {NEAR:,} records away"
+        screen.print(Text(f"  {what}; clients choose these ids: a hint, no proof", "dim"), soft_wrap=True)
+    for each in joined:
+        by = f"  ({', '.join(shared_ids(found.fields, each.fields))})"
+        _print_line(screen, Text.assemble(record_line(each), (by, "dim")))
 
 
 def _print_line(screen: Console, text: Text) -> None:
@@ -317,6 +318,8 @@ def print_record(screen: Console, found: StoredRecord) -> None:
     if found.wrong:
         screen.print(Text(_fault_text(found), "bold red"), soft_wrap=True)
     told: list[tuple[str, str]] = [("leaf_hash", found.leaf.hex())]
+    if not found.wrong:
+        told.append(("proof", f"lockgate audit prove {found.at} --shard {shell_quote(found.origin)}"))
     for name, value in found.fields.items():
         if name == "ts_ms":
             told.append(("time", f"{format_time(value)} ({value})"))
@@ -327,7 +330,7 @@ def print_record(screen: Console, found: StoredRecord) -> None:
         else:
             told.append((name, str(value) if value != "" else "none"))
     for name, text in told:
-        screen.print(Text.assemble((f"  {name:<{_LABEL}}", "dim"), make_visible(text)), soft_wrap=True)
+        screen.print(Text.assemble((f"  {name:<{_LABEL}} ", "dim"), make_visible(text)), soft_wrap=True)
 
 
 def _summarize(kind: str, fields: Mapping[str, object]) -> str:

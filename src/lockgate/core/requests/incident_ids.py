@@ -25,3 +25,11 @@ def incident_id(now_ms: int, randomness: bytes) -> str:
 
 def is_incident_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
+
+
+def incident_time_ms(id: str) -> int:
+    """The time in an id, in milliseconds since 1970."""
+    number = 0
+    for letter in id[:10]:
+        number = number << 5 | _ALPHABET.index(letter)
+    return number
