@@ -7,6 +7,7 @@ import json
 import os
 import stat
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -167,6 +168,21 @@ def test_metrics_are_open_only_where_that_was_said(make: Callable[..., Asking]) 
     assert ask("GET", "/metrics", who=None).status == 200
     assert ask("GET", "/v1/decisions", who=None).status == 401
     assert make()("GET", "/metrics", who=None).status == 401
+
+
+def test_open_metrics_run_without_rights(make: Callable[..., Asking]) -> None:
+    callers: list[Caller] = []
+    routes = [
+        replace(route, run=lambda _, request: callers.append(request.who) or {}) if route.path == "/metrics" else route
+        for route in ROUTES
+    ]
+    ask = make(open_metrics=True, routes=routes)
+    assert ask("GET", "/metrics", who=None).status == 200
+    assert callers == [Caller.WITHOUT_TOKEN]
+    # What is open to all is open to an agent, and the description of the service says so.
+    assert ask("GET", "/metrics", who=Caller.AGENT).status == 200
+    document = ask("GET", "/openapi.json", who=None).json
+    assert document["paths"]["/metrics"]["get"]["security"] == document["paths"]["/healthz"]["get"]["security"]
 
 
 def test_an_agent_can_do_its_part_and_nothing_else(ask: Asking) -> None:

@@ -4,7 +4,8 @@ What happens to a request; a later step runs only if the earlier ones passed:
 
 1. Host.    The request names one of the service's own addresses.
 2. Origin.  No browser header names a foreign page.
-3. Token.   Everything under `/v1`, `/hooks` and `/metrics` needs a token, unknown paths too.
+3. Token.   Everything under `/v1`, `/hooks` and `/metrics` needs a token, unknown paths too; but the login, and
+            metrics that were declared open.
 4. Route.   The path and the method are in the table, and the caller may use them.
 5. Body.    Counted and timed as it arrives, JSON, and what the route's schema says.
 6. Work.    Off the loop wherever a store is asked. Our own errors are answers; an unexpected error is 500.
@@ -21,6 +22,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
+from dataclasses import replace
 from functools import partial
 from inspect import iscoroutinefunction
 from os.path import basename
@@ -127,13 +129,17 @@ class Api:
     ) -> None:
         self.host, self.adapter, self.default_name, self.clock = host, adapter, default_name, clock
         self.counts = counts or RequestCounts()
-        self.routes = tuple(routes)
+        # Open metrics are a route without rights, not a caller with more of them.
+        self.routes = tuple(
+            replace(route, who=Caller.WITHOUT_TOKEN) if open_metrics and route.path == "/metrics" else route
+            for route in routes
+        )
         self._tokens, self._door, self._open_metrics = tokens, door, open_metrics
         self._body_budget = reading or BodyBudget()
         self.codes = codes or LoginCodes(None)
         self.wrong_codes = WrongCodes()
         self._keep_days = keep_days
-        self._table = RouteTable(routes)
+        self._table = RouteTable(self.routes)
         # Stores wait for disk and locks, so more threads would only wait as well.
         self._store_pool = WorkerPool(16, max_jobs=2_048)
         # Large bodies one after another: the JSON parser blocks every other thread while it reads one.
@@ -250,10 +256,8 @@ class Api:
         who = None if given is None else self._tokens.caller_of(given)
         if who is not None:
             return who
-        open_to_all = self._open_metrics and path == b"/metrics"
-        if path == _LOGIN_PATH:
-            return Caller.WITHOUT_TOKEN
-        if any(path == each or path.startswith(each + b"/") for each in _GUARDED) and not open_to_all:
+        is_open = path == _LOGIN_PATH or (self._open_metrics and path == b"/metrics")
+        if not is_open and any(path == each or path.startswith(each + b"/") for each in _GUARDED):
             raise Problem(
                 401,
                 "no-token",
@@ -261,7 +265,7 @@ class Api:
                 hint="`lockgate token` prints it",
                 headers=((b"www-authenticate", b"Bearer"),),
             )
-        return Caller.PERSON if open_to_all else Caller.WITHOUT_TOKEN
+        return Caller.WITHOUT_TOKEN
 
     async def _read_request_body(self, route: Route, request: Request, scope: Scope, receive: Receive) -> bool:
         """Read the body into the request; return whether it arrived whole."""
