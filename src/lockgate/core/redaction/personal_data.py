@@ -30,8 +30,6 @@ def find_personal_data(
         if _CARD_SHAPE in marks:
             yield from _find_cards(text)
         yield from _find_numbers(text, low, marks, ruleset)
-    if ruleset in _RULESETS:
-        yield from _find_record_details(text, low, marks, ruleset)
 
 
 # --- addresses
@@ -311,12 +309,12 @@ _PHONES = _NumberFormats(
 )
 
 
-def _word_set(words: str) -> frozenset[str]:
+def word_set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
 # Between a label and its number.
-_TO_NUMBER = r"[ \t_-]{0,2}(?:number|nummer|num|no\.?|nr\.?|id|#)?[\"' \t]{0,3}(?:is|was|[:=#.])?[\"' \t#]{0,3}"
+TO_NUMBER = r"[ \t_-]{0,2}(?:number|nummer|num|no\.?|nr\.?|id|#)?[\"' \t]{0,3}(?:is|was|[:=#.])?[\"' \t#]{0,3}"
 _NATIONAL_WORDS = (
     r"ssn|social[ -]security|itin|passport|national[ -](?:id|insurance)|nin|nhs|tax(?:payer)?[ -]?(?:id|file)|"
     r"steuer|tin|sin|aadhaar|pesel|bsn|personnummer|identity card|driver'?s? licen[cs]e|driving licen[cs]e"
@@ -324,11 +322,11 @@ _NATIONAL_WORDS = (
 _LABELLED: tuple[tuple[str, frozenset[str], re.Pattern[str], int], ...] = (
     (
         "national-number",
-        _word_set(
+        word_set(
             "ssn social itin passport national nin nhs tax steuer tin sin aadhaar pesel bsn personn identity driv"
         ),
         re.compile(
-            rf"(?<![a-z])(?:{_NATIONAL_WORDS})(?![a-z]){_TO_NUMBER}"
+            rf"(?<![a-z])(?:{_NATIONAL_WORDS})(?![a-z]){TO_NUMBER}"
             r"((?=[A-Za-z.-]{0,6}[0-9])(?:[0-9]{2,6}(?:[ .-][0-9]{2,6}){1,6}|[A-Za-z0-9][A-Za-z0-9.-]{4,19}))",
             re.IGNORECASE,
         ),
@@ -336,17 +334,17 @@ _LABELLED: tuple[tuple[str, frozenset[str], re.Pattern[str], int], ...] = (
     ),
     (
         "phone",
-        _word_set("phone tel mobile cell fax whatsapp handy"),
+        word_set("phone tel mobile cell fax whatsapp handy"),
         re.compile(
             r"(?:phone|tel(?:ephone|efon)?|mobile|cell|fax|whatsapp|handy)(?![a-z])"
-            rf"{_TO_NUMBER}(\(?[0-9](?:[ ().\u2010-\u2013/-]{{0,2}}[0-9]){{5,14}})(?![0-9])",
+            rf"{TO_NUMBER}(\(?[0-9](?:[ ().\u2010-\u2013/-]{{0,2}}[0-9]){{5,14}})(?![0-9])",
             re.IGNORECASE,
         ),
         6,
     ),
     (
         "phone",
-        _word_set("call text ring dial reach"),
+        word_set("call text ring dial reach"),
         re.compile(
             r"(?<![a-z])(?:(?:call|text|ring|dial)(?: (?:me|us|him|her|them))?|reach (?:me|us|him|her|them))"
             r"(?: (?:back|now|today))?(?: (?:on|at|under|via))?:? {1,2}"
@@ -357,7 +355,7 @@ _LABELLED: tuple[tuple[str, frozenset[str], re.Pattern[str], int], ...] = (
     ),
     (
         "national-number",
-        _word_set("social"),
+        word_set("social"),
         # The word alone means many things; before nine digits it means only this.
         re.compile(
             r"(?<![a-z])social(?![a-z])(?:,| number| no\.?)?(?: is| was|:)?[ #]{1,2}([0-9]{9})(?![0-9])", re.IGNORECASE
@@ -393,89 +391,8 @@ _NATIONAL_LEAST, _PHONE_LEAST = 6, 8
 _DIGIT_AREA = re.compile("[0-9](?:[^0-9]{0,4}+[0-9]){3,}+")
 
 
-# --- the additions of the rule sets for health and school records
-
-_DATE = (
-    r"(?:[0-9]{1,4}[./ -][0-9]{1,2}[./ -][0-9]{1,4}|[0-9]{1,2}(?:st|nd|rd|th)?[ .-]{1,2}[A-Za-z]{3,9}[ .,-]{1,2}"
-    r"[0-9]{2,4}|[A-Za-z]{3,9}\.? [0-9]{1,2}(?:st|nd|rd|th)?,? [0-9]{2,4})"
-)
-_TO_DATE = r"[\"' \t]{0,3}(?:is|was|on|[:=])?[\"' \t]{0,3}"
-_RECORD = rf"{_TO_NUMBER}((?=[A-Za-z-]{{0,6}}[0-9])[A-Za-z0-9][A-Za-z0-9-]{{3,24}})"
-_OCTET = "(?:25[0-5]|2[0-4][0-9]|1?[0-9]{1,2})"
-
-
-def _extra_rule(kind: str, words: str, source: str) -> tuple[str, frozenset[str], re.Pattern[str]]:
-    return kind, _word_set(words), re.compile(source, re.IGNORECASE)
-
-
-_BIRTH = _extra_rule(
-    "birth-date",
-    "dob d.o.b date birth born geburtsdatum",
-    rf"(?<![a-z])(?:d\.?o\.?b\b\.?|date[ _-]?of[ _-]?birth|birth[ _-]?(?:date|day)|born|geburtsdatum)"
-    rf"{_TO_DATE}({_DATE})",
-)
-_HEALTH = (
-    _BIRTH,
-    _extra_rule(
-        "record-number",
-        "mrn medical patient chart health member beneficiary subscriber policy insurance medicare medicaid account "
-        "certificate licen device serial prescription rx npi dea vin specimen accession",
-        r"(?<![a-z])(?:mrn|medical[ _-]record|patient|chart|health[ _-]?plan|member|beneficiary|subscriber|policy|"
-        r"insurance|medicare|medicaid|account|certificate|licen[cs]e|device|serial|prescription|rx|npi|dea|vin|specimen|accession)"
-        rf"{_RECORD}",
-    ),
-    _extra_rule(
-        "personal-detail",
-        "admi discharge died death deceased visit surgery diagnosed",
-        r"(?:admi(?:tted|ssion)|discharged?|died|death|deceased|visit(?:ed)?|surgery|diagnosed)(?: date)?"
-        rf"{_TO_DATE}({_DATE})",
-    ),
-    _extra_rule(
-        "personal-detail", "age is", r"(?<![a-z])(?:aged?|is):? ((?:9[0-9]|1[01][0-9])(?= ?(?:years?|y/?o|[,.)])))"
-    ),
-)
-_SCHOOL = (
-    _BIRTH,
-    _extra_rule(
-        "record-number",
-        "student pupil learner enrol matri registration campus sid sevis financial",
-        r"(?<![a-z])(?:student|pupil|learner|enroll?ment|matriculation|matrikel|registration|campus|sid|sevis|"
-        rf"financial aid){_RECORD}",
-    ),
-    _extra_rule(
-        "personal-detail",
-        "maiden place birthplace",
-        r"(?:maiden name|place of birth|birthplace)[\"' \t]{0,3}(?:is|was|[:=])[\"' \t]{0,3}([^\n,;.\"']{2,48})",
-    ),
-    _extra_rule(
-        "personal-detail",
-        "gpa grade",
-        r"(?:gpa|grade point average)[\"' \t]{0,3}(?:is|of|[:=])?[\"' \t]{0,3}([0-4]\.[0-9]{1,3})",
-    ),
-)
-_RULESETS = {"hipaa": _HEALTH, "ferpa": _SCHOOL}
-_IP_ADDRESSES = (
-    re.compile(rf"(?<![\w.])(?:{_OCTET}\.){{3}}{_OCTET}(?![\w]|\.[0-9])"),
-    re.compile(r"(?<![\w:])(?:[0-9a-f]{1,4}:){2,7}(?::?[0-9a-f]{1,4}|:)(?![\w:])", re.IGNORECASE),
-)
-
-
-def _find_record_details(text: str, low: str, marks: frozenset[str], ruleset: str) -> Iterator[SensitiveSpan]:
-    for kind, words, pattern in _RULESETS[ruleset]:
-        for place in find_places(low, marks & words):
-            if match := pattern.match(text, place):
-                yield SensitiveSpan(kind, *match.span(1))
-    if ruleset == "hipaa":
-        for pattern in _IP_ADDRESSES:
-            for match in pattern.finditer(text):
-                if match[0].count(":") != 2 or "::" in match[0]:
-                    yield SensitiveSpan("ip-address", *match.span())
-
-
 # Everything the searches above start from, in a text in lower case.
-MARKS = _SPELLED_MARKS.union(
-    *(words for _, words, _, _ in _LABELLED), *(words for rules in _RULESETS.values() for _, words, _ in rules)
-)
+MARKS = _SPELLED_MARKS.union(*(words for _, words, _, _ in _LABELLED))
 
 _IBAN_SHAPE, _CARD_SHAPE = "letters and digits of an account", "digits of a card"
 # Shapes that the engine looks for before any slower search; a sign between digits has up to three bytes.

@@ -23,8 +23,10 @@ from typing import Any, NamedTuple
 
 from lockgate.core.redaction import credentials as _credentials
 from lockgate.core.redaction import personal_data as _personal
+from lockgate.core.redaction import record_details as _records
 from lockgate.core.redaction.credentials import decode_run, find_credentials, find_generated_keys, find_runs
 from lockgate.core.redaction.personal_data import find_personal_data
+from lockgate.core.redaction.record_details import find_record_details
 from lockgate.core.redaction.spans import DIGIT, HUMP, KINDS, SensitiveSpan, lowercase_same_length
 from lockgate.core.text.confusables import BIDI, CONTROLS, INVISIBLE, LOOKALIKES, SPACES, is_wordlike
 from lockgate.core.text.pattern_set import PatternSet
@@ -206,6 +208,7 @@ def _find_secrets(text: str, ruleset: str, *, joined: bool) -> Iterator[Sensitiv
     marks = _MARKS.find_in(low)
     yield from find_credentials(text, low, marks)
     yield from find_personal_data(text, low, marks, ruleset, joined=joined)
+    yield from find_record_details(text, low, marks, ruleset, joined=joined)
     yield from find_runs(text, marks, lambda said: _find_secrets_in_run(said, ruleset))
 
 
@@ -215,6 +218,7 @@ def _find_secrets_in_run(said: str, ruleset: str) -> Iterator[SensitiveSpan]:
     marks = _MARKS.find_in(low)
     yield from find_credentials(said, low, marks)
     yield from find_personal_data(said, low, marks, ruleset)
+    yield from find_record_details(said, low, marks, ruleset)
     yield from find_generated_keys(said, marks)
 
 
@@ -223,7 +227,7 @@ def make_ready() -> None:
     _MARKS.make_ready()
 
 
-_MARKS = PatternSet(_credentials.MARKS | _personal.MARKS, {**_credentials.SHAPES, **_personal.SHAPES})
+_MARKS = PatternSet(_credentials.MARKS | _personal.MARKS | _records.MARKS, {**_credentials.SHAPES, **_personal.SHAPES})
 
 
 # --- 5. what no verifier reads
@@ -237,7 +241,9 @@ MAX_UNREADABLE, MAX_UNREADABLE_KEY, MAX_UNREADABLE_IN_ALL = 128, 200, 512
 MAX_REMOVALS = 32
 MAX_SAID = 4096
 MAX_HITS = 64
-_ONLY_DIGITS = frozenset({"card", "phone", "ip-address"})
+_ONLY_DIGITS = frozenset({"card", "phone", "ip-address", "date"})
+# Their words are names of people, streets and hosts.
+_NAMED = frozenset({"email", "name", "address", "url"})
 
 
 def _may_hide_order(removed: Sequence[_Removal]) -> bool:
@@ -249,7 +255,7 @@ def _may_hide_order(removed: Sequence[_Removal]) -> bool:
     for each in removed:
         if each.kind in _ONLY_DIGITS:
             continue
-        if each.kind == "email":
+        if each.kind in _NAMED:
             names.update(*(_NAME.findall(unicodedata.normalize("NFKC", said).lower()) for said in each.said))
             continue
         texts = [text for said in each.said for text in _readable_parts(each.kind, said)]

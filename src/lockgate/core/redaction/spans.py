@@ -26,6 +26,10 @@ KINDS = (
     "email",
     "phone",
     "ip-address",
+    "date",
+    "address",
+    "url",
+    "name",
     "media",
     "custom",
 )
