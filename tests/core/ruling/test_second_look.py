@@ -21,6 +21,21 @@ def test_hosts_places_outside_and_shells_are_found() -> None:
     assert "a | sh" in tokens("a | sh")
 
 
+@pytest.mark.parametrize("host", "evil.top evil.link evil.ai drop.evil.zone evil.xn--p1ai evil.рф evil.example".split())
+def test_a_bare_host_is_found_under_every_top_level_domain(host: str) -> None:
+    assert tokens(f"frob --to {host}") == [host]
+    assert tokens(f"frob root@{host}:x") == [host]
+
+
+@pytest.mark.parametrize(
+    "name",
+    """main.rs setup.py notes.md app.sh x.zip a.mov lib.so go.mod go.work meson.build gradle.properties user.name user.email
+    Makefile.am page.id requirements.in a.cc b.pl main.tf key.pub""".split(),
+)
+def test_a_file_or_a_setting_is_no_host(name: str) -> None:
+    assert tokens(f"frob {name}") == []
+
+
 @pytest.mark.parametrize(
     "command", ["pytest -q tests/test_a.py", "curl http://localhost:8080/x", "cat README.md > /dev/null", "make -j 2"]
 )

@@ -9,19 +9,28 @@ that reaches out.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.effects.addresses import is_local_host
 from lockgate.core.ruling.effects.project import Place, Project
+from lockgate.core.ruling.scope.domain_names import FILE_ENDINGS, FILE_OR_DOMAIN_ENDINGS, TOP_LEVEL_DOMAINS
+from lockgate.core.ruling.scope.machines import to_punycode
 
 _MAX_TEXT = 64 * 1024
 _URL = re.compile(r"[a-z][a-z0-9+.-]{1,15}://([^\s\"'`<>|;)/:@?#]+@)?([\w.-]+)[^\s\"'`<>|;)]*", re.IGNORECASE)
 _HOST = re.compile(
-    r"(?<![\w./@-])(?:[\w.-]+@)?((?:[a-z0-9-]{1,63}\.){1,4}(?:com|net|org|io|dev|app|co|info|biz|xyz|site|online|cloud|me"
-    r"|ru|cn|de|uk|eu|nl|fr|example|test|invalid))(?![\w.-]*[\w(])",
+    r"(?<![\w./@-])(?:[\w.-]+@)?((?:(?:[^\W_]|-){1,63}\.){1,4}([^\W\d_](?:[^\W_]|-){1,62}))(?![\w.-]*[\w(])",
     re.IGNORECASE,
 )
+# Domains that files, settings and fields end in as well: `meson.build`, `gradle.properties`, `user.name`.
+_NO_DOMAINS = (
+    FILE_ENDINGS
+    | FILE_OR_DOMAIN_ENDINGS
+    | frozenset("build properties name id new call data date foo bar cab cr gd mo docs prof rest now save page".split())
+)
+_DOMAINS = TOP_LEVEL_DOMAINS - _NO_DOMAINS
+_NO_HOSTS = frozenset("user.email author.email committer.email go.work".split())
 _IP = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.])")
 _PATH = re.compile(r"(?:(?<=[\s=\"'`:,(<>])|^)(?:~|\$HOME|\$\{HOME\}|\.\.)?(?:/[\w.@+*?-]+)+")
 _SHELL = re.compile(r"[^\n|]{0,120}\|\s*(?:sudo\s+)?(?:ba|z|da|k|)sh\b")
@@ -39,7 +48,7 @@ def find_tokens(leaves: Sequence[Leaf], project: Project, written: Collection[st
         if sink_from_argument(leaf.argument) != "command" and not leaf.argument.startswith(_COMMAND_LIKE):
             continue
         text = leaf.text[:_MAX_TEXT]
-        hosts = [match[2] for match in _URL.finditer(text)] + [match[1] for match in _HOST.finditer(text)]
+        hosts = [match[2] for match in _URL.finditer(text)] + list(_bare_hosts(text))
         hosts += _IP.findall(text)
         tokens = [host for host in hosts if not is_local_host(host.lower()) and not project.has_host(host)]
         tokens += [path for path in _PATH.findall(text) if path not in written and _is_elsewhere(path, project)]
@@ -47,6 +56,13 @@ def find_tokens(leaves: Sequence[Leaf], project: Project, written: Collection[st
         for token in tokens:
             found.setdefault(token, Leaf(leaf.argument, token))
     return list(found.values())
+
+
+def _bare_hosts(text: str) -> Iterator[str]:
+    """Yield the dotted names that end in a top-level domain and are no file's."""
+    for host, ending in _HOST.findall(text):
+        if to_punycode(ending.lower()) in _DOMAINS and host.lower() not in _NO_HOSTS:
+            yield host
 
 
 def _is_elsewhere(path: str, project: Project) -> bool:
