@@ -29,8 +29,8 @@ def test_a_bare_host_is_found_under_every_top_level_domain(host: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    """main.rs setup.py notes.md app.sh x.zip a.mov lib.so go.mod go.work meson.build gradle.properties user.name user.email
-    Makefile.am page.id requirements.in a.cc b.pl main.tf key.pub""".split(),
+    """main.rs setup.py notes.md app.sh x.zip a.mov lib.so go.mod go.work meson.build gradle.properties user.name
+    user.email o.total Makefile.am page.id requirements.in a.cc b.pl main.tf key.pub""".split(),
 )
 def test_a_file_or_a_setting_is_no_host(name: str) -> None:
     assert tokens(f"frob {name}") == []

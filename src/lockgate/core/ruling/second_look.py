@@ -14,7 +14,12 @@ from collections.abc import Collection, Iterator, Sequence
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.effects.addresses import is_local_host
 from lockgate.core.ruling.effects.project import Place, Project
-from lockgate.core.ruling.scope.domain_names import FILE_ENDINGS, FILE_OR_DOMAIN_ENDINGS, TOP_LEVEL_DOMAINS
+from lockgate.core.ruling.scope.domain_names import (
+    COMMON_DOMAINS,
+    FILE_ENDINGS,
+    FILE_OR_DOMAIN_ENDINGS,
+    TOP_LEVEL_DOMAINS,
+)
 from lockgate.core.ruling.scope.machines import to_punycode
 
 _MAX_TEXT = 64 * 1024
@@ -61,7 +66,10 @@ def find_tokens(leaves: Sequence[Leaf], project: Project, written: Collection[st
 def _bare_hosts(text: str) -> Iterator[str]:
     """Yield the dotted names that end in a top-level domain and are no file's."""
     for host, ending in _HOST.findall(text):
-        if to_punycode(ending.lower()) in _DOMAINS and host.lower() not in _NO_HOSTS:
+        domain = to_punycode(ending.lower())
+        # `o.total` is a column of SQL: one letter before a rare domain is no host.
+        is_column = host.find(".") == 1 and domain not in COMMON_DOMAINS
+        if domain in _DOMAINS and not is_column and host.lower() not in _NO_HOSTS:
             yield host
 
 
