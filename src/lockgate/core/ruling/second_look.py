@@ -32,10 +32,11 @@ _HOST = re.compile(
 _NO_DOMAINS = (
     FILE_ENDINGS
     | FILE_OR_DOMAIN_ENDINGS
-    | frozenset("build properties name id new call data date foo bar cab cr gd mo docs prof rest now save page".split())
+    | frozenset(
+        "build properties name email id new call data date foo bar cab cr gd mo docs prof rest now save page".split()
+    )
 )
 _DOMAINS = TOP_LEVEL_DOMAINS - _NO_DOMAINS
-_NO_HOSTS = frozenset("user.email author.email committer.email go.work".split())
 _IP = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.])")
 _PATH = re.compile(r"(?:(?<=[\s=\"'`:,(<>])|^)(?:~|\$HOME|\$\{HOME\}|\.\.)?(?:/[\w.@+*?-]+)+")
 _SHELL = re.compile(r"[^\n|]{0,120}\|\s*(?:sudo\s+)?(?:ba|z|da|k|)sh\b")
@@ -69,7 +70,7 @@ def _bare_hosts(text: str) -> Iterator[str]:
         domain = to_punycode(ending.lower())
         # `o.total` is a column of SQL: one letter before a rare domain is no host.
         is_column = host.find(".") == 1 and domain not in COMMON_DOMAINS
-        if domain in _DOMAINS and not is_column and host.lower() not in _NO_HOSTS:
+        if domain in _DOMAINS and not is_column and host.lower() != "go.work":
             yield host
 
 
