@@ -22,6 +22,7 @@ import hyperscan
 from lockgate import __version__
 from lockgate.core.errors import InvalidConfig, JournalUnavailable, LockgateError, quoted
 from lockgate.core.judging.model_names import EMBEDDED, NO_JUDGE
+from lockgate.core.ruling.approvals import ApprovalChange, ApprovalState
 from lockgate.core.text.readings import BEYOND_ASCII
 from lockgate.core.text.rules import RULES, Rule
 from lockgate.core.text.scanner import Scanner, check_pattern, cue_expressions, rule_expressions, rules_from_patterns
@@ -36,8 +37,10 @@ from lockgate.settings.journal_paths import POSTGRES, list_key_files, path_besid
 
 if TYPE_CHECKING:
     from lockgate.core.judging.model_names import ModelName
+    from lockgate.core.sessions.trust_pins import TrustPin
     from lockgate.gate.approvals_sqlite import SqliteApprovals
     from lockgate.gate.ledger import FileLedger
+    from lockgate.gate.trust_store import TrustStore
     from lockgate.journal.journal import Journal
     from lockgate.journal.log import Store
     from lockgate.journal.signing import Signer
@@ -83,6 +86,7 @@ def gate_from_settings(settings: Settings, *, keep_records: bool = True) -> Gate
         ledger=ledger_from_settings(settings) if keep_records else None,
         journal=journal,
         prices=partial(_price, supervision.prices),
+        vouched=trust_from_settings(settings) if settings.state_dir is not None else None,
         human_timeout_s=supervision.human_timeout_s,
     )
 
@@ -235,6 +239,20 @@ def approvals_from_settings(settings: Settings, journal: recording.JournalWriter
         raise InvalidConfig("there is no folder to keep approvals in", hint="set HOME or XDG_STATE_HOME")
     record = None if journal is None else recording.Recorder(journal).record_approvals
     return SqliteApprovals(settings.state_dir / "approvals.db", record=record)
+
+
+def trust_from_settings(settings: Settings, journal: recording.JournalWriter | None = None) -> TrustStore:
+    """Return the texts that a person has vouched for; with a journal, every change is recorded."""
+    from lockgate.gate.trust_store import TrustStore
+
+    if settings.state_dir is None:
+        raise InvalidConfig("there is no folder to keep trusted texts in", hint="set HOME or XDG_STATE_HOME")
+    return TrustStore(settings.state_dir, record=None if journal is None else partial(_record_trust, journal))
+
+
+def _record_trust(journal: recording.JournalWriter, pin: TrustPin, made: bool) -> None:  # noqa: FBT001
+    state = ApprovalState.GRANTED if made else ApprovalState.VOIDED
+    recording.Recorder(journal).record_approvals([ApprovalChange("trust", pin.id, state, pin.digest, pin.who)])
 
 
 class JournalFiles(NamedTuple):

@@ -16,10 +16,12 @@ from lockgate.claude_code import events as hooks
 from lockgate.core.errors import SessionsUnavailable
 from lockgate.core.ruling.approvals import ApprovalState
 from lockgate.core.ruling.opinions import Ruling
+from lockgate.core.sessions.trust_pins import pin_text
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action, Trust
 from lockgate.gate.approvals_memory import MemoryApprovals
 from lockgate.gate.judge import Inquiry, Opined
+from lockgate.gate.trust_store import TrustStore
 from lockgate.runtime.accounts import Account, own_account
 from lockgate.sessions import Host
 from lockgate.sessions.stores.sqlite import SqliteSessions
@@ -875,3 +877,35 @@ def test_a_session_id_that_a_shell_would_read_is_not_printed_as_a_command(plug: 
     said = plug.tell("SessionEnd", reason="other", session_id=id)
     assert "--session ID`" in str(said["systemMessage"])
     assert "curl" not in str(said)
+
+
+# What no person has vouched for
+
+
+def test_new_instruction_files_are_named_once_and_again_when_they_change(
+    tmp_path: Path, scanner: Scanner, config: Path
+) -> None:
+    assert not config.exists()
+    vouched = TrustStore(tmp_path / "trust")
+    host = Host(Gate(scanner=scanner, vouched=vouched), SqliteSessions(tmp_path / "state" / "sessions.db"))
+    plug, file = Plug(host, tmp_path), tmp_path / "CLAUDE.md"
+    try:
+
+        def begin(session: str, text: str) -> dict[str, object]:
+            file.write_text(text)
+            said = {"session_id": session}
+            assert plug.tell("SessionStart", source="startup", **said) == {}
+            assert plug.tell("InstructionsLoaded", file_path=str(file), **said) == {}
+            return plug.tell("UserPromptSubmit", prompt="Make the change", **said)
+
+        shown = begin("s1", "Always run `make lint`.")
+        assert str(file) in str(shown["systemMessage"])
+        assert "lockgate trust" in str(shown["systemMessage"])
+        assert begin("s2", "Always run `make lint`.") == {}
+        assert str(file) in str(begin("s3", "Always run `make lint` twice.")["systemMessage"])
+        vouched.add([pin_text(f"file:{file}", "Always run `make check`.", who="ana", at_s=1.0)])
+        assert begin("s4", "Always run `make check`.") == {}
+        assert plug.untrusted("s4") == []
+        assert plug.untrusted("s3") != []
+    finally:
+        host.close()

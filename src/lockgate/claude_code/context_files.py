@@ -16,6 +16,7 @@ import re
 import stat
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from io import BytesIO
 from itertools import islice
@@ -69,6 +70,15 @@ def _is_instruction_file(path: str) -> bool:
     plain = os.path.normpath(path).replace(os.sep, "/")
     rules = (_RULES, *(f"{folder}/rules/" for folder in config_folders()))
     return os.path.basename(path) in _INSTRUCTIONS or (plain.endswith(".md") and any(each in plain for each in rules))
+
+
+def instruction_files(folder: str) -> Iterator[str]:
+    """Yield where Claude Code would look for instructions when it works in this folder; a file need not be there."""
+    for each in _folders_upwards(folder):
+        yield from (os.path.join(each, name) for name in sorted(_INSTRUCTIONS))
+        rules = os.path.join(each, ".claude", "rules")
+        with suppress(OSError):
+            yield from (os.path.join(rules, name) for name in sorted(os.listdir(rules)) if name.endswith(".md"))
 
 
 def _includes(parent: str, path: str, account: Account) -> bool:

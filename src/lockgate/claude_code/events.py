@@ -35,7 +35,7 @@ from weakref import WeakKeyDictionary
 from lockgate.claude_code import call_targets, context_files
 from lockgate.claude_code.context_files import TranscriptFollower, TranscriptOwner, is_written
 from lockgate.claude_code.transcripts import is_machine, text_of
-from lockgate.core.errors import InvalidBlock, InvalidCall, LockgateError, printable
+from lockgate.core.errors import InvalidBlock, InvalidCall, LockgateError, printable, quoted
 from lockgate.core.ruling.arguments import flatten_arguments
 from lockgate.core.sessions.session_entries import MAX_PAGE
 from lockgate.core.vocabulary import Action, Decision
@@ -139,6 +139,9 @@ class _HookMemory:
         self.kept_results = _RecentIds()
         self.asked_calls = _RecentIds()
         self.prompted_sessions = _RecentIds()
+        # Instruction files that no person has vouched for: by session those to name, and what was named before.
+        self.unvouched: dict[str, list[str]] = {}
+        self.named_files = _RecentIds()
 
 
 _memories: WeakKeyDictionary[Host, _HookMemory] = WeakKeyDictionary()
@@ -386,7 +389,7 @@ def _on_prompt(host: Host, event: HookEvent) -> Answer:
     _memory_of(host).prompted_sessions.note(event.session)
     host.open(event.session, goal=prompt, host=HOST, known=False, folder=event.folder)
     _add_pieces(host, event.session, context_files.mentioned_pieces(prompt, event.text("cwd"), event.account))
-    return {}
+    return _ask_to_vouch(host, event.session)
 
 
 def _is_scheduled(host: Host, prompt: str, account: Account) -> bool:
@@ -431,7 +434,31 @@ def _on_instructions(host: Host, event: HookEvent) -> Answer:
     included_by = event.text("parent_file_path") if event.text("load_reason") == "include" else ""
     piece = context_files.instruction_piece(event.text("file_path"), included_by, event.account)
     _add_pieces(host, event.session_or_agent, [piece] if piece is not None else [])
+    if piece is not None and piece is not context_files.UNREAD:
+        _note_unvouched(host, event.session, piece)
     return {}
+
+
+def _note_unvouched(host: Host, session: str, piece: Piece) -> None:
+    """Remember an instruction file that no person has vouched for, until the next prompt names it once."""
+    vouched, memory = host.gate.vouched, _memory_of(host)
+    if vouched is None or piece.key in memory.named_files or vouched.trust_of(piece.source, piece.content):
+        return
+    memory.named_files.note(piece.key)
+    if len(memory.unvouched) < _MAX_REMEMBERED:
+        memory.unvouched.setdefault(session, []).append(piece.source.removeprefix("file:"))
+
+
+def _ask_to_vouch(host: Host, session: str) -> Answer:
+    """Return the line that the person is shown once for instruction files that are new or have changed."""
+    files = [quoted(path, 200) for path in _memory_of(host).unvouched.pop(session, [])]
+    if not files:
+        return {}
+    named = ", ".join(files[:3]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
+    return {
+        "systemMessage": f"Lockgate: {named} gives this agent instructions, and counts as untrusted. "
+        "If you know it, `lockgate trust FILE` shows it and vouches for it until it changes."
+    }
 
 
 def _on_tool_result(host: Host, event: HookEvent) -> Answer:

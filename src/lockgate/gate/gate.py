@@ -15,7 +15,7 @@ from lockgate.core.text.scanner import Scanner, check_pattern, rules_from_patter
 from lockgate.core.vocabulary import OBSERVE, Mode
 from lockgate.gate.judge import Judge
 from lockgate.gate.person_questions import Approvals
-from lockgate.gate.ruler import Ledger, Ruler
+from lockgate.gate.ruler import Ledger, Ruler, VouchedTexts
 from lockgate.gate.session import Session
 from lockgate.runtime.forks import on_fork
 
@@ -51,7 +51,7 @@ class Gate:
 
     Without judges an escalated call gets what the policy says of calls that no judge could clear: PAUSE when the tool
     is high-risk. `prices` turns a judge's name and tokens into US dollars, or None where it does not know. With a
-    `journal` no ruling is returned before it is recorded there.
+    `journal` no ruling is returned before it is recorded there. `vouched` knows what a person has vouched for.
     """
 
     def __init__(
@@ -65,6 +65,7 @@ class Gate:
         ledger: Ledger | None = None,
         journal: JournalWriter | None = None,
         prices: Callable[[str, int, int], float | None] | None = None,
+        vouched: VouchedTexts | None = None,
         human_timeout_s: float = 300.0,
     ) -> None:
         self.policy = policy or Policy()
@@ -74,6 +75,7 @@ class Gate:
         self.ledger = ledger
         self.journal = journal
         self.prices = prices
+        self.vouched = vouched
         if not 0 < human_timeout_s < float("inf"):
             raise InvalidConfig(
                 f"human_timeout_s must be a number of seconds, not {human_timeout_s!r}", hint="300 is five minutes"

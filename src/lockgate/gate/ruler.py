@@ -64,6 +64,12 @@ class Ledger(Protocol):
     def note(self, session: str, number: int, tool: str, decision: Decision) -> None: ...
 
 
+class VouchedTexts(Protocol):
+    """The texts that a person has vouched for. Never raises."""
+
+    def trust_of(self, source: str, content: str) -> Trust | None: ...
+
+
 class CallStart(NamedTuple):
     """What Tier 1 says of a call, when it began to, and what the record of the ruling will describe."""
 
@@ -143,6 +149,7 @@ class Ruler:
         Untrusted text voids the questions that are open with a person; with `voids` False the caller does that.
         """
         level, sort, parents = parse_block_request(content, source, trust, kind, mutable, tainted_by, id)
+        level = self.vouched_trust(content, source) if level is None else level
         with self._lock:
             block = self._context.add(
                 content, source=source, trust=level, kind=sort, mutable=mutable, tainted_by=parents, id=id
@@ -170,8 +177,13 @@ class Ruler:
     ) -> Block:
         """Return the block that `add` would add now, or raise its error; nothing changes."""
         level, sort, parents = parse_block_request(content, source, trust, kind, None, tainted_by, None)
+        level = self.vouched_trust(content, source) if level is None else level
         with self._lock:
             return self._context.build_block(content, source=source, trust=level, kind=sort, tainted_by=parents)[0]
+
+    def vouched_trust(self, content: str, source: str) -> Trust | None:
+        """Return `vetted` for a text that a person has vouched for; None for any other."""
+        return None if self.gate.vouched is None else self.gate.vouched.trust_of(source, content)
 
     @property
     def context_known(self) -> bool:

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from lockgate.core.errors import LockgateError, quoted
 from lockgate.core.text.confusables import LOOKALIKES
-from lockgate.runtime.private_files import PrivateFileKind, replace_file
+from lockgate.runtime.private_files import PrivateFileKind, locked_file, replace_file
 
 _PINS = PrivateFileKind("a server's pinned tools", "have a changed tool pass as the one that was pinned", "agent")
 _SCHEMA = "lockgate mcp pins/1"
@@ -236,15 +236,8 @@ class ToolPins:
             return
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _PINS.check(self._path.parent, folder=True)
-        lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
-        try:
-            with suppress(ImportError):
-                from fcntl import LOCK_EX, flock
-
-                flock(lock, LOCK_EX)
+        with locked_file(self._path.with_suffix(".lock")):
             yield
-        finally:
-            os.close(lock)
 
 
 def _parsed(data: bytes) -> dict[str, ToolPin]:

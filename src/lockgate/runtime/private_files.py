@@ -140,6 +140,20 @@ def open_replacement(
         sync_folder(path.parent)
 
 
+@contextmanager
+def locked_file(path: Path) -> Iterator[None]:
+    """Hold a lock on this file, which is made if need be: one process at a time, where the system has such locks."""
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    try:
+        with suppress(ImportError):
+            from fcntl import LOCK_EX, flock
+
+            flock(lock, LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
 def replace_file(
     path: Path, data: bytes, *, mode: int = 0o600, exact_mode: int | None = None, durable: bool = True
 ) -> None:

@@ -307,7 +307,10 @@ class Host:
 
     def _append_blocks(self, live: LiveSession, pieces: Sequence[Piece]) -> list[EntryPlace]:
         entries = []
-        for piece in pieces:
+        for each in pieces:
+            vouched = live.ruler.vouched_trust(each.content, each.source) if each.trust is None else None
+            # Kept with the piece: the session stays as it was when a person takes it back.
+            piece = each if vouched is None else each._replace(trust=vouched)
             block = live.ruler.preview_block(
                 piece.content, source=piece.source, trust=piece.trust, kind=piece.kind, tainted_by=piece.tainted_by
             )

@@ -62,6 +62,7 @@ class Context:
         "broad",
         "encoded",
         "has_unknown_history",
+        "has_vetted_text",
         "positions",
         "produced_by",
         "project",
@@ -91,6 +92,8 @@ class Context:
         self.value_places = ValuePlacesCache()
         # Whether the agent may have read more than is here: another process began the run, and its blocks are missing.
         self.has_unknown_history = False
+        # Whether a text was read that a person has vouched for, and did not write.
+        self.has_vetted_text = False
         # What the files of the folder that the agent works in name. It may make a value no news, and nothing more.
         self.project = NO_PROJECT
         self.activity = NO_ACTIVITY
@@ -126,7 +129,10 @@ class Context:
             self._index_untrusted(position, block)
         else:
             asks = source.partition(":")[0] in ("goal", "user")
-            self.trusted_text.add(data, asks=asks)
+            is_vetted = block.trust is Trust.VETTED
+            self.trusted_text.add(data, asks=asks, vetted=is_vetted)
+            # What a person accepted of an MCP tool is its description, which orders nothing.
+            self.has_vetted_text = self.has_vetted_text or (is_vetted and not asks and not source.startswith("mcp:"))
             if asks:
                 self.trusted_text.asked_text += content[:_MAX_ASKED_TEXT] + "\n"
         return block

@@ -101,22 +101,26 @@ _RECIPIENT_SINKS = ("recipient", "account")
 class TrustedText:
     """What the user asked for (goal and messages), and what every trusted or vetted block says besides."""
 
-    __slots__ = ("_asked_tools", "asked", "asked_folded", "asked_text", "folded", "known", "written")
+    __slots__ = ("_asked_tools", "asked", "asked_folded", "asked_text", "firm", "folded", "known", "written")
 
     def __init__(self) -> None:
         self.folded = b" "
         self.asked_folded = b" "
         self.asked_text = ""
         self.written = b""
+        # The same without what is only vetted: that never asks for what opens a door.
+        self.firm = b""
         self.known: set[bytes] = set()
         self.asked: set[bytes] = set()
         self._asked_tools: dict[str, bool] = {}
 
-    def add(self, data: bytes, *, asks: bool) -> None:
-        """Take in a text; with `asks` it is the user's own."""
+    def add(self, data: bytes, *, asks: bool, vetted: bool = False) -> None:
+        """Take in a text; with `asks` it is the user's own, with `vetted` one that a person has vouched for."""
         prepared = prepare(data)
         listed = split_words(prepared)
         self.written += prepared + b"\n"
+        if not vetted:
+            self.firm += prepared + b"\n"
         self.folded += b" ".join(listed) + b" "
         self.known.update(listed)
         if asks:
@@ -156,10 +160,10 @@ class TrustedText:
         words = split_words(prepare(text.encode("utf-8", "ignore")))
         return bool(words) and b" " + b" ".join(words) + b" " in self.asked_folded
 
-    def names_owner_of(self, address: str) -> bool:
+    def names_owner_of(self, address: str, *, firmly: bool = False) -> bool:
         """Return whether a trusted text has a host or mailbox of the owner: `docs.shop.example`, `api.shop.example`.
 
-        A domain under which anyone can have a name of his own does not count.
+        A domain under which anyone can have a name of his own does not count; with `firmly`, no vetted text does.
         """
         place = address.lower().encode("utf-8", "ignore").rpartition(b"://")[2].partition(b"/")[0].rpartition(b"@")[2]
         if not HOST.fullmatch(place):
@@ -168,17 +172,18 @@ class TrustedText:
         if len(domain) < 5 or domain in SHARED_DOMAINS or domain in TENANT_DOMAINS:
             return False
         written = rb"(?:^|[^a-z0-9-])" + re.escape(domain) + rb"(?![a-z0-9-]|\.[a-z0-9])"
-        return re.search(written, self.written) is not None
+        return re.search(written, self.firm if firmly else self.written) is not None
 
-    def contains_address(self, address: bytes, budget: WorkBudget) -> bool:
-        """Return whether a trusted text writes this address, and not one that is longer."""
+    def contains_address(self, address: bytes, budget: WorkBudget, *, firmly: bool = False) -> bool:
+        """Return whether a trusted text writes this address, and not one that is longer; `firmly` as above."""
         # A user who wrote `mira@lind.example.org` did not mean `ra@lind.example`.
-        at = self.written.find(address)
+        written = self.firm if firmly else self.written
+        at = written.find(address)
         while at >= 0 and budget.take():
-            before, after = self.written[at - 1 : at], self.written[at + len(address) : at + len(address) + 2]
+            before, after = written[at - 1 : at], written[at + len(address) : at + len(address) + 2]
             if not _IN_ADDRESS.match(before) and not _GOES_ON.match(after):
                 return True
-            at = self.written.find(address, at + 1)
+            at = written.find(address, at + 1)
         return False
 
 

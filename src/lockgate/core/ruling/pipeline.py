@@ -307,11 +307,15 @@ def _check_host_findings(review: _Review) -> None:
 
 
 def _check_context(review: _Review) -> Decision | None:
-    """1. CONTINUE where no untrusted block is recent."""
+    """1. CONTINUE where no untrusted block is recent, unless a text that is only vetted may have asked for a door."""
     readings = review.context.readings
-    if review.may_pass_early and (not readings or readings[-1].position < review.first_recent):
-        return Decision(_CONTINUE, 1, _UNTRUSTED_FREE, review.risk)
-    return None
+    if not review.may_pass_early or (readings and readings[-1].position >= review.first_recent):
+        return None
+    if review.context.has_vetted_text and not review.policy.strict_patterns:
+        review.effects = effects_of(review.call, review.context.project, review.context.activity, leaves=review.leaves)
+        if review.severity is Severity.OPENS_A_DOOR and _check_unasked_effects(review).findings:
+            return None
+    return Decision(_CONTINUE, 1, _UNTRUSTED_FREE, review.risk)
 
 
 def _check_effects(review: _Review) -> Decision | None:
