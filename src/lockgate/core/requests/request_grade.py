@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from threading import Lock, local
 from typing import Any, Final, NamedTuple
 
@@ -29,10 +30,13 @@ SUSPECTED, SURE = 4, 5
 NEAR: Final = 1000
 # A text with more signs than these repeats them to hide one: it is suspicious, and the rest is not looked at.
 MAX_HITS: Final = 512
-# So much of a text is looked at, around the words that signs are made of; a text with more of them is suspicious.
+# A text is looked at in pieces. No sign is longer than what two pieces share.
+_PIECE: Final = 4000
+_SHARED: Final = 600
+# A piece with more words of signs than one in so many characters is dense.
+_DENSE: Final = 20
+# So many characters of dense pieces, and of those that a pattern may match, are looked at. More are suspicious.
 MAX_LOOKED_AT: Final = 100_000
-# How far a sign, and what stands around it, may reach from such a word.
-_AROUND: Final = 300
 
 
 class SignHit(NamedTuple):
@@ -58,74 +62,65 @@ class Grade(NamedTuple):
 _FOLDED: Final = str.maketrans("áàâãäåéèêëíìîïóòôõöúùûüçñłśżźćńąęğşıё", "aaaaaaeeeeiiiiooooouuuucnlszzcnaegsiе")
 _FOLDED_AT_ONCE: Final = 50_000
 _TOKENS: Final = re.compile(r"[^\W_]+|[.!?。！？]+(?=\s|$)")
+# The end of a sentence among words; a text has none, as what is no letter and no digit is left out.
+_END: Final = "\1"
+_ENDS: Final = re.compile(r"[.!?。！？](?=\s|$)")
 # A sequence ends with its sentence, unless the sentence is too short to be one: `Ignore. All. Previous.`
 _SHORTEST_SENTENCE: Final = 3
+# The gap before the first step of a sequence.
+_FIRST: Final = -1
+_STEP: Final = itemgetter(0, 1)
+_LAST_KEPT: Final = 0xFFFF
 
 
+class _Separators(dict[int, int]):
+    """Characters to themselves, or to a space if they stand between words; filled in as they come up."""
+
+    def __missing__(self, code: int) -> int:
+        kept = code if chr(code).isalnum() or code == ord(_END) else ord(" ")
+        # The rarer ones are looked up each time: a client could send a million of them.
+        if code <= _LAST_KEPT:
+            self[code] = kept
+        return kept
+
+
+_SEPARATORS: Final = _Separators()
 _CLASSES: Final = read_sections(__package__, "request_words.txt")
-_COMMON: Final = frozenset(_CLASSES["common"])
 
 
-class _Lexicon:
-    """The sequences, by the words that continue them."""
+class _Move(NamedTuple):
+    """A step of a sequence, and how many words after its first one belong to it.
 
-    def __init__(self, signs: Sequence[RequestSign], classes: Mapping[str, Iterable[str]]) -> None:
-        self.sequences: list[tuple[RequestSign, tuple[int, ...]]] = []
-        steps: dict[str, list[tuple[int, int]]] = {}
-        for sign in signs:
-            for sequence in sign.sequences:
-                names, gaps = _parse_sequence(sequence)
-                if not all(name in classes for name in names):
-                    continue
-                number = len(self.sequences)
-                self.sequences.append((sign, gaps))
-                for at, name in enumerate(names):
-                    steps.setdefault(name, []).append((number, at))
-        # First word (whole, or the beginning of it) to the rest of the entry and its steps.
-        self.whole: dict[str, list[tuple[tuple[str, ...], list[tuple[int, int]]]]] = {}
-        self.stems: dict[str, list[tuple[tuple[str, ...], list[tuple[int, int]]]]] = {}
-        for name, entries in classes.items():
-            for entry in entries:
-                first, *rest = entry.lower().translate(_FOLDED).split()
-                stem = first.endswith("*") and not rest
-                (self.stems if stem else self.whole).setdefault(first.rstrip("*"), []).append(
-                    (tuple(rest), steps.get(name, []))
-                )
-        self.stem_sizes = sorted({len(stem) for stem in self.stems})
-        self.anchors = _anchors(signs, classes)
-
-    def entries(self, word: str) -> list[tuple[tuple[str, ...], list[tuple[int, int]]]]:
-        found = list(self.whole.get(word, ()))
-        for size in self.stem_sizes:
-            found += self.stems.get(word[:size], ())
-        return found
-
-
-def _anchors(signs: Sequence[RequestSign], classes: Mapping[str, Iterable[str]]) -> frozenset[str]:
-    """Return words of which every full or half sign of words has one: those of the rarest class of each sequence.
-
-    A part to play is told in common words, and counts only beside another sign.
+    Steps are numbered through all sequences. `gap` is how many words may stand before this one; the last step of a
+    sequence has its sign.
     """
-    found: set[str] = set()
+
+    step: int
+    more: int
+    gap: int
+    sign: RequestSign | None
+
+
+def _moves_by_entry(signs: Sequence[RequestSign], classes: Mapping[str, Iterable[str]]) -> dict[str, list[_Move]]:
+    """Return the moves of each entry of the word classes, the end of a sentence included.
+
+    An entry stands between spaces, or behind one if it may end in any way. Later steps come first, so that no word is
+    two steps of one sequence.
+    """
+    found: dict[str, set[_Move]] = {f" {_END} ": set()}
+    step = 0
     for sign in signs:
-        if sign.points == HINT or sign.family == "cast":
-            continue
         for sequence in sign.sequences:
-            names = _parse_sequence(sequence)[0]
-            if all(name in classes for name in names):
-                rarest = min(names, key=lambda name: _commonness(classes[name]))
-                found |= {_rarest_word(entry) for entry in classes[rarest]}
-    return frozenset(found)
-
-
-def _commonness(entries: Iterable[str]) -> float:
-    words = [_rarest_word(entry) for entry in entries]
-    return sum(word in _COMMON for word in words) / len(words)
-
-
-def _rarest_word(entry: str) -> str:
-    words = entry.lower().translate(_FOLDED).split()
-    return max(words, key=lambda word: (word not in _COMMON, len(word)))
+            names, gaps = _parse_sequence(sequence)
+            if not all(name in classes for name in names):
+                continue
+            for place, (name, gap) in enumerate(zip(names, (_FIRST, *gaps), strict=True), 1):
+                for entry in classes[name]:
+                    words = f" {entry.lower().translate(_FOLDED)} ".replace("* ", "")
+                    move = _Move(step, len(entry.split()) - 1, gap, sign if place == len(names) else None)
+                    found.setdefault(words, set()).add(move)
+                step += 1
+    return {words: sorted(moves, key=_STEP, reverse=True) for words, moves in found.items()}
 
 
 def _parse_sequence(sequence: str) -> tuple[list[str], tuple[int, ...]]:
@@ -133,39 +128,31 @@ def _parse_sequence(sequence: str) -> tuple[list[str], tuple[int, ...]]:
     return parts[::2], tuple(map(int, parts[1::2]))
 
 
-_LEXICON: Final = _Lexicon(SIGNS, _CLASSES)
+_MOVES: Final = _moves_by_entry(SIGNS, _CLASSES)
 _PATTERNS: Final = tuple((sign, re.compile(sign.pattern)) for sign in SIGNS if sign.pattern)
-# What every match of a pattern has in it.
-_PATTERN_ANCHORS: Final = (
-    r"<\||\|>|_of_turn|\[/?inst\]|<</?sys>>|</[a-z]|<(?:system|assistant|tool|function|invoke|developer|user|admin)",
-    r"\b(?:system|admin|developer|override|sysprompt)|systemprompt|previous ?instr|tool_c|\bto=|jailbr",
-    r"\b(?:user|human|assistant|ai|model) ?:|function result|action input|observation ?:|\bcall [a-z]+_",
-    r"\" ?\+ ?\"| \+ [a-z] |\b(?:above|so far)\b",
-    "指令|指示|规则|提示|命令|要求|限制|政策|约束|道德|审查|设定|内容|文字|プロンプト|ルール|規則|制約|开发者模式",
-)
 
 
-class _AnchorSet:
+class _EngineSet:
     """Finds all places of some patterns in one pass; compiled with the first text; safe to share between threads."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
-        self._patterns = sorted(patterns)
+        self._patterns = list(patterns)
         self._database: hyperscan.Database | None = None
         self._compiling = Lock()
         self._threads = local()
 
-    def find_ends(self, data: bytes) -> list[int]:
-        """Return where the matches end."""
-        database = self._compiled()
+    def find_in(self, data: bytes) -> list[tuple[int, int]]:
+        """Return where the matches end, each with the number of its pattern."""
+        database = self.compiled()
         # Two scans on one scratch fail in the engine, so every thread has its own.
         scratch = self._threads.__dict__.get("scratch")
         if scratch is None:
             scratch = self._threads.__dict__["scratch"] = hyperscan.Scratch(database)
-        found: list[int] = []
-        database.scan(data, match_event_handler=_collect_end, context=found, scratch=scratch)
+        found: list[tuple[int, int]] = []
+        database.scan(data, match_event_handler=_collect_match, context=found, scratch=scratch)
         return found
 
-    def _compiled(self) -> hyperscan.Database:
+    def compiled(self) -> hyperscan.Database:
         with self._compiling:
             if self._database is None:
                 database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
@@ -180,70 +167,80 @@ class _AnchorSet:
             return self._database
 
 
-def _collect_end(_number: int, _start: int, end: int, _flags: int, found: Any) -> None:
-    found.append(end)
+def _collect_match(number: int, _start: int, end: int, _flags: int, found: Any) -> None:
+    found.append((end, number))
 
 
-# Words without borders compile in milliseconds, borders take a second: only words that stand in many others have them.
-_SHORT: Final = frozenset(word for word in _LEXICON.anchors if word.isascii() and len(word.strip("*")) < 4)
-_WORD_ANCHORS: Final = _AnchorSet(word.strip("*") for word in _LEXICON.anchors - _SHORT)
-_OTHER_ANCHORS: Final = _AnchorSet([*_PATTERN_ANCHORS, r"\b(?:" + "|".join(sorted(_SHORT)) + r")\b"])
+# Each entry with the length of its bytes.
+_ENTRIES: Final = [(len(words.encode()), moves) for words, moves in _MOVES.items()]
+_ENTRY_SET: Final = _EngineSet(map(re.escape, _MOVES))
+_ANCHOR_SET: Final = _EngineSet(sign.anchor for sign, _ in _PATTERNS)
 
 
-def find_signs(text: str) -> Iterator[tuple[RequestSign, int, int]]:
-    """Yield the signs of a text in lower case and without accents, with their spans."""
-    for sign, pattern in _PATTERNS:
-        for match in pattern.finditer(text):
-            yield sign, match.start(), match.end()
-    yield from _find_sequences(text)
+def make_ready() -> None:
+    """Compile now, for a process that has time at its start and none with its first request."""
+    _ENTRY_SET.compiled()
+    _ANCHOR_SET.compiled()
 
 
-def _find_sequences(text: str) -> Iterator[tuple[RequestSign, int, int]]:
-    tokens = [(match[0], match.start(), match.end()) for match in _TOKENS.finditer(text)]
-    words = [word for word, _, _ in tokens]
-    known: dict[str, list[tuple[tuple[str, ...], list[tuple[int, int]]]]] = {}
-    # Of each sequence and step: where the sequence began, and the last word of the step.
-    state: dict[tuple[int, int], tuple[int, int]] = {}
+def _find_signs(text: str) -> tuple[list[tuple[RequestSign, int, int]], bool]:
+    """Return the signs of a text in lower case and without accents, with their spans, and whether that is dear."""
+    entries = _find_entries(text)
+    patterns = sorted({number for _, number in _ANCHOR_SET.find_in(encode(text))})
+    found = [
+        (_PATTERNS[number][0], *match.span()) for number in patterns for match in _PATTERNS[number][1].finditer(text)
+    ]
+    sequences = list(_find_sequences(entries))
+    if found or any(sign.points > HINT for sign, _, _ in sequences):
+        words = [match.span() for match in _TOKENS.finditer(text)]
+        found += [(sign, words[first][0], words[last][1]) for sign, first, last in sequences]
+    return found, bool(patterns) or len(entries) * _DENSE > len(text)
+
+
+def _find_sequences(entries: Iterable[tuple[int, list[_Move]]]) -> Iterator[tuple[RequestSign, int, int]]:
+    """Yield the signs of word classes, with the numbers of their first and last word."""
+    # Of each step: where its sequence began, and its last word.
+    state: dict[int, tuple[int, int]] = {}
     began = 0
-    for at, word in enumerate(words):
-        if word[0] in ".!?。！？":
+    for at, moves in entries:
+        if not moves:
             if at - began >= _SHORTEST_SENTENCE:
                 state.clear()
             began = at + 1
-            continue
-        entries = known.get(word)
-        if entries is None:
-            entries = known[word] = _LEXICON.entries(word)
-        moves = _moves(words, at, entries)
-        # Later steps first, so that no word is two steps of one sequence.
-        for step, number, last in sorted(moves, reverse=True):
-            sign, gaps = _LEXICON.sequences[number]
-            before = (at, at - 1) if step == 0 else state.get((number, step - 1))
-            if before is None or not 0 <= at - before[1] - 1 <= (gaps[step - 1] if step else 0):
+        for step, more, gap, sign in moves:
+            start = at
+            if gap != _FIRST:
+                before = state.get(step - 1)
+                if before is None or not 0 <= at - before[1] - 1 <= gap:
+                    continue
+                start = before[0]
+            if sign is None:
+                state[step] = start, at + more
                 continue
-            if step == len(gaps):
-                yield sign, tokens[before[0]][1], tokens[last][2]
-            else:
-                state[number, step] = before[0], last
+            yield sign, start, at + more
 
 
-def _moves(
-    words: Sequence[str], at: int, entries: list[tuple[tuple[str, ...], list[tuple[int, int]]]]
-) -> list[tuple[int, int, int]]:
-    """Return the steps that a word can be, each with its sequence and the last word of its entry."""
-    return [
-        (step, number, at + len(rest))
-        for rest, steps in entries
-        if not rest or _continues(words[at + 1 : at + 1 + len(rest)], rest)
-        for number, step in steps
-    ]
+def _find_entries(text: str) -> list[tuple[int, list[_Move]]]:
+    """Return the moves that a text makes, with the number of the word; none for the end of a sentence."""
+    data = encode(f" {' '.join(split_words(text))} ")
+    found: dict[int, list[_Move]] = {}
+    for end, number in _ENTRY_SET.find_in(data):
+        size, moves = _ENTRIES[number]
+        start = end - size
+        found[start] = sorted((*found[start], *moves), key=_STEP, reverse=True) if start in found else moves
+    entries: list[tuple[int, list[_Move]]] = []
+    at = seen = 0
+    for start in sorted(found):
+        at += data.count(b" ", seen, start)
+        seen = start
+        entries.append((at, found[start]))
+    return entries
 
 
-def _continues(words: Sequence[str], rest: Sequence[str]) -> bool:
-    return len(words) == len(rest) and all(
-        word == entry or (entry[-1] == "*" and word.startswith(entry[:-1]))
-        for word, entry in zip(words, rest, strict=True)
-    )
+def split_words(text: str) -> list[str]:
+    """Return the words of a text, with `_END` for the end of a sentence: `_TOKENS`, in a fifth of the time."""
+    marked = _ENDS.sub(f" {_END} ", text.replace(_END, "-"))
+    return marked.translate(_SEPARATORS).split()
 
 
 # --- what stands around a sign
@@ -322,13 +319,14 @@ def grade_text(text: str) -> tuple[int, list[SignHit], bool]:
         text = _fold(encode(text).decode("utf-8"))
     hits: list[SignHit] = []
     looked = 0
-    for start, end in _windows(text):
-        end = min(end, start + MAX_LOOKED_AT - looked)
-        looked += end - start
-        for sign, first, last in find_signs(text[start:end]):
-            points = _points(sign, text, start + first, start + last)
+    for at in range(0, len(text), _PIECE):
+        piece = text[at : at + _PIECE + _SHARED]
+        found, dear = _find_signs(piece)
+        looked += len(piece) if dear else 0
+        for sign, start, end in found:
+            points = _points(sign, text, at + start, at + end)
             if points:
-                hits.append(SignHit(sign, start + first, start + last, points))
+                hits.append(SignHit(sign, at + start, at + end, points))
             if len(hits) >= MAX_HITS:
                 break
         if len(hits) >= MAX_HITS or looked >= MAX_LOOKED_AT:
@@ -343,26 +341,13 @@ def _fold(text: str) -> str:
     return "".join(text[at : at + _FOLDED_AT_ONCE].translate(_FOLDED) for at in range(0, len(text), _FOLDED_AT_ONCE))
 
 
-def _windows(text: str) -> list[tuple[int, int]]:
-    """Return the stretches of a text around the words that signs are made of, in order and without overlap."""
-    data = encode(text)
-    windows: list[tuple[int, int]] = []
-    seen, place = 0, 0
-    for at in sorted({*_WORD_ANCHORS.find_ends(data), *_OTHER_ANCHORS.find_ends(data)}):
-        # From bytes to characters.
-        place += at - seen if text.isascii() else len(data[seen:at].decode("utf-8", "ignore"))
-        seen = at
-        if windows and place - _AROUND <= windows[-1][1]:
-            windows[-1] = (windows[-1][0], place + _AROUND)
-        else:
-            windows.append((max(0, place - _AROUND), place + _AROUND))
-    return windows
-
-
 def _best(hits: list[SignHit]) -> tuple[int, bool]:
     """Return the highest sum of points of different families within reach, and whether one is sure."""
-    hits.sort(key=lambda hit: hit.start)
     best, sure = 0, False
+    if all(hit.sign.points == HINT or hit.sign.family == "cast" for hit in hits):
+        # Neither a hint nor a part to play counts without another sign.
+        return best, sure
+    hits.sort(key=lambda hit: hit.start)
     first = 0
     families: dict[str, list[int]] = {}
     for hit in hits:

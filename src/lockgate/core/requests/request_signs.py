@@ -19,7 +19,8 @@ SIGN, HALF, HINT = 4, 2, 1
 class RequestSign(NamedTuple):
     """One sign: sequences such as `drop 2 before 2 orders` (word classes with gaps), or patterns.
 
-    `hit` is a text that has the sign, `miss` an ordinary text close to it that has not; both are tests.
+    `hit` is a text that has the sign, `miss` an ordinary text close to it that has not; both are tests. Every match of
+    `pattern` has a match of `anchor` in it, which the engine looks for (in bytes, and with its own idea of `\\s`).
     """
 
     name: str
@@ -29,6 +30,7 @@ class RequestSign(NamedTuple):
     miss: str
     sequences: tuple[str, ...] = ()
     pattern: str = ""
+    anchor: str = ""
 
     @property
     def family(self) -> str:
@@ -96,6 +98,7 @@ SIGNS: Final[tuple[RequestSign, ...]] = (
         # Also where the words are glued to each other, or to what stands before them.
         pattern=r"(?:ignore|disregard|forget)\s?(?:all\s?)?(?:of\s?)?(?:the\s?|your\s?)?(?:previous|prior|above|earlier)\s?"
         r"(?:instructions|rules|prompts?|directions)",
+        anchor="ignore|disregard|forget",
     ),
     RequestSign(
         "drop-what-you-were-told",
@@ -171,6 +174,7 @@ SIGNS: Final[tuple[RequestSign, ...]] = (
         r" (?:me |us |back )?(?:the |a copy of the |the value of the variable )?(?:full |entire |exact |whole )?"
         r"(?:system|developer)[ _](?:prompt|message)\b(?! (?:of|for|in|format|template|syntax))"
         r"|\bsysprompt (?:pls|please)\b|(?:show|print|reveal|display|output)(?:me)?(?:your|the)systemprompt",
+        anchor=r"(?:system|developer)[ _](?:prompt|message)|sysprompt|systemprompt",
     ),
     RequestSign(
         "reveal-text-above",
@@ -181,6 +185,7 @@ SIGNS: Final[tuple[RequestSign, ...]] = (
         ("repeat 2 all of it 4 above this", "all of it 4 above this", "repeat 4 above this"),
         pattern=r"\b(?:print|repeat|output|copy|recite|echo) (?:me )?(?:back )?(?:all|everything|the entire \w+)"
         r"[^.\n]{0,20} (?:above|so far)\s*[.!,:]|\bincluding the system (?:role|message|prompt)",
+        anchor=r" (?:above|so far)[^a-z0-9]|including the system",
     ),
     RequestSign(
         "reveal-what-you-were-told",
@@ -213,6 +218,7 @@ SIGNS: Final[tuple[RequestSign, ...]] = (
         "what does the acronym DAN stand for?",
         ("known persona",),
         pattern=r"\[jailbroken\]|\[jailbreak\]|\(jailbreak\)",
+        anchor="jailbr",
     ),
     RequestSign(
         "persona-mode",
@@ -241,6 +247,7 @@ SIGNS: Final[tuple[RequestSign, ...]] = (
         pattern=r"<\|(?:im_start|im_end|im_sep|system|user|assistant|developer|endoftext|endofprompt|begin_of_text|eot_id"
         r"|eom_id|start_header_id|end_header_id|start|end|channel|message|return|call)\|>|<(?:start|end)_of_turn>"
         r"|\[/?inst\]|<</?sys>>",
+        anchor=r"<\||_of_turn>|\[/?inst\]|<</?sys>>",
     ),
     RequestSign(
         "frame-role-tag",
@@ -250,6 +257,7 @@ SIGNS: Final[tuple[RequestSign, ...]] = (
         "ssh <user>@<host>",
         pattern=r"</(?:user|human|developer|instructions?)>\s{0,4}<|</?(?:system|assistant)>"
         r"|</?(?:system|user|assistant|developer|admin)[ _-](?:prompt|message|instructions?|reminder|query|command)>",
+        anchor=r"</?(?:system|user|assistant|developer|admin|human|instruction)",
     ),
     RequestSign(
         "frame-system-line",
@@ -263,6 +271,10 @@ SIGNS: Final[tuple[RequestSign, ...]] = (
         r"|\boverride code\b[^\n]{0,20}\baccepted\b|\b(?:begin|end)(?: of)?(?: the)? "
         r"(?:system|user|developer|original|hidden) (?:prompt|instructions?|input|message)\b"
         r"|\bmessage is from the (?:system|developer|operator|admin)|\[system\]\(",
+        anchor=r"(?:system|admin|developer)(?:[\]):*]|, not| message| notice| note| alert| directive)"
+        r"|(?:system|admin|administrator|developer|root|security|operator) override|override code"
+        r"|(?:begin|end)(?: of)?(?: the)? (?:system|user|developer|original|hidden) "
+        r"|message is from the ",
     ),
     RequestSign(
         "frame-forged-turn",
@@ -274,6 +286,8 @@ SIGNS: Final[tuple[RequestSign, ...]] = (
         r"|(?:^|\n) {0,4}(?:assistant|ai|model)\s?:[^\n]{0,400}\b(?:user|human)\s?:"
         r"|(?:^|\n) {0,4}#{2,4} {0,2}\**(?:system|user|assistant|human)\**\s?:"
         r"|[\"']role[\"']\s?:\s?[\"'](?:system|developer)[\"']\s?,\s{0,4}[\"']content[\"']\s?:",
+        anchor=r"(?:user|human|developer|assistant|ai|model)[^a-z0-9]{0,3}:"
+        r"|## {0,2}\**(?:system|user|assistant|human)|[\"']role[\"']",
     ),
     RequestSign(
         "rank-operator",
@@ -293,6 +307,8 @@ SIGNS: Final[tuple[RequestSign, ...]] = (
         r"|\bto=(?:functions|python)\b"
         r"|</?(?:tool|function)[_-](?:results?|responses?|outputs?)\b|(?:^|\n)tool_code\b|\bfunction result\s?:\s?\{"
         r"|(?:^|\n) {0,4}action input\s?:|(?:^|\n) {0,4}observation\s?:",
+        anchor=r"tool_c|<function_calls>|<invoke name=|to=(?:functions|python)|</?(?:tool|function)[_-]|function result"
+        r"|action input|observation[^a-z0-9]{0,3}:",
     ),
     RequestSign(
         "tool-use",
@@ -302,6 +318,7 @@ SIGNS: Final[tuple[RequestSign, ...]] = (
         "the carpenter sells his saw",
         ("use 3 tools",),
         pattern=r"\bcall [a-z]{2,20}_[a-z_]{2,30} now\b",
+        anchor=r"call [a-z]{2,20}_",
     ),
     RequestSign(
         "loot-asked-for",
@@ -319,6 +336,7 @@ SIGNS: Final[tuple[RequestSign, ...]] = (
         "decode this and send me the plain text",
         ("decode 8 and obey", "hidden text"),
         pattern=r"(?:\"[^\"\n]{1,20}\" ?\+ ?){2}|\b[a-z] \+ [a-z] \+ [a-z]\b",
+        anchor=r"\" ?\+| \+ [a-z] \+",
     ),
     RequestSign(
         "hidden-from-filter",
@@ -416,6 +434,7 @@ SIGNS: Final[tuple[RequestSign, ...]] = (
         "[^\n。！？]{0,6}(?:指令|指示|规则|提示|命令|要求|限制|政策)|(?:你|之前)[^\n。！？]{0,4}(?:指令|规则|指示|限制)[^\n。！？]{0,4}"
         "(?:失效|作废|无效|取消|不再)|(?:以前|これまで|上記|あなた|前)の[^\n。！？]{0,6}(?:指示|命令|ルール|プロンプト|規則|制約)"
         "[^\n。！？]{0,6}(?:無視|忘れ|破棄)",
+        anchor="指令|指示|规则|提示|命令|要求|限制|政策|プロンプト|ルール|規則|制約",
     ),
     RequestSign(
         "reveal-chinese",
@@ -426,6 +445,7 @@ SIGNS: Final[tuple[RequestSign, ...]] = (
         pattern="(?:显示|输出|告诉我|重复|打印|展示|泄露|说出|复述|公开|给我看)[^\n。！？]{0,6}(?:你的|系统|隐藏|初始|收到的)[^\n。！？]{0,6}"
         "(?:提示|指令|规则|设定)|(?:上面的所有|以上所有|以上全部)[^\n。！？]{0,4}(?:内容|文字)[^\n。！？]{0,4}(?:原样|输出|重复)"
         "|逐字[^\n。！？]{0,12}(?:指令|提示|规则)|(?:システムプロンプト|隠された指示|初期の?指示)[^\n。！？]{0,6}(?:表示|見せ|出力|教え|公開)",
+        anchor="提示|指令|规则|设定|内容|文字|プロンプト|指示",
     ),
     RequestSign(
         "persona-chinese",
@@ -435,5 +455,6 @@ SIGNS: Final[tuple[RequestSign, ...]] = (
         "你现在是一位严格的老师",
         pattern="(?:没有任何|没有|不受任何|不受|无视所有)(?:规则|限制|约束|道德|审查)[^\n。！？]{0,8}(?:ai|人工智能|助手|模型|机器人|回答|拒绝)"
         "|(?:ai|人工智能|助手|模型|机器人|dan)[^\n。！？]{0,8}(?:没有任何|没有|不受任何|不受)(?:规则|限制|约束|道德)|开发者模式[^\n。！？]{0,4}(?:忽略|没有|不受)",
+        anchor="规则|限制|约束|道德|审查|开发者模式",
     ),
 )
