@@ -20,10 +20,10 @@ from lockgate.core.ruling.effects.effect import Effect, Severity
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
 from lockgate.core.ruling.effects.reading import effects_of
 from lockgate.core.ruling.explanations import describe_effect
-from lockgate.core.ruling.matrix import is_kind_asked_for, is_named_by_user
 from lockgate.core.ruling.origins import TrustedText
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import canonical_tool
+from lockgate.core.ruling.unasked_effects import is_kind_asked_for, is_named_by_user
 from lockgate.core.strict_json import InvalidJson, JsonReader
 from lockgate.core.wire import SCHEMA, effect_to_dict
 

@@ -8,7 +8,7 @@
 3. Patterns. Rules over the arguments, and over every recent untrusted block in all its readings.
 4. Encoding. Hidden readable text in the arguments or in a recent untrusted block.
 5. Origins.  Values or a tool that an order in untrusted text names, and that the goal does not; an effect that the
-   user did not ask for (matrix.py).
+   user did not ask for (unasked_effects.py).
    Nothing in 3-5: CONTINUE, `no-red-flags`. Anything: the call is escalated; a rule never blocks by itself.
 6. Triage.   Tier 2 is asked once, and once more in plain words when its answer cannot be read. Only a plain "not
    suspicious" clears the call: CONTINUE, `triage-cleared`. Everything else goes one tier up.
@@ -38,12 +38,6 @@ from lockgate.core.ruling.delegation import may_be_delegated
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity, effect
 from lockgate.core.ruling.effects.reading import effects_of, own_effects_of
 from lockgate.core.ruling.explanations import EFFECT, explain
-from lockgate.core.ruling.matrix import (
-    EffectFindings,
-    UnaskedEffects,
-    is_configured_remote,
-    is_kind_asked_for,
-)
 from lockgate.core.ruling.observing import observe
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
 from lockgate.core.ruling.origins import MAX_ORIGINS, NOTHING_TRACED, OriginLookup, OriginTrace, TrustedText
@@ -54,6 +48,12 @@ from lockgate.core.ruling.second_look import find_tokens
 from lockgate.core.ruling.self_protection import find_tampering, findings_from_effects, is_unrelated
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import may_reach_any_address, tool_risk
+from lockgate.core.ruling.unasked_effects import (
+    EffectFindings,
+    UnaskedEffects,
+    is_configured_remote,
+    is_kind_asked_for,
+)
 from lockgate.core.ruling.word_index import IndexedReading
 from lockgate.core.text.imperatives import prepare, split_words
 from lockgate.core.text.rules import RULES_BY_ID, Scope

@@ -42,7 +42,7 @@ _MAX_SHOWN = 120
 
 
 class EffectFindings(NamedTuple):
-    """What the matrix holds against a call, and where the targets stand in untrusted text.
+    """What is held against a call for its effects, and where the targets stand in untrusted text.
 
     `meant` are targets that untrusted text names and that the goal means all the same. `capped` says that the work
     ended before all was compared.

@@ -8,7 +8,7 @@ from lockgate import Gate
 from lockgate.core.ruling.context import Context
 from lockgate.core.ruling.effects.effect import effect
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.matrix import UnaskedEffects
+from lockgate.core.ruling.unasked_effects import UnaskedEffects
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Effect
 
