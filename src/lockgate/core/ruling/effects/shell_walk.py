@@ -15,8 +15,8 @@ from lockgate.core.ruling.effects.flows import EMPTY, MARK, NOTHING, SETUP, Flow
 from lockgate.core.ruling.effects.own_paths import own_access
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, place_of, read_access
 from lockgate.core.ruling.effects.programs.addresses import host_of
+from lockgate.core.ruling.effects.programs.dispatch import read_program
 from lockgate.core.ruling.effects.programs.option_uses import TELLING, note_variable
-from lockgate.core.ruling.effects.programs.table import read_program
 from lockgate.core.ruling.effects.project import Place, Project, normalize_path
 from lockgate.core.ruling.effects.shell_syntax import (
     DEFAULT,

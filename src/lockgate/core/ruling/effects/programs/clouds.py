@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lockgate.core.ruling.effects.flows import EMPTY, NOTHING, Flow, Invocation, Source
 from lockgate.core.ruling.effects.programs.addresses import host_of, is_local
 from lockgate.core.ruling.effects.programs.options import has_option, long_values, plain_words, split_options
-from lockgate.core.ruling.effects.programs.rows import command_words, read_row, target_of
+from lockgate.core.ruling.effects.programs.program_table import command_words, read_row, target_of
 from lockgate.core.ruling.effects.programs.service_settings import note_container_images, note_settings
 from lockgate.core.word_lists import read_sections
 

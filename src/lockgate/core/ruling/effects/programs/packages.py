@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lockgate.core.ruling.effects.flows import NOTHING, Flow, Invocation
 from lockgate.core.ruling.effects.programs.addresses import host_of, is_local
 from lockgate.core.ruling.effects.programs.options import has_option, plain_words, program_after, split_options
-from lockgate.core.ruling.effects.programs.rows import command_words, has_row, is_task, read_row
+from lockgate.core.ruling.effects.programs.program_table import command_words, has_row, is_task, read_row
 from lockgate.core.ruling.effects.project import package_name
 from lockgate.core.word_lists import read_words
 

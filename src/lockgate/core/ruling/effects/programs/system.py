@@ -11,7 +11,7 @@ from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.programs.network import ask_host
 from lockgate.core.ruling.effects.programs.option_uses import is_foreign
 from lockgate.core.ruling.effects.programs.options import has_option, program_after, split_options
-from lockgate.core.ruling.effects.programs.rows import command_words, read_row
+from lockgate.core.ruling.effects.programs.program_table import command_words, read_row
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk

@@ -12,7 +12,7 @@ from lockgate.core.ruling.effects.programs.addresses import host_of
 from lockgate.core.ruling.effects.programs.network import note_sent
 from lockgate.core.ruling.effects.programs.option_uses import is_foreign
 from lockgate.core.ruling.effects.programs.options import has_option, split_options
-from lockgate.core.ruling.effects.programs.rows import command_words, read_row
+from lockgate.core.ruling.effects.programs.program_table import command_words, read_row
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk

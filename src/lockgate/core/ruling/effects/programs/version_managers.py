@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lockgate.core.ruling.effects.flows import NOTHING, Flow, Invocation
 from lockgate.core.ruling.effects.programs.options import program_after, split_options
 from lockgate.core.ruling.effects.programs.packages import note_package, note_source
-from lockgate.core.ruling.effects.programs.rows import command_words, note_unknown, read_row
+from lockgate.core.ruling.effects.programs.program_table import command_words, note_unknown, read_row
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk

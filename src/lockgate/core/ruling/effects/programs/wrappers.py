@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.flows import EMPTY, NOTHING, Flow, Invocation, Source
 from lockgate.core.ruling.effects.programs.options import has_option, program_after, split_options
-from lockgate.core.ruling.effects.programs.rows import command_words, read_row
+from lockgate.core.ruling.effects.programs.program_table import command_words, read_row
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk

@@ -22,7 +22,7 @@ from lockgate.core.ruling.effects.programs import (
 )
 from lockgate.core.ruling.effects.programs.option_uses import note_option_uses
 from lockgate.core.ruling.effects.programs.own_files import note_own_files
-from lockgate.core.ruling.effects.programs.rows import is_listed, read_row
+from lockgate.core.ruling.effects.programs.program_table import is_listed, read_row
 from lockgate.core.ruling.effects.project import Place
 
 if TYPE_CHECKING:

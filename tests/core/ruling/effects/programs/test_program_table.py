@@ -17,7 +17,7 @@ from lockgate.core.ruling.effects.programs import (
     interpreters,
     network,
     packages,
-    rows,
+    program_table,
     system,
     text_filters,
     version_control,
@@ -56,7 +56,7 @@ def functions_below(function: FunctionType, seen: set[str]) -> Iterator[object]:
 
 
 def asks_the_table(reader: FunctionType) -> bool:
-    return any(each is rows.read_row for each in functions_below(reader, set()))
+    return any(each is program_table.read_row for each in functions_below(reader, set()))
 
 
 def test_every_section_is_a_kind_or_says_what_happens_to_the_input() -> None:
