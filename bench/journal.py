@@ -24,7 +24,7 @@ from typing import NamedTuple
 import texts
 from lockgate.cli.audit.open_log import read_rows as rows_of
 from lockgate.core.journal.exports import export_lines, read_export
-from lockgate.core.journal.verification import AuditedShard, audit
+from lockgate.core.journal.log_audit import AuditedShard, audit
 from lockgate.gate.gate import Gate
 from lockgate.gate.session import Session
 from lockgate.journal import keys

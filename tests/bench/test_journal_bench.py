@@ -15,7 +15,7 @@ import run
 import speed
 from journal import tamperings
 from lockgate import Gate
-from lockgate.core.journal.verification import AuditedShard
+from lockgate.core.journal.log_audit import AuditedShard
 from lockgate.core.text.scanner import Scanner
 from lockgate.journal import keys
 from tables import Table

@@ -23,10 +23,10 @@ from lockgate.core.journal.signed_notes import (
     Checkpoint,
     PublicKey,
     open_checkpoint,
-    open_proof,
     parse_checkpoint,
     parse_note,
     sign_note,
+    verify_proof,
 )
 from lockgate.journal import journal, keys
 from lockgate.journal.journal import Journal
@@ -853,7 +853,7 @@ def test_retention_deletes_bodies_and_leaves_every_proof(store: Watched) -> None
             assert [at for at, _ in view.bodies(1, 0, 99)] == [0, 6, 7]
         for receipt in receipts:
             proof = log.prove(receipt.index)
-            assert open_proof(proof, receipt.leaf_hash, signer().key, keys.verify).size == 8
+            assert verify_proof(proof, receipt.leaf_hash, signer().key, keys.verify).size == 8
         whole(store, acknowledged(*receipts))
     with Journal(store, signer(), verify=keys.verify, held=[early]) as later:
         later.append([record()], durable=True)
@@ -1041,7 +1041,7 @@ def test_what_was_deleted_stays_accounted_for_when_more_is(place: Store) -> None
         assert kinds(place)[1] == ["0 opening", "4 prune", "9 rotation"]
         assert whole(place, acknowledged(*receipts)) == 4 + 10 + 4
         for receipt in receipts:
-            head = open_proof(log.prove(receipt.index, origin=NAME), receipt.leaf_hash, signer().key, keys.verify)
+            head = verify_proof(log.prove(receipt.index, origin=NAME), receipt.leaf_hash, signer().key, keys.verify)
             assert head.size == 4
         log.append([record()], durable=True)
         assert log.prune(retention_days=30) == {}
@@ -1154,7 +1154,7 @@ def test_proofs_while_others_write_and_prune(store: Watched) -> None:
         writer.start()
         try:
             for _ in range(30):
-                assert open_proof(log.prove(1), receipt.leaf_hash, signer().key, keys.verify)
+                assert verify_proof(log.prove(1), receipt.leaf_hash, signer().key, keys.verify)
         finally:
             done.set()
             writer.join()

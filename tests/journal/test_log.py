@@ -17,7 +17,7 @@ from lockgate.core.journal.merkle import (
     verify_consistency,
     verify_inclusion,
 )
-from lockgate.core.journal.signed_notes import Checkpoint, open_proof, sign_note
+from lockgate.core.journal.signed_notes import Checkpoint, sign_note, verify_proof
 from lockgate.journal import keys
 from lockgate.journal.log import Head, LogRow, Snapshot, check_held_head, prove_consistency, prove_inclusion
 from lockgate.journal.stores.memory import MemoryLog
@@ -114,7 +114,7 @@ def small(leaves: list[bytes]) -> Iterator[Counted]:
 def test_a_record_is_proved_with_few_reads(counted: Counted, leaves: list[bytes], index: int) -> None:
     proof = prove_inclusion(counted, index, verify=keys.verify)  # type: ignore[arg-type]
     assert counted.read < 1_300
-    assert open_proof(proof, leaves[index], signer().key, keys.verify).size == SIZE
+    assert verify_proof(proof, leaves[index], signer().key, keys.verify).size == SIZE
 
 
 @pytest.mark.parametrize("old", SIZES)
@@ -196,7 +196,7 @@ def test_one_leaf_that_was_changed_has_no_proof_and_others_have(small: Counted, 
     with pytest.raises(JournalDamaged):
         prove_inclusion(small, 300, verify=keys.verify)  # type: ignore[arg-type]
     proof = prove_inclusion(small, 700, verify=keys.verify)  # type: ignore[arg-type]
-    assert open_proof(proof, leaves[700], signer().key, keys.verify)
+    assert verify_proof(proof, leaves[700], signer().key, keys.verify)
 
 
 def test_what_no_head_covers_is_not_shown(log: Snapshot) -> None:

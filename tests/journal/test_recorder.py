@@ -18,7 +18,7 @@ from lockgate import Action, Decision, Gate, InvalidCall, Policy, Reason, Risk, 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, JournalUncosigned, LockgateError
 from lockgate.core.journal.merkle import leaf_hash
 from lockgate.core.journal.record import MAX_BLOCKS, parse_record, sha256_hex
-from lockgate.core.journal.signed_notes import open_proof
+from lockgate.core.journal.signed_notes import verify_proof
 from lockgate.core.ruling import approvals
 from lockgate.core.ruling.arguments import Leaf, flatten_arguments
 from lockgate.core.ruling.opinions import Ruling, Triage
@@ -185,7 +185,7 @@ def holds(journal: Journal, decision: Decision, tool: str) -> dict[str, object]:
     receipt = decision.receipt
     assert receipt is not None
     journal.checkpoint()
-    open_proof(journal.prove(receipt.index, origin=receipt.origin), receipt.leaf_hash, signer().key, keys.verify)
+    verify_proof(journal.prove(receipt.index, origin=receipt.origin), receipt.leaf_hash, signer().key, keys.verify)
     with journal.store.reading() as log:
         shard = log.current()
         assert shard is not None

@@ -17,17 +17,17 @@ import pytest
 
 from lockgate.core.errors import InvalidNote, InvalidRecord
 from lockgate.core.journal.exports import read_export
+from lockgate.core.journal.log_audit import AuditedShard, FaultKind, audit
 from lockgate.core.journal.merkle import leaf_hash, root_of, verify_consistency, verify_inclusion
 from lockgate.core.journal.record import KINDS, OPTIONAL, parse_record
 from lockgate.core.journal.signed_notes import (
     open_checkpoint,
-    open_proof,
     parse_note,
     parse_proof,
     parse_vkey,
+    verify_proof,
     verify_signatures,
 )
-from lockgate.core.journal.verification import AuditedShard, FaultKind, audit
 from lockgate.journal import keys
 
 SPEC = Path(__file__).resolve().parents[2] / "spec"
@@ -127,7 +127,7 @@ def test_keys_heads_and_proofs() -> None:
     seen = verify_signatures(parse_note(data_of(NOTES["cosigned"])), [KEY, witness], keys.verify)
     assert seen == {KEY: 0, witness: NOTES["cosigned"]["time_s"]}
     leaf = bytes.fromhex(NOTES["proof"]["leaf"])
-    assert open_proof(parse_proof(data_of(NOTES["proof"])), leaf, KEY, keys.verify) == head
+    assert verify_proof(parse_proof(data_of(NOTES["proof"])), leaf, KEY, keys.verify) == head
 
 
 @pytest.mark.parametrize("vector", NOTES["bad_checkpoints"], ids=lambda each: each["name"])
@@ -140,7 +140,7 @@ def test_bad_heads(vector: dict[str, str]) -> None:
 def test_bad_proofs_of_inclusion(vector: dict[str, str]) -> None:
     assert data_of(vector) != data_of(NOTES["proof"])
     with pytest.raises(InvalidNote):
-        open_proof(parse_proof(data_of(vector)), bytes.fromhex(NOTES["proof"]["leaf"]), KEY, keys.verify)
+        verify_proof(parse_proof(data_of(vector)), bytes.fromhex(NOTES["proof"]["leaf"]), KEY, keys.verify)
 
 
 # Logs

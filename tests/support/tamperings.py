@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from lockgate.core.errors import JournalUnavailable
 from lockgate.core.journal import record
 from lockgate.core.journal.exports import ExportRow
+from lockgate.core.journal.log_audit import AuditedShard, AuditReport, FaultKind, audit
 from lockgate.core.journal.merkle import Frontier, leaf_hash, root_of
 from lockgate.core.journal.signed_notes import Checkpoint, sign_note
-from lockgate.core.journal.verification import AuditedShard, AuditReport, FaultKind, audit
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Risk
 from lockgate.journal import keys
 from lockgate.journal.journal import Journal

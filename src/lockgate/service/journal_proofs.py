@@ -23,7 +23,7 @@ from lockgate.core.errors import (
 )
 from lockgate.core.journal.merkle import leaf_hash
 from lockgate.core.journal.record import label, parse_record, sha256_hex
-from lockgate.core.journal.signed_notes import Proof, open_checkpoint, open_proof, parse_note, parse_vkey
+from lockgate.core.journal.signed_notes import Proof, open_checkpoint, parse_note, parse_vkey, verify_proof
 from lockgate.core.ruling.approvals import canonical_json
 from lockgate.core.ruling.arguments import flatten_arguments
 from lockgate.journal import keys
@@ -136,7 +136,7 @@ def _note_check(checked: list[str], what: str, holds: bool) -> bool:  # noqa: FB
 
 def _is_proof_valid(proof: Proof, leaf: bytes, vkey: str) -> bool:
     try:
-        open_proof(proof, leaf, parse_vkey(vkey), keys.verify)
+        verify_proof(proof, leaf, parse_vkey(vkey), keys.verify)
     except InvalidNote:
         return False
     return True

@@ -24,12 +24,12 @@ from lockgate.core.journal.signed_notes import (
     check_public_key,
     cosign_note,
     open_checkpoint,
-    open_proof,
     parse_checkpoint,
     parse_note,
     parse_proof,
     parse_vkey,
     sign_note,
+    verify_proof,
     verify_signatures,
 )
 from lockgate.journal import keys
@@ -306,7 +306,7 @@ def test_a_proof_comes_back_from_its_bytes_and_holds(at: int, extra: bytes) -> N
     proof = proof_of(at, extra)
     again = parse_proof(proof.to_bytes())
     assert again == proof
-    assert open_proof(again, LEAVES[at], LOG.key, keys.verify) == HEAD
+    assert verify_proof(again, LEAVES[at], LOG.key, keys.verify) == HEAD
 
 
 def test_a_proof_reads_as_c2sp_writes_it() -> None:
@@ -321,7 +321,7 @@ def test_a_log_of_one_record_needs_no_hashes() -> None:
     head = sign_note(Checkpoint(ORIGIN, 1, LEAVES[0]).text, LOG.key, LOG.sign).to_bytes()
     proof = Proof(0, (), head)
     assert proof.to_bytes() == b"c2sp.org/tlog-proof@v1\nindex 0\n\n" + head
-    assert open_proof(parse_proof(proof.to_bytes()), LEAVES[0], LOG.key, keys.verify).size == 1
+    assert verify_proof(parse_proof(proof.to_bytes()), LEAVES[0], LOG.key, keys.verify).size == 1
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_a_log_of_one_record_needs_no_hashes() -> None:
 def test_what_is_no_proof_is_refused(old: bytes, new: bytes) -> None:
     data = proof_of(3).to_bytes().replace(old, new)
     with pytest.raises(InvalidNote):
-        open_proof(parse_proof(data), LEAVES[3], LOG.key, keys.verify)
+        verify_proof(parse_proof(data), LEAVES[3], LOG.key, keys.verify)
 
 
 def test_a_proof_holds_for_its_own_record_and_index_only() -> None:
@@ -350,10 +350,10 @@ def test_a_proof_holds_for_its_own_record_and_index_only() -> None:
         for other in range(13):
             if at != other:
                 with pytest.raises(InvalidNote, match="does not lead"):
-                    open_proof(proof_of(at), LEAVES[other], LOG.key, keys.verify)
+                    verify_proof(proof_of(at), LEAVES[other], LOG.key, keys.verify)
                 moved = Proof(other, proof_of(at).hashes, DATA)
                 with pytest.raises(InvalidNote, match="does not lead"):
-                    open_proof(moved, LEAVES[at], LOG.key, keys.verify)
+                    verify_proof(moved, LEAVES[at], LOG.key, keys.verify)
 
 
 @settings(max_examples=300, deadline=None)

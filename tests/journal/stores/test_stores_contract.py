@@ -17,7 +17,7 @@ from log_checks import NAME, acknowledged, find_signer, record, signer, stored, 
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError
 from lockgate.core.journal.merkle import Frontier, Tile, hash_levels, leaf_hash, verify_inclusion
-from lockgate.core.journal.signed_notes import open_proof
+from lockgate.core.journal.signed_notes import verify_proof
 from lockgate.journal import keys
 from lockgate.journal.journal import Journal
 from lockgate.journal.log import Head, LogRow, Shard, Store, Transaction
@@ -375,7 +375,7 @@ def test_rotation_and_retention_while_others_write(again: Again) -> None:
     # What was proved before is proved after, though its record is gone.
     proof = first.prove(kept.index, origin=NAME)
     assert proof.checkpoint == last
-    head = open_proof(proof, kept.leaf_hash, signer().key, keys.verify)
+    head = verify_proof(proof, kept.leaf_hash, signer().key, keys.verify)
     assert verify_inclusion(kept.index, head.size, kept.leaf_hash, proof.hashes, head.root)
     for journal in (first, second):
         journal.close()

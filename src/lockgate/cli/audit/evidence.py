@@ -17,7 +17,7 @@ from lockgate.cli.terminal import format_count, make_visible
 from lockgate.core.errors import InvalidNote, JournalDamaged, LockgateError, quoted
 from lockgate.core.journal.exports import export_lines
 from lockgate.core.journal.merkle import leaf_hash
-from lockgate.core.journal.signed_notes import open_proof, parse_note, parse_proof, verify_signatures
+from lockgate.core.journal.signed_notes import parse_note, parse_proof, verify_proof, verify_signatures
 from lockgate.journal import keys
 from lockgate.journal.log import newest_head, prove_inclusion
 from lockgate.journal.record_search import read_rows
@@ -78,7 +78,7 @@ def _check_proof(args: argparse.Namespace) -> Exit:
     try:
         proof = parse_proof(data)
         # A record is one line; an editor may have added a newline.
-        found = open_proof(proof, leaf_hash(body.removesuffix(b"\n")), key, keys.verify)
+        found = verify_proof(proof, leaf_hash(body.removesuffix(b"\n")), key, keys.verify)
         if witness is not None and witness not in verify_signatures(
             parse_note(proof.checkpoint), [witness], keys.verify
         ):

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from lockgate.core.errors import InvalidConfig, InvalidNote, LockgateError, quoted
 from lockgate.core.journal.exports import HEADER, read_export
+from lockgate.core.journal.log_audit import AuditedShard as AuditedShard
 from lockgate.core.journal.signed_notes import COSIGNATURE, parse_checkpoints, parse_vkey
-from lockgate.core.journal.verification import AuditedShard as AuditedShard
 from lockgate.journal import keys
 from lockgate.journal.record_search import read_rows
 from lockgate.journal.stores.read_only import LogFile, NotALog

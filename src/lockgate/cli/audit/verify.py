@@ -34,9 +34,9 @@ from lockgate.cli.exit_codes import Exit
 from lockgate.cli.terminal import format_count, make_console, make_visible
 from lockgate.cli.times import format_time
 from lockgate.core.errors import InvalidNote, JournalDamaged, LockgateError, quoted
+from lockgate.core.journal.log_audit import AuditReport, FaultKind, audit
 from lockgate.core.journal.merkle import HASH
 from lockgate.core.journal.signed_notes import parse_checkpoint, parse_note, parse_vkey
-from lockgate.core.journal.verification import AuditReport, FaultKind, audit
 from lockgate.core.vocabulary import Receipt
 from lockgate.journal import keys
 from lockgate.journal.signing import Seal
@@ -47,8 +47,8 @@ from lockgate.settings.journal_paths import list_key_files
 if TYPE_CHECKING:
     from lockgate.cli.audit.open_log import OpenedShards
     from lockgate.core.journal.exports import ExportRow
+    from lockgate.core.journal.log_audit import AuditedShard as AuditedShard
     from lockgate.core.journal.signed_notes import PublicKey
-    from lockgate.core.journal.verification import AuditedShard as AuditedShard
     from lockgate.journal.log import Snapshot
 
 # How often to read a log again that another process writes to while no lock keeps it still.

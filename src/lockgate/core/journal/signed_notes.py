@@ -290,7 +290,7 @@ def parse_proof(data: bytes) -> Proof:
     return Proof(index, tuple(_parse_hash(line) for line in lines[1:]), checkpoint, extra)
 
 
-def open_proof(proof: Proof, leaf: bytes, key: PublicKey, verify: Verify) -> Checkpoint:
+def verify_proof(proof: Proof, leaf: bytes, key: PublicKey, verify: Verify) -> Checkpoint:
     """Return the signed head that has this leaf's hash at the proof's index; raise InvalidNote if there is none."""
     checkpoint = open_checkpoint(proof.checkpoint, key, verify)
     if not verify_inclusion(proof.index, checkpoint.size, leaf, proof.hashes, checkpoint.root):

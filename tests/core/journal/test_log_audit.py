@@ -35,9 +35,9 @@ from tamperings import (
 
 from lockgate.core.journal import record
 from lockgate.core.journal.exports import ExportRow, export_lines, read_export
+from lockgate.core.journal.log_audit import MAX_FAULTS, AuditedShard, AuditReport, FaultKind, audit
 from lockgate.core.journal.merkle import Frontier, leaf_hash
 from lockgate.core.journal.signed_notes import COSIGNATURE, PublicKey, cosign_note, parse_note
-from lockgate.core.journal.verification import MAX_FAULTS, AuditedShard, AuditReport, FaultKind, audit
 from lockgate.core.vocabulary import Receipt
 from lockgate.journal import keys
 
