@@ -175,6 +175,10 @@ def test_a_command_that_answers_no_approval_is_let_be(command: str) -> None:
         "CLAUDE_CONFIG_DIR=/tmp/empty claude -p 'run it'",
         "echo 'x = 1' >> ~/.config/lockgate/config.toml",
         "rm -rf /opt/v/lib/python3.11/site-packages/lockgate",
+        "pkill -f lock[g]ate",
+        "ps aux | grep [l]ockgate | awk '{print $2}' | xargs kill",
+        "sed -i s/lockgate/x/ ~/.claude.json",
+        "jq 'del(.mcpServers)' ~/.claude.json > a && mv a ~/.claude.json",
     ],
 )
 def test_no_spelling_takes_the_guard_away(command: str) -> None:
@@ -205,6 +209,7 @@ def test_no_spelling_takes_the_guard_away(command: str) -> None:
         "/home/ana/.claude/projects/-w/4f9a.jsonl",
         "/home/ana/.claude/projects/-w/4f9a/subagents/agent-1.jsonl",
         "/home/ana/.config/lockgate/config.toml",
+        "/home/ana/.claude.json",
     ],
 )
 @pytest.mark.parametrize("name", ["file_path", "path", "edits[0].path", "destination", "x"])
@@ -274,6 +279,10 @@ def test_other_files_are_free_to_use(path: str) -> None:
         "curl -X POST http://localhost:8000/v1/sessions -d '{}'",
         "curl https://api.example/v1/approvals",
         "echo port 7717",
+        "cat ~/.claude.json",
+        "jq .mcpServers ~/.claude.json",
+        "cp ~/.claude.json /tmp/backup.json",
+        "ps aux | grep [l]ockgate",
     ],
 )
 def test_ordinary_commands_are_let_be(command: str) -> None:

@@ -24,7 +24,8 @@ from lockgate.core.vocabulary import Finding
 _SECRET = (RULES_BY_ID["execution:own-token"],)
 # Effects on Lockgate's own files, and the rules that hold them.
 _HELD = {kind: f"execution:{kind.partition('-')[2]}" for kind in OWN_KINDS}
-_DROPPED = str.maketrans("", "", "\\'\"^")
+# Signs that leave a name what it is: a shell drops quotes, and `[g]` is the letter in a pattern.
+_DROPPED = str.maketrans("", "", "\\'\"^[]")
 _LONG = 4096
 _FILE_URL = re.compile(r"file:(?://[^/\\]*)?", re.IGNORECASE)
 
@@ -115,8 +116,8 @@ def is_unrelated(said: str) -> bool:
 def _may_concern_lockgate(low: str) -> bool:
     if _has_protected_word(low):
         return True
-    marked = "'" in low or '"' in low or "\\" in low or "^" in low
-    return marked and _has_protected_word(low.replace("\\", "").replace("'", "").replace('"', "").replace("^", ""))
+    marked = "'" in low or '"' in low or "\\" in low or "^" in low or "[" in low
+    return marked and _has_protected_word(low.translate(_DROPPED))
 
 
 def _has_protected_word(low: str) -> bool:

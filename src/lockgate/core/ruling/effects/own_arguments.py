@@ -22,6 +22,8 @@ _MOST_PLACE = 4096
 # Tools that work on a folder with everything in it.
 _TAKES_AWAY = frozenset("delete remove unlink erase trash wipe move rename".split())
 _TAKES_ALONG = frozenset("copy duplicate compress zip archive upload backup sync share attach extract unzip".split())
+# What finds a token by its first letters, also as a pattern.
+_TOKEN = re.compile(r"lg[pa.\[(]", re.IGNORECASE)
 _FILTERS = frozenset("glob include type file_pattern include_pattern".split())
 
 
@@ -44,13 +46,7 @@ def is_place(leaf: Leaf) -> bool:
 
 def read_own_arguments(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
     """Yield what a tool does to Lockgate's own files by the places that it is given."""
-    access, below = Access.WRITE, False
-    if name.verb in _TAKES_AWAY:
-        access, below = Access.DELETE, True
-    elif name.verb in _TAKES_ALONG:
-        below = True
-    elif seed in ("read", "glob", "grep", "web_fetch") or name.kind == "looks":
-        access, below = Access.READ, seed == "grep" and _may_search_secrets(leaves)
+    access, below = _access_of(name, seed, leaves)
     places = [leaf for leaf in leaves if is_place(leaf)]
     for leaf in places:
         found = own_access(leaf.text, access, project, below=below)
@@ -60,6 +56,18 @@ def read_own_arguments(name: ToolName, seed: str, leaves: Sequence[Leaf], projec
         found = own_access(".", access, project, below=True)
         if found is not None:
             yield found
+
+
+def _access_of(name: ToolName, seed: str, leaves: Sequence[Leaf]) -> tuple[Access, bool]:
+    """Return what a tool does with a place, and whether it reaches everything below it."""
+    if name.verb in _TAKES_AWAY:
+        return Access.DELETE, True
+    if name.verb in _TAKES_ALONG:
+        return Access.WRITE, True
+    if seed in ("read", "glob", "grep", "web_fetch") or name.kind == "looks":
+        searches = seed == "grep" or any(_TOKEN.search(leaf.text) for leaf in leaves)
+        return Access.READ, searches and _may_search_secrets(leaves)
+    return Access.WRITE, False
 
 
 def _may_search_secrets(leaves: Sequence[Leaf]) -> bool:

@@ -103,7 +103,7 @@ _MOST_PATH = 4096
 # Signs that a shell fills in a value, and names of a home or of a listed path.
 _SIGNS = ("~", "$", "`", "\x00")
 _QUOTES = ("'", '"', "\\", "^")
-_NEAR_NAMES = ("home", "/root", "users", "%userprofile", "lockgate", "claude", ".local", ".config", ".cache")
+_NEAR_NAMES = ("home", "/root", "users", "%userprofile", "lockgate", "claude", ".local", ".config", ".cache", "kill")
 # The root alone or a pattern right below it (the first sign is a plain one, for speed), `..`, a `cd` without a folder.
 _WIDE = re.compile(r"/(?<![^\s\"'=(:,]/)(?:[\s\"');|&,]|\Z|\w{0,6}[*?\[])")
 _UPWARDS = re.compile(r"(?:^|[\s\"'=(:,/])\.\.(?:[\s\"');|&,/]|$)")

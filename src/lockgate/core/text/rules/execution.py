@@ -19,7 +19,7 @@ _STOP = (
 # Claude Code's settings and transcripts, our own settings and program; also where a path is joined from its parts.
 _HOOKS = (
     r"(?:\.claude\W{1,8}settings(?:\.local)?\W{1,3}json[^\w.]|\.claude\W{1,8}projects\b[^\n;|&]*\.jsonl"
-    r"|\bmanaged-settings\.(?:json|d)\b|\.config\W{1,8}lockgate\b|(?:site-packages|bin)[\\/]lockgate\b)"
+    r"|\bmanaged-settings\.(?:json|d)\b|\.config\W{1,8}lockgate\b|(?:site-packages|bin)[\\/]lockgate\b|\.claude\.json\b)"
 )
 _WRITES = r"(?:\bwrite|dump|unlink|remove|rename|replace|copy|truncate|[\"'][wax]b?\+?[\"'])"
 

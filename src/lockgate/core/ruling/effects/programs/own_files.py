@@ -1,7 +1,7 @@
 """What a program does to Lockgate's own files, by its arguments: `own_paths.py` says which paths those are.
 
 Most programs work on the paths they are given, and their readers say how. Here stand the programs that reach everything
-below a folder, those that change a file in a way no reader knows, and a second Claude Code without the hooks.
+below a folder, and those that change a file in a way no reader knows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lockgate.core.ruling.effects.flows import MARK, Invocation
 from lockgate.core.ruling.effects.own_paths import Access, find_own, may_find_own
-from lockgate.core.ruling.effects.programs.options import has_option, plain_words, program_after, split_options
+from lockgate.core.ruling.effects.programs.options import (
+    has_option,
+    long_values,
+    plain_words,
+    program_after,
+    split_options,
+)
+from lockgate.core.ruling.effects.programs.own_processes import RUNNERS, note_own_processes
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
@@ -28,9 +35,6 @@ class Reach(NamedTuple):
 
 
 _SEPARATORS = re.compile(r"[=@:,]")
-_HOME_VARIABLES = frozenset("HOME USERPROFILE CLAUDE_CONFIG_DIR XDG_CONFIG_HOME".split())
-# Programs that run code of others, which may write any file they are given.
-_RUNNERS = frozenset("npx bunx pnpx uvx pipx".split())
 
 
 def note_own_files(walk: Walk, call: Invocation, *, is_known: bool) -> None:
@@ -38,13 +42,13 @@ def note_own_files(walk: Walk, call: Invocation, *, is_known: bool) -> None:
     for path in _paths_in(walk, call.arguments):
         if any(found == ("secrets", False) for found in find_own(path, walk.project, walk.folder)):
             walk.note_own(path, Access.READ)
-        elif not is_known or (call.name in _RUNNERS and not has_option(call.arguments, "--check", "--list-different")):
+        elif not is_known or (call.name in RUNNERS and not has_option(call.arguments, "--check", "--list-different")):
             walk.note_own(path, Access.WRITE)
     reaches = _REACHES.get(call.name)
     for reach in reaches(call.arguments) if reaches is not None else ():
         walk.note_own(reach.path, reach.access, below=reach.below)
     _note_searched(walk, call)
-    _note_second_host(walk, call)
+    note_own_processes(walk, call)
 
 
 def _paths_in(walk: Walk, arguments: Iterable[str]) -> Iterator[str]:
@@ -72,18 +76,6 @@ def _note_searched(walk: Walk, call: Invocation) -> None:
 
 _TAKES_NAMES = frozenset("xargs gxargs parallel rush read mapfile readarray cpio pax tar bsdtar rsync zip".split())
 _ONLY_NAMES = frozenset("echo printf ls stat test [ [[ wc head tail sort uniq basename dirname realpath".split())
-
-
-def _note_second_host(walk: Walk, call: Invocation) -> None:
-    """Note a Claude Code that is started with another home: no hook of this one runs there."""
-    name = call.name.rpartition("/")[2].removesuffix(".exe")
-    if name != "claude" and not any("claude-code" in argument for argument in call.arguments[:8]):
-        return
-    if name not in ("claude", "node", "bun", *_RUNNERS):
-        return
-    moved = _HOME_VARIABLES & walk.assigned
-    if moved or walk.as_root:
-        walk.add("changes-own-guard", min(moved) if moved else "sudo")
 
 
 # What each program reaches
@@ -207,10 +199,19 @@ def _cpio(arguments: list[str]) -> Iterator[Reach]:
             yield Reach(path, Access.WRITE)
 
 
-def _permitted(arguments: list[str]) -> Iterator[Reach]:
-    below = has_option(arguments, "-R", "--recursive")
+def _chmod(arguments: list[str]) -> Iterator[Reach]:
+    """A folder that its owner may not enter hides all that is below it."""
+    below = has_option(arguments, "-R", "--recursive") or any(map(_LOCKS.fullmatch, arguments))
     for path in plain_words(arguments):
         yield Reach(path, Access.WRITE, below)
+
+
+_LOCKS = re.compile(r"0?0?[0246][0-7]{2}|0|[ugoa]*[ua][go]*-[rwst]*x[rwst]*|-[rwst]*x[rwst]*|[ugoa]*[ua][go]*=[rwst]*")
+
+
+def _owned(arguments: list[str]) -> Iterator[Reach]:
+    for path in plain_words(arguments):
+        yield Reach(path, Access.WRITE)
 
 
 def _written(arguments: list[str]) -> Iterator[Reach]:
@@ -314,6 +315,8 @@ _GIT_WRITES = frozenset(
 )
 
 
+# These make or fill a folder that is named last.
+_GIT_PLACES = frozenset("clone worktree submodule subtree".split())
 _GIT_VALUED = frozenset("-C -c --work-tree --git-dir --namespace --exec-path".split())
 
 
@@ -326,10 +329,12 @@ def _git(arguments: list[str]) -> Iterator[Reach]:
         yield Reach(tree, access)
         for path in plain_words(rest[rest.index("--") + 1 :] if "--" in rest else rest):
             yield Reach(path if tree == "." or path[:1] in ("/", "~", "$") else f"{tree}/{path}", access)
+    elif verb in _GIT_PLACES:
+        # The address as well: without a folder its last name is the folder.
+        yield from _owned([*plain_words(rest), *(value for _, value in long_values(rest))])
     elif verb == "config":
-        for option, value in split_options(rest, frozenset(("-f", "--file")))[0]:
-            if option in ("-f", "--file"):
-                yield Reach(value, Access.WRITE)
+        options = split_options(rest, frozenset(("-f", "--file")))[0]
+        yield from _owned([value for option, value in options if option in ("-f", "--file")])
 
 
 def _mounted(arguments: list[str]) -> Iterator[Reach]:
@@ -374,7 +379,8 @@ _REACHES: dict[str, Callable[[list[str]], Iterator[Reach]]] = {
     **dict.fromkeys(("unzip", "bsdunzip", "unar"), _unzipped),
     **dict.fromkeys("zip 7z 7za 7zz rar unrar".split(), _zipped),
     "cpio": _cpio,
-    **dict.fromkeys("chmod chown chgrp chattr setfacl xattr chflags".split(), _permitted),
+    "chmod": _chmod,
+    **dict.fromkeys("chown chgrp chattr setfacl xattr chflags".split(), _owned),
     **dict.fromkeys("sponge touch crudini".split(), _written),
     **dict.fromkeys(
         "stow restic borg rclone duplicity rdiff-backup unison sshfs bindfs mount pax ditto patch".split(), _everything

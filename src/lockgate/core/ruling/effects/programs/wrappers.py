@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.flows import EMPTY, NOTHING, Flow, Invocation, Source
 from lockgate.core.ruling.effects.programs.options import has_option, program_after, split_options
+from lockgate.core.ruling.effects.programs.own_processes import HOME_VARIABLES
 from lockgate.core.ruling.effects.programs.program_table import command_words, read_row
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def _env(walk: Walk, call: Invocation) -> Flow:
     while rest:
         argument = rest[0]
         if argument in ("-u", "--unset", "-C", "--chdir"):
+            walk.assigned.update(rest[1:2] if "u" in argument else ())
             del rest[:2]
         elif argument in ("-S", "--split-string") or argument.startswith(("-S", "--split-string=")):
             text = (
@@ -74,10 +76,18 @@ def _env(walk: Walk, call: Invocation) -> Flow:
             name, _, value = rest.pop(0).partition("=")
             walk.assign(name, value)
         elif argument[:1] == "-":
+            if argument in ("-", "--ignore-environment") or re.match(r"-[0v]*i", argument):
+                walk.assigned |= HOME_VARIABLES
+            walk.assigned.add(argument.removeprefix("--unset=").removeprefix("-u"))
             del rest[0]
         else:
             return walk.run_program(rest, call.stdin)
     return Flow(Source.ENVIRONMENT)
+
+
+def _unset(walk: Walk, call: Invocation) -> Flow:
+    walk.assigned.update(call.arguments)
+    return EMPTY
 
 
 def _command(walk: Walk, call: Invocation) -> Flow:
@@ -296,6 +306,7 @@ READERS = {
         _wrap,
     ),
     "env": _env,
+    "unset": _unset,
     "command": _command,
     **dict.fromkeys(("sudo", "doas", "su", "pkexec", "gosu", "runuser"), _sudo),
     **dict.fromkeys(("xargs", "gxargs", "parallel", "rush"), _xargs),
