@@ -23,7 +23,7 @@ class Source(IntEnum):
     ENVIRONMENT = 8
 
 
-class Flow(NamedTuple):
+class Output(NamedTuple):
     """What a program prints: its text when it is known, otherwise what it comes from (a host, a path, a variable)."""
 
     source: Source = Source.NONE
@@ -31,10 +31,10 @@ class Flow(NamedTuple):
     target: str = ""
 
 
-EMPTY = Flow(Source.EMPTY)
-NOTHING = Flow(Source.NONE)
+NO_OUTPUT = Output(Source.EMPTY)
+UNKNOWN_OUTPUT = Output(Source.NONE)
 # What a program prints for the shell to run as its own setting up: `ssh-agent -s`, `pyenv init -`.
-SETUP = Flow(Source.NONE, "setup")
+SETUP = Output(Source.NONE, "setup")
 
 
 class Invocation(NamedTuple):
@@ -45,5 +45,5 @@ class Invocation(NamedTuple):
 
     name: str
     arguments: list[str]
-    stdin: Flow
+    stdin: Output
     environment: dict[str, str]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from lockgate.core.ruling.effects.activity import Activity
 from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
-from lockgate.core.ruling.effects.flows import EMPTY, MARK, NOTHING, SETUP, Flow, Invocation, Source
+from lockgate.core.ruling.effects.flows import MARK, NO_OUTPUT, SETUP, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.own_paths import own_access
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, place_of, read_access
 from lockgate.core.ruling.effects.programs.addresses import host_of
@@ -60,7 +60,7 @@ class Walk:
         self.variables: dict[str, str] = {}
         self.functions: dict[str, Compound] = {}
         self.aliases: dict[str, str] = {}
-        self.pieces: list[Flow] = []
+        self.pieces: list[Output] = []
         # Paths that this line downloads or unpacks, with the host; folders that it clones; and texts that it writes.
         self.downloads: dict[str, str] = {}
         self.written: dict[str, str] = {}
@@ -121,12 +121,12 @@ class Walk:
 
     # Values
 
-    def mark(self, flow: Flow) -> str:
+    def mark(self, flow: Output) -> str:
         """Return a mark that stands for a value which is not known."""
         self.pieces.append(flow)
         return f"{MARK}{len(self.pieces) - 1}{MARK}"
 
-    def pieces_in(self, text: str) -> list[Flow]:
+    def pieces_in(self, text: str) -> list[Output]:
         """Return the unknown pieces of a value."""
         if MARK not in text:
             return []
@@ -160,13 +160,13 @@ class Walk:
 
     # Texts and scripts
 
-    def read_text(self, text: str, arguments: Sequence[str] = ()) -> Flow:
+    def read_text(self, text: str, arguments: Sequence[str] = ()) -> Output:
         """Read a text as a command line of its own: that of `sh -c`, `eval`, a here-document."""
         self._texts += 1
         self._read += len(text)
         if self._texts > MOST_TEXTS or self._read > MOST_READ or self._nested > MOST_DEPTH:
             self.add_unreadable()
-            return EMPTY
+            return NO_OUTPUT
         if MARK in text:
             text = self.spelled(text)
         try:
@@ -194,16 +194,16 @@ class Walk:
             parts[index] = f"${{{name}}}"
         return "".join(parts)
 
-    def run_script(self, script: Script) -> Flow:
+    def run_script(self, script: Script) -> Output:
         """Walk over commands in order; the result is what they print, as far as that is known."""
-        return join_flows([self.run_command(command, EMPTY) for command in script.commands])
+        return join_flows([self.run_command(command, NO_OUTPUT) for command in script.commands])
 
-    def run_command(self, command: Command, stdin: Flow) -> Flow:
+    def run_command(self, command: Command, stdin: Output) -> Output:
         """Walk over one command."""
         self._steps += 1
         if self._steps > MOST_STEPS:
             self.add_unreadable()
-            return EMPTY
+            return NO_OUTPUT
         if isinstance(command, Simple):
             return self.run_simple(command, stdin)
         if isinstance(command, Pipeline):
@@ -216,18 +216,18 @@ class Walk:
             return stdin
         return self.run_block(command, stdin)
 
-    def run_block(self, block: Compound, stdin: Flow) -> Flow:
+    def run_block(self, block: Compound, stdin: Output) -> Output:
         """Walk over a compound command."""
         if block.what == "function":
             self.functions[block.name] = block
-            return EMPTY
+            return NO_OUTPUT
         stdin, output = self.redirect(block.redirects, stdin)
         folder, variables = self.folder, dict(self.variables)
         fields = [field for word in block.words for field in self.expand(word)]
-        results: list[Flow] = []
+        results: list[Output] = []
         if block.what == "for" and block.name:
             # Each value is looked at, as far as the steps allow.
-            for value in fields or [self.mark(Flow(Source.VARIABLE, target=block.name))]:
+            for value in fields or [self.mark(Output(Source.VARIABLE, target=block.name))]:
                 self.variables[block.name] = value
                 results += [self.run_inner(script, stdin) for script in block.scripts]
         else:
@@ -236,12 +236,12 @@ class Walk:
             self.folder, self.variables = folder, variables
         return self.write_output(output, join_flows(results))
 
-    def run_inner(self, script: Script, stdin: Flow) -> Flow:
+    def run_inner(self, script: Script, stdin: Output) -> Output:
         return join_flows([self.run_command(command, stdin) for command in script.commands])
 
     # Simple commands
 
-    def run_simple(self, command: Simple, stdin: Flow) -> Flow:
+    def run_simple(self, command: Simple, stdin: Output) -> Output:
         """Walk over a simple command: expand its words, follow its redirections, and read its program."""
         if self._nested < 2:
             self.span = (command.start, command.end)
@@ -253,7 +253,7 @@ class Walk:
         if not fields:
             self.variables.update(environment)
             # `$(<FILE)` is the content of the file.
-            return self.write_output(output, stdin if self._captured and not environment else EMPTY)
+            return self.write_output(output, stdin if self._captured and not environment else NO_OUTPUT)
         first = command.words[0]
         if isinstance(first, str) and _GLOB.search(first) and first not in ("[", "[["):
             # The shell would look for a file that fits, and run that.
@@ -293,7 +293,7 @@ class Walk:
                 if piece.source is Source.SECRET and not self._captured:
                     self.add("reads-secret", piece.target)
 
-    def run_program(self, fields: list[str], stdin: Flow, environment: dict[str, str] | None = None) -> Flow:
+    def run_program(self, fields: list[str], stdin: Output, environment: dict[str, str] | None = None) -> Output:
         """Read one program with its arguments; wrappers call this for the program that they start."""
         self._steps += 1
         if len(fields) > MOST_WORDS:
@@ -302,7 +302,7 @@ class Walk:
         name = fields[0]
         if self._steps > MOST_STEPS or self._depth > MOST_DEPTH:
             self.add_unreadable()
-            return EMPTY
+            return NO_OUTPUT
         if MARK in name:
             return self.run_unknown(fields, stdin)
         function = self.functions.get(name)
@@ -319,17 +319,17 @@ class Walk:
         self._depth -= 1
         return result
 
-    def run_unknown(self, fields: list[str], stdin: Flow) -> Flow:
+    def run_unknown(self, fields: list[str], stdin: Output) -> Output:
         """Read a command whose name comes from a variable or a substitution."""
         pieces = self.pieces_in(fields[0])
         whole = fields[0].startswith(MARK) and fields[0].endswith(MARK) and len(pieces) == 1
         for piece in pieces:
             if piece.source is Source.DOWNLOAD:
                 self.add("runs-download", piece.target)
-                return EMPTY
+                return NO_OUTPUT
             if piece.source is Source.DECODED:
                 self.add("runs-decoded")
-                return EMPTY
+                return NO_OUTPUT
         # `$PYTHON -m pytest`: a variable named after the program it stands for.
         if whole and pieces[0].source is Source.VARIABLE and pieces[0].target in _PROGRAM_VARIABLES:
             return self.run_program([pieces[0].target.lower(), *fields[1:]], stdin)
@@ -337,11 +337,11 @@ class Walk:
         if not whole and re.fullmatch(r"(?:/[\w.-]+)*/(?:bin|Scripts)/[\w.-]+", tail):
             return self.run_program([tail.rsplit("/", 1)[-1], *fields[1:]], stdin)
         self.add_unreadable()
-        return EMPTY
+        return NO_OUTPUT
 
-    def run_function(self, function: Compound, fields: list[str], stdin: Flow) -> Flow:
+    def run_function(self, function: Compound, fields: list[str], stdin: Output) -> Output:
         if fields[0] in self._running or len(self._running) > 8:
-            return EMPTY
+            return NO_OUTPUT
         self._running.append(fields[0])
         saved = {key: value for key, value in self.variables.items() if key.isdigit() or key in "@*"}
         for index, value in enumerate(fields):
@@ -352,13 +352,13 @@ class Walk:
         self._running.pop()
         return result
 
-    def run_contained(self, fields: list[str], stdin: Flow) -> Flow:
+    def run_contained(self, fields: list[str], stdin: Output) -> Output:
         """Read a program that runs in a container: what it does to files stays there."""
-        printed: list[Flow] = []
+        printed: list[Output] = []
         self._elsewhere(lambda: printed.append(self.run_program(fields, stdin)))
-        return printed[0] if printed[0].source is Source.ENVIRONMENT else NOTHING
+        return printed[0] if printed[0].source is Source.ENVIRONMENT else UNKNOWN_OUTPUT
 
-    def changes_container(self, fields: list[str], stdin: Flow) -> bool:
+    def changes_container(self, fields: list[str], stdin: Output) -> bool:
         """Read a program as `run_contained` does, and return whether it does more than look around there."""
         inner = self._elsewhere(lambda: self.run_program(fields, stdin))
         return any(each.severity > Severity.LOOKS and each.kind != "asks-local" for each in inner)
@@ -378,7 +378,7 @@ class Walk:
                 found.setdefault(key, each)
         return inner.values()
 
-    def run_as_root(self, fields: list[str], stdin: Flow) -> Flow:
+    def run_as_root(self, fields: list[str], stdin: Output) -> Output:
         """Read a program that has the administrator's rights: they add to it where what it does is not known."""
         found, before = self._found, self.as_root
         self._found, self.as_root = {}, True
@@ -420,16 +420,16 @@ class Walk:
 
     # Redirections
 
-    def redirect(self, redirects: Sequence[Redirect], stdin: Flow) -> tuple[Flow, str | None]:
+    def redirect(self, redirects: Sequence[Redirect], stdin: Output) -> tuple[Output, str | None]:
         """Follow redirections: return what flows in, and the path that the output is written to."""
         output: str | None = None
         for operator, target, body in redirects:
             if body is not None:
                 text = self.expand_one(body[0]) if body else ""
-                stdin = Flow(Source.TEXT, text)
+                stdin = Output(Source.TEXT, text)
                 continue
             if operator == "<<<":
-                stdin = Flow(Source.TEXT, self.expand_one(target))
+                stdin = Output(Source.TEXT, self.expand_one(target))
                 continue
             path = self.expand_one(target)
             if operator[-2:] in (">&", "<&") and (path.isdigit() or path == "-" or path.endswith("-")):
@@ -442,7 +442,7 @@ class Walk:
                 output = path
         return stdin, output
 
-    def read_file(self, path: str) -> Flow:
+    def read_file(self, path: str) -> Output:
         """Return what reading a file gives."""
         self.note_own(path, Access.READ)
         pieces = self.pieces_in(path) if self.pieces else ()
@@ -456,33 +456,33 @@ class Walk:
         if self.written or self.downloads or self.activity.downloaded or self.activity.is_full:
             full = self.full_path(path)
             if full in self.written:
-                return Flow(Source.TEXT, self.written[full], target=path)
+                return Output(Source.TEXT, self.written[full], target=path)
             host = self.download_of(full)
             if host:
-                return Flow(Source.DOWNLOAD, target=host)
+                return Output(Source.DOWNLOAD, target=host)
         plain = self.plain(path)
         if is_secret(plain, self.folder):
-            return Flow(Source.SECRET, target=plain)
-        return Flow(Source.FILE, target=path)
+            return Output(Source.SECRET, target=plain)
+        return Output(Source.FILE, target=path)
 
-    def print_file(self, path: str) -> Flow:
+    def print_file(self, path: str) -> Output:
         """Return what printing a file gives, and note a secret that it shows."""
         return self.show(self.read_file(path))
 
-    def show(self, flow: Flow) -> Flow:
+    def show(self, flow: Output) -> Output:
         """Note a secret that is shown, unless a substitution takes it."""
         if flow.source is Source.SECRET and not self._captured:
             self.add("reads-secret", flow.target)
         return flow
 
-    def write_output(self, path: str | None, flow: Flow) -> Flow:
+    def write_output(self, path: str | None, flow: Output) -> Output:
         """Write what a command prints to a file, when it is redirected to one."""
         if path is None:
             return flow
         self.write_file(path, flow)
-        return EMPTY
+        return NO_OUTPUT
 
-    def write_file(self, path: str, flow: Flow) -> None:
+    def write_file(self, path: str, flow: Output) -> None:
         """Note that a file is written, and remember where its content comes from."""
         full = self.full_path(path)
         self.access(path, Access.WRITE)
@@ -524,7 +524,7 @@ class Walk:
         name = full.rsplit("/", 1)[-1]
         return any(normalize_path(path) == full or path == name for path in self.activity.downloaded)
 
-    def run_path(self, path: str, flow: Flow | None = None) -> None:
+    def run_path(self, path: str, flow: Output | None = None) -> None:
         """Note what running a file does."""
         flow = flow or self.read_file(path)
         if flow.source is Source.DOWNLOAD:
@@ -611,7 +611,7 @@ class Walk:
         value = self.variables.get(part.text)
         if value and MARK in value:
             return value
-        return self.mark(Flow(Source.VARIABLE, target=part.text))
+        return self.mark(Output(Source.VARIABLE, target=part.text))
 
     def value_of(self, name: str) -> str:
         value = self.variables.get(name)
@@ -630,7 +630,7 @@ class Walk:
             return " "
         if name in "?#$!-0":
             return "0"
-        return self.mark(Flow(Source.VARIABLE, target=name))
+        return self.mark(Output(Source.VARIABLE, target=name))
 
     def substitute(self, part: Part) -> str:
         """Return the value of `$(…)` or `<(…)`: its text when known, otherwise a mark that knows where it is from."""
@@ -645,8 +645,8 @@ class Walk:
         self.folder, self.variables, self.span = folder, variables, span
         if part.what == SUBSTITUTION and flow.source is Source.TEXT:
             return flow.text.rstrip("\n")
-        if flow is EMPTY or flow is NOTHING:
-            flow = SETUP if _sets_up(script) else NOTHING
+        if flow is NO_OUTPUT or flow is UNKNOWN_OUTPUT:
+            flow = SETUP if _sets_up(script) else UNKNOWN_OUTPUT
         return self.mark(flow)
 
 
@@ -766,13 +766,13 @@ def split_into(fields: list[str], value: str) -> None:
         fields.append("")
 
 
-def join_flows(flows: list[Flow]) -> Flow:
+def join_flows(flows: list[Output]) -> Output:
     """Return what several commands print one after the other: the most telling of it."""
-    flows = [flow for flow in flows if flow is not EMPTY]
+    flows = [flow for flow in flows if flow is not NO_OUTPUT]
     if len(flows) < 2:
-        return flows[0] if flows else EMPTY
+        return flows[0] if flows else NO_OUTPUT
     if all(flow.source is Source.TEXT for flow in flows):
-        return Flow(Source.TEXT, "".join(flow.text for flow in flows))
+        return Output(Source.TEXT, "".join(flow.text for flow in flows))
     return max(flows, key=lambda flow: flow.source)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.flows import EMPTY, NOTHING, Flow, Invocation, Source
+from lockgate.core.ruling.effects.flows import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.addresses import host_of, is_local
 from lockgate.core.ruling.effects.programs.options import has_option, long_values, plain_words, split_options
 from lockgate.core.ruling.effects.programs.program_table import command_words, read_row, target_of
@@ -27,20 +27,20 @@ def _has(section: str, words: list[str]) -> bool:
     return any(_VERBS[section].fullmatch(word.lower()) for word in words)
 
 
-def read_verbs(walk: Walk, words: list[str], target: str, arguments: list[str]) -> Flow:
+def read_verbs(walk: Walk, words: list[str], target: str, arguments: list[str]) -> Output:
     """Note what the words of a cloud's command do, and the settings that it changes; the gravest word counts."""
     if not _has("looks", words):
         note_settings(walk, arguments)
     if _has("reads-secret", words):
         walk.add("reads-secret", target)
-        return Flow(Source.SECRET, target=target)
+        return Output(Source.SECRET, target=target)
     for kind in _KINDS:
         if _has(kind, words):
             walk.add(kind, target)
-            return NOTHING
+            return UNKNOWN_OUTPUT
     if not _has("looks", words):
         walk.add("changes-service", target)
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
 _AWS_VALUED = frozenset(
@@ -50,7 +50,7 @@ _AWS_VALUED = frozenset(
 _NAMING = re.compile(r"name|id|bucket|user|role|group|arn|cluster|table|queue|function|stack|key")
 
 
-def _aws(walk: Walk, call: Invocation) -> Flow:
+def _aws(walk: Walk, call: Invocation) -> Output:
     words = split_options(call.arguments, _AWS_VALUED)[1]
     values = dict(long_values(call.arguments))
     endpoint = host_of(walk.plain(values.get("--endpoint-url", "")))
@@ -64,26 +64,26 @@ def _aws(walk: Walk, call: Invocation) -> Flow:
     named = next((value for name, value in values.items() if _NAMING.search(name)), " ".join(words[:2]))
     if "--dry-run" not in call.arguments:
         return _aws_service(walk, call, service, verb, walk.plain(named))
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _aws_service(walk: Walk, call: Invocation, service: str, verb: str, target: str) -> Flow:
+def _aws_service(walk: Walk, call: Invocation, service: str, verb: str, target: str) -> Output:
     if service in ("configure", "sso"):
         if verb not in ("list", "get", "list-profiles"):
             walk.add("changes-login", "aws")
-        return NOTHING
+        return UNKNOWN_OUTPUT
     if service == "ssm" and verb in ("send-command", "start-session"):
         walk.add("changes-service", target)
         walk.add_unreadable()
-        return NOTHING
+        return UNKNOWN_OUTPUT
     if service == "ssm" and verb.startswith("get-parameter") and "--with-decryption" not in call.arguments:
-        return NOTHING
+        return UNKNOWN_OUTPUT
     if service == "iam":
         if not re.match(r"get|list|generate|simulate", verb):
             walk.add("deletes-data" if _has("deletes-data", [verb]) else "grants-access", target)
-        return NOTHING
+        return UNKNOWN_OUTPUT
     if verb == "get-login-password":
-        return Flow(Source.SECRET, target=target)
+        return Output(Source.SECRET, target=target)
     return read_verbs(walk, [verb], target, call.arguments)
 
 
@@ -92,14 +92,14 @@ _OBJECTS_LOOK = frozenset("ls cat du stat hash version help".split())
 _OBJECTS_GRANT = frozenset("acl iam defacl website cors bucketpolicyonly pap".split())
 
 
-def _objects(walk: Walk, call: Invocation, verb: str, paths: list[str]) -> Flow:
+def _objects(walk: Walk, call: Invocation, verb: str, paths: list[str]) -> Output:
     """`aws s3` and `gsutil`: objects copied, moved, removed, shared."""
     names = [match.group(1) for path in paths if (match := _BUCKET.match(walk.plain(path)))]
     name = names[0] if names else verb
     if verb in ("presign", "sign", "signurl"):
         walk.add("shares", name)
     elif verb in _OBJECTS_LOOK or has_option(call.arguments, "--dryrun", "--dry-run"):
-        return Flow(Source.DOWNLOAD, target=name) if verb == "cat" else NOTHING
+        return Output(Source.DOWNLOAD, target=name) if verb == "cat" else UNKNOWN_OUTPUT
     elif verb in ("rm", "rb"):
         walk.add("deletes-data", name)
     elif verb in _OBJECTS_GRANT or any("public-read" in argument for argument in call.arguments):
@@ -108,17 +108,17 @@ def _objects(walk: Walk, call: Invocation, verb: str, paths: list[str]) -> Flow:
         return _copy_objects(walk, call, paths, names)
     else:
         walk.add("changes-service", name)
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _copy_objects(walk: Walk, call: Invocation, paths: list[str], names: list[str]) -> Flow:
+def _copy_objects(walk: Walk, call: Invocation, paths: list[str], names: list[str]) -> Output:
     if not _BUCKET.match(walk.plain(paths[-1])):
-        flow = Flow(Source.DOWNLOAD, target=names[0] if names else "")
+        flow = Output(Source.DOWNLOAD, target=names[0] if names else "")
         walk.add("requests", flow.target)
         if paths[-1] == "-":
             return flow
         walk.write_file(paths[-1], flow)
-        return EMPTY
+        return NO_OUTPUT
     for path in paths[:-1]:
         flow = call.stdin if path == "-" else walk.read_file(path)
         if flow.source is Source.SECRET:
@@ -126,10 +126,10 @@ def _copy_objects(walk: Walk, call: Invocation, paths: list[str], names: list[st
     walk.add("sends-data", names[-1])
     if has_option(call.arguments, "--delete"):
         walk.add("deletes-data", names[-1])
-    return EMPTY
+    return NO_OUTPUT
 
 
-def _gsutil(walk: Walk, call: Invocation) -> Flow:
+def _gsutil(walk: Walk, call: Invocation) -> Output:
     words = plain_words(call.arguments)
     return _objects(walk, call, words[0] if words else "", words[1:])
 
@@ -140,7 +140,7 @@ _SECRET_NOUNS = re.compile(
 )
 
 
-def _gcloud(walk: Walk, call: Invocation) -> Flow:
+def _gcloud(walk: Walk, call: Invocation) -> Output:
     """`gcloud`, `az` and their like: nouns first, the verb after them."""
     words = plain_words(call.arguments)
     if words[:1] == ["storage"] and call.name == "gcloud":
@@ -149,25 +149,25 @@ def _gcloud(walk: Walk, call: Invocation) -> Flow:
         return _cloud_login(walk, call, words)
     if _SECRET_NOUNS.search(" ".join(words)):
         walk.add("reads-secret", walk.plain(words[-1]))
-        return Flow(Source.SECRET, target=walk.plain(words[-1]))
+        return Output(Source.SECRET, target=walk.plain(words[-1]))
     position = next((at for at, word in enumerate(words) if at and _is_verb(word)), -1)
     target = walk.plain(words[position + 1]) if 0 <= position < len(words) - 1 else " ".join(words[:3])
     if words[:2] in _GRANTING_NOUNS or words[:1] == ["iam"]:
         if not _has("looks", words[1:]):
             walk.add("grants-access", target)
-        return NOTHING
+        return UNKNOWN_OUTPUT
     if words[:2] in (["compute", "ssh"], ["vm", "run-command"]):
         walk.run_elsewhere(dict(long_values(call.arguments)).get("--command", ""))
     return read_verbs(walk, words[position : position + 1] if position >= 0 else words, target, call.arguments)
 
 
-def _cloud_login(walk: Walk, call: Invocation, words: list[str]) -> Flow:
+def _cloud_login(walk: Walk, call: Invocation, words: list[str]) -> Output:
     if any(word.startswith("print") for word in words):
         walk.add("reads-secret", " ".join(words[:3]))
-        return Flow(Source.SECRET, target=" ".join(words[:3]))
+        return Output(Source.SECRET, target=" ".join(words[:3]))
     if not any(word in ("list", "show") for word in words):
         walk.add("changes-login", call.name)
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
 def _is_verb(word: str) -> bool:
@@ -182,7 +182,7 @@ _KUBECTL_VALUED = frozenset(
 _SECRETS = re.compile(r"(?:^|[\s,])secrets?(?:/|$|,|\s)")
 
 
-def _kubectl(walk: Walk, call: Invocation) -> Flow:
+def _kubectl(walk: Walk, call: Invocation) -> Output:
     call = call._replace(name="kubectl")
     words = command_words(call)
     if has_option(call.arguments, "--insecure-skip-tls-verify"):
@@ -194,7 +194,7 @@ def _kubectl(walk: Walk, call: Invocation) -> Flow:
     if server and not is_local(server):
         walk.add("requests", server)
     if any(argument.startswith("--dry-run") and not argument.endswith("none") for argument in call.arguments):
-        return NOTHING
+        return UNKNOWN_OUTPUT
     if verb in ("exec", "run", "debug", "cp"):
         return _kubectl_run(walk, call, verb, walk.plain([*words, verb][1]))
     options = split_options(call.arguments, _KUBECTL_VALUED)[0]
@@ -205,7 +205,7 @@ def _kubectl(walk: Walk, call: Invocation) -> Flow:
     return _kubectl_set(walk, call, words)
 
 
-def _kubectl_run(walk: Walk, call: Invocation, verb: str, target: str) -> Flow:
+def _kubectl_run(walk: Walk, call: Invocation, verb: str, target: str) -> Output:
     """Read what runs in a container after `--`, and the settings before it; looking around in one changes nothing."""
     own = call.arguments[: call.arguments.index("--")] if "--" in call.arguments else call.arguments
     note_settings(walk, own)
@@ -213,10 +213,10 @@ def _kubectl_run(walk: Walk, call: Invocation, verb: str, target: str) -> Flow:
     changes = walk.changes_container(inner, call.stdin) if inner else True
     if changes or verb != "exec":
         walk.add("changes-service", target)
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _kubectl_set(walk: Walk, call: Invocation, words: list[str]) -> Flow:
+def _kubectl_set(walk: Walk, call: Invocation, words: list[str]) -> Output:
     if words[:2] == ["set", "image"]:
         note_container_images(walk, words[2:])
     elif words and words[0] in _KUBECTL_SETS:
@@ -227,7 +227,7 @@ def _kubectl_set(walk: Walk, call: Invocation, words: list[str]) -> Flow:
 _KUBECTL_SETS = frozenset("set patch annotate label create apply replace expose edit scale autoscale rollout".split())
 
 
-def _kubectl_config(walk: Walk, call: Invocation, words: list[str], server: str) -> Flow:
+def _kubectl_config(walk: Walk, call: Invocation, words: list[str], server: str) -> Output:
     verb = [*words, ""][1]
     if server or verb == "set-cluster":
         walk.add("changes-remote", server or walk.plain(words[-1]))
@@ -246,16 +246,16 @@ def _kubectl_config(walk: Walk, call: Invocation, words: list[str], server: str)
         walk.add("changes-service", walk.plain(words[-1]))
     else:
         return read_row(walk, call)
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _kubectl_secret(walk: Walk, call: Invocation, words: list[str], options: list[tuple[str, str]]) -> Flow:
+def _kubectl_secret(walk: Walk, call: Invocation, words: list[str], options: list[tuple[str, str]]) -> Output:
     shown = [value for name, value in options if name in ("-o", "--output")]
     if not any(value.startswith(("yaml", "json", "go-template", "template")) for value in shown):
-        return NOTHING
+        return UNKNOWN_OUTPUT
     target = walk.plain(target_of(call, words[1:]))
     walk.add("reads-secret", target)
-    return Flow(Source.SECRET, target=target)
+    return Output(Source.SECRET, target=target)
 
 
 def _note_manifests(walk: Walk, call: Invocation, options: list[tuple[str, str]]) -> None:
@@ -269,7 +269,7 @@ def _note_manifests(walk: Walk, call: Invocation, options: list[tuple[str, str]]
             walk.add("runs-download", flow.target)
 
 
-def _terraform(walk: Walk, call: Invocation) -> Flow:
+def _terraform(walk: Walk, call: Invocation) -> Output:
     if {"-destroy", "--destroy"} & set(call.arguments) and "plan" not in call.arguments:
         walk.add("deletes-data", "infrastructure")
     elif "fmt" in call.arguments:
@@ -280,40 +280,40 @@ def _terraform(walk: Walk, call: Invocation) -> Flow:
         if "apply" in call.arguments:
             note_settings(walk, call.arguments)
         return read_row(walk, call)
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _vault(walk: Walk, call: Invocation) -> Flow:
+def _vault(walk: Walk, call: Invocation) -> Output:
     words = command_words(call)
     if words[:2] == ["kv", "get"] or words[:1] == ["read"]:
         walk.add("reads-secret", walk.plain(words[-1]))
-        return Flow(Source.SECRET, target=walk.plain(words[-1]))
+        return Output(Source.SECRET, target=walk.plain(words[-1]))
     if words[:1] in (["kv"], ["write"], ["delete"]) and words[1:2] not in (["list"], ["metadata"]):
         path = next((walk.plain(word) for word in words[1:] if "/" in word), walk.plain(words[-1]))
         if path.startswith(("auth/", "sys/policy", "sys/policies", "identity/")):
             walk.add("grants-access", path)
         else:
             walk.add("deletes-data" if {"delete", "destroy"} & set(words[:2]) else "changes-record", path)
-        return NOTHING
+        return UNKNOWN_OUTPUT
     if words[:2] == ["audit", "disable"]:
         walk.add("disables-check", "audit")
-        return NOTHING
+        return UNKNOWN_OUTPUT
     if words[:1] == ["login"]:
         walk.add("changes-login", "vault")
-        return NOTHING
+        return UNKNOWN_OUTPUT
     return read_row(walk, call)
 
 
-def _helm(walk: Walk, call: Invocation) -> Flow:
+def _helm(walk: Walk, call: Invocation) -> Output:
     words = command_words(call)
     if any(argument.startswith("--dry-run") for argument in call.arguments) or words[:2] == ["repo", "update"]:
-        return NOTHING
+        return UNKNOWN_OUTPUT
     if words[:2] == ["repo", "add"] and len(words) > 3:
         walk.add("uses-package-source", host_of(walk.plain(words[3])))
-        return NOTHING
+        return UNKNOWN_OUTPUT
     if words[:2] == ["plugin", "install"]:
         walk.add("installs-package", walk.plain(words[-1]))
-        return NOTHING
+        return UNKNOWN_OUTPUT
     if words[:1] in (["install"], ["upgrade"]):
         for address in [*words[1:], dict(long_values(call.arguments)).get("--repo", "")]:
             if "://" in address:
@@ -325,27 +325,27 @@ def _helm(walk: Walk, call: Invocation) -> Flow:
 _ANSIBLE_VALUED = frozenset("-i -l -t -e -u -m -a --limit --tags --extra-vars --inventory --module-name --args".split())
 
 
-def _ansible(walk: Walk, call: Invocation) -> Flow:
+def _ansible(walk: Walk, call: Invocation) -> Output:
     if has_option(call.arguments, "--check", "--syntax-check", "--list-tasks", "--list-hosts", "--list-tags"):
-        return NOTHING
+        return UNKNOWN_OUTPUT
     options, rest = split_options(call.arguments, _ANSIBLE_VALUED)
     values = dict(options)
     walk.add("changes-service", walk.plain(rest[0]) if rest else call.name)
     module = values.get("-m") or values.get("--module-name") or "command"
     if module in ("command", "shell", "raw"):
         walk.run_elsewhere(values.get("-a") or values.get("--args") or "")
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _heroku(walk: Walk, call: Invocation) -> Flow:
+def _heroku(walk: Walk, call: Invocation) -> Output:
     first = call.arguments[0] if call.arguments else ""
     if first == "run":
         walk.add("changes-service", "heroku")
         walk.run_elsewhere(" ".join(call.arguments[1:]))
-        return NOTHING
+        return UNKNOWN_OUTPUT
     if first in ("config:set", "secrets:set") or call.arguments[:2] in (["secrets", "set"], ["secrets", "import"]):
         walk.add("changes-record", "secrets")
-        return NOTHING
+        return UNKNOWN_OUTPUT
     return read_row(walk, call)
 
 

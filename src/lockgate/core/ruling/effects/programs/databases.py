@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.flows import EMPTY, NOTHING, Flow, Invocation, Source
+from lockgate.core.ruling.effects.flows import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.programs.addresses import host_of, is_local
 from lockgate.core.ruling.effects.programs.options import split_options
@@ -35,7 +35,7 @@ def _note_statements(walk: Walk, text: str, *, local_file: str = "") -> None:
             walk.add(kind, found.target, found.certainty)
 
 
-def _sql_client(walk: Walk, call: Invocation) -> Flow:
+def _sql_client(walk: Walk, call: Invocation) -> Output:
     """`psql`, `mysql`: statements from an option, the input, or a file."""
     valued = _VALUED - {"-p"} if call.name in ("mysql", "mariadb") else _VALUED
     options, rest = split_options(call.arguments, valued)
@@ -43,7 +43,7 @@ def _sql_client(walk: Walk, call: Invocation) -> Flow:
     flows = [call.stdin]
     for option, value in options:
         if option in ("-c", "--command", "-e", "--execute"):
-            flows.append(Flow(Source.TEXT, value))
+            flows.append(Output(Source.TEXT, value))
         elif option in ("-f", "--file"):
             flows.append(walk.read_file(value))
         elif option in ("-h", "--host"):
@@ -55,13 +55,13 @@ def _sql_client(walk: Walk, call: Invocation) -> Flow:
         walk.add("requests", away)
     for flow in flows:
         _run_statements(walk, flow, away)
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
 _SHELL_ESCAPE = re.compile(r"\\!|^\s*system\s")
 
 
-def _run_statements(walk: Walk, flow: Flow, away: str) -> None:
+def _run_statements(walk: Walk, flow: Output, away: str) -> None:
     """Read statements: known text, or a file of the project (a migration, a dump)."""
     if flow.source is Source.DOWNLOAD:
         walk.add("runs-download", flow.target)
@@ -75,7 +75,7 @@ def _run_statements(walk: Walk, flow: Flow, away: str) -> None:
         _note_statements(walk, flow.text)
 
 
-def _sqlite(walk: Walk, call: Invocation) -> Flow:
+def _sqlite(walk: Walk, call: Invocation) -> Output:
     options, rest = split_options(call.arguments, frozenset("-cmd -separator -nullvalue -init -newline".split()))
     path = walk.plain(rest[0]) if rest else ""
     texts = [*rest[1:], *(value for option, value in options if option == "-cmd")]
@@ -89,7 +89,7 @@ def _sqlite(walk: Walk, call: Invocation) -> Flow:
         walk.print_file(path)
     for text in texts:
         _sqlite_text(walk, text, path)
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
 _DOT_COMMAND = re.compile(r"\s*\.(\w+)\s*(\S*)")
@@ -117,7 +117,7 @@ _MONGO: tuple[tuple[str, re.Pattern[str]], ...] = (
 )
 
 
-def _mongo(walk: Walk, call: Invocation) -> Flow:
+def _mongo(walk: Walk, call: Invocation) -> Output:
     options, rest = split_options(call.arguments, _MONGO_VALUED)
     address = next((walk.plain(argument) for argument in rest if "://" in argument), dict(options).get("--host", ""))
     host = host_of(address)
@@ -131,7 +131,7 @@ def _mongo(walk: Walk, call: Invocation) -> Flow:
     for path in rest:
         if path.endswith(".js"):
             walk.run_path(path)
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
 _MONGO_VALUED = frozenset("--eval -u -p --host --port --username --password --file -f".split())
@@ -146,7 +146,7 @@ _REDIS_DOORS = frozenset("config acl slaveof replicaof module eval script debug 
 _REDIS_ASKS = frozenset("get list whoami users cat log exists load".split())
 
 
-def _redis(walk: Walk, call: Invocation) -> Flow:
+def _redis(walk: Walk, call: Invocation) -> Output:
     options, rest = split_options(call.arguments, frozenset("-h -p -a -n -u --user --pass -s".split()))
     values = dict(options)
     host = walk.plain(values.get("-h", "")) or host_of(walk.plain(values.get("-u", "")))
@@ -161,10 +161,10 @@ def _redis(walk: Walk, call: Invocation) -> Flow:
             walk.add("grants-access", host or "redis")
     elif verb and verb not in _REDIS_LOOKS:
         walk.add("changes-record" if away else "asks-local", walk.plain([*words, host][0]) if away else "redis")
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _dump(walk: Walk, call: Invocation) -> Flow:
+def _dump(walk: Walk, call: Invocation) -> Output:
     """`pg_dump`, `mysqldump`: data read from a database, written where the output goes."""
     options, rest = split_options(
         call.arguments,
@@ -177,10 +177,10 @@ def _dump(walk: Walk, call: Invocation) -> Flow:
             host = host_of(walk.plain(value))
             walk.add("asks-local" if is_local(host) else "requests", host)
     del rest
-    return Flow(Source.FILE, target="database dump")
+    return Output(Source.FILE, target="database dump")
 
 
-def _restore(walk: Walk, call: Invocation) -> Flow:
+def _restore(walk: Walk, call: Invocation) -> Output:
     options, rest = split_options(call.arguments, frozenset("-h --host -U -u -p -d --dbname --db --uri -F -j".split()))
     values = dict(options)
     host = walk.plain(values.get("-h") or values.get("--host") or "")
@@ -189,7 +189,7 @@ def _restore(walk: Walk, call: Invocation) -> Flow:
         walk.add("changes-record", host)
     else:
         walk.add("runs-project-task", f"{call.name} {name}".strip())
-    return EMPTY
+    return NO_OUTPUT
 
 
 READERS = {

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.flows import EMPTY, NOTHING, Flow, Invocation, Source
+from lockgate.core.ruling.effects.flows import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs import (
     clouds,
     databases,
@@ -28,7 +28,7 @@ from lockgate.core.ruling.effects.project import Place
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
-Reader = Callable[["Walk", Invocation], Flow]
+Reader = Callable[["Walk", Invocation], Output]
 
 _READERS: dict[str, Reader] = {
     **file_tools.READERS,
@@ -52,7 +52,7 @@ _PROJECT_BIN = re.compile(
 _VERSIONED = re.compile(r"(python|pip|node|ruby|php|perl|lua|pypy|clang|gcc|java)-?\d[\d.]*t?")
 
 
-def read_program(walk: Walk, call: Invocation) -> Flow:
+def read_program(walk: Walk, call: Invocation) -> Output:
     """Note what a program does with these arguments; return what it prints, as far as that is known."""
     name = call.name
     of_project = False
@@ -69,7 +69,7 @@ def read_program(walk: Walk, call: Invocation) -> Flow:
     if name != call.name:
         call = call._replace(name=name)
     if len(call.arguments) == 1 and call.arguments[0] in _ASKS_ABOUT and name not in _ACTS_ANYWAY:
-        return NOTHING
+        return UNKNOWN_OUTPUT
     note_option_uses(walk, call)
     note_own_files(walk, call, is_known=reader is not None or is_listed(call))
     return reader(walk, call) if reader is not None else read_row(walk, call, of_project=of_project)
@@ -89,12 +89,12 @@ _ACTS_ANYWAY = frozenset(
 )
 
 
-def _run_file(walk: Walk, call: Invocation) -> Flow:
+def _run_file(walk: Walk, call: Invocation) -> Output:
     """Run a program that is named by its path."""
     note_own_files(walk, call, is_known=False)
     flow = walk.read_file(call.name)
     if flow.source is Source.TEXT:
         interpreters.run_text(walk, flow, call.name, call.arguments)
-        return EMPTY
+        return NO_OUTPUT
     walk.run_path(call.name, flow)
-    return NOTHING
+    return UNKNOWN_OUTPUT

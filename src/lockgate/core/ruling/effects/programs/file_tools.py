@@ -6,7 +6,7 @@ import re
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.flows import EMPTY, MARK, NOTHING, Flow, Invocation, Source
+from lockgate.core.ruling.effects.flows import MARK, NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.paths import Access, is_secret, read_access
 from lockgate.core.ruling.effects.programs.options import split_options
 from lockgate.core.ruling.effects.programs.own_files import note_search
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
 
-def _remove(walk: Walk, call: Invocation) -> Flow:
+def _remove(walk: Walk, call: Invocation) -> Output:
     paths = split_options(call.arguments, _REMOVE_VALUED)[1]
     for path in paths:
         if MARK in path and not re.match(r"[\w./-]{2,}", walk.plain(path)) and _is_bare(walk, path):
@@ -25,9 +25,9 @@ def _remove(walk: Walk, call: Invocation) -> Flow:
             walk.access(path, Access.DELETE)
             if call.name in ("shred", "srm") and walk.place(path) is not Place.SCRATCH:
                 walk.add("deletes-data", walk.plain(path))
-    if not paths and call.stdin is not EMPTY and call.name != "rmdir":
+    if not paths and call.stdin is not NO_OUTPUT and call.name != "rmdir":
         walk.add("edits-project", ".")
-    return EMPTY
+    return NO_OUTPUT
 
 
 _REMOVE_VALUED = frozenset(("-n", "--iterations", "-s", "--size"))
@@ -43,7 +43,7 @@ def _is_bare(walk: Walk, path: str) -> bool:
     )
 
 
-def _move(walk: Walk, call: Invocation) -> Flow:
+def _move(walk: Walk, call: Invocation) -> Output:
     """`cp`, `mv`, `ln`, `install`: sources are read (and removed by `mv`), the last path is written."""
     options, paths = split_options(call.arguments, _COPY_VALUED)
     values = dict(options)
@@ -54,7 +54,7 @@ def _move(walk: Walk, call: Invocation) -> Flow:
         paths, target = paths[:-1], paths[-1] if paths else ""
     for path in paths:
         _move_one(walk, call.name, path, target)
-    return EMPTY
+    return NO_OUTPUT
 
 
 def _move_one(walk: Walk, program: str, path: str, target: str) -> None:
@@ -87,16 +87,16 @@ def _stays(walk: Walk, path: str, target: str) -> bool:
 _COPY_VALUED = frozenset("-t --target-directory -S --suffix -m --mode -o --owner -g --group".split())
 
 
-def _make(walk: Walk, call: Invocation) -> Flow:
+def _make(walk: Walk, call: Invocation) -> Output:
     """`mkdir`, `touch`, `truncate`: paths that are written."""
     for path in split_options(
         call.arguments, frozenset("-m --mode -s --size -d --date -t -r --reference -o -g".split())
     )[1]:
         walk.access(path, Access.WRITE)
-    return EMPTY
+    return NO_OUTPUT
 
 
-def _tee(walk: Walk, call: Invocation) -> Flow:
+def _tee(walk: Walk, call: Invocation) -> Output:
     for path in split_options(call.arguments)[1]:
         if path not in ("/dev/null", "/dev/stderr", "/dev/stdout", "/dev/tty"):
             if MARK in path and any(piece.source is not Source.VARIABLE for piece in walk.pieces_in(path)):
@@ -105,7 +105,7 @@ def _tee(walk: Walk, call: Invocation) -> Flow:
     return call.stdin
 
 
-def _dd(walk: Walk, call: Invocation) -> Flow:
+def _dd(walk: Walk, call: Invocation) -> Output:
     flow = call.stdin
     for argument in call.arguments:
         name, _, value = argument.partition("=")
@@ -124,7 +124,7 @@ _OPEN_MODE = re.compile(
 )
 
 
-def _chmod(walk: Walk, call: Invocation) -> Flow:
+def _chmod(walk: Walk, call: Invocation) -> Output:
     rest = split_options([argument for argument in call.arguments if not re.fullmatch(r"[-+=][rwxXst]+", argument)])[1]
     modes = [argument for argument in call.arguments if re.fullmatch(r"[-+=][rwxXst]+", argument)]
     if not modes:
@@ -136,19 +136,19 @@ def _chmod(walk: Walk, call: Invocation) -> Flow:
             walk.add("changes-permissions", walk.plain(path))
         else:
             walk.access(path, Access.WRITE)
-    return EMPTY
+    return NO_OUTPUT
 
 
-def _chown(walk: Walk, call: Invocation) -> Flow:
+def _chown(walk: Walk, call: Invocation) -> Output:
     for path in split_options(call.arguments)[1][1:] or ["."]:
         walk.add("changes-permissions", walk.plain(path))
-    return EMPTY
+    return NO_OUTPUT
 
 
 _EXECUTES = frozenset("-exec -execdir -ok -okdir -x --exec -X --exec-batch".split())
 
 
-def _find(walk: Walk, call: Invocation) -> Flow:
+def _find(walk: Walk, call: Invocation) -> Output:
     """`find` and `fd`: what they run, delete and write."""
     arguments = call.arguments
     starts = list(takewhile(lambda argument: argument[:1] not in ("-", "(", "!"), arguments)) or ["."]
@@ -162,20 +162,20 @@ def _find(walk: Walk, call: Invocation) -> Flow:
             inner = list(takewhile(lambda part: part not in (";", "+"), arguments[index + 1 :]))
             skip = index + 1 + len(inner)
             if inner:
-                walk.run_program([part.replace("{}", found) for part in inner], EMPTY)
+                walk.run_program([part.replace("{}", found) for part in inner], NO_OUTPUT)
         elif argument == "-delete":
             for start in starts:
                 walk.access(_found(start, arguments), Access.DELETE)
         elif argument in ("-fprint", "-fprintf", "-fls"):
             walk.access([*arguments, ""][index + 1], Access.WRITE)
-    return Flow(Source.NONE, target=found)
+    return Output(Source.NONE, target=found)
 
 
-def _list(walk: Walk, call: Invocation) -> Flow:
+def _list(walk: Walk, call: Invocation) -> Output:
     """`ls`: the folder that is listed stands for what is found there."""
     del walk
     paths = [argument for argument in call.arguments if argument[:1] != "-"]
-    return Flow(Source.NONE, target=paths[0] if paths else "./found")
+    return Output(Source.NONE, target=paths[0] if paths else "./found")
 
 
 def _found(start: str, arguments: list[str]) -> str:
@@ -194,7 +194,7 @@ _TAR_VALUED = frozenset(
 )
 
 
-def _tar(walk: Walk, call: Invocation) -> Flow:
+def _tar(walk: Walk, call: Invocation) -> Output:
     arguments = call.arguments
     if arguments and re.fullmatch(r"[A-Za-z]+", arguments[0]):
         arguments = ["-" + arguments[0], *arguments[1:]]
@@ -208,82 +208,82 @@ def _tar(walk: Walk, call: Invocation) -> Flow:
     folder = values.get("-C", values.get("--directory", ""))
     if values.keys() & {"-x", "--extract", "--get"}:
         unpack(walk, call.stdin if archive == "-" else walk.read_file(archive), folder)
-        return EMPTY
+        return NO_OUTPUT
     if values.keys() & {"-c", "--create", "-r", "-u", "--append", "--update"}:
         return _pack(walk, archive, folder, paths)
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
 _COMPRESSES = re.compile(r"(?:zstd|gzip|pigz|xz|bzip2|lz4|pixz|dot|echo|totals|bell)\b")
 
 
-def unpack(walk: Walk, archive: Flow, folder: str) -> None:
+def unpack(walk: Walk, archive: Output, folder: str) -> None:
     """Write an archive's files to a folder; those of a download are downloads."""
     walk.access(folder or "./unpacked", Access.WRITE)
     if archive.source is Source.DOWNLOAD:
         walk.downloads[walk.full_path(folder or ".")] = archive.target
 
 
-def _pack(walk: Walk, archive: str, folder: str, paths: list[str]) -> Flow:
+def _pack(walk: Walk, archive: str, folder: str, paths: list[str]) -> Output:
     secrets = [walk.plain(path) for path in paths if is_secret(walk.plain(path), folder or walk.folder)]
     for path in secrets:
         walk.add("reads-secret", path)
     if archive != "-":
         walk.access(archive, Access.WRITE)
-    return Flow(Source.SECRET, target=secrets[0]) if secrets else Flow(Source.FILE, target=[*paths, "."][0])
+    return Output(Source.SECRET, target=secrets[0]) if secrets else Output(Source.FILE, target=[*paths, "."][0])
 
 
-def _zip(walk: Walk, call: Invocation) -> Flow:
+def _zip(walk: Walk, call: Invocation) -> Output:
     """`zip` and `7z`: an archive written from files."""
     paths = split_options(call.arguments, frozenset(("-x", "-i", "-P")))[1]
     for path in paths[1:]:
         walk.print_file(path)
     if paths:
         walk.access(paths[0], Access.WRITE)
-    return EMPTY
+    return NO_OUTPUT
 
 
-def _unzip(walk: Walk, call: Invocation) -> Flow:
+def _unzip(walk: Walk, call: Invocation) -> Output:
     options, paths = split_options(call.arguments, frozenset(("-d", "-x", "-P")))
     flow = walk.read_file(paths[0]) if paths else call.stdin
     if any(option in ("-l", "-p", "-t", "-v") for option, _ in options):
         return flow
     unpack(walk, flow, dict(options).get("-d", ""))
-    return EMPTY
+    return NO_OUTPUT
 
 
-def _compress(walk: Walk, call: Invocation) -> Flow:
+def _compress(walk: Walk, call: Invocation) -> Output:
     """`gzip` and its like: a file in place, or the input passed on."""
     options, paths = split_options(call.arguments)
     if not paths or any(option in ("-c", "--stdout", "--to-stdout") for option, _ in options):
         if paths:
             return walk.print_file(paths[0])
-        return Flow(Source.DECODED) if call.stdin.source is Source.TEXT else call.stdin
+        return Output(Source.DECODED) if call.stdin.source is Source.TEXT else call.stdin
     for path in paths:
         flow = walk.read_file(path)
         walk.access(path, Access.WRITE)
         if flow.source is Source.DOWNLOAD:
             walk.downloads[walk.full_path(path.rsplit(".", 1)[0])] = flow.target
-    return EMPTY
+    return NO_OUTPUT
 
 
-def _patch(walk: Walk, call: Invocation) -> Flow:
+def _patch(walk: Walk, call: Invocation) -> Output:
     paths = split_options(call.arguments, frozenset("-i --input -d --directory -o --output -p".split()))[1]
     if call.stdin.source is Source.DOWNLOAD:
         walk.add("embeds-remote-code", call.stdin.target)
     walk.access(paths[0] if paths else ".", Access.WRITE)
-    return EMPTY
+    return NO_OUTPUT
 
 
-def _split(walk: Walk, call: Invocation) -> Flow:
+def _split(walk: Walk, call: Invocation) -> Output:
     paths = split_options(call.arguments, frozenset("-l -b -n -a -d --lines --bytes".split()))[1]
     if paths:
         walk.print_file(paths[0])
     walk.access(paths[1] if len(paths) > 1 else "xaa", Access.WRITE)
-    return EMPTY
+    return NO_OUTPUT
 
 
-def _editor(walk: Walk, call: Invocation) -> Flow:
+def _editor(walk: Walk, call: Invocation) -> Output:
     """Editors: commands given on the command line, and the files that are opened for writing."""
     options, paths = split_options(
         call.arguments, frozenset(("-c", "--cmd", "-S", "-s", "-u", "--eval", "-l", "--load"))
@@ -299,7 +299,7 @@ def _editor(walk: Walk, call: Invocation) -> Flow:
                 walk.add_unreadable()
         else:
             walk.access(path, Access.WRITE)
-    return EMPTY
+    return NO_OUTPUT
 
 
 READERS = {

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.code import read_code
-from lockgate.core.ruling.effects.flows import EMPTY, MARK, NOTHING, SETUP, Flow, Invocation, Source
+from lockgate.core.ruling.effects.flows import MARK, NO_OUTPUT, SETUP, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.paths import Access, is_secret_variable
 from lockgate.core.ruling.effects.programs.option_uses import note_foreign
 from lockgate.core.ruling.effects.programs.options import has_option, split_options
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _SHELL_VALUED = frozenset(("-o", "+o", "-O", "--rcfile", "--init-file"))
 
 
-def run_text(walk: Walk, flow: Flow, name: str, arguments: list[str], *, language: str = "") -> None:
+def run_text(walk: Walk, flow: Output, name: str, arguments: list[str], *, language: str = "") -> None:
     """Run a text that is known, as the language that the program's name or its first line says."""
     text = flow.text
     first = text[:80].split("\n", 1)[0]
@@ -47,7 +47,7 @@ def run_code(walk: Walk, text: str) -> None:
 _RUNS_UNKNOWN = re.compile(rf"(?:^|[;\n]|\b(?:exec|eval|system|Function)\s*\([^\n{MARK}]{{0,40}})\s*{MARK}")
 
 
-def run_input(walk: Walk, flow: Flow, language: str) -> None:
+def run_input(walk: Walk, flow: Output, language: str) -> None:
     """Run what flows into an interpreter."""
     if flow.source is Source.TEXT:
         run_text(walk, flow, "", [], language=language)
@@ -57,7 +57,7 @@ def run_input(walk: Walk, flow: Flow, language: str) -> None:
         walk.add("runs-decoded")
     elif flow.source is Source.FILE and flow.target:
         walk.run_path(flow.target)
-    elif flow is not EMPTY:
+    elif flow is not NO_OUTPUT:
         walk.add_unreadable()
 
 
@@ -76,7 +76,7 @@ def run_argument(walk: Walk, text: str, arguments: list[str], language: str) -> 
         run_code(walk, text)
 
 
-def _shell(walk: Walk, call: Invocation) -> Flow:
+def _shell(walk: Walk, call: Invocation) -> Output:
     """`sh`, `bash` and their like: a text after `-c`, a file, or the input."""
     arguments = call.arguments
     index = 0
@@ -84,7 +84,7 @@ def _shell(walk: Walk, call: Invocation) -> Flow:
         argument = arguments[index]
         following = arguments[index + 1 :]
         if argument in ("--version", "--help", "-n"):
-            return NOTHING
+            return UNKNOWN_OUTPUT
         if argument in ("--rcfile", "--init-file"):
             walk.run_path([*following, ""][0])
         index += 2 if argument in _SHELL_VALUED else 1
@@ -92,16 +92,16 @@ def _shell(walk: Walk, call: Invocation) -> Flow:
             continue
         if "c" in argument:
             run_argument(walk, [*following, ""][0], following[1:], "shell")
-            return NOTHING
+            return UNKNOWN_OUTPUT
         if "s" in argument and argument not in _SHELL_VALUED:
             index = len(arguments)
     if index >= len(arguments) or arguments[index] in ("-", "/dev/stdin", "/proc/self/fd/0", "/dev/fd/0"):
-        if walk.as_root and call.stdin is EMPTY:
+        if walk.as_root and call.stdin is NO_OUTPUT:
             walk.add("runs-as-root")
         run_input(walk, call.stdin, "shell")
     else:
         _run_file(walk, arguments[index], arguments[index + 1 :], "shell")
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
 def _run_file(walk: Walk, path: str, arguments: list[str], language: str) -> None:
@@ -117,20 +117,20 @@ def _run_file(walk: Walk, path: str, arguments: list[str], language: str) -> Non
         walk.run_path(path, flow)
 
 
-def _eval(walk: Walk, call: Invocation) -> Flow:
+def _eval(walk: Walk, call: Invocation) -> Output:
     text = " ".join(call.arguments)
     if _is_setup(walk, text):
         # `eval "$(ssh-agent -s)"`, `eval "$(pyenv init -)"`: the substitution was read already.
-        return EMPTY
+        return NO_OUTPUT
     run_argument(walk, text, [], "shell")
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
 def _is_setup(walk: Walk, text: str) -> bool:
     return walk.plain(text).strip() == "$()" and any(piece is SETUP for piece in walk.pieces_in(text))
 
 
-def _source(walk: Walk, call: Invocation) -> Flow:
+def _source(walk: Walk, call: Invocation) -> Output:
     """`source FILE` and `. FILE`: settings and activation scripts are ordinary, anything else is run."""
     path = call.arguments[0] if call.arguments else ""
     plain = walk.plain(path)
@@ -139,10 +139,10 @@ def _source(walk: Walk, call: Invocation) -> Flow:
         plain,
     ):
         if not walk.download_of(walk.full_path(path)):
-            return EMPTY
+            return NO_OUTPUT
     if path and not _is_setup(walk, path):
         _run_file(walk, path, call.arguments[1:], "shell")
-    return EMPTY
+    return NO_OUTPUT
 
 
 _CODE_FLAGS = {
@@ -198,7 +198,7 @@ _MODULE_OPTION = re.compile(r"-\w*m")
 _CHECKS = frozenset("--test --check -l --lint --version -V -v".split())
 
 
-def _interpreter(walk: Walk, call: Invocation) -> Flow:
+def _interpreter(walk: Walk, call: Invocation) -> Output:
     """An interpreter: text after its code option, `-m MODULE`, a file, or the input."""
     name = _NAMES.get(call.name, call.name)
     arguments = call.arguments
@@ -218,9 +218,9 @@ def _interpreter(walk: Walk, call: Invocation) -> Flow:
         _run_codes(walk, call._replace(name=name), code, rest)
     elif rest and rest[0] not in ("-", "/dev/stdin"):
         _run_file(walk, rest[0], rest[1:], "code")
-    elif call.stdin is not EMPTY:
+    elif call.stdin is not NO_OUTPUT:
         run_input(walk, call.stdin, "code")
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
 def _code_in(name: str, argument: str, following: list[str]) -> list[str]:
@@ -231,13 +231,13 @@ def _code_in(name: str, argument: str, following: list[str]) -> list[str]:
     return [argument[2:]] if name == "python" and argument[:2] == "-c" else []
 
 
-def _check(walk: Walk, call: Invocation, argument: str, following: list[str]) -> Flow:
+def _check(walk: Walk, call: Invocation, argument: str, following: list[str]) -> Output:
     """Options that run no script: a syntax check, the version, the runner of tests, a server."""
     if argument == "--test":
         walk.add("runs-project-task", call.name)
     elif argument == "-S":
         walk.add("opens-port", [*following, ""][0])
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
 def _run_codes(walk: Walk, call: Invocation, code: list[str], files: list[str]) -> None:
@@ -260,7 +260,7 @@ _SERVERS = frozenset("http.server SimpleHTTPServer pyftpdlib smtpd aiosmtpd".spl
 _LOOKING_MODULES = frozenset("site sysconfig platform this calendar ast dis tokenize inspect".split())
 
 
-def _module(walk: Walk, call: Invocation, arguments: list[str]) -> Flow:
+def _module(walk: Walk, call: Invocation, arguments: list[str]) -> Output:
     """`python -m MODULE`."""
     module, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
     if module in _OWN_PROGRAMS:
@@ -272,89 +272,89 @@ def _module(walk: Walk, call: Invocation, arguments: list[str]) -> Flow:
             walk.add("asks-local", bind)
         else:
             walk.add("opens-port", options[1][0] if options[1] else "8000")
-        return NOTHING
+        return UNKNOWN_OUTPUT
     if module == "json.tool" or module.startswith("json"):
-        return call.stdin if call.stdin.source is not Source.TEXT else NOTHING
+        return call.stdin if call.stdin.source is not Source.TEXT else UNKNOWN_OUTPUT
     if module in ("base64", "quopri", "codecs") and has_option(rest, "-d"):
-        return call.stdin if call.stdin.source is Source.DOWNLOAD else Flow(Source.DECODED)
+        return call.stdin if call.stdin.source is Source.DOWNLOAD else Output(Source.DECODED)
     if module in _LOOKING_MODULES:
-        return NOTHING
+        return UNKNOWN_OUTPUT
     # Any other module is the project's own, or one that is installed already.
     note_foreign(walk, call._replace(name=module, arguments=rest))
     walk.add("runs-project-task", f"-m {module}")
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _windows_shell(walk: Walk, call: Invocation) -> Flow:
+def _windows_shell(walk: Walk, call: Invocation) -> Output:
     del call
     walk.add_unreadable()
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _cd(walk: Walk, call: Invocation) -> Flow:
+def _cd(walk: Walk, call: Invocation) -> Output:
     paths = [argument for argument in call.arguments if argument == "-" or argument[:1] != "-"]
     if call.name != "popd":
         walk.enter_folder(paths[0] if paths else "")
-    return EMPTY
+    return NO_OUTPUT
 
 
-def _export(walk: Walk, call: Invocation) -> Flow:
+def _export(walk: Walk, call: Invocation) -> Output:
     """`export`, `declare`, `local`, `readonly`: variables set; without arguments all of them are shown."""
     names = [argument for argument in call.arguments if argument[:1] != "-"]
     if not names:
         if call.name in ("set", "export", "declare", "typeset") and (call.name != "set" or not call.arguments):
-            return Flow(Source.ENVIRONMENT)
-        return EMPTY
+            return Output(Source.ENVIRONMENT)
+        return NO_OUTPUT
     if call.name == "set":
-        return EMPTY
+        return NO_OUTPUT
     for argument in names:
         name, equals, value = argument.partition("=")
         if equals:
             walk.variables[name] = value
             walk.assign(name, value)
-    return EMPTY
+    return NO_OUTPUT
 
 
-def _alias(walk: Walk, call: Invocation) -> Flow:
+def _alias(walk: Walk, call: Invocation) -> Output:
     for argument in call.arguments:
         name, equals, value = argument.partition("=")
         if equals:
             walk.aliases[name] = value
-    return EMPTY
+    return NO_OUTPUT
 
 
-def _trap(walk: Walk, call: Invocation) -> Flow:
+def _trap(walk: Walk, call: Invocation) -> Output:
     text = next((argument for argument in call.arguments if argument[:1] != "-"), "")
     if text and not re.fullmatch(r"[A-Z0-9]+", text):
         walk.read_text(text)
-    return EMPTY
+    return NO_OUTPUT
 
 
-def _printenv(walk: Walk, call: Invocation) -> Flow:
+def _printenv(walk: Walk, call: Invocation) -> Output:
     names = [argument for argument in call.arguments if argument[:1] != "-"]
     for name in names:
         if is_secret_variable(name):
             walk.add("reads-secret", name)
-            return Flow(Source.SECRET, target=name)
-    return NOTHING if names else Flow(Source.ENVIRONMENT)
+            return Output(Source.SECRET, target=name)
+    return UNKNOWN_OUTPUT if names else Output(Source.ENVIRONMENT)
 
 
-def _history(walk: Walk, call: Invocation) -> Flow:
+def _history(walk: Walk, call: Invocation) -> Output:
     if has_option(call.arguments, "-c", "-d", "-w"):
         walk.add("disables-check", "history")
     else:
         walk.add("reads-secret", "history")
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _pwd(walk: Walk, call: Invocation) -> Flow:
+def _pwd(walk: Walk, call: Invocation) -> Output:
     del call
-    return Flow(Source.TEXT, walk.folder or ".")
+    return Output(Source.TEXT, walk.folder or ".")
 
 
-def _which(walk: Walk, call: Invocation) -> Flow:
+def _which(walk: Walk, call: Invocation) -> Output:
     del walk
-    return Flow(Source.TEXT, call.arguments[-1] if call.arguments else "")
+    return Output(Source.TEXT, call.arguments[-1] if call.arguments else "")
 
 
 READERS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.flows import EMPTY, NOTHING, Flow, Invocation, Source
+from lockgate.core.ruling.effects.flows import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.programs.addresses import METADATA_HOSTS, host_of, is_address, is_local
 from lockgate.core.ruling.effects.programs.options import has_option, split_options
@@ -30,7 +30,7 @@ _TOKEN_HOMES = (
 )
 
 
-def ask_host(walk: Walk, address: str, *, sends: bool, whole: str = "") -> Flow:
+def ask_host(walk: Walk, address: str, *, sends: bool, whole: str = "") -> Output:
     """Note a request to an address; `whole` is everything that is sent with it."""
     plain = walk.plain(address)
     if plain.startswith("file:"):
@@ -38,10 +38,10 @@ def ask_host(walk: Walk, address: str, *, sends: bool, whole: str = "") -> Flow:
     host = host_of(plain) if plain[:2] != "$(" else plain
     if host in METADATA_HOSTS:
         walk.add("reads-secret", host)
-        return Flow(Source.SECRET, target=host)
+        return Output(Source.SECRET, target=host)
     if is_local(host):
         walk.add("asks-local", host)
-        return NOTHING
+        return UNKNOWN_OUTPUT
     for secret in walk.secrets_in(whole or address):
         # The project's word does not count here: its files may be an attacker's.
         if not _is_home(secret, host):
@@ -51,7 +51,7 @@ def ask_host(walk: Walk, address: str, *, sends: bool, whole: str = "") -> Flow:
     if "$(" in plain[1:] and any(piece.source is not Source.VARIABLE for piece in walk.pieces_in(address)):
         sends = True
     walk.add("sends-data" if sends else "requests", host or plain)
-    return Flow(Source.DOWNLOAD, target=host or plain)
+    return Output(Source.DOWNLOAD, target=host or plain)
 
 
 def _is_home(secret: str, host: str) -> bool:
@@ -80,7 +80,7 @@ _SENDING = frozenset(
 )
 
 
-def _curl(walk: Walk, call: Invocation) -> Flow:
+def _curl(walk: Walk, call: Invocation) -> Output:
     options, rest = split_options(call.arguments, _CURL_VALUED)
     addresses = [*rest, *(value for option, value in options if option in ("--url", "--expand-url"))]
     carried = [*addresses]
@@ -98,7 +98,7 @@ def _curl(walk: Walk, call: Invocation) -> Flow:
     whole = "".join(carried)
     if has_option(call.arguments, "-G", "--get") and not walk.secrets_in(whole):
         sends = False
-    result: Flow = NOTHING
+    result: Output = UNKNOWN_OUTPUT
     for address in addresses:
         result = ask_host(walk, address, sends=sends, whole=whole)
     return _save(walk, call, result, _curl_outputs(walk, call, options, addresses))
@@ -135,7 +135,7 @@ def _last_part(walk: Walk, address: str) -> str:
     return walk.plain(address).split("?")[0].rstrip("/").rsplit("/", 1)[-1] or "index.html"
 
 
-def _save(walk: Walk, call: Invocation, flow: Flow, outputs: list[str]) -> Flow:
+def _save(walk: Walk, call: Invocation, flow: Output, outputs: list[str]) -> Output:
     """Write what was fetched to files; return it when it is printed instead."""
     del call
     for output in outputs:
@@ -143,7 +143,7 @@ def _save(walk: Walk, call: Invocation, flow: Flow, outputs: list[str]) -> Flow:
             walk.write_file(output, flow)
     if not outputs or outputs == ["-"]:
         return flow
-    return EMPTY
+    return NO_OUTPUT
 
 
 def _sent_file(walk: Walk, call: Invocation, option: str, value: str) -> str:
@@ -162,7 +162,7 @@ def _sent_file(walk: Walk, call: Invocation, option: str, value: str) -> str:
         return ""
     flow = call.stdin if path == "-" or path == "." else walk.read_file(path)
     if flow.source is Source.ENVIRONMENT:
-        flow = Flow(Source.SECRET, target="environment")
+        flow = Output(Source.SECRET, target="environment")
     return walk.mark(flow) if flow.source is Source.SECRET else ""
 
 
@@ -174,7 +174,7 @@ _WGET_VALUED = frozenset(
 )
 
 
-def _wget(walk: Walk, call: Invocation) -> Flow:
+def _wget(walk: Walk, call: Invocation) -> Output:
     options, addresses = split_options(call.arguments, _WGET_VALUED)
     values = dict(options)
     sends = values.get("--method", "GET").upper() not in ("GET", "HEAD")
@@ -185,18 +185,18 @@ def _wget(walk: Walk, call: Invocation) -> Flow:
             carried += [value, _sent_file(walk, call, "-T", value) if option.endswith("-file") else ""]
         elif option in ("-e", "--execute") and "proxy" in value:
             walk.add("requests", host_of(value.split("=", 1)[-1].strip()))
-    result: Flow = NOTHING
+    result: Output = UNKNOWN_OUTPUT
     for address in addresses:
         result = ask_host(walk, address, sends=sends, whole="".join(carried))
         _save_page(walk, call, values, address, result)
     output = values.get("-O") or values.get("--output-document")
-    return result if output in ("-", "/dev/stdout") else EMPTY
+    return result if output in ("-", "/dev/stdout") else NO_OUTPUT
 
 
 _WGET_SENDING = frozenset("--post-data --post-file --body-data --body-file --header".split())
 
 
-def _save_page(walk: Walk, call: Invocation, values: dict[str, str], address: str, flow: Flow) -> None:
+def _save_page(walk: Walk, call: Invocation, values: dict[str, str], address: str, flow: Output) -> None:
     output = values.get("-O") or values.get("--output-document") or ""
     prefix = values.get("-P") or values.get("--directory-prefix") or ""
     name = output or _last_part(walk, address)
@@ -204,7 +204,7 @@ def _save_page(walk: Walk, call: Invocation, values: dict[str, str], address: st
         walk.write_file(f"{prefix}/{name}" if prefix and not output else name, flow)
 
 
-def _http(walk: Walk, call: Invocation) -> Flow:
+def _http(walk: Walk, call: Invocation) -> Output:
     """HTTPie and its like: a method, an address, and fields that are sent."""
     rest = [argument for argument in call.arguments if argument[:1] != "-"]
     sends = any(
@@ -212,18 +212,18 @@ def _http(walk: Walk, call: Invocation) -> Flow:
         or (re.search(r"[\w\]]:?=[^=]|[\w]@", argument) and "://" not in argument)
         for argument in rest
     )
-    result: Flow = NOTHING
+    result: Output = UNKNOWN_OUTPUT
     for address in rest:
         if address.startswith(":"):
             walk.add("asks-local", "localhost")
             break
         if is_address(walk.plain(address)) and not address.isupper():
-            result = ask_host(walk, address, sends=sends or call.stdin is not EMPTY, whole="".join(rest))
+            result = ask_host(walk, address, sends=sends or call.stdin is not NO_OUTPUT, whole="".join(rest))
             break
     return result
 
 
-def _netcat(walk: Walk, call: Invocation) -> Flow:
+def _netcat(walk: Walk, call: Invocation) -> Output:
     """`nc`, `telnet`: an open pipe to another machine; with a program on it, a door."""
     options, rest = split_options(call.arguments, _NETCAT_VALUED)
     names = {option for option, _ in options}
@@ -232,27 +232,27 @@ def _netcat(walk: Walk, call: Invocation) -> Flow:
         walk.add("grants-access", host)
     if names & {"-l", "--listen"}:
         walk.add("opens-port", rest[-1] if rest else dict(options).get("-p", ""))
-        return Flow(Source.DOWNLOAD, target="network")
+        return Output(Source.DOWNLOAD, target="network")
     if not host:
-        return NOTHING
+        return UNKNOWN_OUTPUT
     note_sent(walk, call.stdin)
     if is_local(host):
         walk.add("asks-local", host)
-        return NOTHING
+        return UNKNOWN_OUTPUT
     walk.add("requests" if "-z" in names else "sends-data", host)
-    return Flow(Source.DOWNLOAD, target=host)
+    return Output(Source.DOWNLOAD, target=host)
 
 
 _NETCAT_VALUED = frozenset("-e -c -p -s -w -q -i -g -G -X -x --exec --sh-exec".split())
 
 
-def note_sent(walk: Walk, flow: Flow) -> None:
+def note_sent(walk: Walk, flow: Output) -> None:
     """Note a secret that flows to another machine."""
     if flow.source in (Source.SECRET, Source.ENVIRONMENT):
         walk.add("sends-secret", flow.target or "environment")
 
 
-def _socat(walk: Walk, call: Invocation) -> Flow:
+def _socat(walk: Walk, call: Invocation) -> Output:
     for argument in call.arguments:
         kind, _, rest = argument.partition(":")
         kind = kind.upper()
@@ -263,24 +263,24 @@ def _socat(walk: Walk, call: Invocation) -> Flow:
         elif kind.startswith(("TCP", "UDP", "OPENSSL", "SSL")):
             host = host_of(rest)
             walk.add("asks-local" if is_local(host) else "sends-data", host)
-    return Flow(Source.DOWNLOAD, target="network")
+    return Output(Source.DOWNLOAD, target="network")
 
 
 _SSH_VALUED = frozenset("-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w -P".split())
 
 
-def _ssh(walk: Walk, call: Invocation) -> Flow:
+def _ssh(walk: Walk, call: Invocation) -> Output:
     """`ssh HOST COMMAND`: another machine, and what is run there."""
     rest = _after_ssh_options(walk, call.arguments)
     if not rest:
-        return NOTHING
+        return UNKNOWN_OUTPUT
     host = walk.plain(rest[0]).rsplit("@", 1)[-1].removeprefix("ssh://").split(":")[0]
-    walk.add("asks-local" if is_local(host) else "requests" if call.stdin is EMPTY else "sends-data", host)
+    walk.add("asks-local" if is_local(host) else "requests" if call.stdin is NO_OUTPUT else "sends-data", host)
     note_sent(walk, call.stdin)
     command = rest[2:] if rest[1:2] == ["--"] else rest[1:]
     if command:
         walk.run_elsewhere(" ".join(command))
-    return Flow(Source.DOWNLOAD, target=host)
+    return Output(Source.DOWNLOAD, target=host)
 
 
 _RUNNING_OPTION = re.compile(r"(?i)(?:proxycommand|localcommand|knownhostscommand)[\s=]+")
@@ -313,7 +313,7 @@ _RSYNC_VALUED = frozenset(
 _ORDINARY_SHELL = re.compile(r"(?i)ssh\b|(?!proxycommand|localcommand|knownhostscommand)\w+[\s=]")
 
 
-def _copy(walk: Walk, call: Invocation) -> Flow:
+def _copy(walk: Walk, call: Invocation) -> Output:
     """`scp`, `rsync`, `sftp`: files to or from another machine, or between folders."""
     rsync = call.name == "rsync"
     options, paths = split_options(call.arguments, _RSYNC_VALUED if rsync else _SSH_VALUED)
@@ -321,17 +321,17 @@ def _copy(walk: Walk, call: Invocation) -> Flow:
         if option in ("-e", "--rsh", "--rsync-path", "-o") and not _ORDINARY_SHELL.match(value):
             walk.read_text(_RUNNING_OPTION.sub("", value, count=1))
     if not paths or (rsync and has_option(call.arguments, "-n", "--dry-run")):
-        return NOTHING
+        return UNKNOWN_OUTPUT
     sources, target = (paths[:-1], paths[-1]) if len(paths) > 1 else ([], paths[0])
     host = _remote(walk.plain(target))
     fetched = _note_sources(walk, sources, host)
     if host:
         walk.add("asks-local" if is_local(host) else "sends-data", host)
-        return EMPTY
-    walk.write_file(target, Flow(Source.DOWNLOAD, target=fetched) if fetched else NOTHING)
+        return NO_OUTPUT
+    walk.write_file(target, Output(Source.DOWNLOAD, target=fetched) if fetched else UNKNOWN_OUTPUT)
     if rsync and has_option(call.arguments, "--delete", "--delete-after", "--delete-before"):
         walk.access(target, Access.DELETE)
-    return EMPTY
+    return NO_OUTPUT
 
 
 def _note_sources(walk: Walk, sources: list[str], host: str) -> str:
@@ -354,7 +354,7 @@ def _remote(path: str) -> str:
     return match.group(1).strip("[]").lower() if match and ":" in path and not re.match(r"[A-Za-z]:[\\/]", path) else ""
 
 
-def _lookup(walk: Walk, call: Invocation) -> Flow:
+def _lookup(walk: Walk, call: Invocation) -> Output:
     """`dig`, `host`, `ping`: a question, unless the name carries data of this machine."""
     for argument in call.arguments:
         if any(piece.source is not Source.VARIABLE for piece in walk.pieces_in(argument)) or walk.secrets_in(argument):
@@ -362,22 +362,22 @@ def _lookup(walk: Walk, call: Invocation) -> Flow:
                 walk.add("sends-secret", secret)
             name = re.sub(r"\$\(\)|\$\w+", "", walk.plain(argument)).lstrip(".").split("/")[0]
             walk.add("sends-data", ".".join(name.split(".")[-3:]).lstrip(".") or "dns")
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _ftp(walk: Walk, call: Invocation) -> Flow:
+def _ftp(walk: Walk, call: Invocation) -> Output:
     rest = split_options(call.arguments, frozenset("-u -p -e -c".split()))[1]
     for address in rest[:1]:
         host = host_of(walk.plain(address))
         walk.add("asks-local" if is_local(host) else "sends-data", host)
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _rclone(walk: Walk, call: Invocation) -> Flow:
+def _rclone(walk: Walk, call: Invocation) -> Output:
     words = [argument for argument in call.arguments if argument[:1] != "-"]
     verb = words[0] if words else ""
     if verb in ("ls", "lsd", "lsl", "lsf", "size", "version", "listremotes", "check", "about", "tree", "help"):
-        return NOTHING
+        return UNKNOWN_OUTPUT
     for path in words[1:]:
         plain = walk.plain(path)
         if ":" in plain:
@@ -386,10 +386,10 @@ def _rclone(walk: Walk, call: Invocation) -> Flow:
             flow = walk.read_file(path)
             if flow.source is Source.SECRET:
                 walk.add("sends-secret", flow.target)
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _mail(walk: Walk, call: Invocation) -> Flow:
+def _mail(walk: Walk, call: Invocation) -> Output:
     options, rest = split_options(
         call.arguments, frozenset("-s -a -r -c -b -S -A --to --from --server --attach --body -t -f".split())
     )
@@ -405,10 +405,10 @@ def _mail(walk: Walk, call: Invocation) -> Flow:
         walk.add("sends-message", walk.plain(address))
     if not rest:
         walk.add("sends-message", call.name)
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _aria(walk: Walk, call: Invocation) -> Flow:
+def _aria(walk: Walk, call: Invocation) -> Output:
     options, rest = split_options(call.arguments, frozenset("-o --out -d --dir -x -s -j -k -i --header".split()))
     values = dict(options)
     for address in rest:
@@ -418,7 +418,7 @@ def _aria(walk: Walk, call: Invocation) -> Flow:
         )
         folder = values.get("-d") or values.get("--dir") or ""
         walk.write_file(f"{folder}/{name}" if folder else name, flow)
-    return EMPTY
+    return NO_OUTPUT
 
 
 _OPENSSL_VALUED = frozenset(
@@ -427,7 +427,7 @@ _OPENSSL_VALUED = frozenset(
 _OPENSSL_DECODES = frozenset("enc base64 aes-256-cbc smime cms pkeyutl rsautl".split())
 
 
-def _openssl(walk: Walk, call: Invocation) -> Flow:
+def _openssl(walk: Walk, call: Invocation) -> Output:
     """`openssl`: decoding, keys made and shown."""
     verb, arguments = (call.arguments[0], call.arguments[1:]) if call.arguments else ("", [])
     values = dict(split_options(arguments, _OPENSSL_VALUED)[0])
@@ -442,7 +442,7 @@ def _openssl(walk: Walk, call: Invocation) -> Flow:
     if flow.source in (Source.SECRET, Source.DOWNLOAD):
         return flow
     decodes = "-decrypt" in arguments or (verb in _OPENSSL_DECODES and "-d" in arguments)
-    return Flow(Source.DECODED) if decodes else NOTHING
+    return Output(Source.DECODED) if decodes else UNKNOWN_OUTPUT
 
 
 READERS = {

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.flows import NOTHING, Flow, Invocation
+from lockgate.core.ruling.effects.flows import UNKNOWN_OUTPUT, Invocation, Output
 from lockgate.core.ruling.effects.programs.addresses import host_of, is_local
 from lockgate.core.ruling.effects.programs.options import has_option, plain_words, program_after, split_options
 from lockgate.core.ruling.effects.programs.program_table import command_words, has_row, is_task, read_row
@@ -178,7 +178,7 @@ def _note_local(walk: Walk, plain: str) -> None:
         walk.add("uses-package-source", path)
 
 
-def install_names(walk: Walk, call: Invocation) -> Flow | None:
+def install_names(walk: Walk, call: Invocation) -> Output | None:
     """Read an installation; None when the command installs nothing."""
     verbs = _INSTALL_VERBS.get(call.name, ())
     position = next((at for at, argument in enumerate(call.arguments) if argument in verbs), -1)
@@ -195,7 +195,7 @@ def install_names(walk: Walk, call: Invocation) -> Flow | None:
         note_package(walk, name, registry)
     if not names:
         walk.add("installs-known-package")
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
 _TWO_WORDS = frozenset("dotnet yarn composer".split())
@@ -216,7 +216,7 @@ def _note_option(walk: Walk, option: str, value: str, registry: str) -> None:
         note_package(walk, value, registry)
 
 
-def _manager(walk: Walk, call: Invocation) -> Flow:
+def _manager(walk: Walk, call: Invocation) -> Output:
     """A package manager: installations here, scripts and questions by table."""
     if call.name == "pip3":
         call = call._replace(name="pip")
@@ -227,26 +227,26 @@ def _manager(walk: Walk, call: Invocation) -> Flow:
     return flow if flow is not None else read_row(walk, call)
 
 
-def _pip(walk: Walk, call: Invocation) -> Flow | None:
+def _pip(walk: Walk, call: Invocation) -> Output | None:
     if call.arguments[:1] == ["config"] and "set" in call.arguments:
         note_source(walk, call.arguments[-1])
-        return NOTHING
+        return UNKNOWN_OUTPUT
     return None
 
 
-def _pipx(walk: Walk, call: Invocation) -> Flow | None:
+def _pipx(walk: Walk, call: Invocation) -> Output | None:
     return run_package(walk, call._replace(arguments=call.arguments[1:])) if call.arguments[:1] == ["run"] else None
 
 
-def _go(walk: Walk, call: Invocation) -> Flow | None:
+def _go(walk: Walk, call: Invocation) -> Output | None:
     verb = call.arguments[:1]
     if verb == ["run"] and any("@" in argument for argument in call.arguments):
         _note_go(walk, next(argument for argument in call.arguments if "@" in argument))
-        return NOTHING
+        return UNKNOWN_OUTPUT
     if verb in (["get"], ["install"]):
         for argument in split_options(call.arguments[1:], frozenset(("-tags", "-o", "-ldflags")))[1]:
             _note_go(walk, argument)
-        return NOTHING
+        return UNKNOWN_OUTPUT
     return None
 
 
@@ -259,7 +259,7 @@ def _note_go(walk: Walk, argument: str) -> None:
         walk.add("installs-package", path)
 
 
-def _javascript(walk: Walk, call: Invocation) -> Flow | None:
+def _javascript(walk: Walk, call: Invocation) -> Output | None:
     arguments = call.arguments
     words = plain_words(arguments)
     verb = words[0] if words else ""
@@ -267,27 +267,27 @@ def _javascript(walk: Walk, call: Invocation) -> Flow | None:
         return run_package(walk, call._replace(arguments=arguments[arguments.index(verb) + 1 :]))
     if verb in ("config", "set") and "set" in arguments and "registry" in " ".join(arguments):
         note_source(walk, arguments[-1].split("=", 1)[-1])
-        return NOTHING
+        return UNKNOWN_OUTPUT
     if verb in ("create", "init") and len(words) > 1:
         return run_package(walk, call._replace(arguments=[f"create-{words[1]}", *words[2:]]))
     if verb in ("token", "adduser", "login", "logout", "hook"):
         walk.add("changes-login", call.name)
-        return NOTHING
+        return UNKNOWN_OUTPUT
     return None if call.name == "npm" else _script(walk, call, words)
 
 
-def _script(walk: Walk, call: Invocation, words: list[str]) -> Flow | None:
+def _script(walk: Walk, call: Invocation, words: list[str]) -> Output | None:
     """`yarn` alone installs; `yarn NAME` runs a script of the project or a program that it has installed."""
     if not words and not call.arguments:
         walk.add("installs-known-package")
-        return NOTHING
+        return UNKNOWN_OUTPUT
     if words and words[0] not in _INSTALL_VERBS[call.name] and not has_row(call.name, words):
         walk.add("runs-project-task", words[0])
-        return NOTHING
+        return UNKNOWN_OUTPUT
     return None
 
 
-def _uv(walk: Walk, call: Invocation) -> Flow | None:
+def _uv(walk: Walk, call: Invocation) -> Output | None:
     words = command_words(call)
     if words[:1] == ["run"]:
         return run_in_environment(walk, call)
@@ -301,7 +301,7 @@ def _uv(walk: Walk, call: Invocation) -> Flow | None:
     return None
 
 
-_SPECIAL: dict[str, Callable[[Walk, Invocation], Flow | None]] = {
+_SPECIAL: dict[str, Callable[[Walk, Invocation], Output | None]] = {
     "pip": _pip,
     "pipx": _pipx,
     "go": _go,
@@ -316,14 +316,14 @@ _RUN_VALUED = frozenset(
 _RUN_VERBS = {"bundle": ("exec",)}
 
 
-def _runner(walk: Walk, call: Invocation) -> Flow:
+def _runner(walk: Walk, call: Invocation) -> Output:
     """`poetry run`, `pipenv run`, `bundle exec`: a program in the project's environment, or the rest by table."""
     if any(argument in _RUN_VERBS.get(call.name, ("run",)) for argument in call.arguments[:3]):
         return run_in_environment(walk, call)
     return install_names(walk, call) or read_row(walk, call)
 
 
-def run_in_environment(walk: Walk, call: Invocation) -> Flow:
+def run_in_environment(walk: Walk, call: Invocation) -> Output:
     """Read the program after `run`, and packages that are added for it."""
     verbs = _RUN_VERBS.get(call.name, ("run",))
     position = next(at for at, argument in enumerate(call.arguments) if argument in verbs)
@@ -338,7 +338,7 @@ def run_in_environment(walk: Walk, call: Invocation) -> Flow:
         elif option in ("-m", "--module") and value:
             return walk.run_program(["python", "-m", value, *rest], call.stdin)
     if not rest:
-        return NOTHING
+        return UNKNOWN_OUTPUT
     return walk.run_program(["python", *rest] if rest[0].endswith(".py") else rest, call.stdin)
 
 
@@ -348,7 +348,7 @@ _PACKAGE_VALUED = frozenset(
 )
 
 
-def run_package(walk: Walk, call: Invocation) -> Flow:
+def run_package(walk: Walk, call: Invocation) -> Output:
     """Run a package by name (`npx`, `uvx`, `pipx run`): one that the project has, or one that is fetched for it."""
     options = split_options(call.arguments, _PACKAGE_VALUED)[0]
     registry = _REGISTRIES.get(call.name, "")
@@ -363,7 +363,7 @@ def run_package(walk: Walk, call: Invocation) -> Flow:
             note_source(walk, value)
     rest = program_after(call.arguments, _PACKAGE_VALUED)
     if not rest:
-        return NOTHING
+        return UNKNOWN_OUTPUT
     plain = walk.plain(rest[0])
     name = package_in(plain)
     if repository_address(plain) and not named:
@@ -374,13 +374,13 @@ def run_package(walk: Walk, call: Invocation) -> Flow:
         walk.add("runs-project-task", name)
     else:
         walk.add("installs-package", name)
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
 _HEADERS = re.compile(r"[\w.+-]+-(?:dev|devel|doc|dbg|headers)")
 
 
-def _system_manager(walk: Walk, call: Invocation) -> Flow:
+def _system_manager(walk: Walk, call: Invocation) -> Output:
     """`apt` and its like: names go into the machine; a question only looks."""
     words = plain_words(call.arguments)
     verb = words[0] if words else ""
@@ -400,7 +400,7 @@ def _system_manager(walk: Walk, call: Invocation) -> Flow:
         walk.add("uses-package-source", host_of(walk.plain(words[-1])))
     else:
         return read_row(walk, call)
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
 # Settings of `apt` that are commands, and that switch its checks off.
@@ -422,23 +422,23 @@ def _note_system_package(walk: Walk, plain: str) -> None:
         walk.add("installs-package", package_in(plain))
 
 
-def _add_repository(walk: Walk, call: Invocation) -> Flow:
+def _add_repository(walk: Walk, call: Invocation) -> Output:
     for argument in call.arguments:
         if argument[:1] != "-":
             walk.add(
                 "uses-package-source", host_of(walk.plain(argument)) if "://" in argument else walk.plain(argument)
             )
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _dpkg(walk: Walk, call: Invocation) -> Flow:
+def _dpkg(walk: Walk, call: Invocation) -> Output:
     if not has_option(call.arguments, "-i", "--install", "-U", "--unpack"):
-        return NOTHING
+        return UNKNOWN_OUTPUT
     for path in call.arguments:
         if path[:1] != "-":
             host = walk.download_of(walk.full_path(path)) or ("://" in path and host_of(path)) or ""
             walk.add("runs-download" if host else "uses-package-source", host or walk.plain(path))
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
 READERS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.effect import Certainty
-from lockgate.core.ruling.effects.flows import NOTHING, Flow, Invocation
+from lockgate.core.ruling.effects.flows import UNKNOWN_OUTPUT, Invocation, Output
 from lockgate.core.ruling.effects.programs.option_uses import note_foreign
 from lockgate.core.ruling.effects.programs.text_filters import print_files
 from lockgate.core.word_lists import read_sections
@@ -42,7 +42,7 @@ _VALUED = {
 }
 
 
-def read_row(walk: Walk, call: Invocation, *, of_project: bool = False) -> Flow:
+def read_row(walk: Walk, call: Invocation, *, of_project: bool = False) -> Output:
     """Note what the row of a program says."""
     name = call.name
     words = command_words(call)
@@ -50,18 +50,18 @@ def read_row(walk: Walk, call: Invocation, *, of_project: bool = False) -> Flow:
     words = words[used:]
     if row is None:
         note_unknown(walk, name, of_project=of_project)
-        return NOTHING
+        return UNKNOWN_OUTPUT
     if row in ("harmless", "looks"):
-        return NOTHING
+        return UNKNOWN_OUTPUT
     if row == "prints":
         return print_files(walk, call)
     if row == "runs-project-task":
         note_foreign(walk, call)
     if row in ("runs-project-task", "commits"):
         walk.add(row, "" if row == "commits" else name)
-        return NOTHING
+        return UNKNOWN_OUTPUT
     walk.add(row, target_of(call, words))
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
 def note_unknown(walk: Walk, name: str, *, of_project: bool = False) -> None:

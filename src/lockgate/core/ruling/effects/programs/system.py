@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.flows import EMPTY, NOTHING, Flow, Invocation, Source
+from lockgate.core.ruling.effects.flows import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.programs.network import ask_host
 from lockgate.core.ruling.effects.programs.option_uses import is_foreign
@@ -32,13 +32,13 @@ def _note_stopped(walk: Walk, names: list[str]) -> None:
             walk.add("disables-check", walk.plain(name))
 
 
-def _systemctl(walk: Walk, call: Invocation) -> Flow:
+def _systemctl(walk: Walk, call: Invocation) -> Output:
     words = command_words(call)
     verb, units = (words[0], words[1:]) if words else ("", [])
     if call.name == "service":
         verb, units = [*words, "", "status"][1] or "status", words[:1]
         if verb == "status":
-            return NOTHING
+            return UNKNOWN_OUTPUT
     if verb in ("stop", "disable", "mask", "kill"):
         _note_stopped(walk, units)
     if verb in _KEEPS:
@@ -49,48 +49,48 @@ def _systemctl(walk: Walk, call: Invocation) -> Flow:
             walk.add("changes-service", walk.plain(unit))
     else:
         return read_row(walk, call)
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _crontab(walk: Walk, call: Invocation) -> Flow:
+def _crontab(walk: Walk, call: Invocation) -> Output:
     if has_option(call.arguments, "-l") and call.name == "crontab":
-        return NOTHING
+        return UNKNOWN_OUTPUT
     walk.add("schedules-job", "crontab" if call.name == "crontab" else call.name)
     if call.stdin.source is Source.DOWNLOAD:
         walk.add("runs-download", call.stdin.target)
     elif call.stdin.source is Source.TEXT and call.name != "crontab":
         walk.read_text(call.stdin.text)
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _launchctl(walk: Walk, call: Invocation) -> Flow:
+def _launchctl(walk: Walk, call: Invocation) -> Output:
     verb = call.arguments[0] if call.arguments else ""
     if verb in ("list", "print", "blame", "dumpstate", "help", "version"):
-        return NOTHING
+        return UNKNOWN_OUTPUT
     walk.add("schedules-job", walk.plain(call.arguments[-1]) if call.arguments else "")
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _disk(walk: Walk, call: Invocation) -> Flow:
+def _disk(walk: Walk, call: Invocation) -> Output:
     """`mkfs`, `fdisk` and their like; a listing only looks."""
     if call.arguments[:1] in (["list"], ["info"], ["-l"], ["--list"], ["-n"]):
-        return NOTHING
+        return UNKNOWN_OUTPUT
     walk.add("deletes-data", walk.plain(call.arguments[-1]) if call.arguments else call.name)
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _firewall(walk: Walk, call: Invocation) -> Flow:
+def _firewall(walk: Walk, call: Invocation) -> Output:
     if (
         not call.arguments
         or has_option(call.arguments, "-L", "-S", "--list", "--list-all", "--state", "-sr")
         or call.arguments[0] in ("status", "list", "show", "getenforce", "--status")
     ):
-        return NOTHING
+        return UNKNOWN_OUTPUT
     walk.add("disables-check", call.name)
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _user(walk: Walk, call: Invocation) -> Flow:
+def _user(walk: Walk, call: Invocation) -> Output:
     """Accounts: the account is the target."""
     rest = split_options(
         call.arguments,
@@ -103,60 +103,60 @@ def _user(walk: Walk, call: Invocation) -> Flow:
     walk.add(
         "grants-access", walk.plain(rest[-1] if call.name in ("useradd", "usermod") else rest[0]) if rest else call.name
     )
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _password(walk: Walk, call: Invocation) -> Flow:
+def _password(walk: Walk, call: Invocation) -> Output:
     rest = [argument for argument in call.arguments if argument[:1] != "-"]
     if has_option(call.arguments, "-S", "--status"):
-        return NOTHING
+        return UNKNOWN_OUTPUT
     walk.add("changes-login", walk.plain(rest[0]) if rest else call.name)
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _mount(walk: Walk, call: Invocation) -> Flow:
+def _mount(walk: Walk, call: Invocation) -> Output:
     rest = split_options(call.arguments, frozenset("-t -o --types --options".split()))[1]
     if not rest:
-        return NOTHING
+        return UNKNOWN_OUTPUT
     walk.add("writes-outside", walk.plain(rest[-1]))
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _ssh_keygen(walk: Walk, call: Invocation) -> Flow:
+def _ssh_keygen(walk: Walk, call: Invocation) -> Output:
     """`ssh-keygen`: a new key is written; a fingerprint only looks."""
     options, _ = split_options(call.arguments, frozenset("-t -b -f -C -N -P -m -E -s -I -n -V -R -F -O -Z -D".split()))
     values = dict(options)
     if values.keys() & {"-l", "-B", "-F", "-y", "-L", "-H", "-Y"} and "-D" not in values:
-        return NOTHING
+        return UNKNOWN_OUTPUT
     if "-D" in values:
         walk.add_unreadable()
     elif "-s" in values:
         walk.add("grants-access", values.get("-I", ""))
     else:
         walk.access(values.get("-f") or "~/.ssh/id_ed25519", Access.WRITE)
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _gpg(walk: Walk, call: Invocation) -> Flow:
+def _gpg(walk: Walk, call: Invocation) -> Output:
     arguments = call.arguments
     if any(argument.startswith(("--export-secret", "--export-ssh-key")) for argument in arguments):
         walk.add("reads-secret", "gpg key")
-        return Flow(Source.SECRET, target="gpg key")
+        return Output(Source.SECRET, target="gpg key")
     if has_option(arguments, "-d", "--decrypt"):
         paths = [argument for argument in arguments if argument[:1] != "-"]
-        if paths and call.stdin is EMPTY:
+        if paths and call.stdin is NO_OUTPUT:
             walk.add("reads-secret", walk.plain(paths[-1]))
-        return Flow(Source.DECODED) if call.stdin.source is not Source.DOWNLOAD else call.stdin
+        return Output(Source.DECODED) if call.stdin.source is not Source.DOWNLOAD else call.stdin
     if any(
         argument
         in ("--import", "--recv-keys", "--edit-key", "--sign-key", "--lsign-key", "--import-ownertrust", "--fetch-keys")
         for argument in arguments
     ):
         walk.add("grants-access", "gpg keyring")
-    return call.stdin if call.stdin.source is Source.DOWNLOAD else NOTHING
+    return call.stdin if call.stdin.source is Source.DOWNLOAD else UNKNOWN_OUTPUT
 
 
-def _keychain(walk: Walk, call: Invocation) -> Flow:
+def _keychain(walk: Walk, call: Invocation) -> Output:
     """Password stores: a listing looks, all else shows secrets."""
     verb = call.arguments[0] if call.arguments else ""
     if verb in (
@@ -177,7 +177,7 @@ def _keychain(walk: Walk, call: Invocation) -> Flow:
         "find-certificate",
         "find-identity",
     ):
-        return NOTHING
+        return UNKNOWN_OUTPUT
     if verb in (
         "insert",
         "edit",
@@ -193,23 +193,23 @@ def _keychain(walk: Walk, call: Invocation) -> Flow:
         "-e",
     ):
         walk.add("changes-record", walk.plain(call.arguments[-1]))
-        return NOTHING
+        return UNKNOWN_OUTPUT
     if verb in ("run", "exec"):
         rest = call.arguments[call.arguments.index("--") + 1 :] if "--" in call.arguments else []
-        return walk.run_program(rest, call.stdin) if rest else NOTHING
+        return walk.run_program(rest, call.stdin) if rest else UNKNOWN_OUTPUT
     target = walk.plain(call.arguments[-1]) if call.arguments else call.name
     walk.add("reads-secret", target)
-    return Flow(Source.SECRET, target=target)
+    return Output(Source.SECRET, target=target)
 
 
-def _getfile(walk: Walk, call: Invocation) -> Flow:
+def _getfile(walk: Walk, call: Invocation) -> Output:
     """`getent shadow` shows password hashes."""
     if "shadow" in call.arguments:
         walk.add("reads-secret", "/etc/shadow")
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _setting(walk: Walk, call: Invocation) -> Flow:
+def _setting(walk: Walk, call: Invocation) -> Output:
     """`sysctl`, `defaults`, `update-alternatives`: settings of the machine, when they are set."""
     if call.name == "sysctl" and (
         has_option(call.arguments, "-w", "--write", "-p", "--load")
@@ -220,14 +220,14 @@ def _setting(walk: Walk, call: Invocation) -> Flow:
         walk.add("writes-outside", walk.plain(call.arguments[1]) if len(call.arguments) > 1 else "")
     elif call.name == "update-alternatives" and not has_option(call.arguments, "--list", "--display", "--query"):
         walk.add("writes-outside", walk.plain(call.arguments[-1]))
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
 _IP_LOOKS = ("show", "list", "lst", "ls", "get", "monitor", "help", "identify", "pids")
 _ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
 
 
-def _ip(walk: Walk, call: Invocation) -> Flow:
+def _ip(walk: Walk, call: Invocation) -> Output:
     """`ip OBJECT VERB`: it takes the beginning of a verb for the verb, and what is no question changes the network."""
     words = program_after(call.arguments, frozenset("-b -batch -n -netns -f -family -l -loops -rc".split()))
     for option, value in pairwise(call.arguments):
@@ -238,30 +238,30 @@ def _ip(walk: Walk, call: Invocation) -> Flow:
     if len(words) > 1 and not any(verb.startswith(words[1]) for verb in _IP_LOOKS):
         address = ["ip", *(each for each in words if _ADDRESS.match(each))][-1]
         walk.add("changes-service", address.partition("/")[0])
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _ldd(walk: Walk, call: Invocation) -> Flow:
+def _ldd(walk: Walk, call: Invocation) -> Output:
     """`ldd`: it may start the program that it is asked about."""
     for path in call.arguments:
         if is_foreign(walk, path):
             walk.run_path(path)
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _kill(walk: Walk, call: Invocation) -> Flow:
+def _kill(walk: Walk, call: Invocation) -> Output:
     _note_stopped(walk, [argument for argument in call.arguments if argument[:1] != "-"])
     if not any(argument == "-l" for argument in call.arguments):
         walk.add("runs-project-task", call.name)
-    return EMPTY
+    return NO_OUTPUT
 
 
-def _open(walk: Walk, call: Invocation) -> Flow:
+def _open(walk: Walk, call: Invocation) -> Output:
     """`open`, `xdg-open`: an address in a browser, or a file."""
     for argument in call.arguments:
         if "://" in argument:
             ask_host(walk, argument, sends=False)
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
 READERS = {

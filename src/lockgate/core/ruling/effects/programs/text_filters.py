@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.flows import EMPTY, NOTHING, Flow, Invocation, Source
+from lockgate.core.ruling.effects.flows import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.paths import Access, is_secret_variable, read_access
 from lockgate.core.ruling.effects.programs.options import has_option, split_options
 from lockgate.core.ruling.effects.shell_syntax import decode_escapes
@@ -42,7 +42,7 @@ _VALUED: dict[str, frozenset[str]] = {
 }
 
 
-def print_files(walk: Walk, call: Invocation) -> Flow:
+def print_files(walk: Walk, call: Invocation) -> Output:
     """Show the files that are given, or pass the input on."""
     name, arguments = call.name, call.arguments
     if not arguments:
@@ -55,38 +55,38 @@ def print_files(walk: Walk, call: Invocation) -> Flow:
     flows = [call.stdin if path == "-" else walk.print_file(path) for path in files] or [walk.show(call.stdin)]
     flow = flows[0] if len(flows) == 1 else max(flows, key=lambda each: each.source)
     if flow.source is Source.FILE and len(flows) > 1:
-        return NOTHING
+        return UNKNOWN_OUTPUT
     return _passed(name, arguments, flow)
 
 
-def _passed(name: str, arguments: list[str], flow: Flow) -> Flow:
+def _passed(name: str, arguments: list[str], flow: Output) -> Output:
     """Return what comes out of a program that this flow goes into."""
     origin = flow.source
     if origin in (Source.DOWNLOAD, Source.SECRET, Source.ENVIRONMENT):
         return flow
     if _decodes(name, arguments):
-        return Flow(Source.DECODED)
+        return Output(Source.DECODED)
     if origin is Source.FILE and name not in _ALL:
-        return NOTHING
-    return flow if name in _WHOLE or origin in (Source.DECODED, Source.NONE) else NOTHING
+        return UNKNOWN_OUTPUT
+    return flow if name in _WHOLE or origin in (Source.DECODED, Source.NONE) else UNKNOWN_OUTPUT
 
 
-def _search(walk: Walk, call: Invocation, options: list[tuple[str, str]], files: list[str]) -> Flow:
+def _search(walk: Walk, call: Invocation, options: list[tuple[str, str]], files: list[str]) -> Output:
     """Search in files or in the input: what is shown are the lines that fit a pattern."""
     names = {option for option, _ in options}
     pattern = dict(options).get("-e") or dict(options).get("--regexp") or ""
     if call.name not in _SEARCHES or (not pattern and "-f" not in names):
         pattern, files = [*files, ""][0], files[1:]
     if call.name in _SEARCHES and names & _SHOWS_NOTHING:
-        return NOTHING
+        return UNKNOWN_OUTPUT
     if not files:
         return _search_input(walk, call, pattern, names)
     shown = [path for path in files if not _is_setting(pattern) or "-v" in names]
-    flows = [walk.print_file(path) for path in shown] or [NOTHING]
+    flows = [walk.print_file(path) for path in shown] or [UNKNOWN_OUTPUT]
     return _passed(call.name, call.arguments, max(flows, key=lambda each: each.source))
 
 
-def _search_input(walk: Walk, call: Invocation, pattern: str, names: set[str]) -> Flow:
+def _search_input(walk: Walk, call: Invocation, pattern: str, names: set[str]) -> Output:
     """`env | grep FEATURE` shows settings; `env | grep -i token` and `env | grep -v x` show secrets."""
     if call.stdin.source is not Source.ENVIRONMENT:
         if not _is_setting(pattern):
@@ -94,7 +94,7 @@ def _search_input(walk: Walk, call: Invocation, pattern: str, names: set[str]) -
         return _passed(call.name, call.arguments, call.stdin)
     if _SECRET_WORDS.search(pattern) or "-v" in names:
         walk.add("reads-secret", "environment")
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
 _SHOWS_NOTHING = frozenset("-q --quiet --silent -c --count -l --files-with-matches -L --files-without-match".split())
@@ -123,7 +123,7 @@ def _note_writes(walk: Walk, name: str, options: list[tuple[str, str]], files: l
             walk.access(path, Access.WRITE)
 
 
-def _echo(walk: Walk, call: Invocation) -> Flow:
+def _echo(walk: Walk, call: Invocation) -> Output:
     """`echo` and `printf`: show their arguments."""
     arguments = call.arguments
     for secret in {secret for argument in arguments for secret in walk.secrets_in(argument)}:
@@ -140,10 +140,10 @@ def _echo(walk: Walk, call: Invocation) -> Flow:
     )
 
 
-def _printf(walk: Walk, arguments: list[str]) -> Flow:
+def _printf(walk: Walk, arguments: list[str]) -> Output:
     if arguments[:1] == ["-v"]:
         walk.variables[arguments[1] if len(arguments) > 1 else "_"] = " ".join(arguments[3:] or arguments[2:])
-        return EMPTY
+        return NO_OUTPUT
     pattern, values = (arguments[0], arguments[1:]) if arguments else ("", [])
     hidden = _hides(pattern) or ("%b" in pattern and any(_hides(value) for value in values))
     remaining = values[::-1]
@@ -166,7 +166,7 @@ def _hides(text: str) -> bool:
     return re.search(r"\\(?:x[0-9a-fA-F]|u[0-9a-fA-F]|[0-7]{2})", text) is not None
 
 
-def _shown(walk: Walk, text: str, *, hidden: bool) -> Flow:
+def _shown(walk: Walk, text: str, *, hidden: bool) -> Output:
     """Return what is printed. A text made of codes is decoded text; one with a download or secret in it is that."""
     pieces = walk.pieces_in(text)
     for piece in pieces:
@@ -174,8 +174,8 @@ def _shown(walk: Walk, text: str, *, hidden: bool) -> Flow:
             return piece
     secrets = walk.secrets_in(text)
     if secrets:
-        return Flow(Source.SECRET, target=secrets[0])
-    return Flow(Source.DECODED) if hidden else Flow(Source.TEXT, text)
+        return Output(Source.SECRET, target=secrets[0])
+    return Output(Source.DECODED) if hidden else Output(Source.TEXT, text)
 
 
 _SED_RUNS = re.compile(
@@ -186,7 +186,7 @@ _SED_WRITES = re.compile(
 )
 
 
-def _sed(walk: Walk, call: Invocation) -> Flow:
+def _sed(walk: Walk, call: Invocation) -> Output:
     options, paths = split_options(call.arguments, _SED_VALUED)
     scripts = [value for option, value in options if option in ("-e", "--expression")]
     names = {option for option, _ in options}
@@ -197,17 +197,17 @@ def _sed(walk: Walk, call: Invocation) -> Flow:
     if "-i" in names or "--in-place" in names:
         for path in paths:
             _edit_in_place(walk, path, scripts)
-        return EMPTY
+        return NO_OUTPUT
     if paths:
         return _carved(max((walk.print_file(path) for path in paths), key=lambda flow: flow.source))
     if call.stdin.source is Source.TEXT:
-        return Flow(Source.DECODED if "s" in "".join(scripts) else Source.NONE)
+        return Output(Source.DECODED if "s" in "".join(scripts) else Source.NONE)
     return _carved(call.stdin)
 
 
-def _carved(flow: Flow) -> Flow:
+def _carved(flow: Output) -> Output:
     """Return what is left of a flow after a script: a file is no longer what lies on the disk."""
-    return NOTHING if flow.source is Source.FILE else flow
+    return UNKNOWN_OUTPUT if flow.source is Source.FILE else flow
 
 
 _REPLACES = re.compile(r"\bs([/|#,!@%])((?:\\.|(?!\1)[^\\]){0,400})\1((?:\\.|(?!\1)[^\\]){0,400})\1")
@@ -247,7 +247,7 @@ _AWK_RUNS = re.compile(r"\bsystem\s*\(\s*(\"(?:[^\"\\]|\\.)*\")?|\|\s*getline|\|
 _AWK_WRITES = re.compile(r">>?\s*\"([^\"]+)\"")
 
 
-def _awk(walk: Walk, call: Invocation) -> Flow:
+def _awk(walk: Walk, call: Invocation) -> Output:
     options, rest = split_options(
         call.arguments, frozenset(("-F", "-v", "-f", "--file", "--assign", "--field-separator"))
     )
@@ -267,15 +267,19 @@ def _awk(walk: Walk, call: Invocation) -> Flow:
         return _carved(max(flows, key=lambda flow: flow.source))
     if call.stdin.source is Source.ENVIRONMENT:
         walk.add("reads-secret", "environment")
-    return _carved(call.stdin) if call.stdin.source is not Source.TEXT else Flow(Source.DECODED)
+    return _carved(call.stdin) if call.stdin.source is not Source.TEXT else Output(Source.DECODED)
 
 
-def _tr(walk: Walk, call: Invocation) -> Flow:
+def _tr(walk: Walk, call: Invocation) -> Output:
     if call.stdin.source is Source.ENVIRONMENT:
         walk.add("reads-secret", "environment")
     deletes = call.arguments[:1] in (["-d"], ["-s"]) and len(call.arguments) == 2
     if call.stdin.source is Source.TEXT:
-        return NOTHING if deletes and call.arguments[1] in ("\\n", "\n", "\\r", " ", "\r") else Flow(Source.DECODED)
+        return (
+            UNKNOWN_OUTPUT
+            if deletes and call.arguments[1] in ("\\n", "\n", "\\r", " ", "\r")
+            else Output(Source.DECODED)
+        )
     return call.stdin
 
 

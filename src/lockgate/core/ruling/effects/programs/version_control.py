@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.flows import NOTHING, Flow, Invocation, Source
+from lockgate.core.ruling.effects.flows import UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.programs.addresses import host_of
 from lockgate.core.ruling.effects.programs.network import note_sent
@@ -33,7 +33,7 @@ def remote_target(walk: Walk, remote: str) -> str:
     return match.group(1).lower() if match else plain
 
 
-def _git(walk: Walk, call: Invocation) -> Flow:
+def _git(walk: Walk, call: Invocation) -> Output:
     arguments = call.arguments
     index = 0
     folder = walk.folder
@@ -58,14 +58,14 @@ def _git(walk: Walk, call: Invocation) -> Flow:
     result = reader(walk, rest) if reader is not None else None
     if result is None and verb:
         if any(argument in ("--dry-run", "--help") for argument in rest):
-            result = NOTHING
+            result = UNKNOWN_OUTPUT
         else:
             result = read_row(walk, call._replace(arguments=[verb, *rest]))
     walk.folder = folder
-    return result or NOTHING
+    return result or UNKNOWN_OUTPUT
 
 
-def _note_patch(walk: Walk, verb: str, stdin: Flow) -> None:
+def _note_patch(walk: Walk, verb: str, stdin: Output) -> None:
     if verb in ("apply", "am") and stdin.source is Source.DOWNLOAD:
         walk.add("embeds-remote-code", stdin.target)
 
@@ -112,31 +112,31 @@ def _note_setting(walk: Walk, name: str, value: str) -> None:
         walk.add("installs-hook", f"{name}={plain}")
 
 
-def _git_config(walk: Walk, arguments: list[str]) -> Flow | None:
+def _git_config(walk: Walk, arguments: list[str]) -> Output | None:
     options, rest = split_options(arguments, frozenset("-f --file --blob --type --default --value".split()))
     names = {option for option, _ in options}
     if names & {"--get", "--get-all", "--get-regexp", "--list", "-l", "--get-urlmatch", "--show-origin", "--name-only"}:
-        return NOTHING
+        return UNKNOWN_OUTPUT
     if rest[:1] in (["get"], ["list"]):
-        return NOTHING
+        return UNKNOWN_OUTPUT
     if rest[:1] in (["set"], ["unset"], ["edit"], ["rename-section"], ["remove-section"]):
         rest = rest[1:]
     if names & {"--unset", "--unset-all", "--remove-section"}:
         walk.add("commits")
-        return NOTHING
+        return UNKNOWN_OUTPUT
     if len(rest) == 1:
-        return NOTHING
+        return UNKNOWN_OUTPUT
     if len(rest) >= 2:
         _note_setting(walk, rest[0], rest[1])
     walk.add("commits")
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _git_push(walk: Walk, arguments: list[str]) -> Flow | None:
+def _git_push(walk: Walk, arguments: list[str]) -> Output | None:
     options, rest = split_options(arguments, frozenset("-o --push-option --receive-pack --exec --repo".split()))
     names = {option for option, _ in options}
     if names & {"-n", "--dry-run"}:
-        return NOTHING
+        return UNKNOWN_OUTPUT
     for option, value in options:
         if option in ("--receive-pack", "--exec"):
             walk.read_text(value)
@@ -148,10 +148,10 @@ def _git_push(walk: Walk, arguments: list[str]) -> Flow | None:
     if forced or deleted:
         walk.add("rewrites-history", remote)
     walk.add("pushes", remote)
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _git_clone(walk: Walk, arguments: list[str]) -> Flow | None:
+def _git_clone(walk: Walk, arguments: list[str]) -> Output | None:
     valued = frozenset(
         "-b --branch --depth -o --origin -u --upload-pack --reference --template -c --config "
         "--separate-git-dir -j --jobs --filter --shallow-since --recurse-submodules".split()
@@ -165,23 +165,23 @@ def _git_clone(walk: Walk, arguments: list[str]) -> Flow | None:
         elif option == "--template":
             walk.add("installs-hook", value)
     if not rest:
-        return NOTHING
+        return UNKNOWN_OUTPUT
     address = walk.plain(rest[0])
     if re.match(r"ext::|fd::", address):
         walk.read_text(address.split("::", 1)[1])
-        return NOTHING
+        return UNKNOWN_OUTPUT
     folder = rest[1] if len(rest) > 1 else re.sub(r"(?:\.git)?/?$", "", address).rsplit("/", 1)[-1].rsplit(":", 1)[-1]
     if "://" not in address and "@" not in address and not re.match(r"[\w.-]+:", address):
         walk.access(folder, Access.WRITE)
-        return NOTHING
+        return UNKNOWN_OUTPUT
     host = remote_target(walk, rest[0])
     walk.add("clones", host)
     walk.access(folder, Access.WRITE)
     walk.downloads[walk.full_path(folder)] = host
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _git_remote(walk: Walk, arguments: list[str]) -> Flow | None:
+def _git_remote(walk: Walk, arguments: list[str]) -> Output | None:
     rest = [argument for argument in arguments if argument[:1] != "-"]
     verb = rest[0] if rest else ""
     if verb in ("add", "set-url") and len(rest) >= 3:
@@ -190,13 +190,13 @@ def _git_remote(walk: Walk, arguments: list[str]) -> Flow | None:
             walk.add("commits")
         else:
             walk.add("changes-remote", target)
-        return NOTHING
+        return UNKNOWN_OUTPUT
     if verb in ("remove", "rm", "rename", "prune", "set-head", "set-branches"):
         walk.add("commits")
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _git_fetch(walk: Walk, arguments: list[str]) -> Flow | None:
+def _git_fetch(walk: Walk, arguments: list[str]) -> Output | None:
     options, rest = split_options(
         arguments,
         frozenset(
@@ -213,7 +213,7 @@ def _git_fetch(walk: Walk, arguments: list[str]) -> Flow | None:
     return None
 
 
-def _git_branch(walk: Walk, arguments: list[str]) -> Flow | None:
+def _git_branch(walk: Walk, arguments: list[str]) -> Output | None:
     if (
         not arguments
         or all(argument in _LISTING for argument in arguments)
@@ -229,9 +229,9 @@ def _git_branch(walk: Walk, arguments: list[str]) -> Flow | None:
             "--points-at",
         )
     ):
-        return NOTHING
+        return UNKNOWN_OUTPUT
     walk.add("commits")
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
 _LISTING = frozenset(
@@ -239,16 +239,16 @@ _LISTING = frozenset(
 )
 
 
-def _git_tag(walk: Walk, arguments: list[str]) -> Flow | None:
+def _git_tag(walk: Walk, arguments: list[str]) -> Output | None:
     if not arguments or has_option(
         arguments, "-l", "--list", "--contains", "--sort", "-n", "--points-at", "-v", "--verify", "--merged"
     ):
-        return NOTHING
+        return UNKNOWN_OUTPUT
     walk.add("commits")
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _git_rewrite(walk: Walk, arguments: list[str]) -> Flow | None:
+def _git_rewrite(walk: Walk, arguments: list[str]) -> Output | None:
     for index, argument in enumerate(arguments[:-1]):
         if argument in (
             "--tree-filter",
@@ -261,23 +261,23 @@ def _git_rewrite(walk: Walk, arguments: list[str]) -> Flow | None:
         ):
             walk.read_text(arguments[index + 1])
     walk.add("rewrites-history", "local history")
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _git_submodule(walk: Walk, arguments: list[str]) -> Flow | None:
+def _git_submodule(walk: Walk, arguments: list[str]) -> Output | None:
     rest = [argument for argument in arguments if argument[:1] != "-"]
     if rest[:1] == ["add"] and len(rest) > 1:
         walk.add("clones", remote_target(walk, rest[1]))
-        return NOTHING
+        return UNKNOWN_OUTPUT
     if rest[:1] == ["set-url"] and len(rest) > 2:
         walk.add("changes-remote", remote_target(walk, rest[2]))
-        return NOTHING
+        return UNKNOWN_OUTPUT
     if rest[:1] == ["foreach"] and len(rest) > 1:
         walk.read_text(" ".join(arguments[arguments.index("foreach") + 1 :]))
     return None
 
 
-def _git_running(walk: Walk, arguments: list[str]) -> Flow | None:
+def _git_running(walk: Walk, arguments: list[str]) -> Output | None:
     """Verbs with a program among their options: `rebase --exec`, `bisect run`, `difftool -x`."""
     for index, argument in enumerate(arguments):
         following = arguments[index + 1] if index + 1 < len(arguments) else ""
@@ -286,18 +286,18 @@ def _git_running(walk: Walk, arguments: list[str]) -> Flow | None:
         elif argument.startswith(("--exec=", "--extcmd=", "--upload-pack=", "--open-files-in-pager=")):
             walk.read_text(argument.split("=", 1)[1])
         elif argument == "run" and index == 0 and following:
-            walk.run_program(arguments[1:], NOTHING)
+            walk.run_program(arguments[1:], UNKNOWN_OUTPUT)
             break
     return None
 
 
-def _git_commit(walk: Walk, arguments: list[str]) -> Flow | None:
+def _git_commit(walk: Walk, arguments: list[str]) -> Output | None:
     for option, value in split_options(arguments, _COMMIT_VALUED)[0]:
         if option in ("--author", "--date") and value:
             address = re.search(r"<([^<>]+)>", value)
             walk.add("signs-as", address.group(1) if address else value)
     walk.add("commits")
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
 _COMMIT_VALUED = frozenset(
@@ -306,7 +306,7 @@ _COMMIT_VALUED = frozenset(
 )
 
 
-def _git_show(walk: Walk, arguments: list[str]) -> Flow | None:
+def _git_show(walk: Walk, arguments: list[str]) -> Output | None:
     """`git show REV:PATH` prints a file."""
     for argument in arguments:
         _, colon, path = argument.partition(":")
@@ -315,7 +315,7 @@ def _git_show(walk: Walk, arguments: list[str]) -> Flow | None:
     return None
 
 
-def _git_archive(walk: Walk, arguments: list[str]) -> Flow | None:
+def _git_archive(walk: Walk, arguments: list[str]) -> Output | None:
     options, _ = split_options(arguments, frozenset("-o --output --remote --exec --prefix --format".split()))
     for option, value in options:
         if option in ("-o", "--output"):
@@ -324,27 +324,27 @@ def _git_archive(walk: Walk, arguments: list[str]) -> Flow | None:
             walk.add("clones", remote_target(walk, value))
         elif option == "--exec":
             walk.read_text(value)
-    return Flow(Source.FILE, target=".")
+    return Output(Source.FILE, target=".")
 
 
-def _git_send(walk: Walk, arguments: list[str]) -> Flow | None:
+def _git_send(walk: Walk, arguments: list[str]) -> Output | None:
     walk.add("sends-message", walk.plain(arguments[-1]) if arguments else "")
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _git_daemon(walk: Walk, arguments: list[str]) -> Flow | None:
+def _git_daemon(walk: Walk, arguments: list[str]) -> Output | None:
     del arguments
     walk.add("opens-port", "9418")
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _git_credential(walk: Walk, arguments: list[str]) -> Flow | None:
+def _git_credential(walk: Walk, arguments: list[str]) -> Output | None:
     del arguments
     walk.add("reads-secret", "git credential")
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _git_paths(walk: Walk, arguments: list[str]) -> Flow | None:
+def _git_paths(walk: Walk, arguments: list[str]) -> Output | None:
     """Verbs that show or record the content of the files they name."""
     if not has_option(arguments, "--stat", "--name-only", "--name-status", "--quiet", "--shortstat"):
         for argument in arguments:
@@ -353,11 +353,11 @@ def _git_paths(walk: Walk, arguments: list[str]) -> Flow | None:
     return None
 
 
-def _git_log(walk: Walk, arguments: list[str]) -> Flow | None:
+def _git_log(walk: Walk, arguments: list[str]) -> Output | None:
     return _git_paths(walk, arguments) if has_option(arguments, "-p", "-u", "--patch", "-L", "-G", "-S") else None
 
 
-def _git_apply(walk: Walk, arguments: list[str]) -> Flow | None:
+def _git_apply(walk: Walk, arguments: list[str]) -> Output | None:
     """`git apply` and `git am`: a patch from elsewhere is code from elsewhere."""
     if not has_option(arguments, "--check", "--stat", "--numstat", "--summary"):
         for argument in arguments:
@@ -366,7 +366,7 @@ def _git_apply(walk: Walk, arguments: list[str]) -> Flow | None:
     return None
 
 
-_GIT: dict[str, Callable[[Walk, list[str]], Flow | None]] = {
+_GIT: dict[str, Callable[[Walk, list[str]], Output | None]] = {
     "config": _git_config,
     "push": _git_push,
     "add": _git_paths,
@@ -401,7 +401,7 @@ _GIT: dict[str, Callable[[Walk, list[str]], Flow | None]] = {
 _PUBLISHES_FILES = (["gist", "create"], ["release", "create"], ["release", "upload"], ["snippet", "create"])
 
 
-def _gh(walk: Walk, call: Invocation) -> Flow:
+def _gh(walk: Walk, call: Invocation) -> Output:
     words = command_words(call)
     verbs = words[:2]
     named = walk.plain([*words, "", "", ""][2])
@@ -421,10 +421,10 @@ def _gh(walk: Walk, call: Invocation) -> Flow:
             for flow in [call.stdin, *(walk.read_file(path) for path in words[2:])]:
                 note_sent(walk, flow)
         return read_row(walk, call)
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _gh_api(walk: Walk, call: Invocation) -> Flow:
+def _gh_api(walk: Walk, call: Invocation) -> Output:
     options, rest = split_options(
         call.arguments,
         frozenset(
@@ -441,14 +441,14 @@ def _gh_api(walk: Walk, call: Invocation) -> Flow:
     if path == "graphql":
         sends = "mutation" in "".join(value for _, value in options)
     if not sends:
-        return NOTHING
+        return UNKNOWN_OUTPUT
     if method == "DELETE":
         walk.add("deletes-record", path)
     elif re.search(r"collaborators|keys|invitations|protection|permissions|secrets|hooks|members|teams", path):
         walk.add("grants-access", path)
     else:
         walk.add("changes-record", path)
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
 READERS = {"git": _git, "gh": _gh, "glab": _gh}

@@ -9,7 +9,7 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.flows import NOTHING, Flow, Invocation
+from lockgate.core.ruling.effects.flows import UNKNOWN_OUTPUT, Invocation, Output
 from lockgate.core.ruling.effects.programs.options import program_after, split_options
 from lockgate.core.ruling.effects.programs.packages import note_package, note_source
 from lockgate.core.ruling.effects.programs.program_table import command_words, note_unknown, read_row
@@ -64,7 +64,7 @@ _REGISTRIES = {"npm": "npm", "pipx": "pypi", "pypi": "pypi", "cargo": "cargo", "
 _REPOSITORIES = frozenset("ubi github gitlab aqua asdf vfox spm".split())
 
 
-def _manager(walk: Walk, call: Invocation) -> Flow:
+def _manager(walk: Walk, call: Invocation) -> Output:
     words = command_words(call)
     verb, rest = (words[0], call.arguments[call.arguments.index(words[0]) + 1 :]) if words else ("", [])
     _note_sources(walk, call)
@@ -78,7 +78,7 @@ def _manager(walk: Walk, call: Invocation) -> Flow:
     elif verb == "plugin-add":
         group, verb = "plugin", "add"
     _act(walk, call.name, verb, rest, group)
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
 def _act(walk: Walk, name: str, verb: str, rest: list[str], group: str) -> None:
@@ -103,7 +103,7 @@ def _note_sources(walk: Walk, call: Invocation) -> None:
             note_source(walk, value.rpartition("=")[2])
 
 
-def _run(walk: Walk, call: Invocation, verb: str, rest: list[str]) -> Flow:
+def _run(walk: Walk, call: Invocation, verb: str, rest: list[str]) -> Output:
     for option, value in split_options(rest, _RUNS_VALUED)[0]:
         if option in ("-c", "--command") and call.name != "perf":
             walk.read_text(value)
@@ -115,7 +115,7 @@ def _run(walk: Walk, call: Invocation, verb: str, rest: list[str]) -> Flow:
         walk.run_path(f"{rest[0] if rest else '.'}/.envrc")
     if call.name == "nvm" and verb == "run":
         inner = ["node", *inner]
-    return walk.run_program(inner, call.stdin) if inner else NOTHING
+    return walk.run_program(inner, call.stdin) if inner else UNKNOWN_OUTPUT
 
 
 def _program(name: str, rest: list[str], skip: int) -> list[str]:

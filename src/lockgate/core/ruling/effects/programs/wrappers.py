@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.flows import EMPTY, NOTHING, Flow, Invocation, Source
+from lockgate.core.ruling.effects.flows import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.options import has_option, program_after, split_options
 from lockgate.core.ruling.effects.programs.own_processes import HOME_VARIABLES
 from lockgate.core.ruling.effects.programs.program_table import command_words, read_row
@@ -39,7 +39,7 @@ _VALUED: dict[str, tuple[frozenset[str], int]] = {
 }
 
 
-def _wrap(walk: Walk, call: Invocation) -> Flow:
+def _wrap(walk: Walk, call: Invocation) -> Output:
     valued, skip = _VALUED.get(call.name, (frozenset(), 0))
     rest = program_after(call.arguments, valued, skip)
     if call.name in ("flock", "script", "su") and ("-c" in call.arguments or "--command" in call.arguments):
@@ -47,7 +47,7 @@ def _wrap(walk: Walk, call: Invocation) -> Flow:
         index = call.arguments.index(flag)
         if index + 1 < len(call.arguments):
             walk.read_text(call.arguments[index + 1])
-            return NOTHING
+            return UNKNOWN_OUTPUT
     if call.name in ("chroot", "systemd-run"):
         walk.add("runs-as-root" if call.name == "chroot" else "schedules-job")
     while rest and re.match(r"[A-Za-z_]\w*=", rest[0]):
@@ -55,10 +55,10 @@ def _wrap(walk: Walk, call: Invocation) -> Flow:
         walk.assign(name, value)
     if call.name == "watch" and len(rest) == 1:
         return walk.read_text(rest[0])
-    return walk.run_program(rest, call.stdin) if rest else EMPTY
+    return walk.run_program(rest, call.stdin) if rest else NO_OUTPUT
 
 
-def _env(walk: Walk, call: Invocation) -> Flow:
+def _env(walk: Walk, call: Invocation) -> Output:
     rest = list(call.arguments)
     while rest:
         argument = rest[0]
@@ -82,22 +82,22 @@ def _env(walk: Walk, call: Invocation) -> Flow:
             del rest[0]
         else:
             return walk.run_program(rest, call.stdin)
-    return Flow(Source.ENVIRONMENT)
+    return Output(Source.ENVIRONMENT)
 
 
-def _unset(walk: Walk, call: Invocation) -> Flow:
+def _unset(walk: Walk, call: Invocation) -> Output:
     walk.assigned.update(call.arguments)
-    return EMPTY
+    return NO_OUTPUT
 
 
-def _command(walk: Walk, call: Invocation) -> Flow:
+def _command(walk: Walk, call: Invocation) -> Output:
     if call.arguments[:1] in (["-v"], ["-V"]):
-        return Flow(Source.TEXT, call.arguments[-1])
+        return Output(Source.TEXT, call.arguments[-1])
     rest = program_after(call.arguments, frozenset())
-    return walk.run_program(rest, call.stdin) if rest else EMPTY
+    return walk.run_program(rest, call.stdin) if rest else NO_OUTPUT
 
 
-def _sudo(walk: Walk, call: Invocation) -> Flow:
+def _sudo(walk: Walk, call: Invocation) -> Output:
     """`sudo`, `doas`, `su`: another user's rights, and what is done with them; alone they start a shell."""
     if call.name == "su":
         options, _ = split_options(call.arguments, frozenset(("-c", "--command", "-s", "--shell", "-g")))
@@ -105,10 +105,10 @@ def _sudo(walk: Walk, call: Invocation) -> Flow:
         for option, value in options:
             if option in ("-c", "--command"):
                 walk.read_text(value)
-        return NOTHING
+        return UNKNOWN_OUTPUT
     arguments = call.arguments
     if arguments[:1] in (["-l"], ["-v"], ["-V"], ["-k"]) and len(arguments) == 1:
-        return NOTHING
+        return UNKNOWN_OUTPUT
     rest = program_after(
         arguments, frozenset("-u -g -U -h -p -C -D -R -T -r -t --user --group --prompt --chdir --host".split())
     )
@@ -116,7 +116,7 @@ def _sudo(walk: Walk, call: Invocation) -> Flow:
         name, _, value = rest.pop(0).partition("=")
         walk.assign(name, value)
     if not rest and has_option(arguments, "-k", "-K", "-v", "-l"):
-        return NOTHING
+        return UNKNOWN_OUTPUT
     return walk.run_as_root(rest or ["sh"], call.stdin)
 
 
@@ -128,7 +128,7 @@ _XARGS_VALUED = frozenset(
 _SHELLS = frozenset("sh bash zsh dash".split())
 
 
-def _xargs(walk: Walk, call: Invocation) -> Flow:
+def _xargs(walk: Walk, call: Invocation) -> Output:
     """`xargs` and `parallel`: the program with what flows in as further arguments."""
     rest = program_after(call.arguments, _XARGS_VALUED)
     flow = call.stdin
@@ -137,7 +137,7 @@ def _xargs(walk: Walk, call: Invocation) -> Flow:
         replaced = "{}"
         if ":::" in rest:
             index = rest.index(":::")
-            flow, rest = Flow(Source.TEXT, " ".join(rest[index + 1 :])), rest[:index]
+            flow, rest = Output(Source.TEXT, " ".join(rest[index + 1 :])), rest[:index]
     values = _arguments_from(walk, flow)
     if not rest:
         return walk.run_program(["sh"], flow) if call.name == "parallel" else flow
@@ -145,20 +145,20 @@ def _xargs(walk: Walk, call: Invocation) -> Flow:
         return walk.read_text(" ".join(rest).replace("{}", " ".join(values)))
     if replaced and replaced in " ".join(rest):
         for value in values:
-            walk.run_program([argument.replace(replaced, value) for argument in rest], EMPTY)
-        return NOTHING
+            walk.run_program([argument.replace(replaced, value) for argument in rest], NO_OUTPUT)
+        return UNKNOWN_OUTPUT
     if rest[0] in _SHELLS and rest[1:] == ["-c"]:
-        return walk.run_program(rest[:1], flow if flow is not EMPTY else NOTHING)
-    return walk.run_program([*rest, *values], EMPTY)
+        return walk.run_program(rest[:1], flow if flow is not NO_OUTPUT else UNKNOWN_OUTPUT)
+    return walk.run_program([*rest, *values], NO_OUTPUT)
 
 
-def _arguments_from(walk: Walk, flow: Flow) -> list[str]:
+def _arguments_from(walk: Walk, flow: Output) -> list[str]:
     """Return the arguments that a flow is split into; a list of files stands for the path that it was made of."""
     if flow.source is Source.TEXT:
         return flow.text.split()[:64]
     if flow.source is Source.NONE and flow.target:
         return [flow.target]
-    return [walk.mark(NOTHING if flow.source is Source.FILE else flow)]
+    return [walk.mark(UNKNOWN_OUTPUT if flow.source is Source.FILE else flow)]
 
 
 _DOCKER_RUN_VALUED = frozenset(
@@ -171,7 +171,7 @@ _DOCKER_RUN_VALUED = frozenset(
 )
 
 
-def _docker(walk: Walk, call: Invocation) -> Flow:
+def _docker(walk: Walk, call: Invocation) -> Output:
     """`docker` and its like: containers that run commands, mounts of the whole machine, and the rest by table."""
     call = call._replace(
         name="docker",
@@ -196,10 +196,10 @@ def _docker(walk: Walk, call: Invocation) -> Flow:
     if inner and not inner[0].startswith("-"):
         # What happens in a container stays there, but what it sends and fetches does not.
         return walk.run_contained(inner, call.stdin)
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _docker_other(walk: Walk, call: Invocation, words: list[str]) -> Flow:
+def _docker_other(walk: Walk, call: Invocation, words: list[str]) -> Output:
     if words[:1] == ["pull"] and len(words) > 1:
         note_image(walk, words[1])
     elif (words[:2] == ["system", "prune"] and has_option(call.arguments, "--volumes")) or (
@@ -211,7 +211,7 @@ def _docker_other(walk: Walk, call: Invocation, words: list[str]) -> Flow:
             for path in words[words.index("cp") + 1 :]:
                 walk.print_file(path)
         return read_row(walk, call)
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
 def note_image(walk: Walk, image: str) -> None:
@@ -250,7 +250,7 @@ def _note_mounts(walk: Walk, options: list[tuple[str, str]]) -> None:
                 walk.add("reads-secret", plain)
 
 
-def _runs_texts(walk: Walk, call: Invocation) -> Flow:
+def _runs_texts(walk: Walk, call: Invocation) -> Output:
     """`tmux`, `screen`, `hyperfine`, `concurrently`: an argument with blanks is a command."""
     walk.add("runs-project-task", call.name)
     for argument in call.arguments:
@@ -259,11 +259,11 @@ def _runs_texts(walk: Walk, call: Invocation) -> Flow:
     if call.name in ("screen", "entr", "dtach") and not any(" " in argument for argument in call.arguments):
         rest = program_after(call.arguments, frozenset("-S -t -n -dmS -dm -A -c".split()))
         if rest and rest[0] not in ("-ls", "-r", "-x"):
-            walk.run_program(rest, EMPTY)
-    return NOTHING
+            walk.run_program(rest, NO_OUTPUT)
+    return UNKNOWN_OUTPUT
 
 
-def _make(walk: Walk, call: Invocation) -> Flow:
+def _make(walk: Walk, call: Invocation) -> Output:
     """`make`: a task of the project, unless its file lies elsewhere or a variable holds a command."""
     options, words = split_options(
         call.arguments, frozenset("-f --file --makefile -C --directory -o -W -I --eval".split())
@@ -281,20 +281,20 @@ def _make(walk: Walk, call: Invocation) -> Flow:
             walk.run_path(value)
     if not ("-n" in call.arguments or "--dry-run" in call.arguments):
         walk.add("runs-project-task", next((word for word in words if "=" not in word), call.name))
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
-def _busybox(walk: Walk, call: Invocation) -> Flow:
-    return walk.run_program(call.arguments, call.stdin) if call.arguments else NOTHING
+def _busybox(walk: Walk, call: Invocation) -> Output:
+    return walk.run_program(call.arguments, call.stdin) if call.arguments else UNKNOWN_OUTPUT
 
 
-def _nix_shell(walk: Walk, call: Invocation) -> Flow:
+def _nix_shell(walk: Walk, call: Invocation) -> Output:
     options, _ = split_options(call.arguments, frozenset("--run --command -p --packages -c".split()))
     for option, value in options:
         if option in ("--run", "--command"):
             walk.read_text(value)
     walk.add("runs-project-task", call.name)
-    return NOTHING
+    return UNKNOWN_OUTPUT
 
 
 READERS = {
