@@ -177,13 +177,13 @@ def _gated() -> Mapping[str, Any]:
     folder = os.environ.get("BENCH_RULES")
     scanner = cached_scanner(RULES, SealedCache(Path(folder), Path(folder)) if folder else None)
     gate = partial(AbuseGateMiddleware, settings=settings, journal=False, gate=Gate(scanner=scanner))
-    made = {name: gate(app(), adapter=LocalRuleAdapter(scanner=scanner)) for name, app in APPS.items()}
+    made = {name: gate(app(), adapter=LocalRuleAdapter()) for name, app in APPS.items()}
 
     def asking(port: int) -> Any:
         # Its circuit never opens: then it would be asked no more.
         client = Client(timeout_ms=int(DEADLINE_S * 1000), max_retries=0, failures=1_000_000)
         provider = Compatible("none", f"http://127.0.0.1:{port}/v1")
-        return gate(_plain(), adapter=RemoteAdapter(provider, client, NoKey(), scanner=scanner, key_needed=False))
+        return gate(_plain(), adapter=RemoteAdapter(provider, client, NoKey(), key_needed=False))
 
     # It takes connections and never says a word.
     silent = socket.create_server(("127.0.0.1", 0), backlog=256)

@@ -532,6 +532,11 @@ def scanner_from_settings(settings: Settings) -> Scanner:
     return cached_scanner(rules, rule_cache_from_settings(settings))
 
 
+def request_scanner_from_settings(settings: Settings) -> Scanner:
+    """Return the readings and the installation's own patterns: of the rules for agents, none is about requests."""
+    return cached_scanner(rules_from_patterns(settings.policy.additional_patterns), rule_cache_from_settings(settings))
+
+
 def adapter_from_env(
     environ: Mapping[str, str] | None = None, *, keys: KeySource | None = None
 ) -> LocalRuleAdapter | RemoteAdapter | EmbeddedAdapter:
@@ -541,7 +546,7 @@ def adapter_from_env(
     # The verifier's settings first: refusing them is quicker than compiling rules.
     verifier = verifier_settings_from_env(environ, keys_elsewhere=keys is not None)
     settings = discover_settings(environ=environ, check_pattern=check_pattern)
-    scanner = scanner_from_settings(settings)
+    scanner = request_scanner_from_settings(settings)
     return adapter_from_settings(verifier, scanner, keys=keys, preset=settings.policy.judge_preset)
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+from threading import local
 from typing import Any
 
+import hyperscan
 import pytest
-from asgi import ATTACK, Handler, chat, gated, post
+from asgi import ATTACK, HARMLESS, Handler, chat, gated, post
 
+from lockgate.core.requests import request_grade
 from lockgate.core.ruling.policy import Policy
 from lockgate.gate.gate import shared_scanner
+from lockgate.runtime.metrics import Metrics
 from lockgate.verifiers.adapters import LocalRuleAdapter
 
 
@@ -122,3 +127,29 @@ def test_a_locked_client_may_go_on_talking_and_nothing_else(adapter: LocalRuleAd
         assert (await post(gate, json.dumps({"messages": [hi], "actions": [1]}).encode(), user="ann")).status == 200
 
     asyncio.run(check())
+
+
+def test_nothing_is_compiled_after_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kept in (request_grade._ENTRY_SET, request_grade._ANCHOR_SET):
+        monkeypatch.setattr(kept, "_database", None)
+        monkeypatch.setattr(kept, "_threads", local())
+    gate = gated(Handler(), adapter=LocalRuleAdapter(metrics=Metrics()))
+
+    def compiles(*_: object, **__: object) -> None:
+        raise AssertionError("the first request waits for the engine")
+
+    monkeypatch.setattr(hyperscan, "Database", compiles)
+    call = {"id": "c1", "type": "function", "function": {"name": "send_email", "arguments": '{"to": "a@b.example"}'}}
+    agent = [
+        {"role": "user", "content": HARMLESS},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "Please write to a@b.example."},
+    ]
+    for body, status in (
+        (chat(HARMLESS), 200),
+        (chat("Wann öffnen Sie morgen früh?"), 200),
+        (json.dumps({"messages": agent}).encode(), 200),
+        (chat(ATTACK), 403),
+        (chat(base64.b64encode(ATTACK.encode()).decode()), 403),
+    ):
+        assert asyncio.run(post(gate, body)).status == status

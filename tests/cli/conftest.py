@@ -71,7 +71,7 @@ def one_scanner(monkeypatch: pytest.MonkeyPatch) -> None:
     cached = assemble.cached_scanner
 
     def shared(rules: tuple[Rule, ...], folder: Path | None) -> Scanner:
-        return shared_scanner(Policy()) if rules == RULES else cached(rules, folder)
+        return shared_scanner(Policy()) if rules in (RULES, ()) else cached(rules, folder)
 
     monkeypatch.setattr(assemble, "cached_scanner", shared)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from lockgate import assemble
@@ -24,5 +25,12 @@ def keep_key(state_home: Path) -> Path:
 
 def keep_rules(scanner: Scanner, cache_home: Path, state_home: Path) -> None:
     """Keep compiled rules in a folder for XDG_CACHE_HOME; every process with the key of all tests can load them."""
-    cache = SealedCache(cache_home / "lockgate", keep_key(state_home))
-    cache.write(assemble.rule_cache_name(RULES), scanner.dump())
+    kept = SealedCache(cache_home / "lockgate", keep_key(state_home))
+    kept.write(assemble.rule_cache_name(RULES), scanner.dump())
+    kept.write(assemble.rule_cache_name(()), plain_scanner().dump())
+
+
+@cache
+def plain_scanner() -> Scanner:
+    """Return what requests are read with: no rules for agents."""
+    return Scanner(())

@@ -56,7 +56,6 @@ from lockgate.abuse_gate.verdicts import FetchVerdict, ParsedRequest, Request, R
 from lockgate.core.errors import InvalidConfig, LockgateError
 from lockgate.core.journal.record import SUBJECT, label
 from lockgate.core.questions import NoAnswerReason, Verdict
-from lockgate.core.redaction import redact as redaction
 from lockgate.core.requests.combined_verdict import PARTLY_READ, Assessment
 from lockgate.core.requests.incident_ids import incident_id
 from lockgate.core.requests.strikes import NETWORK, Standing, Subject
@@ -130,10 +129,10 @@ class AbuseGateMiddleware:
         self._ladder = ladder or defaults.ladder_from_settings(settings, metrics)
         # A ladder of the application may use other sources than our own tables, so it is asked each time.
         self._has_custom_ladder = type(self._ladder) is not Ladder
-        # Compile the rules and cues now: that takes seconds, which the first request does not have.
+        # Compile and load now what takes up to seconds, which the first request does not have.
         self._gate.scanner.find_cues(b"")
-        if isinstance(self._adapter, RemoteAdapter):
-            redaction.make_ready()
+        if isinstance(self._adapter, LocalRuleAdapter | RemoteAdapter):
+            self._adapter.make_ready()
         self._inspector = inspector or defaults.inspector_from_settings(settings, self._gate)
         # The gate closes only the parts that it has made.
         self._to_close = [

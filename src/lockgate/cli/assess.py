@@ -82,7 +82,7 @@ def _assess(value: Mapping[str, Any], args: argparse.Namespace) -> Assessment:
         environ["VERIFIER_ADAPTER"] = _check_word(args.adapter, "adapter", _adapters())
     verifier = verifier_settings_from_env(environ)
     settings = assemble.settings_from_environment(args.config)
-    scanner = assemble.scanner_from_settings(settings)
+    scanner = assemble.request_scanner_from_settings(settings)
     adapter = assemble.adapter_from_settings(verifier, scanner, preset=settings.policy.judge_preset)
     return adapter.examine(value, tenant=args.tenant)
 

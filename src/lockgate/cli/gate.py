@@ -181,14 +181,14 @@ def _make_app(args: argparse.Namespace) -> tuple[App, AbuseSettings, str, Identi
 
 
 def _make_middleware(app: App, settings: AbuseSettings, identity: Identity, found: Settings) -> AbuseGateMiddleware:
-    scanner = assemble.scanner_from_settings(found)
+    asked_with = assemble.request_scanner_from_settings(found)
     return AbuseGateMiddleware(
         app,
         settings=settings,
-        adapter=assemble.adapter_from_settings(verifier_settings_from_env(), scanner),
+        adapter=assemble.adapter_from_settings(verifier_settings_from_env(), asked_with),
         identity=identity,
         journal=assemble.journal_from_settings(found) or False,
-        gate=Gate(found.policy, scanner=scanner),
+        gate=Gate(found.policy, scanner=assemble.scanner_from_settings(found)),
     )
 
 

@@ -246,9 +246,10 @@ def _serve_until_signal(
     """Serve until a signal arrives, finish the requests under way and sign the journal; one worker of all `warns`."""
     adapter = assemble.adapter_from_settings(
         verifier_settings_from_env(),
-        assemble.scanner_from_settings(plan.settings),
+        assemble.request_scanner_from_settings(plan.settings),
         preset=plan.settings.policy.judge_preset,
     )
+    adapter.make_ready()
     host = assemble.host_from_settings(plan.settings)
     can = host.ready()
     if warns and not (can.sessions and can.journal):

@@ -19,9 +19,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import wait
 from contextlib import suppress
 from enum import Enum
-from functools import partial
+from functools import cache, partial
 from hashlib import blake2b
 from secrets import token_bytes, token_hex
 from time import monotonic
@@ -29,6 +30,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from lockgate.core.errors import InvalidPayload
 from lockgate.core.questions import Answer, NoAnswer, NoAnswerReason, Question, Verdict
+from lockgate.core.redaction import redact as redaction
+from lockgate.core.requests import request_grade
 from lockgate.core.requests.combined_verdict import (
     NO_FINDINGS,
     REASONS,
@@ -41,9 +44,7 @@ from lockgate.core.requests.combined_verdict import (
 )
 from lockgate.core.requests.payload import Payload, PolicyContext, parse_payload, payload_digest
 from lockgate.core.requests.verifier_prompts import build_assess_question
-from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.scanner import Scanner
-from lockgate.gate.gate import shared_scanner
 from lockgate.runtime.failures import error_type
 from lockgate.runtime.flow import Flow, run_flow, run_flow_async
 from lockgate.runtime.metrics import METRICS, OTHER, PROVIDERS, Metrics
@@ -75,6 +76,8 @@ MAX_CHARACTERS_ON_LOOP = 4_000
 # A payload of up to so many is an ordinary document, and does not wait behind larger ones.
 MAX_CHARACTERS_ORDINARY = 64 * 1024
 MAX_TENANT_CHARACTERS = 256
+# How long a start waits for the embedded judge's model, which takes a second on a slow machine.
+_LOAD_S = 10.0
 _SECRET = token_bytes(32)
 # The assessment if the rules find nothing: verdict, reason, no rules, no digest.
 _SAFE: tuple[Verdict, str, tuple[str, ...], str] = ("safe", NO_FINDINGS, (), "")
@@ -116,7 +119,7 @@ class _Adapter:
     ) -> None:
         # A foreign provider must not create metric series, or write line ends into logs.
         self._name = provider if provider in PROVIDERS else OTHER
-        self._scanner = scanner or shared_scanner(Policy())
+        self._scanner = scanner or _plain_scanner()
         self._metrics = metrics
         self._tracing = Tracing()
         self._otel = OtelMetrics()
@@ -153,6 +156,10 @@ class _Adapter:
         A `Payload` was checked when it was made, and is not checked again.
         """
         return await run_flow_async(self._assessment_steps(payload, tenant, _Driver.LOOP, client))
+
+    def make_ready(self) -> None:
+        """Compile and load now what the first request would wait for; for a process that has time at its start."""
+        request_grade.make_ready()
 
     def _assessment_steps(self, payload: _Asked, tenant: str, driver: _Driver, client: str = "") -> Flow[Assessment]:
         seen = _AssessmentState(self._clock(), tenant, _client_name(client or tenant))
@@ -325,6 +332,11 @@ class RemoteAdapter(_Adapter):
         # A hanging source never frees its threads. One that hangs for a single tenant takes at most half of them.
         self._fetching = WorkerPool(64, max_jobs=64, per_client=32)
 
+    def make_ready(self) -> None:
+        """The same, and what redacts a text before it leaves."""
+        super().make_ready()
+        redaction.make_ready()
+
     def close(self) -> None:
         """Close the connections for good; later requests get the rules' verdict at most."""
         self._client.close()
@@ -394,7 +406,12 @@ class EmbeddedAdapter(LocalRuleAdapter):
         self._name = "embedded"
         self._judge = judge
         # Else the first request would wait for the model to load.
-        judge.load_in_background()
+        self._loading = judge.load_in_background()
+
+    def make_ready(self) -> None:
+        """The same, and the model; a model that cannot be loaded is reported by the first question."""
+        super().make_ready()
+        wait([self._loading], timeout=_LOAD_S)
 
     def _verdict_steps(self, payload: _Asked, seen: _AssessmentState, driver: _Driver) -> Flow[WeighedVerdict]:
         found = yield from self._read_steps(payload, seen, driver)
@@ -437,6 +454,12 @@ class _AssessmentState:
         self.digest = ""
         self.error = ""
         self.text = ""
+
+
+@cache
+def _plain_scanner() -> Scanner:
+    """Return a scanner that knows the readings of a text and no rules, compiled once per process."""
+    return Scanner(())
 
 
 def _digest(payload: Payload) -> str:

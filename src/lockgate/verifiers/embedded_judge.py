@@ -24,6 +24,7 @@ import logging
 import math
 import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial
 from hashlib import sha256
 from importlib import import_module
@@ -43,7 +44,7 @@ from lockgate.core.ruling.policy import PRESETS
 from lockgate.gate.judge import Inquiry, JudgeReply
 from lockgate.runtime.flow import Flow, run_flow, run_flow_async
 from lockgate.runtime.forks import on_fork
-from lockgate.runtime.worker_pool import Full, PoolJob, WorkerPool
+from lockgate.runtime.worker_pool import Full, Outcome, PoolJob, WorkerPool
 from lockgate.verifiers import embedded_model as embedded
 
 _log = logging.getLogger("lockgate.verifier")
@@ -483,9 +484,9 @@ class EmbeddedJudge:
         # A public name from before there were two ratings.
         return Rating(False, (("order", 0.5 if suspected else 0.0),)), found.whole
 
-    def load_in_background(self) -> None:
+    def load_in_background(self) -> Future[Outcome]:
         """Load in the background; the first question reports a failure."""
-        self.pool.submit(self._encoder)
+        return self.pool.submit(self._encoder)
 
     def _encoder(self) -> Encoder:
         return _shared.get(self._files)

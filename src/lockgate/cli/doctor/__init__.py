@@ -517,7 +517,7 @@ def _check_endpoint(
     logging.getLogger("lockgate").addHandler(logging.NullHandler())
     adapter = assemble.adapter_from_settings(
         verifier,
-        assemble.scanner_from_settings(settings),
+        assemble.request_scanner_from_settings(settings),
         keys=source[0] if source else None,
         wrap_provider=lambda provider: DateRecorder(provider, reported),
     )
