@@ -8,7 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from secrets import token_hex
 
-from lockgate.core.judging.judge_prompts import build_question, parse_opinion
+from lockgate.core.judging.judge_prompts import build_question
+from lockgate.core.judging.judge_replies import parse_opinion
 from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Rating
 from lockgate.core.ruling.opinions import NoReply
 from lockgate.gate.judge import Inquiry, JudgeReply
