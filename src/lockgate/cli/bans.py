@@ -7,32 +7,24 @@ Bans are stored under keyed hashes of the clients. The list shows these hashes; 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import re
 import sys
-from collections.abc import Awaitable
-from hashlib import sha256
-from time import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from lockgate import assemble
-from lockgate.abuse_gate import defaults as wiring
+from lockgate.abuse_gate.ban_stores import ban_state, ban_stores_from_settings
 from lockgate.abuse_gate.identity import Identity
 from lockgate.cli.exit_codes import Exit
 from lockgate.cli.terminal import format_count
 from lockgate.core.errors import InvalidConfig, LockgateError, quoted
 from lockgate.core.requests.incident_ids import is_incident_id
-from lockgate.core.requests.strikes import LIFTED, SharedRecord
-from lockgate.journal.recorder import record_assessment
 from lockgate.settings.abuse_gate import abuse_settings_from_env
 
 if TYPE_CHECKING:
-    from lockgate.abuse_gate.stores.bans_sqlite import SqliteBans
-    from lockgate.abuse_gate.stores.strikes_valkey import ValkeyStrikes
+    from lockgate.core.requests.strikes import SharedRecord
     from lockgate.settings.abuse_gate import AbuseSettings
 
-T = TypeVar("T")
 _HASH_PREFIX = re.compile("[0-9a-f]{12,32}")
 
 
@@ -41,12 +33,12 @@ def run(args: argparse.Namespace) -> Exit:
         raise LockgateError("`bans` serves no requests", hint="leave --upstream, --envoy and --litellm out")
     found = assemble.settings_from_environment(args.config)
     settings = abuse_settings_from_env(table=found.abuse_gate)
-    if settings.store == "memory" and not settings.bans_file:
+    kept = ban_stores_from_settings(settings)
+    if kept is None:
         raise InvalidConfig(
             "the gate keeps its bans in its own memory only, where this command cannot read them",
             hint="set ABUSE_BANS_FILE, or ABUSE_STORE; without them a restart of the gate lifts every ban",
         )
-    kept = _BanStores(settings)
     if args.lift is None:
         return _print_bans(kept.list_bans())
     who = sys.stdin.readline().strip() if args.lift == "-" else args.lift
@@ -61,52 +53,10 @@ def run(args: argparse.Namespace) -> Exit:
                 file=sys.stderr,
             )
         return Exit.FLAGGED
-    journal = assemble.journal_from_settings(found)
-    if journal is not None:
-        # Recorded before it is done: a ban must never vanish without a record of who lifted it.
-        digest = sha256(keys[0].encode("ascii")).hexdigest()
-        who_asks = f"lockgate-gate-bans:uid-{os.getuid()}" if hasattr(os, "getuid") else "lockgate-gate-bans"
-        record_assessment(journal, digest, "unclear", f"ban-lifted:{keys[0][:12]}", reason="person", by=who_asks)
-    kept.lift(keys[0])
+    who_asks = f"lockgate-gate-bans:uid-{os.getuid()}" if hasattr(os, "getuid") else "lockgate-gate-bans"
+    kept.lift(keys[0], assemble.journal_from_settings(found), by=who_asks)
     print(f"lifted: {keys[0][:12]}; gates hear of it within a second or two")
     return Exit.CLEAR
-
-
-class _BanStores:
-    """The stores of bans that the settings name: a file, a shared store, or both."""
-
-    def __init__(self, settings: AbuseSettings) -> None:
-        self._store: ValkeyStrikes | None = wiring.shared_store_from_settings(settings)
-        # The file must exist: a misspelt name would look like an empty list of bans.
-        self._bans: SqliteBans | None = wiring.ban_file_from_settings(settings, make=False)
-
-    def list_bans(self) -> dict[str, SharedRecord]:
-        found = asyncio.run(_await_store(self._store, self._store.bans())) if self._store is not None else {}
-        number, more = 0, self._bans is not None
-        while more and self._bans is not None:
-            page, number, more = self._bans.since(number, time())
-            for subject, known in page:
-                if known != LIFTED:
-                    before = found.get(subject.key, SharedRecord())
-                    locked_s = max(known.locked_s, before.locked_s)
-                    found[subject.key] = SharedRecord((), locked_s, max(known.quarantined_s, before.quarantined_s))
-        return found
-
-    def lift(self, key: str) -> None:
-        if self._store is not None:
-            asyncio.run(_await_store(self._store, self._store.lift(key)))
-        if self._bans is not None:
-            self._bans.lift(key, time())
-
-
-async def _await_store(store: ValkeyStrikes, asked: Awaitable[T]) -> T:
-    try:
-        return await asked
-    except Exception as error:  # noqa: BLE001 - the store's client may raise anything; its text may hold the password
-        why = f"the shared store does not answer: {type(error).__name__}"
-        raise LockgateError(why, hint="ABUSE_STORE says where it is") from None
-    finally:
-        await store.close()
 
 
 def _matching_keys(who: str, settings: AbuseSettings, banned: dict[str, SharedRecord]) -> list[str]:
@@ -131,7 +81,6 @@ def _print_bans(banned: dict[str, SharedRecord]) -> Exit:
     if not banned:
         print("no client is banned")
     for key, known in sorted(banned.items(), key=lambda each: -max(each[1][1:])):
-        mode = "full_quarantine" if known.quarantined_s > 0 else "execute_locked"
-        left_s = known.quarantined_s or known.locked_s
+        mode, left_s = ban_state(known)
         print(f"{key[:12]}  {mode:<15}  {left_s / 60:5.1f} min left")
     return Exit.CLEAR
