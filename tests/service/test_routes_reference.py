@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from lockgate.service import app, auth, handlers, openapi
+from lockgate.service import app, auth, gate_requests, handlers, openapi
 from lockgate.service import http as exchange
 from lockgate.service import journal_proofs as proofs
 from lockgate.service import request_counts as counting
@@ -27,7 +27,7 @@ def test_every_route_is_in_the_reference_with_its_token_and_statuses() -> None:
 
 def test_every_code_that_is_told_is_in_the_reference() -> None:
     told: set[str] = {code for code, _ in exchange._REFUSALS.values()}
-    for module in (app, auth, exchange, handlers, openapi, proofs):
+    for module in (app, auth, exchange, gate_requests, handlers, openapi, proofs):
         source = Path(module.__file__ or "").read_text(encoding="utf-8")
         told |= set(re.findall(r'Problem\(\s*\d{3},\s*"([a-z0-9-]+)"', source))
     assert len(told) > 30

@@ -22,6 +22,7 @@ from threading import Thread, Timer
 from typing import TYPE_CHECKING, NamedTuple
 
 from lockgate import assemble
+from lockgate.abuse_gate.ban_stores import ban_stores_from_settings
 from lockgate.abuse_gate.proxy.server import make_server
 from lockgate.cli.exit_codes import Exit
 from lockgate.cli.listening import (
@@ -43,6 +44,7 @@ from lockgate.service.http import busy_problem
 from lockgate.service.page_login import LoginCodes
 from lockgate.service.request_counts import RequestCounts, label_of
 from lockgate.service.routes import ROUTES
+from lockgate.settings.abuse_gate import abuse_settings_from_env
 from lockgate.settings.verifiers import verifier_settings_from_env
 
 if TYPE_CHECKING:
@@ -261,6 +263,7 @@ def _serve_until_signal(
         plan.tokens,
         plan.door,
         adapter=adapter,
+        ban_stores=lambda: ban_stores_from_settings(abuse_settings_from_env(table=plan.settings.abuse_gate)),
         codes=plan.codes,
         default_name=f"{user_name()} over http",
         open_metrics=plan.open_metrics,

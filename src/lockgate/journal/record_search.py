@@ -134,6 +134,25 @@ def request_at(view: Snapshot, position: int) -> StoredRecord | None:
     return next((stored for at, stored in page.requests if at == position), None)
 
 
+def position_of(view: Snapshot, found: StoredRecord) -> int:
+    """Return the position of a record."""
+    before = 0
+    for shard in view.shards():
+        if shard.origin == found.origin:
+            break
+        before += shard.size
+    return before + found.at
+
+
+def record_at(view: Snapshot, origin: str, index: int) -> StoredRecord | None:
+    """Return the record at an index of the shard of this name; None if there is none, or it was deleted."""
+    for shard in view.shards():
+        if shard.origin == origin:
+            for at, leaf, data in read_rows(view, shard, index, index + 1):
+                return None if data is None else record_from_row(shard, at, leaf, data)
+    return None
+
+
 def find_incident(view: Snapshot, incident: str) -> list[StoredRecord]:
     """Return the records of an incident, looked for around the time that its id tells."""
     named, ending = incident.encode("ascii"), f":{incident}"

@@ -65,6 +65,7 @@ from lockgate.service.schemas import HALVES, find_misfit
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lockgate.abuse_gate.ban_stores import BanStores
     from lockgate.core.ruling.approvals import AnswerResult, Approval, PendingApproval
     from lockgate.sessions import Host
     from lockgate.verifiers.adapters import EmbeddedAdapter, LocalRuleAdapter, RemoteAdapter
@@ -117,6 +118,7 @@ class Api:
         door: Door,
         *,
         adapter: LocalRuleAdapter | RemoteAdapter | EmbeddedAdapter | None = None,
+        ban_stores: Callable[[], BanStores | None] = lambda: None,
         default_name: str = "a person",
         open_metrics: bool = False,
         keep_days: float = 0,
@@ -128,6 +130,8 @@ class Api:
         routes: Sequence[Route] = ROUTES,
     ) -> None:
         self.host, self.adapter, self.default_name, self.clock = host, adapter, default_name, clock
+        # Opened for each question: another process makes the file, and settings that cannot be used are shown as such.
+        self.ban_stores = ban_stores
         self.counts = counts or RequestCounts()
         # Open metrics are a route without rights, not a caller with more of them.
         self.routes = tuple(

@@ -16,7 +16,7 @@ from lockgate.core.vocabulary import Kind, Trust
 from lockgate.core.wire import block_to_dict, lineage_to_dict
 from lockgate.runtime.accounts import account_of_peer
 from lockgate.runtime.asgi import json_bytes
-from lockgate.service import agent_access, journal_proofs, views
+from lockgate.service import agent_access, gate_requests, journal_proofs, views
 from lockgate.service.http import Answer, Problem, Request, Stream, busy_problem
 from lockgate.service.openapi import openapi_document
 
@@ -235,6 +235,10 @@ def one_decision(api: Api, request: Request) -> object:
 
 def prove_decision(api: Api, request: Request) -> object:
     return journal_proofs.decision_proof(api.host.gate, _find_ruling(api, request))
+
+
+def requests_of_decision(api: Api, request: Request) -> object:
+    return gate_requests.requests_of_ruling(api, _find_ruling(api, request))
 
 
 def _find_ruling(api: Api, request: Request) -> StoredRuling:

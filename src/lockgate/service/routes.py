@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lockgate.core.ruling.approvals import ApprovalState
-from lockgate.service import handlers, schemas
+from lockgate.service import gate_requests, handlers, schemas
 from lockgate.service.http import Caller
 from lockgate.service.openapi import Param, Route
 from lockgate.service.page_login import MAX_CODE
@@ -20,6 +20,7 @@ _ORIGIN = Param("origin", text("which shard of the log; without it, the newest",
 _Q = Param("q", text("only those in which this stands", most=schemas.MAX_ID))
 _ADDED = {name: each for name, each in schemas.BLOCK["properties"].items() if name != "content"}
 _LISTED_BLOCK = record("", {**schemas.BLOCK["properties"], "length": whole("of the whole content")})
+_JOINED = record("", {**schemas.GATE_REQUEST["properties"], "joined": listed("", ref("JoinedRuling"))})
 _PROVED = record("", {**schemas.PROOF["properties"], "arguments": {"type": "string"}, "whole": {"type": "boolean"}})
 
 ROUTES: tuple[Route, ...] = (
@@ -203,6 +204,58 @@ ROUTES: tuple[Route, ...] = (
         handlers.prove_decision,
         Caller.PERSON,
         _PROVED,
+    ),
+    Route(
+        "GET",
+        "/v1/decisions/{decision}/requests",
+        "list requests with the conversation or trace id of a ruling: a hint, since clients choose these ids",
+        handlers.requests_of_decision,
+        Caller.PERSON,
+        record("", {"requests": listed("", ref("GateRequest"))}),
+    ),
+    Route(
+        "GET",
+        "/v1/requests",
+        "list what abuse gates judged, the newest first; a page may be short, or empty, and not the last",
+        gate_requests.list_requests,
+        Caller.PERSON,
+        record("", {"requests": listed("", ref("GateRequest")), "next": _NEXT}),
+        query=(
+            Param("verdict", schemas.ASSESSMENT["properties"]["verdict"]),
+            Param("outcome", word("what became of it; `lifted`: a person lifted a ban", *gate_requests.OUTCOMES)),
+            Param("subject", text("of this client, by the beginning of its keyed hash", most=schemas.MAX_ID)),
+            Param("session", text("of this session, by the conversation id that they carry", most=schemas.MAX_ID)),
+            Param("trace", text("of this trace", most=schemas.MAX_ID)),
+            _BEFORE,
+            _LIMIT,
+        ),
+        also={404: "no journal"},
+    ),
+    Route(
+        "GET",
+        "/v1/requests/{request}",
+        "one request, by its incident's id or its record's position, with the rulings that share an id with it",
+        gate_requests.one_request,
+        Caller.PERSON,
+        _JOINED,
+    ),
+    Route(
+        "GET",
+        "/v1/bans",
+        "list the clients that abuse gates have banned, the longest first",
+        gate_requests.list_bans,
+        Caller.PERSON,
+        ref("Bans"),
+        query=(Param("offset", whole("how many to leave out at the beginning")), _LIMIT),
+    ),
+    Route(
+        "POST",
+        "/v1/bans/{subject}/lift",
+        "lift a ban; the journal records it first",
+        gate_requests.lift_ban,
+        Caller.PERSON,
+        record("", {"subject": {"type": "string"}, "lifted": {"type": "boolean"}}),
+        body=schemas.LIFT,
     ),
     Route(
         "GET",

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from lockgate.core.errors import quoted, suggest_closest
+from lockgate.core.requests.strikes import Standing
 from lockgate.core.vocabulary import OBSERVE, Action, Certainty, Kind, Mode, Reason, Risk, Trust
 from lockgate.service.http import is_text
 
@@ -384,6 +385,60 @@ ASSESSMENT = record(
         "read": {"type": "boolean"},
     },
 )
+STANDINGS = tuple(standing.value for standing in Standing)
+GATE_REQUEST = record(
+    "A request at an abuse gate, or a ban that a person lifted, as the journal records it.",
+    {
+        "id": {"type": "string", "description": "the incident's id, else the record's position"},
+        "origin": {"type": "string"},
+        "index": {"type": "integer", "description": "of the record, in the journal of that name"},
+        "leaf_hash": {"type": "string"},
+        "at": NUMBER,
+        "verdict": {"type": "string"},
+        "reason": {"type": "string"},
+        "by": {"type": "string", "description": "the verifier that said so, or what lifted the ban"},
+        "rules": listed("", {"type": "string"}),
+        "action": {"type": "string", "description": "what was done: `allow`, `unclear`, `unsafe`, `ban-lifted`, …"},
+        "incident": {"type": "string", "description": "the incident's id, if the request was refused"},
+        "subject": {"type": "string", "description": "the client as a keyed hash; not for requests that were safe"},
+        "standing": {"type": "string", "description": "how the client stood afterwards"},
+        "strikes": maybe({"type": "integer", "description": "how many counted against it then"}),
+        "trace": {"type": "string", "description": "a trace id; the client chooses it"},
+        "conversation_sha256": {"type": "string", "description": "the hash of a conversation id of its choice"},
+        "wrong": {"type": "string", "description": "why the record cannot be shown; empty if it can"},
+    },
+)
+JOINED_RULING = record(
+    "A ruling that shares an id with a request. Clients choose these ids: it is a hint, and no proof.",
+    {
+        "origin": {"type": "string"},
+        "index": {"type": "integer"},
+        "at": NUMBER,
+        **{name: {"type": "string"} for name in ("session", "tool", "action", "reason")},
+        "tier": {"type": "integer"},
+        "shared": listed("which ids", word("", "conversation", "trace")),
+    },
+)
+BANS = record(
+    "The clients that are banned now, as far as this service can read it.",
+    {
+        "state": word("`none`: this service knows no store of bans", "read", "none", "unavailable"),
+        "said": {"type": "string", "description": "why nothing can be read, if that is so"},
+        "total": {"type": "integer"},
+        "bans": listed(
+            "the longest first",
+            record(
+                "",
+                {
+                    "subject": {"type": "string", "description": "the client as a keyed hash"},
+                    "standing": word("", *STANDINGS),
+                    "left_s": NUMBER,
+                },
+            ),
+        ),
+    },
+)
+LIFT = record("A ban to lift.", {}, {"who": text("who lifts it, for the record", most=60)})
 _TIMES = {"type": "object", "additionalProperties": maybe(NUMBER)}
 STATS = record(
     "Rulings added up.",
@@ -446,6 +501,9 @@ COMPONENTS: Mapping[str, Schema] = {
     "Journal": JOURNAL,
     "Consistency": CONSISTENCY,
     "Assessment": ASSESSMENT,
+    "GateRequest": GATE_REQUEST,
+    "JoinedRuling": JOINED_RULING,
+    "Bans": BANS,
     "Stats": STATS,
     "Health": HEALTH,
     "Ready": READY,

@@ -6,11 +6,12 @@ import { decisionView } from "./decision.js";
 import { decisionsView } from "./decisions.js";
 import { journalView } from "./journal.js";
 import { overviewView } from "./overview.js";
+import { requestsView, requestView } from "./requests.js";
 import { sessionView, sessionsView } from "./sessions.js";
 import { empty, h, plural, shell, spelled } from "./show.js";
 
 const view = document.getElementById("view");
-const PLACES = ["decisions", "approvals", "overview", "sessions", "journal"];
+const PLACES = ["decisions", "approvals", "overview", "sessions", "journal", "requests"];
 let current = { leave: new AbortController(), hears: [], keys: null, place: "" };
 let stream = null;
 let wantedFocus = "";
@@ -49,7 +50,7 @@ async function route() {
   current = mine;
   const tools = { signal: mine.leave.signal, tell, go, onEvent: (hear) => mine.hears.push(hear) };
   for (const link of document.querySelectorAll("nav a[data-view]")) {
-    const on = link.dataset.view === place || (place === "decision" && link.dataset.view === "decisions") || (place === "session" && link.dataset.view === "sessions");
+    const on = link.dataset.view === place || (place === "decision" && link.dataset.view === "decisions") || (place === "session" && link.dataset.view === "sessions") || (place === "request" && link.dataset.view === "requests");
     if (on) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
@@ -62,9 +63,9 @@ async function route() {
   const showing = setTimeout(() => mine === current && !view.contains(room) && view.replaceChildren(room), 250);
   let made = null;
   try {
-    const views = { approvals: () => approvalsView(room, tools), overview: () => overviewView(room, query, tools), sessions: () => sessionsView(room, query, tools), session: () => sessionView(room, id, tools), journal: () => journalView(room, tools), decision: () => decisionView(room, id, tools) };
+    const views = { approvals: () => approvalsView(room, tools), overview: () => overviewView(room, query, tools), sessions: () => sessionsView(room, query, tools), session: () => sessionView(room, id, tools), journal: () => journalView(room, tools), requests: () => requestsView(room, query, tools), request: () => requestView(room, id, tools), decision: () => decisionView(room, id, tools) };
     const making = (Object.hasOwn(views, place) ? views[place] : () => decisionsView(room, query, tools))();
-    if (!["decision", "session"].includes(place)) view.replaceChildren(room);
+    if (!["decision", "session", "request"].includes(place)) view.replaceChildren(room);
     made = await making;
     if (mine === current && !view.contains(room)) view.replaceChildren(room);
   } catch (error) {
@@ -79,7 +80,7 @@ async function route() {
   document.title = `${made?.title ?? spelled(place.charAt(0).toUpperCase() + place.slice(1), 40)} · Lockgate`;
   if (wantedFocus) room.querySelector(`[name="${CSS.escape(wantedFocus)}"]`)?.focus();
   else if (!room.contains(document.activeElement) && place !== "decisions") view.focus({ preventScroll: true });
-  if (place === "decision" || place === "session") {
+  if (["decision", "session", "request"].includes(place)) {
     window.scrollTo(0, 0);
   }
   made?.drawn?.();
@@ -222,7 +223,7 @@ document.addEventListener("keydown", (event) => {
     search.select();
   } else if (name === "?") help.showModal();
   else if (name === "Escape") document.activeElement?.blur();
-  else if (/^[1-5]$/.test(name)) go(`#/${PLACES[name - 1]}`);
+  else if (/^[1-6]$/.test(name)) go(`#/${PLACES[name - 1]}`);
   else return;
   event.preventDefault();
 });

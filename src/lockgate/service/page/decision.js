@@ -28,7 +28,7 @@ export async function decisionView(view, id, { signal, go, tell }) {
           section("Where it came from", ...sources(given, ruling, refs)),
           section("What the rules found", findings(given, ruling)),
         ),
-        h("div.narrow", {}, section("Tiers", tiers(ruling)), section("Receipt", verifier.box), section("Goal", given.goal ? h("div.theirs-box", {}, passage(given.goal, { most: 1200 })) : h("p.quiet", {}, "No goal was given: every value from outside counts as not asked for.")), section("Lineage", lineages(given)), facts(given, ruling)),
+        h("div.narrow", {}, section("Tiers", tiers(ruling)), section("Receipt", verifier.box), section("Goal", given.goal ? h("div.theirs-box", {}, passage(given.goal, { most: 1200 })) : h("p.quiet", {}, "No goal was given: every value from outside counts as not asked for.")), section("Lineage", lineages(given)), requests(given, id, signal), facts(given, ruling)),
       ),
     ),
   );
@@ -310,6 +310,17 @@ function receiptBox(given, id, { signal, tell }) {
     run,
     box: h("div", {}, h("dl.facts", {}, fact("Journal", line(receipt.origin, 120)), fact("Record", receipt.index.toLocaleString()), fact("Leaf", h("code.hash", {}, receipt.leaf_hash))), button, out),
   };
+}
+
+// Looked for only when asked: it reads a stretch of the journal.
+function requests(given, id, signal) {
+  if (!given.decision.receipt) return null;
+  const out = h("div", { role: "status" });
+  const load = async () => {
+    const said = await ask(`/v1/decisions/${part(id)}/requests`, { signal });
+    out.replaceChildren(h("p.quiet", {}, "A hint, and no proof: clients choose these ids."), said.requests.length ? h("ul", {}, said.requests.map((each) => h("li", {}, when(each.at), " ", h("a.mono", { href: `#/request/${part(each.id)}` }, line(each.id, 26)), " ", line(each.verdict, 20)))) : h("p", {}, "None near this ruling's record."));
+  };
+  return h("details.raw.joined", { toggle: (event) => event.target.open && load().catch((error) => signal.aborted || out.replaceChildren(h("p.bad", {}, error.message))) }, h("summary", {}, "Requests with the same conversation or trace id"), out);
 }
 
 function facts(given, ruling) {

@@ -274,9 +274,9 @@ export function plural(number, noun) {
 
 const SHAPES = { CONTINUE: "M2 6a4 4 0 1 0 8 0a4 4 0 1 0-8 0", REORIENT: "M6 1.6L11 10.4H1z", PAUSE: "M2 2h3v8H2zM7 2h3v8H7z" };
 // The action as a word, a colour and a shape: none of the three has to be seen for the others to tell.
-export function action(word) {
-  const kind = Object.hasOwn(SHAPES, word) ? word.toLowerCase() : "pause";
-  return h(`span.action.${kind}`, {}, svg("svg", { viewBox: "0 0 12 12", "aria-hidden": "true" }, svg("path", { d: SHAPES[word] ?? SHAPES.PAUSE })), String(word));
+export function action(word, as = word) {
+  const kind = Object.hasOwn(SHAPES, as) ? as.toLowerCase() : "pause";
+  return h(`span.action.${kind}`, {}, svg("svg", { viewBox: "0 0 12 12", "aria-hidden": "true" }, svg("path", { d: SHAPES[as] ?? SHAPES.PAUSE })), String(word));
 }
 
 export function tier(number) {
