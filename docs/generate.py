@@ -59,6 +59,7 @@ _FAMILIES = {
     "mcp": "What the MCP pump finds about a tool itself: see [MCP](../how-to/mcp.md).",
     "scope": "The border of a declared scope: see [supervision](supervision.md).",
     "step": "Supervised steps: see [supervision](supervision.md).",
+    "flow": "Rules of this installation about where text may go: see [flow rules](../how-to/flows.md).",
     "observe": "What a ruling would have been: see [observe mode](../how-to/observe.md).",
     "effect": "What a call would do and the goal does not ask for: see [effects](effects.md).",
     "origin": "Where a call's values came from, and which order asked for them.",

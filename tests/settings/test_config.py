@@ -861,7 +861,7 @@ project_files = st.fixed_dictionaries({}, optional={key.key: values_of(key) for 
 
 def rank(name: str, value: object) -> object:
     """How strict a value of a field is: larger is stricter, sets by inclusion."""
-    if name.startswith("additional_"):
+    if name.startswith("additional_") or name in ("flows", "labels"):
         assert isinstance(value, tuple)
         return frozenset(value)
     if name in ("research_scope", "triage_model", "supervisor_model"):
@@ -879,7 +879,7 @@ def rank(name: str, value: object) -> object:
         if isinstance(value, Mode | Action | Trust) and type(value) is type(order[0]):
             return order.index(value)
     assert isinstance(value, int)
-    return value if name in ("strict_patterns", "strict") else -value
+    return value if name in ("strict_patterns", "strict", "enforce") else -value
 
 
 @settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -984,7 +984,7 @@ def test_every_key_fills_a_field_of_its_own() -> None:
 
 
 def test_what_no_file_may_set_is_only_in_the_library() -> None:
-    assert sorted({*FIELDS} - {key.fills for key in KEYS}) == [
+    assert sorted({*FIELDS} - {key.fills for key in KEYS} - {"flows", "labels"}) == [
         "on_unclear_high",
         "on_unclear_low",
         "unsafe_continue_on_unclear",
@@ -996,7 +996,9 @@ def test_the_reference_page_has_every_key_and_no_other() -> None:
     page = PAGE.read_text(encoding="utf-8")
     headings = [line.removeprefix("#### ").strip("`") for line in page.splitlines() if line.startswith("#### ")]
     assert headings == [key.key for key in KEYS]
-    for name in sorted({*FIELDS} - {key.fills for key in KEYS}):
+    assert "`[[flow]]`" in page
+    assert "`[[label]]`" in page
+    for name in sorted({*FIELDS} - {key.fills for key in KEYS} - {"flows", "labels"}):
         assert f"| `{name}` |" in page
 
 
@@ -1096,3 +1098,51 @@ def test_settings_are_values() -> None:
     assert Settings() == replace(Settings())
     with pytest.raises(AttributeError):
         Settings().policy = Policy()  # type: ignore[misc]
+
+
+# Flow rules and labels
+
+
+FLOWS = """
+[[flow]]
+name = "web"
+from = "web:*"
+to = "recipient"
+
+[[flow]]
+name = "cards"
+value = "card"
+to = "out"
+then = "deny"
+
+[[label]]
+source = "file:*/hr/*"
+as = "personal"
+"""
+
+
+def test_rows_of_all_files_are_in_force_and_a_projects_only_add(place: Place) -> None:
+    place.write(place.user, FLOWS)
+    mine = place.load().policy
+    assert (len(mine.flows), len(mine.labels)) == (2, 1)
+    place.write(place.project, '[[flow]]\nname = "more"\nafter = "web:*"\nto = "pays"\n')
+    both = place.load().policy
+    assert set(mine.flows) < set(both.flows)
+    assert len(both.flows) == 3
+    assert both.labels == mine.labels
+    assert both.hash != mine.hash
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[flow]\nname = "x"', "`flow` must be written as [[flow]]"),
+        ('[[flow]]\nname = "x"\nto = "out"', "flow `x` says nowhere that it comes from"),
+        ('[[label]]\nsource = "web:*"', "a label needs `source`"),
+    ],
+)
+def test_a_row_that_means_nothing_names_its_file(place: Place, text: str, said: str) -> None:
+    place.write(place.named, text)
+    refused = place.refusal(explicit=place.named)
+    assert refused.startswith("named.toml:")
+    assert said in refused

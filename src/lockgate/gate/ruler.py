@@ -88,7 +88,7 @@ class Ruler:
         self.goal = goal
         self.id = id
         self._scanner = gate.scanner
-        self._context = Context(self._scanner, user_trust=policy.user_trust)
+        self._context = Context(self._scanner, user_trust=policy.user_trust, label_rows=policy.labels)
         self._lock = Lock()
         self._calls: deque[tuple[str, Sequence[Leaf], Decision]] = deque(maxlen=MAX_HISTORY)
         self._count = 0
@@ -391,6 +391,11 @@ class Ruler:
         return SettledRuling(decision)
 
     def _needs_person(self, decision: Decision) -> bool:
+        if self.policy.flows:
+            from lockgate.core.ruling.flow_rules import is_denied
+
+            if is_denied(decision.findings, self.policy.flows):
+                return False
         return self.policy.enforce or is_always_enforced(decision)
 
     def _ask_judges(self, ask: Ask, *, judged: bool) -> Flow[Decision]:

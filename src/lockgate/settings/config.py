@@ -212,6 +212,8 @@ _CHECKS: Mapping[str, Callable[..., object]] = {
 }
 
 _ABUSE = "abuse_gate"
+# Tables of which a file may have several, and the field of the policy that they fill.
+_ROWS = {"flow": "flows", "label": "labels"}
 _ONLY_OPERATOR = (
     "a repository must not choose how it is judged: set it in your own configuration, by default "
     "~/.config/lockgate/config.toml, or in a file of yours named with --config"
@@ -366,6 +368,7 @@ class _Merge:
             return
         self.sources.append(SettingsSource(role, path))
         self._abuse_gate |= _abuse_gate_table(file)
+        self._parts["policy"] = change_policy(self._parts["policy"], **_policy_rows(file))
         for row, value in self._checked_values(file):
             part = _PART_OF.get(row.fills, "policy")
             if part == "policy":
@@ -394,6 +397,8 @@ class _Merge:
         self.sources.append(SettingsSource(SourceRole.PROJECT, path))
         if _abuse_gate_table(file):
             raise file.error(_ABUSE, " cannot be set by a project file", hint=_ONLY_OPERATOR)
+        # More rows only ever hold more.
+        self._parts["policy"] = change_policy(self._parts["policy"], **_policy_rows(file))
         for row, value in self._checked_values(file):
             self._refuse_loosening(file, row, value, base)
             part = _PART_OF.get(row.fills, "policy")
@@ -448,7 +453,9 @@ class _Merge:
 
     def _checked_values(self, file: TomlFile) -> Iterator[tuple[Row, object]]:
         """Yield each key of the file with its value, checked by itself, in the order of KEYS."""
-        values = dict(_values(file, {name: raw for name, raw in file.tables.items() if name != _ABUSE}, ()))
+        values = dict(
+            _values(file, {name: raw for name, raw in file.tables.items() if name not in (_ABUSE, *_ROWS)}, ())
+        )
         for row in KEYS:
             if row.key not in values:
                 continue
@@ -487,6 +494,25 @@ def _abuse_gate_table(file: TomlFile) -> dict[str, object]:
     if not isinstance(table, dict):
         raise file.error(_ABUSE, f" must be a table, not {toml_type(table)}")
     return table
+
+
+def _policy_rows(file: TomlFile) -> dict[str, tuple[str, ...]]:
+    """Return the flows and labels of a file as the policy holds them."""
+    found = {}
+    for name, field_name in _ROWS.items():
+        rows = file.tables.get(name, [])
+        if not isinstance(rows, list):
+            raise file.error(name, f" must be written as [[{name}]], not as {toml_type(rows)}")
+        if rows:
+            # Imported here: only installations with such rows pay for it.
+            from lockgate.core.ruling.flow_rules import flow_to_text, label_to_text
+
+            to_text = flow_to_text if name == "flow" else label_to_text
+            try:
+                found[field_name] = tuple(to_text(row) for row in rows)
+            except InvalidConfig as error:
+                raise file.error(name, f": {error.message}", hint=error.hint) from None
+    return found
 
 
 def _values(file: TomlFile, tables: Mapping[str, object], at: tuple[str, ...]) -> Iterator[tuple[str, object]]:

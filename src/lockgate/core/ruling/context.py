@@ -53,6 +53,7 @@ class Context:
     __slots__ = (
         "_analysed",
         "_awaited",
+        "_label_rows",
         "_located",
         "_scanner",
         "_user_trust",
@@ -63,6 +64,7 @@ class Context:
         "encoded",
         "has_unknown_history",
         "has_vetted_text",
+        "labels",
         "positions",
         "produced_by",
         "project",
@@ -73,8 +75,11 @@ class Context:
         "value_places",
     )
 
-    def __init__(self, scanner: Scanner, *, user_trust: Trust = Trust.TRUSTED) -> None:
+    def __init__(self, scanner: Scanner, *, user_trust: Trust = Trust.TRUSTED, label_rows: Sequence[str] = ()) -> None:
         self._scanner = scanner
+        self._label_rows = label_rows
+        # By block, the labels that flow rules ask for: of its source, and of what it was made from.
+        self.labels: dict[str, frozenset[str]] = {}
         self._user_trust = user_trust
         # Content is analysed once, however often and from wherever it enters.
         self._analysed: dict[str, tuple[Scan, tuple[WordIndex, ...]]] = {}
@@ -120,6 +125,8 @@ class Context:
         )
         self.blocks.append(block)
         self.positions[block.id] = position
+        if self._label_rows:
+            self._label(block)
         tool = source.partition(":")[2]
         if (asked := self._awaited.pop(tool, None)) is not None:
             self.produced_by[block.id] = asked
@@ -136,6 +143,15 @@ class Context:
             if asks:
                 self.trusted_text.asked_text += content[:_MAX_ASKED_TEXT] + "\n"
         return block
+
+    def _label(self, block: Block) -> None:
+        from lockgate.core.ruling.flow_rules import labels_of
+
+        # An agent's own words are made of everything it has read.
+        parents = self.labels if block.source.partition(":")[0] == "agent" else block.tainted_by
+        inherited = frozenset().union(*(self.labels.get(parent, ()) for parent in parents))
+        if found := labels_of(block.source, self._label_rows) | inherited:
+            self.labels[block.id] = found
 
     def remember_call(self, tool: str, leaves: Sequence[Leaf], effects: Sequence[Effect] = ()) -> None:
         """Note a call that runs: its result may come as the next block of its tool, and it may leave files behind."""

@@ -33,7 +33,8 @@ def first_sentence(
 ) -> str:
     """Return why a call was escalated in one sentence of at most `MAX_FIRST` characters."""
     sentence = (
-        _sentence_from_effects(findings, origins)
+        _sentence_from_flow(findings)
+        or _sentence_from_effects(findings, origins)
         or _sentence_from_origins(findings, origins, effects)
         or _sentence_from_rules(findings)
         or ("Every call is escalated in paranoid mode" if reason is Reason.PARANOID_MODE else "")
@@ -47,6 +48,11 @@ def describe_effect(kind: str, target: str) -> str:
     shown = printable(target)
     shown = shown if len(shown) <= _MAX_TARGET else f"{shown[: _MAX_TARGET - 1]}…"
     return KINDS[kind].does.replace("`{target}`", f"`{shown}`" if shown else "something that it does not name")
+
+
+def _sentence_from_flow(findings: Sequence[Finding]) -> str:
+    held = next((found for found in findings if found.rule.startswith("flow:")), None)
+    return "" if held is None else f"Your policy `{held.rule.removeprefix('flow:')}` holds this: {held.excerpt}"
 
 
 def _sentence_from_effects(findings: Sequence[Finding], origins: Sequence[Origin]) -> str:

@@ -102,6 +102,13 @@ UNPINNED = CatalogueEntry(
     "a tool that cannot be compared with what was approved may be another one",
     owasp="LLM04:2026, ASI04",
 )
+FLOW_HELD = CatalogueEntry(
+    "flow:NAME",
+    "flow",
+    "call",
+    "a flow rule of this installation holds the call: NAME is the rule's",
+    "a rule about where text may go holds however harmless a call seems: no model may clear it, only a person",
+)
 OBSERVED = CatalogueEntry(
     f"{WOULD_BE}ACTION",
     "observe",
@@ -132,6 +139,7 @@ ENTRIES: tuple[CatalogueEntry, ...] = (
     STEP,
     CHANGED,
     UNPINNED,
+    FLOW_HELD,
     OBSERVED,
     *(CatalogueEntry(signal, "origin", "call", what, why) for signal, (what, why) in SIGNALS.items()),
     *(
@@ -142,7 +150,7 @@ ENTRIES: tuple[CatalogueEntry, ...] = (
 )
 
 
-_OTHERS = (("scope:", BORDER), ("step:", STEP), (WOULD_BE, OBSERVED))
+_OTHERS = (("scope:", BORDER), ("step:", STEP), (WOULD_BE, OBSERVED), ("flow:", FLOW_HELD))
 
 
 def find_entry(rule: str) -> CatalogueEntry | None:

@@ -67,6 +67,7 @@ HARD_RULES = (
     "cap:readings",
     "cap:text",
     "execution:own-",
+    "flow:",
     "mcp:",
     "scope:",
     "step:needs-a-person",
@@ -244,6 +245,7 @@ def begin(
     # 0. Always.
     _check_scope(review)
     _check_self_protection(review)
+    _check_flows(review)
     _check_host_findings(review)
     # 1. Context, 2. Effects.
     passed = _check_context(review) or _check_effects(review)
@@ -295,6 +297,17 @@ def _check_self_protection(review: _Review) -> None:
     if effects:
         known = {found.rule for found in review.always}
         review.always += [found for found in findings_from_effects(effects) if found.rule not in known]
+
+
+def _check_flows(review: _Review) -> None:
+    """0. Collect what a flow rule holds against the call, whatever the session has read."""
+    if review.policy.flows:
+        from lockgate.core.ruling.flow_rules import FlowCheck
+
+        context = review.context
+        effects = effects_of(review.call, context.project, context.activity, leaves=review.leaves)
+        check = FlowCheck(context, review.leaves, effects, is_cut=review.is_cut)
+        review.always += check.find(review.policy.flows)
 
 
 def _check_host_findings(review: _Review) -> None:

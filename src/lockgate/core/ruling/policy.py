@@ -41,6 +41,9 @@ class Policy:
     user_trust: Trust = Trust.TRUSTED
     additional_patterns: tuple[str, ...] = ()
     additional_high_risk_tools: tuple[str, ...] = ()
+    # Rows of `flow_rules.py`, each as a text that only one row has.
+    flows: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
     strict_patterns: bool = False
     # How many of the latest blocks count as recent context; 0 means everything since the session began.
     recent_blocks: int = 0
@@ -66,6 +69,8 @@ class Policy:
         put(self, "additional_patterns", _patterns(self.additional_patterns))
         put(self, "additional_high_risk_tools", _tool_names(self.additional_high_risk_tools))
         put(self, "_tools", frozenset(self.additional_high_risk_tools))
+        put(self, "flows", _rows(self.flows, "flows"))
+        put(self, "labels", _rows(self.labels, "labels"))
         put(self, "research_scope", _text(self.research_scope, "research_scope", MAX_SCOPE_LENGTH).strip())
         if self.research_scope:
             # Here and not above: a scope is rare, and reading one needs most of the core.
@@ -107,7 +112,7 @@ class Policy:
 
     def _is_left_out(self, name: str) -> bool:
         """Whether a field is newer than the hash, and at its default: older policies keep their hash."""
-        return name == "enforce" and self.enforce
+        return bool(getattr(self, name) == {"enforce": True, "flows": (), "labels": ()}.get(name))
 
     @property
     def high_risk_tools(self) -> frozenset[str]:
@@ -142,6 +147,8 @@ def combine_strictest(a: Policy, b: Policy) -> Policy:
         user_trust=min(a.user_trust, b.user_trust),
         additional_patterns=a.additional_patterns + b.additional_patterns,
         additional_high_risk_tools=a.additional_high_risk_tools + b.additional_high_risk_tools,
+        flows=a.flows + b.flows,
+        labels=a.labels + b.labels,
         strict_patterns=a.strict_patterns or b.strict_patterns,
         recent_blocks=max(a.recent_blocks, b.recent_blocks) if a.recent_blocks and b.recent_blocks else 0,
         on_unclear_low=max(a.on_unclear_low, b.on_unclear_low, key=_STRICTNESS_OF_ACTION.__getitem__),
@@ -175,7 +182,7 @@ def find_loosened(base: Policy, **asked: object) -> tuple[str, ...]:
 
 def change_policy(base: Policy, **asked: object) -> Policy:
     """The base with these fields as asked, stricter or not; listed patterns and tools are added to the base's."""
-    for name in ("additional_patterns", "additional_high_risk_tools"):
+    for name in ("additional_patterns", "additional_high_risk_tools", "flows", "labels"):
         if name in asked:
             asked[name] = (*getattr(base, name), *_texts(asked[name], name))
     return replace(base, **asked)  # type: ignore[arg-type]  # __post_init__ checks every value
@@ -249,6 +256,19 @@ def _patterns(values: object) -> tuple[str, ...]:
 
         check_budget(patterns)
     return patterns
+
+
+def _rows(values: object, name: str) -> tuple[str, ...]:
+    rows = tuple(sorted(set(_texts(values, name))))
+    if rows:
+        # Imported here: only installations with flow rules pay for it.
+        from lockgate.core.ruling import flow_rules
+
+        if len(rows) > flow_rules.MAX_ROWS:
+            raise InvalidConfig(f"{len(rows):,} {name}, the limit is {flow_rules.MAX_ROWS}")
+        for row in rows:
+            (flow_rules.parse_flow if name == "flows" else flow_rules.parse_label)(row)
+    return rows
 
 
 def _tool_names(values: object) -> tuple[str, ...]:
