@@ -100,7 +100,7 @@ def test_another_address_of_loopback_is_answered_to() -> None:
     with plan.listening:
         port = plan.listening.getsockname()[1]
         assert plan.url == f"http://127.0.0.2:{port}"
-        assert f"127.0.0.2:{port}" in plan.door.hosts
+        assert f"127.0.0.2:{port}" in plan.host_check.hosts
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="workers need fork")

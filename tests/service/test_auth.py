@@ -16,7 +16,7 @@ import pytest
 from asking import HOST, Asking, call, scope
 
 from lockgate.core.errors import InvalidConfig
-from lockgate.service.auth import LOOK_S, Tokens, door_for_port, has_person_token, make_token
+from lockgate.service.auth import LOOK_S, Tokens, has_person_token, host_check_for_port, make_token
 from lockgate.service.http import Caller
 from lockgate.service.routes import ROUTES
 
@@ -205,7 +205,7 @@ def test_an_agent_can_do_its_part_and_nothing_else(ask: Asking) -> None:
 
 
 def test_a_proxy_s_name_is_let_in_when_it_was_allowed() -> None:
-    made = door_for_port(7717, ["Lockgate.Example.com", "10.0.0.5:8443", "[fd00::1]"])
+    made = host_check_for_port(7717, ["Lockgate.Example.com", "10.0.0.5:8443", "[fd00::1]"])
 
     def gets_in(host: str, origin: str = "") -> bool:
         headers = [(b"host", host.encode()), *([(b"origin", origin.encode())] if origin else [])]
@@ -226,17 +226,17 @@ def test_a_proxy_s_name_is_let_in_when_it_was_allowed() -> None:
 
 
 def test_a_door_of_another_loopback_address_is_told_so() -> None:
-    assert "127.0.0.2:7717" in door_for_port(7717, ["127.0.0.2:7717"]).hosts
-    assert "127.0.0.2:7717" not in door_for_port(7717).hosts
+    assert "127.0.0.2:7717" in host_check_for_port(7717, ["127.0.0.2:7717"]).hosts
+    assert "127.0.0.2:7717" not in host_check_for_port(7717).hosts
 
 
 @pytest.mark.parametrize("name", ["", "*", "*.example.com", "http://x", "a b", "x/y", "evil.example\n", "-x", "x:y"])
 def test_what_is_no_name_is_refused_at_the_start(name: str) -> None:
     if name == "evil.example\n":
-        assert "evil.example" in door_for_port(1, [name]).hosts
+        assert "evil.example" in host_check_for_port(1, [name]).hosts
         return
     with pytest.raises(InvalidConfig, match="no name of a host"):
-        door_for_port(7717, [name])
+        host_check_for_port(7717, [name])
 
 
 # --- tokens

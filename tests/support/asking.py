@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lockgate.service.app import Api
-from lockgate.service.auth import Tokens, door_for_port
+from lockgate.service.auth import Tokens, host_check_for_port
 from lockgate.service.http import BodyBudget, Caller
 
 PORT = 7717
@@ -80,7 +80,7 @@ class Asking:
     def __init__(self, host: Any, folder: Path, **parts: Any) -> None:
         self.host = host
         self.tokens = Tokens(folder, {})
-        self.api = Api(host, self.tokens, door_for_port(PORT), **parts)
+        self.api = Api(host, self.tokens, host_check_for_port(PORT), **parts)
 
     def __call__(
         self,

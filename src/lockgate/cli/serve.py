@@ -39,7 +39,7 @@ from lockgate.cli.user import user_name
 from lockgate.core.errors import InvalidConfig, LockgateError, quoted
 from lockgate.runtime.addresses import is_loopback
 from lockgate.service.app import Api
-from lockgate.service.auth import Tokens, door_for_port, has_person_token
+from lockgate.service.auth import Tokens, has_person_token, host_check_for_port
 from lockgate.service.http import busy_problem
 from lockgate.service.page_login import LoginCodes
 from lockgate.service.request_counts import RequestCounts, label_of
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from uvicorn import Server
 
     from lockgate.cli.parser import Parser
-    from lockgate.service.auth import Door
+    from lockgate.service.auth import HostCheck
     from lockgate.settings.config import Settings
 
 _HELP = """\
@@ -118,7 +118,7 @@ class _ServePlan(NamedTuple):
     settings: Settings
     tokens: Tokens
     codes: LoginCodes
-    door: Door
+    host_check: HostCheck
     listening: socket.socket
     url: str
     workers: int
@@ -172,7 +172,7 @@ def _make_plan(args: argparse.Namespace) -> _ServePlan:
         settings=settings,
         tokens=tokens,
         codes=LoginCodes(settings.state_dir),
-        door=door_for_port(port, names),
+        host_check=host_check_for_port(port, names),
         listening=listening,
         url=f"http://{name}:{port}",
         workers=workers,
@@ -261,7 +261,7 @@ def _serve_until_signal(
     api = Api(
         host,
         plan.tokens,
-        plan.door,
+        plan.host_check,
         adapter=adapter,
         ban_stores=lambda: ban_stores_from_settings(abuse_settings_from_env(table=plan.settings.abuse_gate)),
         codes=plan.codes,

@@ -42,7 +42,7 @@ from lockgate.runtime.asgi import Header, Receive, Scope, Send, json_bytes
 from lockgate.runtime.tracing import REQUEST_TRACE, parse_traceparent
 from lockgate.runtime.worker_pool import Full, WorkerPool
 from lockgate.service import agent_access, journal_proofs
-from lockgate.service.auth import Door, Tokens, bearer_token
+from lockgate.service.auth import HostCheck, Tokens, bearer_token
 from lockgate.service.event_stream import EventStream
 from lockgate.service.http import (
     JSON,
@@ -115,7 +115,7 @@ class Api:
         self,
         host: Host,
         tokens: Tokens,
-        door: Door,
+        host_check: HostCheck,
         *,
         adapter: LocalRuleAdapter | RemoteAdapter | EmbeddedAdapter | None = None,
         ban_stores: Callable[[], BanStores | None] = lambda: None,
@@ -138,7 +138,7 @@ class Api:
             replace(route, who=Caller.WITHOUT_TOKEN) if open_metrics and route.path == "/metrics" else route
             for route in routes
         )
-        self._tokens, self._door, self._open_metrics = tokens, door, open_metrics
+        self._tokens, self._host_check, self._open_metrics = tokens, host_check, open_metrics
         self._body_budget = reading or BodyBudget()
         self.codes = codes or LoginCodes(None)
         self.wrong_codes = WrongCodes()
@@ -210,7 +210,7 @@ class Api:
         answer: Answer | Stream
         try:
             # 1. Host and 2. Origin.
-            self._door.check(scope)
+            self._host_check.check(scope)
             raw = scope.get("raw_path") or scope["path"].encode("utf-8")
             # 3. Token.
             who = self._identify_caller(scope, raw)

@@ -143,7 +143,7 @@ def has_person_token(folder: Path | None, environ: Mapping[str, str]) -> bool:
     )
 
 
-class Door(NamedTuple):
+class HostCheck(NamedTuple):
     """1 and 2: the names that we answer to, in lower case and with their port."""
 
     hosts: frozenset[str]
@@ -173,7 +173,7 @@ class Door(NamedTuple):
                 raise Problem(403, "foreign-origin", "this service takes nothing from another page")
 
 
-def door_for_port(port: int, allowed: Iterable[str] = ()) -> Door:
+def host_check_for_port(port: int, allowed: Iterable[str] = ()) -> HostCheck:
     """The loopback names with this port, and those that the operator has named, each with a port of its own or ours."""
     hosts = {f"{name}:{port}" for name in LOOPBACK} | ({*LOOPBACK} if port == 80 else set())
     for name in allowed:
@@ -185,7 +185,7 @@ def door_for_port(port: int, allowed: Iterable[str] = ()) -> Door:
             )
         # A proxy in front passes the name on without a port where it is the usual one.
         hosts |= {plain} if re.search(r":[0-9]+$", plain) else {plain, f"{plain}:{port}"}
-    return Door(frozenset(hosts))
+    return HostCheck(frozenset(hosts))
 
 
 def bearer_token(scope: Scope) -> bytes | None:
