@@ -98,21 +98,21 @@ class _Known(Protocol):
 
 def collect_evidence(ask: Ask, context: _Known, goal: str) -> Evidence:
     """Return the evidence for one call, at a bounded cost. A `Context` must not change meanwhile."""
-    wish = _Wish(goal, context)
+    request = _UserRequest(goal, context)
     untrusted = {block.id for block in context.blocks if block.trust is Trust.UNTRUSTED}
-    targets = _unasked_targets(ask, context, wish)
+    targets = _unasked_targets(ask, context, request)
     windows, is_complete = _windows(ask, context, untrusted, targets)
     leaves = flatten_arguments(ask.call.arguments)[0][:_MAX_LEAVES]
     return Evidence(
-        _case(ask, wish, [(leaf.argument, leaf.text) for leaf in leaves], {place.value for place in targets}),
+        _case(ask, request, [(leaf.argument, leaf.text) for leaf in leaves], {place.value for place in targets}),
         windows or _latest(context),
-        _facts(ask, wish.words | _followed_words(ask, context), [leaf.text for leaf in leaves], untrusted),
+        _facts(ask, request.words | _followed_words(ask, context), [leaf.text for leaf in leaves], untrusted),
         is_complete,
         _is_clearable(ask, untrusted),
     )
 
 
-class _Wish:
+class _UserRequest:
     """What the user asked for: the goal, and what was said later."""
 
     def __init__(self, goal: str, context: _Known) -> None:
@@ -131,11 +131,11 @@ class _Wish:
 # The case in words
 
 
-def _case(ask: Ask, wish: _Wish, values: Sequence[tuple[str, str]], from_text: set[str]) -> str:
+def _case(ask: Ask, request: _UserRequest, values: Sequence[tuple[str, str]], from_text: set[str]) -> str:
     """What the user wants, what the call would do, and the call in short."""
-    goal = plain_text(wish.goal[: 2 * _MAX_GOAL])[:_MAX_GOAL]
-    if wish.last and wish.last != wish.goal:
-        goal = f"{goal} / {plain_text(wish.last[: 2 * _MAX_SAID])[:_MAX_SAID]}"
+    goal = plain_text(request.goal[: 2 * _MAX_GOAL])[:_MAX_GOAL]
+    if request.last and request.last != request.goal:
+        goal = f"{goal} / {plain_text(request.last[: 2 * _MAX_SAID])[:_MAX_SAID]}"
     grave = [effect for effect in ask.effects if effect.severity >= Severity.REACHES_OUT] or ask.effects[:1]
     does = []
     for effect in grave[:_MAX_EFFECTS]:
@@ -154,7 +154,7 @@ def _flat(text: str) -> str:
     return re.sub(r"[\s\-_]+", "", text.lower())
 
 
-def _unasked_targets(ask: Ask, context: _Known, wish: _Wish) -> list[_EvidencePlace]:
+def _unasked_targets(ask: Ask, context: _Known, request: _UserRequest) -> list[_EvidencePlace]:
     """Where untrusted text has a target of the call that the user did not name; one place per target."""
     orders = {(origin.block, origin.start): origin.order for origin in ask.origins if origin.order}
     found = {
@@ -172,7 +172,7 @@ def _unasked_targets(ask: Ask, context: _Known, wish: _Wish) -> list[_EvidencePl
         target = effect.target
         if effect.severity < Severity.REACHES_OUT or len(target) < _LEAST_TARGET or target in found:
             continue
-        place = None if _flat(target) in wish.flat else _search(target, context)
+        place = None if _flat(target) in request.flat else _search(target, context)
         if place is not None:
             found[target] = place
     return list(found.values())
@@ -252,7 +252,7 @@ def _order_speaks_to_machine(ask: Ask, untrusted: set[str]) -> bool:
     )
 
 
-# One dress for all
+# Texts brought into one plain form
 
 
 _SPACES = re.compile(r"\s+")
