@@ -1,4 +1,4 @@
-"""An MCP server of the official library, over pipes or HTTP: it speaks both eras. Run as a process."""
+"""An MCP server of the official library, over pipes or HTTP: it speaks both protocols. Run as a process."""
 
 from __future__ import annotations
 

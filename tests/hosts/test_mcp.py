@@ -1,6 +1,6 @@
 """Real MCP servers behind `lockgate mcp`, driven by the official client: the same as without us, until it must not be.
 
-The reference servers come from npm (MIT) and speak the handshake era; the official Python library speaks both.
+The reference servers come from npm (MIT) and speak the handshake protocol; the official Python library speaks both.
 """
 
 from __future__ import annotations

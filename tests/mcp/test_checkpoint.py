@@ -843,7 +843,7 @@ def test_a_batch_with_something_odd_is_held_whole(rig: Rig, item: object) -> Non
     assert rig.server == []
 
 
-# Asking, handshake era
+# Asking, handshake protocol
 
 
 def asked(rig: Rig) -> Any:
@@ -1005,7 +1005,7 @@ def test_only_so_many_calls_wait_in_dialogues(rig: Rig) -> None:
     rig.point.close()
 
 
-# Asking, modern era
+# Asking, modern protocol
 
 
 def ask_modern(rig: Rig, **params: object) -> Any:

@@ -1,4 +1,4 @@
-"""Streamable HTTP as the far side: what is sent in which era, and what comes of answers of every kind."""
+"""Streamable HTTP as the far side: what is sent in which protocol, and what comes of answers of every kind."""
 
 from __future__ import annotations
 

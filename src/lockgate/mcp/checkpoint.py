@@ -36,7 +36,7 @@ from lockgate.core.errors import InvalidBlock, InvalidCall, printable, quoted
 from lockgate.core.vocabulary import Action, Finding, Reason
 from lockgate.mcp import messages as wire
 from lockgate.mcp.elicitation import STATE, ApprovalAnswers, ClientQuestions, McpCall, error_text, failure_text
-from lockgate.mcp.messages import Era, Message
+from lockgate.mcp.messages import ClientProtocol, Message
 from lockgate.mcp.tool_pins import ToolPins, appearance_of, description_text, schema_text, unpinned_fields
 from lockgate.runtime.failures import report_failure
 
@@ -136,7 +136,7 @@ class McpCheckpoint:
         self._to_client = to_client
         self._to_server = to_server
         # Clients of the older protocol say once, in `initialize`, what they can do.
-        self._era = Era()
+        self._protocol = ClientProtocol()
         # By how a tool's name looks: a lenient server runs a tool by another spelling of its name.
         self._annotations: dict[str, Mapping[str, object]] = {}
         self._kept_descriptions: set[str] = set()
@@ -196,7 +196,7 @@ class McpCheckpoint:
                 self._send_to_client(call)
         else:
             if method == wire.INITIALIZE:
-                self._era = wire.era_of(message) or Era()
+                self._protocol = wire.client_protocol_of(message) or ClientProtocol()
             elif method == wire.CANCELLED:
                 self._questions.take_cancellation(message)
             self._remember_request(message)
@@ -211,7 +211,7 @@ class McpCheckpoint:
             for item, key in zip(rest, ruled, strict=True):
                 if isinstance(item, dict) and isinstance(key, str):
                     if item.get("method") == wire.INITIALIZE:
-                        self._era = wire.era_of(item) or Era()
+                        self._protocol = wire.client_protocol_of(item) or ClientProtocol()
                     self._remember_request(item, key)
             if rest:
                 self._to_server(line if len(rest) == len(items) else wire.line_of(rest), rest)
@@ -243,7 +243,7 @@ class McpCheckpoint:
         if not isinstance(call, McpCall):
             return call
         if _question_state(call):
-            # An answer to our question belongs to the modern era, which has no batches.
+            # An answer to our question belongs to the modern protocol, which has no batches.
             return call.denial("Lockgate did not pass this call on.")
         ruling = self._rule(call)
         return ruling.key if ruling.denial is None else ruling.denial
@@ -288,11 +288,11 @@ class McpCheckpoint:
     def _parse_call(self, line: bytes, message: Message) -> McpCall | Message:
         """Return the call, or the error that the client gets for a malformed one."""
         id, params, method = message.get("id"), message.get("params"), str(message["method"])
-        era = wire.era_of(message) or self._era
+        protocol = wire.client_protocol_of(message) or self._protocol
         if method != wire.CALL:
             given = params if isinstance(params, dict) else {} if params is None else {"params": params}
             said = {name: value for name, value in given.items() if name != "_meta"}
-            return McpCall(line, message, id, method, said, era)
+            return McpCall(line, message, id, method, said, protocol)
         if not isinstance(params, dict) or not isinstance(params.get("name"), str) or not params["name"]:
             why = "not passed on by Lockgate: a call needs the name of a tool"
             return wire.error_message(id, wire.INVALID_PARAMS, why)
@@ -300,7 +300,7 @@ class McpCheckpoint:
         if arguments is None:
             why = "not passed on by Lockgate: a call's arguments are an object, and repeat no parameter"
             return wire.error_message(id, wire.INVALID_PARAMS, why)
-        return McpCall(line, message, id, params["name"], arguments, era)
+        return McpCall(line, message, id, params["name"], arguments, protocol)
 
     def _decide(self, call: McpCall, *, ask: bool) -> None:
         """Forward the call if it may run. Else ask the client's user, if that is possible, or send the denial."""

@@ -1,4 +1,4 @@
-"""Questions to the client's own user about held calls, in both eras of the protocol.
+"""Questions to the client's own user about held calls, in both forms of the protocol.
 
 A yes goes through the approvals, bound to the digest of what the user was shown, and then the call is ruled on again:
 the ruling lets it run, never the answer. Everything that is not plainly a yes to exactly this call denies.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from lockgate.core.errors import LockgateError, printable
 from lockgate.core.ruling.approvals import ApprovalState, canonical_json, describe_call
 from lockgate.mcp import messages as wire
-from lockgate.mcp.messages import Era, Message
+from lockgate.mcp.messages import ClientProtocol, Message
 from lockgate.runtime.failures import report_failure
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class McpCall(NamedTuple):
     id: object
     name: str
     arguments: dict[str, object]
-    era: Era
+    protocol: ClientProtocol
 
     @property
     def is_of_tool(self) -> bool:
@@ -68,7 +68,7 @@ class McpCall(NamedTuple):
     def denial(self, text: str) -> Message:
         """Return the client's answer to a call that is not passed on; a model reads the results of tools only."""
         if self.is_of_tool:
-            return wire.denial(self.id, text, modern=self.era.modern)
+            return wire.denial(self.id, text, modern=self.protocol.modern)
         return wire.error_message(self.id, wire.FAILED, text)
 
 
@@ -99,7 +99,7 @@ class ClientQuestions:
         self._send = send
         self._approved = approved
         self._clock = clock
-        # Handshake era: by the id of our own request. Modern era: by a nonce inside a state that only we can sign.
+        # In the handshake protocol by the id of our own request, in the modern one by a nonce in a state that we sign.
         self._held: dict[str, HeldCall] = {}
         self._states: dict[str, HeldCall] = {}
         self._secret = urandom(32)
@@ -107,7 +107,7 @@ class ClientQuestions:
     def try_ask(self, call: McpCall, approval: str) -> bool:
         """Ask the client's user about a held call; return False where that is not possible, so the call is denied."""
         try:
-            return call.era.asks and self._ask(call, approval)
+            return call.protocol.asks and self._ask(call, approval)
         except Exception as error:  # noqa: BLE001  # an edge: a user who could not be asked has not said yes
             report_failure("mcp-question", error)
             _log.warning("a question could not be put to the client: %s", error_text(error))
@@ -130,7 +130,7 @@ class ClientQuestions:
             f"Allow it once? If you did not ask for this, say no. (approval {approval})"
         )
         held = HeldCall(call, approval, pending.digest, pending.expires_s)
-        return self._ask_modern(held, text) if call.era.modern else self._ask_handshake(held, text)
+        return self._ask_modern(held, text) if call.protocol.modern else self._ask_handshake(held, text)
 
     def _ask_handshake(self, held: HeldCall, text: str) -> bool:
         if len(self._held) >= MAX_HELD:
@@ -183,7 +183,7 @@ class ClientQuestions:
         assert isinstance(params, dict)  # noqa: S101
         responses = params.get("inputResponses")
         yes = wire.approval_from(responses.get(wire.OUR_INPUT) if isinstance(responses, dict) else None)
-        if not self._record_answer(held, call.era.client, yes=yes):
+        if not self._record_answer(held, call.protocol.client, yes=yes):
             return wire.denial(call.id, _not_approved_text(held, yes=yes), modern=True)
         # The server may have asked for input before: its own state goes with the call, as the client first sent it.
         first = held.call.message.get("params")
@@ -208,7 +208,7 @@ class ClientQuestions:
         return isinstance(id, str) and id in self._held
 
     def take_answer(self, message: Message) -> None:
-        """Handshake era: take the client's answer to our question. It does not reach the server."""
+        """Handshake protocol: take the client's answer to our question. It does not reach the server."""
         held = self._held.pop(str(message["id"]), None)
         if held is None:
             return
@@ -217,7 +217,9 @@ class ClientQuestions:
         try:
             yes = wire.approval_from(message.get("result"))
             denial = (
-                "" if self._record_answer(held, held.call.era.client, yes=yes) else _not_approved_text(held, yes=yes)
+                ""
+                if self._record_answer(held, held.call.protocol.client, yes=yes)
+                else _not_approved_text(held, yes=yes)
             )
         except Exception as error:  # noqa: BLE001  # an edge: an answer that could not be recorded denies
             report_failure("mcp-answer", error)

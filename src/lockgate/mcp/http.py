@@ -1,8 +1,8 @@
 """MCP over streamable HTTP, as the far side of a checkpoint whose near side are pipes.
 
 Every message of the client is one POST; what answers it, and what else the server has to say meanwhile, comes as JSON
-or as a stream of events. In the handshake era there is a session, a stream of the server's own (GET), and an end
-(DELETE); in the modern era each request stands for itself, and giving one up is closing its stream.
+or as a stream of events. In the handshake protocol there is a session, a stream of the server's own (GET), and an end
+(DELETE); in the modern protocol each request stands for itself, and giving one up is closing its stream.
 
 Nothing is followed elsewhere: a redirect could take the user's keys to another server.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("lockgate.mcp")
 
 _SESSION, _PROTOCOL = "mcp-session-id", "mcp-protocol-version"
-# Which part of a request's parameters the modern era repeats in a header.
+# Which part of a request's parameters the modern protocol repeats in a header.
 _NAMED = {wire.CALL: "name", "prompts/get": "name", "resources/read": "uri"}
 _CONNECT_S, _QUICK_S = 15.0, 30.0
 _RETRY_S, _MAX_TRIES = 1.0, 3
@@ -264,7 +264,7 @@ class HttpServer:
         return headers
 
     def _cancel_request(self, message: wire.Message) -> bool:
-        """In the modern era a request is given up by closing its stream: then there is nothing to send."""
+        """In the modern protocol a request is given up by closing its stream: then there is nothing to send."""
         params = message.get("params")
         key = wire.id_key(params.get("requestId")) if isinstance(params, dict) else None
         with self._lock:
@@ -277,7 +277,7 @@ class HttpServer:
         return True
 
     def _start_listening(self) -> None:
-        """Handshake era: what the server has to say by itself comes on a stream of its own, if it has one."""
+        """Handshake protocol: what the server has to say by itself comes on a stream of its own, if it has one."""
         if self._listening:
             return
         self._listening = True
@@ -411,7 +411,7 @@ def _lines(response: httpx2.Response) -> Iterator[bytes]:
 
 
 def _version(message: Mapping[str, object]) -> str:
-    """The version that a request of the modern era says it speaks."""
+    """The version that a request of the modern protocol says it speaks."""
     params = message.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
     version = meta.get(wire.VERSION) if isinstance(meta, dict) else None

@@ -1,8 +1,8 @@
-"""MCP messages as they go over the wire: read strictly, answered in both eras, and the text in them.
+"""MCP messages as they go over the wire: read strictly, answered in both protocols, and the text in them.
 
-The handshake era (up to 2025-11-25) begins with `initialize`, and a server may send requests to its client. In the
-modern era (2026-07-28) every request says for itself which version it speaks and what its client can do, and a server
-that needs an answer from a person gives an `input_required` result.
+The handshake protocol (up to 2025-11-25) begins with `initialize`, and a server may send requests to its client. In the
+modern protocol (2026-07-28) every request says for itself which version it speaks and what its client can do, and a
+server that needs an answer from a person gives an `input_required` result.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ def id_key(id: object) -> tuple[str, object] | None:
     return ("number", id) if isinstance(id, int | float) and not isinstance(id, bool) else None
 
 
-class Era(NamedTuple):
+class ClientProtocol(NamedTuple):
     """How a request's client talks: whether in the modern way, whether it can ask its user, and its name."""
 
     modern: bool = False
@@ -258,17 +258,17 @@ class Era(NamedTuple):
     client: str = ""
 
 
-def era_of(message: Mapping[str, object]) -> Era | None:
-    """What a request says about its client: an `initialize`, or any of the modern era; None for the others."""
+def client_protocol_of(message: Mapping[str, object]) -> ClientProtocol | None:
+    """What a request says about its client: an `initialize`, or any of the modern protocol; None for the others."""
     params = message.get("params")
     if not isinstance(params, dict):
         return None
     if message.get("method") == INITIALIZE:
-        return Era(False, _can_elicit(params.get("capabilities")), _client_name(params.get("clientInfo")))
+        return ClientProtocol(False, _can_elicit(params.get("capabilities")), _client_name(params.get("clientInfo")))
     meta = params.get("_meta")
     if not isinstance(meta, dict) or VERSION not in meta:
         return None
-    return Era(True, _can_elicit(meta.get(CAPABILITIES)), _client_name(meta.get(CLIENT)))
+    return ClientProtocol(True, _can_elicit(meta.get(CAPABILITIES)), _client_name(meta.get(CLIENT)))
 
 
 def _can_elicit(capabilities: object) -> bool:
@@ -304,12 +304,12 @@ _FORM = {
 
 
 def question(id: str, text: str) -> Message:
-    """Handshake era: a request of our own to the client, to put this to its user."""
+    """Handshake protocol: a request of our own to the client, to put this to its user."""
     return {"jsonrpc": "2.0", "id": id, "method": ELICIT, "params": {"message": text, "requestedSchema": _FORM}}
 
 
 def input_required(id: object, text: str, state: str) -> Message:
-    """Modern era: a result that asks the client to put this to its user, and to call again with the answer."""
+    """Modern protocol: a result that asks the client to put this to its user, and to call again with the answer."""
     asked = {"method": ELICIT, "params": {"mode": "form", "message": text, "requestedSchema": _FORM}}
     result = {"resultType": "input_required", "requestState": state, "inputRequests": {OUR_INPUT: asked}}
     return {"jsonrpc": "2.0", "id": id, "result": result}
