@@ -31,7 +31,7 @@ class WorkerPool:
     """Up to `workers` daemon threads and up to `max_jobs` jobs for them; the threads end with the process.
 
     Clients take turns, one job at a time, and at most `per_client` jobs of a client run at once. When the pool is full,
-    the client with the most waiting jobs loses one. So a client's own crowd neither delays nor displaces the others.
+    the client with the most waiting jobs loses one. So one client's jobs neither delay nor displace the others.
     A client may be two names, `a/b`: a gets a turn, and within it b. So inventing second names gains no turns.
 
     Starting a thread can block a busy loop for milliseconds, so a caller starts one only if none is about to be free.
@@ -60,17 +60,17 @@ class WorkerPool:
         A job that is cancelled before it begins is not done, and frees its place.
         """
         future: Future[Outcome] = Future()
-        name, _, member = client.partition("/")
+        name, _, subclient = client.partition("/")
         with self._change:
-            pushed_out = self._evict_job(name, member)
-            self._waiting.setdefault(name, {}).setdefault(member, deque()).append((future, work))
+            pushed_out = self._evict_job(name, subclient)
+            self._waiting.setdefault(name, {}).setdefault(subclient, deque()).append((future, work))
             self._under_way += 1
-            hire = self._reserve_thread()
+            starts_thread = self._reserve_thread()
             self._change.notify()
         if pushed_out is not None:
             _fail_job(pushed_out)
-        future.add_done_callback(partial(self._drop_cancelled, name, member))
-        if hire:
+        future.add_done_callback(partial(self._drop_cancelled, name, subclient))
+        if starts_thread:
             self._start_thread()
         return future
 
@@ -83,47 +83,47 @@ class WorkerPool:
             future.cancel()
         return outcome()
 
-    def _evict_job(self, name: str, member: str) -> Future[Outcome] | None:
+    def _evict_job(self, name: str, subclient: str) -> Future[Outcome] | None:
         """Evict the newest job of the busiest client if the pool is full; raise `Full` if that client is the caller."""
         if self._under_way < self._most:
             return None
         sizes = {each: sum(map(len, group.values())) for each, group in self._waiting.items()}
-        crowd = max(sizes, key=sizes.__getitem__, default=name)
-        if sizes.get(crowd, 0) <= sizes.get(name, 0) + 1:
-            crowd = name
-        group = self._waiting.get(crowd, {})
-        largest = max(group, key=lambda each: len(group[each]), default=member)
-        if crowd == name and len(group.get(largest, ())) <= len(group.get(member, ())) + 1:
+        busiest = max(sizes, key=sizes.__getitem__, default=name)
+        if sizes.get(busiest, 0) <= sizes.get(name, 0) + 1:
+            busiest = name
+        group = self._waiting.get(busiest, {})
+        largest = max(group, key=lambda each: len(group[each]), default=subclient)
+        if busiest == name and len(group.get(largest, ())) <= len(group.get(subclient, ())) + 1:
             raise Full
         # The newest job: the older ones are nearer to their turn, and to their deadline.
         future, _ = group[largest].pop()
-        self._remove_if_empty(crowd, largest)
+        self._remove_if_empty(busiest, largest)
         self._under_way -= 1
         return future
 
-    def _drop_cancelled(self, name: str, member: str, future: Future[Outcome]) -> None:
+    def _drop_cancelled(self, name: str, subclient: str, future: Future[Outcome]) -> None:
         """Free the place of a cancelled job, which would else be taken until a thread reaches it."""
         if not future.cancelled():
             return
         with self._change:
-            waiting = self._waiting.get(name, {}).get(member, ())
+            waiting = self._waiting.get(name, {}).get(subclient, ())
             for place, (waiter, _) in enumerate(waiting):
                 if waiter is future:
-                    del self._waiting[name][member][place]
+                    del self._waiting[name][subclient][place]
                     self._under_way -= 1
-                    self._remove_if_empty(name, member)
+                    self._remove_if_empty(name, subclient)
                     break
 
-    def _remove_if_empty(self, name: str, member: str) -> None:
+    def _remove_if_empty(self, name: str, subclient: str) -> None:
         group = self._waiting[name]
-        if not group[member]:
-            del group[member]
+        if not group[subclient]:
+            del group[subclient]
         if not group:
             del self._waiting[name]
 
     def _next_client(self) -> str | None:
         """Return the client that has the next turn, or None."""
-        return next((whom for whom in self._waiting if self._running[whom] < self._each), None)
+        return next((client for client in self._waiting if self._running[client] < self._each), None)
 
     def _reserve_thread(self) -> bool:
         if self._free or self._threads >= self._workers or self._next_client() is None:
@@ -151,24 +151,24 @@ class WorkerPool:
     def _run_jobs(self) -> None:
         while True:
             with self._change:
-                while (whom := self._next_client()) is None:
+                while (client := self._next_client()) is None:
                     if not self._change.wait(IDLE_S) and self._next_client() is None:
                         self._threads -= 1
                         self._free -= 1
                         return
-                group = self._waiting.pop(whom)
-                member, waiting = next(iter(group.items()))
-                del group[member]
+                group = self._waiting.pop(client)
+                subclient, waiting = next(iter(group.items()))
+                del group[subclient]
                 future, work = waiting.popleft()
                 # At the end of the line, behind all other clients.
                 if waiting:
-                    group[member] = waiting
+                    group[subclient] = waiting
                 if group:
-                    self._waiting[whom] = group
-                self._running[whom] += 1
+                    self._waiting[client] = group
+                self._running[client] += 1
                 self._free -= 1
-                hire = self._reserve_thread()
-            if hire:
+                starts_thread = self._reserve_thread()
+            if starts_thread:
                 self._start_thread()
             # A cancelled job is skipped; a running one cannot be stopped.
             wanted = future.set_running_or_notify_cancel()
@@ -176,9 +176,9 @@ class WorkerPool:
             with self._change:
                 self._free += 1
                 self._under_way -= 1
-                self._running[whom] -= 1
-                if not self._running[whom]:
-                    del self._running[whom]
+                self._running[client] -= 1
+                if not self._running[client]:
+                    del self._running[client]
             if wanted:
                 future.set_result(outcome)
             # Not kept until the next job comes: these hold a client's text, or a key.
