@@ -453,7 +453,7 @@ def test_how_long_a_place_is_left_alone() -> None:
         delays.append(made._delay_until_next_s(now[0]))
     assert delays == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, MAX_RETRY_S, MAX_RETRY_S, MAX_RETRY_S]
     made._thread = threading.current_thread()  # no other thread takes turns here
-    made.hurry(5.0)
+    made.expect_head(5.0)
     assert made._delay_until_next_s(now[0]) == WAITED_RETRY_S
     now[0] += 6
     assert made._delay_until_next_s(now[0]) == MAX_RETRY_S - 6
@@ -580,7 +580,7 @@ def test_without_a_cosignature_a_record_does_not_count_but_is_there(journal: Jou
     sink = Scripted()
     sink.fails = LockgateError("it is broken")
     strict, made = strictly(sink, strict_s=0.6)
-    made.hurry(SOON_S)
+    made.expect_head(SOON_S)
     until(lambda: made.problem)
     with pytest.raises(JournalUnavailable, match=r"no witness has cosigned record 1 .*scripted: it is broken"):
         strict.enqueue([b"record"], durable=True)()

@@ -246,11 +246,11 @@ class Publisher:
             self._queue_head(head, note)
             self._wake_thread()
 
-    def hurry(self, patience_s: float) -> None:
+    def expect_head(self, within_s: float) -> None:
         """Note that a ruling waits this long for a head that covers the log as it is now. Return at once."""
         with self._changed:
             self._asked += 1
-            self._until = max(self._until, self._ticks() + patience_s)
+            self._until = max(self._until, self._ticks() + within_s)
             self._wake_thread()
 
     def finish(self) -> None:
@@ -451,7 +451,7 @@ class WitnessedJournal:
     def _wait_for_cosignature(self, last: Receipt) -> None:
         until = monotonic() + self._strict_s
         for each in self._witnesses:
-            each.hurry(self._strict_s)
+            each.expect_head(self._strict_s)
         with self._covered:
             while self._sizes.get(last.origin, 0) <= last.index:
                 left = until - monotonic()
