@@ -2,7 +2,7 @@
 // service prove that the journal has only grown since.
 
 import { ask } from "./api.js";
-import { readCheckpoint, signedBy, spine } from "./proof.js";
+import { readCheckpoint, signedBy, isContinuation } from "./proof.js";
 import { empty, h, line, shown } from "./show.js";
 
 const SEEN = "lockgate-journal-heads";
@@ -74,7 +74,7 @@ async function check(said, signal) {
       const given = await ask(`/v1/journal/consistency?from=${before.size}`, { signal });
       now = readCheckpoint(given.checkpoint);
       const same = now.origin === head.origin && (await signedBy(now, said.key)) !== "no";
-      if (!same || !(await spine(before, now, given.proof))) return [...steps, [false, "the journal this browser saw is not the beginning of this one"]];
+      if (!same || !(await isContinuation(before, now, given.proof))) return [...steps, [false, "the journal this browser saw is not the beginning of this one"]];
       steps.push([true, `the first ${count(before.size)} records are those this browser saw last time; ${count(BigInt(now.size) - BigInt(before.size))} were added since`]);
     }
     if (signed !== "no") localStorage.setItem(SEEN, JSON.stringify({ ...heads, [head.origin]: { size: now.size, root: now.root } }));

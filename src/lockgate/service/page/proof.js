@@ -75,7 +75,7 @@ function byCharacter(a, b) {
 }
 
 // Each step up as {left, right, made}, and the root they lead to; throws where the proof has the wrong length.
-export async function climb(leaf, index, size, proof) {
+export async function rootFromLeaf(leaf, index, size, proof) {
   const steps = [];
   // Whole numbers of any size: shifting an ordinary one would cut it to 32 bits.
   let [at, last, made] = [BigInt(index), BigInt(size) - 1n, leaf];
@@ -210,8 +210,8 @@ async function walked(decision, proof) {
     await argumentsStep(decision, proof, record, tell);
     const leaf = await leafHash(proof.record);
     tell(hex(leaf) === receipt.leaf_hash, "its hash is the one on the receipt", [`SHA-256(00 ‖ record) = ${hex(leaf)}`, `the receipt says ${receipt.leaf_hash}`]);
-    const { steps: rungs, root } = await climb(leaf, receipt.index, proof.size, proof.proof);
-    tell(true, `${rungs.length} hashes lead from leaf ${receipt.index.toLocaleString()} to the root of ${proof.size.toLocaleString()}`, rungs.map((each, at) => `${at + 1}. SHA-256(01 ‖ ${each.left.slice(0, 12)}… ‖ ${each.right.slice(0, 12)}…) = ${each.made.slice(0, 12)}…  given: ${each.onLeft ? "left" : "right"}`));
+    const { steps: hashes, root } = await rootFromLeaf(leaf, receipt.index, proof.size, proof.proof);
+    tell(true, `${hashes.length} hashes lead from leaf ${receipt.index.toLocaleString()} to the root of ${proof.size.toLocaleString()}`, hashes.map((each, at) => `${at + 1}. SHA-256(01 ‖ ${each.left.slice(0, 12)}… ‖ ${each.right.slice(0, 12)}…) = ${each.made.slice(0, 12)}…  given: ${each.onLeft ? "left" : "right"}`));
     const head = readCheckpoint(proof.checkpoint);
     const same = head.root === root && head.size === String(proof.size) && head.origin === receipt.origin;
     tell(same, "the signed head names the same journal, size and root", [`worked out  ${root}`, `the head    ${head.root}`, `${head.origin}, ${head.size} records`]);
@@ -233,7 +233,7 @@ async function walked(decision, proof) {
 }
 
 // RFC 6962, 2.1.2: whether the tree of `before` is the beginning of the tree of `now`.
-export async function spine(before, now, proof) {
+export async function isContinuation(before, now, proof) {
   let [first, second] = [BigInt(before.size), BigInt(now.size)];
   if (first === 0n) return proof.length === 0;
   const path = proof.map(bytes);
