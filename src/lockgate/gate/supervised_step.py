@@ -42,12 +42,12 @@ from lockgate.core.ruling.supervised_steps import (
     Supervision,
     Trigger,
     call_to_argument,
+    compare_with_commitment,
     effective_supervision,
     findings_from_triggers,
     parse_assessment,
     parse_commitment,
     parse_supervision,
-    reconcile,
     refuse_half_pairs,
 )
 from lockgate.core.ruling.tool_call import ToolCall
@@ -376,7 +376,7 @@ class Step:
                     f"cannot finish step {quoted(self.goal)}: {which} has no ruling yet",
                     hint="wait for the rulings on all calls, then finish",
                 )
-            self._triggers = reconcile(self._commitment, assessment, self._acts, abandoned=given_up)
+            self._triggers = compare_with_commitment(self._commitment, assessment, self._acts, abandoned=given_up)
             self._person = self.supervision is Supervision.SUPERVISED_HUMAN or bool(given_up)
             judged = bool(self._triggers) or policy.mode is Mode.PARANOID
             fits = "" if judged or self._person else "what was done fits what was declared"

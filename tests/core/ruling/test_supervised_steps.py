@@ -29,12 +29,12 @@ from lockgate.core.ruling.supervised_steps import (
     Supervision,
     Trigger,
     call_to_argument,
+    compare_with_commitment,
     effective_supervision,
     findings_from_triggers,
     parse_assessment,
     parse_commitment,
     parse_supervision,
-    reconcile,
     split_assumptions,
     why_undeclared,
 )
@@ -190,7 +190,10 @@ def test_a_list_that_only_looks_empty_is_not() -> None:
 
 
 def causes(assessment: SelfAssessment, *calls: PastCall, commitment: Commitment = PLAN) -> list[Cause]:
-    return [trigger.cause for trigger in reconcile(commitment, assessment, seen(*calls, commitment=commitment))]
+    return [
+        trigger.cause
+        for trigger in compare_with_commitment(commitment, assessment, seen(*calls, commitment=commitment))
+    ]
 
 
 def test_what_fits_triggers_nothing() -> None:
@@ -202,7 +205,7 @@ def test_what_fits_triggers_nothing() -> None:
         call("update_ticket", id="7"),
         call("read", path="/etc/hosts"),
     )
-    assert reconcile(PLAN, FINE, seen(*calls)) == ()
+    assert compare_with_commitment(PLAN, FINE, seen(*calls)) == ()
 
 
 def test_each_admission_counts() -> None:
@@ -252,7 +255,7 @@ def test_assumptions_are_counted_however_they_are_written(written: list[str], co
     ],
 )
 def test_a_call_that_was_not_declared_counts_whatever_the_agent_says(made: PastCall, why: str) -> None:
-    (trigger,) = reconcile(PLAN, SelfAssessment(met=True, summary="all as declared"), seen(made))
+    (trigger,) = compare_with_commitment(PLAN, SelfAssessment(met=True, summary="all as declared"), seen(made))
     assert trigger.cause is Cause.UNDECLARED_CALL
     assert trigger.what.startswith(f"{made.tool}: ")
     assert why in trigger.what
@@ -326,7 +329,7 @@ def test_a_text_that_speaks_of_outside_names_the_inside() -> None:
 
 def test_many_concerns_do_not_crowd_out_the_calls() -> None:
     said = SelfAssessment(met=False, concerns=tuple(f"concern {n}" for n in range(20)), deviations=("x1",))
-    found = reconcile(PLAN, said, seen(*(call(f"pay_{n}") for n in range(100))), abandoned=["x"] * 50)
+    found = compare_with_commitment(PLAN, said, seen(*(call(f"pay_{n}") for n in range(100))), abandoned=["x"] * 50)
     assert len(found) <= MAX_TRIGGERS
     assert {trigger.cause for trigger in found} >= {Cause.CONCERNS_RAISED, Cause.UNDECLARED_CALL, Cause.SCOPE_DEVIATION}
 
@@ -337,7 +340,9 @@ def test_a_trigger_becomes_a_finding() -> None:
 
 
 def test_a_step_that_was_given_up_is_a_trigger() -> None:
-    assert [trigger.cause for trigger in reconcile(PLAN, FINE, seen(), abandoned=["pay"])] == [Cause.ABANDONED_STEP]
+    assert [trigger.cause for trigger in compare_with_commitment(PLAN, FINE, seen(), abandoned=["pay"])] == [
+        Cause.ABANDONED_STEP
+    ]
 
 
 # --- the calls
@@ -362,7 +367,7 @@ def test_the_call_that_matters_is_shown_whatever_is_around_it(before: int, after
         "ruling": "CONTINUE by tier 1 (no-red-flags)",
         "undeclared": "the commitment does not mention what this tool does",
     }
-    assert any("wire_transfer" in trigger.what for trigger in reconcile(PLAN, FINE, acts))
+    assert any("wire_transfer" in trigger.what for trigger in compare_with_commitment(PLAN, FINE, acts))
     assert bool(acts.describe_unshown()) is (len(fillers) + 1 > MAX_ACTS)
 
 

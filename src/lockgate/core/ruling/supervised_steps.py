@@ -157,7 +157,7 @@ class Trigger(NamedTuple):
     what: str = ""
 
 
-def reconcile(
+def compare_with_commitment(
     commitment: Commitment | None, assessment: SelfAssessment, acts: ActingCalls, *, abandoned: Sequence[str] = ()
 ) -> tuple[Trigger, ...]:
     """Return what does not fit together, without asking a judge. Nothing that the agent writes removes a trigger.
