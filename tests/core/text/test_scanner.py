@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockgate import InvalidPattern
-from lockgate.core.text.readings import BEYOND_ASCII, GATES
+from lockgate.core.text.readings import BEYOND_ASCII, TRIGGERS
 from lockgate.core.text.rules import RULES
 from lockgate.core.text.scanner import (
     MAX_TEXT,
@@ -87,7 +87,7 @@ def test_a_part_knows_where_in_the_text_it_came_from(scanner: Scanner, before: s
     assert part.encoded
 
 
-def test_no_gate_and_no_rule_means_no_other_reading(scanner: Scanner) -> None:
+def test_no_trigger_and_no_rule_means_no_other_reading(scanner: Scanner) -> None:
     assert len(scanner.scan("An ordinary sentence. " * 400).parts) == 1
 
 
@@ -210,8 +210,8 @@ def test_a_broken_dump_is_refused_cleanly(scanner: Scanner, broken: object) -> N
         Scanner(RULES, compiled=broken(scanner.dump()))  # type: ignore[operator]
 
 
-def test_the_pass_holds_every_gate_and_every_rule_and_the_cues_apart() -> None:
-    assert len(rule_expressions(RULES)) == len(GATES) + len(RULES)
+def test_the_pass_holds_every_trigger_and_every_rule_and_the_cues_apart() -> None:
+    assert len(rule_expressions(RULES)) == len(TRIGGERS) + len(RULES)
     assert all(
         isinstance(pattern, str) and flags >= 0 for pattern, flags in rule_expressions(RULES) + cue_expressions()
     )
@@ -254,7 +254,7 @@ def test_it_is_known_what_ascii_can_match() -> None:
 
 
 def test_only_what_ascii_cannot_match_is_left_out_where_a_text_is_ascii() -> None:
-    beyond = {*BEYOND_ASCII, *(at for at, rule in enumerate(RULES, len(GATES)) if rule.beyond_ascii)}
+    beyond = {*BEYOND_ASCII, *(at for at, rule in enumerate(RULES, len(TRIGGERS)) if rule.beyond_ascii)}
     unmet = {at for at, (pattern, _) in enumerate(rule_expressions(RULES)) if not met_by_ascii(parsed(pattern))}
     assert beyond == unmet
     assert len(unmet) > len(BEYOND_ASCII)

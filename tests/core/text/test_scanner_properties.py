@@ -11,7 +11,7 @@ from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.rules import RULES, Rule
 from lockgate.gate.gate import shared_scanner
 
-# Pieces that open every gate and many rules, so that random joints between them are reached too.
+# Pieces that fire every trigger and many rules, so that random joints between them are reached too.
 _PIECES = st.sampled_from(
     [
         *(rule.hit for rule in RULES[::6]),

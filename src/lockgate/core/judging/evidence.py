@@ -30,7 +30,7 @@ from typing import NamedTuple, Protocol
 from lockgate.core.ruling.arguments import flatten_arguments
 from lockgate.core.ruling.effects.effect import KINDS
 from lockgate.core.ruling.pipeline import Ask
-from lockgate.core.text.confusables import fold_to_latin, gates_from_text, remove_invisible
+from lockgate.core.text.confusables import fold_to_latin, remove_invisible, triggers_from_text
 from lockgate.core.text.encodings import CODES
 from lockgate.core.vocabulary import Block, Finding, Origin, Severity, Trust
 
@@ -300,7 +300,7 @@ def plain_text(text: str) -> str:
         if text == before:
             break
     if not text.isascii():
-        gates = gates_from_text(text)
+        gates = triggers_from_text(text)
         text = fold_to_latin(remove_invisible(text, gates), gates)
         text = unicodedata.normalize("NFC", text.translate(_PLAIN))
     text = _REPEATED.sub(r"\1\1\1", _CONTROLS.sub("", text))

@@ -13,7 +13,7 @@ from lockgate.core.ruling.origins import TrustedText
 from lockgate.core.ruling.value_pieces import STOP_WORDS, Candidate
 from lockgate.core.ruling.word_index import ValuePlaces
 from lockgate.core.ruling.work_budget import WorkBudget
-from lockgate.core.text.confusables import fold_to_latin, gates_from_text
+from lockgate.core.text.confusables import fold_to_latin, triggers_from_text
 from lockgate.core.text.imperatives import WORD_BYTES
 
 # So far before an address the name of its owner may stand, and so long is a line of a record at most.
@@ -97,7 +97,7 @@ def is_imitation(text: str) -> bool:
     """Return whether letters of other scripts stand among Latin ones, to look like them."""
     if text.isascii():
         return False
-    folded = fold_to_latin(text, gates_from_text(text))
+    folded = fold_to_latin(text, triggers_from_text(text))
     return folded != text and any(letter.isascii() and letter.isalpha() for letter in text)
 
 

@@ -126,9 +126,9 @@ def _drop_ascii(text: str) -> str:
     return text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass")
 
 
-def remove_invisible(text: str, gates: frozenset[str]) -> str:
+def remove_invisible(text: str, triggers: frozenset[str]) -> str:
     """Return the text without its invisible characters, and with plain spaces for the unusual ones."""
-    if text.isascii() and "invisible" not in gates:
+    if text.isascii() and "invisible" not in triggers:
         return text
     for ch in CONTROLS:
         if ch in text:
@@ -137,7 +137,7 @@ def remove_invisible(text: str, gates: frozenset[str]) -> str:
     for ch, plain in _PLAIN.items():
         if ch in rest:
             text = text.replace(ch, plain)
-    if gates & {"tags", "selectors"}:
+    if triggers & {"tags", "selectors"}:
         text = compile_pattern(f"[{_TAGS}{_SELECTORS}]+").sub("", text)
     return text
 
@@ -171,14 +171,14 @@ class _FoldTable(dict[int, str]):
 _FOLD_TABLE = _FoldTable()
 
 
-def fold_to_latin(text: str, gates: frozenset[str]) -> str:
+def fold_to_latin(text: str, triggers: frozenset[str]) -> str:
     """Return the text with Latin letters for their lookalikes, and without combining marks.
 
-    Where only the gate `mixed` fired, words that mix alphabets are folded and all others stay: they are Russian.
+    Where only the trigger `mixed` fired, words that mix alphabets are folded and all others stay: they are Russian.
     """
     if text.isascii():
         return text
-    if gates & {"compat", "marks"}:
+    if triggers & {"compat", "marks"}:
         flat = text.encode("ascii", "replace")
         if flat.count(b"?") > len(text) // 16:
             return _translate_slices(text)
@@ -209,7 +209,7 @@ _STYLED = (
 # Letters for which a word of mixed alphabets is looked at more closely.
 _FOREIGN = "\u0370-\u03ff\u0400-\u052f\u0531-\u0587\u10d0-\u10ff\u13a0-\u13ff\ua4d0-\ua4ff"
 _MARKS = "\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
-_GATED = (
+_TRIGGER_PATTERNS = (
     ("invisible", f"[{INVISIBLE}]"),
     ("bidi", f"[{BIDI}]"),
     ("space", f"[{SPACES}]"),
@@ -221,23 +221,23 @@ _GATED = (
 _UNUSUAL = f"[{INVISIBLE}{BIDI}{SPACES}{_TAGS}{_SELECTORS}{_STYLED}{_MARKS}]"
 
 
-def gates_from_text(text: str) -> frozenset[str]:
-    """Return the character gates that a decoded text might open; no pass of the scanner has seen this text yet."""
+def triggers_from_text(text: str) -> frozenset[str]:
+    """Return the character triggers that a decoded text might fire; no pass of the scanner has seen this text yet."""
     if text.isascii():
         return frozenset()
     rest = _drop_ascii(text)
     unusual = "".join(set(compile_pattern(_UNUSUAL).findall(rest)))
-    gates = {gate for gate, source in _GATED if compile_pattern(source).search(unusual)}
+    triggers = {trigger for trigger, source in _TRIGGER_PATTERNS if compile_pattern(source).search(unusual)}
     if compile_pattern(f"[{_FOREIGN}]").search(rest):
-        gates.add("mixed")
-    return frozenset(gates)
+        triggers.add("mixed")
+    return frozenset(triggers)
 
 
-def find_hidden_text(text: str, gates: frozenset[str]) -> Iterator[HiddenText]:
-    """Yield what the characters of a text hide, for the gates that fired; ordinary typography hides nothing."""
+def find_hidden_text(text: str, triggers: frozenset[str]) -> Iterator[HiddenText]:
+    """Yield what the characters of a text hide, for the triggers that fired; ordinary typography hides nothing."""
     if not text.isascii():
-        for gate, find in _FINDERS.items():
-            if gate in gates:
+        for trigger, find in _FINDERS.items():
+            if trigger in triggers:
                 yield from find(text)
 
 

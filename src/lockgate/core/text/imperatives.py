@@ -171,8 +171,8 @@ WORD_BYTES = bytes(
 )
 
 
-# A single coded sign inside an address opens no gate: `clerk%40vendor.example`. Each is replaced by as many spaces, so
-# that offsets stay the same.
+# A single coded sign inside an address fires no trigger: `clerk%40vendor.example`. Each is replaced by as many spaces,
+# so that offsets stay the same.
 _SIGNS = {
     mark: tuple((code, b" " * len(code)) for code in codes)
     for mark, codes in {

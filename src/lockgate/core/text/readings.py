@@ -1,6 +1,6 @@
 """The other readings of a text: what a model may see in it that a rule reading its bytes does not.
 
-1. Gates: byte patterns that ride in the scanner's own pass. No gate fired, no other reading.
+1. Triggers: byte patterns that ride in the scanner's own pass. No trigger fired, no other reading.
 2. Codes written in place (percent, HTML entities, escapes, quoted-printable) are decoded over the whole text.
 3. Characters: invisible ones removed, lookalikes and styled letters folded to Latin.
 4. Runs of base64 or hexadecimal are decoded, decompressed, and read again from step 2, to a bounded depth.
@@ -21,9 +21,9 @@ from lockgate.core.text.confusables import (
     compile_pattern,
     find_hidden_text,
     fold_to_latin,
-    gates_from_text,
     is_wordlike,
     remove_invisible,
+    triggers_from_text,
 )
 from lockgate.core.text.encodings import CODES, COMPRESSED, JWT, DecodedRun, EncodedRun
 from lockgate.core.word_lists import read_sections
@@ -79,7 +79,7 @@ class TextReadings:
     capped: bool = False
 
 
-# --- 1. gates
+# --- 1. triggers
 
 _WORDS = read_sections(__package__, "common_words.txt")
 
@@ -178,10 +178,10 @@ _BEYOND_ASCII: tuple[tuple[str, str], ...] = (
     ("mixed", r"\xe1[\x8e\x8f][\x80-\xbf]|\xea\x93[\x90-\xbf]"),
     ("marks", rf"[a-z]{_alternation(_utf8_literals(_MARKS))}|{_alternation(_utf8_literals(_MARKS))}{{2}}"),
 )
-GATES = (*_IN_ASCII, *_BEYOND_ASCII)
-# The numbers of the gates that no text of ASCII alone can open.
-BEYOND_ASCII = range(len(_IN_ASCII), len(GATES))
-# Two more gates have no literal in them: they are read off a map of the text that gives each byte's sort.
+TRIGGERS = (*_IN_ASCII, *_BEYOND_ASCII)
+# The numbers of the triggers that no text of ASCII alone can fire.
+BEYOND_ASCII = range(len(_IN_ASCII), len(TRIGGERS))
+# Two more triggers have no literal in them: they are read off a map of the text that gives each byte's sort.
 _CONTROLS = (*range(9), *range(14, 27), *range(28, 32), 127)
 _RUN, _CONTROL = b"x", b"!"
 _SORTS = b"".join(
@@ -189,11 +189,11 @@ _SORTS = b"".join(
     for byte in range(256)
 )
 _LONG_RUN = _RUN * SHORTEST_RUN
-GATE_NAMES = frozenset(name for name, _ in GATES) | {"run"}
+TRIGGER_NAMES = frozenset(name for name, _ in TRIGGERS) | {"run"}
 
 
-def gates_from_shape(data: bytes) -> tuple[str, ...]:
-    """Return the gates that the shape of a text opens: a long run, or control characters within a word."""
+def triggers_from_shape(data: bytes) -> tuple[str, ...]:
+    """Return the triggers that the shape of a text fires: a long run, or control characters within a word."""
     sorts = data.translate(_SORTS)
     fired = ("run",) if sorts.find(_LONG_RUN) >= 0 else ()
     if _CONTROL[0] in sorts and compile_bytes_pattern(
@@ -209,15 +209,15 @@ _CLEANING = frozenset({"invisible", "space", "tags", "selectors", "bidi"})
 _FOLDING = frozenset({"compat", "mixed", "marks"})
 
 
-def find_readings(text: str, gates: frozenset[str]) -> TextReadings:
-    """Return every other reading of a text for the gates that fired on it.
+def find_readings(text: str, triggers: frozenset[str]) -> TextReadings:
+    """Return every other reading of a text for the triggers that fired on it.
 
     Never raises, whatever the text; cost and output are linear in its length.
     """
-    if not gates or not text:
+    if not triggers or not text:
         return TextReadings()
     reader = _TextReader(text)
-    reader.read(text, gates, (), None, 0)
+    reader.read(text, triggers, (), None, 0)
     return TextReadings(tuple(reader.items), tuple(reader.signals), reader.capped)
 
 
@@ -233,29 +233,29 @@ class _TextReader:
         self.places = MAX_PLACES
 
     def read(
-        self, text: str, gates: frozenset[str], how: tuple[str, ...], span: tuple[int, int] | None, depth: int
+        self, text: str, triggers: frozenset[str], how: tuple[str, ...], span: tuple[int, int] | None, depth: int
     ) -> bool:
         """Add the other readings of a text; return whether one of them was hidden."""
         before = len(self.items)
-        plain, steps = self._decode_codes(text, gates, how, span)
+        plain, steps = self._decode_codes(text, triggers, how, span)
         if steps:
-            gates |= gates_from_text(plain) | {"run"}
-        for found in find_hidden_text(plain, gates):
+            triggers |= triggers_from_text(plain) | {"run"}
+        for found in find_hidden_text(plain, triggers):
             self._add_hidden(found, how + steps, span, plain)
-        clean = remove_invisible(plain, gates) if gates & _CLEANING or gates & _FOLDING else plain
-        latin = fold_to_latin(clean, gates) if gates & _FOLDING else clean
+        clean = remove_invisible(plain, triggers) if triggers & _CLEANING or triggers & _FOLDING else plain
+        latin = fold_to_latin(clean, triggers) if triggers & _FOLDING else clean
         start, end = span or (0, len(self.text))
         if clean != text:
             said = clean.replace("+", " ") if "percent" in steps else clean
             self._add_reading(how + steps + (("cleaned",) if clean != plain else ()), said, start, end)
         if latin != clean:
             self._add_reading((*how, *steps, "folded"), latin, start, end)
-        if "spaced" in gates:
+        if "spaced" in triggers:
             self._join_spaced_letters(latin, how + steps, start, end)
         if latin != plain:
-            gates |= {"run"}
-        if gates & {"run", "base64", "hex"}:
-            self._read_runs(latin, gates, how + steps, span, depth)
+            triggers |= {"run"}
+        if triggers & {"run", "base64", "hex"}:
+            self._read_runs(latin, triggers, how + steps, span, depth)
         return any(item.encoded for item in self.items[before:])
 
     def _take_budget(self, text: str) -> str:
@@ -298,15 +298,15 @@ class _TextReader:
     # --- 2. codes in place
 
     def _decode_codes(
-        self, text: str, gates: frozenset[str], how: tuple[str, ...], span: tuple[int, int] | None
+        self, text: str, triggers: frozenset[str], how: tuple[str, ...], span: tuple[int, int] | None
     ) -> tuple[str, tuple[str, ...]]:
         """Return the text with its codes decoded until none is left, and the kinds of codes there were."""
         steps: tuple[str, ...] = ()
         for again in range(MAX_DEPTH):
             before = text
             for code in CODES:
-                # Later rounds have no gates to go by, only the text that the earlier rounds decoded.
-                asked = code.is_left_in(text) if again or steps else code.name in gates and code.mark in text
+                # Later rounds have no triggers to go by, only the text that the earlier rounds decoded.
+                asked = code.is_left_in(text) if again or steps else code.name in triggers and code.mark in text
                 if asked:
                     for found in code.find_spelled_words(text):
                         self._add_hidden(found, how + steps, span, text)
@@ -337,14 +337,14 @@ class _TextReader:
     # --- 4. runs
 
     def _read_runs(
-        self, text: str, gates: frozenset[str], how: tuple[str, ...], span: tuple[int, int] | None, depth: int
+        self, text: str, triggers: frozenset[str], how: tuple[str, ...], span: tuple[int, int] | None, depth: int
     ) -> None:
         flat = text.encode("ascii", "replace")  # one byte per character: positions stay what they are
-        shaped = bool(gates & {"base64", "hex"})
+        shaped = bool(triggers & {"base64", "hex"})
         # Past MAX_SEPARATE, texts are collected: those in ordinary carriers, and the others.
         together: tuple[list[str], list[str]] = ([], [])
         shortest = SHORTEST_SHAPED_RUN if shaped else SHORTEST_RUN
-        for run in encodings.find_runs(flat, shortest, columns=shaped, separated="hex" in gates):
+        for run in encodings.find_runs(flat, shortest, columns=shaped, separated="hex" in triggers):
             # A ruled line decodes to nothing, and every fourth text has one.
             if not flat[run.start : run.end].strip(b"+-/_"):
                 continue
@@ -375,7 +375,7 @@ class _TextReader:
                 said = "\n".join(texts)
                 reveals = not carried and encodings.has_message(said)
                 self.items.append(Reading(">".join((*how, "runs")), said, start, end, reveals))
-                self.read(said, _NESTED | gates_from_text(said), (*how, "runs"), (start, end), depth + 1)
+                self.read(said, _NESTED | triggers_from_text(said), (*how, "runs"), (start, end), depth + 1)
 
     def _read_run(
         self,
@@ -389,7 +389,7 @@ class _TextReader:
     ) -> None:
         reveals = not carrier and encodings.has_message(found.said)
         self._add_reading((*how, found.kind), found.said, *place, encoded=reveals)
-        nested = self.read(found.said, _NESTED | gates_from_text(found.said), (*how, found.kind), place, depth + 1)
+        nested = self.read(found.said, _NESTED | triggers_from_text(found.said), (*how, found.kind), place, depth + 1)
         if depth == 0 and (run.end - run.start >= SHORTEST_RUN or reveals or nested):
             signature = "jwt" if carrier == JWT else encodings.signature_of(found)
             why = "" if reveals or nested else carrier or "decodes to data, not to text for a reader"

@@ -1,4 +1,4 @@
-"""Text to findings: every rule and every gate in one linear pass.
+"""Text to findings: every rule and every trigger in one linear pass.
 
 The engine is hyperscan (Vectorscan): no backtracking, so the cost is linear in the text whatever the text says.
 It reports where a match ends; the start is looked up afterwards, in a window, only for hits.
@@ -17,7 +17,14 @@ import hyperscan
 
 from lockgate.core.errors import InvalidPattern, quoted
 from lockgate.core.text import imperatives
-from lockgate.core.text.readings import BEYOND_ASCII, GATES, EncodedSegment, Reading, find_readings, gates_from_shape
+from lockgate.core.text.readings import (
+    BEYOND_ASCII,
+    TRIGGERS,
+    EncodedSegment,
+    Reading,
+    find_readings,
+    triggers_from_shape,
+)
 from lockgate.core.text.rules import RULES, Rule, Scope
 from lockgate.core.vocabulary import Finding
 
@@ -122,7 +129,7 @@ class Scanner:
                 if rule.family == "custom":
                     check_pattern(rule.pattern)
             listed = dict(enumerate(rule_expressions(self.rules)))
-            beyond = {*BEYOND_ASCII, *(at for at, rule in enumerate(self.rules, len(GATES)) if rule.beyond_ascii)}
+            beyond = {*BEYOND_ASCII, *(at for at, rule in enumerate(self.rules, len(TRIGGERS)) if rule.beyond_ascii)}
             self._database = _compile({number: listed[number] for number in listed if number not in beyond})
             self._beyond = _compile({number: listed[number] for number in listed if number in beyond})
         else:
@@ -152,15 +159,15 @@ class Scanner:
             text = text[:MAX_TEXT]
             capped.append("text")
         data = encode(text)
-        matches, shaped = self._find_matches(data), gates_from_shape(data)
+        matches, shaped = self._find_matches(data), triggers_from_shape(data)
         if not matches and not shaped and not capped:
             return None
-        hits, gates = self._split_hits_and_gates(matches)
-        gates = gates.union(shaped)
+        hits, triggers = self._split_hits_and_triggers(matches)
+        triggers = triggers.union(shaped)
         parts = [_raw_part(data, hits)]
         segments: tuple[EncodedSegment, ...] = ()
-        if gates:
-            others = find_readings(text, gates)
+        if triggers:
+            others = find_readings(text, triggers)
             if others.capped:
                 capped.append("readings")
             segments = others.signals
@@ -176,18 +183,18 @@ class Scanner:
 
     def _scan_reading(self, reading: Reading) -> ScannedPart:
         data = encode(reading.text)
-        hits, _ = self._split_hits_and_gates(self._find_matches(data))
+        hits, _ = self._split_hits_and_triggers(self._find_matches(data))
         return ScannedPart(reading.how, data, reading.start, reading.end, reading.encoded, hits)
 
-    def _split_hits_and_gates(self, matches: list[tuple[int, int]]) -> tuple[tuple[RuleHit, ...], frozenset[str]]:
+    def _split_hits_and_triggers(self, matches: list[tuple[int, int]]) -> tuple[tuple[RuleHit, ...], frozenset[str]]:
         hits: list[RuleHit] = []
-        gates: list[str] = []
+        triggers: list[str] = []
         for number, at in matches:
-            if number < len(GATES):
-                gates.append(GATES[number][0])
+            if number < len(TRIGGERS):
+                triggers.append(TRIGGERS[number][0])
             else:
-                hits.append(RuleHit(self.rules[number - len(GATES)], at))
-        return tuple(hits), frozenset(gates)
+                hits.append(RuleHit(self.rules[number - len(TRIGGERS)], at))
+        return tuple(hits), frozenset(triggers)
 
     def _find_matches(self, data: bytes) -> list[tuple[int, int]]:
         found: list[tuple[int, int]] = []
@@ -308,8 +315,8 @@ def encode(text: str) -> bytes:
 
 
 def rule_expressions(rules: Sequence[Rule]) -> list[tuple[str, int]]:
-    """Return the whole pass as (pattern, flags): gates, then rules; each reports at most once per text."""
-    listed = [(pattern, _RULE_FLAGS | hyperscan.HS_FLAG_DOTALL) for _, pattern in GATES]
+    """Return the whole pass as (pattern, flags): triggers, then rules; each reports at most once per text."""
+    listed = [(pattern, _RULE_FLAGS | hyperscan.HS_FLAG_DOTALL) for _, pattern in TRIGGERS]
     listed += [(rule.pattern, _rule_flags(rule)) for rule in rules]
     return listed
 

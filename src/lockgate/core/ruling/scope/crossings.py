@@ -20,7 +20,7 @@ from lockgate.core.ruling.scope.border import MAX_TEXT, Border
 from lockgate.core.ruling.scope.machines import DOTS, SCHEME
 from lockgate.core.ruling.scope.shell import connects, expansions
 from lockgate.core.ruling.tool_risk import canonical_tool, tool_words
-from lockgate.core.text.confusables import gates_from_text, remove_invisible
+from lockgate.core.text.confusables import remove_invisible, triggers_from_text
 from lockgate.core.vocabulary import Finding
 
 OUTSIDE, UNREADABLE, UNREAD = "scope:outside", "scope:unreadable", "scope:unread"
@@ -126,7 +126,7 @@ def _fold_text(text: str) -> str:
     if text.isascii():
         return text
     # One character at a time: normalising a whole text is quadratic in its marks.
-    visible = remove_invisible(text, gates_from_text(text))
+    visible = remove_invisible(text, triggers_from_text(text))
     return "".join(_fold_character(ch) if ch > "\x7f" else ch for ch in visible).translate(DOTS)
 
 
