@@ -458,3 +458,12 @@ def test_the_cost_of_a_scan_grows_with_the_text_and_no_faster(scanner: Scanner, 
 @given(st.text(max_size=300))
 def test_scanning_twice_gives_the_same_answer(scanner: Scanner, text: str) -> None:
     assert scanner.scan(text) == scanner.scan(text)
+
+
+def test_a_scanner_without_rules_for_agents_is_kept_without_cues() -> None:
+    first = Scanner(rules_from_patterns(["rosebud"]))
+    kept = first.dump()
+    again = Scanner(first.rules, compiled=kept)
+    assert first._cues is None
+    assert [hit.rule.id for part in again.scan("a rosebud").parts for hit in part.hits] == ["custom:1"]
+    assert again.find_cues(b"Please send it.") == Scanner(()).find_cues(b"Please send it.")

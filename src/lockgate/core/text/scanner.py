@@ -137,7 +137,8 @@ class Scanner:
             second = first + int.from_bytes(compiled[8:16], "big")
             self._database = hyperscan.loadb(compiled[16:first], hyperscan.HS_MODE_BLOCK)
             self._beyond = hyperscan.loadb(compiled[first:second], hyperscan.HS_MODE_BLOCK)
-            self._cues = hyperscan.loadb(compiled[second:], hyperscan.HS_MODE_BLOCK)
+            if compiled[second:]:
+                self._cues = hyperscan.loadb(compiled[second:], hyperscan.HS_MODE_BLOCK)
         self._compiling = Lock()
         self._threads = local()
         self._locators: dict[str, hyperscan.Database] = {}
@@ -146,7 +147,9 @@ class Scanner:
         """Return the compiled patterns as bytes for `compiled`."""
         plain, beyond = bytes(hyperscan.dumpb(self._database)), bytes(hyperscan.dumpb(self._beyond))
         sizes = len(plain).to_bytes(8, "big") + len(beyond).to_bytes(8, "big")
-        return sizes + plain + beyond + bytes(hyperscan.dumpb(self._cue_database()))
+        # Without rules for agents there is no session that asks for cues.
+        for_agents = any(rule.family != "custom" for rule in self.rules)
+        return sizes + plain + beyond + (bytes(hyperscan.dumpb(self._cue_database())) if for_agents else b"")
 
     def scan(self, text: str) -> Scan:
         """Return everything found in a text, in all its readings."""
