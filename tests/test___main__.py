@@ -13,6 +13,7 @@ import pytest
 from rule_cache import keep_key
 
 import lockgate
+from lockgate.claude_code.service_start import service_command
 from lockgate.cli.main import main
 from lockgate.mcp.client_config import lockgate_command
 
@@ -85,13 +86,25 @@ def test_the_hooks_that_init_writes_import_nothing_of_the_folder(
 ) -> None:
     monkeypatch.setenv("PATH", f"{console_script(tmp_path).parent}:{os.environ['PATH']}")
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
-    assert main(["init", "claude-code", scope, "--command", "--yes", "--url", "http://127.0.0.1:9"]) == 0
+    assert main(["init", "claude-code", scope, "--command", "--no-start", "--yes", "--url", "http://127.0.0.1:9"]) == 0
     (file,) = [*hostile.glob(".claude/*.json"), *(tmp_path / "claude").glob("settings.json")]
     hooks = json.loads(file.read_text())["hooks"]
     hook = hooks["PreToolUse"][0]["hooks"][0]
     ended = run(hook["command"], *hook["args"])
     assert (ended.returncode, marks(tmp_path)) == (2, [])
     assert ended.stderr.startswith("lockgate: there is no agent token yet")
+
+
+def test_the_service_that_a_hook_starts_imports_nothing_of_the_folder(hostile: Path, tmp_path: Path) -> None:
+    ended = run(*service_command("--help"), PYTHONPATH=str(hostile), PYTHONSTARTUP=str(hostile / "json/__init__.py"))
+    assert (ended.returncode, marks(tmp_path)) == (0, [])
+    assert "lockgate serve" in ended.stdout
+    # By its path it is the package of that path, whichever other is installed.
+    other = tmp_path / "other" / "lockgate"
+    other.mkdir(parents=True)
+    (other / "__main__.py").write_text((SOURCE / "lockgate" / "__main__.py").read_text())
+    (other / "__init__.py").write_text("print('the other one'); raise SystemExit(7)")
+    assert run(sys.executable, "-I", str(other / "__main__.py"), "--help").returncode == 7
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a script with a first line for the shell")

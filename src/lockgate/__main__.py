@@ -1,5 +1,6 @@
 """`python -P -m lockgate` is the `lockgate` command."""
 
+import os
 import sys
 
 if __name__ == "__main__":
@@ -11,6 +12,15 @@ if __name__ == "__main__":
             "hint: use the command lockgate, or python -P -m lockgate\n"
         )
         sys.exit(2)
+
+    if not __package__:
+        # Started by its path, as hooks and units start the service: the package is the one that this file is a part of,
+        # and what else lies in its folder comes last.
+        root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        sys.path.insert(0, root)
+        import lockgate  # noqa: F401
+
+        sys.path.append(sys.path.pop(0))
 
     from lockgate.cli.start import main
 

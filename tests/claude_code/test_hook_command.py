@@ -287,8 +287,30 @@ def test_every_other_event_is_a_no(body: bytes) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [(), ("codex",), ("claude-code", "--url"), ("claude-code", "--what"), ("claude-code", "--url", "https://x:1")],
-    ids=["nothing", "another host", "no address", "unknown option", "https"],
+    [
+        (),
+        ("codex",),
+        ("claude-code", "--url"),
+        ("claude-code", "--what"),
+        ("claude-code", "--url", "https://x:1"),
+        ("claude-code", "--start", "HOME=/nowhere"),
+        ("claude-code", "--url", "http://127.0.0.1:1", "--start"),
+        ("claude-code", "--url", "http://127.0.0.1:1", "--start", "HOME=nowhere"),
+        ("claude-code", "--url", "http://127.0.0.1:1", "--start", "HOME=/nowhere", "XDG_STATE_HOME=x"),
+        ("claude-code", "--url", "http://192.0.2.7:1", "--start", "XDG_STATE_HOME=/nowhere"),
+    ],
+    ids=[
+        "nothing",
+        "another host",
+        "no address",
+        "unknown option",
+        "https",
+        "start without address",
+        "start without home",
+        "relative home",
+        "relative folder",
+        "no home",
+    ],
 )
 def test_a_hook_that_is_called_wrongly_is_a_no(words: tuple[str, ...]) -> None:
     ended = run("", event(), words=words)
@@ -323,6 +345,51 @@ def test_a_pipe_in_the_tokens_place_is_not_waited_for(service: Callable[..., Ser
     ended = run(there.url, event(), token="", XDG_STATE_HOME=str(tmp_path))
     assert (ended.returncode, ended.stdout) == (2, b"")
     assert b"token cannot be read" in ended.stderr
+
+
+def test_with_start_neither_token_nor_folder_comes_from_the_environment(
+    service: Callable[..., Service], tmp_path: Path
+) -> None:
+    there, theirs = service(http({})), tmp_path / "theirs"
+    for folder, token in ((tmp_path / "mine", "lga_this-is-mine"), (theirs, "lga_this-is-theirs")):
+        (folder / ".local" / "state" / "lockgate").mkdir(parents=True)
+        (folder / ".local" / "state" / "lockgate" / "agent-token").write_text(token)
+    words = ("claude-code", "--url", there.url, "--start", f"HOME={tmp_path / 'mine'}")
+    hostile = {"HOME": str(theirs), "XDG_STATE_HOME": str(theirs / ".local" / "state")}
+    ended = run("http://127.0.0.1:1", event(), words=words, CLAUDE_CODE_ENTRYPOINT="cli", **hostile)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert b"Bearer lga_this-is-mine\r\n" in there.heard[0]
+    assert b"X-Lockgate-Entrypoint: cli" in there.heard[0]
+
+
+@pytest.mark.parametrize(("name", "code"), [("PreToolUse", 2), ("SessionStart", 1)])
+def test_a_service_that_cannot_be_started_is_a_no_that_says_why(tmp_path: Path, name: str, code: int) -> None:
+    (tmp_path / ".config" / "lockgate").mkdir(parents=True)
+    (tmp_path / ".config" / "lockgate" / "config.toml").write_text("odd = 1\n")
+    words = ("claude-code", "--url", "http://127.0.0.1:1", "--start", f"HOME={tmp_path}")
+    ended = run("", event(name), words=words)
+    assert (ended.returncode, ended.stdout) == (code, b"")
+    assert b"the service cannot be started" in ended.stderr
+    assert b"`odd` is an unknown key" in ended.stderr
+
+
+def test_an_event_that_passes_unwatched_is_marked_for_all_to_see(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    (tmp_path / ".config" / "lockgate").mkdir(parents=True)
+    (tmp_path / ".config" / "lockgate" / "config.toml").write_text('[server]\nwhen_down = "observe"\n')
+    # No service starts with a folder in the place of its token.
+    (tmp_path / ".local" / "state" / "lockgate" / "token").mkdir(parents=True)
+    (tmp_path / ".local" / "state" / "lockgate").chmod(0o700)
+    words = ("claude-code", "--url", "http://127.0.0.1:1", "--start", f"HOME={tmp_path}")
+    ended = run("", event(), words=words)
+    assert ended.returncode == 0
+    said = json.loads(ended.stdout)
+    assert list(said) == ["systemMessage"]
+    assert said["systemMessage"].startswith("LOCKGATE IS DOWN, AND THIS WAS NOT LOOKED AT")
+    assert b"LOCKGATE IS DOWN" in ended.stderr
+    ended = run("", event("SessionEnd"), words=words)
+    assert (ended.returncode, ended.stdout) == (0, b"")
+    assert b"LOCKGATE IS DOWN" in ended.stderr
 
 
 def test_a_large_event_is_sent_whole(service: Callable[..., Service]) -> None:

@@ -277,7 +277,7 @@ def test_the_command_heeds_no_variable(run: Run, home: Path, monkeypatch: pytest
     evil = home / "evil"
     evil.mkdir()
     (evil / "sitecustomize.py").write_text("import os; os._exit(0)")
-    assert run("init", "claude-code", "--command", "--url", "http://127.0.0.1:9", "--yes").code == 0
+    assert run("init", "claude-code", "--command", "--url", "http://127.0.0.1:9", "--no-start", "--yes").code == 0
     (group,) = json.loads(_user(home).read_text())["hooks"]["PreToolUse"]
     (hook,) = group["hooks"]
     ended = subprocess.run(
@@ -302,7 +302,7 @@ def test_the_service_is_asked_where_it_is(run: Run, home: Path, monkeypatch: pyt
         return False
 
     monkeypatch.setattr(wiring, "service_answers", answers)
-    ended = run("init", "claude-code", "--yes", "--config", str(config))
+    ended = run("init", "claude-code", "--yes", "--no-start", "--config", str(config))
     assert "http://127.0.0.1:7801/hooks/claude-code" in _user(home).read_text()
     assert "nothing answers at http://127.0.0.1:7801" in ended.out
     assert "--url" in ended.out
@@ -311,6 +311,51 @@ def test_the_service_is_asked_where_it_is(run: Run, home: Path, monkeypatch: pyt
     assert "http://localhost:7802/hooks/claude-code" in text
     assert "7801" not in text
     assert asked == ["http://127.0.0.1:7801", "http://localhost:7802"]
+
+
+def test_own_hooks_start_the_service_with_the_folders_of_today(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")
+    monkeypatch.setattr(wiring, "service_answers", lambda _: False)
+    config = home / "mine.toml"
+    config.write_text("")
+    ended = run("init", "claude-code", "--yes", "--config", "mine.toml")
+    assert "the first prompt starts the service" in ended.out
+    hooks = json.loads(_user(home).read_text())["hooks"]
+    for event in ("SessionStart", "UserPromptSubmit", "SessionEnd"):
+        ((hook,),) = (group["hooks"] for group in hooks[event])
+        at = hook["args"].index("--start")
+        assert hook["args"][at + 1 :] == [
+            f"HOME={os.environ['HOME']}",
+            f"XDG_CONFIG_HOME={os.environ['XDG_CONFIG_HOME']}",
+            f"XDG_CACHE_HOME={os.environ['XDG_CACHE_HOME']}",
+            f"LOCKGATE_CONFIG={config}",
+        ]
+    # Time enough to start it, and to compile the rules.
+    assert [hooks[event][0]["hooks"][0]["timeout"] for event in ("SessionStart", "UserPromptSubmit")] == [45, 45]
+    assert "nothing to do" in run("init", "claude-code", "--yes", "--config", "mine.toml").out
+
+
+@pytest.mark.parametrize("why", ["--no-start", "--project", "another machine", "LOCKGATE_TOKEN"])
+def test_some_hooks_start_nothing(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    words = [why] if why.startswith("--") else []
+    if why == "another machine":
+        words = ["--command", "--url", "http://192.0.2.7:7717"]
+    elif not words:
+        # Such a service has its tokens from variables, which the hooks do not pass on.
+        monkeypatch.setenv(why, "t" * 40)
+    assert run("init", "claude-code", "--yes", *words).code == 0
+    path = home / ".claude" / "settings.json" if why == "--project" else _user(home)
+    assert "--start" not in path.read_text()
+
+
+def test_observe_needs_hooks_in_the_command_form(run: Run, home: Path) -> None:
+    config = home / "mine.toml"
+    config.write_text('[server]\nwhen_down = "observe"\n')
+    ended = run("init", "claude-code", "--yes", "--config", str(config))
+    assert "needs hooks in the command form" in ended.out
+    assert '"http"' not in _user(home).read_text()
 
 
 @pytest.mark.parametrize("url", ["https://x:1", "127.0.0.1:7717", "http://a@127.0.0.1:1", "http://example.com:7717"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -14,10 +15,15 @@ from time import monotonic
 
 import pytest
 
+from lockgate import assemble
+from lockgate.claude_code.service_start import UNWATCHED_NAME
 from lockgate.cli import serve
 from lockgate.cli.main import main
 from lockgate.cli.serve import _refuse_outside
 from lockgate.core.errors import InvalidConfig
+from lockgate.gate.gate import Gate
+from lockgate.sessions import Host
+from lockgate.sessions.stores.sqlite import SqliteSessions
 
 
 @pytest.fixture(autouse=True)
@@ -101,6 +107,38 @@ def test_another_address_of_loopback_is_answered_to() -> None:
         port = plan.listening.getsockname()[1]
         assert plan.url == f"http://127.0.0.2:{port}"
         assert f"127.0.0.2:{port}" in plan.host_check.hosts
+
+
+def test_a_session_that_went_unwatched_has_an_unknown_context(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What its agent read while the service was down is in no store."""
+    state = tmp_path / "lockgate"
+    state.mkdir(mode=0o700)
+    host = Host(Gate(), SqliteSessions(state / "sessions.db"))
+    for id, parent in (("one", ""), ("two", ""), ("two/agent", "two"), ("three", "")):
+        host.open(id, goal="Look.", host="claude-code", parent=parent)
+    notes = state / UNWATCHED_NAME
+    notes.touch(mode=0o600)
+    noted = ("one", "two/agent", "new", "\n")
+    notes.write_text("".join(json.dumps({"session": id, "at": 1_794_744_000.0}) + "\n" for id in noted))
+    settings = assemble.settings_from_environment()
+    serve._take_unwatched(settings)
+    known = {}
+    for id in ("one", "two", "two/agent", "three"):
+        info = host.session(id)
+        assert info is not None
+        known[id] = info.context_known
+    begun = host.session("new")
+    host.close()
+    # It is as old as its first call: `lockgate reconcile` finds the calls that ran without a ruling.
+    assert begun is not None
+    assert (begun.created_at, begun.context_known, begun.host) == (1_794_744_000.0, False, "claude-code")
+    assert known == {"one": False, "two": False, "two/agent": False, "three": True}
+    assert "went unwatched" in capsys.readouterr().err
+    assert not notes.exists()
+    serve._take_unwatched(settings)
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="workers need fork")

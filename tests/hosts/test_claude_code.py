@@ -346,7 +346,7 @@ FAULTS = (
 @pytest.mark.parametrize("form", ["http", "command"])
 @pytest.mark.parametrize("fault", [*FAULTS, "nothing against it"])
 def test_a_service_that_does_not_answer_as_it_should_lets_no_call_run(bare: Machine, fault: str, form: str) -> None:
-    bare.init(*(["--command"] if form == "command" else []))
+    bare.init("--no-start", *(["--command"] if form == "command" else []))
 
     def sooner(said: dict[str, object]) -> None:
         for groups in said["hooks"].values():  # type: ignore[attr-defined]

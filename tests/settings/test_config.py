@@ -62,6 +62,7 @@ OTHER: dict[str, object] = {
     "server.database": "postgresql://lockgate@db.example/lockgate",
     "server.keep_days": 7,
     "server.workers": 4,
+    "server.when_down": "observe",
 }
 
 
@@ -740,6 +741,7 @@ def test_the_operators_own_keys_are_these() -> None:
         "server.database",
         "server.keep_days",
         "server.workers",
+        "server.when_down",
     }
 
 

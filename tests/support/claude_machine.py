@@ -5,7 +5,10 @@ Nothing of it leaves the machine. `MISSING` says so where the wheel that brings 
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -43,10 +46,12 @@ Step = tuple[str, Mapping[str, object]] | str
 class Model:
     """The Messages API, playing a script: as many results as a conversation holds, so many steps are done."""
 
+    # A resumed session speaks to another model, and no two calls of it have one id.
+    _calls = itertools.count(1)
+
     def __init__(self, *script: Step, agent: Sequence[Step] = ()) -> None:
         self.script, self.agent = list(script), list(agent)
         self.asked: list[dict[str, object]] = []
-        self._calls = 0
         self._lock = threading.Lock()
         outer = self
 
@@ -82,6 +87,13 @@ class Model:
         self.port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
+    def stop_started_by_hook(self) -> None:
+        if pid := self.started_by_hook():
+            os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + 60
+        while self.started_by_hook() and time.monotonic() < deadline:
+            time.sleep(0.1)
+
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
@@ -103,8 +115,7 @@ class Model:
             )
             script = self.agent if "AGENT-TASK" in json.dumps(messages[0]) else self.script
             step: Step = script[done] if done < len(script) and body.get("tools") else "done"
-            self._calls += 1
-            number = self._calls
+            number = next(self._calls)
         events: list[dict[str, object]] = []
         if isinstance(step, str):
             events += _block(0, {"type": "text", "text": ""}, {"type": "text_delta", "text": step})
@@ -214,8 +225,23 @@ class Machine:
             self.service.wait(60)
             self.service = None
 
+    def started_by_hook(self) -> int:
+        """The process id of the service that a hook has started; 0 if there is none."""
+        path = self.home / ".local" / "state" / "lockgate" / "service.pid"
+        pid = int(path.read_text()) if path.exists() else 0
+        words = Path(f"/proc/{pid}/cmdline")
+        return pid if pid and words.exists() and str(self.port) in words.read_bytes().decode().split("\0") else 0
+
+    def stop_started_by_hook(self) -> None:
+        if pid := self.started_by_hook():
+            os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + 60
+        while self.started_by_hook() and time.monotonic() < deadline:
+            time.sleep(0.1)
+
     def close(self) -> None:
         self.stop()
+        self.stop_started_by_hook()
         for model in self.models:
             model.close()
 

@@ -1,8 +1,9 @@
 """`lockgate hook claude-code`: the hook as a command, for hosts that start one instead of asking over HTTP.
 
 It is started before every tool call, so it imports next to nothing, and only from the standard library: this file can
-be run by itself, as `python -I -S hook_command.py claude-code`. Output in the wrong shape on its standard output
-would let the call run, so that is shut at once, and opened for one whole answer at the end, if at all:
+be run by itself, as `python -I -S hook_command.py claude-code`. Only where nothing listens, and `--start` says so, it
+loads `service_start.py`, which brings the service up. Output in the wrong shape on its standard output would let the
+call run, so that is shut at once, and opened for one whole answer at the end, if at all:
 
     nothing to say   exit 0, no output; the host's own rules go on as if we were not there
     a plain no       exit 2, the reason on stderr
@@ -26,6 +27,9 @@ DEFAULT_URL = "http://127.0.0.1:7717"
 PATH = "/hooks/claude-code"
 # Longer than the judges may take together, shorter than the time after which the host gives up on us.
 DEADLINE_S = 40.0
+# Of this, what is left for the answer of a service that was just started.
+_ANSWER_S = 12.0
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 MAX_BODY_BYTES = 32 * 1024 * 1024
 MAX_ANSWER_BYTES = 1024 * 1024
 # Whether a person sits there, as the host's own environment says it.
@@ -42,11 +46,19 @@ class HookFailure(Exception):
     pass
 
 
+class _NoToken(HookFailure):
+    pass
+
+
+class _Unwatched(Exception):
+    """The service is down, and the person's configuration lets this event pass with a mark."""
+
+
 def main(argv: list[str] | None = None) -> int:
     """Answer one event; never raises, and leaves standard output shut."""
     words = sys.argv[1:] if argv is None else argv
     began = monotonic()
-    body = b""
+    body, out = b"", 2
     try:
         # Only the one answer at the end goes where the host reads; all that anything else prints goes to stderr.
         for number in (0, 1, 2):
@@ -55,11 +67,13 @@ def main(argv: list[str] | None = None) -> int:
                 raise HookFailure("standard input, output or error is closed")
         out = os.dup(1)
         os.dup2(2, 1)
-        url = _parse_options(words)
+        url, own = _parse_options(words)
         _set_alarm(DEADLINE_S)
         body = _read(0, MAX_BODY_BYTES)
-        answer = ask_service(url, body, os.environ, began + DEADLINE_S)
+        answer = _ask_or_start(url, body, own, began + DEADLINE_S)
         return 0 if answer == b"{}" else _print_answer(answer, out)
+    except _Unwatched as passed:
+        return _print_mark(str(passed), body, out)
     except HookFailure as error:
         said = str(error)
     except OSError as error:
@@ -70,14 +84,26 @@ def main(argv: list[str] | None = None) -> int:
     return 1 if _is_informative(body) else 2
 
 
-def _parse_options(words: list[str]) -> str:
-    """The address of the service. On the command line it is the user's; from the environment it must be this machine,
-    since a project's settings can set variables for us.
+def _parse_options(words: list[str]) -> tuple[str, dict[str, str] | None]:
+    """The address of the service, and the variables of one that is started here; None if none is to be started.
 
-    `--http` says that the host asks about all else by itself: what it has read of the environment has to lead it there.
+    On the command line the address is the user's; from the environment it must be this machine, since a project's
+    settings can set variables for us. `--http` says that the host asks about all else by itself: what it has read of
+    the environment has to lead it there.
     """
     if words[:1] != ["claude-code"]:
         raise HookFailure("unknown host: use lockgate hook claude-code")
+    own: dict[str, str] | None = None
+    if "--start" in words:
+        at = words.index("--start")
+        own = dict(word.partition("=")[::2] for word in words[at + 1 :])
+        words = words[:at]
+        if words[1:2] != ["--url"] or not all(map(os.path.isabs, [own.get("HOME", ""), *own.values()])):
+            raise HookFailure("--start needs --url before it, and HOME=FOLDER after it")
+    return _parse_address(words), own
+
+
+def _parse_address(words: list[str]) -> str:
     if words[1:2] == ["--url"] and words[3:] in ([], ["--http"]):
         if words[3:] and is_proxied(os.environ, words[2]):
             raise HookFailure(
@@ -86,9 +112,9 @@ def _parse_options(words: list[str]) -> str:
             )
         return words[2]
     if words[1:]:
-        raise HookFailure("unexpected option: use lockgate hook claude-code [--url URL [--http]]")
+        raise HookFailure("unexpected option: use lockgate hook claude-code [--url URL [--http] [--start HOME=FOLDER]]")
     url = os.environ.get("LOCKGATE_URL", "") or DEFAULT_URL
-    if parse_url(url)[0] not in ("127.0.0.1", "::1", "localhost"):
+    if parse_url(url)[0] not in LOOPBACK:
         raise HookFailure("LOCKGATE_URL is not on this machine: give the address as --url in the settings of the user")
     return url
 
@@ -145,6 +171,34 @@ def _read(handle: int, limit: int) -> bytes:
             raise HookFailure("this event is too large to be looked at")
         parts.append(chunk)
     return b"".join(parts)
+
+
+def _ask_or_start(url: str, body: bytes, own: dict[str, str] | None, deadline: float) -> bytes:
+    """The service's answer; one that is not running is started first, if `own` says with which variables."""
+    if own is None:
+        return ask_service(url, body, os.environ, deadline)
+    # Nothing of ours in the environment counts: a project's settings can set it.
+    told = {**own, **{name: os.environ.get(name, "") for name in FORWARDED_VARIABLES.values()}}
+    try:
+        return ask_service(url, body, told, deadline)
+    except (ConnectionRefusedError, _NoToken):
+        pass
+    address = parse_url(url)
+    if address[0] not in LOOPBACK:
+        raise HookFailure("nothing listens there, and a service on another machine cannot be started from here")
+    # The package that this file is a part of, whichever others are installed; it needs no other of its folder.
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    import lockgate  # noqa: F401
+
+    del sys.path[0]
+    from lockgate.claude_code.service_start import bring_up
+
+    said = bring_up(address, own, body, deadline - _ANSWER_S)
+    if said.mark:
+        raise _Unwatched(said.mark)
+    if said.why:
+        raise HookFailure(said.why)
+    return ask_service(url, body, told, deadline)
 
 
 def ask_service(url: str, body: bytes, environment: Mapping[str, str], deadline: float) -> bytes:
@@ -225,13 +279,13 @@ def _read_token(environment: Mapping[str, str]) -> str:
     if not token:
         state = environment.get("XDG_STATE_HOME", "")
         if not os.path.isabs(state):
-            state = os.path.join(os.path.expanduser("~"), ".local", "state")
+            state = os.path.join(environment.get("HOME", "") or os.path.expanduser("~"), ".local", "state")
         path = os.path.join(state, "lockgate", "agent-token")
         try:
             # Not waiting for a pipe's other end.
             handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         except FileNotFoundError:
-            raise HookFailure("there is no agent token yet: the service makes it when it first starts") from None
+            raise _NoToken("there is no agent token yet: the service makes it when it first starts") from None
         try:
             if stat.S_ISREG(os.fstat(handle).st_mode):
                 token = os.read(handle, 4096).decode("ascii", "replace").strip()
@@ -266,6 +320,16 @@ def _print_answer(answer: bytes, out: int) -> int:
     # One write: half an answer is plain text to the host, and lets the call run.
     if os.write(out, whole) != len(whole):
         raise HookFailure("the answer could not be given whole")
+    return 0
+
+
+def _print_mark(mark: str, body: bytes, out: int) -> int:
+    """Let an event pass that the service did not see, as loudly as the host allows."""
+    import json
+
+    _say(mark)
+    if not _is_informative(body):
+        os.write(out, json.dumps({"systemMessage": mark}).encode())
     return 0
 
 

@@ -8,7 +8,8 @@ variables that Claude Code goes by, and stops a prompt while a proxy would answe
 only a command's last words reach the terminal of an unattended run.
 
 A folder's settings can set variables for whatever Claude Code starts. So where a file is one person's own, the command
-is Python itself, told to heed none (`-I -S`), with the one file that it needs.
+is Python itself, told to heed none (`-I -S`), with the one file that it needs. Such a command also starts the service
+where it is not running, with the variables that stand after `--start`; a shared file's command starts nothing.
 
 `onFailure: block` turns our own failure into a no. It is left out where a no would do harm: an agent that is not
 allowed to stop goes on for ever.
@@ -49,8 +50,9 @@ class EventWiring(NamedTuple):
 
 
 EVENTS: Mapping[str, EventWiring] = {
-    "SessionStart": EventWiring(blocks=False),
-    "UserPromptSubmit": EventWiring(),
+    # The first two may have to wait until the service has started, and has compiled its rules.
+    "SessionStart": EventWiring(blocks=False, seconds=_SLOW_S),
+    "UserPromptSubmit": EventWiring(seconds=_SLOW_S),
     "UserPromptExpansion": EventWiring(),
     "InstructionsLoaded": EventWiring(blocks=False),
     "PreToolUse": EventWiring(matched=True, seconds=_SLOW_S),
@@ -70,12 +72,16 @@ _COMMANDS = ("SessionStart", "UserPromptSubmit", "SessionEnd")
 
 @dataclass(frozen=True, slots=True)
 class HookForm:
-    """What is to stand in a file: `token` empty is the command form. `words` come after the command."""
+    """What is to stand in a file: `token` empty is the command form. `words` come after the command.
+
+    `start` are the variables of a service that the command starts, as `NAME=VALUE`; empty, and it starts none.
+    """
 
     command: str
     url: str = DEFAULT_URL
     token: str = ""
     words: tuple[str, ...] = ("hook",)
+    start: tuple[str, ...] = ()
 
     def hook(self, event: str) -> dict[str, object]:
         wire = EVENTS[event]
@@ -86,7 +92,7 @@ class HookForm:
             # A shared file leaves the address to each machine; in one's own a folder's variables are not to change it.
             shared = self.words == ("hook",) and self.url == DEFAULT_URL and not self.token
             where = [] if shared else ["--url", self.url, *(["--http"] if self.token else [])]
-            words = [*self.words, "claude-code", *where]
+            words = [*self.words, "claude-code", *where, *(["--start", *self.start] if self.start else [])]
             return {"type": "command", "command": self.command, "args": words, **ends}
         headers = {"Authorization": f"Bearer {self.token}", "X-Lockgate-Entrypoint": f"${ENTRYPOINT}"}
         return {"type": "http", "url": self.url + PATH, **ends, "headers": headers, "allowedEnvVars": [ENTRYPOINT]}

@@ -27,19 +27,28 @@ service does not answer, answers anything else, or takes too long, the call is n
 The service is looked for at LOCKGATE_URL (on this machine only) or http://127.0.0.1:7717; --url names another
 place. The token is LOCKGATE_AGENT_TOKEN, or what `lockgate token --agent` prints.
 
+With --start, a service that is not running is started, once however many hooks ask for it, and outlives the hook. It
+gets the variables that stand after --start and no others, since a project can set variables for its hooks; for the
+same reason the hook then takes neither address nor token from its environment. While the service cannot be started,
+`server.when_down` of your own configuration says what happens.
+
 Exit code 0: nothing against it, or the answer is on standard output; 2: no; 1: an event that decides nothing could
 not be told.
 """
 
 
 def describe(parser: Parser) -> None:
-    parser.usage = "lockgate hook claude-code [--url URL [--http]]"
+    parser.usage = "lockgate hook claude-code [--url URL [--http] [--start HOME=FOLDER ...]]"
     parser.description = _HELP
     parser.add_argument("host", metavar="claude-code", choices=["claude-code"], help="whose event it is")
     parser.add_argument("--url", metavar="URL", help="where the service is")
     parser.add_argument("--http", action="store_true", help="fail if a proxy is between Claude Code and the service")
+    parser.add_argument(
+        "--start", metavar="NAME=VALUE", nargs="+", help="start the service if needed, with these variables"
+    )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    return main([args.host, *(["--url", args.url] if args.url else []), *(["--http"] if args.http else [])])
+    where = [*(["--url", args.url] if args.url else []), *(["--http"] if args.http else [])]
+    return main([args.host, *where, *(["--start", *args.start] if args.start else [])])

@@ -14,7 +14,8 @@ from rich.text import Text
 from lockgate import assemble
 from lockgate.claude_code import hook_command as hook
 from lockgate.claude_code import settings_file as claude_code
-from lockgate.claude_code.hook_command import DEFAULT_URL, HookFailure, is_proxied, parse_url
+from lockgate.claude_code.hook_command import DEFAULT_URL, LOOPBACK, HookFailure, is_proxied, parse_url
+from lockgate.claude_code.service_start import START_VARIABLES
 from lockgate.claude_code.settings_file import LEAST_VERSION, HookForm
 from lockgate.cli.doctor import claude_code as claude_code_checks
 from lockgate.cli.exit_codes import Exit
@@ -24,6 +25,7 @@ from lockgate.mcp import client_config as mcp_config
 from lockgate.runtime import json_edit as json_text
 from lockgate.service.auth import FILES, VARIABLES, check_token, make_token
 from lockgate.service.http import Caller
+from lockgate.settings.config import WhenDown
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
@@ -44,6 +46,9 @@ claude-code writes hooks into settings.json: --user (the default) for all of you
 user of this folder, --local for you in this folder. Your own hooks ask the service over HTTP, with the agent's token
 in the file, which only you can read. A project's file is shared, so its hooks run a command, which needs no token in
 it; --command does the same in your own files. The service is at the address under [server], or at --url.
+
+Hooks in your own files start the service when it is not running, as you and with your folders of today; --no-start
+leaves that to you. `lockgate service install` has the system start it.
 
 mcp puts `lockgate mcp` in front of each server that a client's configuration names.
 
@@ -68,6 +73,7 @@ def describe(parser: Parser) -> None:
     parser.add_argument(
         "--url", metavar="URL", default="", help="claude-code: where the service is, if not as configured"
     )
+    parser.add_argument("--no-start", action="store_true", help="claude-code: the hooks do not start the service")
     parser.add_argument("--server", metavar="NAME", action="append", help="mcp: only this server; may be repeated")
     parser.add_argument("--remove", action="store_true", help="take out what was put in")
     parser.add_argument("--yes", action="store_true", help="do not ask")
@@ -92,14 +98,14 @@ def _init_claude_code(args: argparse.Namespace) -> Exit:
     form = None
     if not args.remove:
         _refuse_old_claude_code()
-        form = _hook_form(scope, assemble.settings_from_environment(args.config), command=args.command, url=args.url)
+        form = _hook_form(scope, assemble.settings_from_environment(args.config), args)
     elif args.url:
         raise LockgateError("--url has no effect with --remove")
     plan = claude_code.plan_change(path, form, within=within)
     if not _confirm_change(args, str(plan.path), plan.diff, empty=plan.is_empty):
         return Exit.FLAGGED
     kept = None if plan.is_empty else claude_code.apply_change(plan)
-    notes = [] if form is None else [*_conflict_notes(cwd), *_next_step_notes(scope, form)]
+    notes = [] if form is None else [*_conflict_notes(cwd), *_next_step_notes(scope, form, args)]
     if args.json:
         said = {"path": str(plan.path), "changed": not plan.is_empty, "kept": None if kept is None else str(kept)}
         print(json.dumps({**said, "notes": notes}, indent=2))
@@ -113,8 +119,10 @@ def _init_claude_code(args: argparse.Namespace) -> Exit:
     return Exit.CLEAR
 
 
-def _hook_form(scope: str, settings: Settings, *, command: bool, url: str) -> HookForm:
-    url = _check_url(url, command=command or scope == "project") or _default_url(settings, scope)
+def _hook_form(scope: str, settings: Settings, args: argparse.Namespace) -> HookForm:
+    # Only a command can let an event pass with a mark.
+    command = args.command or settings.server.when_down is WhenDown.OBSERVE
+    url = _check_url(args.url, command=command or scope == "project") or _default_url(settings, scope)
     if scope == "project":
         # Other machines have another path, service and token.
         return HookForm("lockgate", url)
@@ -130,7 +138,17 @@ def _hook_form(scope: str, settings: Settings, *, command: bool, url: str) -> Ho
             else make_token(folder / FILES[Caller.AGENT], Caller.AGENT)
         )
     program, *words = _hook_program()
-    return HookForm(program, url, token, tuple(words))
+    start = () if args.no_start or words == ["hook"] else _start_words(url, args.config)
+    return HookForm(program, url, token, tuple(words), start)
+
+
+def _start_words(url: str, config: str | None) -> tuple[str, ...]:
+    """Return the variables of a service that the hooks start; none where it cannot be this user's own."""
+    if os.name != "posix" or parse_url(url)[0] not in LOOPBACK or any(map(os.environ.get, VARIABLES.values())):
+        return ()
+    found = {name: os.environ.get(name, "") for name in START_VARIABLES}
+    found |= {"HOME": os.path.expanduser("~"), **({"LOCKGATE_CONFIG": os.path.abspath(config)} if config else {})}
+    return tuple(f"{name}={value}" for name, value in found.items() if os.path.isabs(value))
 
 
 def _default_url(settings: Settings, scope: str) -> str:
@@ -149,7 +167,7 @@ def _check_url(url: str, *, command: bool) -> str:
         host, _ = parse_url(url)
     except HookFailure as error:
         raise LockgateError(f"{quoted(url)}: {error}", hint="for example --url http://127.0.0.1:7717") from None
-    if not command and host not in ("127.0.0.1", "::1", "localhost"):
+    if not command and host not in LOOPBACK:
         raise LockgateError(
             f"{quoted(url)} is not on this machine, and would get the token without encryption",
             hint="give the address of a tunnel on this machine",
@@ -194,14 +212,19 @@ def _refuse_old_claude_code() -> None:
         )
 
 
-def _next_step_notes(scope: str, form: HookForm) -> list[str]:
+def _next_step_notes(scope: str, form: HookForm, args: argparse.Namespace) -> list[str]:
     notes = []
-    if not claude_code_checks.service_answers(form.url):
+    if not form.token and scope != "project" and not args.command:
+        notes.append('`server.when_down = "observe"` needs hooks in the command form, so that is what they are')
+    answers = claude_code_checks.service_answers(form.url)
+    if form.start and not answers:
+        notes.append(f"nothing answers at {form.url} yet: the first prompt starts the service, and it stays")
+    elif not answers:
         notes.append(
             f"nothing answers at {form.url}, and without the service Claude Code runs no tool: start it with"
             " `lockgate serve`; one that listens elsewhere needs `port` under [server] in config.toml, or --url here"
         )
-        notes.append("docs/how-to/service.md has it start with your session")
+        notes.append("`lockgate service install` has it start with your session")
     if form.token and is_proxied(os.environ, form.url):
         notes.append("HTTP_PROXY is set: Claude Code would ask us through it; set NO_PROXY=127.0.0.1 or use --command")
     if scope == "project":

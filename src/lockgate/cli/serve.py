@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lockgate import assemble
 from lockgate.abuse_gate.ban_stores import ban_stores_from_settings
 from lockgate.abuse_gate.proxy.server import make_server
+from lockgate.claude_code.service_start import UNWATCHED_NAME, take_unwatched
 from lockgate.cli.exit_codes import Exit
 from lockgate.cli.listening import (
     Terminated,
@@ -37,6 +38,7 @@ from lockgate.cli.parser import parse_whole_number
 from lockgate.cli.terminal import make_visible
 from lockgate.cli.user import user_name
 from lockgate.core.errors import InvalidConfig, LockgateError, quoted
+from lockgate.gate.gate import Gate
 from lockgate.runtime.addresses import is_loopback
 from lockgate.service.app import Api
 from lockgate.service.auth import Tokens, has_person_token, host_check_for_port
@@ -44,6 +46,8 @@ from lockgate.service.http import busy_problem
 from lockgate.service.page_login import LoginCodes
 from lockgate.service.request_counts import RequestCounts, label_of
 from lockgate.service.routes import ROUTES
+from lockgate.sessions import Host
+from lockgate.sessions.session_cache import is_valid_name
 from lockgate.settings.abuse_gate import abuse_settings_from_env
 from lockgate.settings.verifiers import verifier_settings_from_env
 
@@ -130,6 +134,7 @@ def run(args: argparse.Namespace) -> Exit:
     plan = _make_plan(args)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr)
     with plan.listening:
+        _take_unwatched(plan.settings)
         slow = Timer(_SLOW_S, _say_slow)
         slow.daemon = True
         announce = _make_announcer(plan, slow, opens=args.print_url or sys.stdout.isatty())
@@ -141,6 +146,36 @@ def run(args: argparse.Namespace) -> Exit:
             return _supervise_workers(plan, announce, slow)
         finally:
             slow.cancel()
+
+
+def _take_unwatched(settings: Settings) -> None:
+    """Take the context of sessions for unknown of which events passed while the service was down."""
+    if settings.state_dir is None or not os.path.lexists(settings.state_dir / UNWATCHED_NAME):
+        return
+    now_s = time.time()
+    host = Host(Gate(settings.policy), assemble.sessions_from_settings(settings), clock=lambda: now_s)
+
+    def mark(name: str, at: float) -> None:
+        nonlocal now_s
+        now_s = at
+        session = name.partition("/")[0]
+        if is_valid_name(session) and host.session(session) is None:
+            # As old as its first call, so that `lockgate reconcile` finds those that ran without a ruling.
+            host.open(session, host="claude-code", known=False)
+        for id in (name, session):
+            if (info := host.session(id)) is not None and info.context_known:
+                host.mark_context_unknown(id)
+                if (after := host.session(id)) is None or after.context_known:
+                    raise LockgateError(f"cannot note in the session store that {quoted(id)} went unwatched")
+
+    try:
+        count = take_unwatched(settings.state_dir, mark)
+    finally:
+        host.close()
+    said = (
+        f"lockgate: warning: {count} session(s) went unwatched while this was down; lockgate reconcile lists the calls"
+    )
+    print(said, file=sys.stderr, flush=True)
 
 
 def _say_slow() -> None:

@@ -68,6 +68,13 @@ class AuditSettings:
     anchors: tuple[str, ...] = ()
 
 
+class WhenDown(StrEnum):
+    """What the command hook does with an event while the service is down and cannot be started."""
+
+    BLOCK = "block"
+    OBSERVE = "observe"
+
+
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
     """The service. `database` is a PostgreSQL URL; if empty, sessions are in a file in the state directory."""
@@ -78,6 +85,7 @@ class ServerSettings:
     database: str = ""
     keep_days: int = 30
     workers: int = 1
+    when_down: WhenDown = WhenDown.BLOCK
 
 
 # Behind the budget of a policy's patterns, the last guard of a start: what the engine may take to check a file's.
@@ -192,6 +200,10 @@ KEYS = (
          doc="After how many days without a word sessions are forgotten, with all that was read in them. One that "
              "goes on later has a context that is not known. 0 keeps all."),
     _row("server.workers", "workers", KeyForm.COUNT, least=1, most=64, doc="How many processes answer."),
+    _row("server.when_down", "when_down", KeyForm.WORD, words={word.value: word for word in WhenDown},
+         doc="What [Claude Code's hooks](../how-to/claude-code.md#when-the-service-fails) do while the service is down "
+             "and cannot be started: `block` lets nothing run, `observe` lets everything run, with a loud mark, and "
+             "treats what those sessions have read as unknown later. `observe` is for hooks in the command form."),
 )
 # fmt: on
 

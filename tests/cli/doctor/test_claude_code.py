@@ -114,6 +114,19 @@ def test_the_canary_leaves_no_question_for_a_person(tmp_path: Path) -> None:
     assert [each.state for each in approvals.every(time())] == [ApprovalState.VOIDED]
 
 
+@pytest.mark.parametrize("starts", [True, False])
+def test_a_service_that_the_hooks_start_is_started_as_a_session_would(
+    home: Path, monkeypatch: pytest.MonkeyPatch, *, starts: bool
+) -> None:
+    monkeypatch.setattr(wiring, "service_answers", lambda _: False)
+    form = HookForm("/opt/lockgate", "http://127.0.0.1:7717", "lga_" + "t" * 40, start=(f"HOME={home}",) * starts)
+    found = _checked(home, json.loads(add_hooks("{}", form)))
+    # The program of this test starts nothing.
+    assert found["service"][0] is CheckState.FAIL
+    assert ("the hooks could not start it" in found["service"][1]) is starts
+    assert found["canary"][0] is CheckState.SKIP
+
+
 @pytest.mark.parametrize(
     ("hijacked", "harmless", "state"),
     [

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from lockgate.settings.config import Settings
 
 _TIMEOUT_S = 15.0
+# For a hook that starts the service, which may have to compile its rules.
+_START_S = 45.0
 # Claude Code reads a matcher of these characters as a list of exact names, and any other as a regular expression.
 _NAMES = re.compile(r"[\w\- ,|]*")
 _MANAGED = {
@@ -89,9 +91,15 @@ def checks(settings: Settings, cwd: Path, environ: Mapping[str, str]) -> Iterato
     yield _check_matchers(found)
     yield from _check_proxies(found, environ)
     url = _service_url(found, settings)
+    start = _find_hook(found, "SessionStart", "command")
+    starts = start is not None and "--start" in str(start.get("args"))
+    if starts and start is not None and not service_answers(url):
+        # As the first session would.
+        _check_session_start(start, environ)
     if not service_answers(url):
         said = f"nothing listens at {url}: Claude Code runs no tool until it does"
-        yield Check("service", CheckState.FAIL, said, "lockgate serve; docs/how-to/service.md has it start by itself")
+        said += ", and the hooks could not start it" if starts else ""
+        yield Check("service", CheckState.FAIL, said, "lockgate serve says why; lockgate service install starts it")
         yield Check("canary", CheckState.SKIP, "the service has to run first")
         return
     yield Check("service", CheckState.OK, f"something listens at {url}")
@@ -282,7 +290,7 @@ def _find_hook(found: list[WiredHook], event: str, kind: str) -> Mapping[str, ob
 
 def _check_session_start(start: Mapping[str, object], environ: Mapping[str, str]) -> Check:
     body = json.dumps(_make_event("SessionStart", "lockgate-doctor", source="resume")).encode()
-    code, _ = _run_hook(start, body, environ)
+    code, _ = _run_hook(start, body, environ, _START_S)
     if code == 0:
         return Check("session start", CheckState.OK, "SessionStart's command tells the service")
     hint = "without it the service treats every session as unattended"
@@ -358,13 +366,15 @@ def _ask_command(hook: Mapping[str, object], body: bytes, environ: Mapping[str, 
     return {"code": code}
 
 
-def _run_hook(hook: Mapping[str, object], body: bytes, environ: Mapping[str, str]) -> tuple[int, bytes]:
+def _run_hook(
+    hook: Mapping[str, object], body: bytes, environ: Mapping[str, str], timeout_s: float = _TIMEOUT_S
+) -> tuple[int, bytes]:
     args = hook.get("args")
     words = [str(hook.get("command")), *map(str, args if isinstance(args, list) else [])]
     told = {name: value for name, value in environ.items() if not name.startswith("CLAUDE_CODE_")}
     try:
         ended = subprocess.run(  # noqa: S603  # the hook as it stands in the user's own settings
-            words, input=body, capture_output=True, timeout=_TIMEOUT_S, check=False, env=told
+            words, input=body, capture_output=True, timeout=timeout_s, check=False, env=told
         )
     except (OSError, subprocess.SubprocessError):
         return 127, b""
