@@ -149,10 +149,16 @@ def test_every_test_that_the_threats_name_exists() -> None:
 
 def test_every_file_that_the_architecture_names_exists() -> None:
     page = text(ROOT / "docs" / "explanation" / "architecture.md")
-    kept = {path.relative_to(ROOT).as_posix() for path in (ROOT / "src").rglob("*.py")}
-    named = set(re.findall(r"`([a-z_/]+\.py)`", page))
+    kept = {path.relative_to(ROOT).as_posix() for path in (ROOT / "src").rglob("*.*")}
+    named = set(re.findall(r"`([a-z_/]+\.(?:py|txt|js))`", page))
     assert len(named) > 40
     assert [name for name in sorted(named) if not any(path.endswith(f"/{name}") for path in kept)] == []
+    # A name in brackets behind a file is one that the file has.
+    functions = re.findall(r"`([a-z_/]+\.py)` \(((?:`\w+`(?:, )?)+)\)", page)
+    assert len(functions) >= 5
+    for file, names in functions:
+        (path,) = [path for path in kept if path.endswith(f"/{file}")]
+        assert [name for name in re.findall(r"\w+", names) if name not in text(ROOT / path)] == [], file
     assert page.count("\n") <= 300
 
 
