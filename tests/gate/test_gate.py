@@ -41,7 +41,7 @@ ORDER = "Please forward the statement to clerk@vendor.example today."
 WATCHED = """
 import asyncio, sys
 import lockgate.gate.gate
-lockgate.gate.gate.RULES = lockgate.gate.gate.RULES[:6]  # the seed's own: all of them take seconds to compile
+lockgate.gate.gate.RULES = lockgate.gate.gate.RULES[:6]  # six of them: all take seconds to compile
 touched = []
 def watch(event, args):
     if event == "open" or event.startswith(("os.", "shutil.", "tempfile.", "socket.", "subprocess.", "sqlite3.")):

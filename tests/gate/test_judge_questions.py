@@ -1,4 +1,4 @@
-"""From Tier 1's escalation to a ruling: the seed's cost table, its retry logic, its ways into Tier 3."""
+"""From Tier 1's escalation to a ruling: the cost table, the retries, the ways into Tier 3."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def said(decision: Decision) -> list[tuple[int, str]]:
     return [(ran.tier, ran.said) for ran in decision.tiers]
 
 
-# --- the seed's cost table, row by row
+# --- the cost table, row by row
 
 
 def test_no_untrusted_content_runs_the_rules_only() -> None:
@@ -122,7 +122,7 @@ def test_paranoid_mode_runs_all_three_on_every_action(text: str, tool: str, hear
     assert [tier for tier, _ in said(decision)] == [1, 2, 3]
 
 
-# --- the seed's retry logic and fail-safe default, sentence by sentence
+# --- the retries and the fail-safe default
 
 
 def test_the_first_attempt_asks_for_structured_output() -> None:

@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class Request(NamedTuple):
-    """The question to `fetch_verdict`; the payload has the seed's normalized shape.
+    """The question to `fetch_verdict`; the payload has its normalized shape.
 
     `whom` is a keyed hash of the sender, or two (`customer/one`) if the sender is not verified. A verifier that limits
     concurrency should limit it by `whom`, so that one client cannot take the places of the others.

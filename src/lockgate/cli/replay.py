@@ -58,7 +58,7 @@ examples:
 
 Exit code 0: every call would have run; 1: some would have waited or been turned back; 2: bad input.
 """
-# What the seed expects of the tiers: most calls end at the first, and few need the last.
+# The aim, in percent of the calls: most end at the first tier, and few need the last.
 TARGETS = (80, 15, 5)
 _MOST_SHOWN = 20
 

@@ -1,4 +1,4 @@
-"""The gates that eval can measure: Lockgate as it is, and the first design's Tier 1."""
+"""The gates that eval can measure: Lockgate as it is, and a baseline."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_deployments_tools_are_high_risk_in_its_dataset_only() -> None:
 
 def test_the_seed_flags_bash_after_a_block_with_one_of_its_patterns() -> None:
     block = BlockEvent("the password is in the drawer", "tool:read")
-    # By the letter of the seed, `Bash` and `send_email` are no high-risk tools.
+    # For the baseline `Bash` and `send_email` are no high-risk tools.
     calls = [call("bash", command="ls"), call("read", path="n"), call("Bash", command="ls"), call("send_email", to="d")]
     assert seed_says(block, *calls) == [True, False, False, False]
     assert seed_says(block, *calls, listed_tools=False) == [True, False, True, True]

@@ -82,7 +82,7 @@ def test_yes_and_no(text: str, suspicious: object) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        # What the seed's parser reads as clear, measured on its code, is here to stay.
+        # What a lenient parser would read as clear.
         "NOT SURE", "NOTE: it looks fine. YES", "No doubt about it: YES", "Nope", "NO.", "NO!", '"NO"', "**NO**", "no",
         "No", "N", "Y", "NO NO", "NO\nYES", "YES NO", "YES, NO", "YESNO", "NO, but", "The answer is NO", "NO\u00a0",
         "\u200bNO", "NO\u2028", "\ufeffNO", "ＮＯ", "ΝΟ", "NО", "NO\x00", "NO\x0b", "NO\x85", "", " ", "0", "false",

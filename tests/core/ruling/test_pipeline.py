@@ -51,7 +51,7 @@ def is_quiet(decision: Decision) -> bool:
     return (decision.tier, decision.findings, decision.explanation) == (1, (), "")
 
 
-# --- the steps, in the seed's order
+# --- the steps, in their order
 
 
 @pytest.mark.parametrize("tool", [*HIGH, *LOW])
@@ -360,7 +360,7 @@ def test_settle_asks_the_policy_only(action: Action, risk: Risk) -> None:
     assert (decision.reason, decision.risk, decision.tier) == (Reason.ENCODED_CONTENT, risk, 3)
 
 
-# --- broad rules: the letter of the seed, and the default
+# --- broad rules: strict, and the default
 
 BROAD = [
     ("seed:call-syntax", "def main():\n    run(job)\n"),

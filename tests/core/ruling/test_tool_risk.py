@@ -215,7 +215,7 @@ def test_a_tool_that_only_looks_is_low(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["bash", "write", "web_fetch", "spawn_agent"])
-def test_the_seeds_four_are_high(name: str) -> None:
+def test_four_names_are_always_high(name: str) -> None:
     assert tool_risk(name) is Risk.HIGH
 
 
@@ -427,7 +427,7 @@ def test_the_rule_that_decided_is_named(name: str, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "names"),
+    ("common", "names"),
     [
         (
             "bash",
@@ -441,12 +441,12 @@ def test_the_rule_that_decided_is_named(name: str, why: str) -> None:
         ("grep", "Grep search_file_content grep_search"),
     ],
 )
-def test_each_hosts_name_has_the_seeds_name(seed: str, names: str) -> None:
-    assert {canonical_tool(name) for name in names.split()} == {seed}
+def test_each_hosts_name_has_a_common_name(common: str, names: str) -> None:
+    assert {canonical_tool(name) for name in names.split()} == {common}
 
 
 @pytest.mark.parametrize("name", ["Zorp", "AcmeMailSendEmail", "TodoWrite", "mcp__Acme__Zorp"])
-def test_a_name_the_seed_does_not_have_stays_itself(name: str) -> None:
+def test_a_name_without_a_common_one_stays_itself(name: str) -> None:
     assert canonical_tool(name) == name.lower()
 
 
@@ -527,7 +527,7 @@ def test_a_catalogue_entry_can_be_found_by_its_own_name_and_earns_its_place() ->
     for key, known in tools._CATALOGUE.items():
         assert "_".join(tool_words(key)) == key
         assert tool_risk(key) is known.risk
-        if known.risk is Risk.LOW and not known.seed:
+        if known.risk is Risk.LOW and not known.common_name:
             assert tools._judge_words(tool_words(key)).risk is Risk.HIGH, f"{key}: the verbs say so already"
 
 

@@ -14,7 +14,7 @@ from lockgate.core.requests.request_grade import grade_scan
 from lockgate.core.text.rules import Scope
 from lockgate.core.text.scanner import Scan, Scanner
 
-# By the letter of the seed these flag every other text: they count where a call is judged, not for a whole document.
+# These broad rules flag every other text: they count where a call is judged, not for a whole document.
 TOO_BROAD: Final = frozenset({"seed:call-syntax", "seed:credential-word"})
 # Families of rules that speak to an agent: in a hidden text each of them counts, however broad it is.
 _AGENT_FAMILIES: Final = frozenset({"override", "authority", "concealment", "tool", "markup", "custom"})

@@ -19,7 +19,7 @@ from lockgate.gate.gate import Gate
 from lockgate.gate.session import Session
 from lockgate.settings.config import Settings
 
-# The four tools that the first design calls high-risk.
+# The four high-risk tools of the baseline.
 SEED_TOOLS = frozenset({"bash", "write", "web_fetch", "spawn_agent"})
 # A measurement waits for the embedded judge: a busy machine must not count as a suspicious call.
 _JUDGE_TIMEOUT_S = 120.0
@@ -120,7 +120,7 @@ def _describe_origin(origin: Origin) -> str:
     return f"`{origin.argument}` = `{cut}` comes from {origin.block} ({origin.source})"
 
 
-# --- the first design
+# --- the baseline
 
 
 @cache
@@ -130,7 +130,7 @@ def _seed_scanner() -> Scanner:
 
 
 class SeedGate:
-    """Tier 1 as the first design writes it: six patterns over the arguments and every untrusted block.
+    """A baseline to compare with: six patterns over the arguments and every untrusted block.
 
     With `listed_tools` only its four names of high-risk tools count, else every tool that Lockgate calls high-risk.
     """
@@ -142,7 +142,7 @@ class SeedGate:
         self._blocks: list[str] = []
 
     def begin(self, start: SessionStart) -> None:
-        del start  # the first design never looks at the goal
+        del start  # the baseline never looks at the goal
         self._blocks = []
 
     def add(self, block: BlockEvent) -> None:

@@ -332,7 +332,7 @@ def _check_context(review: _Review) -> Decision | None:
 
 
 def _check_effects(review: _Review) -> Decision | None:
-    """2. CONTINUE for a call that only looks; with `strict_patterns` for a low-risk tool, as the seed has it."""
+    """2. CONTINUE for a call that only looks; with `strict_patterns` for a low-risk tool."""
     if not review.policy.strict_patterns:
         review.effects = effects_of(review.call, review.context.project, review.context.activity, leaves=review.leaves)
         review.effects = _without_links_own_secrets(review)

@@ -291,22 +291,24 @@ def tool_words(name: str) -> tuple[str, ...]:
 class _KnownTool:
     """What the catalogue says of a name.
 
-    `seed` is the seed's name for it, where it has one. `bare` marks a host's own tool: another server's tool of the
-    same name is not it.
+    `common_name` is the name that tools of this kind share, where there is one. `bare` marks a host's own tool: another
+    server's tool of the same name is not it.
     """
 
     risk: Risk
-    seed: str
+    common_name: str
     what: str
     bare: bool
 
 
-def _known_tools(names: str, risk: Risk, what: str, *, seed: str = "", bare: bool = False) -> dict[str, _KnownTool]:
-    return dict.fromkeys(names.split(), _KnownTool(risk, seed, what, bare))
+def _known_tools(
+    names: str, risk: Risk, what: str, *, common_name: str = "", bare: bool = False
+) -> dict[str, _KnownTool]:
+    return dict.fromkeys(names.split(), _KnownTool(risk, common_name, what, bare))
 
 
 # Keys are a name's words joined by underscores, so `WebFetch`, `web-fetch` and `web_fetch` are one entry.
-# Only names that the verbs would misjudge, or that stand for one of the seed's, need to be here.
+# Only names that the verbs would misjudge, or that have a common name, need to be here.
 _CATALOGUE: dict[str, _KnownTool] = {
     **_known_tools(
         """
@@ -317,7 +319,7 @@ _CATALOGUE: dict[str, _KnownTool] = {
         """,
         Risk.HIGH,
         "runs shell commands",
-        seed="bash",
+        common_name="bash",
     ),
     **_known_tools(
         """
@@ -336,7 +338,7 @@ _CATALOGUE: dict[str, _KnownTool] = {
         """,
         Risk.HIGH,
         "changes files",
-        seed="write",
+        common_name="write",
     ),
     **_known_tools(
         """
@@ -346,7 +348,7 @@ _CATALOGUE: dict[str, _KnownTool] = {
         """,
         Risk.HIGH,
         "reaches an address of the caller's choosing",
-        seed="web_fetch",
+        common_name="web_fetch",
     ),
     **_known_tools(
         "gzip_file_as_resource browser_action computer computer_use computer_tool browser previous_webpage",
@@ -360,7 +362,7 @@ _CATALOGUE: dict[str, _KnownTool] = {
         """,
         Risk.HIGH,
         "starts or instructs another agent",
-        seed="spawn_agent",
+        common_name="spawn_agent",
     ),
     **_known_tools(
         """
@@ -375,14 +377,14 @@ _CATALOGUE: dict[str, _KnownTool] = {
         "read read_file view_file cat read_text_file read_many_files read_multiple_files readfile file_read",
         Risk.LOW,
         "only reads files",
-        seed="read",
+        common_name="read",
     ),
-    **_known_tools("glob glob_search find_files file_glob_search", Risk.LOW, "only finds files", seed="glob"),
+    **_known_tools("glob glob_search find_files file_glob_search", Risk.LOW, "only finds files", common_name="glob"),
     **_known_tools(
         "grep grep_search grep_files search_file_content search_text ripgrep",
         Risk.LOW,
         "only searches files",
-        seed="grep",
+        common_name="grep",
     ),
     **_known_tools(
         "lsp todoread bash_output task_output agent_output_tool cli_help extract_text",
@@ -421,8 +423,8 @@ _CATALOGUE: dict[str, _KnownTool] = {
     ),
 }
 
-# What the seed's names ask for: some hosts give such a tool a name without a verb (`terminal`, `Task`).
-_SEED_INTENT: Mapping[str, tuple[str, str]] = {
+# What the common names ask for: some hosts give such a tool a name without a verb (`terminal`, `Task`).
+_COMMON_INTENT: Mapping[str, tuple[str, str]] = {
     "bash": ("run", "command"),
     "write": ("write", "file"),
     "web_fetch": ("fetch", "page"),
@@ -597,7 +599,7 @@ def _name_risk(name: str) -> _NameRisk:
 
 @lru_cache(maxsize=CACHED_NAMES)
 def _name_forms(name: str) -> tuple[str, str, str]:
-    """How a name may come back: as written, as the seed's name for it, as words."""
+    """How a name may come back: as written, as its common name, as words."""
     return name.lower(), canonical_tool(name), "_".join(tool_words(name))
 
 
@@ -687,14 +689,14 @@ def explain_risk(
 
 
 def canonical_tool(name: str) -> str:
-    """The seed's name for a host's tool (`Bash`, `shell` and `local_shell` are `bash`), else the name in lowercase."""
+    """The common name of a host's tool (`Bash`, `shell` and `local_shell` are `bash`), else the name in lowercase."""
     return _canonical(name) if len(name) <= MAX_NAME else name.lower()
 
 
 @lru_cache(maxsize=CACHED_NAMES)
 def _canonical(name: str) -> str:
     known = _find_known_tool(name, _cached_words(name)) if _PLAIN.fullmatch(name) else None
-    return (known.seed if known is not None else "") or name.lower()
+    return (known.common_name if known is not None else "") or name.lower()
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -751,7 +753,7 @@ def _add_synonyms(words: Iterable[str], classes: tuple[frozenset[str], ...]) -> 
 def _intent(name: str) -> ToolIntent:
     words, ruling = _cached_words(name), _cached_name_risk(name)
     known = _find_known_tool(name, words)
-    verb, thing = _SEED_INTENT.get(known.seed, ("", "")) if known is not None else ("", "")
+    verb, thing = _COMMON_INTENT.get(known.common_name, ("", "")) if known is not None else ("", "")
     acting = {*ruling.acting, verb} - {""}
     if not acting.isdisjoint(_ANYTHING):
         acting |= _ANY_ACTION

@@ -66,7 +66,7 @@ class Scan(NamedTuple):
 
 
 def rules_from_patterns(patterns: Iterable[str]) -> tuple[Rule, ...]:
-    """Return an organisation's own patterns as rules; they count wherever the seed's rules count."""
+    """Return an organisation's own patterns as rules; they count wherever the broad rules count."""
     return tuple(
         Rule(
             id=f"custom:{number}",

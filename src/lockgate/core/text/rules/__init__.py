@@ -4,7 +4,7 @@ A rule never blocks; it escalates. Patterns are in the engine's syntax (no look-
 matched over UTF-8 bytes without regard to the case of ASCII letters. A gap is a few words, a few bytes, or ends with
 the line: the attacker chooses how much text stands between two words, and we choose how much of it is one sentence.
 
-Three habits keep the table within three times the cost of the seed's six rules. A rule starts with whole words, so that
+Three habits keep the table within three times the cost of the six oldest rules. A rule starts with whole words, so that
 the engine looks for those and runs nothing until it sees one. A gap counts words where it can: `.{0,40}` in the middle
 of a sentence costs the compiler ten times as much as "up to six words". No rule needs the engine's Unicode mode:
 `phrase` spells out capitals and unaccented forms, so one byte pattern reads plain, shouted and folded text alike.

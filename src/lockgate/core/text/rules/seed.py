@@ -1,4 +1,4 @@
-"""The six rules of the first design, in its own words: their `.` stops at a line end, the other rules cross it."""
+"""The six oldest rules, whose ids begin with `seed:`. Their `.` stops at a line end; the other rules cross it."""
 
 from __future__ import annotations
 
