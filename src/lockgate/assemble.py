@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -575,10 +575,17 @@ def adapter_from_settings(
         return EmbeddedAdapter(judge, scanner=scanner, timeout_ms=settings.timeout_ms)
     try:
         provider = provider_from_settings(settings)
+        tenant_providers = {
+            each.tenant: provider_from_settings(
+                replace(settings, endpoint=each.endpoint, model=each.model, unsafe_http=each.unsafe_http)
+            )
+            for each in settings.tenant_endpoints
+        }
     except InvalidConfig as error:
         raise InvalidConfig(f"VERIFIER_ADAPTER `{settings.adapter}`: {error.message}", hint=error.hint) from None
+    wrap = wrap_provider or (lambda provider: provider)
     return RemoteAdapter(
-        wrap_provider(provider) if wrap_provider else provider,
+        wrap(provider),
         client or _client(settings, settings.timeout_ms),
         settings.keys if keys is None else keys,
         scanner=scanner,
@@ -586,6 +593,7 @@ def adapter_from_settings(
         excerpt_characters=settings.excerpt_characters,
         custom_redactions=settings.custom_redactions,
         key_needed=settings.key_needed,
+        tenant_providers={tenant: wrap(each) for tenant, each in tenant_providers.items()},
     )
 
 

@@ -32,9 +32,9 @@ SETTINGS = LadderSettings()
 HOME = Subject(NETWORK, "1" * 32)
 
 
-def named(name: str) -> Subject:
+def named(name: str, tenant: str = "") -> Subject:
     identity = Identity.from_settings(AbuseSettings(secret=SECRET.encode()))
-    return identity.subjects({"state": {"principal": name}})[0]
+    return identity.subjects({"state": {"principal": name}}, tenant)[0]
 
 
 @pytest.fixture
@@ -68,6 +68,14 @@ def test_bans_are_listed_and_lifted_by_name_or_by_what_the_list_calls_them(run: 
     assert (again.code, again.err) == (1, "lockgate: `alice` is not banned\n")
 
 
+def test_a_tenant_s_client_is_lifted_by_both_names(run: Run, file: Path) -> None:
+    ban(file, named("alice", "acme"))
+    assert run("gate", "bans", "--lift", "alice").code == 1
+    assert run("gate", "bans", "--lift", "alice", "--tenant", "globex").code == 1
+    assert run("gate", "bans", "--lift", "alice", "--tenant", "acme").code == 0
+    assert run("gate", "bans").out == "no client is banned\n"
+
+
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
@@ -75,9 +83,10 @@ def test_bans_are_listed_and_lifted_by_name_or_by_what_the_list_calls_them(run: 
         (["gate", "bans", "--lift", ""], "--lift needs a client"),
         (["gate", "bans", "--envoy"], "`bans` serves no requests"),
         (["gate", "--lift", "alice", "--envoy"], "--lift has no effect without `bans`"),
+        (["gate", "--tenant", "acme", "--envoy"], "--tenant has no effect without `bans`"),
         (["gate"], "what to stand in front of is missing"),
     ],
-    ids=["incident", "no client", "place", "alone", "nothing"],
+    ids=["incident", "no client", "place", "alone", "tenant", "nothing"],
 )
 def test_what_cannot_be_done_is_said(run: Run, file: Path, argv: list[str], words: str) -> None:
     ended = run(*argv)

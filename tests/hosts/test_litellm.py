@@ -298,9 +298,10 @@ def test_events_pass_as_they_come(proxy: int, gate: Any, model: Any) -> None:
 
 def test_a_key_s_holder_is_quarantined_and_cannot_say_it_is_another(proxy: int, gate: Any, model: Any) -> None:
     model.seen.clear()
-    gate(ABUSE_TIER1_THRESHOLD="1", ABUSE_TIER2_THRESHOLD="1")
+    gate(ABUSE_TIER1_THRESHOLD="1", ABUSE_TIER2_THRESHOLD="1", ABUSE_TENANTS="another-user")
     assert "(unsafe" in message(post(proxy, chat(ATTACK)))
-    forged = dict.fromkeys(("user_api_key_hash", "user_api_key_token", "user_api_key"), "another-user")
+    names = ("user_api_key_hash", "user_api_key_token", "user_api_key", "user_api_key_team_id")
+    forged = dict.fromkeys(names, "another-user")
     for more in ({}, {"user": "another-user"}, {"metadata": forged}, {"litellm_metadata": forged}):
         answer = post(proxy, chat(HARMLESS, **more))
         assert (answer.status, message(answer).endswith("(quarantined)")) == (400, True), more

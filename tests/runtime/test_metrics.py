@@ -63,6 +63,7 @@ def test_prometheus_reads_what_is_rendered() -> None:
         "lockgate_gate_refusals": "counter",
         "lockgate_gate_errors": "counter",
         "lockgate_gate_ladder_events": "counter",
+        "lockgate_gate_tenant_requests": "counter",
     }
     assert all(family.documentation for family in families.values())
     read = samples(made.render())
@@ -116,6 +117,16 @@ HOSTILE = [
 ]
 
 
+def test_listed_tenants_have_a_series_and_others_none() -> None:
+    made = Metrics()
+    made.list_tenants(["acme"])
+    made.list_tenants(["globex", "acme"])
+    for tenant in ("acme", "globex", "initech", "", OTHER):
+        made.gate_tenants.add(tenant, "allowed")
+    assert made.gate_tenants.labels["tenant"] == ("acme", "globex", OTHER)
+    assert [made.gate_tenants.value(each, "allowed") for each in ("acme", "globex", OTHER)] == [1, 1, 3]
+
+
 @pytest.mark.parametrize("label", HOSTILE, ids=lambda label: repr(label)[:20])
 def test_a_label_outside_its_set_is_other_and_makes_no_series(label: str) -> None:
     made = Metrics()
@@ -126,8 +137,9 @@ def test_a_label_outside_its_set_is_other_and_makes_no_series(label: str) -> Non
     assert made.errors.value(OTHER, OTHER) == 1
     assert made.latency.count(OTHER) == 1
     for metric in made.gate:
-        metric.observe(0.1, label) if isinstance(metric, Histogram) else metric.add(label)
-        assert (metric.count if isinstance(metric, Histogram) else metric.value)(OTHER) == 1
+        size = len(metric.labels)
+        metric.observe(0.1, label) if isinstance(metric, Histogram) else metric.add(*[label] * size)
+        assert (metric.count if isinstance(metric, Histogram) else metric.value)(*[OTHER] * size) == 1
     assert "evil" not in made.render()
     samples(made.render())
 

@@ -277,6 +277,29 @@ def test_a_request_is_assessed(make: Callable[..., Asking]) -> None:
     assert ask("POST", "/v1/assess", {"prompt_text": "x", "flags": 1}).status == 422
 
 
+def test_a_request_is_assessed_with_the_tenant_s_own_key(make: Callable[..., Asking]) -> None:
+    from lockgate.testing import LoopbackProvider
+    from lockgate.verifiers.adapters import resolve_adapter_from_env
+
+    with LoopbackProvider(say="safe") as provider:
+        environ = {
+            "VERIFIER_ADAPTER": "compatible",
+            "VERIFIER_TIMEOUT_MS": "20000",
+            "VERIFIER_MODEL": "test",
+            "VERIFIER_BASE_URL": provider.url,
+            "VERIFIER_API_KEY": "common-key",
+            "VERIFIER_API_KEY__acme": "acme-key",
+        }
+        adapter: Any = resolve_adapter_from_env(environ)
+        ask = make(adapter=adapter)
+        for query in ("?tenant=acme", ""):
+            assert ask("POST", f"/v1/assess{query}", {"prompt_text": "hello"}, who=Caller.AGENT).status == 200
+        assert ask("POST", "/v1/assess?tenant=", {"prompt_text": "hello"}).status == 422
+        adapter.close()
+    keys = [request.headers["authorization"] for request in provider.requests]
+    assert keys == ["Bearer acme-key", "Bearer common-key"]
+
+
 def test_the_public_routes_need_no_token(ask: Asking) -> None:
     assert fits("GET /healthz", ask("GET", "/healthz", who=None)) == {"status": "ok"}
     assert fits("GET /readyz", ask("GET", "/readyz", who=None))["ready"] is True

@@ -24,6 +24,7 @@ from lockgate.settings.key_files import (
 from lockgate.settings.verifiers import (
     ADAPTERS,
     VARIABLES,
+    TenantEndpoint,
     VerifierSettings,
     endpoint_allowed,
     settings_for_model,
@@ -775,3 +776,51 @@ def test_no_keys_are_falsy() -> None:
     assert not VerifierKeys()
     assert VerifierKeys("k")
     assert VerifierKeys(tenants={"a": "k"})
+
+
+# --- tenants' endpoints
+
+COMPATIBLE = {
+    "VERIFIER_ADAPTER": "compatible",
+    "VERIFIER_MODEL": "m",
+    "VERIFIER_BASE_URL": "https://common.example/v1",
+}
+
+
+def test_a_tenant_has_its_own_endpoint_and_model() -> None:
+    environ = {
+        **COMPATIBLE,
+        "VERIFIER_API_KEY": "common",
+        "VERIFIER_API_KEY__acme": "own",
+        "VERIFIER_BASE_URL__acme": "https://acme.example/v1",
+        "VERIFIER_MODEL__globex": "other",
+    }
+    assert verifier_settings_from_env(environ).tenant_endpoints == (
+        TenantEndpoint("acme", "https://acme.example/v1", "m", False),
+        TenantEndpoint("globex", "https://common.example/v1", "other", False),
+    )
+
+
+def test_the_common_key_never_goes_to_a_tenant_s_endpoint() -> None:
+    environ = {**COMPATIBLE, "VERIFIER_API_KEY": "common", "VERIFIER_BASE_URL__acme": "https://acme.example/v1"}
+    with pytest.raises(InvalidConfig, match="VERIFIER_BASE_URL__acme needs a key of its own"):
+        verifier_settings_from_env(environ)
+    # With a source of keys that source decides, and where there is no common key there is none to send.
+    assert verifier_settings_from_env(environ, keys_elsewhere=True).tenant_endpoints
+    assert verifier_settings_from_env({**environ, "VERIFIER_API_KEY": ""}).tenant_endpoints
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("VERIFIER_BASE_URL__acme", "https://user:pw@acme.example", "is not a plain address"),
+        ("VERIFIER_BASE_URL__acme", "https://elsewhere.example/v1", "is not among VERIFIER_ALLOWED_ENDPOINTS"),
+        ("VERIFIER_BASE_URL__acme", "http://common.example/v1", "over plain http"),
+        ("VERIFIER_BASE_URL__a b", "https://common.example/v1", "no tenant has this name"),
+    ],
+)
+def test_a_tenant_s_endpoint_is_checked_like_the_common_one(variable: str, value: str, message: str) -> None:
+    environ = {**COMPATIBLE, "VERIFIER_ALLOWED_ENDPOINTS": "common.example", variable: value}
+    with pytest.raises(InvalidConfig, match=message) as raised:
+        verifier_settings_from_env(environ)
+    assert "pw" not in str(raised.value)

@@ -13,8 +13,18 @@ if TYPE_CHECKING:
     from lockgate.abuse_gate.shared_strikes import Ladder
     from lockgate.abuse_gate.verdicts import FetchVerdict, Request
     from lockgate.settings.abuse_gate import AbuseSettings
+    from lockgate.settings.tenants import TenantPolicy
 
-__all__ = ["AbuseGateMiddleware", "AbuseSettings", "FetchVerdict", "Identity", "Inspector", "Ladder", "Request"]
+__all__ = [
+    "AbuseGateMiddleware",
+    "AbuseSettings",
+    "FetchVerdict",
+    "Identity",
+    "Inspector",
+    "Ladder",
+    "Request",
+    "TenantPolicy",
+]
 
 _HOMES = {
     "AbuseGateMiddleware": "lockgate.abuse_gate.middleware",
@@ -24,6 +34,7 @@ _HOMES = {
     "Inspector": "lockgate.abuse_gate.documents.inspector",
     "Ladder": "lockgate.abuse_gate.shared_strikes",
     "Request": "lockgate.abuse_gate.verdicts",
+    "TenantPolicy": "lockgate.settings.tenants",
 }
 
 

@@ -27,15 +27,16 @@ MAX_HELD_BYTES = 256 << 20
 
 
 class HeldBody:
-    """A body as far as it has arrived. `network` is the key of the network that sends it."""
+    """A body as far as it has arrived. `network` is the key of the network that sends it, `tenant` whose it is."""
 
-    __slots__ = ("data", "network", "reader", "size", "whole")
+    __slots__ = ("data", "network", "reader", "size", "tenant", "whole")
 
     def __init__(self) -> None:
         self.data = b""
         self.size = 0
         self.whole = False
         self.network = ""
+        self.tenant = ""
         self.reader: BodyReader | None = None
 
 

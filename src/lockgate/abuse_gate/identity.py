@@ -111,8 +111,11 @@ class Identity:
         same = hmac.compare_digest(keyed.digest(), self._keyed.digest())
         return same and self._trusted.issuperset(settings.trusted_proxies)
 
-    def subjects(self, scope: Scope) -> tuple[Subject, ...]:
-        """Return the principal, if a user is signed in, and the network; raise Unidentified if `principal` fails."""
+    def subjects(self, scope: Scope, tenant: str = "") -> tuple[Subject, ...]:
+        """Return the principal, if a user is signed in, and the network; raise Unidentified if `principal` fails.
+
+        A principal of one tenant is another one than the principal of the same name of another tenant.
+        """
         try:
             name: object = self._principal(scope)
         except AmbiguousCredential:
@@ -123,22 +126,28 @@ class Identity:
                 hint="return None for a request without a signed-in user",
             ) from error
         if type(name) is not str and name is not None:
-            name = _principal_text(name)
+            name = name_text(name)
         place = self.network_from_scope(scope)
         network = self._subject_from_value(NETWORK, place)
         if not name and self._locks_anonymous:
             name = self._anonymous_name(scope, place)
-        return (self._subject_from_value(PRINCIPAL, name), network) if name else (network,)
+        return (self._subject_from_value(PRINCIPAL, name, tenant), network) if name else (network,)
 
-    def _subject_from_value(self, kind: str, value: str) -> Subject:
+    def trusts(self, scope: Scope) -> bool:
+        """Return whether the connection comes from a trusted proxy."""
+        client = scope.get("client")
+        return self.trusts_address(parse_address(client[0]) if client else None)
+
+    def _subject_from_value(self, kind: str, value: str, tenant: str = "") -> Subject:
         # By type: a subclass of str may claim to be equal to another user's name.
         known = type(value) is str and len(value) <= _MAX_REMEMBERED_CHARACTERS
-        return self._remembered(kind, value) if known else self._hash_subject(kind, value)
+        return self._remembered(kind, value, tenant) if known else self._hash_subject(kind, value, tenant)
 
-    def _hash_subject(self, kind: str, value: str) -> Subject:
+    def _hash_subject(self, kind: str, value: str, tenant: str = "") -> Subject:
         keyed = self._keyed.copy()
-        # The zero byte keeps a principal that is named like an address apart from that network.
-        keyed.update(kind.encode() + b"\0" + value.encode("utf-8", "surrogatepass"))
+        # The zero byte keeps a principal that is named like an address apart from that network, and from a tenant's.
+        where = f"tenant\0{tenant}\0{kind}" if tenant else kind
+        keyed.update(where.encode() + b"\0" + value.encode("utf-8", "surrogatepass"))
         key = keyed.hexdigest()[:32]
         if kind == NETWORK and value.endswith(_IPV6_SUFFIX):
             key = customer_key(self._hash_subject(NETWORK, _ipv6_customer(value)).key) + key[:_CUSTOMER_KEY_LETTERS]
@@ -202,7 +211,7 @@ def _ipv6_customer(network: str) -> str:
     return f"{IPv6Address(address >> 80 << 80)}/48"
 
 
-def _principal_text(name: object) -> str:
+def name_text(name: object) -> str:
     """Return a name as text: many applications identify users by numbers or UUIDs."""
     if isinstance(name, str):
         return str.__str__(name)

@@ -52,6 +52,7 @@ from lockgate.abuse_gate.responses import (
     strip_guardrail_headers,
 )
 from lockgate.abuse_gate.shared_strikes import ClientStanding, Ladder
+from lockgate.abuse_gate.tenants import TenantOf, Tenants
 from lockgate.abuse_gate.verdicts import FetchVerdict, ParsedRequest, Request, RequestJudge, run_in_pool
 from lockgate.core.errors import InvalidConfig, LockgateError
 from lockgate.core.journal.record import SUBJECT, label
@@ -110,6 +111,7 @@ class AbuseGateMiddleware:
         ladder: Ladder | None = None,
         identity: Identity | None = None,
         principal: Principal | None = None,
+        tenant: TenantOf | None = None,
         fetch_verdict: FetchVerdict | None = None,
         journal: JournalWriter | Literal[False] | None = None,
         gate: Gate | None = None,
@@ -125,6 +127,8 @@ class AbuseGateMiddleware:
         self._app, self._settings, self._metrics, self._journal = app, settings, metrics, recorder
         self._adapter = adapter or (defaults.adapter_from_environment() if fetch_verdict is None else None)
         self._identity = defaults.checked_identity(settings, identity, principal)
+        self._tenants = Tenants(settings, tenant, lambda scope: self._identity.trusts(scope))
+        metrics.list_tenants(each.name for each in settings.tenants)
         self._client_key = lru_cache(MAX_REMEMBERED)(self._fair_share_key)
         self._ladder = ladder or defaults.ladder_from_settings(settings, metrics)
         # A ladder of the application may use other sources than our own tables, so it is asked each time.
@@ -142,6 +146,7 @@ class AbuseGateMiddleware:
             settings,
             self._gate,
             self._inspector,
+            tenants=self._tenants,
             fetch=fetch_verdict or self.fetch_verdict,
             own=self._builtin_adapter(fetch_verdict),
             failed=self._report_failure,
@@ -171,13 +176,13 @@ class AbuseGateMiddleware:
             try:
                 decision, standing = await self._admit(scope, receive, body)
             except Stop as stop:
-                await self._refuse(stop, scope, send, began, unread=not body.whole)
+                await self._refuse(stop, scope, send, began, unread=not body.whole, tenant=body.tenant)
                 return
             if not body.whole:
                 # The client has left in the middle of its body.
-                self._count_outcome("left", began)
+                self._count_outcome("left", began, body.tenant)
                 return
-            self._count_outcome("allowed" if decision == "allow" else "unclear", began)
+            self._count_outcome("allowed" if decision == "allow" else "unclear", began, body.tenant)
             headers = guardrail_headers(decision, mode_from_standing(standing))
             replay = replay_body(body.data, receive, partial(self._bodies.release, body))
             body.data = b""
@@ -189,7 +194,7 @@ class AbuseGateMiddleware:
         """Return the adapter's verdict. An adapter that has only `assess` is asked in a thread."""
         adapter = cast(Any, self._adapter)
         if isinstance(adapter, LocalRuleAdapter | RemoteAdapter):
-            return await adapter.examine_async(request.payload, client=request.whom)
+            return await adapter.examine_async(request.payload, tenant=request.tenant, client=request.whom)
         work = partial(adapter.assess, request.payload)
         timeout_s = self._settings.verdict_timeout_s
         return cast(Verdict, await run_in_pool(self._adapter_pool, work, timeout_s, request.whom))
@@ -218,7 +223,7 @@ class AbuseGateMiddleware:
         # 1. Head.
         content_type, length = self._read_head(scope)
         # 2. Standing.
-        subjects = self._identify(scope)
+        body.tenant, subjects = self._identify(scope)
         client = _Client(subjects, await self._check_standing(subjects))
         try:
             # 3. Body.
@@ -229,7 +234,7 @@ class AbuseGateMiddleware:
             if not body.whole:
                 return "", client.standing
             # 4. Parse.
-            case = await self._parse(scope, content_type, body.data, subjects)
+            case = await self._parse(scope, content_type, body, subjects)
             # 5. Lock. The client may have been banned while it was still sending its body.
             await self._check_standing_again(client, case)
             # 6. Verify.
@@ -279,9 +284,14 @@ class AbuseGateMiddleware:
 
     # --- 2. Standing
 
-    def _identify(self, scope: Scope) -> tuple[Subject, ...]:
+    def _identify(self, scope: Scope) -> tuple[str, tuple[Subject, ...]]:
+        """Return the tenant's name, and the subjects; raise Stop if either cannot be told."""
         try:
-            return tuple(self._identity.subjects(scope))
+            tenant = self._tenants.find(scope)
+            subjects = self._identity.subjects(scope, tenant) if tenant else self._identity.subjects(scope)
+            return tenant, tuple(subjects)
+        except Stop:
+            raise
         except AmbiguousCredential:
             raise Stop("bad-credential") from None
         except Exception as error:  # noqa: BLE001 - the edge to the application's code: no identity, no way past a ban
@@ -335,14 +345,14 @@ class AbuseGateMiddleware:
     # --- 4. Parse
 
     async def _parse(
-        self, scope: Scope, content_type: str, data: bytes, subjects: tuple[Subject, ...]
+        self, scope: Scope, content_type: str, body: HeldBody, subjects: tuple[Subject, ...]
     ) -> ParsedRequest:
-        whom = self._client_key(subjects)
+        whom, data = self._client_key(subjects), body.data
         work = partial(normalize, data, content_type, path=scope["path"], query=scope.get("query_string", b""))
         found = await self._judge.run_bounded(work, len(data), whom)
         if isinstance(found, RefusedRequest):
             raise Stop(found.reason, status=found.status)
-        return ParsedRequest(scope, content_type, data, found, whom)
+        return ParsedRequest(scope, content_type, data, found, whom, tenant=body.tenant)
 
     # --- 6. Verify
 
@@ -373,7 +383,7 @@ class AbuseGateMiddleware:
             task.add_done_callback(self._tasks.discard)
             raise await asyncio.shield(task)
         safe = assessment.verdict == "safe"
-        blocks_unclear = self._settings.on_unclear == "block"
+        blocks_unclear = self._tenants.policy(case.tenant).on_unclear == "block"
         reason = "unclear" if blocks_unclear and not safe else ""
         if unread and self._settings.on_unread == "block":
             reason = "artifact-unread"
@@ -396,7 +406,8 @@ class AbuseGateMiddleware:
         subjects, standing = await self._count_strike(case, client)
         free = (Standing.NORMAL, Standing.SLOWED)
         was_and_is_free = before.standing in free and standing.standing in free
-        reason = "clarify" if self._settings.override_mode == "clarify" and was_and_is_free else "unsafe"
+        clarifies = self._tenants.policy(case.tenant).override_mode == "clarify"
+        reason = "clarify" if clarifies and was_and_is_free else "unsafe"
         sender = _sender_fields(client.subjects, standing)
         recorded = await self._record_verdict(assessment, case, f"{reason}:{incident}", sender)
         LOG.warning(
@@ -462,18 +473,20 @@ class AbuseGateMiddleware:
 
     async def _handle_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = perf_counter()
+        tenant = ""
         try:
             self._read_head(scope)
-            standing = await self._check_standing(self._identify(scope))
+            tenant, subjects = self._identify(scope)
+            standing = await self._check_standing(subjects)
             # The gate does not read the messages, so it would not see tools in them.
             if standing.standing is Standing.EXECUTE_LOCKED:
                 raise Stop("tools-locked", judged=standing)
             if self._settings.websockets != "unsafe_allow":
                 raise Stop("websocket", judged=standing)
         except Stop as stop:
-            await self._refuse(stop, scope, send, began, unread=False)
+            await self._refuse(stop, scope, send, began, unread=False, tenant=tenant)
             return
-        self._count_outcome("unclear", began)
+        self._count_outcome("unclear", began, tenant)
         headers = guardrail_headers("unclear", mode_from_standing(standing))
         await self._app(strip_guardrail_headers(scope), receive, send_with_headers(send, headers))
 
@@ -485,8 +498,8 @@ class AbuseGateMiddleware:
 
         return closing
 
-    async def _refuse(self, stop: Stop, scope: Scope, send: Send, began: float, *, unread: bool) -> None:
-        self._count_outcome(stop.told.outcome, began)
+    async def _refuse(self, stop: Stop, scope: Scope, send: Send, began: float, *, unread: bool, tenant: str) -> None:
+        self._count_outcome(stop.told.outcome, began, tenant)
         self._metrics.gate_refusals.add(stop.reason)
         if scope["type"] == "websocket" and "websocket.http.response" not in (scope.get("extensions") or {}):
             await send({"type": "websocket.close", "code": 1008, "reason": ""})
@@ -494,8 +507,10 @@ class AbuseGateMiddleware:
         for message in stop.messages(scope, unread=unread):
             await send(message)
 
-    def _count_outcome(self, outcome: str, began: float) -> None:
+    def _count_outcome(self, outcome: str, began: float, tenant: str) -> None:
         self._metrics.gated.add(outcome)
+        if self._tenants.enabled:
+            self._metrics.gate_tenants.add(tenant, outcome)
         self._metrics.gate_seconds.observe(perf_counter() - began, outcome)
 
     def _report_failure(self, part: str, error: Exception) -> None:

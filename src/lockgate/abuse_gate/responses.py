@@ -40,6 +40,7 @@ ANSWERS: Final[Mapping[str, StopAnswer]] = {
     "quarantined": StopAnswer(429, "quarantined", "after several unsafe requests, this client has to wait"),
     "slowed": StopAnswer(429, "slowed", "several unsafe requests came from this network: wait a moment"),
     "bad-credential": StopAnswer(400, "refused", "the credential is ambiguous"),
+    "unknown-tenant": StopAnswer(403, "refused", "this tenant is not served here"),
     "headers-too-large": StopAnswer(431, "refused", "the headers are too large"),
     "two-content-types": StopAnswer(400, "refused", "the content type is given twice"),
     "encoded-body": StopAnswer(415, "refused", "the body must not have a content encoding"),

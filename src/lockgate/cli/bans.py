@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> Exit:
         return _print_bans(kept.list_bans())
     who = sys.stdin.readline().strip() if args.lift == "-" else args.lift
     banned = kept.list_bans()
-    keys = _matching_keys(who, settings, banned)
+    keys = _matching_keys(who, args.tenant, settings, banned)
     if not keys:
         print(f"lockgate: {quoted(who)} is not banned", file=sys.stderr)
         if banned:
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> Exit:
     return Exit.CLEAR
 
 
-def _matching_keys(who: str, settings: AbuseSettings, banned: dict[str, SharedRecord]) -> list[str]:
+def _matching_keys(who: str, tenant: str, settings: AbuseSettings, banned: dict[str, SharedRecord]) -> list[str]:
     """Return the key of the banned client that was named by its hash or its principal."""
     if not who:
         raise LockgateError("--lift needs a client", hint="give a principal, or a hash that `lockgate gate bans` lists")
@@ -68,7 +68,7 @@ def _matching_keys(who: str, settings: AbuseSettings, banned: dict[str, SharedRe
             "an incident says what was blocked, and not who was banned",
             hint=f"`lockgate audit show {who}` has the client as its subject: lift that",
         )
-    named = Identity.from_settings(settings).subjects({"state": {"principal": who}})[0].key
+    named = Identity.from_settings(settings).subjects({"state": {"principal": who}}, tenant)[0].key
     found = [named] if named in banned else []
     if _HASH_PREFIX.fullmatch(who):
         found += [key for key in banned if key.startswith(who)]

@@ -73,6 +73,7 @@ def describe(parser: Parser) -> None:
     parser.description = _HELP
     parser.add_argument("what", nargs="?", choices=("bans",), metavar="bans", help="list banned clients, or lift a ban")
     parser.add_argument("--lift", metavar="WHO", help="with `bans`: lift the ban of this client")
+    parser.add_argument("--tenant", metavar="NAME", default="", help="with --lift: the tenant of this client")
     place = parser.add_mutually_exclusive_group()
     place.add_argument("--upstream", metavar="URL", help="forward requests to this server only")
     place.add_argument("--envoy", action="store_true", help="answer Envoy, which is in ABUSE_TRUSTED_PROXIES")
@@ -229,8 +230,9 @@ def _read_upstream(args: argparse.Namespace) -> Upstream:
 
 def _refuse_idle_options(args: argparse.Namespace) -> None:
     """Refuse an option that has no effect here: the user expects one."""
-    if args.lift is not None:
-        raise LockgateError("--lift has no effect without `bans`", hint="lockgate gate bans --lift WHO")
+    if args.lift is not None or args.tenant:
+        option = "--lift" if args.lift is not None else "--tenant"
+        raise LockgateError(f"{option} has no effect without `bans`", hint="lockgate gate bans --lift WHO")
     if not (args.envoy or args.litellm or args.upstream is not None):
         raise LockgateError(
             "what to stand in front of is missing: --upstream, --envoy or --litellm",

@@ -12,7 +12,7 @@ Labels have closed sets of values. A value outside its set is counted as `other`
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from threading import Lock
 from typing import get_args
 
@@ -32,7 +32,7 @@ GATE_OUTCOMES = (
 GATE_REASONS = (
     *("unsafe", "clarify", "unclear", "tools-locked", "quarantined", "slowed", "websocket", "busy", "unavailable"),
     *("headers-too-large", "two-content-types", "encoded-body", "body-too-large", "body-too-slow", "not-http"),
-    *("artifact-unread", "bad-credential"),
+    *("artifact-unread", "bad-credential", "unknown-tenant"),
     *("unreadable", "not-json", "duplicate-key", "too-deep", "bad-form", "bad-multipart", "bad-text"),
     *("too-many-values", "too-many-parts", "too-much-text", "bad-content-type", "unknown-charset"),
     OTHER,
@@ -170,9 +170,29 @@ class Metrics:
             {"event": LADDER_EVENTS},
         )
 
+        self.gate_tenants = Counter(
+            "lockgate_gate_tenant_requests_total",
+            "Requests at a gate with tenants, by tenant and by what became of them.",
+            # The operator's tenants come before it, see `list_tenants`.
+            {"tenant": (OTHER,), "outcome": GATE_OUTCOMES},
+        )
+
+    def list_tenants(self, names: Iterable[str]) -> None:
+        """Give these tenants, which the operator listed, a series each; all others are counted as `other`."""
+        with _lock:
+            known = self.gate_tenants.labels["tenant"]
+            self.gate_tenants.labels["tenant"] = (*dict.fromkeys((*known[:-1], *names)), OTHER)
+
     @property
     def gate(self) -> tuple[Counter | Histogram, ...]:
-        return (self.gated, self.gate_seconds, self.gate_refusals, self.gate_errors, self.ladder_events)
+        return (
+            self.gated,
+            self.gate_seconds,
+            self.gate_refusals,
+            self.gate_errors,
+            self.ladder_events,
+            self.gate_tenants,
+        )
 
     @property
     def all(self) -> tuple[Counter | Histogram, ...]:

@@ -199,7 +199,7 @@ async def assess(api: Api, request: Request) -> object:
         raise Problem(422, "bad-payload", error.message, hint=error.hint) from None
     if api.adapter is None:
         raise Problem(503, "no-adapter", "no verifier is set up here")
-    found = await api.adapter.examine_async(request.body)
+    found = await api.adapter.examine_async(request.body, tenant=request.query.get("tenant", ""))
     return {**found._asdict(), "rules": list(found.rules), "latency_ms": round(found.latency_ms, 3)}
 
 

@@ -19,10 +19,15 @@ from lockgate.core.requests.payload import PII_RULESETS
 from lockgate.core.requests.strikes import BAN_MODES, MAX_SECONDS, MAX_THRESHOLD, LadderSettings
 from lockgate.settings.key_files import read_key_file
 from lockgate.settings.keys import Environment, KeyForm, Row
+from lockgate.settings.tenants import TENANT_FIELDS, TenantPolicy, check_policies, policies_from_env, split_tenant
 
 MIN_SECRET_CHARACTERS = 32
 _LADDER = LadderSettings()
 _MODES = {mode.value: mode for mode in BAN_MODES}
+# Other headers say who the client is, or where its request ends.
+_HEADER = re.compile(
+    r"(?!(?:authorization|cookie|host|content-.*|x-forwarded-for|x-guardrail-.*)\Z)[a-z][a-z0-9-]{0,63}"
+)
 # The characters of a host, and nothing that would be a password, a query or a second host.
 _STORE = re.compile(
     r"(?:valkey|valkeys|redis|rediss)://[A-Za-z0-9._:\[\]-]{1,255}(?:/[0-9]{1,4})?|unix:///[A-Za-z0-9._/-]{1,200}"
@@ -109,6 +114,15 @@ VARIABLES = (
     _row("ABUSE_TRUSTED_PROXIES", "trusted_proxies",
          doc="Addresses and networks of your own proxies, separated by commas, and `unix` for one that connects by a "
              "socket file. From them, and only from them, `X-Forwarded-For` is believed, read from its end."),
+    _row("ABUSE_TENANTS", "tenants",
+         doc="The names of your [tenants](#tenants), separated by commas. Each may have its own `ABUSE_PII_RULESET`, "
+             "`ABUSE_ON_UNCLEAR` and `ABUSE_OVERRIDE_MODE`, as in `ABUSE_PII_RULESET__acme=hipaa`."),
+    _row("ABUSE_TENANT_HEADER", "tenant_header",
+         doc="The header in which your proxy names a request's tenant. It is believed from `ABUSE_TRUSTED_PROXIES` "
+             "only, and these have to remove it from what clients send."),
+    _row("ABUSE_UNLISTED_TENANTS", "unlisted_tenants", default="refuse", words=("refuse", "default"),
+         doc="What becomes of a request whose tenant is not in `ABUSE_TENANTS`: `refuse` answers 403, `default` goes "
+             "on with the settings that hold for requests without a tenant."),
     _row("ABUSE_STORE", "store", default="memory",
          doc="Where strikes are counted: `memory`, in each process by itself, or `valkey://HOST:6379/0` (also "
              "`valkeys`, `redis`, `rediss`, `unix:///PATH`) for several. A password comes from "
@@ -148,6 +162,9 @@ class AbuseSettings:
     read_total_s: float = 15.0
     verdict_timeout_s: float = 5.0
     trusted_proxies: tuple[str, ...] = ()
+    tenants: tuple[TenantPolicy, ...] = ()
+    tenant_header: str = ""
+    unlisted_tenants: str = "refuse"
     store: str = "memory"
     bans_file: str = ""
     secret: bytes = field(default=b"", repr=False)
@@ -163,9 +180,32 @@ class AbuseSettings:
             if name != "enabled" and name in _ROW_FOR:
                 _check_field(name, _ROW_FOR[name], getattr(self, name))
         object.__setattr__(self, "trusted_proxies", _networks(self.trusted_proxies, "trusted_proxies"))
+        check_policies(self.tenants, {field: _ROW_FOR[field].words for field in TENANT_FIELDS})
+        self._check_tenant_header()
         _check_store(self.store)
         _check_bans_file(self.bans_file)
         self._check_secrets()
+
+    @property
+    def has_tenants(self) -> bool:
+        """Whether requests belong to tenants; otherwise none is looked for."""
+        return bool(self.tenants) or self.unlisted_tenants != "refuse"
+
+    def _check_tenant_header(self) -> None:
+        if self.tenant_header == "":
+            return
+        if type(self.tenant_header) is not str or not _HEADER.fullmatch(self.tenant_header):
+            raise InvalidConfig("ABUSE_TENANT_HEADER is no name of a header of its own", hint="for example x-tenant")
+        if not self.trusted_proxies:
+            raise InvalidConfig(
+                "ABUSE_TENANT_HEADER needs ABUSE_TRUSTED_PROXIES: any client can send a header",
+                hint="name the addresses of the proxy that sets it",
+            )
+        if not self.has_tenants:
+            raise InvalidConfig(
+                "ABUSE_TENANT_HEADER needs ABUSE_TENANTS: every request with a tenant would be refused",
+                hint="list the tenants, or set ABUSE_UNLISTED_TENANTS=default",
+            )
 
     def _check_secrets(self) -> None:
         if type(self.secret) is not bytes or type(self.store_password) is not str:
@@ -217,12 +257,28 @@ def abuse_settings_from_env(
     fields["ladder"] = LadderSettings(**ladder)
     text, where = said.text(_ROW_FOR["trusted_proxies"])
     fields["trusted_proxies"] = _networks([entry.strip() for entry in text.split(",") if entry.strip()], where)
+    fields["tenant_header"] = said.text(_ROW_FOR["tenant_header"])[0].lower()
+    fields["tenants"] = _tenants(said, table)
     fields["store"], where = said.text(_ROW_FOR["store"])
     _check_store(fields["store"], where)
     fields["bans_file"], where = said.text(_ROW_FOR["bans_file"])
     _check_bans_file(fields["bans_file"], where)
     fields["secret"] = _secret(said, "ABUSE_SECRET").encode("ascii")
     return AbuseSettings(store_password=_secret(said, "ABUSE_STORE_PASSWORD"), **fields)
+
+
+def _tenants(said: Environment, table: Mapping[str, object] | None) -> tuple[TenantPolicy, ...]:
+    text, _ = said.text(_ROW_FOR["tenants"])
+    names = list(dict.fromkeys(entry.strip() for entry in text.split(",") if entry.strip()))
+    for each in (*said.variables, *(table or {})):
+        # Other names of this form were refused before.
+        tenant = split_tenant(each)[1]
+        if tenant and (each.startswith("ABUSE_") or each in (table or {})) and tenant not in names:
+            raise InvalidConfig(
+                f"{quoted(each, 120)}: no such tenant is listed",
+                hint=suggest_closest(tenant, names) or "name it in ABUSE_TENANTS",
+            )
+    return policies_from_env(said, names, {field: _ROW_FOR[field] for field in TENANT_FIELDS})
 
 
 def _refuse_unknown_keys(table: Mapping[str, object]) -> None:
@@ -233,7 +289,8 @@ def _refuse_unknown_keys(table: Mapping[str, object]) -> None:
                 f"`abuse_gate.{key}` cannot stand in a file of settings",
                 hint=f"set {secret.variable}, or {secret.variable}_FILE to the path of a file that holds it",
             )
-        if key not in _KEYS:
+        setting, tenant = split_tenant(str(key))
+        if key not in _KEYS and not (tenant and setting in TENANT_FIELDS):
             raise InvalidConfig(
                 f"{quoted(f'abuse_gate.{key}', 120)} is an unknown key",
                 hint=suggest_closest(str(key), _KEYS) or f"known: {', '.join(_KEYS)}",
@@ -243,8 +300,10 @@ def _refuse_unknown_keys(table: Mapping[str, object]) -> None:
 def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:
     """Raise InvalidConfig for a variable that only looks like ours: a misspelt threshold would leave the default."""
     known = {row.variable for row in VARIABLES} | {f"{row.variable}_FILE" for row in VARIABLES if row.secret}
+    own = {_ROW_FOR[field].variable for field in TENANT_FIELDS}
     for name in environ:
-        if name.startswith("ABUSE_") and name not in known:
+        setting, tenant = split_tenant(name)
+        if name.startswith("ABUSE_") and name not in known and not (tenant and setting in own):
             raise InvalidConfig(
                 f"unknown variable {quoted(name)}",
                 hint=suggest_closest(name, sorted(known)) or "every name that begins with ABUSE_ is the gate's",

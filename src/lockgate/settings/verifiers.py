@@ -9,6 +9,7 @@ The order in which settings are refused:
    over plain http.
 5. Certificates or patterns that cannot be read or used.
 6. A key that is missing, given twice, unreadable, or not a key. No message ever shows one.
+7. A tenant's own endpoint, for the reasons of 4, or without a key of its own.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from lockgate.core.errors import InvalidConfig, LockgateError, printable, quoted, suggest_closest
 from lockgate.runtime.addresses import is_loopback
 from lockgate.settings.key_files import GuardedFile, VerifierKeys, is_key, read_key_file
 from lockgate.settings.keys import Environment, KeyForm, Row
+from lockgate.settings.tenants import is_tenant_name
 
 MAX_PATTERNS = 100
 _MAX_ADDRESS = 2048
@@ -105,7 +107,6 @@ _PARTS = {
     "compatible": ("VERIFIER_API_KEY", "VERIFIER_MODEL", "VERIFIER_BASE_URL"),
 }
 
-_TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _HOST = rf"{_LABEL}(?:\.{_LABEL}){{0,31}}|\[[0-9a-f:.]{{2,45}}\]"
 # Narrower than the standards on purpose: an address that two parsers could read in two ways would let one of them pass
@@ -114,6 +115,15 @@ _ADDRESS = re.compile(
     rf"(?P<scheme>https?)://(?P<host>{_HOST})(?::(?P<port>[0-9]{{1,5}}))?(?:/[a-z0-9._~:-]+)*/?", re.I | re.A
 )
 _ALLOWED = re.compile(rf"(?:\*\.|http://)?(?:{_HOST})(?::[0-9]{{1,5}})?", re.A)
+
+
+class TenantEndpoint(NamedTuple):
+    """Where one tenant's requests are judged, and by which model."""
+
+    tenant: str
+    endpoint: str
+    model: str
+    unsafe_http: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +146,8 @@ class VerifierSettings:
     unsafe_http: bool = False
     ca_file: str = ""
     custom_redactions: tuple[str, ...] = ()
+    # Tenants that have another endpoint or model.
+    tenant_endpoints: tuple[TenantEndpoint, ...] = ()
 
 
 def verifier_settings_from_env(
@@ -221,7 +233,38 @@ def _settings(said: Environment, who: str, *, keys_elsewhere: bool) -> VerifierS
     found["key_needed"] = _ROW[key_name].needed
     if not keys_elsewhere:
         found["keys"] = _keys(said, key_name, who)
+    # 7. Its tenants' endpoints.
+    found["tenant_endpoints"] = tuple(_tenant_endpoints(said, found, keys_elsewhere=keys_elsewhere))
     return VerifierSettings(**found)
+
+
+def _tenant_endpoints(said: Environment, found: Mapping[str, Any], *, keys_elsewhere: bool) -> Iterator[TenantEndpoint]:
+    """Yield each tenant's own endpoint and model; what it has not of its own is the common one."""
+    key_name, model_name, endpoint_name = _PARTS[found["adapter"]]
+    tenants = {
+        variable.partition("__")[2]: None
+        for variable in sorted(said.variables)
+        if variable.startswith((f"{model_name}__", f"{endpoint_name}__")) and said.variable(variable)
+    }
+    for tenant in tenants:
+        if not is_tenant_name(tenant):
+            raise InvalidConfig(
+                f"{endpoint_name}__{printable(tenant, 120)}: no tenant has this name",
+                hint="use letters, digits, dot, dash, underscore",
+            )
+        own_name = f"{endpoint_name}__{tenant}"
+        own = said.variable(own_name)
+        endpoint, unsafe_http = found["endpoint"], found["unsafe_http"]
+        if own:
+            endpoint = _checked_endpoint(own, own_name, found["allowed_endpoints"])
+            unsafe_http = _is_unsafe_http(endpoint, own_name, found["allowed_endpoints"])
+            if not keys_elsewhere and found["keys"].key() and tenant not in found["keys"].tenants:
+                # The common key would be sent to a server that perhaps belongs to the tenant.
+                raise InvalidConfig(
+                    f"{own_name} needs a key of its own",
+                    hint=f"set {key_name}__{tenant}, or {key_name}_FILE__{tenant}: the common key does not go there",
+                )
+        yield TenantEndpoint(tenant, endpoint, said.variable(f"{model_name}__{tenant}") or found["model"], unsafe_http)
 
 
 def _port(match: re.Match[str]) -> int:
@@ -323,7 +366,10 @@ def _required(said: Environment, name: str, who: str) -> str:
 
 
 def _endpoint(said: Environment, name: str, allowed: tuple[str, ...], who: str) -> str:
-    text = _required(said, name, who)
+    return _checked_endpoint(_required(said, name, who), name, allowed)
+
+
+def _checked_endpoint(text: str, name: str, allowed: tuple[str, ...]) -> str:
     match = _ADDRESS.fullmatch(text) if len(text) <= _MAX_ADDRESS else None
     if match is None:
         # The address is not shown: what stands before an @ in it is a password.
@@ -402,7 +448,7 @@ def _find_keys(said: Environment, name: str) -> Iterator[tuple[str | None, str |
         kind, has_tenant, tenant = variable.partition("__")
         owner = tenant if has_tenant else None
         shown = printable(variable, 120)
-        if owner is not None and not _TENANT.fullmatch(owner):
+        if owner is not None and not is_tenant_name(owner):
             raise InvalidConfig(f"{shown}: no tenant has this name", hint="use letters, digits, dot, dash, underscore")
         if owner in seen:
             raise InvalidConfig(f"{printable(seen[owner], 120)} and {shown} are both set", hint="unset one of them")

@@ -318,11 +318,14 @@ class RemoteAdapter(_Adapter):
         excerpt_characters: int = 8000,
         custom_redactions: Sequence[str] = (),
         key_needed: bool = True,
+        tenant_providers: Mapping[str, Provider] | None = None,
         nonce: Callable[[], str] = lambda: token_hex(16),
     ) -> None:
         timeout_s = client.timeout_s if timeout_ms is None else min(timeout_ms / 1000, client.timeout_s)
         super().__init__(provider.name, scanner, metrics, timeout_s, most_waiting=1024)
         self._provider = provider
+        # Tenants with another endpoint or model than the others.
+        self._tenant_providers = dict(tenant_providers or {})
         self._client = client
         self._keys = keys
         self._key_needed = key_needed
@@ -355,8 +358,9 @@ class RemoteAdapter(_Adapter):
             return verdict_without_answer(found, key.why)
         # 3. Ask.
         question, whole, nonce = seen.asked
+        provider = self._tenant_providers.get(seen.tenant, self._provider)
         answer: Answer = yield ProviderQuestion(
-            self._client, self._provider, question, key, seen.tenant, self._seconds_left(seen)
+            self._client, provider, question, key, seen.tenant, self._seconds_left(seen)
         )
         # 4. Rule.
         return weigh_answer(found, answer, nonce=nonce, whole=whole)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from asgi import ATTACK, HANG, HARMLESS, SECRET, Handler, Reply, call, chat, gated, ladder, post, scope
 
-from lockgate.abuse_gate.identity import AmbiguousCredential
+from lockgate.abuse_gate.identity import AmbiguousCredential, Identity
 from lockgate.abuse_gate.middleware import Request
 from lockgate.abuse_gate.proxy.gateway_callouts import (
     LITELLM,

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-from lockgate.abuse_gate.identity import AmbiguousCredential, Identity, Name, parse_address, principal_from_scope
+from lockgate.abuse_gate.identity import AmbiguousCredential, Identity, Name, principal_from_scope
 from lockgate.abuse_gate.proxy.server import send_error
 from lockgate.abuse_gate.request.conversation import SETTING_KEYS
 from lockgate.abuse_gate.request.json_body import UnreadableRequest, read_json
@@ -86,11 +86,6 @@ class HeaderIdentity(Identity):
         self._user, self._key = user_header.lower().encode("ascii"), key_header.lower().encode("ascii")
         # The upstream checks the key, after the gate.
         self.is_verified = not key_header
-
-    def trusts(self, scope: Scope) -> bool:
-        """Return whether the connection comes from a trusted proxy."""
-        client = scope.get("client")
-        return self.trusts_address(parse_address(client[0]) if client else None)
 
     def _principal_from_header(self, scope: Scope) -> Name | None:
         name = self._key or (self._user if self._user and self.trusts(scope) else b"")
@@ -213,6 +208,7 @@ class ExtAuthz:
 class _GuardrailQuestion(NamedTuple):
     chat: Mapping[str, object]
     holder: str
+    team: str
 
 
 class LiteLLMGuardrail:
@@ -276,7 +272,7 @@ class LiteLLMGuardrail:
             "query_string": b"",
             "headers": json_headers(body),
             # A new one: all requests of the server share the `state` that is there.
-            "state": {"principal": described.holder} if described.holder else {},
+            "state": {"principal": described.holder, "tenant": described.team},
         }
         pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
         sent: list[Message] = []
@@ -328,8 +324,9 @@ def _question_from_body(body: bytes) -> _GuardrailQuestion:
         raise Stop("nothing-to-judge", status=400)
     about = value.get("request_data")
     # Not the end user's id, which the client chooses.
-    holder = about.get("user_api_key_hash") if isinstance(about, dict) else None
-    return _GuardrailQuestion(chat, holder if isinstance(holder, str) else "")
+    found = about if isinstance(about, dict) else {}
+    holder, team = found.get("user_api_key_hash"), found.get("user_api_key_team_id")
+    return _GuardrailQuestion(chat, holder if isinstance(holder, str) else "", team if isinstance(team, str) else "")
 
 
 def _new_content(value: Mapping[str, Any], messages: object) -> Iterator[tuple[str, list[Any]]]:
