@@ -296,6 +296,14 @@ def ruling(reply: Reply) -> Mapping[str, str]:
     return dict(json.loads(reply.body))
 
 
+def test_a_key_of_litellm_is_its_own_network() -> None:
+    # LiteLLM's address is the same for all: by it one client's attacks would slow all the others.
+    identity = LiteLLMIdentity(SECRET)
+    first, second = (identity.subjects(scope(client=ENVOY, user=key)) for key in ("k1", "k2"))
+    assert first[-1] != second[-1]
+    assert identity.subjects(scope(client=ENVOY)) == Identity(SECRET).subjects(scope(client=ENVOY))
+
+
 def test_litellm_gets_leave() -> None:
     assert ruling(guarded(litellm(), described())) == {"action": "NONE"}
 

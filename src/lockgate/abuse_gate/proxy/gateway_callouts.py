@@ -148,7 +148,7 @@ class LiteLLMIdentity(Identity):
     too.
     """
 
-    def network_of(self, scope: Scope) -> str:
+    def network_from_scope(self, scope: Scope) -> str:
         holder = principal_from_scope(scope)
         return super().network_from_scope(scope) if holder is None else f"litellm:{holder}"
 
