@@ -21,6 +21,7 @@ from lockgate.core.journal.record import MAX_BLOCKS, parse_record, sha256_hex
 from lockgate.core.journal.signed_notes import verify_proof
 from lockgate.core.ruling import approvals
 from lockgate.core.ruling.arguments import Leaf, flatten_arguments
+from lockgate.core.ruling.grants import offers_from_pending
 from lockgate.core.ruling.opinions import SupervisorOpinion, Triage
 from lockgate.core.strict_json import PORTABLE
 from lockgate.core.text.scanner import Scanner
@@ -280,6 +281,29 @@ def test_a_persons_part_is_recorded_with_the_ruling(journal: Journal, opened: Ma
         ("granted", "Ána", asked.approval),
         ("used", "", asked.approval),
     ]
+
+
+def test_a_grant_is_recorded_when_it_is_made_used_and_revoked(journal: Journal, opened: Make) -> None:
+    kept = MemoryApprovals(record=Recorder(journal).record_approvals)
+    session = opened(journal, approvals=kept)
+    asked = session.check("send_email", CALL)
+    offer = offers_from_pending(kept.every(0)[0].pending)[0]
+    at_s = asked_at(kept)
+    said = kept.answer(asked.approval, digest=offer.digest, yes=True, who="Ána", now_s=at_s, span="session")
+    assert said.counted
+    assert session.check("send_email", CALL).reason is Reason.APPROVED
+    granted = session.check("send_email", CALL)
+    assert granted.reason is Reason.GRANTED
+    fields = holds(journal, granted, "send_email")
+    assert (fields["approval"], fields["approved_by"], fields["reason"]) == (asked.approval, "Ána", "granted")
+    kept.revoke_grant(asked.approval, who="Bo", now_s=at_s)
+    told = [
+        (each["state"], each["who"], each["call_sha256"])
+        for each in records(journal.store)
+        if each["kind"] == "approval" and str(each["state"]).startswith("grant-")
+    ]
+    digest = offer.digest.removeprefix("sha256:")
+    assert told == [("grant-made", "Ána", digest), ("grant-revoked", "Bo", digest)]
 
 
 def asked_at(kept: MemoryApprovals) -> float:

@@ -49,6 +49,8 @@ MASKS = (
     # Keyed anew in every process, so that an attacker cannot try texts until one fits.
     (r'("digest": ?")[0-9a-f]{64}(?=",\s+"(?:latency_ms|read)")', r"\1ID"),
     (r"(payload  digest )[0-9a-f]{64}", r"\1ID"),
+    # The digest of an offered rule binds its end, which is a time.
+    (r'("digest": ?"sha256:)[0-9a-f]{64}(?=",[\s>]+"rule")', r"\1ID"),
     (r'("origin": ?)"lockgate/[0-9a-f]{8}"', r'\1"lockgate/ID"'),
     (r"x-guardrail-incident-id: \w+", "x-guardrail-incident-id: ID"),
 )

@@ -31,6 +31,7 @@ from lockgate.core.ruling.approvals import (
     arguments_from_canonical,
     describe_call,
 )
+from lockgate.core.ruling.grants import GrantOffer, GrantRule, GrantSpan, describe_rule, find_offer, offers_from_pending
 from lockgate.core.ruling.tool_risk import explain_risk
 from lockgate.core.text.confusables import LOOKALIKES, fold_to_latin
 
@@ -44,11 +45,14 @@ if TYPE_CHECKING:
 _HELP = """\
 Lists the calls that wait for a person, shows where the values of one came from, and answers it.
 A yes lets exactly that call run, once, in that session, until it expires. A no is final.
+With --for, a yes also makes a rule for such calls in this session, this project or everywhere:
+`show` prints each rule whole, the narrowest first. `lockgate grants` lists and revokes them.
 
 example:
   $ lockgate approvals list
   $ lockgate approvals show 3f9a1c20
   $ lockgate approvals approve 3f9a1c20
+  $ lockgate approvals approve 3f9a1c20 --for session
   $ lockgate approvals deny 3f9a1c20 --reason "I did not ask for this"
 
 An id may be shortened as long as only one id begins with it. `approve` shows the call and asks on
@@ -75,6 +79,14 @@ def describe(parser: Parser) -> None:
     parser.add_argument("id", nargs="?", metavar="ID", help="which call, as `list` names it")
     parser.add_argument("--all", action="store_true", help="also list calls that were answered or have expired")
     parser.add_argument("--full", action="store_true", help="show long values in full")
+    parser.add_argument(
+        "--for",
+        dest="span",
+        metavar="once|session|project|always",
+        choices=("once", *(span.value for span in GrantSpan)),
+        default="once",
+        help="how far a yes reaches; once without it",
+    )
     parser.add_argument("--who", metavar="NAME", help="who answers; by default the user this runs as")
     parser.add_argument("--reason", metavar="TEXT", default="", help="why, for the record")
     parser.add_argument("--yes", action="store_true", help="approve without asking; needs the whole ID")
@@ -94,7 +106,7 @@ def run(args: argparse.Namespace) -> Exit:
     approval = _find_approval(store, args)
     if args.what == "show":
         if args.json:
-            _print_json(_as_json(approval))
+            print_json(_as_json(approval))
         else:
             _draw(approval, full=args.full)
         return Exit.CLEAR
@@ -107,6 +119,7 @@ def _refuse_idle_options(args: argparse.Namespace) -> None:
         ("an ID", args.id is not None, ("show", "approve", "deny")),
         ("--all", args.all, ("list",)),
         ("--full", args.full, ("show", "approve")),
+        ("--for", args.span != "once", ("approve",)),
         ("--who", args.who is not None, ("approve", "deny")),
         ("--reason", bool(args.reason), ("approve", "deny")),
         ("--yes", args.yes, ("approve",)),
@@ -139,7 +152,7 @@ def _print_list(store: SqliteApprovals, args: argparse.Namespace) -> Exit:
     kept = [each for each in store.every(time()) if args.all or each.state in OPEN_STATES]
     if args.json:
         for each in kept:
-            _print_json(_as_json(each))
+            print_json(_as_json(each))
         return Exit.CLEAR
     screen = make_console()
     if not kept:
@@ -148,9 +161,9 @@ def _print_list(store: SqliteApprovals, args: argparse.Namespace) -> Exit:
     for each in kept:
         screen.print(Text.assemble((each.pending.id, "bold"), f"  {_state_text(each)}"), soft_wrap=True)
         call = f"{excerpt(each.pending.tool, 60)} {excerpt(each.pending.arguments, 400)}"
-        _print_behind_bar(screen, "", [_count_blanks(call)], most=2)
+        print_behind_bar(screen, "", [_count_blanks(call)], most=2)
         if each.answered is not None:
-            _print_behind_bar(screen, "", [_answer_line(each.answered)], most=2)
+            print_behind_bar(screen, "", [_answer_line(each.answered)], most=2)
     screen.print(Text("\nlockgate approvals show ID shows one with where its values came from", style="dim"))
     return Exit.CLEAR
 
@@ -158,32 +171,49 @@ def _print_list(store: SqliteApprovals, args: argparse.Namespace) -> Exit:
 def _answer_approval(store: SqliteApprovals, approval: Approval, args: argparse.Namespace) -> Exit:
     yes, pending = args.what == "approve", approval.pending
     who = user_name() if args.who is None else args.who
+    offer = _chosen_offer(pending, args.span)
+    digest, span = (pending.digest, "") if offer is None else (offer.digest, args.span)
     if yes and not args.yes and approval.state is ApprovalState.WAITING:
         _require_terminal(args)
-        whole = _draw(approval, full=args.full)
-        if not whole:
-            raise LockgateError(
-                "the call is longer than what was shown", hint="add --full to see it whole, then answer"
-            )
-        if not _confirm():
+        if not _show_and_confirm(approval, offer, full=args.full):
             return _print_and_exit("nothing was recorded: the call still waits", Exit.FLAGGED)
     try:
-        heard = store.answer(pending.id, digest=pending.digest, yes=yes, who=who, now_s=time(), reason=args.reason)
+        heard = store.answer(pending.id, digest=digest, yes=yes, who=who, now_s=time(), reason=args.reason, span=span)
     except JournalUnavailable as error:
         raise LockgateError(
             f"the answer does not count, since it could not be recorded: {error.message}", hint=error.hint
         ) from error
     code = Exit.CLEAR if heard.counted else Exit.FLAGGED
     if args.json:
-        value = {"id": pending.id, "digest": pending.digest, "counted": heard.counted, "state": heard.state.value}
-        _print_json({**value, "who": who})
+        value = {"id": pending.id, "digest": digest, "counted": heard.counted, "state": heard.state.value}
+        print_json({**value, "who": who} | ({"for": span} if span else {}))
         return code
-    return _print_and_exit(_outcome_text(heard, pending, who), code)
+    made = f"\ngranted for {span}: lockgate grants lists it as {pending.id}" if span and heard.counted else ""
+    return _print_and_exit(_outcome_text(heard, pending, who) + made, code)
+
+
+def _show_and_confirm(approval: Approval, offer: GrantOffer | None, *, full: bool) -> bool:
+    if not _draw(approval, full=full):
+        raise LockgateError("the call is longer than what was shown", hint="add --full to see it whole, then answer")
+    if offer is None:
+        return _confirm("approve this call")
+    draw_rule(make_console(), offer.rule, offer.digest)
+    return _confirm("approve this call, and make this rule")
+
+
+def _chosen_offer(pending: PendingApproval, span: str) -> GrantOffer | None:
+    """Return the rule that this answer is to make; None for `once`."""
+    offer = find_offer(pending, span)
+    if offer is None and span != "once":
+        offered = ", ".join(["once", *(each.rule.span.value for each in offers_from_pending(pending))])
+        hint = pending.shown.facts.barred or f"offered: {offered}"
+        raise LockgateError(f"this call cannot be granted for {span}", hint=hint)
+    return offer
 
 
 def _outcome_text(heard: AnswerResult, pending: PendingApproval, who: str) -> str:
     if heard.counted:
-        until = f", once, before {_format_time(pending.expires_s)}" if heard.state is ApprovalState.GRANTED else ""
+        until = f", once, before {format_moment(pending.expires_s)}" if heard.state is ApprovalState.GRANTED else ""
         done = (
             "approved: this call may run" if heard.state is ApprovalState.GRANTED else "denied: this call will not run"
         )
@@ -192,9 +222,9 @@ def _outcome_text(heard: AnswerResult, pending: PendingApproval, who: str) -> st
     if before is not None and heard.state is not ApprovalState.EXPIRED:
         word = "approved" if before.yes else "denied"
         used = ", and the call has run" if heard.state is ApprovalState.USED else ""
-        return f"too late: {word} by {excerpt(before.who, 60)} at {_format_time(before.at_s)} already{used}"
+        return f"too late: {word} by {excerpt(before.who, 60)} at {format_moment(before.at_s)} already{used}"
     return {
-        ApprovalState.EXPIRED: f"too late: this expired at {_format_time(pending.expires_s)}, which counts as a no",
+        ApprovalState.EXPIRED: f"too late: this expired at {format_moment(pending.expires_s)}, which counts as a no",
         ApprovalState.VOIDED: (
             "too late: the agent has read more since, so the question is void; if need be it asks again"
         ),
@@ -209,13 +239,13 @@ def _require_terminal(args: argparse.Namespace) -> None:
         )
 
 
-def _confirm() -> bool:
+def _confirm(question: str) -> bool:
     with suppress(ImportError, OSError, ValueError):
         import termios
 
         # Drop what was typed before the question appeared: it is no answer to it.
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-    print("approve this call? Type yes: ", end="", flush=True)
+    print(f"{question}? Type yes: ", end="", flush=True)
     try:
         return sys.stdin.readline().strip().lower() == "yes"
     except UnicodeDecodeError:
@@ -231,7 +261,7 @@ def _as_json(approval: Approval) -> dict[str, object]:
     return approval_to_dict(approval)
 
 
-def _print_json(value: dict[str, object]) -> None:
+def print_json(value: dict[str, object]) -> None:
     # ASCII only: a bidirectional control in a JSON string would still act on the terminal that shows it.
     print(json.dumps(value, ensure_ascii=True), flush=True)
 
@@ -241,47 +271,74 @@ def _draw(approval: Approval, *, full: bool) -> bool:
     screen = make_console()
     pending, shown = approval.pending, approval.pending.shown
     screen.print(Text.assemble(("approval  ", "dim"), (pending.id, "bold"), f"  {_state_text(approval)}"))
-    _print_behind_bar(screen, "session", [make_visible(pending.session)])
+    print_behind_bar(screen, "session", [make_visible(pending.session)])
     if shown.goal:
-        _print_behind_bar(screen, "goal", [make_visible(shown.goal)])
-    _print_behind_bar(screen, "tool", [make_visible(pending.tool)])
+        print_behind_bar(screen, "goal", [make_visible(shown.goal)])
+    print_behind_bar(screen, "tool", [make_visible(pending.tool)])
     arguments = arguments_from_canonical(pending.arguments)
     lines, left_out = _argument_lines(arguments, full=full)
-    _print_behind_bar(screen, "arguments", lines)
+    print_behind_bar(screen, "arguments", lines)
     if left_out:
         screen.print(Text(f"{'':{_LABEL}}{left_out:,} characters are not shown; --full shows them", style="bold red"))
     for note in _lookalike_notes([pending.tool, *_all_texts(arguments)]):
-        _print_behind_bar(screen, "beware", [note])
+        print_behind_bar(screen, "beware", [note])
     why = f"{shown.reason}, {shown.risk} risk" if shown.reason else "not said"
     screen.print(Text.assemble((f"{'why':{_LABEL}}", "dim"), make_visible(why)))
     if shown.explanation:
-        _print_behind_bar(screen, "", [make_visible(shown.explanation)])
+        print_behind_bar(screen, "", [make_visible(shown.explanation)])
     _draw_grounds(screen, shown)
     if approval.answered is not None:
-        _print_behind_bar(screen, "answered", [_answer_line(approval.answered)])
+        print_behind_bar(screen, "answered", [_answer_line(approval.answered)])
     _draw_meaning(screen, pending)
     screen.print(Text.assemble((f"{'digest':{_LABEL}}", "dim"), pending.digest), soft_wrap=True)
+    if approval.state is ApprovalState.WAITING:
+        _draw_offers(screen, pending)
     return not left_out
+
+
+def _draw_offers(screen: Console, pending: PendingApproval) -> None:
+    """Print the rules that a yes may make, the narrowest first; they differ in where they hold and how long."""
+    offers = offers_from_pending(pending)
+    if not offers:
+        why = pending.shown.facts.barred or "not said"
+        screen.print(Text.assemble((f"{'grants':{_LABEL}}", "dim"), make_visible(f"none can be made: {why}")))
+        return
+    draw_rule(screen, offers[0].rule, offers[0].digest)
+    for offer in offers[1:]:
+        where = dict(describe_rule(offer.rule))["in"]
+        print_behind_bar(screen, "", [spell_out(f"--for {offer.rule.span.value}: the same in {where}")])
+        until = f"until {format_moment(offer.rule.expires_s)}, {offer.digest}"
+        screen.print(Text(f"{'':{_LABEL}}{until}"), soft_wrap=True)
+
+
+def draw_rule(screen: Console, rule: GrantRule, digest: str) -> None:
+    """Print a rule whole: what it covers, where, until when."""
+    heading = f"for {rule.span.value}: covers a call only if all of this fits"
+    screen.print(Text.assemble((f"{'rule':{_LABEL}}", "dim"), heading))
+    for label, text in describe_rule(rule):
+        print_behind_bar(screen, f"  {label}", [spell_out(text)])
+    screen.print(Text.assemble((f"{'  until':{_LABEL}}", "dim"), format_moment(rule.expires_s)))
+    screen.print(Text.assemble((f"{'  digest':{_LABEL}}", "dim"), digest), soft_wrap=True)
 
 
 def _draw_grounds(screen: Console, shown: ShownDetails) -> None:
     """Print what each tier said, where the values came from, and the findings."""
     if shown.tiers:
-        _print_behind_bar(
-            screen, "tiers", [f"{said.tier}, {_spell_out(said.by)}: {_spell_out(said.said)}" for said in shown.tiers]
+        print_behind_bar(
+            screen, "tiers", [f"{said.tier}, {spell_out(said.by)}: {spell_out(said.said)}" for said in shown.tiers]
         )
     for passage in shown.passages:
         origin = passage.origin
         told = "also in the goal or a trusted block" if origin.known else "not in the goal"
         kind = f" ({make_visible(origin.sink)})" if origin.sink else ""
         read = f", read as {make_visible(origin.how)}" if origin.how not in ("exact", "folded") else ""
-        text = f"{_spell_out(passage.before)}»{_spell_out(passage.text)}«{_spell_out(passage.after)}"
-        head = f'{make_visible(origin.argument)}{kind} = "{_spell_out(origin.value)}"'
+        text = f"{spell_out(passage.before)}»{spell_out(passage.text)}«{spell_out(passage.after)}"
+        head = f'{make_visible(origin.argument)}{kind} = "{spell_out(origin.value)}"'
         place = f"from {make_visible(origin.block)}, {make_visible(origin.source)}{read}, {told}:"
-        _print_behind_bar(screen, "origin", [head, place, text])
+        print_behind_bar(screen, "origin", [head, place, text])
     for found in shown.findings:
-        excerpt = f': "{_spell_out(found.excerpt)}"' if found.excerpt else ""
-        _print_behind_bar(screen, "finding", [f"{make_visible(found.rule)} in {make_visible(found.where)}{excerpt}"])
+        excerpt = f': "{spell_out(found.excerpt)}"' if found.excerpt else ""
+        print_behind_bar(screen, "finding", [f"{make_visible(found.rule)} in {make_visible(found.where)}{excerpt}"])
     if shown.left_out:
         screen.print(Text(f"{'':{_LABEL}}and {shown.left_out:,} more findings and origins"))
 
@@ -291,11 +348,11 @@ def _draw_meaning(screen: Console, pending: PendingApproval) -> None:
     step = pending.tool == FINISH
     # The end of a step is no tool, so its name says nothing about what it could do.
     named = [] if step else [make_visible(f"by its name: {explain_risk(pending.tool)}")]
-    _print_behind_bar(screen, "would do", [_spell_out(describe_call(pending.bound)), *named])
+    print_behind_bar(screen, "would do", [spell_out(describe_call(pending.bound)), *named])
     what = "step" if step else "call"
     meaning = (
         f"A yes lets exactly this {what} {'end' if step else 'run'}, once, in this session, before "
-        f"{_format_time(pending.expires_s)}. Another argument, another policy or anything untrusted that the agent "
+        f"{format_moment(pending.expires_s)}. Another argument, another policy or anything untrusted that the agent "
         f"reads meanwhile voids it. A no to this {what} stands for the rest of the session, whatever the agent "
         "reads next."
     )
@@ -305,10 +362,10 @@ def _draw_meaning(screen: Console, pending: PendingApproval) -> None:
 
 def _answer_line(said: ApprovalAnswer) -> str:
     because = f": {make_visible(said.reason)}" if said.reason else ""
-    return f"{'yes' if said.yes else 'no'} by {make_visible(said.who)} at {_format_time(said.at_s)}{because}"
+    return f"{'yes' if said.yes else 'no'} by {make_visible(said.who)} at {format_moment(said.at_s)}{because}"
 
 
-def _print_behind_bar(screen: Console, label: str, lines: list[str], *, most: int | None = None) -> None:
+def print_behind_bar(screen: Console, label: str, lines: list[str], *, most: int | None = None) -> None:
     """Print lines that an agent or attacker wrote, folded to the screen, each piece behind the bar."""
     width = max(10, screen.width - _LABEL - len(_BAR))
     drawn = 0
@@ -359,7 +416,7 @@ def _break_lines(line: str) -> Iterator[str]:
         yield ("↳ " if done else "") + _count_blanks(make_visible(line[done:]))
 
 
-def _spell_out(text: str) -> str:
+def spell_out(text: str) -> str:
     return _count_blanks(make_visible(text))
 
 
@@ -391,7 +448,7 @@ def _lookalike_notes(texts: list[str]) -> list[str]:
             latin = fold_to_latin(word, frozenset({"compat"}))
             if odd and latin.isascii():
                 codes = ", ".join(f"U+{ord(ch):04X}" for ch in odd[:6])
-                note = f'"{_spell_out(word[:80])}" reads as "{latin[:80]}" and is not: it holds {codes}'
+                note = f'"{spell_out(word[:80])}" reads as "{latin[:80]}" and is not: it holds {codes}'
                 if note not in notes:
                     notes.append(note)
             if len(notes) == _MOST_NOTES:
@@ -403,7 +460,7 @@ def _state_text(approval: Approval) -> str:
     if approval.state in OPEN_STATES:
         left = max(0.0, approval.pending.expires_s - time())
         return f"{approval.state.value}, {_format_remaining(left)} left"
-    return f"{approval.state.value} at {_format_time(approval.ended_s)}"
+    return f"{approval.state.value} at {format_moment(approval.ended_s)}"
 
 
 def _format_remaining(seconds: float) -> str:
@@ -413,7 +470,7 @@ def _format_remaining(seconds: float) -> str:
     return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h"
 
 
-def _format_time(seconds: float) -> str:
+def format_moment(seconds: float) -> str:
     try:
         return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
     except (OverflowError, OSError, ValueError):

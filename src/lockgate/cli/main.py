@@ -34,6 +34,7 @@ COMMANDS = {
     "reconcile": "compare what ran with what was ruled on",
     "gate": "guard an LLM API against abuse, as a proxy or for a gateway",
     "approvals": "show and answer the calls that wait for a person",
+    "grants": "list and revoke the rules that people made with an approval",
     "trust": "vouch for a file that agents read, list what is vouched for, or take it back",
     "audit": "verify, show and prove the journal of rulings",
     "stats": "sum up rulings: tiers, time, cost, and the rules to tune",

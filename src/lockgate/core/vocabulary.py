@@ -67,6 +67,7 @@ class Reason(StrEnum):
     HARD_RULE = "hard-rule"
     RECONCILIATION = "reconciliation"
     APPROVED = "approved"
+    GRANTED = "granted"
     DENIED = "denied"
     JOURNAL_UNAVAILABLE = "journal-unavailable"
 

@@ -14,13 +14,15 @@ from lockgate.core.ruling.approvals import (
     OPEN_STATES,
     AnswerResult,
     Approval,
+    ApprovalChange,
     ApprovalMark,
     ApprovalState,
     BoundCall,
+    GrantState,
+    HeldFacts,
     PendingApproval,
     RecordChanges,
     TakeResult,
-    apply_answer,
     change_from_approval,
     deny_same_call,
     expire_if_due,
@@ -29,6 +31,14 @@ from lockgate.core.ruling.approvals import (
     parse_answer,
     parse_time,
     take_approval,
+)
+from lockgate.core.ruling.grants import (
+    MAX_GRANTS,
+    Grant,
+    apply_answer_with_span,
+    change_from_grant,
+    find_covering,
+    full_error,
 )
 
 
@@ -44,6 +54,7 @@ class MemoryApprovals:
         self._kept: dict[str, Approval] = {}
         # By session and matter; never forgotten, since the sessions do not outlive this object.
         self._marks: dict[str, dict[str, ApprovalMark]] = {}
+        self._grants: dict[str, Grant] = {}
         self._lock = Lock()
 
     def ask(self, pending: PendingApproval) -> str:
@@ -63,23 +74,34 @@ class MemoryApprovals:
                 if not has_room(len(sessions), sessions.count(pending.session), len(marks) - (mark is not None)):
                     return ""
                 self._kept[pending.id] = Approval(pending)
-                changed.append(self._kept[pending.id])
+                changed.append(change_from_approval(self._kept[pending.id]))
             if mark is None or mark.no is None:
                 self._marks.setdefault(pending.session, {})[pending.call_key] = ApprovalMark(known or pending.id)
             return known or pending.id
 
-    def answer(self, id: str, *, digest: str, yes: bool, who: str, now_s: float, reason: str = "") -> AnswerResult:
-        """Record a person's answer if it is the first, in time, and about the call of this digest."""
+    def answer(
+        self, id: str, *, digest: str, yes: bool, who: str, now_s: float, reason: str = "", span: str = ""
+    ) -> AnswerResult:
+        """Record a person's answer if it is the first, in time, and about the call of this digest.
+
+        With a `span` the yes also makes the grant of that span, and the digest is that of its offer.
+        """
         said = parse_answer(yes, who, reason, now_s)
         with self._transaction() as changed:
             self._expire_old(said.at_s, changed)
             approval = self._kept.get(id)
             if approval is None:
                 return AnswerResult(False, ApprovalState.UNKNOWN)
-            heard = apply_answer(approval, digest, said)
+            heard, grant = apply_answer_with_span(approval, digest, said, span)
             if heard.counted and heard.approval is not None:
                 self._kept[id] = heard.approval
-                changed.append(heard.approval)
+                changed.append(change_from_approval(heard.approval))
+                if grant is not None:
+                    self._forget_ended_grants(said.at_s)
+                    if len(self._grants) >= MAX_GRANTS:
+                        raise full_error()
+                    self._grants[id] = grant
+                    changed.append(change_from_grant(grant, GrantState.MADE, said.who))
                 if heard.state is ApprovalState.DENIED:
                     pending = heard.approval.pending
                     self._marks.setdefault(pending.session, {})[pending.call_key] = ApprovalMark(
@@ -87,7 +109,7 @@ class MemoryApprovals:
                     )
                     for other in deny_same_call(self._approvals_on_matter(pending.call_key), said):
                         self._kept[other.pending.id] = other
-                        changed.append(other)
+                        changed.append(change_from_approval(other))
             return heard
 
     def take(self, bound: BoundCall, now_s: float) -> TakeResult:
@@ -101,7 +123,7 @@ class MemoryApprovals:
             )
             if used is not None:
                 self._kept[used.pending.id] = used
-                changed.append(used)
+                changed.append(change_from_approval(used))
                 marks.pop(matter, None)
             return said
 
@@ -120,7 +142,7 @@ class MemoryApprovals:
             ]
             for each in ended:
                 self._kept[each.pending.id] = replace(each, state=ApprovalState.VOIDED, ended_s=now_s)
-                changed.append(self._kept[each.pending.id])
+                changed.append(change_from_approval(self._kept[each.pending.id]))
             return len(ended)
 
     def waiting(self, now_s: float) -> list[PendingApproval]:
@@ -146,32 +168,59 @@ class MemoryApprovals:
                 return [start]
             return [id for id in self._kept if id.startswith(start)][:3]
 
+    def grants(self, now_s: float) -> list[Grant]:
+        """Return the grants that hold, oldest first."""
+        now_s = parse_time(now_s)
+        with self._lock:
+            return [each for each in self._grants.values() if now_s < each.rule.expires_s]
+
+    def use_grant(self, bound: BoundCall, facts: HeldFacts, now_s: float) -> Grant | None:
+        """Return a grant that covers this call, counted as used; None where there is none, or a person denied it."""
+        now_s = parse_time(now_s)
+        with self._transaction():
+            mark = self._marks.get(bound.session, {}).get(bound.call_key)
+            found = find_covering(self._grants.values(), bound, facts, now_s)
+            if found is None or (mark is not None and mark.no is not None):
+                return None
+            self._grants[found.id] = found._replace(uses=found.uses + 1, used_s=now_s)
+            return self._grants[found.id]
+
+    def revoke_grant(self, id: str, *, who: str, now_s: float) -> bool:
+        """End a grant; return whether there was one. No call that is ruled on afterwards is covered by it."""
+        said = parse_answer(False, who, "", now_s)
+        with self._transaction() as changed:
+            grant = self._grants.pop(id, None)
+            if grant is not None:
+                changed.append(change_from_grant(grant, GrantState.REVOKED, said.who))
+            return grant is not None
+
+    def _forget_ended_grants(self, now_s: float) -> None:
+        self._grants = {id: each for id, each in self._grants.items() if now_s < each.rule.expires_s}
+
     def _approvals_on_matter(self, matter: str) -> list[Approval]:
         return [each for each in self._kept.values() if each.pending.call_key == matter]
 
     @contextmanager
-    def _transaction(self) -> Iterator[list[Approval]]:
+    def _transaction(self) -> Iterator[list[ApprovalChange]]:
         """Make one change, whole or not at all; the changes in the list are recorded before they take effect."""
-        changed: list[Approval] = []
+        changed: list[ApprovalChange] = []
         with self._lock:
-            if self._record is None:
-                yield changed
-                return
             kept, marks = dict(self._kept), {session: dict(each) for session, each in self._marks.items()}
+            grants = dict(self._grants)
             recorded = False
             try:
                 yield changed
-                if changed:
-                    self._record([change_from_approval(each) for each in changed])
+                if changed and self._record is not None:
+                    self._record(changed)
                 recorded = True
             finally:
                 if not recorded:
-                    self._kept, self._marks = kept, marks
+                    self._kept, self._marks, self._grants = kept, marks, grants
 
-    def _expire_old(self, now_s: float, changed: list[Approval]) -> None:
+    def _expire_old(self, now_s: float, changed: list[ApprovalChange]) -> None:
         before = self._kept
         self._kept = {id: expire_if_due(each, now_s) for id, each in before.items()}
-        changed += [each for id, each in self._kept.items() if each is not before[id]]
+        changed += [change_from_approval(each) for id, each in self._kept.items() if each is not before[id]]
         ended = [each for each in self._kept.values() if each.state not in OPEN_STATES]
         old = [each for each in ended if each.ended_s < now_s - KEPT_S]
         # The marks remember each no and each question: an agent cannot undo one by asking a thousand other things.

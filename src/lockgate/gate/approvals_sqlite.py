@@ -24,10 +24,10 @@ from lockgate.core.ruling.approvals import (
     ApprovalMark,
     ApprovalState,
     BoundCall,
+    GrantState,
     PendingApproval,
     RecordChanges,
     TakeResult,
-    apply_answer,
     change_from_approval,
     deny_same_call,
     details_from_json,
@@ -40,6 +40,8 @@ from lockgate.core.ruling.approvals import (
     parse_time,
     take_approval,
 )
+from lockgate.core.ruling.grants import apply_answer_with_span, change_from_grant
+from lockgate.gate.grants_sqlite import SqliteGrants, insert_grant
 from lockgate.runtime.private_files import PrivateFileKind
 from lockgate.runtime.sqlite_file import DatabaseKind, SqliteFile
 
@@ -101,7 +103,7 @@ _COLUMNS = (
 _OPEN = "state IN ('waiting', 'granted')"
 
 
-class SqliteApprovals:
+class SqliteApprovals(SqliteGrants):
     """Questions to a person in one file. The file and its folder are made when the first question is asked.
 
     `record` is told of every change once it is written and before it is committed; where it raises, the change is taken
@@ -143,8 +145,13 @@ class SqliteApprovals:
                 self._write_mark(db, pending, ApprovalMark(known or pending.id), pending.created_s)
             return known or pending.id
 
-    def answer(self, id: str, *, digest: str, yes: bool, who: str, now_s: float, reason: str = "") -> AnswerResult:
-        """Record a person's answer if it is the first, in time, and about the call of this digest."""
+    def answer(
+        self, id: str, *, digest: str, yes: bool, who: str, now_s: float, reason: str = "", span: str = ""
+    ) -> AnswerResult:
+        """Record a person's answer if it is the first, in time, and about the call of this digest.
+
+        With a `span` the yes also makes the grant of that span, and the digest is that of its offer.
+        """
         said = parse_answer(yes, who, reason, now_s)
         if not is_approval_id(id) or not self._file_exists():
             return AnswerResult(False, ApprovalState.UNKNOWN)
@@ -152,10 +159,13 @@ class SqliteApprovals:
             found = self._select(db, "WHERE id = ?", id)
             if not found:
                 return AnswerResult(False, ApprovalState.UNKNOWN)
-            heard = apply_answer(found[0], digest, said)
+            heard, grant = apply_answer_with_span(found[0], digest, said, span)
             if heard.counted and heard.approval is not None:
                 self._update(db, heard.approval, ApprovalState.WAITING)
                 changed.append(change_from_approval(heard.approval))
+                if grant is not None:
+                    insert_grant(db, grant)
+                    changed.append(change_from_grant(grant, GrantState.MADE, said.who))
                 if heard.state is ApprovalState.DENIED:
                     pending = heard.approval.pending
                     self._write_mark(db, pending, ApprovalMark(id, said), said.at_s)

@@ -20,7 +20,8 @@ from lockgate.gate.attempt import attempt_in_thread
 from lockgate.runtime.flow import Flow
 
 if TYPE_CHECKING:
-    from lockgate.core.ruling.approvals import BoundCall, PendingApproval, TakeResult
+    from lockgate.core.ruling.approvals import BoundCall, HeldFacts, PendingApproval, TakeResult
+    from lockgate.core.ruling.grants import Grant
 
 _CANNOT_COMPARE = "a person has said no in this session, and this call cannot be compared with what it was about"
 
@@ -31,6 +32,7 @@ class Approvals(Protocol):
     When `ask` returns an id, the question is stored under it; an empty id means that there is no room for another.
     `take` hands a yes out once, to one caller, whatever the number of callers and processes. `void` ends what is still
     open. `denies` is whether a person has said no to anything in this session, for as long as the session lasts.
+    `use_grant` returns a grant that covers the call, unless a person has said no to this very call.
     """
 
     def ask(self, pending: PendingApproval) -> str: ...
@@ -40,6 +42,8 @@ class Approvals(Protocol):
     def void(self, session: str, now_s: float) -> int: ...
 
     def denies(self, session: str) -> bool: ...
+
+    def use_grant(self, bound: BoundCall, facts: HeldFacts, now_s: float) -> Grant | None: ...
 
 
 class SettledRuling(NamedTuple):
@@ -123,19 +127,36 @@ class PersonQuestions:
         assert self._approvals is not None  # noqa: S101
         return (yield attempt_in_thread(partial(self._approvals.take, bound, time())))
 
+    def use_grant(self, bound: BoundCall, facts: HeldFacts, ask: Ask) -> Flow[SettledRuling | None]:
+        """Return the ruling of a grant that covers this call; None where none does, or the store cannot say."""
+        assert self._approvals is not None  # noqa: S101
+        if not facts.widest:
+            return None
+        from lockgate.core.ruling.grants import Grant
+
+        grant = yield attempt_in_thread(partial(self._approvals.use_grant, bound, facts, time()))
+        if not isinstance(grant, Grant):
+            return None
+        reach = {"session": "this session", "project": "this project"}.get(grant.rule.span.value, "every project")
+        why = f"{quoted(grant.made_by)} granted such calls in {reach}, as grant {grant.id}"
+        ruled = Decision(Action.CONTINUE, 3, Reason.GRANTED, ask.risk, why, ask.findings, ask.origins, "", grant.id)
+        return SettledRuling(ruled._replace(effects=ask.effects), grant.made_by)
+
     def end_stale(self) -> Flow[None]:
         """End the questions about an older context before an answer is looked for."""
         if self._stale:
             yield attempt_in_thread(self.void)
 
-    def ask(self, bound: BoundCall, decision: Decision, contents: Mapping[str, str], goal: str) -> Flow[Decision]:
+    def ask(
+        self, bound: BoundCall, decision: Decision, contents: Mapping[str, str], goal: str, facts: HeldFacts
+    ) -> Flow[Decision]:
         """Put a PAUSE to a person; return the ruling with the id of the question, if it could be stored."""
         assert self._approvals is not None  # noqa: S101
         from lockgate.core.ruling.approvals import PendingApproval, details_from_decision
 
         self._open = self.were_asked = True
         now = time()
-        details = details_from_decision(decision, contents, goal=goal)
+        details = details_from_decision(decision, contents, goal=goal, facts=facts)
         pending = PendingApproval(urandom(8).hex(), bound, now, now + self._timeout_s, details)
         asked = yield attempt_in_thread(partial(self._approvals.ask, pending))
         if isinstance(asked, str) and asked:
@@ -205,6 +226,14 @@ def person_answer(ask: Ask, answer: object) -> PersonAnswer | None:
             why = f"a person was asked about this call with another {other}, and is asked again"
             return PersonAnswer(ruled(Action.PAUSE, ask.reason, why), ask_again=True)
     return None
+
+
+def may_be_granted(answer: object) -> bool:
+    """Return whether a grant may clear a call that a person was asked about: not where one has said yes or no to it."""
+    from lockgate.core.ruling.approvals import ApprovalState, TakeResult
+
+    settled = (ApprovalState.GRANTED, ApprovalState.DENIED)
+    return isinstance(answer, TakeResult) and answer.state not in settled
 
 
 def why_unusable(answer: object) -> str:

@@ -2,7 +2,8 @@
 
 Steps 0 to 5 are Tier 1 and take microseconds (`lockgate.core.ruling.pipeline`). The others may wait:
 
-6. Triage, 7. supervisor.  Escalated calls only. A person's earlier answer to the very same call comes first.
+6. Triage, 7. supervisor.  Escalated calls only. A person's earlier answer to the very same call comes first, then a
+                           person's grant that covers the call.
 8. No answer.              The policy rules. Then a PAUSE is put to a person where the gate has approvals.
 9. Record.                 No ruling is returned before it is in the journal.
 
@@ -17,6 +18,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from hashlib import sha256
 from logging import getLogger
+from os.path import realpath
 from threading import Lock
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -39,6 +41,7 @@ from lockgate.gate.person_questions import (
     PersonQuestions,
     SettledRuling,
     hold_uncomparable,
+    may_be_granted,
     person_answer,
     why_unusable,
 )
@@ -46,6 +49,7 @@ from lockgate.runtime.flow import Flow, run_flow, run_flow_async
 
 if TYPE_CHECKING:
     from lockgate.core.judging.case import ContextSnapshot
+    from lockgate.core.ruling.approvals import BoundCall, HeldFacts
     from lockgate.gate.gate import Gate
     from lockgate.gate.supervised_step import CallWatcher
     from lockgate.journal.recorder import RulingSubject
@@ -55,7 +59,7 @@ MAX_HISTORY = 256
 _MAX_REMEMBERED = 400
 _MAX_LEAVES = 64
 # Reasons of a CONTINUE that a judge or a person has looked at.
-_CLEARING_REASONS = frozenset({Reason.TRIAGE_CLEARED, Reason.SUPERVISOR, Reason.APPROVED})
+_CLEARING_REASONS = frozenset({Reason.TRIAGE_CLEARED, Reason.SUPERVISOR, Reason.APPROVED, Reason.GRANTED})
 
 
 class Ledger(Protocol):
@@ -370,10 +374,9 @@ class Ruler:
         bound, unusable = people.bind(ask.call, self.untrusted_sha256), ""
         if bound is not None:
             answer = yield from people.take(bound)
-            person = person_answer(ask, answer)
-            if person is not None:
-                again = (yield from self._ask_person(ask, person.decision)) if person.ask_again else person.decision
-                return SettledRuling(again, person.approved_by)
+            settled = yield from self._follow_person(ask, bound, answer)
+            if settled is not None:
+                return settled
             unusable = why_unusable(answer)
         elif people.were_asked and (yield from people.have_denied()):
             held = Decision(Action.PAUSE, 3, Reason.DENIED, ask.risk, "", ask.findings, ask.origins)
@@ -389,6 +392,18 @@ class Ruler:
                 decision = decision._replace(explanation=f"{decision.explanation}; {unusable}")
             decision = yield from self._ask_person(ask, decision)
         return SettledRuling(decision)
+
+    def _follow_person(self, ask: Ask, bound: BoundCall, answer: object) -> Flow[SettledRuling | None]:
+        """Return what a person's answer or grant says of this call; None where no person has said anything."""
+        person = person_answer(ask, answer)
+        if person is None or may_be_granted(answer):
+            granted = yield from self._people.use_grant(bound, self._facts_of(ask, bound), ask)
+            if granted is not None:
+                return granted
+        if person is None:
+            return None
+        again = (yield from self._ask_person(ask, person.decision)) if person.ask_again else person.decision
+        return SettledRuling(again, person.approved_by)
 
     def _needs_person(self, decision: Decision) -> bool:
         if self.policy.flows:
@@ -415,9 +430,19 @@ class Ruler:
         bound = self._people.bind(ask.call, self.untrusted_sha256)
         if bound is None:
             return decision
+        facts = self._facts_of(ask, bound)
         with self._lock:
             contents = {block.id: block.content for block in self._context.blocks}
-        return (yield from self._people.ask(bound, decision, contents, self.goal))
+        return (yield from self._people.ask(bound, decision, contents, self.goal, facts))
+
+    def _facts_of(self, ask: Ask, bound: BoundCall) -> HeldFacts:
+        """Return what a grant for this call would be made from, or is compared with."""
+        from lockgate.core.ruling.grants import facts_from_ask, find_sources
+
+        with self._lock:
+            sources, root = find_sources(ask, self._context), self._context.project.root
+        # By its real path: a link must not make one project of two, nor two of one.
+        return facts_from_ask(ask, bound.arguments, sources, realpath(root) if root else "")
 
     def _look_for_judge(self, ask: Ask) -> tuple[ContextSnapshot, Sequence[PastCall]]:
         from lockgate.core.judging.case import take_snapshot

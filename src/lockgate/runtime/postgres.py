@@ -35,7 +35,7 @@ _TYPES = (
 @lru_cache(maxsize=256)
 def postgres_sql(statement: str) -> str:
     """Return an SQLite statement as PostgreSQL understands it; table names get the prefix `lockgate_`."""
-    named = re.sub(r"\b(entries|sessions|forgotten|approvals|marks)\b(?!\.)", r"lockgate_\1", statement)
+    named = re.sub(r"\b(entries|sessions|forgotten|approvals|marks|grants)\b(?!\.)", r"lockgate_\1", statement)
     return re.sub(r"(?<!:):([a-z]+)\b", r"%(\1)s", named.replace("?", "%s"))
 
 

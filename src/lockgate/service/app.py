@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 
     from lockgate.abuse_gate.ban_stores import BanStores
     from lockgate.core.ruling.approvals import AnswerResult, Approval, PendingApproval
+    from lockgate.core.ruling.grants import Grant
     from lockgate.sessions import Host
     from lockgate.verifiers.adapters import EmbeddedAdapter, LocalRuleAdapter, RemoteAdapter
 
@@ -105,7 +106,13 @@ class ApprovalDesk(Protocol):
 
     def get(self, id: str, now_s: float) -> Approval | None: ...
 
-    def answer(self, id: str, *, digest: str, yes: bool, who: str, now_s: float, reason: str = "") -> AnswerResult: ...
+    def answer(
+        self, id: str, *, digest: str, yes: bool, who: str, now_s: float, reason: str = "", span: str = ""
+    ) -> AnswerResult: ...
+
+    def grants(self, now_s: float) -> Sequence[Grant]: ...
+
+    def revoke_grant(self, id: str, *, who: str, now_s: float) -> bool: ...
 
 
 class Api:

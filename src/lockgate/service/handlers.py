@@ -12,6 +12,7 @@ from lockgate.core.errors import InvalidPayload, LockgateError
 from lockgate.core.requests.payload import parse_payload
 from lockgate.core.ruling.approvals import OPEN_STATES, ApprovalState, is_approval_id
 from lockgate.core.ruling.finding_catalogue import ENTRIES, find_entry
+from lockgate.core.ruling.grants import grant_to_dict
 from lockgate.core.vocabulary import Kind, Trust
 from lockgate.core.wire import block_to_dict, lineage_to_dict
 from lockgate.runtime.accounts import account_of_peer
@@ -283,15 +284,30 @@ def answer_approval(api: Api, request: Request) -> object:
     body = request.body
     name, yes = request.params["approval"], body["answer"] == "approve"
     who = body.get("who", "").strip() or api.default_name
+    span = body.get("for", "once").removeprefix("once")
     heard = api.approval_desk.answer(
-        name, digest=body["digest"], yes=yes, who=who, now_s=api.clock(), reason=body.get("reason", "")
+        name, digest=body["digest"], yes=yes, who=who, now_s=api.clock(), reason=body.get("reason", ""), span=span
     )
     if not heard.counted:
-        asked = heard.approval
-        if heard.state is ApprovalState.WAITING and asked is not None and asked.pending.digest != body["digest"]:
-            raise Problem(409, "another-digest", "the answer is to another call than the one that waits")
+        if heard.state is ApprovalState.WAITING:
+            other = "rule than the one that is offered" if span else "call than the one that waits"
+            raise Problem(409, "another-digest", f"the answer is to another {other}")
         raise Problem(409, "too-late", f"the question is {heard.state.value} already, so the answer does not count")
     return one_approval(api, request)
+
+
+def list_grants(api: Api, _: Request) -> object:
+    return {"grants": [grant_to_dict(each) for each in api.approval_desk.grants(api.clock())]}
+
+
+def revoke_grant(api: Api, request: Request) -> object:
+    name = request.params["grant"]
+    found = [each for each in api.approval_desk.grants(api.clock()) if each.id == name]
+    who = request.body.get("who", "").strip() or api.default_name
+    # Another process may have been faster.
+    if not found or not api.approval_desk.revoke_grant(name, who=who, now_s=api.clock()):
+        raise Problem(404, "no-such-grant", "there is no such grant, or it has ended")
+    return grant_to_dict(found[0])
 
 
 # The journal

@@ -278,6 +278,23 @@ ROUTES: tuple[Route, ...] = (
         body=schemas.ANSWER,
         also={409: "the digest is another call's, or the question was answered or has ended"},
     ),
+    Route(
+        "GET",
+        "/v1/grants",
+        "list the rules that people made with an answer",
+        handlers.list_grants,
+        Caller.PERSON,
+        record("", {"grants": listed("", ref("Grant"))}),
+    ),
+    Route(
+        "POST",
+        "/v1/grants/{grant}/revoke",
+        "end such a rule",
+        handlers.revoke_grant,
+        Caller.PERSON,
+        ref("Grant"),
+        body=schemas.REVOKE,
+    ),
     Route("GET", "/v1/journal", "how it stands with the journal", handlers.journal, Caller.PERSON, ref("Journal")),
     Route(
         "GET",

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from lockgate.core.errors import quoted, suggest_closest
 from lockgate.core.requests.strikes import Standing
+from lockgate.core.ruling.grants import GrantSpan
 from lockgate.core.vocabulary import OBSERVE, Action, Certainty, Kind, Mode, Reason, Risk, Trust
 from lockgate.service.http import is_text
 
@@ -155,8 +156,13 @@ ANSWER = record(
             "the digest that was on the screen: of another call the answer does not count", least=1, most=100
         ),
     },
-    {"reason": text("why, for the record", most=1_000, line=False), "who": text("who answers", most=200)},
+    {
+        "for": word("how far a yes reaches; `once` without it", "once", *(span.value for span in GrantSpan)),
+        "reason": text("why, for the record", most=1_000, line=False),
+        "who": text("who answers", most=200),
+    },
 )
+REVOKE = record("The end of a grant.", {}, {"who": text("who ends it", most=200)})
 ASSESS = {**anything("a request in the normalized shape: docs/reference/verifiers.md"), "required": ["prompt_text"]}
 
 # What goes out
@@ -320,6 +326,38 @@ APPROVAL = record(
         "ended_at": maybe(NUMBER),
         "answered": maybe(anything("who said what, when and why")),
         "shown": anything("what a person is shown besides the call"),
+        "offers": listed("the rules that a yes may make, the narrowest first", ref("Offer")),
+        "barred": {"type": "string", "description": "why no rule may be made; empty where one may"},
+    },
+)
+GRANT_RULE = record(
+    "What a grant covers; every field narrows it.",
+    {
+        **{name: {"type": "string"} for name in ("tool", "span", "session", "project", "policy_hash")},
+        "arguments": {"type": "string", "description": "the hash of the only arguments; empty: any, under `names`"},
+        "effects": listed("kind and target of each", listed("", {"type": "string"})),
+        **{name: listed("", {"type": "string"}) for name in ("sources", "rules", "names")},
+        "expires_s": {"type": "integer"},
+    },
+)
+OFFER = record(
+    "A rule that a yes may make.",
+    {
+        "digest": {"type": "string", "description": "binds the rule and the call: the answer gives it back"},
+        "rule": ref("GrantRule"),
+        "text": anything("the rule in words"),
+    },
+)
+GRANT = record(
+    "A rule that a person made.",
+    {
+        **{name: {"type": "string"} for name in ("id", "digest", "made_by")},
+        "made_at": NUMBER,
+        "expires_at": NUMBER,
+        "uses": {"type": "integer"},
+        "used_at": maybe(NUMBER),
+        "rule": ref("GrantRule"),
+        "text": anything("the rule in words"),
     },
 )
 RULE = record(
@@ -496,6 +534,9 @@ COMPONENTS: Mapping[str, Schema] = {
     "Session": SESSION,
     "Step": STEP,
     "Approval": APPROVAL,
+    "Offer": OFFER,
+    "GrantRule": GRANT_RULE,
+    "Grant": GRANT,
     "Rule": RULE,
     "Proof": PROOF,
     "Journal": JOURNAL,

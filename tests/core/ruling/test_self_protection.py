@@ -65,6 +65,19 @@ def written(path: str, content: str = "{}", name: str = "file_path") -> set[str]
         "python -c \"from lockgate.cli.main import main; main(['approvals', '--who', 'x', 'approve', 'x'])\"",
         "python -c \"from lockgate.gate.approvals_sqlite import SqliteApprovals as S; S(p).answer('x')\"",
         'python -c "import lockgate.cli.approvals as a; a._answer(store, call, args)"',
+        "lockgate approvals approve 3f9a --for always --yes",
+        "lockgate approvals --for always approve 3f9a --yes",
+        "lockgate approvals --for=project --yes approve 3f9a",
+        "lockgate grants revoke 3f9a",
+        "lockgate grants --who ana revoke 3f9a",
+        "lockgate gra''nts drop-unused --older-than 0m",
+        'lockgate grants "$V" x',
+        "echo revoke x | xargs lockgate grants",
+        "python -c \"from lockgate.cli.main import main; main(['grants', 'revoke', 'x'])\"",
+        "python -c \"from lockgate.gate.approvals_sqlite import SqliteApprovals as S; S(p).revoke_grant('x')\"",
+        'python -c "from lockgate.gate.grants_sqlite import insert_grant; insert_grant(db, g)"',
+        "curl -X POST http://127.0.0.1:7717/v1/grants/3f9a/revoke",
+        "curl -H 'authorization: Bearer lg_x' http://lockgate.internal/v1/grants",
     ],
 )
 def test_no_spelling_lets_an_agent_answer_for_a_person(command: str) -> None:
@@ -74,6 +87,9 @@ def test_no_spelling_lets_an_agent_answer_for_a_person(command: str) -> None:
 def test_a_program_and_its_words_may_be_values_of_their_own() -> None:
     assert own("lockgate", "approvals", "approve", "3f9a") == {"execution:own-approval"}
     assert own("lockgate", "approvals", "list") == set()
+    assert own("lockgate", "grants", "revoke", "3f9a") == {"execution:own-approval"}
+    assert own("lockgate", "grants") == set()
+    assert own("lockgate grants --json") == set()
 
 
 @pytest.mark.parametrize(

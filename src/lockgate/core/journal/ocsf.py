@@ -76,7 +76,7 @@ def finding_from_record(
 def _ruling(fields: Fields, uid: str) -> dict[str, object]:
     action, risk = str(fields["action"]), str(fields["risk"])
     allowed = action == "CONTINUE"
-    approved = allowed and fields["reason"] == "approved"
+    approved = allowed and fields["reason"] in ("approved", "granted")
     severity = 1 if allowed else 4 if action == "PAUSE" and risk == "high" else 3
     permitted = 1 if allowed else 2
     disposition = 8 if approved else permitted

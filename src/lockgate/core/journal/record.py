@@ -463,7 +463,7 @@ KINDS: Mapping[str, Mapping[str, Fits]] = {
         "approval": {
             "session": _NAME,
             "approval": _like(_APPROVAL),
-            "state": _word("waiting", "granted", "denied", "expired", "used", "voided"),
+            "state": _word("waiting", "granted", "denied", "expired", "used", "voided", "grant-made", "grant-revoked"),
             "call_sha256": _HASH,
             "who": _text(MAX_WHO),
         },

@@ -93,7 +93,7 @@ class BoundCall(NamedTuple):
     @property
     def digest(self) -> str:
         """`sha256:` and 64 hexadecimal digits over all five, each a JSON string so that none can run into the next."""
-        return _hash_texts(_SCHEMA, *self)
+        return hash_texts(_SCHEMA, *self)
 
     @property
     def call_key(self) -> str:
@@ -102,11 +102,11 @@ class BoundCall(NamedTuple):
         A step is denied by its name: what an agent says of the same step in other words is the same matter.
         """
         if self.tool == FINISH and (name := _step_name(self.arguments)):
-            return _hash_texts(_SCHEMA, "step", self.session, name)
-        return _hash_texts(_SCHEMA, "call", self.session, self.tool, self.arguments)
+            return hash_texts(_SCHEMA, "step", self.session, name)
+        return hash_texts(_SCHEMA, "call", self.session, self.tool, self.arguments)
 
 
-def _hash_texts(*texts: str) -> str:
+def hash_texts(*texts: str) -> str:
     said = json.dumps(texts, ensure_ascii=True, separators=(",", ":"))
     return f"sha256:{sha256(said.encode('ascii')).hexdigest()}"
 
@@ -228,6 +228,29 @@ class TierAnswer(NamedTuple):
     by: str
 
 
+class HeldFacts(NamedTuple):
+    """What a grant is made from, and what a later call is compared by (`grants.py`).
+
+    `effects` are the kinds and targets of severity 2 and above, `sources` those of the untrusted text behind the call,
+    `rules` what held it, `names` its arguments' names, `arguments` a hash over their values and the folder. `is_exact`:
+    only the same arguments may be granted. `widest` is the widest span that may be granted; empty where none may, and
+    `barred` says why.
+    """
+
+    effects: tuple[tuple[str, str], ...] = ()
+    sources: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    arguments: str = ""
+    is_exact: bool = True
+    project: str = ""
+    widest: str = ""
+    barred: str = "this question was asked by a version of Lockgate that made no grants"
+
+
+NO_FACTS = HeldFacts()
+
+
 class ShownDetails(NamedTuple):
     """What a person is shown besides the call itself. `left_out` counts findings and origins that had no room."""
 
@@ -239,12 +262,15 @@ class ShownDetails(NamedTuple):
     passages: tuple[Passage, ...] = ()
     left_out: int = 0
     tiers: tuple[TierAnswer, ...] = ()
+    facts: HeldFacts = NO_FACTS
 
 
 NO_DETAILS = ShownDetails()
 
 
-def details_from_decision(decision: Decision, contents: Mapping[str, str], *, goal: str = "") -> ShownDetails:
+def details_from_decision(
+    decision: Decision, contents: Mapping[str, str], *, goal: str = "", facts: HeldFacts = NO_FACTS
+) -> ShownDetails:
     """A ruling for a person's eyes, cut to a size that can be read; `contents` are the blocks' texts by their ids."""
     told = sorted(decision.origins, key=lambda each: (each.known, not each.order, not each.sink))
     cut = max(0, len(told) - _MOST_GROUNDS) + max(0, len(decision.findings) - _MOST_GROUNDS)
@@ -260,6 +286,7 @@ def details_from_decision(decision: Decision, contents: Mapping[str, str], *, go
         passages=tuple(_passage(origin, contents.get(origin.block, "")) for origin in told[:_MOST_GROUNDS]),
         left_out=cut,
         tiers=tuple(TierAnswer(ran.tier, _cut(ran.said), _cut(ran.by)) for ran in decision.tiers[:_MOST_GROUNDS]),
+        facts=facts,
     )
 
 
@@ -298,7 +325,7 @@ def describe_call(bound: BoundCall) -> str:
     if bound.tool == FINISH and isinstance(arguments.get(STEP), str):
         goal, calls = _value(arguments.get("goal", "")), _value(arguments.get("calls", 0))
         return f"step {_value(arguments[STEP])} would count as done: goal = {goal}, calls = {calls}"
-    named = [(sink_from_argument(name), name, value) for name, value in _leaves(arguments)]
+    named = [(sink_from_argument(name), name, value) for name, value in argument_values(arguments)]
     told = sorted(named, key=lambda each: not each[0])
     values = [
         f"{_cut(name, _MOST_NAMED_TEXT)}{f' ({sink})' if sink else ''} = {_value(value)}"
@@ -313,7 +340,7 @@ def _value(value: object) -> str:
     return json.dumps(_cut(value, _MOST_NAMED_TEXT) if isinstance(value, str) else value, ensure_ascii=False)
 
 
-def _leaves(arguments: dict[str, object]) -> Iterator[tuple[str, object]]:
+def argument_values(arguments: dict[str, object]) -> Iterator[tuple[str, object]]:
     """Every value with its path, in the order they are written; an empty list or object is a value."""
     left: list[tuple[str, object]] = [("", arguments)]
     while left:
@@ -386,12 +413,19 @@ class Approval:
     ended_s: float = 0.0
 
 
+class GrantState(StrEnum):
+    """What became of a grant, for the record."""
+
+    MADE = "grant-made"
+    REVOKED = "grant-revoked"
+
+
 class ApprovalChange(NamedTuple):
-    """What became of a question, for the record: a store reports each change before it takes effect."""
+    """What became of a question or a grant, for the record: a store reports each change before it takes effect."""
 
     session: str
     id: str
-    state: ApprovalState
+    state: ApprovalState | GrantState
     digest: str
     who: str = ""
 
@@ -575,6 +609,7 @@ def details_to_dict(shown: ShownDetails) -> dict[str, object]:
         "findings": [found._asdict() for found in shown.findings],
         "passages": [{**passage._asdict(), "origin": passage.origin._asdict()} for passage in shown.passages],
         "tiers": [said._asdict() for said in shown.tiers],
+        "facts": shown.facts._asdict(),
     }
 
 
@@ -590,6 +625,7 @@ def details_from_json(text: str) -> ShownDetails:
                 for passage in shown.passages
             ),
             tiers=tuple(TierAnswer(**said) for said in shown.tiers),  # type: ignore[arg-type]
+            facts=_facts_from_dict(value.get("facts", {})),
         )
     except (TypeError, KeyError, RecursionError) as error:
         raise ValueError("not what a person was shown") from error
@@ -598,15 +634,27 @@ def details_from_json(text: str) -> ShownDetails:
     return shown
 
 
+def _facts_from_dict(value: dict[str, object]) -> HeldFacts:
+    """Return the facts as they were stored; a row of an earlier version has none, and then no grant can be made."""
+    facts = HeldFacts(**value)  # type: ignore[arg-type]
+    return facts._replace(
+        effects=tuple((str(kind), str(target)) for kind, target in facts.effects),
+        sources=tuple(map(str, facts.sources)),
+        rules=tuple(map(str, facts.rules)),
+        names=tuple(map(str, facts.names)),
+    )
+
+
 _SORTS = {
     **dict.fromkeys(("start", "end", "left_out", "tier"), int),
-    **dict.fromkeys(("findings", "passages", "tiers"), tuple),
-    "known": bool,
+    **dict.fromkeys(("findings", "passages", "tiers", "effects", "sources", "rules", "names"), tuple),
+    **dict.fromkeys(("known", "is_exact"), bool),
+    "facts": HeldFacts,
 }
 
 
 def _has_expected_types(shown: ShownDetails) -> bool:
-    parts: list[tuple[str, object]] = list(shown._asdict().items())
+    parts: list[tuple[str, object]] = [*shown._asdict().items(), *shown.facts._asdict().items()]
     for found in shown.findings:
         parts += found._asdict().items()
     for passage in shown.passages:
@@ -618,7 +666,11 @@ def _has_expected_types(shown: ShownDetails) -> bool:
 
 def approval_to_dict(approval: Approval) -> dict[str, object]:
     """The keys that other programs read."""
+    from lockgate.core.ruling.grants import offer_to_dict, offers_from_pending
+
     pending, said = approval.pending, approval.answered
+    shown = details_to_dict(pending.shown)
+    del shown["facts"]
     return {
         "id": pending.id,
         "state": approval.state.value,
@@ -633,5 +685,7 @@ def approval_to_dict(approval: Approval) -> dict[str, object]:
         "expires_s": pending.expires_s,
         "answered": None if said is None else said._asdict(),
         "ended_s": approval.ended_s or None,
-        "shown": details_to_dict(pending.shown),
+        "shown": shown,
+        "offers": [offer_to_dict(offer) for offer in offers_from_pending(pending)],
+        "barred": pending.shown.facts.barred,
     }

@@ -222,7 +222,7 @@ def _as_enforced(entry: LedgerEntry) -> tuple[LedgerEntry, bool]:
 
 def fate_of(entry: LedgerEntry) -> str:
     """Return an escalated call's outcome: cleared by `triage`, `supervisor` or `person`, `upheld`, or `undecided`."""
-    if entry.reason == Reason.APPROVED:
+    if entry.reason in (Reason.APPROVED, Reason.GRANTED):
         return "person"
     said = {ran.tier: ran.said for ran in entry.judged}
     if entry.action == Action.CONTINUE:

@@ -1,0 +1,401 @@
+"""A person's yes to more calls than one: the rule that it makes, and which calls the rule covers.
+
+A grant is as narrow as the call that it was made from. It covers a call only if all of this holds:
+
+1. Same tool, same policy, before it ends, and in its session or project where it is bound to one.
+2. Nothing new would happen: each effect that reaches out has a kind and a target of the grant.
+3. Nothing new speaks: each untrusted source behind the call is one of the grant's.
+4. Nothing new was found: each rule that holds the call held the granted one.
+5. The same arguments to the last bit, where the target alone does not say what happens (`BY_RECEIVER`); else no
+   argument under a name that the granted call did not have.
+
+What opens a door is granted for the session at most. What a hard rule holds, what touches Lockgate itself, and what was
+not read to its end is never granted. Only a person's answer makes a grant; nothing here has a clock or a file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from lockgate.core.errors import InvalidCall, LockgateError, quoted
+from lockgate.core.ruling.approvals import (
+    FINISH,
+    SKEW_S,
+    AnswerResult,
+    Approval,
+    ApprovalAnswer,
+    ApprovalChange,
+    BoundCall,
+    GrantState,
+    HeldFacts,
+    PendingApproval,
+    apply_answer,
+    argument_values,
+    arguments_from_canonical,
+    hash_texts,
+)
+from lockgate.core.vocabulary import Block, Certainty, Effect, Severity, Trust
+
+if TYPE_CHECKING:
+    from lockgate.core.ruling.context import Context
+    from lockgate.core.ruling.pipeline import Ask
+
+# A rule that a person cannot read to its end is not offered.
+MAX_EFFECTS = 16
+MAX_SOURCES = 64
+MAX_NAMES = 64
+MAX_TEXT = 1_000
+# A store holds so many grants; who needs more has stopped reading them.
+MAX_GRANTS = 500
+SESSION_S = 7 * 86_400
+KEPT_S = 30 * 86_400
+# Of these kinds the receiver says what happens, if it stands in an argument of its own. A command never does: the host
+# of `ssh host …` says nothing about what runs there.
+BY_RECEIVER = frozenset({"requests", "sends-data", "sends-message", "shares"})
+_RECEIVERS = ("recipient", "url")
+_SCHEMA = "lockgate grant/1"
+_INDEX = re.compile(r"\[\d+\]")
+
+
+class GrantSpan(StrEnum):
+    """How far a grant reaches, the narrowest first. A yes to one call alone is an approval and makes no grant."""
+
+    SESSION = "session"
+    PROJECT = "project"
+    ALWAYS = "always"
+
+
+class GrantRule(NamedTuple):
+    """What a grant allows; every field narrows it. Without `arguments` any values are covered under `names`."""
+
+    tool: str
+    effects: tuple[tuple[str, str], ...]
+    sources: tuple[str, ...]
+    rules: tuple[str, ...]
+    names: tuple[str, ...]
+    arguments: str
+    span: GrantSpan
+    session: str
+    project: str
+    policy_hash: str
+    expires_s: int
+
+
+class Grant(NamedTuple):
+    """A rule with the person who made it, and how often it was used. `id` is that of the question it was made from."""
+
+    id: str
+    rule: GrantRule
+    digest: str
+    made_by: str
+    made_s: float
+    uses: int = 0
+    used_s: float = 0.0
+
+
+class GrantOffer(NamedTuple):
+    """A rule that a person may make with an answer; the digest binds the rule and the call on the screen."""
+
+    rule: GrantRule
+    digest: str
+
+
+# What is known of a held call
+
+
+def facts_from_ask(ask: Ask, arguments: str, sources: tuple[str, ...], project: str) -> HeldFacts:
+    """Return what a grant for this call is made from; `arguments` is their canonical form, `project` a real path."""
+    reaching = [found for found in ask.effects if found.severity >= Severity.REACHES_OUT]
+    names = {_INDEX.sub("", name) for name, _ in argument_values(arguments_from_canonical(arguments))}
+    facts = HeldFacts(
+        effects=tuple(sorted({(found.kind, found.target) for found in reaching})),
+        sources=tuple(sorted(set(sources))),
+        rules=tuple(sorted({found.rule for found in ask.findings})),
+        names=tuple(sorted(names)),
+        arguments=hash_texts(_SCHEMA, "arguments", arguments, ask.call.folder),
+        is_exact=not reaching or not all(map(_is_receiver, reaching)) or _has_stray_value(ask, reaching),
+        project=project,
+        barred=_why_barred(ask),
+    )
+    facts = (
+        facts if facts.barred or _is_readable(facts) else facts._replace(barred="its rule would be too long to read")
+    )
+    return facts if facts.barred else facts._replace(widest=_widest_span(facts, ask, reaching).value)
+
+
+def find_sources(ask: Ask, context: Context) -> tuple[str, ...]:
+    """Return the sources of the text behind a held call, vetted ones too; where that cannot be told, all that was read.
+
+    What opens a door is held because of anything untrusted, and an agent's own words may come from all of it.
+    """
+    from lockgate.core.ruling.origins import MAX_ORIGINS
+
+    named = {origin.block for origin in ask.origins} | {found.where for found in ask.findings}
+    left = [name for name in named if name in context.positions]
+    found: dict[str, str] = {}
+    is_traced = bool(left) and len(ask.origins) < MAX_ORIGINS and not _opens_door(ask.effects)
+    while is_traced and left:
+        block = context.blocks[context.positions[left.pop()]]
+        if block.id not in found and block.trust is not Trust.TRUSTED:
+            is_traced = not _is_agents(block)
+            found[block.id] = block.source
+            left += block.tainted_by
+    return tuple(sorted(set(found.values()))) if is_traced else _all_sources(context)
+
+
+def _all_sources(context: Context) -> tuple[str, ...]:
+    read = (block for block in context.blocks if block.trust is not Trust.TRUSTED and not _is_agents(block))
+    return tuple(sorted({block.source for block in read}))
+
+
+def _is_agents(block: Block) -> bool:
+    return block.source.partition(":")[0] == "agent"
+
+
+def _opens_door(effects: Iterable[Effect]) -> bool:
+    return any(found.severity is Severity.OPENS_A_DOOR for found in effects)
+
+
+def _is_receiver(found: Effect) -> bool:
+    """Return whether an effect's target says what happens, and was read from an argument that names a receiver."""
+    from lockgate.core.ruling.arguments import sink_from_argument
+
+    is_known = found.kind in BY_RECEIVER and bool(found.target) and found.certainty is not Certainty.GUESS
+    return is_known and sink_from_argument(found.argument) in _RECEIVERS
+
+
+def _has_stray_value(ask: Ask, reaching: list[Effect]) -> bool:
+    """Return whether untrusted text named another place than the targets: a copy to an attacker, in some field."""
+    targets = [found.target.casefold() for found in reaching]
+    placed = (origin for origin in ask.origins if not origin.known and (origin.sink or origin.order))
+    return any(not any(origin.value.casefold() in target for target in targets) for origin in placed)
+
+
+def _why_barred(ask: Ask) -> str:
+    from lockgate.core.ruling.effects.own_paths import OWN_KINDS
+
+    if ask.call.tool == FINISH:
+        return "the end of a step is answered each time"
+    if ask.call.findings:
+        return "the host holds something against this call"
+    if hard := ask.hard_findings:
+        return f"a person answers {hard[0].rule} each time"
+    if any(found.kind in OWN_KINDS for found in ask.effects):
+        return "it touches Lockgate itself"
+    if any(found.rule.startswith("cap:") for found in ask.findings):
+        return "it was not read to its end"
+    return ""
+
+
+def _is_readable(facts: HeldFacts) -> bool:
+    texts = (*facts.sources, *facts.names, *facts.rules, *(text for pair in facts.effects for text in pair))
+    is_short = all(len(text) <= MAX_TEXT and _is_text(text) for text in texts)
+    counts = ((facts.effects, MAX_EFFECTS), (facts.sources, MAX_SOURCES), (facts.names, MAX_NAMES))
+    return is_short and all(len(listed) <= most for listed, most in counts) and len(facts.rules) <= MAX_NAMES
+
+
+def _is_text(text: str) -> bool:
+    # Half of a surrogate pair is no character, and no store takes it.
+    return text.isascii() or not any("\ud800" <= ch <= "\udfff" for ch in text)
+
+
+def _widest_span(facts: HeldFacts, ask: Ask, reaching: list[Effect]) -> GrantSpan:
+    if _opens_door(reaching):
+        return GrantSpan.SESSION
+    from lockgate.core.ruling.arguments import sink_from_argument
+
+    is_local = bool(ask.call.folder) or any(sink_from_argument(name) in ("command", "path") for name in facts.names)
+    if facts.is_exact and is_local:
+        # The same words mean something else in another folder.
+        return GrantSpan.PROJECT if facts.project else GrantSpan.SESSION
+    return GrantSpan.ALWAYS
+
+
+# Offers
+
+
+def offers_from_pending(pending: PendingApproval) -> tuple[GrantOffer, ...]:
+    """Return the rules that a yes to this question may make, the narrowest first; none where nothing may be granted."""
+    facts = pending.shown.facts
+    offers = []
+    for span in GrantSpan:
+        if not facts.widest or (span is GrantSpan.PROJECT and not facts.project):
+            continue
+        life_s = SESSION_S if span is GrantSpan.SESSION else KEPT_S
+        rule = GrantRule(
+            tool=pending.tool,
+            effects=facts.effects,
+            sources=facts.sources,
+            rules=facts.rules,
+            names=facts.names,
+            arguments=facts.arguments if facts.is_exact else "",
+            span=span,
+            session=pending.session,
+            project=facts.project if span is GrantSpan.PROJECT else "",
+            policy_hash=pending.policy_hash,
+            expires_s=int(pending.created_s) + life_s,
+        )
+        offers.append(GrantOffer(rule, hash_texts(_SCHEMA, pending.digest, rule_to_json(rule))))
+        if span.value == facts.widest:
+            break
+    return tuple(offers)
+
+
+def find_offer(pending: PendingApproval, span: str) -> GrantOffer | None:
+    """Return the offer of this span; None where it is not offered."""
+    return next((offer for offer in offers_from_pending(pending) if offer.rule.span.value == span), None)
+
+
+def apply_answer_with_span(
+    approval: Approval, digest: str, said: ApprovalAnswer, span: str
+) -> tuple[AnswerResult, Grant | None]:
+    """Return what an answer does to a question, and the grant it makes; without a span it makes none.
+
+    With a span the digest is that of the offer that was shown: it binds the rule as well as the call.
+    """
+    if not span:
+        return apply_answer(approval, digest, said), None
+    pending = approval.pending
+    offer = find_offer(pending, span)
+    if offer is None or not said.yes:
+        why = "only a yes makes a grant" if not said.yes else f"this call cannot be granted for {quoted(span)}"
+        offered = ", ".join(each.rule.span.value for each in offers_from_pending(pending))
+        raise InvalidCall(why, hint=f"offered: {offered}" if offered else pending.shown.facts.barred)
+    if digest != offer.digest:
+        return AnswerResult(False, approval.state, approval), None
+    heard = apply_answer(approval, pending.digest, said)
+    grant = Grant(pending.id, offer.rule, offer.digest, said.who, said.at_s) if heard.counted else None
+    return heard, grant
+
+
+def change_from_grant(grant: Grant, state: GrantState, who: str) -> ApprovalChange:
+    """Return what the record says of a grant: its digest binds the rule."""
+    return ApprovalChange(grant.rule.session, grant.id, state, grant.digest, who)
+
+
+def full_error() -> LockgateError:
+    """Return the error for a grant that has no room; the answer then does not count."""
+    return LockgateError(
+        f"there are {MAX_GRANTS} grants already", hint="lockgate grants drop-unused, or answer for this call alone"
+    )
+
+
+# Cover
+
+
+def find_covering(grants: Iterable[Grant], bound: BoundCall, facts: HeldFacts, now_s: float) -> Grant | None:
+    """Return a grant that covers the call; None where no grant does."""
+    return next((grant for grant in grants if covers(grant, bound, facts, now_s)), None)
+
+
+def covers(grant: Grant, bound: BoundCall, facts: HeldFacts, now_s: float) -> bool:
+    """Return whether a grant lets this call run; the numbers are those of the list above."""
+    rule = grant.rule
+    # 1. A clock that was set back ends it.
+    is_alive = grant.made_s - SKEW_S <= now_s < rule.expires_s
+    if not is_alive or not facts.widest or (rule.tool, rule.policy_hash) != (bound.tool, bound.policy_hash):
+        return False
+    if rule.span is GrantSpan.SESSION:
+        is_here = rule.session == bound.session
+    else:
+        is_here = facts.widest != GrantSpan.SESSION.value
+        is_here = is_here and (rule.span is GrantSpan.ALWAYS or (bool(rule.project) and rule.project == facts.project))
+    # 2. to 4.
+    is_known = all(
+        set(new) <= set(granted)
+        for new, granted in ((facts.effects, rule.effects), (facts.sources, rule.sources), (facts.rules, rule.rules))
+    )
+    # 5.
+    if rule.arguments:
+        is_same = facts.arguments == rule.arguments
+    else:
+        is_same = not facts.is_exact and set(facts.names) <= set(rule.names)
+    return is_here and is_known and is_same
+
+
+# As JSON and in words
+
+
+def rule_to_dict(rule: GrantRule) -> dict[str, object]:
+    """Return the rule as the page draws it and hashes it."""
+    return {
+        **rule._asdict(),
+        "span": rule.span.value,
+        "effects": [list(pair) for pair in rule.effects],
+        "sources": list(rule.sources),
+        "rules": list(rule.rules),
+        "names": list(rule.names),
+    }
+
+
+def rule_to_json(rule: GrantRule) -> str:
+    """Return the one JSON text of a rule, over which its digest goes."""
+    return json.dumps(rule_to_dict(rule), ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+
+
+def rule_from_json(text: str) -> GrantRule:
+    """Return what was stored, or raise ValueError: a store's file may hold anything."""
+    try:
+        value = json.loads(text)
+        rule = GrantRule(**value)._replace(
+            span=GrantSpan(value["span"]),
+            effects=tuple((str(kind), str(target)) for kind, target in value["effects"]),
+            sources=tuple(map(str, value["sources"])),
+            rules=tuple(map(str, value["rules"])),
+            names=tuple(map(str, value["names"])),
+        )
+    except (TypeError, KeyError, ValueError, RecursionError) as error:
+        raise ValueError("not a rule") from error
+    texts = (rule.tool, rule.arguments, rule.session, rule.project, rule.policy_hash)
+    if rule_to_json(rule) != text or type(rule.expires_s) is not int or not all(type(each) is str for each in texts):
+        raise ValueError("not a rule")
+    return rule
+
+
+def offer_to_dict(offer: GrantOffer) -> dict[str, object]:
+    return {"digest": offer.digest, "rule": rule_to_dict(offer.rule), "text": dict(describe_rule(offer.rule))}
+
+
+def grant_to_dict(grant: Grant) -> dict[str, object]:
+    """Return the keys that other programs read."""
+    return {
+        "id": grant.id,
+        "digest": grant.digest,
+        "made_by": grant.made_by,
+        "made_at": grant.made_s,
+        "expires_at": grant.rule.expires_s,
+        "uses": grant.uses,
+        "used_at": grant.used_s or None,
+        "rule": rule_to_dict(grant.rule),
+        "text": dict(describe_rule(grant.rule)),
+    }
+
+
+def describe_rule(rule: GrantRule) -> tuple[tuple[str, str], ...]:
+    """Return a rule in words, by label. An attacker may have written parts: the caller shows odd characters."""
+    from lockgate.core.ruling.effects.effect import KINDS
+
+    does = [
+        KINDS[kind].does.replace("{target}", target) if kind in KINDS else f"{kind} {target}"
+        for kind, target in rule.effects
+    ]
+    where = {
+        GrantSpan.SESSION: f"only session {rule.session}",
+        GrantSpan.PROJECT: f"every session in {rule.project}",
+        GrantSpan.ALWAYS: "every session in every project",
+    }[rule.span]
+    listed = ", ".join(rule.names) or "none"
+    given = f"exactly the same: {rule.arguments}" if rule.arguments else f"any values of {listed}; no other names"
+    return (
+        ("tool", rule.tool),
+        ("does", "; ".join(does) or "nothing that Lockgate can tell"),
+        ("with", given),
+        ("after", f"text of {', '.join(rule.sources)}" if rule.sources else "no untrusted text"),
+        ("despite", ", ".join(rule.rules) or "no finding"),
+        ("in", where),
+        ("under", f"policy {rule.policy_hash}"),
+    )
