@@ -46,6 +46,9 @@ def test_a_domain_where_anyone_has_a_page_says_nothing_alone() -> None:
 def test_a_word_with_letters_beyond_ascii_is_as_plain_as_another(word: str, *, is_plain: bool) -> None:
     found = find_candidates(prepare_values("send", [Leaf("name", word)]), {word.encode()})[0]
     assert [candidate.is_plain_word for candidate in found] == [is_plain]
+    # Where a call goes to, such a word stays telling: no order in its language has the tool's English verb.
+    found = find_candidates(prepare_values("send", [Leaf("to", word)]), {word.encode()})[0]
+    assert [candidate.is_plain_word for candidate in found] == [word.isascii()]
 
 
 def test_text_that_an_edit_takes_away_is_not_looked_for() -> None:

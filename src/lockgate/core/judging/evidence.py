@@ -215,16 +215,21 @@ def _is_led_by_order(ask: Ask) -> bool:
     which account.
 
     However politely it is put, such a call is what an attacker gains by: no small model may wave it through. A text
-    that the user told the agent to follow is no stranger, though, and where the user asked for the act and left it to a
-    text to say where it goes, a text has to say it: then a model may weigh the two. Money always goes to a person.
+    that the user told the agent to follow is no stranger, though, nor is the owner of a site that the user names; and
+    where the user asked for a message and left it to a text to say to whom, a text has to say it. Then a model may
+    weigh the two. Where money, files and rights go is for a person.
     """
     if ask.is_receiver_open:
         return False
-    followed = frozenset() if any(effect.kind == "pays" for effect in ask.effects) else ask.followed
+    followed = ask.followed
     if any(found.rule == "origin:tool-in-order" and found.where not in followed for found in ask.findings):
         return True
     parties = [_flat(effect.target) for effect in ask.effects if effect.kind in _HAS_PARTY and effect.target]
-    strange = [origin for origin in ask.origins if origin.order and not origin.known and origin.block not in followed]
+    strange = [
+        origin
+        for origin in ask.origins
+        if origin.order and not origin.known and origin.block not in followed and origin.value not in ask.users_sites
+    ]
     return any(_says_where(origin, parties) for origin in strange)
 
 
@@ -418,9 +423,13 @@ def _trim_to_words(text: str, low: int, high: int) -> str:
 
 
 def _followed_words(ask: Ask, context: _Known) -> set[str]:
-    """The words of the texts that the user told the agent to follow: what they say, the user said."""
+    """The words of the texts that the user told the agent to follow: what they say, the user said.
+
+    Without those of an address that the call goes to: the text that names it would vouch for it.
+    """
     blocks = [context.blocks[context.positions[name]] for name in ask.followed if name in context.positions]
-    return _words(block.content[: _MAX_SEARCHED // len(blocks)] for block in blocks)
+    addresses = _words(effect.target for effect in ask.effects if _SOMEWHERE.search(effect.target))
+    return _words(block.content[: _MAX_SEARCHED // len(blocks)] for block in blocks) - addresses
 
 
 def _facts(ask: Ask, said: set[str], values: Sequence[str], untrusted: set[str]) -> tuple[float, ...]:

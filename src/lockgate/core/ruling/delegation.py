@@ -110,6 +110,14 @@ def may_be_delegated(effect: Effect) -> bool:
     return effect.kind == "sends-message" and effect.target.startswith("#")
 
 
+def may_be_weighed_if_delegated(effect: Effect) -> bool:
+    """Return whether a judge may weigh that such a source says so: a message, and what stays among the user's own.
+
+    A file, a repository or money that goes to an address waits for a person, whatever the goal follows.
+    """
+    return effect.kind in ("deletes-record", "sends-message") or (effect.kind == "shares" and "@" not in effect.target)
+
+
 def is_delegated_to(names: frozenset[str], source: str, produced_by: str) -> bool:
     """Return whether a block is what the goal names: by its source, or by what its call was given.
 

@@ -12,7 +12,7 @@ being re-wrapped, quoted, escaped or dumped as YAML. Decoded readings of either 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import takewhile
 from typing import NamedTuple
@@ -23,14 +23,12 @@ from lockgate.core.ruling.value_pieces import (
     HOST,
     MAX_LINE,
     MAX_PIECES,
-    SHARED_DOMAINS,
     STOP_WORDS,
-    TENANT_DOMAINS,
     Candidate,
     ComparedValue,
     domain_of,
     find_candidates,
-    holds_message,
+    is_open_to_all,
     prepare_values,
 )
 from lockgate.core.ruling.word_index import (
@@ -94,6 +92,18 @@ _MAX_SHOWN, _MAX_SENTENCE, _MAX_EXCERPT = 120, 240, 160
 _DISTINCTIVE = re.compile(rb"[0-9@_/\\\\]")
 _IN_ADDRESS = re.compile(rb"[a-z0-9._%+@-]")
 _GOES_ON = re.compile(rb"[a-z0-9_%+@-]|\.[a-z0-9]")
+# A mailbox, or a site and what may stand behind its host. `https://a.example?@b.example` is an address of `a`.
+_PLACE = re.compile(
+    rb"[^\s@/?#\\:,;<>()\"]{1,64}@(%b)|(?:https?://)?(%b)(?:[/?#][^\\\s]*)?" % (HOST.pattern, HOST.pattern)
+)
+_LABELS = re.compile(rb"(?<![a-z0-9.-])(?:[a-z0-9-]+\.)*\Z")
+_LONGEST_HOST = 255
+# Names that owners give to hosts of their own, and the end of a host's labels.
+_SERVICES = frozenset(
+    b"account accounts api app blog cdn community data de dev developer developers doc docs download downloads en es "
+    b"files forum fr git help info learn login mail media my news portal shop static status store support wiki "
+    b"www".split()
+) | {b""}
 _ADDRESS_SINKS = ("recipient", "url", "account")
 _RECIPIENT_SINKS = ("recipient", "account")
 
@@ -160,22 +170,41 @@ class TrustedText:
         words = split_words(prepare(text.encode("utf-8", "ignore")))
         return bool(words) and b" " + b" ".join(words) + b" " in self.asked_folded
 
-    def names_owner_of(self, address: str, *, firmly: bool = False) -> bool:
+    def names_owner_of(self, address: str) -> bool:
         """Return whether a trusted text has a host or mailbox of the owner: `docs.shop.example`, `api.shop.example`.
 
-        A domain under which anyone can have a name of his own does not count; with `firmly`, no vetted text does.
+        A domain under which anyone can have a name of his own does not count, nor do neighbours of a host with a name
+        that no service has: `ours.platform.example` says nothing about `theirs.platform.example`.
         """
-        place = address.lower().encode("utf-8", "ignore").rpartition(b"://")[2].partition(b"/")[0].rpartition(b"@")[2]
-        if not HOST.fullmatch(place):
+        found = _PLACE.fullmatch(address.lower().encode("utf-8", "ignore"))
+        if found is None:
             return False
-        domain = domain_of(place)
-        if len(domain) < 5 or domain in SHARED_DOMAINS or domain in TENANT_DOMAINS:
+        host = found[1] or found[2]
+        domain = domain_of(host)
+        if len(domain) < 5 or is_open_to_all(domain):
             return False
-        written = rb"(?:^|[^a-z0-9-])" + re.escape(domain) + rb"(?![a-z0-9-]|\.[a-z0-9])"
-        return re.search(written, self.firm if firmly else self.written) is not None
+        return any(
+            host == domain or _SERVICES.issuperset(labels.split(b".")) or (b"." + host).endswith(b"." + labels + domain)
+            for labels in self._labels_before(domain)
+        )
+
+    def _labels_before(self, domain: bytes) -> Iterator[bytes]:
+        """Yield what stands before a domain in the hosts that trusted texts write: `www.`, or nothing."""
+        at = self.written.find(domain)
+        for _ in range(_MAX_MENTIONS):
+            if at < 0:
+                return
+            end = at + len(domain)
+            labels = _LABELS.search(self.written, max(0, at - _LONGEST_HOST), at)
+            if labels and not _GOES_ON.match(self.written, end):
+                yield labels[0]
+            at = self.written.find(domain, end)
 
     def contains_address(self, address: bytes, budget: WorkBudget, *, firmly: bool = False) -> bool:
-        """Return whether a trusted text writes this address, and not one that is longer; `firmly` as above."""
+        """Return whether a trusted text writes this address, and not one that is longer.
+
+        With `firmly`, a text that is only vetted does not count.
+        """
         # A user who wrote `mira@lind.example.org` did not mean `ra@lind.example`.
         written = self.firm if firmly else self.written
         at = written.find(address)
@@ -356,8 +385,6 @@ class OriginLookup:
         """Return what one block makes of a value that no trusted text has, and the sentence that orders it."""
         if held.reading.block in self._delegated:
             return "", None
-        if candidate.is_address and holds_message(candidate.argument) and self._is_of_users_site(candidate):
-            return "", None
         if candidate.leaf.text in self._meant:
             # A ready-made call in a text is no record of whom the goal means.
             return ("origin:tool-named" if self.tool_name and self._is_tool_named_near(held) else ""), None
@@ -366,11 +393,6 @@ class OriginLookup:
             return "", None
         is_addressed = sink in _ADDRESS_SINKS or candidate.is_address
         return self._find_signal(candidate, held, sink, is_addressed=is_addressed)
-
-    def _is_of_users_site(self, candidate: Candidate) -> bool:
-        """Return whether an address is one of the site that the user names: a text about it has such addresses."""
-        self.budget.take_pass(len(self.trusted_text.written))
-        return self.trusted_text.names_owner_of(candidate.piece.decode("utf-8", "replace"))
 
     def _may_signal_without_order(self, sink: str) -> bool:
         """Return whether something other than an order can make a signal of a value in such a place."""

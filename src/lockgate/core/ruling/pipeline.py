@@ -34,13 +34,13 @@ from lockgate.core.ruling.argument_scan import ArgumentScan, join_leaves, scan_a
 from lockgate.core.ruling.arguments import Leaf, list_names, sink_from_argument
 from lockgate.core.ruling.arguments import flatten_arguments as flatten_arguments
 from lockgate.core.ruling.context import BlockNote, Context
-from lockgate.core.ruling.delegation import may_be_delegated
+from lockgate.core.ruling.delegation import may_be_delegated, may_be_weighed_if_delegated
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity, effect
 from lockgate.core.ruling.effects.reading import effects_of, own_effects_of
 from lockgate.core.ruling.explanations import EFFECT, explain
 from lockgate.core.ruling.observing import observe
 from lockgate.core.ruling.opinions import Opinion, SupervisorOpinion, Triage, Unreadable
-from lockgate.core.ruling.origins import MAX_ORIGINS, NOTHING_TRACED, OriginLookup, OriginTrace, TrustedText
+from lockgate.core.ruling.origins import MAX_ORIGINS, NOTHING_TRACED, OriginLookup, OriginTrace
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.scope.border import border_from_scope
 from lockgate.core.ruling.scope.crossings import find_crossings
@@ -76,14 +76,18 @@ _DOORS = frozenset(EFFECT + name for name, kind in KINDS.items() if kind.severit
 # Python looks a member up in its enumeration each time; on this path that adds up.
 _CONTINUE, _LOW, _HIGH, _PARANOID = Action.CONTINUE, Risk.LOW, Risk.HIGH, Mode.PARANOID
 _UNTRUSTED_FREE, _LOW_RISK, _NO_FLAGS = Reason.NO_UNTRUSTED_CONTENT, Reason.LOW_RISK_TOOL, Reason.NO_RED_FLAGS
-# Of these the user may leave it to a text to say where they go; of money never.
-_OPEN_KINDS = frozenset({"requests", "sends-message", "shares"})
+_TELLING_KINDS = frozenset({"embeds-address", "publishes", "publishes-link", "requests", "sends-message"})
 _MAILS = re.compile(rb" (?:mail|email|e mail|message|text|post|ping) (?:it|them|him|her|this|these|all|everyone|each) ")
-_ADDRESS = re.compile(r"\w@\w|://")
-# Whole words: a disk quota and the Spanish word for an appointment ask for no quotation.
-_QUOTES = frozenset(
-    b"quote quotes quoted quoting quotation quotations verbatim excerpt excerpts zitat zitate zitiere zitieren "
-    b"citation citations citar citas".split()
+# An address, or a name after a word that sends: the user says who gets it.
+_RECEIVER = re.compile(
+    r"\w@\w|://|(?:\b(?:to|an|à|a|para|für|til|till|naar|aan|do|к)\s+(?:\w+\s+){0,2}?"
+    r"|\b(?i:send|tell|mail|e-?mail|message|forward|notify|inform|ask|schicke?|sende)\s+)[A-ZÀ-ÞА-Я]\w"
+)
+# Of what is quoted the goal has to say that it is an attack: prices and marks in code are called quotes as well.
+_QUOTES = frozenset(b"quote quotes quoted quoting quotation quotations verbatim zitat zitate zitiere zitieren".split())
+_ATTACKS = frozenset(
+    b"angriff angriffe attack attacks injection injections jailbreak jailbreaks phishing prompt prompts threat "
+    b"threats".split()
 )
 _REST_OF_WORD = re.compile(r"\w{0,40}")
 _LINK = re.compile(rb"https?://[^\s\"'<>]+")
@@ -105,8 +109,9 @@ class Ask(NamedTuple):
     """A call that Tier 1 does not clear, with everything a higher tier needs to rule on it.
 
     `triage` is what Tier 2 said of it: `clear`, `suspicious` or `unclear`; empty when it was not asked. `followed` are
-    the blocks to which the user handed the decision. `is_receiver_open`: the user asked for such an act, and said of no
-    one that it goes to him.
+    the blocks to which the user handed the decision, where a judge may weigh that. `is_receiver_open`: the user asked
+    for a message, and said of no one that it goes to him. `users_sites` are values in orders that are addresses of a
+    site that the user names.
     """
 
     call: ToolCall
@@ -119,6 +124,7 @@ class Ask(NamedTuple):
     effects: tuple[Effect, ...] = ()
     followed: frozenset[str] = frozenset()
     is_receiver_open: bool = False
+    users_sites: frozenset[str] = frozenset()
 
     @property
     def hard_findings(self) -> tuple[Finding, ...]:
@@ -418,7 +424,8 @@ def _counts_for_light_work(review: _Review, found: Finding) -> bool:
         return False
     if found.reading != "raw":
         return True
-    if not _QUOTES.isdisjoint(review.context.trusted_text.asked):
+    asked = review.context.trusted_text.asked
+    if not _QUOTES.isdisjoint(asked) and not _ATTACKS.isdisjoint(asked):
         # The user wants what such a text says, in a file that no agent obeys.
         return False
     words = split_words(prepare(_whole_words(found, review.leaves).encode("utf-8", "ignore")))
@@ -538,6 +545,7 @@ def _conclude(
     else:
         return Decision(_CONTINUE, 1, _NO_FLAGS, review.risk, "", (), origins, effects=review.effects)
     findings = (*unasked.findings, *patterns, *encoded, *traced.signals)
+    users_sites = _find_users_sites(review, origins)
     return Ask(
         review.call,
         review.risk,
@@ -545,25 +553,38 @@ def _conclude(
         findings,
         origins,
         effects=review.effects,
-        followed=review.context.find_delegated(),
+        followed=_find_followed(review, users_sites),
         is_receiver_open=_is_receiver_open(review),
+        users_sites=users_sites,
     )
 
 
+def _find_followed(review: _Review, users_sites: frozenset[str]) -> frozenset[str]:
+    """Return the blocks that the user told the agent to follow, where a judge may weigh that they order this."""
+    may_be_weighed = all(
+        may_be_delegated(found) or may_be_weighed_if_delegated(found) or found.target in users_sites
+        for found in review.effects
+    )
+    return review.context.find_delegated() if may_be_weighed else frozenset()
+
+
+def _find_users_sites(review: _Review, origins: Sequence[Origin]) -> frozenset[str]:
+    """Return the addresses in orders that belong to a site that the user names, where the call only tells or asks."""
+    reaching = {found.kind for found in review.effects if found.severity >= Severity.REACHES_OUT}
+    if not reaching <= _TELLING_KINDS:
+        return frozenset()
+    names_owner_of = review.context.trusted_text.names_owner_of
+    return frozenset(origin.value for origin in origins if origin.order and names_owner_of(origin.value))
+
+
 def _is_receiver_open(review: _Review) -> bool:
-    """Return whether the user asked for what the call does, and left it to a text to say where it goes."""
+    """Return whether the user asked for the message that the call sends, and left it to a text to say to whom."""
     trusted = review.context.trusted_text
     reaching = {found.kind for found in review.effects if found.severity >= Severity.REACHES_OUT}
-    if not reaching or not reaching <= _OPEN_KINDS or _ADDRESS.search(trusted.asked_text):
+    if reaching != {"sends-message"} or _RECEIVER.search(trusted.asked_text):
         return False
-    return all(_is_act_asked_for(kind, trusted) for kind in reaching)
-
-
-def _is_act_asked_for(kind: str, trusted: TrustedText) -> bool:
-    """Return whether the user asks for an act; `mail` is one in "mail it to them", and none in "the mail of today"."""
-    if is_kind_asked_for(kind, trusted):
-        return True
-    return kind == "sends-message" and _MAILS.search(trusted.asked_folded) is not None
+    # `mail` is an act in "mail it to them", and none in "the mail of today".
+    return is_kind_asked_for("sends-message", trusted) or _MAILS.search(trusted.asked_folded) is not None
 
 
 # ---------------------------------------------------------------------------------------------------------------

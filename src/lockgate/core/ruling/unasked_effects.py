@@ -32,6 +32,8 @@ from lockgate.core.vocabulary import Finding, Origin
 
 _PACKAGE_KINDS = frozenset({"installs-package", "adds-dependency"})
 _PERSON_KINDS = frozenset({"sends-message", "shares", "grants-access"})
+# For these it is enough that the user names whose host or mailbox the target is; data, code and money need more.
+_OWNER_KINDS = frozenset({"embeds-address", "sends-message"})
 _MEANT_KINDS = _PERSON_KINDS | {"pays"}
 _OFF = re.compile(rb"\b(?:false|off|disabl|skip|bypass|without|none|relax|turn|switch|insecure|unverified|0)")
 _INSTALLING = re.compile(rb"\b(?:install|add|package|module|librar|depend|require|pip|npm|yarn|gem|cargo|crate|import)")
@@ -142,13 +144,9 @@ class UnaskedEffects:
 
     def _is_no_news(self, effect: Effect, candidates: Sequence[Candidate]) -> bool:
         """Return whether the project or the user names the target."""
-        if is_known_to_project(effect, self._context.project):
+        if is_known_to_project(effect, self._context.project) or is_named_by_user(effect.target, self._trusted):
             return True
-        if self._trusted.names_owner_of(effect.target):
-            # However an order puts it: the user named whose mailbox or host this is.
-            self._expected.add(effect.target)
-            return True
-        if is_named_by_user(effect.target, self._trusted):
+        if effect.kind in _OWNER_KINDS and self._trusted.names_owner_of(effect.target):
             return True
         is_word = not _ADDRESSED.search(effect.target)
         return is_word and any(self._trusted.contains_value(candidate, self._budget) for candidate in candidates)
@@ -233,8 +231,6 @@ def is_named_by_user(target: str, trusted: TrustedText, *, firmly: bool = False)
     With `firmly`, a text that is only vetted does not count.
     A plain word is no file name: a goal about a `config` parser does not mean `~/.kube/config`.
     """
-    if "@" in target and trusted.names_owner_of(target, firmly=firmly):
-        return True
     budget = WorkBudget(len(trusted.written))
     last = target.rstrip("/").rpartition("/")[2]
     names = (target,) if last.isalpha() else (target, last)

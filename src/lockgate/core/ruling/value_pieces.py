@@ -54,16 +54,23 @@ SHARED_DOMAINS = frozenset(
     b"youtube.com".split()
 )
 # Every customer has a host of his own there: a neighbour of a host that the user names is another party.
-TENANT_DOMAINS = frozenset(
+_TENANT_DOMAINS = frozenset(
     b"163.com aol.com appspot.com atlassian.net auth0.com azurewebsites.net backblazeb2.com bitbucket.io "
     b"blogspot.com box.com codeberg.page deno.dev digitaloceanspaces.com discord.com dropbox.com duckdns.org "
     b"dyndns.org firebaseapp.com fly.dev force.com freshdesk.com ghost.io gitbook.io glitch.me gmx.de gmx.net "
-    b"hashnode.dev herokuapp.com hotmail.com hubspot.com icloud.com mail.ru mailchimp.com myshopify.com ngrok- "
-    b"free.app ngrok.app ngrok.io no-ip.org notion.site notion.so okta.com onrender.com oraclecloud.com pages.dev "
-    b"proton.me protonmail.com qq.com r2.dev reddit.com render.com repl.co replit.app run.app salesforce.com "
-    b"service-now.com sharepoint.com slack.com squarespace.com substack.com supabase.co surge.sh t.me telegram.org "
-    b"trycloudflare.com tumblr.com typeform.com web.app web.de webflow.io weebly.com windows.net wixsite.com "
-    b"workers.dev yandex.ru zendesk.com".split()
+    b"hashnode.dev herokuapp.com hotmail.com hubspot.com icloud.com mail.ru mailchimp.com myshopify.com "
+    b"ngrok-free.app ngrok.app ngrok.io no-ip.org notion.site notion.so okta.com onrender.com oraclecloud.com "
+    b"pages.dev proton.me protonmail.com qq.com r2.dev reddit.com render.com repl.co replit.app run.app "
+    b"salesforce.com service-now.com sharepoint.com slack.com squarespace.com substack.com supabase.co surge.sh "
+    b"t.me telegram.org trycloudflare.com tumblr.com typeform.com web.app web.de webflow.io weebly.com "
+    b"windows.net wixsite.com workers.dev yandex.ru zendesk.com".split()
+)
+# Providers of mailboxes, and of pages, under the endings of many countries.
+_PROVIDERS = frozenset(
+    b"126 163 alice aol arcor att blogspot bluewin bol btinternet comcast daum fastmail free freenet gmail gmx "
+    b"googlemail hanmail hotmail icloud inbox interia laposte libero live mail mailbox msn naver onet orange outlook "
+    b"posteo proton protonmail qq rambler rediffmail seznam sfr sina t-online telenet terra tutanota uol ukr virgilio "
+    b"wanadoo web wp yahoo yandex yeah ymail ziggo zoho".split()
 )
 # Letters of Latin, Greek, Cyrillic, Hebrew and Arabic script.
 _SPACED_WORD = re.compile(r"[a-z\u00df-\u06ff]+")
@@ -127,7 +134,7 @@ def _is_replaced_text(tool: str, argument: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def holds_message(argument: str) -> bool:
+def _is_message(argument: str) -> bool:
     """Return whether an argument holds what a person is told: numbers and dates in it are content, no target."""
     return not _MESSAGE_WORDS.isdisjoint(argument_words(argument)[-1:])
 
@@ -175,7 +182,7 @@ def find_candidates(values: Iterable[ComparedValue], untrusted_words: set[bytes]
                 pieces.append(data)
         if not data.isalnum():
             is_command = sink_from_argument(leaf.argument) == "command"
-            is_message = not is_command and len(listed) > _FEW_WORDS and holds_message(leaf.argument)
+            is_message = not is_command and len(listed) > _FEW_WORDS and _is_message(leaf.argument)
             pieces += _split_value(data, untrusted_words, is_command=is_command, is_message=is_message)
         if pieces:
             _add_pieces(found, value, pieces, untrusted_words)
@@ -227,7 +234,7 @@ def _add_candidate(
     if not count:
         return
     needle = b" %b " % (words[0] if count == 1 else b" ".join(words))
-    rarest, is_number, is_plain = b"", False, count == 1 and _is_letters_only(piece)
+    rarest, is_number, is_plain = b"", False, count == 1 and _is_letters_only(piece, leaf.argument)
     if digits:
         # The blanks are one more than the words.
         is_number = len(needle) < 12 and len(needle) - count < 7 and _NUMBER.match(piece) is not None
@@ -244,11 +251,15 @@ def _add_candidate(
         found[leaf.argument, needle] = tuple.__new__(Candidate, parts)
 
 
-def _is_letters_only(piece: bytes) -> bool:
-    """Return whether a piece is one word of letters; beyond ASCII, in a script that puts blanks between words."""
+def _is_letters_only(piece: bytes, argument: str) -> bool:
+    """Return whether a piece is one word of letters; beyond ASCII, in a script that puts blanks between words.
+
+    There, one that says where the call goes stays telling: a plain word counts only beside the tool's English verb,
+    which an order in such a language does not have.
+    """
     if piece.isascii():
         return piece.isalpha()
-    return _SPACED_WORD.fullmatch(piece.decode("utf-8", "replace")) is not None
+    return not sink_from_argument(argument) and _SPACED_WORD.fullmatch(piece.decode("utf-8", "replace")) is not None
 
 
 def _first_word_with_digit(words: list[bytes]) -> bytes:
@@ -331,6 +342,11 @@ def _split_address(chunk: bytes, pieces: list[bytes], untrusted_words: set[bytes
     if domain not in SHARED_DOMAINS:
         pieces += [host, domain]
     pieces += [rest, path]
+
+
+def is_open_to_all(domain: bytes) -> bool:
+    """Return whether anyone can have a mailbox, a host or a page there: its other users are other parties."""
+    return domain in SHARED_DOMAINS or domain in _TENANT_DOMAINS or domain.partition(b".")[0] in _PROVIDERS
 
 
 def domain_of(host: bytes) -> bytes:
