@@ -71,7 +71,8 @@ def test_settings_in_code_leave_the_journal_and_the_policy_as_they_are_configure
     assert ask(gate, ATTACK).status == 403
     assert (home / "s" / "lockgate" / "journal.db").stat().st_size > 0
     assert gate._gate.policy.additional_patterns == ("purple elephants",)
-    assert set(built) == {len(RULES) + 1}
+    # The rules for agents with the pattern, and for requests the pattern alone.
+    assert set(built) == {len(RULES) + 1, 1}
 
 
 def test_without_authentication_a_client_is_locked_out_by_its_network(home: Path) -> None:
