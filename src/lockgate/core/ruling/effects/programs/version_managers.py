@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.flows import UNKNOWN_OUTPUT, Invocation, Output
+from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.programs.options import program_after, split_options
 from lockgate.core.ruling.effects.programs.packages import note_package, note_source
 from lockgate.core.ruling.effects.programs.program_table import command_words, note_unknown, read_row
@@ -83,8 +84,8 @@ def _manager(walk: Walk, call: Invocation) -> Output:
 
 def _act(walk: Walk, name: str, verb: str, rest: list[str], group: str) -> None:
     """Note what a manager does by itself."""
-    if verb in _INSTALLS or verb in _USES.get(name, ()):
-        _install(walk, name, rest, group)
+    if verb in _INSTALLS or verb in _USES.get(name, ()) or (verb == "env" and rest[:1] == ["install"]):
+        _install(walk, name, rest if verb != "env" else [], group)
     elif verb in _PATHS:
         walk.run_path(rest[-1] if rest else ".envrc" if name == "direnv" else "mise.toml")
     elif verb in _TASKS and name in ("mise", "rtx"):
@@ -111,8 +112,9 @@ def _run(walk: Walk, call: Invocation, verb: str, rest: list[str]) -> Output:
         if tool[:1] != "-":
             _install_one(walk, call.name, tool)
     inner = _program(call.name, program_after(rest, _RUNS_VALUED), _RUNS[call.name][verb])
-    if call.name == "direnv":
-        walk.run_path(f"{rest[0] if rest else '.'}/.envrc")
+    if call.name == "direnv" or verb == "en":
+        # These load the settings of a folder.
+        walk.run_path(f"{rest[0] if rest else '.'}/{'.envrc' if call.name == 'direnv' else 'mise.toml'}")
     if call.name == "nvm" and verb == "run":
         inner = ["node", *inner]
     return walk.run_program(inner, call.stdin) if inner else UNKNOWN_OUTPUT
@@ -142,7 +144,10 @@ def _run_tasks(walk: Walk, rest: list[str]) -> None:
 
 def _install(walk: Walk, name: str, rest: list[str], group: str) -> None:
     """Note what is installed: a version of a language, a package of a registry, or a plug-in from a repository."""
-    words = split_options(rest, frozenset("-C --cd -j --jobs -E --env -p --path --profile -c -t".split()))[1]
+    options, words = split_options(rest, frozenset("-C --cd -j --jobs -E --env -p --path --profile -c -t".split()))
+    for option, value in options:
+        if option in ("-p", "--path") and value and name in ("mise", "rtx"):
+            walk.access(value, Access.WRITE)
     if name in ("asdf", "sdk") and group == "" and len(words) > 1:
         # `asdf install ruby 3.3`, `sdk install java mine /opt/jdk`: what is installed, its version, and a folder.
         words = [words[0], *words[2:]]
