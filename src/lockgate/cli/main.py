@@ -40,6 +40,7 @@ COMMANDS = {
     "stats": "sum up rulings: tiers, time, cost, and the rules to tune",
     "explain": "say what a tool call would do",
     "rules": "list the rules, or explain one",
+    "policy": "say what the policy means, test a policy file, or show ready flow rules",
     "config": "show or validate the configuration",
     "judge": "describe the embedded judge and its measurements, or score a text",
     "doctor": "check the installation, and say what to fix",

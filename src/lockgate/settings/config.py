@@ -226,6 +226,8 @@ _CHECKS: Mapping[str, Callable[..., object]] = {
 _ABUSE = "abuse_gate"
 # Tables of which a file may have several, and the field of the policy that they fill.
 _ROWS = {"flow": "flows", "label": "labels"}
+# Rows that `lockgate policy test` reads, and no ruling depends on.
+_TESTS = "test"
 _ONLY_OPERATOR = (
     "a repository must not choose how it is judged: set it in your own configuration, by default "
     "~/.config/lockgate/config.toml, or in a file of yours named with --config"
@@ -466,7 +468,7 @@ class _Merge:
     def _checked_values(self, file: TomlFile) -> Iterator[tuple[Row, object]]:
         """Yield each key of the file with its value, checked by itself, in the order of KEYS."""
         values = dict(
-            _values(file, {name: raw for name, raw in file.tables.items() if name not in (_ABUSE, *_ROWS)}, ())
+            _values(file, {name: raw for name, raw in file.tables.items() if name not in (_ABUSE, _TESTS, *_ROWS)}, ())
         )
         for row in KEYS:
             if row.key not in values:

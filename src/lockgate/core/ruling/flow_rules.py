@@ -56,6 +56,8 @@ _BETWEEN_ADDRESSES = re.compile(r"[\s,;<>\"']+")
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://([a-z0-9.-]+)(?::\d+)?(?:[/?#][^\\]*)?")
 _MAILBOX = re.compile(r"[a-z0-9._%+-]+@([a-z0-9.-]+)")
 _PLAIN = re.compile(r"[#@~]?[\w./-]+(?::\d+)?")
+_BEHIND_HOST = re.compile(r"\w+://[^\s/?#]*([/?#][^\s\"'<>]*)")
+_LINK_PIECES = re.compile(r"[\w@+-]+")
 _PIECES = re.compile(r"[^\s\"'<>()\[\]{},;|`]+")
 # What one check may compare. A text that is longer counts as carrying everything.
 _MAX_COMPARED = 64 * 1024 * 1024
@@ -292,7 +294,10 @@ class FlowCheck:
         if self._left < 0:
             return True
         said, asked = _folded(content), _folded(self._context.trusted_text.asked_text)
-        pieces = {_folded(text), *(_folded(piece.strip(".:")) for piece in _PIECES.findall(text)[:200])}
+        # Whole, by its addresses, and by what stands in the path and the query of a link.
+        behind_hosts = " ".join(_BEHIND_HOST.findall(text))
+        listed = (*_PIECES.findall(text)[:200], *_LINK_PIECES.findall(behind_hosts)[:200])
+        pieces = {_folded(text), *(_folded(piece.strip(".:")) for piece in listed)}
         return any(len(piece) >= _SHORTEST and piece in said and piece not in asked for piece in pieces if piece)
 
 
