@@ -27,7 +27,8 @@ _HELP = """\
 report  the files of the embedded judge, and the measurements of each preset: the share of attack calls
         it kept, and of ordinary calls it cleared
 score   the judge's score for a text (a file, or - for standard input): does it carry a request that is
-        foreign to it? A score is no verdict: documents are full of requests to people
+        foreign to it? A score is no verdict: documents are full of requests to people. For what a client
+        sends, ask `lockgate assess`
 
 example:
   $ lockgate judge report
