@@ -25,6 +25,7 @@ COMMANDS = {
     "scan": "search files and folders for text that gives orders to an agent",
     "assess": "ask the configured verifier about a request",
     "serve": "run the local service that agents ask before each call, and its web page",
+    "service": "have the system start `lockgate serve`, or say whether it answers",
     "token": "print or replace the tokens of the service",
     "init": "put Lockgate in front of Claude Code, or of a client's MCP servers",
     "hook": "answer one event of Claude Code; its hooks call this",

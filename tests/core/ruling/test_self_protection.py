@@ -144,6 +144,10 @@ def test_a_command_that_answers_no_approval_is_let_be(command: str) -> None:
     [
         "lockgate init claude-code --remove --yes",
         "lockgate --config x init mcp --remove",
+        "lockgate service uninstall --yes",
+        "lockgate --config x service install --yes",
+        "python -I /opt/v/lib/lockgate/__main__.py init claude-code --remove",
+        "python -I /opt/v/lib/lockgate/__main__.py token",
         "python -m lockgate.cli.start init claude-code --remove",
         "python -I -S /opt/v/lib/lockgate/hook.py claude-code < body.json",
         "lockgate token",
@@ -285,6 +289,7 @@ def test_other_files_are_free_to_use(path: str) -> None:
         "claude -p 'Summarise README.md'",
         "lockgate init claude-code --yes",
         "lockgate doctor --claude-code",
+        "lockgate service status --json",
         "lockgate mcp --list",
         "lockgate gate bans",
         "lockgate hook --help",
