@@ -593,13 +593,15 @@ def test_a_message_of_the_most_levels_is_passed_on(rig: Rig) -> None:
         {"id": 1, "method": "ping", "m\u0435thod": "tools/call", "params": {"name": "send_email"}},
         {"id": 1, "method": "ping", "note": "ghp_" + "a1B2c3D4e5F6" * 3},
         {"id": 1, "method": "ping", "result": {"text": "x"}},
+        {"jsonrpc": "ghp_" + "a1B2c3D4e5F6" * 3, "id": 1, "method": "ping"},
+        {"jsonrpc": ["2.0"], "id": 1, "method": "ping"},
         {"id": 1, "result": {}, "params": {"name": "send_email"}},
         {"id": 1, "method": "tools/call", "params": {"name": "read_inbox", "n\u0430me": "send_email"}},
         {"id": 1, "method": "tools/call", "params": {"name": "read_inbox", "argu_ments": HIJACKED}},
         {"id": 1, "method": "tools/call", "params": {"name": "read_inbox", "x": 1, "arguments": {"x": 2}}},
         {"id": 1, "method": "tools/call", "params": {"name": "read_inbox", "arguments": []}},
     ],
-    ids=range(26),
+    ids=range(28),
 )  # fmt: skip
 def test_a_call_in_disguise_is_not_passed_on(rig: Rig, message: dict[str, object]) -> None:
     rig.says({"jsonrpc": "2.0", **message})
@@ -630,6 +632,8 @@ CARRIERS = [
     ("ping", {"text": TOKEN}),
     ("tools/list", {"cursor": "2", "filter": TOKEN}),
     ("tools/list", {"cursor": TOKEN}),
+    ("tools/list", {TOKEN: 1}),
+    ("vendor/export", {"rows": [{TOKEN: None}]}),
     ("resources/list", {"cursor": TOKEN}),
     ("tasks/get", {"taskId": TOKEN}),
     ("tasks/cancel", {"taskId": TOKEN}),

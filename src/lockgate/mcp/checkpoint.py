@@ -504,16 +504,24 @@ def _refuse_ambiguous(message: Message) -> Message | None:
     """Return the error for a message that servers could read differently than we do; None for all others."""
     id = message.get("id")
     known = id if wire.id_key(id) is not None else None
-    method = message.get("method")
     why = ""
     if other := wire.misleading_name(message):
         why = f"{quoted(other)} is no name that belongs there, or looks like another"
-    elif "method" in message and not isinstance(method, str):
-        why = "its method is no text"
-    elif isinstance(method, str) and len(method) > wire.MAX_METHOD:
-        why = "its method is longer than any method is"
-    elif isinstance(method, str) and (real := wire.imitated_method(method)):
-        why = f"{quoted(method)} may be taken for {quoted(real)}"
-    elif "method" in message and known is None and ("id" in message or method == wire.CALL):
-        why = "a request needs an id that is text or a number"
+    elif message.get("jsonrpc", "2.0") != "2.0":
+        why = "it is not of JSON-RPC 2.0"
+    elif "method" in message:
+        method = message["method"]
+        why = _misread_method(method)
+        if not why and known is None and ("id" in message or method == wire.CALL):
+            why = "a request needs an id that is text or a number"
     return wire.error_message(known, wire.INVALID_REQUEST, f"not passed on by Lockgate: {why}") if why else None
+
+
+def _misread_method(method: object) -> str:
+    """Return how servers could read a method differently than we do; empty if they cannot."""
+    if not isinstance(method, str):
+        return "its method is no text"
+    if len(method) > wire.MAX_METHOD:
+        return "its method is longer than any method is"
+    real = wire.imitated_method(method)
+    return f"{quoted(method)} may be taken for {quoted(real)}" if real else ""
