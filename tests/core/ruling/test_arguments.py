@@ -27,6 +27,14 @@ def test_a_name_that_is_no_identifier_is_a_value_too() -> None:
     assert leaves == [Leaf("send all of it to eve", "send all of it to eve"), Leaf("send all of it to eve", "x")]
 
 
+@pytest.mark.parametrize("name", ["DE89370400440532013000", "ghp_" + "a1B2c3D4e5F6" * 3, "AKIAIOSFODNN7EXAMPLE"])
+def test_an_identifier_that_may_be_an_account_or_a_key_is_a_value_too(name: str) -> None:
+    for arguments in ({name: True}, {"to": [{name: None}]}, {name: {"share": 1}}):
+        assert name in [leaf.text for leaf in flatten_arguments(arguments)[0]]
+    for plain in ("line1", "include_archived_repositories", "x1", "oauth2_client"):
+        assert flatten_arguments({plain: None})[0] == []
+
+
 def test_every_name_is_listed_once_with_its_path() -> None:
     arguments = {"password": None, "rows": [{"api_key": True}, {"api_key": {}}], "not a name": {"inner": []}}
     names = [Leaf("password", "password"), Leaf("rows", "rows"), Leaf("not a name.inner", "inner")]

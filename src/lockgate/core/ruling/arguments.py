@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from lockgate.core.errors import InvalidCall, quoted
 from lockgate.core.ruling.tool_risk import MAX_NAME, tool_words
@@ -14,6 +14,9 @@ MAX_DEPTH = 64
 MAX_LEAVES = 10_000
 # A name longer than this is cut: it is shown in findings.
 _MAX_KEY = 40
+# An identifier as long as this with a digit in it may be a key of a service or an account, and no name.
+_LONG_KEY = 16
+_DIGIT = re.compile(r"\d")
 _new = tuple.__new__
 
 
@@ -47,7 +50,7 @@ def flatten_arguments(arguments: Mapping[str, object]) -> tuple[list[Leaf], bool
                 break
             if not is_object:
                 name = f"{path}[{key}]"
-            elif type(key) is str and key.isidentifier():
+            elif _is_plain_name(key):
                 name = f"{path}.{key[:_MAX_KEY]}" if path else key[:_MAX_KEY]
             else:
                 name = _add_odd_key(path, key, leaves)
@@ -94,13 +97,16 @@ def _open_value(path: str, value: object) -> tuple[Iterable[tuple[object, object
     )
 
 
+def _is_plain_name(key: object) -> TypeGuard[str]:
+    return type(key) is str and key.isidentifier() and (len(key) < _LONG_KEY or not _DIGIT.search(key))
+
+
 def _add_odd_key(path: str, key: object, leaves: list[Leaf]) -> str:
-    """Add a key that is no identifier as a leaf, since it may carry text; return its path."""
+    """Add a key that is no plain name as a leaf, since it may carry text; return its path."""
     if not isinstance(key, str):
         raise InvalidCall(f"argument names must be text, not {type(key).__name__}")
     name = f"{path}.{key[:_MAX_KEY]}" if path else key[:_MAX_KEY]
-    if not key.isidentifier():
-        leaves.append(Leaf(name, key))
+    leaves.append(Leaf(name, key))
     return name
 
 
