@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import sys
 from pathlib import Path
@@ -205,3 +206,10 @@ def test_what_another_user_could_have_written_is_not_restored(tmp_path: Path, st
     kept.chmod(0o666)
     with pytest.raises(LockgateError):
         mcp_config.plan_change(path, state=state, remove=True)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_a_named_pipe_in_the_place_of_the_list_holds_up_nothing(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".mcp.json")
+    with pytest.raises(LockgateError, match="is not a file"):
+        mcp_config.plan_change(tmp_path / ".mcp.json", command=OURS)

@@ -35,6 +35,7 @@ _HTTP = ("http", "streamable-http", "streamableHttp", "streamable_http")
 _VALUE = "LOCKGATE_HEADER_"
 _MAX_FILE = 16 * 1024 * 1024
 _SECRET = 6
+_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 ServerEntry = dict[str, object]
 
@@ -238,7 +239,10 @@ class ServerEntryPlace:
 
 def _read(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        # A named pipe in the place of the file must not hold up the command.
+        with os.fdopen(os.open(path, _READ), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise LockgateError(f"{quoted(path, 200)} is not a file")
             data = file.read(_MAX_FILE + 1)
     except OSError as error:
         raise LockgateError(f"{quoted(path, 200)} cannot be read: {(error.strerror or 'unknown').lower()}") from error
