@@ -92,10 +92,32 @@ def test_a_command_that_prints_the_named_file_gives_that_file(command: str) -> N
         "cat README | xargs cat",
         "cat README <NOTES",
         "grep -h '' README NOTES",
+        "grep -r README",
+        "rg README",
+        "git log -p README",
+        "gh issue list --search README",
     ],
 )
 def test_a_command_that_prints_more_than_the_named_file_gives_neither(command: str) -> None:
     assert not is_delegated_to(frozenset({"readme", "readme.md"}), "tool:Bash", command)
+
+
+@pytest.mark.parametrize(
+    ("goal", "source"),
+    [
+        ("Fetch the news and file them as described in style.md.", "tool:fetch"),
+        ("Fetch the news and file them as described in style.md.", "tool:web-fetch"),
+        ("Read my inbox and sort it as described in rules.md.", "tool:inbox.read"),
+        ("Answer in slack according to handbook.md.", "tool:slack"),
+    ],
+)
+def test_the_name_of_the_tool_is_not_what_the_goal_follows(goal: str, source: str) -> None:
+    assert not is_delegated_to(delegated_names(goal), source, "https://daily.example/today")
+
+
+@pytest.mark.parametrize("tool", ["Grep", "Glob", "WebSearch", "web_search"])
+def test_a_search_for_the_named_source_gives_texts_of_many(tool: str) -> None:
+    assert not is_delegated_to(frozenset({"handbook.md"}), f"tool:{tool}", "handbook.md")
 
 
 def test_delegation_never_widens_to_what_opens_a_door_or_where_data_and_money_go() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from lockgate.core.ruling.tool_risk import canonical_tool
+from lockgate.core.ruling.tool_risk import canonical_tool, tool_words
 from lockgate.core.ruling.value_pieces import STOP_WORDS
 from lockgate.core.vocabulary import Effect, Severity
 
@@ -64,6 +64,8 @@ _PRINTS = {
 _FOLDER, _REDIRECTED = re.compile(r"cd\s+[^\s;&|]+\s*&&\s*"), re.compile(r"\s*(?:2>&1|[12]?>\s*/dev/null)")
 # A second command, a substitution, or a pattern that may fit many files.
 _MORE_THAN_ONE = re.compile(r"[;&<>`$\n*?\[{]")
+# Words of commands that print pieces of many texts, whatever they are asked for.
+_MANY_TEXTS = frozenset("blame diff find list log ls search".split())
 _SENTENCE = re.compile(r"[^!?\n;]*?(?:[.!?](?=\s|$)|[\n;]|$)")
 _WORD = re.compile(r"[\w][\w.+#@/-]*[\w]|\w", re.UNICODE)
 _PLAIN = frozenset(
@@ -131,6 +133,13 @@ def is_delegated_to(names: frozenset[str], source: str, produced_by: str) -> boo
         return False
     if canonical_tool(source.partition(":")[2]) == "bash" and not _prints_one_source(produced_by):
         return False
+    place, _, tool = source.partition(":")
+    if place == "tool":
+        # The tool's own name is in the goal as a verb or a noun: "Fetch the news" names no page.
+        words = set(tool_words(tool))
+        if words & {"glob", "grep"} or words >= {"search", "web"}:
+            return False
+        source = ""
     called = f" {source} {produced_by} ".lower()
     return any(re.search(rf"(?<!\w){re.escape(name)}s?(?!\w)", called) is not None for name in names)
 
@@ -142,7 +151,8 @@ def _prints_one_source(command: str) -> bool:
         return False
     first, *filters = [part.split() or [""] for part in command.split("|")]
     is_filtered = all(part[0] in _PRINTS and _count_files(part) == 0 for part in filters)
-    return is_filtered and _count_files(first) <= 1
+    prints_one = _count_files(first) == 1 if first[0].rpartition("/")[2] in _PRINTS else _MANY_TEXTS.isdisjoint(first)
+    return is_filtered and prints_one
 
 
 def _count_files(words: list[str]) -> int:
