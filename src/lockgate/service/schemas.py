@@ -333,7 +333,7 @@ APPROVAL = record(
 GRANT_RULE = record(
     "What a grant covers; every field narrows it.",
     {
-        **{name: {"type": "string"} for name in ("tool", "span", "session", "project", "policy_hash")},
+        **{name: {"type": "string"} for name in ("tool", "like", "span", "session", "project", "policy_hash")},
         "arguments": {"type": "string", "description": "the hash of the only arguments; empty: any, under `names`"},
         "effects": listed("kind and target of each", listed("", {"type": "string"})),
         **{name: listed("", {"type": "string"}) for name in ("sources", "rules", "names")},

@@ -117,6 +117,7 @@ def test_a_rule_says_all_that_it_allows() -> None:
     rule = granted(asked(), "project").rule
     assert dict(describe_rule(rule)) == {
         "tool": "send_email",
+        "like": f'send_email with to (recipient) = "{TO}", body = "hello"',
         "does": f"sends a message to `{TO}`",
         "with": "any values of body, to; no other names",
         "after": f"text of {PAGE}",

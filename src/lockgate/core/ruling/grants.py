@@ -36,6 +36,7 @@ from lockgate.core.ruling.approvals import (
     apply_answer,
     argument_values,
     arguments_from_canonical,
+    describe_call,
     hash_texts,
 )
 from lockgate.core.vocabulary import Block, Certainty, Effect, Severity, Trust
@@ -70,9 +71,13 @@ class GrantSpan(StrEnum):
 
 
 class GrantRule(NamedTuple):
-    """What a grant allows; every field narrows it. Without `arguments` any values are covered under `names`."""
+    """What a grant allows; every field but `like` narrows it. Without `arguments` any values are covered under `names`.
+
+    `like` is the call that it was made from in one line: a hash tells a person nothing when they look again.
+    """
 
     tool: str
+    like: str
     effects: tuple[tuple[str, str], ...]
     sources: tuple[str, ...]
     rules: tuple[str, ...]
@@ -228,6 +233,7 @@ def offers_from_pending(pending: PendingApproval) -> tuple[GrantOffer, ...]:
         life_s = SESSION_S if span is GrantSpan.SESSION else KEPT_S
         rule = GrantRule(
             tool=pending.tool,
+            like=describe_call(pending.bound),
             effects=facts.effects,
             sources=facts.sources,
             rules=facts.rules,
@@ -350,7 +356,7 @@ def rule_from_json(text: str) -> GrantRule:
         )
     except (TypeError, KeyError, ValueError, RecursionError) as error:
         raise ValueError("not a rule") from error
-    texts = (rule.tool, rule.arguments, rule.session, rule.project, rule.policy_hash)
+    texts = (rule.tool, rule.like, rule.arguments, rule.session, rule.project, rule.policy_hash)
     if rule_to_json(rule) != text or type(rule.expires_s) is not int or not all(type(each) is str for each in texts):
         raise ValueError("not a rule")
     return rule
@@ -392,6 +398,7 @@ def describe_rule(rule: GrantRule) -> tuple[tuple[str, str], ...]:
     given = f"exactly the same: {rule.arguments}" if rule.arguments else f"any values of {listed}; no other names"
     return (
         ("tool", rule.tool),
+        ("like", rule.like),
         ("does", "; ".join(does) or "nothing that Lockgate can tell"),
         ("with", given),
         ("after", f"text of {', '.join(rule.sources)}" if rule.sources else "no untrusted text"),
