@@ -306,6 +306,51 @@ def test_a_yes_takes_two_presses_and_lets_the_call_run_once(page: Page, service:
     assert service.check("yes", "send_email", STORY.ORDERS)["action"] == "PAUSE"
 
 
+def test_a_yes_can_make_the_rule_on_the_screen_and_it_can_be_revoked(page: Page, service: Service) -> None:
+    ruled = service.waiting("rule")
+    box = waiting_box(page, ruled["approval"])
+    sent: list[Any] = []
+    page.on("request", lambda asked: sent.append(asked.post_data_json) if asked.method == "POST" else None)
+    box.locator("button.arm").click()
+    expect(box.locator("input[value=once]")).to_be_checked()
+    once = box.locator(".confirm .hash").inner_text()
+    box.locator("input[value=session]").check()
+    # The rule is new on the screen: what would make it cannot be pressed at once.
+    expect(box.locator("button.approve")).to_be_disabled()
+    expect(box.locator(".grant-rule")).to_contain_text("sends-message desk@clearance.example")
+    expect(box.locator(".grant-rule")).to_contain_text("only session rule")
+    digest = box.locator(".confirm .hash").inner_text()
+    assert digest != once
+    box.locator("button.approve").click()
+    expect(box.locator(".outcome")).to_contain_text("the rule is made")
+    assert [(each["digest"], each["for"]) for each in sent] == [(digest, "session")]
+    reasons = [service.check("rule", "send_email", STORY.ORDERS)["reason"] for _ in range(2)]
+    assert reasons == ["approved", "granted"]
+    page.reload()
+    grant = page.locator(f"[data-grant='{ruled['approval']}']")
+    expect(grant).to_contain_text("used 1 time")
+    grant.locator("button").click()
+    expect(grant).to_contain_text("Revoked")
+    assert service.check("rule", "send_email", STORY.ORDERS)["action"] == "PAUSE"
+
+
+def test_a_rule_that_is_not_what_its_digest_says_cannot_be_made(page: Page, service: Service) -> None:
+    ruled = service.waiting("forged")
+
+    def widen(route: Any) -> None:
+        reply = route.fetch()
+        told = reply.json()
+        for each in told["approvals"]:
+            for offer in each["offers"]:
+                offer["rule"]["session"] = "another"
+        route.fulfill(response=reply, json=told)
+
+    page.route("**/v1/approvals?*", widen)
+    box = waiting_box(page, ruled["approval"])
+    expect(box.locator(".outcome")).to_contain_text("does not have the digest")
+    expect(box.locator("button.arm")).to_be_hidden()
+
+
 def test_a_no_takes_one_press_and_stands(page: Page, service: Service) -> None:
     ruled = service.waiting("no")
     expect(page.locator("#waiting")).to_be_visible()

@@ -2,6 +2,7 @@
 // a no takes one.
 
 import { ask } from "./api.js";
+import { grantsList, reachChoice } from "./grants.js";
 import { canonical, hashOf } from "./proof.js";
 import { unseen } from "./seen.js";
 import { empty, h, line, lookalikes, part, passage, plural, shell, telling, tree, when } from "./show.js";
@@ -9,11 +10,14 @@ import { empty, h, line, lookalikes, part, passage, plural, shell, telling, tree
 // The second button cannot be pressed before this: the second click of a double click was not a second thought.
 const SETTLE_MS = 700;
 const MOST_VALUE = 6000;
+const FORGED = "What is on this screen does not have the digest the service gave for it. Do not answer here; look with lockgate approvals show.";
+const ONCE = "Lets exactly this call run, once, in this session:";
 
 export async function approvalsView(view, { signal, tell, onEvent }) {
   const list = h("div.approvals");
+  const rules = h("div.approvals");
   const boxes = new Map();
-  view.replaceChildren(h("div.title", {}, h("h1", {}, "Waiting for you"), h("p.quiet", {}, "A yes lets exactly the call you see run, once. A no stands for the rest of the session. Unanswered is no.")), list);
+  view.replaceChildren(h("div.title", {}, h("h1", {}, "Waiting for you"), h("p.quiet", {}, "A yes lets exactly the call you see run, once, or makes the rule you see. A no stands for the rest of the session. Unanswered is no.")), list, rules);
   await refresh();
   onEvent((kind) => {
     if (kind === "approval") refresh().catch((error) => signal.aborted || tell(error.message));
@@ -32,6 +36,7 @@ export async function approvalsView(view, { signal, tell, onEvent }) {
     }
     if (!boxes.size) list.replaceChildren(none());
     else list.querySelector(".empty")?.remove();
+    rules.replaceChildren(await grantsList({ signal, tell }));
   }
 
   function none() {
@@ -58,6 +63,7 @@ async function digestOf(each) {
 export function answerBox(given, { signal, tell, brief = false }) {
   const box = h("article.approval", { "aria-label": "call that waits", tabindex: "-1", "data-row": true, "data-approval": given.id });
   const { digest } = given;
+  let chosen = { reach: "once", digest, pieces: [] };
   let done = false;
   let pieces = [];
   const clock = h("span.countdown", { role: "timer" });
@@ -66,7 +72,9 @@ export function answerBox(given, { signal, tell, brief = false }) {
   const deny = h("button.deny", { type: "button", click: () => answer("deny") }, "Deny");
   const arm = h("button.arm", { type: "button", click: () => armed(true) }, "Approve…");
   const sure = h("button.approve", { type: "button", disabled: true, click: () => answer("approve") }, "Approve this call, once");
-  const confirm = h("div.confirm", { hidden: true }, h("p", {}, "Lets exactly this call run, once, in this session:"), h("code.hash", {}, given.digest), h("div.buttons", {}, h("button", { type: "button", click: () => armed(false) }, "Back"), sure));
+  const shownDigest = h("code.hash", {}, digest);
+  const reach = reachChoice(given, choose, () => stop(FORGED));
+  const confirm = h("div.confirm", { hidden: true }, reach, h("p", {}, ONCE), shownDigest, h("div.buttons", {}, h("button", { type: "button", click: () => armed(false) }, "Back"), sure));
   const first = h("div.buttons.first", {}, deny, reason, arm);
   let settle = 0;
 
@@ -81,8 +89,25 @@ export function answerBox(given, { signal, tell, brief = false }) {
   });
   tick();
   digestOf(given).then((own) => {
-    if (own !== given.digest) stop("What is on this screen does not have the digest the service gave for it. Do not answer here; look with lockgate approvals show.");
+    if (own !== given.digest) stop(FORGED);
   });
+
+  // Neither a call nor a rule that has just appeared can be answered at once.
+  function settled() {
+    clearTimeout(settle);
+    sure.disabled = true;
+    settle = setTimeout(() => {
+      sure.disabled = done;
+    }, SETTLE_MS);
+  }
+
+  function choose(choice) {
+    chosen = choice;
+    shownDigest.textContent = choice.digest;
+    confirm.querySelector(":scope > p").textContent = choice.reach === "once" ? ONCE : "Lets this call run, and makes the rule above:";
+    sure.textContent = choice.reach === "once" ? "Approve this call, once" : "Approve and make the rule";
+    settled();
+  }
 
   function armed(yes) {
     clearTimeout(settle);
@@ -91,9 +116,7 @@ export function answerBox(given, { signal, tell, brief = false }) {
     confirm.hidden = !yes;
     first.hidden = yes;
     if (yes) {
-      settle = setTimeout(() => {
-        sure.disabled = done;
-      }, SETTLE_MS);
+      settled();
       confirm.querySelector("button").focus();
     } else arm.focus();
   }
@@ -117,12 +140,14 @@ export function answerBox(given, { signal, tell, brief = false }) {
   }
 
   async function answer(word) {
-    if (done || (word === "approve" && (sure.disabled || !gate()))) return;
+    const yes = word === "approve";
+    if (done || (yes && (sure.disabled || !gate()))) return;
+    if (yes && unseen(chosen.pieces).length) return outcome.replaceChildren(h("p.bad", {}, "Not answered: the rule cannot be seen whole in this window."));
     for (const each of [deny, arm, sure]) each.disabled = true;
     try {
-      const said = await ask(`/v1/approvals/${part(given.id)}`, { body: { answer: word, digest, reason: reason.value } });
+      const said = await ask(`/v1/approvals/${part(given.id)}`, { body: { answer: word, digest: yes ? chosen.digest : digest, reason: reason.value, ...(yes ? { for: chosen.reach } : {}) } });
       const counted = said.state === (word === "approve" ? "granted" : "denied");
-      stop(counted ? (word === "approve" ? "Approved: this call may run once. The agent has to ask again." : "Denied: this call will not run in this session.") : `The answer did not count: it is ${said.state}.`);
+      stop(counted ? (word === "approve" ? chosen.reach === "once" ? "Approved: this call may run once. The agent has to ask again." : "Approved, and the rule is made: such calls run without a question." : "Denied: this call will not run in this session.") : `The answer did not count: it is ${said.state}.`);
       box.classList.add(counted ? word : "late");
       tell(outcome.textContent);
     } catch (error) {
