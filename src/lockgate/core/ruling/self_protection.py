@@ -128,6 +128,7 @@ def _has_protected_word(low: str) -> bool:
         or "local/state" in low
         or "disableallhooks" in low
         or "7717" in low
+        or "v1/bans" in low
     )
 
 

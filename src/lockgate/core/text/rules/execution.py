@@ -225,7 +225,7 @@ EXECUTION_RULES: tuple[Rule, ...] = (
             # The same for the records of what it was held for.
             r"\blockgate\b.{0,160}[^\w/.-]audit[^\w./-][^a-z]{0,40}(?:prune|keys[^\w./-][^a-z]{0,40}rotate)\b",
             # Speaking to the service in a person's or a plug's name.
-            r"(?:\b7717\b|\blg[ap]_).{0,200}/v1/(?:approvals|grants)\b|\blockgate[\w.:-]{0,60}/v1/(?:approvals|grants)\b|\b7717/(?:v1/sessions|hooks)\b|\blg[ap]_[\w-]{40}",
+            r"(?:\b7717\b|\blg[ap]_).{0,200}/v1/(?:approvals|bans|grants)\b|\blockgate[\w.:-]{0,60}/v1/(?:approvals|bans|grants)\b|\b7717/(?:v1/sessions|hooks)\b|\blg[ap]_[\w-]{40}",
         ),
         scope=Scope.ARGUMENTS,
         what="a command that answers Lockgate's own question to a person, changes grants, or deletes from its journal",
@@ -242,7 +242,7 @@ EXECUTION_RULES: tuple[Rule, ...] = (
             rf"\blockgate(?:[\w.]{{0,20}}|[\\/]__main__\.py)[\s\"',\\]{{1,10}}(?:-\S+\s+(?:[^\s-]\S*\s+)?)*(?:init\b{_ON}--remove\b|token\b|service[\s\"',]{{1,6}}(?:un)?install\b|hook[\s\"',]{{1,6}}claude-code\b"
             rf"|mcp\b{_ON}--(?:repin|forget|goal|session)\b|trust\b(?:[\s\"',]{{1,6}}[^\s;|&<>-]|{_ON}--(?:as|note|content|revoke|who|yes)\b)|gate\s+bans\b{_ON}--lift\b)",
             r"\blockgate[./](?:hook|cli[./](?:start|hook|init|token|trust|bans|mcp))\b[^\n]*[^\w\n-](?:import|main|claude-code|--remove)\b",
-            r"(?:\blocalhost|\b127\.0\.0\.1|::1\]):\d+/(?:v1/(?:approvals|grants)|hooks/claude-code)\b",
+            r"(?:\blocalhost|\b127\.0\.0\.1|::1\]):\d+/(?:v1/(?:approvals|bans|grants)|hooks/claude-code)\b",
             # Whatever ends or removes it.
             rf"{_STOP}{_ON}\blockgate\b|\blockgate\b[^\n]*\bkill\b|\bkill\b[^\n]*\b(?:lockgate|7717)\b|\bfuser\b{_ON}\b7717\b",
             rf"\b(?:pip[\d.]*|pipx|uv|conda|poetry|brew)\s{_ON}\b(?:uninstall|remove)\s{_ON}\blockgate\b",
