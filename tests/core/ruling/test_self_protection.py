@@ -162,6 +162,7 @@ def test_a_command_that_answers_no_approval_is_let_be(command: str) -> None:
         "claude --settings /tmp/x.json -p hello",
         "lockgate gate bans --lift 10.0.0.1",
         "curl -X POST http://127.0.0.1:9001/v1/approvals/3f -H 'Authorization: Bearer x' --json '{}'",
+        "curl -X POST http://127.0.0.1:9001/v1/grants/3f -H 'Authorization: Bearer x' --json '{}'",
         "curl -X POST http://127.0.0.1:9001/v1/bans/3f/lift -H 'Authorization: Bearer x' --json '{}'",
         "curl http://localhost:9001/hooks/claude-code -d @body.json",
         "pkill -f lockgate",

@@ -129,6 +129,7 @@ def _has_protected_word(low: str) -> bool:
         or "disableallhooks" in low
         or "7717" in low
         or "v1/bans" in low
+        or "v1/grants" in low
     )
 
 
