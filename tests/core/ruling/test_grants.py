@@ -184,6 +184,8 @@ COMMAND = asked(
         asked(effects=(SENDS._replace(certainty=Certainty.GUESS),)),
         asked(effects=(SENDS._replace(argument="body"),)),
         asked(effects=(SENDS, effect("publishes", TO, argument="to"))),
+        asked(effects=(effect("sends-data", "a.example", argument="url"),), origins=()),
+        asked(effects=(effect("requests", "raw.githubusercontent.com", argument="url"),), origins=()),
         # Untrusted text names another place, in a field that no effect was read from.
         asked(origins=(FROM, FROM._replace(argument="headers", value="copy@evil.example"))),
     ],

@@ -111,7 +111,7 @@ def _ruling(fields: Fields, uid: str) -> dict[str, object]:
 
 def _approval(fields: Fields, uid: str) -> dict[str, object]:
     state, who = str(fields["state"]), str(fields["who"])
-    ended = state in ("denied", "expired", "used", "voided")
+    ended = state in ("denied", "expired", "used", "voided", "grant-revoked")
     said = f"approval {state}" + (f" by {who}" if who else "")
     return {
         "activity_id": 3 if ended else 2,

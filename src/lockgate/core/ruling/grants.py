@@ -55,8 +55,8 @@ MAX_GRANTS = 500
 SESSION_S = 7 * 86_400
 KEPT_S = 30 * 86_400
 # Of these kinds the receiver says what happens, if it stands in an argument of its own. A command never does: the host
-# of `ssh host …` says nothing about what runs there.
-BY_RECEIVER = frozenset({"requests", "sends-data", "sends-message", "shares"})
+# of `ssh host …` says nothing about what runs there. Nor does a host on which anyone can publish.
+BY_RECEIVER = frozenset({"requests", "sends-message", "shares"})
 _RECEIVERS = ("recipient", "url")
 _SCHEMA = "lockgate grant/1"
 _INDEX = re.compile(r"\[\d+\]")
@@ -168,9 +168,10 @@ def _opens_door(effects: Iterable[Effect]) -> bool:
 def _is_receiver(found: Effect) -> bool:
     """Return whether an effect's target says what happens, and was read from an argument that names a receiver."""
     from lockgate.core.ruling.arguments import sink_from_argument
+    from lockgate.core.ruling.effects.project import is_shared_host
 
     is_known = found.kind in BY_RECEIVER and bool(found.target) and found.certainty is not Certainty.GUESS
-    return is_known and sink_from_argument(found.argument) in _RECEIVERS
+    return is_known and sink_from_argument(found.argument) in _RECEIVERS and not is_shared_host(found.target)
 
 
 def _has_stray_value(ask: Ask, reaching: list[Effect]) -> bool:

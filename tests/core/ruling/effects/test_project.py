@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from lockgate.core.ruling.effects.effect import Severity
-from lockgate.core.ruling.effects.project import Place, Project, normalize_path, package_name, site_of_url
+from lockgate.core.ruling.effects.project import (
+    Place,
+    Project,
+    is_shared_host,
+    normalize_path,
+    package_name,
+    site_of_url,
+)
 from lockgate.core.ruling.effects.reading import effects_of
 from lockgate.core.ruling.tool_call import ToolCall
 
@@ -173,3 +180,9 @@ def test_the_folder_of_a_call_is_where_its_paths_start() -> None:
     call = ToolCall("bash", {"command": "rm -rf build"})
     assert effects_of(call, SHOP)[0].severity == Severity.WORKS_HERE
     assert effects_of(call._replace(folder="/etc"), SHOP)[0].severity == Severity.OPENS_A_DOOR
+
+
+def test_a_host_on_which_anyone_can_publish_is_told_from_others() -> None:
+    assert is_shared_host("GitHub.com.")
+    assert is_shared_host("pastebin.com")
+    assert not is_shared_host("docs.python.org")

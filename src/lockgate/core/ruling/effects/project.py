@@ -146,6 +146,12 @@ def site_of_url(url: str) -> str:
     return _site(found[1], found[2] or "") if found else ""
 
 
+def is_shared_host(host: str) -> bool:
+    """Return whether anyone can publish on this host, so that its name says little about who is reached."""
+    host = host.lower().rstrip(".")
+    return host in _OWNED_HOSTS or host in _OPEN_HOSTS
+
+
 def _site(host: str, path: str) -> str:
     host = host.lower().rstrip(".")
     if host not in _OWNED_HOSTS:
