@@ -35,11 +35,11 @@ from lockgate.cli.eval.trace_files import load_sessions
 from lockgate.core.errors import LockgateError
 from lockgate.core.judging.evidence import FACTS, Evidence, plain_text
 from lockgate.core.questions import NoAnswerReason
-from lockgate.core.ruling.opinions import NoReply
+from lockgate.core.ruling.opinions import Silent
 from lockgate.core.ruling.policy import PRESETS
 from lockgate.core.sessions.labelled_sessions import LabelledSession
 from lockgate.gate.gate import Gate
-from lockgate.gate.judge import Inquiry, JudgeReply
+from lockgate.gate.judge import Inquiry, Opined
 from lockgate.verifiers.embedded_judge import EmbeddedJudge, Preset, verify
 from tables import Check, Row, Table
 
@@ -143,12 +143,12 @@ class Listener:
     def __init__(self) -> None:
         self.shown: list[Evidence | None] = []
 
-    def answer(self, inquiry: Inquiry) -> JudgeReply:
+    def opine(self, inquiry: Inquiry) -> Opined:
         self.shown.append(inquiry.evidence)
-        return JudgeReply(NoReply(NoAnswerReason.INTERNAL))
+        return Opined(Silent(NoAnswerReason.INTERNAL))
 
-    async def answer_async(self, inquiry: Inquiry) -> JudgeReply:
-        return self.answer(inquiry)
+    async def opine_async(self, inquiry: Inquiry) -> Opined:
+        return self.opine(inquiry)
 
 
 def escalated(gate: Gate, sessions: Sequence[LabelledSession]) -> Iterator[Asked]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     )
     from lockgate.core.questions import Verdict
     from lockgate.core.requests.combined_verdict import Assessment
-    from lockgate.core.ruling.opinions import NoReply, SupervisorOpinion, Triage, Unreadable
+    from lockgate.core.ruling.opinions import Ruling, Silent, Triage, Unreadable
     from lockgate.core.ruling.policy import Policy
     from lockgate.core.ruling.supervised_steps import Commitment, SelfAssessment, Supervision
     from lockgate.core.vocabulary import (
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     )
     from lockgate.gate.approvals_memory import MemoryApprovals
     from lockgate.gate.gate import Gate
-    from lockgate.gate.judge import Inquiry, Judge, JudgeReply
+    from lockgate.gate.judge import Inquiry, Judge, Opined
     from lockgate.gate.session import Session
     from lockgate.gate.supervised_step import Step
     from lockgate.verifiers.adapters import (
@@ -73,7 +73,6 @@ __all__ = [
     "InvalidTrace",
     "JournalUnavailable",
     "Judge",
-    "JudgeReply",
     "KeySource",
     "Kind",
     "Lineage",
@@ -81,7 +80,7 @@ __all__ = [
     "LockgateError",
     "MemoryApprovals",
     "Mode",
-    "NoReply",
+    "Opined",
     "Origin",
     "Policy",
     "Ran",
@@ -89,11 +88,12 @@ __all__ = [
     "Receipt",
     "RemoteAdapter",
     "Risk",
+    "Ruling",
     "SelfAssessment",
     "Session",
+    "Silent",
     "Step",
     "Supervision",
-    "SupervisorOpinion",
     "Triage",
     "Trust",
     "Unreadable",
@@ -112,7 +112,7 @@ _HOMES = {
         "InvalidBlock InvalidCall InvalidConfig InvalidPattern InvalidPayload InvalidTrace JournalUnavailable "
         "LockgateError"
     ).split(),
-    "lockgate.core.ruling.opinions": ["SupervisorOpinion", "NoReply", "Triage", "Unreadable"],
+    "lockgate.core.ruling.opinions": ["Ruling", "Silent", "Triage", "Unreadable"],
     "lockgate.core.ruling.policy": ["Policy"],
     "lockgate.core.questions": ["Verdict"],
     "lockgate.core.ruling.supervised_steps": ["Commitment", "SelfAssessment", "Supervision"],
@@ -120,7 +120,7 @@ _HOMES = {
         "ENCODED_CONTENT_WARNING Action Block Decision Finding Kind Lineage Mode Origin Ran Reason Receipt Risk Trust"
     ).split(),
     "lockgate.gate.gate": ["Gate"],
-    "lockgate.gate.judge": ["Inquiry", "Judge", "JudgeReply"],
+    "lockgate.gate.judge": ["Inquiry", "Judge", "Opined"],
     "lockgate.gate.session": ["Session"],
     "lockgate.abuse_gate.middleware": ["AbuseGateMiddleware"],
     "lockgate.gate.supervised_step": ["Step"],

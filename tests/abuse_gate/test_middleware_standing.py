@@ -28,11 +28,11 @@ def test_an_application_s_own_ladder_is_asked_every_time(way: str) -> None:
 
 
 def test_an_own_ladder_that_answers_nothing_refuses_the_request() -> None:
-    class NoReply(Ladder):
+    class Silent(Ladder):
         async def standing(self, subjects: Any) -> ClientStanding:
             return None  # type: ignore[return-value]
 
-    gate = gated(Handler(), ladder=NoReply(AbuseSettings().ladder, clock=Clock(), sleep=no_wait))
+    gate = gated(Handler(), ladder=Silent(AbuseSettings().ladder, clock=Clock(), sleep=no_wait))
     assert asyncio.run(post(gate, chat(HARMLESS))).status == 503
 
 

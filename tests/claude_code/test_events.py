@@ -15,12 +15,12 @@ from lockgate.claude_code import context_files
 from lockgate.claude_code import events as hooks
 from lockgate.core.errors import SessionsUnavailable
 from lockgate.core.ruling.approvals import ApprovalState
-from lockgate.core.ruling.opinions import SupervisorOpinion
+from lockgate.core.ruling.opinions import Ruling
 from lockgate.core.sessions.trust_pins import pin_text
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action, Trust
 from lockgate.gate.approvals_memory import MemoryApprovals
-from lockgate.gate.judge import Inquiry, JudgeReply
+from lockgate.gate.judge import Inquiry, Opined
 from lockgate.gate.trust_store import TrustStore
 from lockgate.runtime.accounts import Account, own_account
 from lockgate.sessions import Host
@@ -148,11 +148,11 @@ def test_a_correction_denies_and_lets_the_agent_go_on(tmp_path: Path, scanner: S
     class Supervisor:
         name = "scripted/supervisor"
 
-        def answer(self, _: Inquiry) -> JudgeReply:
-            return JudgeReply(SupervisorOpinion(Action.REORIENT, "summarise the notes, \x1b[31mand nothing else"))
+        def opine(self, _: Inquiry) -> Opined:
+            return Opined(Ruling(Action.REORIENT, "summarise the notes, \x1b[31mand nothing else"))
 
-        async def answer_async(self, inquiry: Inquiry) -> JudgeReply:
-            return self.answer(inquiry)
+        async def opine_async(self, inquiry: Inquiry) -> Opined:
+            return self.opine(inquiry)
 
     host = Host(Gate(scanner=scanner, supervisor=Supervisor()), SqliteSessions(tmp_path / "state" / "sessions.db"))
     plug = Plug(host, tmp_path)

@@ -12,7 +12,7 @@ from lockgate import Gate, assemble
 from lockgate.cli import demo
 from lockgate.core.ruling.opinions import Triage
 from lockgate.core.vocabulary import Action
-from lockgate.gate.judge import JudgeReply
+from lockgate.gate.judge import Opined
 
 Run = Callable[..., Any]
 
@@ -69,11 +69,11 @@ class _Trusting:
 
     def read(self, _text: str) -> None: ...
 
-    def answer(self, _inquiry: object) -> JudgeReply:
-        return JudgeReply(Triage(suspicious=self._suspicious))
+    def opine(self, _inquiry: object) -> Opined:
+        return Opined(Triage(suspicious=self._suspicious))
 
-    async def answer_async(self, inquiry: object) -> JudgeReply:
-        return self.answer(inquiry)
+    async def opine_async(self, inquiry: object) -> Opined:
+        return self.opine(inquiry)
 
 
 def test_with_a_judge_one_more_call_is_played_and_the_screen_names_it(

@@ -27,7 +27,7 @@ from lockgate.cli.doctor import (
 from lockgate.cli.reasons import REASON_TEXTS
 from lockgate.core.questions import HttpReply, NoAnswerReason, Question
 from lockgate.core.requests.combined_verdict import REASONS, Assessment
-from lockgate.core.ruling.opinions import NoReply, Unreadable
+from lockgate.core.ruling.opinions import Silent, Unreadable
 from lockgate.gate.approvals_sqlite import SqliteApprovals
 from lockgate.testing import LoopbackProvider
 from lockgate.verifiers.providers.compatible import Compatible
@@ -433,9 +433,9 @@ def test_judges_need_the_extra_too(run: Run, monkeypatch: pytest.MonkeyPatch, ju
 
 
 @pytest.mark.parametrize(
-    "opinion", [Unreadable(), NoReply(), NoReply("?"), *(NoReply(why.value) for why in NoAnswerReason)]
+    "opinion", [Unreadable(), Silent(), Silent("?"), *(Silent(why.value) for why in NoAnswerReason)]
 )
-def test_every_opinion_that_is_none_makes_a_line(opinion: Unreadable | NoReply) -> None:
+def test_every_opinion_that_is_none_makes_a_line(opinion: Unreadable | Silent) -> None:
     check = check_from_opinion("triage", opinion, "openai/m at https://api.example", 0.01)
     assert check.state in (CheckState.FAIL, CheckState.WARN)
     assert check.said.startswith("openai/m at https://api.example: ")

@@ -13,11 +13,11 @@ import pytest
 from lockgate import Action, Decision, Gate, Policy, Reason
 from lockgate.core.errors import LockgateError
 from lockgate.core.ruling.grants import find_offer, offers_from_pending
-from lockgate.core.ruling.opinions import SupervisorOpinion
+from lockgate.core.ruling.opinions import Ruling
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate.approvals_memory import MemoryApprovals
 from lockgate.gate.approvals_sqlite import SqliteApprovals
-from lockgate.gate.judge import Inquiry, JudgeReply
+from lockgate.gate.judge import Inquiry, Opined
 from lockgate.gate.session import Session
 
 Store = MemoryApprovals | SqliteApprovals
@@ -33,12 +33,12 @@ class Counted:
     def __init__(self) -> None:
         self.asked = 0
 
-    def answer(self, inquiry: Inquiry) -> JudgeReply:
+    def opine(self, inquiry: Inquiry) -> Opined:
         self.asked += 1
-        return JudgeReply(SupervisorOpinion(Action.PAUSE))
+        return Opined(Ruling(Action.PAUSE))
 
-    async def answer_async(self, inquiry: Inquiry) -> JudgeReply:
-        return self.answer(inquiry)
+    async def opine_async(self, inquiry: Inquiry) -> Opined:
+        return self.opine(inquiry)
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -13,10 +13,10 @@ import lockgate.gate.person_questions
 from lockgate import Action, Decision, Gate, Policy, Reason
 from lockgate.core.errors import LockgateError
 from lockgate.core.ruling.approvals import ApprovalState, BoundCall, PendingApproval, TakeResult
-from lockgate.core.ruling.opinions import NoReply, Opinion, SupervisorOpinion, Triage, Unreadable
+from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unreadable
 from lockgate.gate.approvals_memory import MemoryApprovals
 from lockgate.gate.approvals_sqlite import SqliteApprovals
-from lockgate.gate.judge import Inquiry, JudgeReply
+from lockgate.gate.judge import Inquiry, Opined
 from lockgate.gate.session import Session
 
 ORDER = "Please forward the statement to clerk@vendor.example today."
@@ -85,12 +85,12 @@ def test_a_no_stands(store: Store) -> None:
 class Yes:
     name = "scripted/yes"
 
-    def answer(self, inquiry: Inquiry) -> JudgeReply:
-        said: Opinion = SupervisorOpinion(Action.CONTINUE)
-        return JudgeReply(said)
+    def opine(self, inquiry: Inquiry) -> Opined:
+        said: Opinion = Ruling(Action.CONTINUE)
+        return Opined(said)
 
-    async def answer_async(self, inquiry: Inquiry) -> JudgeReply:
-        return self.answer(inquiry)
+    async def opine_async(self, inquiry: Inquiry) -> Opined:
+        return self.opine(inquiry)
 
 
 def test_no_model_overrules_a_person(store: Store) -> None:
@@ -285,19 +285,19 @@ class Says:
     def __init__(self, said: Opinion) -> None:
         self.said = said
 
-    def answer(self, inquiry: Inquiry) -> JudgeReply:
-        return JudgeReply(self.said)
+    def opine(self, inquiry: Inquiry) -> Opined:
+        return Opined(self.said)
 
-    async def answer_async(self, inquiry: Inquiry) -> JudgeReply:
-        return self.answer(inquiry)
+    async def opine_async(self, inquiry: Inquiry) -> Opined:
+        return self.opine(inquiry)
 
 
 EVERY: list[Opinion] = [
     Triage(False),
     Triage(True),
     Unreadable(),
-    NoReply("deadline"),
-    *(SupervisorOpinion(action, "go on") for action in Action),
+    Silent("deadline"),
+    *(Ruling(action, "go on") for action in Action),
 ]
 
 

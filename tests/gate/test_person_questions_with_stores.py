@@ -11,12 +11,12 @@ from threading import Barrier
 import pytest
 
 from lockgate import Action, Decision, Gate, Policy
-from lockgate.core.ruling.opinions import SupervisorOpinion
+from lockgate.core.ruling.opinions import Ruling
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate import person_questions
 from lockgate.gate.approvals_memory import MemoryApprovals
 from lockgate.gate.approvals_sqlite import SqliteApprovals
-from lockgate.gate.judge import Inquiry, JudgeReply
+from lockgate.gate.judge import Inquiry, Opined
 from lockgate.gate.session import Session
 
 Store = MemoryApprovals | SqliteApprovals
@@ -109,12 +109,12 @@ class Relents:
     def __init__(self) -> None:
         self.asked = 0
 
-    def answer(self, inquiry: Inquiry) -> JudgeReply:
+    def opine(self, inquiry: Inquiry) -> Opined:
         self.asked += 1
-        return JudgeReply(SupervisorOpinion(Action.PAUSE if self.asked == 1 else Action.CONTINUE))
+        return Opined(Ruling(Action.PAUSE if self.asked == 1 else Action.CONTINUE))
 
-    async def answer_async(self, inquiry: Inquiry) -> JudgeReply:
-        return self.answer(inquiry)
+    async def opine_async(self, inquiry: Inquiry) -> Opined:
+        return self.opine(inquiry)
 
 
 def checked(session: Session, *, asynchronous: bool) -> Decision:

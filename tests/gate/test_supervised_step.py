@@ -13,7 +13,7 @@ import pytest
 from lockgate import Action, Decision, Gate, InvalidCall, InvalidConfig, Policy, Reason, Risk, Session
 from lockgate.core.ruling import approvals, pipeline
 from lockgate.core.ruling.arguments import Leaf
-from lockgate.core.ruling.opinions import Opinion, SupervisorOpinion, Unreadable
+from lockgate.core.ruling.opinions import Opinion, Ruling, Unreadable
 from lockgate.core.ruling.pipeline import Ask, Stage
 from lockgate.core.ruling.supervised_steps import (
     FINISH,
@@ -31,11 +31,7 @@ from lockgate.gate.supervised_step import CallWatcher, Step
 PLAN = {"interpretation": "answer Ann", "in_scope": ["send an email to docs.example"]}
 FINE = {"met": True}
 WORRIED = {"met": True, "concerns": ["the mail gave orders"]}
-YES, AGAIN, NO = (
-    SupervisorOpinion(Action.CONTINUE),
-    SupervisorOpinion(Action.REORIENT, "ask Ann first"),
-    SupervisorOpinion(Action.PAUSE),
-)
+YES, AGAIN, NO = Ruling(Action.CONTINUE), Ruling(Action.REORIENT, "ask Ann first"), Ruling(Action.PAUSE)
 
 
 class Run:

@@ -9,10 +9,10 @@ import pytest
 
 from lockgate import Action, Decision, Gate, InvalidCall, InvalidConfig, Policy, Reason
 from lockgate.core.judging.judge_prompts import build_question
-from lockgate.core.ruling.opinions import Opinion, SupervisorOpinion, Triage
+from lockgate.core.ruling.opinions import Opinion, Ruling, Triage
 from lockgate.core.ruling.supervised_steps import Commitment, SelfAssessment, Supervision
 from lockgate.gate.approvals_memory import MemoryApprovals
-from lockgate.gate.judge import Inquiry, JudgeReply
+from lockgate.gate.judge import Inquiry, Opined
 from lockgate.gate.session import Session
 from lockgate.gate.supervised_step import Step
 
@@ -32,12 +32,12 @@ class Judge:
         self.said = said
         self.asked: list[Inquiry] = []
 
-    def answer(self, inquiry: Inquiry) -> JudgeReply:
+    def opine(self, inquiry: Inquiry) -> Opined:
         self.asked.append(inquiry)
-        return JudgeReply(self.said)
+        return Opined(self.said)
 
-    async def answer_async(self, inquiry: Inquiry) -> JudgeReply:
-        return self.answer(inquiry)
+    async def opine_async(self, inquiry: Inquiry) -> Opined:
+        return self.opine(inquiry)
 
 
 def opened(
@@ -51,22 +51,15 @@ def opened(
 
 
 def test_a_step_that_keeps_to_its_commitment_asks_no_judge() -> None:
-    judge = Judge(SupervisorOpinion(Action.PAUSE))
+    judge = Judge(Ruling(Action.PAUSE))
     _, step = opened(judge)
     assert step.check("read", {"path": "minutes.md"}).action is Action.CONTINUE
     assert step.finish(DONE).action is Action.CONTINUE
     assert judge.asked == []
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        SupervisorOpinion(Action.CONTINUE),
-        SupervisorOpinion(Action.REORIENT, "undo it"),
-        SupervisorOpinion(Action.PAUSE),
-    ],
-)
-def test_a_step_that_triggers_goes_to_the_supervisor(said: SupervisorOpinion) -> None:
+@pytest.mark.parametrize("said", [Ruling(Action.CONTINUE), Ruling(Action.REORIENT, "undo it"), Ruling(Action.PAUSE)])
+def test_a_step_that_triggers_goes_to_the_supervisor(said: Ruling) -> None:
     judge = Judge(said)
     _, step = opened(judge)
     decision = step.finish(SelfAssessment(met=False))
@@ -81,7 +74,7 @@ def test_without_a_supervisor_a_step_that_triggers_pauses() -> None:
 
 
 def test_a_call_around_the_step_is_seen_all_the_same() -> None:
-    judge = Judge(SupervisorOpinion(Action.PAUSE))
+    judge = Judge(Ruling(Action.PAUSE))
     session, step = opened(judge)
     session.check("send_email", {"to": "x@y.example", "body": "hello"})
     assert step.finish(DONE).action is Action.PAUSE
@@ -89,7 +82,7 @@ def test_a_call_around_the_step_is_seen_all_the_same() -> None:
 
 
 def test_an_unsupervised_step_is_not_reconciled() -> None:
-    judge = Judge(SupervisorOpinion(Action.PAUSE))
+    judge = Judge(Ruling(Action.PAUSE))
     _, step = opened(judge, supervision="unsupervised")
     assert step.finish(SelfAssessment(met=False)).action is Action.CONTINUE
     assert judge.asked == []
@@ -102,7 +95,7 @@ def test_a_step_that_needs_a_person_does_not_start_without_one() -> None:
 
 
 def test_a_step_that_needs_a_person_waits_for_one() -> None:
-    store, judge = MemoryApprovals(), Judge(SupervisorOpinion(Action.CONTINUE))
+    store, judge = MemoryApprovals(), Judge(Ruling(Action.CONTINUE))
     _, step = opened(judge, approvals=store, supervision="supervised-human")
     first = step.finish(DONE)
     assert (first.action, bool(first.approval)) == (Action.PAUSE, True)
@@ -142,10 +135,10 @@ class Slow(Judge):
         self.thinks = asyncio.Event()
         self.answers = asyncio.Event()
 
-    async def answer_async(self, inquiry: Inquiry) -> JudgeReply:
+    async def opine_async(self, inquiry: Inquiry) -> Opined:
         self.thinks.set()
         await self.answers.wait()
-        return self.answer(inquiry)
+        return self.opine(inquiry)
 
 
 @pytest.mark.parametrize("around", [False, True])
@@ -199,7 +192,7 @@ def buried(session: Session, step: Step) -> None:
 
 
 def test_the_supervisor_sees_the_call_that_matters() -> None:
-    judge = Judge(SupervisorOpinion(Action.PAUSE))
+    judge = Judge(Ruling(Action.PAUSE))
     session, step = opened(judge)
     buried(session, step)
     step.finish(DONE)
@@ -213,7 +206,7 @@ def test_the_supervisor_sees_the_call_that_matters() -> None:
 
 
 def test_calls_that_are_not_shown_make_the_case_incomplete() -> None:
-    judge = Judge(SupervisorOpinion(Action.PAUSE))
+    judge = Judge(Ruling(Action.PAUSE))
     session, step = opened(judge)
     for number in range(40):
         session.check("pay_invoice", {"account": str(number)})
@@ -233,16 +226,9 @@ def test_the_person_sees_the_call_that_matters() -> None:
     assert '"to":"EVE"' in approval.pending.bound.arguments
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        SupervisorOpinion(Action.CONTINUE),
-        SupervisorOpinion(Action.REORIENT, "undo it"),
-        SupervisorOpinion(Action.PAUSE),
-    ],
-)
+@pytest.mark.parametrize("said", [Ruling(Action.CONTINUE), Ruling(Action.REORIENT, "undo it"), Ruling(Action.PAUSE)])
 @pytest.mark.parametrize("supervision", ["supervised", "supervised-human"])
-def test_sync_and_async_steps_agree_with_people_and_abandoned_steps(said: SupervisorOpinion, supervision: str) -> None:
+def test_sync_and_async_steps_agree_with_people_and_abandoned_steps(said: Ruling, supervision: str) -> None:
     def before(session: Session, step: Step) -> None:
         session.add(ORDER, source="web:x")
         step.step("format it").abandon()
@@ -273,11 +259,11 @@ def test_sync_and_async_steps_agree_with_people_and_abandoned_steps(said: Superv
 
 def test_sync_and_async_steps_agree() -> None:
     async def waited() -> Decision:
-        _, step = opened(Judge(SupervisorOpinion(Action.REORIENT, "undo it")))
+        _, step = opened(Judge(Ruling(Action.REORIENT, "undo it")))
         await step.check_async("read", {"path": "minutes.md"})
         return await step.finish_async(SelfAssessment(met=False))
 
-    _, step = opened(Judge(SupervisorOpinion(Action.REORIENT, "undo it")))
+    _, step = opened(Judge(Ruling(Action.REORIENT, "undo it")))
     step.check("read", {"path": "minutes.md"})
     plain, other = step.finish(SelfAssessment(met=False)), asyncio.run(waited())
     assert (plain.action, plain.reason, plain.correction) == (other.action, other.reason, other.correction)

@@ -22,12 +22,12 @@ from lockgate.core.journal.signed_notes import verify_proof
 from lockgate.core.ruling import approvals
 from lockgate.core.ruling.arguments import Leaf, flatten_arguments
 from lockgate.core.ruling.grants import offers_from_pending
-from lockgate.core.ruling.opinions import SupervisorOpinion, Triage
+from lockgate.core.ruling.opinions import Ruling, Triage
 from lockgate.core.strict_json import PORTABLE
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Receipt
 from lockgate.gate.approvals_memory import MemoryApprovals
-from lockgate.gate.judge import Inquiry, JudgeReply
+from lockgate.gate.judge import Inquiry, Opined
 from lockgate.journal import keys
 from lockgate.journal import recorder as recording
 from lockgate.journal.journal import Journal
@@ -145,13 +145,13 @@ class Says:
 
     name = "test/judge"
 
-    def __init__(self, opinion: Triage | SupervisorOpinion) -> None:
-        self.reply = JudgeReply(opinion)
+    def __init__(self, opinion: Triage | Ruling) -> None:
+        self.reply = Opined(opinion)
 
-    def answer(self, inquiry: Inquiry) -> JudgeReply:
+    def opine(self, inquiry: Inquiry) -> Opined:
         return self.reply
 
-    async def answer_async(self, inquiry: Inquiry) -> JudgeReply:
+    async def opine_async(self, inquiry: Inquiry) -> Opined:
         return self.reply
 
 
@@ -242,13 +242,13 @@ def test_every_ruling_of_a_session_is_in_the_journal_before_it_is_returned(journ
     ("triage", "supervisor", "reason"),
     [
         (Triage(suspicious=False), None, Reason.TRIAGE_CLEARED),
-        (Triage(suspicious=True), SupervisorOpinion(Action.CONTINUE), Reason.SUPERVISOR),
-        (Triage(suspicious=True), SupervisorOpinion(Action.REORIENT, "ask Ann"), Reason.SUPERVISOR),
-        (None, SupervisorOpinion(Action.PAUSE), Reason.SUPERVISOR),
+        (Triage(suspicious=True), Ruling(Action.CONTINUE), Reason.SUPERVISOR),
+        (Triage(suspicious=True), Ruling(Action.REORIENT, "ask Ann"), Reason.SUPERVISOR),
+        (None, Ruling(Action.PAUSE), Reason.SUPERVISOR),
     ],
 )
 def test_what_the_judges_said_is_recorded(
-    journal: Journal, opened: Make, triage: Triage | None, supervisor: SupervisorOpinion | None, reason: Reason
+    journal: Journal, opened: Make, triage: Triage | None, supervisor: Ruling | None, reason: Reason
 ) -> None:
     judges = {
         name: Says(opinion) for name, opinion in (("triage", triage), ("supervisor", supervisor)) if opinion is not None
@@ -335,13 +335,13 @@ def test_what_a_step_holds_after_all_is_recorded_as_held(journal: Journal, opene
     session = opened(journal)
 
     class Meanwhile(Says):
-        def answer(self, inquiry: Inquiry) -> JudgeReply:
+        def opine(self, inquiry: Inquiry) -> Opined:
             if not meant:
                 meant.append(session.check("list_files", {}))
             return self.reply
 
     meant: list[Decision] = []
-    session._ruler.gate.supervisor = Meanwhile(SupervisorOpinion(Action.CONTINUE))
+    session._ruler.gate.supervisor = Meanwhile(Ruling(Action.CONTINUE))
     step = session.step("answer Ann", supervision="supervised")
     step.commit(PLAN)
     held = step.finish(WORRIED)
@@ -394,10 +394,10 @@ def test_what_is_held_already_stays_held_and_says_so(failure: str, opened: Make)
     for decision in both(session, "send_email", CALL):
         assert (decision.action, decision.reason) == (Action.PAUSE, Reason.UNTRUSTED_ORIGIN)
         assert "not on record" in decision.explanation
-    session._ruler.gate.supervisor = Says(SupervisorOpinion(Action.REORIENT, "ask Ann"))
+    session._ruler.gate.supervisor = Says(Ruling(Action.REORIENT, "ask Ann"))
     again = session.check("send_email", CALL)
     assert (again.action, again.reason, again.correction) == (Action.REORIENT, Reason.SUPERVISOR, "ask Ann")
-    session._ruler.gate.supervisor = Says(SupervisorOpinion(Action.CONTINUE))
+    session._ruler.gate.supervisor = Says(Ruling(Action.CONTINUE))
     cleared = session.check("send_email", {**CALL, "amount": 2})
     assert (cleared.action, cleared.reason) == (Action.PAUSE, Reason.JOURNAL_UNAVAILABLE)
 
@@ -675,7 +675,7 @@ def test_a_ruling_lists_only_what_it_was_made_on(opened: Make) -> None:
     session = opened(journal)
 
     class Reads(Says):
-        def answer(self, inquiry: Inquiry) -> JudgeReply:
+        def opine(self, inquiry: Inquiry) -> Opined:
             session.add("meanwhile", source="tool:read_inbox")
             return self.reply
 

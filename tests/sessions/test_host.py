@@ -23,7 +23,7 @@ from lockgate.core.errors import (
 from lockgate.core.journal.merkle import leaf_hash
 from lockgate.core.ruling.effects.project import NO_PROJECT
 from lockgate.core.ruling.grants import find_offer
-from lockgate.core.ruling.opinions import SupervisorOpinion, Triage
+from lockgate.core.ruling.opinions import Ruling, Triage
 from lockgate.core.sessions.session_entries import (
     MAX_CONTENT,
     EntrySort,
@@ -36,7 +36,7 @@ from lockgate.core.vocabulary import Action, Decision, Finding, Receipt, Trust
 from lockgate.gate.approvals_memory import MemoryApprovals
 from lockgate.gate.approvals_sqlite import SqliteApprovals
 from lockgate.gate.gate import Gate
-from lockgate.gate.judge import Inquiry, JudgeReply
+from lockgate.gate.judge import Inquiry, Opined
 from lockgate.journal.recorder import hash_arguments
 from lockgate.runtime.worker_pool import WorkerPool
 from lockgate.sessions import Host, Piece, SessionStore, StoredRuling, lost_blocks, session_cache
@@ -200,13 +200,11 @@ class Clears:
 
     name = "test/clears"
 
-    def answer(self, inquiry: Inquiry) -> JudgeReply:
-        return JudgeReply(
-            Triage(suspicious=False) if inquiry.stage != "supervisor" else SupervisorOpinion(Action.CONTINUE)
-        )
+    def opine(self, inquiry: Inquiry) -> Opined:
+        return Opined(Triage(suspicious=False) if inquiry.stage != "supervisor" else Ruling(Action.CONTINUE))
 
-    async def answer_async(self, inquiry: Inquiry) -> JudgeReply:
-        return self.answer(inquiry)
+    async def opine_async(self, inquiry: Inquiry) -> Opined:
+        return self.opine(inquiry)
 
 
 def test_no_model_clears_what_a_host_has_against_a_call_with_an_unknown_context(
@@ -801,11 +799,11 @@ def test_a_no_and_the_reorients_outlive_the_process(gate: Gate, again: Callable[
     class Asks:
         name = "test/asks"
 
-        def answer(self, inquiry: Inquiry) -> JudgeReply:
-            return JudgeReply(SupervisorOpinion(Action.REORIENT, "look again"))
+        def opine(self, inquiry: Inquiry) -> Opined:
+            return Opined(Ruling(Action.REORIENT, "look again"))
 
-        async def answer_async(self, inquiry: Inquiry) -> JudgeReply:
-            return self.answer(inquiry)
+        async def opine_async(self, inquiry: Inquiry) -> Opined:
+            return self.opine(inquiry)
 
     approvals = MemoryApprovals()
     made = Gate(scanner=gate.scanner, supervisor=Asks(), approvals=approvals)

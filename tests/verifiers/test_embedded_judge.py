@@ -27,11 +27,11 @@ from lockgate import Action, Gate, InvalidConfig, Reason
 from lockgate.core.judging.case import JudgeCase
 from lockgate.core.judging.evidence import FACTS, Evidence, plain_text
 from lockgate.core.questions import NoAnswerReason, Rating
-from lockgate.core.ruling.opinions import NoReply, Opinion, Triage
+from lockgate.core.ruling.opinions import Opinion, Silent, Triage
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.policy import PRESETS
 from lockgate.core.text.scanner import Scanner
-from lockgate.gate.judge import Inquiry, Judge, JudgeReply
+from lockgate.gate.judge import Inquiry, Judge, Opined
 from lockgate.verifiers import embedded_judge as embedded
 from lockgate.verifiers.embedded_judge import (
     EmbeddedJudge,
@@ -68,10 +68,10 @@ def encoder(files: ModelFiles) -> Encoder:
 def said(judge: EmbeddedJudge, evidence: Evidence | None, stage: Stage = Stage.TRIAGE) -> Opinion:
     """What it says in a thread, which is what it says on a loop."""
     inquiry = Inquiry(stage, CASE, evidence)
-    reply = judge.answer(inquiry)
-    assert isinstance(reply, JudgeReply)
-    assert asyncio.run(judge.answer_async(inquiry)) == reply
-    return reply.opinion
+    opined = judge.opine(inquiry)
+    assert isinstance(opined, Opined)
+    assert asyncio.run(judge.opine_async(inquiry)) == opined
+    return opined.opinion
 
 
 # --- opinions
@@ -123,13 +123,13 @@ def test_what_was_not_all_read_is_not_cleared(files: ModelFiles) -> None:
 
 def test_without_evidence_or_as_a_supervisor_it_is_silent(files: ModelFiles) -> None:
     judge = EmbeddedJudge(files=files)
-    assert said(judge, None) == NoReply(NoAnswerReason.ODD_ANSWER)
-    assert said(judge, CALM, Stage.SUPERVISOR) == NoReply(NoAnswerReason.ODD_ANSWER)
+    assert said(judge, None) == Silent(NoAnswerReason.ODD_ANSWER)
+    assert said(judge, CALM, Stage.SUPERVISOR) == Silent(NoAnswerReason.ODD_ANSWER)
 
 
 @pytest.mark.parametrize("facts", [NO_FACTS[1:], (*NO_FACTS, 0.0), (math.nan, *NO_FACTS[1:]), ("x", *NO_FACTS[1:])])
 def test_odd_facts_are_no_opinion(files: ModelFiles, facts: tuple[float, ...]) -> None:
-    assert said(EmbeddedJudge(files=files), CALM._replace(facts=facts)) == NoReply(NoAnswerReason.INTERNAL)
+    assert said(EmbeddedJudge(files=files), CALM._replace(facts=facts)) == Silent(NoAnswerReason.INTERNAL)
 
 
 # --- files that are not what they should be
@@ -177,7 +177,7 @@ def test_files_that_are_missing_or_altered_are_refused_and_clear_nothing(
     assert damage.split()[0] in refused.value.message
     assert "install" in refused.value.hint
     with caplog.at_level(logging.WARNING, "lockgate.verifier"):
-        assert said(judge, CALM) == NoReply(NoAnswerReason.INTERNAL)
+        assert said(judge, CALM) == Silent(NoAnswerReason.INTERNAL)
     assert message in caplog.text
     assert judge.name.startswith("embedded/")
 
@@ -187,7 +187,7 @@ def test_one_that_was_whole_at_the_start_and_is_not_later_is_silent(tmp_path: Pa
     judge = EmbeddedJudge(files=files)
     judge.verify()
     (tmp_path / "judge.onnx").unlink()
-    assert said(judge, CALM) == NoReply(NoAnswerReason.INTERNAL)
+    assert said(judge, CALM) == Silent(NoAnswerReason.INTERNAL)
 
 
 def test_what_is_loaded_stays_what_it_was_whatever_becomes_of_the_files(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_without_a_pin_there_is_no_model(files: ModelFiles) -> None:
         describe(nothing)
     judge = EmbeddedJudge(files=nothing)
     assert judge.name == "embedded/unknown"
-    assert said(judge, CALM) == NoReply(NoAnswerReason.INTERNAL)
+    assert said(judge, CALM) == Silent(NoAnswerReason.INTERNAL)
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_a_model_that_answers_oddly_is_refused_though_its_hash_is_right(tmp_path
     verify(files)
     with pytest.raises(InvalidConfig, match="the embedded judge's model cannot be used"):
         Encoder(files)
-    assert said(EmbeddedJudge(files=files), CALM) == NoReply(NoAnswerReason.INTERNAL)
+    assert said(EmbeddedJudge(files=files), CALM) == Silent(NoAnswerReason.INTERNAL)
 
 
 @pytest.mark.parametrize("word", ["[CLS]", "[SEP]", "[PAD]"])
@@ -274,7 +274,7 @@ def test_an_answer_that_is_no_number_later_on_is_silence(
     monkeypatch.setattr(loaded, "_session", Odd())
     judge = EmbeddedJudge(files=files)
     monkeypatch.setattr(judge, "_encoder", lambda: loaded)
-    assert said(judge, CALM) == NoReply(NoAnswerReason.INTERNAL)
+    assert said(judge, CALM) == Silent(NoAnswerReason.INTERNAL)
     with pytest.raises(ValueError, match="no number"):
         judge.rate_text("the report")
 
@@ -311,7 +311,7 @@ def test_a_description_that_is_not_in_order_is_refused(tmp_path: Path, changes: 
     files = tiny_judge.make(tmp_path, **changes)
     with pytest.raises(InvalidConfig, match=message):
         describe(files)
-    assert said(EmbeddedJudge(files=files), CALM) == NoReply(NoAnswerReason.INTERNAL)
+    assert said(EmbeddedJudge(files=files), CALM) == Silent(NoAnswerReason.INTERNAL)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "{", "[" * 100_000, '"x"', "\xff"])
@@ -333,7 +333,7 @@ def test_without_its_packages_it_says_how_to_install_them(
     with pytest.raises(InvalidConfig, match=absent) as refused:
         verify(files)
     assert refused.value.hint == "pip install 'lockgate[embedded]'"
-    assert said(EmbeddedJudge(files=files), CALM) == NoReply(NoAnswerReason.INTERNAL)
+    assert said(EmbeddedJudge(files=files), CALM) == Silent(NoAnswerReason.INTERNAL)
 
 
 # --- one encoder for all judges
@@ -356,7 +356,7 @@ def test_many_threads_load_it_once_and_get_what_one_gets(files: ModelFiles, monk
         together.wait(30)
         judge, evidence = judges[number % 2], (CALM, HOT, MAYBE)[number % 3]
         # Here, past the lane: several threads inside the session at once.
-        return number % 6, judge.score(evidence), judge.answer(Inquiry(Stage.TRIAGE, CASE, evidence))
+        return number % 6, judge.score(evidence), judge.opine(Inquiry(Stage.TRIAGE, CASE, evidence))
 
     with ThreadPoolExecutor(8) as threads:
         answers = set(threads.map(ask, range(48)))
@@ -369,12 +369,12 @@ def test_what_could_not_be_loaded_is_not_tried_again(tmp_path: Path, monkeypatch
     tries: list[int] = []
     monkeypatch.setattr(Encoder, "_load", lambda *_: tries.append(1) or 1 / 0)
     judge = EmbeddedJudge(files=files)
-    assert [said(judge, CALM) for _ in range(3)] == [NoReply(NoAnswerReason.INTERNAL)] * 3
+    assert [said(judge, CALM) for _ in range(3)] == [Silent(NoAnswerReason.INTERNAL)] * 3
     assert len(tries) == 1
 
 
 def test_no_time_is_no_answer(files: ModelFiles) -> None:
-    assert said(EmbeddedJudge(files=files, timeout_s=0.0), CALM) == NoReply(NoAnswerReason.DEADLINE)
+    assert said(EmbeddedJudge(files=files, timeout_s=0.0), CALM) == Silent(NoAnswerReason.DEADLINE)
     with pytest.raises(TimeoutError):
         EmbeddedJudge(files=files).score(CALM, until=0.0)
 
@@ -384,32 +384,32 @@ def test_a_question_that_waits_behind_too_many_is_no_answer(files: ModelFiles, m
 
     judge = EmbeddedJudge(files=files)
     monkeypatch.setattr(EmbeddedJudge, "pool", WorkerPool(1, max_jobs=0))
-    assert said(judge, CALM) == NoReply(NoAnswerReason.BUSY)
+    assert said(judge, CALM) == Silent(NoAnswerReason.BUSY)
 
 
 def test_on_a_running_loop_the_plain_way_says_nothing_and_the_other_one_does(files: ModelFiles) -> None:
     judge = EmbeddedJudge(files=files)
 
-    async def both() -> tuple[JudgeReply, JudgeReply]:
-        return judge.answer(Inquiry(Stage.TRIAGE, CASE, CALM)), await judge.answer_async(
+    async def both() -> tuple[Opined, Opined]:
+        return judge.opine(Inquiry(Stage.TRIAGE, CASE, CALM)), await judge.opine_async(
             Inquiry(Stage.TRIAGE, CASE, CALM)
         )
 
-    assert asyncio.run(both()) == (JudgeReply(NoReply(NoAnswerReason.CALLED_IN_LOOP)), JudgeReply(CLEAR))
+    assert asyncio.run(both()) == (Opined(Silent(NoAnswerReason.CALLED_IN_LOOP)), Opined(CLEAR))
 
 
 def test_a_caller_that_leaves_takes_no_other_along(files: ModelFiles) -> None:
     judge = EmbeddedJudge(files=files)
 
-    async def leave() -> JudgeReply:
-        gone = asyncio.ensure_future(judge.answer_async(Inquiry(Stage.TRIAGE, CASE, CALM)))
+    async def leave() -> Opined:
+        gone = asyncio.ensure_future(judge.opine_async(Inquiry(Stage.TRIAGE, CASE, CALM)))
         await asyncio.sleep(0)
         gone.cancel()
         with pytest.raises(asyncio.CancelledError):
             await gone
-        return await judge.answer_async(Inquiry(Stage.TRIAGE, CASE, CALM))
+        return await judge.opine_async(Inquiry(Stage.TRIAGE, CASE, CALM))
 
-    assert asyncio.run(leave()) == JudgeReply(CLEAR)
+    assert asyncio.run(leave()) == Opined(CLEAR)
 
 
 _FORKS = """
@@ -420,14 +420,14 @@ from lockgate.core.judging.case import JudgeCase
 from lockgate.core.judging.evidence import FACTS, Evidence
 from lockgate.core.ruling.opinions import Triage
 from lockgate.core.ruling.pipeline import Stage
-from lockgate.gate.judge import Inquiry, JudgeReply
+from lockgate.gate.judge import Inquiry, Opined
 from lockgate.verifiers import embedded_judge as embedded
 
 warnings.simplefilter("ignore", DeprecationWarning)
 judge = embedded.EmbeddedJudge(files=embedded.ModelFiles(Path(sys.argv[1]), sys.argv[2]), timeout_s=30)
 calm = Inquiry(Stage.TRIAGE, JudgeCase("a", "b", "c", "high"), Evidence("a", ("the report",), (0.0,) * len(FACTS)))
-clear = JudgeReply(Triage(suspicious=False))
-assert judge.answer(calm) == clear
+clear = Opined(Triage(suspicious=False))
+assert judge.opine(calm) == clear
 # A thread is loading, with the lock held, while the process forks.
 held, done = Event(), Event()
 def hold():
@@ -438,10 +438,10 @@ Thread(target=hold, daemon=True).start()
 held.wait(60)
 child = os.fork()
 if child == 0:
-    os._exit(0 if judge.answer(calm) == clear else 3)
+    os._exit(0 if judge.opine(calm) == clear else 3)
 done.set()
 code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-assert judge.answer(calm) == clear
+assert judge.opine(calm) == clear
 sys.exit(code)
 """
 
@@ -741,12 +741,12 @@ class Listening:
         self.reads_evidence = reads
         self.asked: list[Inquiry] = []
 
-    def answer(self, inquiry: Inquiry) -> JudgeReply:
+    def opine(self, inquiry: Inquiry) -> Opined:
         self.asked.append(inquiry)
-        return JudgeReply(CLEAR)
+        return Opined(CLEAR)
 
-    async def answer_async(self, inquiry: Inquiry) -> JudgeReply:
-        return self.answer(inquiry)
+    async def opine_async(self, inquiry: Inquiry) -> Opined:
+        return self.opine(inquiry)
 
 
 @pytest.mark.parametrize("reads", [True, False])

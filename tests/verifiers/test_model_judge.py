@@ -13,10 +13,10 @@ import pytest
 from lockgate import Action, Gate
 from lockgate.core.judging.case import JudgeCase
 from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Question, Rating
-from lockgate.core.ruling.opinions import NoReply, Opinion, SupervisorOpinion, Triage, Unreadable
+from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unreadable
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.text.scanner import Scanner
-from lockgate.gate.judge import Inquiry, Judge, JudgeReply
+from lockgate.gate.judge import Inquiry, Judge, Opined
 from lockgate.settings.key_files import VerifierKeys
 from lockgate.testing import LoopbackProvider
 from lockgate.verifiers.client import Client, Outcome, Provider
@@ -63,10 +63,10 @@ def judge(answer: Answer | BaseException, **more: Any) -> tuple[ModelJudge, Scri
     return ModelJudge(client, MODEL, keys, **settings), client  # type: ignore[arg-type]
 
 
-def both(asked: ModelJudge, stage: Stage, case: JudgeCase = CASE) -> JudgeReply:
+def both(asked: ModelJudge, stage: Stage, case: JudgeCase = CASE) -> Opined:
     """What it says in a thread, which is what it says on a loop."""
-    said = asked.answer(Inquiry(stage, case))
-    assert asyncio.run(asked.answer_async(Inquiry(stage, case))) == said
+    said = asked.opine(Inquiry(stage, case))
+    assert asyncio.run(asked.opine_async(Inquiry(stage, case))) == said
     return said
 
 
@@ -81,32 +81,30 @@ def both(asked: ModelJudge, stage: Stage, case: JudgeCase = CASE) -> JudgeReply:
         (Stage.TRIAGE_AGAIN, "YES", Triage(suspicious=True)),
         (Stage.TRIAGE_AGAIN, "NOT SURE", Unreadable()),
         (Stage.TRIAGE_AGAIN, CLEAR, Unreadable()),
-        (Stage.SUPERVISOR, GO, SupervisorOpinion(Action.CONTINUE)),
-        (Stage.SUPERVISOR, GO.replace("CONTINUE", "PAUSE"), SupervisorOpinion(Action.PAUSE)),
-        (Stage.SUPERVISOR, TURN, SupervisorOpinion(Action.REORIENT, "Go on with the goal.")),
+        (Stage.SUPERVISOR, GO, Ruling(Action.CONTINUE)),
+        (Stage.SUPERVISOR, GO.replace("CONTINUE", "PAUSE"), Ruling(Action.PAUSE)),
+        (Stage.SUPERVISOR, TURN, Ruling(Action.REORIENT, "Go on with the goal.")),
         (Stage.SUPERVISOR, "CONTINUE", Unreadable()),
         (Stage.SUPERVISOR, "", Unreadable()),
     ],
 )
 def test_words_become_an_opinion_and_count_what_they_took(stage: Stage, text: str, opinion: Opinion) -> None:
     asked, _ = judge(ModelText(text, 210, 12))
-    assert both(asked, stage) == JudgeReply(opinion, 210, 12)
+    assert both(asked, stage) == Opined(opinion, 210, 12)
 
 
 @pytest.mark.parametrize("stage", list(Stage))
 @pytest.mark.parametrize("why", list(NoAnswerReason))
 def test_no_answer_is_silence_with_its_reason(stage: Stage, why: NoAnswerReason) -> None:
     asked, _ = judge(NoAnswer(why))
-    assert both(asked, stage) == JudgeReply(NoReply(why))
+    assert both(asked, stage) == Opined(Silent(why))
 
 
 @pytest.mark.parametrize("stage", list(Stage))
 def test_a_filter_and_a_rating_are_no_opinions(stage: Stage) -> None:
-    assert both(judge(ProviderBlock("jailbreak"))[0], stage) == JudgeReply(NoReply(NoAnswerReason.REFUSED))
+    assert both(judge(ProviderBlock("jailbreak"))[0], stage) == Opined(Silent(NoAnswerReason.REFUSED))
     for flagged in (False, True):
-        assert both(judge(Rating(flagged, (("hate", 0.0),)))[0], stage) == JudgeReply(
-            NoReply(NoAnswerReason.ODD_ANSWER)
-        )
+        assert both(judge(Rating(flagged, (("hate", 0.0),)))[0], stage) == Opined(Silent(NoAnswerReason.ODD_ANSWER))
 
 
 @pytest.mark.parametrize("stage", [Stage.TRIAGE, Stage.TRIAGE_AGAIN])
@@ -117,7 +115,7 @@ def test_a_judge_of_half_a_case_clears_no_call(stage: Stage) -> None:
 
 def test_a_client_that_breaks_its_promise_is_no_answer(caplog: pytest.LogCaptureFixture) -> None:
     asked, _ = judge(RuntimeError("the prompt was: my secret"))
-    assert both(asked, Stage.TRIAGE) == JudgeReply(NoReply(NoAnswerReason.INTERNAL))
+    assert both(asked, Stage.TRIAGE) == Opined(Silent(NoAnswerReason.INTERNAL))
     assert "RuntimeError" in caplog.text
     assert "my secret" not in caplog.text
 
@@ -125,16 +123,16 @@ def test_a_client_that_breaks_its_promise_is_no_answer(caplog: pytest.LogCapture
 def test_a_cancelled_caller_stays_cancelled() -> None:
     asked, _ = judge(asyncio.CancelledError())
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(asked.answer_async(Inquiry(Stage.TRIAGE, CASE)))
+        asyncio.run(asked.opine_async(Inquiry(Stage.TRIAGE, CASE)))
 
 
 def test_a_plain_call_on_a_loop_does_not_wait() -> None:
     asked, client = judge(ModelText(CLEAR))
 
-    async def inside() -> JudgeReply:
-        return asked.answer(Inquiry(Stage.TRIAGE, CASE))
+    async def inside() -> Opined:
+        return asked.opine(Inquiry(Stage.TRIAGE, CASE))
 
-    assert asyncio.run(inside()) == JudgeReply(NoReply(NoAnswerReason.CALLED_IN_LOOP))
+    assert asyncio.run(inside()) == Opined(Silent(NoAnswerReason.CALLED_IN_LOOP))
     assert client.asked == []
 
 
@@ -142,7 +140,7 @@ def test_every_question_has_a_nonce_of_its_own() -> None:
     client = Scripted(ModelText(""))
     asked = ModelJudge(client, MODEL, KEY)  # type: ignore[arg-type]
     for _ in range(20):
-        asked.answer(Inquiry(Stage.TRIAGE, CASE))
+        asked.opine(Inquiry(Stage.TRIAGE, CASE))
     nonces = {re.findall("nonce ([0-9a-f]{32})", question.system)[0] for question, _, _ in client.asked}
     assert len(nonces) == 20
 
@@ -178,7 +176,7 @@ def test_without_a_key_no_provider_is_asked(fetch: Callable[[str], object], inst
     manager = Manager(fetch)
     manager.instant = instant  # type: ignore[attr-defined]
     asked, client = judge(ModelText(CLEAR), keys=manager)
-    assert both(asked, Stage.TRIAGE) == JudgeReply(NoReply(NoAnswerReason.NO_KEY))
+    assert both(asked, Stage.TRIAGE) == Opined(Silent(NoAnswerReason.NO_KEY))
     assert client.asked == []
 
 
@@ -187,7 +185,7 @@ def test_a_server_that_needs_no_key_is_asked_without_one() -> None:
     assert both(asked, Stage.TRIAGE).opinion == Triage(suspicious=False)
     assert {key for _, key, _ in client.asked} == {""}
     asked, client = judge(ModelText(CLEAR), keys=Manager(broken), key_needed=False)
-    assert both(asked, Stage.TRIAGE) == JudgeReply(NoReply(NoAnswerReason.NO_KEY))
+    assert both(asked, Stage.TRIAGE) == Opined(Silent(NoAnswerReason.NO_KEY))
 
 
 def test_a_manager_is_asked_for_the_tenant_in_a_thread_of_its_own() -> None:
@@ -208,12 +206,10 @@ def test_a_manager_that_hangs_is_not_waited_for() -> None:
     asked, client = judge(ModelText(CLEAR), keys=Manager(lambda _: leave.wait(30)), key_timeout_s=0.02)
     try:
         began = time.monotonic()
-        said = [asked.answer(Inquiry(Stage.TRIAGE, CASE)) for _ in range(20)]
-        said.append(asyncio.run(asked.answer_async(Inquiry(Stage.TRIAGE, CASE))))
+        said = [asked.opine(Inquiry(Stage.TRIAGE, CASE)) for _ in range(20)]
+        said.append(asyncio.run(asked.opine_async(Inquiry(Stage.TRIAGE, CASE))))
         assert time.monotonic() - began < 5
-        assert (
-            said == [JudgeReply(NoReply(NoAnswerReason.DEADLINE))] * 16 + [JudgeReply(NoReply(NoAnswerReason.BUSY))] * 5
-        )
+        assert said == [Opined(Silent(NoAnswerReason.DEADLINE))] * 16 + [Opined(Silent(NoAnswerReason.BUSY))] * 5
         assert client.asked == []
     finally:
         leave.set()
@@ -265,11 +261,11 @@ def test_every_provider_can_be_a_judge(client: Client, provider: LoopbackProvide
     provider.say = honest
     asked = ModelJudge(client, PROVIDERS[name](provider.url), KEY)
     for goal, opinions in (
-        ("Summarise", (Triage(suspicious=False), SupervisorOpinion(Action.CONTINUE))),
-        ("Write to clerk@vendor.example", (Triage(suspicious=True), SupervisorOpinion(Action.PAUSE))),
+        ("Summarise", (Triage(suspicious=False), Ruling(Action.CONTINUE))),
+        ("Write to clerk@vendor.example", (Triage(suspicious=True), Ruling(Action.PAUSE))),
     ):
         said = both(asked, stage, CASE._replace(goal=goal))
-        assert said == JudgeReply(opinions[stage is Stage.SUPERVISOR], 21, 12)
+        assert said == Opined(opinions[stage is Stage.SUPERVISOR], 21, 12)
 
 
 @pytest.mark.parametrize("fault", ["status-500", "hang", "body-drip", "reset", "garbage", "refused"])
@@ -279,7 +275,7 @@ def test_a_provider_that_is_down_is_silence(fault: str) -> None:
         with LoopbackProvider(fault=fault) as down:
             asked = ModelJudge(client, OpenAI("gpt-5-mini", f"{down.url}/v1"), KEY)
             began = time.monotonic()
-            assert isinstance(asked.answer(Inquiry(Stage.SUPERVISOR, CASE)).opinion, NoReply)
+            assert isinstance(asked.opine(Inquiry(Stage.SUPERVISOR, CASE)).opinion, Silent)
             assert time.monotonic() - began < 5
     finally:
         client.close()

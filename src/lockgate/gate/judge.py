@@ -20,7 +20,7 @@ class Inquiry(NamedTuple):
     evidence: Evidence | None = None
 
 
-class JudgeReply(NamedTuple):
+class Opined(NamedTuple):
     """A judge's opinion, and the tokens it took."""
 
     opinion: Opinion
@@ -39,6 +39,6 @@ class Judge(Protocol):
     def name(self) -> str:
         """The model that is asked, as `provider/model`."""
 
-    def answer(self, inquiry: Inquiry) -> JudgeReply: ...
+    def opine(self, inquiry: Inquiry) -> Opined: ...
 
-    async def answer_async(self, inquiry: Inquiry) -> JudgeReply: ...
+    async def opine_async(self, inquiry: Inquiry) -> Opined: ...

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from lockgate.core.questions import NoAnswerReason
 from lockgate.core.ruling.context import PastCall
-from lockgate.core.ruling.opinions import NoReply, Opinion, SupervisorOpinion, Triage, Unreadable
+from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unreadable
 from lockgate.core.ruling.pipeline import Ask, Stage
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.vocabulary import Action, Ran
 from lockgate.gate.attempt import Attempt, attempt_in_thread
-from lockgate.gate.judge import Inquiry, Judge, JudgeReply
+from lockgate.gate.judge import Inquiry, Judge, Opined
 from lockgate.runtime.failures import report_failure
 from lockgate.runtime.flow import Flow
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # A question is not paid for twice while its answer is younger than this.
 ANSWER_LIFE_S = 300.0
 _MAX_ANSWERS = 256
-_NO_ANSWER = JudgeReply(NoReply(NoAnswerReason.INTERNAL))
+_NO_ANSWER = Opined(Silent(NoAnswerReason.INTERNAL))
 
 Prices = Callable[[str, int, int], float | None]
 # Takes the context and the history that a judge is shown, under the session's lock.
@@ -43,8 +43,8 @@ class JudgeQuestions:
         self._prices = prices
         self._lock = Lock()
         # Questions under way and answers by the hash of the question; changed under the lock.
-        self._asking: dict[str, Future[JudgeReply]] = {}
-        self._answers: OrderedDict[str, tuple[float, JudgeReply]] = OrderedDict()
+        self._asking: dict[str, Future[Opined]] = {}
+        self._answers: OrderedDict[str, tuple[float, Opined]] = OrderedDict()
 
     def ask(self, judge: Judge, ask: Ask, look: LookAtSession, goal: str) -> Flow[tuple[Opinion, Ran]]:
         """Return one judge's opinion and what it took, from memory where the very same was asked before."""
@@ -59,17 +59,17 @@ class JudgeQuestions:
         )
         if not isinstance(inquiry, Inquiry):
             return _NO_ANSWER.opinion, Ran(tier, "unclear", judge.name, (perf_counter_ns() - began) / 1000)
-        reply, cached = yield from self._find_or_ask(judge, inquiry)
-        if inquiry.case.truncated and isinstance(reply.opinion, Triage):
+        opined, cached = yield from self._find_or_ask(judge, inquiry)
+        if inquiry.case.truncated and isinstance(opined.opinion, Triage):
             # A judge that saw only parts of the case cannot clear it.
-            reply = reply._replace(opinion=Triage(suspicious=True))
-        tokens_in, tokens_out = (0, 0) if cached else (reply.tokens_in, reply.tokens_out)
+            opined = opined._replace(opinion=Triage(suspicious=True))
+        tokens_in, tokens_out = (0, 0) if cached else (opined.tokens_in, opined.tokens_out)
         cost = 0.0 if cached else self._price_of(judge.name, tokens_in, tokens_out)
         latency_us = (perf_counter_ns() - began) / 1000
-        said = _word_for_opinion(reply.opinion)
-        return reply.opinion, Ran(tier, said, judge.name, latency_us, tokens_in, tokens_out, cost, cached)
+        said = _word_for_opinion(opined.opinion)
+        return opined.opinion, Ran(tier, said, judge.name, latency_us, tokens_in, tokens_out, cost, cached)
 
-    def _find_or_ask(self, judge: Judge, inquiry: Inquiry) -> Flow[tuple[JudgeReply, bool]]:
+    def _find_or_ask(self, judge: Judge, inquiry: Inquiry) -> Flow[tuple[Opined, bool]]:
         """Return the answer, and whether it came from memory or from another caller's question."""
         key = sha256(repr((judge.name, self._policy.hash, inquiry)).encode("utf-8", "backslashreplace")).hexdigest()
         with self._lock:
@@ -82,20 +82,20 @@ class JudgeQuestions:
             return (yield from self._put_question(judge, inquiry, key, asked)), False
         # Another caller is asking the very same: one answer serves both.
         answer = yield Attempt(asked.result, partial(_wait_for_answer, asked))
-        return (answer if isinstance(answer, JudgeReply) else _NO_ANSWER), True
+        return (answer if isinstance(answer, Opined) else _NO_ANSWER), True
 
-    def _put_question(self, judge: Judge, inquiry: Inquiry, key: str, asked: Future[JudgeReply]) -> Flow[JudgeReply]:
-        reply = _NO_ANSWER
+    def _put_question(self, judge: Judge, inquiry: Inquiry, key: str, asked: Future[Opined]) -> Flow[Opined]:
+        opined = _NO_ANSWER
         try:
-            answer = yield Attempt(partial(judge.answer, inquiry), partial(judge.answer_async, inquiry))
-            reply = _validate_answer(answer)
-            self._remember(key, reply)
-            return reply
+            answer = yield Attempt(partial(judge.opine, inquiry), partial(judge.opine_async, inquiry))
+            opined = _validate_answer(answer)
+            self._remember(key, opined)
+            return opined
         finally:
             # Also when the caller went away: others that wait for the same answer must not wait for ever.
             with self._lock:
                 self._asking.pop(key, None)
-            asked.set_result(reply)
+            asked.set_result(opined)
 
     def _price_of(self, name: str, tokens_in: int, tokens_out: int) -> float | None:
         if self._prices is None:
@@ -106,11 +106,11 @@ class JudgeQuestions:
             report_failure("prices", error)
             return None
 
-    def _remember(self, key: str, reply: JudgeReply) -> None:
+    def _remember(self, key: str, opined: Opined) -> None:
         # An unclear answer is not kept: the judge may do better the next time.
-        if isinstance(reply.opinion, Triage | SupervisorOpinion):
+        if isinstance(opined.opinion, Triage | Ruling):
             with self._lock:
-                self._answers[key] = (monotonic() + ANSWER_LIFE_S, reply)
+                self._answers[key] = (monotonic() + ANSWER_LIFE_S, opined)
                 self._answers.move_to_end(key)
                 while len(self._answers) > _MAX_ANSWERS:
                     self._answers.popitem(last=False)
@@ -129,9 +129,9 @@ def _build_inquiry(
     return Inquiry(ask.stage, build_case(ask, seen, policy, goal=goal, history=history), evidence)
 
 
-def _validate_answer(answer: object) -> JudgeReply:
+def _validate_answer(answer: object) -> Opined:
     """Return a judge's answer if every part has the promised shape; else it did not answer."""
-    if not isinstance(answer, JudgeReply):
+    if not isinstance(answer, Opined):
         return _NO_ANSWER
     opinion, tokens_in, tokens_out = answer
     if type(tokens_in) is not int or type(tokens_out) is not int:
@@ -139,17 +139,12 @@ def _validate_answer(answer: object) -> JudgeReply:
     # A judge is foreign code: its types are not to be believed.
     said: object = opinion
     match said:
-        case (
-            Triage(suspicious=bool())
-            | SupervisorOpinion(action=Action(), correction=str())
-            | Unreadable()
-            | NoReply(why=str())
-        ):
+        case Triage(suspicious=bool()) | Ruling(action=Action(), correction=str()) | Unreadable() | Silent(why=str()):
             return answer
     return _NO_ANSWER
 
 
-async def _wait_for_answer(asked: Future[JudgeReply]) -> JudgeReply:
+async def _wait_for_answer(asked: Future[Opined]) -> Opined:
     from asyncio import shield, wrap_future
 
     # One caller that goes away must not take the answer with it.
@@ -159,4 +154,4 @@ async def _wait_for_answer(asked: Future[JudgeReply]) -> JudgeReply:
 def _word_for_opinion(opinion: Opinion) -> str:
     if isinstance(opinion, Triage):
         return "suspicious" if opinion.suspicious else "clear"
-    return opinion.action.value if isinstance(opinion, SupervisorOpinion) else "unclear"
+    return opinion.action.value if isinstance(opinion, Ruling) else "unclear"

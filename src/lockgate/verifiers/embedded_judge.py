@@ -38,10 +38,10 @@ from typing import Any, NamedTuple, cast
 from lockgate.core.errors import InvalidConfig, quoted
 from lockgate.core.judging.evidence import FACTS, Evidence, plain_text
 from lockgate.core.questions import Answer, NoAnswerReason, Rating
-from lockgate.core.ruling.opinions import NoReply, Triage
+from lockgate.core.ruling.opinions import Silent, Triage
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.policy import PRESETS
-from lockgate.gate.judge import Inquiry, JudgeReply
+from lockgate.gate.judge import Inquiry, Opined
 from lockgate.runtime.flow import Flow, run_flow, run_flow_async
 from lockgate.runtime.forks import on_fork
 from lockgate.runtime.worker_pool import Full, Outcome, PoolJob, WorkerPool
@@ -432,33 +432,33 @@ class EmbeddedJudge:
             raise ValueError("a call's number is none")
         return Score(logit, best)
 
-    def answer(self, inquiry: Inquiry) -> JudgeReply:
-        """Return the opinion of the case. From a coroutine use `answer_async`: this one cannot wait there."""
+    def opine(self, inquiry: Inquiry) -> Opined:
+        """Return the opinion of the case. From a coroutine use `opine_async`: this one cannot wait there."""
         if _is_on_event_loop():
-            return JudgeReply(NoReply(NoAnswerReason.CALLED_IN_LOOP))
+            return Opined(Silent(NoAnswerReason.CALLED_IN_LOOP))
         return run_flow(self._opinion_steps(inquiry))
 
-    async def answer_async(self, inquiry: Inquiry) -> JudgeReply:
+    async def opine_async(self, inquiry: Inquiry) -> Opined:
         """Return the opinion of the case, from an event loop."""
         return await run_flow_async(self._opinion_steps(inquiry))
 
-    def _opinion_steps(self, inquiry: Inquiry) -> Flow[JudgeReply]:
+    def _opinion_steps(self, inquiry: Inquiry) -> Flow[Opined]:
         work = partial(self._judge, inquiry, monotonic() + self._timeout_s)
         try:
-            reply: JudgeReply = yield PoolJob(self.pool, work, self._timeout_s)
+            opined: Opined = yield PoolJob(self.pool, work, self._timeout_s)
         except Exception as error:  # noqa: BLE001  # the edge to the model: without an answer there is no opinion
-            return self._no_reply_after(error)
-        return reply
+            return self._silent_after(error)
+        return opined
 
-    def _judge(self, inquiry: Inquiry, until: float) -> JudgeReply:
+    def _judge(self, inquiry: Inquiry, until: float) -> Opined:
         evidence = inquiry.evidence
         if evidence is None or inquiry.stage is Stage.SUPERVISOR:
             # It needs passages, and cannot judge as a supervisor.
-            return JudgeReply(NoReply(NoAnswerReason.ODD_ANSWER))
+            return Opined(Silent(NoAnswerReason.ODD_ANSWER))
         line = self._encoder().about.presets[self.preset].clear_below
         if not (evidence.is_complete and evidence.is_clearable):
-            return JudgeReply(Triage(suspicious=True))
-        return JudgeReply(Triage(suspicious=not self.score(evidence, until=until).logit < line))
+            return Opined(Triage(suspicious=True))
+        return Opined(Triage(suspicious=not self.score(evidence, until=until).logit < line))
 
     def read_text(self, text: str, *, until: float = math.inf, enough: float = math.inf) -> TextReading:
         """Rate a whole text; stop at the first window that reaches `enough`."""
@@ -491,7 +491,7 @@ class EmbeddedJudge:
     def _encoder(self) -> Encoder:
         return _shared.get(self._files)
 
-    def _no_reply_after(self, error: Exception) -> JudgeReply:
+    def _silent_after(self, error: Exception) -> Opined:
         why = (
             NoAnswerReason.DEADLINE
             if isinstance(error, TimeoutError)
@@ -502,7 +502,7 @@ class EmbeddedJudge:
         # Our own messages are about the model; of any other error only the type, as its message may quote the text.
         said = error.message if isinstance(error, InvalidConfig) else type(error).__name__
         _log.warning("no opinion: judge=%s reason=%s error=%s", self.name, why.value, said)
-        return JudgeReply(NoReply(why))
+        return Opined(Silent(why))
 
 
 def _check_deadline(until: float) -> None:

@@ -11,8 +11,8 @@ from secrets import token_hex
 from lockgate.core.judging.judge_prompts import build_question
 from lockgate.core.judging.judge_replies import parse_opinion
 from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Rating
-from lockgate.core.ruling.opinions import NoReply
-from lockgate.gate.judge import Inquiry, JudgeReply
+from lockgate.core.ruling.opinions import Silent
+from lockgate.gate.judge import Inquiry, Opined
 from lockgate.runtime.flow import Flow, run_flow, run_flow_async
 from lockgate.runtime.worker_pool import Full, PoolJob, WorkerPool
 from lockgate.verifiers.client import Client, Provider, ProviderQuestion
@@ -55,51 +55,51 @@ class ModelJudge:
     def __repr__(self) -> str:
         return f"ModelJudge({self.name})"
 
-    def answer(self, inquiry: Inquiry) -> JudgeReply:
-        """Return the model's opinion of the case. From a coroutine use `answer_async`: this one cannot wait there."""
+    def opine(self, inquiry: Inquiry) -> Opined:
+        """Return the model's opinion of the case. From a coroutine use `opine_async`: this one cannot wait there."""
         if _is_on_event_loop():
-            return JudgeReply(NoReply(NoAnswerReason.CALLED_IN_LOOP))
+            return Opined(Silent(NoAnswerReason.CALLED_IN_LOOP))
         return run_flow(self._opinion_steps(inquiry))
 
-    async def answer_async(self, inquiry: Inquiry) -> JudgeReply:
+    async def opine_async(self, inquiry: Inquiry) -> Opined:
         """Return the model's opinion of the case, from an event loop."""
         return await run_flow_async(self._opinion_steps(inquiry))
 
-    def _opinion_steps(self, inquiry: Inquiry) -> Flow[JudgeReply]:
+    def _opinion_steps(self, inquiry: Inquiry) -> Flow[Opined]:
         try:
             fetch = partial(key_or_blank, self._keys, self._tenant)
             key = fetch() if is_instant(self._keys) else (yield PoolJob(self._fetching, fetch, self._key_timeout_s))
             if not is_usable_key(key, needed=self._key_needed):
-                return JudgeReply(NoReply(NoAnswerReason.NO_KEY))
+                return Opined(Silent(NoAnswerReason.NO_KEY))
             nonce = self._nonce()
             question = build_question(inquiry.stage, inquiry.case, nonce)
             answer: Answer = yield ProviderQuestion(self._client, self._provider, question, key, self._tenant)
             return _opinion_from_answer(inquiry, nonce, answer)
         except Full:
-            return JudgeReply(NoReply(NoAnswerReason.BUSY))
+            return Opined(Silent(NoAnswerReason.BUSY))
         except Exception as error:  # noqa: BLE001  # the edge to a key source and a provider: there is no opinion
-            return self._no_reply_after(error)
+            return self._silent_after(error)
 
-    def _no_reply_after(self, error: Exception) -> JudgeReply:
+    def _silent_after(self, error: Exception) -> Opined:
         why = NoAnswerReason.DEADLINE if isinstance(error, TimeoutError) else NoAnswerReason.INTERNAL
         # The type only: the message may quote the case.
         _log.warning("no opinion: judge=%s reason=%s error=%s", self.name, why.value, type(error).__name__)
-        return JudgeReply(NoReply(why))
+        return Opined(Silent(why))
 
 
-def _opinion_from_answer(inquiry: Inquiry, nonce: str, answer: Answer) -> JudgeReply:
+def _opinion_from_answer(inquiry: Inquiry, nonce: str, answer: Answer) -> Opined:
     match answer:
         case ModelText(text, tokens_in, tokens_out):
-            return JudgeReply(parse_opinion(inquiry.stage, text, nonce, inquiry.case), tokens_in, tokens_out)
+            return Opined(parse_opinion(inquiry.stage, text, nonce, inquiry.case), tokens_in, tokens_out)
         case NoAnswer(why=why):
-            return JudgeReply(NoReply(why))
+            return Opined(Silent(why))
         case ProviderBlock():
-            # NoReply, like a model that declines, and not unreadable: the same text would be refused again, and an
+            # Silent, like a model that declines, and not unreadable: the same text would be refused again, and an
             # attacker must not get a second question of another form by tripping a filter.
-            return JudgeReply(NoReply(NoAnswerReason.REFUSED))
+            return Opined(Silent(NoAnswerReason.REFUSED))
         case Rating():
             # A rating endpoint cannot answer this question, in no form.
-            return JudgeReply(NoReply(NoAnswerReason.ODD_ANSWER))
+            return Opined(Silent(NoAnswerReason.ODD_ANSWER))
 
 
 def _is_on_event_loop() -> bool:

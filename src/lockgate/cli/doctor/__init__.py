@@ -33,7 +33,7 @@ from lockgate.cli.terminal import format_duration, make_console, make_visible
 from lockgate.core.errors import LockgateError, quoted
 from lockgate.core.judging.case import JudgeCase
 from lockgate.core.judging.evidence import FACTS, Evidence
-from lockgate.core.ruling.opinions import NoReply, SupervisorOpinion, Triage
+from lockgate.core.ruling.opinions import Ruling, Silent, Triage
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.vocabulary import Action
 from lockgate.gate.judge import Inquiry
@@ -581,8 +581,8 @@ def _check_judge(judge: _ConfiguredJudge, settings: Settings, reported: list[str
     )
     case = JudgeCase(goal=HARMLESS, tool="opening_hours", arguments='{"day": "tomorrow"}', risk="low")
     began = perf_counter()
-    reply = asked.answer(Inquiry(judge.stage, case))
-    return check_from_opinion(judge.name, reply.opinion, where, perf_counter() - began)
+    opined = asked.opine(Inquiry(judge.stage, case))
+    return check_from_opinion(judge.name, opined.opinion, where, perf_counter() - began)
 
 
 def _check_embedded_judge(settings: Settings) -> Check:
@@ -595,23 +595,23 @@ def _check_embedded_judge(settings: Settings) -> Check:
     said = f"wanted: {HARMLESS} | the call only looks | opening_hours day=tomorrow"
     evidence = Evidence(said, ("We open at nine every day.",), facts)
     began = perf_counter()
-    reply = judge.answer(Inquiry(Stage.TRIAGE, case, evidence))
-    return check_from_opinion("triage", reply.opinion, judge.name, perf_counter() - began)
+    opined = judge.opine(Inquiry(Stage.TRIAGE, case, evidence))
+    return check_from_opinion("triage", opined.opinion, judge.name, perf_counter() - began)
 
 
 def check_from_opinion(name: str, opinion: Opinion, where: str, took_s: float) -> Check:
     took = format_duration(took_s * 1e6)
     match opinion:
-        case Triage(suspicious=False) | SupervisorOpinion(action=Action.CONTINUE):
+        case Triage(suspicious=False) | Ruling(action=Action.CONTINUE):
             return Check(name, CheckState.OK, f"{where} answered in {took}")
-        case Triage() | SupervisorOpinion():
+        case Triage() | Ruling():
             return Check(
                 name,
                 CheckState.WARN,
                 f"{where} answered in {took}, and would not let a harmless call run",
                 "this judge will hold up ordinary work: choose another model",
             )
-        case NoReply(why=why) if why in REASON_TEXTS:
+        case Silent(why=why) if why in REASON_TEXTS:
             reason = str(why)
         case _:
             reason = "odd-answer"

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from lockgate.core.judging.case import JudgeCase
 from lockgate.core.judging.judge_prompts import MAX_CORRECTION
 from lockgate.core.redaction.excerpts import UNSEEN
-from lockgate.core.ruling.opinions import Opinion, SupervisorOpinion, Triage, Unreadable
+from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.vocabulary import Action, Trust
 
@@ -64,7 +64,7 @@ def parse_yes_no(text: str) -> Triage | None:
     return Triage(match[1] == "YES") if match else None
 
 
-def parse_ruling(text: str, nonce: str) -> SupervisorOpinion | None:
+def parse_ruling(text: str, nonce: str) -> Ruling | None:
     """The supervisor's ruling, or None for anything but exactly the object that was asked for.
 
     A REORIENT says what to do instead, in one printable line; the others say nothing beside their verdict.
@@ -75,10 +75,10 @@ def parse_ruling(text: str, nonce: str) -> SupervisorOpinion | None:
     action = Action(match["verdict"])
     correction: str = json.loads(match["correction"])
     if action is not Action.REORIENT:
-        return SupervisorOpinion(action) if not correction else None
+        return Ruling(action) if not correction else None
     if not correction.strip() or not correction.isprintable() or UNSEEN.search(correction):
         return None
-    return SupervisorOpinion(action, correction.strip())
+    return Ruling(action, correction.strip())
 
 
 def _match_reply(replies: tuple[re.Pattern[str], ...], text: str, nonce: str, most: int) -> re.Match[str] | None:
@@ -101,7 +101,7 @@ def parse_opinion(stage: Stage, text: str, nonce: str, case: JudgeCase) -> Opini
         if ruling is None:
             return Unreadable()  # 1.
         if ruling.action is Action.REORIENT and _repeats_untrusted_text(ruling.correction, case):
-            return SupervisorOpinion(Action.REORIENT, PLAIN_CORRECTION)  # 3.
+            return Ruling(Action.REORIENT, PLAIN_CORRECTION)  # 3.
         return ruling
     triage = parse_yes_no(text) if stage is Stage.TRIAGE_AGAIN else parse_triage(text, nonce)
     if triage is None:

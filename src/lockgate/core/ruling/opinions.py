@@ -13,7 +13,7 @@ class Triage(NamedTuple):
     suspicious: bool
 
 
-class SupervisorOpinion(NamedTuple):
+class Ruling(NamedTuple):
     """Tier 3's answer; `correction` is what a REORIENT tells the agent."""
 
     action: Action
@@ -24,10 +24,10 @@ class Unreadable(NamedTuple):
     """There was a reply, and it is not exactly what was asked for."""
 
 
-class NoReply(NamedTuple):
+class Silent(NamedTuple):
     """There was no reply; `why` is one of the words of `questions.NoAnswerReason`."""
 
     why: str = ""
 
 
-Opinion = Triage | SupervisorOpinion | Unreadable | NoReply
+Opinion = Triage | Ruling | Unreadable | Silent

@@ -39,7 +39,7 @@ from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity, effect
 from lockgate.core.ruling.effects.reading import effects_of, own_effects_of
 from lockgate.core.ruling.explanations import EFFECT, explain
 from lockgate.core.ruling.observing import observe
-from lockgate.core.ruling.opinions import Opinion, SupervisorOpinion, Triage, Unreadable
+from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
 from lockgate.core.ruling.origins import MAX_ORIGINS, NOTHING_TRACED, OriginLookup, OriginTrace
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.scope.border import border_from_scope
@@ -619,18 +619,16 @@ def _follow_triage(ask: Ask, opinion: Opinion | None, policy: Policy) -> Decisio
 def _follow_supervisor(ask: Ask, opinion: Opinion | None, policy: Policy, reorients: int) -> Decision | None:
     """7. Return what the supervisor says; None where it says nothing that may be followed."""
     match opinion:
-        case SupervisorOpinion(action=Action.REORIENT, correction=correction) if (
-            reorients < policy.max_reorient_attempts
-        ):
+        case Ruling(action=Action.REORIENT, correction=correction) if reorients < policy.max_reorient_attempts:
             explanation = "the supervisor asks the agent to reconsider"
             return _decision_from_ask(ask, Action.REORIENT, 3, Reason.SUPERVISOR, explanation, correction)
-        case SupervisorOpinion(action=Action.REORIENT):
+        case Ruling(action=Action.REORIENT):
             explanation = f"the agent was asked to reconsider {reorients} times already, so this call pauses"
             return _decision_from_ask(ask, Action.PAUSE, 3, Reason.TOO_MANY_REORIENTS, explanation)
-        case SupervisorOpinion(action=Action.PAUSE):
+        case Ruling(action=Action.PAUSE):
             return _decision_from_ask(ask, Action.PAUSE, 3, Reason.SUPERVISOR, "the supervisor holds this call")
         # By its type as well: text that compares equal is no ruling.
-        case SupervisorOpinion(action=Action() as action) if action is Action.CONTINUE and not ask.hard_findings:
+        case Ruling(action=Action() as action) if action is Action.CONTINUE and not ask.hard_findings:
             return _decision_from_ask(ask, Action.CONTINUE, 3, Reason.SUPERVISOR, "the supervisor lets this call run")
     return None
 
