@@ -51,8 +51,9 @@ def test_headers_metrics_and_limits_are_those_in_force() -> None:
 
 def test_the_systemd_unit_leaves_time_to_end() -> None:
     from lockgate.cli.serve import GRACE_S
+    from lockgate.cli.service_units import ServiceProcess, systemd_unit
 
-    how_to = (DOCS / "how-to" / "service.md").read_text(encoding="utf-8")
-    found = re.search(r"TimeoutStopSec=(\d+)", how_to)
+    unit = systemd_unit(ServiceProcess(("lockgate", "serve"), {}, Path("/state"), "ana", 1000), Path("/config"))
+    found = re.search(rb"TimeoutStopSec=(\d+)", unit.data)
     assert found is not None
     assert int(found[1]) > GRACE_S
