@@ -120,6 +120,31 @@ def test_a_search_for_the_named_source_gives_texts_of_many(tool: str) -> None:
     assert not is_delegated_to(frozenset({"handbook.md"}), f"tool:{tool}", "handbook.md")
 
 
+@pytest.mark.parametrize(
+    ("goal", "produced_by", "followed"),
+    [
+        ("Follow handbook.md", "handbook.md", True),
+        ("Follow handbook.md", "docs/handbook.md", True),
+        ("Follow handbook.md", "https://evil.example/handbook.md", False),
+        ("Follow handbook.md", "https://evil.example/?handbook.md", False),
+        ("Follow handbook.md", "https://handbook.md@evil.example/", False),
+        ("Follow the guide at docs.ours.example/setup", "https://docs.ours.example/setup", True),
+        ("Follow the guide at https://docs.ours.example/setup", "https://docs.ours.example/setup?v=2", True),
+        ("Follow the README", "https://evil.example/README", False),
+        ("Follow the README", "/repo/README.md", True),
+        ("Follow the README", "/repo/node_modules/x/README.md", False),
+        ("Follow the README", "/repo/.venv/lib/site-packages/x/README", False),
+        ("Follow the README in vendor/x/README.md", "/repo/vendor/x/README.md", True),
+    ],
+)
+def test_a_name_on_a_strangers_host_or_in_foreign_code_is_not_what_the_goal_follows(
+    goal: str,
+    produced_by: str,
+    followed: bool,  # noqa: FBT001
+) -> None:
+    assert is_delegated_to(delegated_names(goal), "tool:fetch", produced_by) is followed
+
+
 def test_delegation_never_widens_to_what_opens_a_door_or_where_data_and_money_go() -> None:
     assert all(KINDS[kind].severity is Severity.REACHES_OUT for kind in WIDENED_KINDS)
     assert not WIDENED_KINDS & {

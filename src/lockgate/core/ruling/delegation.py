@@ -62,6 +62,12 @@ _PRINTS = {
     **dict.fromkeys("awk grep jq rg sed yq".split(), 1),
 }
 _FOLDER, _REDIRECTED = re.compile(r"cd\s+[^\s;&|]+\s*&&\s*"), re.compile(r"\s*(?:2>&1|[12]?>\s*/dev/null)")
+# Folders of code that others wrote, and the hosts in a text.
+_FOREIGN = re.compile(r"[/\\](?:node_modules|site-packages|dist-packages|third[_-]party|vendor|\.venv)[/\\]")
+_FILE_NAME = re.compile(
+    r"\.(?:md|txt|rst|adoc|org|html?|pdf|docx?|ya?ml|toml|json|sql|ipynb)$|^(?:readme|contributing|changelog)$"
+)
+_HOSTS = re.compile(r"://([^/?#\s]*)")
 # A second command, a substitution, or a pattern that may fit many files.
 _MORE_THAN_ONE = re.compile(r"[;&<>`$\n*?\[{]")
 # Words of commands that print pieces of many texts, whatever they are asked for.
@@ -141,7 +147,17 @@ def is_delegated_to(names: frozenset[str], source: str, produced_by: str) -> boo
             return False
         source = ""
     called = f" {source} {produced_by} ".lower()
-    return any(re.search(rf"(?<!\w){re.escape(name)}s?(?!\w)", called) is not None for name in names)
+    if _FOREIGN.search(called) and not any(_FOREIGN.search(f"/{name}") for name in names):
+        return False
+    called_by = [name for name in names if re.search(rf"(?<!\w){re.escape(name)}s?(?!\w)", called) is not None]
+    if all(any(_names_host(name, host) for name in names) for host in _HOSTS.findall(called)):
+        return bool(called_by)
+    # A file that the goal names is the user's own, and not a page of that name on a host that the goal does not name.
+    return any(not _FILE_NAME.search(name) for name in called_by)
+
+
+def _names_host(name: str, host: str) -> bool:
+    return name.partition("/")[0] == host.rpartition("@")[2].partition(":")[0]
 
 
 def _prints_one_source(command: str) -> bool:
