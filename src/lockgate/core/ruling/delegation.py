@@ -146,7 +146,11 @@ def is_delegated_to(names: frozenset[str], source: str, produced_by: str) -> boo
         if words & {"glob", "grep"} or words >= {"search", "web"}:
             return False
         source = ""
-    called = f" {source} {produced_by} ".lower()
+    return _is_called(names, f" {source} {produced_by} ".lower())
+
+
+def _is_called(names: frozenset[str], called: str) -> bool:
+    """Return whether a place is called by one of these names, and is not a stranger's."""
     if _FOREIGN.search(called) and not any(_FOREIGN.search(f"/{name}") for name in names):
         return False
     called_by = [name for name in names if re.search(rf"(?<!\w){re.escape(name)}s?(?!\w)", called) is not None]
