@@ -200,6 +200,18 @@ def test_only_the_same_arguments_are_granted_where_the_target_does_not_say_enoug
     assert not is_covered(grant, moved)
 
 
+def test_what_an_agent_says_of_its_command_is_not_compared() -> None:
+    def told(tool: str, **more: object) -> Ask:
+        given = {"command": "acmectl deploy", "description": "Deploy", **more}
+        return COMMAND._replace(call=ToolCall(tool, given, folder="/p"))
+
+    assert is_covered(granted(told("Bash")), told("Bash", description="Deploy it"))
+    assert not is_covered(granted(told("Bash")), told("Bash", command="acmectl delete"))
+    assert not is_covered(granted(told("Bash")), told("Bash", run_in_background=True))
+    # Of another tool the words may be what it acts on.
+    assert not is_covered(granted(told("create_issue")), told("create_issue", description="Deploy it"))
+
+
 def test_a_command_is_not_granted_in_other_projects() -> None:
     assert spans(COMMAND) == ["session", "project"]
     assert spans(COMMAND, project="") == ["session"]

@@ -36,6 +36,7 @@ from lockgate.core.ruling.approvals import (
     apply_answer,
     argument_values,
     arguments_from_canonical,
+    canonical_json,
     describe_call,
     hash_texts,
 )
@@ -115,13 +116,14 @@ class GrantOffer(NamedTuple):
 def facts_from_ask(ask: Ask, arguments: str, sources: tuple[str, ...], project: str) -> HeldFacts:
     """Return what a grant for this call is made from; `arguments` is their canonical form, `project` a real path."""
     reaching = [found for found in ask.effects if found.severity >= Severity.REACHES_OUT]
-    names = {_INDEX.sub("", name) for name, _ in argument_values(arguments_from_canonical(arguments))}
+    given = _without_remark(ask.call.tool, arguments_from_canonical(arguments))
+    names = {_INDEX.sub("", name) for name, _ in argument_values(given)}
     facts = HeldFacts(
         effects=tuple(sorted({(found.kind, found.target) for found in reaching})),
         sources=tuple(sorted(set(sources))),
         rules=tuple(sorted({found.rule for found in ask.findings})),
         names=tuple(sorted(names)),
-        arguments=hash_texts(_SCHEMA, "arguments", arguments, ask.call.folder),
+        arguments=hash_texts(_SCHEMA, "arguments", canonical_json(given), ask.call.folder),
         is_exact=not reaching or not all(map(_is_receiver, reaching)) or _has_stray_value(ask, reaching),
         project=project,
         barred=_why_barred(ask),
@@ -159,6 +161,14 @@ def _all_sources(context: Context) -> tuple[str, ...]:
 
 def _is_agents(block: Block) -> bool:
     return block.source.partition(":")[0] == "agent"
+
+
+def _without_remark(tool: str, arguments: dict[str, object]) -> dict[str, object]:
+    """Return a shell's arguments without what the agent says of its own command: no shell reads it, and it varies."""
+    from lockgate.core.ruling.tool_risk import canonical_tool
+
+    is_remarked = canonical_tool(tool) == "bash" and isinstance(arguments.get("command"), str)
+    return {name: value for name, value in arguments.items() if not (is_remarked and name == "description")}
 
 
 def _opens_door(effects: Iterable[Effect]) -> bool:
@@ -396,7 +406,9 @@ def describe_rule(rule: GrantRule) -> tuple[tuple[str, str], ...]:
         GrantSpan.ALWAYS: "every session in every project",
     }[rule.span]
     listed = ", ".join(rule.names) or "none"
-    given = f"exactly the same: {rule.arguments}" if rule.arguments else f"any values of {listed}; no other names"
+    given = (
+        f"exactly the same {listed}: {rule.arguments}" if rule.arguments else f"any values of {listed}; no other names"
+    )
     return (
         ("tool", rule.tool),
         ("like", rule.like),

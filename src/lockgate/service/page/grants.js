@@ -9,11 +9,12 @@ const REACH = { once: "once", session: "in this session", project: "in this proj
 // A rule, drawn from the very fields that its digest goes over.
 function ruleList(rule) {
   const where = { session: `only session ${rule.session}`, project: `every session in ${rule.project}`, always: "every project" }[rule.span];
+  const names = rule.names.join(", ") || "none";
   const rows = [
     ["Tool", rule.tool],
     ["Like", rule.like],
     ["Would do", rule.effects.map(([kind, target]) => (target ? `${kind} ${target}` : kind)).join("; ") || "unknown"],
-    ["With", rule.arguments ? `exactly the same, ${rule.arguments}` : `any values of ${rule.names.join(", ") || "no arguments"}; no other names`],
+    ["With", rule.arguments ? `exactly the same ${names}: ${rule.arguments}` : `any values of ${names}; no other names`],
     ["After", rule.sources.length ? `text of ${rule.sources.join(", ")}` : "no untrusted text"],
     ["Despite", rule.rules.join(", ") || "no finding"],
     ["In", where],
@@ -35,14 +36,14 @@ export function reachChoice(given, onChoice, onForged) {
   const offers = given.offers ?? [];
   const option = (reach, offer) => {
     const button = h("input", { type: "radio", name: `reach-${given.id}`, value: reach, checked: !offer, change: () => choose(reach, offer) });
-    return h("label", {}, button, REACH[reach] ?? "");
+    return h("label", {}, button, REACH[reach]);
   };
   const none = given.barred ? h("p.quiet", {}, "No rule can be made: ", passage(given.barred, { flat: true })) : null;
   const box = h("fieldset.reach", {}, h("legend", {}, "How far a yes reaches"), option("once"), offers.map((offer) => option(offer.rule.span, offer)), offers.length ? null : none, rule);
   for (const offer of offers) isGenuine(offer, given.digest).then((is) => is || onForged());
 
   function choose(reach, offer) {
-    rule.replaceChildren(...(offer ? [h("p", {}, "Later calls run unasked if all of this fits:"), ruleList(offer.rule)] : []));
+    rule.replaceChildren(...(offer ? [h("p", {}, "Later calls run unasked if all of it fits:"), ruleList(offer.rule)] : []));
     onChoice({ reach, digest: offer?.digest ?? given.digest, pieces: [...rule.querySelectorAll(".passage")] });
   }
   return box;
@@ -51,7 +52,7 @@ export function reachChoice(given, onChoice, onForged) {
 // The rules that hold; one press ends one.
 export async function grantsList({ signal, tell }) {
   const { grants } = await ask("/v1/grants", { signal });
-  const box = h("section.grants", {}, h("h2", {}, "Grants"), h("p.quiet", {}, grants.length ? "Calls that these rules cover run without a question." : "None: every held call is answered each time."));
+  const box = h("section.grants", {}, h("h2", {}, "Grants"), h("p.quiet", {}, grants.length ? "Calls that these rules cover run without a question." : "None: every held call waits."));
   for (const grant of grants) {
     const outcome = h("p", { role: "status" });
     const revoke = h("button.deny", { type: "button", click: end }, "Revoke");
