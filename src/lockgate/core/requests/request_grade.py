@@ -36,7 +36,9 @@ _SHARED: Final = 600
 # A piece with more words of signs than one in so many characters is dense.
 _DENSE: Final = 20
 # So many characters of dense pieces, and of those that a pattern may match, are looked at. More are suspicious.
-MAX_LOOKED_AT: Final = 100_000
+MAX_LOOKED_AT: Final = 400_000
+# What stands for the rest of such a text in its grade.
+_UNREAD: Final = RequestSign("cap", SIGN, "more words of signs than are looked at", "", "")
 
 
 class SignHit(NamedTuple):
@@ -331,6 +333,7 @@ def grade_text(text: str) -> tuple[int, list[SignHit], bool]:
                 break
         if len(hits) >= MAX_HITS or looked >= MAX_LOOKED_AT:
             best, sure = _best(hits)
+            hits.append(SignHit(_UNREAD, at, len(text), SIGN))
             return max(SUSPECTED, best), hits, sure
     best, sure = _best(hits)
     return best, hits, sure
