@@ -39,7 +39,7 @@ PUBLIC = Identity(SECRET, locks_anonymous=True)
 PUBLIC_BEHIND = Identity(SECRET, trusted_proxies=PROXIES, locks_anonymous=True)
 
 
-@pytest.mark.parametrize("host", ["8.8.8.8", "127.0.0.1", "::1", "2606:4700:4700::1111"])
+@pytest.mark.parametrize("host", ["8.8.8.8", "2606:4700:4700::1111"])
 def test_a_client_without_a_user_is_locked_by_its_network(host: str) -> None:
     locked, slowed = PUBLIC.subjects(scope(host))
     assert (locked.kind, slowed.kind) == (PRINCIPAL, NETWORK)
@@ -48,12 +48,35 @@ def test_a_client_without_a_user_is_locked_by_its_network(host: str) -> None:
     assert PUBLIC.subjects(scope("1.1.1.1"))[0] != locked
 
 
+def test_a_network_is_no_user_and_no_user_can_be_named_like_one() -> None:
+    locked = PUBLIC.subjects(scope("8.8.8.8"))[0]
+    assert not locked.is_authenticated
+    assert PUBLIC.anonymous_subject("8.8.8.8") == locked
+    assert PUBLIC.anonymous_subject("ann") is None
+    for name in ("8.8.8.8", "\x008.8.8.8", "anonymous\x008.8.8.8"):
+        named = PUBLIC.subjects({**scope("8.8.8.8"), "state": {"principal": name}})[0]
+        assert named.is_authenticated
+        assert named.key != locked.key
+
+
 def test_all_addresses_of_an_ipv6_client_are_locked_as_one() -> None:
     assert PUBLIC.subjects(scope("2606:4700:4700::1")) == PUBLIC.subjects(scope("2606:4700:4700::2"))
 
 
 @pytest.mark.parametrize(
-    "host", ["10.0.0.1", "172.17.0.1", "192.168.1.9", "203.0.113.9", "fd00::1", "100.64.0.1", None, "garbage"]
+    "host",
+    [
+        "10.0.0.1",
+        "172.17.0.1",
+        "192.168.1.9",
+        "203.0.113.9",
+        "fd00::1",
+        "100.64.0.1",
+        "127.0.0.1",
+        "::1",
+        None,
+        "garbage",
+    ],
 )
 def test_an_address_that_may_be_a_proxys_is_never_locked(host: str | None) -> None:
     assert [each.kind for each in PUBLIC.subjects(scope(host))] == [NETWORK]

@@ -2,7 +2,7 @@
 
 1. The principal: the user that the application's own authentication found, from the ASGI scope. Never a header: a
    client could send a new name with each request, or another user's name.
-   A client without a user is its network here too, where that network is surely one client's: see `_anonymous_name`.
+   A client without a user is its network here too, where that network is surely one client's: see `_is_one_client`.
 2. The network: the connection's address. An IPv4 address by itself; of an IPv6 address its /64, since each client has
    2^64 addresses. X-Forwarded-For counts only if the connection comes from a configured proxy. It is read from the
    right, where that proxy wrote; the client wrote the values further left.
@@ -25,7 +25,7 @@ from typing import Any
 from uuid import UUID
 
 from lockgate.core.errors import InvalidConfig, LockgateError, quoted
-from lockgate.core.requests.strikes import NETWORK, PRINCIPAL, Subject
+from lockgate.core.requests.strikes import ANONYMOUS_KEY, NETWORK, PRINCIPAL, Subject
 from lockgate.runtime.asgi import Scope
 from lockgate.settings.abuse_gate import AbuseSettings
 
@@ -57,6 +57,10 @@ class Unidentified(LockgateError):
 
 class AmbiguousCredential(Unidentified):
     """The client sent a credential that can be read in more than one way."""
+
+
+# A client that is known by its network only: a kind of its own, so that no principal can be named like one.
+_ANONYMOUS = "anonymous"
 
 
 class Identity:
@@ -129,9 +133,14 @@ class Identity:
             name = name_text(name)
         place = self.network_from_scope(scope)
         network = self._subject_from_value(NETWORK, place)
-        if not name and self._locks_anonymous:
-            name = self._anonymous_name(scope, place)
+        if not name and self._locks_anonymous and self._is_one_client(scope, place):
+            return (self._subject_from_value(_ANONYMOUS, place, tenant), network)
         return (self._subject_from_value(PRINCIPAL, name, tenant), network) if name else (network,)
+
+    def anonymous_subject(self, address: str, tenant: str = "") -> Subject | None:
+        """Return the client without a user that has this address; None for what is no address."""
+        parsed = parse_address(address)
+        return None if parsed is None else self._subject_from_value(_ANONYMOUS, _network_text(parsed), tenant)
 
     def trusts(self, scope: Scope) -> bool:
         """Return whether the connection comes from a trusted proxy."""
@@ -149,27 +158,26 @@ class Identity:
         where = f"tenant\0{tenant}\0{kind}" if tenant else kind
         keyed.update(where.encode() + b"\0" + value.encode("utf-8", "surrogatepass"))
         key = keyed.hexdigest()[:32]
+        if kind == _ANONYMOUS:
+            # It can be locked like a principal, and nothing else speaks for it: the key says so wherever it is kept.
+            return Subject(PRINCIPAL, key[: -len(ANONYMOUS_KEY)] + ANONYMOUS_KEY)
         if kind == NETWORK and value.endswith(_IPV6_SUFFIX):
             key = customer_key(self._hash_subject(NETWORK, _ipv6_customer(value)).key) + key[:_CUSTOMER_KEY_LETTERS]
         return Subject(kind, key)
 
-    def _anonymous_name(self, scope: Scope, network: str) -> str:
-        """Return a client's network as its name, or nothing where many clients may share that network.
+    def _is_one_client(self, scope: Scope, network: str) -> bool:
+        """Return whether a network stands for one client; not where many clients may share it.
 
         Behind a proxy that the operator has not named, all clients have the proxy's address. Such a proxy shows by what
-        it adds to the headers, or by an address of a private network, as a container's host has.
+        it adds to the headers, or by an address of this machine or a private network.
         """
         client = scope.get("client")
         peer = parse_address(client[0] if client else None)
-        if not self.trusts_address(peer):
-            if peer is None or not (peer.is_global or peer.is_loopback):
-                return ""
-            if any(name.lower() in _PROXY_HEADERS for name, _ in scope.get("headers") or ()):
-                return ""
-        elif network == _network_text(peer):
-            return ""
-        # No user can have this name: the zero byte is in no header, and applications do not hand it out.
-        return f"\0{network}"
+        if self.trusts_address(peer):
+            return network != _network_text(peer)
+        if peer is None or not peer.is_global:
+            return False
+        return not any(name.lower() in _PROXY_HEADERS for name, _ in scope.get("headers") or ())
 
     def network_from_scope(self, scope: Scope) -> str:
         """Return the network that a request comes from, as a text that all of its addresses share."""

@@ -253,7 +253,7 @@ class AbuseGateMiddleware:
         A client could send a new made-up key with each request. So an unverified client takes turns within its network,
         and that network within its customer's networks.
         """
-        if len(subjects) > 1 and self._identity.is_verified:
+        if subjects[0].is_authenticated and self._identity.is_verified:
             return subjects[0].key
         network = subjects[-1].key
         customer = customer_key(network)

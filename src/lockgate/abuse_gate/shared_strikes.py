@@ -195,7 +195,7 @@ class Ladder:
         if judged.delay_s <= 0:
             return True
         network = next((each for each in subjects if each.kind == NETWORK), None)
-        if network is None or any(each.kind == PRINCIPAL for each in subjects):
+        if network is None or any(each.is_authenticated for each in subjects):
             await self._sleep(judged.delay_s)
             return True
         if self._held[network] >= MAX_HELD_EACH or self._held.total() >= MAX_HELD:

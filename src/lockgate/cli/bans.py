@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> Exit:
 
 
 def _matching_keys(who: str, tenant: str, settings: AbuseSettings, banned: dict[str, SharedRecord]) -> list[str]:
-    """Return the key of the banned client that was named by its hash or its principal."""
+    """Return the key of the banned client that was named by its hash, its principal or its address."""
     if not who:
         raise LockgateError("--lift needs a client", hint="give a principal, or a hash that `lockgate gate bans` lists")
     if is_incident_id(who):
@@ -68,8 +68,10 @@ def _matching_keys(who: str, tenant: str, settings: AbuseSettings, banned: dict[
             "an incident says what was blocked, and not who was banned",
             hint=f"`lockgate audit show {who}` has the client as its subject: lift that",
         )
-    named = Identity.from_settings(settings).subjects({"state": {"principal": who}}, tenant)[0].key
-    found = [named] if named in banned else []
+    identity = Identity.from_settings(settings)
+    by_address = identity.anonymous_subject(who, tenant)
+    named = {identity.subjects({"state": {"principal": who}}, tenant)[0], by_address} - {None}
+    found = [subject.key for subject in named if subject is not None and subject.key in banned]
     if _HASH_PREFIX.fullmatch(who):
         found += [key for key in banned if key.startswith(who)]
     if len(found) > 1:

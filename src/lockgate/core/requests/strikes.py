@@ -23,6 +23,8 @@ from lockgate.core.errors import InvalidConfig, quoted
 PRINCIPAL = "principal"
 NETWORK = "network"
 KINDS = (PRINCIPAL, NETWORK)
+# How the key of a client ends that no authentication names.
+ANONYMOUS_KEY = "00000000"
 
 NEVER = -inf
 # How long a request from a slowed network waits: at the threshold, one strike past it, and so on to the last.
@@ -51,6 +53,11 @@ class Subject(NamedTuple):
 
     kind: str
     key: str
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether the application names this client; its network alone is no name."""
+        return self.kind == PRINCIPAL and not self.key.endswith(ANONYMOUS_KEY)
 
 
 @dataclass(frozen=True, slots=True)
