@@ -13,7 +13,16 @@ import lockgate
 from lockgate import abuse_gate
 
 ROOT = Path(__file__).resolve().parents[1]
-NAMES = ["AbuseGateMiddleware", "AbuseSettings", "FetchVerdict", "Identity", "Inspector", "Ladder", "Request"]
+NAMES = [
+    "AbuseGateMiddleware",
+    "AbuseSettings",
+    "FetchVerdict",
+    "Identity",
+    "Inspector",
+    "Ladder",
+    "Request",
+    "TenantPolicy",
+]
 
 
 def test_the_public_names_are_these() -> None:
