@@ -322,7 +322,8 @@ def test_a_request_is_assessed_with_the_tenant_s_own_key(make: Callable[..., Ask
         adapter: Any = resolve_adapter_from_env(environ)
         ask = make(adapter=adapter)
         for query in ("?tenant=acme", ""):
-            assert ask("POST", f"/v1/assess{query}", {"prompt_text": "hello"}, who=Caller.AGENT).status == 200
+            assert ask("POST", f"/v1/assess{query}", {"prompt_text": "hello"}).status == 200
+        assert ask("POST", "/v1/assess?tenant=acme", {"prompt_text": "hello"}, who=Caller.AGENT).status == 403
         assert ask("POST", "/v1/assess?tenant=", {"prompt_text": "hello"}).status == 422
         adapter.close()
     keys = [request.headers["authorization"] for request in provider.requests]

@@ -18,7 +18,7 @@ from lockgate.core.wire import block_to_dict, lineage_to_dict
 from lockgate.runtime.accounts import account_of_peer
 from lockgate.runtime.asgi import json_bytes
 from lockgate.service import agent_access, gate_requests, journal_proofs, views
-from lockgate.service.http import Answer, Problem, Request, Stream, busy_problem
+from lockgate.service.http import Answer, Caller, Problem, Request, Stream, busy_problem
 from lockgate.service.openapi import openapi_document
 
 if TYPE_CHECKING:
@@ -200,7 +200,10 @@ async def assess(api: Api, request: Request) -> object:
         raise Problem(422, "bad-payload", error.message, hint=error.hint) from None
     if api.adapter is None:
         raise Problem(503, "no-adapter", "no verifier is set up here")
-    found = await api.adapter.examine_async(request.body, tenant=request.query.get("tenant", ""))
+    tenant = request.query.get("tenant", "")
+    if tenant and request.who is not Caller.PERSON:
+        raise Problem(403, "needs-a-person", "only a person's token says whose key is used", hint="leave `tenant` out")
+    found = await api.adapter.examine_async(request.body, tenant=tenant)
     return {**found._asdict(), "rules": list(found.rules), "latency_ms": round(found.latency_ms, 3)}
 
 

@@ -167,7 +167,12 @@ ROUTES: tuple[Route, ...] = (
         handlers.assess,
         Caller.AGENT,
         ref("Assessment"),
-        query=(Param("tenant", text("whose key and endpoint are used", least=1, most=schemas.MAX_ID)),),
+        query=(
+            Param(
+                "tenant",
+                text("whose key and endpoint are used; from a person's token only", least=1, most=schemas.MAX_ID),
+            ),
+        ),
         body=schemas.ASSESS,
     ),
     Route(
