@@ -299,7 +299,7 @@ def test_rules_are_explained(besieged: Asking) -> None:
 def test_a_request_is_assessed(make: Callable[..., Asking]) -> None:
     from lockgate.verifiers.adapters import LocalRuleAdapter
 
-    ask = make(adapter=LocalRuleAdapter())
+    ask = make(adapter=LocalRuleAdapter(timeout_ms=20_000))
     found = fits("POST /v1/assess", ask("POST", "/v1/assess", {"prompt_text": "hello"}, who=Caller.AGENT))
     assert found["verdict"] == "safe"
     assert ask("POST", "/v1/assess", {"prompt_text": POISON}).json["verdict"] == "unsafe"
