@@ -4,7 +4,10 @@ Signs of different families that stand close together support each other:
 
 - A full sign alone is a suspicion. With anything beside it it is sure: an override and what it is for, an extraction
   and `word for word`. Two halves are a suspicion as well.
-- A sign that is quoted, negated, or only talked about counts half, and alone it counts for nothing.
+- A sign that is quoted, negated, or only talked about counts half, and alone it counts for nothing. Only words before
+  it in its clause say that it is talked about, or prose around its quotation.
+- With an order behind it, such a sign is in doubt: it is a suspicion, and nothing beside it makes it sure.
+- A sign made of the words of another one does not support it.
 - Signs that stand only in a decoded or unmasked reading of the text were hidden, which is one more full sign.
 
 Sequences of word classes are found in one pass over the words; what is no words (markup, scripts without spaces), by
@@ -28,8 +31,10 @@ from lockgate.core.word_lists import read_sections
 SUSPECTED, SURE = 4, 5
 # Signs farther apart than so many characters do not support each other.
 NEAR: Final = 1000
-# A text with more signs than these repeats them to hide one: it is suspicious, and the rest is not looked at.
+# A text with more signs than these repeats them to hide one: it is suspicious.
 MAX_HITS: Final = 512
+# Of each family, only the strongest sign within so many characters counts.
+_STRETCH: Final = 200
 # A text is looked at in pieces. No sign is longer than what two pieces share.
 _PIECE: Final = 4000
 _SHARED: Final = 600
@@ -42,12 +47,18 @@ _UNREAD: Final = RequestSign("cap", SIGN, "more words of signs than are looked a
 
 
 class SignHit(NamedTuple):
-    """Where a sign stands in a text, and its points there."""
+    """Where a sign stands in a text, its points there, and whether they are beyond doubt."""
 
     sign: RequestSign
     start: int
     end: int
     points: int
+    firm: bool = True
+
+    @property
+    def strength(self) -> tuple[int, bool, int]:
+        """Of two signs with the same points, the one with more words is stronger."""
+        return self.points, self.firm, self.end - self.start
 
 
 class Grade(NamedTuple):
@@ -248,6 +259,8 @@ def split_words(text: str) -> list[str]:
 # --- what stands around a sign
 
 _SENTENCE_END: Final = re.compile(r"[.!?\n]")
+# A report behind a colon belongs to what stands before it; an order behind a colon does not.
+_CLAUSE_END: Final = re.compile(r"[,;\uff0c\uff1b\uff1a](?!\w)|:(?!\w| (?:an?|one|our|some) )")
 _QUOTES: Final = ('"', "'", "`", "\u201c\u201d", "\u201e\u201c", '\u201e"', "\u2018\u2019", "\u00ab\u00bb")
 _NEGATED: Final = re.compile(
     r"\b(?:never|not|n['\u2019]t|must not|refuse to|cannot|no circumstances|niemals|nie|jamais)(?: ever)?\s*$"
@@ -258,54 +271,81 @@ _IF_ASKED: Final = re.compile(
 _THEN_REFUSE: Final = re.compile(r"^[^\n]{0,60}\b(?:refuse|decline|do not comply|say no|keep following)\b")
 _TALKED_ABOUT: Final = re.compile(
     r"\b(?:how (?:do|does|can|could|should|would|to|did)|why (?:do|does|did|is)|"
-    r"what (?:does|do|is|was|are) (?!your?\b)|"
+    r"what (?:does|do|is|was|are)(?! your?\b)|such as|"
     + "|".join(sorted(_CLASSES["talked about"]))
     + r")\b|(?:什么是|怎样|是什么意思|翻译)"
 )
+_DO: Final = "|".join(sorted(_CLASSES["do"]))
+_ORDER_BEHIND: Final = re.compile(
+    rf"^[^.!?\n]{{0,30}}(?:\band|\bthen|[,;:]) (?:(?:now|just|then|please|only) )?(?:{_DO})\b"
+)
+_BESIDE_ANOTHER_ORDER: Final = re.compile(r"\b(?:and|but|so|then)(?: (?:also|now|just|then|please))* $")
 _OWN: Final = re.compile(
     r"^[^.!?\n]{0,24}\b(?:i|we)\b(?:['\u2019]ve| have| just| had)? ?"
     r"(?:gave|said|sent|wrote|told|asked|set|typed|made)\b"
 )
+_OF_MINE: Final = re.compile(r"\b(?:my|our)\b")
 _OF_ANOTHER: Final = re.compile(r"^\s?(?:of|for|in|to) (?:a|an|my|our|the|your own|this app)\b")
+# Limits on a budget or a length are not those of a model.
+_ON_A_THING: Final = re.compile(r"^ (?:about|concerning|on|regarding) (?!what\b|your?\b|any)")
+_AI: Final = re.compile(rf"\b(?:{'|'.join(sorted(word for word in _CLASSES['ai'] if '*' not in word))})\b")
+_PROSE_BEFORE: Final = re.compile(r"\w[,:]? +[^\W\d_]+[,:]? ?$")
+_PROSE_AFTER: Final = re.compile(r"^[.,!?]? ?[^\W\d_]+(?: +[^\W\d_]|[.!?]*$)")
 
 
-def _points(sign: RequestSign, text: str, start: int, end: int) -> int:
-    """Return a sign's points where it stands: less where it is quoted, negated or talked about, none for one's own."""
+def _weigh(sign: RequestSign, text: str, start: int, end: int) -> SignHit:
+    """Return a sign with its points where it stands: half where it is quoted, negated, talked about, or one's own."""
+    whole = SignHit(sign, start, end, sign.points)
+    half, doubtful = whole._replace(points=sign.points // 2), whole._replace(firm=False)
     if sign.points == HINT:
-        return HINT
-    if sign.family == "drop" and _OWN.match(text[end : end + 60]):
-        return 0
-    return sign.points // 2 if _is_mentioned(sign, text, start, end) else sign.points
-
-
-def _is_mentioned(sign: RequestSign, text: str, start: int, end: int) -> bool:
+        return whole
     before, after = text[max(0, start - 200) : start], text[end : end + 200]
-    ends = list(_SENTENCE_END.finditer(before))
-    said = before[ends[-1].end() :] if ends else before
-    if _is_quoted(before.rpartition("\n")[2], after.partition("\n")[0]):
-        return True
-    if _NEGATED.search(said) or (_IF_ASKED.search(said) and _THEN_REFUSE.search(after)):
+    said, words = _SENTENCE_END.split(before)[-1], text[start:end]
+    if _is_quoted(before.rpartition("\n")[2], after.partition("\n")[0]) or _is_of_another(sign, said, words, after):
+        return half
+    if sign.family == "persona" and _ON_A_THING.match(after):
+        return doubtful if _AI.search(words) else half
+    ordered = _ORDER_BEHIND.match(after) is not None
+    if _NEGATED.search(said):
+        return doubtful if ordered else half
+    if _TALKED_ABOUT.search(_CLAUSE_END.split(said)[-1]) and not re.search(r"\byour?\b", words):
+        return doubtful if ordered or _BESIDE_ANOTHER_ORDER.search(said) else half
+    return whole
+
+
+def _is_of_another(sign: RequestSign, said: str, words: str, after: str) -> bool:
+    """Return whether a sign is about others, or about the client's own words, and not about the application."""
+    if sign.family == "drop" and _is_own(words, after):
         return True
     if sign.family == "reveal" and _OF_ANOTHER.match(after):
         return True
-    rest = _SENTENCE_END.split(after, 1)[0]
-    talked = _TALKED_ABOUT.search(
-        said + text[start:end] + rest if sign.family in ("frame", "tool") else said + " | " + rest
-    )
-    return talked is not None and not re.search(r"\byour?\b", text[start:end])
+    return _IF_ASKED.search(said) is not None and _THEN_REFUSE.search(after) is not None
+
+
+def _is_own(words: str, after: str) -> bool:
+    """Return whether a client drops what the client said before, and not what the operator or all have said."""
+    if re.search(r"\byour?\b", words):
+        return False
+    return bool(_OF_MINE.search(words) or (_OWN.match(after) and not re.search(r"\ball\b", words)))
 
 
 def _is_quoted(before: str, after: str) -> bool:
+    """Return whether a sign is quoted in prose. Marks around a whole value, as in JSON, quote nothing."""
     for quote in _QUOTES:
         opening, closing = quote[0], quote[-1]
         if closing not in after:
             continue
         if opening == closing:
             # An apostrophe inside a word opens nothing.
-            marks = re.findall(rf"(?<!\w){opening}" if opening == "'" else opening, before)
-            if len(marks) % 2:
-                return True
-        elif opening in before and closing not in before[before.rindex(opening) + 1 :]:
+            marks = [mark.start() for mark in re.finditer(rf"(?<!\w){opening}" if opening == "'" else opening, before)]
+            opened = marks[-1] if len(marks) % 2 else -1
+        else:
+            opened = before.rfind(opening)
+            if closing in before[opened + 1 :]:
+                opened = -1
+        if opened >= 0 and (
+            _PROSE_BEFORE.search(before[:opened]) or _PROSE_AFTER.match(after[after.index(closing) + 1 :])
+        ):
             return True
     return False
 
@@ -319,24 +359,27 @@ def grade_text(text: str) -> tuple[int, list[SignHit], bool]:
     if not text.isascii():
         # Half a surrogate pair is never shown: without it, the word around it is whole.
         text = _fold(encode(text).decode("utf-8"))
-    hits: list[SignHit] = []
-    looked = 0
+    kept: dict[tuple[str, int], SignHit] = {}
+    looked = seen = 0
     for at in range(0, len(text), _PIECE):
         piece = text[at : at + _PIECE + _SHARED]
         found, dear = _find_signs(piece)
         looked += len(piece) if dear else 0
+        seen += len(found)
         for sign, start, end in found:
-            points = _points(sign, text, at + start, at + end)
-            if points:
-                hits.append(SignHit(sign, at + start, at + end, points))
-            if len(hits) >= MAX_HITS:
-                break
-        if len(hits) >= MAX_HITS or looked >= MAX_LOOKED_AT:
-            best, sure = _best(hits)
-            hits.append(SignHit(_UNREAD, at, len(text), SIGN))
-            return max(SUSPECTED, best), hits, sure
-    best, sure = _best(hits)
-    return best, hits, sure
+            place = sign.family, (at + start) // _STRETCH
+            best = kept.get(place)
+            if best is None or (sign.points, True, end - start) > best.strength:
+                hit = _weigh(sign, text, at + start, at + end)
+                if best is None or hit.strength > best.strength:
+                    kept[place] = hit
+        if looked >= MAX_LOOKED_AT:
+            break
+    hits = list(kept.values())
+    points, sure = _best(hits)
+    if looked >= MAX_LOOKED_AT:
+        hits.append(SignHit(_UNREAD, at, len(text), SIGN))
+    return max(points, SUSPECTED if looked >= MAX_LOOKED_AT or seen >= MAX_HITS else 0), hits, sure
 
 
 def _fold(text: str) -> str:
@@ -350,18 +393,39 @@ def _best(hits: list[SignHit]) -> tuple[int, bool]:
     if all(hit.sign.points == HINT or hit.sign.family == "cast" for hit in hits):
         # Neither a hint nor a part to play counts without another sign.
         return best, sure
-    hits.sort(key=lambda hit: hit.start)
+    hits = _with_words_of_their_own(hits)
     first = 0
-    families: dict[str, list[int]] = {}
+    families: dict[str, list[tuple[int, bool]]] = {}
     for hit in hits:
-        families.setdefault(hit.sign.family, []).append(hit.points)
+        families.setdefault(hit.sign.family, []).append((hit.points, hit.firm))
         while hit.start - hits[first].start > NEAR:
             families[hits[first].sign.family].pop(0)
             first += 1
         tops = [max(points) for points in families.values() if points]
-        best = max(best, sum(tops))
-        sure = sure or (SIGN in tops and sum(tops) >= SURE)
+        total = sum(points for points, _ in tops)
+        best = max(best, total)
+        sure = sure or ((SIGN, True) in tops and total >= SURE)
     return best, sure
+
+
+def _with_words_of_their_own(hits: Iterable[SignHit]) -> list[SignHit]:
+    """Return the hits in their order, less those made of the words of another one."""
+    found: list[SignHit] = []
+    around: list[SignHit] = []
+    for hit in sorted(hits, key=lambda hit: (hit.start, -hit.end, -hit.points)):
+        around = [other for other in around if other.end > hit.start]
+        if not any(_has_the_words_of(other, hit) for other in around):
+            found.append(hit)
+            around.append(hit)
+    return found
+
+
+def _has_the_words_of(other: SignHit, hit: SignHit) -> bool:
+    """Return whether a hit is the beginning or the end of a full sign; what stands in a gap of it is no part."""
+    if (other.start, other.end) == (hit.start, hit.end):
+        return True
+    is_part = other.start <= hit.start and hit.end <= other.end
+    return is_part and (other.start == hit.start or other.end == hit.end) and other.sign.points == SIGN
 
 
 def grade_scan(text: str, scan: Scan | None) -> Grade:
