@@ -8,20 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, get_args
 
 from lockgate.abuse_gate.agent_calls import rules_hit_by_calls, rules_hit_outside
-from lockgate.abuse_gate.request.conversation import SEPARATOR
+from lockgate.abuse_gate.request.conversation import FIELD_NAMES, SEPARATOR, TOOL_DESCRIPTION, Turn
 from lockgate.abuse_gate.request.payload_from_body import InspectedUpload, NormalizedRequest, payload_from_request
 from lockgate.abuse_gate.responses import Stop
 from lockgate.abuse_gate.tenants import Tenants
 from lockgate.core.journal.record import MAX_RULES
 from lockgate.core.questions import NoAnswerReason, Verdict
-from lockgate.core.requests.combined_verdict import Assessment
+from lockgate.core.requests.combined_verdict import (
+    PROVIDER,
+    PROVIDER_FILTER,
+    PROVIDER_UNSURE,
+    RULES,
+    RULES_UNSURE,
+    Assessment,
+)
 from lockgate.core.requests.payload import MAX_RULE_HITS, Payload, PolicyContext
 from lockgate.gate.gate import Gate
 from lockgate.runtime.asgi import Scope
@@ -42,6 +49,10 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 _UNANSWERED = Assessment("unclear", OTHER, NoAnswerReason.INTERNAL.value, 0.0)
 
 _KIND, _TEXT, _OUTSIDE = attrgetter("kind"), attrgetter("text"), attrgetter("outside")
+
+# Sources of text that is suspected at most: the client did not say it just now, though it can make it up.
+_CONTEXT = frozenset({"agent", "system", TOOL_DESCRIPTION, FIELD_NAMES})
+_UNSURE = {RULES: RULES_UNSURE, PROVIDER: PROVIDER_UNSURE, PROVIDER_FILTER: PROVIDER_UNSURE}
 
 _FAILED = object()
 
@@ -129,7 +140,25 @@ class RequestJudge:
         return inspected, all(one.complete for one in inspected) and len(inspected) == len(found.uploads)
 
     async def assess(self, case: ParsedRequest, ends: float) -> Assessment:
-        """Return the assessment of a request."""
+        """Return the assessment of a request; it is unsafe only if it still is without the context of a chat.
+
+        A chat has all that was said before in it, the model's own words and the operator's. If these could be unsafe,
+        one answer about prompt injection would lock its reader out. But a client can make them up: so they are never
+        safe where they look like an attack.
+        """
+        said = await self._assess_turns(case, ends)
+        turns = tuple(_without_context(case.found.turns))
+        if said.verdict != "unsafe" or turns == case.found.turns:
+            return said
+        try:
+            alone = await self._assess_turns(case._replace(found=case.found._replace(turns=turns)), ends)
+        except Stop:
+            return said
+        if alone.verdict == "unsafe" or not alone.read:
+            return said
+        return said._replace(verdict="unclear", reason=_UNSURE.get(said.reason, said.reason))
+
+    async def _assess_turns(self, case: ParsedRequest, ends: float) -> Assessment:
         return self._rules_verdict(case) or await self._ask_verifier(case, ends)
 
     def _context(self, tenant: str) -> PolicyContext:
@@ -231,6 +260,15 @@ class RequestJudge:
 def _is_agents(found: NormalizedRequest) -> bool:
     """Return whether a request has tool calls or texts from outside, which need more than the rules for requests."""
     return "call" in map(_KIND, found.turns) or True in map(_OUTSIDE, found.turns)
+
+
+def _without_context(turns: Iterable[Turn]) -> Iterator[Turn]:
+    """Yield the turns without the words of others and of earlier messages; calls stay, to be traced, without words."""
+    for turn in turns:
+        if turn.kind == "call":
+            yield turn._replace(text="")
+        elif not turn.earlier and turn.source not in _CONTEXT:
+            yield turn
 
 
 def _sanitize_assessment(said: Assessment) -> Assessment:

@@ -21,6 +21,7 @@ from lockgate.abuse_gate.proxy.gateway_callouts import (
     allow_all,
 )
 from lockgate.core.errors import InvalidConfig
+from lockgate.settings.abuse_gate import AbuseSettings
 
 ENVOY = ("10.0.0.1", 40000)
 TOKEN = "a token of LiteLLM's"
@@ -360,8 +361,6 @@ def test_what_is_no_description_of_a_request_is_blocked(description: object, cod
         {"texts": [ATTACK]},
         {"texts": [ATTACK], "structured_messages": None},
         {"structured_messages": [{"role": "user", "content": [{"type": "text", "text": ATTACK}]}], "texts": []},
-        {"structured_messages": None, "texts": None, "tool_calls": [{"function": {"name": "f", "arguments": ATTACK}}]},
-        {"tools": [{"type": "function", "function": {"name": "f", "description": ATTACK}}]},
         {"structured_messages": {"0": {ATTACK: 1}}, "texts": None},
         {"texts": ATTACK, "structured_messages": None},
         {"texts": [{"odd": [ATTACK]}]},
@@ -370,6 +369,23 @@ def test_what_is_no_description_of_a_request_is_blocked(description: object, cod
 )
 def test_an_attack_is_found_wherever_it_stands(changed: dict[str, object]) -> None:
     assert ruling(guarded(litellm(), described(**changed)))["action"] == "BLOCKED"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"structured_messages": None, "texts": None, "tool_calls": [{"function": {"name": "f", "arguments": ATTACK}}]},
+        {"tools": [{"type": "function", "function": {"name": "f", "description": ATTACK}}]},
+        {"structured_messages": [{"role": role, "content": ATTACK} for role in ("system", "assistant")]},
+        {"structured_messages": [{"role": "user", "content": text} for text in (ATTACK, HARMLESS)]},
+    ],
+)
+def test_the_context_of_a_chat_is_suspected_and_does_not_count(changed: dict[str, object]) -> None:
+    app = litellm(settings=ladder(tier1_threshold=1, tier2_threshold=1))
+    for _ in range(2):
+        assert ruling(guarded(app, described(**changed))) == {"action": "NONE"}
+    strict = litellm(settings=AbuseSettings(on_unclear="block"))
+    assert "(unclear, " in ruling(guarded(strict, described(**changed)))["blocked_reason"]
 
 
 def test_a_key_s_holder_is_quarantined_and_no_other_client_is_slowed() -> None:
@@ -440,7 +456,7 @@ def test_a_large_description_is_read_off_the_loop_and_judged() -> None:
     app = LiteLLMGuardrail(gated(allow_all, identity=LiteLLMIdentity(SECRET)), TOKEN)
     filler = [{"role": "user", "content": f"We open at {number}."} for number in range(4000)]
     assert ruling(guarded(app, described(structured_messages=filler, texts=[]))) == {"action": "NONE"}
-    filler.insert(2000, {"role": "user", "content": ATTACK})
+    filler.append({"role": "user", "content": ATTACK})
     assert ruling(guarded(app, described(structured_messages=filler, texts=[])))["action"] == "BLOCKED"
 
 

@@ -58,6 +58,8 @@ class Turn(NamedTuple):
     `outside`: another party probably wrote it. That is a tool's answer to a call in the same request or in a stored
     conversation; a document where an API has a place for documents; and what a model said after it had read such.
     All else counts as the client's own words, whatever name it gives them.
+
+    `earlier`: words of a user before the last message of a user in a chat.
     """
 
     kind: str
@@ -66,6 +68,7 @@ class Turn(NamedTuple):
     tool: str = ""
     arguments: Mapping[str, object] = NOTHING
     outside: bool = False
+    earlier: bool = False
 
 
 class Upload(NamedTuple):
@@ -98,6 +101,8 @@ _KEYS: Final = {
 }
 # The source of tool descriptions. They count as the sender's, but often another server wrote them.
 TOOL_DESCRIPTION: Final = "offered"
+# The source of the names of fields.
+FIELD_NAMES: Final = "names"
 _TOOLS: Final = frozenset(
     "tools functions function_declarations functiondeclarations mcp_servers plugins tool_config toolconfig"
     " web_search_options".split()
@@ -211,6 +216,8 @@ class ConversationReader:
         # Pieces of earlier turns in the same object of an unknown shape, where the keys change the source.
         self._before: list[tuple[str, str]] = []
         self._api = False
+        # Where the first message of a user begins among the turns, the latest one, and the latest one with words.
+        self._first_message = self._message = self._last_message = -1
         # Names whose value is no text, and other readings of a text, by source. They come last: between two texts they
         # would part these.
         self._asides: dict[str, dict[str, None]] = {}
@@ -309,7 +316,15 @@ class ConversationReader:
         self._characters += len(turn.text) + _BETWEEN
         if self._characters > MAX_PROMPT_CHARACTERS:
             raise UnreadableRequest("too-much-text")
+        if turn.source == "user":
+            self._last_message = self._message
         self.turns.append(turn)
+
+    def mark_earlier_messages(self) -> None:
+        """Mark the words of users before the last message of a user; call it when all is read."""
+        for place in range(max(0, self._first_message), self._last_message):
+            if self.turns[place].source == "user":
+                self.turns[place] = self.turns[place]._replace(earlier=True)
 
     # --- a JSON value
 
@@ -356,7 +371,7 @@ class ConversationReader:
         words = name_words(name)
         if _goes_on(name, words, value):
             return words
-        self._note_aside(words, source)
+        self._note_aside(words, FIELD_NAMES if source in _SHAPELESS else source)
         return ""
 
     def _note_aside(self, text: str, source: str) -> None:
@@ -458,6 +473,9 @@ class ConversationReader:
             self.end_turn()
             self._api = True
             source = self._speaker_from_role(role.lower(), body)
+            if source == "user":
+                self._message = len(self.turns)
+                self._first_message = self._message if self._first_message < 0 else self._first_message
             if source.startswith(_OUTSIDE):
                 return source, True
         elif kind in ("reasoning", "thinking"):

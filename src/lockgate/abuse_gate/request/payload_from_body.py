@@ -98,6 +98,7 @@ def normalize(
         if body:
             _read_body(reading, body, content_type)
         reading.end_asides()
+        reading.mark_earlier_messages()
     except UnreadableRequest as refusal:
         return refusal.refused
     return NormalizedRequest(
