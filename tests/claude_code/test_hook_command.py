@@ -159,6 +159,13 @@ def test_how_a_run_ended_is_said_on_stderr_and_is_a_failure(service: Callable[..
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, b"", b"Lockgate stopped this run\n")
 
 
+def test_a_word_to_the_person_at_a_prompt_blocks_nothing(service: Callable[..., Service]) -> None:
+    said = {"systemMessage": "Lockgate: `CLAUDE.md` gives this agent instructions"}
+    ended = run(service(http(said)).url, event("UserPromptSubmit"))
+    assert ended.returncode == 0
+    assert json.loads(ended.stdout) == said
+
+
 FAULTS: dict[str, bytes] = {
     "garbage": b"\x00\x01 what is this\r\n\r\n{}",
     "nothing": b"",

@@ -71,7 +71,7 @@ def main(argv: list[str] | None = None) -> int:
         _set_alarm(DEADLINE_S)
         body = _read(0, MAX_BODY_BYTES)
         answer = _ask_or_start(url, body, own, began + DEADLINE_S)
-        return 0 if answer == b"{}" else _print_answer(answer, out)
+        return 0 if answer == b"{}" else _print_answer(answer, body, out)
     except _Unwatched as passed:
         return _print_mark(str(passed), body, out)
     except HookFailure as error:
@@ -296,7 +296,7 @@ def _read_token(environment: Mapping[str, str]) -> str:
     return token
 
 
-def _print_answer(answer: bytes, out: int) -> int:
+def _print_answer(answer: bytes, body: bytes, out: int) -> int:
     """Pass the service's answer on, once it is certain that the host will read it as what it is."""
     import json
 
@@ -313,7 +313,8 @@ def _print_answer(answer: bytes, out: int) -> int:
     if ruling == "deny" and said.get("continue") is not False:
         _say(str(inner.get("permissionDecisionReason", "denied")))  # type: ignore[union-attr]  # a ruling came from it
         return 2
-    if set(said) == {"systemMessage"}:
+    if set(said) == {"systemMessage"} and _is_informative(body):
+        # The last words of a run: the host shows them where its hook fails, and stops nothing for it.
         _say(str(said["systemMessage"]))
         return 1
     whole = json.dumps(said).encode()
