@@ -649,6 +649,20 @@ def test_a_server_that_refuses_both_is_asked_twice_and_not_remembered(client: Cl
             assert (why(outcome), outcome.attempts) == (NoAnswerReason.CLIENT_ERROR, 2)
 
 
+def test_a_server_that_refuses_a_schema_and_hangs_up_has_answered() -> None:
+    def rude(server: Server, connection: socket.socket, request: bytes) -> object:
+        if server.requests[-1].endswith(b'{"plain":1}'):
+            return connection.close()
+        return connection.sendall(reply(400))
+
+    asked = QUESTION._replace(schema={"type": "object"})
+    with Server(rude) as server:
+        client = Client(timeout_ms=10_000, max_retries=0)
+        outcome = client.ask(PickyWords(server.url), asked, "key")
+        client.close()
+    assert (why(outcome), outcome.attempts) == (NoAnswerReason.CLIENT_ERROR, 2)
+
+
 def test_a_wrong_certificate_or_none_is_not_tried_again(client: Client) -> None:
     def plain(connection: socket.socket) -> None:
         with connection, suppress(OSError):

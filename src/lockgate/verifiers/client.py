@@ -558,7 +558,7 @@ class _Dispatcher:
             pending.attempts += 1
             answer = await self._try(client_loop, pending, left, left * CONNECT_SHARE if again else left)
             if pending.plain is not None and answer == NoAnswer(NoAnswerReason.CLIENT_ERROR):
-                answer = await self._ask_without_schema(client_loop, pending)
+                answer = await self._ask_without_schema(client_loop, pending, is_last=not again)
             if not again or not isinstance(answer, NoAnswer) or answer.why not in _RETRIED:
                 return answer
             pause = self._chance() * JITTER_S
@@ -572,7 +572,9 @@ class _Dispatcher:
                 return answer
             self._spare_retries -= 1
 
-    async def _ask_without_schema(self, client_loop: _ClientLoop, pending: _PendingQuestion) -> Answer:
+    async def _ask_without_schema(
+        self, client_loop: _ClientLoop, pending: _PendingQuestion, *, is_last: bool
+    ) -> Answer:
         """Ask again after a 4xx: many servers of this format refuse a schema. One that then answers is remembered."""
         left = pending.deadline - asyncio.get_running_loop().time()
         if left <= 0:
@@ -585,6 +587,9 @@ class _Dispatcher:
             with self._lock:
                 if len(self._no_schemas) < MAX_NO_SCHEMAS:
                     self._no_schemas.add(pending.circuit)
+        elif is_last and answer == NoAnswer(NoAnswerReason.NETWORK):
+            # The server has answered once, and closed the connection behind it.
+            return NoAnswer(NoAnswerReason.CLIENT_ERROR)
         return answer
 
     async def _try(
