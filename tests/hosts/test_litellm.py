@@ -271,7 +271,8 @@ def test_every_way_to_ask_is_asked_about(proxy: int, gate: Any, model: Any) -> N
         ("/v1/chat/completions", chat("", messages=parts)),
         ("/v1/completions", {"model": "my-model", "prompt": ATTACK}),
         ("/v1/responses", {"model": "my-model", "input": ATTACK}),
-        ("/v1/responses", {"model": "my-model", "instructions": ATTACK, "input": HARMLESS}),
+        # What stands in the place of the application's own prompt is suspected at most.
+        ("/v1/responses", {"model": "my-model", "instructions": HARMLESS, "input": ATTACK}),
         ("/v1/messages", {**chat(ATTACK), "max_tokens": 9}),
         ("/v1/messages", {**chat("", messages=result), "max_tokens": 9}),
         ("/v1/embeddings", {"model": "my-model", "input": [ATTACK]}),
