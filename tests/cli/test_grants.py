@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from time import time
 from typing import Any
@@ -54,7 +55,7 @@ def make(store: SqliteApprovals, id: str = ID, span: str = "project", age_s: flo
     if age_s:
         import sqlite3
 
-        with sqlite3.connect(store.path) as db:
+        with closing(sqlite3.connect(store.path, isolation_level=None)) as db:
             db.execute("UPDATE grants SET made_s = made_s - ? WHERE id = ?", (age_s, id))
 
 

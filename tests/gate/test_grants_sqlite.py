@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from threading import Barrier
 
@@ -240,7 +241,7 @@ def test_a_file_without_grants_is_good_as_it_is(path: Path) -> None:
     store = SqliteApprovals(path)
     assert (store.grants(1.0), use(store), store.revoke_grant("0" * 16, who="bo", now_s=1.0)) == ([], "", False)
     store.ask(question())
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
         assert db.execute("SELECT name FROM sqlite_master WHERE name = 'grants'").fetchone() is None
     assert (store.grants(150.0), use(store)) == ([], "")
 
@@ -252,7 +253,7 @@ def test_a_file_without_grants_is_good_as_it_is(path: Path) -> None:
 def test_a_damaged_grant_is_an_error_and_covers_nothing(path: Path, damage: str) -> None:
     store = SqliteApprovals(path)
     grant(store, question())
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute(f"UPDATE grants SET {damage}")
     with pytest.raises(LockgateError, match="damaged"):
         use(store)
