@@ -10,6 +10,7 @@ import difflib
 import glob
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -49,6 +50,7 @@ Exit code 0: done; 1: not done, or --list has a text that changed; 2: bad input.
 
 _BAR = "│ "
 _MOST_LINES = 60
+_BLANKS = re.compile(" {20,}")
 _STATES = {"same": "as vouched for", "changed": "CHANGED since", "gone": "not there any more", "address": ""}
 
 
@@ -64,6 +66,7 @@ def describe(parser: Parser) -> None:
     parser.description = _HELP
     parser.add_argument("what", nargs="*", metavar="FILE|GLOB|URL", help="which texts; without any, list them")
     parser.add_argument("--as", dest="level", choices=("vetted",), default="vetted", help="how far: only `vetted`")
+    parser.add_argument("--full", action="store_true", help="show long texts in full")
     parser.add_argument("--note", metavar="TEXT", default="", help="why, for the record")
     parser.add_argument("--content", metavar="FILE", help="the text of an address")
     parser.add_argument("--revoke", action="store_true", help="take it back")
@@ -96,7 +99,10 @@ def _vouch(store: TrustStore, scanner: Scanner, args: argparse.Namespace) -> Exi
         if before is not None and before.digest == digest_of(text.content):
             print(f"{make_visible(text.source)}: vouched for already")
             continue
-        _show(text, before, scanner)
+        if not _show(text, before, scanner, full=args.full) and not args.yes:
+            raise LockgateError(
+                f"{text.source} is too long to be shown whole", hint="look at all of it first: lockgate trust … --full"
+            )
         if not args.yes and not _says_yes(f"Vouch for {make_visible(text.source)}?"):
             print("nothing was changed")
             return Exit.FLAGGED
@@ -140,8 +146,8 @@ def _read(path: Path) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _show(text: _Text, before: TrustPin | None, scanner: Scanner) -> None:
-    """Print the text, or what has changed in it, and what the rules find in it."""
+def _show(text: _Text, before: TrustPin | None, scanner: Scanner, *, full: bool) -> bool:
+    """Print the text, or what has changed in it, and what the rules find in it; return whether all of it was shown."""
     lines = text.content.splitlines()
     if before is not None and before.kept:
         print(f"{make_visible(text.source)} has changed since {_date(before.at_s)}:")
@@ -149,13 +155,16 @@ def _show(text: _Text, before: TrustPin | None, scanner: Scanner) -> None:
     else:
         again = f", and has changed since {_date(before.at_s)}" if before is not None else ""
         print(f"{make_visible(text.source)} is new{again}:")
-    for line in lines[:_MOST_LINES]:
-        print(_BAR + make_visible(line))
-    if len(lines) > _MOST_LINES:
-        print(f"… and {format_count(len(lines) - _MOST_LINES, 'line')} more: look at the file")
+    shown = lines if full else lines[:_MOST_LINES]
+    for line in shown:
+        # Blanks at its end, or in the middle, must not push words off the screen.
+        print(_BAR + _BLANKS.sub(lambda run: f"[{len(run[0])} blanks]", make_visible(line)))
+    if len(lines) > len(shown):
+        print(f"… and {format_count(len(lines) - len(shown), 'line')} more: --full shows them")
     rules = dict.fromkeys(hit.rule.id for part in scanner.scan(text.content).parts for hit in part.hits)
     if rules:
         print(f"the rules find in it: {', '.join(list(rules)[:5])}")
+    return len(shown) == len(lines)
 
 
 def _says_yes(question: str) -> bool:

@@ -5,6 +5,7 @@ Append-only. Each block is scanned once, when it arrives; a call then looks at r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import NamedTuple
@@ -45,6 +46,10 @@ class PastCall(NamedTuple):
     action: str
     tier: int
     reason: str
+
+
+_WORDS_OF_CALL = re.compile(r"[^\s'\"=;|&<>()]+")
+_MAX_READ = 64
 
 
 class Context:
@@ -125,13 +130,13 @@ class Context:
         )
         self.blocks.append(block)
         self.positions[block.id] = position
-        if self._label_rows:
-            self._label(block)
         tool = source.partition(":")[2]
         if (asked := self._awaited.pop(tool, None)) is not None:
             self.produced_by[block.id] = asked
             if not self.activity.is_full:
                 self.project = learn_from_reading(self.project, tool, asked, content, self.activity.written)
+        if self._label_rows:
+            self._label(block)
         if block.trust is Trust.UNTRUSTED:
             self._index_untrusted(position, block)
         else:
@@ -150,7 +155,10 @@ class Context:
         # An agent's own words are made of everything it has read.
         parents = self.labels if block.source.partition(":")[0] == "agent" else block.tainted_by
         inherited = frozenset().union(*(self.labels.get(parent, ()) for parent in parents))
-        if found := labels_of(block.source, self._label_rows) | inherited:
+        # A file has its label however it was read: by a program, a search, or another tool.
+        read = [f"file:/{word.lstrip('/')}" for word in _WORDS_OF_CALL.findall(self.produced_by.get(block.id, ""))]
+        sources = [block.source, *read[:_MAX_READ]]
+        if found := inherited.union(*(labels_of(source, self._label_rows) for source in sources)):
             self.labels[block.id] = found
 
     def remember_call(self, tool: str, leaves: Sequence[Leaf], effects: Sequence[Effect] = ()) -> None:

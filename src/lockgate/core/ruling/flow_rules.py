@@ -48,14 +48,21 @@ _FROM = ("from", "from_label", "value", "after", "after_label")
 _KEYS = frozenset({"name", "to", "outside", "then", *_FROM})
 # A value shorter than this stands in any text.
 _SHORTEST = 4
-# A text with so many words is one that an agent may have put together from what it has read.
-_COMPOSED_WORDS = 4
+# A text of so many characters, without the target itself, may hold something that the agent has read, in whatever code.
+_COMPOSED = 12
 # What stands between two addresses in one value.
 _BETWEEN_ADDRESSES = re.compile(r"[\s,;<>\"']+")
 # A host without a login, a mailbox, a plain name or path: anything else may lead elsewhere than it seems.
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://([a-z0-9.-]+)(?::\d+)?(?:[/?#][^\\]*)?")
-_MAILBOX = re.compile(r"[a-z0-9._%+-]+@([a-z0-9.-]+)")
-_PLAIN = re.compile(r"[#@~]?[\w./-]+(?::\d+)?")
+_MAILBOX = re.compile(r"[a-z0-9._+-]+@([a-z0-9.-]+)")
+_PLAIN = re.compile(r"[#@~]?[\w.-]+(?::\d+)?")
+_NAMED_ADDRESS = re.compile(r"[^,;<>@#/]*<([^<>]*)>")
+# An address with a login or a backslash in it, and options that lead a program elsewhere than its address says.
+_LED_ELSEWHERE = re.compile(
+    r"://[^\s/?#]*[\\@]|--(?:connect-to|resolve|proxy|preproxy|socks\S*|config|doh-url)\b|\s-[xKJ]\b"
+    r"|\b(?:hostname|proxycommand|proxyjump)\s*=|\b(?:https?|all)_proxy=",
+    re.IGNORECASE,
+)
 _BEHIND_HOST = re.compile(r"\w+://[^\s/?#]*([/?#][^\s\"'<>]*)")
 _LINK_PIECES = re.compile(r"[\w@+-]+")
 _PIECES = re.compile(r"[^\s\"'<>()\[\]{},;|`]+")
@@ -241,7 +248,10 @@ class FlowCheck:
             to = [leaf for leaf in to if not _is_allowed(leaf.text, rule.outside)]
             return to or None
         reaching = [found for found in self._effects if _is_meant(found, rule.to)]
-        if not reaching or all(_is_allowed(found.target, rule.outside) for found in reaching):
+        if not reaching:
+            return None
+        is_led_elsewhere = any(_LED_ELSEWHERE.search(leaf.text) for leaf in self._leaves)
+        if not is_led_elsewhere and all(_is_allowed(found.target, rule.outside) for found in reaching):
             return None
         return list(self._leaves)
 
@@ -274,9 +284,14 @@ class FlowCheck:
                 continue
             if any(self._holds(number, leaf.text) for number in blocks):
                 return f"text of {whose} would go to {to}", leaf
-            if may_be_composed and len(leaf.text.split()) >= _COMPOSED_WORDS:
+            if may_be_composed and self._may_carry_more_than_target(leaf.text):
                 return f"the agent has read {whose}, and this text of its own may hold it; it would go to {to}", leaf
         return None
+
+    def _may_carry_more_than_target(self, text: str) -> bool:
+        for found in self._effects:
+            text = text.replace(found.target, "") if found.target else text
+        return len(text.strip()) > _COMPOSED
 
     def _is_from(self, number: int, source: str, label: str) -> bool:
         block = self._context.blocks[number]
@@ -313,12 +328,9 @@ def _is_meant(found: Effect, to: str) -> bool:
 
 def _is_allowed(target: str, outside: Sequence[str]) -> bool:
     """Return whether every address in a target is one that the rule lets through; what cannot be told is not."""
-    if not outside:
-        return False
-    parts = [part for part in _BETWEEN_ADDRESSES.split(target.strip().lower()) if part]
     # Of `Ana Lind <ana@our.example>` the name is no address.
-    addressed = [part for part in parts if "." in part or "@" in part or "/" in part]
-    return bool(parts) and all(_is_allowed_address(part, outside) for part in addressed or parts)
+    parts = _BETWEEN_ADDRESSES.split(_NAMED_ADDRESS.sub(r" \1 ", target.strip().lower()))
+    return bool(outside) and any(parts) and all(_is_allowed_address(part, outside) for part in parts if part)
 
 
 def _is_allowed_address(address: str, outside: Sequence[str]) -> bool:
@@ -333,10 +345,16 @@ def _is_allowed_address(address: str, outside: Sequence[str]) -> bool:
     else:
         return False
     return any(
-        _pattern(each).fullmatch(name) or (each.startswith("*.") and name == each[2:])
+        _target_pattern(each).fullmatch(name) or (each.startswith("*.") and name == each[2:])
         for each in outside
         for name in names
     )
+
+
+@lru_cache(maxsize=1024)
+def _target_pattern(glob: str) -> re.Pattern[str]:
+    # A star stands for no slash: `evil.example/x.our.example` is no host of ours.
+    return re.compile(r"[^/@]*".join(re.escape(part) for part in glob.lower().split("*")))
 
 
 def is_denied(findings: Sequence[Finding], flows: Sequence[str]) -> bool:
