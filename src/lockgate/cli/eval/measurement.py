@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Thread
 
@@ -94,11 +95,26 @@ def replay_sessions(
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=(choices,)) as pool:
         try:
-            yield from pool.map(_replay_in_worker, sessions, chunksize=4)
+            with _without_interrupts():
+                rulings = pool.map(_replay_in_worker, sessions, chunksize=4)
+            yield from rulings
         except BrokenProcessPool:
             raise LockgateError("a process of the measurement was killed", hint="try --jobs 1") from None
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Hold Ctrl-C back for a moment: in the middle of starting its processes the pool would wait for them for ever."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _worker_gates: list[GateUnderTest] = []
