@@ -1,4 +1,4 @@
-"""A wait of a ruling's flow that cannot fail: an error of a judge or a store is a value, and no answer."""
+"""A wait of a ruling's routine that cannot fail: an error of a judge or a store is a value, and no answer."""
 
 from __future__ import annotations
 

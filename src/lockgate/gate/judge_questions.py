@@ -20,7 +20,7 @@ from lockgate.core.vocabulary import Action, Ran
 from lockgate.gate.attempt import Attempt, attempt_in_thread
 from lockgate.gate.judge import Inquiry, Judge, Opined
 from lockgate.runtime.failures import report_failure
-from lockgate.runtime.flow import Flow
+from lockgate.runtime.routines import Routine
 
 if TYPE_CHECKING:
     from lockgate.core.judging.case import ContextSnapshot
@@ -46,7 +46,7 @@ class JudgeQuestions:
         self._asking: dict[str, Future[Opined]] = {}
         self._answers: OrderedDict[str, tuple[float, Opined]] = OrderedDict()
 
-    def ask(self, judge: Judge, ask: Ask, look: LookAtSession, goal: str) -> Flow[tuple[Opinion, Ran]]:
+    def ask(self, judge: Judge, ask: Ask, look: LookAtSession, goal: str) -> Routine[tuple[Opinion, Ran]]:
         """Return one judge's opinion and what it took, from memory where the very same was asked before."""
         tier = 3 if ask.stage is Stage.SUPERVISOR else 2
         # Putting the question together is part of what asking costs.
@@ -69,7 +69,7 @@ class JudgeQuestions:
         said = _word_for_opinion(opined.opinion)
         return opined.opinion, Ran(tier, said, judge.name, latency_us, tokens_in, tokens_out, cost, cached)
 
-    def _find_or_ask(self, judge: Judge, inquiry: Inquiry) -> Flow[tuple[Opined, bool]]:
+    def _find_or_ask(self, judge: Judge, inquiry: Inquiry) -> Routine[tuple[Opined, bool]]:
         """Return the answer, and whether it came from memory or from another caller's question."""
         key = sha256(repr((judge.name, self._policy.hash, inquiry)).encode("utf-8", "backslashreplace")).hexdigest()
         with self._lock:
@@ -84,7 +84,7 @@ class JudgeQuestions:
         answer = yield Attempt(asked.result, partial(_wait_for_answer, asked))
         return (answer if isinstance(answer, Opined) else _NO_ANSWER), True
 
-    def _put_question(self, judge: Judge, inquiry: Inquiry, key: str, asked: Future[Opined]) -> Flow[Opined]:
+    def _put_question(self, judge: Judge, inquiry: Inquiry, key: str, asked: Future[Opined]) -> Routine[Opined]:
         opined = _NO_ANSWER
         try:
             answer = yield Attempt(partial(judge.opine, inquiry), partial(judge.opine_async, inquiry))

@@ -17,7 +17,7 @@ from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.vocabulary import Action, Decision, Reason, Risk
 from lockgate.gate.attempt import attempt_in_thread
-from lockgate.runtime.flow import Flow
+from lockgate.runtime.routines import Routine
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.approvals import BoundCall, HeldFacts, PendingApproval, TakeResult
@@ -122,12 +122,12 @@ class PersonQuestions:
         except InvalidCall:
             return None
 
-    def take(self, bound: BoundCall) -> Flow[object]:
+    def take(self, bound: BoundCall) -> Routine[object]:
         """Return what the store says of this call: a `TakeResult`, or the error."""
         assert self._approvals is not None  # noqa: S101
         return (yield attempt_in_thread(partial(self._approvals.take, bound, time())))
 
-    def use_grant(self, bound: BoundCall, facts: HeldFacts, ask: Ask) -> Flow[SettledRuling | None]:
+    def use_grant(self, bound: BoundCall, facts: HeldFacts, ask: Ask) -> Routine[SettledRuling | None]:
         """Return the ruling of a grant that covers this call; None where none does, or the store cannot say."""
         assert self._approvals is not None  # noqa: S101
         if not facts.widest:
@@ -142,14 +142,14 @@ class PersonQuestions:
         ruled = Decision(Action.CONTINUE, 3, Reason.GRANTED, ask.risk, why, ask.findings, ask.origins, "", grant.id)
         return SettledRuling(ruled._replace(effects=ask.effects), grant.made_by)
 
-    def end_stale(self) -> Flow[None]:
+    def end_stale(self) -> Routine[None]:
         """End the questions about an older context before an answer is looked for."""
         if self._stale:
             yield attempt_in_thread(self.void)
 
     def ask(
         self, bound: BoundCall, decision: Decision, contents: Mapping[str, str], goal: str, facts: HeldFacts
-    ) -> Flow[Decision]:
+    ) -> Routine[Decision]:
         """Put a PAUSE to a person; return the ruling with the id of the question, if it could be stored."""
         assert self._approvals is not None  # noqa: S101
         from lockgate.core.ruling.approvals import PendingApproval, details_from_decision
@@ -164,7 +164,7 @@ class PersonQuestions:
         why = "too many calls wait for a person already" if asked == "" else "the question to a person was not stored"
         return decision._replace(explanation=f"{decision.explanation}; {why}")
 
-    def hold_if_denied(self, call: ToolCall, ruling: Decision, context_sha256: str) -> Flow[SettledRuling]:
+    def hold_if_denied(self, call: ToolCall, ruling: Decision, context_sha256: str) -> Routine[SettledRuling]:
         """Hold a call that Tier 1 lets pass if a person has said no to it in this session."""
         if not (yield from self.have_denied()):
             return SettledRuling(ruling)
@@ -180,7 +180,7 @@ class PersonQuestions:
         person = person_answer(ask, answer)
         return SettledRuling(ruling) if person is None else SettledRuling(person.decision, person.approved_by)
 
-    def have_denied(self) -> Flow[bool]:
+    def have_denied(self) -> Routine[bool]:
         """Return whether a person has said no to anything here; the store is asked each time until one has."""
         assert self._approvals is not None  # noqa: S101
         if not self._denied:

@@ -7,7 +7,7 @@ Steps 0 to 5 are Tier 1 and take microseconds (`lockgate.core.ruling.pipeline`).
 8. No answer.              The policy rules. Then a PAUSE is put to a person where the gate has approvals.
 9. Record.                 No ruling is returned before it is in the journal.
 
-Steps 6 to 9 are one flow (`lockgate.runtime.flow`) that `check` and `check_async` drive, so the two cannot disagree.
+Steps 6 to 9 are one routine (`lockgate.runtime.routines`): `check` and `check_async` drive it, so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from lockgate.gate.person_questions import (
     person_answer,
     why_unusable,
 )
-from lockgate.runtime.flow import Flow, run_flow, run_flow_async
+from lockgate.runtime.routines import Routine, run_routine, run_routine_async
 
 if TYPE_CHECKING:
     from lockgate.core.judging.case import ContextSnapshot
@@ -265,7 +265,7 @@ class Ruler:
         leaves, ruling, subject = self._begin(call)
         if isinstance(ruling, Ask) or self._must_wait(ruling, subject):
             with self._notify_watchers(call.tool, leaves):
-                decision = run_flow(self._settle(call, ruling, subject, began))
+                decision = run_routine(self._settle(call, ruling, subject, began))
             return self._end(call.tool, leaves, decision)
         return self._end(call.tool, leaves, self._settle_at_once(call.tool, ruling, subject, began))
 
@@ -286,7 +286,7 @@ class Ruler:
         leaves, ruling, subject, began = start or CallStart(*self._begin(call), began)
         if isinstance(ruling, Ask) or subject is not None or self._people.must_hear(ruling):
             with self._notify_watchers(call.tool, leaves):
-                decision = await run_flow_async(self._settle(call, ruling, subject, began))
+                decision = await run_routine_async(self._settle(call, ruling, subject, began))
         else:
             decision = _with_latency(ruling, began)
         return self._end(call.tool, leaves, decision)
@@ -294,23 +294,23 @@ class Ruler:
     def rule_on(self, ask: Ask, *, judged: bool = True) -> Decision:
         """Run steps 6 to 9 for a question that did not begin as a call; `judged` False asks no model."""
         began = perf_counter_ns()
-        flow = self._settle(ask.call, ask, self._describe_now(ask.call), began, judged=judged)
-        return self._count_ruling(ask.call.tool, run_flow(flow))
+        routine = self._settle(ask.call, ask, self._describe_now(ask.call), began, judged=judged)
+        return self._count_ruling(ask.call.tool, run_routine(routine))
 
     async def rule_on_async(self, ask: Ask, *, judged: bool = True) -> Decision:
         """Do the same for a caller on an event loop."""
         began = perf_counter_ns()
-        flow = self._settle(ask.call, ask, self._describe_now(ask.call), began, judged=judged)
-        return self._count_ruling(ask.call.tool, await run_flow_async(flow))
+        routine = self._settle(ask.call, ask, self._describe_now(ask.call), began, judged=judged)
+        return self._count_ruling(ask.call.tool, await run_routine_async(routine))
 
     def record_ruling(self, call: ToolCall, ruling: Decision) -> Decision:
         """Record a ruling that a step or a host made itself; return what holds."""
-        return run_flow(self._record(call.tool, self._describe_now(call), observe(ruling, self.policy)))
+        return run_routine(self._record(call.tool, self._describe_now(call), observe(ruling, self.policy)))
 
     async def record_ruling_async(self, call: ToolCall, ruling: Decision) -> Decision:
         """Do the same for a caller on an event loop."""
         held = observe(ruling, self.policy)
-        return await run_flow_async(self._record(call.tool, self._describe_now(call), held))
+        return await run_routine_async(self._record(call.tool, self._describe_now(call), held))
 
     def _must_wait(self, ruling: Decision, subject: RulingSubject | None) -> bool:
         """Return whether a person or a watcher has to be heard before a Tier 1 ruling counts."""
@@ -358,7 +358,7 @@ class Ruler:
 
     def _settle(
         self, call: ToolCall, ruling: Decision | Ask, subject: RulingSubject | None, began: int, *, judged: bool = True
-    ) -> Flow[Decision]:
+    ) -> Routine[Decision]:
         if isinstance(ruling, Ask):
             settled = yield from self._escalate(ruling, judged=judged)
         elif self._people.must_hear(ruling):
@@ -368,7 +368,7 @@ class Ruler:
         decision = observe(_with_latency(settled.decision, began), self.policy)
         return (yield from self._record(call.tool, subject, decision, settled.approved_by))
 
-    def _escalate(self, ask: Ask, *, judged: bool) -> Flow[SettledRuling]:
+    def _escalate(self, ask: Ask, *, judged: bool) -> Routine[SettledRuling]:
         people = self._people
         yield from people.end_stale()
         bound, unusable = people.bind(ask.call, self.untrusted_sha256), ""
@@ -393,7 +393,7 @@ class Ruler:
             decision = yield from self._ask_person(ask, decision)
         return SettledRuling(decision)
 
-    def _follow_person(self, ask: Ask, bound: BoundCall, answer: object) -> Flow[SettledRuling | None]:
+    def _follow_person(self, ask: Ask, bound: BoundCall, answer: object) -> Routine[SettledRuling | None]:
         """Return what a person's answer or grant says of this call; None where no person has said anything."""
         person = person_answer(ask, answer)
         if person is None or may_be_granted(answer):
@@ -413,7 +413,7 @@ class Ruler:
                 return False
         return self.policy.enforce or is_always_enforced(decision)
 
-    def _ask_judges(self, ask: Ask, *, judged: bool) -> Flow[Decision]:
+    def _ask_judges(self, ask: Ask, *, judged: bool) -> Routine[Decision]:
         ran: list[Ran] = []
         ruling: Decision | Ask = ask
         while isinstance(ruling, Ask):
@@ -425,7 +425,7 @@ class Ruler:
             ruling = pipeline.resume(ruling, opinion, self.policy, reorients=self._reorients)
         return ruling._replace(judged=tuple(ran)) if ran else ruling
 
-    def _ask_person(self, ask: Ask, decision: Decision) -> Flow[Decision]:
+    def _ask_person(self, ask: Ask, decision: Decision) -> Routine[Decision]:
         # Bound anew: the context may have grown while the judges thought.
         bound = self._people.bind(ask.call, self.untrusted_sha256)
         if bound is None:
@@ -479,7 +479,7 @@ class Ruler:
 
     def _record(
         self, tool: str, subject: RulingSubject | None, decision: Decision, approved_by: str = ""
-    ) -> Flow[Decision]:
+    ) -> Routine[Decision]:
         records = self._records
         if subject is None or records is None:
             return decision

@@ -186,7 +186,7 @@ class WorkerPool:
 
 
 class PoolJob(NamedTuple):
-    """A job for a pool, as a wait of a flow (`lockgate.runtime.flow`); its caller waits at most `timeout_s`."""
+    """A job for a pool, as a wait of a routine (`lockgate.runtime.routines`); its caller waits at most `timeout_s`."""
 
     pool: WorkerPool
     work: Callable[[], object]

@@ -1,7 +1,7 @@
 """The public contract of adapters: asked about a request, an adapter answers `safe`, `unsafe` or `unclear`.
 
-`assess` never raises and never blocks a running event loop. There are four ways to ask, and one flow behind them
-(`lockgate.runtime.flow`): `_Adapter._assessment_steps` yields what has to wait, in a thread or on a loop.
+`assess` never raises and never blocks a running event loop. There are four ways to ask, and one routine behind them
+(`lockgate.runtime.routines`): `_Adapter._assessment_steps` yields what has to wait, in a thread or on a loop.
 
 1. Read.    Parse the payload, scan all its readings with the rules, and hash it; for a provider, redact it, shorten it
             and make the question. An invalid payload is unclear, `bad-payload`. A local adapter ends here.
@@ -46,9 +46,9 @@ from lockgate.core.requests.payload import Payload, PolicyContext, parse_payload
 from lockgate.core.requests.verifier_prompts import build_assess_question
 from lockgate.core.text.scanner import Scanner
 from lockgate.runtime.failures import error_type
-from lockgate.runtime.flow import Flow, run_flow, run_flow_async
 from lockgate.runtime.metrics import METRICS, OTHER, PROVIDERS, Metrics
 from lockgate.runtime.otel_metrics import OtelMetrics
+from lockgate.runtime.routines import Routine, run_routine, run_routine_async
 from lockgate.runtime.tracing import NO_SPAN, AssessmentSpan, Tracing
 from lockgate.runtime.worker_pool import Full, PoolJob, WorkerPool
 from lockgate.verifiers.client import Client, Provider, ProviderQuestion
@@ -146,7 +146,7 @@ class _Adapter:
     def examine(self, payload: Mapping[str, Any], *, tenant: str = "") -> Assessment:
         """Return the verdict with its reason, the rules that matched, and the latency."""
         driver = _Driver.NO_ONE if _is_on_event_loop() else _Driver.THREAD
-        return run_flow(self._assessment_steps(payload, tenant, driver))
+        return run_routine(self._assessment_steps(payload, tenant, driver))
 
     async def examine_async(
         self, payload: Mapping[str, Any] | Payload, *, tenant: str = "", client: str = ""
@@ -155,13 +155,13 @@ class _Adapter:
 
         A `Payload` was checked when it was made, and is not checked again.
         """
-        return await run_flow_async(self._assessment_steps(payload, tenant, _Driver.LOOP, client))
+        return await run_routine_async(self._assessment_steps(payload, tenant, _Driver.LOOP, client))
 
     def make_ready(self) -> None:
         """Compile and load now what the first request would wait for; for a process that has time at its start."""
         request_grade.make_ready()
 
-    def _assessment_steps(self, payload: _Asked, tenant: str, driver: _Driver, client: str = "") -> Flow[Assessment]:
+    def _assessment_steps(self, payload: _Asked, tenant: str, driver: _Driver, client: str = "") -> Routine[Assessment]:
         seen = _AssessmentState(self._clock(), tenant, _client_name(client or tenant))
         span = self._tracing.start()
         try:
@@ -189,10 +189,10 @@ class _Adapter:
         finally:
             span.end()
 
-    def _verdict_steps(self, payload: _Asked, seen: _AssessmentState, driver: _Driver) -> Flow[WeighedVerdict]:
+    def _verdict_steps(self, payload: _Asked, seen: _AssessmentState, driver: _Driver) -> Routine[WeighedVerdict]:
         raise NotImplementedError
 
-    def _read_steps(self, payload: _Asked, seen: _AssessmentState, driver: _Driver) -> Flow[RulesView | None]:
+    def _read_steps(self, payload: _Asked, seen: _AssessmentState, driver: _Driver) -> Routine[RulesView | None]:
         """Step 1; return None for a payload that would block the caller's event loop."""
         size = _payload_size(payload)
         if driver is _Driver.NO_ONE and size is not _PayloadSize.SMALL:
@@ -261,7 +261,7 @@ class LocalRuleAdapter(_Adapter):
     def __init__(self, *, scanner: Scanner | None = None, metrics: Metrics = METRICS, timeout_ms: int = 1500) -> None:
         super().__init__("local", scanner, metrics, timeout_ms / 1000, most_waiting=1024)
 
-    def _verdict_steps(self, payload: _Asked, seen: _AssessmentState, driver: _Driver) -> Flow[WeighedVerdict]:
+    def _verdict_steps(self, payload: _Asked, seen: _AssessmentState, driver: _Driver) -> Routine[WeighedVerdict]:
         found = yield from self._read_steps(payload, seen, driver)
         return found.rules_only if found is not None else verdict_without_answer(None, NoAnswerReason.CALLED_IN_LOOP)
 
@@ -344,7 +344,7 @@ class RemoteAdapter(_Adapter):
         """Close the connections for good; later requests get the rules' verdict at most."""
         self._client.close()
 
-    def _verdict_steps(self, payload: _Asked, seen: _AssessmentState, driver: _Driver) -> Flow[WeighedVerdict]:
+    def _verdict_steps(self, payload: _Asked, seen: _AssessmentState, driver: _Driver) -> Routine[WeighedVerdict]:
         # 1. Read.
         found = yield from self._read_steps(payload, seen, driver)
         if found is None or seen.asked is None:
@@ -378,7 +378,7 @@ class RemoteAdapter(_Adapter):
         unset = payload.policy_context.pii_ruleset == "custom" and not self._custom_redactions
         seen.asked = (question, whole and not unset, nonce)
 
-    def _key_steps(self, seen: _AssessmentState) -> Flow[str | NoAnswer]:
+    def _key_steps(self, seen: _AssessmentState) -> Routine[str | NoAnswer]:
         tenant = seen.tenant
         # The tenant's name comes with the request: it must not fill or corrupt our tables.
         if not _is_tenant(tenant):
@@ -417,7 +417,7 @@ class EmbeddedAdapter(LocalRuleAdapter):
         super().make_ready()
         wait([self._loading], timeout=_LOAD_S)
 
-    def _verdict_steps(self, payload: _Asked, seen: _AssessmentState, driver: _Driver) -> Flow[WeighedVerdict]:
+    def _verdict_steps(self, payload: _Asked, seen: _AssessmentState, driver: _Driver) -> Routine[WeighedVerdict]:
         found = yield from self._read_steps(payload, seen, driver)
         if found is None or driver is _Driver.NO_ONE:
             return verdict_without_answer(found, NoAnswerReason.CALLED_IN_LOOP)

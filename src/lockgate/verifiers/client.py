@@ -272,7 +272,7 @@ class Client:
 
 
 class ProviderQuestion(NamedTuple):
-    """A question to a provider, as a wait of a flow (`lockgate.runtime.flow`).
+    """A question to a provider, as a wait of a routine (`lockgate.runtime.routines`).
 
     Only the client sets a timeout: it alone can tell a slow provider from a caller that left.
     """

@@ -42,8 +42,8 @@ from lockgate.core.ruling.opinions import Silent, Triage
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.policy import PRESETS
 from lockgate.gate.judge import Inquiry, Opined
-from lockgate.runtime.flow import Flow, run_flow, run_flow_async
 from lockgate.runtime.forks import on_fork
+from lockgate.runtime.routines import Routine, run_routine, run_routine_async
 from lockgate.runtime.worker_pool import Full, Outcome, PoolJob, WorkerPool
 from lockgate.verifiers import embedded_model as embedded
 
@@ -436,13 +436,13 @@ class EmbeddedJudge:
         """Return the opinion of the case. From a coroutine use `opine_async`: this one cannot wait there."""
         if _is_on_event_loop():
             return Opined(Silent(NoAnswerReason.CALLED_IN_LOOP))
-        return run_flow(self._opinion_steps(inquiry))
+        return run_routine(self._opinion_steps(inquiry))
 
     async def opine_async(self, inquiry: Inquiry) -> Opined:
         """Return the opinion of the case, from an event loop."""
-        return await run_flow_async(self._opinion_steps(inquiry))
+        return await run_routine_async(self._opinion_steps(inquiry))
 
-    def _opinion_steps(self, inquiry: Inquiry) -> Flow[Opined]:
+    def _opinion_steps(self, inquiry: Inquiry) -> Routine[Opined]:
         work = partial(self._judge, inquiry, monotonic() + self._timeout_s)
         try:
             opined: Opined = yield PoolJob(self.pool, work, self._timeout_s)

@@ -13,7 +13,7 @@ from lockgate.core.judging.judge_replies import parse_opinion
 from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Rating
 from lockgate.core.ruling.opinions import Silent
 from lockgate.gate.judge import Inquiry, Opined
-from lockgate.runtime.flow import Flow, run_flow, run_flow_async
+from lockgate.runtime.routines import Routine, run_routine, run_routine_async
 from lockgate.runtime.worker_pool import Full, PoolJob, WorkerPool
 from lockgate.verifiers.client import Client, Provider, ProviderQuestion
 from lockgate.verifiers.key_source import KeySource, is_instant, is_usable_key, key_or_blank
@@ -59,13 +59,13 @@ class ModelJudge:
         """Return the model's opinion of the case. From a coroutine use `opine_async`: this one cannot wait there."""
         if _is_on_event_loop():
             return Opined(Silent(NoAnswerReason.CALLED_IN_LOOP))
-        return run_flow(self._opinion_steps(inquiry))
+        return run_routine(self._opinion_steps(inquiry))
 
     async def opine_async(self, inquiry: Inquiry) -> Opined:
         """Return the model's opinion of the case, from an event loop."""
-        return await run_flow_async(self._opinion_steps(inquiry))
+        return await run_routine_async(self._opinion_steps(inquiry))
 
-    def _opinion_steps(self, inquiry: Inquiry) -> Flow[Opined]:
+    def _opinion_steps(self, inquiry: Inquiry) -> Routine[Opined]:
         try:
             fetch = partial(key_or_blank, self._keys, self._tenant)
             key = fetch() if is_instant(self._keys) else (yield PoolJob(self._fetching, fetch, self._key_timeout_s))

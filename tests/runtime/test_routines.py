@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from lockgate.runtime.flow import Flow, run_flow, run_flow_async
+from lockgate.runtime.routines import Routine, run_routine, run_routine_async
 
 
 class Answer:
@@ -25,7 +25,7 @@ class Answer:
         return self.now()
 
 
-def flow(*waits: Answer, ended: list[str]) -> Flow[list[object]]:
+def steps(*waits: Answer, ended: list[str]) -> Routine[list[object]]:
     got: list[object] = []
     try:
         for each in waits:
@@ -39,22 +39,22 @@ def flow(*waits: Answer, ended: list[str]) -> Flow[list[object]]:
 
 
 def test_both_drivers_give_the_same_and_raise_errors_at_the_yield() -> None:
-    for drive in (run_flow, lambda made: asyncio.run(run_flow_async(made))):
+    for drive in (run_routine, lambda made: asyncio.run(run_routine_async(made))):
         ended: list[str] = []
-        made = flow(Answer(1), Answer(ValueError("broken")), Answer(3), ended=ended)
+        made = steps(Answer(1), Answer(ValueError("broken")), Answer(3), ended=ended)
         assert drive(made) == [1, "broken", 3]
         assert ended == ["ended"]
 
 
-def test_an_error_that_the_flow_does_not_catch_reaches_the_caller() -> None:
-    for drive in (run_flow, lambda made: asyncio.run(run_flow_async(made))):
+def test_an_error_that_the_routine_does_not_catch_reaches_the_caller() -> None:
+    for drive in (run_routine, lambda made: asyncio.run(run_routine_async(made))):
         ended: list[str] = []
         with pytest.raises(KeyError):
-            drive(flow(Answer(KeyError("x")), ended=ended))
+            drive(steps(Answer(KeyError("x")), ended=ended))
         assert ended == ["ended"]
 
 
-def test_a_cancelled_caller_ends_the_flow() -> None:
+def test_a_cancelled_caller_ends_the_routine() -> None:
     ended: list[str] = []
 
     class Never(Answer):
@@ -63,7 +63,7 @@ def test_a_cancelled_caller_ends_the_flow() -> None:
             return None
 
     async def main() -> None:
-        task = asyncio.create_task(run_flow_async(flow(Never(None), ended=ended)))
+        task = asyncio.create_task(run_routine_async(steps(Never(None), ended=ended)))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
