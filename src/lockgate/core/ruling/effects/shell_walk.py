@@ -1,7 +1,7 @@
 """A walk over the tree of a shell command, as the shell would run it, that collects effects.
 
 What a program does stands in `programs/`; this module knows the shell: folders, variables, functions, pipes,
-redirections and what flows through them. It runs nothing and reads no file.
+redirections and what streams through them. It runs nothing and reads no file.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Sequence
 
 from lockgate.core.ruling.effects.activity import Activity
 from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
-from lockgate.core.ruling.effects.flows import MARK, NO_OUTPUT, SETUP, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.own_paths import own_access
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, place_of, read_access
+from lockgate.core.ruling.effects.program_io import MARK, NO_OUTPUT, SETUP, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.addresses import host_of
 from lockgate.core.ruling.effects.programs.dispatch import read_program
 from lockgate.core.ruling.effects.programs.option_uses import TELLING, note_variable
@@ -121,9 +121,9 @@ class Walk:
 
     # Values
 
-    def mark(self, flow: Output) -> str:
+    def mark(self, stream: Output) -> str:
         """Return a mark that stands for a value which is not known."""
-        self.pieces.append(flow)
+        self.pieces.append(stream)
         return f"{MARK}{len(self.pieces) - 1}{MARK}"
 
     def pieces_in(self, text: str) -> list[Output]:
@@ -178,12 +178,12 @@ class Walk:
         self._nested += 1
         for index, value in enumerate(arguments):
             self.variables[str(index)] = value
-        flow = self.run_script(script)
+        stream = self.run_script(script)
         self._nested -= 1
         self.span = saved
-        if flow.source is Source.ENVIRONMENT:
+        if stream.source is Source.ENVIRONMENT:
             self.add("reads-secret", "environment")
-        return flow
+        return stream
 
     def spelled(self, text: str) -> str:
         """Return a text for reading again: an unknown piece becomes a variable that keeps what is known of it."""
@@ -196,7 +196,7 @@ class Walk:
 
     def run_script(self, script: Script) -> Output:
         """Walk over commands in order; the result is what they print, as far as that is known."""
-        return join_flows([self.run_command(command, NO_OUTPUT) for command in script.commands])
+        return join_streams([self.run_command(command, NO_OUTPUT) for command in script.commands])
 
     def run_command(self, command: Command, stdin: Output) -> Output:
         """Walk over one command."""
@@ -234,10 +234,10 @@ class Walk:
             results = [self.run_inner(script, stdin) for script in block.scripts]
         if block.what == "(":
             self.folder, self.variables = folder, variables
-        return self.write_output(output, join_flows(results))
+        return self.write_output(output, join_streams(results))
 
     def run_inner(self, script: Script, stdin: Output) -> Output:
-        return join_flows([self.run_command(command, stdin) for command in script.commands])
+        return join_streams([self.run_command(command, stdin) for command in script.commands])
 
     # Simple commands
 
@@ -347,7 +347,7 @@ class Walk:
         for index, value in enumerate(fields):
             self.variables[str(index)] = value
         self.variables["@"] = self.variables["*"] = " ".join(fields[1:])
-        result = join_flows([self.run_inner(script, stdin) for script in function.scripts])
+        result = join_streams([self.run_inner(script, stdin) for script in function.scripts])
         self.variables.update(saved)
         self._running.pop()
         return result
@@ -421,7 +421,7 @@ class Walk:
     # Redirections
 
     def redirect(self, redirects: Sequence[Redirect], stdin: Output) -> tuple[Output, str | None]:
-        """Follow redirections: return what flows in, and the path that the output is written to."""
+        """Follow redirections: return what streams in, and the path that the output is written to."""
         output: str | None = None
         for operator, target, body in redirects:
             if body is not None:
@@ -469,30 +469,30 @@ class Walk:
         """Return what printing a file gives, and note a secret that it shows."""
         return self.show(self.read_file(path))
 
-    def show(self, flow: Output) -> Output:
+    def show(self, stream: Output) -> Output:
         """Note a secret that is shown, unless a substitution takes it."""
-        if flow.source is Source.SECRET and not self._captured:
-            self.add("reads-secret", flow.target)
-        return flow
+        if stream.source is Source.SECRET and not self._captured:
+            self.add("reads-secret", stream.target)
+        return stream
 
-    def write_output(self, path: str | None, flow: Output) -> Output:
+    def write_output(self, path: str | None, stream: Output) -> Output:
         """Write what a command prints to a file, when it is redirected to one."""
         if path is None:
-            return flow
-        self.write_file(path, flow)
+            return stream
+        self.write_file(path, stream)
         return NO_OUTPUT
 
-    def write_file(self, path: str, flow: Output) -> None:
+    def write_file(self, path: str, stream: Output) -> None:
         """Note that a file is written, and remember where its content comes from."""
         full = self.full_path(path)
         self.access(path, Access.WRITE)
-        if flow.source in (Source.DOWNLOAD, Source.DECODED):
-            self.downloads[full] = flow.target if flow.source is Source.DOWNLOAD else ""
+        if stream.source in (Source.DOWNLOAD, Source.DECODED):
+            self.downloads[full] = stream.target if stream.source is Source.DOWNLOAD else ""
             self.add("downloads-file", full)
-        elif flow.source is Source.TEXT:
-            self.written[full] = self.written.get(full, "") + flow.text
-        elif flow.source in (Source.SECRET, Source.ENVIRONMENT):
-            self.add("reads-secret", flow.target or "environment")
+        elif stream.source is Source.TEXT:
+            self.written[full] = self.written.get(full, "") + stream.text
+        elif stream.source in (Source.SECRET, Source.ENVIRONMENT):
+            self.add("reads-secret", stream.target or "environment")
 
     def full_path(self, path: str) -> str:
         """Return a path in the form in which this walk compares paths."""
@@ -524,11 +524,11 @@ class Walk:
         name = full.rsplit("/", 1)[-1]
         return any(normalize_path(path) == full or path == name for path in self.activity.downloaded)
 
-    def run_path(self, path: str, flow: Output | None = None) -> None:
+    def run_path(self, path: str, stream: Output | None = None) -> None:
         """Note what running a file does."""
-        flow = flow or self.read_file(path)
-        if flow.source is Source.DOWNLOAD:
-            self.add("runs-download", flow.target)
+        stream = stream or self.read_file(path)
+        if stream.source is Source.DOWNLOAD:
+            self.add("runs-download", stream.target)
             return
         plain = self.plain(path)
         full = self.full_path(path)
@@ -639,15 +639,15 @@ class Walk:
         folder, variables, span = self.folder, dict(self.variables), self.span
         self._nested += 1
         self._captured += 1
-        flow = self.run_script(script)
+        stream = self.run_script(script)
         self._captured -= 1
         self._nested -= 1
         self.folder, self.variables, self.span = folder, variables, span
-        if part.what == SUBSTITUTION and flow.source is Source.TEXT:
-            return flow.text.rstrip("\n")
-        if flow is NO_OUTPUT or flow is UNKNOWN_OUTPUT:
-            flow = SETUP if _sets_up(script) else UNKNOWN_OUTPUT
-        return self.mark(flow)
+        if part.what == SUBSTITUTION and stream.source is Source.TEXT:
+            return stream.text.rstrip("\n")
+        if stream is NO_OUTPUT or stream is UNKNOWN_OUTPUT:
+            stream = SETUP if _sets_up(script) else UNKNOWN_OUTPUT
+        return self.mark(stream)
 
 
 # What runs code of the folder that it is started in.
@@ -766,14 +766,14 @@ def split_into(fields: list[str], value: str) -> None:
         fields.append("")
 
 
-def join_flows(flows: list[Output]) -> Output:
+def join_streams(streams: list[Output]) -> Output:
     """Return what several commands print one after the other: the most telling of it."""
-    flows = [flow for flow in flows if flow is not NO_OUTPUT]
-    if len(flows) < 2:
-        return flows[0] if flows else NO_OUTPUT
-    if all(flow.source is Source.TEXT for flow in flows):
-        return Output(Source.TEXT, "".join(flow.text for flow in flows))
-    return max(flows, key=lambda flow: flow.source)
+    streams = [stream for stream in streams if stream is not NO_OUTPUT]
+    if len(streams) < 2:
+        return streams[0] if streams else NO_OUTPUT
+    if all(stream.source is Source.TEXT for stream in streams):
+        return Output(Source.TEXT, "".join(stream.text for stream in streams))
+    return max(streams, key=lambda stream: stream.source)
 
 
 def quote(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.flows import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
+from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.addresses import host_of, is_local
 from lockgate.core.ruling.effects.programs.options import has_option, long_values, plain_words, split_options
 from lockgate.core.ruling.effects.programs.program_table import command_words, read_row, target_of
@@ -113,16 +113,16 @@ def _objects(walk: Walk, call: Invocation, verb: str, paths: list[str]) -> Outpu
 
 def _copy_objects(walk: Walk, call: Invocation, paths: list[str], names: list[str]) -> Output:
     if not _BUCKET.match(walk.plain(paths[-1])):
-        flow = Output(Source.DOWNLOAD, target=names[0] if names else "")
-        walk.add("requests", flow.target)
+        stream = Output(Source.DOWNLOAD, target=names[0] if names else "")
+        walk.add("requests", stream.target)
         if paths[-1] == "-":
-            return flow
-        walk.write_file(paths[-1], flow)
+            return stream
+        walk.write_file(paths[-1], stream)
         return NO_OUTPUT
     for path in paths[:-1]:
-        flow = call.stdin if path == "-" else walk.read_file(path)
-        if flow.source is Source.SECRET:
-            walk.add("sends-secret", flow.target)
+        stream = call.stdin if path == "-" else walk.read_file(path)
+        if stream.source is Source.SECRET:
+            walk.add("sends-secret", stream.target)
     walk.add("sends-data", names[-1])
     if has_option(call.arguments, "--delete"):
         walk.add("deletes-data", names[-1])
@@ -262,11 +262,11 @@ def _note_manifests(walk: Walk, call: Invocation, options: list[tuple[str, str]]
     for name, value in options:
         if name not in ("-f", "--filename"):
             continue
-        flow = call.stdin if value == "-" else walk.read_file(value)
+        stream = call.stdin if value == "-" else walk.read_file(value)
         if "://" in value:
             walk.add("runs-download", host_of(walk.plain(value)))
-        elif flow.source is Source.DOWNLOAD:
-            walk.add("runs-download", flow.target)
+        elif stream.source is Source.DOWNLOAD:
+            walk.add("runs-download", stream.target)
 
 
 def _terraform(walk: Walk, call: Invocation) -> Output:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.flows import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.paths import Access
+from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.addresses import host_of, is_local
 from lockgate.core.ruling.effects.programs.options import split_options
 from lockgate.core.ruling.effects.sql import read_sql
@@ -40,12 +40,12 @@ def _sql_client(walk: Walk, call: Invocation) -> Output:
     valued = _VALUED - {"-p"} if call.name in ("mysql", "mariadb") else _VALUED
     options, rest = split_options(call.arguments, valued)
     host = next((host_of(walk.plain(argument)) for argument in rest if "://" in argument), "")
-    flows = [call.stdin]
+    streams = [call.stdin]
     for option, value in options:
         if option in ("-c", "--command", "-e", "--execute"):
-            flows.append(Output(Source.TEXT, value))
+            streams.append(Output(Source.TEXT, value))
         elif option in ("-f", "--file"):
-            flows.append(walk.read_file(value))
+            streams.append(walk.read_file(value))
         elif option in ("-h", "--host"):
             host = walk.plain(value)
         elif option in ("-o", "--output") and value:
@@ -53,26 +53,26 @@ def _sql_client(walk: Walk, call: Invocation) -> Output:
     away = host if host and not is_local(host) and host[0] not in "/$" else ""
     if away:
         walk.add("requests", away)
-    for flow in flows:
-        _run_statements(walk, flow, away)
+    for stream in streams:
+        _run_statements(walk, stream, away)
     return UNKNOWN_OUTPUT
 
 
 _SHELL_ESCAPE = re.compile(r"\\!|^\s*system\s")
 
 
-def _run_statements(walk: Walk, flow: Output, away: str) -> None:
+def _run_statements(walk: Walk, stream: Output, away: str) -> None:
     """Read statements: known text, or a file of the project (a migration, a dump)."""
-    if flow.source is Source.DOWNLOAD:
-        walk.add("runs-download", flow.target)
-    elif flow.source is Source.FILE:
-        walk.add("changes-record" if away else "runs-project-task", away or walk.plain(flow.target))
-    elif flow.source is not Source.TEXT:
+    if stream.source is Source.DOWNLOAD:
+        walk.add("runs-download", stream.target)
+    elif stream.source is Source.FILE:
+        walk.add("changes-record" if away else "runs-project-task", away or walk.plain(stream.target))
+    elif stream.source is not Source.TEXT:
         return
-    elif escape := _SHELL_ESCAPE.search(flow.text):
-        walk.read_text(flow.text[escape.end() :])
-    elif not flow.text.lstrip().startswith("\\") or "program" in flow.text.lower():
-        _note_statements(walk, flow.text)
+    elif escape := _SHELL_ESCAPE.search(stream.text):
+        walk.read_text(stream.text[escape.end() :])
+    elif not stream.text.lstrip().startswith("\\") or "program" in stream.text.lower():
+        _note_statements(walk, stream.text)
 
 
 def _sqlite(walk: Walk, call: Invocation) -> Output:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.flows import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
+from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs import (
     clouds,
     databases,
@@ -92,9 +92,9 @@ _ACTS_ANYWAY = frozenset(
 def _run_file(walk: Walk, call: Invocation) -> Output:
     """Run a program that is named by its path."""
     note_own_files(walk, call, is_known=False)
-    flow = walk.read_file(call.name)
-    if flow.source is Source.TEXT:
-        interpreters.run_text(walk, flow, call.name, call.arguments)
+    stream = walk.read_file(call.name)
+    if stream.source is Source.TEXT:
+        interpreters.run_text(walk, stream, call.name, call.arguments)
         return NO_OUTPUT
-    walk.run_path(call.name, flow)
+    walk.run_path(call.name, stream)
     return UNKNOWN_OUTPUT

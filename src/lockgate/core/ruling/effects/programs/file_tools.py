@@ -6,8 +6,8 @@ import re
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.flows import MARK, NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.paths import Access, is_secret, read_access
+from lockgate.core.ruling.effects.program_io import MARK, NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.options import split_options
 from lockgate.core.ruling.effects.programs.own_files import note_search
 from lockgate.core.ruling.effects.project import Place
@@ -58,7 +58,7 @@ def _move(walk: Walk, call: Invocation) -> Output:
 
 
 def _move_one(walk: Walk, program: str, path: str, target: str) -> None:
-    flow = walk.read_file(path)
+    stream = walk.read_file(path)
     if program == "mv":
         walk.access(path, Access.DELETE)
     if program == "ln" and walk.place(path) is Place.HOME:
@@ -66,14 +66,14 @@ def _move_one(walk: Walk, program: str, path: str, target: str) -> None:
         if found.kind != "writes-outside":
             # What is written through the link lands there.
             walk.add(found.kind, found.target)
-    if flow.source is Source.SECRET and not _stays(walk, path, target):
-        walk.add("reads-secret", flow.target)
+    if stream.source is Source.SECRET and not _stays(walk, path, target):
+        walk.add("reads-secret", stream.target)
     name = path.rstrip("/").rsplit("/", 1)[-1]
     written = f"{target}/{name}" if target.endswith("/") or target in (".", "..") else target
-    if flow.source in (Source.DOWNLOAD, Source.TEXT):
-        walk.write_file(written, flow)
-        if flow.source is Source.DOWNLOAD:
-            walk.downloads[f"{walk.full_path(target)}/{name}"] = flow.target
+    if stream.source in (Source.DOWNLOAD, Source.TEXT):
+        walk.write_file(written, stream)
+        if stream.source is Source.DOWNLOAD:
+            walk.downloads[f"{walk.full_path(target)}/{name}"] = stream.target
     else:
         walk.access(written, Access.WRITE)
 
@@ -106,17 +106,17 @@ def _tee(walk: Walk, call: Invocation) -> Output:
 
 
 def _dd(walk: Walk, call: Invocation) -> Output:
-    flow = call.stdin
+    stream = call.stdin
     for argument in call.arguments:
         name, _, value = argument.partition("=")
         if name == "if":
-            flow = walk.print_file(value)
+            stream = walk.print_file(value)
         elif name == "of":
             if value.startswith("/dev/") and value not in ("/dev/null", "/dev/stdout"):
                 walk.add("deletes-data", value)
             else:
-                walk.write_file(value, flow)
-    return flow
+                walk.write_file(value, stream)
+    return stream
 
 
 _OPEN_MODE = re.compile(
@@ -245,10 +245,10 @@ def _zip(walk: Walk, call: Invocation) -> Output:
 
 def _unzip(walk: Walk, call: Invocation) -> Output:
     options, paths = split_options(call.arguments, frozenset(("-d", "-x", "-P")))
-    flow = walk.read_file(paths[0]) if paths else call.stdin
+    stream = walk.read_file(paths[0]) if paths else call.stdin
     if any(option in ("-l", "-p", "-t", "-v") for option, _ in options):
-        return flow
-    unpack(walk, flow, dict(options).get("-d", ""))
+        return stream
+    unpack(walk, stream, dict(options).get("-d", ""))
     return NO_OUTPUT
 
 
@@ -260,10 +260,10 @@ def _compress(walk: Walk, call: Invocation) -> Output:
             return walk.print_file(paths[0])
         return Output(Source.DECODED) if call.stdin.source is Source.TEXT else call.stdin
     for path in paths:
-        flow = walk.read_file(path)
+        stream = walk.read_file(path)
         walk.access(path, Access.WRITE)
-        if flow.source is Source.DOWNLOAD:
-            walk.downloads[walk.full_path(path.rsplit(".", 1)[0])] = flow.target
+        if stream.source is Source.DOWNLOAD:
+            walk.downloads[walk.full_path(path.rsplit(".", 1)[0])] = stream.target
     return NO_OUTPUT
 
 

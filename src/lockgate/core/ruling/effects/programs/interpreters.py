@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.code import read_code
-from lockgate.core.ruling.effects.flows import MARK, NO_OUTPUT, SETUP, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.paths import Access, is_secret_variable
+from lockgate.core.ruling.effects.program_io import MARK, NO_OUTPUT, SETUP, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.option_uses import note_foreign
 from lockgate.core.ruling.effects.programs.options import has_option, split_options
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 _SHELL_VALUED = frozenset(("-o", "+o", "-O", "--rcfile", "--init-file"))
 
 
-def run_text(walk: Walk, flow: Output, name: str, arguments: list[str], *, language: str = "") -> None:
+def run_text(walk: Walk, stream: Output, name: str, arguments: list[str], *, language: str = "") -> None:
     """Run a text that is known, as the language that the program's name or its first line says."""
-    text = flow.text
+    text = stream.text
     first = text[:80].split("\n", 1)[0]
     if not language:
         script = re.search(r"\.(py|js|mjs|cjs|ts|rb|pl|php|lua|R)$", name)
@@ -47,17 +47,17 @@ def run_code(walk: Walk, text: str) -> None:
 _RUNS_UNKNOWN = re.compile(rf"(?:^|[;\n]|\b(?:exec|eval|system|Function)\s*\([^\n{MARK}]{{0,40}})\s*{MARK}")
 
 
-def run_input(walk: Walk, flow: Output, language: str) -> None:
+def run_input(walk: Walk, stream: Output, language: str) -> None:
     """Run what flows into an interpreter."""
-    if flow.source is Source.TEXT:
-        run_text(walk, flow, "", [], language=language)
-    elif flow.source is Source.DOWNLOAD:
-        walk.add("runs-download", flow.target)
-    elif flow.source is Source.DECODED:
+    if stream.source is Source.TEXT:
+        run_text(walk, stream, "", [], language=language)
+    elif stream.source is Source.DOWNLOAD:
+        walk.add("runs-download", stream.target)
+    elif stream.source is Source.DECODED:
         walk.add("runs-decoded")
-    elif flow.source is Source.FILE and flow.target:
-        walk.run_path(flow.target)
-    elif flow is not NO_OUTPUT:
+    elif stream.source is Source.FILE and stream.target:
+        walk.run_path(stream.target)
+    elif stream is not NO_OUTPUT:
         walk.add_unreadable()
 
 
@@ -105,16 +105,16 @@ def _shell(walk: Walk, call: Invocation) -> Output:
 
 
 def _run_file(walk: Walk, path: str, arguments: list[str], language: str) -> None:
-    flow = walk.read_file(path)
-    if flow.source in (Source.TEXT, Source.DOWNLOAD, Source.DECODED):
-        if flow.source is Source.TEXT:
-            run_text(walk, flow, path, arguments, language=language)
+    stream = walk.read_file(path)
+    if stream.source in (Source.TEXT, Source.DOWNLOAD, Source.DECODED):
+        if stream.source is Source.TEXT:
+            run_text(walk, stream, path, arguments, language=language)
         else:
-            run_input(walk, flow, language)
+            run_input(walk, stream, language)
     elif MARK in path and path.startswith(MARK) and path.endswith(MARK) and path.count(MARK) == 2:
         walk.add_unreadable()
     else:
-        walk.run_path(path, flow)
+        walk.run_path(path, stream)
 
 
 def _eval(walk: Walk, call: Invocation) -> Output:

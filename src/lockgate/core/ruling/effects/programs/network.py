@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.flows import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.paths import Access
+from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.addresses import METADATA_HOSTS, host_of, is_address, is_local
 from lockgate.core.ruling.effects.programs.options import has_option, split_options
 
@@ -135,14 +135,14 @@ def _last_part(walk: Walk, address: str) -> str:
     return walk.plain(address).split("?")[0].rstrip("/").rsplit("/", 1)[-1] or "index.html"
 
 
-def _save(walk: Walk, call: Invocation, flow: Output, outputs: list[str]) -> Output:
+def _save(walk: Walk, call: Invocation, stream: Output, outputs: list[str]) -> Output:
     """Write what was fetched to files; return it when it is printed instead."""
     del call
     for output in outputs:
         if output not in _DISCARDED:
-            walk.write_file(output, flow)
+            walk.write_file(output, stream)
     if not outputs or outputs == ["-"]:
-        return flow
+        return stream
     return NO_OUTPUT
 
 
@@ -160,10 +160,10 @@ def _sent_file(walk: Walk, call: Invocation, option: str, value: str) -> str:
         path = value.split("@", 1)[1]
     if not path:
         return ""
-    flow = call.stdin if path == "-" or path == "." else walk.read_file(path)
-    if flow.source is Source.ENVIRONMENT:
-        flow = Output(Source.SECRET, target="environment")
-    return walk.mark(flow) if flow.source is Source.SECRET else ""
+    stream = call.stdin if path == "-" or path == "." else walk.read_file(path)
+    if stream.source is Source.ENVIRONMENT:
+        stream = Output(Source.SECRET, target="environment")
+    return walk.mark(stream) if stream.source is Source.SECRET else ""
 
 
 _WGET_VALUED = frozenset(
@@ -196,12 +196,12 @@ def _wget(walk: Walk, call: Invocation) -> Output:
 _WGET_SENDING = frozenset("--post-data --post-file --body-data --body-file --header".split())
 
 
-def _save_page(walk: Walk, call: Invocation, values: dict[str, str], address: str, flow: Output) -> None:
+def _save_page(walk: Walk, call: Invocation, values: dict[str, str], address: str, stream: Output) -> None:
     output = values.get("-O") or values.get("--output-document") or ""
     prefix = values.get("-P") or values.get("--directory-prefix") or ""
     name = output or _last_part(walk, address)
     if "--spider" not in call.arguments and name not in _DISCARDED:
-        walk.write_file(f"{prefix}/{name}" if prefix and not output else name, flow)
+        walk.write_file(f"{prefix}/{name}" if prefix and not output else name, stream)
 
 
 def _http(walk: Walk, call: Invocation) -> Output:
@@ -246,10 +246,10 @@ def _netcat(walk: Walk, call: Invocation) -> Output:
 _NETCAT_VALUED = frozenset("-e -c -p -s -w -q -i -g -G -X -x --exec --sh-exec".split())
 
 
-def note_sent(walk: Walk, flow: Output) -> None:
+def note_sent(walk: Walk, stream: Output) -> None:
     """Note a secret that flows to another machine."""
-    if flow.source in (Source.SECRET, Source.ENVIRONMENT):
-        walk.add("sends-secret", flow.target or "environment")
+    if stream.source in (Source.SECRET, Source.ENVIRONMENT):
+        walk.add("sends-secret", stream.target or "environment")
 
 
 def _socat(walk: Walk, call: Invocation) -> Output:
@@ -342,8 +342,8 @@ def _note_sources(walk: Walk, sources: list[str], host: str) -> str:
         if other:
             fetched = other
             walk.add("asks-local" if is_local(other) else "requests", other)
-        elif (flow := walk.read_file(source)).source is Source.SECRET:
-            walk.add("sends-secret" if host else "reads-secret", flow.target)
+        elif (stream := walk.read_file(source)).source is Source.SECRET:
+            walk.add("sends-secret" if host else "reads-secret", stream.target)
     return fetched
 
 
@@ -383,9 +383,9 @@ def _rclone(walk: Walk, call: Invocation) -> Output:
         if ":" in plain:
             walk.add("deletes-data" if verb in ("delete", "purge", "deletefile") else "sends-data", plain.split(":")[0])
         else:
-            flow = walk.read_file(path)
-            if flow.source is Source.SECRET:
-                walk.add("sends-secret", flow.target)
+            stream = walk.read_file(path)
+            if stream.source is Source.SECRET:
+                walk.add("sends-secret", stream.target)
     return UNKNOWN_OUTPUT
 
 
@@ -395,9 +395,9 @@ def _mail(walk: Walk, call: Invocation) -> Output:
     )
     for option, value in options:
         if option in ("-a", "-A", "--attach"):
-            flow = walk.read_file(value)
-            if flow.source is Source.SECRET:
-                walk.add("sends-secret", flow.target)
+            stream = walk.read_file(value)
+            if stream.source is Source.SECRET:
+                walk.add("sends-secret", stream.target)
         elif option in ("--to", "-c", "-b"):
             walk.add("sends-message", walk.plain(value))
     note_sent(walk, call.stdin)
@@ -412,12 +412,12 @@ def _aria(walk: Walk, call: Invocation) -> Output:
     options, rest = split_options(call.arguments, frozenset("-o --out -d --dir -x -s -j -k -i --header".split()))
     values = dict(options)
     for address in rest:
-        flow = ask_host(walk, address, sends=False, whole="".join(value for _, value in options))
+        stream = ask_host(walk, address, sends=False, whole="".join(value for _, value in options))
         name = (
             values.get("-o") or values.get("--out") or walk.plain(address).split("?")[0].rstrip("/").rsplit("/", 1)[-1]
         )
         folder = values.get("-d") or values.get("--dir") or ""
-        walk.write_file(f"{folder}/{name}" if folder else name, flow)
+        walk.write_file(f"{folder}/{name}" if folder else name, stream)
     return NO_OUTPUT
 
 
@@ -436,11 +436,11 @@ def _openssl(walk: Walk, call: Invocation) -> Output:
     for option in ("-out", "-keyout"):
         if option in values:
             walk.access(values[option], Access.WRITE)
-    flow = walk.read_file(values["-in"]) if values.get("-in") else call.stdin
-    if flow.source is Source.SECRET and verb not in ("x509", "verify", "crl"):
-        walk.add("reads-secret", flow.target)
-    if flow.source in (Source.SECRET, Source.DOWNLOAD):
-        return flow
+    stream = walk.read_file(values["-in"]) if values.get("-in") else call.stdin
+    if stream.source is Source.SECRET and verb not in ("x509", "verify", "crl"):
+        walk.add("reads-secret", stream.target)
+    if stream.source in (Source.SECRET, Source.DOWNLOAD):
+        return stream
     decodes = "-decrypt" in arguments or (verb in _OPENSSL_DECODES and "-d" in arguments)
     return Output(Source.DECODED) if decodes else UNKNOWN_OUTPUT
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
-from lockgate.core.ruling.effects.flows import MARK, Invocation
 from lockgate.core.ruling.effects.own_paths import Access, find_own, may_find_own
+from lockgate.core.ruling.effects.program_io import MARK, Invocation
 from lockgate.core.ruling.effects.programs.options import (
     has_option,
     long_values,

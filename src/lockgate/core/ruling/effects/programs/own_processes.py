@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lockgate.core.ruling.effects.programs.options import split_options
 
 if TYPE_CHECKING:
-    from lockgate.core.ruling.effects.flows import Invocation
+    from lockgate.core.ruling.effects.program_io import Invocation
     from lockgate.core.ruling.effects.shell_walk import Walk
 
 # Programs that run code of others, which may write any file they are given.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.flows import UNKNOWN_OUTPUT, Invocation, Output
+from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Invocation, Output
 from lockgate.core.ruling.effects.programs.addresses import host_of, is_local
 from lockgate.core.ruling.effects.programs.options import has_option, plain_words, program_after, split_options
 from lockgate.core.ruling.effects.programs.program_table import command_words, has_row, is_task, read_row
@@ -221,10 +221,10 @@ def _manager(walk: Walk, call: Invocation) -> Output:
     if call.name == "pip3":
         call = call._replace(name="pip")
     special = _SPECIAL.get(call.name)
-    flow = special(walk, call) if special is not None else None
-    if flow is None:
-        flow = install_names(walk, call)
-    return flow if flow is not None else read_row(walk, call)
+    stream = special(walk, call) if special is not None else None
+    if stream is None:
+        stream = install_names(walk, call)
+    return stream if stream is not None else read_row(walk, call)
 
 
 def _pip(walk: Walk, call: Invocation) -> Output | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.effect import Certainty
-from lockgate.core.ruling.effects.flows import UNKNOWN_OUTPUT, Invocation, Output
+from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Invocation, Output
 from lockgate.core.ruling.effects.programs.option_uses import note_foreign
 from lockgate.core.ruling.effects.programs.text_filters import print_files
 from lockgate.core.word_lists import read_sections

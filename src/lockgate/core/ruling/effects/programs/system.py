@@ -6,8 +6,8 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.flows import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.paths import Access
+from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.network import ask_host
 from lockgate.core.ruling.effects.programs.option_uses import is_foreign
 from lockgate.core.ruling.effects.programs.options import has_option, program_after, split_options

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.flows import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.paths import Access, is_secret_variable, read_access
+from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.options import has_option, split_options
 from lockgate.core.ruling.effects.shell_syntax import decode_escapes
 
@@ -52,23 +52,23 @@ def print_files(walk: Walk, call: Invocation) -> Output:
         _note_writes(walk, name, options, files)
     if name in _PATTERN_FIRST:
         return _search(walk, call, options, files)
-    flows = [call.stdin if path == "-" else walk.print_file(path) for path in files] or [walk.show(call.stdin)]
-    flow = flows[0] if len(flows) == 1 else max(flows, key=lambda each: each.source)
-    if flow.source is Source.FILE and len(flows) > 1:
+    streams = [call.stdin if path == "-" else walk.print_file(path) for path in files] or [walk.show(call.stdin)]
+    stream = streams[0] if len(streams) == 1 else max(streams, key=lambda each: each.source)
+    if stream.source is Source.FILE and len(streams) > 1:
         return UNKNOWN_OUTPUT
-    return _passed(name, arguments, flow)
+    return _passed(name, arguments, stream)
 
 
-def _passed(name: str, arguments: list[str], flow: Output) -> Output:
-    """Return what comes out of a program that this flow goes into."""
-    origin = flow.source
+def _passed(name: str, arguments: list[str], stream: Output) -> Output:
+    """Return what comes out of a program that this stream goes into."""
+    origin = stream.source
     if origin in (Source.DOWNLOAD, Source.SECRET, Source.ENVIRONMENT):
-        return flow
+        return stream
     if _decodes(name, arguments):
         return Output(Source.DECODED)
     if origin is Source.FILE and name not in _ALL:
         return UNKNOWN_OUTPUT
-    return flow if name in _WHOLE or origin in (Source.DECODED, Source.NONE) else UNKNOWN_OUTPUT
+    return stream if name in _WHOLE or origin in (Source.DECODED, Source.NONE) else UNKNOWN_OUTPUT
 
 
 def _search(walk: Walk, call: Invocation, options: list[tuple[str, str]], files: list[str]) -> Output:
@@ -82,8 +82,8 @@ def _search(walk: Walk, call: Invocation, options: list[tuple[str, str]], files:
     if not files:
         return _search_input(walk, call, pattern, names)
     shown = [path for path in files if not _is_setting(pattern) or "-v" in names]
-    flows = [walk.print_file(path) for path in shown] or [UNKNOWN_OUTPUT]
-    return _passed(call.name, call.arguments, max(flows, key=lambda each: each.source))
+    streams = [walk.print_file(path) for path in shown] or [UNKNOWN_OUTPUT]
+    return _passed(call.name, call.arguments, max(streams, key=lambda each: each.source))
 
 
 def _search_input(walk: Walk, call: Invocation, pattern: str, names: set[str]) -> Output:
@@ -199,15 +199,15 @@ def _sed(walk: Walk, call: Invocation) -> Output:
             _edit_in_place(walk, path, scripts)
         return NO_OUTPUT
     if paths:
-        return _carved(max((walk.print_file(path) for path in paths), key=lambda flow: flow.source))
+        return _carved(max((walk.print_file(path) for path in paths), key=lambda stream: stream.source))
     if call.stdin.source is Source.TEXT:
         return Output(Source.DECODED if "s" in "".join(scripts) else Source.NONE)
     return _carved(call.stdin)
 
 
-def _carved(flow: Output) -> Output:
-    """Return what is left of a flow after a script: a file is no longer what lies on the disk."""
-    return UNKNOWN_OUTPUT if flow.source is Source.FILE else flow
+def _carved(stream: Output) -> Output:
+    """Return what is left of a stream after a script: a file is no longer what lies on the disk."""
+    return UNKNOWN_OUTPUT if stream.source is Source.FILE else stream
 
 
 _REPLACES = re.compile(r"\bs([/|#,!@%])((?:\\.|(?!\1)[^\\]){0,400})\1((?:\\.|(?!\1)[^\\]){0,400})\1")
@@ -262,9 +262,9 @@ def _awk(walk: Walk, call: Invocation) -> Output:
         for written in _AWK_WRITES.finditer(script):
             if written.group(1) not in ("/dev/stderr", "/dev/stdout"):
                 walk.access(written.group(1), Access.WRITE)
-    flows = [walk.print_file(path) for path in rest if "=" not in path]
-    if flows:
-        return _carved(max(flows, key=lambda flow: flow.source))
+    streams = [walk.print_file(path) for path in rest if "=" not in path]
+    if streams:
+        return _carved(max(streams, key=lambda stream: stream.source))
     if call.stdin.source is Source.ENVIRONMENT:
         walk.add("reads-secret", "environment")
     return _carved(call.stdin) if call.stdin.source is not Source.TEXT else Output(Source.DECODED)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.flows import UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.paths import Access
+from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.addresses import host_of
 from lockgate.core.ruling.effects.programs.network import note_sent
 from lockgate.core.ruling.effects.programs.option_uses import is_foreign
@@ -418,8 +418,8 @@ def _gh(walk: Walk, call: Invocation) -> Output:
         walk.add("changes-login", call.name)
     else:
         if verbs in _PUBLISHES_FILES:
-            for flow in [call.stdin, *(walk.read_file(path) for path in words[2:])]:
-                note_sent(walk, flow)
+            for stream in [call.stdin, *(walk.read_file(path) for path in words[2:])]:
+                note_sent(walk, stream)
         return read_row(walk, call)
     return UNKNOWN_OUTPUT
 

@@ -9,8 +9,8 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.flows import UNKNOWN_OUTPUT, Invocation, Output
 from lockgate.core.ruling.effects.paths import Access
+from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Invocation, Output
 from lockgate.core.ruling.effects.programs.options import program_after, split_options
 from lockgate.core.ruling.effects.programs.packages import note_package, note_source
 from lockgate.core.ruling.effects.programs.program_table import command_words, note_unknown, read_row

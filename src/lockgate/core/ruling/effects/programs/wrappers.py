@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.flows import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
+from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.options import has_option, program_after, split_options
 from lockgate.core.ruling.effects.programs.own_processes import HOME_VARIABLES
 from lockgate.core.ruling.effects.programs.program_table import command_words, read_row
@@ -131,16 +131,16 @@ _SHELLS = frozenset("sh bash zsh dash".split())
 def _xargs(walk: Walk, call: Invocation) -> Output:
     """`xargs` and `parallel`: the program with what flows in as further arguments."""
     rest = program_after(call.arguments, _XARGS_VALUED)
-    flow = call.stdin
+    stream = call.stdin
     replaced = dict(split_options(call.arguments, _XARGS_VALUED)[0]).get("-I", "")
     if call.name == "parallel":
         replaced = "{}"
         if ":::" in rest:
             index = rest.index(":::")
-            flow, rest = Output(Source.TEXT, " ".join(rest[index + 1 :])), rest[:index]
-    values = _arguments_from(walk, flow)
+            stream, rest = Output(Source.TEXT, " ".join(rest[index + 1 :])), rest[:index]
+    values = _arguments_from(walk, stream)
     if not rest:
-        return walk.run_program(["sh"], flow) if call.name == "parallel" else flow
+        return walk.run_program(["sh"], stream) if call.name == "parallel" else stream
     if call.name == "parallel" and " " in rest[0]:
         return walk.read_text(" ".join(rest).replace("{}", " ".join(values)))
     if replaced and replaced in " ".join(rest):
@@ -148,17 +148,17 @@ def _xargs(walk: Walk, call: Invocation) -> Output:
             walk.run_program([argument.replace(replaced, value) for argument in rest], NO_OUTPUT)
         return UNKNOWN_OUTPUT
     if rest[0] in _SHELLS and rest[1:] == ["-c"]:
-        return walk.run_program(rest[:1], flow if flow is not NO_OUTPUT else UNKNOWN_OUTPUT)
+        return walk.run_program(rest[:1], stream if stream is not NO_OUTPUT else UNKNOWN_OUTPUT)
     return walk.run_program([*rest, *values], NO_OUTPUT)
 
 
-def _arguments_from(walk: Walk, flow: Output) -> list[str]:
-    """Return the arguments that a flow is split into; a list of files stands for the path that it was made of."""
-    if flow.source is Source.TEXT:
-        return flow.text.split()[:64]
-    if flow.source is Source.NONE and flow.target:
-        return [flow.target]
-    return [walk.mark(UNKNOWN_OUTPUT if flow.source is Source.FILE else flow)]
+def _arguments_from(walk: Walk, stream: Output) -> list[str]:
+    """Return the arguments that a stream is split into; a list of files stands for the path that it was made of."""
+    if stream.source is Source.TEXT:
+        return stream.text.split()[:64]
+    if stream.source is Source.NONE and stream.target:
+        return [stream.target]
+    return [walk.mark(UNKNOWN_OUTPUT if stream.source is Source.FILE else stream)]
 
 
 _DOCKER_RUN_VALUED = frozenset(

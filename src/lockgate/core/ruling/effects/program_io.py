@@ -1,4 +1,4 @@
-"""What flows from one program of a command line into the next."""
+"""One program of a command line: its arguments, what it reads, and what it prints."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MARK = "\x00"
 
 
 class Source(IntEnum):
-    """Where a value or a flow comes from, the more telling the higher. `NONE` is not known, `EMPTY` has no content."""
+    """Where a value or output comes from, the more telling the higher. `NONE` is not known, `EMPTY` has no content."""
 
     EMPTY = 0
     NONE = 1
@@ -38,7 +38,7 @@ SETUP = Output(Source.NONE, "setup")
 
 
 class Invocation(NamedTuple):
-    """One program with its arguments, what flows into it, and the variables set for it alone.
+    """One program with its arguments, what it reads, and the variables set for it alone.
 
     Arguments are expanded; a piece whose value is not known is a mark, see `Walk.pieces_in`.
     """
