@@ -82,8 +82,8 @@ class PersonQuestions:
         """Whether a PAUSE can be answered at all."""
         return self._approvals is not None
 
-    def must_hear(self, ruling: Decision) -> bool:
-        """Return whether a person's no has to be looked for before a Tier 1 ruling counts."""
+    def must_check_for_denial(self, ruling: Decision) -> bool:
+        """Return whether a person may have denied this call, which is looked up before a Tier 1 ruling counts."""
         return self.were_asked and ruling.risk is Risk.HIGH
 
     def note_question(self) -> None:

@@ -284,7 +284,7 @@ class Ruler:
         """
         began = perf_counter_ns()
         leaves, ruling, subject, began = start or CallStart(*self._begin(call), began)
-        if isinstance(ruling, Ask) or subject is not None or self._people.must_hear(ruling):
+        if isinstance(ruling, Ask) or subject is not None or self._people.must_check_for_denial(ruling):
             with self._notify_watchers(call.tool, leaves):
                 decision = await run_routine_async(self._settle(call, ruling, subject, began))
         else:
@@ -314,7 +314,7 @@ class Ruler:
 
     def _must_wait(self, ruling: Decision, subject: RulingSubject | None) -> bool:
         """Return whether a person or a watcher has to be heard before a Tier 1 ruling counts."""
-        return bool(subject and self._watchers) or self._people.must_hear(ruling)
+        return bool(subject and self._watchers) or self._people.must_check_for_denial(ruling)
 
     # Steps 1 to 5.
 
@@ -361,7 +361,7 @@ class Ruler:
     ) -> Routine[Decision]:
         if isinstance(ruling, Ask):
             settled = yield from self._escalate(ruling, judged=judged)
-        elif self._people.must_hear(ruling):
+        elif self._people.must_check_for_denial(ruling):
             settled = yield from self._people.hold_if_denied(call, ruling, self.untrusted_sha256)
         else:
             settled = SettledRuling(ruling)
