@@ -118,7 +118,7 @@ def may_be_delegated(effect: Effect) -> bool:
     return effect.kind == "sends-message" and effect.target.startswith("#")
 
 
-def may_be_weighed_if_delegated(effect: Effect) -> bool:
+def may_go_to_judge_if_delegated(effect: Effect) -> bool:
     """Return whether a judge may weigh that such a source says so: a message, and what stays among the user's own.
 
     A file, a repository or money that goes to an address waits for a person, whatever the goal follows.

@@ -34,7 +34,7 @@ from lockgate.core.ruling.argument_scan import ArgumentScan, join_leaves, scan_a
 from lockgate.core.ruling.arguments import Leaf, list_names, sink_from_argument
 from lockgate.core.ruling.arguments import flatten_arguments as flatten_arguments
 from lockgate.core.ruling.context import BlockNote, Context
-from lockgate.core.ruling.delegation import may_be_delegated, may_be_weighed_if_delegated
+from lockgate.core.ruling.delegation import may_be_delegated, may_go_to_judge_if_delegated
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity, effect
 from lockgate.core.ruling.effects.reading import effects_of, own_effects_of
 from lockgate.core.ruling.explanations import EFFECT, explain
@@ -562,7 +562,7 @@ def _conclude(
 def _find_followed(review: _Review, users_sites: frozenset[str]) -> frozenset[str]:
     """Return the blocks that the user told the agent to follow, where a judge may weigh that they order this."""
     may_be_weighed = all(
-        may_be_delegated(found) or may_be_weighed_if_delegated(found) or found.target in users_sites
+        may_be_delegated(found) or may_go_to_judge_if_delegated(found) or found.target in users_sites
         for found in review.effects
     )
     return review.context.find_delegated() if may_be_weighed else frozenset()
