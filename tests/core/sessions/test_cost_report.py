@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from lockgate.core.sessions.cost_report import EXPECTED, fate_of, report_to_dict, summarize_costs
+from lockgate.core.sessions.cost_report import EXPECTED, escalation_outcome, report_to_dict, summarize_costs
 from lockgate.core.sessions.ledger_lines import LedgerEntry, LedgerPasses
 from lockgate.core.vocabulary import Ran, Reason
 
@@ -118,7 +118,7 @@ def test_without_a_priced_supervisor_nothing_is_made_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("entry", "fate"),
+    ("entry", "outcome"),
     [
         (ruling(ran(2, "clear")), "triage"),
         (ruling(ran(2, "unclear"), ran(2, "clear")), "triage"),
@@ -141,9 +141,9 @@ def test_without_a_priced_supervisor_nothing_is_made_up() -> None:
         (ruling(tier=3, reason="untrusted-origin"), "undecided"),
     ],
 )
-def test_what_became_of_an_escalation(entry: LedgerEntry, fate: str) -> None:
+def test_what_became_of_an_escalation(entry: LedgerEntry, outcome: str) -> None:
     assert entry.reason in {reason.value for reason in Reason}
-    assert fate_of(entry) == fate
+    assert escalation_outcome(entry) == outcome
 
 
 def test_the_tuning_list_ranks_rules_by_what_a_higher_tier_cleared() -> None:

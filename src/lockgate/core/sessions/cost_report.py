@@ -142,7 +142,7 @@ class _CostTotals:
         self._reached = [0, 0, 0]
         self._rules = _AnswerCounts()
         self._answers: dict[tuple[int, str], _AnswerCounts] = {(1, ""): self._rules}
-        self._fates: dict[str, Counter[str]] = {}
+        self._outcomes: dict[str, Counter[str]] = {}
         self._first_s, self._last_s = math.inf, 0.0
         self._undecided, self._wait_us = 0, 0.0
         # The supervisor's answers with a known cost: their number, cost and time.
@@ -167,7 +167,7 @@ class _CostTotals:
         for ran in entry.judged:
             self._add_answer(ran)
         if entry.tier > 1 or entry.judged:
-            self._add_fate(entry)
+            self._count_outcome(entry)
 
     def _add_answer(self, ran: Ran) -> None:
         usd = self._cost(ran)
@@ -176,13 +176,13 @@ class _CostTotals:
         if ran.tier == 3 and not ran.cached and usd is not None and ran.said != "unclear":
             self._top, self._top_usd, self._top_us = self._top + 1, self._top_usd + usd, self._top_us + ran.latency_us
 
-    def _add_fate(self, entry: LedgerEntry) -> None:
-        fate = fate_of(entry)
-        self._undecided += fate == "undecided"
+    def _count_outcome(self, entry: LedgerEntry) -> None:
+        outcome = escalation_outcome(entry)
+        self._undecided += outcome == "undecided"
         for rule in entry.rules:
-            counts = self._fates.setdefault(rule, Counter())
-            counts[fate] += 1
-            counts["alone"] += len(entry.rules) == 1 and fate in ("triage", "supervisor", "person")
+            counts = self._outcomes.setdefault(rule, Counter())
+            counts[outcome] += 1
+            counts["alone"] += len(entry.rules) == 1 and outcome in ("triage", "supervisor", "person")
 
     def report(self) -> CostReport:
         rulings = self._rules.answers = sum(self._reached)
@@ -206,7 +206,7 @@ class _CostTotals:
             sum(each.unpriced for each in sums),
             self._wait_us,
             always,
-            _rank_rules(self._fates),
+            _rank_rules(self._outcomes),
         )
 
 
@@ -220,7 +220,7 @@ def _as_enforced(entry: LedgerEntry) -> tuple[LedgerEntry, bool]:
     return entry, False
 
 
-def fate_of(entry: LedgerEntry) -> str:
+def escalation_outcome(entry: LedgerEntry) -> str:
     """Return an escalated call's outcome: cleared by `triage`, `supervisor` or `person`, `upheld`, or `undecided`."""
     if entry.reason in (Reason.APPROVED, Reason.GRANTED):
         return "person"
@@ -235,20 +235,20 @@ def fate_of(entry: LedgerEntry) -> str:
     return "upheld" if held or caught else "undecided"
 
 
-def _rank_rules(fates: Mapping[str, Counter[str]]) -> tuple[RuleEscalations, ...]:
+def _rank_rules(outcomes: Mapping[str, Counter[str]]) -> tuple[RuleEscalations, ...]:
     """Return the tuning list: first the rules for which a higher tier cleared most escalations."""
     rows = [
         RuleEscalations(
             rule,
-            fate.total() - fate["alone"],
-            fate["triage"],
-            fate["supervisor"],
-            fate["person"],
-            fate["upheld"],
-            fate["undecided"],
-            fate["alone"],
+            outcome.total() - outcome["alone"],
+            outcome["triage"],
+            outcome["supervisor"],
+            outcome["person"],
+            outcome["upheld"],
+            outcome["undecided"],
+            outcome["alone"],
         )
-        for rule, fate in fates.items()
+        for rule, outcome in outcomes.items()
     ]
     return tuple(sorted(rows, key=lambda row: (-row.cleared, -row.alone, row.upheld, row.rule)))
 

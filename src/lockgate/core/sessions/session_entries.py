@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from lockgate.core.errors import InvalidCall, quoted
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.sessions.cost_report import fate_of, percentile
+from lockgate.core.sessions.cost_report import escalation_outcome, percentile
 from lockgate.core.sessions.ledger_lines import LedgerEntry as Counted
 from lockgate.core.strict_json import PORTABLE, check_limits
 from lockgate.core.text.scanner import MAX_TEXT
@@ -480,7 +480,7 @@ def stats_from_tallies(tallies: Iterable[RulingTally], *, since: float, until: f
         raise InvalidCall("stats need a time in seconds, and buckets of a length above 0")
     bucket_s = max(bucket_s, (until - since) / MAX_BUCKETS)
     found: dict[int, tuple[list[array[float]], Counter[str], list[float]]] = {}
-    fates: dict[str, Counter[str]] = {}
+    outcomes: dict[str, Counter[str]] = {}
     calls, cost = 0, 0.0
     for each in tallies:
         if each.action not in _ACTIONS:
@@ -495,26 +495,26 @@ def stats_from_tallies(tallies: Iterable[RulingTally], *, since: float, until: f
         costs[0] += each.cost_usd
         calls, cost = calls + 1, cost + each.cost_usd
         if each.tier > 1 or each.said:
-            fate = _tally_fate(each)
+            outcome = _tally_outcome(each)
             for rule in each.rules.split():
-                fates.setdefault(rule, Counter())[fate] += 1
+                outcomes.setdefault(rule, Counter())[outcome] += 1
     buckets = tuple(
         _bucket_from_counts(since + place * bucket_s, *found.get(place, ([array("d")] * 3, Counter(), [0.0])))
         for place in range(max(0, math.ceil((until - since) / bucket_s)))
     )
     rules = [
-        RuleCount(rule, fate.total(), fate["cleared"], fate["upheld"], fate["undecided"])
-        for rule, fate in fates.items()
+        RuleCount(rule, outcome.total(), outcome["cleared"], outcome["upheld"], outcome["undecided"])
+        for rule, outcome in outcomes.items()
     ]
     ranked = tuple(sorted(rules, key=lambda each: (-each.cleared, -each.escalations, each.rule)))
     return Stats(since, until, bucket_s, buckets, ranked, calls, cost)
 
 
-def _tally_fate(each: RulingTally) -> str:
+def _tally_outcome(each: RulingTally) -> str:
     ran = [part.partition(":") for part in each.said.split()]
     judged = tuple(Ran(int(tier), said) for tier, _, said in ran)
-    fate = fate_of(Counted(each.at, "", 1, "", each.action, each.tier, each.reason, "", (), judged, 0.0))
-    return fate if fate in ("upheld", "undecided") else "cleared"
+    outcome = escalation_outcome(Counted(each.at, "", 1, "", each.action, each.tier, each.reason, "", (), judged, 0.0))
+    return outcome if outcome in ("upheld", "undecided") else "cleared"
 
 
 def _bucket_from_counts(
