@@ -111,7 +111,7 @@ _RECIPIENT_SINKS = ("recipient", "account")
 class TrustedText:
     """What the user asked for (goal and messages), and what every trusted or vetted block says besides."""
 
-    __slots__ = ("_asked_tools", "asked", "asked_folded", "asked_text", "firm", "folded", "known", "written")
+    __slots__ = ("_asked_tools", "asked", "asked_folded", "asked_text", "folded", "known", "trusted_only", "written")
 
     def __init__(self) -> None:
         self.folded = b" "
@@ -119,7 +119,7 @@ class TrustedText:
         self.asked_text = ""
         self.written = b""
         # The same without what is only vetted: that never asks for what opens a door.
-        self.firm = b""
+        self.trusted_only = b""
         self.known: set[bytes] = set()
         self.asked: set[bytes] = set()
         self._asked_tools: dict[str, bool] = {}
@@ -130,7 +130,7 @@ class TrustedText:
         listed = split_words(prepared)
         self.written += prepared + b"\n"
         if not vetted:
-            self.firm += prepared + b"\n"
+            self.trusted_only += prepared + b"\n"
         self.folded += b" ".join(listed) + b" "
         self.known.update(listed)
         if asks:
@@ -200,13 +200,13 @@ class TrustedText:
                 yield labels[0]
             at = self.written.find(domain, end)
 
-    def contains_address(self, address: bytes, budget: WorkBudget, *, firmly: bool = False) -> bool:
+    def contains_address(self, address: bytes, budget: WorkBudget, *, trusted_only: bool = False) -> bool:
         """Return whether a trusted text writes this address, and not one that is longer.
 
-        With `firmly`, a text that is only vetted does not count.
+        With `trusted_only`, a text that is only vetted does not count.
         """
         # A user who wrote `mira@lind.example.org` did not mean `ra@lind.example`.
-        written = self.firm if firmly else self.written
+        written = self.trusted_only if trusted_only else self.written
         at = written.find(address)
         while at >= 0 and budget.take():
             before, after = written[at - 1 : at], written[at + len(address) : at + len(address) + 2]

@@ -104,7 +104,7 @@ class UnaskedEffects:
     def _is_asked_for(self, effect: Effect) -> bool:
         """Return whether the user names this target or asks for this kind of thing."""
         # A text that is only vetted never asks for what opens a door.
-        if effect.target and is_named_by_user(effect.target, self._trusted, firmly=True):
+        if effect.target and is_named_by_user(effect.target, self._trusted, trusted_only=True):
             return True
         return is_kind_asked_for(effect.kind, self._trusted) and not self._is_ordered(effect)
 
@@ -225,17 +225,18 @@ def is_configured_remote(effect: Effect) -> bool:
     return effect.kind == "pushes" and not _ADDRESSED.search(effect.target)
 
 
-def is_named_by_user(target: str, trusted: TrustedText, *, firmly: bool = False) -> bool:
+def is_named_by_user(target: str, trusted: TrustedText, *, trusted_only: bool = False) -> bool:
     """Return whether the user writes this target, or the file name at the end of a path, as a word of its own.
 
-    With `firmly`, a text that is only vetted does not count.
+    With `trusted_only`, a text that is only vetted does not count.
     A plain word is no file name: a goal about a `config` parser does not mean `~/.kube/config`.
     """
     budget = WorkBudget(len(trusted.written))
     last = target.rstrip("/").rpartition("/")[2]
     names = (target,) if last.isalpha() else (target, last)
     return any(
-        len(name) > 3 and trusted.contains_address(name.lower().encode("utf-8", "ignore"), budget, firmly=firmly)
+        len(name) > 3
+        and trusted.contains_address(name.lower().encode("utf-8", "ignore"), budget, trusted_only=trusted_only)
         for name in names
     )
 
