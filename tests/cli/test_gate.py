@@ -269,6 +269,28 @@ def test_the_proxy_passes_blocks_and_quarantines_by_key(
     assert ATTACK.encode() not in err
 
 
+@pytest.mark.parametrize(("setting", "status"), [("network", 429), ("none", 200)])
+@pytest.mark.parametrize("road", ["upstream", "envoy"])
+def test_clients_without_a_user_are_locked_as_the_settings_say(
+    started: Any,
+    upstream: tuple[str, list[bytes]],
+    monkeypatch: pytest.MonkeyPatch,
+    road: str,
+    setting: str,
+    status: int,
+) -> None:
+    monkeypatch.setenv("ABUSE_TRUSTED_PROXIES", "127.0.0.1")
+    monkeypatch.setenv("ABUSE_ANONYMOUS", setting)
+    monkeypatch.setenv("ABUSE_TIER2_THRESHOLD", "3")
+    _, port, _ = started(*(("--envoy",) if road == "envoy" else ("--upstream", upstream[0])))
+    sent = {"x_forwarded_for": "198.51.100.7", "x_envoy_auth_partial_body": "false"}
+    for _ in range(3):
+        assert post(port, "/ext_authz/v1/chat", chat(ATTACK), **sent).status == 403
+    assert post(port, "/ext_authz/v1/chat", chat(HARMLESS), **sent).status == status
+    sent["x_forwarded_for"] = "198.51.100.8"
+    assert post(port, "/ext_authz/v1/chat", chat(HARMLESS), **sent).status == 200
+
+
 def test_a_server_that_is_told_to_end_ends_in_good_order(started: Any, upstream: tuple[str, list[bytes]]) -> None:
     process, port, _ = started("--upstream", upstream[0])
     assert post(port, "/", chat(HARMLESS)).status == 200

@@ -57,8 +57,8 @@ example:
   $ lockgate gate bans
   $ lockgate gate bans --lift alice
 
-Without --key-header and --user-header, clients are told apart by their network only: networks are slowed
-down, but never locked.
+Without --key-header and --user-header, clients are told apart by their network only, and all clients of
+one network are locked together. ABUSE_ANONYMOUS=none only slows them.
 docs/how-to/proxy.md, envoy.md and litellm.md say more; docs/reference/abuse-gate.md lists the settings.
 GET /healthz answers 204. Ends with Ctrl-C. `bans` lists the locked and quarantined clients of the
 ban file and the shared store that the settings name; --lift takes a principal, a hash from that list, or
@@ -156,6 +156,7 @@ def _make_app(args: argparse.Namespace) -> tuple[App, AbuseSettings, str, Identi
         settings.trusted_proxies,
         user_header=_parse_header_name(args.user_header),
         key_header=_parse_header_name(args.key_header),
+        locks_anonymous=settings.anonymous == "network",
     )
     if upstream is None:
         return (

@@ -73,9 +73,15 @@ class HeaderIdentity(Identity):
     """
 
     def __init__(
-        self, secret: bytes, trusted_proxies: Sequence[str] = (), *, user_header: str = "", key_header: str = ""
+        self,
+        secret: bytes,
+        trusted_proxies: Sequence[str] = (),
+        *,
+        user_header: str = "",
+        key_header: str = "",
+        locks_anonymous: bool = False,
     ) -> None:
-        super().__init__(secret, self._principal_from_header, trusted_proxies)
+        super().__init__(secret, self._principal_from_header, trusted_proxies, locks_anonymous=locks_anonymous)
         if user_header and key_header:
             raise InvalidConfig("both a user header and a key header are given", hint="name one of them")
         if user_header and not trusted_proxies:
@@ -145,7 +151,7 @@ class LiteLLMIdentity(Identity):
     """Identifies LiteLLM's clients by their keys.
 
     LiteLLM does not say where a client connects from, and its own address is the same for all. So a key is a network
-    too.
+    too, and a client without a key is never locked.
     """
 
     def network_from_scope(self, scope: Scope) -> str:
