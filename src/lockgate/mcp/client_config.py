@@ -70,7 +70,7 @@ def plan_change(
     """What putting us in front of these servers (or of all) would change, or taking us out again."""
     path = path.resolve()
     before = _read(path)
-    text = _decoded(before)
+    text = _decode_text(before)
     shown, secrets = text, set[str]()
     if state is None:
         from lockgate.assemble import settings_from_environment
@@ -251,7 +251,7 @@ def _read(path: Path) -> bytes:
     return data
 
 
-def _decoded(data: bytes) -> str:
+def _decode_text(data: bytes) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -116,7 +116,7 @@ class ToolPins:
     def record_listing(self, listed: Sequence[object]) -> list[SeenTool]:
         """Take a list of tools in: pin those that are new, note those that have changed."""
         tools = [tool for tool in map(tool_from, listed) if tool is not None]
-        with self._locked():
+        with self._lock_file():
             self._read()
             before = dict(self._held)
             looks = {appearance_of(name) for name in self._held}
@@ -178,7 +178,7 @@ class ToolPins:
 
     def accept(self, digests: Mapping[str, str]) -> list[str]:
         """Pin these tools, by name, in the form that was shown; returns those that it counted for."""
-        with self._locked():
+        with self._lock_file():
             self._read()
             done: list[str] = []
             for name, digest in digests.items():
@@ -191,7 +191,7 @@ class ToolPins:
 
     def forget(self) -> None:
         """Begin anew: what is listed next is pinned as it is then."""
-        with self._locked():
+        with self._lock_file():
             if self._path is not None:
                 self._path.unlink(missing_ok=True)
             self._held, self._unreadable = {}, ""
@@ -206,7 +206,7 @@ class ToolPins:
             _PINS.check(self._path.parent, folder=True)
             _PINS.check(self._path)
             with self._path.open("rb") as file:
-                self._held = _parsed(file.read(_MAX_FILE))
+                self._held = _parse_pins(file.read(_MAX_FILE))
         except LockgateError as error:
             self._unreadable = error.message
         except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
@@ -229,7 +229,7 @@ class ToolPins:
         replace_file(self._path, text.encode("ascii"))
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _lock_file(self) -> Iterator[None]:
         """One process at a time: two that begin together must not each write what the other has not seen."""
         if self._path is None:
             yield
@@ -240,7 +240,7 @@ class ToolPins:
             yield
 
 
-def _parsed(data: bytes) -> dict[str, ToolPin]:
+def _parse_pins(data: bytes) -> dict[str, ToolPin]:
     """What was written, whole and unchanged, or an error."""
     kept = json.loads(data)
     if kept["schema"] != _SCHEMA:

@@ -37,8 +37,8 @@ from lockgate.settings.files import (
     TomlFile,
     home_folder,
     is_same_file,
+    printable_path,
     read_toml_file,
-    shown,
     xdg_folder,
 )
 from lockgate.settings.journal_paths import check_database, check_log_path
@@ -378,7 +378,7 @@ class _Merge:
         file = read_toml_file(path, from_project=False)
         if file is None:
             if role in _MISSING:
-                raise InvalidConfig(f"{shown(path)}: no such file", hint=_MISSING[role])
+                raise InvalidConfig(f"{printable_path(path)}: no such file", hint=_MISSING[role])
             return
         self.sources.append(SettingsSource(role, path))
         self._abuse_gate |= _abuse_gate_table(file)
@@ -460,7 +460,9 @@ class _Merge:
             cache_dir=cache_dir,
             state_dir=state_dir,
             sources=(*used, SettingsSource(SourceRole.DEFAULT, None, default)),
-            origins={row.key: ", ".join(map(shown, self._origins.get(row.key, ()))) or "default" for row in KEYS},
+            origins={
+                row.key: ", ".join(map(printable_path, self._origins.get(row.key, ()))) or "default" for row in KEYS
+            },
             abuse_gate=self._abuse_gate,
             **self._parts,
         )

@@ -37,7 +37,7 @@ class TomlFile:
         """Return an error at the line of this key, or of this item of its array; the message goes on after the key."""
         path = self.root + (tuple(key.split(".")) if isinstance(key, str) else key)
         line, name = line_of_key(self.text, path, item), quoted(".".join(path), 120)
-        return InvalidConfig(f"{shown(self.path)}{f':{line}' if line else ''}: {name}{message}", hint=hint)
+        return InvalidConfig(f"{printable_path(self.path)}{f':{line}' if line else ''}: {name}{message}", hint=hint)
 
     @contextmanager
     def locate_errors(self, row: Row, *, item: int = 0) -> Iterator[None]:
@@ -63,12 +63,12 @@ def read_toml_file(path: Path, *, from_project: bool) -> TomlFile | None:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise InvalidConfig(f"{shown(path)}:{line}: not UTF-8", hint="save the file as UTF-8") from None
+        raise InvalidConfig(f"{printable_path(path)}:{line}: not UTF-8", hint="save the file as UTF-8") from None
     return _with_our_tables(TomlFile(path, text, root, _parse_toml(path, text)), required=not from_project)
 
 
 def _read_bytes(path: Path, *, from_project: bool) -> bytes | None:
-    where = shown(path)
+    where = printable_path(path)
 
     def check(status: os.stat_result) -> None:
         if not stat.S_ISREG(status.st_mode):
@@ -91,17 +91,19 @@ def _read_bytes(path: Path, *, from_project: bool) -> bytes | None:
 
 def _refuse_writable(path: Path, status: os.stat_result) -> None:
     why = writable_by_others(status.st_mode, status.st_uid, os.geteuid())
-    hint = "use a copy of your own, or one of root's" if "belongs" in why else f"chmod go-w {shown(path)}"
+    hint = "use a copy of your own, or one of root's" if "belongs" in why else f"chmod go-w {printable_path(path)}"
     if not why and (why := replaceable_in_folder(path)):
-        hint = f"chmod o-w {shown(os.path.dirname(os.path.realpath(path)))}"
+        hint = f"chmod o-w {printable_path(os.path.dirname(os.path.realpath(path)))}"
     if why:
-        raise InvalidConfig(f"{shown(path)}: {why}: a user who can write the policy can switch it off", hint=hint)
+        raise InvalidConfig(
+            f"{printable_path(path)}: {why}: a user who can write the policy can switch it off", hint=hint
+        )
 
 
 def _parse_toml(path: Path, text: str) -> dict[str, object]:
     import tomllib
 
-    where = shown(path)
+    where = printable_path(path)
     if line := overlong_key_line(text):
         raise InvalidConfig(
             f"{where}:{line}: a key of more than {MAX_KEY_PARTS} parts", hint="no key of ours is so deep"
@@ -112,7 +114,7 @@ def _parse_toml(path: Path, text: str) -> dict[str, object]:
         said, _, place = str(error).rpartition(" (at ")
         number = re.match(r"line (\d+)", place)
         line = int(number[1]) if number else text.count("\n") + 1
-        raise InvalidConfig(f"{where}:{line}: not valid TOML: {shown(said[:1].lower() + said[1:])}") from None
+        raise InvalidConfig(f"{where}:{line}: not valid TOML: {printable_path(said[:1].lower() + said[1:])}") from None
     except (RecursionError, ValueError):
         # tomllib lets these through: too many nested brackets, a number of more digits than Python reads.
         raise InvalidConfig(f"{where}: not valid TOML: nested too deeply, or a number too long") from None
@@ -125,7 +127,7 @@ def _with_our_tables(file: TomlFile, *, required: bool) -> TomlFile | None:
         if name not in tables:
             if required:
                 raise InvalidConfig(
-                    f"{shown(file.path)}: has no [{'.'.join(file.root)}] table", hint="name another file"
+                    f"{printable_path(file.path)}: has no [{'.'.join(file.root)}] table", hint="name another file"
                 )
             return None
         inner = tables[name]
@@ -171,7 +173,7 @@ def replaceable_in_folder(path: Path) -> str:
     return "lies in a folder where any user may replace it" if mode & stat.S_IWOTH and not mode & stat.S_ISVTX else ""
 
 
-def shown(text: object) -> str:
+def printable_path(text: object) -> str:
     """Return a path, or a parser's message, for an error: without characters that would move a terminal's cursor."""
     return "".join(ch if ch.isprintable() else "\N{REPLACEMENT CHARACTER}" for ch in str(text))
 

@@ -122,13 +122,13 @@ def as_toml(value: object) -> str:
     if isinstance(value, Trust):
         return as_toml(value.word)
     if isinstance(value, str):
-        return f'"{"".join(map(_escaped, value))}"'
+        return f'"{"".join(map(_escape_character, value))}"'
     if isinstance(value, tuple):
         return f"[{', '.join(map(as_toml, value))}]"
     return str(value).lower()
 
 
-def _escaped(character: str) -> str:
+def _escape_character(character: str) -> str:
     if character in '"\\':
         return f"\\{character}"
     return character if character.isprintable() else f"\\U{ord(character):08X}"

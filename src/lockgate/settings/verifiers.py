@@ -221,11 +221,11 @@ def _settings(said: Environment, who: str, *, keys_elsewhere: bool) -> VerifierS
         return VerifierSettings(**found)
     # 3. and 4. What it needs.
     key_name, model_name, endpoint_name = _PARTS[adapter]
-    found["model"] = _required(said, model_name, who)
+    found["model"] = _require_value(said, model_name, who)
     found["endpoint"] = _endpoint(said, endpoint_name, found["allowed_endpoints"], who)
     found["unsafe_http"] = _is_unsafe_http(found["endpoint"], endpoint_name, found["allowed_endpoints"])
     if adapter == "azure":
-        found["api_version"] = _required(said, "AZURE_OPENAI_API_VERSION", who)
+        found["api_version"] = _require_value(said, "AZURE_OPENAI_API_VERSION", who)
     # 5. Its files.
     found["ca_file"] = _certificate_file(said)
     found["custom_redactions"] = _redaction_patterns(said)
@@ -357,7 +357,7 @@ def _adapter(said: Environment) -> str:
     return adapter
 
 
-def _required(said: Environment, name: str, who: str) -> str:
+def _require_value(said: Environment, name: str, who: str) -> str:
     text, _ = said.text(_ROW[name])
     if not text:
         doc = _ROW[name].doc.rstrip(".")
@@ -366,7 +366,7 @@ def _required(said: Environment, name: str, who: str) -> str:
 
 
 def _endpoint(said: Environment, name: str, allowed: tuple[str, ...], who: str) -> str:
-    return _checked_endpoint(_required(said, name, who), name, allowed)
+    return _checked_endpoint(_require_value(said, name, who), name, allowed)
 
 
 def _checked_endpoint(text: str, name: str, allowed: tuple[str, ...]) -> str:

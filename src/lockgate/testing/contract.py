@@ -114,7 +114,7 @@ def check_adapter(
         first = [_assess(adapter, payload, limit_s) for payload in PAYLOADS]
         for thing in NO_PAYLOADS:
             verdict = _assess(adapter, thing, limit_s)
-            _require(verdict != "safe", f"{_abbreviated(thing)} is no payload and was cleared as safe")
+            _require(verdict != "safe", f"{_abbreviate(thing)} is no payload and was cleared as safe")
 
         # 3
         with ThreadPoolExecutor(8) as threads:
@@ -125,10 +125,10 @@ def check_adapter(
         if hasattr(adapter, "assess_async"):
             for payload, verdict in zip(PAYLOADS, first, strict=True):
                 again = asyncio.run(_assess_async(adapter, payload, limit_s))
-                _require(again == verdict, f"assess said {verdict}, assess_async {again}: {_abbreviated(payload)}")
+                _require(again == verdict, f"assess said {verdict}, assess_async {again}: {_abbreviate(payload)}")
             for thing in NO_PAYLOADS:
                 verdict = asyncio.run(_assess_async(adapter, thing, limit_s))
-                _require(verdict != "safe", f"{_abbreviated(thing)} is no payload and assess_async cleared it as safe")
+                _require(verdict != "safe", f"{_abbreviate(thing)} is no payload and assess_async cleared it as safe")
 
         # 9
         _require(not secret or secret not in repr(adapter), "the key is in the adapter's repr")
@@ -227,7 +227,7 @@ def _require_no_error(name: str, where: str) -> Iterator[None]:
 def _assess(adapter: VerifierAdapter, payload: Any, limit_s: float, fault: str = "") -> str:
     payload = deepcopy(payload)
     before = repr(payload)
-    with _require_no_error("assess", fault or _abbreviated(payload)):
+    with _require_no_error("assess", fault or _abbreviate(payload)):
         start = time.perf_counter()
         verdict = adapter.assess(payload)
     return _check_answer(verdict, time.perf_counter() - start, limit_s, payload, before, fault)
@@ -236,14 +236,14 @@ def _assess(adapter: VerifierAdapter, payload: Any, limit_s: float, fault: str =
 async def _assess_async(adapter: Any, payload: Any, limit_s: float, fault: str = "") -> str:
     payload = deepcopy(payload)
     before = repr(payload)
-    with _require_no_error("assess_async", fault or _abbreviated(payload)):
+    with _require_no_error("assess_async", fault or _abbreviate(payload)):
         start = time.perf_counter()
         verdict = await adapter.assess_async(payload)
     return _check_answer(verdict, time.perf_counter() - start, limit_s, payload, before, fault)
 
 
 def _check_answer(verdict: object, took_s: float, limit_s: float, payload: object, before: str, fault: str) -> str:
-    where = fault or _abbreviated(payload)
+    where = fault or _abbreviate(payload)
     if not isinstance(verdict, str) or verdict not in VERDICTS:
         raise AssertionError(f"neither safe nor unsafe nor unclear: {type(verdict).__name__}, for {where}")
     _require(took_s <= limit_s, f"answered after {took_s:.3f} s, more than {limit_s:.3f} s: {where}")
@@ -251,7 +251,7 @@ def _check_answer(verdict: object, took_s: float, limit_s: float, payload: objec
     return verdict
 
 
-def _abbreviated(payload: object) -> str:
+def _abbreviate(payload: object) -> str:
     text = ascii(payload)
     return text if len(text) <= 80 else f"{text[:80]}..."
 

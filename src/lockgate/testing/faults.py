@@ -228,7 +228,7 @@ async def hang_in_body(exchange: Exchange) -> None:
 
 @_named_fault("sends the whole body in chunks, and never the last, empty one")
 async def hang_after_chunks(exchange: Exchange) -> None:
-    await exchange.send(_chunked(exchange.good).removesuffix(b"0\r\n\r\n"))
+    await exchange.send(_chunk_body(exchange.good).removesuffix(b"0\r\n\r\n"))
     await exchange.wait()
 
 
@@ -307,7 +307,7 @@ async def endless_extension(exchange: Exchange) -> None:
 
 @_named_fault("trailers without end after the whole body")
 async def endless_trailers(exchange: Exchange) -> None:
-    await exchange.flood(_chunked(exchange.good)[:-2], b"x-trailer: more\r\n" * 1000)
+    await exchange.flood(_chunk_body(exchange.good)[:-2], b"x-trailer: more\r\n" * 1000)
 
 
 @_named_fault("headers without end")
@@ -343,7 +343,7 @@ async def second_reply(exchange: Exchange) -> None:
     await exchange.wait()
 
 
-def _chunked(body: Json) -> bytes:
+def _chunk_body(body: Json) -> bytes:
     data = json.dumps(body).encode()
     return _head(transfer_encoding="chunked") + f"{len(data):x}\r\n".encode() + data + b"\r\n0\r\n\r\n"
 
@@ -372,7 +372,7 @@ def _framing_faults() -> None:
     _add_response(
         "two-lengths", "announces two lengths", lambda x: length(x, lambda n: f"{n}\r\ncontent-length: {n - 9}")
     )
-    _add_response("chunk-cut", "the whole body in chunks, without the last one", lambda x: _chunked(x.good)[:-5])
+    _add_response("chunk-cut", "the whole body in chunks, without the last one", lambda x: _chunk_body(x.good)[:-5])
     _add_response("chunk-garbage", "a chunk size that is no number", _head(transfer_encoding="chunked") + b"zz\r\n{}")
     _add_response(
         "chunk-huge",
@@ -397,19 +397,19 @@ def _framing_faults() -> None:
         "20,000 headers",
         lambda x: _response(x.good).replace(b"\r\n", b"\r\n" + b"".join(b"x-%d: y\r\n" % n for n in range(20_000)), 1),
     )
-    _add_response("gzip", "gzip although identity was asked for", lambda x: _encoded(gzip.compress(good(x)), "gzip"))
+    _add_response("gzip", "gzip although identity was asked for", lambda x: _encode(gzip.compress(good(x)), "gzip"))
     _add_response("gzip-unannounced", "gzip that is not announced", lambda x: _response(gzip.compress(good(x))))
-    _add_response("gzip-bomb", "8 MiB of blanks in 8 KiB of gzip", lambda _: _encoded(_gzip_bomb(), "gzip"))
-    _add_response("gzip-broken", "announces gzip and sends none", lambda x: _encoded(good(x), "gzip"))
-    _add_response("deflate", "announces deflate and sends plain text", lambda x: _encoded(good(x), "deflate"))
-    _add_response("brotli", "announces brotli and sends plain text", lambda x: _encoded(good(x), "br"))
+    _add_response("gzip-bomb", "8 MiB of blanks in 8 KiB of gzip", lambda _: _encode(_gzip_bomb(), "gzip"))
+    _add_response("gzip-broken", "announces gzip and sends none", lambda x: _encode(good(x), "gzip"))
+    _add_response("deflate", "announces deflate and sends plain text", lambda x: _encode(good(x), "deflate"))
+    _add_response("brotli", "announces brotli and sends plain text", lambda x: _encode(good(x), "br"))
     _add_response(
-        "gzip-twice", "announces two encodings", lambda x: _encoded(gzip.compress(gzip.compress(good(x))), "gzip, gzip")
+        "gzip-twice", "announces two encodings", lambda x: _encode(gzip.compress(gzip.compress(good(x))), "gzip, gzip")
     )
     _add_response("switching", "101 Switching Protocols", b"HTTP/1.1 101 Switching Protocols\r\nupgrade: h2c\r\n\r\n")
 
 
-def _encoded(body: bytes, coding: str) -> bytes:
+def _encode(body: bytes, coding: str) -> bytes:
     return _response(body, content_encoding=coding)
 
 

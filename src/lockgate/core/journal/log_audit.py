@@ -277,7 +277,7 @@ class _ShardAudit:
         return self.head.size if self.head else 0
 
     def check(self, shard: AuditedShard, held: Sequence[bytes], receipts: Sequence[Receipt], *, live: bool) -> None:
-        kept = [head for note in held if (head := self._opened(note, 5, FaultKind.BAD_HELD_HEAD, "a held head"))]
+        kept = [head for note in held if (head := self._open_head(note, 5, FaultKind.BAD_HELD_HEAD, "a held head"))]
         wanted: dict[int, list[bytes]] = {}
         for each in receipts:
             wanted.setdefault(each.index, []).append(each.leaf_hash)
@@ -308,12 +308,12 @@ class _ShardAudit:
                 f"first at record {self._back_at}"
             )
 
-    def _stored(self, notes: Iterable[bytes], sizes: Iterable[int] | None) -> Iterator[Checkpoint]:
+    def _open_stored_heads(self, notes: Iterable[bytes], sizes: Iterable[int] | None) -> Iterator[Checkpoint]:
         # 1. Head.
         count = 0
         kept = zip(notes, repeat(None) if sizes is None else sizes, strict=False)
         for count, (note, size) in enumerate(kept, 1):  # noqa: B007
-            head = self._opened(note, 1, FaultKind.BAD_HEAD, "a stored head")
+            head = self._open_head(note, 1, FaultKind.BAD_HEAD, "a stored head")
             if head is None:
                 continue
             if size is not None and size != head.size:
@@ -328,7 +328,7 @@ class _ShardAudit:
         if not count:
             self._found.add_fault(1, FaultKind.BAD_HEAD, f"the log {quoted(self._key.name)} has no signed head")
 
-    def _opened(self, note: bytes, step: int, what: FaultKind, named: str) -> Checkpoint | None:
+    def _open_head(self, note: bytes, step: int, what: FaultKind, named: str) -> Checkpoint | None:
         try:
             return open_checkpoint(note, self._key, self._verify)
         except InvalidNote as error:
@@ -344,7 +344,7 @@ class _ShardAudit:
         frontier = Frontier()
         roots = {0: frontier.root()}
         changed: dict[int, tuple[bytes, bytes]] = {}
-        heads = self._stored(shard.heads, shard.sizes)
+        heads = self._open_stored_heads(shard.heads, shard.sizes)
         head = self._compare_stored(next(heads, None), heads, frontier)
         for row in shard.rows:
             if not self._check_index(row.at):

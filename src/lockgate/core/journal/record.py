@@ -405,7 +405,7 @@ def _text(most: int) -> Fits:
     return lambda value: isinstance(value, str) and len(value) <= most
 
 
-def _listed(fits: Fits, most: int) -> Fits:
+def _list_of(fits: Fits, most: int) -> Fits:
     return lambda value: type(value) is list and (not value or (len(value) <= most and all(map(fits, value))))
 
 
@@ -423,7 +423,7 @@ _IN_BLOCK: Mapping[str, Fits] = {
 }
 _NAME = _like(_LABEL.pattern)
 _NAME_OR_NONE = _like(f"(?:{_LABEL.pattern})?")
-_NAMES = _listed(_NAME, MAX_RULES)
+_NAMES = _list_of(_NAME, MAX_RULES)
 _HASH = _like(_SHA256)
 _HEAD: Mapping[str, Fits] = {
     "v": _number(VERSION),
@@ -443,7 +443,7 @@ KINDS: Mapping[str, Mapping[str, Fits]] = {
             "tool": _NAME,
             "args_sha256": _HASH,
             "risk": _word(*(risk.value for risk in Risk)),
-            "blocks": _listed(_is_block, MAX_BLOCKS),
+            "blocks": _list_of(_is_block, MAX_BLOCKS),
             "context_sha256": _HASH,
             "tier": _number(1, 2, 3),
             "tier1_result": _word("pass", "escalate"),
@@ -454,12 +454,12 @@ KINDS: Mapping[str, Mapping[str, Fits]] = {
             "action": _word(*(action.value for action in Action)),
             "reason": _word(*(reason.value for reason in Reason)),
             "rules": _NAMES,
-            "origins": _listed(_BLOCK_NAME, MAX_ORIGINS),
+            "origins": _list_of(_BLOCK_NAME, MAX_ORIGINS),
             "policy_sha256": _HASH,
             "approval": _like(f"(?:{_APPROVAL})?"),
             "approved_by": _text(MAX_WHO),
         },
-        "context": {"session": _NAME, "blocks": _listed(_is_block, MAX_BLOCKS)},
+        "context": {"session": _NAME, "blocks": _list_of(_is_block, MAX_BLOCKS)},
         "approval": {
             "session": _NAME,
             "approval": _like(_APPROVAL),

@@ -55,30 +55,30 @@ _RECORD = (
 )
 
 
-def _labelled(kind: str, words: str, source: str) -> _Labelled:
+def _label_rule(kind: str, words: str, source: str) -> _Labelled:
     return kind, word_set(words), re.compile(source, re.IGNORECASE)
 
 
 _BOTH = (
-    _labelled(
+    _label_rule(
         "birth-date",
         "dob d.o.b date birth born geburtsdatum",
         rf"(?<![a-z])(?:d\.?o\.?b\b\.?|date[ _-]?of[ _-]?birth|birth[ _-]?(?:date|day)|born|geburtsdatum)"
         rf"{_TO_DATE}({_DATE})",
     ),
-    _labelled(
+    _label_rule(
         "record-number",
         "plate",
         r"plate(?: number)?[^\n:.]{0,40}?(?:[:=]|is|was)[ \t]{1,2}"
         r"((?=[A-Za-z -]{0,8}[0-9])[A-Za-z0-9]{1,4}[ -]?[A-Za-z0-9]{2,6})(?![A-Za-z0-9])",
     ),
-    _labelled(
+    _label_rule(
         "address",
         "zip postal postcode",
         r"(?:zip(?: ?code)?|postal ?code|postcode)[\"' \t]{0,3}(?:is|[:=#])?[\"' \t]{0,3}"
         r"((?=[A-Za-z]{0,2}[0-9])[A-Za-z0-9]{2,5}(?:[ -][A-Za-z0-9]{3,4})?)(?![A-Za-z0-9])",
     ),
-    _labelled(
+    _label_rule(
         "address",
         "address lives resid",
         # Of a person: not an e-mail address or one of a machine.
@@ -88,7 +88,7 @@ _BOTH = (
 )
 _HEALTH = (
     *_BOTH,
-    _labelled(
+    _label_rule(
         "record-number",
         "mrn medical patient chart health member beneficiary subscriber policy insurance medicare medicaid account "
         "certificate licen device serial prescription rx npi dea vin specimen accession claim encounter",
@@ -96,30 +96,30 @@ _HEALTH = (
         r"insurance|medicare|medicaid|account|certificate|licen[cs]e|device|serial|prescription|rx|npi|dea|vin|"
         rf"specimen|accession|claim|encounter){_RECORD}",
     ),
-    _labelled(
+    _label_rule(
         "personal-detail",
         "admi discharge died death deceased visit surgery diagnosed",
         r"(?:admi(?:tted|ssion)|discharged?|died|death|deceased|visit(?:ed)?|surgery|diagnosed)(?: date)?"
         rf"{_TO_DATE}({_DATE})",
     ),
-    _labelled(
+    _label_rule(
         "personal-detail", "age is", r"(?<![a-z])(?:aged?|is):? ((?:9[0-9]|1[01][0-9])(?= ?(?:years?|y/?o|[,.)])))"
     ),
 )
 _SCHOOL = (
     *_BOTH,
-    _labelled(
+    _label_rule(
         "record-number",
         "student pupil learner enrol matri registration campus sid sevis financial",
         r"(?<![a-z])(?:student|pupil|learner|enroll?ment|matriculation|matrikel|registration|campus|sid|sevis|"
         rf"financial aid){_RECORD}",
     ),
-    _labelled(
+    _label_rule(
         "personal-detail",
         "maiden place birthplace",
         r"(?:maiden name|place of birth|birthplace)[\"' \t]{0,3}(?:is|was|[:=])[\"' \t]{0,3}([^\n,;.\"']{2,48})",
     ),
-    _labelled(
+    _label_rule(
         "personal-detail",
         "gpa grade",
         r"(?:gpa|grade point average)[\"' \t]{0,3}(?:is|of|[:=])?[\"' \t]{0,3}([0-4]\.[0-9]{1,3})",

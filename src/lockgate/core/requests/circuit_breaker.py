@@ -85,12 +85,12 @@ def settle(
     if ticket.generation != circuit.generation:
         return circuit
     if hold_s > 0:
-        return _opened(circuit, now + hold_s)
+        return _open_circuit(circuit, now + hold_s)
     if ticket.probe:
         if result is CallResult.SUCCESS:
             return Circuit(generation=circuit.generation + 1)
         if result is CallResult.FAILURE:
-            return _opened(circuit, now + limits.open_s)
+            return _open_circuit(circuit, now + limits.open_s)
         return Circuit(generation=circuit.generation + 1, open_until=circuit.open_until)
     if result is CallResult.SUCCESS:
         return Circuit(generation=circuit.generation)
@@ -98,11 +98,11 @@ def settle(
         return circuit
     failures = circuit.failures + 1
     if failures >= limits.failures:
-        return _opened(circuit, now + limits.open_s)
+        return _open_circuit(circuit, now + limits.open_s)
     return Circuit(failures=failures, generation=circuit.generation)
 
 
-def _opened(circuit: Circuit, until: float) -> Circuit:
+def _open_circuit(circuit: Circuit, until: float) -> Circuit:
     return Circuit(generation=circuit.generation + 1, open_until=until)
 
 

@@ -119,7 +119,9 @@ def parse_flow(text: str) -> FlowRule:
         )
     unknown = sorted(set(row) - _KEYS)
     if unknown:
-        raise InvalidConfig(f"flow {quoted(name)}: unknown key {quoted(unknown[0])}", hint=f"known: {_listed(_KEYS)}")
+        raise InvalidConfig(
+            f"flow {quoted(name)}: unknown key {quoted(unknown[0])}", hint=f"known: {_join_words(_KEYS)}"
+        )
     if then not in (PAUSE, DENY):
         raise InvalidConfig(f"flow {quoted(name)}: unknown `then` {quoted(then)}", hint="use pause or deny")
     key, said = _parse_from(row, name)
@@ -200,7 +202,7 @@ def _texts(row: Mapping[str, object], key: str, name: str) -> tuple[str, ...]:
     return tuple(each.lower() for each in values)
 
 
-def _listed(words: frozenset[str]) -> str:
+def _join_words(words: frozenset[str]) -> str:
     return ", ".join(sorted(words))
 
 
@@ -233,7 +235,7 @@ class FlowCheck:
         found = []
         for rule in map(parse_flow, flows):
             places = self._places(rule)
-            carried = self._carried(rule, places) if places is not None else None
+            carried = self._find_carried(rule, places) if places is not None else None
             if carried is not None:
                 what, leaf = carried
                 what += "; it says deny, so no person is asked" if rule.then == DENY else ""
@@ -255,7 +257,7 @@ class FlowCheck:
             return None
         return list(self._leaves)
 
-    def _carried(self, rule: FlowRule, places: Sequence[Leaf]) -> tuple[str, Leaf | None] | None:
+    def _find_carried(self, rule: FlowRule, places: Sequence[Leaf]) -> tuple[str, Leaf | None] | None:
         """Return what of the rule's source the call carries, and the argument; None where it carries nothing."""
         to = "anything that reaches out" if rule.to == OUT else f"`{rule.to}`"
         if rule.value:
@@ -300,7 +302,7 @@ class FlowCheck:
         return _pattern(source).fullmatch(block.source.lower()) is not None
 
     def _is_said_by_user(self, text: str) -> bool:
-        return _folded(text) in _folded(self._context.trusted_text.asked_text)
+        return _fold_text(text) in _fold_text(self._context.trusted_text.asked_text)
 
     def _holds(self, number: int, text: str) -> bool:
         """Return whether a block has this text, or an address or a name in it; a text too long to compare counts."""
@@ -308,15 +310,15 @@ class FlowCheck:
         self._left -= len(content) + len(text)
         if self._left < 0:
             return True
-        said, asked = _folded(content), _folded(self._context.trusted_text.asked_text)
+        said, asked = _fold_text(content), _fold_text(self._context.trusted_text.asked_text)
         # Whole, by its addresses, and by what stands in the path and the query of a link.
         behind_hosts = " ".join(_BEHIND_HOST.findall(text))
         listed = (*_PIECES.findall(text)[:200], *_LINK_PIECES.findall(behind_hosts)[:200])
-        pieces = {_folded(text), *(_folded(piece.strip(".:")) for piece in listed)}
+        pieces = {_fold_text(text), *(_fold_text(piece.strip(".:")) for piece in listed)}
         return any(len(piece) >= _SHORTEST and piece in said and piece not in asked for piece in pieces if piece)
 
 
-def _folded(text: str) -> str:
+def _fold_text(text: str) -> str:
     return " ".join(text.lower().split())
 
 

@@ -241,7 +241,7 @@ class ActingCalls:
         self._kept[key] = ActingCall(self.seen, _cut(call.tool, _MAX_TOOL), values, ruling, why, whole)
         if len(self._kept) > _MAX_KEPT:
             # What is not among these now cannot be later: calls that follow only come before it.
-            kept = set(self._ranked()[: _MAX_KEPT // 2])
+            kept = set(self._rank_acts()[: _MAX_KEPT // 2])
             self._kept = {key: act for key, act in self._kept.items() if act in kept}
 
     def _why_undeclared(self, commitment: Commitment | None, call: PastCall, risk: Risk) -> str:
@@ -256,7 +256,7 @@ class ActingCalls:
         """The calls to show, the most telling first, as many as a person can read and a store can hold."""
         shown: list[ActingCall] = []
         room = MAX_ACTS_WRITTEN
-        for act in self._ranked()[:MAX_ACTS]:
+        for act in self._rank_acts()[:MAX_ACTS]:
             room -= _json_size(call_to_argument(act))
             if room < 0:
                 break
@@ -271,7 +271,7 @@ class ActingCalls:
         parts = [f"{missing:,} of the acting calls altogether"] if missing else []
         return ", ".join([*parts, *([f"{cut:,} of the acting calls in part"] if cut else [])])
 
-    def _ranked(self) -> list[ActingCall]:
+    def _rank_acts(self) -> list[ActingCall]:
         """Undeclared before declared, grave before mild, each tool once before any comes again, and the latest first.
 
         An agent chooses how many calls it makes, and must not be able to bury one under the others.

@@ -168,7 +168,7 @@ class TraceLineParser:
             self.refuse(f"`block.tainted_by` must be a list of block ids, not {_json_type_name(parents)}")
         return BlockEvent(
             content=self._text(body, "block", "content"),
-            source=self._named(body, "block", "source"),
+            source=self._name_from(body, "block", "source"),
             trust=None if trust is None else Trust[self._one_of(trust, "trust", [t.word for t in Trust]).upper()],
             kind=None if kind is None else Kind(self._one_of(kind, "kind", [kind.value for kind in Kind])),
             mutable=self._flag_or_none(body, "block", "mutable"),
@@ -181,7 +181,7 @@ class TraceLineParser:
         annotations = None if body.get("annotations") is None else self._object(body, "annotations")
         label = self._name_or_none(body, "call", "label")
         return CallEvent(
-            tool=self._named(body, "call", "tool"),
+            tool=self._name_from(body, "call", "tool"),
             arguments=self._object(body, "arguments"),
             annotations=annotations,
             label="" if label is None else LABELS[self._one_of(label, "label", [*LABELS])],
@@ -224,7 +224,7 @@ class TraceLineParser:
         self._whole(value, f"{sort}.{key}")
         return value
 
-    def _named(self, body: Mapping[str, object], sort: str, key: str) -> str:
+    def _name_from(self, body: Mapping[str, object], sort: str, key: str) -> str:
         if key not in body:
             self.refuse(f"`{sort}` needs `{key}`")
         return self._checked_name(body[key], f"{sort}.{key}")

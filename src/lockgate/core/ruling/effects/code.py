@@ -186,7 +186,7 @@ def _command_line(match: re.Match[str], texts: dict[str, str], following: str) -
     if name is not None:
         # The interpreter itself, with a module or a file of the project after it.
         if name == "sys.executable":
-            words = [_quoted(_text_in(each, 1)) for each in _LITERAL.finditer(match.group("rest"))]
+            words = [_quote_word(_text_in(each, 1)) for each in _LITERAL.finditer(match.group("rest"))]
             return " ".join(["python", *words])
         return texts.get(name)
     command = _text_in(match, 2)
@@ -194,7 +194,7 @@ def _command_line(match: re.Match[str], texts: dict[str, str], following: str) -
         command = re.sub(r"\{[^{}]*\}", "$X", command)
     if "[" not in head and not _ARGUMENTS_APART.search(head):
         return command
-    words = [_quoted(_text_in(each, 1)) for each in _LITERAL.finditer(match.group("rest"))]
+    words = [_quote_word(_text_in(each, 1)) for each in _LITERAL.finditer(match.group("rest"))]
     return " ".join([command, *words])
 
 
@@ -203,7 +203,7 @@ def _text_in(match: re.Match[str], first: int) -> str:
     return text.replace("\\n", "\n").replace('\\"', '"').replace("\\'", "'") if "\\" in text else text
 
 
-def _quoted(text: str) -> str:
+def _quote_word(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 

@@ -168,7 +168,7 @@ class Walk:
             self.add_unreadable()
             return NO_OUTPUT
         if MARK in text:
-            text = self.spelled(text)
+            text = self.spell_again(text)
         try:
             script = parse_script(text)
         except ShellSyntaxError as error:
@@ -185,7 +185,7 @@ class Walk:
             self.add("reads-secret", "environment")
         return stream
 
-    def spelled(self, text: str) -> str:
+    def spell_again(self, text: str) -> str:
         """Return a text for reading again: an unknown piece becomes a variable that keeps what is known of it."""
         parts = text.split(MARK)
         for index in range(1, len(parts), 2):

@@ -152,7 +152,7 @@ def _find(walk: Walk, call: Invocation) -> Output:
     """`find` and `fd`: what they run, delete and write."""
     arguments = call.arguments
     starts = list(takewhile(lambda argument: argument[:1] not in ("-", "(", "!"), arguments)) or ["."]
-    found = _found(starts[0], arguments)
+    found = _search_pattern(starts[0], arguments)
     note_search(walk, arguments, found)
     skip = 0
     for index, argument in enumerate(arguments):
@@ -165,7 +165,7 @@ def _find(walk: Walk, call: Invocation) -> Output:
                 walk.run_program([part.replace("{}", found) for part in inner], NO_OUTPUT)
         elif argument == "-delete":
             for start in starts:
-                walk.access(_found(start, arguments), Access.DELETE)
+                walk.access(_search_pattern(start, arguments), Access.DELETE)
         elif argument in ("-fprint", "-fprintf", "-fls"):
             walk.access([*arguments, ""][index + 1], Access.WRITE)
     return Output(Source.NONE, target=found)
@@ -178,7 +178,7 @@ def _list(walk: Walk, call: Invocation) -> Output:
     return Output(Source.NONE, target=paths[0] if paths else "./found")
 
 
-def _found(start: str, arguments: list[str]) -> str:
+def _search_pattern(start: str, arguments: list[str]) -> str:
     """Return a path that stands for those that a search finds: its first folder and the pattern that it looks for."""
     if start == "/":
         return start

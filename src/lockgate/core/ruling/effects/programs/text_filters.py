@@ -46,7 +46,7 @@ def print_files(walk: Walk, call: Invocation) -> Output:
     """Show the files that are given, or pass the input on."""
     name, arguments = call.name, call.arguments
     if not arguments:
-        return _passed(name, arguments, walk.show(call.stdin))
+        return _filter_stream(name, arguments, walk.show(call.stdin))
     options, files = split_options(arguments, _VALUED.get(name, frozenset()))
     if name in ("dos2unix", "unix2dos") or (options and name in ("yq", "sort", "xmllint")):
         _note_writes(walk, name, options, files)
@@ -56,10 +56,10 @@ def print_files(walk: Walk, call: Invocation) -> Output:
     stream = streams[0] if len(streams) == 1 else max(streams, key=lambda each: each.source)
     if stream.source is Source.FILE and len(streams) > 1:
         return UNKNOWN_OUTPUT
-    return _passed(name, arguments, stream)
+    return _filter_stream(name, arguments, stream)
 
 
-def _passed(name: str, arguments: list[str], stream: Output) -> Output:
+def _filter_stream(name: str, arguments: list[str], stream: Output) -> Output:
     """Return what comes out of a program that this stream goes into."""
     origin = stream.source
     if origin in (Source.DOWNLOAD, Source.SECRET, Source.ENVIRONMENT):
@@ -83,7 +83,7 @@ def _search(walk: Walk, call: Invocation, options: list[tuple[str, str]], files:
         return _search_input(walk, call, pattern, names)
     shown = [path for path in files if not _is_setting(pattern) or "-v" in names]
     streams = [walk.print_file(path) for path in shown] or [UNKNOWN_OUTPUT]
-    return _passed(call.name, call.arguments, max(streams, key=lambda each: each.source))
+    return _filter_stream(call.name, call.arguments, max(streams, key=lambda each: each.source))
 
 
 def _search_input(walk: Walk, call: Invocation, pattern: str, names: set[str]) -> Output:
@@ -91,7 +91,7 @@ def _search_input(walk: Walk, call: Invocation, pattern: str, names: set[str]) -
     if call.stdin.source is not Source.ENVIRONMENT:
         if not _is_setting(pattern):
             walk.show(call.stdin)
-        return _passed(call.name, call.arguments, call.stdin)
+        return _filter_stream(call.name, call.arguments, call.stdin)
     if _SECRET_WORDS.search(pattern) or "-v" in names:
         walk.add("reads-secret", "environment")
     return UNKNOWN_OUTPUT
@@ -135,7 +135,7 @@ def _echo(walk: Walk, call: Invocation) -> Output:
         escapes = escapes or "e" in arguments[0]
         arguments = arguments[1:]
     text = " ".join(arguments)
-    return _shown(
+    return _output_from_text(
         walk, decode_escapes(text) if escapes and "\\" in text else text + "\n", hidden=escapes and _hides(text)
     )
 
@@ -159,14 +159,14 @@ def _printf(walk: Walk, arguments: list[str]) -> Output:
         text += re.sub(r"%%|%[-+ 0#]*\d*(?:\.\d+)?[a-zA-Z]", fill, decode_escapes(pattern))
         if len(remaining) == before:
             break
-    return _shown(walk, decode_escapes(text) if "%b" in pattern else text, hidden=hidden)
+    return _output_from_text(walk, decode_escapes(text) if "%b" in pattern else text, hidden=hidden)
 
 
 def _hides(text: str) -> bool:
     return re.search(r"\\(?:x[0-9a-fA-F]|u[0-9a-fA-F]|[0-7]{2})", text) is not None
 
 
-def _shown(walk: Walk, text: str, *, hidden: bool) -> Output:
+def _output_from_text(walk: Walk, text: str, *, hidden: bool) -> Output:
     """Return what is printed. A text made of codes is decoded text; one with a download or secret in it is that."""
     pieces = walk.pieces_in(text)
     for piece in pieces:
@@ -199,13 +199,13 @@ def _sed(walk: Walk, call: Invocation) -> Output:
             _edit_in_place(walk, path, scripts)
         return NO_OUTPUT
     if paths:
-        return _carved(max((walk.print_file(path) for path in paths), key=lambda stream: stream.source))
+        return _edit_stream(max((walk.print_file(path) for path in paths), key=lambda stream: stream.source))
     if call.stdin.source is Source.TEXT:
         return Output(Source.DECODED if "s" in "".join(scripts) else Source.NONE)
-    return _carved(call.stdin)
+    return _edit_stream(call.stdin)
 
 
-def _carved(stream: Output) -> Output:
+def _edit_stream(stream: Output) -> Output:
     """Return what is left of a stream after a script: a file is no longer what lies on the disk."""
     return UNKNOWN_OUTPUT if stream.source is Source.FILE else stream
 
@@ -264,10 +264,10 @@ def _awk(walk: Walk, call: Invocation) -> Output:
                 walk.access(written.group(1), Access.WRITE)
     streams = [walk.print_file(path) for path in rest if "=" not in path]
     if streams:
-        return _carved(max(streams, key=lambda stream: stream.source))
+        return _edit_stream(max(streams, key=lambda stream: stream.source))
     if call.stdin.source is Source.ENVIRONMENT:
         walk.add("reads-secret", "environment")
-    return _carved(call.stdin) if call.stdin.source is not Source.TEXT else Output(Source.DECODED)
+    return _edit_stream(call.stdin) if call.stdin.source is not Source.TEXT else Output(Source.DECODED)
 
 
 def _tr(walk: Walk, call: Invocation) -> Output:
