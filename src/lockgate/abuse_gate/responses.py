@@ -47,6 +47,7 @@ ANSWERS: Final[Mapping[str, StopAnswer]] = {
     "body-too-large": StopAnswer(413, "refused", "the body is too large"),
     "body-too-slow": StopAnswer(408, "refused", "the body did not arrive in time"),
     "not-http": StopAnswer(400, "refused", "the body did not arrive as an HTTP body"),
+    "bad-query": StopAnswer(400, "refused", "the query cannot be read"),
     "unreadable": StopAnswer(400, "refused", "the body cannot be read"),
     "websocket": StopAnswer(403, "refused", "websockets are not allowed here"),
     "busy": StopAnswer(503, "failed", "too many requests are being handled"),

@@ -33,8 +33,8 @@ GATE_REASONS = (
     *("unsafe", "clarify", "unclear", "tools-locked", "quarantined", "slowed", "websocket", "busy", "unavailable"),
     *("headers-too-large", "two-content-types", "encoded-body", "body-too-large", "body-too-slow", "not-http"),
     *("artifact-unread", "bad-credential", "unknown-tenant"),
-    *("unreadable", "not-json", "duplicate-key", "too-deep", "bad-form", "bad-multipart", "bad-text"),
-    *("too-many-values", "too-many-parts", "too-much-text", "bad-content-type", "unknown-charset"),
+    *("unreadable", "not-json", "duplicate-key", "too-deep", "bad-query", "bad-form", "bad-multipart"),
+    *("bad-text", "too-many-values", "too-many-parts", "too-much-text", "bad-content-type", "unknown-charset"),
     OTHER,
 )
 GATE_PARTS = ("identity", "ladder", "parse", "artifacts", "verdict", "journal", OTHER)

@@ -305,7 +305,12 @@ def test_what_two_parsers_could_read_differently_is_refused(body: bytes, content
 
 
 def test_every_refusal_is_shown_by_a_test() -> None:
-    assert {reason for _, _, reason in AMBIGUOUS if reason} == set(REFUSALS)
+    assert {reason for _, _, reason in AMBIGUOUS if reason} | {"bad-query"} == set(REFUSALS)
+
+
+@pytest.mark.parametrize("query", [b"a=%ff", b"&".join([b"a=1"] * 1001)], ids=["bytes", "fields"])
+def test_a_query_that_cannot_be_read_is_not_called_a_form(query: bytes) -> None:
+    assert normalize(b"", "", query=query) == RefusedRequest(400, "bad-query")
 
 
 @pytest.mark.parametrize(

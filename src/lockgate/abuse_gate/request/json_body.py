@@ -28,6 +28,7 @@ REFUSALS: Final[Mapping[str, int]] = {
     "not-json": 400,
     "duplicate-key": 400,
     "too-deep": 400,
+    "bad-query": 400,
     "bad-form": 400,
     "bad-multipart": 400,
     "bad-text": 400,

@@ -166,7 +166,7 @@ def _read_address(reading: ConversationReader, path: str, query: bytes) -> None:
         reading.add_text(phrase, "request")
         reading.end_turn()
     if query:
-        _read_fields(reading, _parse_form(query, "utf-8"))
+        _read_fields(reading, _parse_form(query, "utf-8", "bad-query"))
 
 
 def _read_body(reading: ConversationReader, body: bytes, content_type: str) -> None:
@@ -253,13 +253,13 @@ def _require_charset(name: str) -> str:
     return known
 
 
-def _parse_form(data: bytes, charset: str) -> list[tuple[str, str]]:
+def _parse_form(data: bytes, charset: str, reason: str = "bad-form") -> list[tuple[str, str]]:
     try:
         # Characters beyond ASCII may come unescaped, too.
         text = data.decode(charset)
         return parse_qsl(text, keep_blank_values=True, encoding=charset, errors="strict", max_num_fields=MAX_FIELDS)
     except (UnicodeError, ValueError):
-        raise UnreadableRequest("bad-form") from None
+        raise UnreadableRequest(reason) from None
 
 
 def _parse_form_readings(data: bytes, charset: str) -> list[tuple[str, str]]:
