@@ -130,6 +130,12 @@ def test_what_outlives_the_process_needs_a_secret() -> None:
     assert "fewer than" in refusal(ABUSE_SECRET="short")
 
 
+@pytest.mark.parametrize("blank", ["", " ", "\t\n", " " * 64], ids=repr)
+@pytest.mark.parametrize("name", ["ABUSE_SECRET", "ABUSE_SECRET_FILE"])
+def test_a_blank_secret_is_refused(name: str, blank: str) -> None:
+    assert f"{name} is set and blank" in refusal(**{name: blank})
+
+
 @pytest.mark.parametrize(
     "store", ["valkey://user:hunter2@host:6379", "http://host", "valkey://host/?x=1", "valkey://", "unix:/x", "redis"]
 )
@@ -202,6 +208,7 @@ def test_no_environment_gives_anything_but_settings_or_a_refusal(environ: dict[s
         {"bans_file": "bans.db", "secret": b"k" * 32},
         {"bans_file": os.path.abspath("bans.db")},
         {"secret": b"short"},
+        {"secret": b" " * 64},
         {"secret": "k" * 32},
     ],
     ids=repr,

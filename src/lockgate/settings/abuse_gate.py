@@ -132,7 +132,8 @@ VARIABLES = (
          doc="A file that bans are also kept in, so that a restart lifts none. An absolute path. Empty: none."),
     _row("ABUSE_SECRET", "secret", secret=True,
          doc="What clients' names and addresses are hashed with, at least 32 characters. By default a new one at "
-             "every start. A shared store and a file of bans need it: without it no client would be recognised."),
+             "every start; a blank one is refused. A shared store and a file of bans need it: without it no client "
+             "would be recognised."),
 )
 # fmt: on
 
@@ -210,7 +211,7 @@ class AbuseSettings:
     def _check_secrets(self) -> None:
         if type(self.secret) is not bytes or type(self.store_password) is not str:
             raise InvalidConfig("secret must be bytes, and store_password text")
-        if self.secret and len(self.secret) < MIN_SECRET_CHARACTERS:
+        if self.secret and len(self.secret.strip()) < MIN_SECRET_CHARACTERS:
             raise InvalidConfig(
                 f"ABUSE_SECRET has fewer than {MIN_SECRET_CHARACTERS} characters",
                 hint="make one: python3 -c 'import secrets; print(secrets.token_hex(32))'",
@@ -313,6 +314,10 @@ def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:
 def _secret(said: Environment, name: str) -> str:
     """Return a secret from its variable or its file; no message ever shows one."""
     text, file = said.variable(name), said.variable(f"{name}_FILE")
+    for each, value in ((name, text), (f"{name}_FILE", file)):
+        if name == "ABUSE_SECRET" and each in said.variables and not value:
+            # Its operator expects bans to hold; a new secret at every start would lift them all.
+            raise InvalidConfig(f"{each} is set and blank", hint="unset it for a new secret at every start")
     if text and file:
         raise InvalidConfig(f"{name} and {name}_FILE are both set", hint="unset one of them")
     if file:
