@@ -272,3 +272,25 @@ def test_without_tenants_nothing_is_counted_by_tenant() -> None:
     metrics = Metrics()
     asyncio.run(post(gated(Handler(), metrics=metrics), chat(HARMLESS), state={"tenant": "acme"}))
     assert "lockgate_gate_tenant_requests_total{" not in metrics.render()
+
+
+# --- settings that would never count
+
+
+def test_a_verifier_with_settings_for_an_unlisted_tenant_does_not_start(adapter: Any) -> None:
+    assert adapter.tenants == {"acme", "globex"}
+    for settings in (AbuseSettings(), AbuseSettings(tenants=(ACME,))):
+        with pytest.raises(InvalidConfig, match="is not listed"):
+            gated(Handler(), settings=settings, adapter=adapter)
+    gated(Handler(), settings=AbuseSettings(unlisted_tenants="default"), adapter=adapter)
+
+
+def test_a_tenant_in_the_scope_that_is_ignored_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    tenants = finder(AbuseSettings())
+    with caplog.at_level("ERROR", logger="lockgate.abuse_gate"):
+        assert tenants.find(scope(state={"tenant": ""})) == ""
+        assert caplog.messages == []
+        assert [tenants.find(scope(state={"tenant": "acme"})) for _ in range(3)] == [""] * 3
+    assert len(caplog.messages) == 1
+    assert "ABUSE_TENANTS" in caplog.messages[0]
+    assert "acme" not in caplog.messages[0]

@@ -135,6 +135,8 @@ class AbuseGateMiddleware:
         self._has_custom_ladder = type(self._ladder) is not Ladder
         # Compile and load now what takes up to seconds, which the first request does not have.
         self._gate.scanner.find_cues(b"")
+        if isinstance(self._adapter, RemoteAdapter):
+            self._tenants.refuse_unreachable(self._adapter.tenants)
         if isinstance(self._adapter, LocalRuleAdapter | RemoteAdapter):
             self._adapter.make_ready()
         self._inspector = inspector or defaults.inspector_from_settings(settings, self._gate)

@@ -11,15 +11,18 @@ A name that is not listed is refused, unless the settings say otherwise. Names a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from inspect import iscoroutinefunction
 
 from lockgate.abuse_gate.identity import AmbiguousCredential, Name, Unidentified, name_text
 from lockgate.abuse_gate.responses import Stop
-from lockgate.core.errors import InvalidConfig
+from lockgate.core.errors import InvalidConfig, quoted
 from lockgate.runtime.asgi import Scope
 from lockgate.settings.abuse_gate import AbuseSettings
 from lockgate.settings.tenants import TENANT_FIELDS, TenantPolicy, is_tenant_name
+
+LOG = logging.getLogger("lockgate.abuse_gate")
 
 TenantOf = Callable[[Scope], Name | None]
 
@@ -35,12 +38,21 @@ class Tenants:
             )
         if iscoroutinefunction(tenant):
             raise InvalidConfig("the tenant function must not be async: the gate does not await it")
-        self.enabled = settings.has_tenants
+        self.enabled, self._warned = settings.has_tenants, False
         self._tenant, self._trusts = tenant or tenant_from_scope, trusts
         self._header = settings.tenant_header.encode("ascii")
         self._refuses_unlisted = settings.unlisted_tenants == "refuse"
         self._default = TenantPolicy("", *(getattr(settings, field) for field in TENANT_FIELDS))
         self._policies = {each.name: _with_defaults(each, self._default) for each in settings.tenants}
+
+    def refuse_unreachable(self, tenants: Iterable[str]) -> None:
+        """Raise InvalidConfig if a verifier has settings for a tenant whose requests never reach it."""
+        unlisted = sorted({*tenants} - {*self._policies}) if self._refuses_unlisted else []
+        if unlisted:
+            raise InvalidConfig(
+                f"the verifier has a key or an endpoint for the tenant {quoted(unlisted[0])}, and it is not listed",
+                hint="name it in ABUSE_TENANTS, or set ABUSE_UNLISTED_TENANTS=default",
+            )
 
     def policies(self) -> Mapping[str, TenantPolicy]:
         """Return the policies of the listed tenants by name, and under the empty name the one of all others."""
@@ -55,6 +67,7 @@ class Tenants:
         Raise Unidentified if the application's function fails, and AmbiguousCredential for a bad header.
         """
         if not self.enabled:
+            self._warn_of_ignored_tenant(scope)
             return ""
         try:
             found: object = self._tenant(scope)
@@ -73,6 +86,14 @@ class Tenants:
         if self._refuses_unlisted and name not in self._policies:
             raise Stop("unknown-tenant")
         return name
+
+    def _warn_of_ignored_tenant(self, scope: Scope) -> None:
+        if not self._warned and tenant_from_scope(scope):
+            self._warned = True
+            LOG.error(
+                "requests name a tenant, and none is listed: the strikes and settings of all tenants are one; "
+                "set ABUSE_TENANTS, or ABUSE_UNLISTED_TENANTS=default"
+            )
 
     def _name_from_header(self, scope: Scope) -> str:
         values = [value for given, value in scope["headers"] if given.lower() == self._header]

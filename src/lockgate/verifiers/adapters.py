@@ -335,6 +335,11 @@ class RemoteAdapter(_Adapter):
         # A hanging source never frees its threads. One that hangs for a single tenant takes at most half of them.
         self._fetching = WorkerPool(64, max_jobs=64, per_client=32)
 
+    @property
+    def tenants(self) -> frozenset[str]:
+        """The tenants that have a key, an endpoint or a model of their own, as far as the settings name them."""
+        return frozenset((*self._tenant_providers, *getattr(self._keys, "tenants", ())))
+
     def make_ready(self) -> None:
         """The same, and what redacts a text before it leaves."""
         super().make_ready()
