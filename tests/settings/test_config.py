@@ -4,14 +4,14 @@ import os
 import subprocess
 import sys
 import time
-import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from settings_place import Place
 
 from lockgate.core.errors import InvalidConfig, InvalidPattern
 from lockgate.core.ruling.policy import FIELDS, PRESETS, Policy
@@ -26,7 +26,6 @@ from lockgate.settings.config import (
     SourceRole,
     SupervisionSettings,
 )
-from lockgate.settings.files import MAX_FILE_BYTES
 from lockgate.settings.keys import KeyForm, Row, as_toml
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"
@@ -64,55 +63,6 @@ OTHER: dict[str, object] = {
     "server.workers": 4,
     "server.when_down": "observe",
 }
-
-
-class Place:
-    """A machine's worth of folders: a system file, a home, and a repository to stand in."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.cwd = root / "repository"
-        self.home = root / "home"
-        self.system = root / "etc" / "config.toml"
-        self.user = self.home / ".config" / "lockgate" / "config.toml"
-        self.project = self.cwd / "lockgate.toml"
-        self.pyproject = self.cwd / "pyproject.toml"
-        self.named = root / "named.toml"
-        self.cwd.mkdir()
-        self.home.mkdir()
-
-    def write(self, path: Path, text: str) -> Path:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        path.chmod(0o600)
-        return path
-
-    def load(
-        self,
-        *,
-        explicit: Path | None = None,
-        check_pattern: Callable[[str], None] | None = None,
-        **environ: str,
-    ) -> Settings:
-        return config.load_settings(
-            explicit=explicit,
-            cwd=self.cwd,
-            environ=environ,
-            home=self.home,
-            system=self.system,
-            check_pattern=check_pattern,
-        )
-
-    def refusal(self, **arguments: object) -> str:
-        """What loading says, with the folders' names cut out of it."""
-        with pytest.raises(InvalidConfig) as caught:
-            self.load(**arguments)  # type: ignore[arg-type]
-        return str(caught.value).replace(f"{self.root}{os.sep}", "")
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
 
 
 def toml(values: dict[str, object], prefix: str = "") -> str:
@@ -297,13 +247,6 @@ def test_the_listing_of_the_defaults_is_valid_too(place: Place) -> None:
     assert place.load().policy == Policy()
 
 
-@given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_a_text_survives_being_written_as_toml(text: str) -> None:
-    written = as_toml(text)
-    assert tomllib.loads(f"x = {written}") == {"x": text}
-    assert written.isprintable()
-
-
 def test_the_seeds_own_example_is_read(place: Place) -> None:
     place.write(
         place.user,
@@ -357,12 +300,6 @@ def test_paranoid_research_keeps_its_scope(place: Place) -> None:
     place.write(place.user, '[security]\nmode = "research"\nscope = "our own lab"')
     place.write(place.project, '[security]\nmode = "paranoid"')
     assert place.load().policy == Policy(mode=Mode.PARANOID, research_scope="our own lab")
-
-
-def test_a_byte_order_mark_and_windows_line_ends_are_read(place: Place) -> None:
-    place.write(place.user, "")
-    place.user.write_bytes(b'\xef\xbb\xbf[security]\r\nmode = "paranoid"\r\n')
-    assert place.load().policy.mode is Mode.PARANOID
 
 
 # Errors, as they are read.
@@ -606,103 +543,6 @@ def test_the_same_error_in_a_project_file_and_in_a_pyproject(place: Place) -> No
     assert place.refusal() == f"{Path('repository/pyproject.toml')}:1: `tool` must be a table, not a string"
 
 
-def test_a_pyproject_named_by_the_operator_must_have_our_table(place: Place) -> None:
-    other = place.write(place.root / "pyproject.toml", "[tool.other]")
-    assert place.refusal(explicit=other) == ("pyproject.toml: has no [tool.lockgate] table\nhint: name another file")
-
-
-def test_a_pyproject_without_our_table_is_not_read(place: Place) -> None:
-    for text in ("[tool.other]\nx = 1", "[broken", "[tool.other]\nname = 'for lockgate users'"):
-        place.write(place.pyproject, text)
-        assert place.load().policy == Policy()
-
-
-def test_a_broken_pyproject_that_may_hold_our_table_is_an_error(place: Place) -> None:
-    place.write(place.pyproject, '[tool.lockgate.security]\nmode = "paranoid"\n[broken')
-    assert place.refusal().startswith(f"{Path('repository/pyproject.toml')}:3: not valid TOML: ")
-
-
-def test_what_cannot_be_read(place: Place) -> None:
-    place.named.mkdir()
-    hint = "\nhint: give a TOML file; an empty one changes nothing"
-    assert place.refusal(explicit=place.named) == f"named.toml: is a directory{hint}"
-    place.named.rmdir()
-    place.named.write_bytes(b"[security]\nmode = '\xff'")
-    place.named.chmod(0o600)
-    assert place.refusal(explicit=place.named) == "named.toml:2: not UTF-8\nhint: save the file as UTF-8"
-    place.write(place.named, "#" * (MAX_FILE_BYTES + 1))
-    assert place.refusal(explicit=place.named) == (
-        "named.toml: larger than 1,048,576 bytes\nhint: is it the right file?"
-    )
-    place.write(place.named, "#" * MAX_FILE_BYTES)
-    assert place.load(explicit=place.named).policy == Policy()
-
-
-posix = pytest.mark.skipif(os.name == "nt", reason="files have no owner and mode there")
-
-
-@posix
-def test_a_file_that_may_be_stricter_is_not_passed_over_because_it_cannot_be_opened(place: Place) -> None:
-    place.project.symlink_to(place.project)
-    assert place.refusal() == f"{Path('repository/lockgate.toml')}: cannot be read: too many levels of symbolic links"
-
-
-@posix
-def test_a_pipe_does_not_hang_the_gate(place: Place) -> None:
-    os.mkfifo(place.project)
-    assert place.refusal().startswith(f"{Path('repository/lockgate.toml')}: is not a regular file\n")
-
-
-@posix
-@pytest.mark.parametrize(("mode", "who"), [(0o620, "its group"), (0o602, "any user"), (0o666, "any user")])
-@pytest.mark.parametrize("role", ["system", "user", "named"])
-def test_an_operators_file_that_others_can_write_is_refused(place: Place, mode: int, who: str, role: str) -> None:
-    file = place.write(getattr(place, role), '[security]\nmode = "paranoid"')
-    file.chmod(mode)
-    explicit = file if role == "named" else None
-    name = str(file.relative_to(place.root))
-    assert place.refusal(explicit=explicit) == (
-        f"{name}: can be written by {who}: a user who can write the policy can switch it off\nhint: chmod go-w {name}"
-    )
-    file.chmod(0o644)
-    assert place.load(explicit=explicit).policy.mode is Mode.PARANOID
-
-
-@posix
-def test_a_project_file_may_be_written_by_any_user_as_it_can_only_tighten(place: Place) -> None:
-    place.write(place.project, '[security]\nmode = "paranoid"').chmod(0o666)
-    assert place.load().policy.mode is Mode.PARANOID
-
-
-@posix
-def test_an_operators_file_in_a_folder_where_any_user_may_replace_it_is_refused(place: Place) -> None:
-    folder = place.root / "open"
-    file = place.write(folder / "named.toml", "")
-    folder.chmod(0o777)
-    assert place.refusal(explicit=file) == (
-        f"{Path('open/named.toml')}: lies in a folder where any user may replace it: a user who can write the "
-        "policy can switch it off\nhint: chmod o-w open"
-    )
-    folder.chmod(0o1777)
-    assert place.load(explicit=file).policy == Policy()
-
-
-@posix
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give a file away")
-def test_a_file_of_another_user_is_refused(place: Place) -> None:
-    os.chown(place.write(place.named, ""), 12345, -1)
-    assert place.refusal(explicit=place.named) == (
-        "named.toml: belongs to another user: a user who can write the policy can switch it off\n"
-        "hint: use a copy of your own, or one of root's"
-    )
-
-
-@posix
-def test_the_name_of_a_folder_cannot_move_the_readers_cursor(place: Place) -> None:
-    file = place.write(place.root / "a\x1b[2J\nb.toml", "x = 1")
-    assert place.refusal(explicit=file).startswith("a�[2J�b.toml:1: `x` is an unknown key\n")
-
-
 # What a project file may do.
 
 OPERATORS_HINT = (
@@ -926,13 +766,6 @@ def test_no_project_file_weakens_any_base(
 # Finding lines, and what hostile files cost.
 
 
-def test_in_a_very_long_file_the_key_is_named_without_its_line(place: Place) -> None:
-    place.write(place.named, f"{'#' * 100_000}\nsecurity.mood = 1")
-    assert place.refusal(explicit=place.named) == (
-        "named.toml: `security.mood` is an unknown key\nhint: did you mean `mode`?"
-    )
-
-
 def hostile() -> Iterator[tuple[str, str]]:
     size = 200_000
     yield "one dotted key", "a" + ".a" * (size // 2) + " = 1"
@@ -1029,35 +862,6 @@ def test_importing_the_configuration_does_not_load_a_parser() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
-    [
-        ("journal.db", "must be the absolute path of a file, or postgresql://…, not `journal.db`"),
-        ("~/journal.db", "must be the absolute path of a file, or postgresql://…, not `~/journal.db`"),
-        ("/var/lib/", "must be the absolute path of a file, or postgresql://…, not `/var/lib/`"),
-        ("/", "must be the absolute path of a file, or postgresql://…, not `/`"),
-        ("/.", "must be the absolute path of a file, or postgresql://…, not `/.`"),
-        ("/var/lib/..", "must be the absolute path of a file, or postgresql://…, not `/var/lib/..`"),
-        ("/usr", "must be a file, and `/usr` is a folder"),
-        *(
-            (f"/var/lib/{name}", f"must not be a name that files beside a log have, as `{name}` is")
-            for name in ("j.key", "j.db.key.2", "j.policy", "j.Witnessed", "j.db-wal", "j.db-shm", "x.new", "journal")
-        ),
-        ("mysql://h/d", "must be the absolute path of a file, or postgresql://…, not `mysql://h/d`"),
-        ("postgresql://me:canary@h/d", "must not hold a password"),
-        ("postgresql://me:@h/d", "must not hold a password"),
-        ("postgresql://h/d?user=me&password=canary", "must not hold a password"),
-        ("postgresql://h/d?sslPassword=canary", "must not hold a password"),
-        ("postgres://[canary/d", "is no URL"),
-    ],
-)
-def test_a_journal_lies_in_a_file_or_in_postgresql_without_its_password(place: Place, path: str, said: str) -> None:
-    place.write(place.user, f'[security.audit]\nlog_path = "{path}"')
-    refused = place.refusal()
-    assert f":2: `security.audit.log_path`: {said}\nhint: " in refused
-    assert "canary" not in refused
-
-
-@pytest.mark.parametrize(
     ("url", "said"),
     [
         ("/var/lib/lockgate/sessions.db", "must be postgresql://… or empty, not `/var/lib/lockgate/sessions.db`"),
@@ -1077,12 +881,6 @@ def test_a_project_chooses_nothing_of_the_service(place: Place) -> None:
         if key.table == "server":
             place.write(place.project, toml({key.key: OTHER[key.key]}))
             assert f"`{key.key}` cannot be set by a project file" in place.refusal()
-
-
-@pytest.mark.parametrize("path", ["", "/var/lib/lockgate/audit.db", "postgresql://me@h:5432/d?sslmode=verify-full"])
-def test_places_for_a_journal(place: Place, path: str) -> None:
-    place.write(place.user, f'[security.audit]\nlog_path = "{path}"')
-    assert place.load().audit == AuditSettings(log_path=path)
 
 
 def test_the_abuse_gates_table_is_the_operators_and_goes_on_as_it_is(place: Place) -> None:
