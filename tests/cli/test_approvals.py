@@ -16,7 +16,14 @@ import pytest
 
 from lockgate import assemble
 from lockgate.cli import approvals as command
-from lockgate.core.ruling.approvals import ApprovalState, PendingApproval, bind_call, details_from_decision
+from lockgate.core.ruling.approvals import (
+    ApprovalState,
+    PendingApproval,
+    ShownDetails,
+    bind_call,
+    details_from_decision,
+    void_by_block,
+)
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Risk
 from lockgate.gate.approvals_sqlite import SqliteApprovals
 
@@ -117,6 +124,30 @@ def test_the_list_names_what_waits(run: Run, store: SqliteApprovals) -> None:
     ended = run("approvals", "list", "--all")
     assert f"{pending.id}  denied at " in ended.out
     assert "│ no by bo at " in ended.out
+
+
+def test_the_history_says_how_by_whom_and_why(run: Run, store: SqliteApprovals) -> None:
+    open_still = ask(store, "c" * 16, arguments={"to": "z"})
+    denied = ask(store, "d" * 16, arguments={"to": "y"})
+    store.answer(denied.id, digest=denied.digest, yes=False, who="bo", now_s=time(), reason="no")
+    voided = ask(store)
+    store.void("s1", time(), void_by_block("b0007", "web:track.example"))
+    ended = run("approvals", "list", "--ended").out
+    assert "│ no by bo at " in ended
+    assert "│ the agent has read b0007 from web:track.example since" in ended
+    told = [json.loads(line) for line in run("approvals", "list", "--ended", "--json").out.splitlines()]
+    assert [(each["id"], each["state"]) for each in told] == [
+        (open_still.id, "voided"),
+        (denied.id, "denied"),
+        (voided.id, "voided"),
+    ]
+    again = PendingApproval(
+        "e" * 16, voided.bound._replace(context="sha256:d"), time(), time() + 9, ShownDetails(replaces=voided.id)
+    )
+    store.ask(again)
+    assert f"now       {again.id}  waiting" in run("approvals", "show", voided.id).out
+    assert f"instead   of {voided.id}" in run("approvals", "show", again.id).out
+    assert run("approvals", "list", "--ended").out.count(again.id) == 0
 
 
 def test_a_person_sees_the_call_and_where_it_came_from(run: Run, store: SqliteApprovals) -> None:
@@ -354,10 +385,10 @@ def test_an_answer_that_comes_too_late_says_why(run: Run, store: SqliteApprovals
     ended = run("approvals", "approve", old.id, "--yes")
     assert (ended.code, ended.out[:27]) == (1, "too late: this expired at 2")
     voided = ask(store, "a" * 16, arguments={"to": "x"})
-    store.void("s1", time())
+    store.void("s1", time(), void_by_block("b0007", "web:track.example"))
     ended = run("approvals", "approve", voided.id, "--yes")
     assert ended.code == 1
-    assert ended.out.startswith("too late: the agent has read more since")
+    assert ended.out.startswith("too late: the question is void, for the agent has read b0007 from web:track.example")
     used = ask(store, "b" * 16, arguments={"to": "y"})
     assert run("approvals", "approve", used.id, "--yes", "--who", "ana").code == 0
     store.take(used.bound, time())

@@ -58,12 +58,16 @@ class Told:
 
     def __init__(self) -> None:
         self.changes: list[tuple[str, str, str]] = []
+        self.whole: list[tuple[str, str, str]] = []
+        self.blocks: list[str] = []
         self.refuses = False
 
     def __call__(self, changes: Sequence[ApprovalChange]) -> None:
         if self.refuses:
             raise JournalUnavailable("on purpose")
+        self.whole += [(each.id, each.state.value, each.who) for each in changes]
         self.changes += [(each.id[-1], each.state.value, each.who) for each in changes]
+        self.blocks += [each.block for each in changes]
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -516,7 +520,7 @@ def test_all_sessions_together_are_bounded_too(store: Store) -> None:
 def test_a_few_sessions_cannot_shut_out_the_others(store: Store) -> None:
     if isinstance(store, SqliteApprovals):
         pytest.skip("hundreds of writes that reach the disk; the count is one statement")
-    greedy = 8
+    greedy = 16
     for at in range(MAX_WAITING_PER_SESSION * greedy):
         store.ask(question(at, call(session=f"greedy{at % greedy}", n=at)))
     assert len(store.waiting(100.0)) == MAX_WAITING - NEWCOMERS
@@ -632,3 +636,86 @@ def test_a_no_is_not_forgotten_for_a_thousand_other_questions() -> None:
     assert store.get(question(1).id, 160.0) is None
     assert store.take(call(context="sha256:d"), 160.0).state is ApprovalState.DENIED
     assert store.take(call(n=0), 160.0).needs_a_person
+
+
+def test_what_new_content_voids_says_which_block(telling: tuple[Store, Told]) -> None:
+    store, told = telling
+    store.ask(question(1))
+    assert store.void("s1", 110.0, approvals.void_by_block("b0007", "web:track.example")) == 1
+    kept = store.get(question(1).id, 111.0)
+    assert kept is not None
+    assert (kept.state, kept.why) == (ApprovalState.VOIDED, "the agent has read b0007 from web:track.example since")
+    assert told.blocks == ["", "b0007"]
+    taken = store.take(call(), 112.0)
+    assert (taken.state, taken.why, taken.id) == (ApprovalState.VOIDED, kept.why, question(1).id)
+    assert say(store, question(1), now_s=113.0) is ApprovalState.VOIDED
+
+
+def test_why_a_yes_is_void_takes_the_place_of_its_remark(store: Store) -> None:
+    store.ask(question(1))
+    assert say(store, question(1)) is ApprovalState.GRANTED
+    long = approvals.void_by_block("b0007", "web:" + "\ud800" + "x" * 900)
+    store.void("s1", 160.0, long)
+    kept = store.get(question(1).id, 161.0)
+    assert kept is not None
+    assert kept.answered is not None
+    assert kept.answered.who == "ana"
+    assert kept.why.startswith("the agent has read b0007 from web:")
+    assert len(kept.why) <= approvals.MAX_WHY
+
+
+def test_a_new_question_ends_the_one_it_replaces(store: Store) -> None:
+    old, elsewhere = question(1), question(2, call(policy="sha256:other"))
+    for each in (old, elsewhere):
+        store.ask(each)
+    later = call(context="sha256:later")
+    for number, replaced in ((3, elsewhere), (4, old)):
+        shown = approvals.ShownDetails(replaces=replaced.id)
+        store.ask(PendingApproval(f"{number:016x}", later._replace(context=f"sha256:{number}"), 120.0, 400.0, shown))
+    states = {each.pending.id[-1]: each for each in store.every(130.0)}
+    assert states["1"].state is ApprovalState.VOIDED
+    assert states["1"].why.endswith(f"it was asked again as {4:016x}")
+    # Another process may rule by the other policy.
+    assert states["2"].state is ApprovalState.WAITING
+    assert states["4"].pending.shown.replaces == old.id
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_no_race_runs_a_call_twice_or_loses_it_from_the_history(kind: str, tmp_path: Path) -> None:
+    """Answers, expiry, new content and the call itself at once: 1,000 questions in memory, 60 on disk."""
+    told = Told()
+    path = tmp_path / "state" / "approvals.db"
+    store = MemoryApprovals(record=told) if kind == "memory" else SqliteApprovals(path, record=told)
+    dice, rounds = random.Random(11), 1_000 if kind == "memory" else 60
+    ended = {
+        ApprovalState.DENIED,
+        ApprovalState.EXPIRED,
+        ApprovalState.USED,
+        ApprovalState.VOIDED,
+    }
+    with ThreadPoolExecutor(4) as pool:
+        for number in range(1, rounds + 1):
+            pending = question(number, call(f"s{number}"))
+            store.ask(pending)
+            moves: list[Callable[[], object]] = [
+                lambda pending=pending: say(store, pending),
+                lambda pending=pending: say(store, pending, yes=False, who="bo"),
+                lambda pending=pending: store.void(pending.session, 150.0, approvals.void_by_block("b0002", "web:x")),
+                lambda pending=pending: store.take(pending.bound, 150.0),
+                lambda pending=pending: store.take(pending.bound, 150.0),
+                lambda pending=pending: store.take(pending.bound, 100_000.0),
+            ]
+            dice.shuffle(moves)
+            results = list(pool.map(lambda move: move(), moves))
+            ran = sum(getattr(each, "state", None) is ApprovalState.GRANTED for each in results)
+            store.take(pending.bound, 100_000.0)
+            kept = store.get(pending.id, 100_000.0)
+            assert kept is not None
+            assert kept.state in ended
+            assert ran == (kept.state is ApprovalState.USED)
+            # Each of them is recorded as asked, and as ended once.
+            states = [ApprovalState(state) for id, state, _ in told.whole if id == pending.id]
+            assert states[0] is ApprovalState.WAITING
+            assert [state for state in states if state in ended] == [kept.state]
+            told.whole.clear()
+    assert len(store.every(100_000.0)) == rounds

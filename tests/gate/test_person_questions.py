@@ -106,7 +106,7 @@ def test_it_expires_as_a_no(store: Store, now: Iterator[list[float]]) -> None:
     session = opened(store)
     first = ask(session)
     answer(store, first)
-    clock[0] += session._ruler.gate.human_timeout_s + 1
+    clock[0] += 86_401
     late = ask(session)
     assert (late.action, late.reason) == (Action.PAUSE, Reason.DENIED)
     assert "no person answered in time" in late.explanation
@@ -119,7 +119,7 @@ def test_no_model_speaks_for_a_person_who_did_not_answer(store: Store, now: Iter
     ask(session)
     session._ruler.gate.supervisor = Yes()
     for _ in range(3):
-        clock[0] += session._ruler.gate.human_timeout_s + 1
+        clock[0] += session._ruler.gate.approval_life_s + 1
         assert ask(session).action is Action.PAUSE
 
 
@@ -219,7 +219,7 @@ class Broken:
     def take(self, bound: BoundCall, now_s: float) -> TakeResult:
         raise LockgateError("the disk is full")
 
-    def void(self, session: str, now_s: float) -> int:
+    def void(self, session: str, now_s: float, why: object = None) -> int:
         raise LockgateError("the disk is full")
 
     def denies(self, session: str) -> bool:
@@ -320,3 +320,21 @@ def test_a_no_counts_at_once_where_the_rules_pass(store: Store) -> None:
     assert ask(session).action is Action.CONTINUE
     answer(store, first, yes=False)
     assert ask(session).reason is Reason.DENIED
+
+
+def test_the_asker_hears_which_block_voided_the_question(store: Store) -> None:
+    session = opened(store)
+    first = ask(session)
+    session.add("A page that arrived later.", source="web:page.example")
+    again = ask(session)
+    assert again.approval not in ("", first.approval)
+    said = f"approval {first.approval} is void: the agent has read b0003 from web:page.example since"
+    assert said in again.explanation
+    kept = store.get(again.approval, lockgate.gate.person_questions.time())
+    assert kept is not None
+    assert kept.pending.shown.replaces == first.approval
+
+
+def test_a_question_lives_for_a_day_and_never_shorter_than_a_host_waits() -> None:
+    assert Gate().approval_life_s == 86_400
+    assert Gate(human_timeout_s=200_000).approval_life_s == 200_000

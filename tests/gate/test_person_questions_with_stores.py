@@ -39,7 +39,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 @pytest.fixture
 def started(store: Store, scanner: Scanner) -> Callable[..., Session]:
     def started(id: str = "s1", policy: Policy | None = None) -> Session:
-        gate = Gate(policy, scanner=scanner, approvals=store, human_timeout_s=300.0)
+        gate = Gate(policy, scanner=scanner, approvals=store, approval_life_s=300.0)
         session = gate.session(goal="Write Mira when her parcel arrives", id=id)
         session.add(POISON, source="web:track.example", id="page")
         return session

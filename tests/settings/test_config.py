@@ -55,6 +55,7 @@ OTHER: dict[str, object] = {
     "supervision.timeout_seconds": 2.5,
     "supervision.max_reorient_attempts": 1,
     "supervision.human_timeout_seconds": 60.0,
+    "supervision.approval_life_seconds": 120.0,
     "server.host": "::1",
     "server.port": 8080,
     "server.allowed_hosts": ("lockgate.example",),
@@ -313,7 +314,8 @@ ERRORS = {
         "[supervision]\ncolour = 1",
         (
             "FILE:2: `supervision.colour` is an unknown key\n"
-            "hint: known here: model, timeout_seconds, max_reorient_attempts, human_timeout_seconds"
+            "hint: known here: model, timeout_seconds, max_reorient_attempts, human_timeout_seconds, "
+            "approval_life_seconds"
         ),
     ),
     "unknown table": (
@@ -575,6 +577,7 @@ def test_the_operators_own_keys_are_these() -> None:
         "supervision.model",
         "supervision.timeout_seconds",
         "supervision.human_timeout_seconds",
+        "supervision.approval_life_seconds",
         "server.host",
         "server.port",
         "server.allowed_hosts",

@@ -36,6 +36,7 @@ from lockgate.claude_code import call_targets, context_files
 from lockgate.claude_code.context_files import TranscriptFollower, TranscriptOwner, is_written
 from lockgate.claude_code.transcripts import is_machine, text_of
 from lockgate.core.errors import InvalidBlock, InvalidCall, LockgateError, printable, quoted
+from lockgate.core.ruling.approvals import VoidReason
 from lockgate.core.ruling.arguments import flatten_arguments
 from lockgate.core.sessions.session_entries import MAX_PAGE
 from lockgate.core.vocabulary import Action, Decision
@@ -470,7 +471,8 @@ def _on_tool_result(host: Host, event: HookEvent) -> Answer:
         host.outcome(event.session_or_agent, call, "failed" if failed else "ran")
         # A person has let it run here: the same question must not be answered once more on the page.
         if host.gate.approvals is not None and f"{event.session_or_agent} {call}" in _memory_of(host).asked_calls:
-            host.gate.approvals.void(event.session_or_agent, time())
+            why = VoidReason("the call has run: a person let it, in Claude Code itself")
+            host.gate.approvals.void(event.session_or_agent, time(), why)
     return {}
 
 

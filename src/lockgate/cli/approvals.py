@@ -78,6 +78,7 @@ def describe(parser: Parser) -> None:
     parser.add_argument("what", metavar="list|show|approve|deny", choices=words, help="what to do")
     parser.add_argument("id", nargs="?", metavar="ID", help="which call, as `list` names it")
     parser.add_argument("--all", action="store_true", help="also list calls that were answered or have expired")
+    parser.add_argument("--ended", action="store_true", help="list only those: how they ended, by whom, and why")
     parser.add_argument("--full", action="store_true", help="show long values in full")
     parser.add_argument(
         "--for",
@@ -109,6 +110,7 @@ def run(args: argparse.Namespace) -> Exit:
             print_json(_as_json(approval))
         else:
             _draw(approval, full=args.full)
+            _draw_successor(store, approval)
         return Exit.CLEAR
     return _answer_approval(store, approval, args)
 
@@ -118,6 +120,7 @@ def _refuse_idle_options(args: argparse.Namespace) -> None:
     idle = [
         ("an ID", args.id is not None, ("show", "approve", "deny")),
         ("--all", args.all, ("list",)),
+        ("--ended", args.ended, ("list",)),
         ("--full", args.full, ("show", "approve")),
         ("--for", args.span != "once", ("approve",)),
         ("--who", args.who is not None, ("approve", "deny")),
@@ -149,14 +152,15 @@ def _find_approval(store: SqliteApprovals, args: argparse.Namespace) -> Approval
 
 
 def _print_list(store: SqliteApprovals, args: argparse.Namespace) -> Exit:
-    kept = [each for each in store.every(time()) if args.all or each.state in OPEN_STATES]
+    every = store.every(time())
+    kept = [each for each in every if args.all or (each.state in OPEN_STATES) is not args.ended]
     if args.json:
         for each in kept:
             print_json(_as_json(each))
         return Exit.CLEAR
     screen = make_console()
     if not kept:
-        screen.print(Text("nothing is kept" if args.all else "no call waits for a person"))
+        screen.print(Text("nothing is kept" if args.all or args.ended else "no call waits for a person"))
         return Exit.CLEAR
     for each in kept:
         screen.print(Text.assemble((each.pending.id, "bold"), f"  {_state_text(each)}"), soft_wrap=True)
@@ -164,6 +168,8 @@ def _print_list(store: SqliteApprovals, args: argparse.Namespace) -> Exit:
         print_behind_bar(screen, "", [_count_blanks(call)], most=2)
         if each.answered is not None:
             print_behind_bar(screen, "", [_answer_line(each.answered)], most=2)
+        if each.why:
+            print_behind_bar(screen, "", [spell_out(each.why)], most=2)
     screen.print(Text("\nlockgate approvals show ID shows one with where its values came from", style="dim"))
     return Exit.CLEAR
 
@@ -225,10 +231,12 @@ def _outcome_text(heard: AnswerResult, pending: PendingApproval, who: str) -> st
         return f"too late: {word} by {excerpt(before.who, 60)} at {format_moment(before.at_s)} already{used}"
     return {
         ApprovalState.EXPIRED: f"too late: this expired at {format_moment(pending.expires_s)}, which counts as a no",
-        ApprovalState.VOIDED: (
-            "too late: the agent has read more since, so the question is void; if need be it asks again"
-        ),
+        ApprovalState.VOIDED: f"too late: the question is void{_why_void(heard.approval)}; it may be asked again",
     }.get(heard.state, "the answer was not recorded: the question has changed or is gone")
+
+
+def _why_void(approval: Approval | None) -> str:
+    return f", for {excerpt(approval.why, 200)}" if approval is not None and approval.why else ""
 
 
 def _require_terminal(args: argparse.Namespace) -> None:
@@ -271,6 +279,10 @@ def _draw(approval: Approval, *, full: bool) -> bool:
     screen = make_console()
     pending, shown = approval.pending, approval.pending.shown
     screen.print(Text.assemble(("approval  ", "dim"), (pending.id, "bold"), f"  {_state_text(approval)}"))
+    if approval.why:
+        print_behind_bar(screen, "void", [spell_out(approval.why)])
+    if shown.replaces:
+        screen.print(Text.assemble((f"{'instead':{_LABEL}}", "dim"), f"of {make_visible(shown.replaces)}"))
     print_behind_bar(screen, "session", [make_visible(pending.session)])
     if shown.goal:
         print_behind_bar(screen, "goal", [make_visible(shown.goal)])
@@ -294,6 +306,13 @@ def _draw(approval: Approval, *, full: bool) -> bool:
     if approval.state is ApprovalState.WAITING:
         _draw_offers(screen, pending)
     return not left_out
+
+
+def _draw_successor(store: SqliteApprovals, approval: Approval) -> None:
+    """Print which question has taken the place of one that has ended."""
+    for each in store.every(time()):
+        if each.pending.shown.replaces == approval.pending.id:
+            print(f"{'now':{_LABEL}}{each.pending.id}  {_state_text(each)}")
 
 
 def _draw_offers(screen: Console, pending: PendingApproval) -> None:

@@ -181,7 +181,7 @@ def _make_parts(args: argparse.Namespace, reached_by: Sequence[str]) -> McpParts
     folder = settings.state_dir
     pins = ToolPins(None if folder is None else server_file(folder / "mcp", name, reached_by), name)
     # The store behind the gate's approvals takes answers as well.
-    return McpParts(host, session, pins, host.gate.approvals)  # type: ignore[arg-type]
+    return McpParts(host, session, pins, host.gate.approvals, host.gate.human_timeout_s)  # type: ignore[arg-type]
 
 
 def _refuse_another_goal(known: SessionInfo | None, goal: str) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from threading import Lock
 
 from lockgate.core.errors import InvalidCall, quoted
 from lockgate.core.ruling.approvals import (
     KEPT_S,
     MAX_KEPT,
+    NOT_SAID,
     OPEN_STATES,
     AnswerResult,
     Approval,
@@ -23,14 +23,17 @@ from lockgate.core.ruling.approvals import (
     PendingApproval,
     RecordChanges,
     TakeResult,
+    VoidReason,
     change_from_approval,
     deny_same_call,
     expire_if_due,
     find_existing_id,
+    find_replaced,
     has_room,
     parse_answer,
     parse_time,
     take_approval,
+    void_approval,
 )
 from lockgate.core.ruling.grants import (
     MAX_GRANTS,
@@ -73,6 +76,9 @@ class MemoryApprovals:
                 sessions = [each.pending.session for each in self._kept.values() if each.state in OPEN_STATES]
                 if not has_room(len(sessions), sessions.count(pending.session), len(marks) - (mark is not None)):
                     return ""
+                for old in find_replaced(pending, self._kept.values(), pending.created_s):
+                    self._kept[old.pending.id] = old
+                    changed.append(change_from_approval(old))
                 self._kept[pending.id] = Approval(pending)
                 changed.append(change_from_approval(self._kept[pending.id]))
             if mark is None or mark.no is None:
@@ -132,7 +138,7 @@ class MemoryApprovals:
         with self._lock:
             return any(mark.no is not None for mark in self._marks.get(session, {}).values())
 
-    def void(self, session: str, now_s: float) -> int:
+    def void(self, session: str, now_s: float, why: VoidReason = NOT_SAID) -> int:
         """End every open question of a session, answered or not; return how many there were."""
         now_s = parse_time(now_s)
         with self._transaction() as changed:
@@ -141,8 +147,8 @@ class MemoryApprovals:
                 each for each in self._kept.values() if each.pending.session == session and each.state in OPEN_STATES
             ]
             for each in ended:
-                self._kept[each.pending.id] = replace(each, state=ApprovalState.VOIDED, ended_s=now_s)
-                changed.append(change_from_approval(self._kept[each.pending.id]))
+                self._kept[each.pending.id] = void_approval(each, now_s, why.text)
+                changed.append(change_from_approval(self._kept[each.pending.id])._replace(block=why.block))
             return len(ended)
 
     def waiting(self, now_s: float) -> list[PendingApproval]:

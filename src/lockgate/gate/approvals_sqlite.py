@@ -16,6 +16,8 @@ from lockgate.core.ruling.approvals import (
     KEPT_S,
     MARKED_S,
     MAX_KEPT,
+    MAX_WHY,
+    NOT_SAID,
     SKEW_S,
     AnswerResult,
     Approval,
@@ -28,12 +30,14 @@ from lockgate.core.ruling.approvals import (
     PendingApproval,
     RecordChanges,
     TakeResult,
+    VoidReason,
     change_from_approval,
     deny_same_call,
     details_from_json,
     details_to_json,
     expire_if_due,
     find_existing_id,
+    find_replaced,
     has_room,
     is_approval_id,
     parse_answer,
@@ -123,7 +127,8 @@ class SqliteApprovals(SqliteGrants):
         self._create_file()
         with self._transaction(pending.created_s, pending.session) as (db, changed):
             mark = self._read_mark(db, pending.bound)
-            known = find_existing_id(pending, mark, self._approvals_on_matter(db, pending.call_key))
+            asked = {each.pending.id: each for each in self._approvals_on_matter(db, pending.call_key)}
+            known = find_existing_id(pending, mark, asked.values())
             if not known:
                 if db.execute("SELECT 1 FROM approvals WHERE id = ?", (pending.id,)).fetchone():
                     raise InvalidCall(f"approval {quoted(pending.id)} is already there")
@@ -135,6 +140,9 @@ class SqliteApprovals(SqliteGrants):
                 )
                 if not has_room(*counts.fetchone()):
                     return ""
+                for old in find_replaced(pending, asked.values(), pending.created_s):
+                    self._update(db, old, asked[old.pending.id].state)
+                    changed.append(change_from_approval(old))
                 places = ", ".join("?" * len(_COLUMNS.split(",")))
                 db.execute(
                     f"INSERT INTO approvals ({_COLUMNS}) VALUES ({places})",  # noqa: S608
@@ -198,18 +206,18 @@ class SqliteApprovals(SqliteGrants):
             found = db.execute("SELECT 1 FROM marks WHERE session = ? AND who IS NOT NULL LIMIT 1", (session,))
             return found.fetchone() is not None
 
-    def void(self, session: str, now_s: float) -> int:
+    def void(self, session: str, now_s: float, why: VoidReason = NOT_SAID) -> int:
         """End every open question of a session, answered or not; return how many there were."""
         now_s = parse_time(now_s)
         if not _is_text(session) or not self._file_exists():
             return 0
         with self._transaction(now_s) as (db, changed):
-            changed += _pending_changes(
-                db, ApprovalState.VOIDED, f"session = :session AND {_OPEN}", {"session": session}
-            )
+            ending = _pending_changes(db, ApprovalState.VOIDED, f"session = :session AND {_OPEN}", {"session": session})
+            changed += [each._replace(block=why.block) for each in ending]
             ended = db.execute(
-                f"UPDATE approvals SET state = 'voided', ended_s = ? WHERE session = ? AND {_OPEN}",  # noqa: S608
-                (now_s, session),
+                f"UPDATE approvals SET state = 'voided', reason = ?, ended_s = ? "  # noqa: S608
+                f"WHERE session = ? AND {_OPEN}",
+                (why.text.encode("utf-8", "replace").decode()[:MAX_WHY], now_s, session),
             )
             return ended.rowcount
 
@@ -288,7 +296,7 @@ class SqliteApprovals(SqliteGrants):
                 approval.state.value,
                 said and said.who,
                 said and said.at_s,
-                said and said.reason,
+                _reason_column(approval),
                 approval.ended_s,
                 approval.pending.id,
                 was.value,
@@ -368,9 +376,16 @@ def _row_from_approval(approval: Approval) -> tuple[object, ...]:
         approval.state.value,
         said and said.who,
         said and said.at_s,
-        said and said.reason,
+        _reason_column(approval),
         approval.ended_s,
     )
+
+
+def _reason_column(approval: Approval) -> str | None:
+    """Return why the question was voided, else why the person answered so: a voided yes has no other use."""
+    if approval.state is ApprovalState.VOIDED:
+        return approval.why
+    return None if approval.answered is None else approval.answered.reason
 
 
 def _approval_from_row(row: tuple[object, ...]) -> Approval:
@@ -383,11 +398,14 @@ def _approval_from_row(row: tuple[object, ...]) -> Approval:
                 raise TypeError("not text")
         bound = BoundCall(session, tool, arguments, policy_hash, context)  # type: ignore[arg-type]
         pending = PendingApproval(id, bound, created_s, expires_s, details_from_json(shown))  # type: ignore[arg-type]
+        why, reason = (reason or "", "") if state == "voided" else ("", reason)
+        if not isinstance(why, str):
+            raise TypeError("not text")
         said = None if who is None else ApprovalAnswer(state != "denied", who, parse_time(said_s), reason)  # type: ignore[arg-type]
         changed = pending.digest != digest or pending.call_key != matter
         if changed or (state in ("granted", "denied", "used") and said is None):
             raise ValueError("a row that was changed")
-        return Approval(pending, ApprovalState(str(state)), said, parse_time(ended_s))
+        return Approval(pending, ApprovalState(str(state)), said, parse_time(ended_s), why)
     except (TypeError, ValueError, InvalidCall) as error:
         raise sqlite3.DatabaseError(f"a row that is no question: {type(error).__name__}") from error
 

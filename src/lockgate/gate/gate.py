@@ -67,6 +67,7 @@ class Gate:
         prices: Callable[[str, int, int], float | None] | None = None,
         vouched: VouchedTexts | None = None,
         human_timeout_s: float = 300.0,
+        approval_life_s: float = 86_400.0,
     ) -> None:
         self.policy = policy or Policy()
         self.triage = triage
@@ -76,11 +77,12 @@ class Gate:
         self.journal = journal
         self.prices = prices
         self.vouched = vouched
-        if not 0 < human_timeout_s < float("inf"):
-            raise InvalidConfig(
-                f"human_timeout_s must be a number of seconds, not {human_timeout_s!r}", hint="300 is five minutes"
-            )
+        for name, seconds in (("human_timeout_s", human_timeout_s), ("approval_life_s", approval_life_s)):
+            if not 0 < seconds < float("inf"):
+                raise InvalidConfig(f"{name} must be a number of seconds, not {seconds!r}", hint="300 is five minutes")
+        # How long a host is made to wait for an answer; a question can be answered at least as long.
         self.human_timeout_s = human_timeout_s
+        self.approval_life_s = max(approval_life_s, human_timeout_s)
         self._scanner = scanner
         if scanner is None:
             # A bad pattern is refused here; the rules themselves are compiled for the first session.

@@ -20,7 +20,7 @@ from lockgate.gate.attempt import attempt_in_thread
 from lockgate.runtime.routines import Routine
 
 if TYPE_CHECKING:
-    from lockgate.core.ruling.approvals import BoundCall, HeldFacts, PendingApproval, TakeResult
+    from lockgate.core.ruling.approvals import BoundCall, HeldFacts, PendingApproval, TakeResult, VoidReason
     from lockgate.core.ruling.grants import Grant
 
 _CANNOT_COMPARE = "a person has said no in this session, and this call cannot be compared with what it was about"
@@ -31,7 +31,7 @@ class Approvals(Protocol):
 
     When `ask` returns an id, the question is stored under it; an empty id means that there is no room for another.
     `take` hands a yes out once, to one caller, whatever the number of callers and processes. `void` ends what is still
-    open. `denies` is whether a person has said no to anything in this session, for as long as the session lasts.
+    open, and keeps why. `denies` is whether a person has said no to anything in this session, for as long as it lasts.
     `use_grant` returns a grant that covers the call, unless a person has said no to this very call.
     """
 
@@ -39,7 +39,7 @@ class Approvals(Protocol):
 
     def take(self, bound: BoundCall, now_s: float) -> TakeResult: ...
 
-    def void(self, session: str, now_s: float) -> int: ...
+    def void(self, session: str, now_s: float, why: VoidReason) -> int: ...
 
     def denies(self, session: str) -> bool: ...
 
@@ -54,28 +54,33 @@ class SettledRuling(NamedTuple):
 
 
 class PersonAnswer(NamedTuple):
-    """What follows from a person's answer to a call; `ask_again` where they have to be asked anew."""
+    """What follows from a person's answer to a call; `ask_again` where they have to be asked anew.
+
+    `replaces` is the question that has ended without an answer that counts.
+    """
 
     decision: Decision
     ask_again: bool = False
     approved_by: str = ""
+    replaces: str = ""
 
 
 class PersonQuestions:
     """The questions of one session to people. Without a store of approvals no person can be asked."""
 
     def __init__(
-        self, approvals: Approvals | None, session: str, policy: Policy, timeout_s: float, *, resumed: bool
+        self, approvals: Approvals | None, session: str, policy: Policy, life_s: float, *, resumed: bool
     ) -> None:
         self._approvals = approvals
         self._session = session
         self._policy_hash = policy.hash
-        self._timeout_s = timeout_s
+        self._life_s = life_s
         # Whether a person was asked in this session, perhaps by an earlier process.
         self.were_asked = resumed and approvals is not None
         self._denied = False
-        # Whether a question may be open, and whether it was about a context that has changed since.
-        self._open = self._stale = False
+        # Whether a question may be open; and the block, with its source, that has made it one about an older context.
+        self._open = False
+        self._stale: tuple[str, str] | None = None
 
     @property
     def can_be_asked(self) -> bool:
@@ -90,13 +95,14 @@ class PersonQuestions:
         """Remember that another process has asked a person in this session."""
         self.were_asked = self.can_be_asked
 
-    def mark_stale(self) -> None:
-        """Remember that open questions are about an older context."""
-        self._stale = self._stale or self._open
+    def mark_stale(self, block: str, source: str) -> None:
+        """Remember that open questions are about the context before this block."""
+        if self._open and self._stale is None:
+            self._stale = (block, source)
 
     def void_stale(self) -> None:
         """End the questions about an older context, off the caller's event loop where there is one."""
-        if not self._stale:
+        if self._stale is None:
             return
         loops = modules.get("asyncio")
         if loops is not None and loops._get_running_loop() is not None:
@@ -104,12 +110,19 @@ class PersonQuestions:
         else:
             self.void()
 
-    def void(self) -> None:
-        """End all open questions. Where the store fails, the next call tries again; their digests differ anyway."""
+    def void(self, block: tuple[str, str] | None = None) -> None:
+        """End all open questions, because of this block and its source, else because of the one that was marked.
+
+        Where the store fails, the next call tries again; their digests differ anyway.
+        """
         if self._approvals is not None:
+            from lockgate.core.ruling.approvals import NOT_SAID, void_by_block
+
+            block = block or self._stale
+            why = NOT_SAID if block is None else void_by_block(*block)
             with suppress(LockgateError):
-                self._approvals.void(self._session, time())
-                self._open = self._stale = False
+                self._approvals.void(self._session, time(), why)
+                self._open, self._stale = False, None
 
     def bind(self, call: ToolCall, context_sha256: str) -> BoundCall | None:
         """Return what an answer to this call is bound to; None where no person can be asked about it."""
@@ -144,11 +157,17 @@ class PersonQuestions:
 
     def end_stale(self) -> Routine[None]:
         """End the questions about an older context before an answer is looked for."""
-        if self._stale:
+        if self._stale is not None:
             yield attempt_in_thread(self.void)
 
     def ask(
-        self, bound: BoundCall, decision: Decision, contents: Mapping[str, str], goal: str, facts: HeldFacts
+        self,
+        bound: BoundCall,
+        decision: Decision,
+        contents: Mapping[str, str],
+        goal: str,
+        facts: HeldFacts,
+        replaces: str = "",
     ) -> Routine[Decision]:
         """Put a PAUSE to a person; return the ruling with the id of the question, if it could be stored."""
         assert self._approvals is not None  # noqa: S101
@@ -156,8 +175,8 @@ class PersonQuestions:
 
         self._open = self.were_asked = True
         now = time()
-        details = details_from_decision(decision, contents, goal=goal, facts=facts)
-        pending = PendingApproval(urandom(8).hex(), bound, now, now + self._timeout_s, details)
+        details = details_from_decision(decision, contents, goal=goal, facts=facts, replaces=replaces)
+        pending = PendingApproval(urandom(8).hex(), bound, now, now + self._life_s, details)
         asked = yield attempt_in_thread(partial(self._approvals.ask, pending))
         if isinstance(asked, str) and asked:
             return decision._replace(approval=asked)
@@ -220,11 +239,12 @@ def person_answer(ask: Ask, answer: object) -> PersonAnswer | None:
             return PersonAnswer(ruled(Action.PAUSE, ask.reason, "this call waits for a person", answer.id))
         case ApprovalState.EXPIRED:
             why = "no person answered in time, which counts as a no; a person is asked again"
-            return PersonAnswer(ruled(Action.PAUSE, Reason.DENIED, why), ask_again=True)
+            return PersonAnswer(ruled(Action.PAUSE, Reason.DENIED, why), ask_again=True, replaces=answer.id)
         case ApprovalState.VOIDED:
             other = " and ".join(answer.differs) or "context"
-            why = f"a person was asked about this call with another {other}, and is asked again"
-            return PersonAnswer(ruled(Action.PAUSE, ask.reason, why), ask_again=True)
+            ended = f" (approval {answer.id} is void: {printable(answer.why, 300)})" if answer.why else ""
+            why = f"a person was asked about this call with another {other}, and is asked again{ended}"
+            return PersonAnswer(ruled(Action.PAUSE, ask.reason, why), ask_again=True, replaces=answer.id)
     return None
 
 

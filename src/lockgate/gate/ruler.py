@@ -102,7 +102,7 @@ class Ruler:
         # Everything untrusted so far as one hash: an approval given before the latest of it is void.
         self._untrusted_hash = sha256()
         self.untrusted_sha256 = self._untrusted_hash.hexdigest()
-        self._people = PersonQuestions(gate.approvals, id, policy, gate.human_timeout_s, resumed=resumed)
+        self._people = PersonQuestions(gate.approvals, id, policy, gate.approval_life_s, resumed=resumed)
         self._judges = JudgeQuestions(policy, gate.prices)
         self._records = None
         if gate.journal is not None:
@@ -164,7 +164,7 @@ class Ruler:
                 self._untrusted_hash.update(f"{block.id}\0{block.digest}\n".encode("utf-8", "replace"))
                 self.untrusted_sha256 = self._untrusted_hash.hexdigest()
                 if voids:
-                    self._people.mark_stale()
+                    self._people.mark_stale(block.id, source)
             elif speaker in ("user", "goal"):
                 self._reorients = 0
         self._people.void_stale()
@@ -231,9 +231,9 @@ class Ruler:
         if called:
             self._add_to_history(tool, leaves, decision)
 
-    def void_approvals(self) -> None:
-        """End the questions that are open with a person: they were about an older context."""
-        self._people.void()
+    def void_approvals(self, block: Block) -> None:
+        """End the questions that are open with a person: they were about the context before this block."""
+        self._people.void((block.id, block.source))
 
     def watch_calls(self, watcher: CallWatcher) -> Callable[[], None]:
         """Tell the watcher of each checked call once it is ruled on, until the returned function is called."""
@@ -402,8 +402,9 @@ class Ruler:
                 return granted
         if person is None:
             return None
-        again = (yield from self._ask_person(ask, person.decision)) if person.ask_again else person.decision
-        return SettledRuling(again, person.approved_by)
+        if not person.ask_again:
+            return SettledRuling(person.decision, person.approved_by)
+        return SettledRuling((yield from self._ask_person(ask, person.decision, person.replaces)))
 
     def _needs_person(self, decision: Decision) -> bool:
         if self.policy.flows:
@@ -425,7 +426,7 @@ class Ruler:
             ruling = pipeline.resume(ruling, opinion, self.policy, reorients=self._reorients)
         return ruling._replace(judged=tuple(ran)) if ran else ruling
 
-    def _ask_person(self, ask: Ask, decision: Decision) -> Routine[Decision]:
+    def _ask_person(self, ask: Ask, decision: Decision, replaces: str = "") -> Routine[Decision]:
         # Bound anew: the context may have grown while the judges thought.
         bound = self._people.bind(ask.call, self.untrusted_sha256)
         if bound is None:
@@ -433,7 +434,7 @@ class Ruler:
         facts = self._facts_of(ask, bound)
         with self._lock:
             contents = {block.id: block.content for block in self._context.blocks}
-        return (yield from self._people.ask(bound, decision, contents, self.goal, facts))
+        return (yield from self._people.ask(bound, decision, contents, self.goal, facts, replaces))
 
     def _facts_of(self, ask: Ask, bound: BoundCall) -> HeldFacts:
         """Return what a grant for this call would be made from, or is compared with."""

@@ -210,6 +210,7 @@ class Recorder:
                         state=each.state.value,
                         digest=each.digest,
                         who=each.who,
+                        block=each.block,
                     )
                 )
 

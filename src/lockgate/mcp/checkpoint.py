@@ -107,12 +107,16 @@ class CallRuling(NamedTuple):
 
 
 class McpParts(NamedTuple):
-    """What a checkpoint needs: the host that rules, the session, the tool pins, and the way to give answers."""
+    """What a checkpoint needs: the host that rules, the session, the tool pins, and the way to give answers.
+
+    A client waits for its user for `wait_s` at most.
+    """
 
     host: McpHost
     session: str
     pins: ToolPins
     answers: ApprovalAnswers | None
+    wait_s: float = 300.0
 
 
 class McpCheckpoint:
@@ -152,6 +156,7 @@ class McpCheckpoint:
             send=self._send_to_client,
             approved=partial(self._decide, ask=False),
             clock=clock,
+            wait_s=lambda: self._parts.wait_s,
         )
         self._call_numbers = count(1)
         self._run_id = urandom(6).hex()

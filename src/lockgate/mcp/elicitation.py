@@ -93,12 +93,14 @@ class ClientQuestions:
         send: Callable[[Message], None],
         approved: Callable[[McpCall], None],
         clock: Callable[[], float],
+        wait_s: Callable[[], float],
     ) -> None:
         self._server = server
         self._context = context
         self._send = send
         self._approved = approved
         self._clock = clock
+        self._wait_s = wait_s
         # In the handshake protocol by the id of our own request, in the modern one by a nonce in a state that we sign.
         self._held: dict[str, HeldCall] = {}
         self._states: dict[str, HeldCall] = {}
@@ -129,7 +131,8 @@ class ClientQuestions:
             f"It would do: {does}\nArguments: {arguments}\nWhy it is held: {why}\n"
             f"Allow it once? If you did not ask for this, say no. (approval {approval})"
         )
-        held = HeldCall(call, approval, pending.digest, pending.expires_s)
+        # The client does not wait as long as the question can be answered elsewhere.
+        held = HeldCall(call, approval, pending.digest, min(pending.expires_s, self._clock() + self._wait_s()))
         return self._ask_modern(held, text) if call.protocol.modern else self._ask_handshake(held, text)
 
     def _ask_handshake(self, held: HeldCall, text: str) -> bool:
@@ -178,7 +181,7 @@ class ClientQuestions:
             why = "the answer that came with it belongs to no open question about this call"
             return wire.denial(call.id, f"Lockgate did not pass this call on: {why}.", modern=True)
         if self._clock() >= held.expires_s:
-            return wire.denial(call.id, _TIMED_OUT, modern=True)
+            return wire.denial(call.id, _timed_out_text(held), modern=True)
         params = call.message["params"]
         assert isinstance(params, dict)  # noqa: S101
         responses = params.get("inputResponses")
@@ -248,7 +251,7 @@ class ClientQuestions:
         held = self._held.pop(own, None)
         if held is not None:
             self._withdraw(own)
-            self._send(wire.denial(held.call.id, _TIMED_OUT, modern=False))
+            self._send(wire.denial(held.call.id, _timed_out_text(held), modern=False))
 
     def close(self) -> None:
         """Forget every open question; the client is told nothing more."""
@@ -258,16 +261,18 @@ class ClientQuestions:
                 held.timer.cancel()
 
 
-_TIMED_OUT = "Lockgate did not pass this call on: no person answered in time."
+def _timed_out_text(held: HeldCall) -> str:
+    return f"Lockgate did not pass this call on: no person answered in time. {_waits_text(held)}"
 
 
 def _not_approved_text(held: HeldCall, *, yes: bool | None) -> str:
     if yes is False:
         return "Lockgate did not pass this call on: a person was asked, and said no."
-    return (
-        "Lockgate did not pass this call on: a person was asked, and did not answer."
-        f" It waits as approval {held.approval} (lockgate approvals show {held.approval})."
-    )
+    return f"Lockgate did not pass this call on: a person was asked, and did not answer. {_waits_text(held)}"
+
+
+def _waits_text(held: HeldCall) -> str:
+    return f"It waits as approval {held.approval} (lockgate approvals show {held.approval})."
 
 
 def failure_text(error: Exception) -> str:

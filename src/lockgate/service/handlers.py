@@ -267,10 +267,13 @@ def stats(api: Api, request: Request) -> object:
 def list_approvals(api: Api, request: Request) -> object:
     state = request.query.get("state", "waiting")
     found = api.approval_desk.every(api.clock())
-    if state == "open":
-        found = [each for each in found if each.state in OPEN_STATES]
+    if state in ("open", "ended"):
+        found = [each for each in found if (each.state in OPEN_STATES) is (state == "open")]
     elif state != "all":
         found = [each for each in found if each.state.value == state]
+    if "limit" in request.query:
+        # Those that were asked last: the others are older.
+        found = found[-request.query["limit"] :]
     return {"approvals": [views.approval_view(each) for each in found]}
 
 
@@ -295,7 +298,8 @@ def answer_approval(api: Api, request: Request) -> object:
         if heard.state is ApprovalState.WAITING:
             other = "rule than the one that is offered" if span else "call than the one that waits"
             raise Problem(409, "another-digest", f"the answer is to another {other}")
-        raise Problem(409, "too-late", f"the question is {heard.state.value} already, so the answer does not count")
+        why = f" ({heard.approval.why})" if heard.approval is not None and heard.approval.why else ""
+        raise Problem(409, "too-late", f"the question is {heard.state.value} already{why}: the answer does not count")
     return one_approval(api, request)
 
 

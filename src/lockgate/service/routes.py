@@ -266,11 +266,11 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "GET",
         "/v1/approvals",
-        "list the calls that wait for a person",
+        "list the calls that wait for a person, or have; the oldest first",
         handlers.list_approvals,
         Caller.PERSON,
         record("", {"approvals": listed("", ref("Approval"))}),
-        query=(Param("state", word("", "open", "all", *(state.value for state in ApprovalState))),),
+        query=(Param("state", word("", "open", "ended", "all", *(state.value for state in ApprovalState))), _LIMIT),
     ),
     Route("GET", "/v1/approvals/{approval}", "one such call", handlers.one_approval, Caller.PERSON, ref("Approval")),
     Route(

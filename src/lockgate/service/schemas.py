@@ -324,6 +324,8 @@ APPROVAL = record(
         "asked_at": NUMBER,
         "expires_at": NUMBER,
         "ended_at": maybe(NUMBER),
+        "why": {"type": "string", "description": "why it was voided; else empty"},
+        "replaces": {"type": "string", "description": "the question that it was asked instead of; else empty"},
         "answered": maybe(anything("who said what, when and why")),
         "shown": anything("what a person is shown besides the call"),
         "offers": listed("the rules that a yes may make, the narrowest first", ref("Offer")),

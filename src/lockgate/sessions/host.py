@@ -260,7 +260,7 @@ class Host:
             raise SessionsUnavailable("the session store lost a block it just wrote")
         if live.approval_open and block.trust is Trust.UNTRUSTED and not source.startswith("agent"):
             live.approval_open = False
-            live.ruler.void_approvals()
+            live.ruler.void_approvals(block)
         return block
 
     def restore(self, session: str, blocks: Iterable[Piece]) -> SessionInfo:

@@ -51,6 +51,7 @@ SYSTEM_FILE = Path("/etc/lockgate/config.toml")
 class SupervisionSettings:
     timeout_s: float = 30.0
     human_timeout_s: float = 300.0
+    approval_life_s: float = 86_400.0
     model_aliases: tuple[str, ...] = ()
     prices: tuple[str, ...] = ()
 
@@ -183,7 +184,11 @@ KEYS = (
     _row("supervision.max_reorient_attempts", "max_reorient_attempts", KeyForm.COUNT, tightens="to a lower number",
          most=MAX_ATTEMPTS, doc="How often an agent may be asked to reconsider; after that it pauses."),
     _row("supervision.human_timeout_seconds", "human_timeout_s", KeyForm.SECONDS, least=1, most=604_800,
-         doc="How long a paused call waits for a person. No answer by then is a no."),
+         doc="How long a program that can ask its user (an MCP client) is made to wait for the answer. No answer by "
+             "then is a no to it; the question can still be answered elsewhere, for `approval_life_seconds`."),
+    _row("supervision.approval_life_seconds", "approval_life_s", KeyForm.SECONDS, least=1, most=604_800,
+         doc="How long a held call can be [answered](../how-to/approvals.md), and a yes be used: a day. No answer by "
+             "then is a no. It is never less than `human_timeout_seconds`."),
     _row("server.host", "host", KeyForm.TEXT,
          doc="The address on which [the service](../how-to/service.md) listens. Anything but this machine's own "
              "needs a token that you have set, and a proxy before it that encrypts."),

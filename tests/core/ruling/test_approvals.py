@@ -390,7 +390,7 @@ def test_a_no_answers_every_open_question_about_the_call() -> None:
     ]
     assert deny_same_call(others, NO) == [
         Approval(ELSEWHERE, ApprovalState.DENIED, NO, 150.0),
-        Approval(UNDER_ANOTHER_POLICY, ApprovalState.VOIDED, YES, 150.0),
+        Approval(UNDER_ANOTHER_POLICY, ApprovalState.VOIDED, YES, 150.0, f"{NO.who} has denied this call since"),
     ]
 
 
@@ -455,8 +455,8 @@ def test_a_question_that_is_there_is_not_asked_again() -> None:
 @pytest.mark.parametrize(
     ("waiting", "ours", "marks", "room"),
     [
-        (0, 0, 0, True), (31, 31, 31, True), (32, 32, 32, False), (191, 1, 1, True), (192, 1, 1, False),
-        (192, 0, 0, True), (255, 0, 0, True), (256, 0, 0, False), (0, 0, 999, True), (0, 0, 1000, False),
+        (0, 0, 0, True), (31, 31, 31, True), (32, 32, 32, False), (383, 1, 1, True), (384, 1, 1, False),
+        (384, 0, 0, True), (511, 0, 0, True), (512, 0, 0, False), (0, 0, 999, True), (0, 0, 1000, False),
     ],
 )  # fmt: skip
 def test_some_places_are_for_sessions_with_nothing_waiting(waiting: int, ours: int, marks: int, *, room: bool) -> None:

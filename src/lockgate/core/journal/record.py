@@ -256,9 +256,23 @@ def context_record(
 
 
 def approval_record(
-    *, session: str, run: str, seq: int, ts_ms: int, salt: bytes, id: str, state: str, digest: str, who: str = ""
+    *,
+    session: str,
+    run: str,
+    seq: int,
+    ts_ms: int,
+    salt: bytes,
+    id: str,
+    state: str,
+    digest: str,
+    who: str = "",
+    block: str = "",
 ) -> dict[str, object]:
-    """Return the record of a question's outcome. `digest` binds the exact call; `who` is the person who answered."""
+    """Return the record of a question's outcome.
+
+    `digest` binds the exact call; `who` is the person who answered, `block` the text that voided the question.
+    """
+    voided_by = {"block": block_label(block)} if block else {}
     return {
         **_common_fields("approval", run, seq, ts_ms, salt),
         "session": label(session),
@@ -266,6 +280,7 @@ def approval_record(
         "state": state,
         "call_sha256": digest.removeprefix("sha256:"),
         "who": who,
+        **voided_by,
     }
 
 
@@ -494,6 +509,7 @@ STANDINGS = ("normal", "slowed", "execute_locked", "full_quarantine")
 # Fields that a record has only if their value is known; none of them may be empty.
 OPTIONAL: Mapping[str, Mapping[str, Fits]] = {
     "ruling": {"trace": _TRACE},
+    "approval": {"block": _BLOCK_NAME},
     "assess": {
         "conversation_sha256": _HASH,
         "standing": _word(*STANDINGS),

@@ -36,9 +36,9 @@ MAX_NAME = 1_000
 MAX_INTEGER_BITS = 2_048
 # An agent must not be able to bury one question under others, nor to fill the disk with them.
 MAX_WAITING_PER_SESSION = 32
-MAX_WAITING = 256
+MAX_WAITING = 512
 # Of all places these are only for sessions that have nothing waiting: a few greedy ones must not shut out the others.
-NEWCOMERS = 64
+NEWCOMERS = 128
 # How long an ended question can still be looked up, and how many of them.
 KEPT_S = 7 * 86_400.0
 MAX_KEPT = 1_000
@@ -50,6 +50,7 @@ MARKED_S = 90 * 86_400.0
 SKEW_S = 2.0
 MAX_WHO = 200
 MAX_REASON = 1_000
+MAX_WHY = 300
 
 # What the end of a supervised step is called where calls have a tool's name, and which argument names the step.
 FINISH = "finish_step"
@@ -252,7 +253,10 @@ NO_FACTS = HeldFacts()
 
 
 class ShownDetails(NamedTuple):
-    """What a person is shown besides the call itself. `left_out` counts findings and origins that had no room."""
+    """What a person is shown besides the call itself. `left_out` counts findings and origins that had no room.
+
+    `replaces` is the id of an earlier question about the same call, which has ended without an answer that counts.
+    """
 
     goal: str = ""
     reason: str = ""
@@ -263,13 +267,19 @@ class ShownDetails(NamedTuple):
     left_out: int = 0
     tiers: tuple[TierAnswer, ...] = ()
     facts: HeldFacts = NO_FACTS
+    replaces: str = ""
 
 
 NO_DETAILS = ShownDetails()
 
 
 def details_from_decision(
-    decision: Decision, contents: Mapping[str, str], *, goal: str = "", facts: HeldFacts = NO_FACTS
+    decision: Decision,
+    contents: Mapping[str, str],
+    *,
+    goal: str = "",
+    facts: HeldFacts = NO_FACTS,
+    replaces: str = "",
 ) -> ShownDetails:
     """A ruling for a person's eyes, cut to a size that can be read; `contents` are the blocks' texts by their ids."""
     told = sorted(decision.origins, key=lambda each: (each.known, not each.order, not each.sink))
@@ -287,6 +297,7 @@ def details_from_decision(
         left_out=cut,
         tiers=tuple(TierAnswer(ran.tier, _cut(ran.said), _cut(ran.by)) for ran in decision.tiers[:_MOST_GROUNDS]),
         facts=facts,
+        replaces=replaces,
     )
 
 
@@ -405,12 +416,13 @@ class ApprovalAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A question with what became of it."""
+    """A question with what became of it; `why` says why it was voided."""
 
     pending: PendingApproval
     state: ApprovalState = ApprovalState.WAITING
     answered: ApprovalAnswer | None = None
     ended_s: float = 0.0
+    why: str = ""
 
 
 class GrantState(StrEnum):
@@ -421,13 +433,31 @@ class GrantState(StrEnum):
 
 
 class ApprovalChange(NamedTuple):
-    """What became of a question or a grant, for the record: a store reports each change before it takes effect."""
+    """What became of a question or a grant, for the record: a store reports each change before it takes effect.
+
+    `block` is the text that voided the question, if one did.
+    """
 
     session: str
     id: str
     state: ApprovalState | GrantState
     digest: str
     who: str = ""
+    block: str = ""
+
+
+class VoidReason(NamedTuple):
+    """Why a question is void, in words, and which block the agent has read since, where that is why."""
+
+    text: str
+    block: str = ""
+
+
+NOT_SAID = VoidReason("")
+
+
+def void_by_block(block: str, source: str) -> VoidReason:
+    return VoidReason(_cut(f"the agent has read {block} from {source} since", MAX_WHY - 1), block)
 
 
 def change_from_approval(approval: Approval) -> ApprovalChange:
@@ -462,13 +492,14 @@ class TakeResult(NamedTuple):
     `denied` stands for the session. `expired` and `voided` mean that a person was asked and has not said no: the next
     question is theirs too. `unknown` means that no person was asked about this call; `used` that one said yes, and
     that it has run. `differs` says why a yes that is there does not fit: `session`, `tool`, `arguments`, `policy`
-    or `context`.
+    or `context`. `why` says why the question was voided.
     """
 
     state: ApprovalState
     id: str = ""
     answered: ApprovalAnswer | None = None
     differs: tuple[str, ...] = ()
+    why: str = ""
 
     @property
     def needs_a_person(self) -> bool:
@@ -529,8 +560,25 @@ def deny_same_call(others: Iterable[Approval], said: ApprovalAnswer) -> list[App
         replace(each, state=ApprovalState.DENIED, answered=said, ended_s=said.at_s)
         if each.state is ApprovalState.WAITING
         # A person's yes stays on record as what it was.
-        else replace(each, state=ApprovalState.VOIDED, ended_s=said.at_s)
+        else void_approval(each, said.at_s, f"{said.who[:MAX_WHO]} has denied this call since")
         for each in ended
+    ]
+
+
+def void_approval(approval: Approval, now_s: float, why: str) -> Approval:
+    """5. An open question as it is once something else has overtaken it."""
+    return replace(approval, state=ApprovalState.VOIDED, ended_s=now_s, why=why[:MAX_WHY])
+
+
+def find_replaced(pending: PendingApproval, asked: Iterable[Approval], now_s: float) -> list[Approval]:
+    """5. What a new question does to the open one that it replaces, which is about an older context."""
+    return [
+        void_approval(each, now_s, f"the agent has read more since, and it was asked again as {pending.id}")
+        for each in asked
+        if each.state in OPEN_STATES
+        and each.pending.id == pending.shown.replaces
+        # Under another policy the other question may still be of use to the process that asked it.
+        and each.pending.bound._replace(context=pending.bound.context) == pending.bound
     ]
 
 
@@ -577,9 +625,8 @@ def take_approval(
     last = next((each for each in reversed(asked) if each.state is not ApprovalState.USED), None)
     if last is None:
         return TakeResult(ApprovalState.EXPIRED, mark.id), None
-    return TakeResult(
-        ApprovalState.VOIDED if last.state in OPEN_STATES else last.state, last.pending.id, last.answered
-    ), None
+    state = ApprovalState.VOIDED if last.state in OPEN_STATES else last.state
+    return TakeResult(state, last.pending.id, last.answered, why=last.why), None
 
 
 def differing_fields(bound: BoundCall, other: BoundCall) -> tuple[str, ...]:
@@ -670,7 +717,7 @@ def approval_to_dict(approval: Approval) -> dict[str, object]:
 
     pending, said = approval.pending, approval.answered
     shown = details_to_dict(pending.shown)
-    del shown["facts"]
+    del shown["facts"], shown["replaces"]
     return {
         "id": pending.id,
         "state": approval.state.value,
@@ -685,6 +732,8 @@ def approval_to_dict(approval: Approval) -> dict[str, object]:
         "expires_s": pending.expires_s,
         "answered": None if said is None else said._asdict(),
         "ended_s": approval.ended_s or None,
+        "why": approval.why,
+        "replaces": pending.shown.replaces,
         "shown": shown,
         "offers": [offer_to_dict(offer) for offer in offers_from_pending(pending)],
         "barred": pending.shown.facts.barred,

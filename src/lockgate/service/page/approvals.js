@@ -16,8 +16,9 @@ const ONCE = "Lets exactly this call run, once, in this session:";
 export async function approvalsView(view, { signal, tell, onEvent }) {
   const list = h("div.approvals");
   const rules = h("div.approvals");
+  const ended = h("div.approvals");
   const boxes = new Map();
-  view.replaceChildren(h("div.title", {}, h("h1", {}, "Waiting for you"), h("p.quiet", {}, "A yes lets exactly the call you see run, once, or makes the rule you see. A no stands for the rest of the session. Unanswered is no.")), list, rules);
+  view.replaceChildren(h("div.title", {}, h("h1", {}, "Waiting for you"), h("p.quiet", {}, "A yes lets exactly the call you see run, once, or makes the rule you see. A no stands for the rest of the session. Unanswered is no.")), list, rules, ended);
   await refresh();
   onEvent((kind) => {
     if (kind === "approval") refresh().catch((error) => signal.aborted || tell(error.message));
@@ -37,12 +38,28 @@ export async function approvalsView(view, { signal, tell, onEvent }) {
     if (!boxes.size) list.replaceChildren(none());
     else list.querySelector(".empty")?.remove();
     rules.replaceChildren(await grantsList({ signal, tell }));
+    ended.replaceChildren(history((await ask("/v1/approvals?state=ended&limit=50", { signal })).approvals));
   }
 
   function none() {
     return empty("Nothing is waiting", h("p", {}, "When a call pauses, it appears here with where its values came from, and stays until a person answers or it expires. On a terminal the same list is"), shell("lockgate approvals list"));
   }
   return {};
+}
+
+// What has ended, the newest first, with how and by whom.
+function history(approvals) {
+  if (!approvals.length) return h("span");
+  return h(
+    "section.history",
+    {},
+    h("h2", {}, "Ended"),
+    h("ul", {}, approvals.sort((a, b) => b.ended_at - a.ended_at).map((each) => h("li", { "data-ended": each.id }, h("b", {}, each.state), " ", when(each.ended_at), " ", line(each.would_do, 200), endedWords(each)))),
+  );
+}
+
+function endedWords({ answered, why, replaces, id }) {
+  return h("p.quiet", {}, `${id}. `, answered ? [answered.yes ? "Approved by " : "Denied by ", line(answered.who, 60), answered.reason ? [": ", line(answered.reason, 200)] : "", ". "] : "", why ? ["Void: ", line(why, 300), ". "] : "", replaces ? `Asked instead of ${replaces}.` : "");
 }
 
 function texts(value) {
@@ -177,6 +194,7 @@ export function answerBox(given, { signal, tell, brief = false }) {
       h("div.call-box", {}, args),
       ...beware.map(([word, codes]) => h("p.beware", {}, "Look closely: ", line(word, 80), ` holds letters that only look Latin (${codes})`)),
       !brief && passages.length ? h("div.passages", {}, h("h3", {}, "From outside"), passages.slice(0, 8).map(outside), passages.length > 8 ? h("p.quiet", {}, `and ${passages.length - 8} more in the decision`) : null) : null,
+      given.replaces ? h("p.quiet", {}, `Asked again, instead of ${given.replaces}, which has ended.`) : null,
       shown.left_out ? h("p.quiet", {}, `and ${shown.left_out.toLocaleString()} more findings and origins; the decision has them all`) : null,
       brief ? null : h("details", {}, h("summary", {}, "Why it was held"), h("p", {}, line(shown.explanation || shown.reason || "not said", 4000)), shown.tiers?.length ? h("p.quiet", {}, shown.tiers.map((each) => [`tier ${each.tier}, `, line(each.by, 60), ": ", line(each.said, 40), "; "])) : null, shown.findings?.length ? h("p", {}, [...new Set(shown.findings.map((each) => each.rule))].map((rule) => h("span.rule", {}, line(rule, 80)))) : null),
       h("dl.facts", {}, brief ? null : h("div", {}, h("dt", {}, "Session"), h("dd", {}, h("a", { href: `#/session/${part(given.session)}` }, line(given.session, 60)))), shown.goal && !brief ? h("div", {}, h("dt", {}, "Goal"), h("dd", {}, line(shown.goal, 400))) : null, h("div", {}, h("dt", {}, "Asked"), h("dd", {}, when(given.asked_at))), h("div", {}, h("dt", {}, "Digest"), h("dd", {}, h("code.hash", {}, given.digest)))),
@@ -202,7 +220,10 @@ export function answerBox(given, { signal, tell, brief = false }) {
 
   box.update = (now) => {
     if (done) return;
-    if (!now) stop("No longer waiting: it was answered elsewhere, has expired, or the agent has read more since.");
+    if (!now) {
+      stop("No longer waiting.");
+      ask(`/v1/approvals/${part(given.id)}`, { signal }).then((each) => done && outcome.replaceChildren(h("p", {}, `No longer waiting: ${each.state}.`), endedWords(each))).catch(() => {});
+    }
     else if (now.digest !== digest || canonical(now.arguments) !== canonical(given.arguments)) {
       stop("Changed since you looked: the buttons are gone because they were about something else.");
       outcome.append(h("button", { type: "button", click: () => box.replaceWith(answerBox(now, { signal, tell, brief })) }, "Show what it is now"));
