@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import median
 
 import pytest
+from proving import proof_for, signed_by
 
 import lockgate
 from lockgate.claude_code import hook_command as hook
@@ -39,11 +40,14 @@ def http(body: object, status: str = "200 OK", mime: str = "application/json", *
     return head.encode() + (data[:-cut] if cut else data)
 
 
-class Service:
-    """Something that listens, takes one request whole, and sends what it was given."""
+TOKEN = "lga_some-agent-token"
 
-    def __init__(self, answer: bytes | Callable[[socket.socket], None]) -> None:
-        self.answer = answer
+
+class Service:
+    """Something that listens, takes one request whole, and sends what it was given, with the proof of this token."""
+
+    def __init__(self, answer: bytes | Callable[[socket.socket], None], token: str = TOKEN) -> None:
+        self.answer, self.token = answer, token
         self.heard: list[bytes] = []
         self._server = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._server.getsockname()[1]}"
@@ -68,7 +72,17 @@ class Service:
                 if callable(self.answer):
                     self.answer(link)
                 else:
-                    link.sendall(self.answer)
+                    link.sendall(self._proved(head))
+
+    def _proved(self, head: bytes) -> bytes:
+        assert isinstance(self.answer, bytes)
+        said, found, body = self.answer.partition(b"\r\n\r\n")
+        status = said[9:12]
+        if not (self.token and found and status.isdigit()):
+            return self.answer
+        (authorization,) = [line[15:].decode() for line in head.split(b"\r\n") if line.startswith(b"Authorization: ")]
+        proof = proof_for(authorization, self.token, int(status), body)
+        return said + f"\r\nLockgate-Proof: {proof}".encode() + found + body
 
     def close(self) -> None:
         self._server.shutdown(socket.SHUT_RDWR)
@@ -80,8 +94,8 @@ class Service:
 def service() -> Iterator[Callable[..., Service]]:
     made: list[Service] = []
 
-    def make(answer: bytes | Callable[[socket.socket], None]) -> Service:
-        made.append(Service(answer))
+    def make(answer: bytes | Callable[[socket.socket], None], token: str = TOKEN) -> Service:
+        made.append(Service(answer, token))
         return made[-1]
 
     yield make
@@ -93,7 +107,7 @@ def run(
     url: str,
     body: bytes,
     *,
-    token: str = "lga_some-agent-token",
+    token: str = TOKEN,
     words: tuple[str, ...] = ("claude-code",),
     **more: str,
 ) -> subprocess.CompletedProcess[bytes]:
@@ -112,9 +126,75 @@ def test_nothing_against_it_is_no_output_at_all(service: Callable[..., Service])
     head, _, body = heard.partition(b"\r\n\r\n")
     assert body == event()
     assert head.startswith(b"POST /hooks/claude-code HTTP/1.1\r\n")
-    assert b"Authorization: Bearer lga_some-agent-token" in head
+    assert TOKEN.encode() not in head
+    assert signed_by(TOKEN, head, body)
     assert b"X-Lockgate-Entrypoint: cli" in head
     assert b"X-Lockgate-Attended: 1" in head
+
+
+FOREIGN = b"another program listens on 127.0.0.1:"
+
+
+@pytest.mark.parametrize("said", [{}, {"continue": True}, DENY], ids=["pass", "go on", "deny"])
+@pytest.mark.parametrize("token", ["", "lga_another-token"], ids=["no proof", "the proof of another token"])
+def test_a_program_that_took_the_port_is_not_believed_and_gets_no_token(
+    service: Callable[..., Service], said: object, token: str
+) -> None:
+    there = service(http(said), token)
+    ended = run(there.url, event())
+    assert (ended.returncode, ended.stdout) == (2, b"")
+    assert FOREIGN in ended.stderr
+    assert len(ended.stderr.splitlines()) == 2
+    assert TOKEN.encode() not in there.heard[0]
+
+
+def test_a_proof_counts_for_one_question_and_one_answer(service: Callable[..., Service]) -> None:
+    deny = service(http(DENY))
+    assert run(deny.url, event()).returncode == 2
+    kept = deny.heard[0].partition(b"\r\n\r\n")[0]
+    (old,) = [line[15:].decode() for line in kept.split(b"\r\n") if line.startswith(b"Authorization: ")]
+
+    def replay(body: bytes, proved: bytes, status: int = 200) -> bytes:
+        head, _, said = http(body).partition(b"\r\n\r\n")
+        return head + f"\r\nLockgate-Proof: {proof_for(old, TOKEN, status, proved)}\r\n\r\n".encode() + said
+
+    # What the service once said to another question, or says to this one with another body or status.
+    assert FOREIGN in run(service(replay(b"{}", b"{}"), "").url, event()).stderr
+
+    proved: list[tuple[int, bytes]] = [(200, json.dumps(DENY).encode()), (401, b"{}"), (200, b"{}")]
+
+    def changed(link: socket.socket) -> None:
+        head = there.heard[-1].partition(b"\r\n\r\n")[0]
+        (fresh,) = [line[15:].decode() for line in head.split(b"\r\n") if line.startswith(b"Authorization: ")]
+        answer, _, body = http({}).partition(b"\r\n\r\n")
+        proof = proof_for(fresh, TOKEN, *proved.pop(0))
+        link.sendall(answer + f"\r\nLockgate-Proof: {proof}\r\n\r\n".encode() + body)
+
+    there = service(changed)
+    ended = [run(there.url, event()) for _ in range(3)]
+    assert [each.returncode for each in ended] == [2, 2, 0]
+    assert all(FOREIGN in each.stderr for each in ended[:2])
+
+
+@pytest.mark.parametrize("observe", [False, True])
+def test_with_start_a_port_that_is_taken_counts_as_a_service_that_is_down(
+    service: Callable[..., Service], tmp_path: Path, *, observe: bool
+) -> None:
+    tmp_path.chmod(0o700)
+    state = tmp_path / ".local" / "state" / "lockgate"
+    state.mkdir(parents=True)
+    state.chmod(0o700)
+    (state / "agent-token").write_text(TOKEN)
+    if observe:
+        (tmp_path / ".config" / "lockgate").mkdir(parents=True)
+        (tmp_path / ".config" / "lockgate" / "config.toml").write_text('[server]\nwhen_down = "observe"\n')
+    there = service(http({}), "")
+    ended = run("", event(), words=("claude-code", "--url", there.url, "--start", f"HOME={tmp_path}"))
+    assert FOREIGN in ended.stderr
+    assert ended.returncode == (0 if observe else 2)
+    assert (state / "unwatched.jsonl").exists() is observe
+    # None was started: it could not listen there.
+    assert not (state / "service.pid").exists()
 
 
 @pytest.mark.parametrize("streams", [">&-", "2>&-", ">&- 2>&-", "<&-", "<&- >&- 2>&-"])
@@ -333,13 +413,13 @@ def test_a_variable_cannot_send_events_to_another_machine(url: str) -> None:
 
 
 def test_the_token_comes_from_its_file(service: Callable[..., Service], tmp_path: Path) -> None:
-    there = service(http({}))
+    there = service(http({}), "lga_from-a-file")
     state = tmp_path / "state"
     assert run(there.url, event(), token="", XDG_STATE_HOME=str(state)).returncode == 2
     (state / "lockgate").mkdir(parents=True)
     (state / "lockgate" / "agent-token").write_text("lga_from-a-file\n")
     assert run(there.url, event(), token="", XDG_STATE_HOME=str(state)).returncode == 0
-    assert b"Bearer lga_from-a-file\r\n" in there.heard[0]
+    assert signed_by("lga_from-a-file", *there.heard[0].split(b"\r\n\r\n"))
     (state / "lockgate" / "agent-token").write_text("lga_two lines\r\nX-Evil: 1\n")
     assert run(there.url, event(), token="", XDG_STATE_HOME=str(state)).returncode == 2
 
@@ -357,7 +437,7 @@ def test_a_pipe_in_the_tokens_place_is_not_waited_for(service: Callable[..., Ser
 def test_with_start_neither_token_nor_folder_comes_from_the_environment(
     service: Callable[..., Service], tmp_path: Path
 ) -> None:
-    there, theirs = service(http({})), tmp_path / "theirs"
+    there, theirs = service(http({}), "lga_this-is-mine"), tmp_path / "theirs"
     for folder, token in ((tmp_path / "mine", "lga_this-is-mine"), (theirs, "lga_this-is-theirs")):
         (folder / ".local" / "state" / "lockgate").mkdir(parents=True)
         (folder / ".local" / "state" / "lockgate" / "agent-token").write_text(token)
@@ -365,7 +445,7 @@ def test_with_start_neither_token_nor_folder_comes_from_the_environment(
     hostile = {"HOME": str(theirs), "XDG_STATE_HOME": str(theirs / ".local" / "state")}
     ended = run("http://127.0.0.1:1", event(), words=words, CLAUDE_CODE_ENTRYPOINT="cli", **hostile)
     assert (ended.returncode, ended.stderr) == (0, b"")
-    assert b"Bearer lga_this-is-mine\r\n" in there.heard[0]
+    assert signed_by("lga_this-is-mine", *there.heard[0].split(b"\r\n\r\n"))
     assert b"X-Lockgate-Entrypoint: cli" in there.heard[0]
 
 
@@ -440,6 +520,7 @@ def test_it_loads_next_to_nothing() -> None:
     )  # fmt: skip
     loaded = set(ended.stderr.decode().splitlines()[-1].split())
     assert not loaded & {"json", "re", "argparse", "socket", "ssl", "asyncio", "typing", "enum", "http", "urllib.parse"}
+    assert not loaded & {"hashlib", "hmac", "_hashlib"}
 
 
 @pytest.mark.parametrize(

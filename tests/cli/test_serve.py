@@ -8,12 +8,11 @@ import os
 import subprocess
 import sys
 import time
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 from time import monotonic
 
 import pytest
+from proving import TOKEN, listening
 
 from lockgate import assemble
 from lockgate.claude_code.service_start import UNWATCHED_NAME
@@ -62,41 +61,22 @@ def test_odd_options_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "lockgate: error" in capsys.readouterr().err
 
 
-class _Healthy(BaseHTTPRequestHandler):
-    said = b'{"status":"ok"}'
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(self.said)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-class _Other(_Healthy):
-    said = b"<html>"
-
-
 @pytest.mark.parametrize(
-    ("handler", "said"),
-    [(_Healthy, "a lockgate serve runs on `127.0.0.1` port"), (_Other, "address already in use\n")],
+    ("token", "said"),
+    [(TOKEN, "a lockgate serve runs on `127.0.0.1` port"), ("", "address already in use\n")],
     ids=["ours", "another program's"],
 )
 def test_a_port_that_is_taken_says_by_whom(
-    capsys: pytest.CaptureFixture[str], handler: type[BaseHTTPRequestHandler], said: str
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, token: str, said: str
 ) -> None:
-    with HTTPServer(("127.0.0.1", 0), handler) as taken:
-        thread = Thread(target=taken.serve_forever, daemon=True)
-        thread.start()
-        try:
-            assert main(["serve", "--port", str(taken.server_address[1])]) == 2
-        finally:
-            taken.shutdown()
-            thread.join()
+    monkeypatch.setenv("LOCKGATE_AGENT_TOKEN", TOKEN)
+    # Any program can say this; only ours can prove it.
+    with listening({"/healthz": b'{"status":"ok"}'}, token) as there:
+        assert main(["serve", "--port", str(there.port)]) == 2
     err = capsys.readouterr().err
     assert said in err
     assert "while attempting" not in err
+    assert TOKEN not in "".join(there.heard)
 
 
 def test_another_address_of_loopback_is_answered_to() -> None:

@@ -6,13 +6,12 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
+from proving import TOKEN, listening
 
 import lockgate
 from lockgate.cli import service
@@ -162,53 +161,35 @@ def test_odd_options_are_refused(run: Run) -> None:
 # How it stands
 
 
-@pytest.fixture
-def there() -> Iterator[ThreadingHTTPServer]:
-    class Handler(BaseHTTPRequestHandler):
-        said: ClassVar[dict[str, bytes]] = {}
-
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(self.said.get(self.path, b""))
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
-def test_status_says_who_answers(run: Run, home: Path, there: ThreadingHTTPServer) -> None:
-    port = there.server_port
-    (home / "mine.toml").write_text(f"[server]\nport = {port}\n")
+def test_status_says_who_answers(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCKGATE_AGENT_TOKEN", TOKEN)
     about = {"info": {"version": lockgate.__version__}}
-    there.RequestHandlerClass.said = {  # type: ignore[attr-defined]
-        "/healthz": b'{"status":"ok"}',
-        "/openapi.json": json.dumps(about).encode(),
-    }
-    ended = run("service", "status", "--config", "mine.toml")
-    assert (ended.code, ended.err) == (0, "")
-    assert f"answers at http://127.0.0.1:{port}, version {lockgate.__version__}\n" in ended.out
-    assert "not installed" in ended.out
-    said = json.loads(run("service", "status", "--json", "--config", "mine.toml").out)
-    assert said == {
-        "answers": True, "url": f"http://127.0.0.1:{port}", "port": port, "version": lockgate.__version__,
-        "installed": "", "current": False,
-    }  # fmt: skip
-    about["info"]["version"] = "0.0.1"
-    there.RequestHandlerClass.said["/openapi.json"] = json.dumps(about).encode()  # type: ignore[attr-defined]
-    assert "restart it" in run("service", "status", "--config", "mine.toml").out
-    # Another program in its place is not it.
-    there.RequestHandlerClass.said = {"/healthz": b"[" * 100_000}  # type: ignore[attr-defined]
-    ended = run("service", "status", "--config", "mine.toml")
-    assert ended.code == 1
-    assert "nothing of Lockgate answers" in ended.out
+    with listening({"/healthz": b'{"status":"ok"}', "/openapi.json": json.dumps(about).encode()}) as there:
+        (home / "mine.toml").write_text(f"[server]\nport = {there.port}\n")
+        ended = run("service", "status", "--config", "mine.toml")
+        assert (ended.code, ended.err) == (0, "")
+        assert f"answers at {there.url}, version {lockgate.__version__}\n" in ended.out
+        assert "not installed" in ended.out
+        said = json.loads(run("service", "status", "--json", "--config", "mine.toml").out)
+        assert said == {
+            "answers": True, "url": there.url, "port": there.port, "version": lockgate.__version__,
+            "installed": "", "current": False, "foreign": False,
+        }  # fmt: skip
+        about["info"]["version"] = "0.0.1"
+        there.said["/openapi.json"] = json.dumps(about).encode()
+        assert "restart it" in run("service", "status", "--config", "mine.toml").out
+        there.said = {"/healthz": b"[" * 100_000}
+        ended = run("service", "status", "--config", "mine.toml")
+        assert ended.code == 1
+        assert "nothing of Lockgate answers" in ended.out
+        # Another program in its place is not it, whatever it says.
+        there.said, there.token = {"/healthz": b'{"status":"ok"}'}, ""
+        ended = run("service", "status", "--config", "mine.toml")
+        assert ended.code == 1
+        assert f"another program listens at {there.url}" in ended.out
+        said = json.loads(run("service", "status", "--json", "--config", "mine.toml").out)
+        assert (said["answers"], said["foreign"]) == (False, True)
+    assert TOKEN not in "".join(there.heard)
 
 
 def test_status_says_when_the_installed_file_is_an_old_one(run: Run, home: Path) -> None:

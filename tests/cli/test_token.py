@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from proving import TOKEN, listening
 
 from lockgate.cli.main import main
 
@@ -45,3 +46,24 @@ def test_a_token_of_the_environment_is_the_token(
     assert "LOCKGATE_TOKEN is set" in capsys.readouterr().err
     monkeypatch.setenv("LOCKGATE_TOKEN", "short")
     assert main(["token"]) == 2
+
+
+def test_no_program_but_the_service_is_handed_a_login_code(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LOCKGATE_AGENT_TOKEN", TOKEN)
+    with listening({"/healthz": b'{"status":"ok"}'}) as there:
+        monkeypatch.setenv("LOCKGATE_URL", there.url)
+        assert main(["token", "--url"]) == 0
+        assert capsys.readouterr().out.startswith(f"{there.url}/#code=")
+        there.token = ""
+        assert main(["token", "--url"]) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert f"another program listens on 127.0.0.1:{there.port}" in err
+    # A program that takes the port later would get it.
+    assert main(["token", "--url"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "no service answers" in err
+    assert len(list((tmp_path / "lockgate" / "page-codes").iterdir())) == 1

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import pytest
 from rule_cache import keep_rules
 
 from lockgate import assemble
+from lockgate.claude_code.hook_command import NotProved, ask_service
 from lockgate.core.ruling.policy import Policy
 from lockgate.gate.gate import shared_scanner
 from lockgate.settings.config import Settings
@@ -204,3 +206,33 @@ def test_one_process_serves_and_ends_its_streams(home: list[Service], tmp_path: 
     with suppress(OSError, http.client.HTTPException):
         stream.read()
     listener.close()
+
+
+def test_the_hook_believes_the_service_and_no_program_that_takes_its_port(tmp_path: Path) -> None:
+    service = Service(tmp_path)
+    url, told = f"http://127.0.0.1:{service.port}", {"XDG_STATE_HOME": str(tmp_path / "state")}
+    start = b'{"session_id":"s1","hook_event_name":"SessionStart","source":"startup","cwd":"/"}'
+    try:
+        assert ask_service(url, start, told, time.monotonic() + WAIT_S) == b"{}"
+        assert json.loads(ask_service(url, b"", told, time.monotonic() + WAIT_S, "/healthz")) == {"status": "ok"}
+    finally:
+        service.end()
+
+    class Squatter(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", service.port), Squatter) as squatter:
+        thread = threading.Thread(target=squatter.handle_request)
+        thread.start()
+        with pytest.raises(NotProved, match="another program listens"):
+            ask_service(url, start, told, time.monotonic() + WAIT_S)
+        thread.join()

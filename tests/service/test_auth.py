@@ -8,12 +8,14 @@ import os
 import stat
 from collections.abc import Callable
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import pytest
 from asking import HOST, Asking, call, scope
+from proving import hmac_of, proof_for
 
 from lockgate.core.errors import InvalidConfig
 from lockgate.service.auth import LOOK_S, Tokens, has_person_token, host_check_for_port, make_token
@@ -202,6 +204,54 @@ def test_an_agent_can_do_its_part_and_nothing_else(ask: Asking) -> None:
 
 
 # --- names of the operator's
+
+
+# Signed questions
+
+EVENT = b'{"session_id":"s9","hook_event_name":"SessionStart","source":"startup"}'
+UNREAD = "0" * 32
+
+
+def _signature(token: str, target: str, body: bytes, *forwarded: str, nonce: str = UNREAD) -> str:
+    digest = sha256(body).hexdigest()
+    said = hmac_of(token, "question", nonce, target, *(forwarded or ("", "")), digest)
+    return f"Lockgate {nonce} {digest} {said}"
+
+
+def test_a_signed_question_is_the_agent_s_and_its_answer_is_proved(ask: Asking) -> None:
+    token = ask.tokens.token(Caller.AGENT)
+    for method, path, body in (("POST", "/hooks/claude-code", EVENT), ("GET", "/healthz", b"")):
+        given = _signature(token, f"{method} {path}", body)
+        found = ask(method, path, data=body or None, who=None, headers={"Authorization": given})
+        assert found.status == 200
+        assert found.headers["lockgate-proof"] == proof_for(given, token, 200, found.body)
+    # What a person may do it may not, and that is proved as well.
+    given = _signature(token, "GET /v1/approvals", b"")
+    found = ask("GET", "/v1/approvals", who=None, headers={"Authorization": given})
+    assert (found.status, found.code) == (403, "needs-a-person")
+    assert found.headers["lockgate-proof"] == proof_for(given, token, 403, found.body)
+    assert "lockgate-proof" not in ask("POST", "/hooks/claude-code", data=EVENT, who=Caller.AGENT).headers
+
+
+@pytest.mark.parametrize(
+    "change", ["token", "person's token", "body", "path", "method", "attended", "query", "nonce", "two words", "case"]
+)
+def test_what_was_not_signed_so_is_refused_and_gets_no_proof(ask: Asking, change: str) -> None:
+    token = ask.tokens.token(Caller.PERSON if change == "person's token" else Caller.AGENT)
+    token = "lga_another" if change == "token" else token
+    target = {"path": "POST /v1/assess", "method": "PUT /hooks/claude-code"}.get(change, "POST /hooks/claude-code")
+    given = _signature(token, target, EVENT)
+    given = {"nonce": given.replace(UNREAD, "1" * 32), "two words": given[:50], "case": given.upper()}.get(
+        change, given
+    )
+    headers = {"Authorization": given} | ({"X-Lockgate-Attended": "1"} if change == "attended" else {})
+    body = EVENT.replace(b"startup", b"resume_") if change == "body" else EVENT
+    path = "/hooks/claude-code" + ("?x=1" if change == "query" else "")
+    found = ask("POST", path, data=body, who=None, headers=headers)
+    assert found.status == 401
+    assert ask.host.session("s9") is None
+    if change != "body":
+        assert "lockgate-proof" not in found.headers
 
 
 def test_a_proxy_s_name_is_let_in_when_it_was_allowed() -> None:

@@ -136,6 +136,9 @@ def test_the_command_prints_an_address_without_the_token(
     for name in ("LOCKGATE_TOKEN", "LOCKGATE_URL", "LOCKGATE_CONFIG"):
         monkeypatch.delenv(name, raising=False)
 
+    # Whether it is the service that listens there: tests/cli/test_token.py.
+    monkeypatch.setattr("lockgate.cli.token.ask_service", lambda *_: b"{}")
+
     def printed(*options: str) -> tuple[int, str, str]:
         code = main(["token", *options])
         return code, *(text.strip() for text in capsys.readouterr())

@@ -10,6 +10,9 @@ call run, so that is shut at once, and opened for one whole answer at the end, i
     ask, or stop     exit 0, one JSON object
     how a run ended  exit 1, the sentence on stderr: Claude Code prints it there only for a hook that failed
     our own failure  exit 2 where the host waits for a decision, else 1
+
+Any program can listen on the service's port while the service is down. So the token is never sent: it signs the
+question, and has to have signed the answer to this very question. An answer without that is none.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from time import monotonic
 TYPE_CHECKING = False  # what `typing` has, without the time it takes to load at every start
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
 DEFAULT_URL = "http://127.0.0.1:7717"
 PATH = "/hooks/claude-code"
@@ -32,6 +36,8 @@ _ANSWER_S = 12.0
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 MAX_BODY_BYTES = 32 * 1024 * 1024
 MAX_ANSWER_BYTES = 1024 * 1024
+# `Authorization: Lockgate NONCE SHA256-OF-BODY SIGNATURE`, and the header with which an answer proves its sender.
+SCHEME, PROOF_HEADER = "Lockgate", b"lockgate-proof"
 # Whether a person sits there, as the host's own environment says it.
 FORWARDED_VARIABLES = {
     "X-Lockgate-Entrypoint": "CLAUDE_CODE_ENTRYPOINT",
@@ -48,6 +54,10 @@ class HookFailure(Exception):
 
 class _NoToken(HookFailure):
     pass
+
+
+class NotProved(HookFailure):
+    """A program answers, and does not prove that it has this token: it is not the service."""
 
 
 class _Unwatched(Exception):
@@ -182,10 +192,14 @@ def _ask_or_start(url: str, body: bytes, own: dict[str, str] | None, deadline: f
     try:
         return ask_service(url, body, told, deadline)
     except (ConnectionRefusedError, _NoToken):
-        pass
+        foreign = ""
+    except NotProved as error:
+        foreign = str(error)
     address = parse_url(url)
     if address[0] not in LOOPBACK:
-        raise HookFailure("nothing listens there, and a service on another machine cannot be started from here")
+        raise HookFailure(
+            foreign or "nothing listens there, and a service on another machine cannot be started from here"
+        )
     # The package that this file is a part of, whichever others are installed; it needs no other of its folder.
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     import lockgate  # noqa: F401
@@ -193,7 +207,7 @@ def _ask_or_start(url: str, body: bytes, own: dict[str, str] | None, deadline: f
     del sys.path[0]
     from lockgate.claude_code.service_start import bring_up
 
-    said = bring_up(address, own, body, deadline - _ANSWER_S)
+    said = bring_up(address, own, body, deadline - _ANSWER_S, foreign=foreign)
     if said.mark:
         raise _Unwatched(said.mark)
     if said.why:
@@ -201,26 +215,50 @@ def _ask_or_start(url: str, body: bytes, own: dict[str, str] | None, deadline: f
     return ask_service(url, body, told, deadline)
 
 
-def ask_service(url: str, body: bytes, environment: Mapping[str, str], deadline: float) -> bytes:
-    """The service's answer: the body of a complete response with status 200, and nothing less."""
-    import _socket
+def ask_service(url: str, body: bytes, environment: Mapping[str, str], deadline: float, path: str = PATH) -> bytes:
+    """The service's answer: the body of a complete, proved response with status 200, and nothing less.
 
+    An event is posted; a page of the service (another path, no body) is only got.
+    """
     host, port = parse_url(url)
-    name = f"[{host}]" if ":" in host else host
+    target = f"{'POST' if body else 'GET'} {path}"
+    name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    forwarded = [environment.get(variable, "").strip() for variable in FORWARDED_VARIABLES.values()]
+    forwarded = [value if len(value) < 100 and value.isascii() and value.isprintable() else "" for value in forwarded]
+    key = _read_token(environment).encode("ascii")
+    nonce = os.urandom(16).hex()
+    digest = sha256(body).hexdigest()
+    signed = sign(key, "question", nonce, target, *forwarded, digest)
     lines = [
-        f"POST {PATH} HTTP/1.1",
-        f"Host: {name}:{port}",
-        f"Authorization: Bearer {_read_token(environment)}",
+        f"{target} HTTP/1.1",
+        f"Host: {name}",
+        f"Authorization: {SCHEME} {nonce} {digest} {signed}",
         "Content-Type: application/json",
         f"Content-Length: {len(body)}",
         "Connection: close",
     ]
-    for header, variable in FORWARDED_VARIABLES.items():
-        value = environment.get(variable, "")
-        if value and len(value) < 100 and value.isascii() and value.isprintable():
-            lines.append(f"{header}: {value}")
-    data = memoryview("\r\n".join([*lines, "", ""]).encode("ascii", "replace") + body)
+    lines += [f"{header}: {value}" for header, value in zip(FORWARDED_VARIABLES, forwarded, strict=True) if value]
+    head = "\r\n".join([*lines, "", ""]).encode("ascii")
+    status, fields, answer = _exchange((host, port), head + body, deadline)
+    if fields.get(PROOF_HEADER) != sign_answer(key, signed, status, answer).encode("ascii"):
+        raise NotProved(
+            f"another program listens on {name}, or a service with another agent token: what answers there does not "
+            "prove that it is this service"
+        )
+    if status != 200:
+        raise HookFailure(f"the service answered with status {status}")
+    if not fields.get(b"content-type", b"").startswith(b"application/json"):
+        raise HookFailure("what answers there is not lockgate")
+    return answer
+
+
+def _exchange(place: tuple[str, int], request: bytes, deadline: float) -> tuple[int, dict[bytes, bytes], bytes]:
+    """Send a request, and return the status, the fields and the whole body of the answer."""
+    import _socket
+
+    data = memoryview(request)
     # As bytes: a name as text is encoded for the name service first, by a module that takes longer than all this.
+    host, port = place
     family, kind, proto, _, address = _socket.getaddrinfo(host.encode("ascii"), port, 0, _socket.SOCK_STREAM)[0]
     link = _socket.socket(family, kind, proto)
     try:
@@ -245,6 +283,33 @@ def ask_service(url: str, body: bytes, environment: Mapping[str, str], deadline:
     raise HookFailure("the service broke off in the middle of its answer")
 
 
+# Proofs
+
+
+def sign(key: bytes, *parts: str) -> str:
+    """HMAC-SHA256 over the parts, of which none holds a line end, by the agent's token."""
+    padded = sha256(key).digest().ljust(64, b"\0")
+    inner = sha256(bytes(each ^ 0x36 for each in padded) + "\n".join(parts).encode("ascii", "replace")).digest()
+    return str(sha256(bytes(each ^ 0x5C for each in padded) + inner).hexdigest())
+
+
+def sign_answer(key: bytes, question: str, status: int, body: bytes) -> str:
+    """The proof in an answer: bound to the signature of its question, so no other answer fits."""
+    return sign(key, "answer", question, str(status), sha256(body).hexdigest())
+
+
+def sha256(data: bytes) -> Any:
+    """`hashlib.sha256`, from the module behind it where there is one: `hashlib` doubles the time of a start."""
+    for name in ("_sha2", "_sha256"):
+        try:
+            return __import__(name).sha256(data)
+        except ImportError:
+            continue
+    import hashlib
+
+    return hashlib.sha256(data)
+
+
 def _limit_time(link: object, deadline: float) -> None:
     left = deadline - monotonic()
     if left <= 0:
@@ -252,8 +317,8 @@ def _limit_time(link: object, deadline: float) -> None:
     link.settimeout(left)  # type: ignore[attr-defined]
 
 
-def _parse_response(received: bytes) -> bytes | None:
-    """The body once all of it is there."""
+def _parse_response(received: bytes) -> tuple[int, dict[bytes, bytes], bytes] | None:
+    """Status, fields and body once all of it is there."""
     head, found, body = received.partition(b"\r\n\r\n")
     if not found:
         return None
@@ -262,16 +327,13 @@ def _parse_response(received: bytes) -> bytes | None:
     status = rest[:3]
     if not version.startswith(b"HTTP/1.") or not status.isdigit():
         raise HookFailure("what answers there does not speak HTTP")
-    if status != b"200":
-        why = {b"401": ": it does not know this token", b"403": ": it refuses this address or token"}.get(status, "")
-        raise HookFailure(f"the service answered with status {status.decode('ascii')}{why}")
     fields = {name.strip().lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines)}
     length = fields.get(b"content-length", b"")
-    if not length.isdigit() or len(length) > 9 or not fields.get(b"content-type", b"").startswith(b"application/json"):
+    if not length.isdigit() or len(length) > 9:
         raise HookFailure("what answers there is not lockgate")
     if len(body) < int(length):
         return None
-    return body[: int(length)]
+    return int(status), fields, body[: int(length)]
 
 
 def _read_token(environment: Mapping[str, str]) -> str:

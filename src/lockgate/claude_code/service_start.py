@@ -59,8 +59,13 @@ def service_variables(own: Mapping[str, str]) -> dict[str, str]:
     return {**fixed, **{name: own[name] for name in START_VARIABLES if name in own}}
 
 
-def bring_up(address: tuple[str, int], own: Mapping[str, str], body: bytes, deadline: float) -> BroughtUp:
-    """Start the service unless it listens, and wait until it does; never raise. `body` is the event in question."""
+def bring_up(
+    address: tuple[str, int], own: Mapping[str, str], body: bytes, deadline: float, *, foreign: str = ""
+) -> BroughtUp:
+    """Start the service unless it listens, and wait until it does; never raise. `body` is the event in question.
+
+    `foreign` says that another program has its port: then nothing can be started.
+    """
     try:
         environment = service_variables(own)
         # Not from the project's folder: its configuration is none of the service's.
@@ -69,11 +74,11 @@ def bring_up(address: tuple[str, int], own: Mapping[str, str], body: bytes, dead
     except (LockgateError, OSError, KeyError) as error:
         return BroughtUp(f"the service cannot be started: {_say_why(error)}")
     try:
-        why = _start_once(address, folder, environment, min(deadline, monotonic() + START_S))
+        why = foreign or _start_once(address, folder, environment, min(deadline, monotonic() + START_S))
         if why and settings.server.when_down is WhenDown.OBSERVE:
             _note_unwatched(folder, body)
             # Looked at after the note was written: a service that listens by now may have read the notes before.
-            if not is_listening(address):
+            if foreign or not is_listening(address):
                 return BroughtUp(why, _mark(why))
             why = ""
     except (LockgateError, OSError) as error:
@@ -99,7 +104,7 @@ def _say_why(error: Exception) -> str:
 
 
 def is_listening(address: tuple[str, int]) -> bool:
-    """Return whether a program listens there."""
+    """Return whether a program listens there; only its signed answer shows whether it is the service."""
     with suppress(OSError), create_connection(address, timeout=2):
         return True
     return False

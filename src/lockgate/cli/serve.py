@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from errno import EADDRINUSE
-from http.client import HTTPConnection, HTTPException
 from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lockgate import assemble
 from lockgate.abuse_gate.ban_stores import ban_stores_from_settings
 from lockgate.abuse_gate.proxy.server import make_server
+from lockgate.claude_code.hook_command import HookFailure, ask_service
 from lockgate.claude_code.service_start import UNWATCHED_NAME, take_unwatched
 from lockgate.cli.exit_codes import Exit
 from lockgate.cli.listening import (
@@ -39,7 +39,7 @@ from lockgate.cli.terminal import make_visible
 from lockgate.cli.user import user_name
 from lockgate.core.errors import InvalidConfig, LockgateError, quoted
 from lockgate.gate.gate import Gate
-from lockgate.runtime.addresses import is_loopback
+from lockgate.runtime.addresses import is_loopback, local_url
 from lockgate.service.app import Api
 from lockgate.service.auth import Tokens, has_person_token, host_check_for_port
 from lockgate.service.http import busy_problem
@@ -229,15 +229,12 @@ def _listen(address: str, port: int) -> socket.socket:
 
 
 def _is_lockgate_service(address: str, port: int) -> bool:
-    """Return whether the program on this port is a `lockgate serve`."""
-    client = HTTPConnection(address, port, timeout=_ASK_S)
+    """Return whether the program on this port proves that it is a `lockgate serve` of this account."""
     try:
-        client.request("GET", "/healthz", headers={"Host": f"127.0.0.1:{port}"})
-        return client.getresponse().read(100) == b'{"status":"ok"}'
-    except (OSError, HTTPException):
+        ask_service(local_url(address, port), b"", os.environ, time.monotonic() + _ASK_S, "/healthz")
+    except (HookFailure, OSError):
         return False
-    finally:
-        client.close()
+    return True
 
 
 def _refuse_outside(address: str, allowed: tuple[str, ...], token_set: bool) -> None:  # noqa: FBT001 - a fact, not a choice

@@ -9,12 +9,13 @@ import shutil
 import subprocess
 import sys
 from contextlib import suppress
-from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 import lockgate
 from lockgate import assemble
+from lockgate.claude_code.hook_command import HookFailure, NotProved, ask_service
 from lockgate.claude_code.service_start import START_VARIABLES, service_command
 from lockgate.cli.exit_codes import Exit
 from lockgate.cli.service_units import (
@@ -29,6 +30,7 @@ from lockgate.cli.service_units import (
 from lockgate.cli.terminal import make_visible
 from lockgate.cli.user import user_name
 from lockgate.core.errors import InvalidConfig, LockgateError, quoted
+from lockgate.runtime.addresses import local_url
 from lockgate.runtime.private_files import replace_file
 
 if TYPE_CHECKING:
@@ -60,7 +62,6 @@ not answer; 2: bad input, or a file that is not ours.
 _SYSTEMS = {"linux": "linux", "darwin": "macos", "win32": "windows"}
 _ASK_S = 3.0
 _COMMAND_S = 90.0
-_MAX_ANSWER_BYTES = 4 << 20
 
 
 def describe(parser: Parser) -> None:
@@ -226,7 +227,10 @@ def _say(args: argparse.Namespace, text: str, *, changed: bool, failed: bool = F
 
 
 class ServiceState(NamedTuple):
-    """What `lockgate service status` says. `version` is empty where none is known."""
+    """What `lockgate service status` says. `version` is empty where none is known.
+
+    `foreign`: a program answers there that does not prove that it is this service.
+    """
 
     answers: bool
     url: str
@@ -234,21 +238,24 @@ class ServiceState(NamedTuple):
     version: str
     installed: str
     current: bool
+    foreign: bool
 
 
 def _show_status(settings: Settings, args: argparse.Namespace) -> Exit:
-    host = "127.0.0.1" if settings.server.host in ("0.0.0.0", "::") else settings.server.host  # noqa: S104
-    port = settings.server.port
-    answers = _ask(host, port, "/healthz") == {"status": "ok"}
-    about = _ask(host, port, "/openapi.json").get("info") if answers else None
+    url = local_url(settings.server.host, settings.server.port)
+    foreign = False
+    try:
+        answers = _ask(url, "/healthz") == {"status": "ok"}
+    except NotProved:
+        answers, foreign = False, True
+    about = _ask(url, "/openapi.json").get("info") if answers else None
     version = str(about.get("version", "")) if isinstance(about, dict) else ""
     installed, current = "", False
     with suppress(LockgateError, OSError):
         unit = _make_unit(settings, args)
         if _is_ours(unit):
             installed, current = str(unit.path), unit.path.read_bytes() == unit.data
-    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    state = ServiceState(answers, url, port, version, installed, current)
+    state = ServiceState(answers, url, settings.server.port, version, installed, current, foreign)
     if args.json:
         print(json.dumps(state._asdict(), indent=2))
     else:
@@ -260,6 +267,8 @@ def _print_status(state: ServiceState) -> None:
     if state.answers:
         newer = "" if state.version == lockgate.__version__ else f"; this is {lockgate.__version__}: restart it"
         print(make_visible(f"answers at {state.url}, version {state.version or 'unknown'}{newer}"))
+    elif state.foreign:
+        print(make_visible(f"another program listens at {state.url}, or a service with another agent token"))
     else:
         print(make_visible(f"nothing of Lockgate answers at {state.url}"))
     if not state.installed:
@@ -269,14 +278,12 @@ def _print_status(state: ServiceState) -> None:
         print(make_visible(f"installed: {state.installed}{stale}"))
 
 
-def _ask(host: str, port: int, path: str) -> dict[str, object]:
-    """Return the JSON object at this path, or an empty one."""
-    client = HTTPConnection(host, port, timeout=_ASK_S)
+def _ask(url: str, path: str) -> dict[str, object]:
+    """Return the JSON object at this path, or an empty one; raise NotProved where another program answers."""
     try:
-        client.request("GET", path, headers={"Host": f"127.0.0.1:{port}"})
-        said = json.loads(client.getresponse().read(_MAX_ANSWER_BYTES))
-    except (OSError, HTTPException, ValueError, RecursionError):
+        said = json.loads(ask_service(url, b"", os.environ, monotonic() + _ASK_S, path))
+    except NotProved:
+        raise
+    except (OSError, HookFailure, ValueError, RecursionError):
         return {}
-    finally:
-        client.close()
     return said if isinstance(said, dict) else {}

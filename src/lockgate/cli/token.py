@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from lockgate import assemble
+from lockgate.claude_code.hook_command import HookFailure, NotProved, ask_service
 from lockgate.cli.exit_codes import Exit
 from lockgate.cli.terminal import make_visible
-from lockgate.core.errors import InvalidConfig, LockgateError
+from lockgate.core.errors import InvalidConfig, LockgateError, quoted
+from lockgate.runtime.addresses import local_url
 from lockgate.service.auth import FILES, VARIABLES, check_token, make_token
 from lockgate.service.http import Caller
 from lockgate.service.page_login import LoginCodes
@@ -32,13 +35,16 @@ There are two tokens. A person's token can do everything, approvals too: keep it
 approvals, list or browse.
 
 --url prints an address that opens the page of the service on this machine, once and within 5 minutes: a browser keeps
-every address, so the token is not in it. The service is looked for at LOCKGATE_URL, or where the configuration has it.
+every address, so the token is not in it. The service is looked for at LOCKGATE_URL, or where the configuration has it;
+what listens there has to prove that it is the service, since a page of another program could use the code.
 
 --rotate makes a new token. A running service takes it within a second and refuses the old one from then on.
 If LOCKGATE_TOKEN or LOCKGATE_AGENT_TOKEN is set, that is the token, and no file is read.
 
-Exit code 0: printed; 2: the file can be read by others, or cannot be made.
+Exit code 0: printed; 2: the file can be read by others, or cannot be made; --url: the service does not answer.
 """
+# A service that has just begun to listen compiles its rules first.
+_ASK_S = 15.0
 
 
 def describe(parser: Parser) -> None:
@@ -73,13 +79,22 @@ def run(args: argparse.Namespace) -> Exit:
         # Outstanding codes would open the page with the new token.
         codes.forget()
     token = given or make_token(settings.state_dir / FILES[who], who, instead=args.rotate)
-    print(make_visible(f"{_service_url(settings)}/#code={codes.make()}") if args.url else token)
+    print(make_visible(f"{_proved_url(settings)}/#code={codes.make()}") if args.url else token)
     return Exit.CLEAR
 
 
-def _service_url(settings: Settings) -> str:
-    """Return where a browser on this machine reaches the service."""
-    server = settings.server
-    name = f"[{server.host}]" if ":" in server.host else server.host
-    place = "127.0.0.1" if server.host in ("0.0.0.0", "::") else name  # noqa: S104 - what others listen on
-    return os.environ.get("LOCKGATE_URL", "").strip().rstrip("/") or f"http://{place}:{server.port}"
+def _proved_url(settings: Settings) -> str:
+    """Return where a browser on this machine reaches the service; raise where another program may get the code."""
+    given = os.environ.get("LOCKGATE_URL", "").strip().rstrip("/")
+    url = given or local_url(settings.server.host, settings.server.port)
+    if url.startswith("https://"):
+        # Its certificate is the browser's to check.
+        return url
+    try:
+        ask_service(url, b"", os.environ, monotonic() + _ASK_S, "/healthz")
+    except NotProved as error:
+        raise LockgateError(str(error), hint="end that program; a service of an older version: start it anew") from None
+    except (HookFailure, OSError) as error:
+        why = str(error) if isinstance(error, HookFailure) else (error.strerror or type(error).__name__).lower()
+        raise LockgateError(f"no service answers at {quoted(url, 200)}: {why}", hint="lockgate serve") from None
+    return url

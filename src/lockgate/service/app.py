@@ -24,6 +24,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from inspect import iscoroutinefunction
 from os.path import basename
 from time import perf_counter, time
@@ -42,7 +43,7 @@ from lockgate.runtime.asgi import Header, Receive, Scope, Send, json_bytes
 from lockgate.runtime.tracing import REQUEST_TRACE, parse_traceparent
 from lockgate.runtime.worker_pool import Full, WorkerPool
 from lockgate.service import agent_access, journal_proofs
-from lockgate.service.auth import HostCheck, Tokens, bearer_token
+from lockgate.service.auth import HostCheck, SignedQuestion, Tokens, bearer_token
 from lockgate.service.event_stream import EventStream
 from lockgate.service.http import (
     JSON,
@@ -213,6 +214,7 @@ class Api:
         began = perf_counter()
         route: Route | None = None
         request: Request | None = None
+        signed = self._tokens.signed_question(scope)
         unread = True
         answer: Answer | Stream
         try:
@@ -220,7 +222,7 @@ class Api:
             self._host_check.check(scope)
             raw = scope.get("raw_path") or scope["path"].encode("utf-8")
             # 3. Token.
-            who = self._identify_caller(scope, raw)
+            who = self._identify_caller(scope, raw, signed)
             # 4. Route.
             route, params = self._table.find(scope["method"], raw)
             if who < route.who:
@@ -236,7 +238,7 @@ class Api:
             request.ends = (scope.get("client"), scope.get("server"))
             request.counts = lambda: given is not None and self._tokens.caller_of(given) is who
             # 5. Body.
-            if route.body is not None and not await self._read_request_body(route, request, scope, receive):
+            if route.body is not None and not await self._read_request_body(route, request, scope, receive, signed):
                 return
             unread = False
             # 6. Work.
@@ -260,9 +262,12 @@ class Api:
         if isinstance(answer, Stream):
             await self._send_stream(answer, receive, send)
         else:
-            await _send(answer, send, close=unread and status >= 400 and scope["method"] not in ("GET", "HEAD"))
+            close = unread and status >= 400 and scope["method"] not in ("GET", "HEAD")
+            await _send(answer, send, signed, close=close)
 
-    def _identify_caller(self, scope: Scope, path: bytes) -> Caller:
+    def _identify_caller(self, scope: Scope, path: bytes, signed: SignedQuestion | None) -> Caller:
+        if signed is not None:
+            return Caller.AGENT
         given = bearer_token(scope)
         who = None if given is None else self._tokens.caller_of(given)
         if who is not None:
@@ -278,7 +283,9 @@ class Api:
             )
         return Caller.WITHOUT_TOKEN
 
-    async def _read_request_body(self, route: Route, request: Request, scope: Scope, receive: Receive) -> bool:
+    async def _read_request_body(
+        self, route: Route, request: Request, scope: Scope, receive: Receive, signed: SignedQuestion | None
+    ) -> bool:
         """Read the body into the request; return whether it arrived whole."""
         given: dict[str, str] = {}
         for name, value in scope["headers"]:
@@ -294,6 +301,8 @@ class Api:
         if data is None:
             return False
         request.held = len(data)
+        if signed is not None and sha256(data).hexdigest() != signed.digest:
+            raise Problem(401, "not-signed", "this body is not the one that was signed")
         # Any page can send a form but not JSON: require the content type even where the body would parse.
         kind = given.get("content-type", "").partition(";")[0].strip().lower()
         if kind != JSON and (data or kind):
@@ -401,13 +410,14 @@ def _answer_from_value(route: Route, value: object) -> Answer | Stream:
     return Answer(json_bytes(value), route.status)
 
 
-async def _send(answer: Answer, send: Send, *, close: bool) -> None:
+async def _send(answer: Answer, send: Send, signed: SignedQuestion | None, *, close: bool) -> None:
     named = {name for name, _ in answer.headers}
     headers = [
         (b"content-type", answer.kind.encode("ascii")),
         (b"content-length", b"%d" % len(answer.body)),
         *HEADERS,
         *answer.headers,
+        *([] if signed is None else [signed.proof_of(answer.status, answer.body)]),
         *([] if b"cache-control" in named else [(b"cache-control", b"no-store")]),
         # The unread rest of a request must not be taken for the next one.
         *([(b"connection", b"close")] if close else []),

@@ -5,6 +5,8 @@
 2. Origin.  Every origin header of a browser must name our own page. A foreign page cannot call the service, and there
             is no CORS that would let one.
 3. Token.   A header, never a cookie or a query: a browser never adds it by itself, and no access log holds it.
+            The hook's command does not send it: it signs its question with the agent's token, and believes only an
+            answer that the same token signed (`claude_code/hook_command.py`). Any program can take a free port.
 
 The person's token can do everything. The agent's token asks, and speaks for the sessions that it opened
 (`agent_access.py`); it cannot answer approvals, list or browse. A program of the same account that has it can say over
@@ -22,8 +24,9 @@ from secrets import token_urlsafe
 from time import monotonic
 from typing import NamedTuple
 
+from lockgate.claude_code.hook_command import FORWARDED_VARIABLES, PROOF_HEADER, SCHEME, sign, sign_answer
 from lockgate.core.errors import InvalidConfig, quoted
-from lockgate.runtime.asgi import Scope
+from lockgate.runtime.asgi import Header, Scope
 from lockgate.runtime.private_files import PrivateFileKind
 from lockgate.service.http import Caller, Problem
 
@@ -33,6 +36,7 @@ VARIABLES = {Caller.PERSON: "LOCKGATE_TOKEN", Caller.AGENT: "LOCKGATE_AGENT_TOKE
 # What is in front tells people, and scanners for secrets, which of the two it is.
 _PREFIX = {Caller.PERSON: "lgp_", Caller.AGENT: "lga_"}
 _TOKEN = re.compile(r"[\x21-\x7e]{20,200}")
+_SIGNED = re.compile(rf"{SCHEME} ([0-9a-f]{{32}}) ([0-9a-f]{{64}}) ([0-9a-f]{{64}})".encode())
 _BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([\x21-\x7e]{1,400})")
 # How long a token that was changed or taken away may still count.
 LOOK_S = 1.0
@@ -71,6 +75,20 @@ def make_token(path: Path, who: Caller, *, instead: bool = False) -> str:
     return token
 
 
+class SignedQuestion(NamedTuple):
+    """What a request's signature says of its body, and what the answer is signed with.
+
+    One that is sent again later gets an answer, and adds only what the hook had said: it is not kept out.
+    """
+
+    key: bytes
+    digest: str
+    signature: str
+
+    def proof_of(self, status: int, body: bytes) -> Header:
+        return PROOF_HEADER, sign_answer(self.key, self.signature, status, body).encode("ascii")
+
+
 class Tokens:
     """The two tokens in force. Those in files are looked at again: a rotated one counts within a second."""
 
@@ -106,14 +124,30 @@ class Tokens:
 
     def caller_of(self, given: bytes) -> Caller | None:
         """Whose token this is; always compared with both, so that how long it takes says nothing."""
+        self._reload_in_time()
+        found = [who for who, token in self._known.items() if compare_digest(token, given)]
+        # One that is both is neither: the agent's must never do what a person's may.
+        return found[0] if len(found) == 1 else None
+
+    def signed_question(self, scope: Scope) -> SignedQuestion | None:
+        """Return what the agent's token signed in this request's head; None where it signed nothing."""
+        headers = dict(scope["headers"])
+        found = _SIGNED.fullmatch(headers.get(b"authorization", b""))
+        self._reload_in_time()
+        key = self._known.get(Caller.AGENT)
+        if found is None or key is None or scope.get("query_string"):
+            return None
+        nonce, digest, signature = (each.decode("ascii") for each in found.groups())
+        forwarded = [headers.get(name.lower().encode(), b"").decode("latin-1") for name in FORWARDED_VARIABLES]
+        expected = sign(key, "question", nonce, f"{scope['method']} {scope['path']}", *forwarded, digest)
+        return SignedQuestion(key, digest, signature) if compare_digest(expected, signature) else None
+
+    def _reload_in_time(self) -> None:
         now_s = self._clock()
         if now_s - self._looked_s > LOOK_S:
             self._looked_s = now_s
             for who in self._paths:
                 self._reload_if_changed(who)
-        found = [who for who, token in self._known.items() if compare_digest(token, given)]
-        # One that is both is neither: the agent's must never do what a person's may.
-        return found[0] if len(found) == 1 else None
 
     def _reload_if_changed(self, who: Caller) -> None:
         path = self._paths[who]

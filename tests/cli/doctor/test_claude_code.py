@@ -14,6 +14,7 @@ from time import time
 from typing import Any
 
 import pytest
+from proving import proof_for
 
 from lockgate.claude_code.events import answer_event
 from lockgate.claude_code.hook_command import is_proxied
@@ -61,6 +62,8 @@ class Answers:
                 self.send_response(200)
                 self.send_header("content-type", "application/json")
                 self.send_header("content-length", str(len(body)))
+                token = "lga_" + "t" * 40
+                self.send_header("Lockgate-Proof", proof_for(self.headers["authorization"], token, 200, body))
                 self.end_headers()
                 self.wfile.write(body)
 
