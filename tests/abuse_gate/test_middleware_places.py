@@ -142,6 +142,46 @@ UNCLEAR = {
 }
 
 
+def user_part(part: dict[str, object]) -> Asked:
+    content = [{"type": "text", "text": HARMLESS}, part]
+    return value({"model": "m", "messages": [{"role": "user", "content": content}]})
+
+
+# Content that the provider looks up or fetches, in the shapes of several APIs.
+ELSEWHERE = {
+    "mistral's document_url": user_part({"type": "document_url", "document_url": "https://files.example/a.pdf"}),
+    "mistral's ocr": value({"model": "m", "document": {"type": "document_url", "document_url": "https://x.example/a"}}),
+    "bedrock's s3Location": user_part(
+        {"document": {"format": "pdf", "name": "a", "source": {"s3Location": {"uri": "s3://bucket/a.pdf"}}}}
+    ),
+    "image_url as a text": user_part({"image_url": "https://files.example/a.png"}),
+    "image_url as an object": user_part({"image_url": {"url": "https://files.example/a.png"}}),
+    "imageUrl": user_part({"imageUrl": "https://files.example/a.png"}),
+    "image": value({"prompt": HARMLESS, "image": "https://files.example/a.png"}),
+    "images": value({"prompt": HARMLESS, "images": [[{"url": "https://files.example/a.png"}]]}),
+    "a list of input images": value({"prompt": HARMLESS, "input_image": ["gs://bucket/a.png"]}),
+    "file_ids": value({"model": "m", "input": HARMLESS, "attachments": [{"file_ids": ["file-1"]}]}),
+    "input_file_id": value({"input_file_id": "file-1", "endpoint": "/v1/chat/completions"}),
+    "file_url": user_part({"type": "input_file", "file_url": "https://files.example/a.pdf"}),
+    "gcsUri": value({"prompt": HARMLESS, "video": {"gcsUri": "gs://bucket/a.mp4"}}),
+    "a container": value({"model": "m", "input": HARMLESS, "container": "container_1"}),
+    "a container's id": value({"model": "m", "input": HARMLESS, "container": {"id": "container_1", "skills": []}}),
+    "a container of a tool": value(
+        {"model": "m", "input": HARMLESS, "tools": [{"type": "code_interpreter", "container": "cntr_1"}]}
+    ),
+    "a form": Asked(b"prompt=hello&image=https://files.example/a.png", "application/x-www-form-urlencoded"),
+    "a query": Asked(method="GET", query=b"q=hello&file_id=file-1"),
+}
+# The same names with nothing to fetch.
+NEARBY = {
+    "a new container": value(
+        {"model": "m", "input": HARMLESS, "tools": [{"type": "code_interpreter", "container": {"type": "auto"}}]}
+    ),
+    "no files": value({"model": "m", "input": HARMLESS, "file_ids": [], "file_id": None, "image_url": ""}),
+    "the words of a document": value({"prompt": HARMLESS, "document": "See https://example.org for our hours."}),
+    "the name of a file": value({"prompt": HARMLESS, "file": "notes.txt", "image": "sunset"}),
+}
+
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 40
 # What is not read, in the words of the docs, with a request that has it, the status and the decision or the code.
 NOT_READ = {
@@ -208,6 +248,18 @@ def test_an_attack_is_found_in_every_place(asked: Asked, scanner: Scanner, inspe
 def test_what_only_a_model_can_read_is_unclear(asked: Asked, scanner: Scanner, inspector: Inspector) -> None:
     reply = ask(asked, scanner, inspector)
     assert (reply.status, reply.decision) == (200, "unclear"), reply.body
+
+
+@pytest.mark.parametrize("asked", ELSEWHERE.values(), ids=ELSEWHERE.keys())
+def test_what_the_provider_fetches_is_unclear(asked: Asked, scanner: Scanner, inspector: Inspector) -> None:
+    reply = ask(asked, scanner, inspector)
+    assert (reply.status, reply.decision) == (200, "unclear"), reply.body
+
+
+@pytest.mark.parametrize("asked", NEARBY.values(), ids=NEARBY.keys())
+def test_such_names_with_nothing_to_fetch_are_safe(asked: Asked, scanner: Scanner, inspector: Inspector) -> None:
+    reply = ask(asked, scanner, inspector)
+    assert (reply.status, reply.decision) == (200, "allow"), reply.body
 
 
 @pytest.mark.parametrize(("asked", "verdict"), NOT_READ.values(), ids=NOT_READ.keys())

@@ -76,5 +76,5 @@ def test_a_path_is_read_unless_it_is_a_known_one(path: str, words: str) -> None:
 
 
 def test_every_name_that_the_reader_knows_is_a_known_name() -> None:
-    keys = {*conversation._KEYS, *conversation._TOOLS, *conversation.SETTING_KEYS, *conversation._REFERENCES}
+    keys = {*conversation._KEYS, *conversation._TOOLS, *conversation.SETTING_KEYS}
     assert keys <= KNOWN_NAMES

@@ -26,6 +26,7 @@ from lockgate.abuse_gate.request.content_kinds import (
     possible_texts,
     printable_words,
 )
+from lockgate.abuse_gate.request.fetched_content import REFERENCE_NAMES, points_elsewhere
 from lockgate.abuse_gate.request.json_body import UnreadableRequest, read_json
 from lockgate.abuse_gate.request.name_words import (
     KNOWN_NAMES,
@@ -113,8 +114,6 @@ _MEDIA_PARTS: Final = {
     **dict.fromkeys(("audio", "input_audio", "audio_url"), "audio"),
     **dict.fromkeys(("video", "video_url", "input_video"), "video"),
 }
-# References to content that is stored elsewhere and that the model will see: the gate cannot look at it.
-_REFERENCES: Final = frozenset("file_id file_url file_uri fileuri vector_store_ids".split())
 _MEDIA_TYPE: Final = ("media_type", "mime_type", "mimeType", "mediaType", "format")
 _BASE64_KEYS: Final = frozenset("data bytes file_data b64_json base64 image images audio video".split())
 # Anthropic's encrypted thinking: the client can read none of it. Also the key under which its data is read.
@@ -138,7 +137,6 @@ _TOKEN_IDS: Final = frozenset(
     "prompt_token_ids prompttokenids prompt_ids promptids token_ids tokenids input_ids inputids input_token_ids"
     " inputtokenids decoder_input_ids prompt_embeds promptembeds input_embeds inputembeds inputs_embeds".split()
 )
-_UNREADABLE: Final = {**dict.fromkeys(_REFERENCES, "opaque"), **dict.fromkeys(_TOKEN_IDS, "tokens")}
 # Under these, a list of numbers is tokens, too.
 _MAY_BE_TOKENS: Final = frozenset("prompt input inputs tokens prompt_tokens input_tokens context".split())
 _MIME = re.compile(r"[a-z0-9.+-]{1,40}/[a-z0-9.+-]{1,80}(?:;\s?[a-z0-9-]{1,20}=[a-z0-9.-]{1,20})*+;base64")
@@ -240,8 +238,7 @@ class ConversationReader:
         words = self._note_name(name, value, "request")
         if words:
             self.add_text(words, "request", _A_NAME)
-        if value and _UNREADABLE.get(name.lower()) == "tokens":
-            self.flags["tokens"] = None
+        self._note_unreadable(name.lower(), value)
         self._add_string(value, source, name.lower())
         self.end_turn()
 
@@ -454,13 +451,19 @@ class ConversationReader:
             lower = name.lower()
             if lower not in KNOWN_NAMES:
                 inside += self._words_before(name, value, source)
-            if value and lower in _UNREADABLE:
-                self.flags[_UNREADABLE[lower]] = None
+            self._note_unreadable(lower, value)
             # Only the model's provider can read sealed data: it is no file, and only letters to all other readers.
             sealed = kind == _SEALED and lower == "data"
             speaker = TOOL_DESCRIPTION if lower in _TOOLS and not outside else _speaker_under(lower, source, key)
             inside.append(_Inside(value, speaker, _SEALED if sealed else lower))
         return inside
+
+    def _note_unreadable(self, name: str, value: object) -> None:
+        """Note content that only the model or its provider will see."""
+        if value and name in _TOKEN_IDS:
+            self.flags["tokens"] = None
+        elif name in REFERENCE_NAMES and points_elsewhere(name, value):
+            self.flags["opaque"] = None
 
     def _words_before(self, name: str, value: object, source: str) -> list[_Inside]:
         words = self._note_name(name, value, source)
