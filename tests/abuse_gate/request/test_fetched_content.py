@@ -27,7 +27,7 @@ from lockgate.abuse_gate.request.fetched_content import REFERENCE_NAMES, points_
         ("prompt", "https://files.example/a.png", False),
     ],
 )
-def test_a_value_points_elsewhere(name: str, value: object, expected: bool) -> None:
+def test_a_value_points_elsewhere(name: str, value: object, *, expected: bool) -> None:
     assert points_elsewhere(name, value) is expected
 
 

@@ -36,7 +36,13 @@ from lockgate.abuse_gate.request.name_words import (
     phrase,
     readable_names,
 )
-from lockgate.abuse_gate.request.xml_text import has_own_entities, is_xml, joined_text
+from lockgate.abuse_gate.request.xml_text import (
+    attribute_texts,
+    has_own_entities,
+    is_xml,
+    joined_text,
+    needs_other_files,
+)
 from lockgate.core.requests.payload import MAX_PROMPT_CHARACTERS
 
 MAX_TURNS: Final = 8192
@@ -252,9 +258,16 @@ class ConversationReader:
 
     def _read_xml(self, text: str, source: str, *, document: bool = False) -> None:
         """Read a text as an XML parser would join it, where that makes other words of it."""
+        # A file that the client only shows may name a DTD as well, and no parser reads it.
+        if document and needs_other_files(text):
+            self.flags["opaque"] = None
         document = document or is_xml(text)
         self._note_aside(joined_text(text, document=document), source)
-        if document and has_own_entities(text):
+        if not document:
+            return
+        for words in attribute_texts(text):
+            self._note_aside(words, source)
+        if has_own_entities(text):
             self.flags["opaque"] = None
 
     def add_call(self, tool: str, arguments: Mapping[str, object]) -> None:

@@ -14,6 +14,8 @@ _MARKS: Final = (
 )
 _MARK: Final = re.compile(_MARKS)
 _MARK_OR_TAG: Final = re.compile(rf"{_MARKS}|</?[A-Za-z_:][^<>]*+>")
+_ATTRIBUTE: Final = re.compile(r"""=\s*+(?:"([^"<]*+)"|'([^'<]*+)')""")
+_EXTERNAL: Final = re.compile(r"<!DOCTYPE\s++[^\s>\[]++\s++(?:SYSTEM|PUBLIC)\s|http://www\.w3\.org/2001/XInclude")
 _DOCUMENT: Final = re.compile(r"\s*+<\?xml\b")
 
 
@@ -25,6 +27,20 @@ def is_xml(text: str) -> bool:
 def has_own_entities(text: str) -> bool:
     """Return whether a document defines entities: then only its parser knows what they stand for."""
     return "<!ENTITY" in text
+
+
+def needs_other_files(text: str) -> bool:
+    """Return whether a document's parser may fetch other files: an external DTD, or what XInclude names."""
+    return _EXTERNAL.search(text) is not None
+
+
+def attribute_texts(text: str) -> tuple[str, ...]:
+    """Return the values of a document's attributes as one text, one word and the next apart, and glued together.
+
+    An application may join the values that one text is cut into. Nothing for fewer than two values.
+    """
+    values = [one or other for one, other in _ATTRIBUTE.findall(_MARK.sub("", text)) if one or other]
+    return (" ".join(values), "".join(values)) if len(values) > 1 else ()
 
 
 def joined_text(text: str, *, document: bool) -> str:
