@@ -20,7 +20,9 @@ from lockgate.abuse_gate.proxy.gateway_callouts import (
     LiteLLMIdentity,
     allow_all,
 )
+from lockgate.abuse_gate.request.joined_ids import JOINED_HEADERS, ids_from_request
 from lockgate.core.errors import InvalidConfig
+from lockgate.core.journal.record import sha256_hex
 from lockgate.settings.abuse_gate import AbuseSettings
 
 ENVOY = ("10.0.0.1", 40000)
@@ -307,6 +309,36 @@ def test_a_key_of_litellm_is_its_own_network() -> None:
 
 def test_litellm_gets_leave() -> None:
     assert ruling(guarded(litellm(), described())) == {"action": "NONE"}
+
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@pytest.mark.parametrize(
+    ("changed", "conversation", "trace"),
+    [
+        ({}, "11a90c58", ""),
+        ({"request_headers": {"X-LiteLLM-Session-Id": "s-1", "traceparent": PARENT}}, "s-1", PARENT[3:35]),
+        ({"request_headers": {"x-session-id": "[present]", "Traceparent": "[present]"}}, "11a90c58", ""),
+        ({"request_headers": {"x-session-id": "s-2"}, "litellm_trace_id": None}, "s-2", ""),
+        ({"request_headers": {"x-session-id": "s" * 70_000}, "litellm_trace_id": "t" * 201}, "", ""),
+        ({"request_headers": {"x-session-id": ["s"], "\ud800": "x"}, "litellm_trace_id": 7}, "", ""),
+        ({"request_headers": "x-session-id", "litellm_trace_id": "\ud800"}, "?", ""),
+        ({"request_headers": {"x-forwarded-for": "8.8.8.8", "x-tenant": "acme"}}, "11a90c58", ""),
+    ],
+)
+def test_records_of_litellms_requests_are_joined(changed: dict[str, object], conversation: str, trace: str) -> None:
+    asked: list[Any] = []
+
+    async def gate(scope: Any, receive: Any, send: Any) -> None:
+        asked.append(scope["headers"])
+        await allow_all(scope, receive, send)
+
+    assert ruling(guarded(LiteLLMGuardrail(gate, TOKEN), described(**changed))) == {"action": "NONE"}
+    ids = ids_from_request(asked[0], "")
+    assert ids == {"trace": trace, "conversation_sha256": sha256_hex(conversation) if conversation else ""}
+    known = {b"content-type", b"content-length", *JOINED_HEADERS}
+    assert known.issuperset(name for name, _ in asked[0])
 
 
 def test_litellm_is_told_to_block_and_why() -> None:

@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple
 from lockgate.abuse_gate.identity import AmbiguousCredential, Identity, Name, principal_from_scope
 from lockgate.abuse_gate.proxy.server import send_error
 from lockgate.abuse_gate.request.conversation import SETTING_KEYS
+from lockgate.abuse_gate.request.joined_ids import CONVERSATION_HEADERS, JOINED_HEADERS, MAX_CONVERSATION
 from lockgate.abuse_gate.request.json_body import UnreadableRequest, read_json
 from lockgate.abuse_gate.responses import Stop
 from lockgate.core.errors import InvalidConfig
@@ -31,6 +32,7 @@ from lockgate.runtime.asgi import (
     BodyReader,
     BodyTooLarge,
     BodyTooSlow,
+    Header,
     Message,
     Receive,
     Scope,
@@ -48,6 +50,8 @@ MIN_TOKEN: Final = 16
 # Envoy's own headers: the client did not send them, and they hold no words.
 _ENVOY_HEADERS: Final = (b"x-envoy-", b"x-request-id")
 _PARTIAL_BODY: Final = b"x-envoy-auth-partial-body"
+_JOINED: Final = frozenset(name.decode() for name in JOINED_HEADERS)
+_LITELLM_SESSION: Final = b"x-litellm-session-id"
 _WITHOUT_BODY: Final = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
 _MESSAGES: Final = {
     "only-requests": "the gate does not check answers: set the guardrail's mode to pre_call",
@@ -215,6 +219,8 @@ class _GuardrailQuestion(NamedTuple):
     chat: Mapping[str, object]
     holder: str
     team: str
+    # Those of the client's headers that name its conversation or its trace.
+    joined: Sequence[Header]
 
 
 class LiteLLMGuardrail:
@@ -276,7 +282,7 @@ class LiteLLMGuardrail:
             "path": "/",
             "raw_path": b"/",
             "query_string": b"",
-            "headers": json_headers(body),
+            "headers": [*json_headers(body), *described.joined],
             # A new one: all requests of the server share the `state` that is there.
             "state": {"principal": described.holder, "tenant": described.team},
         }
@@ -332,7 +338,24 @@ def _question_from_body(body: bytes) -> _GuardrailQuestion:
     # Not the end user's id, which the client chooses.
     found = about if isinstance(about, dict) else {}
     holder, team = found.get("user_api_key_hash"), found.get("user_api_key_team_id")
-    return _GuardrailQuestion(chat, holder if isinstance(holder, str) else "", team if isinstance(team, str) else "")
+    return _GuardrailQuestion(
+        chat,
+        holder if isinstance(holder, str) else "",
+        team if isinstance(team, str) else "",
+        _joined_headers(value.get("request_headers"), value.get("litellm_trace_id")),
+    )
+
+
+def _joined_headers(given: object, session: object) -> list[Header]:
+    """Return the headers by which records are joined; LiteLLM's own session id counts if the client names none."""
+    named = given.items() if isinstance(given, dict) else ()
+    # LiteLLM tells the values of few headers, and of the others that they are there.
+    told = [(name.lower(), text) for name, text in named if isinstance(text, str) and text != "[present]"]
+    found = [(name.encode(), text.encode("utf-8", "replace")) for name, text in told if name in _JOINED]
+    if isinstance(session, str) and not any(name in CONVERSATION_HEADERS for name, _ in found):
+        found.append((_LITELLM_SESSION, session.encode("utf-8", "replace")))
+    # A longer one is no id, and must not make the head too large.
+    return [(name, text) for name, text in found if len(text) <= MAX_CONVERSATION]
 
 
 def _new_content(value: Mapping[str, Any], messages: object) -> Iterator[tuple[str, list[Any]]]:

@@ -14,7 +14,7 @@ from lockgate.runtime.tracing import parse_traceparent
 # Headers in which agents and gateways name the conversation; the first one that is there counts.
 CONVERSATION_HEADERS = (b"x-claude-code-session-id", b"x-litellm-session-id", b"x-session-id", b"x-conversation-id")
 _TRACEPARENT = b"traceparent"
-_NAMES = frozenset((_TRACEPARENT, *CONVERSATION_HEADERS))
+JOINED_HEADERS = frozenset((_TRACEPARENT, *CONVERSATION_HEADERS))
 MAX_CONVERSATION = 200
 
 
@@ -26,7 +26,7 @@ def ids_from_request(headers: Iterable[tuple[bytes, bytes]], conversation: str) 
     given: dict[bytes, bytes] = {}
     for name, value in headers:
         name = name.lower()
-        if name in _NAMES:
+        if name in JOINED_HEADERS:
             given[name] = value if given.get(name, value) == value else b""
     named = next((given[name].decode("latin-1") for name in CONVERSATION_HEADERS if name in given), conversation)
     return {
