@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
@@ -8,6 +9,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from lockgate.abuse_gate.identity import MAX_REMEMBERED, Identity, Unidentified
 from lockgate.core.errors import InvalidConfig
@@ -46,6 +48,33 @@ def test_a_client_without_a_user_is_locked_by_its_network(host: str) -> None:
     assert locked.key != slowed.key
     assert PUBLIC.subjects(scope(host)) == (locked, slowed)
     assert PUBLIC.subjects(scope("1.1.1.1"))[0] != locked
+
+
+@pytest.mark.parametrize(
+    ("allowed", "trusted", "network", "locked"),
+    [
+        ("", ("10.0.0.1",), "8.8.8.8", True),
+        ("10.0.0.1", ("10.0.0.1",), "8.8.8.8", False),
+        ("10.0.0.1", (), "8.8.8.8", False),
+        ("", (), "10.0.0.1", False),
+        ("*", (), "1.1.1.1", False),
+    ],
+)
+def test_uvicorn_may_write_the_address_before_the_gate_sees_it(
+    allowed: str, trusted: tuple[str, ...], network: str, *, locked: bool
+) -> None:
+    """The table of docs/how-to/nginx.md."""
+    seen: list[dict[str, Any]] = []
+
+    async def app(scope: Any, _receive: Any, _send: Any) -> None:
+        seen.append(scope)
+
+    # nginx adds the client's address behind what the client itself has sent.
+    request: Any = scope("10.0.0.1", b"1.1.1.1, 8.8.8.8")
+    asyncio.run(ProxyHeadersMiddleware(app, allowed)(request, None, None))  # type: ignore[arg-type]
+    identity = Identity(SECRET, trusted_proxies=trusted, locks_anonymous=True)
+    assert identity.network_from_scope(seen[0]) == network
+    assert (len(identity.subjects(seen[0])) == 2) is locked
 
 
 def test_a_network_is_no_user_and_no_user_can_be_named_like_one() -> None:
