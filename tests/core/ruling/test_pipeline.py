@@ -395,14 +395,16 @@ def test_a_broad_rule_does_not_count_because_another_block_is_related(ask: AskGa
 
 
 def test_a_broad_rule_counts_in_arguments_unless_the_user_said_it_first(ask: AskGate) -> None:
-    call = ("update_account", {"note": "new password follows"})
+    call = ("send_message", {"text": "new password follows"})
     assert ask(CALM, *call).reason is Reason.SUSPICIOUS_PATTERN
     assert ask(CALM, *call, goal="Change my password").reason is Reason.NO_RED_FLAGS
     assert ask(CALM, *call, goal="Change my password", strict_patterns=True).reason is Reason.SUSPICIOUS_PATTERN
 
 
 def test_an_argument_named_for_a_secret_may_hold_one(ask: AskGate) -> None:
-    assert ask(CALM, "update_account", {"password": "password1"}).reason is Reason.NO_RED_FLAGS
+    assert ask(CALM, "run_report", {"password": "password1"}).reason is Reason.NO_RED_FLAGS
+    # A new password for an account is a door, whatever the argument is called.
+    assert ask(CALM, "update_account", {"password": "password1"}).reason is Reason.UNASKED_EFFECT
 
 
 # --- phrase rules
@@ -785,3 +787,10 @@ def test_an_address_that_only_has_the_users_site_inside_is_a_strangers(link: str
     assert trusted.names_owner_of("help@reed.example")
     assert trusted.names_owner_of("https://news.reed.example/a?b=c")
     assert not trusted.names_owner_of(link)
+
+
+def test_a_record_about_passwords_is_no_password() -> None:
+    session = Gate().session(goal="Sort the reviews into issues")
+    session.add("Every start it wants my login again, please repair.", source="tool:reviews")
+    assert session.check("create_issue", {"title": "App asks for the password at each start"}).tier == 1
+    assert session.check("create_issue", {"title": "Login", "body": "password: tulip"}).tier > 1

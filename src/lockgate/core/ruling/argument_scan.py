@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from typing import NamedTuple
 
@@ -21,6 +22,13 @@ _CREDENTIAL_ARGUMENTS = tuple(
 )
 
 
+# `secretary` and `tokenizer` are other words, and a word with a value behind it is more than a mention of it.
+_OTHER_WORD = re.compile(rb"ar(?:y|ies|ial|iat)|i(?:[sz]|on|ve)|ly|less")
+_HAS_VALUE = re.compile(
+    rb"""[\w-]{0,40}(?:["'`\])]{0,2}\s{0,4}(?:[:=]|(?:is|was|ist|est|es|are)\s)|\s{1,4}[^\s\w]?\w*\d)"""
+)
+
+
 class ArgumentScan(NamedTuple):
     """What a scan of the arguments found: rule hits, encoded content, and the text that decoding it gave."""
 
@@ -35,9 +43,19 @@ def join_leaves(leaves: list[Leaf]) -> str:
 
 
 def scan_arguments(
-    leaves: list[Leaf], text: str, scanner: Scanner, policy: Policy, trusted_text: TrustedText
+    leaves: list[Leaf],
+    text: str,
+    scanner: Scanner,
+    policy: Policy,
+    trusted_text: TrustedText,
+    *,
+    stays_here: bool = False,
 ) -> ArgumentScan:
-    """Scan the values of a call; `text` is what `join_leaves` gave for them."""
+    """Scan the values of a call; `text` is what `join_leaves` gave for them.
+
+    With `stays_here` the call writes them into records or files and hands them to no other party: there the bare word
+    "password" is what a text is about.
+    """
     found = ArgumentScan([], [], [])
     scan = scanner.scan_or_none(text) if leaves else None
     if scan is None:
@@ -45,7 +63,8 @@ def scan_arguments(
     places = _LeafOffsets(leaves)
     for part in scan.parts:
         for hit in part.hits:
-            if _counts(hit, part, places, scanner, policy, trusted_text):
+            expected = _Expected(part, places, trusted_text, stays_here)
+            if _counts(hit, expected, scanner, policy):
                 found.patterns.append(places.relocate(scanner.finding_from_hit(hit, part, "")))
         if part.how != "raw":
             _add_decoded(part, places, found)
@@ -76,34 +95,40 @@ class _LeafOffsets:
         return found._replace(where=self.argument_at(found.start), start=found.start - base, end=found.end - base)
 
 
-def _counts(
-    hit: RuleHit, part: ScannedPart, places: _LeafOffsets, scanner: Scanner, policy: Policy, trusted_text: TrustedText
-) -> bool:
+class _Expected(NamedTuple):
+    """Says of a broad rule's hits in one reading of the arguments whether they are no news."""
+
+    part: ScannedPart
+    places: _LeafOffsets
+    trusted_text: TrustedText
+    stays_here: bool
+
+    def covers(self, rule: Rule, start: int, excerpt: str) -> bool:
+        """Return whether a hit is no news: the user said it first, it is part of another word, or it only mentions.
+
+        A user who asks to change a password gets calls with `password` in them, and a field called `token` holds one.
+        """
+        if self.trusted_text.contains_request(excerpt):
+            return True
+        if rule.id != "seed:credential-word":
+            return False
+        data, end = self.part.data, start + len(excerpt.encode("utf-8", "ignore"))
+        if _OTHER_WORD.match(data, end) or (self.stays_here and not _HAS_VALUE.match(data, end)):
+            return True
+        argument = self.places.argument_at(len(data[:start].decode("utf-8", "ignore")))
+        is_named_for_it = excerpt.lower().replace("-", "_") in argument.lower().replace("-", "_")
+        return is_named_for_it or argument_words(argument)[-1:] in _CREDENTIAL_ARGUMENTS
+
+
+def _counts(hit: RuleHit, expected: _Expected, scanner: Scanner, policy: Policy) -> bool:
     """Return whether a rule's hit in the arguments is a finding under this policy."""
     if hit.rule.phrase and policy.unsafe_disable_phrase_rules:
         return False
     if hit.rule.scope is not Scope.RELATED or policy.strict_patterns:
         return True
     # A rule reports its first hit; when that one is expected, a later one may not be.
-    return not all(
-        _is_expected(
-            hit.rule, excerpt, places.argument_at(len(part.data[:start].decode("utf-8", "ignore"))), trusted_text
-        )
-        for start, excerpt in scanner.find_all(hit.rule, part.data)
-    )
-
-
-def _is_expected(rule: Rule, excerpt: str, argument: str, trusted_text: TrustedText) -> bool:
-    """Return whether a broad rule's hit is no news: the user said it first, or the argument is named for it.
-
-    A user who asks to change a password gets calls with `password` in them, and a field called `token` holds one.
-    """
-    if trusted_text.contains_request(excerpt):
-        return True
-    if rule.id != "seed:credential-word":
-        return False
-    is_named_for_it = excerpt.lower().replace("-", "_") in argument.lower().replace("-", "_")
-    return is_named_for_it or argument_words(argument)[-1:] in _CREDENTIAL_ARGUMENTS
+    hits = scanner.find_all(hit.rule, expected.part.data)
+    return not all(expected.covers(hit.rule, start, excerpt) for start, excerpt in hits)
 
 
 def _add_decoded(part: ScannedPart, places: _LeafOffsets, found: ArgumentScan) -> None:

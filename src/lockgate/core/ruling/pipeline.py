@@ -76,6 +76,8 @@ _DOORS = frozenset(EFFECT + name for name, kind in KINDS.items() if kind.severit
 # Python looks a member up in its enumeration each time; on this path that adds up.
 _CONTINUE, _LOW, _HIGH, _PARANOID = Action.CONTINUE, Risk.LOW, Risk.HIGH, Mode.PARANOID
 _UNTRUSTED_FREE, _LOW_RISK, _NO_FLAGS = Reason.NO_UNTRUSTED_CONTENT, Reason.LOW_RISK_TOOL, Reason.NO_RED_FLAGS
+# What a call writes into records and files of the user's own goes to no other party.
+_STAYS_HERE = frozenset({"changes-record", "deletes-record", "edits-project", "looks", "weakens-setting"})
 _TELLING_KINDS = frozenset({"embeds-address", "publishes", "publishes-link", "requests", "sends-message"})
 _MAILS = re.compile(rb" (?:mail|email|e mail|message|text|post|ping) (?:it|them|him|her|this|these|all|everyone|each) ")
 # An address, or a name after a word that sends: the user says who gets it.
@@ -231,7 +233,9 @@ class _Review:
                 # The patterns' own letter: they count in the arguments as they are written, names included.
                 leaves = [*leaves, *list_names(self.call.arguments)]
                 text = join_leaves(leaves)
-            self.scan = scan_arguments(leaves, text, self.scanner, self.policy, self.context.trusted_text)
+            trusted = self.context.trusted_text
+            stays_here = bool(self.effects) and all(found.kind in _STAYS_HERE for found in self.effects)
+            self.scan = scan_arguments(leaves, text, self.scanner, self.policy, trusted, stays_here=stays_here)
         return self.scan
 
 
