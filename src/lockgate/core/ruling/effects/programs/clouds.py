@@ -210,10 +210,10 @@ def _kubectl_run(walk: Walk, call: Invocation, verb: str, target: str) -> Output
     own = call.arguments[: call.arguments.index("--")] if "--" in call.arguments else call.arguments
     note_settings(walk, own)
     inner = call.arguments[len(own) + 1 :]
-    changes = walk.changes_container(inner, call.stdin) if inner else True
+    changes, printed = walk.changes_container(inner, call.stdin) if inner else (True, UNKNOWN_OUTPUT)
     if changes or verb != "exec":
         walk.add("changes-service", target)
-    return UNKNOWN_OUTPUT
+    return printed
 
 
 def _kubectl_set(walk: Walk, call: Invocation, words: list[str]) -> Output:

@@ -58,9 +58,14 @@ def _crontab(walk: Walk, call: Invocation) -> Output:
     walk.add("schedules-job", "crontab" if call.name == "crontab" else call.name)
     if call.stdin.source is Source.DOWNLOAD:
         walk.add("runs-download", call.stdin.target)
-    elif call.stdin.source is Source.TEXT and call.name != "crontab":
-        walk.read_text(call.stdin.text)
+    elif call.stdin.source is Source.TEXT:
+        lines = call.stdin.text if call.name != "crontab" else "\n".join(_JOB.findall(call.stdin.text))
+        walk.read_text(lines)
     return UNKNOWN_OUTPUT
+
+
+# What stands behind the five fields of a time, or behind its name, in a line of a crontab.
+_JOB = re.compile(r"(?m)^[ \t]*(?:@\w+|(?:[\d*/,A-Za-z-]+[ \t]+){4}[\d*/,A-Za-z-]+)[ \t]+(.+)$")
 
 
 def _launchctl(walk: Walk, call: Invocation) -> Output:
