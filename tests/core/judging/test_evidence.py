@@ -408,3 +408,9 @@ def test_an_order_to_tell_something_to_the_site_that_the_user_names_is_weighed(
     assert (
         seen(scanner, text, tool, arguments, goal="Sign me up on https://box.example/join").is_clearable is is_clearable
     )
+
+
+def test_letters_that_imitate_others_are_never_cleared(scanner: Scanner) -> None:
+    text, goal = "Ines Falcao: ines@f\u0430lcao.example", "Share the folder with Ines Falcao"
+    arguments = {"folder": "Tender", "user": "ines@f\u0430lcao.example"}
+    assert not seen(scanner, text, "share_folder", arguments, goal=goal).is_clearable

@@ -104,6 +104,8 @@ _SERVICES = frozenset(
     b"files forum fr git help info learn login mail media my news portal shop static status store support wiki "
     b"www".split()
 ) | {b""}
+# Without any of these a sentence of some length is hardly English.
+_ENGLISH = frozenset(b"the to of and is it for with at from this that please you your be".split())
 _ADDRESS_SINKS = ("recipient", "url", "account")
 _RECIPIENT_SINKS = ("recipient", "account")
 
@@ -435,7 +437,7 @@ class OriginLookup:
             is_meant = has_verb_around and (has_thing_around or is_named)
             return "origin:number-in-order" if is_meant and (is_inside or (has_verb and is_named)) else ""
         if candidate.is_plain_word:
-            return "origin:word-in-order" if is_inside and has_verb else ""
+            return _signal_of_word(order, has_verb=has_verb, is_addressed=is_addressed) if is_inside else ""
         if self.is_asked_for and not (has_verb_around or has_thing_around or is_addressed):
             return ""
         if self._is_about_something_else(candidate, order):
@@ -534,6 +536,15 @@ class OriginLookup:
                     if len(unasked) > _FEW_WORDS:
                         return unasked
         return unasked
+
+
+def _signal_of_word(order: Order, *, has_verb: bool, is_addressed: bool) -> str:
+    """Return what an order makes of a plain word inside it.
+
+    In an order in another language the tool's English verb cannot stand; a name that the call goes to can.
+    """
+    is_ordered = has_verb or (is_addressed and _ENGLISH.isdisjoint(order.words))
+    return "origin:word-in-order" if is_ordered else ""
 
 
 def compared_size(values: Sequence[ComparedValue], readings: Sequence[IndexedReading]) -> int:
