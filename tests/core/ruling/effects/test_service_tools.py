@@ -130,9 +130,45 @@ def test_asking_a_person_for_something_reaches_that_person() -> None:
 
 def test_tracking_a_parcel_only_looks_and_tracking_an_event_does_not() -> None:
     assert kinds("desk_track", parcel="00-4471") == [("looks", "")]
-    assert kinds("desk_track", event="login") == [("unknown-act", "")]
+    assert kinds("desk_track", event="login") == [("changes-record", "")]
+    assert kinds("track_event", event="signup", user="ana") == [("changes-record", "")]
 
 
 def test_a_switch_has_the_name_above_its_state() -> None:
     assert kinds("update_policy", settings={"mfa": {"enabled": False}})[0][0] == "disables-check"
     assert kinds("update_policy", settings={"digest": {"enabled": False}})[0][0] != "disables-check"
+
+
+def test_a_switch_that_is_called_by_a_verb_does_what_the_verb_says() -> None:
+    assert kinds("create_draft", to="a@x.example", send=True) == [("sends-message", "a@x.example")]
+    assert kinds("create_draft", to="a@x.example", send_now="yes") == [("sends-message", "a@x.example")]
+    assert kinds("create_draft", to="a@x.example", send=False) == [("changes-own-note", "")]
+    assert kinds("create_draft", to="a@x.example", send_copy_to_archive=True) == [("changes-own-note", "")]
+
+
+def test_a_new_recovery_address_or_password_changes_how_an_account_logs_in() -> None:
+    assert ("changes-login", "eve@x.example") in kinds("update_profile", recovery_email="eve@x.example")
+    assert kinds("update_user", id=3, password="x")[0][0] == "changes-login"
+    assert kinds("update_profile", city="Ghent") == [("changes-record", "")]
+
+
+def test_an_extension_is_code_from_where_it_comes() -> None:
+    found = kinds("browser_install_extension", source="https://lens.example/x.crx")
+    assert found == [("embeds-remote-code", "lens.example")]
+    assert kinds("clone_repository", url="https://git.example/a.git") == [("clones", "git.example")]
+
+
+def test_money_has_many_names() -> None:
+    assert kinds("bank_transfer", payee="Lef\u00e8vre", amount=10) == [("pays", "Lef\u00e8vre")]
+    assert kinds("update_standing_order", id=4, amount=1200) == [("pays", "")]
+    assert kinds("buy_gift_card", amount=45) == [("pays", "")]
+    assert kinds("bank_open_dispute", transaction="t1")[0][0] == "changes-record"
+
+
+def test_an_alert_that_is_added_watches_and_one_that_is_taken_away_no_longer_does() -> None:
+    assert kinds("create_alert_rule", name="5xx") == [("changes-record", "")]
+    assert kinds("delete_alert_rule", name="5xx")[0][0] == "changes-permissions"
+
+
+def test_a_boundary_that_is_taken_away_opens_a_door() -> None:
+    assert kinds("detach_policy_boundary", user="eve", admin=True) == [("changes-permissions", "eve")]

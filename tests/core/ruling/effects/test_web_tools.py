@@ -21,6 +21,12 @@ def test_a_request_with_a_body_sends_data() -> None:
     assert kinds("http_request", url="https://a.example", method="DELETE") == [("sends-data", "a.example")]
 
 
+def test_a_tool_by_the_name_of_a_method_sends_data() -> None:
+    assert kinds("http_post", url="https://a.example/sign", json={"name": "x"}) == [("sends-data", "a.example")]
+    assert kinds("send_webhook", url="https://a.example/in", text="x") == [("sends-data", "a.example")]
+    assert kinds("http_get", url="https://a.example/sign") == [("requests", "a.example")]
+
+
 def test_this_machine_is_no_other() -> None:
     assert kinds("fetch", url="http://localhost:8000/health") == [("asks-local", "localhost")]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
-from lockgate.core.ruling.arguments import Leaf, sink_from_argument
+from lockgate.core.ruling.arguments import Leaf, argument_words, sink_from_argument
 from lockgate.core.ruling.effects.addresses import (
     Seen,
     Shape,
@@ -18,7 +19,14 @@ from lockgate.core.ruling.effects.addresses import (
 from lockgate.core.ruling.effects.effect import KINDS, Certainty, Effect, Severity, effect
 from lockgate.core.ruling.effects.file_tools import find_secret_files
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.effects.tool_arguments import all_parts, find_switches, has_role, is_prose, name_parts
+from lockgate.core.ruling.effects.tool_arguments import (
+    ROLES,
+    all_parts,
+    find_switches,
+    has_role,
+    is_prose,
+    name_parts,
+)
 from lockgate.core.ruling.effects.tool_names import ToolName, gravest_kind
 from lockgate.core.ruling.effects.web_tools import NAMES_HOSTS
 from lockgate.core.ruling.effects.written_content import read_shown_text
@@ -40,12 +48,21 @@ _ROLE_OF_KIND = {
     "disables-check": "principal",
     "logs-in": "principal",
 }
+# What of an address is reached or taken by the act itself; other tools only ask the host.
+_GOES_TO_HOST = frozenset(
+    "sends-data grants-access sends-secret unknown-act embeds-remote-code installs-package clones pushes".split()
+)
 _NAMES_EVERYTHING = frozenset("deletes-record deletes-data".split())
 _SENDS = frozenset("sends-message sends-data shares publishes sends-secret".split())
 # A public answer is an answer; a public folder is a door.
 _PUBLIC_BY_NATURE = frozenset("sends-message publishes".split())
 _INVITES = frozenset("attendee attendees participant participants guest guests invitee invitees invites".split())
 _ASSIGNS = frozenset("assignee assignees assigned owner".split())
+# Arguments by which a change of an account changes how it logs in.
+_LOGIN = frozenset("recovery password passcode passphrase passwd totp passkey mfa".split())
+# A switch that is called by a verb does what the verb says: `create_draft` with `send` sends.
+_DOES = frozenset("send publish delete purge pay share submit execute deploy push merge forward post".split())
+_WHEN = frozenset("now immediately auto automatically and after it directly really also too".split())
 _OPEN = frozenset("unknown-act changes-record changes-own-note".split())
 # Where a payment goes may be said in words (`original payment method`): those are no account.
 _VAGUE = frozenset("destination dest target payout method".split())
@@ -73,7 +90,7 @@ def read_service_tool(
 ) -> list[Effect]:
     """Return what a tool does by its name, one effect for each target in its arguments."""
     kind = "instructs-agent" if seed == "spawn_agent" else name.kind
-    kind = _kind_with_arguments(_kind_with_action(kind, name, leaves), name, leaves)
+    kind = _kind_with_arguments(_kind_with_action(kind, name, leaves, call.arguments), name, leaves)
     found = [*_aimed_effects(kind, leaves, name), *_routes(kind, name, leaves)]
     found += find_secret_files(leaves, project, sends=kind in _SENDS)
     for leaf in leaves:
@@ -123,7 +140,18 @@ def _switched_effects(kind: str, call: ToolCall, leaves: Sequence[Leaf], name: T
             yield effect(switch.kind, switch.target, argument=switch.argument)
 
 
-def _kind_with_action(kind: str, name: ToolName, leaves: Sequence[Leaf]) -> str:
+def _switched_verbs(arguments: Mapping[str, object]) -> list[str]:
+    """Return the verbs of switches that are on: `send=True`, `publish_now="yes"`."""
+    verbs = []
+    for argument, value in islice(arguments.items(), _MAX_TARGETS):
+        is_on = value is True or (isinstance(value, str) and value.strip().lower() in ROLES["on"])
+        words = frozenset(argument_words(argument)) if is_on and len(argument) <= _MAX_ACTION else frozenset()
+        if words and words <= _DOES | _WHEN:
+            verbs += sorted(words & _DOES)
+    return verbs
+
+
+def _kind_with_action(kind: str, name: ToolName, leaves: Sequence[Leaf], arguments: Mapping[str, object]) -> str:
     """Return the kind of the action that an argument names, unless the tool's name is graver."""
     # Some hosts call a device's action a service: `lock.unlock`.
     is_call = name.verb in ("call", "")
@@ -133,6 +161,7 @@ def _kind_with_action(kind: str, name: ToolName, leaves: Sequence[Leaf]) -> str:
         if leaf.text.isascii() and (has_role(leaf.argument, "action") or (is_call and leaf.argument == "service"))
     ]
     verbs = [word for text in actions[:4] if len(text) <= _MAX_ACTION for word in acting_words(text)]
+    verbs += _switched_verbs(arguments)
     if not verbs:
         return kind
     stated = gravest_kind(verbs, name.words - {name.verb})[1]
@@ -149,12 +178,16 @@ def _kind_with_arguments(kind: str, name: ToolName, leaves: Sequence[Leaf]) -> s
         return "pays"
     if kind == "changes-own-note":
         return _kind_of_note(name, parts, has_addresses=bool(shapes))
-    if kind == "unknown-act":
-        is_tracked = "track" in name.words and not (parts | name.words).isdisjoint(_SHIPPED)
-        return "looks" if is_tracked else kind
-    # Something is asked of a person: money, a review, a signature.
-    asks = name.verb == "request" and any(has_role(leaf.argument, "recipient") for leaf in leaves)
-    return "sends-message" if asks else kind
+    if "track" in name.words and name.verb in ("", "track") and not (parts | name.words).isdisjoint(_SHIPPED):
+        return "looks"
+    if kind == "changes-record" and not parts.isdisjoint(_LOGIN):
+        return "changes-login"
+    return "sends-message" if _asks_person(name, leaves) else kind
+
+
+def _asks_person(name: ToolName, leaves: Sequence[Leaf]) -> bool:
+    """Return whether something is asked of a person: money, a review, a signature."""
+    return name.verb == "request" and any(has_role(leaf.argument, "recipient") for leaf in leaves)
 
 
 def _kind_of_note(name: ToolName, parts: frozenset[str], *, has_addresses: bool) -> str:
@@ -199,7 +232,7 @@ def _without_containers(leaves: Sequence[Leaf], role: str) -> Sequence[Leaf]:
 
 
 def _kind_for_shape(kind: str, seen: Seen) -> str:
-    if seen.shape is not Shape.HOST or kind in ("sends-data", "grants-access", "sends-secret", "unknown-act"):
+    if seen.shape is not Shape.HOST or kind in _GOES_TO_HOST:
         return kind
     return "asks-local" if is_local_host(seen.target) else "requests"
 

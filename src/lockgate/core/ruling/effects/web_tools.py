@@ -25,6 +25,9 @@ _LOOKS_AT_PAGE = frozenset(
 )
 _TYPES = frozenset("type fill input enter paste write submit upload form post publish".split())
 _ACTS_ON_PAGE = frozenset("click press tap select choose drag drop key dialog handle check uncheck action".split())
+# A tool by the name of the protocol goes where its address says, and what it is called is the method.
+_PROTOCOL = frozenset("http https rest graphql webhook".split())
+_SENDING = frozenset("post put patch delete send submit".split())
 _BODY = frozenset("body data json payload form files content params_body".split())
 # Such a tool names a host and does not go there.
 NAMES_HOSTS = frozenset(
@@ -39,7 +42,7 @@ def read_web_tool(
     name: ToolName, seed: str, call: ToolCall, leaves: Sequence[Leaf], project: Project
 ) -> list[Effect] | None:
     """Return what a tool asks of an address or does to a page; None for a tool that does neither."""
-    on_page = not _PAGE_WORDS.isdisjoint(name.words)
+    on_page = _is_on_page(name)
     hosts = list(_addressed_hosts(leaves))
     if name.kind == "looks":
         # An address can carry data out, unless we know by name where the tool goes; a bare host carries little.
@@ -50,7 +53,18 @@ def read_web_tool(
         if not hosts and on_page and not name.words.isdisjoint(_LOOKS_AT_PAGE):
             return [effect("looks")]
         return _requests(leaves, hosts) or [effect("requests")]
-    return _read_page_act(name, leaves, hosts, project) if on_page else None
+    return _read_page_act(name, leaves, hosts, project) if on_page else _read_method(name, hosts)
+
+
+def _is_on_page(name: ToolName) -> bool:
+    """Return whether a tool works on the open page; one that installs something works on the browser."""
+    return name.verb != "install" and not _PAGE_WORDS.isdisjoint(name.words)
+
+
+def _read_method(name: ToolName, hosts: Sequence[tuple[str, Leaf]]) -> list[Effect] | None:
+    """Return what a tool sends that is called by a protocol and its method: `http_post`."""
+    is_method = not name.words.isdisjoint(_PROTOCOL) and not name.words.isdisjoint(_SENDING)
+    return [request_effect(host, leaf, sends=True) for host, leaf in hosts] if hosts and is_method else None
 
 
 def _addressed_hosts(leaves: Sequence[Leaf]) -> Iterator[tuple[str, Leaf]]:
