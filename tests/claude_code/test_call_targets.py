@@ -110,12 +110,38 @@ def test_links_to_folders_above_and_after_many_words_are_followed(place: Place) 
     assert place.found("Bash", command="grep -rn foo .", cwd=place.work) == set()
 
 
+def test_a_pattern_of_the_shell_is_compared_with_the_folder_that_the_state_is_in(place: Place) -> None:
+    os.symlink(place.home / "state", place.work / "st")
+    up = f"cd {place.home}"
+    for command in (
+        f"{up}/state; cat */token",
+        f"{up}/state && head -c 99 ?ockgate/token",
+        f"{up}; cat */lockgate/t*",
+        f"cat {place.home}/*/*/token",
+        f"cat {place.home}/state/l[o]ckgate/*",
+        "cat st/*/token",
+        f"{up}/state; for f in */token; do cat $f; done",
+        f"{up}/state; cp */token /tmp/t",
+        f"git -C {place.home}/state grep -h lgp_ --no-index",
+        f"{up}/state; git grep --no-index lgp_",
+    ):
+        assert "execution:own-token" in place.found("Bash", command=command), command
+    assert place.found("Glob", pattern="*/token", path=str(place.home / "state")) == set()
+    assert "execution:own-state" in place.found("Bash", command=f"{up}/state; rm -r *")
+    assert "execution:own-guard" in place.found("Bash", command=f"{up}/.config; sed -i s/true/false/ */config.toml")
+    for command in ("cat */token", "cat *", "cat src/*.py", f"cat {place.work}/*/token", f"{up}; cat *.txt"):
+        assert place.found("Bash", command=command) == set(), command
+
+
 def test_our_own_address_is_known(place: Place) -> None:
     call = "curl http://localhost:9000/v1/sessions/x/blocks -d '{}'"
     assert place.found("Bash", command=call) == {"execution:own-approval"}
     assert place.found("Bash", command=call, host="127.0.0.1:9001") == set()
     assert place.found("WebFetch", url="http://127.0.0.1:9000/hooks/claude-code") == {"execution:own-approval"}
     assert place.found("Bash", command=call, host="") == set()
+    for url in ("http://localhost:9000/", "http://127.1:9000/#/approvals", "http://a.localhost:9000"):
+        assert place.found("mcp__playwright__browser_navigate", url=url) == {"execution:own-approval"}
+        assert place.found("mcp__playwright__browser_navigate", url=url, host="127.0.0.1:9001") == set()
 
 
 def test_our_checkpoint_stays_in_a_list_of_servers(place: Place) -> None:

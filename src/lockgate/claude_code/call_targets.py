@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from fnmatch import fnmatch
 
 from lockgate.claude_code import context_files
 from lockgate.core.ruling.arguments import Leaf, flatten_arguments
@@ -25,6 +27,7 @@ from lockgate.sessions import Host
 # Questions to the file system for a whole call.
 MAX_STEPS = 8192
 _MAX_PATH = 4096
+_PATTERN = re.compile(r"[*?\[]")
 _FILE_URL = re.compile(r"file:(?://[^/\\]*)?", re.IGNORECASE)
 _SETTINGS = ("settings.json", "settings.local.json")
 # Files that say which servers a host starts: ours stand there as `lockgate mcp`.
@@ -42,11 +45,13 @@ def find_protected_targets(
     leaves = flatten_arguments(arguments)[0]
     looks = tool_risk(tool, additional=host.gate.policy.high_risk_tools) is Risk.LOW
     names = _PathLookup(cwd)
+    port = headers.get("host", "").rpartition(":")[2]
     project = Project(folder=cwd, home=os.path.expanduser("~"), follow=names.follow)
+    if port.isdecimal():
+        project = replace(project, service_port=int(port))
     found = findings_from_effects(own_effects_of(ToolCall(tool, arguments), project, leaves=leaves))
     if names.steps < 0:
         found.append(Finding("cap:arguments", "arguments", 0, 0))
-    port = headers.get("host", "").rpartition(":")[2]
     if port.isdecimal():
         ours = re.compile(rf":{port}/(?:v1|hooks)/")
         found += [Finding("execution:own-approval", leaf.argument, 0, 0) for leaf in leaves if ours.search(leaf.text)]
@@ -79,7 +84,7 @@ class _PathLookup:
     def _look_up(self, name: str) -> str:
         path = os.path.expanduser(os.path.expandvars(_FILE_URL.sub("", name, count=1)))
         try:
-            real = os.path.realpath(os.path.join(self._cwd or "/", path))
+            real = self._fill_pattern(os.path.realpath(os.path.join(self._cwd or "/", path)))
             if (known := _find_protected_twin(real, self._cwd)) is not None:
                 return known
         except (OSError, ValueError):
@@ -94,6 +99,21 @@ class _PathLookup:
                 above = own[len(plain) :].strip(os.sep).count(os.sep) + 1
                 return "/".join(spelled.split("/")[:-above]) or "~"
         return real if f"{os.sep}.claude{os.sep}" in plain + os.sep else ""
+
+    def _fill_pattern(self, real: str) -> str:
+        """Return a path with a pattern of the shell in it as the place of ours that it can match."""
+        if _PATTERN.search(real) is None:
+            return real
+        parts = real.split(os.sep)
+        for folder, _ in self._folders:
+            own = folder.split(os.sep)
+            if all(_fits_pattern(part, name) for part, name in zip(parts, own, strict=False)):
+                return os.sep.join([*own[: len(parts)], *parts[len(own) :]])
+        return real
+
+
+def _fits_pattern(part: str, name: str) -> bool:
+    return part == name or (_PATTERN.search(part) is not None and fnmatch(name, part))
 
 
 def _protected_folders() -> Iterator[tuple[str, str]]:

@@ -16,6 +16,7 @@ from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.effects.effect import Effect
 from lockgate.core.ruling.effects.own_arguments import is_content, is_place
 from lockgate.core.ruling.effects.own_paths import OWN_KINDS
+from lockgate.core.ruling.effects.own_service import ASKS_SERVICE
 from lockgate.core.text.rules import RULES_BY_ID, SELF_PROTECTION_RULES, Rule
 from lockgate.core.text.scanner import Scanner, encode
 from lockgate.core.vocabulary import Finding
@@ -23,7 +24,7 @@ from lockgate.core.vocabulary import Finding
 # A tool that only looks may look at the hooks, but not at what opens the door.
 _SECRET = (RULES_BY_ID["execution:own-token"],)
 # Effects on Lockgate's own files, and the rules that hold them.
-_HELD = {kind: f"execution:{kind.partition('-')[2]}" for kind in OWN_KINDS}
+_HELD = {kind: f"execution:{kind.partition('-')[2]}" for kind in OWN_KINDS} | {ASKS_SERVICE: "execution:own-approval"}
 # Signs that leave a name what it is: a shell drops quotes, and `[g]` is the letter in a pattern.
 _DROPPED = str.maketrans("", "", "\\'\"^[]")
 _LONG = 4096

@@ -92,6 +92,7 @@ KINDS: dict[str, EffectKind] = {
     "reads-own-token": EffectKind(_DOOR, "reads `{target}`, where Lockgate keeps its tokens and keys"),
     "changes-own-state": EffectKind(_DOOR, "changes `{target}`, where Lockgate keeps its state"),
     "changes-own-guard": EffectKind(_DOOR, "changes `{target}`, which Lockgate rests on"),
+    "asks-own-service": EffectKind(_DOOR, "asks `{target}`, where Lockgate's own service answers a person"),
     "reads-secret": EffectKind(_DOOR, "reads the secret `{target}`"),
     "sends-secret": EffectKind(_DOOR, "sends the secret `{target}` away"),
     "writes-startup-file": EffectKind(_DOOR, "changes `{target}`, which runs at every start"),

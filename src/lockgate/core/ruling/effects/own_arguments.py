@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.effects.effect import Effect
 from lockgate.core.ruling.effects.own_paths import Access, may_find_own, own_access
+from lockgate.core.ruling.effects.own_service import read_service_arguments
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.tool_names import ToolName
 
@@ -56,6 +57,7 @@ def read_own_arguments(name: ToolName, seed: str, leaves: Sequence[Leaf], projec
         found = own_access(".", access, project, below=True)
         if found is not None:
             yield found
+    yield from read_service_arguments(name, seed, leaves, project.service_port)
 
 
 def _access_of(name: ToolName, seed: str, leaves: Sequence[Leaf]) -> tuple[Access, bool]:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from lockgate.core.ruling.effects.effect import Effect, effect
+from lockgate.core.ruling.effects.own_service import ASKS_SERVICE, may_name_service
 from lockgate.core.ruling.effects.project import Project, normalize_path
 from lockgate.core.word_lists import read_sections
 
@@ -36,7 +37,7 @@ class OwnPath(NamedTuple):
     is_above: bool
 
 
-OWN_KINDS = frozenset(("reads-own-token", "changes-own-state", "changes-own-guard"))
+OWN_KINDS = frozenset(("reads-own-token", "changes-own-state", "changes-own-guard", ASKS_SERVICE))
 
 
 def own_access(path: str, access: Access, project: Project, *, folder: str = "", below: bool = False) -> Effect | None:
@@ -69,7 +70,7 @@ def find_own(path: str, project: Project, folder: str = "") -> tuple[OwnPath, ..
 def may_lead_to_own(text: str, project: Project) -> bool:
     """Return whether a call with these values can come near a listed path; a glance, and for most the answer is no."""
     low = text.lower()
-    if any(sign in low for sign in _SIGNS) or _has_name(low):
+    if any(sign in low for sign in _SIGNS) or _has_name(low) or may_name_service(low, project.service_port):
         return True
     if any(quote in low for quote in _QUOTES):
         # A shell drops quotes inside a name.
@@ -89,7 +90,7 @@ def _is_near_home(low: str, project: Project) -> bool:
 
 
 def _has_name(low: str) -> bool:
-    return any(name in low for name in _NEAR_NAMES)
+    return any(name in low for name in _NEAR_NAMES) or any(name in low for name in _TYPING)
 
 
 def may_find_own(pattern: str, *, settings: bool = False) -> bool:
@@ -104,6 +105,8 @@ _MOST_PATH = 4096
 _SIGNS = ("~", "$", "`", "\x00")
 _QUOTES = ("'", '"', "\\", "^")
 _NEAR_NAMES = ("home", "/root", "users", "%userprofile", "lockgate", "claude", ".local", ".config", ".cache", "kill")
+# What types into another terminal can type a name letter by letter.
+_TYPING = ("tmux", "screen", "dotool", "wtype", "zellij", "byobu")
 # The root alone or a pattern right below it (the first sign is a plain one, for speed), `..`, a `cd` without a folder.
 _WIDE = re.compile(r"/(?<![^\s\"'=(:,]/)(?:[\s\"');|&,]|\Z|\w{0,6}[*?\[])")
 _UPWARDS = re.compile(r"(?:^|[\s\"'=(:,/])\.\.(?:[\s\"');|&,/]|$)")

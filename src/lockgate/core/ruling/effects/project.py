@@ -46,7 +46,8 @@ class Project:
     normalized with `package_name` and may name their registry (`npm:express`). `hosts` are as `site_of_url` writes
     them. `remotes` are the repository's remotes by name, `tasks` the names of its scripts and make targets, `programs`
     the names of programs it brings along (`.venv/bin`). `follow` says where a path really leads if that is a place of
-    Lockgate's own (`own_paths.py`): only a host can look at links, nothing here does.
+    Lockgate's own (`own_paths.py`): only a host can look at links, nothing here does. `service_port` is where
+    Lockgate's service listens.
     """
 
     root: str = ""
@@ -58,6 +59,7 @@ class Project:
     tasks: frozenset[str] = frozenset()
     programs: frozenset[str] = frozenset()
     follow: Callable[[str], str] | None = field(default=None, compare=False, repr=False)
+    service_port: int = field(default=7717, compare=False, repr=False)
 
     def has_package(self, name: str, registry: str = "") -> bool:
         """Return whether a manifest or lock file names this package; in `registry` where the caller knows it.

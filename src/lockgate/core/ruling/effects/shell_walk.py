@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from lockgate.core.ruling.effects.activity import Activity
 from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
 from lockgate.core.ruling.effects.own_paths import own_access
+from lockgate.core.ruling.effects.own_service import ASKS_SERVICE, find_own_service
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, place_of, read_access
 from lockgate.core.ruling.effects.program_io import MARK, NO_OUTPUT, SETUP, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.addresses import host_of
@@ -436,6 +437,8 @@ class Walk:
                 continue
             if path.startswith(("/dev/tcp/", "/dev/udp/")):
                 self.add("sends-data", path.split("/")[3])
+                if found := find_own_service(self.plain(path), self.project.service_port):
+                    self.add(ASKS_SERVICE, found)
             elif operator == "<":
                 stdin = self.read_file(path)
             elif path not in ("/dev/null", "/dev/stderr", "/dev/stdout", "/dev/tty", "NUL", "$null"):

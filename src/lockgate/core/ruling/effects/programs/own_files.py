@@ -21,6 +21,7 @@ from lockgate.core.ruling.effects.programs.options import (
     split_options,
 )
 from lockgate.core.ruling.effects.programs.own_processes import RUNNERS, note_own_processes
+from lockgate.core.ruling.effects.programs.own_service import note_own_service
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
@@ -49,6 +50,7 @@ def note_own_files(walk: Walk, call: Invocation, *, is_known: bool) -> None:
         walk.note_own(reach.path, reach.access, below=reach.below)
     _note_searched(walk, call)
     note_own_processes(walk, call)
+    note_own_service(walk, call)
 
 
 def _paths_in(walk: Walk, arguments: Iterable[str]) -> Iterator[str]:
