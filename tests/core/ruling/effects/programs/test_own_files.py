@@ -473,3 +473,49 @@ def test_what_is_done_decides_which_rule_holds_it() -> None:
     assert own("rm -rf ~/.local/state") == {"changes-own-state"}
     assert own("rm -rf ~/.claude") == {"changes-own-guard"}
     assert own("HOME=/tmp/x claude -p hi") == {"changes-own-guard"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git -C ~/.local/state grep -h lgp_ --no-index",
+        "git -C ~ grep --no-index lgp_",
+        "git -C ~ -c grep.fallbackToNoIndex=true grep lgp_",
+        "git -C ~/.local -C state grep lgp_",
+        "cd ~/.local/state && git grep lgp_",
+        "cd ~/.local/state && git grep --no-index lgp_",
+        "git grep --no-index lgp_ ~/.local/state",
+        "git grep --no-index -e lgp_ ~",
+        "git grep --untracked lgp_ -- ~/.local",
+        "git --git-dir=/tmp/x --work-tree=$HOME/.local/state grep lgp_",
+        "git --work-tree ~/.local/state --git-dir /tmp/x diff",
+        "git --work-tree=$HOME/.local/state --git-dir=/tmp/x status -v",
+        "cd ~/.local/state; git --git-dir=/tmp/x diff",
+        "git -c core.worktree=/home/ana/.local/state --git-dir=/tmp/x diff",
+        "GIT_DIR=/tmp/x GIT_WORK_TREE=~/.local/state git grep lgp_",
+        "export GIT_WORK_TREE=~/.local/state; git diff",
+        "git -C ~ diff --no-index .local /tmp/empty",
+        "git difftool --no-index ~/.local/state /tmp/empty",
+    ],
+)
+def test_git_shows_nothing_of_the_state_folder(command: str) -> None:
+    assert "reads-own-token" in own(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git grep token",
+        "git grep --no-index token src",
+        "git grep --untracked token",
+        "git -C ~ grep alias",
+        "git -C ~/dotfiles grep alias",
+        "git --git-dir=$HOME/.dotfiles --work-tree=$HOME status",
+        "git --git-dir=.git --work-tree=. diff",
+        "git diff --no-index a.txt b.txt",
+        "git -C ../other diff",
+        "git -C ~/work commit -am x",
+    ],
+)
+def test_git_may_show_other_folders(command: str) -> None:
+    assert own(command) == set()

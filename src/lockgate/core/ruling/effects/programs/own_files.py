@@ -46,7 +46,10 @@ def note_own_files(walk: Walk, call: Invocation, *, is_known: bool) -> None:
         elif not is_known or (call.name in RUNNERS and not has_option(call.arguments, "--check", "--list-different")):
             walk.note_own(path, Access.WRITE)
     reaches = _REACHES.get(call.name)
-    for reach in reaches(call.arguments) if reaches is not None else ():
+    arguments = call.arguments
+    if call.name == "git" and (tree := call.environment.get("GIT_WORK_TREE") or walk.variables.get("GIT_WORK_TREE")):
+        arguments = [f"--work-tree={tree}", *arguments]
+    for reach in reaches(arguments) if reaches is not None else ():
         walk.note_own(reach.path, reach.access, below=reach.below)
     _note_searched(walk, call)
     note_own_processes(walk, call)
@@ -322,21 +325,61 @@ _GIT_PLACES = frozenset("clone worktree submodule subtree".split())
 _GIT_VALUED = frozenset("-C -c --work-tree --git-dir --namespace --exec-path".split())
 
 
+# These print or keep what the files of a work tree hold; which files those are, the index says, and `--no-index` all.
+_GIT_SHOWS = frozenset("archive commit diff diff-files diff-index difftool grep stash status".split())
+_GIT_TREES = ("--work-tree", "--git-dir")
+
+
 def _git(arguments: list[str]) -> Iterator[Reach]:
     verb, rest = [*program_after(arguments, _GIT_VALUED), ""][0], program_after(arguments, _GIT_VALUED)[1:]
     options = split_options(arguments[: len(arguments) - len(rest)], _GIT_VALUED)[0]
-    tree = next((value for option, value in options if option in ("-C", "--work-tree")), ".")
+    tree = _git_tree(options)
+    if verb in _GIT_SHOWS:
+        yield from _git_shown(verb, rest, tree, options)
     if verb in _GIT_WRITES or verb == "add":
         access = Access.WRITE if verb != "add" else Access.READ
         yield Reach(tree, access)
         for path in plain_words(rest[rest.index("--") + 1 :] if "--" in rest else rest):
-            yield Reach(path if tree == "." or path[:1] in ("/", "~", "$") else f"{tree}/{path}", access)
+            yield Reach(_below(tree, path), access)
     elif verb in _GIT_PLACES:
         # The address as well: without a folder its last name is the folder.
         yield from _owned([*plain_words(rest), *(value for _, value in long_values(rest))])
     elif verb == "config":
         options = split_options(rest, frozenset(("-f", "--file")))[0]
         yield from _owned([value for option, value in options if option in ("-f", "--file")])
+
+
+def _git_tree(options: list[tuple[str, str]]) -> str:
+    """Return the folder whose files git works on."""
+    tree = "."
+    for option, value in options:
+        setting, _, named = value.partition("=")
+        if option in ("-C", "--work-tree"):
+            tree = _below(tree, value)
+        elif option == "-c" and setting.lower() == "core.worktree":
+            tree = _below(tree, named)
+    return tree
+
+
+def _git_shown(verb: str, rest: list[str], tree: str, options: list[tuple[str, str]]) -> Iterator[Reach]:
+    """Yield what is printed: all below a tree that git is led to; else what is tracked in a repository there."""
+    if any(option in _GIT_TREES for option, _ in options):
+        if verb != "status" or has_option(rest, "-v", "--verbose"):
+            yield Reach(tree, Access.READ)
+    elif verb in ("diff", "difftool") and "--no-index" in rest:
+        yield from (Reach(_below(tree, path), Access.READ) for path in plain_words(rest))
+    elif verb == "grep":
+        # `-c grep.fallbackToNoIndex=true`
+        settings = [value.lower()[:5] for _, value in options]
+        if "grep." in settings or has_option(rest, "--no-index", "--untracked"):
+            named = plain_words(rest)[0 if has_option(rest, "-e", "-f") else 1 :]
+            yield from (Reach(_below(tree, path), Access.READ) for path in named or ["."])
+        else:
+            yield Reach(f"{tree}/*/*", Access.READ, below=False)
+
+
+def _below(folder: str, path: str) -> str:
+    return path if folder == "." or path[:1] in ("/", "~", "$") else f"{folder}/{path}"
 
 
 def _mounted(arguments: list[str]) -> Iterator[Reach]:

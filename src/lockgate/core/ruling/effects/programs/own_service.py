@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lockgate.core.ruling.effects.own_service import ASKS_SERVICE, find_own_service
 
 if TYPE_CHECKING:
-    from lockgate.core.ruling.effects.flows import Invocation
+    from lockgate.core.ruling.effects.program_io import Invocation
     from lockgate.core.ruling.effects.shell_walk import Walk
 
 # by topic: what prints, searches or looks, and what starts another program that is read by itself.
