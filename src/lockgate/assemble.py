@@ -89,6 +89,7 @@ def gate_from_settings(settings: Settings, *, keep_records: bool = True) -> Gate
         vouched=trust_from_settings(settings) if settings.state_dir is not None else None,
         human_timeout_s=supervision.human_timeout_s,
         approval_life_s=supervision.approval_life_s,
+        two_person=supervision.two_person,
     )
 
 

@@ -126,6 +126,16 @@ def test_a_person_at_the_terminal_is_asked(plug: Plug) -> None:
     assert "continue" not in answer
 
 
+def test_one_person_at_the_terminal_is_not_two(plug: Plug) -> None:
+    plug.host.gate.two_person = frozenset({"severity-2", "severity-3"})
+    plug.start()
+    plug.result(ORDER)
+    for _ in range(2):
+        ruled, why = decision(plug.check(headers=TERMINAL))
+        assert ruled == "deny"
+        assert "Two people have to approve it. It waits as" in why
+
+
 @pytest.mark.parametrize(
     "headers",
     [

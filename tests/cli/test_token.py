@@ -67,3 +67,17 @@ def test_no_program_but_the_service_is_handed_a_login_code(
     assert out == ""
     assert "no service answers" in err
     assert len(list((tmp_path / "lockgate" / "page-codes").iterdir())) == 1
+
+
+def test_a_person_gets_a_token_of_their_own(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["token", "--person", "ana"]) == 0
+    made = capsys.readouterr().out
+    assert main(["token"]) == 0
+    assert capsys.readouterr().out != made
+    file = tmp_path / "lockgate" / "people" / "ana"
+    assert (file.read_text(), file.stat().st_mode & 0o777) == (made, 0o600)
+    assert main(["token", "--person", "ana", "--rotate"]) == 0
+    assert capsys.readouterr().out != made
+    for wrong in ("../token", "a b", ".", "x" * 65):
+        assert main(["token", "--person", wrong]) == 2
+    assert "is no name for a person" in capsys.readouterr().err

@@ -719,3 +719,50 @@ def test_no_race_runs_a_call_twice_or_loses_it_from_the_history(kind: str, tmp_p
             assert [state for state in states if state in ended] == [kept.state]
             told.whole.clear()
     assert len(store.every(100_000.0)) == rounds
+
+
+# Two people
+
+
+def for_two(number: int = 1) -> PendingApproval:
+    return PendingApproval(f"{number:016x}", call(), 100.0, 400.0, approvals.ShownDetails(people=2))
+
+
+def say_as(store: Store, person: str, *, yes: bool = True, who: str = "") -> tuple[bool, ApprovalState]:
+    pending = for_two()
+    heard = store.answer(
+        pending.id, digest=pending.digest, yes=yes, who=who or person or "ana", now_s=150.0, person=person
+    )
+    return heard.counted, heard.state
+
+
+def test_two_different_persons_let_it_run(telling: tuple[Store, Told]) -> None:
+    store, told = telling
+    store.ask(for_two())
+    assert say_as(store, "ana") == (True, ApprovalState.WAITING)
+    assert store.take(call(), 151.0).state is ApprovalState.WAITING
+    assert say_as(store, "bo") == (True, ApprovalState.GRANTED)
+    taken = store.take(call(), 152.0)
+    assert taken.state is ApprovalState.GRANTED
+    assert taken.answered is not None
+    assert taken.answered.who == "ana and bo"
+    assert told.changes[1:3] == [("1", "waiting", "ana"), ("1", "granted", "ana and bo")]
+
+
+@pytest.mark.parametrize("who", ["", "bo", "another", "ana and bo"])
+def test_one_person_counts_once_by_whatever_name(store: Store, who: str) -> None:
+    store.ask(for_two())
+    assert say_as(store, "ana") == (True, ApprovalState.WAITING)
+    assert say_as(store, "ana", who=who) == (False, ApprovalState.WAITING)
+    # Without a proof of the person there is no yes at all.
+    assert say_as(store, "", who=who) == (False, ApprovalState.WAITING)
+    assert store.take(call(), 151.0).state is ApprovalState.WAITING
+
+
+@pytest.mark.parametrize("person", ["ana", "bo", ""])
+def test_a_no_of_any_person_ends_it(store: Store, person: str) -> None:
+    store.ask(for_two())
+    say_as(store, "ana")
+    assert say_as(store, person, yes=False) == (True, ApprovalState.DENIED)
+    assert say_as(store, "bo") == (False, ApprovalState.DENIED)
+    assert store.take(call(), 151.0).state is ApprovalState.DENIED

@@ -338,3 +338,23 @@ def test_the_asker_hears_which_block_voided_the_question(store: Store) -> None:
 def test_a_question_lives_for_a_day_and_never_shorter_than_a_host_waits() -> None:
     assert Gate().approval_life_s == 86_400
     assert Gate(human_timeout_s=200_000).approval_life_s == 200_000
+
+
+def test_chosen_effects_take_two_people_and_no_grant(store: Store) -> None:
+    gate = Gate(approvals=store, two_person=("severity-2", "severity-3"))
+    session = gate.session(goal="Read the mails", id="run1")
+    session.add(ORDER, source="tool:read_inbox")
+    first = ask(session)
+    kept = store.get(first.approval, lockgate.gate.person_questions.time())
+    assert kept is not None
+    assert kept.pending.shown.people == 2
+    assert kept.pending.shown.facts.widest == ""
+    now_s = lockgate.gate.person_questions.time()
+    for person in ("ana", "bo"):
+        assert ask(session).action is Action.PAUSE
+        store.answer(first.approval, digest=kept.pending.digest, yes=True, who="x", now_s=now_s, person=person)
+    ran = ask(session)
+    assert (ran.action, ran.reason) == (Action.CONTINUE, Reason.APPROVED)
+    assert "`ana and bo` approved" in ran.explanation
+    plain = opened(store, id="run2")
+    assert store.get(ask(plain).approval, now_s).pending.shown.people == 1  # type: ignore[union-attr]

@@ -56,6 +56,7 @@ OTHER: dict[str, object] = {
     "supervision.max_reorient_attempts": 1,
     "supervision.human_timeout_seconds": 60.0,
     "supervision.approval_life_seconds": 120.0,
+    "supervision.two_person": ("sends-data", "severity-3"),
     "server.host": "::1",
     "server.port": 8080,
     "server.allowed_hosts": ("lockgate.example",),
@@ -315,7 +316,7 @@ ERRORS = {
         (
             "FILE:2: `supervision.colour` is an unknown key\n"
             "hint: known here: model, timeout_seconds, max_reorient_attempts, human_timeout_seconds, "
-            "approval_life_seconds"
+            "approval_life_seconds, two_person"
         ),
     ),
     "unknown table": (
@@ -578,6 +579,7 @@ def test_the_operators_own_keys_are_these() -> None:
         "supervision.timeout_seconds",
         "supervision.human_timeout_seconds",
         "supervision.approval_life_seconds",
+        "supervision.two_person",
         "server.host",
         "server.port",
         "server.allowed_hosts",

@@ -36,13 +36,13 @@ from lockgate.claude_code import call_targets, context_files
 from lockgate.claude_code.context_files import TranscriptFollower, TranscriptOwner, is_written
 from lockgate.claude_code.transcripts import is_machine, text_of
 from lockgate.core.errors import InvalidBlock, InvalidCall, LockgateError, printable, quoted
-from lockgate.core.ruling.approvals import VoidReason
+from lockgate.core.ruling.approvals import VoidReason, needs_two_people
 from lockgate.core.ruling.arguments import flatten_arguments
 from lockgate.core.sessions.session_entries import MAX_PAGE
 from lockgate.core.vocabulary import Action, Decision
 from lockgate.runtime.accounts import Account, may_read, own_account
 from lockgate.sessions import Host, Piece, SessionInfo, StoredRuling
-from lockgate.sessions.held_calls import held_calls
+from lockgate.sessions.held_calls import AnswerStore, held_calls
 from lockgate.sessions.host import OPENED_BY, OPENER_ACCOUNT
 
 HOST = "claude-code"
@@ -280,7 +280,23 @@ async def _check_call(host: Host, event: HookEvent, headers: Mapping[str, str]) 
     )
     if call and kept.decision.approval:
         _memory_of(host).asked_calls.note(f"{event.session_or_agent} {call}")
-    return answer_from_ruling(kept, headers)
+    two_people = await asyncio.to_thread(_needs_two_people, host, kept.decision)
+    return answer_from_ruling(kept, headers, two_people=two_people)
+
+
+def _needs_two_people(host: Host, decision: Decision) -> bool:
+    """Return whether the one person at the terminal may not let this call run alone."""
+    store: object = host.gate.approvals
+    chosen = host.gate.two_person
+    if not chosen or decision.action is not Action.PAUSE:
+        return False
+    if not decision.approval or not isinstance(store, AnswerStore):
+        return needs_two_people(decision.effects, chosen)
+    try:
+        found = store.get(decision.approval, time())
+    except LockgateError:
+        return True
+    return found is None or found.pending.shown.people > 1
 
 
 def _catch_up(host: Host, event: HookEvent, path: str) -> bool:
@@ -302,7 +318,7 @@ def _rebuild_session(host: Host, event: HookEvent, path: str, call: str) -> bool
     return True
 
 
-def answer_from_ruling(kept: StoredRuling, headers: Mapping[str, str]) -> Answer:
+def answer_from_ruling(kept: StoredRuling, headers: Mapping[str, str], *, two_people: bool = False) -> Answer:
     """Return a ruling in the form that Claude Code expects."""
     decision = kept.decision
     if decision.action is Action.CONTINUE:
@@ -311,6 +327,8 @@ def answer_from_ruling(kept: StoredRuling, headers: Mapping[str, str]) -> Answer
         said = printable(decision.correction, 600) or "go on with what the user asked for"
         return _deny(f"Lockgate did not let this call run: {_reason_text(decision)}. Instead: {said}")
     why = f"Lockgate stopped this call: {_reason_text(decision)}."
+    if two_people and _is_attended(headers):
+        return _deny(f"{why} Two people have to approve it. {_permission(decision, headers)}")
     if _is_attended(headers):
         return _permission_answer("ask", f"{why} {_permission(decision, headers)} Yes here lets it run this once.")
     stopped = f"{why} No person is here to ask, so the agent stops. {_permission(decision, headers)}"

@@ -184,7 +184,17 @@ def _answer_approval(store: SqliteApprovals, approval: Approval, args: argparse.
         if not _show_and_confirm(approval, offer, full=args.full):
             return _print_and_exit("nothing was recorded: the call still waits", Exit.FLAGGED)
     try:
-        heard = store.answer(pending.id, digest=digest, yes=yes, who=who, now_s=time(), reason=args.reason, span=span)
+        heard = store.answer(
+            pending.id,
+            digest=digest,
+            yes=yes,
+            who=who,
+            now_s=time(),
+            reason=args.reason,
+            span=span,
+            # What --who says is no proof.
+            person=user_name(),
+        )
     except JournalUnavailable as error:
         raise LockgateError(
             f"the answer does not count, since it could not be recorded: {error.message}", hint=error.hint
@@ -218,6 +228,10 @@ def _chosen_offer(pending: PendingApproval, span: str) -> GrantOffer | None:
 
 
 def _outcome_text(heard: AnswerResult, pending: PendingApproval, who: str) -> str:
+    if heard.state is ApprovalState.WAITING and pending.shown.people > 1:
+        if heard.counted:
+            return f"the first yes of two: another person has to approve it too\nrecorded as {excerpt(user_name(), 60)}"
+        return "your yes is counted already: another person has to approve it too, with a token or account of their own"
     if heard.counted:
         until = f", once, before {format_moment(pending.expires_s)}" if heard.state is ApprovalState.GRANTED else ""
         done = (
@@ -286,6 +300,8 @@ def _draw(approval: Approval, *, full: bool) -> bool:
     print_behind_bar(screen, "session", [make_visible(pending.session)])
     if shown.goal:
         print_behind_bar(screen, "goal", [make_visible(shown.goal)])
+    if shown.people > 1:
+        screen.print(Text.assemble((f"{'people':{_LABEL}}", "dim"), "two different persons have to approve this"))
     print_behind_bar(screen, "tool", [make_visible(pending.tool)])
     arguments = arguments_from_canonical(pending.arguments)
     lines, left_out = _argument_lines(arguments, full=full)

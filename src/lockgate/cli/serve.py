@@ -298,6 +298,7 @@ def _serve_until_signal(
         ban_stores=lambda: ban_stores_from_settings(abuse_settings_from_env(table=plan.settings.abuse_gate)),
         codes=plan.codes,
         default_name=f"{user_name()} over http",
+        account=user_name(),
         open_metrics=plan.open_metrics,
         keep_days=plan.settings.server.keep_days,
         counts=RequestCounts(map(label_of, ROUTES), folder=counts_folder),

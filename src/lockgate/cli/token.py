@@ -13,7 +13,7 @@ from lockgate.cli.exit_codes import Exit
 from lockgate.cli.terminal import make_visible
 from lockgate.core.errors import InvalidConfig, LockgateError, quoted
 from lockgate.runtime.addresses import local_url
-from lockgate.service.auth import FILES, VARIABLES, check_token, make_token
+from lockgate.service.auth import FILES, VARIABLES, check_token, make_token, person_path
 from lockgate.service.http import Caller
 from lockgate.service.page_login import LoginCodes
 
@@ -38,6 +38,9 @@ approvals, list or browse.
 every address, so the token is not in it. The service is looked for at LOCKGATE_URL, or where the configuration has it;
 what listens there has to prove that it is the service, since a page of another program could use the code.
 
+--person makes a token for one person, which can do the same as yours: an answer with it carries that name, whatever the
+client says. Removing its file, people/NAME beside the others, takes it back.
+
 --rotate makes a new token. A running service takes it within a second and refuses the old one from then on.
 If LOCKGATE_TOKEN or LOCKGATE_AGENT_TOKEN is set, that is the token, and no file is read.
 
@@ -48,9 +51,10 @@ _ASK_S = 15.0
 
 
 def describe(parser: Parser) -> None:
-    parser.usage = "lockgate token [--agent | --url] [--rotate] [options]"
+    parser.usage = "lockgate token [--agent | --person NAME | --url] [--rotate] [options]"
     parser.description = _HELP
     parser.add_argument("--agent", action="store_true", help="the token for plugs")
+    parser.add_argument("--person", metavar="NAME", help="a token of this person's own, whose name then counts")
     parser.add_argument("--url", action="store_true", help="an address that opens the page, once")
     parser.add_argument("--rotate", action="store_true", help="make a new one in its place")
     parser.add_argument("--config", metavar="PATH", help="use this configuration file")
@@ -58,6 +62,8 @@ def describe(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
+    if args.person:
+        return _print_person_token(args)
     who = Caller.AGENT if args.agent else Caller.PERSON
     if args.url and args.agent:
         raise LockgateError("an agent's token does not open the page", hint="leave --agent out")
@@ -98,3 +104,13 @@ def _proved_url(settings: Settings) -> str:
         why = str(error) if isinstance(error, HookFailure) else (error.strerror or type(error).__name__).lower()
         raise LockgateError(f"no service answers at {quoted(url, 200)}: {why}", hint="lockgate serve") from None
     return url
+
+
+def _print_person_token(args: argparse.Namespace) -> Exit:
+    folder = assemble.settings_from_environment(args.config).state_dir
+    if args.url or args.agent:
+        raise LockgateError("--person has a token of its own", hint="leave --agent and --url out")
+    if folder is None:
+        raise InvalidConfig("there is no folder to keep tokens in", hint="set HOME or XDG_STATE_HOME")
+    print(make_token(person_path(folder, args.person), Caller.PERSON, instead=args.rotate))
+    return Exit.CLEAR

@@ -86,11 +86,21 @@ class MemoryApprovals:
             return known or pending.id
 
     def answer(
-        self, id: str, *, digest: str, yes: bool, who: str, now_s: float, reason: str = "", span: str = ""
+        self,
+        id: str,
+        *,
+        digest: str,
+        yes: bool,
+        who: str,
+        now_s: float,
+        reason: str = "",
+        span: str = "",
+        person: str = "",
     ) -> AnswerResult:
         """Record a person's answer if it is the first, in time, and about the call of this digest.
 
-        With a `span` the yes also makes the grant of that span, and the digest is that of its offer.
+        With a `span` the yes also makes the grant of that span, and the digest is that of its offer. `person` is who
+        it is proved to come from: where two people are needed, only that name counts.
         """
         said = parse_answer(yes, who, reason, now_s)
         with self._transaction() as changed:
@@ -98,7 +108,7 @@ class MemoryApprovals:
             approval = self._kept.get(id)
             if approval is None:
                 return AnswerResult(False, ApprovalState.UNKNOWN)
-            heard, grant = apply_answer_with_span(approval, digest, said, span)
+            heard, grant = apply_answer_with_span(approval, digest, said, span, person)
             if heard.counted and heard.approval is not None:
                 self._kept[id] = heard.approval
                 changed.append(change_from_approval(heard.approval))

@@ -154,11 +154,21 @@ class SqliteApprovals(SqliteGrants):
             return known or pending.id
 
     def answer(
-        self, id: str, *, digest: str, yes: bool, who: str, now_s: float, reason: str = "", span: str = ""
+        self,
+        id: str,
+        *,
+        digest: str,
+        yes: bool,
+        who: str,
+        now_s: float,
+        reason: str = "",
+        span: str = "",
+        person: str = "",
     ) -> AnswerResult:
         """Record a person's answer if it is the first, in time, and about the call of this digest.
 
-        With a `span` the yes also makes the grant of that span, and the digest is that of its offer.
+        With a `span` the yes also makes the grant of that span, and the digest is that of its offer. `person` is who
+        it is proved to come from: where two people are needed, only that name counts.
         """
         said = parse_answer(yes, who, reason, now_s)
         if not is_approval_id(id) or not self._file_exists():
@@ -167,7 +177,7 @@ class SqliteApprovals(SqliteGrants):
             found = self._select(db, "WHERE id = ?", id)
             if not found:
                 return AnswerResult(False, ApprovalState.UNKNOWN)
-            heard, grant = apply_answer_with_span(found[0], digest, said, span)
+            heard, grant = apply_answer_with_span(found[0], digest, said, span, person)
             if heard.counted and heard.approval is not None:
                 self._update(db, heard.approval, ApprovalState.WAITING)
                 changed.append(change_from_approval(heard.approval))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from os import PathLike, fspath, path, urandom
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -68,6 +68,7 @@ class Gate:
         vouched: VouchedTexts | None = None,
         human_timeout_s: float = 300.0,
         approval_life_s: float = 86_400.0,
+        two_person: Collection[str] = (),
     ) -> None:
         self.policy = policy or Policy()
         self.triage = triage
@@ -83,6 +84,8 @@ class Gate:
         # How long a host is made to wait for an answer; a question can be answered at least as long.
         self.human_timeout_s = human_timeout_s
         self.approval_life_s = max(approval_life_s, human_timeout_s)
+        # The effects, by kind or severity, that two people have to approve.
+        self.two_person = frozenset(two_person)
         self._scanner = scanner
         if scanner is None:
             # A bad pattern is refused here; the rules themselves are compiled for the first session.

@@ -168,6 +168,7 @@ class PersonQuestions:
         goal: str,
         facts: HeldFacts,
         replaces: str = "",
+        people: int = 1,
     ) -> Routine[Decision]:
         """Put a PAUSE to a person; return the ruling with the id of the question, if it could be stored."""
         assert self._approvals is not None  # noqa: S101
@@ -175,7 +176,7 @@ class PersonQuestions:
 
         self._open = self.were_asked = True
         now = time()
-        details = details_from_decision(decision, contents, goal=goal, facts=facts, replaces=replaces)
+        details = details_from_decision(decision, contents, goal=goal, facts=facts, replaces=replaces, people=people)
         pending = PendingApproval(urandom(8).hex(), bound, now, now + self._life_s, details)
         asked = yield attempt_in_thread(partial(self._approvals.ask, pending))
         if isinstance(asked, str) and asked:
@@ -236,7 +237,8 @@ def person_answer(ask: Ask, answer: object) -> PersonAnswer | None:
         case ApprovalState.DENIED:
             return PersonAnswer(ruled(Action.PAUSE, Reason.DENIED, f"{who} denied this call", answer.id))
         case ApprovalState.WAITING:
-            return PersonAnswer(ruled(Action.PAUSE, ask.reason, "this call waits for a person", answer.id))
+            whom = "a person" if said is None else f"a second person, after {who}"
+            return PersonAnswer(ruled(Action.PAUSE, ask.reason, f"this call waits for {whom}", answer.id))
         case ApprovalState.EXPIRED:
             why = "no person answered in time, which counts as a no; a person is asked again"
             return PersonAnswer(ruled(Action.PAUSE, Reason.DENIED, why), ask_again=True, replaces=answer.id)

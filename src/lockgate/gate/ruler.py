@@ -434,7 +434,13 @@ class Ruler:
         facts = self._facts_of(ask, bound)
         with self._lock:
             contents = {block.id: block.content for block in self._context.blocks}
-        return (yield from self._people.ask(bound, decision, contents, self.goal, facts, replaces))
+        people = 2 if self._needs_two_people(ask) else 1
+        return (yield from self._people.ask(bound, decision, contents, self.goal, facts, replaces, people))
+
+    def _needs_two_people(self, ask: Ask) -> bool:
+        from lockgate.core.ruling.approvals import needs_two_people
+
+        return needs_two_people(ask.effects, self.gate.two_person)
 
     def _facts_of(self, ask: Ask, bound: BoundCall) -> HeldFacts:
         """Return what a grant for this call would be made from, or is compared with."""
@@ -443,7 +449,11 @@ class Ruler:
         with self._lock:
             sources, root = find_sources(ask, self._context), self._context.project.root
         # By its real path: a link must not make one project of two, nor two of one.
-        return facts_from_ask(ask, bound.arguments, sources, realpath(root) if root else "")
+        facts = facts_from_ask(ask, bound.arguments, sources, realpath(root) if root else "")
+        if self._needs_two_people(ask):
+            # One person's rule must not stand in for the second person.
+            return facts._replace(widest="", barred="two people have to approve such a call, each time")
+        return facts
 
     def _look_for_judge(self, ask: Ask) -> tuple[ContextSnapshot, Sequence[PastCall]]:
         from lockgate.core.judging.case import take_snapshot

@@ -108,7 +108,16 @@ class ApprovalDesk(Protocol):
     def get(self, id: str, now_s: float) -> Approval | None: ...
 
     def answer(
-        self, id: str, *, digest: str, yes: bool, who: str, now_s: float, reason: str = "", span: str = ""
+        self,
+        id: str,
+        *,
+        digest: str,
+        yes: bool,
+        who: str,
+        now_s: float,
+        reason: str = "",
+        span: str = "",
+        person: str = "",
     ) -> AnswerResult: ...
 
     def grants(self, now_s: float) -> Sequence[Grant]: ...
@@ -128,6 +137,7 @@ class Api:
         adapter: LocalRuleAdapter | RemoteAdapter | EmbeddedAdapter | None = None,
         ban_stores: Callable[[], BanStores | None] = lambda: None,
         default_name: str = "a person",
+        account: str = "",
         open_metrics: bool = False,
         keep_days: float = 0,
         counts: RequestCounts | None = None,
@@ -138,6 +148,8 @@ class Api:
         routes: Sequence[Route] = ROUTES,
     ) -> None:
         self.host, self.adapter, self.default_name, self.clock = host, adapter, default_name, clock
+        # The person that the shared token stands for: however many know it, they count as one.
+        self._account = account
         # Opened for each question: another process makes the file, and settings that cannot be used are shown as such.
         self.ban_stores = ban_stores
         self.counts = counts or RequestCounts()
@@ -235,6 +247,7 @@ class Api:
             given = bearer_token(scope)
             query = route.read_query(scope.get("query_string", b""))
             request = Request(params, query, who, address=client_address(scope))
+            request.person, request.named = self._person_of(who, given)
             request.ends = (scope.get("client"), scope.get("server"))
             request.counts = lambda: given is not None and self._tokens.caller_of(given) is who
             # 5. Body.
@@ -264,6 +277,13 @@ class Api:
         else:
             close = unread and status >= 400 and scope["method"] not in ("GET", "HEAD")
             await _send(answer, send, signed, close=close)
+
+    def _person_of(self, who: Caller, given: bytes | None) -> tuple[str, bool]:
+        """Return the person that the token stands for, and whether it is that person's own."""
+        if who is not Caller.PERSON or given is None:
+            return "", False
+        own = self._tokens.person_of(given)
+        return own or self._account, bool(own)
 
     def _identify_caller(self, scope: Scope, path: bytes, signed: SignedQuestion | None) -> Caller:
         if signed is not None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from hmac import compare_digest
 from pathlib import Path
 from secrets import token_urlsafe
@@ -40,6 +41,10 @@ _SIGNED = re.compile(rf"{SCHEME} ([0-9a-f]{{32}}) ([0-9a-f]{{64}}) ([0-9a-f]{{64
 _BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([\x21-\x7e]{1,400})")
 # How long a token that was changed or taken away may still count.
 LOOK_S = 1.0
+# Tokens of single persons, each in a file of its name.
+PEOPLE = "people"
+_MOST_PEOPLE = 256
+_PERSON = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 TOKEN_FILE_KIND = PrivateFileKind(
     "a token of the service", "use the service in your name", "service", error=InvalidConfig, secret=True
@@ -89,8 +94,18 @@ class SignedQuestion(NamedTuple):
         return PROOF_HEADER, sign_answer(self.key, self.signature, status, body).encode("ascii")
 
 
+def person_path(folder: Path, name: str) -> Path:
+    """Return the file of one person's own token; raise InvalidConfig for what is no name."""
+    if not _PERSON.fullmatch(name):
+        raise InvalidConfig(f"{quoted(name)} is no name for a person", hint="use letters, digits, `.`, `_` and `-`")
+    return folder / PEOPLE / name
+
+
 class Tokens:
-    """The two tokens in force. Those in files are looked at again: a rotated one counts within a second."""
+    """The two tokens in force, and those of single persons, which can do what the person's token can.
+
+    Those in files are looked at again: a rotated one counts within a second.
+    """
 
     def __init__(
         self, folder: Path | None, environ: Mapping[str, str], *, clock: Callable[[], float] = monotonic
@@ -108,12 +123,15 @@ class Tokens:
                         hint=f"set HOME or XDG_STATE_HOME, or {' and '.join(VARIABLES.values())}",
                     )
                 self._paths[who] = folder / name
+        self._folder = folder
+        self._people: dict[str, bytes] = {}
         self._known: dict[Caller, bytes] = {who: token.encode("ascii") for who, token in self._fixed.items()}
         self._stamps: dict[Caller, object] = {}
         self._looked_s = clock()
         for who, path in self._paths.items():
             make_token(path, who)
             self._reload_if_changed(who)
+        self._reload_people()
         self._refuse_equal()
 
     def token(self, who: Caller) -> str:
@@ -122,10 +140,15 @@ class Tokens:
     def path(self, who: Caller) -> Path | None:
         return self._paths.get(who)
 
+    def person_of(self, given: bytes) -> str:
+        """Return the name of the person whose own token this is; empty for any other token."""
+        return next((name for name, token in self._people.items() if compare_digest(token, given)), "")
+
     def caller_of(self, given: bytes) -> Caller | None:
-        """Whose token this is; always compared with both, so that how long it takes says nothing."""
+        """Whose token this is; always compared with all, so that how long it takes says nothing."""
         self._reload_in_time()
         found = [who for who, token in self._known.items() if compare_digest(token, given)]
+        found += [Caller.PERSON for token in self._people.values() if compare_digest(token, given)]
         # One that is both is neither: the agent's must never do what a person's may.
         return found[0] if len(found) == 1 else None
 
@@ -148,6 +171,7 @@ class Tokens:
             self._looked_s = now_s
             for who in self._paths:
                 self._reload_if_changed(who)
+            self._reload_people()
 
     def _reload_if_changed(self, who: Caller) -> None:
         path = self._paths[who]
@@ -161,6 +185,15 @@ class Tokens:
             # A token that is gone, or that other users can read, lets no caller in.
             self._known.pop(who, None)
             self._stamps.pop(who, None)
+
+    def _reload_people(self) -> None:
+        people: dict[str, bytes] = {}
+        with suppress(OSError):
+            names = os.listdir(self._folder / PEOPLE) if self._folder is not None else []
+            for name in sorted(filter(_PERSON.fullmatch, names))[:_MOST_PEOPLE]:
+                with suppress(OSError, InvalidConfig):
+                    people[name] = read_token(person_path(self._folder, name)).encode("ascii")  # type: ignore[arg-type]
+        self._people = people
 
     def _refuse_equal(self) -> None:
         if len(set(self._known.values())) != len(FILES):

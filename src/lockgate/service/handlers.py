@@ -22,6 +22,7 @@ from lockgate.service.http import Answer, Caller, Problem, Request, Stream, busy
 from lockgate.service.openapi import openapi_document
 
 if TYPE_CHECKING:
+    from lockgate.core.ruling.approvals import AnswerResult
     from lockgate.service.app import Api
     from lockgate.sessions import SessionInfo, StoredRuling
 
@@ -289,18 +290,33 @@ def answer_approval(api: Api, request: Request) -> object:
     one_approval(api, request)
     body = request.body
     name, yes = request.params["approval"], body["answer"] == "approve"
-    who = body.get("who", "").strip() or api.default_name
+    who = request.person if request.named else body.get("who", "").strip() or api.default_name
     span = body.get("for", "once").removeprefix("once")
     heard = api.approval_desk.answer(
-        name, digest=body["digest"], yes=yes, who=who, now_s=api.clock(), reason=body.get("reason", ""), span=span
+        name,
+        digest=body["digest"],
+        yes=yes,
+        who=who,
+        now_s=api.clock(),
+        reason=body.get("reason", ""),
+        span=span,
+        person=request.person,
     )
+    refuse_uncounted(heard, body["digest"], span)
+    return one_approval(api, request)
+
+
+def refuse_uncounted(heard: AnswerResult, digest: str, span: str = "") -> None:
+    """Raise why an answer does not count, if it does not."""
     if not heard.counted:
         if heard.state is ApprovalState.WAITING:
+            if heard.approval is not None and heard.approval.pending.digest == digest:
+                hint = "docs/how-to/approvals.md says how people are told apart"
+                raise Problem(409, "second-person", "this call takes the yes of two different persons", hint=hint)
             other = "rule than the one that is offered" if span else "call than the one that waits"
             raise Problem(409, "another-digest", f"the answer is to another {other}")
         why = f" ({heard.approval.why})" if heard.approval is not None and heard.approval.why else ""
         raise Problem(409, "too-late", f"the question is {heard.state.value} already{why}: the answer does not count")
-    return one_approval(api, request)
 
 
 def list_grants(api: Api, _: Request) -> object:

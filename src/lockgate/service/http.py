@@ -92,6 +92,9 @@ class Request:
     ends: tuple[object, object] = (None, None)
     # Whether the token that it came with still counts: for an answer that goes on.
     counts: Callable[[], bool] = lambda: True
+    # The person that the token stands for; `named` where it is that person's own.
+    person: str = ""
+    named: bool = False
     # The client's address; empty if the server does not know it.
     address: str = ""
 

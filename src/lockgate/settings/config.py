@@ -52,6 +52,7 @@ class SupervisionSettings:
     timeout_s: float = 30.0
     human_timeout_s: float = 300.0
     approval_life_s: float = 86_400.0
+    two_person: tuple[str, ...] = ()
     model_aliases: tuple[str, ...] = ()
     prices: tuple[str, ...] = ()
 
@@ -189,6 +190,9 @@ KEYS = (
     _row("supervision.approval_life_seconds", "approval_life_s", KeyForm.SECONDS, least=1, most=604_800,
          doc="How long a held call can be [answered](../how-to/approvals.md), and a yes be used: a day. No answer by "
              "then is a no. It is never less than `human_timeout_seconds`."),
+    _row("supervision.two_person", "two_person", KeyForm.TEXTS,
+         doc="Held calls that [two people](../how-to/approvals.md#two-people) have to approve: kinds of effects, as "
+             "`lockgate explain` names them, or `severity-2` and `severity-3` for all of that severity."),
     _row("server.host", "host", KeyForm.TEXT,
          doc="The address on which [the service](../how-to/service.md) listens. Anything but this machine's own "
              "needs a token that you have set, and a proxy before it that encrypts."),
@@ -213,6 +217,16 @@ KEYS = (
 # fmt: on
 
 
+def _check_effects(names: tuple[str, ...]) -> None:
+    # Imported here: only installations with such rows pay for it.
+    from lockgate.core.ruling.effects.effect import KINDS
+
+    known = (*KINDS, "severity-2", "severity-3")
+    for name in names:
+        if name not in known:
+            raise InvalidConfig(f"{quoted(name)} is no kind of effect", hint=suggest_closest(name, known))
+
+
 _ROW_AT = {tuple(row.key.split(".")): row for row in KEYS}
 # The tables, and what each may hold, in the order of KEYS.
 _INSIDE: dict[tuple[str, ...], dict[str, None]] = {}
@@ -226,6 +240,7 @@ _CHECKS: Mapping[str, Callable[..., object]] = {
     "prices": parse_prices,
     "log_path": check_log_path,
     "database": check_database,
+    "two_person": _check_effects,
 }
 
 _ABUSE = "abuse_gate"

@@ -5,7 +5,7 @@
 2. Asked.   One call waits once: the same call, asked again while it waits, is the same question. From then on only a
             person clears the call, until one has, however often the question expires or is voided.
 3. Answered. The first answer counts, while the question lives, and only for the digest that was shown. A no answers
-            every open question about the same call.
+            every open question about the same call. Where two people are needed, the first yes leaves it waiting.
 4. Taken.   A yes is handed out once. A no stands for the rest of the session.
 5. Ended.   What expired, was used or was voided stays so, even when the clock is set back.
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import sha256
@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from lockgate.core.errors import InvalidCall, quoted
 from lockgate.core.strict_json import InvalidJson, JsonReader
-from lockgate.core.vocabulary import Decision, Finding, Origin
+from lockgate.core.vocabulary import Decision, Effect, Finding, Origin
 
 # A person cannot approve what does not fit a screen: above these a call is not offered to a person.
 MAX_ARGUMENTS = 1 << 18
@@ -256,6 +256,7 @@ class ShownDetails(NamedTuple):
     """What a person is shown besides the call itself. `left_out` counts findings and origins that had no room.
 
     `replaces` is the id of an earlier question about the same call, which has ended without an answer that counts.
+    `people` is how many different persons have to say yes.
     """
 
     goal: str = ""
@@ -268,6 +269,7 @@ class ShownDetails(NamedTuple):
     tiers: tuple[TierAnswer, ...] = ()
     facts: HeldFacts = NO_FACTS
     replaces: str = ""
+    people: int = 1
 
 
 NO_DETAILS = ShownDetails()
@@ -280,6 +282,7 @@ def details_from_decision(
     goal: str = "",
     facts: HeldFacts = NO_FACTS,
     replaces: str = "",
+    people: int = 1,
 ) -> ShownDetails:
     """A ruling for a person's eyes, cut to a size that can be read; `contents` are the blocks' texts by their ids."""
     told = sorted(decision.origins, key=lambda each: (each.known, not each.order, not each.sink))
@@ -298,7 +301,13 @@ def details_from_decision(
         tiers=tuple(TierAnswer(ran.tier, _cut(ran.said), _cut(ran.by)) for ran in decision.tiers[:_MOST_GROUNDS]),
         facts=facts,
         replaces=replaces,
+        people=people,
     )
+
+
+def needs_two_people(effects: Iterable[Effect], chosen: Collection[str]) -> bool:
+    """Return whether one of the effects is chosen, by its kind or as `severity-2` or `severity-3`."""
+    return any(found.kind in chosen or f"severity-{found.severity:d}" in chosen for found in effects)
 
 
 def _passage(origin: Origin, content: str) -> Passage:
@@ -462,8 +471,10 @@ def void_by_block(block: str, source: str) -> VoidReason:
 
 def change_from_approval(approval: Approval) -> ApprovalChange:
     pending, said = approval.pending, approval.answered
-    # Only a person says yes or no; used, voided and expired are not a person's answer.
-    who = said.who if said is not None and approval.state in (ApprovalState.GRANTED, ApprovalState.DENIED) else ""
+    # Only a person says yes or no; used, voided and expired are not a person's answer. `waiting` with a name is the
+    # first yes of two.
+    answers = (ApprovalState.GRANTED, ApprovalState.DENIED, ApprovalState.WAITING)
+    who = said.who if said is not None and approval.state in answers else ""
     return ApprovalChange(pending.session, pending.id, approval.state, pending.digest, who)
 
 
@@ -543,10 +554,20 @@ def expire_if_due(approval: Approval, now_s: float) -> Approval:
     return approval
 
 
-def apply_answer(approval: Approval, digest: str, said: ApprovalAnswer) -> AnswerResult:
-    """3. What an answer does to a question that has been aged to now. The digest is that of what the person saw."""
+def apply_answer(approval: Approval, digest: str, said: ApprovalAnswer, person: str = "") -> AnswerResult:
+    """3. What an answer does to a question that has been aged to now. The digest is that of what the person saw.
+
+    `person` is who the answer is proved to come from; without a proof it is no yes of two people.
+    """
     if approval.state is not ApprovalState.WAITING or digest != approval.pending.digest:
         return AnswerResult(False, approval.state, approval)
+    if said.yes and approval.pending.shown.people > 1:
+        first = approval.answered
+        if not person or (first is not None and first.who == person):
+            return AnswerResult(False, approval.state, approval)
+        if first is None:
+            return AnswerResult(True, approval.state, replace(approval, answered=said._replace(who=person)))
+        said = said._replace(who=f"{first.who} and {person}")
     state = ApprovalState.GRANTED if said.yes else ApprovalState.DENIED
     return AnswerResult(
         True, state, replace(approval, state=state, answered=said, ended_s=0.0 if said.yes else said.at_s)
@@ -693,7 +714,7 @@ def _facts_from_dict(value: dict[str, object]) -> HeldFacts:
 
 
 _SORTS = {
-    **dict.fromkeys(("start", "end", "left_out", "tier"), int),
+    **dict.fromkeys(("start", "end", "left_out", "tier", "people"), int),
     **dict.fromkeys(("findings", "passages", "tiers", "effects", "sources", "rules", "names"), tuple),
     **dict.fromkeys(("known", "is_exact"), bool),
     "facts": HeldFacts,

@@ -268,14 +268,14 @@ def find_offer(pending: PendingApproval, span: str) -> GrantOffer | None:
 
 
 def apply_answer_with_span(
-    approval: Approval, digest: str, said: ApprovalAnswer, span: str
+    approval: Approval, digest: str, said: ApprovalAnswer, span: str, person: str = ""
 ) -> tuple[AnswerResult, Grant | None]:
     """Return what an answer does to a question, and the grant it makes; without a span it makes none.
 
     With a span the digest is that of the offer that was shown: it binds the rule as well as the call.
     """
     if not span:
-        return apply_answer(approval, digest, said), None
+        return apply_answer(approval, digest, said, person), None
     pending = approval.pending
     offer = find_offer(pending, span)
     if offer is None or not said.yes:

@@ -163,6 +163,7 @@ export function answerBox(given, { signal, tell, brief = false }) {
     for (const each of [deny, arm, sure]) each.disabled = true;
     try {
       const said = await ask(`/v1/approvals/${part(given.id)}`, { body: { answer: word, digest: yes ? chosen.digest : digest, reason: reason.value, ...(yes ? { for: chosen.reach } : {}) } });
+      if (yes && said.state === "waiting") return stop("Your yes is the first of two: another person has to approve it too.");
       const counted = said.state === (word === "approve" ? "granted" : "denied");
       stop(counted ? (word === "approve" ? chosen.reach === "once" ? "Approved: this call may run once. The agent has to ask again." : "Approved, and the rule is made: such calls run without a question." : "Denied: this call will not run in this session.") : `The answer did not count: it is ${said.state}.`);
       box.classList.add(counted ? word : "late");
@@ -194,6 +195,7 @@ export function answerBox(given, { signal, tell, brief = false }) {
       h("div.call-box", {}, args),
       ...beware.map(([word, codes]) => h("p.beware", {}, "Look closely: ", line(word, 80), ` holds letters that only look Latin (${codes})`)),
       !brief && passages.length ? h("div.passages", {}, h("h3", {}, "From outside"), passages.slice(0, 8).map(outside), passages.length > 8 ? h("p.quiet", {}, `and ${passages.length - 8} more in the decision`) : null) : null,
+      shown.people > 1 ? h("p.beware", {}, "Two different persons have to approve this. ", given.answered ? ["The first was ", line(given.answered.who, 60), "."] : "A no of either ends it.") : null,
       given.replaces ? h("p.quiet", {}, `Asked again, instead of ${given.replaces}, which has ended.`) : null,
       shown.left_out ? h("p.quiet", {}, `and ${shown.left_out.toLocaleString()} more findings and origins; the decision has them all`) : null,
       brief ? null : h("details", {}, h("summary", {}, "Why it was held"), h("p", {}, line(shown.explanation || shown.reason || "not said", 4000)), shown.tiers?.length ? h("p.quiet", {}, shown.tiers.map((each) => [`tier ${each.tier}, `, line(each.by, 60), ": ", line(each.said, 40), "; "])) : null, shown.findings?.length ? h("p", {}, [...new Set(shown.findings.map((each) => each.rule))].map((rule) => h("span.rule", {}, line(rule, 80)))) : null),
