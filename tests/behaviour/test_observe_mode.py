@@ -171,3 +171,26 @@ def test_a_projects_file_cannot_switch_enforcement_off(tmp_path: Path) -> None:
     assert load_settings(environ=environ, cwd=project).policy.enforce
     (project / "lockgate.toml").unlink()
     assert not load_settings(environ=environ, cwd=project).policy.enforce
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "iptables -A INPUT -p tcp --dport 7717 -j DROP",
+        "nft add rule inet filter output tcp dport 7717 drop",
+        "systemctl --user edit lockgate",
+        "systemctl --user mask lockgate",
+        "systemctl --user set-environment LOCKGATE_CONFIG=/tmp/x",
+        "launchctl unload ~/Library/LaunchAgents/lockgate.plist",
+        "python3 -m http.server 7717",
+        "pkill -f 'python.*serve'",
+    ],
+)
+def test_lockgates_service_is_held_in_a_trial(scanner: Scanner, command: str) -> None:
+    session = Gate(OBSERVING, scanner=scanner).session(goal="Fix the failing test")
+    assert session.check("Bash", {"command": command}).action is Action.PAUSE
+
+
+def test_a_configuration_of_lockgate_is_held_in_a_trial(scanner: Scanner) -> None:
+    session = Gate(OBSERVING, scanner=scanner).session(goal="Fix the failing test")
+    assert session.check("Write", {"file_path": "lockgate.toml", "content": "x"}).action is Action.PAUSE

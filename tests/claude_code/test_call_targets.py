@@ -144,6 +144,14 @@ def test_our_own_address_is_known(place: Place) -> None:
         assert place.found("mcp__playwright__browser_navigate", url=url, host="127.0.0.1:9001") == set()
 
 
+def test_our_own_port_is_known_wherever_we_listen(place: Place) -> None:
+    for command in ("kill $(lsof -ti :{})", "python3 -m http.server {}", "fuser -k {}/tcp", "nc -lkp {}"):
+        assert place.found("Bash", command=command.format(9000)) == {"execution:own-guard"}, command
+        assert place.found("Bash", command=command.format(8000)) == set(), command
+    # The port of a proxy in front is none of ours on this machine.
+    assert place.found("Bash", host="lockgate.example.com:443", command="python3 -m http.server 443") == set()
+
+
 def test_our_checkpoint_stays_in_a_list_of_servers(place: Place) -> None:
     wrapped = json.dumps({"mcpServers": {"notes": {"command": "lockgate", "args": ["mcp", "--", "notes"]}}})
     file = place.work / ".mcp.json"

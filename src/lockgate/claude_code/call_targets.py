@@ -22,6 +22,7 @@ from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import tool_risk
 from lockgate.core.vocabulary import Finding, Risk
 from lockgate.runtime.accounts import Account
+from lockgate.runtime.addresses import is_loopback
 from lockgate.sessions import Host
 
 # Questions to the file system for a whole call.
@@ -45,9 +46,10 @@ def find_protected_targets(
     leaves = flatten_arguments(arguments)[0]
     looks = tool_risk(tool, additional=host.gate.policy.high_risk_tools) is Risk.LOW
     names = _PathLookup(cwd)
-    port = headers.get("host", "").rpartition(":")[2]
+    name, _, port = headers.get("host", "").rpartition(":")
     project = Project(folder=cwd, home=os.path.expanduser("~"), follow=names.follow)
-    if port.isdecimal():
+    # Behind a proxy the port is that of another machine, or of another program.
+    if port.isdecimal() and is_loopback(name):
         project = replace(project, service_port=int(port))
     found = findings_from_effects(own_effects_of(ToolCall(tool, arguments), project, leaves=leaves))
     if names.steps < 0:

@@ -104,7 +104,9 @@ _MOST_PATH = 4096
 # Signs that a shell fills in a value, and names of a home or of a listed path.
 _SIGNS = ("~", "$", "`", "\x00")
 _QUOTES = ("'", '"', "\\", "^")
-_NEAR_NAMES = ("home", "/root", "users", "%userprofile", "lockgate", "claude", ".local", ".config", ".cache", "kill")
+_NEAR_NAMES = tuple(
+    "home /root users %userprofile lockgate claude .local .config .cache kill 7717 fuser ctl".split()  # by topic
+)
 # What types into another terminal can type a name letter by letter.
 _TYPING = ("tmux", "screen", "dotool", "wtype", "zellij", "byobu")
 # The root alone or a pattern right below it (the first sign is a plain one, for speed), `..`, a `cd` without a folder.

@@ -22,6 +22,7 @@ from lockgate.core.ruling.effects.programs import (
 )
 from lockgate.core.ruling.effects.programs.option_uses import note_option_uses
 from lockgate.core.ruling.effects.programs.own_files import note_own_files
+from lockgate.core.ruling.effects.programs.own_processes import follow_processes
 from lockgate.core.ruling.effects.programs.program_table import is_listed, read_row
 from lockgate.core.ruling.effects.project import Place
 
@@ -72,7 +73,8 @@ def read_program(walk: Walk, call: Invocation) -> Output:
         return UNKNOWN_OUTPUT
     note_option_uses(walk, call)
     note_own_files(walk, call, is_known=reader is not None or is_listed(call))
-    return reader(walk, call) if reader is not None else read_row(walk, call, of_project=of_project)
+    output = reader(walk, call) if reader is not None else read_row(walk, call, of_project=of_project)
+    return follow_processes(walk, call, output)
 
 
 def _plain_name(name: str) -> str:

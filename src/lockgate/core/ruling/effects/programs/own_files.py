@@ -20,6 +20,7 @@ from lockgate.core.ruling.effects.programs.options import (
     program_after,
     split_options,
 )
+from lockgate.core.ruling.effects.programs.own_port import note_own_port
 from lockgate.core.ruling.effects.programs.own_processes import RUNNERS, note_own_processes
 from lockgate.core.ruling.effects.programs.own_service import note_own_service
 
@@ -54,6 +55,7 @@ def note_own_files(walk: Walk, call: Invocation, *, is_known: bool) -> None:
     _note_searched(walk, call)
     note_own_processes(walk, call)
     note_own_service(walk, call)
+    note_own_port(walk, call)
 
 
 def _paths_in(walk: Walk, arguments: Iterable[str]) -> Iterator[str]:

@@ -1,0 +1,84 @@
+"""What a program does to Lockgate's service without ending a process: it takes its port, or the system stops it.
+
+Any program can listen on a port: so each one that is given the service's port counts, but those that are known to ask,
+to look, or to start another program, which is read by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from lockgate.core.ruling.effects.program_io import Invocation
+from lockgate.core.ruling.effects.programs.options import has_option, plain_words
+from lockgate.core.ruling.effects.programs.own_processes import STATE_VARIABLES
+
+if TYPE_CHECKING:
+    from lockgate.core.ruling.effects.shell_walk import Walk
+
+# by topic
+_NEVER_LISTENS = frozenset(
+    # Clients, and what looks at ports and processes.
+    "curl wget http https xh telnet ping nmap lsof fuser netstat ps pgrep pkill kill open xdg-open "
+    # Text and files: the number is a line, a count or a word.
+    "echo printf cat head tail grep egrep fgrep rg ag sed awk gawk cut sort uniq wc tr jq yq diff comm seq sleep date "
+    "expr test [ [[ let read true false ls cd cp mv rm mkdir touch find fd tee git gh glab jira dd split truncate "
+    # What starts another program, and the shells.
+    "sh bash zsh dash ksh eval source . env sudo doas nohup setsid timeout nice ionice stdbuf time xargs watch exec "
+    "command builtin export declare local set alias lockgate claude".split()
+)
+_MANAGERS = frozenset("systemctl service launchctl sc sc.exe schtasks net rc-service sv supervisorctl loginctl".split())
+_LOOKING_VERBS = frozenset(
+    "status show cat is-active is-enabled is-failed list-units list-unit-files list-timers list-dependencies list "
+    "print query qc help start restart session-status list-sessions user-status /query".split()
+)
+# These end or change every service of the user at once.
+_FOR_ALL = frozenset("exit isolate halt poweroff reboot kexec bootout terminate-user kill-user".split())
+_ENVIRONMENT_VERBS = frozenset("set-environment unset-environment import-environment setenv unsetenv".split())
+_STEERS = re.compile(r"LOCKGATE_\w*|PYTHON\w*|LD_\w*|DYLD_\w*|PATH")
+
+
+def note_own_port(walk: Walk, call: Invocation) -> None:
+    """Note a program that may listen on the service's port or close it, and one that has the system change it."""
+    if call.name in _MANAGERS:
+        _note_managed(walk, call)
+    elif call.name == "ss":
+        _note_port(walk, call, listens=has_option(call.arguments, "-K", "--kill"))
+    elif call.name in ("nc", "ncat", "netcat", "nc.openbsd", "nc.traditional"):
+        _note_port(walk, call, listens=has_option(call.arguments, "-l", "--listen"))
+    else:
+        _note_port(walk, call, listens=call.name not in _NEVER_LISTENS)
+
+
+def _note_port(walk: Walk, call: Invocation, *, listens: bool) -> None:
+    if not listens:
+        return
+    port = str(walk.project.service_port)
+    given = [*call.arguments, *call.environment.values(), walk.variables.get("PORT", "")]
+    if any(port in each and re.search(rf"(?<![\w.#-]){port}(?![\w.-])", walk.plain(each)) for each in given):
+        walk.add("changes-own-guard", port)
+
+
+def _note_managed(walk: Walk, call: Invocation) -> None:
+    words = [walk.plain(word) for word in plain_words(call.arguments)]
+    if _ENVIRONMENT_VERBS.intersection(words):
+        if _steers_service(words):
+            walk.add("changes-own-guard", call.name)
+        return
+    named = [word for word in words if "lockgate" in word.lower() or _fits_unit(word)]
+    if (named and not _LOOKING_VERBS.intersection(words)) or (_FOR_ALL.intersection(words) and len(words) < 3):
+        walk.add("changes-own-guard", named[0] if named else call.name)
+
+
+def _steers_service(words: list[str]) -> bool:
+    """Return whether a change of variables reaches those that the service goes by; without a name, it is all."""
+    names = {word.partition("=")[0] for word in words}
+    return len(words) == 1 or any(name in STATE_VARIABLES or _STEERS.fullmatch(name) for name in names)
+
+
+def _fits_unit(word: str) -> bool:
+    """Return whether a pattern of names, or a name that is not known, can be that of the service."""
+    return "$" in word or (
+        not word.isalnum() and any(fnmatchcase(each, word) for each in ("lockgate", "lockgate.service"))
+    )
