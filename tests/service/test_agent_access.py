@@ -306,6 +306,20 @@ def test_only_a_person_opens_a_session_that_is_not_enforced(ask: Asking) -> None
     assert ask("POST", "/v1/sessions", {"id": "trial", "mode": "observe"}).json["mode"] == "observe"
 
 
+def test_a_persons_trial_does_not_cover_what_the_token_opens_inside_of_it(ask: Asking, house: Host) -> None:
+    ask("POST", "/v1/sessions", {"id": "trial", "mode": "observe", "goal": "summarise the minutes"})
+    ask("POST", "/v1/sessions", {"id": "part", "parent": "trial"})
+    house.open("hooked", mode="observe", host="claude-code")
+    for name, parent in (("in", "trial"), ("in-part", "part"), ("in-in", "in")):
+        assert agent(ask, "/v1/sessions", {"id": name, "parent": parent}).status == 200
+    for name, action in (("in", "PAUSE"), ("in-part", "PAUSE"), ("in-in", "PAUSE"), ("part", "CONTINUE")):
+        assert agent(ask, f"/v1/sessions/{name}/blocks", {"content": MILD, "source": "file:x"}).status == 200
+        assert agent(ask, f"/v1/sessions/{name}/checks", MAIL).json["action"] == action, name
+    # Nor does it tighten the trial itself, and what is inside of a hook's session is as that session is.
+    assert agent(ask, "/v1/sessions", {"id": "part", "parent": "trial"}).json["mode"] == ""
+    assert agent(ask, "/v1/sessions", {"id": "of-hook", "parent": "hooked"}).json["mode"] == ""
+
+
 def test_the_scope_is_the_operators_in_every_session(ask: Asking, house: Host) -> None:
     name = read_by(house, "claude-code")
     agent(ask, "/v1/sessions", {"id": "mine"})

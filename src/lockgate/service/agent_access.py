@@ -75,12 +75,29 @@ def open_session_for(host: Host, request: Request, id: str, goal: str, given: di
             403, "needs-a-person", "only a person's token opens a session that is not enforced", hint="leave `mode` out"
         )
     # Made first, then looked at: another process may have made it in between.
-    info = host.open(id, meta=OPENED, **given)
+    info = host.open(id, meta=OPENED, mode=_mode_inside(host, id, given.get("parent", "")), **given)
     if not goal.strip() and mode is None:
         return info
     if not is_own(host, info):
         raise _not_yours_problem()
     return host.open(info.id, goal=goal, mode=mode)
+
+
+def _mode_inside(host: Host, id: str, parent: str) -> str | None:
+    """2. The mode of a new session inside another: a person's trial is not the token's to be in.
+
+    What is inside of the token's own sessions, or of those that a hook opened, takes their mode.
+    """
+    above = host.session(parent) if parent and host.session(id) is None else None
+    if above is None or is_own(host, above) or (above.host in _PLUGS and OPENED_BY not in above.meta):
+        return None
+    for _ in range(_MOST_INSIDE):
+        if above is None:
+            return None
+        if above.mode == OBSERVE:
+            break
+        above = host.session(above.parent) if above.parent else None
+    return host.gate.policy.mode.value
 
 
 def may_add(host: Host, request: Request, source: str) -> bool:
