@@ -84,6 +84,20 @@ def test_no_spelling_lets_an_agent_answer_for_a_person(command: str) -> None:
     assert "execution:own-approval" in own(command)
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from lockgate.assemble import *; approvals_from_settings(s).answer('x')",
+        "from lockgate.gate.approvals_sqlite import SqliteApprovals as S; S(p).revoke_grant('x')",
+        "from lockgate.gate.approvals_sqlite import SqliteApprovals as S; S(p).add_grant(g)",
+    ],
+)
+def test_a_few_lines_of_code_that_only_compute_are_held_as_well(code: str, scanner: Scanner) -> None:
+    session = Gate(scanner=scanner).session(goal="Do the sums")
+    held = session.check("Bash", {"command": f'python -c "{code}"'})
+    assert (held.action, held.findings[0].rule) == (Action.PAUSE, "execution:own-approval")
+
+
 def test_a_program_and_its_words_may_be_values_of_their_own() -> None:
     assert own("lockgate", "approvals", "approve", "3f9a") == {"execution:own-approval"}
     assert own("lockgate", "approvals", "list") == set()
