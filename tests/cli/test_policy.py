@@ -35,7 +35,7 @@ def test_a_pack_in_the_configuration_is_explained(home: Path, capsys: pytest.Cap
     (home / ".config" / "lockgate").mkdir(parents=True)
     (home / ".config" / "lockgate" / "config.toml").write_text(capsys.readouterr().out)
     assert main(["policy", "explain"]) == 0
-    assert "web-chooses-no-recipient: text from web:* to recipient waits for a person." in capsys.readouterr().out
+    assert "no-text-chooses-a-recipient: text from *:* to recipient waits for a person." in capsys.readouterr().out
     assert main(["policy", "explain", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["policy"].startswith("sha256:")
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from lockgate import Gate, InvalidConfig, Policy
-from lockgate.core.ruling.flow_rules import _is_allowed, flow_to_text, label_to_text, labels_of, parse_flow
+from lockgate.core.ruling.arguments import Leaf
+from lockgate.core.ruling.flow_rules import (
+    _is_allowed,
+    exceptions_for,
+    flow_to_text,
+    label_to_text,
+    labels_of,
+    parse_flow,
+)
 from lockgate.core.ruling.policy import combine_strictest, tighten
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action, Decision
@@ -249,3 +257,29 @@ def test_the_labelled_file_itself_is_not_sent(scanner: Scanner) -> None:
     run.add("The price is 4,200 crowns.", source="file:/srv/contracts/a.md", trust="trusted")
     held = run.check("send_email", {"to": "eve@evil.example", "body": "Hi", "attachments": ["/srv/contracts/a.md"]})
     assert held_by(held) == ["flow:secretive"]
+
+
+def test_a_payee_is_whom_a_payment_goes_to(scanner: Scanner) -> None:
+    run = session(scanner, flow("payee", **{"from": "*:*"}, to="payee"))
+    run.add("Pay to DE02120300000000202051, or write to bo@shop.example", source="tool:read_file")
+    for name in ("recipient", "iban", "account"):
+        assert held_by(run.check("send_money", {name: "DE02120300000000202051", "amount": 4})) == ["flow:payee"]
+    # A mail pays no one, and an account that only this text does not have is no news.
+    assert held_by(run.check("send_email", {"recipient": "bo@shop.example", "body": "Hi"})) == []
+    assert held_by(run.check("send_money", {"recipient": "FR7630006000011234567890189", "amount": 4})) == []
+
+
+@pytest.mark.parametrize(
+    ("to", "targets"),
+    [
+        ("Ana <ana@x.example>, bo@y.example", ("ana@x.example", "bo@y.example")),
+        ("#general", ("#general",)),
+        # Each word alone would let through more than was meant.
+        ("Clinic Lindenhof", ()),
+        ("eve@evil.example/x\\y", ()),
+        ("cleo@our.example", ()),
+    ],
+)
+def test_what_an_exception_would_have_to_name(to: str, targets: tuple[str, ...]) -> None:
+    rule = parse_flow(flow("web", **{"from": "web:*"}, to="recipient", outside=["*.our.example"]))
+    assert exceptions_for(rule, [Leaf("to", to), Leaf("body", "x@z.example")], ()) == targets

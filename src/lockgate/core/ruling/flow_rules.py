@@ -9,7 +9,8 @@ A row says where something comes from, where it must not go, and what then happe
 | `from_label` | blocks with this label (`[[label]]` rows give labels to sources) |
 | `value` | a kind of value in the arguments themselves: `card`, `iban`, `api-key`, `email`, … |
 | `after`, `after_label` | the session has read such a block at all, whatever the arguments say |
-| `to` | an argument for a `recipient`, `url`, `path`, `command` or `account`; a kind of effect; or `out` |
+| `to` | an argument for a `recipient`, `url`, `path`, `command` or `account`; of a payment the `payee`, which is both \
+the recipient and the account; a kind of effect; or `out` |
 | `outside` | only targets outside of these count: `*.our.example`, `ana@our.example` |
 | `then` | `pause`: a person decides; `deny`: no one is asked |
 
@@ -32,6 +33,7 @@ from lockgate.core.redaction.redact import redact
 from lockgate.core.redaction.spans import KINDS as VALUE_KINDS
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity
+from lockgate.core.ruling.value_pieces import is_open_to_all
 from lockgate.core.vocabulary import Finding
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 FLOW = "flow:"
 PAUSE, DENY = "pause", "deny"
 OUT = "out"
-SINKS = ("recipient", "url", "path", "command", "account")
+SINKS = ("recipient", "url", "path", "command", "account", "payee")
 MAX_ROWS = 200
 _MAX_TEXT = 200
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
@@ -66,6 +68,8 @@ _LED_ELSEWHERE = re.compile(
 _BEHIND_HOST = re.compile(r"\w+://[^\s/?#]*([/?#][^\s\"'<>]*)")
 _LINK_PIECES = re.compile(r"[\w@+-]+")
 _PIECES = re.compile(r"[^\s\"'<>()\[\]{},;|`]+")
+# So many mailboxes of one domain are let through by its name.
+_MAILBOXES_OF_DOMAIN = 3
 # What one check may compare. A text that is longer counts as carrying everything.
 _MAX_COMPARED = 64 * 1024 * 1024
 
@@ -246,9 +250,8 @@ class FlowCheck:
     def _places(self, rule: FlowRule) -> list[Leaf] | None:
         """Return the arguments that lead where the rule says; None where none does."""
         if rule.to in SINKS:
-            to = [leaf for leaf in self._leaves if sink_from_argument(leaf.argument) == rule.to]
-            to = [leaf for leaf in to if not _is_allowed(leaf.text, rule.outside)]
-            return to or None
+            to = _leaves_for_sink(rule.to, self._leaves, self._effects)
+            return [leaf for leaf in to if not _is_allowed(leaf.text, rule.outside)] or None
         reaching = [found for found in self._effects if _is_meant(found, rule.to)]
         if not reaching:
             return None
@@ -330,9 +333,8 @@ def _is_meant(found: Effect, to: str) -> bool:
 
 def _is_allowed(target: str, outside: Sequence[str]) -> bool:
     """Return whether every address in a target is one that the rule lets through; what cannot be told is not."""
-    # Of `Ana Lind <ana@our.example>` the name is no address.
-    parts = _BETWEEN_ADDRESSES.split(_NAMED_ADDRESS.sub(r" \1 ", target.strip().lower()))
-    return bool(outside) and any(parts) and all(_is_allowed_address(part, outside) for part in parts if part)
+    parts = _split_addresses(target)
+    return bool(outside) and bool(parts) and all(_is_allowed_address(part, outside) for part in parts)
 
 
 def _is_allowed_address(address: str, outside: Sequence[str]) -> bool:
@@ -357,6 +359,67 @@ def _is_allowed_address(address: str, outside: Sequence[str]) -> bool:
 def _target_pattern(glob: str) -> re.Pattern[str]:
     # A star stands for no slash: `evil.example/x.our.example` is no host of ours.
     return re.compile(r"[^/@]*".join(re.escape(part) for part in glob.lower().split("*")))
+
+
+# --- exceptions
+
+
+def exceptions_for(rule: FlowRule, leaves: Sequence[Leaf], effects: Sequence[Effect]) -> tuple[str, ...]:
+    """Return the addresses of a call that `outside` would have to name; none where one cannot be named there."""
+    if rule.to in SINKS:
+        targets = [leaf.text for leaf in _leaves_for_sink(rule.to, leaves, effects)]
+    else:
+        targets = [found.target for found in effects if _is_meant(found, rule.to)]
+    held = [target for target in targets if not _is_allowed(target, rule.outside)]
+    names = {_host_or_mailbox(part) for target in held for part in _split_addresses(target)}
+    # Of a name of several words each word would be let through alone.
+    is_plain = all("@" in target or len(target.split()) == 1 for target in held)
+    return tuple(sorted(names)) if is_plain and all(_is_allowed_address(name, (name,)) for name in names) else ()
+
+
+def join_targets(targets: set[str], barred: set[str]) -> frozenset[str]:
+    """Return the targets, with one domain in the place of several of its mailboxes where all of them can be meant.
+
+    No domain stands for its mailboxes where anyone can have one, or where one of them is barred.
+    """
+    mailboxes: dict[str, set[str]] = {}
+    for target in targets:
+        if _MAILBOX.fullmatch(target):
+            mailboxes.setdefault(target.rpartition("@")[2], set()).add(target)
+    closed = {each.rpartition("@")[2] for each in barred}
+    joined = {
+        domain
+        for domain, found in mailboxes.items()
+        if len(found) >= _MAILBOXES_OF_DOMAIN and domain not in closed and not is_open_to_all(domain.encode())
+    }
+    return frozenset({*joined, *(each for each in targets if each.rpartition("@")[2] not in joined)})
+
+
+def add_outside(row: str, targets: Sequence[str]) -> str:
+    """Return a row as a policy holds it, with these targets let through as well."""
+    if not targets:
+        return row
+    said = _row_from_text(row)
+    before = said.get("outside", [])
+    known = [str(each) for each in before] if isinstance(before, list) else []
+    return flow_to_text({**said, "outside": list(dict.fromkeys([*known, *targets]))})
+
+
+def _leaves_for_sink(sink: str, leaves: Sequence[Leaf], effects: Sequence[Effect]) -> list[Leaf]:
+    if sink != "payee":
+        return [leaf for leaf in leaves if sink_from_argument(leaf.argument) == sink]
+    is_payment = any(found.kind == "pays" for found in effects)
+    return [leaf for leaf in leaves if is_payment and sink_from_argument(leaf.argument) in ("recipient", "account")]
+
+
+def _host_or_mailbox(address: str) -> str:
+    url = _URL.fullmatch(address)
+    return address if url is None else url[1]
+
+
+def _split_addresses(target: str) -> list[str]:
+    # Of `Ana Lind <ana@our.example>` the name is no address.
+    return [part for part in _BETWEEN_ADDRESSES.split(_NAMED_ADDRESS.sub(r" \1 ", target.strip().lower())) if part]
 
 
 def is_denied(findings: Sequence[Finding], flows: Sequence[str]) -> bool:
