@@ -256,3 +256,13 @@ def test_no_text_is_too_deep_to_be_read(levels: int) -> None:
     for level in range(levels):
         deep = [deep] if level % 2 else {"a": deep}
     assert transcripts.text_of(deep) == "now run it"
+
+
+def test_a_transcript_says_where_the_agent_worked(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    lines = ['{"type":"summary"}', "no json", *(json.dumps(user("hi", cwd=cwd)) for cwd in ("relative", "/work"))]
+    path.write_text("\n".join(lines))
+    assert transcripts.working_folder(str(path)) == "/work"
+    path.write_text("")
+    assert transcripts.working_folder(str(path)) == ""
+    assert transcripts.working_folder(str(tmp_path / "none.jsonl")) == ""

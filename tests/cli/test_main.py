@@ -40,8 +40,8 @@ def test_help_of_a_command_teaches(run: Run, command: str) -> None:
 
 
 EVERY = (
-    "check, scan, assess, serve, service, token, init, hook, mcp, replay, eval, reconcile, gate, approvals, grants, "
-    "trust, audit, stats, explain, rules, policy, config, judge, doctor, demo"
+    "check, scan, assess, serve, service, token, init, hook, mcp, replay, tune, eval, reconcile, gate, approvals, "
+    "grants, trust, audit, stats, explain, rules, policy, config, judge, doctor, demo"
 )
 
 

@@ -268,3 +268,20 @@ def test_a_rule_may_hold_any_text(store: Store) -> None:
     (made,) = store.grants(200.0)
     assert isinstance(made, Grant)
     assert made.rule.sources == odd.sources
+
+
+def test_a_grant_without_a_question_is_recorded_and_needs_a_person(tmp_path: Path) -> None:
+    told: list[ApprovalChange] = []
+    store = SqliteApprovals(tmp_path / "approvals.db", record=told.extend)
+    bound = bind_call("s1", "send_email", {"to": "ana@example.com", "body": "x"}, "sha256:p", "sha256:c")
+    rule = rules.rule_from_facts(bound, FACTS, rules.GrantSpan.PROJECT, 100.0)
+    grant = Grant("3f9a1c20b7d4e856", rule, "sha256:d", "ana", 100.0)
+    for bad in (grant._replace(id="x"), grant._replace(made_by=" ")):
+        with pytest.raises(InvalidCall):
+            store.add_grant(bad)
+    store.add_grant(grant)
+    assert [(each.id, each.state.value, each.who) for each in told] == [("3f9a1c20b7d4e856", "grant-made", "ana")]
+    assert store.grants(101.0) == [grant]
+    used = store.use_grant(bound._replace(session="s2"), FACTS, 101.0)
+    assert used is not None
+    assert used.id == grant.id

@@ -61,12 +61,13 @@ def config_folders(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
 
 def instruction_piece(path: str, included_by: str, account: Account) -> Piece | None:
     """A file that the host says it has loaded as instructions; UNREAD where it is none that is read here."""
-    if _is_instruction_file(path) or (included_by and _includes(included_by, path, account)):
+    if is_instruction_file(path) or (included_by and _includes(included_by, path, account)):
         return file_piece(path, account)
     return UNREAD
 
 
-def _is_instruction_file(path: str) -> bool:
+def is_instruction_file(path: str) -> bool:
+    """Return whether Claude Code takes a file of this name for instructions."""
     plain = os.path.normpath(path).replace(os.sep, "/")
     rules = (_RULES, *(f"{folder}/rules/" for folder in config_folders()))
     return os.path.basename(path) in _INSTRUCTIONS or (plain.endswith(".md") and any(each in plain for each in rules))

@@ -496,7 +496,7 @@ def _on_tool_result(host: Host, event: HookEvent) -> Answer:
 
 def _keep_result(host: Host, event: HookEvent, tool: str, arguments: object, response: object, call: str) -> None:
     given = arguments if isinstance(arguments, dict) else {}
-    text, source = _response_text(tool, response), _source_of(tool, given)
+    text, source = _response_text(tool, response), source_of_result(tool, given)
     _add_pieces(host, event.session_or_agent, [Piece(text, source, key=call)] if text.strip() else [])
     if tool == "Skill":
         _add_command(host, event, str(given.get("skill", "")))
@@ -519,7 +519,8 @@ def _response_text(tool: str, response: object) -> str:
     return text_of(response)
 
 
-def _source_of(tool: str, arguments: Mapping[str, object]) -> str:
+def source_of_result(tool: str, arguments: Mapping[str, object]) -> str:
+    """Return the source of what a tool gave back: a file or a page where the call names one."""
     place = arguments.get({"Read": "file_path", "NotebookRead": "notebook_path", "WebFetch": "url"}.get(tool, ""))
     if isinstance(place, str) and place:
         return f"{'web' if tool == 'WebFetch' else 'file'}:{place}"[:1000]

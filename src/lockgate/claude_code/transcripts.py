@@ -14,10 +14,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import BinaryIO
 
 MAX_LINE_BYTES = 32 * 1024 * 1024
 _MAX_FOLDERS = 32
+_FIRST_LINES = 50
 # What the host itself tells its model: names of tools, the date, its own prompt. Unlisted kinds may carry files,
 # resources and whatever comes to exist later.
 _HOSTS_OWN = frozenset(
@@ -117,6 +119,22 @@ def transcript_from_path(path: str) -> Transcript:
     if os.path.basename(folder) == "subagents" and stem.startswith("agent-"):
         return Transcript(path, os.path.basename(os.path.dirname(folder)), stem.removeprefix("agent-"))
     return Transcript(path, stem)
+
+
+def working_folder(path: str) -> str:
+    """The folder that the session of a transcript began in, as its first lines say; empty where they do not."""
+    if not os.path.exists(path):
+        return ""
+    with open(path, "rb") as stream:
+        for data in islice(iter(lambda: stream.readline(MAX_LINE_BYTES), b""), _FIRST_LINES):
+            try:
+                line = json.loads(data)
+            except (ValueError, RecursionError):
+                continue
+            cwd = line.get("cwd") if isinstance(line, dict) else None
+            if isinstance(cwd, str) and os.path.isabs(cwd):
+                return cwd
+    return ""
 
 
 def read_transcript(path: str) -> Iterator[Entry]:

@@ -31,6 +31,7 @@ COMMANDS = {
     "hook": "answer one event of Claude Code; its hooks call this",
     "mcp": "check the tool calls between an MCP client and a server",
     "replay": "rule on past sessions by today's policy",
+    "tune": "propose grants and exceptions that spare questions, from what was held",
     "eval": "count caught attacks and disturbed ordinary calls on labelled traces",
     "reconcile": "compare what ran with what was ruled on",
     "gate": "guard an LLM API against abuse, as a proxy or for a gateway",

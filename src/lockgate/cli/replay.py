@@ -22,6 +22,7 @@ from rich.text import Text
 
 from lockgate import assemble
 from lockgate.claude_code import transcripts
+from lockgate.claude_code.events import source_of_result
 from lockgate.cli.exit_codes import Exit
 from lockgate.cli.ruling_tree import ACTION_STYLES, call_text
 from lockgate.cli.scanned_files import FileFilter, SkippedFile, walk_files
@@ -30,12 +31,14 @@ from lockgate.cli.times import parse_age
 from lockgate.cli.trace_replay import replay_traces
 from lockgate.core.errors import InvalidTrace, LockgateError, printable, quoted
 from lockgate.core.judging.model_names import EMBEDDED
+from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.finding_catalogue import entry_for
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.vocabulary import Action, Decision
 from lockgate.core.wire import SCHEMA, decision_to_dict
 from lockgate.gate.gate import Gate
 from lockgate.gate.ruler import Ruler
+from lockgate.runtime.project_files import read_project
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -138,7 +141,7 @@ def describe(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> Exit:
     files, skipped = choose_files(args.paths, parse_age(args.since))
-    gates = [_make_gate(path, ask=args.ask_models) for path in args.policy or [None]]
+    gates = [make_gate(path, ask=args.ask_models) for path in args.policy or [None]]
     report = ReplayReport(tuple(os.path.basename(path) for path in args.policy) or ("policy",), skipped=skipped)
     interrupted = False
     try:
@@ -149,20 +152,27 @@ def run(args: argparse.Namespace) -> Exit:
         report.complete = True
     except KeyboardInterrupt:
         interrupted = True
-    if report.complete and not report.calls:
-        # A replay without calls must not look like a pass.
-        why = report.skipped[0] if report.skipped else f"{format_count(report.unreadable, 'line')} could not be read"
-        raise LockgateError(
-            f"no call in {format_count(len(files), 'file')} ({printable(why, 300)})",
-            hint="replay reads Claude Code's transcripts and traces: docs/how-to/replay.md",
-        )
+    if report.complete:
+        _refuse_empty(report, files)
     if args.json:
         _print_json(report)
     else:
         _draw(report, every=args.all, asked=args.ask_models)
     if interrupted:
         raise KeyboardInterrupt
+    if report.held and len(gates) == 1 and not args.json:
+        _draw_proposals(files, args.policy[0] if args.policy else None)
     return Exit.FLAGGED if report.held else Exit.CLEAR
+
+
+def _refuse_empty(report: ReplayReport, files: Sequence[str]) -> None:
+    """Raise where no call was found: a replay without calls must not look like a pass."""
+    if not report.calls:
+        why = report.skipped[0] if report.skipped else f"{format_count(report.unreadable, 'line')} could not be read"
+        raise LockgateError(
+            f"no call in {format_count(len(files), 'file')} ({printable(why, 300)})",
+            hint="replay reads Claude Code's transcripts and traces: docs/how-to/replay.md",
+        )
 
 
 def choose_files(paths: Sequence[str], age_s: float | None) -> tuple[list[str], list[str]]:
@@ -204,7 +214,7 @@ def _existing_projects_folder() -> str:
     return path
 
 
-def _make_gate(config: str | None, *, ask: bool) -> Gate:
+def make_gate(config: str | None, *, ask: bool) -> Gate:
     """Return a gate that stores nothing; without `ask`, its only judge is the embedded one."""
     settings = assemble.settings_from_environment(config)
     if ask:
@@ -217,7 +227,7 @@ def _make_gate(config: str | None, *, ask: bool) -> Gate:
 def replay_file(file: str, gates: Sequence[Gate], report: ReplayReport) -> None:
     """Rule on every call of one file, into the report; an unreadable file is reported as skipped."""
     try:
-        ruled = _replay_trace(file, gates, report) if _is_trace(file) else _replay_transcript(file, gates, report)
+        ruled = _replay_trace(file, gates, report) if _is_trace(file) else replay_transcript(file, gates, report)
         for each in ruled:
             report.add(each)
     except OSError as error:
@@ -251,8 +261,12 @@ def _replay_trace(file: str, gates: Sequence[Gate], report: ReplayReport) -> Ite
         yield ReplayedCall(file, name, "", ruling.call, "", None, event.tool, event.arguments, decisions)
 
 
-def _replay_transcript(file: str, gates: Sequence[Gate], report: ReplayReport) -> Iterator[ReplayedCall]:
+def replay_transcript(file: str, gates: Sequence[Gate], report: ReplayReport) -> Iterator[ReplayedCall]:
+    """Yield each call of a transcript with the rulings of the gates; OSError where it cannot be opened."""
     whose = transcripts.transcript_from_path(file)
+    folder = transcripts.working_folder(whose.parent or file)
+    project = read_project(folder)
+    given: dict[str, Mapping[str, object]] = {}
     rulers: list[Ruler] = []
     calls = 0
     unknown = False
@@ -271,9 +285,7 @@ def _replay_transcript(file: str, gates: Sequence[Gate], report: ReplayReport) -
             continue
         if not rulers:
             goal = _replace_surrogates(entry.text) if isinstance(entry, transcripts.Prompt) else ""
-            rulers = [gate.ruler(goal=goal) for gate in gates]
-            for ruler in rulers:
-                ruler.context_known = not unknown
+            rulers = _begin_rulers(gates, goal, project, known=not unknown)
             report.sessions += 1
             if goal:
                 continue
@@ -285,13 +297,20 @@ def _replay_transcript(file: str, gates: Sequence[Gate], report: ReplayReport) -
             case transcripts.Result(id, tool, text, outcome):
                 report.outcomes[whose.session, whose.agent, id] = outcome
                 if outcome != "not-run":
-                    into(text, f"tool:{_replace_surrogates(tool) or 'unknown'}"[:1000])
+                    into(text, _replace_surrogates(source_of_result(tool, given.get(id, {}))))
             case transcripts.Call(id, tool, arguments, at):
                 calls += 1
-                plain = json.loads(_replace_surrogates(json.dumps(arguments, ensure_ascii=False)))
-                name = _replace_surrogates(tool) or "unknown"
-                decisions = tuple(ruler.check(ToolCall(name, plain)) for ruler in rulers)
-                yield ReplayedCall(file, whose.session, whose.agent, calls, id, at, name, plain, decisions)
+                given[id] = plain = json.loads(_replace_surrogates(json.dumps(arguments, ensure_ascii=False)))
+                call = ToolCall(_replace_surrogates(tool) or "unknown", plain, folder=folder)
+                ruled = tuple(ruler.check(call) for ruler in rulers)
+                yield ReplayedCall(file, whose.session, whose.agent, calls, id, at, call.tool, plain, ruled)
+
+
+def _begin_rulers(gates: Sequence[Gate], goal: str, project: Project, *, known: bool) -> list[Ruler]:
+    rulers = [gate.ruler(goal=goal) for gate in gates]
+    for ruler in rulers:
+        ruler.context_known, ruler.project = known, project
+    return rulers
 
 
 def _agent_entries(whose: transcripts.Transcript) -> Iterator[transcripts.Entry]:
@@ -395,6 +414,18 @@ def _draw(report: ReplayReport, *, every: bool, asked: bool) -> None:
         screen.print(Text(f"{format_count(report.unreadable, 'line')} could not be read, and left out", style="yellow"))
     for each in report.skipped:
         print(f"lockgate: warning: left out {make_visible(each)}", file=sys.stderr)
+
+
+def _draw_proposals(files: Sequence[str], config: str | None) -> None:
+    """Print what would have spared a person these questions, as `lockgate tune` does."""
+    from lockgate.cli.tune import draw_report, propose
+    from lockgate.cli.tune.replays import file_recordings
+
+    screen = make_console()
+    screen.print()
+    draw_report(
+        screen, propose(assemble.settings_from_environment(config), [*file_recordings(files, [])], config=config)
+    )
 
 
 def _tier_table(report: ReplayReport) -> Table:

@@ -69,6 +69,16 @@ class SqliteGrants:
             db.execute("UPDATE grants SET uses = ?, used_s = ? WHERE id = ?", (used.uses, used.used_s, used.id))
             return used
 
+    def add_grant(self, grant: Grant) -> None:
+        """Keep a grant that a person made without a question; raise where there is no room."""
+        said = parse_answer(True, grant.made_by, "", grant.made_s)
+        if not is_approval_id(grant.id):
+            raise InvalidCall("a grant needs an id like that of a question")
+        self._create_file()
+        with self._transaction(said.at_s) as (db, changed):
+            insert_grant(db, grant)
+            changed.append(change_from_grant(grant, GrantState.MADE, said.who))
+
     def revoke_grant(self, id: str, *, who: str, now_s: float) -> bool:
         """End a grant; return whether there was one. No call that is ruled on afterwards is covered by it."""
         said = parse_answer(False, who, "", now_s)
@@ -86,6 +96,9 @@ class SqliteGrants:
         raise NotImplementedError
 
     def _file_exists(self) -> bool:
+        raise NotImplementedError
+
+    def _create_file(self) -> None:
         raise NotImplementedError
 
 

@@ -7,7 +7,7 @@ has it: until then, and from then on, the context of that session counts as unkn
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial, reduce
 from json import loads
 from threading import Event, Lock, Thread
@@ -194,19 +194,14 @@ class SessionCache:
         info = self._store.session(session)
         if info is None:
             info = self._store.create(SessionInfo(session, created_at=now, seen_at=now, context_known=False))
-        chain, unknown = self._read_chain(info)
+        chain, unknown = read_chain(self._store, info)
         numbers = tuple(each.number for each in chain)
         rows = self._store.read_entries(numbers, 0, rulings_after=self._store.ruling_cursor(info.number, MAX_HISTORY))
         first = _first_open_step(rows)
         if first:
             # An open step is held to every call since it began.
             rows = self._store.read_entries(numbers, 0, rulings_after=first)
-        # The latest change of mode counts, and no session is looser than those it is inside of.
-        changes = [
-            tuple(loads(row.detail)) for row in rows if row.sort == EntrySort.MODE and row.session == info.number
-        ]
-        modes = [changes[-1] if changes else (info.mode, info.scope), *((each.mode, each.scope) for each in chain[1:])]
-        live = LiveSession(info, self._begin_ruler(info, modes), numbers)
+        live = LiveSession(info, begin_ruler(self._gate, chain, rows), numbers)
         live.steps_session = HostedSession(live.ruler, partial(self.catch_up, live))
         live.unknown_context = unknown
         live.parent_ids = tuple(each.id for each in chain[1:])
@@ -214,30 +209,6 @@ class SessionCache:
             live.apply([row for row in rows if row.sort != EntrySort.MODE])
             live.cursor = rows[-1].seq if rows else 0
         return live
-
-    def _read_chain(self, info: SessionInfo) -> tuple[list[SessionInfo], set[int]]:
-        """Return the session with those it is inside of, and which of them have an unknown context."""
-        chain, at = [info], info
-        unknown = set() if info.context_known else {info.number}
-        while at.parent:
-            above = self._store.session(at.parent)
-            if above is None or above in chain or len(chain) > MAX_DEPTH:
-                # What the session has read through its parent is not known any more.
-                unknown.add(0)
-                break
-            if not above.context_known:
-                unknown.add(above.number)
-            chain.append(above)
-            at = above
-        return chain, unknown
-
-    def _begin_ruler(self, info: SessionInfo, modes: Iterable[tuple[str, str]]) -> Ruler:
-        try:
-            mode, scope = reduce(strictest, modes)
-            return self._gate.ruler(mode=mode or None, scope=scope, id=info.id, resumed=info.asked)
-        except LockgateError:
-            # The policy has changed since, and does not allow this mode: then the strictest one.
-            return self._gate.ruler(mode=Mode.PARANOID, id=info.id, resumed=info.asked)
 
     def _drop(self, live: LiveSession) -> None:
         with self._lock:
@@ -254,6 +225,37 @@ class SessionCache:
                 if oldest == newest.id:
                     break
                 size -= self._live.pop(oldest).size
+
+
+def read_chain(store: SessionStore, info: SessionInfo) -> tuple[list[SessionInfo], set[int]]:
+    """Return a session with those it is inside of, and which of them have an unknown context."""
+    chain, at = [info], info
+    unknown = set() if info.context_known else {info.number}
+    while at.parent:
+        above = store.session(at.parent)
+        if above is None or above in chain or len(chain) > MAX_DEPTH:
+            # What the session has read through its parent is not known any more.
+            unknown.add(0)
+            break
+        if not above.context_known:
+            unknown.add(above.number)
+        chain.append(above)
+        at = above
+    return chain, unknown
+
+
+def begin_ruler(gate: Gate, chain: Sequence[SessionInfo], rows: Iterable[SessionRow]) -> Ruler:
+    """Return the ruler of the first session of a chain, in the mode that its entries lead to."""
+    info = chain[0]
+    # The latest change of mode counts, and no session is looser than those it is inside of.
+    changes = [tuple(loads(row.detail)) for row in rows if row.sort == EntrySort.MODE and row.session == info.number]
+    modes = [changes[-1] if changes else (info.mode, info.scope), *((each.mode, each.scope) for each in chain[1:])]
+    try:
+        mode, scope = reduce(strictest, modes)
+        return gate.ruler(mode=mode or None, scope=scope, id=info.id, resumed=info.asked)
+    except LockgateError:
+        # The policy has changed since, and does not allow this mode: then the strictest one.
+        return gate.ruler(mode=Mode.PARANOID, id=info.id, resumed=info.asked)
 
 
 def _retry(weak: ref[SessionCache], closed: Event) -> None:

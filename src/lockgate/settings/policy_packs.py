@@ -39,6 +39,11 @@ def pack_path(name: str) -> Path:
     return _FOLDER / f"{name}.toml"
 
 
+def pack_rows(name: str) -> str:
+    """Return the rows of a pack as a configuration file takes them, without the tests, which follow them."""
+    return pack_path(name).read_text(encoding="utf-8").partition("[[test]]")[0]
+
+
 def _summary(path: Path) -> str:
     return path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
 

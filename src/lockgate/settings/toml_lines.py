@@ -24,7 +24,7 @@ def overlong_key_line(text: str) -> int:
     """Return the line of the first key with too many parts, or 0."""
     if not any(line.count(".") >= MAX_KEY_PARTS for line in text.splitlines()):
         return 0
-    return next((line for line, _, overlong in _statements(text) if overlong), 0)
+    return next((line for line, _, overlong in statements(text) if overlong), 0)
 
 
 def line_of_key(text: str, path: tuple[str, ...], item: int = 0) -> int:
@@ -34,7 +34,7 @@ def line_of_key(text: str, path: tuple[str, ...], item: int = 0) -> int:
     if len(text) > _MAX_LOCATED_CHARACTERS:
         return 0
     table: tuple[str, ...] = ()
-    for line, statement, _ in _statements(text):
+    for line, statement, _ in statements(text):
         names: object = tomllib.loads(statement)
         header = statement.lstrip().startswith("[")
         if header:
@@ -49,8 +49,8 @@ def line_of_key(text: str, path: tuple[str, ...], item: int = 0) -> int:
     return 0
 
 
-def _statements(text: str) -> Iterator[tuple[int, str, bool]]:
-    """Yield each statement's line and text, and whether it holds an overlong key."""
+def statements(text: str) -> Iterator[tuple[int, str, bool]]:
+    """Yield each statement's line and text, and whether it holds an overlong key; together the texts are the whole."""
     import re
 
     start = depth = 0

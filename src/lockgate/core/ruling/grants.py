@@ -241,25 +241,29 @@ def offers_from_pending(pending: PendingApproval) -> tuple[GrantOffer, ...]:
     for span in GrantSpan:
         if not facts.widest or (span is GrantSpan.PROJECT and not facts.project):
             continue
-        life_s = SESSION_S if span is GrantSpan.SESSION else KEPT_S
-        rule = GrantRule(
-            tool=pending.tool,
-            like=describe_call(pending.bound),
-            effects=facts.effects,
-            sources=facts.sources,
-            rules=facts.rules,
-            names=facts.names,
-            arguments=facts.arguments if facts.is_exact else "",
-            span=span,
-            session=pending.session,
-            project=facts.project if span is GrantSpan.PROJECT else "",
-            policy_hash=pending.policy_hash,
-            expires_s=int(pending.created_s) + life_s,
-        )
+        rule = rule_from_facts(pending.bound, facts, span, pending.created_s)
         offers.append(GrantOffer(rule, hash_texts(_SCHEMA, pending.digest, rule_to_json(rule))))
         if span.value == facts.widest:
             break
     return tuple(offers)
+
+
+def rule_from_facts(bound: BoundCall, facts: HeldFacts, span: GrantSpan, made_s: float) -> GrantRule:
+    """Return the rule that a yes of this span to this call makes."""
+    return GrantRule(
+        tool=bound.tool,
+        like=describe_call(bound),
+        effects=facts.effects,
+        sources=facts.sources,
+        rules=facts.rules,
+        names=facts.names,
+        arguments=facts.arguments if facts.is_exact else "",
+        span=span,
+        session=bound.session,
+        project=facts.project if span is GrantSpan.PROJECT else "",
+        policy_hash=bound.policy_hash,
+        expires_s=int(made_s) + (SESSION_S if span is GrantSpan.SESSION else KEPT_S),
+    )
 
 
 def find_offer(pending: PendingApproval, span: str) -> GrantOffer | None:

@@ -220,7 +220,7 @@ EXECUTION_RULES: tuple[Rule, ...] = (
             r"\blockgate\b.{0,160}[^\w/.-]grants(?:[^\w./-][^a-z]{0,40}|[\s\"',\\]{1,10}-{1,2}\w.{0,160}[^\w-])(?:revoke|drop-unused)\b",
             r"\blockgate\b.{0,160}[^\w/.-](?:approvals|grants)[\"']?,?\s+[\"']?(?:[$`%{]|<<)",
             r"\b(?:xargs|parallel)\b.{0,80}\blockgate\b.{0,80}[^\w/.-](?:approvals|grants)[\"']?\s*(?:$|[;&|<>)\"'`])",
-            r"\b(?:sqliteapprovals|approvals_from_settings)\b.{0,400}\.(?:answer|revoke_grant)\s?\(|\blockgate\.cli\.(?:approvals|grants)\b",
+            r"\b(?:sqliteapprovals|approvals_from_settings)\b.{0,400}\.(?:answer|add_grant|revoke_grant)\s?\(|\blockgate\.cli\.(?:approvals|grants)\b",
             r"\blockgate\b.{0,400}\binsert_grant\b",
             # The same for the records of what it was held for.
             r"\blockgate\b.{0,160}[^\w/.-]audit[^\w./-][^a-z]{0,40}(?:prune|keys[^\w./-][^a-z]{0,40}rotate)\b",
@@ -240,8 +240,8 @@ EXECUTION_RULES: tuple[Rule, ...] = (
         pattern=any_of(
             # Its own commands that loosen it, hand out its tokens, or speak as its host does.
             rf"\blockgate(?:[\w.]{{0,20}}|[\\/]__main__\.py)[\s\"',\\]{{1,10}}(?:-\S+\s+(?:[^\s-]\S*\s+)?)*(?:init\b{_ON}--remove\b|token\b|service[\s\"',]{{1,6}}(?:un)?install\b|hook[\s\"',]{{1,6}}claude-code\b"
-            rf"|mcp\b{_ON}--(?:repin|forget|goal|session)\b|trust\b(?:[\s\"',]{{1,6}}[^\s;|&<>-]|{_ON}--(?:as|note|content|revoke|who|yes)\b)|gate\s+bans\b{_ON}--lift\b)",
-            r"\blockgate[./](?:hook|cli[./](?:start|hook|init|token|trust|bans|mcp))\b[^\n]*[^\w\n-](?:import|main|claude-code|--remove)\b",
+            rf"|mcp\b{_ON}--(?:repin|forget|goal|session)\b|trust\b(?:[\s\"',]{{1,6}}[^\s;|&<>-]|{_ON}--(?:as|note|content|revoke|who|yes)\b)|tune\b{_ON}(?:--apply\b|[$`%])|gate\s+bans\b{_ON}--lift\b)",
+            r"\blockgate[./](?:hook|cli[./](?:start|hook|init|token|trust|tune|bans|mcp))\b[^\n]*[^\w\n-](?:import|main|claude-code|--remove)\b",
             r"(?:\blocalhost|\b127\.0\.0\.1|::1\]):\d+/(?:v1/(?:approvals|bans|grants)|hooks/claude-code)\b",
             # Whatever ends or removes it.
             rf"{_STOP}{_ON}\blockgate\b|\blockgate\b[^\n]*\bkill\b|\bkill\b[^\n]*\b(?:lockgate|7717)\b|\bfuser\b{_ON}\b7717\b",

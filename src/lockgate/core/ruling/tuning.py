@@ -1,0 +1,350 @@
+"""Proposals that would spare a person questions, made from calls that were held and measured by replaying them.
+
+1. Texts.   An instruction file that a session has read: vouched for, its orders count as the user's.
+2. Flows.   A target of a held call, for the `outside` of the flow rule that holds it. A rule that says deny stays.
+3. Grants.  For what is still held: of the rules that single calls would make, those that spare most questions.
+4. Replay.  All of it together, once more: what it saves is counted there, and no held attack may run.
+
+Nothing is proposed for a call that opens a door, that a text which speaks to an agent is behind, that is marked as an
+attack, or that a person has denied; nor anything that would let one of the last two run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from lockgate.core.ruling.approvals import BoundCall, HeldFacts, hash_texts
+from lockgate.core.ruling.arguments import flatten_arguments
+from lockgate.core.ruling.flow_rules import DENY, FLOW, add_outside, exceptions_for, join_targets, parse_flow
+from lockgate.core.ruling.grants import Grant, GrantRule, GrantSpan, covers, describe_rule, rule_from_facts
+from lockgate.core.ruling.pipeline import HARD_RULES
+from lockgate.core.ruling.policy import Policy
+from lockgate.core.text.rules import RULES_BY_ID, Scope
+from lockgate.core.vocabulary import Decision, Severity
+
+# A question that came once is answered when it comes again.
+LEAST_SAVED = 2
+MAX_GRANT_CANDIDATES = 400
+_ROUNDS = 4
+_SPEAKING = ("authority:", "concealment:", "override:", "tool:")
+_SCHEMA = "lockgate proposal/1"
+
+CallKey = tuple[str, int]
+# A text as it was read: its source, and the hash of its content.
+TextKey = tuple[str, str]
+
+
+class RecordedHold(NamedTuple):
+    """A call that a replay holds. `is_attack`: a trace marks it as one, or a person has denied it.
+
+    `bound` and `facts` are what a grant for it would be made from; None where none may be made.
+    """
+
+    key: CallKey
+    tool: str
+    arguments: Mapping[str, object]
+    decision: Decision
+    is_attack: bool = False
+    bound: BoundCall | None = None
+    facts: HeldFacts | None = None
+
+
+class Trial(NamedTuple):
+    """What is in force during a replay, besides the policy: the targets to add to each flow, texts, and grants."""
+
+    lines: frozenset[tuple[str, str]] = frozenset()
+    texts: frozenset[TextKey] = frozenset()
+    grants: tuple[Grant, ...] = ()
+
+
+class TrialResult(NamedTuple):
+    """What a replay holds, the instruction texts that each session has read, and how often each grant was used."""
+
+    calls: int
+    held: Mapping[CallKey, RecordedHold]
+    texts: Mapping[str, Mapping[TextKey, str]]
+    uses: Mapping[str, int]
+
+
+class Proposal(NamedTuple):
+    """One change that a person may accept; `kind` is `grant`, `flow` or `trust`, and says which fields are filled."""
+
+    kind: str
+    saves: int
+    rule: GrantRule | None = None
+    flow: str = ""
+    target: str = ""
+    source: str = ""
+    digest: str = ""
+    content: str = ""
+
+    @property
+    def id(self) -> str:
+        """A name that stays the same as long as the proposal does, however often it is made."""
+        rule = self.rule and self.rule._replace(session="", expires_s=0, policy_hash="", like="")
+        said = hash_texts(_SCHEMA, self.kind, repr(rule), self.flow, self.target, self.source, self.digest)
+        return said.removeprefix("sha256:")[:12]
+
+
+class TuningReport(NamedTuple):
+    """The proposals, the narrowest kind first, and what they do: of `pauses`, `saved` would not have been asked.
+
+    `attacks` are the held attacks, `released` those of them that would run: without a bug there are none. `left` says
+    how many pauses stay, by the reason.
+    """
+
+    calls: int
+    pauses: int
+    saved: int
+    attacks: int
+    released: int
+    proposals: tuple[Proposal, ...]
+    left: Mapping[str, int]
+
+
+def find_proposals(
+    replay: Callable[[Trial], TrialResult], policy: Policy, now_s: float, *, least: int = LEAST_SAVED
+) -> TuningReport:
+    """Return what would have spared questions. `replay` rules on the same calls again, under a trial."""
+    first = replay(Trial())
+    # 1. Texts, 2. Flows: what frees calls, alone or together with a grant.
+    trial = _without_released(replay, first, Trial(_flow_lines(first, policy), _own_texts(first)))
+    second = replay(trial) if trial != Trial() else first
+    freed = {key for key in first.held if key not in second.held or _may_be_granted(second.held[key])}
+    trial = _trial_from(_line_proposals(trial, first, freed, policy, least))
+    second = replay(trial) if trial != Trial() else first
+    # 3. Grants.
+    grants = choose_grants(second.held.values(), now_s, least)
+    # 4. Replay.
+    last = replay(trial._replace(grants=grants)) if grants else second
+    kept = _line_proposals(trial, first, first.held.keys() - last.held.keys(), policy, least)
+    if _trial_from(kept) != trial:
+        trial = _trial_from(kept)
+        last = replay(trial._replace(grants=grants))
+    if _released(first, last):
+        grants, kept, last = (), [], first
+    granted = [Proposal("grant", last.uses[grant.id], rule=grant.rule) for grant in grants if last.uses.get(grant.id)]
+    return _report(first, last, (*sorted(granted, key=_by_saved), *sorted(kept, key=_by_kind)), policy)
+
+
+def _released(first: TrialResult, last: TrialResult) -> list[RecordedHold]:
+    """Return the held attacks that would run."""
+    return [hold for key, hold in first.held.items() if hold.is_attack and key not in last.held]
+
+
+def _report(first: TrialResult, last: TrialResult, proposals: tuple[Proposal, ...], policy: Policy) -> TuningReport:
+    asked = [key for key, hold in first.held.items() if not hold.is_attack]
+    left = [last.held[key] for key in asked if key in last.held]
+    attacks, released = len(first.held) - len(asked), len(_released(first, last))
+    why = Counter(_why_left(hold, policy) for hold in left)
+    return TuningReport(first.calls, len(asked), len(asked) - len(left), attacks, released, proposals, why)
+
+
+def _by_kind(proposal: Proposal) -> tuple[str, int, str]:
+    return proposal.kind, *_by_saved(proposal)
+
+
+def _by_saved(proposal: Proposal) -> tuple[int, str]:
+    return -proposal.saves, proposal.id
+
+
+# 1. Texts, 2. Flows
+
+
+def _own_texts(first: TrialResult) -> frozenset[TextKey]:
+    """Return the instruction texts of sessions in which something was held; none that stood beside an attack."""
+    attacked = {hold.key[0] for hold in first.held.values() if hold.is_attack}
+    suspect = {text for session in attacked for text in first.texts.get(session, {})}
+    asked = {hold.key[0] for hold in first.held.values()} - attacked
+    return frozenset(text for session in asked for text in first.texts.get(session, {})) - suspect
+
+
+def _flow_lines(first: TrialResult, policy: Policy) -> frozenset[tuple[str, str]]:
+    named: dict[str, set[str]] = {}
+    barred: dict[str, set[str]] = {}
+    for hold in first.held.values():
+        into = barred if hold.is_attack or _is_too_grave(hold) else named
+        for flow, target in _exceptions(hold, policy):
+            into.setdefault(flow, set()).add(target)
+    return frozenset(
+        (flow, target)
+        for flow, targets in named.items()
+        for target in join_targets(targets - barred.get(flow, set()), barred.get(flow, set()))
+    )
+
+
+def _exceptions(hold: RecordedHold, policy: Policy) -> list[tuple[str, str]]:
+    """Return the targets of a call that would have to be let through, with the flow that holds each."""
+    rules = {found.rule for found in hold.decision.findings if found.rule.startswith(FLOW)}
+    flows = [rule for rule in map(parse_flow, policy.flows) if FLOW + rule.name in rules]
+    if not flows or any(rule.then == DENY for rule in flows):
+        return []
+    leaves = flatten_arguments(hold.arguments)[0]
+    found = {rule.name: exceptions_for(rule, leaves, hold.decision.effects) for rule in flows}
+    return [(name, target) for name, targets in found.items() for target in targets] if all(found.values()) else []
+
+
+def _without_released(replay: Callable[[Trial], TrialResult], first: TrialResult, trial: Trial) -> Trial:
+    """Return the trial without what would let a held attack run."""
+    for _ in range(_ROUNDS):
+        if trial == Trial():
+            break
+        after = replay(trial)
+        released = _released(first, after)
+        if not released:
+            return trial
+        # Which of the lines it was is not worth the time to find out: none of those flows is touched.
+        flows = {found.rule.removeprefix(FLOW) for hold in released for found in hold.decision.findings}
+        lines = frozenset(line for line in trial.lines if line[0] not in flows)
+        texts = trial.texts - {text for hold in released for text in first.texts.get(hold.key[0], {})}
+        trial = Trial(lines, texts) if (lines, texts) != trial[:2] else Trial()
+    return Trial()
+
+
+def _line_proposals(
+    trial: Trial, first: TrialResult, freed: Collection[CallKey], policy: Policy, least: int
+) -> list[Proposal]:
+    """Return the lines and texts of a trial that so many of the freed calls needed."""
+    saves: Counter[tuple[str, str]] = Counter()
+    contents: dict[TextKey, str] = {}
+    for hold in (first.held[key] for key in freed):
+        for flow, target in _exceptions(hold, policy):
+            saves.update({line for line in trial.lines if line[0] == flow and _covers_target(line[1], target)})
+        read = first.texts.get(hold.key[0], {})
+        behind = {text for text in read if text[0] in {origin.source for origin in hold.decision.origins}}
+        saves.update(trial.texts & behind)
+        contents |= {text: read[text] for text in behind}
+    lines = [Proposal("flow", saves[line], flow=line[0], target=line[1]) for line in trial.lines]
+    texts = [
+        Proposal("trust", saves[text], source=text[0], digest=text[1], content=contents.get(text, ""))
+        for text in trial.texts
+    ]
+    return [each for each in lines + texts if each.saves >= least]
+
+
+def _trial_from(proposals: Iterable[Proposal]) -> Trial:
+    found = list(proposals)
+    return Trial(
+        frozenset((each.flow, each.target) for each in found if each.kind == "flow"),
+        frozenset((each.source, each.digest) for each in found if each.kind == "trust"),
+    )
+
+
+def _covers_target(said: str, target: str) -> bool:
+    return said in (target, target.rpartition("@")[2])
+
+
+def apply_lines(policy: Policy, lines: Iterable[tuple[str, str]]) -> Policy:
+    """Return the policy with these targets added to what its flows let through."""
+    added: dict[str, list[str]] = {}
+    for flow, target in sorted(lines):
+        added.setdefault(flow, []).append(target)
+    rows = tuple(add_outside(row, added.get(parse_flow(row).name, [])) for row in policy.flows)
+    return replace(policy, flows=rows)
+
+
+# 3. Grants
+
+
+def choose_grants(held: Iterable[RecordedHold], now_s: float, least: int = LEAST_SAVED) -> tuple[Grant, ...]:
+    """Return the fewest grants that spare most questions, each as narrow as a single call makes it."""
+    calls = [hold for hold in held if hold.bound is not None and hold.facts is not None]
+    made = {grant.id: grant for grant in (_grant_from_hold(hold, now_s) for hold in calls if _may_be_granted(hold))}
+    found = dict(list(made.items())[:MAX_GRANT_CANDIDATES])
+    covered = {id: {hold.key for hold in calls if _is_covered(grant, hold, now_s)} for id, grant in found.items()}
+    attacks = {hold.key for hold in calls if hold.is_attack}
+    return tuple(found[id] for id in _fewest({id: keys for id, keys in covered.items() if not keys & attacks}, least))
+
+
+def _fewest(covered: Mapping[str, set[CallKey]], least: int) -> Iterator[str]:
+    """Yield names until none spares so many calls any more, each time the one that spares most."""
+    left = dict(covered)
+    while left:
+        best = max(left, key=lambda id: (len(left[id]), id))
+        spared = left.pop(best)
+        if len(spared) < least:
+            return
+        yield best
+        left = {id: keys - spared for id, keys in left.items()}
+
+
+def _may_be_granted(hold: RecordedHold) -> bool:
+    """Return whether a grant of this call may outlive its session, and may be proposed."""
+    is_lasting = hold.facts is not None and hold.facts.widest not in ("", GrantSpan.SESSION.value)
+    return is_lasting and not hold.is_attack and not _is_too_grave(hold) and not _is_spoken_to(hold)
+
+
+def _grant_from_hold(hold: RecordedHold, now_s: float) -> Grant:
+    """Return the narrowest grant of this call that outlives its session."""
+    assert hold.bound is not None and hold.facts is not None  # noqa: S101, PT018
+    span = GrantSpan.PROJECT if hold.facts.project else GrantSpan.ALWAYS
+    rule = rule_from_facts(hold.bound, hold.facts, span, now_s)
+    return Grant(Proposal("grant", 0, rule=rule).id, rule, "", "", now_s)
+
+
+def _is_covered(grant: Grant, hold: RecordedHold, now_s: float) -> bool:
+    return hold.bound is not None and hold.facts is not None and covers(grant, hold.bound, hold.facts, now_s)
+
+
+def _is_too_grave(hold: RecordedHold) -> bool:
+    return any(found.severity is Severity.OPENS_A_DOOR for found in hold.decision.effects)
+
+
+def _is_spoken_to(hold: RecordedHold) -> bool:
+    """Return whether a text behind the call speaks to an agent: a file or a mail has no reason to."""
+    rules = [found.rule for found in hold.decision.findings if found.rule in RULES_BY_ID]
+    return any(rule.startswith(_SPEAKING) or RULES_BY_ID[rule].scope is Scope.AGENT for rule in rules)
+
+
+def _why_left(hold: RecordedHold, policy: Policy) -> str:
+    flows = {found.rule.removeprefix(FLOW) for found in hold.decision.findings if found.rule.startswith(FLOW)}
+    hard = [found.rule for found in hold.decision.findings if found.rule.startswith(HARD_RULES)]
+    if any(rule.name in flows and rule.then == DENY for rule in map(parse_flow, policy.flows)):
+        return "a flow rule of yours says deny"
+    if _is_too_grave(hold):
+        return "it opens a door"
+    if hard:
+        return f"a person answers {hard[0]} each time"
+    if _is_spoken_to(hold):
+        return "a text behind it speaks to an agent"
+    if hold.facts is None or hold.facts.widest in ("", GrantSpan.SESSION.value):
+        return "it may be granted for its session at most"
+    return "nothing like it came often enough"
+
+
+# In words
+
+
+def describe_proposal(proposal: Proposal) -> tuple[tuple[str, str], ...]:
+    """Return what a proposal changes, by label. An attacker may have written parts: the caller shows odd characters."""
+    if proposal.rule is not None:
+        return tuple(pair for pair in describe_rule(proposal.rule) if pair[0] != "under")
+    if proposal.kind == "flow":
+        return (("flow", proposal.flow), ("outside", proposal.target))
+    return (("text", proposal.source), ("sha256", proposal.digest))
+
+
+def proposal_to_dict(proposal: Proposal) -> dict[str, object]:
+    """Return the keys that other programs read."""
+    said = {"id": proposal.id, "kind": proposal.kind, "saves": proposal.saves}
+    return {**said, "text": dict(describe_proposal(proposal))}
+
+
+def summarize(report: TuningReport) -> str:
+    """Return the effect of all proposals in one sentence."""
+    count = len(report.proposals)
+    if not count:
+        return f"nothing to propose: {report.pauses} pauses, and no rule would spare several of them"
+    one = "this line" if count == 1 else f"these {count} lines"
+    held = f"{report.released or 'none'} of the {report.attacks} held attacks" if report.attacks else ""
+    return f"{one} would have saved {report.saved} of {report.pauses} pauses" + (
+        f" and released {held}" if held else ""
+    )
+
+
+def list_left(report: TuningReport) -> Sequence[tuple[str, int]]:
+    """Return why pauses stay, the most frequent reason first."""
+    return sorted(report.left.items(), key=lambda each: (-each[1], each[0]))
