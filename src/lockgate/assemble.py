@@ -104,6 +104,24 @@ def host_from_settings(settings: Settings) -> Host:
     return Host(gate_from_settings(settings), sessions_from_settings(settings), keep_days=settings.server.keep_days)
 
 
+def host_for_library(gate: Gate | None, *, keep: bool) -> Host:
+    """Return a host for an agent in this process, its sessions in memory or with `keep` where the settings say.
+
+    Without a gate it is made of the discovered configuration; people can then be asked even if nothing is kept.
+    """
+    from lockgate.gate.approvals_memory import MemoryApprovals
+    from lockgate.sessions import Host
+    from lockgate.sessions.stores.memory import MemorySessions
+
+    if gate is not None and not keep:
+        return Host(gate, MemorySessions())
+    settings = settings_from_environment()
+    if gate is None:
+        gate = gate_from_settings(settings)
+        gate.approvals = gate.approvals or MemoryApprovals()
+    return Host(gate, sessions_from_settings(settings) if keep else MemorySessions())
+
+
 def sessions_from_settings(settings: Settings) -> SessionStore:
     """Return the session store: the database of these settings, else a file in the user's state directory."""
     if settings.server.database:

@@ -40,7 +40,9 @@ README = ROOT / "README.md"
 TRACE = ROOT / "docs" / "reference" / "trace.md"
 MEASURE = ROOT / "docs" / "how-to" / "measure.md"
 VERIFIERS = ROOT / "docs" / "reference" / "verifiers.md"
-HOW_TO = sorted((ROOT / "docs" / "how-to").glob("*.md"))
+# The pages about frameworks have programs that run where the framework is installed (`tests/hosts/test_frameworks.py`).
+FRAMEWORKS = {path.stem for path in (ROOT / "requirements" / "frameworks").glob("*.in")}
+HOW_TO = sorted(path for path in (ROOT / "docs" / "how-to").glob("*.md") if path.stem not in FRAMEWORKS)
 
 
 def text(page: Path) -> str:

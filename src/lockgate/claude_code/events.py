@@ -44,6 +44,7 @@ from lockgate.runtime.accounts import Account, may_read, own_account
 from lockgate.sessions import Host, Piece, SessionInfo, StoredRuling
 from lockgate.sessions.held_calls import AnswerStore, held_calls
 from lockgate.sessions.host import OPENED_BY, OPENER_ACCOUNT
+from lockgate.sessions.spoken_reasons import reason_for_model
 
 HOST = "claude-code"
 MAX_BODY_BYTES = 32 * 1024 * 1024
@@ -61,8 +62,6 @@ _MAX_SCHEDULED = 20_000
 # These tools return what the model wrote itself, plus a confirmation.
 _OWN_WORDS = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit", "TodoWrite", "ExitPlanMode", "EnterPlanMode"})
 _AGENTS = frozenset({"Agent", "Task"})
-# Without blanks, because a model reads these names and a name could be a sentence.
-_PLAIN_SOURCE = re.compile(r"[\w./\\:@+~()\[\]-]{1,120}")
 _PLAIN_HOST = re.compile(r"(?:[a-z0-9.-]{1,200}|\[[0-9a-f:]{2,40}\])(?::[0-9]{1,5})?")
 
 
@@ -325,26 +324,14 @@ def answer_from_ruling(kept: StoredRuling, headers: Mapping[str, str], *, two_pe
         return {}
     if decision.action is Action.REORIENT:
         said = printable(decision.correction, 600) or "go on with what the user asked for"
-        return _deny(f"Lockgate did not let this call run: {_reason_text(decision)}. Instead: {said}")
-    why = f"Lockgate stopped this call: {_reason_text(decision)}."
+        return _deny(f"Lockgate did not let this call run: {reason_for_model(decision)}. Instead: {said}")
+    why = f"Lockgate stopped this call: {reason_for_model(decision)}."
     if two_people and _is_attended(headers):
         return _deny(f"{why} Two people have to approve it. {_permission(decision, headers)}")
     if _is_attended(headers):
         return _permission_answer("ask", f"{why} {_permission(decision, headers)} Yes here lets it run this once.")
     stopped = f"{why} No person is here to ask, so the agent stops. {_permission(decision, headers)}"
     return _stop(stopped)
-
-
-def _reason_text(decision: Decision) -> str:
-    """Return the rule and the source of its text: our own rule names, and a source only if it has no blanks."""
-    rules = dict.fromkeys([*(finding.rule for finding in decision.findings), decision.reason.value])
-    shown = ", ".join([rule for rule in rules if _PLAIN_SOURCE.fullmatch(rule)][:3])
-    origin = next((origin for origin in decision.origins if not origin.known), None)
-    if origin is None:
-        return f"it looks as if text that the agent has read is behind it ({shown})"
-    source = f"`{origin.source}`" if _PLAIN_SOURCE.fullmatch(origin.source) else "a source with an odd name"
-    part = f"`{origin.argument}`" if _PLAIN_SOURCE.fullmatch(origin.argument) else "an argument"
-    return f"{part} comes from {source}, not from the user ({shown})"
 
 
 def _permission(decision: Decision, headers: Mapping[str, str]) -> str:

@@ -15,10 +15,11 @@ from threading import Timer
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from lockgate.core.errors import LockgateError, printable
-from lockgate.core.ruling.approvals import ApprovalState, canonical_json, describe_call
+from lockgate.core.ruling.approvals import ApprovalState, canonical_json
 from lockgate.mcp import messages as wire
 from lockgate.mcp.messages import ClientProtocol, Message
 from lockgate.runtime.failures import report_failure
+from lockgate.sessions.spoken_reasons import question_for_person
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.approvals import AnswerResult, Approval
@@ -27,8 +28,6 @@ _log = logging.getLogger("lockgate.mcp")
 
 # An agent must not be able to bury its user under questions.
 MAX_HELD = 32
-# A longer call cannot be read in a dialogue, so it cannot be approved there.
-MAX_SHOWN = 4_000
 # Every state of ours begins with this; the states of servers are left alone.
 STATE = "lockgate1."
 
@@ -121,16 +120,9 @@ class ClientQuestions:
         if waits is None or waits.state is not ApprovalState.WAITING:
             return False
         pending = waits.pending
-        does = _escape_invisible(describe_call(pending.bound))
-        arguments = _escape_invisible(json.dumps(call.arguments, ensure_ascii=False))
-        if len(does) + len(arguments) > MAX_SHOWN:
+        text = question_for_person(pending, f"the server {self._server}")
+        if not text:
             return False
-        why = _escape_invisible(pending.shown.explanation or pending.shown.reason)[:1_200]
-        text = (
-            f"Lockgate holds a call of the server {_escape_invisible(self._server)}.\n"
-            f"It would do: {does}\nArguments: {arguments}\nWhy it is held: {why}\n"
-            f"Allow it once? If you did not ask for this, say no. (approval {approval})"
-        )
         # The client does not wait as long as the question can be answered elsewhere.
         held = HeldCall(call, approval, pending.digest, min(pending.expires_s, self._clock() + self._wait_s()))
         return self._ask_modern(held, text) if call.protocol.modern else self._ask_handshake(held, text)
@@ -283,10 +275,3 @@ def failure_text(error: Exception) -> str:
 def error_text(error: Exception) -> str:
     """Return an error's message where it is ours; else its type, since a foreign message may hold anything."""
     return printable(error.message if isinstance(error, LockgateError) else type(error).__name__, 300)
-
-
-def _escape_invisible(text: str) -> str:
-    """Return text for a dialogue: on one line, with the code point in place of each character that does not show."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(ch if ch.isprintable() else f"\\u{{{ord(ch):x}}}" for ch in text)

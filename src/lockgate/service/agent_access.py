@@ -24,7 +24,7 @@ from lockgate.core.errors import LockgateError
 from lockgate.core.vocabulary import OBSERVE, Decision, Finding
 from lockgate.runtime.accounts import account_of_peer
 from lockgate.service.http import Caller, Problem, Request
-from lockgate.sessions.host import OPENED_BY, OPENER_ACCOUNT
+from lockgate.sessions.host import OPENED_BY, OPENER_ACCOUNT, is_plug
 
 if TYPE_CHECKING:
     from lockgate.sessions import Host, SessionInfo, StoredRuling
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 OPENED = {OPENED_BY: "agent"}
 # Whose words count as orders or wishes; an agent's own are worth what it has read.
 _SPEAKERS = ("user", "system", "goal", "supervisor")
-# Programs that say who they are by being there: what they open is not opened over HTTP.
-_PLUGS = ("claude-code", "mcp")
 _MOST_INSIDE = 16
 _GROUNDS_WITHHELD = "what this rests on is told to a person only, since another program opened the session"
 
@@ -61,7 +59,7 @@ def open_session_for(host: Host, request: Request, id: str, goal: str, given: di
         return host.open(id, goal=goal, **given)
     for name in (id, given.get("parent", "")):
         require_same_account(host, request, name)
-    if given.get("host", "").partition(":")[0] in _PLUGS:
+    if is_plug(given.get("host", "")):
         raise Problem(
             403, "not-yours", "this host opens its sessions itself", hint="give `host` the name of your own program"
         )
@@ -89,7 +87,7 @@ def _mode_inside(host: Host, id: str, parent: str) -> str | None:
     What is inside of the token's own sessions, or of those that a hook opened, takes their mode.
     """
     above = host.session(parent) if parent and host.session(id) is None else None
-    if above is None or is_own(host, above) or (above.host in _PLUGS and OPENED_BY not in above.meta):
+    if above is None or is_own(host, above) or (is_plug(above.host) and OPENED_BY not in above.meta):
         return None
     for _ in range(_MOST_INSIDE):
         if above is None:

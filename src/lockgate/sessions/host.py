@@ -54,8 +54,9 @@ from lockgate.sessions.session_cache import MAX_DEPTH, SessionCache, is_valid_na
 from lockgate.sessions.session_pruner import SessionPruner
 from lockgate.sessions.store import SessionStore
 
-# Lockgate's own plugs. The ids of their sessions come from the agent's host, so another client can guess them.
-_PLUGS = frozenset({"claude-code", "mcp"})
+# Lockgate's own plugs, by the first part of their host's name; `plug:…` are those for frameworks, in the agent's own
+# process. The ids of their sessions come from the agent's host, so another client can guess them.
+_PLUGS = frozenset({"claude-code", "mcp", "plug"})
 # This key in a session's meta: a client other than a plug opened the session.
 OPENED_BY = "opened"
 # This key in a session's meta: the account whose hook opened the session.
@@ -133,7 +134,7 @@ class Host:
         self._pruner.prune_hourly(asked.created_at)
         info = self.store.create(asked)
         live = self._cache.current(info.id)
-        if host in _PLUGS and OPENED_BY in info.meta and OPENED_BY not in asked.meta:
+        if is_plug(host) and OPENED_BY in info.meta and OPENED_BY not in asked.meta:
             # Another client opened this session before the plug did: the context counts as unknown.
             self._cache.append(live, SessionEntry(EntrySort.MARK, asked.created_at, detail=CLAIMED))
         tighter = strictest((info.mode, info.scope), (asked.mode, scope))
@@ -258,7 +259,8 @@ class Host:
         block = live.ruler.block(f"b{place.n:04d}") or live.ruler.block("goal")
         if block is None:
             raise SessionsUnavailable("the session store lost a block it just wrote")
-        if live.approval_open and block.trust is Trust.UNTRUSTED and not source.startswith("agent"):
+        is_news = not place.again and block.trust is Trust.UNTRUSTED and not source.startswith("agent")
+        if live.approval_open and is_news:
             live.approval_open = False
             live.ruler.void_approvals(block)
         return block
@@ -465,6 +467,11 @@ class Host:
         """Close the store and take all sessions out of memory."""
         self._cache.close()
         self.store.close()
+
+
+def is_plug(host: str) -> bool:
+    """Return whether a session of this host is opened by a plug of ours, and never over HTTP."""
+    return host.partition(":")[0] in _PLUGS
 
 
 def _has_more_text(value: object, most: int) -> bool:

@@ -1,4 +1,4 @@
-"""What a user of Lockgate tests with: a provider that misbehaves on demand, scripted verifiers, an adapter's contract.
+"""What a user of Lockgate tests with: misbehaving providers, scripted verifiers, the contracts of adapters and plugs.
 
     with LoopbackProvider(say="unsafe") as provider:
         adapter = ...  # its base URL is provider.url, or provider.url + "/v1"
@@ -14,6 +14,7 @@ from __future__ import annotations
 from lockgate.testing.contract import check_adapter
 from lockgate.testing.faults import FAULTS
 from lockgate.testing.loopback import LoopbackProvider, Recorded
+from lockgate.testing.plug_suite import check_plug
 from lockgate.testing.scripted import ScriptedVerifier
 
-__all__ = ["FAULTS", "LoopbackProvider", "Recorded", "ScriptedVerifier", "check_adapter"]
+__all__ = ["FAULTS", "LoopbackProvider", "Recorded", "ScriptedVerifier", "check_adapter", "check_plug"]

@@ -21,6 +21,7 @@ from lockgate.core.sessions.session_entries import (
 )
 from lockgate.core.vocabulary import Action, Decision, Finding, Ran, Reason, Receipt, Risk
 from lockgate.sessions import SessionStore
+from lockgate.sessions.stores.memory import MemorySessions
 from lockgate.sessions.stores.sqlite import SqliteSessions
 
 HELD = Decision(
@@ -38,13 +39,14 @@ HELD = Decision(
 PASSED = Decision(Action.CONTINUE, 1, Reason.NO_RED_FLAGS, Risk.HIGH, latency_us=2.0)
 
 
-@pytest.fixture
-def again(tmp_path: Path) -> Iterator[Callable[[], SessionStore]]:
-    """The same store once more, as another process would open it."""
-    opened: list[SqliteSessions] = []
+@pytest.fixture(params=["file", "memory"])
+def again(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], SessionStore]]:
+    """The same store once more, as another process would open it; sessions in memory have no other process."""
+    opened: list[SqliteSessions | MemorySessions] = [MemorySessions()] if request.param == "memory" else []
 
     def again() -> SessionStore:
-        opened.append(SqliteSessions(tmp_path / "state" / "sessions.db"))
+        if request.param == "file":
+            opened.append(SqliteSessions(tmp_path / "state" / "sessions.db"))
         return opened[-1]
 
     yield again

@@ -94,6 +94,13 @@ CHANGED = CatalogueEntry(
     "a server that is approved once and changes afterwards is the oldest way around an approval",
     owasp="LLM04:2026, ASI04",
 )
+LOST_TEXT = CatalogueEntry(
+    "plug:lost-text",
+    "plug",
+    "call",
+    "the agent may have read a text that its plug could not keep, or could not see",
+    "a call that an unseen text may stand behind is not cleared because the seen ones are harmless",
+)
 UNPINNED = CatalogueEntry(
     "mcp:tools-unpinned",
     "mcp",
@@ -139,6 +146,7 @@ ENTRIES: tuple[CatalogueEntry, ...] = (
     STEP,
     CHANGED,
     UNPINNED,
+    LOST_TEXT,
     FLOW_HELD,
     OBSERVED,
     *(CatalogueEntry(signal, "origin", "call", what, why) for signal, (what, why) in SIGNALS.items()),

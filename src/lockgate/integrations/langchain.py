@@ -1,0 +1,291 @@
+"""The plug for LangChain and LangGraph: `create_agent(…, middleware=[…, LockgateMiddleware()])`.
+
+List it last: what stands behind it can change the arguments after the ruling. A held call pauses by LangGraph's
+`interrupt`, which needs a checkpointer; without one the call is denied, and the model is told why.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from threading import Lock
+from typing import Annotated, Any, NotRequired
+from uuid import uuid4
+
+from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.middleware.types import (
+    AgentState,
+    ModelRequest,
+    ModelResponse,
+    PrivateStateAttr,
+    ToolCallRequest,
+)
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langgraph.config import get_config
+from langgraph.errors import GraphBubbleUp
+from langgraph.types import Command, interrupt
+
+from lockgate.core.vocabulary import Trust
+from lockgate.integrations.plug import HeldQuestion, Line, Plug, PlugCall, Verdict, source_of_result
+
+# A value with more characters than this and no blank is data, an image for one, and no text.
+_MAX_DATA = 2_000
+_HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+_shared: Plug | None = None
+_shared_lock = Lock()
+
+
+def shared_plug() -> Plug:
+    """Return the plug of this process: agents inside each other's tools need the same one."""
+    global _shared
+    with _shared_lock:
+        _shared = _shared or Plug("langchain")
+        return _shared
+
+
+class LockgateState(AgentState[Any]):
+    """The state of an agent with this plug: which session its run is."""
+
+    lockgate_session: NotRequired[Annotated[str, PrivateStateAttr]]  # type: ignore[valid-type]
+
+
+class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
+    """Rules on every tool call of one agent. Without a `plug` it shares one with the other agents of the process."""
+
+    state_schema = LockgateState
+
+    def __init__(self, plug: Plug | None = None) -> None:
+        super().__init__()
+        self.plug = plug or shared_plug()
+
+    # The user's words.
+
+    def before_agent(self, state: LockgateState, runtime: object) -> dict[str, str]:  # noqa: ARG002
+        return self._begin(state)
+
+    async def abefore_agent(self, state: LockgateState, runtime: object) -> dict[str, str]:  # noqa: ARG002
+        from asyncio import to_thread
+
+        return await to_thread(self._begin, state)
+
+    def _begin(self, state: LockgateState) -> dict[str, str]:
+        """Name the session of this run, and take in what the caller has just given."""
+        thread = str(get_config().get("configurable", {}).get("thread_id") or f"run-{uuid4().hex}")
+        parent, session = self.plug.caller, state.get("lockgate_session", "")
+        if not parent:
+            session = thread
+        elif not session.startswith(f"{parent}/"):
+            session = f"{parent}/{uuid4().hex}"
+        messages = list(state.get("messages", ()))
+        given = _trailing_input(messages)
+        # What the caller brought along from another run was read elsewhere.
+        known = len(given) == len(messages)
+        for message in given:
+            self.plug.user_said(session, _text_of(message), parent=parent, known=known)
+        return {"lockgate_session": session}
+
+    def after_agent(self, state: LockgateState, runtime: object) -> None:  # noqa: ARG002
+        # A message that a last tool added must not pass for the next input of the user.
+        self._read(state, state.get("messages", ()))
+
+    async def aafter_agent(self, state: LockgateState, runtime: object) -> None:  # noqa: ARG002
+        from asyncio import to_thread
+
+        await to_thread(self._read, state, state.get("messages", ()))
+
+    # What the model reads.
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any]:
+        session = self._read(request.state, request.messages, request)
+        response = handler(request)
+        self._note_reply(session, response)
+        return response
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    ) -> ModelResponse[Any]:
+        from asyncio import to_thread
+
+        session = await to_thread(self._read, request.state, request.messages, request)
+        response = await handler(request)
+        self._note_reply(session, response)
+        return response
+
+    def _read(self, state: Any, messages: Sequence[AnyMessage], request: ModelRequest[Any] | None = None) -> str:
+        session = _session_of(state)
+        self.plug.model_reads(session, self._lines(session, messages, request))
+        return session
+
+    def _lines(self, session: str, messages: Sequence[AnyMessage], request: ModelRequest[Any] | None) -> Iterator[Line]:
+        if request is not None:
+            yield from self._lines_of_request(request)
+        calls = {call["id"]: call for each in messages if isinstance(each, AIMessage) for call in each.tool_calls}
+        for number, message in enumerate(messages):
+            text, key = _text_of(message), message.id or str(number)
+            if isinstance(message, ToolMessage):
+                call = calls.get(message.tool_call_id)
+                name = message.name or (call["name"] if call else "")
+                yield Line(key, text, source_of_result(name, call["args"] if call else {}))
+            elif isinstance(message, AIMessage):
+                # The model's own words are no news, and were noted when it wrote them.
+                yield Line(key, message.text, "message:assistant")
+                for place, block in enumerate(_provider_results(message)):
+                    yield Line(f"{key} {place}", block, "provider:tool-result")
+            elif not (isinstance(message, HumanMessage) and self.plug.was_said(session, text)):
+                yield Line(key, text, f"message:{message.type}")
+
+    def _lines_of_request(self, request: ModelRequest[Any]) -> Iterator[Line]:
+        """Yield what the model reads besides the messages: the application's prompt, and what MCP servers say."""
+        system = "" if request.system_message is None else _text_of(request.system_message)
+        yield Line("system", system, "system", Trust.VETTED)
+        for tool in request.tools:
+            if not isinstance(tool, dict) and _annotations_of(tool) is not None:
+                yield Line(f"tool {tool.name}", tool.description, f"tool-description:{tool.name}")
+            elif isinstance(tool, dict) and "name" not in tool.get("function", tool):
+                self.plug.cannot_cover(f"the calls of {tool.get('type', 'a tool')}, which the provider runs itself")
+
+    def _note_reply(self, session: str, response: object) -> None:
+        for message in getattr(response, "result", [response]):
+            if isinstance(message, AIMessage):
+                self.plug.agent_wrote(session, message.text)
+
+    # Calls.
+
+    def wrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]]
+    ) -> ToolMessage | Command[Any]:
+        session, call = _session_of(request.state), _call_of(request)
+        verdict = self.plug.check(session, call)
+        if verdict.question is not None and (question := _askable(verdict.question)):
+            self.plug.answer(question, interrupt(question.as_dict()))
+            verdict = self.plug.check(session, call)
+        if not verdict.runs:
+            return _denial(request, verdict)
+        failed = True
+        try:
+            with self.plug.running(session):
+                result = handler(request)
+            failed = getattr(result, "status", "") == "error"
+        finally:
+            self.plug.ended(session, call.id, failed=failed)
+        return result
+
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
+    ) -> ToolMessage | Command[Any]:
+        from asyncio import to_thread
+
+        session, call = _session_of(request.state), _call_of(request)
+        verdict = await self.plug.check_async(session, call)
+        if verdict.question is not None and (question := _askable(verdict.question)):
+            await to_thread(self.plug.answer, question, interrupt(question.as_dict()))
+            verdict = await self.plug.check_async(session, call)
+        if not verdict.runs:
+            return _denial(request, verdict)
+        failed = True
+        try:
+            with self.plug.running(session):
+                result = await handler(request)
+            failed = getattr(result, "status", "") == "error"
+        finally:
+            await to_thread(self.plug.ended, session, call.id, failed=failed)
+        return result
+
+
+def held(result: Mapping[str, Any]) -> list[HeldQuestion]:
+    """Return the questions about held calls in the result of a run."""
+    return [question for _, question in _held(result)]
+
+
+def resume(result: Mapping[str, Any], *, yes: bool, who: str) -> Command[Any]:
+    """Return what goes on with the run: this answer to every held call in its result."""
+    return Command(
+        resume={id: question.yes(who) if yes else question.no(who) for id, question in _held(result)},
+    )
+
+
+def _held(result: Mapping[str, Any]) -> list[tuple[str, HeldQuestion]]:
+    return [
+        (each.id, HeldQuestion(*(str(each.value.get(name, "")) for name in HeldQuestion._fields)))
+        for each in result.get("__interrupt__", ())
+        if isinstance(each.value, dict) and each.value.get("held_by") == "lockgate"
+    ]
+
+
+def _session_of(state: Any) -> str:
+    """Return the session of this run; where it was not seen from its start, that of its thread."""
+    named = state.get("lockgate_session") if isinstance(state, Mapping) else getattr(state, "lockgate_session", None)
+    return str(named or get_config().get("configurable", {}).get("thread_id") or "unseen-run")
+
+
+def _trailing_input(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+    """Return what the caller has just given: the human messages at the end."""
+    count = 0
+    for message in reversed(messages):
+        if not isinstance(message, HumanMessage):
+            break
+        count += 1
+    return list(messages[len(messages) - count :])
+
+
+def _call_of(request: ToolCallRequest) -> PlugCall:
+    call = request.tool_call
+    annotations = None if request.tool is None else _annotations_of(request.tool)
+    return PlugCall(call["name"], call["args"], str(call.get("id") or ""), annotations)
+
+
+def _annotations_of(tool: object) -> Mapping[str, object] | None:
+    """Return an MCP tool's annotations; None where a tool is not from an MCP server."""
+    given = getattr(tool, "metadata", None) or {}
+    return given if any(name in given for name in (*_HINTS, "_meta")) else None
+
+
+def _askable(question: HeldQuestion) -> HeldQuestion | None:
+    """Return the question if this run can be paused and go on."""
+    given = get_config().get("configurable", {})
+    return question if given.get("__pregel_checkpointer") is not None else None
+
+
+def _denial(request: ToolCallRequest, verdict: Verdict) -> ToolMessage:
+    text = verdict.text
+    if verdict.question is not None and _askable(verdict.question) is None:
+        text += " (This agent has no checkpointer, so that its run cannot wait for a person.)"
+    if verdict.stops:
+        raise HeldByLockgate(text)
+    call = request.tool_call
+    return ToolMessage(text, tool_call_id=call["id"], name=call["name"], status="error")
+
+
+class HeldByLockgate(GraphBubbleUp):
+    """Ends the run of an agent whose plug was made with `on_pause="stop"`."""
+
+
+def _text_of(message: AnyMessage) -> str:
+    content = message.content
+    return content if isinstance(content, str) else "\n".join(_texts(content))
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        if len(value) <= _MAX_DATA or any(ch.isspace() for ch in value[:_MAX_DATA]):
+            yield value
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            if name not in ("type", "id", "index"):
+                yield from _texts(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _texts(each)
+
+
+def _provider_results(message: AIMessage) -> list[str]:
+    """Return the results of tools that the provider ran itself: outside text in the model's own message."""
+    if isinstance(message.content, str):
+        return []
+    return [
+        json.dumps(block, ensure_ascii=False, default=str)
+        for block in message.content
+        if isinstance(block, dict) and str(block.get("type", "")).endswith(("_result", "_output"))
+    ]

@@ -1,0 +1,448 @@
+"""What every plug for an agent framework does; the framework's own module only translates.
+
+1. The user's words.  Only what the caller of the framework gave it is the user's. A message under role "user" is not:
+                      tools, summaries and subagents write such messages too.
+2. Read.              What the next request to the model holds is added before the model reads it, by key, once. Not
+                      when a tool returns: what is added voids the open question about a call beside it.
+3. Rule.              A call is ruled on last, with the arguments that will run, against what the model had read.
+4. Ask.               A PAUSE becomes the framework's own pause. The answer names its question, goes through the
+                      approvals, and the call is ruled on again: the ruling lets it run, never the answer.
+
+No method raises or returns nothing, because frameworks run the tool when a hook fails: what could not be read makes
+every later call of the session suspect, and a call that could not be ruled on in time does not run.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from functools import partial
+from hashlib import sha256
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar, get_args
+
+from lockgate.core.errors import InvalidCall, InvalidConfig, printable, quoted
+from lockgate.core.vocabulary import Action, Decision, Finding, Trust
+from lockgate.runtime.failures import report_failure
+from lockgate.runtime.forks import on_fork
+from lockgate.sessions.spoken_reasons import denial_for_model, failure_for_model
+
+if TYPE_CHECKING:
+    from lockgate.gate.gate import Gate
+
+T = TypeVar("T")
+OnPause = Literal["ask", "deny", "stop"]
+
+_log = logging.getLogger("lockgate.plug")
+# Sessions and lines that one plug remembers; the store has them all the same.
+_MAX_REMEMBERED = 50_000
+# Longer than judges may take, and shorter than hosts wait.
+_DEADLINE_S = 50.0
+_MAX_SOURCE = 1_000
+# Copied into the threads and tasks that a call starts.
+_running: ContextVar[str] = ContextVar("lockgate_running", default="")
+_MAX_KEY = 100
+
+
+class Line(NamedTuple):
+    """One text that the model is about to read. `key` stays the same when the same message is sent once more."""
+
+    key: str
+    text: str
+    source: str
+    trust: Trust | None = None
+
+
+class PlugCall(NamedTuple):
+    """One call, with the arguments that will run. `id` is the framework's, where it has one."""
+
+    tool: str
+    arguments: Mapping[str, object]
+    id: str = ""
+    annotations: Mapping[str, object] | None = None
+    findings: tuple[Finding, ...] = ()
+
+
+class HeldQuestion(NamedTuple):
+    """A held call that a person can answer: `text` is what they are shown, `approval` and `digest` what they answer.
+
+    `as_dict` is for frameworks that store their pauses as JSON.
+    """
+
+    session: str
+    tool: str
+    approval: str
+    digest: str
+    text: str
+
+    def as_dict(self) -> dict[str, str]:
+        return {"held_by": "lockgate", **self._asdict()}
+
+    def yes(self, who: str) -> dict[str, object]:
+        """Return the answer that lets this call run once; `who` is recorded."""
+        return {"approval": self.approval, "digest": self.digest, "yes": True, "who": who}
+
+    def no(self, who: str) -> dict[str, object]:
+        """Return the answer that denies this call for the rest of the session."""
+        return {"approval": self.approval, "digest": self.digest, "yes": False, "who": who}
+
+
+class Verdict(NamedTuple):
+    """What becomes of a call: it `runs`, or the model reads `text` in place of its result.
+
+    `question` is there where the framework should ask a person, `stops` where it should end the run.
+    """
+
+    runs: bool
+    text: str = ""
+    question: HeldQuestion | None = None
+    stops: bool = False
+
+
+class PlugHost(Protocol):
+    """What a plug needs of the host that rules: in this process, or in a running service."""
+
+    def open(self, session: str, *, goal: str, host: str, parent: str, known: bool) -> object: ...
+
+    def add(self, session: str, content: str, *, source: str, trust: Trust | None, key: str) -> object: ...
+
+    def was_said(self, session: str, text: str) -> bool: ...
+
+    def check(self, session: str, call: PlugCall) -> Decision: ...
+
+    def question(self, session: str, tool: str, approval: str) -> HeldQuestion | None: ...
+
+    def answer(self, answer: QuestionAnswer) -> bool: ...
+
+    def outcome(self, session: str, key: str, ran: str) -> bool: ...
+
+
+class QuestionAnswer(NamedTuple):
+    """A person's answer to one question."""
+
+    approval: str
+    digest: str
+    yes: bool
+    who: str
+
+
+class Plug:
+    """The core of a plug: one per agent or application, safe for several threads and event loops.
+
+    Without `gate` or `host` the discovered configuration rules, and sessions are in memory; with `keep` they are in
+    the user's state folder, so that a run can go on after a restart. `on_pause` is what becomes of a held call: "ask"
+    pauses the run as the framework does it, "deny" only tells the model, "stop" ends the run.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        gate: Gate | None = None,
+        host: PlugHost | None = None,
+        keep: bool = False,
+        on_pause: OnPause = "ask",
+        deadline_s: float = _DEADLINE_S,
+    ) -> None:
+        if on_pause not in get_args(OnPause):
+            raise InvalidConfig(f"unknown on_pause {quoted(on_pause)}", hint="use ask, deny or stop")
+        if gate is not None and host is not None:
+            raise InvalidConfig("a plug has a `gate` or a `host`, not both")
+        if not 0 < deadline_s < float("inf"):
+            raise InvalidConfig(f"deadline_s must be a number of seconds, not {deadline_s!r}", hint="50 is the default")
+        self.name = name
+        self.on_pause = on_pause
+        self.deadline_s = deadline_s
+        if host is None:
+            from lockgate.integrations.plug_hosts import LocalHost
+
+            host = LocalHost.made_of(gate, keep=keep)
+        self._host = host
+        self._lock = Lock()
+        # Lines that are kept and texts that need not be, so that a long history costs one look-up a line.
+        self._kept: OrderedDict[tuple[str, str], None] = OrderedDict()
+        # Lines that the model may have read and that could not be kept, by session.
+        self._lost: dict[str, set[str]] = {}
+        self._opened: OrderedDict[str, None] = OrderedDict()
+        self._warned: set[str] = set()
+        on_fork(self._reset_lock)
+
+    def _reset_lock(self) -> None:
+        self._lock = Lock()
+
+    # 1. The user's words.
+
+    def user_said(self, session: str, text: str, *, parent: str = "", known: bool = True) -> None:
+        """Take in what the caller of the framework gave it. Inside a `parent`, `text` is an agent's order.
+
+        `known` is False for a run whose earlier messages came from elsewhere.
+        """
+        name = _said_name(text)
+        if self._is_kept(session, name):
+            return
+        try:
+            opening = self._start(partial(self._open, session, text, parent=parent, known=known))
+            opening.result(self.deadline_s)
+        except Exception as error:  # noqa: BLE001  # an edge: the host must go on, and its calls are suspect
+            self._note_lost(session, name, error)
+            return
+        self._note_kept(session, name)
+
+    def was_said(self, session: str, text: str) -> bool:
+        """Return whether this text is one of the user's own in this session, or of the agent's caller."""
+        if self._is_kept(session, _said_name(text)):
+            return True
+        try:
+            return self._start(partial(self._host.was_said, session, text)).result(self.deadline_s) is True
+        except Exception as error:  # noqa: BLE001  # an edge: then it is not known to be the user's
+            report_failure(f"plug-{self.name}", error)
+            return False
+
+    def agent_wrote(self, session: str, text: str) -> None:
+        """Note what the model itself wrote here: it is no news when it stands in the next request."""
+        if text.strip():
+            self._note_kept(session, _own_name(text))
+
+    def _open(self, session: str, goal: str, *, parent: str = "", known: bool = True) -> None:
+        self._host.open(session, goal=goal, host=f"plug:{self.name}", parent=parent, known=known)
+        with self._lock:
+            self._remember(self._opened, session)
+
+    # 2. Read.
+
+    def model_reads(self, session: str, lines: Iterable[Line]) -> None:
+        """Take in what the next request to the model holds; lines that are kept already cost a look-up."""
+        try:
+            fresh = [(line, name) for line in lines if self._is_news(session, line, name := _line_name(line))]
+        except Exception as error:  # noqa: BLE001  # an edge: lines come from a framework's objects
+            self._note_lost(session, "lines", error)
+            return
+        for line, name in fresh:
+            self._read_line(session, line, name)
+
+    def _is_news(self, session: str, line: Line, name: str) -> bool:
+        if not line.text.strip() or self._is_kept(session, name):
+            return False
+        return not self._is_kept(session, _own_name(line.text))
+
+    def _read_line(self, session: str, line: Line, name: str) -> None:
+        try:
+            self._start(partial(self._add, session, line, name)).result(self.deadline_s)
+        except Exception as error:  # noqa: BLE001  # an edge: the model reads it all the same
+            self._note_lost(session, name, error)
+            return
+        self._note_kept(session, name)
+
+    def _add(self, session: str, line: Line, name: str) -> None:
+        if session not in self._opened:
+            # The run began before the plug saw it.
+            self._open(session, "", known=False)
+        source = line.source[:_MAX_SOURCE]
+        self._host.add(session, line.text, source=source, trust=line.trust, key=name)
+
+    async def model_reads_async(self, session: str, lines: Iterable[Line]) -> None:
+        """Do the same for a caller on an event loop."""
+        from asyncio import to_thread
+
+        await to_thread(self.model_reads, session, list(lines))
+
+    # 3. Rule.
+
+    def check(self, session: str, call: PlugCall) -> Verdict:
+        """Rule on a call. Whatever fails, the answer is a verdict, and it is no yes."""
+        try:
+            return self._verdict(session, call, self._start(self._ask(session, call)).result(self.deadline_s))
+        except Exception as error:  # noqa: BLE001  # an edge: a call that could not be ruled on does not run
+            return self._failure(session, error)
+
+    async def check_async(self, session: str, call: PlugCall) -> Verdict:
+        """Rule on a call for a caller on an event loop; its cancellation is no error."""
+        from asyncio import wait_for, wrap_future
+
+        try:
+            ruled = await wait_for(wrap_future(self._start(self._ask(session, call))), self.deadline_s)
+            return self._verdict(session, call, ruled)
+        except Exception as error:  # noqa: BLE001  # as above
+            return self._failure(session, error)
+
+    def _ask(self, session: str, call: PlugCall) -> Callable[[], tuple[Decision, HeldQuestion | None]]:
+        if not isinstance(call.arguments, Mapping):
+            raise InvalidCall("a call's arguments are not an object")
+        lost = (Finding("plug:lost-text", "", 0, 0),) if self._lost.get(session) else ()
+        asked = call._replace(id=call.id[:_MAX_KEY], findings=(*call.findings, *lost))
+
+        def ask() -> tuple[Decision, HeldQuestion | None]:
+            if session not in self._opened:
+                self._open(session, "", known=False)
+            decision = self._host.check(session, asked)
+            wants_person = decision.action is Action.PAUSE and decision.approval and self.on_pause == "ask"
+            return decision, self._host.question(session, call.tool, decision.approval) if wants_person else None
+
+        return ask
+
+    def _verdict(self, session: str, call: PlugCall, ruled: tuple[Decision, HeldQuestion | None]) -> Verdict:
+        decision, question = ruled
+        if decision.action is Action.CONTINUE:
+            return Verdict(runs=True)
+        _log.info("held: session=%s tool=%s reason=%s", printable(session), printable(call.tool), decision.reason.value)
+        text = denial_for_model(decision)
+        self.agent_wrote(session, text)
+        return Verdict(False, text, question, decision.action is Action.PAUSE and self.on_pause == "stop")
+
+    def _failure(self, session: str, error: Exception) -> Verdict:
+        report_failure(f"plug-{self.name}", error)
+        text = failure_for_model(error)
+        self.agent_wrote(session, text)
+        return Verdict(False, text, None, self.on_pause == "stop")
+
+    @contextmanager
+    def running(self, session: str) -> Iterator[None]:
+        """While a call of this session runs: an agent that starts in here is inside of it."""
+        before = _running.set(session)
+        try:
+            yield
+        finally:
+            _running.reset(before)
+
+    @property
+    def caller(self) -> str:
+        """The session whose call is running here; empty outside of calls."""
+        return _running.get()
+
+    # 4. Ask.
+
+    def answer(self, question: HeldQuestion | None, answer: object) -> bool:
+        """Record a person's answer to this question; return whether it counted.
+
+        Whatever is no plain answer to exactly this question counts for nothing. Rule again afterwards.
+        """
+        parsed = _parse_answer(answer)
+        if question is None or parsed is None or (parsed.approval, parsed.digest) != question[2:4]:
+            return False
+        try:
+            return self._start(partial(self._host.answer, parsed)).result(self.deadline_s) is True
+        except Exception as error:  # noqa: BLE001  # an edge: an answer that was not recorded does not count
+            report_failure(f"plug-{self.name}", error)
+            return False
+
+    # What became of a call, and what cannot be seen.
+
+    def ended(self, session: str, call_id: str, *, failed: bool = False) -> None:
+        """Note that a call ran."""
+        if not call_id:
+            return
+        try:
+            work = partial(self._host.outcome, session, call_id[:_MAX_KEY], "failed" if failed else "ran")
+            self._start(work).result(self.deadline_s)
+        except Exception as error:  # noqa: BLE001  # an edge: the call has run, and no ruling depends on this note
+            report_failure(f"plug-{self.name}", error)
+
+    def cannot_cover(self, what: str, session: str = "") -> None:
+        """Warn once of what this plug cannot see; with a session, its calls are suspect from here on."""
+        if what not in self._warned and len(self._warned) < _MAX_REMEMBERED:
+            self._warned.add(what)
+            _log.warning("Lockgate cannot see %s", printable(what, 300))
+        if session:
+            with self._lock:
+                self._lost.setdefault(session, set()).add(f"unseen {_digest(what)}")
+
+    # What is remembered.
+
+    def _is_kept(self, session: str, name: str) -> bool:
+        with self._lock:
+            return (session, name) in self._kept
+
+    def _note_kept(self, session: str, name: str) -> None:
+        with self._lock:
+            self._remember(self._kept, (session, name))
+            lost = self._lost.get(session)
+            if lost is not None:
+                lost.discard(name)
+                if not lost:
+                    del self._lost[session]
+
+    def _note_lost(self, session: str, name: str, error: Exception) -> None:
+        report_failure(f"plug-{self.name}", error)
+        with self._lock:
+            self._lost.setdefault(session, set()).add(name)
+
+    @staticmethod
+    def _remember(where: OrderedDict[T, None], what: T) -> None:
+        where[what] = None
+        while len(where) > _MAX_REMEMBERED:
+            where.popitem(last=False)
+
+    @staticmethod
+    def _start(work: Callable[[], T]) -> Future[T]:
+        """Start work that the caller waits for with a deadline.
+
+        In a thread that does not keep the process alive: one that never ends must not.
+        """
+        result: Future[T] = Future()
+        # From here on a caller that gives up cannot cancel it.
+        result.set_running_or_notify_cancel()
+        context = copy_context()
+
+        def run() -> None:
+            try:
+                result.set_result(context.run(work))
+            except Exception as error:  # noqa: BLE001  # an edge: the caller raises it
+                result.set_exception(error)
+            except BaseException as error:  # noqa: BLE001
+                # The caller's process must not end because a judge wanted it to.
+                result.set_exception(RuntimeError(type(error).__name__))
+
+        Thread(target=run, daemon=True, name="lockgate-plug").start()
+        return result
+
+
+def _digest(*texts: str) -> str:
+    return sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _said_name(text: str) -> str:
+    return f"said {_digest(text)}"
+
+
+def _own_name(text: str) -> str:
+    """Return the mark of what the model or Lockgate itself wrote."""
+    return f"own {_digest(text)}"
+
+
+def _line_name(line: Line) -> str:
+    """Return the key of a line: another text under the same key is another line."""
+    return f"read {_digest(line.key, line.source, line.text)}"
+
+
+def _parse_answer(answer: object) -> QuestionAnswer | None:
+    if not isinstance(answer, Mapping) or answer.get("yes") not in (True, False):
+        return None
+    approval, digest, who = (answer.get(name) for name in ("approval", "digest", "who"))
+    if not (isinstance(approval, str) and isinstance(digest, str) and isinstance(who, str) and who.strip()):
+        return None
+    return QuestionAnswer(approval, digest, answer["yes"] is True, who)
+
+
+def source_of_result(tool: str, arguments: Mapping[str, object]) -> str:
+    """Return the source of a tool's result: the one address or file that the call names, else the tool."""
+    places = [value for value in arguments.values() if isinstance(value, str) and "://" in value[:20]]
+    if len(places) == 1 and len(places[0].split()) == 1:
+        return f"web:{places[0]}"[:_MAX_SOURCE]
+    return f"tool:{tool or 'unknown'}"[:_MAX_SOURCE]
+
+
+def require_framework(module: str, extra: str, found: str, tested: Sequence[str]) -> None:
+    """Raise InvalidConfig where the installed framework is older than what the plug was tested with."""
+
+    def numbers(version: str) -> tuple[int, ...]:
+        return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+
+    if numbers(found) < numbers(tested[0]):
+        raise InvalidConfig(
+            f"{module} {found} is older than {tested[0]}, the oldest that this plug was tested with",
+            hint=f"pip install --upgrade 'lockgate[{extra}]'",
+        )

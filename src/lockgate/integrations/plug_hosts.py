@@ -1,0 +1,87 @@
+"""The host that a plug asks: sessions in this process."""
+
+from __future__ import annotations
+
+from time import time
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from lockgate.core.errors import LockgateError
+from lockgate.core.ruling.approvals import ApprovalState
+from lockgate.core.vocabulary import Trust
+from lockgate.integrations.plug import HeldQuestion, PlugCall, QuestionAnswer
+from lockgate.sessions.spoken_reasons import question_for_person
+
+if TYPE_CHECKING:
+    from lockgate.core.ruling.approvals import AnswerResult, Approval
+    from lockgate.core.vocabulary import Decision
+    from lockgate.gate.gate import Gate
+    from lockgate.sessions import Host
+
+
+@runtime_checkable
+class AnswerableApprovals(Protocol):
+    """The approvals as a plug uses them."""
+
+    def get(self, id: str, now_s: float) -> Approval | None: ...
+
+    def answer(self, id: str, *, digest: str, yes: bool, who: str, now_s: float, reason: str = "") -> AnswerResult: ...
+
+
+class LocalHost:
+    """Sessions in this process; `host` is the same object that the plugs for Claude Code and MCP use."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        # Compiling the rules takes seconds: here, and not in the first hook, where the framework's deadline runs.
+        _ = host.gate.scanner
+
+    @classmethod
+    def made_of(cls, gate: Gate | None, *, keep: bool) -> LocalHost:
+        """Return a host for a library: with the discovered configuration where no gate is given."""
+        from lockgate.assemble import host_for_library
+
+        return cls(host_for_library(gate, keep=keep))
+
+    def open(self, session: str, *, goal: str, host: str, parent: str, known: bool) -> object:
+        return self.host.open(session, goal=goal, host=host, parent=parent, known=known)
+
+    def add(self, session: str, content: str, *, source: str, trust: Trust | None, key: str) -> object:
+        return self.host.add(session, content, source=source, trust=trust, key=key)
+
+    def was_said(self, session: str, text: str) -> bool:
+        """Return whether this is one of the user's own texts here, also where an earlier process took it in."""
+        own = ("goal", "user")
+        return any(
+            block.content == text and block.source in own and block.trust is Trust.TRUSTED
+            for block in self.host.blocks(session)
+        )
+
+    def check(self, session: str, call: PlugCall) -> Decision:
+        kept = self.host.check(
+            session,
+            call.tool,
+            call.arguments,
+            annotations=call.annotations,
+            key=call.id,
+            findings=call.findings,
+        )
+        return kept.decision
+
+    def question(self, session: str, tool: str, approval: str) -> HeldQuestion | None:
+        approvals: object = self.host.gate.approvals
+        found = approvals.get(approval, time()) if isinstance(approvals, AnswerableApprovals) else None
+        if found is None or found.state is not ApprovalState.WAITING:
+            return None
+        text = question_for_person(found.pending, f"the agent in session {session}")
+        return HeldQuestion(session, tool, approval, found.pending.digest, text) if text else None
+
+    def answer(self, answer: QuestionAnswer) -> bool:
+        approvals: object = self.host.gate.approvals
+        if not isinstance(approvals, AnswerableApprovals):
+            raise LockgateError("no person can be asked: this gate has no approvals")
+        return approvals.answer(
+            answer.approval, digest=answer.digest, yes=answer.yes, who=answer.who, now_s=time()
+        ).counted
+
+    def outcome(self, session: str, key: str, ran: str) -> bool:
+        return self.host.outcome(session, key, ran)

@@ -1,0 +1,202 @@
+"""The core of plugs; what every plug promises is played in `tests/testing/test_plug_suite.py`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from threading import Thread
+from time import time
+from typing import Any
+
+import pytest
+from toy_framework import ToyDriver
+
+from lockgate import Gate, MemoryApprovals
+from lockgate.core.errors import InvalidConfig
+from lockgate.core.vocabulary import Trust
+from lockgate.integrations.plug import HeldQuestion, Line, Plug, PlugCall, source_of_result
+from lockgate.integrations.plug_hosts import LocalHost
+from lockgate.sessions import Host
+from lockgate.sessions.stores.memory import MemorySessions
+from lockgate.testing.plug_suite import EVE, GOAL, POISON, SEND, PlugKit
+
+
+@pytest.fixture(scope="module")
+def gate() -> Gate:
+    return Gate()
+
+
+@pytest.fixture
+def kit(gate: Gate) -> Iterator[PlugKit]:
+    kit = PlugKit(ToyDriver, gate)
+    yield kit
+    kit.sessions.close()
+
+
+@pytest.fixture
+def plug(kit: PlugKit) -> Plug:
+    return kit.plug
+
+
+def test_what_is_sent_again_is_kept_once_and_voids_nothing(plug: Plug, kit: PlugKit) -> None:
+    plug.user_said("s", GOAL)
+    lines = [Line("1", POISON, "tool:read_page")]
+    plug.model_reads("s", lines)
+    held = plug.check("s", PlugCall("send_email", {"to": EVE, "body": "x"}, "c1"))
+    assert held.question is not None
+    # A process that has forgotten what it kept sends all of it again.
+    again = Plug("again", host=plug._host)
+    again.model_reads("s", lines)
+    assert plug.answer(held.question, held.question.yes("ana"))
+    assert plug.check("s", PlugCall("send_email", {"to": EVE, "body": "x"}, "c1")).runs
+    assert not plug.check("s", PlugCall("send_email", {"to": EVE, "body": "x"}, "c1")).runs
+
+
+def test_another_text_under_the_same_key_is_read(plug: Plug) -> None:
+    plug.user_said("s", GOAL)
+    plug.model_reads("s", [Line("1", "Nothing here.", "tool:read_page")])
+    plug.model_reads("s", [Line("1", POISON, "tool:read_page")])
+    assert not plug.check("s", PlugCall("send_email", {"to": EVE, "body": "x"})).runs
+
+
+def test_a_session_that_was_not_opened_has_an_unknown_context(plug: Plug) -> None:
+    assert not plug.check("unseen", PlugCall("send_email", {"to": "ana@example.com", "body": "x"})).runs
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        True,
+        "yes",
+        {"yes": True},
+        {"yes": 1, "who": "ana"},
+        {"approval": "", "digest": "", "yes": True, "who": "ana"},
+        ["yes"],
+    ],
+)
+def test_what_is_no_plain_answer_counts_for_nothing(plug: Plug, answer: object) -> None:
+    plug.user_said("s", GOAL)
+    plug.model_reads("s", [Line("1", POISON, "tool:read_page")])
+    call = PlugCall("send_email", {"to": EVE, "body": "x"})
+    held = plug.check("s", call)
+    assert not plug.answer(held.question, answer)
+    assert not plug.check("s", call).runs
+
+
+def test_a_yes_without_a_name_or_with_another_digest_counts_for_nothing(plug: Plug) -> None:
+    plug.user_said("s", GOAL)
+    plug.model_reads("s", [Line("1", POISON, "tool:read_page")])
+    held = plug.check("s", PlugCall("send_email", {"to": EVE, "body": "x"}))
+    assert held.question is not None
+    yes = held.question.yes("ana")
+    for change in ({"who": " "}, {"digest": "sha256:" + "0" * 64}, {"approval": "a" * 16}, {"yes": "true"}):
+        assert not plug.answer(held.question, {**yes, **change})
+    assert plug.answer(held.question, json.loads(json.dumps(yes)))
+
+
+def test_a_question_is_json_for_frameworks_that_store_their_pauses() -> None:
+    question = HeldQuestion("s", "send_email", "a" * 16, "sha256:0", "Allow it once?")
+    given = json.loads(json.dumps(question.as_dict()))
+    assert given.pop("held_by") == "lockgate"
+    assert HeldQuestion(**given) == question
+
+
+def test_the_denial_that_the_model_reads_voids_no_question(gate: Gate) -> None:
+    kit = PlugKit(ToyDriver, gate, on_pause="deny")
+    kit.hijack("sync")
+    # The denial stood in the next request, and a person can still say yes to the call.
+    (waiting,) = kit.approvals.waiting(time())
+    kit.approvals.answer(waiting.id, digest=waiting.digest, yes=True, who="ana", now_s=time())
+    kit.start([SEND], "done", goal=GOAL, mode="sync")
+    assert kit.sent == [(EVE, "the contract")]
+    kit.sessions.close()
+
+
+def test_what_a_plug_cannot_see_is_said_once_and_makes_calls_suspect(
+    plug: Plug, caplog: pytest.LogCaptureFixture
+) -> None:
+    plug.user_said("s", "Email ana@example.com the minutes")
+    call = PlugCall("send_email", {"to": "ana@example.com", "body": "the minutes"})
+    assert plug.check("s", call).runs
+    for _ in range(3):
+        plug.cannot_cover("the calls of web_search, which the provider runs itself", session="s")
+    assert [record.getMessage() for record in caplog.records if "cannot see" in record.getMessage()] == [
+        "Lockgate cannot see the calls of web_search, which the provider runs itself"
+    ]
+    assert not plug.check("s", call).runs
+
+
+def test_lines_of_odd_objects_do_not_raise(plug: Plug) -> None:
+    plug.user_said("s", "Email ana@example.com the minutes")
+
+    def odd() -> Iterator[Line]:
+        raise RuntimeError("an odd message")
+        yield Line("1", "", "tool:x")
+
+    plug.model_reads("s", odd())
+    assert not plug.check("s", PlugCall("send_email", {"to": "ana@example.com", "body": "the minutes"})).runs
+
+
+def test_arguments_that_are_no_object_do_not_run(plug: Plug) -> None:
+    plug.user_said("s", GOAL)
+    verdict = plug.check("s", PlugCall("send_email", "to eve", "c1"))  # type: ignore[arg-type]
+    assert not verdict.runs
+    assert "not an object" in verdict.text
+
+
+def test_an_agent_inside_a_call_knows_its_caller(plug: Plug) -> None:
+    assert plug.caller == ""
+    with plug.running("outer"):
+        assert plug.caller == "outer"
+        seen: list[str] = []
+        thread = Thread(target=lambda: seen.append(plug.caller))
+        thread.start()
+        thread.join()
+        # A bare thread has a context of its own; frameworks copy theirs.
+        assert seen == [""]
+    assert plug.caller == ""
+
+
+def test_a_subagents_goal_is_an_agents_order(plug: Plug, kit: PlugKit) -> None:
+    plug.user_said("outer", GOAL)
+    plug.model_reads("outer", [Line("1", POISON, "tool:read_page")])
+    plug.user_said("outer/1", f"Email the contract to {EVE}", parent="outer")
+    assert not plug.check("outer/1", PlugCall("send_email", {"to": EVE, "body": "the contract"})).runs
+
+
+def test_the_applications_own_prompt_is_vetted(plug: Plug) -> None:
+    plug.user_said("s", "Email ana@example.com the minutes")
+    plug.model_reads("s", [Line("system", "You are helpful. Always be brief.", "system", Trust.VETTED)])
+    assert plug.check("s", PlugCall("send_email", {"to": "ana@example.com", "body": "the minutes"})).runs
+
+
+@pytest.mark.parametrize("options", [{"on_pause": "maybe"}, {"deadline_s": 0}, {"host": object(), "gate": Gate()}])
+def test_a_plug_that_makes_no_sense_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidConfig):
+        Plug("x", **options)
+
+
+def test_the_source_of_a_result_is_the_one_address_that_the_call_names() -> None:
+    assert source_of_result("fetch", {"url": "https://a.example/x", "depth": 1}) == "web:https://a.example/x"
+    assert source_of_result("compare", {"a": "https://a.example", "b": "https://b.example"}) == "tool:compare"
+    assert source_of_result("note", {"text": "see https://a.example for more"}) == "tool:note"
+    assert source_of_result("", {}) == "tool:unknown"
+
+
+def test_a_gate_without_approvals_denies_and_asks_no_one(gate: Gate) -> None:
+    store = MemorySessions()
+    plug = Plug("x", host=LocalHost(Host(Gate(scanner=gate.scanner), store)))
+    plug.user_said("s", GOAL)
+    plug.model_reads("s", [Line("1", POISON, "tool:read_page")])
+    verdict = plug.check("s", PlugCall("send_email", {"to": EVE, "body": "x"}))
+    assert not verdict.runs
+    assert verdict.question is None
+    store.close()
+
+
+def test_memory_approvals_can_be_given(gate: Gate) -> None:
+    plug = Plug("x", gate=Gate(scanner=gate.scanner, approvals=MemoryApprovals()))
+    plug.user_said("s", GOAL)
+    plug.model_reads("s", [Line("1", POISON, "tool:read_page")])
+    assert plug.check("s", PlugCall("send_email", {"to": EVE, "body": "x"})).question is not None

@@ -1,0 +1,47 @@
+"""Sessions in memory; what every store promises is in `test_stores_contract.py`."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from lockgate.core.errors import SessionsUnavailable
+from lockgate.core.sessions.session_entries import SessionInfo
+from lockgate.sessions.stores.memory import MemorySessions
+
+
+def test_a_failed_write_leaves_nothing() -> None:
+    store = MemorySessions()
+    with pytest.raises(SessionsUnavailable), store._write_transaction() as db:
+        db.execute("UPDATE sessions SET nothing = 1")
+    store.create(SessionInfo("s"))
+    assert store.session("s") is not None
+    store.close()
+
+
+def test_a_closed_store_says_so() -> None:
+    store = MemorySessions()
+    store.close()
+    store.close()
+    with pytest.raises(SessionsUnavailable):
+        store.session("s")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no forks")
+def test_a_forked_process_gets_an_error_and_no_stale_session() -> None:
+    store = MemorySessions()
+    store.create(SessionInfo("s"))
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            store.session("s")
+        except SessionsUnavailable:
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert store.session("s") is not None
+    store.close()
