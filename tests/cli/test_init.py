@@ -442,3 +442,25 @@ def test_a_claude_code_that_runs_calls_whose_hook_has_failed_is_refused(
 )
 def test_versions_are_read_strictly(said: str, version: tuple[int, ...]) -> None:
     assert claude_code.parse_version(said) == version
+
+
+def test_a_pack_goes_into_the_operators_own_configuration_and_out_again(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = home.parent / "config" / "lockgate" / "config.toml"
+    done = run("init", "claude-code", "--yes", "--pack", "coding")
+    assert (done.code, "added the pack coding" in done.out) == (0, True)
+    assert "secrets-stay: " in run("policy", "explain").out
+    assert path.stat().st_mode & 0o777 == 0o600
+    again = run("init", "claude-code", "--yes", "--pack", "coding")
+    assert (again.code, "the pack is as it was" in again.out) == (0, True)
+    left = run("init", "claude-code", "--yes", "--remove")
+    assert (left.code, "--remove --pack coding takes it out" in left.out) == (0, True)
+    gone = run("init", "claude-code", "--yes", "--remove", "--pack", "coding")
+    assert (gone.code, path.read_text()) == (0, "")
+    wrong = run("init", "claude-code", "--yes", "--pack", "cooking")
+    assert (wrong.code, "no pack is called `cooking`" in wrong.err) == (2, True)
+    answers = iter(["y", "mail-assistant", "y"])
+    monkeypatch.setattr("builtins.input", lambda _: next(answers))
+    asked = run("init", "claude-code", at_terminal=True)
+    assert (asked.code, "added the pack mail-assistant" in asked.out) == (0, True)

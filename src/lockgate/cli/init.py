@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +28,15 @@ from lockgate.runtime import json_edit as json_text
 from lockgate.service.auth import FILES, VARIABLES, check_token, make_token
 from lockgate.service.http import Caller
 from lockgate.settings.config import WhenDown
+from lockgate.settings.config_edit import (
+    add_pack,
+    installed_packs,
+    operator_file,
+    read_config,
+    remove_pack,
+    write_config,
+)
+from lockgate.settings.policy_packs import list_packs, pack_path
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
@@ -49,6 +60,9 @@ it; --command does the same in your own files. The service is at the address und
 
 Hooks in your own files start the service when it is not running, as you and with your folders of today; --no-start
 leaves that to you. `lockgate service install` has the system start it.
+
+--pack NAME adds a pack of flow rules to your own configuration (`lockgate policy packs` lists them), and with --remove
+takes it out again. In a terminal you are asked which one you want.
 
 mcp puts `lockgate mcp` in front of each server that a client's configuration names.
 
@@ -75,7 +89,8 @@ def describe(parser: Parser) -> None:
     )
     parser.add_argument("--no-start", action="store_true", help="claude-code: the hooks do not start the service")
     parser.add_argument("--server", metavar="NAME", action="append", help="mcp: only this server; may be repeated")
-    parser.add_argument("--remove", action="store_true", help="take out what was put in")
+    parser.add_argument("--pack", metavar="NAME", help="add these flow rules to your own configuration")
+    parser.add_argument("--remove", action="store_true", help="take out what was put in; a pack only with --pack")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument("--json", action="store_true", help="print one JSON object; needs --yes to change anything")
     parser.add_argument("--config", metavar="PATH", help="use this configuration file")
@@ -83,11 +98,55 @@ def describe(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
+    if args.pack is not None:
+        pack_path(args.pack)
     if args.what == "mcp":
-        return _init_mcp(args)
+        return max(_init_mcp(args), _change_pack(args))
     if args.file or args.server:
         raise LockgateError("CONFIG.json and --server are for mcp", hint="lockgate init claude-code [--project]")
-    return _init_claude_code(args)
+    return max(_init_claude_code(args), _change_pack(args))
+
+
+def _change_pack(args: argparse.Namespace) -> Exit:
+    """Put a pack of flow rules into the operator's configuration, or take it out; in a terminal, ask which."""
+    path = operator_file(assemble.settings_from_environment(args.config), os.environ)
+    before = read_config(path)
+    installed = installed_packs(before)
+    name = args.pack if args.pack is not None else _ask_for_pack(args, installed)
+    if not name:
+        if args.remove and installed and not args.json:
+            print(f"{path} keeps the pack {installed[0]}: --remove --pack {installed[0]} takes it out")
+        return Exit.CLEAR
+    after = remove_pack(before, name) if args.remove else add_pack(before, name)
+    diff = "".join(difflib.unified_diff(before.splitlines(keepends=True), after.splitlines(keepends=True), n=1))
+    if not _confirm_change(args, str(path), diff, empty=after == before):
+        return Exit.FLAGGED
+    if after != before:
+        write_config(path, after)
+    if not args.json:
+        said = (
+            f"{'removed' if args.remove else 'added'} the pack {name}" if after != before else "the pack is as it was"
+        )
+        print(f"{said}: {path}; `lockgate policy explain` says what is in force")
+    return Exit.CLEAR
+
+
+def _ask_for_pack(args: argparse.Namespace, installed: Sequence[str]) -> str:
+    if args.remove or args.yes or args.json or installed or not sys.stdin.isatty():
+        return ""
+    packs = list_packs()
+    print("Packs of flow rules say which text may reach which place:")
+    for name, said in packs.items():
+        print(f"  {name:20}{said}")
+    try:
+        answer = input("Add one of them to your configuration? Its name, or Enter for none: ").strip()
+    except EOFError:
+        return ""
+    if answer and answer not in packs:
+        print(
+            f"no pack is called {quoted(answer)}: none is added; `lockgate init {args.what} --pack NAME` does it later"
+        )
+    return answer if answer in packs else ""
 
 
 def _init_claude_code(args: argparse.Namespace) -> Exit:

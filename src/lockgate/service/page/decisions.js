@@ -170,7 +170,8 @@ export async function decisionsView(view, query, { signal, tell, onEvent, go }) 
       choice("action", "Action", [["", "any"], ["CONTINUE", "CONTINUE"], ["REORIENT", "REORIENT"], ["PAUSE", "PAUSE"]]),
       choice("tier", "Tier", [["", "any"], ["1", "1, rules"], ["2", "2, triage"], ["3", "3, supervisor"]]),
       field("tool", "Tool"),
-      field("rule", "Rule"),
+      field("rule", "Rule", { list: "rules-known" }),
+      h("datalist", { id: "rules-known" }, h("option", { value: "observe:PAUSE" }, "would have paused, in observe mode"), h("option", { value: "observe:REORIENT" })),
       field("session", "Session"),
       field("host", "Host"),
       h("div.buttons", {}, pause, filtered ? h("a.button", { href: "#/decisions" }, "Clear") : null, h("button.unseen", { type: "submit" }, "Search")),
@@ -197,11 +198,13 @@ export function head() {
 }
 
 export function row(each, fresh = false) {
+  // In observe mode the call ran, and this is what would have become of it.
+  const would = each.rules.find((rule) => rule.startsWith("observe:"))?.slice(8);
   return h(
-    `tr.${each.action === "CONTINUE" ? "passed" : "stopped"}${fresh === true ? ".fresh" : ""}`,
+    `tr.${each.action === "CONTINUE" && !would ? "passed" : "stopped"}${fresh === true ? ".fresh" : ""}`,
     { "data-seq": each.seq },
     h("td.when", {}, when(each.at)),
-    h("td", {}, action(each.action)),
+    h("td", {}, would ? action(`would ${would}`, would) : action(each.action)),
     h("td", {}, tier(each.tier)),
     h("th.call", { scope: "row" }, h("a", { href: `#/decision/${part(each.id)}`, "data-row": true, "data-id": each.id }, each.damaged ? h("i", {}, "damaged") : line(each.tool, 80))),
     h("td.why", {}, h("div", {}, each.rules.length ? h("span.rule", {}, line(each.rules[0], 48), each.rules.length > 1 ? ` +${each.rules.length - 1}` : "") : null, said(each))),
