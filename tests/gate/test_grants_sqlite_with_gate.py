@@ -193,6 +193,33 @@ def test_a_store_that_cannot_say_grants_nothing(
     assert session.check("send_email", CALL).action is Action.PAUSE
 
 
+def test_a_link_to_a_project_is_that_project(store: Store, started: Started, project: Path) -> None:
+    link = project.parent / "link"
+    link.symlink_to(project)
+    (project / "sub").mkdir()
+    grant(store, started("s1", link).check("send_email", CALL), "project")
+    for number, folder in enumerate((project, project / "sub", link / "sub", link)):
+        run = started(f"in-{number}", folder).check("send_email", {**CALL, "body": f"{number}"})
+        assert said(run) == ("CONTINUE", "granted"), folder
+    other = project.parent / "other"
+    (other / ".git").mkdir(parents=True)
+    link.unlink()
+    link.symlink_to(other)
+    assert started("moved", link).check("send_email", CALL).action is Action.PAUSE
+
+
+@pytest.mark.parametrize("then", ["pause", "deny"])
+def test_a_flow_rule_on_values_holds_under_a_grant(store: Store, started: Started, then: str) -> None:
+    policy = Policy(flows=(f'{{"name": "cards", "value": "card", "to": "sends", "then": "{then}"}}',))
+    session = started(policy=policy)
+    grant(store, session.check("send_email", CALL), "session")
+    assert session.check("send_email", {**CALL, "body": "Thank you."}).action is Action.CONTINUE
+    held = session.check("send_email", {**CALL, "body": "Charge 4111 1111 1111 1111."})
+    assert held.action is Action.PAUSE
+    assert "flow:cards" in {found.rule for found in held.findings}
+    assert said(session.check("send_email", {**CALL, "body": "Thanks."})) == ("CONTINUE", "granted")
+
+
 def test_nothing_that_an_agent_does_makes_a_grant(store: Store, started: Started) -> None:
     """Calls, texts and retries in any order, also while a person answers single calls."""
     dice = random.Random(20)
