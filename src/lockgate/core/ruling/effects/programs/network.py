@@ -354,7 +354,7 @@ def _remote(path: str) -> str:
     return match.group(1).strip("[]").lower() if match and ":" in path and not re.match(r"[A-Za-z]:[\\/]", path) else ""
 
 
-def _lookup(walk: Walk, call: Invocation) -> Output:
+def ask_name(walk: Walk, call: Invocation) -> Output:
     """`dig`, `host`, `ping`: a question, unless the name carries data of this machine."""
     for argument in call.arguments:
         if any(piece.source is not Source.VARIABLE for piece in walk.pieces_in(argument)) or walk.secrets_in(argument):
@@ -454,7 +454,10 @@ READERS = {
     "socat": _socat,
     **dict.fromkeys(("ssh", "mosh", "autossh", "sshpass"), _ssh),
     **dict.fromkeys(("scp", "rsync", "sftp"), _copy),
-    **dict.fromkeys(("dig", "nslookup", "host", "ping", "ping6", "drill", "kdig", "whois", "traceroute"), _lookup),
+    **dict.fromkeys(
+        "dig nslookup host ping ping6 drill kdig delv whois traceroute tracepath mtr resolvectl avahi-resolve".split(),
+        ask_name,
+    ),
     **dict.fromkeys(("ftp", "lftp", "tftp", "ncftpput"), _ftp),
     "rclone": _rclone,
     **dict.fromkeys(("mail", "mailx", "mutt", "sendmail", "msmtp", "swaks", "ssmtp", "s-nail"), _mail),

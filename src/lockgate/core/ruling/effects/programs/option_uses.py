@@ -54,7 +54,8 @@ def _words(section: str) -> frozenset[str]:
     return frozenset(word for line in _SECTIONS[section] for word in line.split())
 
 
-_RESULTS, _TEXTS, _SITES = _words("results"), _words("texts"), _words("sites")
+_RESULTS, _TEXTS, _SITES, _RUNS = _words("results"), _words("texts"), _words("sites"), _words("runs anywhere")
+_EXPRESSIONS = _patterns("expressions")
 
 
 def note_option_uses(walk: Walk, call: Invocation) -> None:
@@ -76,12 +77,37 @@ def note_option_uses(walk: Walk, call: Invocation) -> None:
             _note_uses(walk, call.arguments, uses)
 
 
+MOST_LINE = 4_000
+# Programs whose addresses the service behind them knows already.
+_OWN_SERVICE = frozenset("git gh glab".split())
+
+
+def note_looking(walk: Walk, call: Invocation) -> None:
+    """Note what a program that only looks runs, writes or asks besides, by options that mean the same everywhere."""
+    before = ""
+    for argument in call.arguments:
+        option, value = before, argument
+        before = argument if argument[:1] == "-" and "=" not in argument else ""
+        if argument[:1] == "-":
+            option, value = _named_value(argument)
+        if _URL.match(value):
+            host = host_of(value)
+            if call.name not in _OWN_SERVICE and host and not is_local(host) and not walk.project.has_url(value):
+                walk.add("requests", host)
+        elif option in _RUNS and (" " in value or is_foreign(walk, value)):
+            run_command(walk, value)
+        elif option in _RESULTS and is_foreign(walk, value):
+            walk.access(value, Access.WRITE)
+
+
 def _note_patterns(walk: Walk, call: Invocation) -> None:
     """Note command lines that show secrets, and those that change the machine."""
-    shows, changes = _SHOWS_SECRETS.get(call.name), _CHANGES.get(call.name)
-    if shows is None and changes is None:
+    shows, changes, expressions = (table.get(call.name) for table in (_SHOWS_SECRETS, _CHANGES, _EXPRESSIONS))
+    if shows is None and changes is None and expressions is None:
         return
     line = " ".join(call.arguments[:40])
+    if expressions is not None and expressions.search(line[:MOST_LINE]):
+        walk.add_unreadable()
     if shows is not None and shows.match(line):
         walk.add("reads-secret", " ".join([call.name, *call.arguments[:1]]))
     if changes is not None and changes.match(line):

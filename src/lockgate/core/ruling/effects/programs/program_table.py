@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.effect import Certainty
 from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Invocation, Output
-from lockgate.core.ruling.effects.programs.option_uses import note_foreign
+from lockgate.core.ruling.effects.programs.option_uses import note_foreign, note_looking
 from lockgate.core.ruling.effects.programs.text_filters import print_files
 from lockgate.core.word_lists import read_sections
 
@@ -19,6 +19,8 @@ _ROWS: dict[str, str] = {
     for line in lines
     for entry in line.split(", ")
 }
+# Programs that show a file and take an address for one.
+_VISITS = frozenset("exiftool ffprobe glow identify mdcat xmllint xsltproc".split())
 # Options before the command word that take a value: `kubectl -n web get pods`.
 _VALUED = {
     "git": frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env")),
@@ -51,6 +53,8 @@ def read_row(walk: Walk, call: Invocation, *, of_project: bool = False) -> Outpu
     if row is None:
         note_unknown(walk, name, of_project=of_project)
         return UNKNOWN_OUTPUT
+    if row in ("harmless", "looks") or name in _VISITS:
+        note_looking(walk, call)
     if row in ("harmless", "looks"):
         return UNKNOWN_OUTPUT
     if row == "prints":

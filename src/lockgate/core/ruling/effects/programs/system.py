@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
-from lockgate.core.ruling.effects.programs.network import ask_host
+from lockgate.core.ruling.effects.programs.network import ask_host, ask_name
 from lockgate.core.ruling.effects.programs.option_uses import is_foreign
 from lockgate.core.ruling.effects.programs.options import has_option, program_after, split_options
 from lockgate.core.ruling.effects.programs.program_table import command_words, read_row
@@ -208,10 +208,10 @@ def _keychain(walk: Walk, call: Invocation) -> Output:
 
 
 def _getfile(walk: Walk, call: Invocation) -> Output:
-    """`getent shadow` shows password hashes."""
+    """`getent shadow` shows password hashes, and `getent hosts NAME` asks for a name."""
     if "shadow" in call.arguments:
         walk.add("reads-secret", "/etc/shadow")
-    return UNKNOWN_OUTPUT
+    return ask_name(walk, call)
 
 
 def _setting(walk: Walk, call: Invocation) -> Output:
