@@ -9,12 +9,11 @@ ARGS ?=
 # The tests start hundreds of processes: without bytecode on disk each would parse the whole of Lockgate again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# What these measure are moments: they get the machine to themselves, after the others, a core for those that mostly wait and
-# one for those that work.
-WAITING := tests/verifiers/test_client.py tests/verifiers/test_model_judge.py tests/runtime/test_worker_pool.py
-TIMED := tests/verifiers/test_client_faults.py tests/verifiers/test_adapters.py
-# The others run in two processes beside each other: these folders, about half of the work, and all else. A third process
-# that hands out the tests one by one would cost a tenth of the time.
+# What these measure are moments, and mostly they wait: a process of their own, which the others make way for.
+TIMED := tests/verifiers/test_client.py tests/verifiers/test_model_judge.py tests/runtime/test_worker_pool.py \
+  tests/verifiers/test_client_faults.py tests/verifiers/test_adapters.py
+# The others run in two processes beside each other: these folders, about half of the work, and all else. A process that
+# hands out the tests one by one would cost a tenth of the time.
 HALF := tests/core tests/bench tests/gate tests/journal
 # What `check` has run by then.
 TREE := tests/repository/test_tree.py
@@ -48,15 +47,14 @@ demo: $(VENV)/runtime ## play a recorded session: ordinary calls, a poisoned pag
 test: check ## run check, then the tests (ARGS goes to pytest)
 	@$(MAKE) --no-print-directory test-python
 
-# Two runs of pytest beside each other.
-both = @$(BIN)/python -m pytest $(1) > $(VENV)/first.txt 2>&1 & first=$$!; trap 'kill $$first 2>/dev/null' INT TERM; \
-  $(BIN)/python -m pytest $(2); second=$$?; wait $$first; first=$$?; cat $(VENV)/first.txt; exit $$((first | second))
-
 test-python: $(VENV)/dev ## run the tests alone, so with another Python too (PYTHON=python3.13 VENV=build/python3.13)
 ifeq ($(strip $(ARGS)),)
-	@echo "$(BIN)/python -m pytest, in two processes; what the first says is shown after the second"
-	$(call both,$(HALF),$(patsubst %,--ignore=%,$(HALF) $(WAITING) $(TIMED) $(TREE)))
-	$(call both,$(WAITING),$(TIMED))
+	@echo "$(BIN)/python -m pytest, in three processes; what two of them say is shown after the third"
+	@nice $(BIN)/python -m pytest $(HALF) > $(VENV)/half.txt 2>&1 & half=$$!; \
+	  $(BIN)/python -m pytest $(TIMED) > $(VENV)/timed.txt 2>&1 & timed=$$!; \
+	  trap 'kill $$half $$timed 2>/dev/null' INT TERM; \
+	  nice $(BIN)/python -m pytest $(patsubst %,--ignore=%,$(HALF) $(TIMED) $(TREE)); rest=$$?; \
+	  wait $$half; half=$$?; wait $$timed; timed=$$?; cat $(VENV)/half.txt $(VENV)/timed.txt; exit $$((half | timed | rest))
 else
 	$(BIN)/python -m pytest $(ARGS)
 endif

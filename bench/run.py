@@ -34,9 +34,9 @@ HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "RESULTS.md"
 OURS = "Detection: our own corpus"
 SECTIONS = ("speed", "detection", "over", "judge", "journal", "gate")
-QUICK_FILES = 20
+QUICK_FILES = 8
 # Of our own corpus a quick run plays every so many-th session of each file.
-QUICK_EVERY = 12
+QUICK_EVERY = 24
 
 Tick = Callable[[str], None]
 

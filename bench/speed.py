@@ -56,15 +56,15 @@ class Effort:
 
 FULL = Effort()
 QUICK = Effort(
-    rounds=2,
+    rounds=1,
     sizes=(200, 8192),
-    bytes_per_pass=65536,
+    bytes_per_pass=16384,
     session_blocks=6,
-    session_rounds=2,
+    session_rounds=1,
     seed_rounds=1,
     hostile_sizes=(4096, 16384),
-    hostile_every=6,
-    start_rounds=2,
+    hostile_every=12,
+    start_rounds=1,
     journal_rounds=1,
     journal_slice_s=0.05,
     journal_records=600,

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import gc
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from rule_cache import keep_rules
+from rule_cache import drop_old_patterns, keep_rules, share_compiled_patterns
 
 from lockgate import Decision, Gate, Policy, assemble
 from lockgate.core.text.rules import RULES
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate import gate as gate_module
 from lockgate.runtime.sealed_cache import SealedCache
+from lockgate.verifiers import embedded_model
 
-# The same examples in every run: `make fuzz` is where chance belongs. And no example has a deadline of its own, nor may
-# making examples be called slow: both measure the machine.
-settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# The same examples in every run: `make fuzz` is where chance and many examples belong. And no example has a deadline of
+# its own, nor may making examples be called slow: both measure the machine.
+settings.register_profile(
+    "steady", derandomize=True, deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("steady")
 
 Ask = Callable[..., Decision]
@@ -36,16 +39,23 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if kept is not None:
         folder = kept.mkdir("compiled-rules")
         folder.chmod(0o700)
-        gate_module._scanners[()] = assemble.cached_scanner(RULES, SealedCache(folder, folder))
+        sealed = SealedCache(folder, folder)
+        gate_module._scanners[()] = assemble.cached_scanner(RULES, sealed)
+        share_compiled_patterns(sealed)
+        drop_old_patterns(folder)
         for file in folder.glob("rules-*"):
             if file.name != assemble.rule_cache_name(RULES):
                 file.unlink(missing_ok=True)
 
 
 def pytest_collection_finish() -> None:
-    """Leave the many thousand collected tests out of every garbage collection."""
+    """Leave the many thousand collected tests out of every garbage collection, and have no embedded judge.
+
+    What a gate without judges does must not depend on whether this checkout has a model.
+    """
     gc.collect()
     gc.freeze()
+    embedded_model.PIN = ""
 
 
 # The embedded judge's engine comes with the hosts, and `make test-hosts` runs these.
@@ -57,15 +67,9 @@ if find_spec("onnx") is None:
     ]
 
 
-@pytest.fixture(autouse=True)
-def _no_embedded_judge(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a gate without judges does must not depend on whether this checkout has a model."""
-    monkeypatch.setattr("lockgate.verifiers.embedded_model.PIN", "")
-
-
-@pytest.fixture(autouse=True)
-def _journals_end() -> Iterator[None]:
-    yield
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Leave no journal open. A hook, since a fixture for each of many thousand tests takes seconds."""
     assemble.close_journals()
 
 

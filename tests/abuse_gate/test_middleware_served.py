@@ -256,7 +256,7 @@ class Unread:
         return
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     body=_bodies,
     kind=_types,

@@ -729,7 +729,7 @@ def rank(name: str, value: object) -> object:
     return value if name in ("strict_patterns", "strict", "enforce") else -value
 
 
-@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(base=files, project=project_files, pyproject=project_files)
 def test_no_project_file_weakens_any_base(
     place: Place, base: dict[str, object], project: dict[str, object], pyproject: dict[str, object]

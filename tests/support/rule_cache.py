@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
+import hyperscan
+
 from lockgate import assemble
+from lockgate.core.text import scanner as scanner_module
 from lockgate.core.text.rules import RULES
 from lockgate.core.text.scanner import Scanner
 from lockgate.runtime.sealed_cache import KEY_NAME, SealedCache
@@ -34,3 +39,32 @@ def keep_rules(scanner: Scanner, cache_home: Path, state_home: Path) -> None:
 def plain_scanner() -> Scanner:
     """Return what requests are read with: no rules for agents."""
     return Scanner(())
+
+
+# Sets of fewer patterns are compiled in no time.
+_MANY = 12
+_KEEP_S = 14 * 24 * 3600
+
+
+def share_compiled_patterns(kept: SealedCache) -> None:
+    """Compile each large set of patterns once for all test processes, whichever scanner needs it."""
+    compile_patterns = scanner_module._compile
+
+    def compile_once(listed: scanner_module.NumberedPatterns) -> hyperscan.Database:
+        if len(listed) < _MANY:
+            return compile_patterns(listed)
+        name = "patterns-" + sha256(repr((hyperscan.__version__, sorted(listed.items()))).encode()).hexdigest()
+        if (data := kept.read(name)) is not None:
+            return hyperscan.loadb(data, hyperscan.HS_MODE_BLOCK)
+        database = compile_patterns(listed)
+        kept.write(name, bytes(hyperscan.dumpb(database)))
+        return database
+
+    scanner_module._compile = compile_once
+
+
+def drop_old_patterns(folder: Path) -> None:
+    """Remove what older rules were compiled to."""
+    for file in folder.glob("patterns-*"):
+        if time.time() - file.stat().st_mtime > _KEEP_S:
+            file.unlink(missing_ok=True)

@@ -507,7 +507,7 @@ def test_an_odd_answer_is_none(said: bytes) -> None:
     assert _parse_answer(said, InspectionLimits(characters=10)) is None
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=75, deadline=None, derandomize=True)
 @given(
     st.lists(
         st.sampled_from(

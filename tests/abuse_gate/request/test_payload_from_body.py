@@ -559,7 +559,7 @@ _VALUES = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=75, deadline=None, derandomize=True)
 @given(
     _VALUES, st.text("abcdefghijklmnopqrstuvwxyz ", min_size=20, max_size=40).filter(lambda text: " " in text.strip())
 )
@@ -581,7 +581,7 @@ def _texts(value: object) -> list[str]:
     return [text for one in value.values() for text in _texts(one)] if isinstance(value, dict) else []
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(
     st.binary(max_size=200)
     | st.text(max_size=100).map(str.encode)
@@ -611,7 +611,7 @@ def test_any_body_is_read_or_refused(body: bytes, content_type: str, path: str, 
     assert set(parsed.modalities) <= set(MODALITIES)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=75, deadline=None, derandomize=True)
 @given(
     st.lists(
         st.sampled_from(

@@ -97,7 +97,7 @@ def test_a_receipt_catches_what_a_head_would(kind: Kind) -> None:
     assert not report.sound
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(st.data())
 def test_no_change_to_a_stored_byte_goes_unseen(data: st.DataObject) -> None:
     at = data.draw(st.integers(0, SIZE - 1))
@@ -402,7 +402,7 @@ def test_a_gap_record_excuses_nothing_but_what_it_names() -> None:
     assert whats(alone([*ruled(1), gap(2, 9, 3), *ruled(6)])) == {FaultKind.HOLE}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.sets(st.integers(1, 12), min_size=1), st.lists(st.tuples(st.integers(1, 12), st.integers(1, 12)), max_size=3))
 def test_holes_are_numbers_without_a_record_or_a_gap(seen: set[int], gaps: list[tuple[int, int]]) -> None:
     excused = {number for first, last in gaps for number in range(first, last + 1)}

@@ -194,7 +194,7 @@ def test_a_rewritten_beginning_has_no_proof() -> None:
             assert not verify_consistency(old, size, ROOTS[old], root_of(forged[:size]), proof)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(0, 80), st.integers(0, 80), st.lists(st.sampled_from([*LEAVES[:6], *ROOTS[:9]]), max_size=8))
 def test_no_proof_out_of_thin_air(old: int, size: int, proof: list[bytes]) -> None:
     assert not verify_inclusion(old, size, OTHER, proof, ROOTS[7])

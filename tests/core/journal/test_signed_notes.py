@@ -100,7 +100,7 @@ def test_the_head_that_go_signed_verifies_and_is_ours_to_the_byte() -> None:
 # Keys
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.binary(min_size=32, max_size=32), st.sampled_from([1, 4]))
 def test_a_key_comes_back_from_its_text_whatever_its_bytes(public: bytes, kind: int) -> None:
     """Every other key has a `+` in its base64: only the first two part anything."""
@@ -143,7 +143,7 @@ def test_a_name_that_would_break_a_note_is_refused(name: str) -> None:
 # Notes
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]) | st.just("\n"), max_size=40),
     st.lists(st.tuples(st.sampled_from(["a", "ü", "x/y"]), st.binary(min_size=5, max_size=80)), min_size=1, max_size=4),
@@ -205,7 +205,7 @@ def test_one_bad_line_of_a_known_key_spoils_the_note() -> None:
             open_checkpoint(NOTE._replace(signatures=signatures).to_bytes(), LOG.key, keys.verify)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(0, len(DATA) - 1), st.integers(1, 255))
 def test_no_byte_of_a_signed_head_can_change(at: int, bits: int) -> None:
     changed = DATA[:at] + bytes([DATA[at] ^ bits]) + DATA[at + 1 :]
@@ -356,7 +356,7 @@ def test_a_proof_holds_for_its_own_record_and_index_only() -> None:
                     verify_proof(moved, LEAVES[at], LOG.key, keys.verify)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=300) | st.text(max_size=200).map(str.encode))
 def test_rubbish_is_refused_and_never_breaks_anything(data: bytes) -> None:
     for parse in (parse_note, parse_proof):

@@ -361,7 +361,7 @@ def test_a_long_text_shows_its_head_its_tail_and_its_finds() -> None:
     st.lists(st.tuples(st.integers(-5, 31_000), st.integers(0, 5_000)), max_size=60),
     st.integers(40, 9_000),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_excerpts_stay_in_their_budget_and_are_parts_of_the_text(
     size: int, finds: list[tuple[int, int]], budget: int
 ) -> None:
@@ -550,7 +550,7 @@ def test_the_time_is_linear_whatever_the_text_says(name: str) -> None:
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=()), max_size=300), st.sampled_from(RULESETS))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_whatever_the_text_it_comes_back_with_nothing_else_changed(text: str, ruleset: str) -> None:
     out = redact(text, ruleset)
     done = 0

@@ -206,7 +206,7 @@ def typed(value: object) -> object:
     return (type(value).__name__, repr(value))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(some_arguments, some_arguments)
 def test_texts_are_equal_exactly_when_the_arguments_are(one: dict[str, object], two: dict[str, object]) -> None:
     try:

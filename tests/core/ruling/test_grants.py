@@ -301,7 +301,7 @@ PLACES = st.tuples(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(CALLS, PLACES, CALLS, PLACES, st.sampled_from([100.0, 200.0, 1e12]))
 def test_no_grant_ever_covers_more_than_was_seen(made: Ask, at: Any, used: Ask, there: Any, now_s: float) -> None:
     bound = bind(made, session=at[0], policy=at[2])

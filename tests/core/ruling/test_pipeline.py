@@ -617,7 +617,7 @@ _ARGUMENTS = st.dictionaries(
 _TEXTS = st.lists(st.sampled_from([CALM, POISON, ENCODED, ORDER, *(text for _, text in BROAD)]), max_size=4)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=100)
 @given(texts=_TEXTS, tool=st.sampled_from(["bash", "read", "send_email"]), arguments=_ARGUMENTS)
 def test_more_untrusted_text_and_stricter_policies_never_calm_a_ruling(
     ask: AskGate, texts: list[str], tool: str, arguments: dict[str, object]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import hyperscan
 import pytest
 
+from lockgate.core.text import scanner as scanner_module
 from lockgate.core.text.rules import RULES, Rule
 
 Scan = Callable[[str], set[str]]
@@ -24,16 +25,15 @@ def engine_flags(rule: Rule) -> int:
 @pytest.fixture(scope="session")
 def scan() -> Scan:
     """All rules in one database, as the scanner will have them: that they compile together is part of the test."""
-    database = hyperscan.Database()
-    database.compile(
-        expressions=[rule.pattern.encode() for rule in RULES],
-        ids=list(range(len(RULES))),
-        flags=[engine_flags(rule) for rule in RULES],
+    database = scanner_module._compile(
+        {number: (rule.pattern, engine_flags(rule)) for number, rule in enumerate(RULES)}
     )
+
+    scratch = hyperscan.Scratch(database)
 
     def found(text: str) -> set[str]:
         ids: set[str] = set()
-        database.scan(text.encode(), match_event_handler=lambda rule, *_: ids.add(RULES[rule].id))
+        database.scan(text.encode(), match_event_handler=lambda rule, *_: ids.add(RULES[rule].id), scratch=scratch)
         return ids
 
     return found

@@ -82,7 +82,7 @@ TEXTS = st.lists(PIECES | st.text(max_size=8), max_size=24).map("".join)
 
 
 @given(TEXTS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_a_word_is_seen_where_it_is_and_nowhere_else(text: str) -> None:
     low = lowercase_same_length(text + LONG)
     assert LOOK.find_in(low) & WORDS == {word for word in WORDS if word in low}
@@ -117,7 +117,7 @@ def test_prose_has_no_shape(shape: str) -> None:
 
 
 @given(TEXTS, st.sampled_from(["default", "hipaa", "ferpa", "secrets"]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_what_is_removed_is_what_all_searches_would_remove(text: str, ruleset: str) -> None:
     text = f"{LONG}{text}{LONG}"
     with (
@@ -142,7 +142,7 @@ def spans(matches: object) -> list[tuple[int, int]]:
 
 
 @given(st.text("ab1 \t\r\n\"'`\\+.&>|*#,(", max_size=60), st.integers(0, 40))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_line_breaks_are_found_as_one_search_finds_them(text: str, room: int) -> None:
     # With room between them, so that they are looked for one by one.
     text += "x" * room * 8
@@ -152,7 +152,7 @@ def test_line_breaks_are_found_as_one_search_finds_them(text: str, room: int) ->
 @given(
     st.lists(st.sampled_from(["%", "\\", "&", "amp;", "41", "u0041", "x41", "#65;", "n", "a", "C3", " "])).map("".join)
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_codes_are_found_as_one_search_finds_them(text: str) -> None:
     assert spans(redaction._find_codes(text)) == spans(redaction._CODES.finditer(text))
 

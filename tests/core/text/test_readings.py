@@ -483,7 +483,7 @@ SHAPES = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(SHAPES)
 def test_the_shapes_are_those_of_their_patterns(text: str) -> None:
     data = text.encode()
@@ -621,7 +621,7 @@ PIECES = st.sampled_from(
 TEXTS = st.text(st.characters(exclude_categories=())) | st.lists(PIECES | st.text(max_size=8), max_size=6).map("".join)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(TEXTS, st.frozensets(st.sampled_from(sorted(EVERY_TRIGGER))))
 def test_nothing_raises(text: str, triggers: frozenset[str]) -> None:
     for item in find_readings(text, triggers).items:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockgate import InvalidPattern
+from lockgate.core.text import scanner as scanner_module
 from lockgate.core.text.readings import BEYOND_ASCII, TRIGGERS
 from lockgate.core.text.rules import RULES
 from lockgate.core.text.scanner import (
@@ -266,17 +267,12 @@ def _collect(number: int, _start: int, end: int, _flags: int, found: list[tuple[
 
 def test_two_databases_find_what_one_would(scanner: Scanner) -> None:
     listed = rule_expressions(scanner.rules)
-    whole = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-    whole.compile(
-        expressions=[encode(pattern) for pattern, _ in listed],
-        ids=list(range(len(listed))),
-        elements=len(listed),
-        flags=[flags for _, flags in listed],
-    )
+    whole = scanner_module._compile(dict(enumerate(listed)))
+    scratch = hyperscan.Scratch(whole)
     for rule in scanner.rules:
         for text in (rule.hit, rule.miss, f"é {rule.hit}", f"{rule.hit}\u200b", f"не {rule.hit.upper()} “ok”"):
             found: list[tuple[int, int]] = []
-            whole.scan(encode(text), match_event_handler=_collect, context=found)
+            whole.scan(encode(text), match_event_handler=_collect, context=found, scratch=scratch)
             assert sorted(scanner._find_matches(encode(text))) == sorted(found)
 
 

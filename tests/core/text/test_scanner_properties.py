@@ -40,7 +40,7 @@ _NESTED = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(_TEXTS)
 def test_a_scan_never_fails_and_points_inside_the_text(text: str) -> None:
     scan = shared_scanner(Policy()).scan(text)

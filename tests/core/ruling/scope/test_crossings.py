@@ -93,7 +93,7 @@ def test_what_was_not_read_is_a_finding() -> None:
     assert find_crossings(border_from_scope("lab.example"), [Leaf("a", "x" * MAX_TEXT), Leaf("b", "http://evil.com")])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.text(max_size=200), st.sampled_from(["url", "command", "path", "x"]))
 def test_no_text_breaks_it(text: str, argument: str) -> None:
     edge = border_from_scope(LAB)
