@@ -29,6 +29,7 @@ from lockgate.core.requests.combined_verdict import (
     RULES_UNSURE,
     Assessment,
 )
+from lockgate.core.requests.operator_prompt import spare_guards
 from lockgate.core.requests.payload import MAX_RULE_HITS, Payload, PolicyContext
 from lockgate.gate.gate import Gate
 from lockgate.runtime.asgi import Scope
@@ -53,6 +54,9 @@ _KIND, _TEXT, _OUTSIDE = attrgetter("kind"), attrgetter("text"), attrgetter("out
 # Sources of text that is suspected at most: the client did not say it just now, though it can make it up.
 _CONTEXT = frozenset({"agent", "system", TOOL_DESCRIPTION, FIELD_NAMES})
 _UNSURE = {RULES: RULES_UNSURE, PROVIDER: PROVIDER_UNSURE, PROVIDER_FILTER: PROVIDER_UNSURE}
+
+# What the operator's own prompt may be the ground of.
+_UNSURE_BY_RULES = (RULES, RULES_UNSURE)
 
 _FAILED = object()
 
@@ -147,6 +151,12 @@ class RequestJudge:
         safe where they look like an attack.
         """
         said = await self._assess_turns(case, ends)
+        if said.verdict != "safe" and said.reason in _UNSURE_BY_RULES:
+            # Only then: this reads the operator's prompt once more.
+            spared = tuple(map(_spare_operator, case.found.turns))
+            if spared != case.found.turns:
+                case = case._replace(found=case.found._replace(turns=spared))
+                said = await self._assess_turns(case, ends)
         turns = tuple(_without_context(case.found.turns))
         if said.verdict != "unsafe" or turns == case.found.turns:
             return said
@@ -260,6 +270,11 @@ class RequestJudge:
 def _is_agents(found: NormalizedRequest) -> bool:
     """Return whether a request has tool calls or texts from outside, which need more than the rules for requests."""
     return "call" in map(_KIND, found.turns) or True in map(_OUTSIDE, found.turns)
+
+
+def _spare_operator(turn: Turn) -> Turn:
+    """Return the turn; the operator's prompt without what it forbids."""
+    return turn._replace(text=spare_guards(turn.text)) if turn.kind == "text" and turn.source == "system" else turn
 
 
 def _without_context(turns: Iterable[Turn]) -> Iterator[Turn]:

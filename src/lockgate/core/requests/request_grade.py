@@ -268,7 +268,9 @@ _NEGATED: Final = re.compile(
 _IF_ASKED: Final = re.compile(
     r"\b(?:if|when|whenever|even if|may|might|tries|tried|attempts?|asks?|told|tells?)\b[^.\n]{0,80}$"
 )
-_THEN_REFUSE: Final = re.compile(r"^[^\n]{0,60}\b(?:refuse|decline|do not comply|say no|keep following)\b")
+_THEN_REFUSE: Final = re.compile(
+    r"^[^\n]{0,60}(?<!never )(?<!not )(?<!n't )\b(?:refuse|decline|do not comply|say no|keep following)\b"
+)
 _TALKED_ABOUT: Final = re.compile(
     r"\b(?:how (?:do|does|can|could|should|would|to|did)|why (?:do|does|did|is)|"
     r"what (?:does|do|is|was|are)(?! your?\b)|such as|"
@@ -355,10 +357,7 @@ def _is_quoted(before: str, after: str) -> bool:
 
 def grade_text(text: str) -> tuple[int, list[SignHit], bool]:
     """Return the points of the strongest stretch of a text, its signs, and whether they are sure."""
-    text = text.lower()
-    if not text.isascii():
-        # Half a surrogate pair is never shown: without it, the word around it is whole.
-        text = _fold(encode(text).decode("utf-8"))
+    text = _comparable(text)
     kept: dict[tuple[str, int], SignHit] = {}
     looked = seen = 0
     for at in range(0, len(text), _PIECE):
@@ -380,6 +379,25 @@ def grade_text(text: str) -> tuple[int, list[SignHit], bool]:
     if looked >= MAX_LOOKED_AT:
         hits.append(SignHit(_UNREAD, at, len(text), SIGN))
     return max(points, SUSPECTED if looked >= MAX_LOOKED_AT or seen >= MAX_HITS else 0), hits, sure
+
+
+def weighed_signs(text: str) -> tuple[str, list[SignHit]] | None:
+    """Return a text as it is compared, and all its signs where they stand; None if that is too much to look at."""
+    folded = _comparable(text)
+    hits: list[SignHit] = []
+    for at in range(0, len(folded), _PIECE):
+        found, _ = _find_signs(folded[at : at + _PIECE + _SHARED])
+        hits += [_weigh(sign, folded, at + start, at + end) for sign, start, end in found]
+        if len(hits) > MAX_HITS:
+            return None
+    # The places are those of the text itself only if no letter became two.
+    return (folded, hits) if len(folded) == len(text) else None
+
+
+def _comparable(text: str) -> str:
+    text = text.lower()
+    # Half a surrogate pair is never shown: without it, the word around it is whole.
+    return text if text.isascii() else _fold(encode(text).decode("utf-8"))
 
 
 def _fold(text: str) -> str:
