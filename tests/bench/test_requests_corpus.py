@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from asgi import Handler, gated, post
 
 from lockgate.core.requests.strikes import LadderSettings
 from lockgate.core.ruling.policy import Policy
 from lockgate.gate.gate import shared_scanner
 from lockgate.runtime.metrics import Metrics
+from lockgate.settings.abuse_gate import AbuseSettings
 from lockgate.verifiers.adapters import LocalRuleAdapter
 
 CORPUS = Path(__file__).parents[2] / "bench" / "requests"
@@ -56,3 +59,18 @@ def test_no_ordinary_client_of_a_thousand_reaches_the_second_rung(verdicts: dict
     second = LadderSettings().tier2_threshold
     # All fifty requests within one window, which is the strictest reading.
     assert all(draw.choices(ordinary, k=50).count("unsafe") < second for _ in range(1000))
+
+
+def test_no_ordinary_client_reaches_the_second_rung_with_conversations() -> None:
+    """Each request has the earlier messages of its chat, and what the model answered."""
+    ordinary = [text for half in HALVES for text in texts("ordinary", half)]
+    draw = random.Random(20)
+    gate = gated(Handler(), settings=AbuseSettings(verdict_timeout_s=60))
+    decisions = []
+    for number, text in enumerate(ordinary):
+        earlier = draw.choices(ordinary, k=4)
+        messages = [{"role": ("user", "assistant")[place % 2], "content": said} for place, said in enumerate(earlier)]
+        body = json.dumps({"model": "m", "messages": [*messages, {"role": "user", "content": text}]}).encode()
+        decisions.append(asyncio.run(post(gate, body, user=f"client-{number}")).decision)
+    second = LadderSettings().tier2_threshold
+    assert all(draw.choices(decisions, k=50).count("deny") < second for _ in range(1000))
