@@ -15,7 +15,7 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import hyperscan
 
@@ -254,11 +254,20 @@ def approvals_from_settings(settings: Settings, journal: recording.JournalWriter
         from lockgate.gate.approvals_postgres import PostgresApprovals
 
         record = None if journal is None else recording.Recorder(journal).record_approvals
-        return PostgresApprovals(settings.server.database, record=record)
+        return PostgresApprovals(settings.server.database, record=record, ended=_ended_from_settings(settings))
     if settings.state_dir is None:
         raise InvalidConfig("there is no folder to keep approvals in", hint="set HOME or XDG_STATE_HOME")
     record = None if journal is None else recording.Recorder(journal).record_approvals
-    return SqliteApprovals(settings.state_dir / "approvals.db", record=record)
+    return SqliteApprovals(settings.state_dir / "approvals.db", record=record, ended=_ended_from_settings(settings))
+
+
+def _ended_from_settings(settings: Settings) -> Callable[[str], bool]:
+    """Return what the journal says about the end of an answer, a grant or a pin; nothing has ended without one."""
+    if not settings.audit.enabled:
+        return lambda _: False
+    from lockgate.journal.ended_approvals import EndedApprovals
+
+    return EndedApprovals(lambda: cast("Journal", _shared_log(settings).log))
 
 
 def trust_from_settings(settings: Settings, journal: recording.JournalWriter | None = None) -> TrustStore:
@@ -267,7 +276,8 @@ def trust_from_settings(settings: Settings, journal: recording.JournalWriter | N
 
     if settings.state_dir is None:
         raise InvalidConfig("there is no folder to keep trusted texts in", hint="set HOME or XDG_STATE_HOME")
-    return TrustStore(settings.state_dir, record=None if journal is None else partial(_record_trust, journal))
+    record = None if journal is None else partial(_record_trust, journal)
+    return TrustStore(settings.state_dir, record=record, ended=_ended_from_settings(settings))
 
 
 def _record_trust(journal: recording.JournalWriter, pin: TrustPin, made: bool) -> None:  # noqa: FBT001

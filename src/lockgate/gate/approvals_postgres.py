@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
 from lockgate.core.errors import LockgateError
 from lockgate.core.ruling.approvals import ApprovalChange, RecordChanges
-from lockgate.gate.approvals_sqlite import START_OVER, TABLES, SqliteApprovals, expire_old
+from lockgate.gate.approvals_sqlite import START_OVER, TABLES, SqliteApprovals, expire_old, is_not_ended
 from lockgate.runtime.postgres import Postgres
 
 _VERSION = 1
@@ -21,8 +21,10 @@ _LOCK = 0x6C6B6761
 class PostgresApprovals(SqliteApprovals):
     """The same questions in the database that `conninfo` names: only how it is spoken to differs."""
 
-    def __init__(self, conninfo: str, *, record: RecordChanges | None = None) -> None:
-        super().__init__(Path("postgresql"), record=record)
+    def __init__(
+        self, conninfo: str, *, record: RecordChanges | None = None, ended: Callable[[str], bool] = is_not_ended
+    ) -> None:
+        super().__init__(Path("postgresql"), record=record, ended=ended)
         self._database = Postgres(
             conninfo, what="approvals", error=LockgateError, tables=TABLES, version=_VERSION, lock=_LOCK
         )

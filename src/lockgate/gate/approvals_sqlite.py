@@ -7,8 +7,9 @@ write the file can approve, so the file is used only if its owner alone can writ
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from lockgate.core.errors import InvalidCall, quoted
@@ -107,15 +108,22 @@ _COLUMNS = (
 _OPEN = "state IN ('waiting', 'granted')"
 
 
+def is_not_ended(_: str) -> bool:
+    return False
+
+
 class SqliteApprovals(SqliteGrants):
     """Questions to a person in one file. The file and its folder are made when the first question is asked.
 
     `record` is told of every change once it is written and before it is committed; where it raises, the change is taken
     back. So nothing takes effect without its record; what is recorded and then cannot be committed has no effect.
+    `ended` says whether the record has the end of an answer or a grant: a file that was put back as it was has not.
     """
 
-    def __init__(self, path: Path, *, record: RecordChanges | None = None) -> None:
-        self.path = path
+    def __init__(
+        self, path: Path, *, record: RecordChanges | None = None, ended: Callable[[str], bool] = is_not_ended
+    ) -> None:
+        self.path, self._ended = path, ended
         self._file = SqliteFile(path, _KIND)
         self._record = record
 
@@ -200,6 +208,11 @@ class SqliteApprovals(SqliteGrants):
             return TakeResult(ApprovalState.UNKNOWN)
         with self._transaction(now_s, bound.session) as (db, changed):
             asked = self._approvals_on_matter(db, bound.call_key)
+            for spent in [each for each in asked if each.state is ApprovalState.GRANTED]:
+                if self._ended(spent.pending.id):
+                    gone = replace(spent, state=ApprovalState.VOIDED, ended_s=now_s)
+                    self._update(db, gone, ApprovalState.GRANTED)
+                    asked = self._approvals_on_matter(db, bound.call_key)
             near = [] if asked else self._similar_grants(db, bound)
             said, used = take_approval(bound, self._read_mark(db, bound), asked, near, now_s)
             if used is not None:

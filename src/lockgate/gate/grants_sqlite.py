@@ -6,6 +6,7 @@ The table is made by the first use of it, so that files of earlier versions are 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from lockgate.core.errors import InvalidCall
@@ -47,6 +48,8 @@ _COLUMNS = "id, rule, digest, made_by, made_s, uses, used_s"
 class SqliteGrants:
     """The part of a store of approvals that keeps grants. A writer holds the store's lock from its first read on."""
 
+    _ended: Callable[[str], bool]
+
     def grants(self, now_s: float) -> list[Grant]:
         """Return the grants that hold, oldest first."""
         now_s = parse_time(now_s)
@@ -63,6 +66,10 @@ class SqliteGrants:
         with self._transaction(now_s, bound.session) as (db, _):
             held = _select_grants(db, now_s, "AND tool = ? ORDER BY made_s, id", bound.tool)
             found = find_covering(held, bound, facts, now_s)
+            while found is not None and self._ended(found.id):
+                # Revoked, and back in a file that was put back.
+                held = [grant for grant in held if grant.id != found.id]
+                found = find_covering(held, bound, facts, now_s)
             if found is None or _is_denied(db, bound):
                 return None
             used = found._replace(uses=found.uses + 1, used_s=now_s)

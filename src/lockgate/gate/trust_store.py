@@ -22,7 +22,15 @@ FILE = "trusted.json"
 class TrustStore:
     """Pins in a file. Safe for several threads and processes."""
 
-    def __init__(self, folder: Path, *, record: Callable[[TrustPin, bool], None] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        record: Callable[[TrustPin, bool], None] | None = None,
+        ended: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        # Whether the record has the end of a pin: a file that was put back as it was has not.
+        self._ended = ended
         self._path = folder / FILE
         self._sealed = SealedCache(folder, folder)
         self._record = record
@@ -64,13 +72,18 @@ class TrustStore:
     ) -> None:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with locked_file(self._path.with_suffix(".lock")):
-            new = change(self.pins())
+            old = self.pins()
+            new = change(old)
             if len(new) > MAX_PINS:
                 raise LockgateError(f"more than {MAX_PINS:,} trusted texts", hint="revoke some: lockgate trust --list")
             # On record first: no text may become trusted without a record of who vouched for it.
             if self._record is not None:
-                for pin in about:
-                    self._record(pin, made)
+                kept = {pin.id for pin in new}
+                for pin in about if made else ():
+                    self._record(pin, True)
+                for pin in old:
+                    if pin.id not in kept:
+                        self._record(pin, False)
             self._sealed.write(FILE, pins_to_json(new))
             if self.pins() != tuple(new):
                 raise LockgateError(f"{quoted(self._path)} cannot be written")
@@ -87,6 +100,7 @@ class TrustStore:
                     found = self.pins()
                 except LockgateError:
                     found = ()
+                found = tuple(pin for pin in found if not self._ended(pin.id))
                 self._digests = {pin.source: frozenset({pin.digest}) for pin in found}
                 self._stamp = stamp
             return self._digests
