@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from lockgate.core.judging.model_names import ModelName
     from lockgate.core.sessions.trust_pins import TrustPin
     from lockgate.gate.approvals_sqlite import SqliteApprovals
+    from lockgate.gate.carried_sqlite import SqliteCarriedTexts
     from lockgate.gate.ledger import FileLedger
     from lockgate.gate.trust_store import TrustStore
     from lockgate.journal.journal import Journal
@@ -87,6 +88,7 @@ def gate_from_settings(settings: Settings, *, keep_records: bool = True) -> Gate
         journal=journal,
         prices=partial(_price, supervision.prices),
         vouched=trust_from_settings(settings) if settings.state_dir is not None else None,
+        carried=carried_from_settings(settings) if keep_records else None,
         human_timeout_s=supervision.human_timeout_s,
         approval_life_s=supervision.approval_life_s,
         two_person=supervision.two_person,
@@ -268,6 +270,19 @@ def _ended_from_settings(settings: Settings) -> Callable[[str], bool]:
     from lockgate.journal.ended_approvals import EndedApprovals
 
     return EndedApprovals(lambda: cast("Journal", _shared_log(settings).log))
+
+
+def carried_from_settings(settings: Settings) -> SqliteCarriedTexts | None:
+    """Return the store of what agents wrote from untrusted text; None where there is no place for it."""
+    if settings.server.database:
+        from lockgate.gate.carried_postgres import PostgresCarriedTexts
+
+        return PostgresCarriedTexts(settings.server.database)
+    if settings.state_dir is None:
+        return None
+    from lockgate.gate.carried_sqlite import SqliteCarriedTexts
+
+    return SqliteCarriedTexts(settings.state_dir / "carried.db")
 
 
 def trust_from_settings(settings: Settings, journal: recording.JournalWriter | None = None) -> TrustStore:

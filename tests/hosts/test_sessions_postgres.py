@@ -15,6 +15,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from threading import Barrier
 from types import ModuleType
+from typing import Any
 
 import psycopg
 import pytest
@@ -25,6 +26,7 @@ from lockgate.core.ruling.approvals import ApprovalState
 from lockgate.core.ruling.grants import find_offer
 from lockgate.core.vocabulary import Action, Reason
 from lockgate.gate.approvals_postgres import PostgresApprovals
+from lockgate.gate.carried_postgres import PostgresCarriedTexts
 from lockgate.gate.gate import Gate
 from lockgate.sessions import Host, SessionStore
 from lockgate.sessions.stores.postgres import PostgresSessions
@@ -44,12 +46,13 @@ def _module(path: Path) -> ModuleType:
 
 SESSIONS = _module(TESTS / "sessions" / "stores" / "test_stores_contract.py")
 APPROVALS = _module(TESTS / "gate" / "test_approvals_contract.py")
+CARRIED = _module(TESTS / "gate" / "test_carried_sqlite.py")
 HOSTED = _module(TESTS / "sessions" / "test_host.py")
 LOG = _module(HERE / "test_log_postgres.py")
 server, hurried, host, other, shop = LOG.server, APPROVALS.hurried, HOSTED.host, HOSTED.other, HOSTED.shop
 # What only a file can do has no place here.
 _ONLY_FILES = ("file", "memory", "sqlite", "disk")
-for _of in (SESSIONS, APPROVALS, HOSTED):
+for _of in (SESSIONS, APPROVALS, CARRIED, HOSTED):
     globals().update(
         {
             name: test
@@ -66,6 +69,19 @@ def place(server: LOG.Server, request: pytest.FixtureRequest) -> str:  # type: i
     with psycopg.connect(server.uri, autocommit=True) as db:
         db.execute(f"CREATE SCHEMA {name}")
     return f"{server.uri}&options=-csearch_path%3D{name}"
+
+
+@pytest.fixture
+def open_store(place: str) -> Iterator[Callable[..., PostgresCarriedTexts]]:
+    opened: list[PostgresCarriedTexts] = []
+
+    def open_one(**options: Any) -> PostgresCarriedTexts:
+        opened.append(PostgresCarriedTexts(place, **options))
+        return opened[-1]
+
+    yield open_one
+    for store in opened:
+        store.close()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from lockgate.core.text.scanner import Scanner, check_pattern, rules_from_patter
 from lockgate.core.vocabulary import OBSERVE, Mode
 from lockgate.gate.judge import Judge
 from lockgate.gate.person_questions import Approvals
-from lockgate.gate.ruler import Ledger, Ruler, VouchedTexts
+from lockgate.gate.ruler import CarriedTexts, Ledger, Ruler, VouchedTexts
 from lockgate.gate.session import Session
 from lockgate.runtime.forks import on_fork
 
@@ -51,7 +51,8 @@ class Gate:
 
     Without judges an escalated call gets what the policy says of calls that no judge could clear: PAUSE when the tool
     is high-risk. `prices` turns a judge's name and tokens into US dollars, or None where it does not know. With a
-    `journal` no ruling is returned before it is recorded there. `vouched` knows what a person has vouched for.
+    `journal` no ruling is returned before it is recorded there. `vouched` knows what a person has vouched for,
+    `carried` what agents have written from untrusted text.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Gate:
         journal: JournalWriter | None = None,
         prices: Callable[[str, int, int], float | None] | None = None,
         vouched: VouchedTexts | None = None,
+        carried: CarriedTexts | None = None,
         human_timeout_s: float = 300.0,
         approval_life_s: float = 86_400.0,
         two_person: Collection[str] = (),
@@ -78,6 +80,7 @@ class Gate:
         self.journal = journal
         self.prices = prices
         self.vouched = vouched
+        self.carried = carried
         for name, seconds in (("human_timeout_s", human_timeout_s), ("approval_life_s", approval_life_s)):
             if not 0 < seconds < float("inf"):
                 raise InvalidConfig(f"{name} must be a number of seconds, not {seconds!r}", hint="300 is five minutes")

@@ -23,10 +23,10 @@ from threading import Lock
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from lockgate.core.errors import InvalidCall, printable
+from lockgate.core.errors import InvalidCall, LockgateError, printable
 from lockgate.core.ruling import pipeline
 from lockgate.core.ruling.arguments import Leaf
-from lockgate.core.ruling.context import Context, PastCall
+from lockgate.core.ruling.context import CarriedFrom, Context, PastCall
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.observing import is_always_enforced, observe
 from lockgate.core.ruling.opinions import Opinion
@@ -45,11 +45,13 @@ from lockgate.gate.person_questions import (
     person_answer,
     why_unusable,
 )
+from lockgate.runtime.failures import report_failure
 from lockgate.runtime.routines import Routine, run_routine, run_routine_async
 
 if TYPE_CHECKING:
     from lockgate.core.judging.case import ContextSnapshot
     from lockgate.core.ruling.approvals import BoundCall, HeldFacts
+    from lockgate.core.ruling.carried_text import CarriedHit, DerivedText
     from lockgate.gate.gate import Gate
     from lockgate.gate.supervised_step import CallWatcher
     from lockgate.journal.recorder import RulingSubject
@@ -58,6 +60,10 @@ if TYPE_CHECKING:
 MAX_HISTORY = 256
 _MAX_REMEMBERED = 400
 _MAX_LEAVES = 64
+# What the user and the host say themselves is theirs, whatever it repeats; a page has its words from no session.
+_SPOKEN = frozenset({"goal", "supervisor", "system", "user", "web"})
+# In the place of what is known of a text, where it was not looked up yet.
+NOT_LOOKED_UP = CarriedFrom("", 0.0, is_firm=False, is_ordered=False)
 # Reasons of a CONTINUE that a judge or a person has looked at.
 _CLEARING_REASONS = frozenset({Reason.TRIAGE_CLEARED, Reason.SUPERVISOR, Reason.APPROVED, Reason.GRANTED})
 
@@ -72,6 +78,16 @@ class VouchedTexts(Protocol):
     """The texts that a person has vouched for. Never raises."""
 
     def trust_of(self, source: str, content: str) -> Trust | None: ...
+
+
+class CarriedTexts(Protocol):
+    """What agents wrote from untrusted text, in all sessions. A failure is a LockgateError."""
+
+    def keep(self, derived: DerivedText) -> None: ...
+
+    def words(self) -> frozenset[bytes]: ...
+
+    def find(self, hashes: Sequence[int]) -> Sequence[CarriedHit]: ...
 
 
 class CallStart(NamedTuple):
@@ -147,16 +163,27 @@ class Ruler:
         tainted_by: Sequence[str | Block] = (),
         id: str | None = None,
         voids: bool = True,
+        carried: CarriedFrom | None = NOT_LOOKED_UP,
     ) -> Block:
         """Add a piece of context, scanned once; return it with the trust it really has.
 
         Untrusted text voids the questions that are open with a person; with `voids` False the caller does that.
+        `carried` is what `find_carried` says of the text, where the caller has asked already.
         """
         level, sort, parents = parse_block_request(content, source, trust, kind, mutable, tainted_by, id)
+        if carried is NOT_LOOKED_UP:
+            carried = self.find_carried(content, source)
         level = self.vouched_trust(content, source) if level is None else level
         with self._lock:
             block = self._context.add(
-                content, source=source, trust=level, kind=sort, mutable=mutable, tainted_by=parents, id=id
+                content,
+                source=source,
+                trust=level,
+                kind=sort,
+                mutable=mutable,
+                tainted_by=parents,
+                id=id,
+                carried=carried,
             )
             speaker = source.partition(":")[0]
             # An agent's own words say nothing that it had not read before.
@@ -188,6 +215,46 @@ class Ruler:
     def vouched_trust(self, content: str, source: str) -> Trust | None:
         """Return `vetted` for a text that a person has vouched for; None for any other."""
         return None if self.gate.vouched is None else self.gate.vouched.trust_of(source, content)
+
+    def find_carried(self, content: str, source: str) -> CarriedFrom | None:
+        """Return where a text comes from that an agent carried over from an earlier session; None for any other.
+
+        An agent's own words are kept here for later sessions, as far as they come from untrusted text.
+        """
+        store, speaker = self.gate.carried, source.partition(":")[0]
+        if store is None or speaker in _SPOKEN or self.vouched_trust(content, source) is not None:
+            return None
+        from lockgate.core.ruling import carried_text
+
+        try:
+            if speaker == "agent" and self._context.readings:
+                with self._lock:
+                    derived = carried_text.find_derived_note(self._context, content, self._scanner)
+                if derived is not None:
+                    store.keep(derived._replace(session=self.id))
+            if not (words := store.words()):
+                return None
+            with self._lock:
+                hashes = carried_text.hashes_to_look_up(self._context, content, words)
+                asked = self._context.asked_for(source)
+            hits = store.find(hashes) if hashes else ()
+            return carried_text.weigh_hits(hits, source=source, asked=asked, session=self.id)
+        except LockgateError as error:
+            report_failure("carried-texts", error)
+            # It may be one of them.
+            return CarriedFrom("unknown", 0.0, is_firm=True, is_ordered=False)
+
+    def _keep_derived(self, leaves: Sequence[Leaf], decision: Decision) -> None:
+        """Keep what a call writes from untrusted text, also where it is held: a person may let it run elsewhere."""
+        from lockgate.core.ruling.carried_text import find_derived
+
+        with self._lock:
+            derived = find_derived(self._context, leaves, decision.effects, self._scanner)
+        if derived is not None and self.gate.carried is not None:
+            try:
+                self.gate.carried.keep(derived._replace(session=self.id))
+            except LockgateError as error:
+                report_failure("carried-texts", error)
 
     @property
     def context_known(self) -> bool:
@@ -518,6 +585,8 @@ class Ruler:
     def _end(self, tool: str, leaves: list[Leaf], decision: Decision) -> Decision:
         if decision.tier > 1 or self.gate.ledger is not None:
             self._count_ruling(tool, decision)
+        if self.gate.carried is not None and decision.effects and self._context.readings:
+            self._keep_derived(leaves, decision)
         self._add_to_history(tool, leaves, decision)
         return decision
 

@@ -313,6 +313,9 @@ class Host:
             vouched = live.ruler.vouched_trust(each.content, each.source) if each.trust is None else None
             # Kept with the piece: the session stays as it was when a person takes it back.
             piece = each if vouched is None else each._replace(trust=vouched)
+            carried = live.ruler.find_carried(piece.content, piece.source) if vouched is None else None
+            if carried is not None:
+                piece = piece._replace(trust=Trust.UNTRUSTED, kind=None)
             block = live.ruler.preview_block(
                 piece.content, source=piece.source, trust=piece.trust, kind=piece.kind, tainted_by=piece.tainted_by
             )
@@ -321,6 +324,7 @@ class Host:
                 block.trust.word if isinstance(piece.trust, Trust) else piece.trust,
                 None if piece.kind is None else Kind(piece.kind).value,
                 list(piece.tainted_by),
+                *([carried] if carried is not None else []),
             )
             content = encode_text(piece.content[:MAX_CONTENT])
             live.kept_blocks, live.kept_size = live.kept_blocks + 1, live.kept_size + len(content)

@@ -11,6 +11,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from lockgate.core.errors import InvalidBlock, InvalidCall, InvalidConfig, LockgateError, quoted
+from lockgate.core.ruling.context import CarriedFrom
 from lockgate.core.ruling.effects.project import NO_PROJECT
 from lockgate.core.ruling.pipeline import Ask
 from lockgate.core.ruling.policy import Policy
@@ -118,7 +119,9 @@ class LiveSession:
                 self.ruler.goal = content
                 self.ruler.add(content, source="goal", id="goal", voids=False)
             return
-        source, trust, kind, parents = loads(row.detail)
+        source, trust, kind, parents, *carried = loads(row.detail)
+        # Looked up by the process that stored the block, so that all others have the same context.
+        carried_from = CarriedFrom(*carried[0]) if carried else None
         try:
             self.ruler.add(
                 content,
@@ -128,10 +131,11 @@ class LiveSession:
                 tainted_by=[each if each == "goal" else f"{prefix}{each}" for each in parents],
                 id=name,
                 voids=False,
+                carried=carried_from,
             )
         except InvalidBlock:
             # Valid when it was kept, but not under the policy of today: then it has the lowest trust.
-            self.ruler.add(content, source=source, trust=Trust.UNTRUSTED, id=name, voids=False)
+            self.ruler.add(content, source=source, trust=Trust.UNTRUSTED, id=name, voids=False, carried=carried_from)
 
     # Steps. An entry about a step has the same effect, an error included, wherever it is applied.
 

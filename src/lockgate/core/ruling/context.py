@@ -12,15 +12,26 @@ from typing import NamedTuple
 
 from lockgate.core.errors import InvalidBlock, quoted
 from lockgate.core.ruling.arguments import Leaf
-from lockgate.core.ruling.delegation import delegated_names, is_delegated_to
+from lockgate.core.ruling.delegation import VENDORED, delegated_names, is_delegated_to
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY
 from lockgate.core.ruling.effects.manifest_readings import learn_from_reading
-from lockgate.core.ruling.effects.project import NO_PROJECT
+from lockgate.core.ruling.effects.project import NO_PROJECT, Place
 from lockgate.core.ruling.origins import TrustedText
+from lockgate.core.ruling.tool_risk import canonical_tool
 from lockgate.core.ruling.word_index import IndexedReading, ToolOrders, ValuePlacesCache, WordIndex
 from lockgate.core.text.rules import Scope
 from lockgate.core.text.scanner import RuleHit, Scan, ScannedPart, Scanner, encode
-from lockgate.core.vocabulary import Block, Effect, Finding, Kind, Lineage, Trust, build_lineage, default_trust
+from lockgate.core.vocabulary import (
+    Block,
+    Effect,
+    Finding,
+    Kind,
+    Lineage,
+    Severity,
+    Trust,
+    build_lineage,
+    default_trust,
+)
 
 # Tools of which a result may still come, and how much of what a call was given is kept.
 _MAX_AWAITED, _MAX_ASKED = 256, 2_000
@@ -38,6 +49,19 @@ class BlockNote(NamedTuple):
     found: Finding | tuple[RuleHit, ScannedPart]
 
 
+class CarriedFrom(NamedTuple):
+    """Where a block's words came from in an earlier session, and when: see `carried_text.py`.
+
+    `is_firm`: they are the same passage or file, and not only an address that many texts have. `is_ordered`: an order
+    named what the block names.
+    """
+
+    source: str
+    at_s: float
+    is_firm: bool
+    is_ordered: bool
+
+
 class PastCall(NamedTuple):
     """A call that was ruled on: its values as text, and how the ruling came out."""
 
@@ -48,6 +72,9 @@ class PastCall(NamedTuple):
     reason: str
 
 
+# Tools that show what lies here; their results are the project's own where the call names no other place.
+_LOCAL_TOOLS = frozenset("bash edit glob grep ls multiedit notebookedit read todowrite write".split())
+_NOT_HERE = (Place.SCRATCH, Place.HOME, Place.OUTSIDE)
 _WORDS_OF_CALL = re.compile(r"[^\s'\"=;|&<>()]+")
 _MAX_READ = 64
 
@@ -58,14 +85,19 @@ class Context:
     __slots__ = (
         "_analysed",
         "_awaited",
+        "_fetched",
+        "_foreign",
         "_label_rows",
         "_located",
+        "_reached_out",
         "_scanner",
+        "_sorted",
         "_user_trust",
         "activity",
         "alarms",
         "blocks",
         "broad",
+        "carried",
         "encoded",
         "has_unknown_history",
         "has_vetted_text",
@@ -111,6 +143,14 @@ class Context:
         self._awaited: dict[str, str | None] = {}
         # By block, what the call was given that it is the result of.
         self.produced_by: dict[str, str] = {}
+        # The tools whose call reached out until its result comes, and those results: they are not from here.
+        self._reached_out: set[str] = set()
+        self._fetched: set[str] = set()
+        # Texts from outside, among as many readings as were looked at so far.
+        self._foreign: list[IndexedReading] = []
+        self._sorted = 0
+        # By block, where its words came from in an earlier session.
+        self.carried: dict[str, CarriedFrom] = {}
 
     def add(
         self,
@@ -122,15 +162,26 @@ class Context:
         mutable: bool | None = None,
         tainted_by: Sequence[str] = (),
         id: str | None = None,
+        carried: CarriedFrom | None = None,
     ) -> Block:
-        """Take a piece of context in; a mixture takes the lowest trust of what it was made from."""
+        """Take a piece of context in; a mixture takes the lowest trust of what it was made from.
+
+        What was `carried` over from untrusted text is untrusted, whatever its source.
+        """
+        if carried is not None:
+            trust, kind, mutable = Trust.UNTRUSTED, None, None
         position = len(self.blocks)
         block, data = self.build_block(
             content, source=source, trust=trust, kind=kind, mutable=mutable, tainted_by=tainted_by, id=id
         )
         self.blocks.append(block)
         self.positions[block.id] = position
+        if carried is not None:
+            self.carried[block.id] = carried
         tool = source.partition(":")[2]
+        if tool in self._reached_out:
+            self._reached_out.discard(tool)
+            self._fetched.add(block.id)
         if (asked := self._awaited.pop(tool, None)) is not None:
             self.produced_by[block.id] = asked
             if not self.activity.is_full:
@@ -169,18 +220,52 @@ class Context:
         # What the agent says of its own call is not what the call was given.
         given = [leaf.text for leaf in leaves if leaf.argument != "description"]
         self._awaited[tool] = None if tool in self._awaited else " ".join(given)[:_MAX_ASKED]
+        if any(found.severity >= Severity.REACHES_OUT for found in effects):
+            self._reached_out.add(tool)
+
+    def asked_for(self, source: str) -> str:
+        """Return what the call was given of which a text from this source would be the result."""
+        return self._awaited.get(source.partition(":")[2]) or ""
+
+    def alarming_blocks(self) -> set[str]:
+        """Return the blocks that speak to an agent."""
+        return {note.block for note in self.alarms}
+
+    def find_foreign(self) -> Sequence[IndexedReading]:
+        """Return the untrusted texts that are neither the agent's own words nor files of the project itself."""
+        for reading in self.readings[self._sorted :]:
+            is_suspect = reading.block in self.carried or any(note.block == reading.block for note in self.alarms)
+            if is_suspect or not self._is_own(reading.block, reading.source):
+                self._foreign.append(reading)
+        self._sorted = len(self.readings)
+        return self._foreign
+
+    def _is_own(self, block: str, source: str) -> bool:
+        origin, _, place = source.partition(":")
+        if origin == "agent":
+            return True
+        if origin == "file":
+            return bool(self.project.root) and self.project.locate(place) is Place.INSIDE and not VENDORED.search(place)
+        asked = self.produced_by.get(block)
+        if origin != "tool" or not asked or canonical_tool(place) not in _LOCAL_TOOLS or block in self._fetched:
+            return False
+        if "://" in asked or VENDORED.search(asked):
+            return False
+        paths = (word for word in _WORDS_OF_CALL.findall(asked) if word.startswith(("/", "~", "..")))
+        return all(self.project.locate(path) not in _NOT_HERE for path in paths)
 
     def find_delegated(self) -> frozenset[str]:
         """Return the untrusted blocks to which the user handed the decision, without those that speak to an agent."""
         names = delegated_names(self.trusted_text.asked_text)
         if not names:
             return frozenset()
-        alarming = {note.block for note in self.alarms}
+        # Nor those that an agent wrote from untrusted text: the user did not mean that text.
+        excluded = self.alarming_blocks() | {block for block, carried in self.carried.items() if carried.is_firm}
         return frozenset(
             block.id
             for block in self.blocks
             if block.trust is Trust.UNTRUSTED
-            and block.id not in alarming
+            and block.id not in excluded
             and is_delegated_to(names, block.source, self.produced_by.get(block.id, ""))
         )
 
@@ -227,17 +312,18 @@ class Context:
             position += 1
         return name
 
+    def analyse(self, content: str, digest: str = "") -> tuple[Scan, tuple[WordIndex, ...]]:
+        """Return what Tier 1 knows about a text, which need not be in the context; a text is read once."""
+        digest = digest or sha256(encode(content)).hexdigest()
+        if digest not in self._analysed:
+            scan = self._scanner.scan(content)
+            self._analysed[digest] = scan, tuple(WordIndex(part, self._scanner) for part in scan.parts)
+        return self._analysed[digest]
+
     def _index_untrusted(self, position: int, block: Block) -> None:
-        analysed = self._analysed.get(block.digest)
-        if analysed is None:
-            scan = self._scanner.scan(block.content)
-            analysed = self._analysed[block.digest] = (
-                scan,
-                tuple(WordIndex(part, self._scanner) for part in scan.parts),
-            )
-            for index in analysed[1]:
-                self.untrusted_words.update(index.words)
-        scan, indexes = analysed
+        scan, indexes = self.analyse(block.content, block.digest)
+        for index in indexes:
+            self.untrusted_words.update(index.words)
         self.readings.extend(IndexedReading(position, block.id, block.source, index, index.words) for index in indexes)
         plainly: set[str] = set()
         for part in scan.parts:

@@ -63,7 +63,7 @@ _PRINTS = {
 }
 _FOLDER, _REDIRECTED = re.compile(r"cd\s+[^\s;&|]+\s*&&\s*"), re.compile(r"\s*(?:2>&1|[12]?>\s*/dev/null)")
 # Folders of code that others wrote, and the hosts in a text.
-_FOREIGN = re.compile(r"[/\\](?:node_modules|site-packages|dist-packages|third[_-]party|vendor|\.venv)[/\\]")
+VENDORED = re.compile(r"(?:^|[/\\\s:])(?:node_modules|site-packages|dist-packages|third[_-]party|vendor|\.venv)[/\\]")
 _FILE_NAME = re.compile(
     r"\.(?:md|txt|rst|adoc|org|html?|pdf|docx?|ya?ml|toml|json|sql|ipynb)$|^(?:readme|contributing|changelog)$"
 )
@@ -151,7 +151,7 @@ def is_delegated_to(names: frozenset[str], source: str, produced_by: str) -> boo
 
 def _is_called(names: frozenset[str], called: str) -> bool:
     """Return whether a place is called by one of these names, and is not a stranger's."""
-    if _FOREIGN.search(called) and not any(_FOREIGN.search(f"/{name}") for name in names):
+    if VENDORED.search(called) and not any(VENDORED.search(f"/{name}") for name in names):
         return False
     called_by = [name for name in names if re.search(rf"(?<!\w){re.escape(name)}s?(?!\w)", called) is not None]
     if all(any(_names_host(name, host) for name in names) for host in _HOSTS.findall(called)):

@@ -6,6 +6,7 @@ Terminal, hook, page and API show this text; the tree in the terminal adds lines
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from lockgate.core.errors import printable, quoted
 from lockgate.core.ruling.effects.effect import KINDS
@@ -13,6 +14,8 @@ from lockgate.core.vocabulary import Effect, Finding, Origin, Reason
 
 # What stands before the kind of an effect in a rule id.
 EFFECT = "effect:"
+# A block repeats untrusted text of an earlier session; the excerpt is the source of that text, the reading its time.
+CARRIED = "carried:untrusted-text"
 # The first sentence has at most so many characters.
 MAX_FIRST = 160
 _MAX_TARGET = 48
@@ -84,7 +87,7 @@ def _sentence_from_origins(findings: Sequence[Finding], origins: Sequence[Origin
 
 def _sentence_from_rules(findings: Sequence[Finding]) -> str:
     for found in findings:
-        if not found.rule.startswith("origin:"):
+        if not found.rule.startswith("origin:") and found.rule != CARRIED:
             what = f": {quoted(found.excerpt, 60)}" if found.excerpt else ""
             return f"Rule {found.rule} matches in {printable(found.where)}{what}"
     return ""
@@ -113,11 +116,19 @@ def _finding_sentence(found: Finding) -> str:
     if found.rule == "origin:tool-in-order":
         where = printable(found.where)
         return f"{where} orders what this tool does, and the goal does not: {quoted(found.excerpt, 120)}"
+    if found.rule == CARRIED:
+        where, day = printable(found.where), _day_of(found.reading)
+        return f"words of {where} came from {printable(found.excerpt)} in a session of {day}"
     if found.rule.startswith(("origin:", EFFECT)):
         return ""
     what = f" in {quoted(found.excerpt, 80)}" if found.excerpt else ""
     reading = "" if found.reading == "raw" else f", read as {found.reading}"
     return f"{found.rule} found in {printable(found.where)}{reading}{what}"
+
+
+def _day_of(seconds: str) -> str:
+    """Return the day of a time, in words that need no clock."""
+    return datetime.fromtimestamp(int(seconds), UTC).date().isoformat() if seconds.isdigit() else "an earlier day"
 
 
 def _origin_sentence(origin: Origin) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lockgate.core.ruling.effects.effect import KINDS, EffectKind, Severity
-from lockgate.core.ruling.explanations import EFFECT
+from lockgate.core.ruling.explanations import CARRIED, EFFECT
 from lockgate.core.ruling.origins import SIGNALS
 from lockgate.core.text.rules import RULES, RULES_BY_ID, Rule
 from lockgate.core.vocabulary import WOULD_BE
@@ -116,6 +116,13 @@ FLOW_HELD = CatalogueEntry(
     "a flow rule of this installation holds the call: NAME is the rule's",
     "a rule about where text may go holds however harmless a call seems: no model may clear it, only a person",
 )
+CARRIED_TEXT = CatalogueEntry(
+    CARRIED,
+    "carried",
+    "call",
+    "a block that this call is held for repeats what an agent wrote from an untrusted source in an earlier session",
+    "poison that is written into notes today is believed tomorrow, unless its origin is remembered",
+)
 OBSERVED = CatalogueEntry(
     f"{WOULD_BE}ACTION",
     "observe",
@@ -148,6 +155,7 @@ ENTRIES: tuple[CatalogueEntry, ...] = (
     UNPINNED,
     LOST_TEXT,
     FLOW_HELD,
+    CARRIED_TEXT,
     OBSERVED,
     *(CatalogueEntry(signal, "origin", "call", what, why) for signal, (what, why) in SIGNALS.items()),
     *(

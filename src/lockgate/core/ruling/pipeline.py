@@ -37,7 +37,7 @@ from lockgate.core.ruling.context import BlockNote, Context
 from lockgate.core.ruling.delegation import may_be_delegated, may_go_to_judge_if_delegated
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity, effect
 from lockgate.core.ruling.effects.reading import effects_of, own_effects_of
-from lockgate.core.ruling.explanations import EFFECT, explain
+from lockgate.core.ruling.explanations import CARRIED, EFFECT, explain
 from lockgate.core.ruling.observing import observe
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
 from lockgate.core.ruling.origins import MAX_ORIGINS, NOTHING_TRACED, OriginLookup, OriginTrace
@@ -550,6 +550,7 @@ def _conclude(
     else:
         return Decision(_CONTINUE, 1, _NO_FLAGS, review.risk, "", (), origins, effects=review.effects)
     findings = (*unasked.findings, *patterns, *encoded, *traced.signals)
+    findings += _find_carried(review.context, findings, origins)
     users_sites = _find_users_sites(review, origins)
     return Ask(
         review.call,
@@ -561,6 +562,18 @@ def _conclude(
         followed=_find_followed(review, users_sites),
         is_receiver_open=_is_receiver_open(review),
         users_sites=users_sites,
+    )
+
+
+def _find_carried(context: Context, findings: Sequence[Finding], origins: Sequence[Origin]) -> tuple[Finding, ...]:
+    """Return what is to be said of blocks in what was found that repeat untrusted text of an earlier session."""
+    if not context.carried:
+        return ()
+    named = [origin.block for origin in origins if not origin.known] + [found.where for found in findings]
+    return tuple(
+        Finding(CARRIED, block, 0, 0, str(int(carried.at_s)), printable(carried.source, 120))
+        for block in dict.fromkeys(named)
+        if (carried := context.carried.get(block)) is not None
     )
 
 

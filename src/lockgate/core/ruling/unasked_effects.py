@@ -89,13 +89,18 @@ class UnaskedEffects:
             if effect.severity is Severity.OPENS_A_DOOR:
                 is_unasked = not self._is_asked_for(effect)
             else:
-                is_named = origin is not None and KINDS[effect.kind].by_target
+                is_named = origin is not None and (KINDS[effect.kind].by_target or self._was_ordered(origin.block))
                 is_unasked = is_named or self._is_unasked_payment(effect)
             if is_unasked:
                 findings.append(_finding_from_effect(effect))
                 if origin is not None:
                     origins.append(origin)
         return EffectFindings(tuple(findings), tuple(origins), frozenset(self._expected), self._budget.is_spent)
+
+    def _was_ordered(self, block: str) -> bool:
+        """Return whether an order in an earlier session named what this block names: then it is no plain record."""
+        carried = self._context.carried.get(block)
+        return carried is not None and carried.is_firm and carried.is_ordered
 
     def _is_unasked_payment(self, effect: Effect) -> bool:
         """Return whether a call spends the user's money without a word of the user about spending any."""
@@ -137,7 +142,8 @@ class UnaskedEffects:
             for held in self._context.value_places.find_places(candidate, self._readings, self._budget):
                 if held.reading.block in self._delegated:
                     continue
-                if effect.kind in _MEANT_KINDS and self._is_expected(effect, candidate, held):
+                is_excused = effect.kind in _MEANT_KINDS and not self._was_ordered(held.reading.block)
+                if is_excused and self._is_expected(effect, candidate, held):
                     mentions.add(True)
                 elif self._is_telling(effect, candidate, held):
                     return _origin_from_place(effect, candidate, held, self._budget)

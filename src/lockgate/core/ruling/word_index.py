@@ -84,6 +84,11 @@ class WordIndex:
             self._spaced = b" %b " % self.prepared.translate(WORD_BYTES)
         return self._spaced
 
+    @property
+    def folded(self) -> bytes:
+        """The words of the text with a single blank around each."""
+        return (self._sections or self._divide()).folded
+
     def find_value(self, candidate: Candidate, budget: WorkBudget) -> list[int]:
         """Return where a candidate stands in this text, front to back; nothing where it does not.
 
