@@ -90,6 +90,11 @@ class Rig:
         """The server."""
         self.point.from_server(message if isinstance(message, bytes) else wire.line_of(message))
 
+    def asks(self, *ids: object) -> None:
+        """The client waits for the answers to these requests."""
+        for id in ids:
+            self.says({"jsonrpc": "2.0", "id": id, "method": "ping"})
+
     def initialize(self, *, elicitation: object = None, version: str = "2025-06-18") -> None:
         able = {} if elicitation is None else {"elicitation": elicitation}
         params = {"protocolVersion": version, "capabilities": able, "clientInfo": {"name": "tester", "version": "1"}}
@@ -178,6 +183,31 @@ def test_an_answer_passes_once_and_only_where_the_server_asked(rig: Rig, said: b
     assert rig.server == [line]
 
 
+@pytest.mark.parametrize("id", [7, "7", 7.5])
+def test_an_answer_of_the_server_passes_once_and_only_where_the_client_asked(rig: Rig, id: object) -> None:
+    answer = {"jsonrpc": "2.0", "id": id, "result": {"content": [{"type": "text", "text": POISON}]}}
+    rig.answers(answer)
+    rig.answers([answer, {"jsonrpc": "2.0", "method": "notifications/progress"}])
+    assert [json.loads(line) for line in rig.client] == [[{"jsonrpc": "2.0", "method": "notifications/progress"}]]
+    # It is kept all the same: another client of the session may have read it.
+    assert POISON in rig.blocks()[0][1]
+    rig.forget()
+    rig.asks(id)
+    for _ in range(2):
+        rig.answers(answer)
+    assert rig.client == [wire.line_of(answer)]
+    assert rig.point.unasked_answers == 3
+
+
+def test_the_server_answers_no_call_that_was_held(rig: Rig) -> None:
+    rig.reads()
+    id = rig.call("send_email", HIJACKED)
+    rig.denied()
+    rig.forget()
+    rig.result(id, "sent")
+    assert rig.client == []
+
+
 def test_a_harmless_call_passes_byte_for_byte(rig: Rig) -> None:
     line = (
         b'{"id" :1.0, "jsonrpc":"2.0","method":"tools/call","params":{"name":"read","arguments":{"n":1.50}, "x":{}}}\n'
@@ -260,6 +290,7 @@ def test_an_error_and_an_unknown_notice_count_too(rig: Rig) -> None:
 
 
 def test_pictures_and_progress_are_not_noted(rig: Rig) -> None:
+    rig.asks(1, 2)
     rig.result(1, "", structuredContent=None)
     pixels = b"".join(sha256(bytes([number])).digest() for number in range(200))
     picture = {"type": "image", "data": b64encode(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + pixels).decode()}
@@ -276,8 +307,8 @@ def other_host(rig: Rig) -> Host:
     return rig.open_host(rig.host.gate)
 
 
-def poisoned(more: str = "") -> bytes:
-    return wire.line_of({"jsonrpc": "2.0", "id": 1, "result": {"content": [{"text": POISON + more}]}})
+def poisoned(more: str = "", id: int = 1) -> bytes:
+    return wire.line_of({"jsonrpc": "2.0", "id": id, "result": {"content": [{"text": POISON + more}]}})
 
 
 # Kept, and then passed on
@@ -289,6 +320,7 @@ def test_an_answer_is_in_the_store_before_the_client_gets_it(rig: Rig) -> None:
     kept: list[int] = []
     rig.point._to_client = lambda _: kept.append(sum(POISON in each.content for each in other.blocks("s1")))
     for more in ("", " and more" * 10_000):
+        rig.asks(1)
         rig.point.from_server(poisoned(more))
     assert kept == [1, 2]
     assert other.check("s1", "mcp__mail__send_email", HIJACKED).decision.action is Action.PAUSE
@@ -362,8 +394,9 @@ def test_a_store_that_fails_lets_neither_answers_nor_high_risk_calls_through(
 
 def test_answers_of_several_threads_are_all_kept(rig: Rig) -> None:
     """As a server over HTTP brings them."""
+    rig.asks(*range(16))
     with ThreadPoolExecutor(4) as pool:
-        for done in [pool.submit(rig.point.from_server, poisoned(f" {number}")) for number in range(16)]:
+        for done in [pool.submit(rig.point.from_server, poisoned(f" {number}", number)) for number in range(16)]:
             done.result(30)
     assert len(rig.client) == 16
     assert len(other_host(rig).blocks("s1")) == 16
@@ -403,9 +436,10 @@ rules = cached_scanner(RULES, SealedCache(Path(os.environ["XDG_CACHE_HOME"]) / "
 host = Host(Gate(scanner=rules), SqliteSessions(folder / "sessions.db"))
 parts = Future()
 parts.set_result(McpParts(host, "s1", ToolPins(None, "mail"), None))
-point = McpCheckpoint(parts, server="mail", to_server=print, to_client=kill if when == "after" else print)
+point = McpCheckpoint(parts, server="mail", to_server=lambda *_: None, to_client=kill if when == "after" else print)
 if when == "before":
     host.store.append = kill
+point.from_client(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
 point.from_server(sys.stdin.buffer.readline())
 """
 
@@ -433,10 +467,11 @@ def test_what_the_server_says_before_there_is_a_session_waits_for_it(rig: Rig) -
     point = McpCheckpoint(parts, server="mail", to_client=rig.client.append, to_server=lambda *_: None)
     with ThreadPoolExecutor(1) as pool:
         answer = wire.line_of({"jsonrpc": "2.0", "id": 1, "result": {"instructions": POISON}})
+        point.from_client(wire.line_of({"jsonrpc": "2.0", "id": 1, "method": "ping"}))
         waits = pool.submit(point.from_server, answer)
         # A notice that no model reads does not wait, and neither does the client.
         point.from_server(wire.line_of({"jsonrpc": "2.0", "method": "notifications/progress"}))
-        point.from_client(wire.line_of({"jsonrpc": "2.0", "id": 1, "method": "ping"}))
+        point.from_client(wire.line_of({"jsonrpc": "2.0", "id": 2, "method": "ping"}))
         assert len(rig.client) == 1
         parts.set_result(McpParts(rig.host, rig.session, ToolPins(rig.pins_file, "mail"), rig.approvals))
         waits.result(30)
@@ -795,6 +830,7 @@ def test_an_answer_that_is_too_deep_is_an_error_for_the_client(rig: Rig, form: s
 
 def test_broken_letters_of_the_server_are_passed_on_and_noted(rig: Rig) -> None:
     line = b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"\xff ' + POISON.encode() + b'"}]}}\n'
+    rig.asks(1)
     rig.answers(line)
     assert rig.client == [line]
     rig.forget()

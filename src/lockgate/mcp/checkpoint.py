@@ -158,6 +158,8 @@ class McpCheckpoint:
             clock=clock,
             wait_s=lambda: self._parts.wait_s,
         )
+        # Answers of the server to requests that the client did not make, or that were held.
+        self.unasked_answers = 0
         self._call_numbers = count(1)
         self._run_id = urandom(6).hex()
 
@@ -367,11 +369,23 @@ class McpCheckpoint:
             report_failure("mcp-keeping", error)
             self._withhold(texts, error_text(error))
             return
-        self._to_client(line)
+        if any(map(_is_unasked, texts)):
+            line = self._without_unasked(message, texts)
+        if line:
+            self._to_client(line)
         for item, request in texts:
             if request is not None:
                 # Afterwards, so that the client does not wait for a note that no ruling depends on.
                 self._note_outcome(request, _outcome_of(item))
+
+    def _without_unasked(self, message: object, texts: Sequence[ServerMessage]) -> bytes:
+        """Return what is left of the server's line without answers that the client did not ask for; log these."""
+        unasked = [each.item for each in texts if _is_unasked(each)]
+        self.unasked_answers += len(unasked)
+        why = "an answer of the server `%s` is not passed on: the client asked no such question (%d so far)"
+        _log.warning(why, printable(self._server), self.unasked_answers)
+        rest = [item for item in message if item not in unasked] if isinstance(message, list) else []
+        return wire.line_of(rest) if rest else b""
 
     def _server_message(self, item: object) -> ServerMessage:
         """Pair a message of the server with the request that it answers."""
@@ -476,6 +490,14 @@ class McpCheckpoint:
 
     def _send_to_client(self, message: Message) -> None:
         self._to_client(wire.line_of(message))
+
+
+def _is_unasked(message: ServerMessage) -> bool:
+    """Return whether the server answers a request that does not wait for an answer; one without an id answers none."""
+    item, request = message
+    if not isinstance(item, dict) or isinstance(item.get("method"), str):
+        return False
+    return request is None and wire.id_key(item.get("id")) is not None
 
 
 _NO_MESSAGE = wire.error_message(None, wire.INVALID_REQUEST, "not passed on by Lockgate: this is no message")
