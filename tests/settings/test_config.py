@@ -61,6 +61,7 @@ OTHER: dict[str, object] = {
     "server.port": 8080,
     "server.allowed_hosts": ("lockgate.example",),
     "server.database": "postgresql://lockgate@db.example/lockgate",
+    "server.page_url": "https://lockgate.example",
     "server.keep_days": 7,
     "server.workers": 4,
     "server.when_down": "observe",
@@ -584,6 +585,7 @@ def test_the_operators_own_keys_are_these() -> None:
         "server.port",
         "server.allowed_hosts",
         "server.database",
+        "server.page_url",
         "server.keep_days",
         "server.workers",
         "server.when_down",
@@ -951,3 +953,10 @@ def test_a_row_that_means_nothing_names_its_file(place: Place, text: str, said: 
     refused = place.refusal(explicit=place.named)
     assert refused.startswith("named.toml:")
     assert said in refused
+
+
+def test_only_the_operator_says_who_is_notified(place: Place) -> None:
+    place.write(place.named, '[[notify]]\nkind = "desktop"\n')
+    assert place.load(explicit=place.named).notify == ({"kind": "desktop"},)
+    place.write(place.project, '[[notify]]\nkind = "desktop"\n')
+    assert "`notify` cannot be set by a project file" in place.refusal()

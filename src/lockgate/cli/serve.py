@@ -43,6 +43,7 @@ from lockgate.runtime.addresses import is_loopback, local_url
 from lockgate.service.app import Api
 from lockgate.service.auth import Tokens, has_person_token, host_check_for_port
 from lockgate.service.http import busy_problem
+from lockgate.service.notifications import Notifier, NotifyTarget, parse_targets
 from lockgate.service.page_login import LoginCodes
 from lockgate.service.request_counts import RequestCounts, label_of
 from lockgate.service.routes import ROUTES
@@ -128,6 +129,7 @@ class _ServePlan(NamedTuple):
     workers: int
     connections: int
     open_metrics: bool
+    targets: tuple[NotifyTarget, ...] = ()
 
 
 def run(args: argparse.Namespace) -> Exit:
@@ -213,6 +215,7 @@ def _make_plan(args: argparse.Namespace) -> _ServePlan:
         workers=workers,
         connections=args.connections,
         open_metrics=args.open_metrics,
+        targets=parse_targets(settings.notify),
     )
 
 
@@ -305,8 +308,15 @@ def _serve_until_signal(
         stopping=lambda: serving.should_exit,
     )
     serving = _make_server(plan, api, ready)
+    notifier = None
+    if plan.targets and host.gate.approvals is not None:
+        page_url = plan.settings.server.page_url or plan.url
+        notifier = Notifier(host.gate.approvals, plan.targets, api.links, page_url)  # type: ignore[arg-type]
+        notifier.start()
 
     def close() -> None:
+        if notifier is not None:
+            notifier.close()
         host.close()
         assemble.close_journals()
 

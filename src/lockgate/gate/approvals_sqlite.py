@@ -47,6 +47,7 @@ from lockgate.core.ruling.approvals import (
 )
 from lockgate.core.ruling.grants import apply_answer_with_span, change_from_grant
 from lockgate.gate.grants_sqlite import SqliteGrants, insert_grant
+from lockgate.gate.notices_sqlite import SqliteNotices
 from lockgate.runtime.private_files import PrivateFileKind
 from lockgate.runtime.sqlite_file import DatabaseKind, SqliteFile
 
@@ -112,7 +113,7 @@ def is_not_ended(_: str) -> bool:
     return False
 
 
-class SqliteApprovals(SqliteGrants):
+class SqliteApprovals(SqliteGrants, SqliteNotices):
     """Questions to a person in one file. The file and its folder are made when the first question is asked.
 
     `record` is told of every change once it is written and before it is committed; where it raises, the change is taken

@@ -11,7 +11,7 @@ import re
 import socket
 import subprocess
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -47,6 +47,7 @@ _PORTS = {"http": 80, "https": 443, "syslog": 514}
 _PRIORITY = 13 * 8 + 6
 _LOCAL_SYSLOG = ("/dev/log", "/var/run/syslog", "/var/run/log")
 _GIT_S = 30.0
+_PLAIN_TEXT = {"content-type": "text/plain; charset=utf-8"}
 _CUT_SHORT = b"\n(cut short)\n\n"
 
 
@@ -77,7 +78,7 @@ class Address(NamedTuple):
         return f"Address({self.name})"
 
 
-def parse_address(text: str, what: str) -> Address:
+def parse_address(text: str, what: str, *, unsafe_plain_http: bool = False) -> Address:
     """Return the address; raise InvalidConfig if heads may not go there. Errors hide the text: it may hold a token."""
     found = _URL.fullmatch(text)
     if found is None or (found["port"] is not None and not 0 < int(found["port"][1:]) < 1 << 16):
@@ -86,7 +87,7 @@ def parse_address(text: str, what: str) -> Address:
             hint="write it as https://host/path, without a user name, spaces or a fragment",
         )
     scheme, host = found["scheme"].lower(), found["host"].lower()
-    if scheme == "http" and not is_loopback(host):
+    if scheme == "http" and not unsafe_plain_http and not is_loopback(host):
         raise InvalidConfig(
             f"{what} would send heads to {quoted(host)} over plain http, for others to change",
             hint="use https; plain http is for this machine only: localhost, 127.0.0.1 or [::1]",
@@ -301,7 +302,13 @@ class Syslog:
 
 
 def post(
-    address: Address, body: bytes, path: str = "", *, deadline_s: float = DEADLINE_S, tls: SSLContext | None = None
+    address: Address,
+    body: bytes,
+    path: str = "",
+    *,
+    headers: Mapping[str, str] = _PLAIN_TEXT,
+    deadline_s: float = DEADLINE_S,
+    tls: SSLContext | None = None,
 ) -> tuple[int, bytes]:
     """POST the text; return the status and body of the reply. Follow no redirect, and use no proxy."""
     from http.client import HTTPConnection, HTTPException, HTTPSConnection
@@ -312,7 +319,6 @@ def post(
         connection = HTTPSConnection(host, address.port, timeout=deadline_s, context=tls or _default_tls())
     else:
         connection = HTTPConnection(host, address.port, timeout=deadline_s)
-
     over = Event()
     opened: list[socket.socket] = []
 
@@ -332,8 +338,7 @@ def post(
         connection.connect()
         opened.append(connection.sock)
         if not over.is_set():
-            headers = {"content-type": "text/plain; charset=utf-8", "user-agent": "lockgate"}
-            connection.request("POST", f"{address.path}{path}" or "/", body, headers)
+            connection.request("POST", f"{address.path}{path}" or "/", body, {**headers, "user-agent": "lockgate"})
             reply = connection.getresponse()
             data = reply.read(MAX_REPLY + 1)
             status, length = reply.status, reply.length or 0

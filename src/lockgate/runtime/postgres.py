@@ -37,7 +37,9 @@ _TYPES = (
 def postgres_sql(statement: str) -> str:
     """Return an SQLite statement as PostgreSQL understands it; table names get the prefix `lockgate_`."""
     named = re.sub(
-        r"\b(entries|sessions|forgotten|approvals|marks|grants|carried|prints)\b(?!\.)", r"lockgate_\1", statement
+        r"\b(entries|sessions|forgotten|approvals|marks|grants|notices|carried|prints)\b(?!\.)",
+        r"lockgate_\1",
+        statement,
     )
     return re.sub(r"(?<!:):([a-z]+)\b", r"%(\1)s", named.replace("?", "%s"))
 

@@ -43,6 +43,7 @@ from lockgate.runtime.asgi import Header, Receive, Scope, Send, json_bytes
 from lockgate.runtime.tracing import REQUEST_TRACE, parse_traceparent
 from lockgate.runtime.worker_pool import Full, WorkerPool
 from lockgate.service import agent_access, journal_proofs
+from lockgate.service.approval_links import ApprovalLinks
 from lockgate.service.auth import HostCheck, SignedQuestion, Tokens, bearer_token
 from lockgate.service.event_stream import EventStream
 from lockgate.service.http import (
@@ -138,6 +139,7 @@ class Api:
         ban_stores: Callable[[], BanStores | None] = lambda: None,
         default_name: str = "a person",
         account: str = "",
+        links: ApprovalLinks | None = None,
         open_metrics: bool = False,
         keep_days: float = 0,
         counts: RequestCounts | None = None,
@@ -150,6 +152,7 @@ class Api:
         self.host, self.adapter, self.default_name, self.clock = host, adapter, default_name, clock
         # The person that the shared token stands for: however many know it, they count as one.
         self._account = account
+        self.links = links or ApprovalLinks(lambda: self.token)
         # Opened for each question: another process makes the file, and settings that cannot be used are shown as such.
         self.ban_stores = ban_stores
         self.counts = counts or RequestCounts()

@@ -18,11 +18,12 @@ from lockgate.core.wire import block_to_dict, lineage_to_dict
 from lockgate.runtime.accounts import account_of_peer
 from lockgate.runtime.asgi import json_bytes
 from lockgate.service import agent_access, gate_requests, journal_proofs, views
+from lockgate.service.approval_links import TICKET_S, LinkClaim
 from lockgate.service.http import Answer, Caller, Problem, Request, Stream, busy_problem
 from lockgate.service.openapi import openapi_document
 
 if TYPE_CHECKING:
-    from lockgate.core.ruling.approvals import AnswerResult
+    from lockgate.core.ruling.approvals import AnswerResult, Approval
     from lockgate.service.app import Api
     from lockgate.sessions import SessionInfo, StoredRuling
 
@@ -304,6 +305,45 @@ def answer_approval(api: Api, request: Request) -> object:
     )
     refuse_uncounted(heard, body["digest"], span)
     return one_approval(api, request)
+
+
+def show_link(api: Api, request: Request) -> object:
+    """Show the call that a link of a notification is about, with a ticket to answer it. This changes nothing."""
+    claim, found = _claimed_approval(api, request.body["link"], "link")
+    until_s = min(claim.until_s, api.clock() + TICKET_S)
+    return {
+        "approval": views.approval_view(found),
+        "ticket": api.links.make(claim._replace(until_s=until_s), f"ticket {found.pending.digest}"),
+    }
+
+
+def answer_link(api: Api, request: Request) -> object:
+    body = request.body
+    claim, found = _claimed_approval(api, body["ticket"], f"ticket {body['digest']}")
+    heard = api.approval_desk.answer(
+        found.pending.id,
+        digest=body["digest"],
+        yes=body["answer"] == "approve",
+        who=claim.person or f"a link sent to {claim.target}",
+        now_s=api.clock(),
+        reason=body.get("reason", ""),
+        person=claim.person,
+    )
+    refuse_uncounted(heard, body["digest"])
+    return {"state": heard.state.value}
+
+
+def _claimed_approval(api: Api, text: str, purpose: str) -> tuple[LinkClaim, Approval]:
+    """Return the open question that a link or ticket is about; raise a Problem for one that is worth nothing."""
+    claim = api.links.read(text, api.clock(), purpose)
+    found = None if claim is None else api.approval_desk.get(claim.id, api.clock())
+    if claim is None or found is None:
+        raise Problem(403, "bad-link", "this link is not ours, or too old", hint="open the page, or the newest link")
+    said = found.answered
+    if found.state is not ApprovalState.WAITING or (said is not None and said.who == claim.person):
+        why = f": {found.why}" if found.why else ""
+        raise Problem(410, "used-link", f"this link has no use any more, the question is {found.state.value}{why}")
+    return claim, found
 
 
 def refuse_uncounted(heard: AnswerResult, digest: str, span: str = "") -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lockgate.core.ruling.approvals import ApprovalState
 from lockgate.service import gate_requests, handlers, schemas
+from lockgate.service.approval_links import MAX_LINK
 from lockgate.service.http import Caller
 from lockgate.service.openapi import Param, Route
 from lockgate.service.page_login import MAX_CODE
@@ -282,6 +283,26 @@ ROUTES: tuple[Route, ...] = (
         ref("Approval"),
         body=schemas.ANSWER,
         also={409: "the digest is another call's, or the question was answered or has ended"},
+    ),
+    Route(
+        "POST",
+        "/links/show",
+        "show the call of a notification's link; changes nothing",
+        handlers.show_link,
+        Caller.WITHOUT_TOKEN,
+        record("", {"approval": ref("Approval"), "ticket": text("answers it, once and within minutes")}),
+        body=record("", {"link": text("what stands behind #/answer/", least=1, most=MAX_LINK)}),
+        also={403: "not a link of ours, or too old", 410: "used, or the question has ended"},
+    ),
+    Route(
+        "POST",
+        "/links/answer",
+        "answer the call that was shown",
+        handlers.answer_link,
+        Caller.WITHOUT_TOKEN,
+        record("", {"state": text("how the question stands now")}),
+        body=schemas.LINK_ANSWER,
+        also={403: "not a ticket of ours, or too old", 409: "the answer does not count", 410: "used, or ended"},
     ),
     Route(
         "GET",

@@ -162,6 +162,14 @@ ANSWER = record(
         "who": text("who answers", most=200),
     },
 )
+LINK_ANSWER = record(
+    "An answer through a link.",
+    {
+        **{name: ANSWER["properties"][name] for name in ("answer", "digest")},
+        "ticket": text("what came with the call", least=1, most=1_000),
+    },
+    {"reason": ANSWER["properties"]["reason"]},
+)
 REVOKE = record("The end of a grant.", {}, {"who": text("who ends it", most=200)})
 ASSESS = {**anything("a request in the normalized shape: docs/reference/verifiers.md"), "required": ["prompt_text"]}
 

@@ -85,6 +85,7 @@ class ServerSettings:
     port: int = 7717
     allowed_hosts: tuple[str, ...] = ()
     database: str = ""
+    page_url: str = ""
     keep_days: int = 30
     workers: int = 1
     when_down: WhenDown = WhenDown.BLOCK
@@ -205,6 +206,9 @@ KEYS = (
          doc="Where sessions and approvals are kept when several machines [share them](../how-to/teams.md): "
              "`postgresql://…` without a password, which belongs into PGPASSWORD or PGPASSFILE. Empty: files in the "
              "state directory (`~/.local/state/lockgate`)."),
+    _row("server.page_url", "page_url", KeyForm.TEXT,
+         doc="The address under which people reach the page, for the links in "
+             "[notifications](../how-to/notifications.md): `https://lockgate.example.com`. Empty: where it listens."),
     _row("server.keep_days", "keep_days", KeyForm.COUNT, most=36_500,
          doc="After how many days without a word sessions are forgotten, with all that was read in them. One that "
              "goes on later has a context that is not known. 0 keeps all."),
@@ -244,6 +248,7 @@ _CHECKS: Mapping[str, Callable[..., object]] = {
 }
 
 _ABUSE = "abuse_gate"
+_NOTIFY = "notify"
 # Tables of which a file may have several, and the field of the policy that they fill.
 _ROWS = {"flow": "flows", "label": "labels"}
 # Rows that `lockgate policy test` reads, and no ruling depends on.
@@ -304,6 +309,8 @@ class Settings:
     # The table `[abuse_gate]` as it stands in the operator's files, unchecked: abuse_gate.py reads it.
     abuse_gate: Mapping[str, object] = field(default_factory=dict)
     server: ServerSettings = field(default_factory=ServerSettings)
+    # The rows of `[[notify]]` of the operator's files, unchecked: service/notifications.py reads them.
+    notify: tuple[Mapping[str, object], ...] = ()
 
     def value_of(self, row: Row) -> object:
         """Return the value in force for one key."""
@@ -382,6 +389,7 @@ class _Merge:
     def __init__(self, check_pattern: Callable[[str], None] | None) -> None:
         self._parts: dict[str, Any] = dict(_DEFAULTS)
         self._abuse_gate: dict[str, object] = {}
+        self._notify: list[Mapping[str, object]] = []
         self._origins: dict[str, tuple[Path, ...]] = {}
         self.sources: list[SettingsSource] = []
         self._check_pattern = check_pattern
@@ -402,6 +410,7 @@ class _Merge:
             return
         self.sources.append(SettingsSource(role, path))
         self._abuse_gate |= _abuse_gate_table(file)
+        self._notify += _notify_rows(file)
         self._parts["policy"] = change_policy(self._parts["policy"], **_policy_rows(file))
         for row, value in self._checked_values(file):
             part = _PART_OF.get(row.fills, "policy")
@@ -431,6 +440,8 @@ class _Merge:
         self.sources.append(SettingsSource(SourceRole.PROJECT, path))
         if _abuse_gate_table(file):
             raise file.error(_ABUSE, " cannot be set by a project file", hint=_ONLY_OPERATOR)
+        if _NOTIFY in file.tables:
+            raise file.error(_NOTIFY, " cannot be set by a project file", hint=_ONLY_OPERATOR)
         # More rows only ever hold more.
         self._parts["policy"] = change_policy(self._parts["policy"], **_policy_rows(file))
         for row, value in self._checked_values(file):
@@ -484,14 +495,14 @@ class _Merge:
                 row.key: ", ".join(map(printable_path, self._origins.get(row.key, ()))) or "default" for row in KEYS
             },
             abuse_gate=self._abuse_gate,
+            notify=tuple(self._notify),
             **self._parts,
         )
 
     def _checked_values(self, file: TomlFile) -> Iterator[tuple[Row, object]]:
         """Yield each key of the file with its value, checked by itself, in the order of KEYS."""
-        values = dict(
-            _values(file, {name: raw for name, raw in file.tables.items() if name not in (_ABUSE, _TESTS, *_ROWS)}, ())
-        )
+        elsewhere = (_ABUSE, _NOTIFY, _TESTS, *_ROWS)
+        values = dict(_values(file, {name: raw for name, raw in file.tables.items() if name not in elsewhere}, ()))
         for row in KEYS:
             if row.key not in values:
                 continue
@@ -530,6 +541,14 @@ def _abuse_gate_table(file: TomlFile) -> dict[str, object]:
     if not isinstance(table, dict):
         raise file.error(_ABUSE, f" must be a table, not {toml_type(table)}")
     return table
+
+
+def _notify_rows(file: TomlFile) -> list[Mapping[str, object]]:
+    """Return the rows of `[[notify]]` unchecked: the service, which sends, reads them."""
+    rows = file.tables.get(_NOTIFY, [])
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise file.error(_NOTIFY, " must be written as [[notify]]")
+    return list(rows)
 
 
 def _policy_rows(file: TomlFile) -> dict[str, tuple[str, ...]]:

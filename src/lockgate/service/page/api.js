@@ -88,7 +88,7 @@ export async function ask(path, { body, signal } = {}) {
     throw new Refused(reply.status, { message: "the service answered something that is not JSON" });
   }
   if (!reply.ok) {
-    if (reply.status === 401 || reply.status === 403) window.dispatchEvent(new CustomEvent("locked", { detail: said?.error }));
+    if ((reply.status === 401 || reply.status === 403) && path.startsWith("/v1")) window.dispatchEvent(new CustomEvent("locked", { detail: said?.error }));
     throw new Refused(reply.status, said?.error);
   }
   return said;

@@ -1,6 +1,6 @@
 // Which view is on, the keys, the token, and the one stream of events that all views share.
 
-import { approvalsView } from "./approvals.js";
+import { approvalsView, linkView, remind } from "./approvals.js";
 import { ask, hasToken, keepToken, listen, Refused, takeCode } from "./api.js";
 import { decisionView } from "./decision.js";
 import { decisionsView } from "./decisions.js";
@@ -53,6 +53,12 @@ async function route() {
     const on = link.dataset.view === place || (place === "decision" && link.dataset.view === "decisions") || (place === "session" && link.dataset.view === "sessions") || (place === "request" && link.dataset.view === "requests");
     if (on) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
+  }
+  if (place === "answer") {
+    const room = h("div.room");
+    view.replaceChildren(room);
+    linkView(room, id, { signal: mine.leave.signal, tell });
+    return;
   }
   if (!hasToken()) {
     locked(code === "refused" ? "That address has been used, or is too old" : "");
@@ -183,7 +189,10 @@ async function count(news = false) {
     const number = said.approvals.length;
     badge.hidden = !number;
     badge.replaceChildren(String(number), h("span.unseen", {}, " waiting"));
-    if (news && number > counted) tell(`${plural(number, "call")} waiting for you`, { now: true });
+    if (news && number > counted) {
+      tell(`${plural(number, "call")} waiting for you`, { now: true });
+      remind(number);
+    }
     counted = number;
   } catch {
     badge.hidden = true;

@@ -13,12 +13,43 @@ const MOST_VALUE = 6000;
 const FORGED = "What is on this screen does not have the digest the service gave for it. Do not answer here; look with lockgate approvals show.";
 const ONCE = "Lets exactly this call run, once, in this session:";
 
+// A notification of the browser, where the person has allowed them: how many wait, and nothing of what.
+export function remind(number) {
+  if (globalThis.Notification?.permission !== "granted" || localStorage.getItem("lockgate-remind") !== "on") return;
+  new Notification("Lockgate", { body: `${plural(number, "call")} waiting for you`, tag: "lockgate" }).addEventListener("click", () => {
+    window.focus();
+    location.hash = "#/approvals";
+  });
+}
+
+function remindButton() {
+  if (!globalThis.Notification) return null;
+  const words = () => (localStorage.getItem("lockgate-remind") === "on" && Notification.permission === "granted" ? "Stop notifying me" : "Notify me in this browser");
+  const button = h("button.quiet", { type: "button", click: async () => {
+    const on = localStorage.getItem("lockgate-remind") === "on" && Notification.permission === "granted";
+    localStorage.setItem("lockgate-remind", !on && (await Notification.requestPermission()) === "granted" ? "on" : "off");
+    button.textContent = words();
+  } }, words());
+  return button;
+}
+
+// The one call of a notification's link, without a token: shown first, answered by a ticket that came with it.
+export async function linkView(view, link, { signal, tell }) {
+  try {
+    const { approval, ticket } = await ask("/links/show", { body: { link }, signal });
+    const send = ({ answer, digest, reason }) => ask("/links/answer", { body: { ticket, answer, digest, reason } });
+    view.replaceChildren(h("div.title", {}, h("h1", {}, "A call waits for you")), h("div.approvals", {}, answerBox({ ...approval, offers: [] }, { signal, tell, send })));
+  } catch (error) {
+    view.replaceChildren(empty("This link cannot be used", h("p", {}, `${error.message}.`)));
+  }
+}
+
 export async function approvalsView(view, { signal, tell, onEvent }) {
   const list = h("div.approvals");
   const rules = h("div.approvals");
   const ended = h("div.approvals");
   const boxes = new Map();
-  view.replaceChildren(h("div.title", {}, h("h1", {}, "Waiting for you"), h("p.quiet", {}, "A yes lets exactly the call you see run, once, or makes the rule you see. A no stands for the rest of the session. Unanswered is no.")), list, rules, ended);
+  view.replaceChildren(h("div.title", {}, h("h1", {}, "Waiting for you"), h("p.quiet", {}, "A yes lets exactly the call you see run, once, or makes the rule you see. A no stands for the rest of the session. Unanswered is no."), remindButton()), list, rules, ended);
   await refresh();
   onEvent((kind) => {
     if (kind === "approval") refresh().catch((error) => signal.aborted || tell(error.message));
@@ -77,7 +108,7 @@ async function digestOf(each) {
 }
 
 // `brief` leaves out what the decision around it shows already.
-export function answerBox(given, { signal, tell, brief = false }) {
+export function answerBox(given, { signal, tell, brief = false, send = (body) => ask(`/v1/approvals/${part(given.id)}`, { body }) }) {
   const box = h("article.approval", { "aria-label": "call that waits", tabindex: "-1", "data-row": true, "data-approval": given.id });
   const { digest } = given;
   let chosen = { reach: "once", digest, pieces: [] };
@@ -162,7 +193,7 @@ export function answerBox(given, { signal, tell, brief = false }) {
     if (yes && unseen(chosen.pieces).length) return outcome.replaceChildren(h("p.bad", {}, "Not answered: the rule cannot be seen whole in this window."));
     for (const each of [deny, arm, sure]) each.disabled = true;
     try {
-      const said = await ask(`/v1/approvals/${part(given.id)}`, { body: { answer: word, digest: yes ? chosen.digest : digest, reason: reason.value, ...(yes ? { for: chosen.reach } : {}) } });
+      const said = await send({ answer: word, digest: yes ? chosen.digest : digest, reason: reason.value, ...(yes ? { for: chosen.reach } : {}) });
       if (yes && said.state === "waiting") return stop("Your yes is the first of two: another person has to approve it too.");
       const counted = said.state === (word === "approve" ? "granted" : "denied");
       stop(counted ? (word === "approve" ? chosen.reach === "once" ? "Approved: this call may run once. The agent has to ask again." : "Approved, and the rule is made: such calls run without a question." : "Denied: this call will not run in this session.") : `The answer did not count: it is ${said.state}.`);
