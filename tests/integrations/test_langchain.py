@@ -21,8 +21,8 @@ from langgraph.types import Command
 from page_programs import run_page
 
 from lockgate import Gate, MemoryApprovals
-from lockgate.integrations.langchain import HeldByLockgate, LockgateMiddleware, _held, held
-from lockgate.integrations.plug import Plug
+from lockgate.integrations.langchain import LockgateMiddleware, _held, held
+from lockgate.integrations.plug import HeldByLockgate, Plug
 from lockgate.testing.plug_suite import GOAL, POISON, READ, SEND, Reply, RunOutcome, ScriptedCall, check_plug
 
 

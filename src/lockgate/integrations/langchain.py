@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from threading import Lock
 from typing import Annotated, Any, NotRequired
 from uuid import uuid4
 
@@ -26,21 +25,20 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command, interrupt
 
 from lockgate.core.vocabulary import Trust
-from lockgate.integrations.plug import HeldQuestion, Line, Plug, PlugCall, Verdict, source_of_result
+from lockgate.integrations.plug import (
+    HeldByLockgate,
+    HeldQuestion,
+    Line,
+    Plug,
+    PlugCall,
+    Verdict,
+    shared_plug,
+    source_of_result,
+)
 
 # A value with more characters than this and no blank is data, an image for one, and no text.
 _MAX_DATA = 2_000
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
-_shared: Plug | None = None
-_shared_lock = Lock()
-
-
-def shared_plug() -> Plug:
-    """Return the plug of this process: agents inside each other's tools need the same one."""
-    global _shared
-    with _shared_lock:
-        _shared = _shared or Plug("langchain")
-        return _shared
 
 
 class LockgateState(AgentState[Any]):
@@ -56,7 +54,7 @@ class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def __init__(self, plug: Plug | None = None) -> None:
         super().__init__()
-        self.plug = plug or shared_plug()
+        self.plug = plug or shared_plug("langchain")
 
     # The user's words.
 
@@ -253,13 +251,13 @@ def _denial(request: ToolCallRequest, verdict: Verdict) -> ToolMessage:
     if verdict.question is not None and _askable(verdict.question) is None:
         text += " (This agent has no checkpointer, so that its run cannot wait for a person.)"
     if verdict.stops:
-        raise HeldByLockgate(text)
+        raise RunStopped(text)
     call = request.tool_call
     return ToolMessage(text, tool_call_id=call["id"], name=call["name"], status="error")
 
 
-class HeldByLockgate(GraphBubbleUp):
-    """Ends the run of an agent whose plug was made with `on_pause="stop"`."""
+class RunStopped(HeldByLockgate, GraphBubbleUp):
+    """Ends the run; LangGraph lets only its own kind of exception through a tool's error handling."""
 
 
 def _text_of(message: AnyMessage) -> str:

@@ -48,6 +48,10 @@ _running: ContextVar[str] = ContextVar("lockgate_running", default="")
 _MAX_KEY = 100
 
 
+class HeldByLockgate(Exception):
+    """Ends the run of an agent whose plug was made with `on_pause="stop"`."""
+
+
 class Line(NamedTuple):
     """One text that the model is about to read. `key` stays the same when the same message is sent once more."""
 
@@ -425,6 +429,18 @@ def _parse_answer(answer: object) -> QuestionAnswer | None:
     if not (isinstance(approval, str) and isinstance(digest, str) and isinstance(who, str) and who.strip()):
         return None
     return QuestionAnswer(approval, digest, answer["yes"] is True, who)
+
+
+def shared_plug(name: str) -> Plug:
+    """Return the plug of this process for a framework: agents inside each other's tools need the same one."""
+    with _shared_lock:
+        if name not in _shared:
+            _shared[name] = Plug(name)
+        return _shared[name]
+
+
+_shared: dict[str, Plug] = {}
+_shared_lock = Lock()
 
 
 def source_of_result(tool: str, arguments: Mapping[str, object]) -> str:

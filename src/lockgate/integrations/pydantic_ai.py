@@ -1,0 +1,179 @@
+"""The plug for Pydantic AI: `Agent(…, capabilities=[Lockgate()], output_type=[str, DeferredToolRequests])`.
+
+It asks to be innermost, so that it sees the arguments that run, whatever the order of the list. A held call is a
+deferred tool request; without `DeferredToolRequests` among the output types Pydantic AI ends the run with an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, ToolDenied
+from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
+from pydantic_ai.exceptions import ApprovalRequired, SkipToolExecution
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
+
+from lockgate.core.vocabulary import Trust
+from lockgate.integrations.plug import (
+    HeldByLockgate,
+    HeldQuestion,
+    Line,
+    Plug,
+    PlugCall,
+    shared_plug,
+    source_of_result,
+)
+
+
+class Lockgate(AbstractCapability[Any]):
+    """Rules on every tool call of one agent. Without a `plug` it shares one with the other agents of the process."""
+
+    def __init__(self, plug: Plug | None = None) -> None:
+        self.plug = plug or shared_plug("pydantic-ai")
+        # The sessions of runs inside a tool of another agent, by the run.
+        self._inner: dict[str, str] = {}
+
+    def get_ordering(self) -> CapabilityOrdering:
+        return CapabilityOrdering(position="innermost")
+
+    def held(self, requests: object) -> list[HeldQuestion]:
+        """Return the questions about held calls in a run's output; none where it is no `DeferredToolRequests`."""
+        given = requests.metadata if isinstance(requests, DeferredToolRequests) else {}
+        return [question for each in given.values() if (question := _question_from(each))]
+
+    def answer(self, requests: DeferredToolRequests, *, yes: bool, who: str) -> DeferredToolResults:
+        """Record this answer to every held call, and return what the run goes on with."""
+        return self.results(requests, [each.yes(who) if yes else each.no(who) for each in self.held(requests)])
+
+    def results(self, requests: DeferredToolRequests, answers: Sequence[Mapping[str, object]]) -> DeferredToolResults:
+        """Record one answer per held call. A no never comes back to a hook, so that it is recorded here."""
+        ids = [id for id, each in requests.metadata.items() if _question_from(each)]
+        results = DeferredToolResults()
+        for id, question, answer in zip(ids, self.held(requests), answers, strict=True):
+            self.plug.answer(question, answer)
+            no = "Lockgate did not let this call run: a person was asked about it, and has not allowed it."
+            results.approvals[id] = True if answer.get("yes") is True else ToolDenied(no)
+        return results
+
+    # The user's words, and what the model reads.
+
+    async def before_run(self, ctx: RunContext[Any]) -> None:
+        from asyncio import to_thread
+
+        caller = self.plug.caller
+        if caller:
+            self._inner[str(ctx.run_id)] = f"{caller}/{ctx.run_id}"
+        session = self._session_of(ctx)
+        # A resumed run rules on its calls before any request: on what the model had read when it wrote them, so without
+        # the results of calls beside the held one.
+        history = _up_to_last_response(ctx.messages)
+        if ctx.prompt is not None:
+            text = _text_of(ctx.prompt)
+            await to_thread(self.plug.user_said, session, text, parent=caller, known=not history)
+        await self.plug.model_reads_async(session, list(self._lines(session, history)))
+
+    async def before_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
+        session = self._session_of(ctx)
+        await self.plug.model_reads_async(session, list(self._lines(session, request_context.messages)))
+        return request_context
+
+    async def after_model_request(
+        self,
+        ctx: RunContext[Any],
+        *,
+        request_context: Any,  # noqa: ARG002
+        response: ModelResponse,
+    ) -> ModelResponse:
+        for part in response.parts:
+            if isinstance(part, TextPart):
+                self.plug.agent_wrote(self._session_of(ctx), part.content)
+            elif part.part_kind == "builtin-tool-call" or "native" in type(part).__name__.lower():
+                self.plug.cannot_cover("the calls of tools that the provider runs itself")
+        return response
+
+    def _lines(self, session: str, messages: Sequence[ModelMessage]) -> Iterator[Line]:
+        calls: dict[str, Any] = {}
+        for number, message in enumerate(messages):
+            if isinstance(message, ModelRequest) and message.instructions:
+                yield Line("instructions", message.instructions, "system", Trust.VETTED)
+            for place, part in enumerate(message.parts):
+                kind, key = part.part_kind, f"{number}.{place}"
+                if kind == "tool-call":
+                    calls[part.tool_call_id] = part
+                    continue
+                text = _text_of(getattr(part, "content", ""))
+                if kind == "system-prompt":
+                    yield Line(key, text, "system", Trust.VETTED)
+                elif not (isinstance(part, UserPromptPart) and self.plug.was_said(session, text)):
+                    yield Line(key, text, _source_of(part, calls))
+
+    # Calls.
+
+    async def before_tool_execute(self, ctx: RunContext[Any], *, call: Any, tool_def: Any, args: Any) -> Any:
+        session = self._session_of(ctx)
+        given = args if isinstance(args, dict) else {"arguments": _text_of(args)}
+        annotations = (tool_def.metadata or {}).get("annotations")
+        asked = PlugCall(
+            call.tool_name, given, call.tool_call_id, annotations if isinstance(annotations, dict) else None
+        )
+        verdict = await self.plug.check_async(session, asked)
+        if verdict.runs:
+            return args
+        if verdict.stops:
+            raise HeldByLockgate(verdict.text)
+        if verdict.question is not None and not ctx.tool_call_approved:
+            raise ApprovalRequired(metadata=verdict.question.as_dict())
+        raise SkipToolExecution(verdict.text)
+
+    async def wrap_tool_execute(
+        self,
+        ctx: RunContext[Any],
+        *,
+        call: Any,
+        tool_def: Any,  # noqa: ARG002
+        args: Any,
+        handler: Any,
+    ) -> Any:
+        session = self._session_of(ctx)
+        with self.plug.running(session):
+            result = await handler(args)
+        from asyncio import to_thread
+
+        await to_thread(self.plug.ended, session, call.tool_call_id)
+        return result
+
+    def _session_of(self, ctx: RunContext[Any]) -> str:
+        """Return the session: the conversation, or inside another agent's tool the run."""
+        return self._inner.get(str(ctx.run_id)) or str(ctx.conversation_id or ctx.run_id or "unseen-run")
+
+
+def _up_to_last_response(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    last = max((place for place, each in enumerate(messages) if isinstance(each, ModelResponse)), default=-1)
+    return list(messages[: last + 1])
+
+
+def _question_from(metadata: object) -> HeldQuestion | None:
+    if not isinstance(metadata, Mapping) or metadata.get("held_by") != "lockgate":
+        return None
+    return HeldQuestion(*(str(metadata.get(name, "")) for name in HeldQuestion._fields))
+
+
+def _source_of(part: Any, calls: Mapping[str, Any]) -> str:
+    kind = part.part_kind
+    if kind in ("tool-return", "retry-prompt"):
+        call = calls.get(getattr(part, "tool_call_id", ""))
+        given = call.args_as_dict() if call is not None and isinstance(call.args, dict) else {}
+        return source_of_result(getattr(part, "tool_name", "") or "", given)
+    return f"message:{kind}"
+
+
+def _text_of(value: object) -> str:
+    """Return every text in a message's content; bytes, images for one, are no text."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        return "\n".join(f"{name}: {_text_of(each)}" for name, each in value.items())
+    if isinstance(value, list | tuple):
+        return "\n".join(filter(None, (_text_of(each) for each in value)))
+    return "" if value is None or isinstance(value, bytes) else str(value)[:1_000_000]

@@ -1,0 +1,162 @@
+"""The plug for Pydantic AI against the real package; `make test-hosts` installs it, plain runs skip this."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pydantic_ai")
+
+from page_programs import run_page
+from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ToolApproved
+from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCallPart, UserPromptPart
+from pydantic_ai.models.function import FunctionModel
+
+from lockgate import Gate, MemoryApprovals
+from lockgate.integrations.plug import HeldByLockgate, Plug
+from lockgate.integrations.pydantic_ai import Lockgate
+from lockgate.testing.plug_suite import GOAL, SEND, PlugKit, Reply, RunOutcome, ScriptedCall, check_plug
+
+
+def parts_of(reply: Reply) -> list[Any]:
+    if isinstance(reply, str):
+        return [TextPart(reply)]
+    return [ToolCallPart(call.tool, dict(call.arguments), call.id) for call in reply]
+
+
+def scripted(script: Any) -> FunctionModel:
+    return FunctionModel(lambda messages, info: ModelResponse(parts=parts_of(next(script, "done"))))
+
+
+class PydanticDriver:
+    modes = ("sync", "async")
+    cannot: Mapping[int, str] = {23: "a scripted model makes no provider's tool parts"}
+
+    def __init__(self, plug: Plug, storage: dict[str, Any]) -> None:
+        self.gate = Lockgate(plug)
+        self.storage = storage
+
+    def start(
+        self, tools: Sequence[Callable[..., object]], replies: Sequence[Reply], goal: str, *, session: str, mode: str
+    ) -> RunOutcome:
+        history = self.storage.get(session, ((), None, []))[2]
+        self.storage[session] = (tuple(tools), iter(list(replies)), history)
+        return self._run(session, mode, goal)
+
+    def resume(self, outcome: RunOutcome, answers: Sequence[Mapping[str, object] | bool], *, mode: str) -> RunOutcome:
+        session, requests = outcome.state
+        if answers == [True]:
+            results = DeferredToolResults(approvals={call.tool_call_id: True for call in requests.approvals})
+        else:
+            results = self.gate.results(requests, answers)  # type: ignore[arg-type]
+        return self._run(session, mode, None, results)
+
+    def resume_edited(self, outcome: RunOutcome, arguments: Mapping[str, object], *, mode: str) -> RunOutcome:
+        session, requests = outcome.state
+        (question,) = outcome.questions
+        self.gate.results(requests, [question.yes("ana")])
+        edited = ToolApproved(override_args=dict(arguments))
+        results = DeferredToolResults(approvals={call.tool_call_id: edited for call in requests.approvals})
+        return self._run(session, mode, None, results)
+
+    def start_inside(
+        self, tools: Sequence[Callable[..., object]], replies: Sequence[Reply], goal: str, *, session: str, mode: str
+    ) -> RunOutcome:
+        inner = Agent(
+            scripted(iter(list(replies))),
+            tools=list(tools),
+            capabilities=[self.gate],
+            output_type=[str, DeferredToolRequests],
+        )
+        held: list[Any] = []
+
+        async def delegate(task: str) -> str:
+            """Hand a task to another agent."""
+            result = await inner.run(task)
+            held.extend(self.gate.held(result.output))
+            return "done"
+
+        order = ScriptedCall("delegate", {"task": "Read the page, and email what it says to the address it gives"}, "d")
+        outcome = self.start([delegate], [[order], "done"], goal, session=session, mode=mode)
+        return outcome._replace(questions=[*outcome.questions, *held])
+
+    def start_forged(
+        self, text: str, tools: Sequence[Callable[..., object]], replies: Sequence[Reply], *, session: str, mode: str
+    ) -> RunOutcome:
+        self.start(tools, [replies[0], "done"], "Add 2 and 3", session=session, mode=mode)
+        # As a summary or another agent would write it.
+        given, _, history = self.storage[session]
+        history.append(ModelRequest(parts=[UserPromptPart(text)]))
+        self.storage[session] = (given, iter(list(replies[1:])), history)
+        return self._run(session, mode, "And now?")
+
+    def start_with_provider_result(self, *_: Any, **__: Any) -> RunOutcome:
+        raise NotImplementedError
+
+    def _run(self, session: str, mode: str, prompt: str | None, results: Any = None) -> RunOutcome:
+        tools, script, history = self.storage[session]
+        agent = Agent(
+            scripted(script),
+            tools=list(tools),
+            capabilities=[self.gate],
+            output_type=[str, DeferredToolRequests],
+            instructions="You help people with their mail and the web.",
+        )
+        given = {"message_history": history or None, "deferred_tool_results": results, "conversation_id": session}
+        try:
+            run: Any = agent.run_sync if mode == "sync" else lambda *a, **k: asyncio.run(agent.run(*a, **k))
+            result = run(prompt, **given)
+        except Exception as error:  # noqa: BLE001
+            return RunOutcome([], error=error, state=(session, None))
+        messages = result.all_messages()
+        self.storage[session] = (tools, script, messages)
+        told = [
+            str(part.content)
+            for message in messages
+            for part in message.parts
+            if part.part_kind in ("tool-return", "retry-prompt")
+        ]
+        return RunOutcome(told, self.gate.held(result.output), None, (session, result.output))
+
+
+def test_the_plug_holds_what_plugs_promise() -> None:
+    results = check_plug(PydanticDriver, imports=("pydantic_ai", "pydantic"))
+    assert {each.number for each in results if each.why_not} == {23}
+
+
+def test_the_program_on_the_page_runs(tmp_path: Path) -> None:
+    said = run_page("pydantic-ai", tmp_path)
+    assert "Allow it once?" in said
+    assert said.endswith("Open from 9 to 5.\n")
+
+
+def test_a_plug_that_stops_ends_the_run() -> None:
+    kit = PlugKit(PydanticDriver, Gate(), on_pause="stop")
+    outcome = kit.hijack("sync")
+    assert isinstance(outcome.error, HeldByLockgate)
+    assert not kit.sent
+
+
+def test_a_conversation_that_began_elsewhere_has_an_unknown_context() -> None:
+    sent: list[str] = []
+
+    def send_email(to: str, body: str) -> str:
+        """Send an email."""
+        sent.append(to)
+        return "sent"
+
+    gate = Lockgate(Plug("pydantic-ai", gate=Gate(approvals=MemoryApprovals())))
+    agent = Agent(
+        scripted(iter([[SEND], "done"])),
+        tools=[send_email],
+        capabilities=[gate],
+        output_type=[str, DeferredToolRequests],
+    )
+    history = [ModelRequest(parts=[UserPromptPart(GOAL)]), ModelResponse(parts=[TextPart("Shall I mail it?")])]
+    result = agent.run_sync("Yes", message_history=history)
+    assert gate.held(result.output)
+    assert not sent
