@@ -13,12 +13,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from time import time
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from lockgate import assemble
+from lockgate.cli.approvals_watch import watch
 from lockgate.cli.exit_codes import Exit
 from lockgate.cli.terminal import excerpt, make_console, make_visible
 from lockgate.cli.user import user_name
@@ -47,6 +49,7 @@ Lists the calls that wait for a person, shows where the values of one came from,
 A yes lets exactly that call run, once, in that session, until it expires. A no is final.
 With --for, a yes also makes a rule for such calls in this session, this project or everywhere:
 `show` prints each rule whole, the narrowest first. `lockgate grants` lists and revokes them.
+`watch` shows each call as soon as it waits and asks about it, until Ctrl-C.
 
 example:
   $ lockgate approvals list
@@ -54,6 +57,7 @@ example:
   $ lockgate approvals approve 3f9a1c20
   $ lockgate approvals approve 3f9a1c20 --for session
   $ lockgate approvals deny 3f9a1c20 --reason "I did not ask for this"
+  $ lockgate approvals watch
 
 An id may be shortened as long as only one id begins with it. `approve` shows the call and asks on
 the terminal. docs/how-to/approvals.md says more.
@@ -72,10 +76,10 @@ _MOST_NOTES = 8
 
 
 def describe(parser: Parser) -> None:
-    parser.usage = "lockgate approvals list|show|approve|deny [ID] [options]"
+    parser.usage = "lockgate approvals list|show|approve|deny|watch [ID] [options]"
     parser.description = _HELP
-    words = ("list", "show", "approve", "deny")
-    parser.add_argument("what", metavar="list|show|approve|deny", choices=words, help="what to do")
+    words = ("list", "show", "approve", "deny", "watch")
+    parser.add_argument("what", metavar="list|show|approve|deny|watch", choices=words, help="what to do")
     parser.add_argument("id", nargs="?", metavar="ID", help="which call, as `list` names it")
     parser.add_argument("--all", action="store_true", help="also list calls that were answered or have expired")
     parser.add_argument("--ended", action="store_true", help="list only those: how they ended, by whom, and why")
@@ -100,10 +104,12 @@ def run(args: argparse.Namespace) -> Exit:
     _refuse_idle_options(args)
     settings = assemble.settings_from_environment(args.config)
     # The store records an answer in the journal in the same step; an answer that cannot be recorded does not count.
-    journal = assemble.journal_from_settings(settings) if args.what in ("approve", "deny") else None
+    journal = assemble.journal_from_settings(settings) if args.what in ("approve", "deny", "watch") else None
     store: SqliteApprovals = assemble.approvals_from_settings(settings, journal)
     if args.what == "list":
         return _print_list(store, args)
+    if args.what == "watch":
+        return watch(store, args, tell=partial(_tell_change, args), ask=partial(_ask_now, store, args))
     approval = _find_approval(store, args)
     if args.what == "show":
         if args.json:
@@ -121,16 +127,16 @@ def _refuse_idle_options(args: argparse.Namespace) -> None:
         ("an ID", args.id is not None, ("show", "approve", "deny")),
         ("--all", args.all, ("list",)),
         ("--ended", args.ended, ("list",)),
-        ("--full", args.full, ("show", "approve")),
+        ("--full", args.full, ("show", "approve", "watch")),
         ("--for", args.span != "once", ("approve",)),
-        ("--who", args.who is not None, ("approve", "deny")),
-        ("--reason", bool(args.reason), ("approve", "deny")),
+        ("--who", args.who is not None, ("approve", "deny", "watch")),
+        ("--reason", bool(args.reason), ("approve", "deny", "watch")),
         ("--yes", args.yes, ("approve",)),
     ]
     for name, given, words in idle:
         if given and args.what not in words:
             raise LockgateError(f"{name} has no effect on `{args.what}`", hint=f"it belongs to {' and '.join(words)}")
-    if args.what != "list" and not args.id:
+    if args.what not in ("list", "watch") and not args.id:
         raise LockgateError(f"`{args.what}` needs an ID", hint="lockgate approvals list names them")
     if args.what == "approve" and args.json and not args.yes:
         raise LockgateError("--json leaves no room to show the call", hint="leave it out, or say --yes")
@@ -172,6 +178,28 @@ def _print_list(store: SqliteApprovals, args: argparse.Namespace) -> Exit:
             print_behind_bar(screen, "", [spell_out(each.why)], most=2)
     screen.print(Text("\nlockgate approvals show ID shows one with where its values came from", style="dim"))
     return Exit.CLEAR
+
+
+def _tell_change(args: argparse.Namespace, approval: Approval) -> None:
+    if args.json:
+        print_json(_as_json(approval))
+        return
+    call = f"{excerpt(approval.pending.tool, 60)} {excerpt(approval.pending.arguments, 200)}"
+    print(f"{approval.pending.id}  {_state_text(approval)}", flush=True)
+    print_behind_bar(make_console(), "", [_count_blanks(call)], most=2)
+
+
+def _ask_now(store: SqliteApprovals, args: argparse.Namespace, approval: Approval) -> None:
+    """Show a call that waits, and take a plain yes or no; all else leaves it waiting."""
+    whole = _draw(approval, full=args.full)
+    if not whole:
+        print("the call is longer than what was shown: answer it with lockgate approvals approve ID --full")
+        return
+    said = _read_answer("approve this call? Type yes or no, Enter leaves it waiting: ")
+    if said in ("yes", "no"):
+        chosen = argparse.Namespace(**{**vars(args), "what": "approve" if said == "yes" else "deny", "yes": True})
+        _answer_approval(store, approval, chosen)
+    print(flush=True)
 
 
 def _answer_approval(store: SqliteApprovals, approval: Approval, args: argparse.Namespace) -> Exit:
@@ -262,16 +290,21 @@ def _require_terminal(args: argparse.Namespace) -> None:
 
 
 def _confirm(question: str) -> bool:
+    return _read_answer(f"{question}? Type yes: ") == "yes"
+
+
+def _read_answer(question: str) -> str:
+    """Ask on the terminal; return the answer in lower case, empty if there is none."""
     with suppress(ImportError, OSError, ValueError):
         import termios
 
         # Drop what was typed before the question appeared: it is no answer to it.
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-    print(f"{question}? Type yes: ", end="", flush=True)
+    print(question, end="", flush=True)
     try:
-        return sys.stdin.readline().strip().lower() == "yes"
+        return sys.stdin.readline().strip().lower()
     except UnicodeDecodeError:
-        return False
+        return ""
 
 
 def _print_and_exit(text: str, code: Exit) -> Exit:

@@ -216,7 +216,7 @@ EXECUTION_RULES: tuple[Rule, ...] = (
         id="execution:own-approval",
         # `list` and `show` answer nothing. What a shell fills in, or xargs adds, may be anything.
         pattern=any_of(
-            r"\blockgate\b.{0,160}[^\w/.-]approvals(?:[^\w./-][^a-z]{0,40}|[\s\"',\\]{1,10}-{1,2}\w.{0,160}[^\w-])(?:approve|deny)\b",
+            r"\blockgate\b.{0,160}[^\w/.-]approvals(?:[^\w./-][^a-z]{0,40}|[\s\"',\\]{1,10}-{1,2}\w.{0,160}[^\w-])(?:approve|deny|watch)\b",
             r"\blockgate\b.{0,160}[^\w/.-]grants(?:[^\w./-][^a-z]{0,40}|[\s\"',\\]{1,10}-{1,2}\w.{0,160}[^\w-])(?:revoke|drop-unused)\b",
             r"\blockgate\b.{0,160}[^\w/.-](?:approvals|grants)[\"']?,?\s+[\"']?(?:[$`%{]|<<)",
             r"\b(?:xargs|parallel)\b.{0,80}\blockgate\b.{0,80}[^\w/.-](?:approvals|grants)[\"']?\s*(?:$|[;&|<>)\"'`])",
