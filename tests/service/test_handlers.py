@@ -632,6 +632,9 @@ def test_an_agent_s_routes_are_these_and_no_others() -> None:
         "GET /healthz",
         "GET /readyz",
         "POST /v1/exchange",
+        # A link's own signature stands in for a token: its holder may show that one call, and then answer it.
+        "POST /links/answer",
+        "POST /links/show",
     }
 
 

@@ -16,6 +16,7 @@ from lockgate.core.ruling.approvals import (
     GrantState,
     HeldFacts,
     is_approval_id,
+    name_of_grant,
     parse_answer,
     parse_time,
 )
@@ -66,7 +67,7 @@ class SqliteGrants:
         with self._transaction(now_s, bound.session) as (db, _):
             held = _select_grants(db, now_s, "AND tool = ? ORDER BY made_s, id", bound.tool)
             found = find_covering(held, bound, facts, now_s)
-            while found is not None and self._ended(found.id):
+            while found is not None and self._ended(name_of_grant(found.id)):
                 # Revoked, and back in a file that was put back.
                 held = [grant for grant in held if grant.id != found.id]
                 found = find_covering(held, bound, facts, now_s)

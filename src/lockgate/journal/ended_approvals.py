@@ -13,7 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from lockgate.core.errors import LockgateError
-from lockgate.core.ruling.approvals import ApprovalState, GrantState
+from lockgate.core.ruling.approvals import ApprovalState, GrantState, name_of_grant
 
 if TYPE_CHECKING:
     from lockgate.journal.journal import Journal
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _ENDED = frozenset(
     (ApprovalState.DENIED, ApprovalState.EXPIRED, ApprovalState.USED, ApprovalState.VOIDED, GrantState.REVOKED)
 )
+
+_OF_GRANTS = frozenset(GrantState)
 
 
 class EndedApprovals:
@@ -33,7 +35,7 @@ class EndedApprovals:
         self._ended: set[str] = set()
 
     def __call__(self, id: str) -> bool:
-        """Return whether this question, grant or pin has ended; also where the journal cannot be read."""
+        """Return whether this has ended, a grant by its `name_of_grant`; also where the journal cannot be read."""
         with self._lock:
             try:
                 self._read_on()
@@ -50,5 +52,6 @@ class EndedApprovals:
                     if b'"kind":"approval"' in body:
                         record = json.loads(body)
                         # Made again after its end, it holds again.
-                        change = self._ended.add if record["state"] in _ENDED else self._ended.discard
-                        change(record["approval"])
+                        id, state = record["approval"], record["state"]
+                        change = self._ended.add if state in _ENDED else self._ended.discard
+                        change(name_of_grant(id) if state in _OF_GRANTS else id)

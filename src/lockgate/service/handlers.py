@@ -350,7 +350,8 @@ def refuse_uncounted(heard: AnswerResult, digest: str, span: str = "") -> None:
     """Raise why an answer does not count, if it does not."""
     if not heard.counted:
         if heard.state is ApprovalState.WAITING:
-            if heard.approval is not None and heard.approval.pending.digest == digest:
+            waits = None if heard.approval is None else heard.approval.pending
+            if waits is not None and waits.shown.people > 1 and (span or waits.digest == digest):
                 hint = "docs/how-to/approvals.md says how people are told apart"
                 raise Problem(409, "second-person", "this call takes the yes of two different persons", hint=hint)
             other = "rule than the one that is offered" if span else "call than the one that waits"

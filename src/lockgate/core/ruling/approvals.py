@@ -441,6 +441,11 @@ class GrantState(StrEnum):
     REVOKED = "grant-revoked"
 
 
+def name_of_grant(id: str) -> str:
+    """Return what a grant's end is known by: it has the id of the question that made it, and outlives it."""
+    return f"grant {id}"
+
+
 class ApprovalChange(NamedTuple):
     """What became of a question or a grant, for the record: a store reports each change before it takes effect.
 
