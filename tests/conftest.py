@@ -17,7 +17,6 @@ from lockgate.core.text.rules import RULES
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate import gate as gate_module
 from lockgate.runtime.sealed_cache import SealedCache
-from lockgate.verifiers import embedded_model
 
 # The same examples in every run: `make fuzz` is where chance and many examples belong. And no example has a deadline of
 # its own, nor may making examples be called slow: both measure the machine.
@@ -49,13 +48,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave the many thousand collected tests out of every garbage collection, and have no embedded judge.
-
-    What a gate without judges does must not depend on whether this checkout has a model.
-    """
+    """Leave the many thousand collected tests out of every garbage collection."""
     gc.collect()
     gc.freeze()
-    embedded_model.PIN = ""
 
 
 # The embedded judge's engine comes with the hosts, and `make test-hosts` runs these.
@@ -65,6 +60,15 @@ if find_spec("onnx") is None:
         "verifiers/test_embedded_judge_configured.py",
         "cli/test_judge.py",
     ]
+
+
+@pytest.fixture(autouse=True)
+def _no_embedded_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a gate without judges does must not depend on whether this checkout has a model.
+
+    For each test, and not once: fixtures of a module are made before, and some of them want the shipped judge.
+    """
+    monkeypatch.setattr("lockgate.verifiers.embedded_model.PIN", "")
 
 
 @pytest.hookimpl(trylast=True)
