@@ -25,7 +25,19 @@ def test_a_plug_against_the_real_framework(pins: Path) -> None:
     # Without the conftest, which needs what only the environment of the other tests has.
     options = ["-q", "-rs", "--noconftest", "--import-mode=importlib", "-p", "no:cacheprovider"]
     run = subprocess.run(
-        [python, "-m", "pytest", "--override-ini", f"addopts={' '.join(options)}", test],
+        # What a framework leaves open when it ends is its own matter.
+        [
+            python,
+            "-W",
+            "default",
+            "-m",
+            "pytest",
+            "-o",
+            f"addopts={' '.join(options)}",
+            "-o",
+            "filterwarnings=default",
+            test,
+        ],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "LOCKGATE_FRAMEWORK": pins.stem},
         capture_output=True,

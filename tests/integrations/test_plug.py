@@ -30,7 +30,7 @@ def gate() -> Gate:
 def kit(gate: Gate) -> Iterator[PlugKit]:
     kit = PlugKit(ToyDriver, gate)
     yield kit
-    kit.sessions.close()
+    kit.close()
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_the_denial_that_the_model_reads_voids_no_question(gate: Gate) -> None:
     kit.approvals.answer(waiting.id, digest=waiting.digest, yes=True, who="ana", now_s=time())
     kit.start([SEND], "done", goal=GOAL, mode="sync")
     assert kit.sent == [(EVE, "the contract")]
-    kit.sessions.close()
+    kit.close()
 
 
 def test_what_a_plug_cannot_see_is_said_once_and_makes_calls_suspect(
@@ -200,3 +200,5 @@ def test_memory_approvals_can_be_given(gate: Gate) -> None:
     plug.user_said("s", GOAL)
     plug.model_reads("s", [Line("1", POISON, "tool:read_page")])
     assert plug.check("s", PlugCall("send_email", {"to": EVE, "body": "x"})).question is not None
+    plug.close()
+    assert not plug.check("s", PlugCall("send_email", {"to": "ana@example.com", "body": "x"})).runs

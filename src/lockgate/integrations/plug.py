@@ -124,6 +124,8 @@ class PlugHost(Protocol):
 
     def outcome(self, session: str, key: str, ran: str) -> bool: ...
 
+    def close(self) -> None: ...
+
 
 class QuestionAnswer(NamedTuple):
     """A person's answer to one question."""
@@ -353,6 +355,10 @@ class Plug:
         if session:
             with self._lock:
                 self._lost.setdefault(session, set()).add(f"unseen {_digest(what)}")
+
+    def close(self) -> None:
+        """Close the sessions of this plug; calls that come later are denied."""
+        self._host.close()
 
     # What is remembered.
 

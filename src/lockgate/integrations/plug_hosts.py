@@ -85,3 +85,6 @@ class LocalHost:
 
     def outcome(self, session: str, key: str, ran: str) -> bool:
         return self.host.outcome(session, key, ran)
+
+    def close(self) -> None:
+        self.host.close()

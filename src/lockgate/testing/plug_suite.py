@@ -126,12 +126,17 @@ class PlugKit:
     def restart(self, *, keep: bool = True) -> None:
         """Go on as a new process would: with the stores of the old one, or with nothing of ours."""
         if not keep:
+            self.close()
             self.approvals, self.sessions = MemoryApprovals(), MemorySessions()
         gate = Gate(scanner=self._gate.scanner, approvals=self.approvals)
         options = dict(self._options)
         wrap = options.pop("wrap", lambda host: host)
         self.plug = Plug("suite", host=wrap(LocalHost(Host(gate, self.sessions))), **options)
         self.driver = self._make(self.plug, self.storage)
+
+    def close(self) -> None:
+        """Close what this case kept."""
+        self.sessions.close()
 
     @property
     def tools(self) -> Sequence[Callable[..., object]]:
@@ -404,20 +409,25 @@ def check_plug(make: MakeDriver, *, imports: Sequence[str] = (), gate: Gate | No
     """
     gate = gate or Gate()
     results, failures = [], []
-    first = PlugKit(make, gate).driver
+    probe = PlugKit(make, gate)
+    probe.close()
+    first = probe.driver
     for mode in first.modes:
         for case in CASES:
             if why_not := first.cannot.get(case.number, ""):
                 results.append(CaseResult(case.number, case.title, mode, why_not))
                 continue
+            kit = PlugKit(make, gate, **case.options)
             try:
-                case.run(PlugKit(make, gate, **case.options), mode)
+                case.run(kit, mode)
             except PlugFailed as failed:
                 failures.append(f"{case.number} ({mode}) {case.title}: {failed}")
             except Exception as error:  # noqa: BLE001  # an edge: a driver's fault fails this case, not the others
                 failures.append(f"{case.number} ({mode}) {case.title}: the driver raised {error!r}")
             else:
                 results.append(CaseResult(case.number, case.title, mode))
+            finally:
+                kit.close()
     if loaded := _loaded_frameworks(imports):
         failures.append(f"24 importing Lockgate loads {', '.join(loaded)}")
     if failures:
