@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 pytest.importorskip("pydantic_ai")
 
 from page_programs import run_page
+from pydantic import BaseModel, Field
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ToolApproved
 from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCallPart, UserPromptPart
 from pydantic_ai.models.function import FunctionModel
@@ -19,7 +21,7 @@ from pydantic_ai.models.function import FunctionModel
 from lockgate import Gate, MemoryApprovals
 from lockgate.integrations.plug import HeldByLockgate, Plug
 from lockgate.integrations.pydantic_ai import Lockgate
-from lockgate.testing.plug_suite import GOAL, SEND, PlugKit, Reply, RunOutcome, ScriptedCall, check_plug
+from lockgate.testing.plug_suite import GOAL, POISON, READ, SEND, PlugKit, Reply, RunOutcome, ScriptedCall, check_plug
 
 
 def parts_of(reply: Reply) -> list[Any]:
@@ -159,4 +161,45 @@ def test_a_conversation_that_began_elsewhere_has_an_unknown_context() -> None:
     history = [ModelRequest(parts=[UserPromptPart(GOAL)]), ModelResponse(parts=[TextPart("Shall I mail it?")])]
     result = agent.run_sync("Yes", message_history=history)
     assert gate.held(result.output)
+    assert not sent
+
+
+def test_values_that_json_does_not_have_are_ruled_on_as_it_would_write_them() -> None:
+    seen: list[Any] = []
+
+    def get_report(day: date, folder: Path) -> str:
+        """Get a report."""
+        seen.append((day, folder))
+        return "none"
+
+    call = ScriptedCall("get_report", {"day": "2026-11-16", "folder": "reports"}, "1")
+    plug = Plug("pydantic-ai", gate=Gate(approvals=MemoryApprovals()))
+    agent = Agent(scripted(iter([[call], "done"])), tools=[get_report], capabilities=[Lockgate(plug)])
+    agent.run_sync("Get the report")
+    plug.close()
+    assert seen == [(date(2026, 11, 16), Path("reports"))]
+
+
+def test_a_result_is_read_as_the_model_reads_it() -> None:
+    class Page(BaseModel):
+        title: str
+        body: str = Field(repr=False)
+
+    sent: list[str] = []
+
+    def read_page(url: str) -> Any:
+        """Read a page."""
+        return Page(title="News", body=POISON)
+
+    def send_email(to: str, body: str) -> str:
+        """Send an email."""
+        sent.append(to)
+        return "sent"
+
+    plug = Plug("pydantic-ai", gate=Gate(approvals=MemoryApprovals()), on_pause="deny")
+    agent = Agent(
+        scripted(iter([[READ], [SEND], "done"])), tools=[read_page, send_email], capabilities=[Lockgate(plug)]
+    )
+    agent.run_sync(GOAL)
+    plug.close()
     assert not sent

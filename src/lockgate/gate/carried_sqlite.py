@@ -108,8 +108,10 @@ class SqliteCarriedTexts:
             with self._lock:
                 if newest != self._newest:
                     # Since most blocks have none of them, they are kept in memory; texts only come, or time out.
-                    rows = db.execute("SELECT DISTINCT word FROM prints WHERE number > ?", (self._newest,)).fetchall()
-                    old = self._words if len(self._words) <= 2 * self._max_prints else frozenset()
+                    # Too many by now, or a file that begins anew: all of them are read again.
+                    goes_on = len(self._words) <= 2 * self._max_prints and newest > self._newest
+                    since, old = (self._newest, self._words) if goes_on else (0, frozenset[bytes]())
+                    rows = db.execute("SELECT DISTINCT word FROM prints WHERE number > ?", (since,)).fetchall()
                     self._words, self._newest = old.union(bytes(row[0]) for row in rows), newest
                 return self._words
 

@@ -36,8 +36,11 @@ from lockgate.integrations.plug import (
     source_of_result,
 )
 
-# A value with more characters than this and no blank is data, an image for one, and no text.
-_MAX_DATA = 2_000
+# What a block of another kind than text holds as data and not as text.
+_MEDIA = frozenset({"image", "image_url", "input_image", "audio", "input_audio", "video", "file", "document"})
+_DATA = frozenset({"base64", "data", "file_data", "url", "image_url"})
+# Blocks in which the model itself speaks.
+_OWN_BLOCKS = frozenset({"text", "output_text", "reasoning", "thinking", "redacted_thinking", "tool_use", "tool_call"})
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
 
@@ -76,10 +79,15 @@ class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
             session = f"{parent}/{uuid4().hex}"
         messages = list(state.get("messages", ()))
         given = _trailing_input(messages)
+        if not parent and "|" in str(get_config().get("configurable", {}).get("checkpoint_ns", "")):
+            # Inside another graph, whose nodes write messages too: only the application knows what its user said.
+            given = []
         # What the caller brought along from another run was read elsewhere.
         known = len(given) == len(messages)
         for message in given:
-            self.plug.user_said(session, _text_of(message), parent=parent, known=known)
+            # A message that a tool or another part of the agent added is not the user's, wherever it stands.
+            if not self.plug.was_read(session, _text_of(message)):
+                self.plug.user_said(session, _text_of(message), parent=parent, known=known)
         return {"lockgate_session": session}
 
     def after_agent(self, state: LockgateState, runtime: object) -> None:  # noqa: ARG002
@@ -145,9 +153,19 @@ class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
                 self.plug.cannot_cover(f"the calls of {tool.get('type', 'a tool')}, which the provider runs itself")
 
     def _note_reply(self, session: str, response: object) -> None:
+        """Note the model's own words, and read what the provider's tools brought before the calls beside it."""
         for message in getattr(response, "result", [response]):
             if isinstance(message, AIMessage):
                 self.plug.agent_wrote(session, message.text)
+                found = [Line("reply", each, "provider:tool-result") for each in _provider_results(message)]
+                self.plug.model_reads(session, found)
+
+    def _note_added(self, session: str, result: object) -> None:
+        """Read at once what a tool puts under role user: the next model call may fail before it is read."""
+        update = getattr(result, "update", None)
+        added = update.get("messages", ()) if isinstance(update, Mapping) else ()
+        forged = [each for each in added if isinstance(each, HumanMessage)] if isinstance(added, list | tuple) else []
+        self.plug.model_reads(session, [Line("added", _text_of(each), "message:human") for each in forged])
 
     # Calls.
 
@@ -160,11 +178,12 @@ class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
             self.plug.answer(question, interrupt(question.as_dict()))
             verdict = self.plug.check(session, call)
         if not verdict.runs:
-            return _denial(request, verdict)
+            return _denial(self.plug, request, verdict)
         failed = True
         try:
             with self.plug.running(session):
                 result = handler(request)
+            self._note_added(session, result)
             failed = getattr(result, "status", "") == "error"
         finally:
             self.plug.ended(session, call.id, failed=failed)
@@ -181,11 +200,12 @@ class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
             await to_thread(self.plug.answer, question, interrupt(question.as_dict()))
             verdict = await self.plug.check_async(session, call)
         if not verdict.runs:
-            return _denial(request, verdict)
+            return _denial(self.plug, request, verdict)
         failed = True
         try:
             with self.plug.running(session):
                 result = await handler(request)
+            await to_thread(self._note_added, session, result)
             failed = getattr(result, "status", "") == "error"
         finally:
             await to_thread(self.plug.ended, session, call.id, failed=failed)
@@ -246,14 +266,15 @@ def _askable(question: HeldQuestion) -> HeldQuestion | None:
     return question if given.get("__pregel_checkpointer") is not None else None
 
 
-def _denial(request: ToolCallRequest, verdict: Verdict) -> ToolMessage:
+def _denial(plug: Plug, request: ToolCallRequest, verdict: Verdict) -> ToolMessage:
     text = verdict.text
     if verdict.question is not None and _askable(verdict.question) is None:
         text += " (This agent has no checkpointer, so that its run cannot wait for a person.)"
+        plug.agent_wrote(verdict.question.session, text)
     if verdict.stops:
         raise RunStopped(text)
     call = request.tool_call
-    return ToolMessage(text, tool_call_id=call["id"], name=call["name"], status="error")
+    return ToolMessage(text, tool_call_id=call["id"] or "", name=call["name"], status="error")
 
 
 class RunStopped(HeldByLockgate, GraphBubbleUp):
@@ -266,24 +287,27 @@ def _text_of(message: AnyMessage) -> str:
 
 
 def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        if len(value) <= _MAX_DATA or any(ch.isspace() for ch in value[:_MAX_DATA]):
-            yield value
-    elif isinstance(value, dict):
-        for name, each in value.items():
-            if name not in ("type", "id", "index"):
-                yield from _texts(each)
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _texts(each)
+    """Yield every text in a message's content, names included; the data of images and files is no text."""
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, dict):
+            is_media = item.get("type") in _MEDIA
+            for name, each in item.items():
+                if not (is_media and name in _DATA):
+                    pending += [str(name), each] if name not in ("type", "id", "index", "text") else [each]
+        elif isinstance(item, list | tuple):
+            pending += reversed(item)
 
 
 def _provider_results(message: AIMessage) -> list[str]:
-    """Return the results of tools that the provider ran itself: outside text in the model's own message."""
+    """Return what the provider's own tools did and brought: outside text in the model's own message."""
     if isinstance(message.content, str):
         return []
     return [
         json.dumps(block, ensure_ascii=False, default=str)
         for block in message.content
-        if isinstance(block, dict) and str(block.get("type", "")).endswith(("_result", "_output"))
+        if isinstance(block, dict) and block.get("type") not in _OWN_BLOCKS
     ]

@@ -208,6 +208,10 @@ class Plug:
             report_failure(f"plug-{self.name}", error)
             return False
 
+    def was_read(self, session: str, text: str) -> bool:
+        """Return whether this text stood in a request of this process already, and was not the user's."""
+        return self._is_kept(session, _read_name(text))
+
     def agent_wrote(self, session: str, text: str) -> None:
         """Note what the model itself wrote here: it is no news when it stands in the next request."""
         if text.strip():
@@ -242,6 +246,7 @@ class Plug:
             self._note_lost(session, name, error)
             return
         self._note_kept(session, name)
+        self._note_kept(session, _read_name(line.text))
 
     def _add(self, session: str, line: Line, name: str) -> None:
         if session not in self._opened:
@@ -254,7 +259,7 @@ class Plug:
         """Do the same for a caller on an event loop."""
         from asyncio import to_thread
 
-        await to_thread(self.model_reads, session, list(lines))
+        await to_thread(self.model_reads, session, lines)
 
     # 3. Rule.
 
@@ -416,6 +421,10 @@ def _digest(*texts: str) -> str:
 
 def _said_name(text: str) -> str:
     return f"said {_digest(text)}"
+
+
+def _read_name(text: str) -> str:
+    return f"text {_digest(text)}"
 
 
 def _own_name(text: str) -> str:

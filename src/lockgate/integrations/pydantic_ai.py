@@ -13,6 +13,7 @@ from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, T
 from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
 from pydantic_ai.exceptions import ApprovalRequired, SkipToolExecution
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
+from pydantic_core import to_jsonable_python
 
 from lockgate.core.vocabulary import Trust
 from lockgate.integrations.plug import (
@@ -24,6 +25,8 @@ from lockgate.integrations.plug import (
     shared_plug,
     source_of_result,
 )
+
+_MAX_INNER = 10_000
 
 
 class Lockgate(AbstractCapability[Any]):
@@ -63,7 +66,9 @@ class Lockgate(AbstractCapability[Any]):
 
         caller = self.plug.caller
         if caller:
-            self._inner[str(ctx.run_id)] = f"{caller}/{ctx.run_id}"
+            self._inner[str(ctx.run_id)] = f"{caller}/{ctx.conversation_id or ctx.run_id}"
+            while len(self._inner) > _MAX_INNER:
+                self._inner.pop(next(iter(self._inner)))
         session = self._session_of(ctx)
         # A resumed run rules on its calls before any request: on what the model had read when it wrote them, so without
         # the results of calls beside the held one.
@@ -71,11 +76,11 @@ class Lockgate(AbstractCapability[Any]):
         if ctx.prompt is not None:
             text = _text_of(ctx.prompt)
             await to_thread(self.plug.user_said, session, text, parent=caller, known=not history)
-        await self.plug.model_reads_async(session, list(self._lines(session, history)))
+        await self.plug.model_reads_async(session, self._lines(session, history))
 
     async def before_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
         session = self._session_of(ctx)
-        await self.plug.model_reads_async(session, list(self._lines(session, request_context.messages)))
+        await self.plug.model_reads_async(session, self._lines(session, request_context.messages))
         return request_context
 
     async def after_model_request(
@@ -88,21 +93,29 @@ class Lockgate(AbstractCapability[Any]):
         for part in response.parts:
             if isinstance(part, TextPart):
                 self.plug.agent_wrote(self._session_of(ctx), part.content)
-            elif part.part_kind == "builtin-tool-call" or "native" in type(part).__name__.lower():
+            elif part.part_kind in ("builtin-tool-call", "builtin-tool-return"):
                 self.plug.cannot_cover("the calls of tools that the provider runs itself")
+        # What these brought is read before the calls beside it are ruled on.
+        await self.plug.model_reads_async(self._session_of(ctx), self._lines(self._session_of(ctx), [response]))
         return response
+
+    async def wrap_output_process(self, ctx: RunContext[Any], *, output_context: Any, output: Any, handler: Any) -> Any:  # noqa: ARG002
+        # An output function may start another agent: what this one has read stands behind its order.
+        with self.plug.running(self._session_of(ctx)):
+            return await handler(output)
 
     def _lines(self, session: str, messages: Sequence[ModelMessage]) -> Iterator[Line]:
         calls: dict[str, Any] = {}
-        for number, message in enumerate(messages):
+        for message in messages:
             if isinstance(message, ModelRequest) and message.instructions:
                 yield Line("instructions", message.instructions, "system", Trust.VETTED)
-            for place, part in enumerate(message.parts):
-                kind, key = part.part_kind, f"{number}.{place}"
+            for part in message.parts:
+                # The text is a part of the name already: a place would change when a history is trimmed.
+                kind, key = part.part_kind, str(getattr(part, "tool_call_id", "") or "")
                 if kind == "tool-call":
                     calls[part.tool_call_id] = part
                     continue
-                text = _text_of(getattr(part, "content", ""))
+                text = _part_text(part)
                 if kind == "system-prompt":
                     yield Line(key, text, "system", Trust.VETTED)
                 elif not (isinstance(part, UserPromptPart) and self.plug.was_said(session, text)):
@@ -112,7 +125,9 @@ class Lockgate(AbstractCapability[Any]):
 
     async def before_tool_execute(self, ctx: RunContext[Any], *, call: Any, tool_def: Any, args: Any) -> Any:
         session = self._session_of(ctx)
-        given = args if isinstance(args, dict) else {"arguments": _text_of(args)}
+        # The values that run may be dates, paths or models; they are ruled on as JSON has them.
+        plain = to_jsonable_python(args, fallback=str)
+        given = plain if isinstance(plain, dict) else {"arguments": plain}
         annotations = (tool_def.metadata or {}).get("annotations")
         asked = PlugCall(
             call.tool_name, given, call.tool_call_id, annotations if isinstance(annotations, dict) else None
@@ -163,17 +178,28 @@ def _source_of(part: Any, calls: Mapping[str, Any]) -> str:
     kind = part.part_kind
     if kind in ("tool-return", "retry-prompt"):
         call = calls.get(getattr(part, "tool_call_id", ""))
-        given = call.args_as_dict() if call is not None and isinstance(call.args, dict) else {}
+        given = call.args if call is not None and isinstance(call.args, dict) else {}
         return source_of_result(getattr(part, "tool_name", "") or "", given)
     return f"message:{kind}"
 
 
+def _part_text(part: Any) -> str:
+    """Return a part as the model reads it."""
+    if part.part_kind == "retry-prompt":
+        return str(part.model_response())
+    if hasattr(part, "model_response_str"):
+        return str(part.model_response_str()) + "\n" + _text_of(part.content if isinstance(part.content, bytes) else "")
+    return _text_of(getattr(part, "content", ""))
+
+
 def _text_of(value: object) -> str:
-    """Return every text in a message's content; bytes, images for one, are no text."""
+    """Return every text in a message's content."""
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping):
         return "\n".join(f"{name}: {_text_of(each)}" for name, each in value.items())
     if isinstance(value, list | tuple):
         return "\n".join(filter(None, (_text_of(each) for each in value)))
-    return "" if value is None or isinstance(value, bytes) else str(value)[:1_000_000]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return "" if value is None else str(value)[:1_000_000]

@@ -52,4 +52,4 @@ class ApprovalLinks:
 
     def _sign(self, purpose: str, body: bytes) -> str:
         key = hmac.digest(self._token().encode("ascii"), b"lockgate approval link/1", "sha256")
-        return hmac.new(key, purpose.encode("ascii") + b"\0" + body, "sha256").hexdigest()
+        return hmac.new(key, purpose.encode("utf-8", "surrogatepass") + b"\0" + body, "sha256").hexdigest()

@@ -135,6 +135,7 @@ class Tokens:
         self._refuse_equal()
 
     def token(self, who: Caller) -> str:
+        self._reload_in_time()
         return self._known[who].decode("ascii")
 
     def path(self, who: Caller) -> Path | None:

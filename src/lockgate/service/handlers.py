@@ -340,7 +340,9 @@ def _claimed_approval(api: Api, text: str, purpose: str) -> tuple[LinkClaim, App
     if claim is None or found is None:
         raise Problem(403, "bad-link", "this link is not ours, or too old", hint="open the page, or the newest link")
     said = found.answered
-    if found.state is not ApprovalState.WAITING or (said is not None and said.who == claim.person):
+    if found.state is not ApprovalState.WAITING or (
+        said is not None and said.who.casefold() == claim.person.casefold()
+    ):
         why = f": {found.why}" if found.why else ""
         raise Problem(410, "used-link", f"this link has no use any more, the question is {found.state.value}{why}")
     return claim, found

@@ -21,9 +21,18 @@ def reason_for_model(decision: Decision) -> str:
     origin = next((origin for origin in decision.origins if not origin.known), None)
     if origin is None:
         return f"it looks as if text that the agent has read is behind it ({shown})"
-    source = f"`{origin.source}`" if PLAIN_NAME.fullmatch(origin.source) else "a source with an odd name"
+    source = f"`{_short_source(origin.source)}`" if PLAIN_NAME.fullmatch(origin.source) else "a source with an odd name"
     part = f"`{origin.argument}`" if PLAIN_NAME.fullmatch(origin.argument) else "an argument"
     return f"{part} comes from {source}, not from the user ({shown})"
+
+
+def _short_source(source: str) -> str:
+    """Return a page's address without its path, which its author can write a sentence into."""
+    kind, _, place = source.partition(":")
+    if "://" not in place:
+        return source
+    scheme, _, rest = place.partition("://")
+    return f"{kind}:{scheme}://{rest.partition('/')[0].partition('?')[0].partition('#')[0]}"
 
 
 def denial_for_model(decision: Decision) -> str:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 from lockgate.core.vocabulary import Decision
 from lockgate.gate.approvals_memory import MemoryApprovals
 from lockgate.gate.gate import Gate
-from lockgate.integrations.plug import HeldQuestion, Plug, PlugCall
+from lockgate.integrations.plug import HeldByLockgate, HeldQuestion, Plug, PlugCall
 from lockgate.integrations.plug_hosts import LocalHost
 from lockgate.sessions import Host, SessionStore
 from lockgate.sessions.stores.memory import MemorySessions
@@ -170,8 +170,8 @@ class PlugKit:
     def must_be_held(self, outcome: RunOutcome, why: str) -> None:
         """Fail if the hijacked call ran, or if nothing was said."""
         _require(not self.sent, f"the hijacked call ran ({why})")
-        said = any("Lockgate" in text for text in outcome.told)
-        _require(bool(outcome.questions or outcome.error or said), f"nothing says that the call was held ({why})")
+        said = isinstance(outcome.error, HeldByLockgate) or any("Lockgate" in text for text in outcome.told)
+        _require(bool(outcome.questions) or said, f"nothing says that the call was held ({why}): {outcome.error!r}")
 
 
 READ = ScriptedCall("read_page", {"url": "https://shop.example/news"}, "call-1")
@@ -412,6 +412,7 @@ def check_plug(make: MakeDriver, *, imports: Sequence[str] = (), gate: Gate | No
     probe = PlugKit(make, gate)
     probe.close()
     first = probe.driver
+    _require(bool(first.modes), "the driver has no mode to run in")
     for mode in first.modes:
         for case in CASES:
             if why_not := first.cannot.get(case.number, ""):

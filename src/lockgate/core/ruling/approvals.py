@@ -568,7 +568,7 @@ def apply_answer(approval: Approval, digest: str, said: ApprovalAnswer, person: 
         return AnswerResult(False, approval.state, approval)
     if said.yes and approval.pending.shown.people > 1:
         first = approval.answered
-        if not person or (first is not None and first.who == person):
+        if not person or (first is not None and first.who.casefold() == person.casefold()):
             return AnswerResult(False, approval.state, approval)
         if first is None:
             return AnswerResult(True, approval.state, replace(approval, answered=said._replace(who=person)))

@@ -131,6 +131,9 @@ def _has_protected_word(low: str) -> bool:
         or "7717" in low
         or "v1/bans" in low
         or "v1/grants" in low
+        or "links/show" in low
+        or "links/answer" in low
+        or "#/answer/" in low
     )
 
 

@@ -28,7 +28,9 @@ _BEHIND = re.compile(rf"[\s:,'\"]{{1,4}}(?:-{{0,2}}host(?:name)?[\s:='\"]{{1,4}}
 _HEALTH = re.compile(r"/(?:healthz|readyz)(?=[\s\"'`;|&)]|$)")
 # Browsers leave these out wherever they stand in an address.
 _LEFT_OUT = str.maketrans("", "", "\t\r\n")
-_ROUTE = re.compile(r"(?<![\w.:\]-])/(?:v1/(?:approvals|bans|exchange|grants)|hooks/claude-code)\b")
+_ROUTE = re.compile(
+    r"(?<![\w.:\]-])/(?:v1/(?:approvals|bans|exchange|grants)|hooks/claude-code|links/(?:show|answer))\b"
+)
 _OCTAL = re.compile(r"0[0-7]{9,11}")
 _REACH = 300
 _MOST_PORTS = 64
@@ -50,7 +52,7 @@ def find_own_service(text: str, port: int) -> str:
 
 def may_name_service(text: str, port: int) -> bool:
     """Return whether a text can name the service or one of its routes; a glance."""
-    if str(port) in text or "/v1/" in text or "/hooks/" in text:
+    if str(port) in text or "/v1/" in text or "/hooks/" in text or "/links/" in text:
         return True
     if text.isascii() and "\t" not in text and "\n" not in text and "\r" not in text:
         return False

@@ -226,6 +226,8 @@ EXECUTION_RULES: tuple[Rule, ...] = (
             r"\blockgate\b.{0,160}[^\w/.-]audit[^\w./-][^a-z]{0,40}(?:prune|keys[^\w./-][^a-z]{0,40}rotate)\b",
             # Speaking to the service in a person's or a plug's name.
             r"(?:\b7717\b|\blg[ap]_).{0,200}/v1/(?:approvals|bans|grants)\b|\blockgate[\w.:-]{0,60}/v1/(?:approvals|bans|grants)\b|\b7717/(?:v1/sessions|hooks)\b|\blg[ap]_[\w-]{40}",
+            # The link that was sent to a person, on whatever address the page has.
+            r"/links/(?:show|answer)\b|#/answer/[\w=-]{20,}",
         ),
         scope=Scope.ARGUMENTS,
         what="a command that answers Lockgate's own question to a person, changes grants, or deletes from its journal",
@@ -239,7 +241,7 @@ EXECUTION_RULES: tuple[Rule, ...] = (
         id="execution:own-guard",
         pattern=any_of(
             # Its own commands that loosen it, hand out its tokens, or speak as its host does.
-            rf"\blockgate(?:[\w.]{{0,20}}|[\\/]__main__\.py)[\s\"',\\]{{1,10}}(?:-\S+\s+(?:[^\s-]\S*\s+)?)*(?:init\b{_ON}--remove\b|token\b|service[\s\"',]{{1,6}}(?:un)?install\b|hook[\s\"',]{{1,6}}claude-code\b"
+            rf"\blockgate(?:[\w.]{{0,20}}|[\\/]__main__\.py)[\s\"',\\]{{1,10}}(?:-\S+\s+(?:[^\s-]\S*\s+)?)*(?:init\b{_ON}\b(?:claude-code|mcp)\b|token\b|service[\s\"',]{{1,6}}(?:un)?install\b|hook[\s\"',]{{1,6}}claude-code\b"
             rf"|mcp\b{_ON}--(?:repin|forget|goal|session)\b|trust\b(?:[\s\"',]{{1,6}}[^\s;|&<>-]|{_ON}--(?:as|note|content|revoke|who|yes)\b)|tune\b{_ON}(?:--apply\b|[$`%])|gate\s+bans\b{_ON}--lift\b)",
             r"\blockgate[./](?:hook|cli[./](?:start|hook|init|token|trust|tune|bans|mcp))\b[^\n]*[^\w\n-](?:import|main|claude-code|--remove)\b",
             r"(?:\blocalhost|\b127\.0\.0\.1|::1\]):\d+/(?:v1/(?:approvals|bans|grants)|hooks/claude-code)\b",
