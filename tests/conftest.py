@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -71,9 +71,9 @@ def _no_embedded_judge(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lockgate.verifiers.embedded_model.PIN", "")
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown() -> None:
-    """Leave no journal open. A hook, since a fixture for each of many thousand tests takes seconds."""
+@pytest.fixture(autouse=True)
+def _journals_end() -> Iterator[None]:
+    yield
     assemble.close_journals()
 
 
