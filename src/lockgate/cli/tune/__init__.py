@@ -8,6 +8,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from time import time
 from typing import TYPE_CHECKING
 
@@ -84,9 +85,15 @@ def describe(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> Exit:
     _refuse_unseen_changes(args)
+    # What is read from a store is read while it is replayed.
+    with ExitStack() as opened:
+        return _run(args, opened)
+
+
+def _run(args: argparse.Namespace, opened: ExitStack) -> Exit:
     settings = assemble.settings_from_environment(args.config)
     skipped: list[str] = []
-    recordings = _find_recordings(args, settings, skipped)
+    recordings = _find_recordings(args, settings, skipped, opened)
     counted = Counter[str]() if args.paths else _count_unkept(settings, {name for name, _ in recordings})
     report = propose(settings, recordings, config=args.config, least=args.least)
     unknown = set(args.only) - {each.id for each in report.proposals}
@@ -126,7 +133,9 @@ def _refuse_unseen_changes(args: argparse.Namespace) -> None:
         raise LockgateError("--least must be at least 1")
 
 
-def _find_recordings(args: argparse.Namespace, settings: Settings, skipped: list[str]) -> list[Recording]:
+def _find_recordings(
+    args: argparse.Namespace, settings: Settings, skipped: list[str], opened: ExitStack
+) -> list[Recording]:
     age_s = parse_age(args.since)
     if args.paths:
         packed = [path for path in args.paths if path.endswith(".gz")]
@@ -135,6 +144,7 @@ def _find_recordings(args: argparse.Namespace, settings: Settings, skipped: list
         skipped += left_out
         return list(file_recordings([*packed, *files], skipped))
     store = assemble.sessions_from_settings(settings)
+    opened.callback(store.close)
     approvals = assemble.approvals_from_settings(settings)
     denied = {each.pending.id for each in approvals.every(time()) if each.state is ApprovalState.DENIED}
     found = list(stored_recordings(store, 0.0 if age_s is None else time() - age_s, denied))
