@@ -241,10 +241,11 @@ EXECUTION_RULES: tuple[Rule, ...] = (
         id="execution:own-guard",
         pattern=any_of(
             # Its own commands that loosen it, hand out its tokens, or speak as its host does.
-            rf"\blockgate(?:[\w.]{{0,20}}|[\\/]__main__\.py)[\s\"',\\]{{1,10}}(?:-\S+\s+(?:[^\s-]\S*\s+)?)*(?:init\b{_ON}\b(?:claude-code|mcp)\b|token\b|service[\s\"',]{{1,6}}(?:un)?install\b|hook[\s\"',]{{1,6}}claude-code\b"
+            rf"\blockgate(?:[\w.]{{0,20}}|[\\/]__main__\.py)[\s\"',\\]{{1,10}}(?:-\S+\s+(?:[^\s-]\S*\s+)?)*(?:init\b{_ON}--(?:remove|url|config|pack|no-start|local|command)\b|token\b|service[\s\"',]{{1,6}}(?:un)?install\b|hook[\s\"',]{{1,6}}claude-code\b"
             rf"|mcp\b{_ON}--(?:repin|forget|goal|session)\b|trust\b(?:[\s\"',]{{1,6}}[^\s;|&<>-]|{_ON}--(?:as|note|content|revoke|who|yes)\b)|tune\b{_ON}(?:--apply\b|[$`%])|gate\s+bans\b{_ON}--lift\b)",
             r"\blockgate[./](?:hook|cli[./](?:start|hook|init|token|trust|tune|bans|mcp))\b[^\n]*[^\w\n-](?:import|main|claude-code|--remove)\b",
             r"(?:\blocalhost|\b127\.0\.0\.1|::1\]):\d+/(?:v1/(?:approvals|bans|grants)|hooks/claude-code)\b",
+            rf"\b(?:xdg_\w{{1,20}}|lockgate_\w{{1,20}}|home)=[^\s;|&]+\s{_ON}\blockgate\s+init\b",
             # Whatever ends or removes it.
             rf"{_STOP}{_ON}\blockgate\b|\blockgate\b[^\n]*\bkill\b|\bkill\b[^\n]*\b(?:lockgate|7717)\b|\bfuser\b{_ON}\b7717\b",
             rf"\b(?:pip[\d.]*|pipx|uv|conda|poetry|brew)\s{_ON}\b(?:uninstall|remove)\s{_ON}\blockgate\b",
