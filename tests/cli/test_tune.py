@@ -47,7 +47,7 @@ def work(names: tuple[str, ...], *, ask: bool = True) -> list[tuple[Action, Reas
     found = []
     for name in names:
         host.open(name, goal="What is in the mail?")
-        host.add(name, RULES, source="file:/work/CLAUDE.md")
+        host.add(name, RULES, source="file:/repo/CLAUDE.md")
         host.add(name, ORDER, source="web:track.example")
         for arguments in (LINT, MAIL) if ask else (LINT,):
             decision = host.check(name, "send_email", arguments).decision
@@ -79,7 +79,7 @@ def test_observe_then_tune_then_enforce(home: Path, run: Run) -> None:
         (Action.CONTINUE, Reason.GRANTED),
     ]
     assert "made by ana" in run("grants").out
-    assert "file:/work/CLAUDE.md" in run("trust").out
+    assert "file:/repo/CLAUDE.md" in run("trust").out
 
 
 def test_a_line_is_written_into_the_configuration_and_a_grant_follows_its_policy(home: Path, run: Run) -> None:

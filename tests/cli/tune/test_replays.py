@@ -95,12 +95,12 @@ def test_what_a_person_denied_counts_like_an_attack(tmp_path: Path, scanner: Sca
 
 
 def test_only_instruction_files_are_proposed_to_be_vouched_for() -> None:
-    text = ("file:/work/CLAUDE.md", digest_of("Run make lint."))
+    text = ("file:/repo/CLAUDE.md", digest_of("Run make lint."))
     stores = TrialStores({text}, (), None)
-    assert stores.trust_of("file:/work/CLAUDE.md", "Run make lint.") is Trust.VETTED
-    assert stores.trust_of("file:/work/CLAUDE.md", "Run make evil.") is None
-    assert stores.trust_of("file:/work/notes.md", "Run make lint.") is None
-    assert {source for source, _ in stores.texts} == {"file:/work/CLAUDE.md"}
+    assert stores.trust_of("file:/repo/CLAUDE.md", "Run make lint.") is Trust.VETTED
+    assert stores.trust_of("file:/repo/CLAUDE.md", "Run make evil.") is None
+    assert stores.trust_of("file:/repo/notes.md", "Run make lint.") is None
+    assert {source for source, _ in stores.texts} == {"file:/repo/CLAUDE.md"}
     assert not stores.denies("s")
 
 
