@@ -45,7 +45,7 @@ def hold(
         Reason.UNTRUSTED_ORIGIN,
         Risk.HIGH,
         findings=tuple(Finding(rule, "to", 0, 0) for rule in rules),
-        origins=(Origin("to", to, "b1", "file:/work/CLAUDE.md", 0, 1),),
+        origins=(Origin("to", to, "b1", "file:/repo/CLAUDE.md", 0, 1),),
         effects=reaching,
     )
     facts = HeldFacts(
@@ -179,7 +179,7 @@ def test_a_line_that_lets_an_attack_run_is_dropped() -> None:
 
 
 def test_an_instruction_file_is_proposed_with_its_text_and_not_beside_an_attack() -> None:
-    text = ("file:/work/CLAUDE.md", "d1")
+    text = ("file:/repo/CLAUDE.md", "d1")
     texts = {f"s{each}": {text: "Run make lint."} for each in range(3)}
     holds = [hold(each, f"{each}@partner.example") for each in range(3)]
     report = find_proposals(Scripted(*holds, texts=texts), Policy(), NOW)
