@@ -154,7 +154,8 @@ KEYS = (
     _row("security.verification.strict_patterns", "strict_patterns", KeyForm.FLAG, tightens="to `true`",
          doc="Whether every rule counts in every recent untrusted block. By default the broad ones (call syntax, "
              "credential words) count in the values of the arguments, and in a block only when the call is related to "
-             "it; with `true` they count in the names of the arguments as well."),
+             "it; with `true` they count in the names of the arguments as well, and for every call of a high-risk "
+             "tool, also one that only looks. What a call would do is held as by default."),
     _row("security.verification.recent_blocks", "recent_blocks", KeyForm.COUNT,
          tightens="to a larger window (0 is the largest)", most=MAX_WINDOW,
          doc="How many of the latest blocks count as recent context; 0 is everything since the session began."),

@@ -147,6 +147,8 @@ class _Review:
     """One call on its way through steps 1 to 5: the facts about it, and what was found so far.
 
     `always` are the findings of step 0. `scan` is the scan of the arguments once a step has needed it.
+    `is_to_the_letter` says that patterns count whatever the call would do: they are strict, and its tool's name is
+    that of a high-risk one.
     """
 
     __slots__ = (
@@ -158,6 +160,7 @@ class _Review:
         "first_recent",
         "is_cut",
         "is_paranoid",
+        "is_to_the_letter",
         "leaves",
         "policy",
         "risk",
@@ -183,6 +186,7 @@ class _Review:
         self.text = join_leaves(self.leaves)
         self.risk = _risk_from_name(call, policy, self.text)
         self.is_paranoid = policy.mode is _PARANOID
+        self.is_to_the_letter = policy.strict_patterns and self.risk is _HIGH
         self.first_recent = max(0, len(context.blocks) - policy.recent_blocks) if policy.recent_blocks else 0
         self.always: list[Finding] = []
         self.scan: ArgumentScan | None = None
@@ -196,6 +200,11 @@ class _Review:
         if self.effects:
             return self.effects[0].severity
         return Severity.LOOKS if self.risk is _LOW else Severity.OPENS_A_DOOR
+
+    @property
+    def is_light_work(self) -> bool:
+        """Whether the call does no more than look or work inside the project: then only its own text counts."""
+        return self.severity < Severity.REACHES_OUT and not self.is_paranoid
 
     @property
     def may_pass_early(self) -> bool:
@@ -334,7 +343,7 @@ def _check_context(review: _Review) -> Decision | None:
     readings = review.context.readings
     if not review.may_pass_early or (readings and readings[-1].position >= review.first_recent):
         return None
-    if review.context.has_vetted_text and not review.policy.strict_patterns:
+    if review.context.has_vetted_text:
         review.effects = effects_of(review.call, review.context.project, review.context.activity, leaves=review.leaves)
         if review.severity is Severity.OPENS_A_DOOR and _check_unasked_effects(review).findings:
             return None
@@ -342,18 +351,18 @@ def _check_context(review: _Review) -> Decision | None:
 
 
 def _check_effects(review: _Review) -> Decision | None:
-    """2. CONTINUE for a call that only looks; with `strict_patterns` for a low-risk tool."""
-    if not review.policy.strict_patterns:
-        review.effects = effects_of(review.call, review.context.project, review.context.activity, leaves=review.leaves)
-        review.effects = _without_links_own_secrets(review)
-        if _is_listed_as_risky(review):
-            review.effects = (effect("unknown-act", review.call.tool), *review.effects)
-        review.risk = _LOW if review.severity is Severity.LOOKS and not review.call.findings else _HIGH
-        if review.severity < Severity.REACHES_OUT:
-            review.second_look = find_tokens(review.leaves, review.context.project, review.context.activity.written)
-            if review.second_look and _is_ordered(review):
-                review.effects = (effect("unknown-act", review.second_look[0].text), *review.effects)
-                review.risk = _HIGH
+    """2. CONTINUE for a call that only looks; with `strict_patterns` its tool has to be a low-risk one as well."""
+    review.effects = effects_of(review.call, review.context.project, review.context.activity, leaves=review.leaves)
+    review.effects = _without_links_own_secrets(review)
+    if _is_listed_as_risky(review):
+        review.effects = (effect("unknown-act", review.call.tool), *review.effects)
+    only_looks = review.severity is Severity.LOOKS and not review.call.findings and not review.is_to_the_letter
+    review.risk = _LOW if only_looks else _HIGH
+    if review.severity < Severity.REACHES_OUT:
+        review.second_look = find_tokens(review.leaves, review.context.project, review.context.activity.written)
+        if review.second_look and _is_ordered(review):
+            review.effects = (effect("unknown-act", review.second_look[0].text), *review.effects)
+            review.risk = _HIGH
     if review.may_pass_early and review.risk is _LOW:
         return Decision(_CONTINUE, 1, _LOW_RISK, review.risk, effects=review.effects)
     return None
@@ -410,7 +419,7 @@ def _check_arguments(review: _Review) -> ArgumentScan:
         scan.patterns.extend(found for found in always if found.rule.startswith("scope:") or found.rule not in known)
     if review.is_cut:
         scan.patterns.append(_ARGUMENTS_CUT)
-    if review.severity < Severity.REACHES_OUT and not review.is_paranoid:
+    if review.is_light_work and not review.is_to_the_letter:
         spoken = [found for found in scan.patterns if _counts_for_light_work(review, found)]
         return ArgumentScan(spoken, [], scan.decoded)
     return scan
@@ -446,7 +455,7 @@ def _whole_words(found: Finding, leaves: Sequence[Leaf]) -> str:
 
 def _check_origins(review: _Review, decoded: list[Leaf], meant: frozenset[str]) -> OriginTrace:
     """5. Return where the call's values come from, and which of them an order in untrusted text names."""
-    if review.severity < Severity.REACHES_OUT and not review.is_paranoid:
+    if review.is_light_work:
         return NOTHING_TRACED
     context = review.context
     lookup = OriginLookup(
@@ -490,7 +499,7 @@ def _check_unasked_effects(review: _Review) -> EffectFindings:
 def _check_blocks(review: _Review, traced: OriginTrace, patterns: list[Finding], encoded: list[Finding]) -> None:
     """3. and 4. Add what was found in recent untrusted blocks when they arrived."""
     context, policy = review.context, review.policy
-    if review.severity < Severity.REACHES_OUT and not review.is_paranoid:
+    if review.is_light_work and not review.is_to_the_letter:
         return
     if not (context.alarms or context.encoded or traced.related or policy.strict_patterns):
         return
