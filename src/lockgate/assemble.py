@@ -282,7 +282,9 @@ def carried_from_settings(settings: Settings) -> SqliteCarriedTexts | None:
         return None
     from lockgate.gate.carried_sqlite import SqliteCarriedTexts
 
-    return SqliteCarriedTexts(settings.state_dir / "carried.db")
+    path = settings.state_dir / "carried.db"
+    with _logs_lock:
+        return _carried.setdefault(path, SqliteCarriedTexts(path))
 
 
 def trust_from_settings(settings: Settings, journal: recording.JournalWriter | None = None) -> TrustStore:
@@ -535,6 +537,8 @@ def settings_hash(settings: Settings) -> str:
 
 # One per log and process: the records of all gates share commits, signatures and a thread.
 _logs: dict[tuple[JournalFiles, AuditSettings], tuple[recording.OpenedJournal, Callable[[], None]]] = {}
+# What agents wrote from untrusted text: one store per file and process.
+_carried: dict[Path, SqliteCarriedTexts] = {}
 _logs_lock = Lock()
 
 
@@ -566,10 +570,12 @@ def _shared_log(settings: Settings) -> recording.OpenedJournal:
 
 
 def close_journals() -> None:
-    """Sign and close the journals that gates of this process have opened; also done at exit."""
+    """Sign and close the journals that gates of this process have opened (also done at exit), and their other files."""
     with _logs_lock:
         while _logs:
             _logs.popitem()[1][1]()
+        while _carried:
+            _carried.popitem()[1].close()
 
 
 def scanner_from_settings(settings: Settings) -> Scanner:

@@ -89,6 +89,8 @@ class CarriedTexts(Protocol):
 
     def find(self, hashes: Sequence[int]) -> Sequence[CarriedHit]: ...
 
+    def close(self) -> None: ...
+
 
 class CallStart(NamedTuple):
     """What Tier 1 says of a call, when it began to, and what the record of the ruling will describe."""

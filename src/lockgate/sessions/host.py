@@ -468,9 +468,11 @@ class Host:
         return self._readiness.check()
 
     def close(self) -> None:
-        """Close the store and take all sessions out of memory."""
+        """Close the stores and take all sessions out of memory."""
         self._cache.close()
         self.store.close()
+        if self.gate.carried is not None:
+            self.gate.carried.close()
 
 
 def is_plug(host: str) -> bool:
