@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 from lockgate.core.errors import InvalidPayload
 from lockgate.core.questions import Answer, NoAnswer, NoAnswerReason, Question, Verdict
 from lockgate.core.redaction import redact as redaction
-from lockgate.core.requests import request_grade
+from lockgate.core.requests import sign_search
 from lockgate.core.requests.combined_verdict import (
     NO_FINDINGS,
     REASONS,
@@ -159,7 +159,7 @@ class _Adapter:
 
     def make_ready(self) -> None:
         """Compile and load now what the first request would wait for; for a process that has time at its start."""
-        request_grade.make_ready()
+        sign_search.make_ready()
 
     def _assessment_steps(self, payload: _Asked, tenant: str, driver: _Driver, client: str = "") -> Routine[Assessment]:
         seen = _AssessmentState(self._clock(), tenant, _client_name(client or tenant))

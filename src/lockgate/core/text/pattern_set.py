@@ -35,9 +35,9 @@ class PatternSet:
 
     def find_in(self, text: str) -> frozenset[str]:
         """Return the words and the names of the shapes that are in a text; or all of them, when it was not searched."""
-        if len(text) < SHORT_TEXT:
-            return self.all_names
         if self._database is None:
+            if len(text) < SHORT_TEXT:
+                return self.all_names
             self._characters_seen += len(text)
             if self._characters_seen < COMPILE_AFTER:
                 return self.all_names

@@ -1,0 +1,236 @@
+"""Where the signs of an attack stand in a request (request_signs.py).
+
+A sign is a sequence of word classes, or a pattern for what is no words (markup, scripts without spaces):
+
+1. The text is split into words and ends of sentences (`split_words`).
+2. Each word is looked up: the entries of word classes that begin with it (`_entries_from`).
+3. Entries in the order of a sequence, with no more words between them than it allows, are its sign (`_follow_moves`).
+4. A pattern is searched for only if its anchor is in the text. None has nested repetition.
+
+So the cost is linear in the text, whatever the text says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from lockgate.core.requests.request_signs import HINT, SIGNS, RequestSign
+from lockgate.core.text.pattern_set import PatternSet
+from lockgate.core.text.scanner import encode
+from lockgate.core.word_lists import read_sections
+
+# A text is looked at in pieces. No sign is longer than what two pieces share.
+_PIECE: Final = 4000
+_SHARED: Final = 600
+# A piece with more words of signs than one in so many characters is dense.
+_DENSE: Final = 20
+
+WORD_CLASSES: Final = read_sections(__package__, "request_words.txt")
+
+
+class SignHit(NamedTuple):
+    """Where a sign stands in a text, its points there, and whether they are beyond doubt."""
+
+    sign: RequestSign
+    start: int
+    end: int
+    points: int
+    firm: bool = True
+
+    @property
+    def strength(self) -> tuple[int, bool, int]:
+        """Of two signs with the same points, the one with more words is stronger."""
+        return self.points, self.firm, self.end - self.start
+
+
+def search_pieces(text: str) -> Iterator[tuple[list[SignHit], int]]:
+    """Yield the signs of each piece of a comparable text, and its size if it took more than an ordinary one, else 0.
+
+    A sign that stands where two pieces overlap comes twice.
+    """
+    make_ready()
+    for at in range(0, len(text), _PIECE):
+        piece = text[at : at + _PIECE + _SHARED]
+        moves = _find_moves(piece)
+        anchored = _ANCHORS.find_in(piece)
+        places = [
+            (sign, *match.span())
+            for sign, pattern in _PATTERNS
+            if sign.name in anchored
+            for match in pattern.finditer(piece)
+        ]
+        sequences = list(_follow_moves(moves))
+        # Hints count beside other signs only, and most pieces have nothing else.
+        if places or any(sign.points > HINT for sign, _, _ in sequences):
+            words = [match.span() for match in _TOKENS.finditer(piece)]
+            places += [(sign, words[first][0], words[last][1]) for sign, first, last in sequences]
+        is_dear = bool(anchored) or len(moves) * _DENSE > len(piece)
+        found = [SignHit(sign, at + start, at + end, sign.points) for sign, start, end in places]
+        yield found, len(piece) if is_dear else 0
+
+
+def make_ready() -> None:
+    """Compile now, for a process that has time at its start and none with its first request."""
+    _ANCHORS.make_ready()
+
+
+# --- 1. words
+
+_FOLDED: Final = str.maketrans("áàâãäåéèêëíìîïóòôõöúùûüçñłśżźćńąęğşıё", "aaaaaaeeeeiiiiooooouuuucnlszzcnaegsiе")
+_FOLDED_AT_ONCE: Final = 50_000
+_TOKENS: Final = re.compile(r"[^\W_]+|[.!?。！？]+(?=\s|$)")
+# The end of a sentence among words; a text has none, as what is no letter and no digit is left out.
+_END: Final = "\1"
+_ENDS: Final = re.compile(r"[.!?。！？](?=\s|$)")
+_LAST_KEPT: Final = 0xFFFF
+
+
+class _Separators(dict[int, int]):
+    """Characters to themselves, or to a space if they stand between words; filled in as they come up."""
+
+    def __missing__(self, code: int) -> int:
+        kept = code if chr(code).isalnum() or code == ord(_END) else ord(" ")
+        # The rarer ones are looked up each time: a client could send a million of them.
+        if code <= _LAST_KEPT:
+            self[code] = kept
+        return kept
+
+
+_SEPARATORS: Final = _Separators()
+
+
+def comparable(text: str) -> str:
+    """Return a text in lower case, without accents and without half surrogate pairs, which are never shown."""
+    text = text.lower()
+    if text.isascii():
+        return text
+    text = encode(text).decode("utf-8")
+    # Piece by piece: translating a long text at once would hold up other threads.
+    return "".join(text[at : at + _FOLDED_AT_ONCE].translate(_FOLDED) for at in range(0, len(text), _FOLDED_AT_ONCE))
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words of a text, with `_END` for the end of a sentence: `_TOKENS`, in a fifth of the time."""
+    marked = _ENDS.sub(f" {_END} ", text.replace(_END, "-"))
+    return marked.translate(_SEPARATORS).split()
+
+
+# --- 2. the entries of word classes
+
+# The gap before the first step of a sequence.
+_FIRST: Final = -1
+_WORDS_KEPT: Final = 8192
+# Later steps come first, so that no word is two steps of one sequence.
+_STEP: Final = itemgetter(0, 1)
+
+
+class _Move(NamedTuple):
+    """A step of a sequence, and how many words after its first one belong to it.
+
+    Steps are numbered through all sequences. `gap` is how many words may stand before this one; the last step of a
+    sequence has its sign.
+    """
+
+    step: int
+    more: int
+    gap: int
+    sign: RequestSign | None
+
+
+def _read_entries(
+    signs: Iterable[RequestSign], classes: Mapping[str, Iterable[str]]
+) -> dict[str, dict[str, list[_Move]]]:
+    """Return the moves of each entry, by its first word (with `*` if that may end in any way) and the words behind."""
+    found: dict[str, dict[str, list[_Move]]] = {}
+    step = 0
+    for sign in signs:
+        for sequence in sign.sequences:
+            parts = re.split(r" (\d) ", sequence)
+            names, gaps = parts[::2], [_FIRST, *map(int, parts[1::2])]
+            # A language need not have every class.
+            for place, name in enumerate(names if classes.keys() >= {*names} else ()):
+                for entry in dict.fromkeys(classes[name]):
+                    first, _, rest = comparable(entry).partition(" ")
+                    move = _Move(step, entry.count(" "), gaps[place], sign if place == len(names) - 1 else None)
+                    found.setdefault(first, {}).setdefault(rest, []).append(move)
+                step += 1
+    return found
+
+
+_ENTRIES: Final = _read_entries(SIGNS, WORD_CLASSES)
+
+
+class _Begun(NamedTuple):
+    """The moves of a word alone, and the entries of several words that begin with it, by their second word."""
+
+    moves: list[_Move]
+    longer: dict[str, list[tuple[list[str], list[_Move]]]]
+
+
+@lru_cache(maxsize=_WORDS_KEPT)
+def _entries_from(word: str) -> _Begun | None:
+    """Return what begins with a word, or None."""
+    begun = _Begun([], {})
+    for key in (word, *(f"{word[:size]}*" for size in range(1, len(word) + 1))):
+        for rest, moves in _ENTRIES.get(key, {}).items():
+            if rest:
+                begun.longer.setdefault(rest.split()[0], []).append((rest.split(), moves))
+            else:
+                begun.moves.extend(moves)
+    begun.moves.sort(key=_STEP, reverse=True)
+    return begun if begun.moves or begun.longer or word == _END else None
+
+
+def _find_moves(text: str) -> list[tuple[int, list[_Move]]]:
+    """Return the moves that a text makes, with the number of the word; none for the end of a sentence."""
+    words = [*split_words(text), ""]
+    found: list[tuple[int, list[_Move]]] = []
+    for at, begun in enumerate(map(_entries_from, words)):
+        if begun is None:
+            continue
+        moves, longer = begun
+        for rest, more in longer.get(words[at + 1], ()):
+            if words[at + 1 : at + 1 + len(rest)] == rest:
+                moves = sorted((*moves, *more), key=_STEP, reverse=True)
+        if moves or words[at] == _END:
+            found.append((at, moves))
+    return found
+
+
+# --- 3. sequences
+
+# A sequence ends with its sentence, unless the sentence is too short to be one: `Ignore. All. Previous.`
+_SHORTEST_SENTENCE: Final = 3
+
+
+def _follow_moves(moves_by_word: Iterable[tuple[int, list[_Move]]]) -> Iterator[tuple[RequestSign, int, int]]:
+    """Yield the signs of word classes, with the numbers of their first and last word."""
+    # Of each step: where its sequence began, and its last word.
+    state: dict[int, tuple[int, int]] = {}
+    began = 0
+    for at, moves in moves_by_word:
+        if not moves:
+            if at - began >= _SHORTEST_SENTENCE:
+                state.clear()
+            began = at + 1
+        for step, more, gap, sign in moves:
+            start = at
+            if gap != _FIRST:
+                before = state.get(step - 1)
+                if before is None or not 0 <= at - before[1] - 1 <= gap:
+                    continue
+                start = before[0]
+            if sign is None:
+                state[step] = start, at + more
+                continue
+            yield sign, start, at + more
+
+
+# --- 4. patterns
+
+_PATTERNS: Final = tuple((sign, re.compile(sign.pattern)) for sign in SIGNS if sign.pattern)
+_ANCHORS: Final = PatternSet((), {sign.name: sign.anchor for sign, _ in _PATTERNS})
