@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from threading import Thread
-from time import time
+import os
+import sys
+from collections.abc import Collection, Iterator
+from threading import Event, Thread
+from time import monotonic, time
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from toy_framework import ToyDriver
 from lockgate import Gate, MemoryApprovals
 from lockgate.core.errors import InvalidConfig
 from lockgate.core.vocabulary import Trust
-from lockgate.integrations.plug import HeldQuestion, Line, Plug, PlugCall, source_of_result
+from lockgate.integrations.plug import HeldQuestion, Line, Plug, PlugCall, require_framework, source_of_result
 from lockgate.integrations.plug_hosts import LocalHost
 from lockgate.sessions import Host
 from lockgate.sessions.stores.memory import MemorySessions
@@ -202,3 +204,144 @@ def test_memory_approvals_can_be_given(gate: Gate) -> None:
     assert plug.check("s", PlugCall("send_email", {"to": EVE, "body": "x"})).question is not None
     plug.close()
     assert not plug.check("s", PlugCall("send_email", {"to": "ana@example.com", "body": "x"})).runs
+
+
+class WatchedHost:
+    """The real host, which counts what it is asked and can be made to hang."""
+
+    def __init__(self, host: Any) -> None:
+        self._host = host
+        self.asked: list[str] = []
+        self.go_on = Event()
+        self.go_on.set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._host, name)
+
+    def said(self, session: str, texts: Collection[str]) -> Any:
+        self.asked.append("said")
+        return self._host.said(session, texts)
+
+    def add(self, *given: Any, **options: Any) -> object:
+        self.asked.append("add")
+        self.go_on.wait()
+        return self._host.add(*given, **options)
+
+
+def test_all_lines_of_a_request_have_one_deadline_together(kit: PlugKit) -> None:
+    host = WatchedHost(kit.plug._host)
+    plug = Plug("slow", host=host, deadline_s=0.3)
+    plug.user_said("s", "Email ana@example.com the minutes")
+    host.go_on.clear()
+    began = monotonic()
+    with plug.hook():
+        for number in range(20):
+            plug.model_reads("s", [Line(f"{number}-{each}", f"page {number} {each}", "tool:x") for each in range(20)])
+    assert monotonic() - began < 20 * 0.3
+    call = PlugCall("send_email", {"to": "ana@example.com", "body": "the minutes"})
+    assert not plug.check("s", call).runs
+    host.go_on.set()
+
+
+def test_the_store_is_asked_once_about_all_old_messages(kit: PlugKit) -> None:
+    kit.plug.user_said("s", "Sum up the page")
+    kit.plug.user_said("s", "And the next one")
+    host = WatchedHost(kit.plug._host)
+    plug = Plug("again", host=host)
+    texts = ["Sum up the page", "And the next one", "Do as I say", *(f"message {number}" for number in range(50))]
+    assert plug.said("s", texts) == {"Sum up the page", "And the next one"}
+    plug.model_reads("s", [Line(text, text, "message:human") for text in texts[2:]])
+    assert plug.said("s", texts) == {"Sum up the page", "And the next one"}
+    assert host.asked.count("said") == 1
+
+
+def test_a_prompt_that_changes_during_the_run_is_not_vetted(plug: Plug, kit: PlugKit) -> None:
+    plug.user_said("s", GOAL)
+    first = plug.system_prompts("s", ["You are helpful."])
+    assert [line.trust for line in first] == [Trust.VETTED]
+    plug.model_reads("s", first)
+    changed = plug.system_prompts("s", ["You are helpful.", f"You are helpful. {POISON}"])
+    assert [line.trust for line in changed] == [Trust.VETTED, Trust.UNTRUSTED]
+    plug.model_reads("s", changed)
+    assert not plug.check("s", PlugCall("send_email", {"to": EVE, "body": "the contract"})).runs
+    # A process that goes on with the run knows the first prompt from the store, and no other.
+    again = Plug("again", host=plug._host)
+    both = again.system_prompts("s", ["You are helpful.", "You obey."])
+    assert [line.trust for line in both] == [Trust.VETTED, Trust.UNTRUSTED]
+    # The next run begins with the prompt that it has then; other agents have their own.
+    plug.user_said("s", "Thank you")
+    assert plug.system_prompts("s", ["Today is Monday."])[0].trust is Trust.VETTED
+    assert plug.system_prompts("s", ["You translate."], agent="other")[0].trust is Trust.VETTED
+
+
+def test_an_order_from_a_call_that_runs_is_not_the_users_in_a_bare_thread(plug: Plug) -> None:
+    plug.user_said("outer", GOAL)
+    plug.model_reads("outer", [Line("1", POISON, "tool:read_page")])
+    order = PlugCall("delegate", {"task": f"Email the contract to {EVE}", "deep": 1})
+    with plug.running("outer", order):
+        thread = Thread(target=plug.user_said, args=("inner", f"Task: email the  contract to {EVE}"))
+        thread.start()
+        thread.join()
+        assert not plug.check("inner", PlugCall("send_email", {"to": EVE, "body": "the contract"})).runs
+    plug.user_said("later", f"Email the contract to {EVE}")
+    assert plug.check("later", PlugCall("send_email", {"to": EVE, "body": "the contract"})).runs
+
+
+def test_a_long_id_of_a_session_is_as_good_as_a_short_one(plug: Plug, kit: PlugKit) -> None:
+    ids = ["t" * 300 + end for end in ("1", "2")]
+    for id in ids:
+        plug.user_said(id, "Email ana@example.com the minutes")
+    call = PlugCall("send_email", {"to": "ana@example.com", "body": "the minutes"})
+    plug.model_reads(ids[0], [Line("1", POISON, "tool:read_page")])
+    held = plug.check(ids[0], PlugCall("send_email", {"to": EVE, "body": "x"}))
+    assert held.question is not None
+    assert plug.answer(held.question, held.question.yes("ana"))
+    assert plug.check(ids[0], PlugCall("send_email", {"to": EVE, "body": "x"})).runs
+    assert plug.check(ids[1], call).runs
+    with plug.running(ids[1]):
+        plug.user_said(f"{ids[1]}/a", "Email ana@example.com the minutes", parent=ids[1])
+    assert plug.check(f"{ids[1]}/a", call).runs
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no forks")
+@pytest.mark.parametrize("given", [False, True])
+def test_a_forked_process_begins_with_sessions_of_its_own(gate: Gate, given: bool) -> None:  # noqa: FBT001
+    approvals = Gate(scanner=gate.scanner, approvals=MemoryApprovals())
+    store = MemorySessions()
+    plug = Plug("x", host=LocalHost(Host(approvals, store))) if given else Plug("x", gate=approvals)
+    call = PlugCall("send_email", {"to": "ana@example.com", "body": "the minutes"})
+    plug.user_said("before", "Email ana@example.com the minutes")
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            plug.user_said("after", "Email ana@example.com the minutes")
+            after, before = plug.check("after", call), plug.check("before", call)
+            works = after.runs and not before.runs
+            says_why = not after.runs and "forked" in after.text
+            code = 0 if (says_why if given else works) else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert plug.check("before", call).runs
+    plug.close()
+    store.close()
+
+
+def test_a_session_that_was_deleted_goes_on_with_an_unknown_context(plug: Plug, kit: PlugKit) -> None:
+    call = PlugCall("send_email", {"to": "ana@example.com", "body": "the minutes"})
+    for session in ("s", "t"):
+        plug.user_said(session, "Email ana@example.com the minutes")
+        assert plug.check(session, call).runs
+    assert kit.sessions.prune(float("inf"), 10) == 2
+    assert not plug.check("s", call).runs
+    plug.user_said("t", "Email ana@example.com the minutes once more")
+    assert not plug.check("t", call).runs
+    assert not plug.check("s", call).runs
+
+
+def test_an_old_framework_is_refused_by_name() -> None:
+    require_framework("pytest", "1.0")
+    require_framework("no-such-package", "1.0")
+    with pytest.raises(InvalidConfig, match=r"pytest .* is older than 999\.1"):
+        require_framework("pytest", "999.1")

@@ -14,7 +14,8 @@ pytest.importorskip("pydantic_ai")
 
 from page_programs import run_page
 from pydantic import BaseModel, Field
-from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ToolApproved
+from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, Tool, ToolApproved
+from pydantic_ai.capabilities import HandleDeferredToolCalls
 from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCallPart, UserPromptPart
 from pydantic_ai.models.function import FunctionModel
 
@@ -202,4 +203,84 @@ def test_a_result_is_read_as_the_model_reads_it() -> None:
     )
     agent.run_sync(GOAL)
     plug.close()
+    assert not sent
+
+
+def held_agent(**more: Any) -> tuple[Any, Lockgate, list[str]]:
+    """Return an agent that reads a page and is hijacked by it, and the list of what it has sent."""
+    sent: list[str] = []
+
+    def read_page(url: str) -> str:
+        """Read a page."""
+        return POISON
+
+    def send_email(to: str, body: str) -> str:
+        """Send an email."""
+        sent.append(to)
+        return "sent"
+
+    gate = Lockgate(Plug("pydantic-ai", gate=Gate(approvals=MemoryApprovals())))
+    capabilities = [gate, *more.pop("capabilities", [])]
+    tools = [read_page, send_email, *more.pop("tools", [])]
+    script = more.pop("script", [[READ], [SEND], "done"])
+    return Agent(scripted(iter(script)), tools=tools, capabilities=capabilities, **more), gate, sent
+
+
+def test_without_deferred_requests_the_model_is_told_that_no_person_can_be_asked() -> None:
+    agent, gate, sent = held_agent()
+    result = agent.run_sync(GOAL)
+    gate.plug.close()
+    assert not sent
+    assert result.output == "done"
+    told = [
+        str(part.content) for each in result.all_messages() for part in each.parts if part.part_kind == "tool-return"
+    ]
+    assert "Lockgate stopped this call" in told[-1]
+    assert "no DeferredToolRequests" in told[-1]
+
+
+def test_another_capability_can_answer_a_held_call_in_place() -> None:
+    def ask(ctx: Any, requests: DeferredToolRequests) -> DeferredToolResults:
+        return gate.answer(requests, yes=True, who="ana")
+
+    agent, gate, sent = held_agent(capabilities=[HandleDeferredToolCalls(ask)])
+    agent.run_sync(GOAL)
+    gate.plug.close()
+    assert sent == [SEND.arguments["to"]]
+
+
+def test_the_results_of_other_approvals_are_kept_beside_ours() -> None:
+    seen: list[str] = []
+
+    def get_notes(day: str) -> str:
+        """Get the notes of a day."""
+        seen.append(day)
+        return "none"
+
+    notes = ScriptedCall("get_notes", {"day": "Monday"}, "n")
+    agent, gate, sent = held_agent(
+        tools=[Tool(get_notes, requires_approval=True)],
+        script=[[READ], [SEND, notes], "done"],
+        output_type=[str, DeferredToolRequests],
+    )
+    held = agent.run_sync(GOAL)
+    others = DeferredToolResults(approvals={"n": True, SEND.id: True})
+    results = gate.answer(held.output, yes=False, who="ana", others=others)
+    agent.run_sync(message_history=held.all_messages(), deferred_tool_results=results)
+    gate.plug.close()
+    assert (sent, seen) == ([], ["Monday"])
+
+
+def test_instructions_that_change_during_the_run_are_not_vetted() -> None:
+    def instructions(ctx: Any) -> str:
+        return "You help." if ctx.run_step < 2 else f"You help. {POISON}"
+
+    def get_day() -> str:
+        """Get the day of the week."""
+        return "Monday"
+
+    day = ScriptedCall("get_day", {}, "1")
+    agent, gate, sent = held_agent(instructions=instructions, tools=[get_day], script=[[day], [SEND], "done"])
+    agent.run_sync("Which day is it?")
+    gate.plug.close()
     assert not sent

@@ -7,7 +7,9 @@ List it last: what stands behind it can change the arguments after the ruling. A
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any, NotRequired
 from uuid import uuid4
 
@@ -21,10 +23,9 @@ from langchain.agents.middleware.types import (
 )
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langgraph.config import get_config
-from langgraph.errors import GraphBubbleUp
+from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.types import Command, interrupt
 
-from lockgate.core.vocabulary import Trust
 from lockgate.integrations.plug import (
     HeldByLockgate,
     HeldQuestion,
@@ -32,6 +33,7 @@ from lockgate.integrations.plug import (
     Plug,
     PlugCall,
     Verdict,
+    require_framework,
     shared_plug,
     source_of_result,
 )
@@ -41,6 +43,7 @@ _MEDIA = frozenset({"image", "image_url", "input_image", "audio", "input_audio",
 _DATA = frozenset({"base64", "data", "file_data", "url", "image_url"})
 # Blocks in which the model itself speaks.
 _OWN_BLOCKS = frozenset({"text", "output_text", "reasoning", "thinking", "redacted_thinking", "tool_use", "tool_call"})
+_MAX_INTERRUPTED = 1_000
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
 
@@ -57,7 +60,10 @@ class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def __init__(self, plug: Plug | None = None) -> None:
         super().__init__()
+        require_framework("langchain", "1.4")
         self.plug = plug or shared_plug("langchain")
+        # The answered questions about calls that went on to a pause of their own, by session, call and arguments.
+        self._interrupted: OrderedDict[str, HeldQuestion] = OrderedDict()
 
     # The user's words.
 
@@ -79,15 +85,20 @@ class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
             session = f"{parent}/{uuid4().hex}"
         messages = list(state.get("messages", ()))
         given = _trailing_input(messages)
+        # What the caller brought along from another run was read elsewhere.
+        known = len(given) == len(messages)
         if not parent and "|" in str(get_config().get("configurable", {}).get("checkpoint_ns", "")):
             # Inside another graph, whose nodes write messages too: only the application knows what its user said.
             given = []
-        # What the caller brought along from another run was read elsewhere.
-        known = len(given) == len(messages)
-        for message in given:
+        with self.plug.hook():
+            texts = [_text_of(each) for each in given]
+            said = self.plug.said(session, texts)
             # A message that a tool or another part of the agent added is not the user's, wherever it stands.
-            if not self.plug.was_read(session, _text_of(message)):
-                self.plug.user_said(session, _text_of(message), parent=parent, known=known)
+            fresh = [text for text in texts if text not in said and not self.plug.was_read(session, text)]
+            if len(fresh) > 1:
+                self.plug.cannot_cover("which of several human messages the user wrote: only the first counts")
+            for text in fresh[:1] or list(said)[:1]:
+                self.plug.user_said(session, text, parent=parent, known=known)
         return {"lockgate_session": session}
 
     def after_agent(self, state: LockgateState, runtime: object) -> None:  # noqa: ARG002
@@ -121,31 +132,31 @@ class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _read(self, state: Any, messages: Sequence[AnyMessage], request: ModelRequest[Any] | None = None) -> str:
         session = _session_of(state)
-        self.plug.model_reads(session, self._lines(session, messages, request))
+        with self.plug.hook():
+            self.plug.model_reads(session, self._lines(session, messages, request))
         return session
 
     def _lines(self, session: str, messages: Sequence[AnyMessage], request: ModelRequest[Any] | None) -> Iterator[Line]:
         if request is not None:
-            yield from self._lines_of_request(request)
+            yield from self._lines_of_request(session, request)
+        said = self.plug.said(session, (_text_of(each) for each in messages if isinstance(each, HumanMessage)))
         calls = {call["id"]: call for each in messages if isinstance(each, AIMessage) for call in each.tool_calls}
         for number, message in enumerate(messages):
             text, key = _text_of(message), message.id or str(number)
             if isinstance(message, ToolMessage):
-                call = calls.get(message.tool_call_id)
-                name = message.name or (call["name"] if call else "")
-                yield Line(key, text, source_of_result(name, call["args"] if call else {}))
+                yield Line(key, text, _source_of(message, calls))
             elif isinstance(message, AIMessage):
                 # The model's own words are no news, and were noted when it wrote them.
                 yield Line(key, message.text, "message:assistant")
                 for place, block in enumerate(_provider_results(message)):
                     yield Line(f"{key} {place}", block, "provider:tool-result")
-            elif not (isinstance(message, HumanMessage) and self.plug.was_said(session, text)):
+            elif not (isinstance(message, HumanMessage) and text in said):
                 yield Line(key, text, f"message:{message.type}")
 
-    def _lines_of_request(self, request: ModelRequest[Any]) -> Iterator[Line]:
+    def _lines_of_request(self, session: str, request: ModelRequest[Any]) -> Iterator[Line]:
         """Yield what the model reads besides the messages: the application's prompt, and what MCP servers say."""
-        system = "" if request.system_message is None else _text_of(request.system_message)
-        yield Line("system", system, "system", Trust.VETTED)
+        if request.system_message is not None:
+            yield from self.plug.system_prompts(session, [_text_of(request.system_message)])
         for tool in request.tools:
             if not isinstance(tool, dict) and _annotations_of(tool) is not None:
                 yield Line(f"tool {tool.name}", tool.description, f"tool-description:{tool.name}")
@@ -173,15 +184,17 @@ class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]]
     ) -> ToolMessage | Command[Any]:
         session, call = _session_of(request.state), _call_of(request)
-        verdict = self.plug.check(session, call)
+        verdict, question = self._go_on(session, call) or (self.plug.check(session, call), None)
         if verdict.question is not None and (question := _askable(verdict.question)):
-            self.plug.answer(question, interrupt(question.as_dict()))
-            verdict = self.plug.check(session, call)
+            answer = interrupt(question.as_dict())
+            with self.plug.hook():
+                self.plug.answer(question, answer)
+                verdict = self.plug.check(session, call)
         if not verdict.runs:
-            return _denial(self.plug, request, verdict)
+            return self._denial(session, request, verdict)
         failed = True
         try:
-            with self.plug.running(session):
+            with self.plug.running(session, call), self._remember_interrupt(session, call, question):
                 result = handler(request)
             self._note_added(session, result)
             failed = getattr(result, "status", "") == "error"
@@ -195,21 +208,57 @@ class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
         from asyncio import to_thread
 
         session, call = _session_of(request.state), _call_of(request)
-        verdict = await self.plug.check_async(session, call)
+        verdict, question = self._go_on(session, call) or (await self.plug.check_async(session, call), None)
         if verdict.question is not None and (question := _askable(verdict.question)):
-            await to_thread(self.plug.answer, question, interrupt(question.as_dict()))
-            verdict = await self.plug.check_async(session, call)
+            answer = interrupt(question.as_dict())
+            with self.plug.hook():
+                await to_thread(self.plug.answer, question, answer)
+                verdict = await self.plug.check_async(session, call)
         if not verdict.runs:
-            return _denial(self.plug, request, verdict)
+            return self._denial(session, request, verdict)
         failed = True
         try:
-            with self.plug.running(session):
+            with self.plug.running(session, call), self._remember_interrupt(session, call, question):
                 result = await handler(request)
             await to_thread(self._note_added, session, result)
             failed = getattr(result, "status", "") == "error"
         finally:
             await to_thread(self.plug.ended, session, call.id, failed=failed)
         return result
+
+    def _denial(self, session: str, request: ToolCallRequest, verdict: Verdict) -> ToolMessage:
+        text = verdict.text
+        if verdict.question is not None and _askable(verdict.question) is None:
+            text += " (This agent has no checkpointer, so that its run cannot wait for a person.)"
+            self.plug.agent_wrote(session, text)
+        if verdict.stops:
+            raise RunStopped(text)
+        call = request.tool_call
+        return ToolMessage(text, tool_call_id=call["id"] or "", name=call["name"], status="error")
+
+    def _go_on(self, session: str, call: PlugCall) -> tuple[Verdict, HeldQuestion] | None:
+        """Return the verdict for a call that a person allowed and that then paused itself; None for all others.
+
+        LangGraph runs such a call from its top, and the yes is spent. In another process the yes is unknown here: the
+        call is held once more.
+        """
+        question = self._interrupted.pop(_call_key(session, call), None)
+        if question is None:
+            return None
+        # Takes the answer to our own question once more: the next one is for the tool.
+        interrupt(question.as_dict())
+        return Verdict(runs=True), question
+
+    @contextmanager
+    def _remember_interrupt(self, session: str, call: PlugCall, question: HeldQuestion | None) -> Iterator[None]:
+        try:
+            yield
+        except GraphInterrupt:
+            if question is not None:
+                self._interrupted[_call_key(session, call)] = question
+                while len(self._interrupted) > _MAX_INTERRUPTED:
+                    self._interrupted.popitem(last=False)
+            raise
 
 
 def held(result: Mapping[str, Any]) -> list[HeldQuestion]:
@@ -254,6 +303,10 @@ def _call_of(request: ToolCallRequest) -> PlugCall:
     return PlugCall(call["name"], call["args"], str(call.get("id") or ""), annotations)
 
 
+def _call_key(session: str, call: PlugCall) -> str:
+    return json.dumps([session, call.id, call.tool, call.arguments], sort_keys=True, default=repr)
+
+
 def _annotations_of(tool: object) -> Mapping[str, object] | None:
     """Return an MCP tool's annotations; None where a tool is not from an MCP server."""
     given = getattr(tool, "metadata", None) or {}
@@ -266,19 +319,13 @@ def _askable(question: HeldQuestion) -> HeldQuestion | None:
     return question if given.get("__pregel_checkpointer") is not None else None
 
 
-def _denial(plug: Plug, request: ToolCallRequest, verdict: Verdict) -> ToolMessage:
-    text = verdict.text
-    if verdict.question is not None and _askable(verdict.question) is None:
-        text += " (This agent has no checkpointer, so that its run cannot wait for a person.)"
-        plug.agent_wrote(verdict.question.session, text)
-    if verdict.stops:
-        raise RunStopped(text)
-    call = request.tool_call
-    return ToolMessage(text, tool_call_id=call["id"] or "", name=call["name"], status="error")
-
-
 class RunStopped(HeldByLockgate, GraphBubbleUp):
     """Ends the run; LangGraph lets only its own kind of exception through a tool's error handling."""
+
+
+def _source_of(message: ToolMessage, calls: Mapping[Any, Any]) -> str:
+    call = calls.get(message.tool_call_id)
+    return source_of_result(message.name or (call["name"] if call else ""), call["args"] if call else {})
 
 
 def _text_of(message: AnyMessage) -> str:

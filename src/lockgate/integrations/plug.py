@@ -16,16 +16,20 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from functools import partial
 from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from itertools import count
 from threading import Lock, Thread
+from time import monotonic
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar, get_args
 
 from lockgate.core.errors import InvalidCall, InvalidConfig, printable, quoted
+from lockgate.core.sessions.session_entries import MAX_ID
 from lockgate.core.vocabulary import Action, Decision, Finding, Trust
 from lockgate.runtime.failures import report_failure
 from lockgate.runtime.forks import on_fork
@@ -34,6 +38,7 @@ from lockgate.sessions.spoken_reasons import denial_for_model, failure_for_model
 if TYPE_CHECKING:
     from lockgate.gate.gate import Gate
 
+K = TypeVar("K")
 T = TypeVar("T")
 OnPause = Literal["ask", "deny", "stop"]
 
@@ -45,7 +50,11 @@ _DEADLINE_S = 50.0
 _MAX_SOURCE = 1_000
 # Copied into the threads and tasks that a call starts.
 _running: ContextVar[str] = ContextVar("lockgate_running", default="")
+# When the hook that runs here has to be over; 0 outside of `Plug.hook`.
+_until: ContextVar[float] = ContextVar("lockgate_until", default=0.0)
 _MAX_KEY = 100
+# Fewer words in an argument are no order that an agent could be started with.
+_MIN_ORDER_WORDS = 3
 
 
 class HeldByLockgate(Exception):
@@ -114,7 +123,7 @@ class PlugHost(Protocol):
 
     def add(self, session: str, content: str, *, source: str, trust: Trust | None, key: str) -> object: ...
 
-    def was_said(self, session: str, text: str) -> bool: ...
+    def said(self, session: str, texts: Collection[str]) -> Collection[str]: ...
 
     def check(self, session: str, call: PlugCall) -> Decision: ...
 
@@ -174,39 +183,73 @@ class Plug:
         # Lines that the model may have read and that could not be kept, by session.
         self._lost: dict[str, set[str]] = {}
         self._opened: OrderedDict[str, None] = OrderedDict()
+        # The prompts that each session's run began with, by agent.
+        self._prompts: OrderedDict[str, dict[str, frozenset[str]]] = OrderedDict()
+        # The texts of the calls that are running.
+        self._orders: dict[int, frozenset[str]] = {}
+        self._numbers = count()
         self._warned: set[str] = set()
-        on_fork(self._reset_lock)
+        on_fork(self._start_anew)
 
-    def _reset_lock(self) -> None:
+    def _start_anew(self) -> None:
+        # The host may have lost its sessions with the parent: what this process goes on with has an unknown context.
         self._lock = Lock()
+        self._kept.clear()
+        self._opened.clear()
+        self._prompts.clear()
+        self._orders.clear()
+
+    @contextmanager
+    def hook(self) -> Iterator[None]:
+        """Give all that a framework's hook asks for in here one deadline together."""
+        before = _until.set(_until.get() or monotonic() + self.deadline_s)
+        try:
+            yield
+        finally:
+            _until.reset(before)
 
     # 1. The user's words.
 
     def user_said(self, session: str, text: str, *, parent: str = "", known: bool = True) -> None:
         """Take in what the caller of the framework gave it. Inside a `parent`, `text` is an agent's order.
 
-        `known` is False for a run whose earlier messages came from elsewhere.
+        `known` is False for a run whose earlier messages came from elsewhere. Call this at the start of every run.
         """
+        with self._lock:
+            self._remember(self._prompts, session, {})
         name = _said_name(text)
         if self._is_kept(session, name):
             return
+        if not parent and self._is_order(text):
+            # An agent that a tool starts in a bare thread, where nothing says who called it.
+            self.cannot_cover("whether the user began a run: its words are those of a call that is running", session)
+            self.model_reads(session, [Line("order", text, "message:user")])
+            return
         try:
-            opening = self._start(partial(self._open, session, text, parent=parent, known=known))
-            opening.result(self.deadline_s)
+            self._wait(partial(self._open, session, text, parent=parent, known=known))
         except Exception as error:  # noqa: BLE001  # an edge: the host must go on, and its calls are suspect
             self._note_lost(session, name, error)
             return
         self._note_kept(session, name)
 
-    def was_said(self, session: str, text: str) -> bool:
-        """Return whether this text is one of the user's own in this session, or of the agent's caller."""
-        if self._is_kept(session, _said_name(text)):
-            return True
+    def said(self, session: str, texts: Iterable[str]) -> set[str]:
+        """Return which of these are the user's own texts in this session, of the agent's caller, or its prompt."""
+        asked = {text for text in texts if text.strip() and not self._is_kept(session, _read_name(text))}
+        known = {text for text in asked if self._is_kept(session, _said_name(text))}
+        if asked <= known:
+            return known
         try:
-            return self._start(partial(self._host.was_said, session, text)).result(self.deadline_s) is True
-        except Exception as error:  # noqa: BLE001  # an edge: then it is not known to be the user's
+            found = asked.intersection(self._wait(partial(self._host.said, _host_id(session), asked - known)))
+        except Exception as error:  # noqa: BLE001  # an edge: then they are not known to be the user's
             report_failure(f"plug-{self.name}", error)
-            return False
+            return known
+        for text in found:
+            self._note_kept(session, _said_name(text))
+        return known | found
+
+    def was_said(self, session: str, text: str) -> bool:
+        """Return whether this text is one of the user's own; ask `said` about several at once."""
+        return bool(self.said(session, (text,)))
 
     def was_read(self, session: str, text: str) -> bool:
         """Return whether this text stood in a request of this process already, and was not the user's."""
@@ -217,10 +260,31 @@ class Plug:
         if text.strip():
             self._note_kept(session, _own_name(text))
 
-    def _open(self, session: str, goal: str, *, parent: str = "", known: bool = True) -> None:
-        self._host.open(session, goal=goal, host=f"plug:{self.name}", parent=parent, known=known)
+    def system_prompts(self, session: str, texts: Collection[str], agent: str = "") -> list[Line]:
+        """Return the lines of an agent's system prompts: the application's own only as they stood at the run's start.
+
+        What changes them later may have put a page or a tool's result into them.
+        """
         with self._lock:
-            self._remember(self._opened, session)
+            began = self._prompts.get(session)
+            own = set() if began is None else began.setdefault(agent, frozenset(texts)).intersection(texts)
+        if began is None:
+            # A run that goes on in another process.
+            own = self.said(session, texts)
+        return [
+            Line(f"system {agent}", text, "system", Trust.VETTED if text in own else Trust.UNTRUSTED) for text in texts
+        ]
+
+    def _is_order(self, text: str) -> bool:
+        said = _plain(text)
+        with self._lock:
+            return any(each in said for texts in self._orders.values() for each in texts)
+
+    def _open(self, session: str, goal: str, *, parent: str = "", known: bool = True) -> None:
+        inside = _host_id(parent) if parent else ""
+        self._host.open(_host_id(session), goal=goal, host=f"plug:{self.name}", parent=inside, known=known)
+        with self._lock:
+            self._remember(self._opened, session, None)
 
     # 2. Read.
 
@@ -231,29 +295,38 @@ class Plug:
         except Exception as error:  # noqa: BLE001  # an edge: lines come from a framework's objects
             self._note_lost(session, "lines", error)
             return
-        for line, name in fresh:
-            self._read_line(session, line, name)
+        if not fresh:
+            return
+        try:
+            self._wait(partial(self._read_lines, session, fresh))
+        except Exception as error:  # noqa: BLE001  # an edge: the model reads them all the same
+            report_failure(f"plug-{self.name}", error)
+            with self._lock:
+                lost = {name for _, name in fresh if (session, name) not in self._kept}
+                if lost:
+                    self._lost.setdefault(session, set()).update(lost)
 
     def _is_news(self, session: str, line: Line, name: str) -> bool:
         if not line.text.strip() or self._is_kept(session, name):
             return False
         return not self._is_kept(session, _own_name(line.text))
 
-    def _read_line(self, session: str, line: Line, name: str) -> None:
-        try:
-            self._start(partial(self._add, session, line, name)).result(self.deadline_s)
-        except Exception as error:  # noqa: BLE001  # an edge: the model reads it all the same
-            self._note_lost(session, name, error)
-            return
-        self._note_kept(session, name)
-        self._note_kept(session, _read_name(line.text))
-
-    def _add(self, session: str, line: Line, name: str) -> None:
+    def _read_lines(self, session: str, lines: Iterable[tuple[Line, str]]) -> None:
         if session not in self._opened:
             # The run began before the plug saw it.
             self._open(session, "", known=False)
-        source = line.source[:_MAX_SOURCE]
-        self._host.add(session, line.text, source=source, trust=line.trust, key=name)
+        failed: Exception | None = None
+        for line, name in lines:
+            source = line.source[:_MAX_SOURCE]
+            try:
+                self._host.add(_host_id(session), line.text, source=source, trust=line.trust, key=name)
+            except Exception as error:  # noqa: BLE001  # an edge: the lines behind it are read all the same
+                failed = error
+                continue
+            self._note_kept(session, name)
+            self._note_kept(session, _read_name(line.text))
+        if failed is not None:
+            raise failed
 
     async def model_reads_async(self, session: str, lines: Iterable[Line]) -> None:
         """Do the same for a caller on an event loop."""
@@ -266,7 +339,7 @@ class Plug:
     def check(self, session: str, call: PlugCall) -> Verdict:
         """Rule on a call. Whatever fails, the answer is a verdict, and it is no yes."""
         try:
-            return self._verdict(session, call, self._start(self._ask(session, call)).result(self.deadline_s))
+            return self._verdict(session, call, self._wait(self._ask(session, call)))
         except Exception as error:  # noqa: BLE001  # an edge: a call that could not be ruled on does not run
             return self._failure(session, error)
 
@@ -275,7 +348,7 @@ class Plug:
         from asyncio import wait_for, wrap_future
 
         try:
-            ruled = await wait_for(wrap_future(self._start(self._ask(session, call))), self.deadline_s)
+            ruled = await wait_for(wrap_future(self._start(self._ask(session, call))), self._left_s())
             return self._verdict(session, call, ruled)
         except Exception as error:  # noqa: BLE001  # as above
             return self._failure(session, error)
@@ -289,9 +362,10 @@ class Plug:
         def ask() -> tuple[Decision, HeldQuestion | None]:
             if session not in self._opened:
                 self._open(session, "", known=False)
-            decision = self._host.check(session, asked)
+            id = _host_id(session)
+            decision = self._host.check(id, asked)
             wants_person = decision.action is Action.PAUSE and decision.approval and self.on_pause == "ask"
-            return decision, self._host.question(session, call.tool, decision.approval) if wants_person else None
+            return decision, self._host.question(id, call.tool, decision.approval) if wants_person else None
 
         return ask
 
@@ -311,12 +385,19 @@ class Plug:
         return Verdict(False, text, None, self.on_pause == "stop")
 
     @contextmanager
-    def running(self, session: str) -> Iterator[None]:
-        """While a call of this session runs: an agent that starts in here is inside of it."""
-        before = _running.set(session)
+    def running(self, session: str, call: PlugCall | None = None) -> Iterator[None]:
+        """While a call of this session runs: an agent that starts in here is inside of it.
+
+        With the `call`, a run in another thread that begins with its words does not pass for the user's.
+        """
+        number, before = next(self._numbers), _running.set(session)
+        with self._lock:
+            self._orders[number] = _orders(call)
         try:
             yield
         finally:
+            with self._lock:
+                self._orders.pop(number, None)
             _running.reset(before)
 
     @property
@@ -335,7 +416,7 @@ class Plug:
         if question is None or parsed is None or (parsed.approval, parsed.digest) != question[2:4]:
             return False
         try:
-            return self._start(partial(self._host.answer, parsed)).result(self.deadline_s) is True
+            return self._wait(partial(self._host.answer, parsed)) is True
         except Exception as error:  # noqa: BLE001  # an edge: an answer that was not recorded does not count
             report_failure(f"plug-{self.name}", error)
             return False
@@ -347,8 +428,8 @@ class Plug:
         if not call_id:
             return
         try:
-            work = partial(self._host.outcome, session, call_id[:_MAX_KEY], "failed" if failed else "ran")
-            self._start(work).result(self.deadline_s)
+            what = "failed" if failed else "ran"
+            self._wait(partial(self._host.outcome, _host_id(session), call_id[:_MAX_KEY], what))
         except Exception as error:  # noqa: BLE001  # an edge: the call has run, and no ruling depends on this note
             report_failure(f"plug-{self.name}", error)
 
@@ -373,7 +454,7 @@ class Plug:
 
     def _note_kept(self, session: str, name: str) -> None:
         with self._lock:
-            self._remember(self._kept, (session, name))
+            self._remember(self._kept, (session, name), None)
             lost = self._lost.get(session)
             if lost is not None:
                 lost.discard(name)
@@ -386,10 +467,18 @@ class Plug:
             self._lost.setdefault(session, set()).add(name)
 
     @staticmethod
-    def _remember(where: OrderedDict[T, None], what: T) -> None:
-        where[what] = None
+    def _remember(where: OrderedDict[K, T], key: K, what: T) -> None:
+        where[key] = what
+        where.move_to_end(key)
         while len(where) > _MAX_REMEMBERED:
             where.popitem(last=False)
+
+    def _left_s(self) -> float:
+        until = _until.get()
+        return max(0.0, min(self.deadline_s, until - monotonic())) if until else self.deadline_s
+
+    def _wait(self, work: Callable[[], T]) -> T:
+        return self._start(work).result(self._left_s())
 
     @staticmethod
     def _start(work: Callable[[], T]) -> Future[T]:
@@ -417,6 +506,22 @@ class Plug:
 
 def _digest(*texts: str) -> str:
     return sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _host_id(session: str) -> str:
+    """Return a session's id for the host, which takes no long ones: a framework's own can be of any length."""
+    return session if len(session) <= MAX_ID else f"{session[:_MAX_KEY]}-{_digest(session)}"
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+def _orders(call: PlugCall | None) -> frozenset[str]:
+    """Return the texts of a call that an agent could be started with."""
+    given = () if call is None else call.arguments.values()
+    texts = (_plain(each) for each in given if isinstance(each, str))
+    return frozenset(text for text in texts if text.count(" ") + 1 >= _MIN_ORDER_WORDS)
 
 
 def _said_name(text: str) -> str:
@@ -466,14 +571,19 @@ def source_of_result(tool: str, arguments: Mapping[str, object]) -> str:
     return f"tool:{tool or 'unknown'}"[:_MAX_SOURCE]
 
 
-def require_framework(module: str, extra: str, found: str, tested: Sequence[str]) -> None:
-    """Raise InvalidConfig where the installed framework is older than what the plug was tested with."""
+def require_framework(package: str, oldest: str) -> None:
+    """Raise InvalidConfig where the installed framework is older than the oldest that its plug was tested with."""
 
-    def numbers(version: str) -> tuple[int, ...]:
-        return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    def numbers(text: str) -> tuple[int, ...]:
+        return tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
 
-    if numbers(found) < numbers(tested[0]):
+    try:
+        found = version(package)
+    except PackageNotFoundError:
+        # Installed under another name, as a part of something else: its import has worked.
+        return
+    if numbers(found) < numbers(oldest):
         raise InvalidConfig(
-            f"{module} {found} is older than {tested[0]}, the oldest that this plug was tested with",
-            hint=f"pip install --upgrade 'lockgate[{extra}]'",
+            f"{package} {found} is older than {oldest}, the oldest that this plug was tested with",
+            hint=f"pip install --upgrade {package}",
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from time import time
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -9,6 +10,7 @@ from lockgate.core.errors import LockgateError
 from lockgate.core.ruling.approvals import ApprovalState
 from lockgate.core.vocabulary import Trust
 from lockgate.integrations.plug import HeldQuestion, PlugCall, QuestionAnswer
+from lockgate.runtime.forks import on_fork
 from lockgate.sessions.spoken_reasons import question_for_person
 
 if TYPE_CHECKING:
@@ -30,8 +32,10 @@ class AnswerableApprovals(Protocol):
 class LocalHost:
     """Sessions in this process; `host` is the same object that the plugs for Claude Code and MCP use."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, *, renew_on_fork: bool = False) -> None:
         self.host = host
+        if renew_on_fork:
+            on_fork(self._renew)
         # Compiling the rules takes seconds: here, and not in the first hook, where the framework's deadline runs.
         _ = host.gate.scanner
 
@@ -40,7 +44,13 @@ class LocalHost:
         """Return a host for a library: with the discovered configuration where no gate is given."""
         from lockgate.assemble import host_for_library
 
-        return cls(host_for_library(gate, keep=keep))
+        return cls(host_for_library(gate, keep=keep), renew_on_fork=not keep)
+
+    def _renew(self) -> None:
+        # Sessions in memory stay with the process that had them: a forked one begins with none, with the same rules.
+        from lockgate.assemble import host_for_library
+
+        self.host = host_for_library(self.host.gate, keep=False)
 
     def open(self, session: str, *, goal: str, host: str, parent: str, known: bool) -> object:
         return self.host.open(session, goal=goal, host=host, parent=parent, known=known)
@@ -48,13 +58,11 @@ class LocalHost:
     def add(self, session: str, content: str, *, source: str, trust: Trust | None, key: str) -> object:
         return self.host.add(session, content, source=source, trust=trust, key=key)
 
-    def was_said(self, session: str, text: str) -> bool:
-        """Return whether this is one of the user's own texts here, also where an earlier process took it in."""
-        own = ("goal", "user")
-        return any(
-            block.content == text and block.source in own and block.trust is Trust.TRUSTED
-            for block in self.host.blocks(session)
-        )
+    def said(self, session: str, texts: Collection[str]) -> set[str]:
+        """Return which of these are the user's or the application's own, also where another process read them."""
+        own = {("goal", Trust.TRUSTED), ("user", Trust.TRUSTED), ("system", Trust.VETTED)}
+        blocks = self.host.blocks(session)
+        return {block.content for block in blocks if (block.source, block.trust) in own and block.content in texts}
 
     def check(self, session: str, call: PlugCall) -> Decision:
         kept = self.host.check(

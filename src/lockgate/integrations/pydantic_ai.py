@@ -1,13 +1,14 @@
 """The plug for Pydantic AI: `Agent(…, capabilities=[Lockgate()], output_type=[str, DeferredToolRequests])`.
 
 It asks to be innermost, so that it sees the arguments that run, whatever the order of the list. A held call is a
-deferred tool request; without `DeferredToolRequests` among the output types Pydantic AI ends the run with an error.
+deferred tool request; without `DeferredToolRequests` among the agent's output types it is denied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, get_args
 
 from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, ToolDenied
 from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
@@ -15,24 +16,27 @@ from pydantic_ai.exceptions import ApprovalRequired, SkipToolExecution
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
 from pydantic_core import to_jsonable_python
 
-from lockgate.core.vocabulary import Trust
 from lockgate.integrations.plug import (
     HeldByLockgate,
     HeldQuestion,
     Line,
     Plug,
     PlugCall,
+    require_framework,
     shared_plug,
     source_of_result,
 )
 
 _MAX_INNER = 10_000
+# What the model reads, beside the question in the metadata of a request.
+_DENIAL = "denial"
 
 
 class Lockgate(AbstractCapability[Any]):
     """Rules on every tool call of one agent. Without a `plug` it shares one with the other agents of the process."""
 
     def __init__(self, plug: Plug | None = None) -> None:
+        require_framework("pydantic-ai-slim", "2.66")
         self.plug = plug or shared_plug("pydantic-ai")
         # The sessions of runs inside a tool of another agent, by the run.
         self._inner: dict[str, str] = {}
@@ -45,14 +49,25 @@ class Lockgate(AbstractCapability[Any]):
         given = requests.metadata if isinstance(requests, DeferredToolRequests) else {}
         return [question for each in given.values() if (question := _question_from(each))]
 
-    def answer(self, requests: DeferredToolRequests, *, yes: bool, who: str) -> DeferredToolResults:
+    def answer(
+        self, requests: DeferredToolRequests, *, yes: bool, who: str, others: DeferredToolResults | None = None
+    ) -> DeferredToolResults:
         """Record this answer to every held call, and return what the run goes on with."""
-        return self.results(requests, [each.yes(who) if yes else each.no(who) for each in self.held(requests)])
+        answers = [each.yes(who) if yes else each.no(who) for each in self.held(requests)]
+        return self.results(requests, answers, others)
 
-    def results(self, requests: DeferredToolRequests, answers: Sequence[Mapping[str, object]]) -> DeferredToolResults:
-        """Record one answer per held call. A no never comes back to a hook, so that it is recorded here."""
+    def results(
+        self,
+        requests: DeferredToolRequests,
+        answers: Sequence[Mapping[str, object]],
+        others: DeferredToolResults | None = None,
+    ) -> DeferredToolResults:
+        """Record one answer per held call. A no never comes back to a hook, so that it is recorded here.
+
+        `others` are the results for the requests that are not Lockgate's.
+        """
         ids = [id for id, each in requests.metadata.items() if _question_from(each)]
-        results = DeferredToolResults()
+        results = DeferredToolResults() if others is None else replace(others, approvals=dict(others.approvals))
         for id, question, answer in zip(ids, self.held(requests), answers, strict=True):
             self.plug.answer(question, answer)
             no = "Lockgate did not let this call run: a person was asked about it, and has not allowed it."
@@ -73,15 +88,23 @@ class Lockgate(AbstractCapability[Any]):
         # A resumed run rules on its calls before any request: on what the model had read when it wrote them, so without
         # the results of calls beside the held one.
         history = _up_to_last_response(ctx.messages)
-        if ctx.prompt is not None:
-            text = _text_of(ctx.prompt)
-            await to_thread(self.plug.user_said, session, text, parent=caller, known=not history)
-        await self.plug.model_reads_async(session, self._lines(session, history))
+        with self.plug.hook():
+            if ctx.prompt is not None:
+                text = _text_of(ctx.prompt)
+                await to_thread(self.plug.user_said, session, text, parent=caller, known=not history)
+            await self.plug.model_reads_async(session, self._lines(session, history))
 
     async def before_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
         session = self._session_of(ctx)
-        await self.plug.model_reads_async(session, self._lines(session, request_context.messages))
+        with self.plug.hook():
+            await self.plug.model_reads_async(session, self._lines_of_request(session, request_context.messages))
         return request_context
+
+    def _lines_of_request(self, session: str, messages: Sequence[ModelMessage]) -> Iterator[Line]:
+        prompts = [each.instructions for each in messages if isinstance(each, ModelRequest) and each.instructions]
+        prompts += [_part_text(part) for each in messages for part in each.parts if part.part_kind == "system-prompt"]
+        yield from self.plug.system_prompts(session, prompts)
+        yield from self._lines(session, messages)
 
     async def after_model_request(
         self,
@@ -106,9 +129,9 @@ class Lockgate(AbstractCapability[Any]):
 
     def _lines(self, session: str, messages: Sequence[ModelMessage]) -> Iterator[Line]:
         calls: dict[str, Any] = {}
+        parts = [part for message in messages for part in message.parts]
+        said = self.plug.said(session, (_part_text(part) for part in parts if isinstance(part, UserPromptPart)))
         for message in messages:
-            if isinstance(message, ModelRequest) and message.instructions:
-                yield Line("instructions", message.instructions, "system", Trust.VETTED)
             for part in message.parts:
                 # The text is a part of the name already: a place would change when a history is trimmed.
                 kind, key = part.part_kind, str(getattr(part, "tool_call_id", "") or "")
@@ -116,9 +139,7 @@ class Lockgate(AbstractCapability[Any]):
                     calls[part.tool_call_id] = part
                     continue
                 text = _part_text(part)
-                if kind == "system-prompt":
-                    yield Line(key, text, "system", Trust.VETTED)
-                elif not (isinstance(part, UserPromptPart) and self.plug.was_said(session, text)):
+                if kind != "system-prompt" and not (isinstance(part, UserPromptPart) and text in said):
                     yield Line(key, text, _source_of(part, calls))
 
     # Calls.
@@ -138,8 +159,24 @@ class Lockgate(AbstractCapability[Any]):
         if verdict.stops:
             raise HeldByLockgate(verdict.text)
         if verdict.question is not None and not ctx.tool_call_approved:
-            raise ApprovalRequired(metadata=verdict.question.as_dict())
+            raise ApprovalRequired(metadata={**verdict.question.as_dict(), _DENIAL: verdict.text})
         raise SkipToolExecution(verdict.text)
+
+    async def handle_deferred_tool_calls(
+        self, ctx: RunContext[Any], *, requests: DeferredToolRequests
+    ) -> DeferredToolResults | None:
+        # Where the run cannot end with these requests, Pydantic AI would end it with an error.
+        if ctx.agent is None or _can_defer(ctx.agent.output_type):
+            return None
+        results = DeferredToolResults()
+        for id, each in requests.metadata.items():
+            if _question_from(each) is not None:
+                text = (
+                    f"{each.get(_DENIAL)} (This agent's output types have no DeferredToolRequests to ask a person by.)"
+                )
+                self.plug.agent_wrote(self._session_of(ctx), text)
+                results.approvals[id] = ToolDenied(text)
+        return results if results.approvals else None
 
     async def wrap_tool_execute(
         self,
@@ -151,7 +188,7 @@ class Lockgate(AbstractCapability[Any]):
         handler: Any,
     ) -> Any:
         session = self._session_of(ctx)
-        with self.plug.running(session):
+        with self.plug.running(session, PlugCall(call.tool_name, args if isinstance(args, dict) else {})):
             result = await handler(args)
         from asyncio import to_thread
 
@@ -166,6 +203,11 @@ class Lockgate(AbstractCapability[Any]):
 def _up_to_last_response(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
     last = max((place for place, each in enumerate(messages) if isinstance(each, ModelResponse)), default=-1)
     return list(messages[: last + 1])
+
+
+def _can_defer(output_type: object) -> bool:
+    given = output_type if isinstance(output_type, list | tuple) else (output_type, *get_args(output_type))
+    return any(each is DeferredToolRequests for each in given)
 
 
 def _question_from(metadata: object) -> HeldQuestion | None:

@@ -99,7 +99,7 @@ class _Guard:
             verdict = self._plug.check(session, call)
         if not verdict.runs:
             return _denial(verdict)
-        with self._plug.running(session):
+        with self._plug.running(session, call):
             return self._read(session, call, lambda: self._tool(*args, **options))
 
     async def run_async(self, args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
@@ -113,7 +113,7 @@ class _Guard:
             verdict = await self._plug.check_async(session, call)
         if not verdict.runs:
             return _denial(verdict)
-        with self._plug.running(session):
+        with self._plug.running(session, call):
             try:
                 made: Awaitable[Any] = self._tool(*args, **options)
                 result = await made

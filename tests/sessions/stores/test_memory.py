@@ -9,7 +9,8 @@ import pytest
 
 from lockgate.core.errors import SessionsUnavailable
 from lockgate.core.sessions.session_entries import SessionInfo
-from lockgate.sessions.stores.memory import MemorySessions
+from lockgate.sessions.stores import memory
+from lockgate.sessions.stores.memory import MAX_IDLE_S, MemorySessions
 
 
 def test_a_failed_write_leaves_nothing() -> None:
@@ -44,4 +45,19 @@ def test_a_forked_process_gets_an_error_and_no_stale_session() -> None:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert store.session("s") is not None
+    store.close()
+
+
+def test_sessions_in_memory_are_bounded_by_count_and_by_idle_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "MAX_SESSIONS", 30)
+    store = MemorySessions()
+    for number in range(100):
+        store.create(SessionInfo(f"s{number}", created_at=number, seen_at=number))
+    assert len(store.sessions(limit=200, before=None, q="")) <= 30
+    # What goes on with a deleted session does not pass for its beginning.
+    assert not store.create(SessionInfo("s0", created_at=200, seen_at=200)).context_known
+    late = 200 + 2 * MAX_IDLE_S
+    for number in range(5):
+        assert store.create(SessionInfo(f"late{number}", created_at=late, seen_at=late)).context_known
+    assert {each.id[:4] for each in store.sessions(limit=200, before=None, q="")} == {"late"}
     store.close()

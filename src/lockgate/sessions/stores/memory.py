@@ -8,9 +8,15 @@ from contextlib import contextmanager
 from threading import RLock
 
 from lockgate.core.errors import SessionsUnavailable
+from lockgate.core.sessions.session_entries import SessionInfo
 from lockgate.runtime.forks import on_fork
 from lockgate.sessions.stores.sql import TABLES, Database, SqlSessions
 
+# More sessions than these, and those that nothing was kept in for so long, are deleted. What goes on with a deleted
+# session has an unknown context.
+MAX_SESSIONS = 5_000
+MAX_IDLE_S = 86_400.0
+_DELETED_AT_ONCE = 20
 # Connections of a parent process, kept so that nothing closes them.
 _ABANDONED: list[sqlite3.Connection] = []
 
@@ -22,6 +28,7 @@ class MemorySessions(SqlSessions):
         self._lock = RLock()
         self._db: sqlite3.Connection | None = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
         self._db.executescript(TABLES)
+        self._closed_because = "these sessions were kept in memory, and are closed"
         on_fork(self._forget_parent)
 
     def close(self) -> None:
@@ -29,6 +36,15 @@ class MemorySessions(SqlSessions):
             if self._db is not None:
                 self._db.close()
             self._db = None
+
+    def create(self, info: SessionInfo) -> SessionInfo:
+        self.prune(info.created_at - MAX_IDLE_S, _DELETED_AT_ONCE)
+        with self._read_connection() as db:
+            (kept,) = db.execute("SELECT count(*) FROM sessions").fetchone()
+        if kept >= MAX_SESSIONS:
+            # The longest idle ones, whenever that was.
+            self.prune(float("inf"), _DELETED_AT_ONCE, {info.id})
+        return super().create(info)
 
     def test_write(self) -> None:
         with self._write_transaction():
@@ -58,7 +74,7 @@ class MemorySessions(SqlSessions):
     def _connection(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
             if self._db is None:
-                raise SessionsUnavailable("these sessions were kept in memory, and are closed")
+                raise SessionsUnavailable(self._closed_because)
             try:
                 yield self._db
             except sqlite3.Error as error:
@@ -71,3 +87,4 @@ class MemorySessions(SqlSessions):
             _ABANDONED.append(self._db)
         self._lock = RLock()
         self._db = None
+        self._closed_because = "these sessions are in the memory of the process that forked this one: open others here"
