@@ -17,6 +17,7 @@ from threading import Barrier
 from types import ModuleType
 from typing import Any
 
+import hosted_sessions
 import psycopg
 import pytest
 from paths import SUPPORT, TESTS
@@ -44,15 +45,24 @@ def _module(path: Path) -> ModuleType:
     return module
 
 
-SESSIONS = _module(TESTS / "sessions" / "stores" / "test_stores_contract.py")
+SESSIONS = _module(TESTS / "sessions" / "test_store_contract.py")
 APPROVALS = _module(TESTS / "gate" / "test_approvals_contract.py")
 CARRIED = _module(TESTS / "gate" / "test_carried_sqlite.py")
-HOSTED = _module(TESTS / "sessions" / "test_host.py")
+HOSTED = [
+    _module(TESTS / "sessions" / f"test_{name}.py")
+    for name in ("host", "host_steps", "live_session", "readiness", "ruling_keeper", "session_cache", "session_pruner")
+]
 LOG = _module(HERE / "test_log_postgres.py")
-server, hurried, host, other, shop = LOG.server, APPROVALS.hurried, HOSTED.host, HOSTED.other, HOSTED.shop
+server, hurried, host, other, shop = (
+    LOG.server,
+    APPROVALS.hurried,
+    hosted_sessions.host,
+    hosted_sessions.other,
+    HOSTED[2].shop,
+)
 # What only a file can do has no place here.
 _ONLY_FILES = ("file", "memory", "sqlite", "disk")
-for _of in (SESSIONS, APPROVALS, CARRIED, HOSTED):
+for _of in (SESSIONS, APPROVALS, CARRIED, *HOSTED):
     globals().update(
         {
             name: test

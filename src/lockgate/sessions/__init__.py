@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockgate.core.sessions.session_entries import RuleCount, SessionInfo, Stats, StatsBucket, StoredRuling
+from lockgate.core.sessions.session_entries import SessionInfo, Stats, StoredRuling
 from lockgate.sessions.host import Host, Piece
 from lockgate.sessions.host_steps import StepInfo
 from lockgate.sessions.readiness import Readiness
@@ -12,11 +12,9 @@ __all__ = [
     "Host",
     "Piece",
     "Readiness",
-    "RuleCount",
     "SessionInfo",
     "SessionStore",
     "Stats",
-    "StatsBucket",
     "StepInfo",
     "StoredRuling",
 ]

@@ -1,4 +1,4 @@
-"""Sessions in memory; what every store promises is in `test_stores_contract.py`."""
+"""Sessions in memory; what every store promises is in `tests/sessions/test_store_contract.py`."""
 
 from __future__ import annotations
 
