@@ -152,7 +152,7 @@ class Api:
         self.host, self.adapter, self.default_name, self.clock = host, adapter, default_name, clock
         # The person that the shared token stands for: however many know it, they count as one.
         self._account = account
-        self.links = links or ApprovalLinks(lambda: self.token)
+        self.links = links or ApprovalLinks(lambda: self.token, tokens.own_token)
         # Opened for each question: another process makes the file, and settings that cannot be used are shown as such.
         self.ban_stores = ban_stores
         self.counts = counts or RequestCounts()
