@@ -5,11 +5,13 @@ from __future__ import annotations
 import hmac
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
+from socket import AF_UNIX, socket
 from threading import Thread
 from time import time
 from typing import Any
@@ -17,7 +19,7 @@ from typing import Any
 import pytest
 from asking import POISON, Asking
 
-from lockgate.core.errors import InvalidConfig
+from lockgate.core.errors import InvalidConfig, LockgateError
 from lockgate.core.ruling.approvals import PendingApproval, bind_call
 from lockgate.gate.approvals_sqlite import SqliteApprovals
 from lockgate.gate.notices_sqlite import MAX_TRIES
@@ -167,6 +169,7 @@ def test_mail_and_desktop_run_a_program_with_a_list_of_arguments(
     program.chmod(0o700)
     monkeypatch.setattr(notifications, "_SENDMAIL", (str(program),))
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nowhere")
     store = SqliteApprovals(tmp_path / "state" / "approvals.db")
     ask_some(store, 1)
     rows = [{"kind": "mail", "to": "ana@example.com", "from": "gate@example.com"}, {"kind": "desktop"}]
@@ -200,6 +203,31 @@ def test_mail_and_desktop_run_a_program_with_a_list_of_arguments(
 def test_a_row_that_cannot_be_used_stops_the_start(row: dict[str, object]) -> None:
     with pytest.raises(InvalidConfig):
         parse_targets([row])
+
+
+def test_a_webhook_without_an_address_is_told_what_it_needs() -> None:
+    with pytest.raises(InvalidConfig, match=r"number 1 needs a `url`") as caught:
+        parse_targets([{"kind": "webhook"}])
+    assert "heads" not in str(caught.value)
+    with pytest.raises(InvalidConfig, match="would send to") as caught:
+        parse_targets([{"kind": "slack", "url": "http://hooks.example/x"}])
+    assert "heads" not in str(caught.value)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the desktop of Linux")
+def test_the_desktops_bus_is_found_where_no_variable_names_it(tmp_path: Path) -> None:
+    given = {"DBUS_SESSION_BUS_ADDRESS": "unix:path=/elsewhere"}
+    assert notifications._desktop_environ(given, tmp_path) == given
+    with pytest.raises(LockgateError, match="no desktop of this account"):
+        notifications._desktop_environ({}, tmp_path)
+    (tmp_path / "bus").write_text("no socket")
+    with pytest.raises(LockgateError, match="no desktop of this account"):
+        notifications._desktop_environ({}, tmp_path)
+    (tmp_path / "bus").unlink()
+    with socket(AF_UNIX) as bus:
+        bus.bind(str(tmp_path / "bus"))
+        found = notifications._desktop_environ({"HOME": "/h"}, tmp_path)
+    assert found == {"HOME": "/h", "DBUS_SESSION_BUS_ADDRESS": f"unix:path={tmp_path}/bus"}
 
 
 def test_plain_http_elsewhere_is_for_those_who_say_so() -> None:

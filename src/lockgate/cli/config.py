@@ -11,6 +11,7 @@ from rich.text import Text
 from lockgate import assemble
 from lockgate.cli.exit_codes import Exit
 from lockgate.cli.terminal import make_console, make_visible
+from lockgate.service.notifications import parse_targets
 from lockgate.settings.config import SYSTEM_FILE
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def _check_can_start(settings: Settings) -> None:
     """Raise what a gate of these settings would refuse to start with: a wrong name, a missing key, extra or witness."""
     assemble.models_from_settings(settings)
     assemble.gate_from_settings(settings, keep_records=False)
+    parse_targets(settings.notify)
     if settings.audit.enabled:
         # Opens nothing: a journal begins with the first ruling.
         assemble.journal_from_settings(settings)

@@ -79,17 +79,17 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str, what: str, *, unsafe_plain_http: bool = False) -> Address:
-    """Return the address; raise InvalidConfig if heads may not go there. Errors hide the text: it may hold a token."""
+    """Return the address; raise InvalidConfig if nothing may go there. Errors hide the text: it may hold a token."""
     found = _URL.fullmatch(text)
     if found is None or (found["port"] is not None and not 0 < int(found["port"][1:]) < 1 << 16):
         raise InvalidConfig(
-            f"{what} is not an address that heads can be sent to",
+            f"{what} is no address that anything can be sent to",
             hint="write it as https://host/path, without a user name, spaces or a fragment",
         )
     scheme, host = found["scheme"].lower(), found["host"].lower()
     if scheme == "http" and not unsafe_plain_http and not is_loopback(host):
         raise InvalidConfig(
-            f"{what} would send heads to {quoted(host)} over plain http, for others to change",
+            f"{what} would send to {quoted(host)} over plain http, for others to read and change",
             hint="use https; plain http is for this machine only: localhost, 127.0.0.1 or [::1]",
         )
     port = int(found["port"][1:]) if found["port"] else _PORTS[scheme]

@@ -11,13 +11,16 @@ import hmac
 import json
 import os
 import re
+import stat
 import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from email.message import EmailMessage
 from hashlib import sha256
 from html import escape
+from logging import getLogger
 from pathlib import Path
 from shutil import which
 from threading import Event, Thread
@@ -41,6 +44,7 @@ _TEXT_KEYS = ("kind", "name", "url", "secret_file", "to", "from", "person")
 _FLAGS = ("arguments", "unsafe_plain_http")
 _NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MAILBOX = re.compile(r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,190}")
+_BUS = "DBUS_SESSION_BUS_ADDRESS"
 _SENDMAIL = ("/usr/sbin/sendmail", "/usr/lib/sendmail")
 _SECRET_KIND = PrivateFileKind(
     "a webhook's secret", "sign notifications in your name", "service", error=InvalidConfig, secret=True
@@ -75,7 +79,7 @@ class NotifyTarget(NamedTuple):
         elif self.kind == "mail":
             self._mail(notice)
         else:
-            _run(_desktop_command(notice))
+            _run(_desktop_command(notice), environ=_desktop_environ(os.environ))
 
     def _post(self, address: Address, notice: Notice) -> None:
         body = json.dumps(_payload(self.kind, notice), ensure_ascii=True).encode("ascii")
@@ -134,8 +138,26 @@ def _desktop_command(notice: Notice) -> list[str]:
     raise LockgateError("this machine has neither notify-send nor osascript")
 
 
-def _run(command: list[str], data: bytes = b"") -> None:
-    ran = subprocess.run(command, input=data, capture_output=True, timeout=_RUN_S, check=False)  # noqa: S603
+def _desktop_environ(environ: Mapping[str, str], runtime: Path | None = None) -> dict[str, str]:
+    """Return the environment with the address of the desktop's message bus: a service that a hook started has none."""
+    if sys.platform != "linux" or environ.get(_BUS):
+        return dict(environ)
+    bus = (runtime or Path(f"/run/user/{os.getuid()}")) / "bus"
+    try:
+        status = bus.lstat()
+    except OSError:
+        status = None
+    if status is None or not stat.S_ISSOCK(status.st_mode) or status.st_uid != os.getuid():
+        why = f"no desktop of this account is logged in: {_BUS} is not set, and {bus} is not there"
+        getLogger("lockgate.notify").warning("a desktop notification cannot be shown: %s", why)
+        raise LockgateError(why)
+    return {**environ, _BUS: f"unix:path={bus}"}
+
+
+def _run(command: list[str], data: bytes = b"", *, environ: Mapping[str, str] | None = None) -> None:
+    ran = subprocess.run(  # noqa: S603
+        command, input=data, capture_output=True, timeout=_RUN_S, check=False, env=environ
+    )
     if ran.returncode:
         raise LockgateError(f"{os.path.basename(command[0])} ended with {ran.returncode}")
 
@@ -178,11 +200,17 @@ def _parse_target(row: Mapping[str, object], at: int) -> NotifyTarget:
         return target._replace(to=said["to"], sender=said["from"])
     if kind == "desktop":
         return target
-    plain_http = row.get("unsafe_plain_http") is True
-    address = parse_address(said["url"], f"{where}, `url`,", unsafe_plain_http=plain_http)
+    address = _parse_url(said["url"], where, plain_http=row.get("unsafe_plain_http") is True)
+    return target._replace(address=address, secret=_read_secret(said["secret_file"], where))
+
+
+def _parse_url(url: str, where: str, *, plain_http: bool) -> Address:
+    if not url:
+        raise InvalidConfig(f"{where} needs a `url`", hint="where notifications are sent to: https://host/path")
+    address = parse_address(url, f"{where}, `url`,", unsafe_plain_http=plain_http)
     if address.scheme == "syslog":
         raise InvalidConfig(f"{where}: a notification goes to https://…")
-    return target._replace(address=address, secret=_read_secret(said["secret_file"], where))
+    return address
 
 
 def _read_secret(path: str, where: str) -> bytes:
