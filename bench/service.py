@@ -3,7 +3,8 @@
     python bench/service.py [--checks N] [--connections N] [--workers N] [--live N]
 
 One `lockgate serve` in a home of its own, with one route more that only reads its body and sends it back, behind the
-same door, token and cap: what is left between the two is the ruling, the journal and the store. This process is the
+same door, token and cap: what is left between the two is the ruling, the journal and the store. The hook is asked over
+HTTP, and by the command that `lockgate init claude-code` writes, beside a Python that does nothing. This process is the
 clients: each keeps its connection open and sends the next request when it has the answer to the last. Sessions are
 mixed: some have read nothing, some a harmless page, some a poisoned one, and now and then a client begins a new one.
 
@@ -29,6 +30,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any, NamedTuple
 
+from lockgate.claude_code import hook_command
 from tables import Row, Table, plain, time_text
 
 CONNECTIONS = 64
@@ -36,6 +38,7 @@ CONNECTIONS = 64
 CHECKS = CONNECTIONS * 360
 HOOKS = 400
 LIVE = 64
+WAYS = ("hook over HTTP", "echo", "hook by a command", "bare Python")
 TURN = 20
 # Checks of one session before its client begins another.
 SESSION = 10
@@ -214,10 +217,22 @@ class Turns(NamedTuple):
         return Row(cells, numbers={f"{name}, p50_s": p50, f"{name}, p99_s": p99, f"{name}, cpu_s": cpu})
 
 
-async def hooked(to: Served, count: int) -> tuple[Turns, Turns]:
-    """Events of Claude Code and echoes of the same bodies, in turns, on one connection."""
+def started(to: Served, arguments: list[str], event: object) -> float:
+    """How long Python takes with these arguments from its start to its end, in seconds, with an event as its input."""
+    began = perf_counter()
+    ended = subprocess.run(
+        [sys.executable, "-I", "-S", *arguments],
+        input=json.dumps(event).encode(), env={"LOCKGATE_AGENT_TOKEN": to.token}, check=True, capture_output=True,
+    )  # fmt: skip
+    assert not ended.stdout, ended
+    return perf_counter() - began
+
+
+async def hooked(to: Served, count: int) -> list[Turns]:
+    """Events and echoes of the same bodies on one connection; events that the command asks about; bare processes."""
     client = await Client(to).open()
-    hooks, echoes = Turns([], []), Turns([], [])
+    hooks, echoes, commands, bare = turns = [Turns([], []) for _ in range(4)]
+    command = [str(hook_command.__file__), "claude-code", "--url", f"http://127.0.0.1:{to.port}"]
     common = {"session_id": "bench", "transcript_path": "", "cwd": "/work", "permission_mode": "default"}
     await client.post("/hooks/claude-code", {**common, "hook_event_name": "SessionStart", "source": "startup"})
     prompt = {"hook_event_name": "UserPromptSubmit", "prompt": "write up the minutes"}
@@ -230,8 +245,15 @@ async def hooked(to: Served, count: int) -> tuple[Turns, Turns]:
                 event |= {"tool_input": {"command": f"git log -{number}"}, "tool_use_id": f"call-{number}"}
                 into.waits.append((await client.post(path, event))[0])
             into.cpu_s.append(to.cpu_s() - cpu_s)
+        for arguments, into in ((command, commands), (["-c", "import sys; sys.stdin.buffer.read()"], bare)):
+            cpu_s = to.cpu_s()
+            for number in range(turn, turn + TURN // 4):
+                event = {**common, "hook_event_name": "PreToolUse", "tool_name": "Bash"}
+                event |= {"tool_input": {"command": f"git log -{number}"}, "tool_use_id": f"started-{number}"}
+                into.waits.append(started(to, arguments, event))
+            into.cpu_s.append(to.cpu_s() - cpu_s)
     client.close()
-    return hooks, echoes
+    return turns
 
 
 def table(
@@ -241,10 +263,12 @@ def table(
         asyncio.run(loaded(to, connections=4, count=100, echo=False))
         echo = asyncio.run(loaded(to, connections=connections, count=checks, echo=True))
         check = asyncio.run(loaded(to, connections=connections, count=checks, echo=False))
-        hook, bare = asyncio.run(hooked(to, hooks))
-    more = median(hook.waits) - median(bare.waits)
-    rows = [echo.row("echo"), check.row("check"), bare.row("echo, one at a time"), hook.row("hook, one at a time")]
-    note = f"The hook's median is {time_text(more)} above the echo's. {connections} connections, {workers} worker(s), "
+        one = dict(zip(WAYS, asyncio.run(hooked(to, hooks)), strict=True))
+    more = median(one["hook over HTTP"].waits) - median(one["echo"].waits)
+    dearer = median(one["hook by a command"].waits) / median(one["bare Python"].waits)
+    rows = [echo.row("echo"), check.row("check"), *(turns.row(f"{name}, one at a time") for name, turns in one.items())]
+    note = f"The hook's median is {time_text(more)} above the echo's; as a command it takes {dearer:.1f} times as long "
+    note += f"as a Python that only reads its input. {connections} connections, {workers} worker(s), "
     note += f"{live} sessions in memory."
     return Table("The service", COLUMNS, rows, note=note)
 

@@ -163,7 +163,8 @@ def test_it_writes_the_users_settings_for_no_other_user_to_read(run: Run, home: 
     path = _user(home)
     said = json.loads(path.read_text())
     assert set(said["hooks"]) == set(EVENTS)
-    assert "Bearer lga_" in path.read_text()
+    assert {hook["type"] for groups in said["hooks"].values() for hook in groups[0]["hooks"]} == {"command"}
+    assert "lga_" not in path.read_text()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     again = run("init", "claude-code", "--yes")
     assert "nothing to do" in again.out
@@ -176,7 +177,10 @@ def test_a_file_that_others_could_read_is_shut_once_a_token_is_in_it(run: Run, h
     path.parent.mkdir()
     path.write_text(THEIRS)
     path.chmod(0o644)
-    assert run("init", "claude-code", "--yes").code == 0
+    ended = run("init", "claude-code", "--http", "--yes")
+    assert ended.code == 0
+    assert "believes any program that has taken the service's port" in ended.out
+    assert "Bearer lga_" in path.read_text()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     kept = path.with_name("settings.json.before-lockgate")
     assert kept.read_text() == THEIRS
@@ -194,7 +198,7 @@ def test_a_person_is_shown_the_change_without_the_token_and_may_say_no(
         return "n"
 
     monkeypatch.setattr("builtins.input", answer)
-    ended = run("init", "claude-code", at_terminal=True)
+    ended = run("init", "claude-code", "--http", at_terminal=True)
     assert ended.code == 1
     assert '+    "PreToolUse": [' in ended.out
     assert "lga_" not in ended.out
@@ -223,7 +227,7 @@ def test_what_others_have_written_is_not_shown(run: Run, home: Path, monkeypatch
     monkeypatch.setattr("builtins.input", lambda _: "y")
     for text in (theirs, json.dumps(json.loads(theirs))):
         path.write_text(text)
-        for options in ([], ["--remove"]):
+        for options in (["--http"], ["--remove"]):
             ended = run("init", "claude-code", *options, at_terminal=True)
             assert ended.code == 0
             assert "/hooks/claude-code" in ended.out
@@ -302,13 +306,13 @@ def test_the_service_is_asked_where_it_is(run: Run, home: Path, monkeypatch: pyt
         return False
 
     monkeypatch.setattr(wiring, "service_answers", answers)
-    ended = run("init", "claude-code", "--yes", "--no-start", "--config", str(config))
+    ended = run("init", "claude-code", "--http", "--yes", "--no-start", "--config", str(config))
     assert "http://127.0.0.1:7801/hooks/claude-code" in _user(home).read_text()
     assert "nothing answers at http://127.0.0.1:7801" in ended.out
     assert "--url" in ended.out
     assert run("init", "claude-code", "--yes", "--config", str(config), "--url", "http://localhost:7802").code == 0
     text = _user(home).read_text()
-    assert "http://localhost:7802/hooks/claude-code" in text
+    assert '"http://localhost:7802"' in text
     assert "7801" not in text
     assert asked == ["http://127.0.0.1:7801", "http://localhost:7802"]
 
@@ -341,7 +345,7 @@ def test_own_hooks_start_the_service_with_the_folders_of_today(
 def test_some_hooks_start_nothing(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
     words = [why] if why.startswith("--") else []
     if why == "another machine":
-        words = ["--command", "--url", "http://192.0.2.7:7717"]
+        words = ["--url", "http://192.0.2.7:7717"]
     elif not words:
         # Such a service has its tokens from variables, which the hooks do not pass on.
         monkeypatch.setenv(why, "t" * 40)
@@ -353,14 +357,26 @@ def test_some_hooks_start_nothing(run: Run, home: Path, monkeypatch: pytest.Monk
 def test_observe_needs_hooks_in_the_command_form(run: Run, home: Path) -> None:
     config = home / "mine.toml"
     config.write_text('[server]\nwhen_down = "observe"\n')
-    ended = run("init", "claude-code", "--yes", "--config", str(config))
-    assert "needs hooks in the command form" in ended.out
-    assert '"http"' not in _user(home).read_text()
+    ended = run("init", "claude-code", "--http", "--yes", "--config", str(config))
+    assert ended.code == 2
+    assert "needs hooks in the command form" in ended.err
+    assert not _user(home).exists()
+    assert run("init", "claude-code", "--yes", "--config", str(config)).code == 0
+
+
+def test_hooks_that_asked_over_http_become_commands_and_the_reason_is_told(run: Run, home: Path) -> None:
+    assert run("init", "claude-code", "--http", "--yes").code == 0
+    ended = run("init", "claude-code", "--yes")
+    assert "these hooks asked over HTTP, where any program on the port is believed" in ended.out
+    assert "lga_" not in _user(home).read_text()
+    again = run("init", "claude-code", "--command", "--yes")
+    assert "nothing to do" in again.out
+    assert "over HTTP" not in again.out
 
 
 @pytest.mark.parametrize("url", ["https://x:1", "127.0.0.1:7717", "http://a@127.0.0.1:1", "http://example.com:7717"])
 def test_no_token_goes_to_an_odd_address(run: Run, home: Path, url: str) -> None:
-    ended = run("init", "claude-code", "--yes", "--url", url)
+    ended = run("init", "claude-code", "--http", "--yes", "--url", url)
     assert ended.code == 2
     assert "--url" in ended.err or "machine" in ended.err
     assert not _user(home).exists()
@@ -374,6 +390,8 @@ def test_what_is_committed_holds_no_token_and_no_path(run: Run, home: Path) -> N
     assert "lga_" not in text
     assert str(home) not in text
     assert '"command": "lockgate"' in text
+    shared = run("init", "claude-code", "--project", "--http", "--yes")
+    assert (shared.code, "a project's file is shared" in shared.err) == (2, True)
 
 
 def test_the_local_file_is_another_one(run: Run) -> None:
@@ -398,8 +416,8 @@ def test_a_link_to_elsewhere_is_refused_and_one_at_home_gets_no_token(
     dotfiles = Path(os.environ["HOME"]) / "dotfiles.json"
     dotfiles.write_text("{}")
     path.symlink_to(dotfiles)
-    assert "--command" in run("init", "claude-code", "--yes").err
-    assert run("init", "claude-code", "--command", "--yes").code == 0
+    assert "leave --http out" in run("init", "claude-code", "--http", "--yes").err
+    assert run("init", "claude-code", "--yes").code == 0
     assert path.is_symlink()
     assert "lga_" not in dotfiles.read_text()
     assert set(json.loads(dotfiles.read_text())["hooks"]) == set(EVENTS)

@@ -37,7 +37,7 @@ def commit(folder: Path, subject: str) -> None:
 @pytest.mark.parametrize("form", ["http", "command"])
 def test_ordinary_commands_run(bare: Machine, form: str) -> None:
     bare.serve()
-    bare.init(*(["--command"] if form == "command" else []))
+    bare.init(f"--{form}")
     bare.work.joinpath("notes.txt").write_text("Remember to water the plants on Monday.\n")
     ran = bare.claude(
         "Read notes.txt, then make two files",
@@ -61,7 +61,7 @@ def test_ordinary_commands_run(bare: Machine, form: str) -> None:
 @pytest.mark.parametrize("form", ["http", "command"])
 def test_a_poisoned_file_and_then_the_hijacked_call_is_stopped_with_our_reason(bare: Machine, form: str) -> None:
     bare.serve()
-    bare.init(*(["--command"] if form == "command" else []))
+    bare.init(f"--{form}")
     bare.work.joinpath("README.md").write_text(POISON)
     ran = bare.claude(
         "Say how long the build takes", ("Read", {"file_path": str(bare.work / "README.md")}), bash(HIJACK), bash("ls")
@@ -348,7 +348,7 @@ FAULTS = (
 @pytest.mark.parametrize("form", ["http", "command"])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_service_that_does_not_answer_as_it_should_lets_no_call_run(bare: Machine, fault: str, form: str) -> None:
-    bare.init("--no-start", *(["--command"] if form == "command" else []))
+    bare.init("--no-start", f"--{form}")
 
     def sooner(said: dict[str, object]) -> None:
         for groups in said["hooks"].values():  # type: ignore[attr-defined]
@@ -371,7 +371,7 @@ def test_a_service_that_does_not_answer_as_it_should_lets_no_call_run(bare: Mach
 @pytest.mark.parametrize("form", ["http", "command"])
 def test_the_same_call_runs_where_the_service_itself_has_nothing_against_it(bare: Machine, form: str) -> None:
     bare.serve()
-    bare.init(*(["--command"] if form == "command" else []))
+    bare.init(f"--{form}")
     bare.claude("Make a file", bash("touch ran"))
     assert bare.has("ran")
 
@@ -432,7 +432,7 @@ class Screen:
 @pytest.mark.parametrize("says", ["yes", "no"])
 def test_a_person_at_the_terminal_is_asked(bare: Machine, says: str, form: str) -> None:
     bare.serve()
-    bare.init(*(["--command"] if form == "command" else []))
+    bare.init(f"--{form}")
     bare.work.joinpath("README.md").write_text(POISON)
     screen = Screen(bare, ("Read", {"file_path": str(bare.work / "README.md")}), bash(HIJACK), "all done now")
     try:

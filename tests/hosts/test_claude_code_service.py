@@ -16,7 +16,7 @@ if MISSING:
 
 @pytest.mark.parametrize("form", ["http", "command"])
 def test_the_service_comes_up_by_itself(bare: Machine, form: str) -> None:
-    bare.init(*(["--command"] if form == "command" else []))
+    bare.init(f"--{form}")
     bare.work.joinpath("README.md").write_text(POISON)
     ran = bare.claude("Make a file", bash("touch one"))
     assert bare.has("one"), ran.out
@@ -43,7 +43,7 @@ def test_the_doctor_brings_it_up_too(bare: Machine) -> None:
 
 
 def test_twenty_hooks_at_once_start_one_service(bare: Machine) -> None:
-    bare.init("--command")
+    bare.init()
     ((hook,),) = (group["hooks"] for group in json.loads(bare.settings.read_text())["hooks"]["SessionStart"])
     waiting = [
         subprocess.Popen(
@@ -76,7 +76,7 @@ def test_twenty_hooks_at_once_start_one_service(bare: Machine) -> None:
 
 
 def test_a_hostile_project_does_not_choose_the_code_or_the_configuration(bare: Machine) -> None:
-    bare.init("--command")
+    bare.init()
     evil = bare.work / "evil"
     (evil / "lockgate").mkdir(parents=True)
     owned = f"open({str(bare.home / 'owned')!r}, 'a').write(__name__ + chr(10))\n"
@@ -123,7 +123,7 @@ def test_a_hostile_project_does_not_choose_the_code_or_the_configuration(bare: M
 def test_what_happens_while_it_cannot_be_started(bare: Machine, policy: str) -> None:
     config = bare.home / ".config" / "lockgate" / "config.toml"
     config.write_text(config.read_text() + f'when_down = "{policy}"\n')
-    bare.init("--command")
+    bare.init()
     token = bare.home / ".local" / "state" / "lockgate" / "token"
     token.mkdir()
     ran = bare.claude("Make a file", bash("touch one"))

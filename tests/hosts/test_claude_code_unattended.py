@@ -36,7 +36,7 @@ def run_ci(machine: Machine, model: Model) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("form", ["http", "command"])
 def test_a_held_run_says_so_on_stderr_and_fails_a_ci_script(bare: Machine, form: str) -> None:
     bare.serve()
-    bare.init(*(["--command"] if form == "command" else []))
+    bare.init(f"--{form}")
     ordinary = run_ci(bare, Model(bash("touch ordinary")))
     assert ordinary.returncode == 0, ordinary.stderr
     assert bare.has("ordinary")

@@ -1,9 +1,9 @@
 """Lockgate in Claude Code's settings: which hooks stand there, how they are put in, and how they are taken out again.
 
-Two forms. `http` has Claude Code ask the service itself: the only form in which garbage counts as a failure too. It
-needs the agent's token in the settings, so it is for files that stay with one person. `command` starts a program, which
-finds the token by itself: for files that are shared. SessionStart is never asked over HTTP, so it is always a command;
-without it a session that begins is not known from one that was forked. UserPromptSubmit is one too: it sees the
+Two forms. `command` starts a program, which finds the token by itself and believes only an answer that the token has
+signed. `http` has Claude Code ask the service itself, with the agent's token in the settings: it starts no process, and
+believes any program that has taken the port. In that form too SessionStart is a command, since it is never asked over
+HTTP; without it a session that begins is not known from one that was forked. UserPromptSubmit is one: it sees the
 variables that Claude Code goes by, and stops a prompt while a proxy would answer in our place. SessionEnd is one, since
 only a command's last words reach the terminal of an unattended run.
 
@@ -247,6 +247,11 @@ class SettingsChange:
         return self.before == self.after
 
     @property
+    def had_http(self) -> bool:
+        """Whether hooks of ours asked over HTTP before this change."""
+        return any(hook.get("type") == "http" for *_, hook in _lockgate_hooks_in(self.before))
+
+    @property
     def diff(self) -> str:
         """The change as a unified diff: our own lines, between those of others without what they say."""
         ours_say = {
@@ -293,7 +298,7 @@ def plan_change(path: Path, form: HookForm | None, *, within: Path) -> SettingsC
     if secret and path.is_symlink():
         raise LockgateError(
             f"{quoted(path, 200)} is a link to {quoted(real, 200)}, and would hold a token",
-            hint="use --command: then no token stands in it",
+            hint="leave --http out: then no token stands in it",
         )
     before = read_settings(real)
     try:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _HELP = """\
 Answers one event of Claude Code, read from standard input, by asking the service: the form of the hook that
-`lockgate init claude-code --command` writes. You do not call it yourself, except to try it:
+`lockgate init claude-code` writes. You do not call it yourself, except to try it:
 
 example:
   $ cat event.json

@@ -54,9 +54,10 @@ example:
   $ lockgate init mcp claude_desktop_config.json --server github
 
 claude-code writes hooks into settings.json: --user (the default) for all of your sessions, --project for every
-user of this folder, --local for you in this folder. Your own hooks ask the service over HTTP, with the agent's token
-in the file, which only you can read. A project's file is shared, so its hooks run a command, which needs no token in
-it; --command does the same in your own files. The service is at the address under [server], or at --url.
+user of this folder, --local for you in this folder. The hooks run a command, which asks the service, believes only an
+answer that proves to be the service's, and needs no token in the file. With --http Claude Code asks by itself, with the
+agent's token in the file: no process is started for each call, and a program that has taken the service's port is
+believed. The service is at the address under [server], or at --url.
 
 Hooks in your own files start the service when it is not running, as you and with your folders of today; --no-start
 leaves that to you. `lockgate service install` has the system start it.
@@ -83,7 +84,11 @@ def describe(parser: Parser) -> None:
         ("local", "claude-code: this folder, for you"),
     ):
         scopes.add_argument(f"--{scope}", dest="scope", action="store_const", const=scope, help=said)
-    parser.add_argument("--command", action="store_true", help="claude-code: have a command ask the service")
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--command", action="store_true", help="claude-code: a command asks the service (the default)")
+    forms.add_argument(
+        "--http", action="store_true", help="claude-code: Claude Code asks, and cannot check that it is the service"
+    )
     parser.add_argument(
         "--url", metavar="URL", default="", help="claude-code: where the service is, if not as configured"
     )
@@ -164,7 +169,7 @@ def _init_claude_code(args: argparse.Namespace) -> Exit:
     if not _confirm_change(args, str(plan.path), plan.diff, empty=plan.is_empty):
         return Exit.FLAGGED
     kept = None if plan.is_empty else claude_code.apply_change(plan)
-    notes = [] if form is None else [*_conflict_notes(cwd), *_next_step_notes(scope, form, args)]
+    notes = [] if form is None else [*_conflict_notes(cwd), *_next_step_notes(scope, form, had_http=plan.had_http)]
     if args.json:
         said = {"path": str(plan.path), "changed": not plan.is_empty, "kept": None if kept is None else str(kept)}
         print(json.dumps({**said, "notes": notes}, indent=2))
@@ -179,14 +184,17 @@ def _init_claude_code(args: argparse.Namespace) -> Exit:
 
 
 def _hook_form(scope: str, settings: Settings, args: argparse.Namespace) -> HookForm:
-    # Only a command can let an event pass with a mark.
-    command = args.command or settings.server.when_down is WhenDown.OBSERVE
-    url = _check_url(args.url, command=command or scope == "project") or _default_url(settings, scope)
+    if args.http and scope == "project":
+        raise LockgateError("--http needs the agent's token in the file, and a project's file is shared")
+    if args.http and settings.server.when_down is WhenDown.OBSERVE:
+        # Only a command can let an event pass with a mark.
+        raise LockgateError('`server.when_down = "observe"` needs hooks in the command form', hint="leave --http out")
+    url = _check_url(args.url, command=not args.http) or _default_url(settings, scope)
     if scope == "project":
         # Other machines have another path, service and token.
         return HookForm("lockgate", url)
     token = ""
-    if not command:
+    if args.http:
         given = os.environ.get(VARIABLES[Caller.AGENT], "").strip()
         if not given and settings.state_dir is None:
             raise LockgateError("there is no folder to keep tokens in", hint="set HOME or XDG_STATE_HOME")
@@ -271,10 +279,15 @@ def _refuse_old_claude_code() -> None:
         )
 
 
-def _next_step_notes(scope: str, form: HookForm, args: argparse.Namespace) -> list[str]:
+def _next_step_notes(scope: str, form: HookForm, *, had_http: bool) -> list[str]:
     notes = []
-    if not form.token and scope != "project" and not args.command:
-        notes.append('`server.when_down = "observe"` needs hooks in the command form, so that is what they are')
+    if form.token:
+        notes.append(
+            "over HTTP Claude Code believes any program that has taken the service's port: without --http a command"
+            " asks in its place, and checks"
+        )
+    elif had_http:
+        notes.append("these hooks asked over HTTP, where any program on the port is believed; now a command asks")
     answers = claude_code_checks.service_answers(form.url)
     if form.start and not answers:
         notes.append(f"nothing answers at {form.url} yet: the first prompt starts the service, and it stays")
@@ -285,7 +298,9 @@ def _next_step_notes(scope: str, form: HookForm, args: argparse.Namespace) -> li
         )
         notes.append("`lockgate service install` has it start with your session")
     if form.token and is_proxied(os.environ, form.url):
-        notes.append("HTTP_PROXY is set: Claude Code would ask us through it; set NO_PROXY=127.0.0.1 or use --command")
+        notes.append(
+            "HTTP_PROXY is set, and Claude Code would ask through it: set NO_PROXY=127.0.0.1, or leave --http out"
+        )
     if scope == "project":
         notes.append("every user of this folder needs `lockgate` on their PATH and `lockgate serve` running")
     notes.append(
@@ -296,8 +311,8 @@ def _next_step_notes(scope: str, form: HookForm, args: argparse.Namespace) -> li
 
 
 def _init_mcp(args: argparse.Namespace) -> Exit:
-    if args.scope or args.command or args.url:
-        raise LockgateError("--user, --project, --local, --command and --url are for claude-code")
+    if args.scope or args.command or args.http or args.url:
+        raise LockgateError("--user, --project, --local, --command, --http and --url are for claude-code")
     if not args.file:
         raise LockgateError("no configuration given", hint="lockgate init mcp CONFIG.json, e.g. .mcp.json")
     plan = mcp_config.plan_change(Path(args.file), servers=args.server or (), remove=args.remove)

@@ -154,6 +154,20 @@ def test_the_canary_has_to_be_stopped_and_nothing_else(
         assert set(there.events) == set(EVENTS)
 
 
+def test_hooks_that_check_no_answer_are_told_of(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(wiring, "service_answers", lambda url: bool(asked.append(url)))
+    state, said = _checked(home, _sound())["user"]
+    assert state is CheckState.WARN
+    assert "believe any program that has taken the service's port" in said
+    form = HookForm(
+        "/opt/lockgate", "http://127.0.0.1:7801", words=("-I", "-S", "/l/lockgate/claude_code/hook_command.py")
+    )
+    limited = {**json.loads(add_hooks("{}", form)), "allowedHttpHookUrls": ["https://hooks.example/*"]}
+    assert _checked(home, limited)["user"][0] is CheckState.OK
+    assert set(asked) == {"http://127.0.0.1:7717", "http://127.0.0.1:7801"}
+
+
 def _without(event: str) -> dict[str, object]:
     said = _sound()
     del said["hooks"][event]  # type: ignore[attr-defined]

@@ -159,6 +159,7 @@ def test_a_command_that_answers_no_approval_is_let_be(command: str) -> None:
         "lockgate init claude-code --remove --yes",
         "lockgate init claude-code --url http://127.0.0.1:9999 --yes",
         "lockgate init claude-code --config /tmp/evil.toml --command --yes",
+        "lockgate init claude-code --http --yes",
         "XDG_STATE_HOME=/tmp/y lockgate init claude-code --yes",
         "lockgate --config x init mcp --remove",
         "lockgate service uninstall --yes",

@@ -114,7 +114,7 @@ def _check_proxies(found: list[WiredHook], environ: Mapping[str, str]) -> Iterat
             yield Check("address", CheckState.FAIL, f"{quoted(url, 200)}: {error}", "lockgate init claude-code")
             continue
         if through:
-            hint = "set NO_PROXY=127.0.0.1 where Claude Code starts, or: lockgate init claude-code --command"
+            hint = "set NO_PROXY=127.0.0.1 where Claude Code starts, or have a command ask: lockgate init claude-code"
             yield Check("proxy", CheckState.FAIL, "a proxy is set, and Claude Code would ask us through it", hint)
 
 
@@ -181,14 +181,9 @@ def _check_file(
     if name in ("project", "local") and (led := steering_settings(settings)):
         said = f"{path} sets {', '.join(quoted(each) for each in led[:8])}, which can lead our hooks elsewhere"
         return Check(name, CheckState.FAIL, said, "take them out of `env`, unless it was you who put them in")
-    allowed = settings.get("allowedHttpHookUrls")
-    if isinstance(allowed, list) and not any("hooks/claude-code" in str(each) or each == "*" for each in allowed):
-        hint = "add the service's address, which ends with /hooks/claude-code, to it, or use --command"
-        return Check(name, CheckState.FAIL, f"{path} lets hooks ask other addresses only: `allowedHttpHookUrls`", hint)
-    variables = settings.get("httpHookAllowedEnvVars")
-    if isinstance(variables, list) and "CLAUDE_CODE_ENTRYPOINT" not in variables:
-        hint = "add CLAUDE_CODE_ENTRYPOINT to it: without it the user is not asked, and such calls are stopped"
-        return Check(name, CheckState.WARN, f"{path}: `httpHookAllowedEnvVars` keeps our hook from its variable", hint)
+    over_http = any(each.hook.get("type") == "http" for each in hooks)
+    if (over_http or not hooks) and (limited := _check_http_limits(name, path, settings, over_http=over_http)):
+        return limited
     if not hooks:
         return Check(name, CheckState.OK, f"{path}: no Lockgate hook")
     if only_managed:
@@ -197,8 +192,24 @@ def _check_file(
     for each in hooks:
         if problem := _hook_problem(each):
             return Check(name, CheckState.FAIL, f"{path}: {each.event}: {problem}", "lockgate init claude-code")
-    form = "http" if any(each.hook.get("type") == "http" for each in hooks) else "command"
-    return Check(name, CheckState.OK, f"{path}: {len(hooks)} Lockgate hooks, {form} form")
+    if over_http:
+        said = f"{path}: {len(hooks)} Lockgate hooks, which believe any program that has taken the service's port"
+        return Check(name, CheckState.WARN, said, "lockgate init claude-code has a command ask, which checks")
+    return Check(name, CheckState.OK, f"{path}: {len(hooks)} Lockgate hooks, command form")
+
+
+def _check_http_limits(name: str, path: Path, settings: Mapping[str, object], *, over_http: bool) -> Check | None:
+    """Check what settings let hooks over HTTP do; those may stand in another file."""
+    allowed = settings.get("allowedHttpHookUrls")
+    if isinstance(allowed, list) and not any("hooks/claude-code" in str(each) or each == "*" for each in allowed):
+        hint = "add the service's address, which ends with /hooks/claude-code, to it, or: lockgate init claude-code"
+        state = CheckState.FAIL if over_http else CheckState.WARN
+        return Check(name, state, f"{path} lets hooks ask other addresses only: `allowedHttpHookUrls`", hint)
+    variables = settings.get("httpHookAllowedEnvVars")
+    if isinstance(variables, list) and "CLAUDE_CODE_ENTRYPOINT" not in variables:
+        hint = "add CLAUDE_CODE_ENTRYPOINT to it: without it the user is not asked, and such calls are stopped"
+        return Check(name, CheckState.WARN, f"{path}: `httpHookAllowedEnvVars` keeps our hook from its variable", hint)
+    return None
 
 
 def _hook_problem(each: WiredHook) -> str:
@@ -260,6 +271,9 @@ def _service_url(found: list[WiredHook], settings: Settings) -> str:
         url = str(each.hook.get("url", ""))
         if url.endswith(PATH):
             return url.removesuffix(PATH)
+        args = each.hook.get("args")
+        if isinstance(args, list) and "--url" in args[:-1]:
+            return str(args[args.index("--url") + 1])
     return f"http://{settings.server.host}:{settings.server.port}"
 
 
@@ -277,7 +291,9 @@ def _check_canaries(found: list[WiredHook], url: str, environ: Mapping[str, str]
         told = {**environ, "LOCKGATE_AGENT_TOKEN": environ.get(token[1:], "") if token.startswith("$") else token}
         yield _check_canary("canary", lambda body: _ask_http(url, body, told))
     if command is not None:
-        yield _check_canary("canary (command)", lambda body: _ask_command(command, body, environ))
+        yield _check_canary(
+            "canary" if http is None else "canary (command)", lambda body: _ask_command(command, body, environ)
+        )
     elif start is not None:
         yield _check_session_start(start, environ)
     if http is None and command is None:
