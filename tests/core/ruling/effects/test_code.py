@@ -36,6 +36,11 @@ def found_in(text: str) -> set[tuple[str, str]]:
         ("shutil.rmtree('/etc/x')", ("deletes-outside", "/etc/x")),
         ("fs.writeFileSync('.github/workflows/a.yml', a)", ("changes-pipeline", ".github/workflows/a.yml")),
         ("HTTPServer(('0.0.0.0', 80), H)", ("opens-port", "0.0.0.0")),
+        ("unlink glob '/opt/x/*'", ("deletes-outside", "/opt/x/*")),
+        ("for f in glob.glob('/opt/x/*'):\n    os.remove(f)", ("deletes-outside", "/opt/x/*")),
+        ("FileUtils.rm_rf '/etc/x'", ("deletes-outside", "/etc/x")),
+        ("open F, '>>/etc/x'", ("writes-outside", "/etc/x")),
+        ("open F, '/root/.ssh/id_rsa'", ("reads-secret", "/root/.ssh/id_rsa")),
     ],
 )
 def test_source_text_has_this_effect(text: str, effect: tuple[str, str]) -> None:

@@ -327,6 +327,52 @@ brew install jq
 rustup update stable
 asdf install
 direnv allow
+zcat access.log.gz | awk '{print $1}' | sort | uniq -c
+gunzip -c dump.sql.gz > dump.sql
+tar xzf x.tar.gz
+gunzip data.gz
+xz -dc x.tar.xz | tar x
+zcat a.gz | head
+gzip -dk a.gz
+unzip -l a.zip
+7z x a.7z
+7z a out.7z src
+while read -r f; do wc -l "$f"; done < files.txt
+while IFS= read -r line; do export "$line"; done < .env
+export $(grep -v '^#' .env | xargs)
+wc -l < .env
+grep FEATURE < .env
+ssh-add - < ~/.ssh/id_rsa
+docker login -u me --password-stdin < token.txt
+find . -name '*.pyc' -delete
+find src -name '*.py' -exec wc -l {} +
+find / -name 'libssl*' 2>/dev/null
+TEST_CMD="npm test" make ci
+RUNNER=ubuntu-latest act
+EDITOR=vim git commit
+CC=/opt/homebrew/bin/gcc-13 make
+GIT_PAGER=cat git log
+GIT_TERMINAL_PROMPT=0 git fetch
+GIT_TRACE=1 git fetch
+GIT_DIR=~/.dotfiles git status
+SLACK_HOOK=https://hooks.slack.com/x ./notify.sh
+python -c 'import os; os.remove("build/x")'
+python -c "import shutil; shutil.rmtree('dist')"
+node -e 'require("fs").rmSync("dist",{recursive:true})'
+perl -pi -e 's/a/b/' f.txt
+ruby -e 'puts 1'
+python3 -c 'open("x.txt","w").write("/etc")'
+nginx -t -c conf/nginx.conf
+git log -p
+true | make x
+echo y | apt-get --help
+SHELL=/bin/bash make
+python3 -c 'import json;print(json.load(open("package.json"))["version"])'
+make lint | tee /tmp/log
+rm -f x | true
+psql -f x.sql < /dev/null
+GIT_SEQUENCE_EDITOR=: git rebase -i HEAD~2
+ESLINT_FILTER=src npm test
 """.strip().splitlines()
 
 # These reach out by what they are for.

@@ -55,6 +55,7 @@ class _CodeReader:
         secrets = self.read_paths() + self.read_variables(away)
         for secret in secrets if away else ():
             self.add("sends-secret", secret)
+        self.read_deletions()
         self.read_own_paths()
         if _STARTS_PROCESS.search(source):
             self.read_processes()
@@ -95,15 +96,35 @@ class _CodeReader:
                 self.note_access(path, Access.WRITE)
             elif is_secret(path) and "dotenv" not in call:
                 secrets.append(path)
+        secrets += self.read_home_paths()
+        texts = [_text_in(match, 1) for match in islice(_LITERAL.finditer(self.source), MOST_LITERALS)]
+        secrets += [text for text in texts if text[:1] in ("/", "~", "$") and is_secret(text)]
+        for path in secrets:
+            self.add("reads-secret", path)
+        for match in _OPENED_FOR_WRITING.finditer(self.source):
+            self.note_access(match.group(1).strip(), Access.WRITE)
+        return secrets
+
+    def read_home_paths(self) -> list[str]:
+        """Note files below the user's home that are written; return the secret ones that are read."""
+        secrets: list[str] = []
         for match in _HOME_PATH.finditer(self.source):
             path = "~/" + "/".join(part.strip("/") for part in _PARTS.findall(match.group(1)))
             if _WRITE_MODE.search(match.group("rest")):
                 self.note_access(path, Access.WRITE)
             elif is_secret(path):
                 secrets.append(path)
-        for path in secrets:
-            self.add("reads-secret", path)
         return secrets
+
+    def read_deletions(self) -> None:
+        """Note paths outside the project in statements that delete, or that list the files for one that does."""
+        for statement in _STATEMENT.findall(self.source) if _DELETES.search(self.source) else ():
+            if not (_DELETES.search(statement) or _LISTS.search(statement)):
+                continue
+            for match in islice(_ANY_PATH.finditer(statement), MOST_LITERALS):
+                found = read_access(match.group(1), Access.DELETE, self.project)
+                if found.severity is Severity.OPENS_A_DOOR:
+                    self.add(found.kind, found.target)
 
     def read_own_paths(self) -> None:
         """Note texts, also joined as parts of one path, that lead to Lockgate's secrets, and work on a whole home."""
@@ -269,12 +290,24 @@ _PATH_CALL = re.compile(
     r"(?P<call>\bopen|\bPath|(?:read|write|append|copy)File(?:Sync)?|create(?:Read|Write)Stream|expanduser"
     r"|\bFile\.(?:read|write|open|delete)|file_(?:get|put)_contents|fopen|unlink(?:Sync)?|rm(?:dir)?Sync|os\.(?:remove|unlink|symlink|chmod)"
     r"|shutil\.(?:rmtree|copy\w*|move)|symlinkSync|chmodSync|dotenv_values|load_dotenv|Deno\.(?:read|write)TextFile|Bun\.(?:file|write))"
-    r"\s*\(\s*(?:os\.path\.expanduser\s*\(\s*)?[rfb]?(?:\"([^\"\n]{1,300})\"|'([^'\n]{1,300})')\s*\)?(?P<rest>[^\n;]{0,120})"
+    r"(?:\s*\(\s*|\s+)(?:os\.path\.expanduser\s*\(\s*)?[rfb]?(?:\"([^\"\n]{1,300})\"|'([^'\n]{1,300})')\s*\)?(?P<rest>[^\n;]{0,120})"
 )
 _WRITING_CALL = re.compile(
     r"write|append|createWrite|file_put|symlink|os\.(?:symlink|chmod)|chmod|Deno\.write|Bun\.write|File\.write"
 )
 _DELETING_CALL = re.compile(r"unlink|rm|os\.(?:remove|unlink)|shutil\.rmtree|File\.delete")
+# Deleting by any of the languages, with or without parentheses, and what lists the files of a folder.
+_DELETES = re.compile(
+    r"\b(?:unlink|rmtree|remove_tree|removedirs|rmdir|rm_r[f]?|rm_f|remove_entry\w*|remove_dir|rm(?:dir)?Sync|unlinkSync"
+    r"|(?:os|fs|fsp|promises)\.(?:remove|rm|unlink|truncate)|File\.delete|FileUtils\.rm\w*|Dir\.delete|delete_file"
+    r"|Deno\.remove|rimraf|emptyDir|removeSync|file\.remove|os\.remove)\b"
+)
+_LISTS = re.compile(r"\b(?:r?glob|listdir|scandir|walk|iterdir|readdir(?:Sync)?|opendir|Dir|find|children|entries)\b")
+_STATEMENT = re.compile(r"[^;\n]{1,2000}")
+_ANY_PATH = re.compile(r"[\"'`<]((?:[/~]|\$HOME|\$ENV\{HOME\})[^\"'`<>\n]{0,300})[\"'`>]")
+_OPENED_FOR_WRITING = re.compile(
+    r"\bopen\b[^\n;\"']{0,40}[\"']\s*\+?>{1,2}(?::\w+)?\s*(?:[\"']\s*,\s*[\"'])?([^\"'\n>]{1,300})[\"']"
+)
 _WRITE_MODE = re.compile(
     r"^\s*,\s*(?:mode\s*=\s*)?['\"][rb]*[wax+]|write_(?:text|bytes)|\.open\s*\(\s*['\"][wax]|\.unlink\("
 )

@@ -8,6 +8,9 @@ from typing import NamedTuple
 # Stands around the number of an unknown piece in a value. Shells cannot hold this character, so no input has it.
 MARK = "\x00"
 
+# Paths by which a program opens what streams into it.
+STANDARD_INPUT = frozenset(("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0", "/proc/$$/fd/0", "/proc/0/fd/0"))
+
 
 class Source(IntEnum):
     """Where a value or output comes from, the more telling the higher. `NONE` is not known, `EMPTY` has no content."""

@@ -14,10 +14,18 @@ from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, eff
 from lockgate.core.ruling.effects.own_paths import own_access
 from lockgate.core.ruling.effects.own_service import ASKS_SERVICE, find_own_service
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, place_of, read_access
-from lockgate.core.ruling.effects.program_io import MARK, NO_OUTPUT, SETUP, UNKNOWN_OUTPUT, Invocation, Output, Source
-from lockgate.core.ruling.effects.programs.addresses import host_of
+from lockgate.core.ruling.effects.program_io import (
+    MARK,
+    NO_OUTPUT,
+    SETUP,
+    STANDARD_INPUT,
+    UNKNOWN_OUTPUT,
+    Invocation,
+    Output,
+    Source,
+)
 from lockgate.core.ruling.effects.programs.dispatch import read_program
-from lockgate.core.ruling.effects.programs.option_uses import TELLING, note_variable
+from lockgate.core.ruling.effects.programs.variables import note_variable
 from lockgate.core.ruling.effects.project import Place, Project, normalize_path
 from lockgate.core.ruling.effects.shell_syntax import (
     DEFAULT,
@@ -65,6 +73,9 @@ class Walk:
         # Paths that this line downloads or unpacks, with the host; folders that it clones; and texts that it writes.
         self.downloads: dict[str, str] = {}
         self.written: dict[str, str] = {}
+        # What streams into the program that is being read, and from the last connection that was opened.
+        self.stdin = NO_OUTPUT
+        self.socket = NO_OUTPUT
         self.span = (0, size)
         self._found: dict[tuple[str, str], Effect] = {}
         self._nested = 0
@@ -210,8 +221,9 @@ class Walk:
         if isinstance(command, Pipeline):
             # Each part of a pipe is a process of its own: `cd` and variables there end with it.
             folder, variables = self.folder, dict(self.variables)
-            for part in command.commands:
-                stdin = self.run_command(part, stdin)
+            for index, part in enumerate(command.commands):
+                # What flows through a pipe is never known to be nothing.
+                stdin = self.run_command(part, UNKNOWN_OUTPUT if index and stdin is NO_OUTPUT else stdin)
                 self.folder = folder
             self.variables = variables
             return stdin
@@ -262,9 +274,15 @@ class Walk:
         result = self.run_program(fields, stdin, environment)
         if self.pieces and fields[0] not in _KEEPS_VALUES:
             self.note_captured(fields)
-        if stdin.source is Source.SECRET and result.source is Source.NONE and fields[0] not in _SHOWS_LITTLE:
-            result = stdin
+        if stdin.source is Source.SECRET:
+            result = self.follow_secret(fields[0], stdin, result, is_redirected=bool(command.redirects))
         return self.write_output(output, result)
+
+    def follow_secret(self, name: str, stdin: Output, result: Output, *, is_redirected: bool) -> Output:
+        """Return what a program prints that a secret streams into; note one that it is given from a file."""
+        if is_redirected and name not in _TAKES_SECRETS:
+            self.show(stdin)
+        return stdin if result.source is Source.NONE and name not in _SHOWS_LITTLE else result
 
     def assignments_of(self, command: Simple) -> dict[str, str]:
         """Return the variables that a command sets, and note what setting them does."""
@@ -316,7 +334,9 @@ class Walk:
             self._running.pop()
             return result
         self._depth += 1
+        before, self.stdin = self.stdin, stdin
         result = read_program(self, Invocation(name, fields[1:], stdin, environment or {}))
+        self.stdin = before
         self._depth -= 1
         return result
 
@@ -395,29 +415,7 @@ class Walk:
     def assign(self, name: str, value: str) -> None:
         """Note what setting a variable does: some make later programs load code or ask other servers."""
         self.assigned.add(name)
-        if name in TELLING and value:
-            note_variable(self, name, value)
-            return
-        kind = _TELLING_VARIABLES.get(name)
-        if kind == "path":
-            self._assign_path(value)
-        elif kind == "source":
-            host = host_of(value)
-            if host and not self.project.has_host(host):
-                self.add("uses-package-source", host)
-        elif kind == "tls":
-            # Two of them switch a check on, one switches it off.
-            if (value in ("0", "false", "no")) is not (name == "GIT_SSL_NO_VERIFY"):
-                self.add("disables-check", "TLS")
-        elif kind is not None and value and value not in _HARMLESS_VALUES:
-            self.add(kind, value)
-
-    def _assign_path(self, value: str) -> None:
-        for folder in value.split(":"):
-            if folder.strip("\"'") in ("", "$PATH", "/bin", "/usr/bin", "/sbin", "/usr/sbin") or MARK in folder[:1]:
-                continue
-            if self.place(folder) is Place.SCRATCH:
-                self.add("unreadable", folder, Certainty.GUESS)
+        note_variable(self, name, value)
 
     # Redirections
 
@@ -434,19 +432,30 @@ class Walk:
                 continue
             path = self.expand_one(target)
             if operator[-2:] in (">&", "<&") and (path.isdigit() or path == "-" or path.endswith("-")):
+                # A shell that reads what another machine writes obeys that machine.
+                stdin = self.socket if self.socket is not NO_OUTPUT and operator in ("<&", "0<&", "0>&") else stdin
                 continue
             if path.startswith(("/dev/tcp/", "/dev/udp/")):
-                self.add("sends-data", path.split("/")[3])
-                if found := find_own_service(self.plain(path), self.project.service_port):
-                    self.add(ASKS_SERVICE, found)
+                self.connect(self.plain(path))
+                stdin = stdin if operator in (">", ">>", ">|") else self.socket
             elif operator == "<":
                 stdin = self.read_file(path)
             elif path not in ("/dev/null", "/dev/stderr", "/dev/stdout", "/dev/tty", "NUL", "$null"):
                 output = path
         return stdin, output
 
+    def connect(self, path: str) -> None:
+        """Note a connection that the shell itself opens: `/dev/tcp/HOST/PORT`."""
+        host = [*path.split("/"), ""][3]
+        self.add("sends-data", host)
+        self.socket = Output(Source.DOWNLOAD, target=host)
+        if found := find_own_service(path, self.project.service_port):
+            self.add(ASKS_SERVICE, found)
+
     def read_file(self, path: str) -> Output:
         """Return what reading a file gives."""
+        if path in STANDARD_INPUT:
+            return self.stdin
         self.note_own(path, Access.READ)
         pieces = self.pieces_in(path) if self.pieces else ()
         if (
@@ -665,34 +674,8 @@ _BLANKS = re.compile(r"[ \t\n]")
 _GLOB = re.compile(r"[*?\[]")
 _KEEPS_VALUES = frozenset("export declare typeset local readonly test [ : set".split())
 _SHOWS_LITTLE = frozenset("wc sha256sum sha1sum sha512sum md5sum shasum cksum test [ docker gh grep".split())
+_TAKES_SECRETS = _SHOWS_LITTLE | {"read", "ssh-add", "gpg", "openssl"}
 _PROGRAM_VARIABLES = frozenset("PYTHON PIP NODE NPM CC CXX MAKE EDITOR PAGER".split())
-_HARMLESS_VALUES = frozenset("true false 0 1 cat less : vi vim nano".split())
-_TELLING_VARIABLES = {
-    "PATH": "path",
-    **dict.fromkeys(
-        "LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT DYLD_INSERT_LIBRARIES PROMPT_COMMAND BASH_ENV ENV GIT_SSH_COMMAND GIT_SSH "
-        "GIT_EXTERNAL_DIFF GIT_PROXY_COMMAND GIT_ASKPASS SSH_ASKPASS GIT_EXEC_PATH PYTHONSTARTUP "
-        "PERL5OPT RUBYOPT "
-        "PYTHONINSPECT ZDOTDIR LESSOPEN".split(),
-        "installs-hook",
-    ),
-    **dict.fromkeys(
-        "PIP_INDEX_URL PIP_EXTRA_INDEX_URL UV_INDEX_URL UV_EXTRA_INDEX_URL UV_DEFAULT_INDEX UV_INDEX "
-        "NPM_CONFIG_REGISTRY "
-        "npm_config_registry GOPROXY PIP_FIND_LINKS PIP_TRUSTED_HOST YARN_REGISTRY CARGO_REGISTRIES_CRATES_IO_INDEX "
-        "HTTP_PROXY HTTPS_PROXY http_proxy https_proxy ALL_PROXY all_proxy GIT_CONFIG_GLOBAL".split(),
-        "source",
-    ),
-    **dict.fromkeys(
-        "GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_AUTHOR_DATE GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL "
-        "GIT_COMMITTER_DATE".split(),
-        "signs-as",
-    ),
-    "NODE_TLS_REJECT_UNAUTHORIZED": "tls",
-    "GIT_SSL_NO_VERIFY": "tls",
-    "PYTHONHTTPSVERIFY": "tls",
-}
-
 # `ssh-agent -s`, `pyenv init -`, `kubectl completion bash`: what prints settings of a shell by design.
 _SETTING_UP = re.compile(
     r"(?:ssh-agent|gpg-agent|keychain|dircolors|lesspipe|thefuck|tset|resize|register-python-argcomplete)(?: .*)?"

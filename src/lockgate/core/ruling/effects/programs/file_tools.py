@@ -152,7 +152,7 @@ def _find(walk: Walk, call: Invocation) -> Output:
     """`find` and `fd`: what they run, delete and write."""
     arguments = call.arguments
     starts = list(takewhile(lambda argument: argument[:1] not in ("-", "(", "!"), arguments)) or ["."]
-    found = _search_pattern(starts[0], arguments)
+    found = _search_pattern(walk, starts[0], arguments)
     note_search(walk, arguments, found)
     skip = 0
     for index, argument in enumerate(arguments):
@@ -165,7 +165,7 @@ def _find(walk: Walk, call: Invocation) -> Output:
                 walk.run_program([part.replace("{}", found) for part in inner], NO_OUTPUT)
         elif argument == "-delete":
             for start in starts:
-                walk.access(_search_pattern(start, arguments), Access.DELETE)
+                walk.access(start if start == "/" else _search_pattern(walk, start, arguments), Access.DELETE)
         elif argument in ("-fprint", "-fprintf", "-fls"):
             walk.access([*arguments, ""][index + 1], Access.WRITE)
     return Output(Source.NONE, target=found)
@@ -178,14 +178,14 @@ def _list(walk: Walk, call: Invocation) -> Output:
     return Output(Source.NONE, target=paths[0] if paths else "./found")
 
 
-def _search_pattern(start: str, arguments: list[str]) -> str:
+def _search_pattern(walk: Walk, start: str, arguments: list[str]) -> str:
     """Return a path that stands for those that a search finds: its first folder and the pattern that it looks for."""
-    if start == "/":
+    if is_secret(walk.plain(start), walk.folder):
         return start
     for option in ("-name", "-iname", "-path"):
         if option in arguments[:-1]:
             return f"{start.rstrip('/')}/{arguments[arguments.index(option) + 1].lstrip('/')}"
-    return f"{start.rstrip('/')}/found"
+    return start if start == "/" else f"{start.rstrip('/')}/found"
 
 
 _TAR_VALUED = frozenset(
@@ -207,7 +207,10 @@ def _tar(walk: Walk, call: Invocation) -> Output:
     archive = values.get("-f", values.get("--file", "-"))
     folder = values.get("-C", values.get("--directory", ""))
     if values.keys() & {"-x", "--extract", "--get"}:
-        unpack(walk, call.stdin if archive == "-" else walk.read_file(archive), folder)
+        stream = call.stdin if archive == "-" else walk.read_file(archive)
+        if values.keys() & {"-O", "--to-stdout"}:
+            return Output(Source.DECODED) if stream.source in _PLAIN else stream
+        unpack(walk, stream, folder)
         return NO_OUTPUT
     if values.keys() & {"-c", "--create", "-r", "-u", "--append", "--update"}:
         return _pack(walk, archive, folder, paths)
@@ -236,6 +239,8 @@ def _pack(walk: Walk, archive: str, folder: str, paths: list[str]) -> Output:
 def _zip(walk: Walk, call: Invocation) -> Output:
     """`zip` and `7z`: an archive written from files."""
     paths = split_options(call.arguments, frozenset(("-x", "-i", "-P")))[1]
+    if call.name != "zip" and paths[:1] in (["e"], ["x"], ["p"]):
+        return _unzip(walk, call._replace(arguments=[each for each in call.arguments if each != paths[0]]))
     for path in paths[1:]:
         walk.print_file(path)
     if paths:
@@ -246,19 +251,22 @@ def _zip(walk: Walk, call: Invocation) -> Output:
 def _unzip(walk: Walk, call: Invocation) -> Output:
     options, paths = split_options(call.arguments, frozenset(("-d", "-x", "-P")))
     stream = walk.read_file(paths[0]) if paths else call.stdin
-    if any(option in ("-l", "-p", "-t", "-v") for option, _ in options):
-        return stream
+    if any(option in ("-c", "-l", "-p", "-s", "-t", "-v") for option, _ in options):
+        return Output(Source.DECODED) if stream.source in _PLAIN else stream
     unpack(walk, stream, dict(options).get("-d", ""))
     return NO_OUTPUT
+
+
+# Streams of which unpacking makes another text.
+_PLAIN = frozenset((Source.NONE, Source.TEXT, Source.FILE))
 
 
 def _compress(walk: Walk, call: Invocation) -> Output:
     """`gzip` and its like: a file in place, or the input passed on."""
     options, paths = split_options(call.arguments)
     if not paths or any(option in ("-c", "--stdout", "--to-stdout") for option, _ in options):
-        if paths:
-            return walk.print_file(paths[0])
-        return Output(Source.DECODED) if call.stdin.source is Source.TEXT else call.stdin
+        stream = walk.print_file(paths[0]) if paths else call.stdin
+        return Output(Source.DECODED) if stream.source in _PLAIN else stream
     for path in paths:
         stream = walk.read_file(path)
         walk.access(path, Access.WRITE)

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.code import read_code
 from lockgate.core.ruling.effects.paths import Access, is_secret_variable
-from lockgate.core.ruling.effects.program_io import MARK, NO_OUTPUT, SETUP, UNKNOWN_OUTPUT, Invocation, Output, Source
+from lockgate.core.ruling.effects.program_io import (
+    MARK,
+    NO_OUTPUT,
+    SETUP,
+    STANDARD_INPUT,
+    UNKNOWN_OUTPUT,
+    Invocation,
+    Output,
+    Source,
+)
 from lockgate.core.ruling.effects.programs.option_uses import note_foreign
 from lockgate.core.ruling.effects.programs.options import has_option, split_options
 
@@ -91,11 +100,13 @@ def _shell(walk: Walk, call: Invocation) -> Output:
         if argument[:2] == "--":
             continue
         if "c" in argument:
+            if walk.as_root:
+                walk.add("runs-as-root")
             run_argument(walk, [*following, ""][0], following[1:], "shell")
             return UNKNOWN_OUTPUT
         if "s" in argument and argument not in _SHELL_VALUED:
             index = len(arguments)
-    if index >= len(arguments) or arguments[index] in ("-", "/dev/stdin", "/proc/self/fd/0", "/dev/fd/0"):
+    if index >= len(arguments) or arguments[index] == "-":
         if walk.as_root and call.stdin is NO_OUTPUT:
             walk.add("runs-as-root")
         run_input(walk, call.stdin, "shell")
@@ -105,6 +116,9 @@ def _shell(walk: Walk, call: Invocation) -> Output:
 
 
 def _run_file(walk: Walk, path: str, arguments: list[str], language: str) -> None:
+    if path in STANDARD_INPUT:
+        run_input(walk, walk.stdin, language)
+        return
     stream = walk.read_file(path)
     if stream.source in (Source.TEXT, Source.DOWNLOAD, Source.DECODED):
         if stream.source is Source.TEXT:
@@ -216,7 +230,7 @@ def _interpreter(walk: Walk, call: Invocation) -> Output:
     rest = arguments[index:]
     if code:
         _run_codes(walk, call._replace(name=name), code, rest)
-    elif rest and rest[0] not in ("-", "/dev/stdin"):
+    elif rest and rest[0] != "-":
         _run_file(walk, rest[0], rest[1:], "code")
     elif call.stdin is not NO_OUTPUT:
         run_input(walk, call.stdin, "code")
@@ -347,6 +361,15 @@ def _history(walk: Walk, call: Invocation) -> Output:
     return UNKNOWN_OUTPUT
 
 
+def _read(walk: Walk, call: Invocation) -> Output:
+    """`read NAME`: a variable that holds what streams in; its use decides."""
+    if call.stdin.source >= Source.DOWNLOAD:
+        names = split_options(call.arguments, frozenset("-a -d -i -n -N -p -t -u".split()))[1]
+        for name in names or ["REPLY"]:
+            walk.variables[name] = walk.mark(call.stdin)
+    return NO_OUTPUT
+
+
 def _pwd(walk: Walk, call: Invocation) -> Output:
     del call
     return Output(Source.TEXT, walk.folder or ".")
@@ -411,5 +434,6 @@ READERS = {
     "printenv": _printenv,
     "history": _history,
     "pwd": _pwd,
+    "read": _read,
     "which": _which,
 }

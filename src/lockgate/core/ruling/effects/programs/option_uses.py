@@ -128,7 +128,7 @@ def _note_typed(walk: Walk, call: Invocation) -> None:
         if typed is None:
             continue
         if typed.group(1) or typed.group(2):
-            walk.read_text(line[line.find(typed.group(1) or "!") + 1 :])
+            run_command(walk, line[line.find(typed.group(1) or "!") + 1 :])
         elif typed.group(3):
             walk.access(typed.group(3), Access.WRITE)
 
@@ -228,9 +228,14 @@ def _note_use(walk: Walk, use: str, value: str) -> None:
 _SHELL_NAME = re.compile(r"(?:/(?:usr/)?(?:local/)?bin/)?(?:ba|z|da|k|a|fi|c|tc)?sh")
 
 
+def is_shell(value: str) -> bool:
+    """Return whether a value is no more than the name of a shell."""
+    return _SHELL_NAME.fullmatch(value.strip()) is not None
+
+
 def run_command(walk: Walk, value: str) -> None:
     """Read a value that a program runs as a command; a bare shell would run what the program gives it."""
-    if _SHELL_NAME.fullmatch(value.strip()):
+    if is_shell(value):
         walk.add_unreadable()
     else:
         walk.read_text(value)
@@ -299,50 +304,3 @@ def is_foreign(walk: Walk, path: str) -> bool:
         return False
     full = walk.full_path(path)
     return walk.place(path) in (Place.SCRATCH, Place.HOME, Place.OUTSIDE) or bool(walk.download_of(full))
-
-
-# Variables whose value is a command; those whose value is options or paths from which code is loaded; and servers.
-_COMMANDS = frozenset(
-    "PAGER MANPAGER GIT_PAGER SYSTEMD_PAGER PSQL_PAGER EDITOR VISUAL GIT_EDITOR GIT_SEQUENCE_EDITOR KUBE_EDITOR "
-    "BROWSER CC CXX CPP LD AR RUSTC RUSTC_WRAPPER RUSTC_WORKSPACE_WRAPPER CARGO_BUILD_RUSTC_WRAPPER "
-    "npm_config_script_shell NPM_CONFIG_SCRIPT_SHELL npm_config_shell MAKESHELL CONFIG_SHELL "
-    "npm_config_editor npm_config_git".split()
-)
-_LOADS = frozenset(
-    "NODE_OPTIONS NODE_PATH PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTEST_ADDOPTS PYTEST_PLUGINS JAVA_TOOL_OPTIONS "
-    "_JAVA_OPTIONS JDK_JAVA_OPTIONS JAVA_OPTS MAVEN_OPTS GRADLE_OPTS CLASSPATH GOFLAGS RUSTFLAGS MAKEFLAGS MAKEFILES "
-    "GNUMAKEFLAGS RUBYLIB PERL5LIB PHPRC PHP_INI_SCAN_DIR LUA_PATH LUA_CPATH R_PROFILE_USER BUN_OPTIONS DENO_DIR "
-    "CMAKE_TOOLCHAIN_FILE ANSIBLE_CONFIG ESLINT_USE_FLAT_CONFIG CFLAGS LDFLAGS KUBECONFIG VIMINIT EXINIT".split()
-)
-_INNER_COMMAND = re.compile(r"-(?:tool)?exec=(['\"]?)(.+?)\1(?:\s|$)")
-_LOADED_TEXT = re.compile(r"\bdata:|--eval\b|\$\(shell|^\s*[:!]|(?:^|[\s;|&])(?:/bin/)?(?:ba|z|da)?sh\s+-c\b")
-_PIECES = re.compile(r"[\s:=,;@'\"]+")
-
-
-def note_variable(walk: Walk, name: str, value: str) -> None:
-    """Note what a variable makes later programs load or run."""
-    if name in _COMMANDS:
-        if "script_shell" not in name.lower() or not _SHELL_NAME.fullmatch(value):
-            run_command(walk, value)
-    elif name in _LOADS:
-        _note_loads(walk, value, (Place.HOME,) if name == "KUBECONFIG" else ())
-    elif name == "DOCKER_HOST" and "://" in value and not value.startswith(("unix:", "npipe:")):
-        host = host_of(value)
-        if not is_local(host):
-            walk.add("sends-data", host)
-
-
-def _note_loads(walk: Walk, value: str, own: tuple[Place, ...]) -> None:
-    inner = _INNER_COMMAND.search(value)
-    if inner is not None:
-        run_command(walk, inner.group(2))
-    elif _LOADED_TEXT.search(value):
-        walk.add_unreadable()
-    for url in re.findall(r"https?://\S+", value):
-        walk.add("runs-download", host_of(url))
-    for piece in _PIECES.split(re.sub(r"https?://\S+|-[DL]\S+|-X(?!boot)\S+|-I/usr\S+", " ", value)):
-        if "/" in piece and is_foreign(walk, piece) and walk.place(piece) not in own:
-            walk.run_path(piece)
-
-
-TELLING = _COMMANDS | _LOADS | {"DOCKER_HOST"}

@@ -111,7 +111,10 @@ def _is_setting(pattern: str) -> bool:
 def _decodes(name: str, arguments: list[str]) -> bool:
     if name in ("base64", "base32", "basenc"):
         return has_option(arguments, "-d", "-D", "--decode")
-    return name in ("rev", "uudecode") or (name == "xxd" and has_option(arguments, "-r"))
+    return name in _DECODERS or (name == "xxd" and has_option(arguments, "-r"))
+
+
+_DECODERS = frozenset("rev uudecode zcat gzcat bzcat xzcat lzcat zstdcat lz4cat".split())
 
 
 def _note_writes(walk: Walk, name: str, options: list[tuple[str, str]], files: list[str]) -> None:

@@ -34,26 +34,11 @@ def remote_target(walk: Walk, remote: str) -> str:
 
 
 def _git(walk: Walk, call: Invocation) -> Output:
-    arguments = call.arguments
-    index = 0
     folder = walk.folder
-    while index < len(arguments) and arguments[index][:1] == "-":
-        option = arguments[index]
-        value = arguments[index + 1] if index + 1 < len(arguments) else ""
-        if option == "-c":
-            _note_setting(walk, *_setting(value))
-            index += 2
-        elif option == "-C":
-            walk.enter_folder(value)
-            index += 2
-        elif option in ("--git-dir", "--work-tree", "--namespace", "--config-env", "--exec-path"):
-            index += 2
-        else:
-            if option.startswith("--exec-path="):
-                walk.add("installs-hook", option.split("=", 1)[1])
-            index += 1
-    verb, rest = (arguments[index], arguments[index + 1 :]) if index < len(arguments) else ("", [])
+    verb, rest = _git_verb(walk, call.arguments)
     _note_patch(walk, verb, call.stdin)
+    if "--ext-diff" in rest:
+        walk.add("runs-program", "diff.external")
     reader = _GIT.get(verb)
     result = reader(walk, rest) if reader is not None else None
     if result is None and verb:
@@ -63,6 +48,31 @@ def _git(walk: Walk, call: Invocation) -> Output:
             result = read_row(walk, call._replace(arguments=[verb, *rest]))
     walk.folder = folder
     return result or UNKNOWN_OUTPUT
+
+
+def _git_verb(walk: Walk, arguments: list[str]) -> tuple[str, list[str]]:
+    """Note what git's own options do; return its command word and what follows."""
+    index = 0
+    while index < len(arguments) and arguments[index][:1] == "-":
+        option = arguments[index]
+        value = arguments[index + 1] if index + 1 < len(arguments) else ""
+        if option == "-c":
+            note_setting(walk, *_setting(value))
+            index += 2
+        elif option == "-C":
+            walk.enter_folder(value)
+            index += 2
+        elif option == "--config-env" or option.startswith("--config-env="):
+            given = option.partition("=")[2] or value
+            note_setting(walk, given.partition("=")[0], "$" + given.partition("=")[2])
+            index += 1 if "=" in option else 2
+        elif option in ("--git-dir", "--work-tree", "--namespace", "--exec-path"):
+            index += 2
+        else:
+            if option.startswith("--exec-path="):
+                walk.add("installs-hook", option.split("=", 1)[1])
+            index += 1
+    return (arguments[index], arguments[index + 1 :]) if index < len(arguments) else ("", [])
 
 
 def _note_patch(walk: Walk, verb: str, stdin: Output) -> None:
@@ -90,7 +100,7 @@ _ORDINARY_SETTINGS: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = (
 )
 
 
-def _note_setting(walk: Walk, name: str, value: str) -> None:
+def note_setting(walk: Walk, name: str, value: str) -> None:
     """Note a setting of git that runs a program or moves a remote."""
     plain, lower = walk.plain(value), name.lower()
     if lower in _IDENTITY and plain:
@@ -127,7 +137,7 @@ def _git_config(walk: Walk, arguments: list[str]) -> Output | None:
     if len(rest) == 1:
         return UNKNOWN_OUTPUT
     if len(rest) >= 2:
-        _note_setting(walk, rest[0], rest[1])
+        note_setting(walk, rest[0], rest[1])
     walk.add("commits")
     return UNKNOWN_OUTPUT
 
@@ -159,7 +169,7 @@ def _git_clone(walk: Walk, arguments: list[str]) -> Output | None:
     options, rest = split_options(arguments, valued)
     for option, value in options:
         if option in ("-c", "--config"):
-            _note_setting(walk, *_setting(value))
+            note_setting(walk, *_setting(value))
         elif option in ("-u", "--upload-pack"):
             walk.read_text(value)
         elif option == "--template":

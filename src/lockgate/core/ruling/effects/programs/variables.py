@@ -1,0 +1,162 @@
+"""Variables that make programs run, load or ask something: `PAGER`, `NODE_OPTIONS`, `HTTPS_PROXY`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from lockgate.core.ruling.effects.effect import Certainty
+from lockgate.core.ruling.effects.paths import Access
+from lockgate.core.ruling.effects.program_io import MARK
+from lockgate.core.ruling.effects.programs.addresses import host_of, is_local
+from lockgate.core.ruling.effects.programs.option_uses import is_foreign, is_shell, run_command
+from lockgate.core.ruling.effects.programs.version_control import note_setting
+from lockgate.core.ruling.effects.project import Place
+
+if TYPE_CHECKING:
+    from lockgate.core.ruling.effects.shell_walk import Walk
+
+
+def note_variable(walk: Walk, name: str, value: str) -> None:
+    """Note what setting a variable makes later programs load, run or ask."""
+    if name == "PATH":
+        _note_path(walk, value)
+    elif name in _KINDS:
+        _note_kind(walk, name, value)
+    elif not value:
+        return
+    elif name in _COMMANDS:
+        _note_command(walk, value, may_be_shell="script_shell" in name.lower())
+    elif name in _LOADS:
+        _note_loads(walk, value, (Place.HOME,) if name == "KUBECONFIG" else ())
+    elif name == "DOCKER_HOST":
+        _note_engine(walk, value)
+    elif name.startswith("GIT_"):
+        _note_git(walk, name, value)
+    elif _NAMED_FOR_COMMAND.search(name) and (_is_strange(walk, value) or _IS_COMMAND.search(value)):
+        _note_command(walk, value)
+
+
+def _note_path(walk: Walk, value: str) -> None:
+    for folder in value.split(":"):
+        if folder.strip("\"'") in ("", "$PATH", "/bin", "/usr/bin", "/sbin", "/usr/sbin") or MARK in folder[:1]:
+            continue
+        if walk.place(folder) is Place.SCRATCH:
+            walk.add("unreadable", folder, Certainty.GUESS)
+
+
+def _note_kind(walk: Walk, name: str, value: str) -> None:
+    kind = _KINDS[name]
+    if kind == "source":
+        host = host_of(value)
+        if host and not walk.project.has_host(host):
+            walk.add("uses-package-source", host)
+    elif kind == "tls":
+        # Two of them switch a check on, one switches it off.
+        if (value in ("0", "false", "no")) is not (name == "GIT_SSL_NO_VERIFY"):
+            walk.add("disables-check", "TLS")
+    elif value and value not in _HARMLESS_VALUES:
+        walk.add(kind, value)
+
+
+def _note_engine(walk: Walk, value: str) -> None:
+    host = host_of(value) if "://" in value and not value.startswith(("unix:", "npipe:")) else ""
+    if host and not is_local(host):
+        walk.add("sends-data", host)
+
+
+def _note_command(walk: Walk, value: str, *, may_be_shell: bool = False) -> None:
+    """Note a command that other programs start by themselves, as often as they like."""
+    if _is_strange(walk, value):
+        walk.add("installs-hook", walk.plain(value))
+    elif not may_be_shell or not is_shell(value):
+        run_command(walk, value)
+
+
+def _is_strange(walk: Walk, value: str) -> bool:
+    """Return whether a value is a program where texts from outside put theirs: a scratch folder, or a download."""
+    path = value.partition(" ")[0]
+    if "/" not in path or "://" in path:
+        return False
+    return walk.place(path) is Place.SCRATCH or bool(walk.download_of(walk.full_path(path)))
+
+
+def _note_git(walk: Walk, name: str, value: str) -> None:
+    """Note a variable of git: its settings under other names, files that it writes, and folders with hooks."""
+    if name == "GIT_CONFIG_PARAMETERS":
+        walk.add_unreadable()
+    elif name.startswith("GIT_CONFIG_KEY_"):
+        note_setting(walk, value, "$GIT_CONFIG_VALUE")
+    elif name.startswith(("GIT_TRACE", "GIT_REDIRECT")):
+        if "/" in value:
+            walk.access(value, Access.WRITE)
+    elif _is_strange(walk, value):
+        walk.add("installs-hook", walk.plain(value))
+    elif _NAMED_FOR_COMMAND.search(name) and _IS_COMMAND.search(value):
+        run_command(walk, value)
+
+
+_INNER_COMMAND = re.compile(r"-(?:tool)?exec=(['\"]?)(.+?)\1(?:\s|$)")
+_LOADED_TEXT = re.compile(r"\bdata:|--eval\b|\$\(shell|^\s*[:!]|(?:^|[\s;|&])(?:/bin/)?(?:ba|z|da)?sh\s+-c\b")
+_PIECES = re.compile(r"[\s:=,;@'\"]+")
+
+
+def _note_loads(walk: Walk, value: str, own: tuple[Place, ...]) -> None:
+    inner = _INNER_COMMAND.search(value)
+    if inner is not None:
+        run_command(walk, inner.group(2))
+    elif _LOADED_TEXT.search(value):
+        walk.add_unreadable()
+    for url in re.findall(r"https?://\S+", value):
+        walk.add("runs-download", host_of(url))
+    for piece in _PIECES.split(re.sub(r"https?://\S+|-[DL]\S+|-X(?!boot)\S+|-I/usr\S+", " ", value)):
+        if "/" in piece and is_foreign(walk, piece) and walk.place(piece) not in own:
+            walk.run_path(piece)
+
+
+# Variables whose value is a command; those whose value is options or paths from which code is loaded; and servers.
+_COMMANDS = frozenset(
+    "PAGER MANPAGER GIT_PAGER SYSTEMD_PAGER PSQL_PAGER EDITOR VISUAL GIT_EDITOR GIT_SEQUENCE_EDITOR KUBE_EDITOR "
+    "BROWSER CC CXX CPP LD AR RUSTC RUSTC_WRAPPER RUSTC_WORKSPACE_WRAPPER CARGO_BUILD_RUSTC_WRAPPER "
+    "npm_config_script_shell NPM_CONFIG_SCRIPT_SHELL npm_config_shell MAKESHELL CONFIG_SHELL "
+    "npm_config_editor npm_config_git".split()
+)
+_LOADS = frozenset(
+    "NODE_OPTIONS NODE_PATH PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTEST_ADDOPTS PYTEST_PLUGINS JAVA_TOOL_OPTIONS "
+    "_JAVA_OPTIONS JDK_JAVA_OPTIONS JAVA_OPTS MAVEN_OPTS GRADLE_OPTS CLASSPATH GOFLAGS RUSTFLAGS MAKEFLAGS MAKEFILES "
+    "GNUMAKEFLAGS RUBYLIB PERL5LIB PHPRC PHP_INI_SCAN_DIR LUA_PATH LUA_CPATH R_PROFILE_USER BUN_OPTIONS DENO_DIR "
+    "CMAKE_TOOLCHAIN_FILE ANSIBLE_CONFIG ESLINT_USE_FLAT_CONFIG CFLAGS LDFLAGS KUBECONFIG VIMINIT EXINIT".split()
+)
+# Ends of names that say that the value is a program, and values that are more than a word.
+_NAMED_FOR_COMMAND = re.compile(
+    r"(?i)(?:pager|editor|browser|askpass|(?:^|_)(?:command|cmd|exec|wrapper|hook|diff|difftool|mergetool|launcher|runner"
+    r"|filter|helper|program|opener|viewer|rsh|ssh|shell))$"
+)
+_IS_COMMAND = re.compile(
+    r"[;|&`]|\$\(|^\s*(?:\S*/)?(?:(?:ba|z|da|k)?sh|python[\d.]*|perl|ruby|node|php|curl|wget|nc|env|eval)\s"
+)
+_HARMLESS_VALUES = frozenset("true false 0 1 cat less : vi vim nano".split())
+_KINDS = {
+    **dict.fromkeys(
+        "LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT DYLD_INSERT_LIBRARIES PROMPT_COMMAND BASH_ENV ENV GIT_SSH_COMMAND GIT_SSH "
+        "GIT_EXTERNAL_DIFF GIT_PROXY_COMMAND GIT_ASKPASS SSH_ASKPASS GIT_EXEC_PATH PYTHONSTARTUP "
+        "PERL5OPT RUBYOPT "
+        "PYTHONINSPECT ZDOTDIR LESSOPEN".split(),
+        "installs-hook",
+    ),
+    **dict.fromkeys(
+        "PIP_INDEX_URL PIP_EXTRA_INDEX_URL UV_INDEX_URL UV_EXTRA_INDEX_URL UV_DEFAULT_INDEX UV_INDEX "
+        "NPM_CONFIG_REGISTRY "
+        "npm_config_registry GOPROXY PIP_FIND_LINKS PIP_TRUSTED_HOST YARN_REGISTRY CARGO_REGISTRIES_CRATES_IO_INDEX "
+        "HTTP_PROXY HTTPS_PROXY http_proxy https_proxy ALL_PROXY all_proxy GIT_CONFIG_GLOBAL".split(),
+        "source",
+    ),
+    **dict.fromkeys(
+        "GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_AUTHOR_DATE GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL "
+        "GIT_COMMITTER_DATE".split(),
+        "signs-as",
+    ),
+    "NODE_TLS_REJECT_UNAUTHORIZED": "tls",
+    "GIT_SSL_NO_VERIFY": "tls",
+    "PYTHONHTTPSVERIFY": "tls",
+}

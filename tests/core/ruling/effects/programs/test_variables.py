@@ -1,0 +1,50 @@
+"""Variables that make programs run, load or ask something."""
+
+from __future__ import annotations
+
+import pytest
+from command_effects import kinds_in, read_line
+
+
+@pytest.mark.parametrize(
+    ("line", "effect"),
+    [
+        ("NODE_OPTIONS='--require /tmp/x' npm test", ("runs-program", "/tmp/x")),
+        ("export PYTHONPATH=src:/tmp/x", ("runs-program", "/tmp/x")),
+        ("JAVA_TOOL_OPTIONS=-javaagent:/tmp/x mvn test", ("runs-program", "/tmp/x")),
+        ("RUSTC_WRAPPER=/tmp/x cargo build", ("installs-hook", "/tmp/x")),
+        ("env KUBECONFIG=/tmp/x kubectl get pods", ("runs-program", "/tmp/x")),
+        ("DOCKER_HOST=tcp://h.example:2375 docker build .", ("sends-data", "h.example")),
+        ("NODE_OPTIONS='--import data:text/javascript,x' npm test", ("unreadable", "")),
+        ("PAGER=sh man ls", ("unreadable", "")),
+        ("TERM_PAGER=/tmp/x shopctl log", ("installs-hook", "/tmp/x")),
+        ("ANY_EDITOR='rm -rf /etc; vi' shopctl edit", ("deletes-outside", "/etc")),
+        ("GIT_CONFIG_KEY_0=core.pager git log", ("installs-hook", "core.pager=$GIT_CONFIG_VALUE")),
+        ("GIT_TRACE2=/etc/x git log", ("writes-outside", "/etc/x")),
+        ("LD_PRELOAD=/tmp/x.so ls", ("installs-hook", "/tmp/x.so")),
+        ("PATH=/tmp/bin:$PATH ls", ("unreadable", "/tmp/bin")),
+        ("HTTPS_PROXY=http://h.example:8080 npm ci", ("uses-package-source", "h.example")),
+        ("GIT_SSL_NO_VERIFY=1 git fetch", ("disables-check", "TLS")),
+        ("NODE_TLS_REJECT_UNAUTHORIZED=0 node a.js", ("disables-check", "TLS")),
+        ("GIT_AUTHOR_NAME=Eve git commit -m x", ("signs-as", "Eve")),
+    ],
+)
+def test_setting_a_variable_has_this_effect(line: str, effect: tuple[str, str]) -> None:
+    assert effect in read_line(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "PAGER=cat git log",
+        "GIT_PAGER= git log",
+        "GIT_TRACE=1 git log",
+        "TEST_RUNNER=pytest make -n",
+        "CI_HOOK=https://hooks.example/x git log",
+        "KUBECONFIG=~/.kube/dev kubectl get pods",
+        "npm_config_script_shell=bash npm ls",
+        "PATH=$PWD/bin:$PATH ls",
+    ],
+)
+def test_an_ordinary_value_of_a_variable_only_looks(line: str) -> None:
+    assert kinds_in(line) == {"looks"}
