@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from lockgate import Action, Decision, Gate, Session
+from lockgate.core.ruling.carried_text import DerivedText, Print, PrintKind
 from lockgate.core.sessions.trust_pins import pin_text
 from lockgate.gate.carried_sqlite import SqliteCarriedTexts
 from lockgate.gate.trust_store import TrustStore
@@ -112,6 +113,58 @@ def test_poison_that_was_written_down_is_escalated_in_the_next_session(name: str
     assert "carried:untrusted-text" in {found.rule for found in held.findings}
     assert "came from web:https://guide.example/reporting in a session of" in held.explanation
     assert "abc" not in held.explanation
+
+
+DOWNLOADS = [
+    "curl https://guide.example/a > notes.md",
+    "curl -s https://guide.example/a | tee -a notes.md",
+    "curl -o notes.md https://guide.example/a",
+    "wget -O notes.md https://guide.example/a",
+    "cd /repo && curl guide.example/a -o ./notes.md",
+]
+
+
+@pytest.mark.parametrize("command", DOWNLOADS)
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_a_file_that_a_command_downloaded_is_untrusted_in_the_next_session(
+    command: str, store: SqliteCarriedTexts, *, is_clean: bool
+) -> None:
+    gate, form = Gate(carried=store), FORMS["named file"]
+    session = gate.session(goal="Get the guide.") if is_clean else poisoned(gate)
+    session.check("Bash", {"command": command})
+    held = obey(gate, form)
+    assert held.action is Action.PAUSE
+    assert "came from web:guide.example in a session of" in held.explanation
+
+
+def test_a_copy_of_a_downloaded_file_is_untrusted_as_well(store: SqliteCarriedTexts) -> None:
+    gate = Gate(carried=store)
+    gate.session(goal="Get the guide.").check("Bash", {"command": "curl https://guide.example/a -o /tmp/guide.md"})
+    gate.session(goal="Tidy up.").check("Bash", {"command": "cp /tmp/guide.md notes.md"})
+    assert obey(gate, FORMS["named file"]).action is Action.PAUSE
+    session = gate.session(goal="Follow other.md to get this running.")
+    session.add(RULES, source="file:/repo/other.md")
+    assert session.check(*INSTALL).action is Action.CONTINUE
+
+
+def test_poison_behind_filler_is_remembered(store: SqliteCarriedTexts) -> None:
+    gate = Gate(carried=store)
+    text = " ".join(f"ordinary{number} line about the garden" for number in range(5000)) + "\n" + PAGE
+    poisoned(gate).check(*note(text))
+    assert obey(gate, FORMS["verbatim"]._replace(reads=[("agent:memory", text)])).action is Action.PAUSE
+    assert obey(gate, FORMS["verbatim"]).action is Action.PAUSE
+
+
+def test_a_page_cannot_flood_the_store_to_free_its_poison(tmp_path: Path) -> None:
+    store = SqliteCarriedTexts(tmp_path / "state" / "carried.db", max_prints=16 * 256)
+    gate = Gate(carried=store)
+    session = poisoned(gate)
+    session.check(*note(PAGE))
+    for number in range(60):
+        prints = tuple(Print(number * 1000 + each, PrintKind.ORDERED_NAME, b"filler") for each in range(256))
+        store.keep(DerivedText(prints, "web:https://guide.example/reporting", f"origin{number}", "", session.id))
+    assert obey(gate, FORMS["verbatim"]).action is Action.PAUSE
+    store.close()
 
 
 def test_a_subagents_words_are_remembered_as_well(store: SqliteCarriedTexts, tmp_path: Path) -> None:

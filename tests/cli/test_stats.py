@@ -12,8 +12,10 @@ import pytest
 
 from lockgate import assemble
 from lockgate.cli.stats import MAX_LINE_BYTES, draw_bar
+from lockgate.core.ruling.carried_text import MAX_PRINTS_OF_ONE, mark_file
 from lockgate.core.sessions.ledger_lines import entry_from_decision, format_lines, pass_from_decision
 from lockgate.core.vocabulary import Action, Decision, Finding, Ran, Reason, Risk
+from lockgate.gate.carried_sqlite import SqliteCarriedTexts, _count_evicted
 from lockgate.gate.ledger import FileLedger
 
 Run = Callable[..., Any]
@@ -124,6 +126,20 @@ def test_without_a_file_it_reads_the_installation_s_ledger(run: Run, ledger: Fil
 def test_an_empty_ledger_is_json_too(run: Run, ledger: FileLedger) -> None:
     value = json.loads(run("stats", "--json").out)
     assert (value["rulings"], value["always_supervisor"], value["rules"]) == (0, None, [])
+
+
+def test_texts_that_gave_way_are_counted(run: Run, ledger: FileLedger, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SqliteCarriedTexts(ledger.path.parent / "carried.db", max_prints=16 * MAX_PRINTS_OF_ONE)
+    monkeypatch.setattr(assemble, "carried_from_settings", lambda settings: store)
+    assert "agents wrote" not in run("stats").out
+    for number in range(4):
+        store.keep(mark_file(f"/repo/{number}.md", "web:a"))
+    assert "0 texts that agents wrote from untrusted text, 4 files untrusted whole" in run("stats").out
+    with store._changing() as db:
+        _count_evicted(db, 7, 1.0)
+    assert "7 texts gave way" in run("stats").out
+    counts = json.loads(run("stats", "--json").out)["carried_texts"]
+    assert counts == {"texts": 0, "prints": 4, "files": 4, "evicted": 7}
 
 
 def test_a_place_without_a_home_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

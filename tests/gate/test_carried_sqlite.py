@@ -14,7 +14,16 @@ from typing import Any
 import pytest
 
 from lockgate.core.errors import LockgateError
-from lockgate.core.ruling.carried_text import MAX_PRINTS_OF_ONE, DerivedText, Print, PrintKind
+from lockgate.core.ruling.carried_text import (
+    MAX_PRINTS_OF_ONE,
+    DerivedText,
+    Print,
+    PrintKind,
+    hashes_of_marks,
+    list_places,
+    mark_file,
+    weigh_hits,
+)
 from lockgate.gate import carried_sqlite
 from lockgate.gate.carried_sqlite import LIFE_S, SqliteCarriedTexts
 
@@ -79,21 +88,64 @@ def test_a_text_is_forgotten_some_time_after_it_was_last_seen(open_store: Open) 
     assert store.find([1000]) == []
 
 
-def test_a_source_that_fills_the_store_pushes_out_itself(open_store: Open) -> None:
+def fill(store: SqliteCarriedTexts, numbers: range, size: int = 100, session: str = "s") -> None:
+    for number in numbers:
+        store.keep(text(number, source=f"web:https://flood.example/{number}", size=size, session=session))
+
+
+def test_a_source_that_fills_the_store_pushes_nothing_out(open_store: Open, caplog: pytest.LogCaptureFixture) -> None:
     bound = 16 * MAX_PRINTS_OF_ONE
     store = open_store(max_prints=bound, clock=iter(range(10**9)).__next__)
     store.keep(text(1, source="mcp:notes"))
-    for number in range(2, 400):
-        store.keep(text(number, source="web:https://flood.example", size=100))
-        if number % 40 == 0:
-            with store._changing() as db:
-                assert db.execute("SELECT count(*) FROM prints").fetchone()[0] <= bound
-                kept, total = db.execute("SELECT count(*), sum(size) FROM carried").fetchone()
-                assert total == db.execute("SELECT count(*) FROM prints").fetchone()[0]
-                assert kept < 50
+    fill(store, range(2, 200))
+    assert store.counts().prints <= bound
+    # Each text is known by fewer prints, the flood's own first.
+    assert len(store.find([1000, 1001, 1002, 1003])) == 1
+    assert all(store.find([number * 1000 + each for each in range(100)]) for number in range(2, 200))
+    assert store.counts().evicted == 0
+    fill(store, range(200, 560), size=10)
+    assert store.counts().prints <= bound
+    assert store.counts().evicted > 20
+    assert "evicted=" in caplog.text
     assert store.find([1000])
-    assert store.find([399_000])
-    assert not store.find([2000])
+    # What was evicted left its file behind.
+    words = store.words()
+    for number in range(2, 560):
+        places = list_places(f"file:/repo/{number}.md", "")
+        hashes = [*hashes_of_marks(places, words), *(number * 1000 + each for each in range(100))]
+        hits = store.find(hashes)
+        assert weigh_hits(hits, source=f"file:/repo/{number}.md", asked="", session="new") is not None
+
+
+def test_an_evicted_text_without_a_file_makes_notes_untrusted(open_store: Open) -> None:
+    store = open_store(max_prints=16 * MAX_PRINTS_OF_ONE, clock=iter(range(10**9)).__next__)
+    for number in range(600):
+        store.keep(text(number, size=8)._replace(path=""))
+    assert store.counts().evicted > 0
+    hits = store.find(hashes_of_marks(list_places("agent:memory", ""), store.words()))
+    assert weigh_hits(hits, source="agent:memory", asked="", session="new") is not None
+    assert weigh_hits(hits, source="tool:Bash", asked="ls", session="new") is None
+
+
+def test_too_many_marks_become_the_mark_of_their_folder(open_store: Open) -> None:
+    bound = 16 * MAX_PRINTS_OF_ONE
+    store = open_store(max_prints=bound, clock=iter(range(10**9)).__next__)
+    for number in range(600):
+        store.keep(mark_file(f"/repo/data/{number}.json", "web:a", is_ordered=number == 7))
+    assert store.counts().files <= bound // 20 + 1
+    for name in ("7.json", "599.json", "new.json"):
+        places = list_places(f"file:/repo/data/{name}", "")
+        hits = store.find(hashes_of_marks(places, store.words()))
+        assert weigh_hits(hits, source=f"file:/repo/data/{name}", asked="", session="new") is not None
+
+
+def test_a_mark_is_kept_once_and_never_becomes_weaker(open_store: Open) -> None:
+    store = open_store()
+    for is_ordered in (False, True, False):
+        store.keep(mark_file("/repo/a.md", "web:a", is_ordered=is_ordered))
+    assert store.counts() == (0, 1, 1, 0)
+    (hit,) = store.find(hashes_of_marks(["/repo/a.md"], store.words()))
+    assert hit.shared == {PrintKind.ORDERED_FILE}
 
 
 def test_a_damaged_file_is_an_error_and_not_an_empty_store(tmp_path: Path) -> None:

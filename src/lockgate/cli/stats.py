@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from datetime import UTC, datetime
 from errno import EISDIR
 from time import time
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from lockgate.core.sessions.cost_report import CostReport, JudgeCosts
     from lockgate.core.sessions.ledger_lines import LedgerEntry
     from lockgate.core.vocabulary import Ran
+    from lockgate.gate.carried_sqlite import CarriedCounts
     from lockgate.settings.config import Settings
 
 _HELP = """\
@@ -98,15 +100,42 @@ def run(args: argparse.Namespace) -> Exit:
             f"no ruling in {', '.join(quoted(name) for name in files[:3])}",
             hint="stats reads a ledger, or what `lockgate check --json` printed",
         )
+    carried = None if args.files or settings is None else _count_carried(settings)
     if args.json:
-        print(json.dumps(_as_dict(found, own, read, since_s), ensure_ascii=True, indent=2))
+        told = _as_dict(found, own, read, since_s)
+        if carried is not None:
+            told["carried_texts"] = carried._asdict()
+        print(json.dumps(told, ensure_ascii=True, indent=2))
     else:
         _draw(found, own, read, place)
+        _draw_carried(carried)
     return Exit.CLEAR
 
 
 def _settings(args: argparse.Namespace) -> Settings:
     return assemble.settings_from_environment(args.config)
+
+
+def _count_carried(settings: Settings) -> CarriedCounts | None:
+    """Return how much of what agents wrote from untrusted text is kept here."""
+    store = assemble.carried_from_settings(settings)
+    if store is None:
+        return None
+    with closing(store):
+        return store.counts()
+
+
+def _draw_carried(carried: CarriedCounts | None) -> None:
+    if carried is None or not (carried.texts or carried.files):
+        return
+    screen, files = make_console(), format_count(carried.files, "file")
+    said = f"{format_count(carried.texts, 'text')} that agents wrote from untrusted text, {files} untrusted whole"
+    screen.print(Text(said, "dim"), soft_wrap=True)
+    if carried.evicted:
+        said = (
+            f"{format_count(carried.evicted, 'text')} gave way and left only a mark: what held them is untrusted whole"
+        )
+        screen.print(Text(said, style="yellow"), soft_wrap=True)
 
 
 def _ledger_files(args: argparse.Namespace, settings: Settings | None) -> tuple[tuple[str, ...], str]:

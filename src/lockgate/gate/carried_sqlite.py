@@ -1,31 +1,47 @@
 """What agents wrote from untrusted text, in a file of the state folder that all sessions share.
 
 Only hashes, sources and paths are kept, within a bound, and for a while after a text was last seen. Where there is no
-room, the source with the most prints gives way with its oldest text: a page that fills the store pushes out itself.
+room, the site with the most prints gives way. First its texts are kept by fewer prints, by which they are still known
+whole. Then texts are evicted, and each leaves a mark: the file it was written to is untrusted from then on, and where
+there was no file, every note of an agent is. So a page that fills the store makes more untrusted, and nothing trusted.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from heapq import heapify, heappop, heapreplace
+from logging import getLogger
 from pathlib import Path
 from threading import Lock
 from time import time
+from typing import NamedTuple
 
-from lockgate.core.ruling.carried_text import MAX_PRINTS_OF_ONE, CarriedHit, DerivedText, PrintKind
+from lockgate.core.ruling.carried_text import (
+    MAX_PRINTS_OF_ONE,
+    ORDERED_KINDS,
+    CarriedHit,
+    DerivedText,
+    PrintKind,
+    mark_file,
+)
 from lockgate.runtime.private_files import PrivateFileKind
 from lockgate.runtime.sqlite_file import DatabaseKind, SharedSqliteFile
 
 # Prints of all texts together; a text has at most a few hundred. The file has about 20 MB then.
 MAX_PRINTS = 200_000
+# A text is kept by so many before one is evicted. Marks are a share of all prints; of more, folders are marked whole.
+_FEWEST, _SHARE_OF_MARKS = 8, 20
 LIFE_S = 90 * 86_400.0
 # A text that is read again is marked as seen at most so often.
 _SEEN_EVERY_S = 86_400.0
 _AT_ONCE = 900
+# In place of a digest: the row that counts evicted texts.
+_EVICTED = "evicted"
+_log = getLogger(__name__)
 
 # PostgreSQL has the same ones, under other names for some types.
 TABLES = """
@@ -62,6 +78,35 @@ _KIND = DatabaseKind(
 )
 
 
+class CarriedCounts(NamedTuple):
+    """How much is kept: texts, their prints, and the files and folders that count as untrusted whole.
+
+    `evicted`: texts that gave way, and left only a mark.
+    """
+
+    texts: int
+    prints: int
+    files: int
+    evicted: int
+
+
+class _KeptText(NamedTuple):
+    """A kept text, as far as it matters when room is made."""
+
+    number: int
+    source: str
+    path: str
+    size: int
+    seen_s: float
+    is_mark: bool
+    is_ordered: bool
+
+    @property
+    def site(self) -> str:
+        """The host of a page, so that its many pages are one source."""
+        return "/".join(self.source.split("/", 3)[:3])
+
+
 class SqliteCarriedTexts:
     """Carried texts in one file, which is made when the first is kept. Safe for several threads and processes."""
 
@@ -81,23 +126,21 @@ class SqliteCarriedTexts:
         """Remember a text; one that is known already counts as seen now."""
         now_s = self._clock()
         with self._changing() as db:
-            known = db.execute("SELECT number FROM carried WHERE digest = ?", (derived.digest,)).fetchone()
-            if known is not None:
-                db.execute("UPDATE carried SET seen_s = ? WHERE number = ?", (now_s, known[0]))
-                return
-            db.execute(
-                "INSERT INTO carried (digest, source, origin, path, session, size, seen_s) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (derived.digest, *derived[1:], len(derived.prints), now_s),
-            )
-            (number,) = db.execute("SELECT number FROM carried WHERE digest = ?", (derived.digest,)).fetchone()
-            for each in derived.prints:
-                db.execute(
-                    "INSERT INTO prints (print, number, kind, word) VALUES (?, ?, ?, ?)",
-                    (each.hash, number, int(each.kind), each.word),
-                )
-            if number % self._room_every == 0:
+            number = _insert(db, derived, now_s)
+            if number is not None and number % self._room_every == 0:
                 self._make_room(db, now_s)
+
+    def counts(self) -> CarriedCounts:
+        """Return how much is kept, and how much gave way."""
+        with self._reading() as db:
+            if db is None:
+                return CarriedCounts(0, 0, 0, 0)
+            texts, files, prints, evicted = db.execute(
+                "SELECT count(*), coalesce(sum(CASE WHEN origin = '' THEN 1 ELSE 0 END), 0), coalesce(sum(size), 0), "
+                "coalesce((SELECT size FROM carried WHERE digest = ?), 0) FROM carried WHERE digest <> ?",
+                (_EVICTED, _EVICTED),
+            ).fetchone()
+        return CarriedCounts(texts - files, prints, files, evicted)
 
     def words(self) -> frozenset[bytes]:
         """Return the words by which texts are looked for; empty where nothing was kept."""
@@ -149,16 +192,17 @@ class SqliteCarriedTexts:
                     db.execute("UPDATE carried SET seen_s = ? WHERE number = ?", (now_s, number))
 
     def _make_room(self, db: sqlite3.Connection, now_s: float) -> None:
-        """Delete what has not been seen for long, then what there is too much of."""
-        rows = db.execute("SELECT number, source, size, seen_s FROM carried ORDER BY seen_s, number").fetchall()
-        gone = [row[0] for row in rows if row[3] <= now_s - LIFE_S]
-        rows = rows[len(gone) :]
-        total = sum(row[2] for row in rows)
+        """Delete what has not been seen for long; shorten, then evict what there is too much of."""
+        gone = db.execute("SELECT number FROM carried WHERE seen_s <= ?", (now_s - LIFE_S,)).fetchall()
+        for (number,) in gone:
+            _delete(db, number)
+        total, marks = db.execute(
+            "SELECT sum(size), sum(CASE WHEN origin = '' THEN 1 ELSE 0 END) FROM carried WHERE digest <> ?", (_EVICTED,)
+        ).fetchone()
         if total > self._max_prints:
-            gone += _choose_victims(rows, total - self._max_prints * 19 // 20)
-        for number in gone:
-            db.execute("DELETE FROM prints WHERE number = ?", (number,))
-            db.execute("DELETE FROM carried WHERE number = ?", (number,))
+            _evict(db, total - self._max_prints * 19 // 20, now_s)
+        if marks > self._max_prints // _SHARE_OF_MARKS:
+            _merge_marks(db, self._max_prints // _SHARE_OF_MARKS)
 
     # The file
 
@@ -198,21 +242,119 @@ class SqliteCarriedTexts:
             raise self._file.error_from(error) from error
 
 
-def _choose_victims(rows: Sequence[tuple[int, str, int, float]], excess: int) -> list[int]:
-    """Return the texts that give way, until so many prints are gone: the oldest ones of the largest sources."""
-    by_source: dict[str, deque[tuple[int, int]]] = {}
-    for number, source, size, _ in rows:
-        by_source.setdefault(source, deque()).append((number, size))
-    largest = [(-sum(size for _, size in texts), source) for source, texts in by_source.items()]
+def _insert(db: sqlite3.Connection, derived: DerivedText, now_s: float) -> int | None:
+    """Store a text; return its number, or None for one that is known: it counts as seen now."""
+    known = db.execute("SELECT number FROM carried WHERE digest = ?", (derived.digest,)).fetchone()
+    if known is not None:
+        db.execute("UPDATE carried SET seen_s = ? WHERE number = ?", (now_s, known[0]))
+        for each in derived.prints if derived.is_mark else ():
+            db.execute("UPDATE prints SET kind = ? WHERE number = ? AND kind < ?", (each.kind, known[0], each.kind))
+        return None
+    db.execute(
+        "INSERT INTO carried (digest, source, origin, path, session, size, seen_s) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (derived.digest, *derived[1:], len(derived.prints), now_s),
+    )
+    number: int = db.execute("SELECT number FROM carried WHERE digest = ?", (derived.digest,)).fetchone()[0]
+    for each in derived.prints:
+        db.execute(
+            "INSERT INTO prints (print, number, kind, word) VALUES (?, ?, ?, ?)",
+            (each.hash, number, int(each.kind), each.word),
+        )
+    return number
+
+
+def _delete(db: sqlite3.Connection, number: int) -> None:
+    db.execute("DELETE FROM prints WHERE number = ?", (number,))
+    db.execute("DELETE FROM carried WHERE number = ?", (number,))
+
+
+def _shorten(db: sqlite3.Connection, number: int) -> None:
+    """Keep a few prints of a text: half of them the gravest, the others passages, each with the smallest hashes."""
+    rows = db.execute("SELECT print, kind FROM prints WHERE number = ? ORDER BY print", (number,)).fetchall()
+    passages = [row[0] for row in rows if row[1] == PrintKind.PASSAGE]
+    others = [row[0] for row in sorted(rows, key=lambda row: -row[1]) if row[1] != PrintKind.PASSAGE]
+    kept = others[: max(_FEWEST // 2, _FEWEST - len(passages))]
+    kept += passages[: _FEWEST - len(kept)]
+    for each, _ in rows:
+        if each not in kept:
+            db.execute("DELETE FROM prints WHERE print = ? AND number = ?", (each, number))
+    db.execute("UPDATE carried SET size = ? WHERE number = ?", (len(kept), number))
+
+
+def _evict(db: sqlite3.Connection, excess: int, now_s: float) -> None:
+    """Shorten texts until so many prints are gone; if that is not enough, put marks in the place of texts."""
+    texts = _list_texts(db)
+    shortened, excess = _choose(texts, excess, spared=_FEWEST)
+    for text in shortened:
+        _shorten(db, text.number)
+    if excess <= 0:
+        return
+    evicted, _ = _choose([text._replace(size=min(text.size, _FEWEST)) for text in texts if not text.is_mark], excess)
+    for text in evicted:
+        _delete(db, text.number)
+        _insert(db, mark_file(text.path, text.source, is_ordered=text.is_ordered), text.seen_s)
+    _count_evicted(db, len(evicted), now_s)
+    _log.warning("carried texts: evicted=%d, their files count as untrusted", len(evicted))
+
+
+def _count_evicted(db: sqlite3.Connection, count: int, now_s: float) -> None:
+    """Add to the number of evicted texts, which is kept as a row of its own."""
+    db.execute(
+        "INSERT INTO carried (digest, source, origin, path, session, size, seen_s) VALUES (?, '', '', '', '', 0, ?) "
+        "ON CONFLICT (digest) DO NOTHING",
+        (_EVICTED, now_s),
+    )
+    db.execute("UPDATE carried SET size = size + ?, seen_s = ? WHERE digest = ?", (count, now_s, _EVICTED))
+
+
+def _list_texts(db: sqlite3.Connection) -> list[_KeptText]:
+    ordered = {
+        row[0]
+        for kind in sorted(ORDERED_KINDS)
+        for row in db.execute("SELECT DISTINCT number FROM prints WHERE kind = ?", (int(kind),)).fetchall()
+    }
+    rows = db.execute(
+        "SELECT number, source, path, size, seen_s, origin FROM carried WHERE digest <> ?", (_EVICTED,)
+    ).fetchall()
+    return [
+        _KeptText(number, source, path, size, seen_s, not origin, number in ordered)
+        for number, source, path, size, seen_s, origin in rows
+    ]
+
+
+def _choose(texts: Sequence[_KeptText], excess: int, *, spared: int = 0) -> tuple[list[_KeptText], int]:
+    """Return the texts that give way until the excess is gone, and what is left of it; each keeps `spared` prints.
+
+    Always of the site with the most prints: first what no order named, then what a mark can stand for, then the oldest.
+    """
+    by_site: dict[str, deque[_KeptText]] = {}
+    for text in sorted(texts, key=lambda each: (each.is_ordered, not each.path, each.seen_s, each.number)):
+        if text.size > spared:
+            by_site.setdefault(text.site, deque()).append(text)
+    largest = [(-sum(text.size for text in found), site) for site, found in by_site.items()]
     heapify(largest)
-    gone: list[int] = []
+    chosen: list[_KeptText] = []
     while excess > 0 and largest:
-        total, source = largest[0]
-        number, size = by_source[source].popleft()
-        gone.append(number)
-        excess -= size
-        if by_source[source]:
-            heapreplace(largest, (total + size, source))
+        total, site = largest[0]
+        chosen.append(text := by_site[site].popleft())
+        excess -= text.size - spared
+        if by_site[site]:
+            heapreplace(largest, (total + text.size - spared, site))
         else:
             heappop(largest)
-    return gone
+    return chosen, excess
+
+
+def _merge_marks(db: sqlite3.Connection, most: int) -> None:
+    """Where there are too many marks, mark the folder that has the most of them instead."""
+    marks = [text for text in _list_texts(db) if text.is_mark and text.path]
+    while len(marks) > most:
+        folders = Counter(mark.path.rpartition("/")[0] for mark in marks)
+        folder = folders.most_common(1)[0][0]
+        inside = [mark for mark in marks if f"{mark.path}/".startswith(f"{folder}/") or not folder]
+        is_ordered = any(mark.is_ordered for mark in inside)
+        for mark in inside:
+            _delete(db, mark.number)
+        _insert(db, mark_file(folder, inside[-1].source, is_ordered=is_ordered), max(mark.seen_s for mark in inside))
+        gone = {mark.number for mark in inside}
+        marks = [mark for mark in marks if mark.number not in gone]

@@ -12,6 +12,7 @@ Steps 6 to 9 are one routine (`lockgate.runtime.routines`): `check` and `check_a
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -28,12 +29,13 @@ from lockgate.core.ruling import pipeline
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import CarriedFrom, Context, PastCall
 from lockgate.core.ruling.effects.project import Project
+from lockgate.core.ruling.effects.reading import effects_of
 from lockgate.core.ruling.observing import is_always_enforced, observe
 from lockgate.core.ruling.opinions import Opinion
 from lockgate.core.ruling.pipeline import Ask, Stage
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.vocabulary import Action, Block, Decision, Kind, Lineage, Ran, Reason, Trust
+from lockgate.core.vocabulary import Action, Block, Decision, Kind, Lineage, Ran, Reason, Risk, Trust
 from lockgate.gate.attempt import attempt_in_thread
 from lockgate.gate.block_request import parse_block_request
 from lockgate.gate.judge_questions import JudgeQuestions
@@ -64,6 +66,11 @@ _MAX_LEAVES = 64
 _SPOKEN = frozenset({"goal", "supervisor", "system", "user", "web"})
 # In the place of what is known of a text, where it was not looked up yet.
 NOT_LOOKED_UP = CarriedFrom("", 0.0, is_firm=False, is_ordered=False)
+# A call without one of these downloads nothing that a rule could tell.
+_FETCHING = re.compile(
+    r"://|\b(?:aria2c|curl|curlie|decode|download|fetch|ftp|gh|http|https|iwr|rsync|save|scp|sftp|wget|xh)\b",
+    re.IGNORECASE,
+)
 # Reasons of a CONTINUE that a judge or a person has looked at.
 _CLEARING_REASONS = frozenset({Reason.TRIAGE_CLEARED, Reason.SUPERVISOR, Reason.APPROVED, Reason.GRANTED})
 
@@ -237,26 +244,40 @@ class Ruler:
             if not (words := store.words()):
                 return None
             with self._lock:
-                hashes = carried_text.hashes_to_look_up(self._context, content, words)
-                asked = self._context.asked_for(source)
+                asked, folder = self._context.asked_for(source), self.project.folder or self.project.root
+                places = carried_text.list_places(source, asked, folder)
+                hashes = carried_text.hashes_to_look_up(self._context, content, words, places)
             hits = store.find(hashes) if hashes else ()
-            return carried_text.weigh_hits(hits, source=source, asked=asked, session=self.id)
+            return carried_text.weigh_hits(hits, source=source, asked=asked, session=self.id, folder=folder)
         except LockgateError as error:
             report_failure("carried-texts", error)
             # It may be one of them.
             return CarriedFrom("unknown", 0.0, is_firm=True, is_ordered=False)
 
-    def _keep_derived(self, leaves: Sequence[Leaf], decision: Decision) -> None:
+    def _keep_derived(self, call: ToolCall, leaves: Sequence[Leaf], decision: Decision) -> None:
         """Keep what a call writes from untrusted text, also where it is held: a person may let it run elsewhere."""
-        from lockgate.core.ruling.carried_text import find_derived
+        store, effects, project = self.gate.carried, decision.effects, self.project
+        if store is None or decision.risk is Risk.LOW:
+            return
+        from lockgate.core.ruling import carried_text
 
-        with self._lock:
-            derived = find_derived(self._context, leaves, decision.effects, self._scanner)
-        if derived is not None and self.gate.carried is not None:
-            try:
-                self.gate.carried.keep(derived._replace(session=self.id))
-            except LockgateError as error:
-                report_failure("carried-texts", error)
+        folder = call.folder or project.folder or project.root
+        places = carried_text.list_places("", " ".join(leaf.text[:_MAX_REMEMBERED] for leaf in leaves), folder)
+        try:
+            marks = carried_text.hashes_of_marks(places, store.words())
+            copied_from = carried_text.find_marked_source(store.find(marks), places) if marks else ""
+            if not (effects or copied_from or self._context.readings or _may_fetch(leaves)):
+                return
+            with self._lock:
+                # Tier 1 has not looked at them where nothing untrusted is recent.
+                effects = effects or effects_of(call, project, self._context.activity, leaves=leaves)
+                found = carried_text.find_derived(
+                    self._context, leaves, effects, self._scanner, folder=folder, copied_from=copied_from
+                )
+            for derived in found:
+                store.keep(derived._replace(session=self.id))
+        except LockgateError as error:
+            report_failure("carried-texts", error)
 
     @property
     def context_known(self) -> bool:
@@ -335,8 +356,8 @@ class Ruler:
         if isinstance(ruling, Ask) or self._must_wait(ruling, subject):
             with self._notify_watchers(call.tool, leaves):
                 decision = run_routine(self._settle(call, ruling, subject, began))
-            return self._end(call.tool, leaves, decision)
-        return self._end(call.tool, leaves, self._settle_at_once(call.tool, ruling, subject, began))
+            return self._end(call, leaves, decision)
+        return self._end(call, leaves, self._settle_at_once(call.tool, ruling, subject, began))
 
     def check_at_once(self, call: ToolCall) -> Decision | CallStart:
         """Rule on a call that Tier 1 settles; where a judge or a person is asked, return what `check_async` takes."""
@@ -344,7 +365,7 @@ class Ruler:
         leaves, ruling, subject = self._begin(call)
         if isinstance(ruling, Ask) or self._must_wait(ruling, subject):
             return CallStart(leaves, ruling, subject, began)
-        return self._end(call.tool, leaves, self._settle_at_once(call.tool, ruling, subject, began))
+        return self._end(call, leaves, self._settle_at_once(call.tool, ruling, subject, began))
 
     async def check_async(self, call: ToolCall, start: CallStart | None = None) -> Decision:
         """Rule on one call for a caller on an event loop.
@@ -358,7 +379,7 @@ class Ruler:
                 decision = await run_routine_async(self._settle(call, ruling, subject, began))
         else:
             decision = _with_latency(ruling, began)
-        return self._end(call.tool, leaves, decision)
+        return self._end(call, leaves, decision)
 
     def rule_on(self, ask: Ask, *, judged: bool = True) -> Decision:
         """Run steps 6 to 9 for a question that did not begin as a call; `judged` False asks no model."""
@@ -584,11 +605,12 @@ class Ruler:
                 for watcher in watchers:
                     watcher.on_failed(tool, leaves)
 
-    def _end(self, tool: str, leaves: list[Leaf], decision: Decision) -> Decision:
+    def _end(self, call: ToolCall, leaves: list[Leaf], decision: Decision) -> Decision:
+        tool = call.tool
         if decision.tier > 1 or self.gate.ledger is not None:
             self._count_ruling(tool, decision)
-        if self.gate.carried is not None and decision.effects and self._context.readings:
-            self._keep_derived(leaves, decision)
+        if self.gate.carried is not None:
+            self._keep_derived(call, leaves, decision)
         self._add_to_history(tool, leaves, decision)
         return decision
 
@@ -648,6 +670,10 @@ def _copy_arguments(value: object) -> dict[str, object]:
 
     copied = copy(value)
     return copied if isinstance(copied, dict) else {}
+
+
+def _may_fetch(leaves: Sequence[Leaf]) -> bool:
+    return any(_FETCHING.search(leaf.text) is not None for leaf in leaves)
 
 
 def _with_latency(ruling: Decision, began: int) -> Decision:

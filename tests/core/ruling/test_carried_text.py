@@ -12,6 +12,7 @@ from lockgate.core.ruling.carried_text import (
     PrintKind,
     find_derived,
     hashes_to_look_up,
+    list_places,
     weigh_hits,
 )
 from lockgate.core.ruling.context import Context
@@ -38,7 +39,9 @@ def context_with(scanner: Scanner, *texts: tuple[str, str]) -> Context:
 
 def derive(scanner: Scanner, written: str, *texts: tuple[str, str], kind: str = "edits-project") -> DerivedText | None:
     context = context_with(scanner, *(texts or [("web:https://kit.example/a?key=1", PAGE)]))
-    return find_derived(context, [Leaf("content", written)], [effect(kind, "./notes.md")], scanner)
+    found = find_derived(context, [Leaf("content", written)], [effect(kind, "./notes.md")], scanner)
+    assert len(found) <= 1
+    return found[0] if found else None
 
 
 def kinds(derived: DerivedText | None) -> set[PrintKind]:
@@ -99,7 +102,7 @@ def test_a_text_is_known_again_by_its_hashes(scanner: Scanner) -> None:
 
 
 def hit(*shared: PrintKind, path: str = "", session: str = "old") -> CarriedHit:
-    return CarriedHit("web:a", "elsewhere", path, session, 1.0, shared)
+    return CarriedHit("web:a", "elsewhere", path, session, 1.0, set(shared))
 
 
 @pytest.mark.parametrize(
@@ -112,11 +115,61 @@ def hit(*shared: PrintKind, path: str = "", session: str = "old") -> CarriedHit:
         (hit(PrintKind.ORDERED_NAME, path="docs/notes.md"), "firm ordered"),
         (hit(PrintKind.ORDERED_NAME, path="es.md"), ""),
         (hit(PrintKind.ADDRESS, path="/repo/docs/notes.md"), "firm"),
+        (hit(PrintKind.FILE, path="/repo/docs/notes.md"), "firm"),
+        (hit(PrintKind.FILE, path="/repo/docs"), "firm"),
+        (hit(PrintKind.ORDERED_FILE, path="docs/notes.md"), "firm ordered"),
     ],
 )
 def test_how_much_a_hit_says(found: CarriedHit, expected: str) -> None:
     carried = weigh_hits([found], source="tool:Bash", asked="cat /repo/docs/notes.md", session="new")
     assert carried == ("web:a", 1.0, "firm" in expected, "ordered" in expected)
+
+
+@pytest.mark.parametrize("path", ["/other/docs/notes.md", "/repo/docs/notes.md.old", "/repo/doc", ""])
+def test_a_mark_counts_for_its_own_file_only(path: str) -> None:
+    asked = "cat docs/notes.md"
+    hits = [hit(PrintKind.FILE, path=path)]
+    assert weigh_hits(hits, source="tool:Bash", asked=asked, session="new", folder="/repo") is None
+
+
+def test_a_mark_without_a_path_makes_the_notes_of_agents_untrusted() -> None:
+    hits = [hit(PrintKind.FILE)]
+    assert weigh_hits(hits, source="agent:memory", asked="", session="new") == ("web:a", 1.0, False, False)
+
+
+FILLER = " ".join(f"ordinary{number} sentence{number % 7} about our garden" for number in range(4000))
+
+
+@pytest.mark.parametrize("is_foreign", [False, True])
+def test_no_filler_hides_what_stands_behind_it(scanner: Scanner, *, is_foreign: bool) -> None:
+    assert len(FILLER) > 140_000
+    texts = [("web:https://kit.example", f"{FILLER}. {PAGE}" if is_foreign else PAGE)]
+    derived = derive(scanner, f"{FILLER}. {PAGE}", *texts)
+    assert derived is not None
+    assert PrintKind.ORDERED_ADDRESS in kinds(derived)
+    words = frozenset(each.word for each in derived.prints)
+    for read in (f"{FILLER}. {PAGE}", PAGE):
+        found = hashes_to_look_up(Context(scanner), read, words, list_places("file:/repo/notes.md", ""))
+        assert {each.hash for each in derived.prints}.intersection(found)
+    # A part of it that shares no print is still a part of that file.
+    assert (PrintKind.FILE in kinds(derived) or PrintKind.ORDERED_FILE in kinds(derived)) is is_foreign
+
+
+def test_names_in_front_hide_no_address(scanner: Scanner) -> None:
+    names = " ".join(f"module-{number}" for number in range(600))
+    derived = derive(scanner, f"{names} drop@sink.example", ("web:a", f"{names}. {PAGE}"))
+    assert PrintKind.ORDERED_ADDRESS in kinds(derived)
+
+
+@pytest.mark.parametrize(
+    ("leaf", "kept"),
+    [("curl https://kit.example/a > ./notes.md", ["/repo/notes.md"]), ("sed s/a/b/ a > notes.md", [])],
+)
+def test_a_downloaded_file_is_marked_whole(scanner: Scanner, leaf: str, kept: list[str]) -> None:
+    effects = [effect("downloads-file", "./notes.md"), effect("edits-project", "./notes.md")]
+    found = find_derived(Context(scanner), [Leaf("command", leaf)], effects, scanner, folder="/repo")
+    assert [each.path for each in found] == kept
+    assert all(kinds(each) == {PrintKind.FILE} for each in found)
 
 
 def test_the_session_that_wrote_a_text_may_read_it_as_before() -> None:
@@ -127,4 +180,4 @@ def test_the_session_that_wrote_a_text_may_read_it_as_before() -> None:
 def test_a_text_that_takes_too_long_to_compare_counts_as_derived(scanner: Scanner) -> None:
     words = [f"longword{number % 90}" for number in range(20_000)]
     derived = derive(scanner, " ".join(reversed(words)), ("web:a", " ".join(words)))
-    assert kinds(derived) == {PrintKind.PASSAGE}
+    assert kinds(derived) == {PrintKind.PASSAGE, PrintKind.ORDERED_FILE}

@@ -6,15 +6,18 @@ and of addresses and names. A later session knows such a text again, whatever fi
 
 Reading something is not enough: a file counts only for what it shares with a text from outside. The files of the
 project itself are no such text, unless one of them speaks to an agent.
+
+A file can also be remembered whole, by a mark: one that a command downloaded, and one of whose text not all was kept.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from enum import IntEnum
 from hashlib import sha256
-from itertools import islice
+from heapq import nsmallest
 from typing import NamedTuple
 from zlib import adler32, crc32
 
@@ -28,7 +31,7 @@ from lockgate.core.ruling.word_index import IndexedReading, ValuePlacesCache
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text.imperatives import prepare, split_words
 from lockgate.core.text.scanner import Scanner
-from lockgate.core.vocabulary import Effect
+from lockgate.core.vocabulary import Effect, Severity
 
 # Effects that leave a text where an agent may read it again; the target of the first ones is a file.
 _FILE_KINDS = frozenset(
@@ -43,21 +46,32 @@ _KEEPING_KINDS = _FILE_KINDS | frozenset(
 # So many words in a row are a passage. It is remembered in shingles of six words, each from a long word on, which is
 # kept with it: a later text is hashed only at words that are kept, and most texts have none of them.
 _RUN, _SHINGLE, _LONG_WORD = 7, 6, 7
-# What is looked at and remembered of one text.
-_MAX_TEXT, MAX_PRINTS_OF_ONE, _MAX_VALUES, _MAX_LOOKED_UP = 128 * 1024, 256, 256, 50_000
+# What is compared and remembered of one text. Of more prints those with the smallest hashes are kept: a sample of the
+# whole text, which no filler at its head can push out.
+MAX_PRINTS_OF_ONE, _MAX_VALUES, _MAX_LOOKED_UP, _MAX_PLACES = 256, 256, 50_000, 64
 _SHORTEST_VALUE, _SHORTEST_ACCOUNT = 6, 12
 # What each byte becomes when addresses and names are read: what stands in none of them is a space.
 _VALUE_BYTES = bytes(byte if byte > 127 or chr(byte).isalnum() or chr(byte) in "@./_+~-" else 32 for byte in range(256))
+_WORDS_OF_CALL = re.compile(r"[^\s'\"=;|&<>()]+")
 _SECRET_PARTS = re.compile(r"[?#].*|(?<=://)[^/@\s]*@", re.DOTALL)
 
 
 class PrintKind(IntEnum):
-    """What a print is the hash of. In an order: a sentence of the untrusted text told its reader to do something."""
+    """What a print is the hash of. In an order: a sentence of the untrusted text told its reader to do something.
+
+    FILE is the mark of a whole file or folder, by its name; ORDERED_FILE of one that has repeated an order.
+    """
 
     PASSAGE = 0
     ADDRESS = 1
     ORDERED_ADDRESS = 2
     ORDERED_NAME = 3
+    FILE = 4
+    ORDERED_FILE = 5
+
+
+_FILE_MARKS = frozenset({PrintKind.FILE, PrintKind.ORDERED_FILE})
+ORDERED_KINDS = frozenset({PrintKind.ORDERED_ADDRESS, PrintKind.ORDERED_NAME, PrintKind.ORDERED_FILE})
 
 
 class Print(NamedTuple):
@@ -81,6 +95,11 @@ class DerivedText(NamedTuple):
     session: str = ""
 
     @property
+    def is_mark(self) -> bool:
+        """Whether it is a file that is untrusted whole, of whose text nothing is kept."""
+        return not self.origin
+
+    @property
     def digest(self) -> str:
         """A name for it: the same text written again is the same."""
         told = f"{self.origin}\0{self.path}\0{sorted(each.hash for each in self.prints)}"
@@ -95,12 +114,38 @@ class CarriedHit(NamedTuple):
     path: str
     session: str
     at_s: float
-    shared: Collection[PrintKind]
+    shared: AbstractSet[PrintKind]
 
 
 def origin_of(source: str, asked: str) -> str:
     """Return the name of a text's place: of its source and of what its call was given."""
     return sha256(f"{source}\0{asked}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def mark_file(path: str, source: str, *, is_ordered: bool = False) -> DerivedText:
+    """Return the mark of a file or folder that is untrusted whole; an empty path stands for every note of an agent."""
+    return DerivedText((_file_print(path, is_ordered=is_ordered),), source, "", path)
+
+
+def _file_print(path: str, *, is_ordered: bool = False) -> Print:
+    # No word of a text begins with this byte.
+    name = b"\0" + path.lower().rpartition("/")[2].encode("utf-8", "replace")
+    return Print(_hash(name), PrintKind.ORDERED_FILE if is_ordered else PrintKind.FILE, name)
+
+
+def list_places(source: str, asked: str, folder: str = "") -> list[str]:
+    """Return where a text may lie, by its source and what its call was given; an empty one for an agent's own words.
+
+    `folder` is what relative paths start from.
+    """
+    speaker, _, place = source.partition(":")
+    found = [place, *_WORDS_OF_CALL.findall(asked)[:_MAX_PLACES]]
+    full = [
+        normalize_path(f"{folder}/{each}" if folder and not each.startswith(("/", "~")) else each)
+        for each in (name.replace("\\", "/") for name in found)
+        if each
+    ]
+    return [*full, *([""] if speaker == "agent" else [])]
 
 
 def _shingles(words: Sequence[bytes]) -> Iterator[Print]:
@@ -121,39 +166,75 @@ def _hash(data: bytes) -> int:
     return crc32(data) << 31 ^ adler32(data)
 
 
-def hashes_to_look_up(context: Context, content: str, words: frozenset[bytes]) -> list[int]:
-    """Return the hashes of a text that may be remembered, in all its readings; `words` are those that are kept."""
-    found: dict[int, None] = {}
+def hashes_of_marks(places: Sequence[str], words: frozenset[bytes]) -> list[int]:
+    """Return the hashes of marks that may be on one of these places, or on a folder above it."""
+    names = {part for place in places for part in (place.lower().split("/") if place else [""]) if part or not place}
+    return [each.hash for each in map(_file_print, sorted(names)) if each.word in words]
+
+
+def find_marked_source(hits: Iterable[CarriedHit], places: Sequence[str]) -> str:
+    """Return where a marked file came from that lies at one of these places; nothing where none does."""
+    named = [place for place in places if place]
+    found = (hit for hit in hits if hit.path and not hit.shared.isdisjoint(_FILE_MARKS))
+    return next((hit.source for hit in found if any(_lies_in(place, hit.path) for place in named)), "")
+
+
+def hashes_to_look_up(context: Context, content: str, words: frozenset[bytes], places: Sequence[str] = ()) -> list[int]:
+    """Return the hashes of a text that may be remembered, in all its readings, and of the files it may lie in.
+
+    `words` are those that are kept. Of too many hashes the smallest are looked up, as the smallest are kept.
+    """
+    found = dict.fromkeys(hashes_of_marks(places, words))
+    passages: set[int] = set()
     for index in context.analyse(content)[1]:
         shared = words.intersection(index.words)
         if not shared:
             continue
         listed = split_words(index.prepared)
-        found.update((_hash_at(listed, at), None) for at, word in enumerate(listed) if word in shared)
+        passages.update(_hash_at(listed, at) for at, word in enumerate(listed) if word in shared)
         found.update((_hash(value), None) for value in _find_values(index.prepared))
-        if len(found) > _MAX_LOOKED_UP:
-            break
-    return list(found)[:_MAX_LOOKED_UP]
+    return [*found, *sorted(passages)][:_MAX_LOOKED_UP]
 
 
-def weigh_hits(hits: Iterable[CarriedHit], *, source: str, asked: str, session: str) -> CarriedFrom | None:
+def weigh_hits(
+    hits: Iterable[CarriedHit], *, source: str, asked: str, session: str, folder: str = ""
+) -> CarriedFrom | None:
     """Return where a block's words come from, by what it shares with remembered texts; None where that tells nothing.
 
     A text that is read again where it was read first, or in the session that wrote it, is not carried. An address alone
     says little, since many texts name one. It says enough if an order named it, or if the file is the one written.
     """
-    origin, places = origin_of(source, asked), [source.partition(":")[2], *asked.split()]
-    found: list[CarriedFrom] = []
-    for hit in hits:
-        shared = hit.shared
-        is_same_file = bool(hit.path) and any(_is_same_path(hit.path, place) for place in places)
-        is_passage = PrintKind.PASSAGE in shared
-        is_ordered = PrintKind.ORDERED_ADDRESS in shared or (is_same_file and PrintKind.ORDERED_NAME in shared)
-        is_known = is_passage or is_ordered or PrintKind.ADDRESS in shared or PrintKind.ORDERED_NAME in shared
-        if is_known and hit.origin != origin and hit.session != session:
-            is_firm = is_passage or is_ordered or is_same_file
-            found.append(CarriedFrom(hit.source, hit.at_s, is_firm=is_firm, is_ordered=is_ordered))
+    origin, places = origin_of(source, asked), list_places(source, asked, folder)
+    weighed = (_weigh(hit, places) for hit in hits if hit.origin != origin and hit.session != session)
+    found = [each for each in weighed if each is not None]
     return max(found, key=lambda each: (each.is_ordered, each.is_firm, each.at_s), default=None)
+
+
+def _weigh(hit: CarriedHit, places: Sequence[str]) -> CarriedFrom | None:
+    shared = hit.shared
+    is_same_file = bool(hit.path) and any(_is_same_path(hit.path, place) for place in places)
+    is_marked = not shared.isdisjoint(_FILE_MARKS) and any(_lies_in(place, hit.path) for place in places)
+    is_passage = PrintKind.PASSAGE in shared
+    is_ordered = (
+        PrintKind.ORDERED_ADDRESS in shared
+        or (is_same_file and PrintKind.ORDERED_NAME in shared)
+        or (is_marked and PrintKind.ORDERED_FILE in shared)
+    )
+    if not (is_marked or shared - _FILE_MARKS):
+        return None
+    is_firm = is_passage or is_ordered or is_same_file or (is_marked and bool(hit.path))
+    return CarriedFrom(hit.source, hit.at_s, is_firm=is_firm, is_ordered=is_ordered)
+
+
+def _lies_in(place: str, path: str) -> bool:
+    """Return whether a place is a marked file or lies below a marked folder."""
+    if not place or not path:
+        return place == path
+    place, path = place.lower(), path.lower()
+    if place.startswith("/") and path.startswith("/"):
+        return f"{place}/".startswith(f"{path}/")
+    # One of the two is relative to a folder that was not known.
+    return f"/{path}/" in f"/{place}/" or f"{path}/".endswith(f"/{place}/")
 
 
 def _is_same_path(one: str, other: str) -> bool:
@@ -162,17 +243,47 @@ def _is_same_path(one: str, other: str) -> bool:
 
 
 def find_derived(
-    context: Context, leaves: Sequence[Leaf], effects: Sequence[Effect], scanner: Scanner
-) -> DerivedText | None:
-    """Return what a call that writes or tells something has from untrusted text; None for every other call."""
+    context: Context,
+    leaves: Sequence[Leaf],
+    effects: Sequence[Effect],
+    scanner: Scanner,
+    *,
+    folder: str = "",
+    copied_from: str = "",
+) -> list[DerivedText]:
+    """Return what a call that writes or tells something has from untrusted text; nothing for every other call.
+
+    A file that it downloads is untrusted whole, and what it writes if it names such a file, which then is from
+    `copied_from`. `folder` is what relative paths start from.
+    """
+    text = "\n".join(leaf.text for leaf in leaves)
+    marks = [mark_file(_full_path(path, folder), source) for path, source in _list_saved(text, effects, copied_from)]
     kept = [found for found in effects if found.kind in _KEEPING_KINDS]
     if not kept or not context.readings or not (foreign := context.find_foreign()):
-        return None
+        return marks
     path = next((found.target for found in kept if found.kind in _FILE_KINDS and found.target), "")
     # Who gets a message is not what was written in it: such an address would make every calendar suspicious.
     search = _DerivationSearch(context, foreign, {found.target.lower().encode("utf-8", "ignore") for found in effects})
-    search.look_through("\n".join(leaf.text for leaf in leaves)[:_MAX_TEXT], scanner)
-    return search.conclude(normalize_path(path)[:1000] if path else "")
+    search.look_through(text, scanner)
+    derived = search.conclude(_full_path(path, folder) if path else "")
+    return marks if derived is None else [*marks, derived]
+
+
+def _list_saved(text: str, effects: Sequence[Effect], copied_from: str) -> list[tuple[str, str]]:
+    """Return the files that a call saves whole from elsewhere, each with its source."""
+    saved = dict.fromkeys(found.target for found in effects if found.kind == "downloads-file")
+    if copied_from:
+        saved.update((found.target, None) for found in effects if found.kind in _FILE_KINDS)
+    elif "://" not in text and all(found.severity < Severity.REACHES_OUT for found in effects):
+        # What a filter has rewritten is called a download as well.
+        return []
+    site = next((f"web:{found.target}" for found in effects if found.kind == "requests" and found.target), "download")
+    return [(path, copied_from or printable(site, 200)) for path in saved if path]
+
+
+def _full_path(path: str, folder: str) -> str:
+    is_relative = bool(folder) and not path.startswith(("/", "~"))
+    return normalize_path(f"{folder}/{path}" if is_relative else path)[:1000]
 
 
 def find_derived_note(context: Context, content: str, scanner: Scanner) -> DerivedText | None:
@@ -180,7 +291,7 @@ def find_derived_note(context: Context, content: str, scanner: Scanner) -> Deriv
     if not context.readings or not (foreign := context.find_foreign()):
         return None
     search = _DerivationSearch(context, foreign)
-    search.look_through(content[:_MAX_TEXT], scanner)
+    search.look_through(content, scanner)
     return search.conclude("")
 
 
@@ -196,6 +307,8 @@ class _DerivationSearch:
         self._weights: dict[str, int] = {}
         self._latest: IndexedReading = foreign[-1]
         self._budget = WorkBudget(0)
+        # Whether something was not compared.
+        self._is_cut = False
 
     def look_through(self, text: str, scanner: Scanner) -> None:
         """Compare a text, in all its readings."""
@@ -206,8 +319,9 @@ class _DerivationSearch:
             self._look_for_values(prepared)
             self._look_for_passages(words)
             if self._budget.is_spent:
+                self._is_cut = True
                 # What was not compared may be from there.
-                self._add(islice(_shingles(words), MAX_PRINTS_OF_ONE))
+                self._add(nsmallest(MAX_PRINTS_OF_ONE, _shingles(words)))
                 self._weights.setdefault(self._latest.block, 0)
 
     def conclude(self, path: str) -> DerivedText | None:
@@ -217,9 +331,11 @@ class _DerivationSearch:
         alarming = self._context.alarming_blocks()
         block = max(self._weights, key=lambda each: (each in alarming, self._weights[each]))
         source = self._context.blocks[self._context.positions[block]].source
-        kept = sorted(self._prints.values(), key=lambda each: (each.kind is PrintKind.PASSAGE, each.hash))[
-            :MAX_PRINTS_OF_ONE
-        ]
+        kept = sorted(self._prints.values(), key=lambda each: (each.kind is PrintKind.PASSAGE, each.hash))
+        if path and (self._is_cut or len(kept) > MAX_PRINTS_OF_ONE):
+            # A part of the file that is read alone may have none of those that are kept.
+            is_ordered = self._is_cut or any(each.kind in ORDERED_KINDS for each in kept)
+            kept.insert(0, _file_print(path, is_ordered=is_ordered))
         shown = printable(_SECRET_PARTS.sub("", source), 200)
         origin = origin_of(source, self._context.produced_by.get(block, ""))
         return DerivedText(tuple(kept[:MAX_PRINTS_OF_ONE]), shown, origin, path)
@@ -258,28 +374,35 @@ class _DerivationSearch:
         return None
 
     def _look_for_values(self, prepared: bytes) -> None:
-        for value, is_address in islice(_find_values(prepared).items(), _MAX_VALUES):
-            words = split_words(value)
-            if not self._context.untrusted_words.issuperset(words) or self._is_no_news(value):
-                continue
-            holding = [
-                reading
-                for reading in self._foreign
-                if all(word in reading.words for word in words)
-                and self._budget.take_pass(len(reading.word_index.prepared))
-                and value in reading.word_index.prepared
-            ]
-            if not holding:
-                continue
-            is_ordered = self._is_ordered(value, holding)
-            if is_ordered:
-                kind = PrintKind.ORDERED_ADDRESS if is_address else PrintKind.ORDERED_NAME
-            elif is_address and not value.isalnum():
-                kind = PrintKind.ADDRESS
-            else:
-                continue
-            self._note(holding[0], _RUN if is_ordered else 1)
-            self._add([Print(_hash(value), kind, max(words, key=len))])
+        known = self._context.untrusted_words
+        found = [
+            (value, is_address, words)
+            for value, is_address in _find_values(prepared).items()
+            if known.issuperset(words := split_words(value)) and not self._is_no_news(value)
+        ]
+        # Mailboxes and hosts first, then accounts, then names: of those a text has the most.
+        found.sort(key=lambda each: (not each[1], each[0].isalnum()))
+        self._is_cut = self._is_cut or len(found) > _MAX_VALUES
+        for value, is_address, words in found[:_MAX_VALUES]:
+            self._look_for_value(value, words, is_address=is_address)
+
+    def _look_for_value(self, value: bytes, words: Sequence[bytes], *, is_address: bool) -> None:
+        holding = [
+            reading
+            for reading in self._foreign
+            if all(word in reading.words for word in words)
+            and self._budget.take_pass(len(reading.word_index.prepared))
+            and value in reading.word_index.prepared
+        ]
+        is_ordered = bool(holding) and self._is_ordered(value, holding)
+        if is_ordered:
+            kind = PrintKind.ORDERED_ADDRESS if is_address else PrintKind.ORDERED_NAME
+        elif holding and is_address and not value.isalnum():
+            kind = PrintKind.ADDRESS
+        else:
+            return
+        self._note(holding[0], _RUN if is_ordered else 1)
+        self._add([Print(_hash(value), kind, max(words, key=len))])
 
     def _is_no_news(self, value: bytes) -> bool:
         """Return whether the user or the project names it, or it says nothing about who is reached."""
