@@ -400,6 +400,10 @@ class Plug:
                 self._orders.pop(number, None)
             _running.reset(before)
 
+    def enter(self, session: str) -> None:
+        """Do as `running` for a hook before a call that runs in a context of its own, which ends with the call."""
+        _running.set(session)
+
     @property
     def caller(self) -> str:
         """The session whose call is running here; empty outside of calls."""
