@@ -16,7 +16,6 @@ from lockgate.core.redaction import personal_data as personal
 from lockgate.core.redaction import redact as redaction
 from lockgate.core.redaction.redact import redact
 from lockgate.core.redaction.spans import lowercase_same_length
-from lockgate.core.text import pattern_set as marks
 from lockgate.core.text.pattern_set import COMPILE_AFTER, SHORT_TEXT, PatternSet
 
 WORDS = credentials.MARKS | personal.MARKS
@@ -121,7 +120,7 @@ def test_prose_has_no_shape(shape: str) -> None:
 def test_what_is_removed_is_what_all_searches_would_remove(text: str, ruleset: str) -> None:
     text = f"{LONG}{text}{LONG}"
     with (
-        patch.object(marks, "SHORT_TEXT", len(text) * 9),
+        patch.object(PatternSet, "find_in", lambda self, _text: self.all_names),
         patch.object(personal, "_NATIONAL_LEAST", 0),
         patch.object(personal, "_PHONE_LEAST", 0),
         patch.object(redaction, "_find_wraps", redaction._WRAP.finditer),
@@ -187,5 +186,11 @@ def test_the_engine_is_made_ready_once_it_is_worth_it() -> None:
     assert look.find_in(LONG) == set()
 
 
-def test_in_a_short_text_everything_is_searched_for() -> None:
+def test_in_a_short_text_everything_is_searched_for_before_the_engine_is_compiled() -> None:
     assert PatternSet(["needle"], {"digits": "[0-9]"}).find_in("x" * (SHORT_TEXT - 1)) == {"needle", "digits"}
+
+
+def test_in_a_short_text_a_compiled_engine_searches() -> None:
+    look = PatternSet(["needle"], {"digits": "[0-9]"})
+    look.make_ready()
+    assert look.find_in("a needle") == {"needle"}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import hyperscan
 
-# In a shorter text, hundreds of searches take hardly longer than one pass.
+# For a shorter text nothing is compiled: hundreds of searches in it take hardly longer than one pass.
 SHORT_TEXT = 512
 # Compiling takes as long as all searches in this many characters: a program that looks at one text never compiles.
 COMPILE_AFTER = 200_000
