@@ -38,6 +38,7 @@ def find_record_details(
     yield from _find_at_digits(text)
     if ruleset == "hipaa":
         yield from _find_machines(text, low)
+        yield from _find_ages(text, low)
     else:
         yield from _find_grades(text)
 
@@ -76,7 +77,7 @@ _BOTH = (
         "address",
         "zip postal postcode",
         r"(?:zip(?: ?code)?|postal ?code|postcode)[\"' \t]{0,3}(?:is|[:=#])?[\"' \t]{0,3}"
-        r"((?=[A-Za-z]{0,2}[0-9])[A-Za-z0-9]{2,5}(?:[ -][A-Za-z0-9]{3,4})?)(?![A-Za-z0-9])",
+        r"((?=[A-Za-z]{0,2}[0-9])[A-Za-z0-9]{2,8}(?:[ -][A-Za-z0-9]{2,4})?)(?![A-Za-z0-9])",
     ),
     _label_rule(
         "address",
@@ -90,11 +91,14 @@ _HEALTH = (
     *_BOTH,
     _label_rule(
         "record-number",
-        "mrn medical patient chart health member beneficiary subscriber policy insurance medicare medicaid account "
-        "certificate licen device serial prescription rx npi dea vin specimen accession claim encounter",
+        "mrn medical patient chart health member beneficiary subscriber policy insurance medicare medicaid "
+        "account acct certificate licen device serial prescription rx npi dea vin specimen accession claim "
+        "encounter record s/n sn",
         r"(?<![a-z])(?:mrn|medical[ _-]record|patient|chart|health[ _-]?plan|member|beneficiary|subscriber|policy|"
-        r"insurance|medicare|medicaid|account|certificate|licen[cs]e|device|serial|prescription|rx|npi|dea|vin|"
-        rf"specimen|accession|claim|encounter){_RECORD}",
+        r"insurance|medicare|medicaid|acc(?:oun)?t\.?|certificate|licen[cs]e|device|serial|prescription|rx|npi|dea|vin|"
+        # A record can be of sports, and `SN 1987A` is a star.
+        r"specimen|accession|claim|encounter|record(?=[ _-]?(?:no\b|nr\b|num|id\b|#))|"
+        rf"s/n|sn(?=\.? ?(?:no\b|[:=#]|[A-Za-z0-9-]{{6}}))){_RECORD}",
     ),
     _label_rule(
         "personal-detail",
@@ -181,6 +185,12 @@ _ADDRESS_FROM = tuple(
         r"[0-9]{5}-[0-9]{4}(?![\w-])",
     )
 )
+# Postcodes of other countries are plain numbers: a street with a number, or a state, stands before them.
+_WORD_OF_NAME = r"[^\W\d_a-z][\w'’.-]{1,24}"
+_POSTCODE_AND_TOWN = re.compile(
+    r"(?:[0-9]{5}|[0-9]{4} [A-Z]{2}|(?!19|20)[0-9]{4}|[0-9]{3} [0-9]{2}|[0-9]{2}-[0-9]{3}|[0-9]{4}-[0-9]{3})"
+    rf" {_WORD_OF_NAME}(?: {_WORD_OF_NAME})?"
+)
 # What stands before the digits is a part of the address, and what may stand behind them.
 _ADDRESS_BEFORE = (
     (re.compile(rf"(?<!\w)(?:{_CITY})?{_STATE},? $"), re.compile(r"[0-9]{5}(?:-[0-9]{4})?(?![\w-])")),
@@ -193,6 +203,25 @@ _ADDRESS_BEFORE = (
     (
         re.compile(r"(?<!\w)[A-Z]{1,2}$"),
         re.compile(r"[0-9][A-Z0-9]? [0-9][A-Z]{2}(?!\w)|[0-9][A-Z] [0-9][A-Z][0-9](?!\w)"),
+    ),
+    (
+        re.compile(
+            rf"(?<!\w)(?:[Uu]l\. |{_WORD_OF_NAME} (?:{_ARTICLE} )?){{1,4}}[0-9]{{1,3}}[A-Za-z]?(?:/[0-9]{{1,4}})?"
+            r",?\s{1,2}(?:[A-Z]{1,2}-)?$"
+        ),
+        _POSTCODE_AND_TOWN,
+    ),
+    (
+        re.compile(
+            rf"(?<!\w)(?i:{_STREET_FIRST}) (?:{_ARTICLE} ?){{0,2}}{_CAPITAL}(?: {_CAPITAL}){{0,2}}"
+            r",?\s{1,2}(?:[A-Z]{1,2}-)?$"
+        ),
+        _POSTCODE_AND_TOWN,
+    ),
+    (re.compile(rf"(?<!\w)(?:{_CITY})?(?:NSW|VIC|QLD|TAS|ACT),? $"), re.compile(r"[0-9]{4}(?!\w)")),
+    (
+        re.compile(rf"(?i:\b{_STREET})\.?,?\s{{1,2}}(?:{_WORD_OF_NAME},? ){{1,3}}(?:- ?)?$"),
+        re.compile(r"[0-9]{6}(?!\w)|[0-9]{3} [0-9]{3}(?!\w)"),
     ),
 )
 _DIGITS = re.compile("[0-9]+")
@@ -241,6 +270,29 @@ def _find_machines(text: str, low: str) -> Iterator[SensitiveSpan]:
         if place >= done and (page := _URL.match(text, place)):
             done = place + len(page[0].rstrip(".,;:!?)]"))
             yield SensitiveSpan("url", place, done)
+
+
+# --- ages of 90 and more
+
+_ONES = "(?:one|two|three|four|five|six|seven|eight|nine)"
+_TEENS = "(?:ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen)"
+_NINETY_IN_WORDS = rf"(?:ninety(?:[ -]{_ONES})?|(?:a |one )hundred(?:(?: and)? (?:{_ONES}|{_TEENS}))?)"
+_NINETY = rf"(?:9[0-9]|1[01][0-9]|{_NINETY_IN_WORDS})"
+# What cannot stand behind an age: a measure, or `and older`, which names a group.
+_NO_AGE = r"(?![\w%°]|[.,][0-9]|-[0-9]| (?:and|or) (?:over|older|above|more)| ?(?:degrees|percent|minutes|days))"
+_AGES = re.compile(
+    rf"(?<![\w.,/-])({_NINETY})(?=[ -]?(?:years?|yrs?)[ -](?:old|of age)|[ -]?(?:y/o|yo)\b)"
+    rf"|\bage[d:]? ({_NINETY_IN_WORDS}){_NO_AGE}|\b(?:age:|aged) ({_NINETY}){_NO_AGE}"
+    rf"|\bturn(?:s|ed|ing)? ({_NINETY_IN_WORDS}){_NO_AGE}"
+    r"|\b(?:his|her|their|my) (?:early |late |mid[ -]?)?(nineties|90'?s)\b|\b(nonagenarian|(?:super)?centenarian)s?\b",
+    re.IGNORECASE,
+)
+_AGE_MARKS = ("year", "yr", "y/o", "yo", "age", "turn", "nineties", "90", "genarian", "centenarian")
+
+
+def _find_ages(text: str, low: str) -> Iterator[SensitiveSpan]:
+    for match in _AGES.finditer(text) if any(mark in low for mark in _AGE_MARKS) else ():
+        yield SensitiveSpan("personal-detail", *match.span(match.lastindex or 0))
 
 
 # --- grades
