@@ -90,7 +90,10 @@ async def run_of(
 
 class AdkDriver:
     modes = ("sync", "async", "stream")
-    cannot: Mapping[int, str] = {}
+    cannot: Mapping[int, str] = {
+        17: "its MCP tools are made only by a client of a running server",
+        22: "every run can pause: its session keeps the request for a confirmation",
+    }
 
     def __init__(self, plug: Plug, storage: dict[str, Any]) -> None:
         self.plugin = LockgateAdkPlugin(plug)
@@ -159,6 +162,29 @@ class AdkDriver:
         first = [ran, *parts_of(replies[0])]
         return self.start(tools, [first, *replies[1:]], "Look up the news", session=session, mode=mode)
 
+    def start_changed(
+        self,
+        change: Mapping[str, object],
+        tools: Sequence[Callable[..., object]],
+        replies: Sequence[Reply],
+        goal: str,
+        *,
+        session: str,
+        mode: str,
+    ) -> RunOutcome:
+        class Edits(BasePlugin):
+            async def before_tool_callback(self, *, tool: Any, tool_args: dict[str, Any], **_: Any) -> None:
+                if tool.name == "send_email":
+                    tool_args |= change
+
+        self.storage[session] = (tuple(tools), iter(list(replies)))
+        return self._run(session, mode, said(goal), [Edits("edits")])
+
+    def start_with_mcp(self, *_: Any, **__: Any) -> RunOutcome:
+        raise NotImplementedError
+
+    start_without_pause = start_with_mcp
+
     def _run(self, session: str, mode: str, given: Any, before: Sequence[BasePlugin] = ()) -> RunOutcome:
         tools, script = self.storage[session]
         try:
@@ -176,7 +202,7 @@ def told_by(events: Sequence[Any]) -> list[str]:
 
 def test_the_plug_holds_what_plugs_promise() -> None:
     results = check_plug(AdkDriver, imports=("google.adk", "google.genai"))
-    assert not [each for each in results if each.why_not]
+    assert {each.number for each in results if each.why_not} == {17, 22}
 
 
 def test_the_program_on_the_page_runs(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -15,9 +16,16 @@ pytest.importorskip("pydantic_ai")
 from page_programs import run_page
 from pydantic import BaseModel, Field
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, Tool, ToolApproved
-from pydantic_ai.capabilities import HandleDeferredToolCalls
-from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCallPart, UserPromptPart
-from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.capabilities import AbstractCapability, HandleDeferredToolCalls
+from pydantic_ai.messages import (
+    ModelRequest,
+    ModelResponse,
+    NativeToolReturnPart,
+    TextPart,
+    ToolCallPart,
+    UserPromptPart,
+)
+from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 
 from lockgate import Gate, MemoryApprovals
 from lockgate.integrations.plug import HeldByLockgate, Plug
@@ -28,20 +36,36 @@ from lockgate.testing.plug_suite import GOAL, POISON, READ, SEND, PlugKit, Reply
 def parts_of(reply: Reply) -> list[Any]:
     if isinstance(reply, str):
         return [TextPart(reply)]
-    return [ToolCallPart(call.tool, dict(call.arguments), call.id) for call in reply]
+    return [
+        ToolCallPart(call.tool, dict(call.arguments), call.id) if isinstance(call, ScriptedCall) else call
+        for call in reply
+    ]
 
 
 def scripted(script: Any) -> FunctionModel:
-    return FunctionModel(lambda messages, info: ModelResponse(parts=parts_of(next(script, "done"))))
+    async def stream(messages: Any, info: Any) -> Any:
+        reply = next(script, "done")
+        if isinstance(reply, str):
+            yield reply
+        elif isinstance(reply[0], NativeToolReturnPart):
+            yield {0: reply[0]}
+            reply = reply[1:]
+        for place, call in enumerate(() if isinstance(reply, str) else reply, 1):
+            yield {place: DeltaToolCall(call.tool, json.dumps(dict(call.arguments)), tool_call_id=call.id)}
+
+    return FunctionModel(
+        lambda messages, info: ModelResponse(parts=parts_of(next(script, "done"))), stream_function=stream
+    )
 
 
 class PydanticDriver:
-    modes = ("sync", "async")
-    cannot: Mapping[int, str] = {23: "a scripted model makes no provider's tool parts"}
+    modes = ("sync", "async", "stream")
+    cannot: Mapping[int, str] = {}
 
     def __init__(self, plug: Plug, storage: dict[str, Any]) -> None:
         self.gate = Lockgate(plug)
         self.storage = storage
+        self.more: dict[str, Any] = {}
 
     def start(
         self, tools: Sequence[Callable[..., object]], replies: Sequence[Reply], goal: str, *, session: str, mode: str
@@ -97,22 +121,68 @@ class PydanticDriver:
         self.storage[session] = (given, iter(list(replies[1:])), history)
         return self._run(session, mode, "And now?")
 
-    def start_with_provider_result(self, *_: Any, **__: Any) -> RunOutcome:
-        raise NotImplementedError
+    def start_with_provider_result(
+        self, text: str, tools: Sequence[Callable[..., object]], replies: Sequence[Reply], *, session: str, mode: str
+    ) -> RunOutcome:
+        found = NativeToolReturnPart("web_search", text, "p1", provider_name="function")
+        first = [found, *replies[0]]
+        return self.start(tools, [first, *replies[1:]], "Look up the news", session=session, mode=mode)  # type: ignore[list-item]
+
+    def start_changed(
+        self,
+        change: Mapping[str, object],
+        tools: Sequence[Callable[..., object]],
+        replies: Sequence[Reply],
+        goal: str,
+        *,
+        session: str,
+        mode: str,
+    ) -> RunOutcome:
+        self.more["capabilities"] = [self.gate, Changer(change)]
+        return self.start(tools, replies, goal, session=session, mode=mode)
+
+    def start_with_mcp(
+        self,
+        description: str,
+        tools: Sequence[Callable[..., object]],
+        replies: Sequence[Reply],
+        goal: str,
+        *,
+        session: str,
+        mode: str,
+    ) -> RunOutcome:
+        # As its MCP toolset makes them.
+        given = [
+            Tool(
+                each,
+                description=description if each.__name__ == "get_sum" else None,
+                metadata={"meta": None, "annotations": {"readOnlyHint": each.__name__ != "send_email"}},
+            )
+            for each in tools
+        ]
+        return self.start(given, replies, goal, session=session, mode=mode)  # type: ignore[arg-type]
+
+    def start_without_pause(
+        self, tools: Sequence[Callable[..., object]], replies: Sequence[Reply], goal: str, *, session: str, mode: str
+    ) -> RunOutcome:
+        self.more["output_type"] = str
+        return self.start(tools, replies, goal, session=session, mode=mode)
 
     def _run(self, session: str, mode: str, prompt: str | None, results: Any = None) -> RunOutcome:
         tools, script, history = self.storage[session]
-        agent = Agent(
+        options: dict[str, Any] = {"capabilities": [self.gate], "output_type": [str, DeferredToolRequests], **self.more}
+        agent: Any = Agent(
             scripted(script),
             tools=list(tools),
-            capabilities=[self.gate],
-            output_type=[str, DeferredToolRequests],
             instructions="You help people with their mail and the web.",
+            **options,
         )
         given = {"message_history": history or None, "deferred_tool_results": results, "conversation_id": session}
         try:
-            run: Any = agent.run_sync if mode == "sync" else lambda *a, **k: asyncio.run(agent.run(*a, **k))
-            result = run(prompt, **given)
+            if mode == "sync":
+                result = agent.run_sync(prompt, **given)
+            else:
+                result = asyncio.run(agent.run(prompt, **given) if mode == "async" else _stream(agent, prompt, **given))
         except Exception as error:  # noqa: BLE001
             return RunOutcome([], error=error, state=(session, None))
         messages = result.all_messages()
@@ -126,9 +196,27 @@ class PydanticDriver:
         return RunOutcome(told, self.gate.held(result.output), None, (session, result.output))
 
 
+class Changer(AbstractCapability[Any]):
+    """Changes what is sent."""
+
+    def __init__(self, change: Mapping[str, object]) -> None:
+        self.change = change
+
+    async def before_tool_execute(self, ctx: Any, *, call: Any, tool_def: Any, args: Any) -> Any:
+        return {**args, **self.change} if call.tool_name == "send_email" else args
+
+
+async def _stream(agent: Any, prompt: Any, **options: Any) -> Any:
+    result = None
+    async with agent.run_stream_events(prompt, **options) as events:
+        async for event in events:
+            result = getattr(event, "result", None) or result
+    return result
+
+
 def test_the_plug_holds_what_plugs_promise() -> None:
     results = check_plug(PydanticDriver, imports=("pydantic_ai", "pydantic"))
-    assert {each.number for each in results if each.why_not} == {23}
+    assert not [each for each in results if each.why_not]
 
 
 def test_the_program_on_the_page_runs(tmp_path: Path) -> None:

@@ -86,7 +86,10 @@ def agent_of(plug: Plug, tools: Sequence[Any], replies: Any, session: str = "", 
 
 class StrandsDriver:
     modes = ("sync", "async", "stream")
-    cannot: Mapping[int, str] = {}
+    cannot: Mapping[int, str] = {
+        17: "its MCP tools are made only by a client of a running server",
+        22: "every agent can pause: it keeps the interrupt itself",
+    }
 
     def __init__(self, plug: Plug, storage: dict[str, Any]) -> None:
         self.plug, self.storage = plug, storage
@@ -144,6 +147,27 @@ class StrandsDriver:
     ) -> RunOutcome:
         return self.start(tools, [(text, replies[0]), *replies[1:]], "Look up the news", session=session, mode=mode)
 
+    def start_changed(
+        self,
+        change: Mapping[str, object],
+        tools: Sequence[Callable[..., object]],
+        replies: Sequence[Reply],
+        goal: str,
+        *,
+        session: str,
+        mode: str,
+    ) -> RunOutcome:
+        def edit(event: BeforeToolCallEvent) -> None:
+            if event.tool_use["name"] == "send_email":
+                event.tool_use = {**event.tool_use, "input": {**event.tool_use["input"], **change}}
+
+        return self.start(tools, replies, goal, session=session, mode=mode, hooks=[edit])
+
+    def start_with_mcp(self, *_: Any, **__: Any) -> RunOutcome:
+        raise NotImplementedError
+
+    start_without_pause = start_with_mcp
+
     def _run(self, session: str, mode: str, given: Any, hooks: Sequence[Any]) -> RunOutcome:
         tools, script, kept = self.storage[session]
         agent = agent_of(self.plug, tools, script, session, hooks)
@@ -176,7 +200,7 @@ def told_by(agent: Agent) -> list[str]:
 
 def test_the_plug_holds_what_plugs_promise() -> None:
     results = check_plug(StrandsDriver, imports=("strands",))
-    assert not [each for each in results if each.why_not]
+    assert {each.number for each in results if each.why_not} == {17, 22}
 
 
 def test_the_program_on_the_page_runs(tmp_path: Path) -> None:

@@ -18,6 +18,10 @@ class ToyDriver:
         8: "it edits nothing",
         13: "it has no such messages",
         14: "it has no agents inside agents",
+        15: "it has no other parts",
+        17: "it has no MCP",
+        19: "it does not stream",
+        22: "it can always pause",
         23: "it has no provider",
     }
 
@@ -45,6 +49,7 @@ class ToyDriver:
         raise NotImplementedError
 
     start_forged = resume_edited = start_with_provider_result = start_inside
+    start_changed = start_with_mcp = start_without_pause = start_inside
 
     def _go_on(self, session: str, mode: str) -> RunOutcome:
         run = self.storage[session]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from toy_framework import ToyDriver
 
 from lockgate import Gate
 from lockgate.integrations.plug import Plug, Verdict
-from lockgate.testing.plug_suite import PlugFailed, check_plug
+from lockgate.testing.plug_suite import PlugFailed, RunOutcome, check_plug
 
 
 @pytest.fixture(scope="module")
@@ -34,3 +35,24 @@ def test_the_suite_finds_a_plug_that_rules_on_nothing(gate: Gate) -> None:
         check_plug(Open, gate=gate)
     for number in (2, 3, 9, 11, 12, 16, 18, 20, 21):
         assert f"{number} (sync)" in str(failed.value)
+
+
+def test_the_suite_finds_a_driver_that_does_next_to_nothing(gate: Gate) -> None:
+    class Empty(ToyDriver):
+        modes = ("sync",)
+        cannot: Mapping[int, str] = {}
+
+        def resume(self, outcome: RunOutcome, answers: Any, *, mode: str) -> RunOutcome:
+            return RunOutcome([], (), None, outcome.state)
+
+        def start_inside(self, *_: Any, **__: Any) -> RunOutcome:
+            return RunOutcome(["Lockgate stopped this call"])
+
+        start_forged = resume_edited = start_with_provider_result = start_inside
+        start_changed = start_with_mcp = start_without_pause = start_inside
+
+    with pytest.raises(PlugFailed) as failed:
+        check_plug(Empty, gate=gate)
+    for number in (4, 5, 6, 7, 8, 9, 10, 13, 14, 15, 17, 22, 23):
+        assert f"{number} (sync)" in str(failed.value), number
+    assert "19 streaming" in str(failed.value)

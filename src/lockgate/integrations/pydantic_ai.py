@@ -97,13 +97,18 @@ class Lockgate(AbstractCapability[Any]):
     async def before_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
         session = self._session_of(ctx)
         with self.plug.hook():
-            await self.plug.model_reads_async(session, self._lines_of_request(session, request_context.messages))
+            await self.plug.model_reads_async(session, self._lines_of_request(session, request_context))
         return request_context
 
-    def _lines_of_request(self, session: str, messages: Sequence[ModelMessage]) -> Iterator[Line]:
+    def _lines_of_request(self, session: str, request: Any) -> Iterator[Line]:
+        messages = request.messages
         prompts = [each.instructions for each in messages if isinstance(each, ModelRequest) and each.instructions]
         prompts += [_part_text(part) for each in messages for part in each.parts if part.part_kind == "system-prompt"]
         yield from self.plug.system_prompts(session, prompts)
+        for tool in request.model_request_parameters.function_tools:
+            # Only MCP servers describe their tools here: other tools are the application's own.
+            if "annotations" in (tool.metadata or {}):
+                yield Line(f"tool {tool.name}", tool.description or "", f"tool-description:{tool.name}")
         yield from self._lines(session, messages)
 
     async def after_model_request(
