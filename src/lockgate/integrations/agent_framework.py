@@ -1,0 +1,239 @@
+"""The plug for Microsoft Agent Framework: `Agent(…, middleware=[…, *LockgateLayer().middleware])`.
+
+List it last: a function middleware behind it can change the arguments after the ruling. A held call is one of the
+framework's approval requests; `resume` records the answer and makes the message that the run goes on with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from agent_framework import (
+    AgentContext,
+    AgentMiddleware,
+    ChatContext,
+    ChatMiddleware,
+    Content,
+    FunctionInvocationContext,
+    FunctionMiddleware,
+    FunctionTool,
+    Message,
+    MiddlewareFailure,
+)
+
+from lockgate.core.vocabulary import Trust
+from lockgate.integrations.plug import (
+    HeldByLockgate,
+    HeldQuestion,
+    Line,
+    Plug,
+    PlugCall,
+    shared_plug,
+    source_of_result,
+)
+
+# Contents in which the model itself speaks; all others of its message are what the provider did.
+_OWN_CONTENTS = frozenset({"text", "text_reasoning", "function_call", "usage", "function_approval_request"})
+
+
+class LockgateLayer:
+    """Rules on every tool call of one agent. Without a `plug` it shares one with the other agents of the process."""
+
+    def __init__(self, plug: Plug | None = None) -> None:
+        self.plug = plug or shared_plug("agent-framework")
+        self.middleware: list[Any] = [_Input(self.plug), _Requests(self.plug), _Calls(self.plug)]
+
+    def held(self, result: Any) -> list[HeldQuestion]:
+        """Return the questions about held calls in the result of a run."""
+        return [question for _, question in _held(result)]
+
+    def resume(self, result: Any, *, yes: bool, who: str) -> Message:
+        """Record this answer to every held call, and return the message that the run goes on with."""
+        return self.message(result, [each.yes(who) if yes else each.no(who) for each in self.held(result)])
+
+    def message(self, result: Any, answers: Sequence[Mapping[str, object]]) -> Message:
+        """Record one answer per held call. A no never comes back to a middleware, so that it is recorded here."""
+        contents = []
+        for (request, question), answer in zip(_held(result), answers, strict=True):
+            self.plug.answer(question, answer)
+            contents.append(request.to_function_approval_response(answer.get("yes") is True))
+        return Message("user", contents)
+
+
+def _held(result: Any) -> list[tuple[Content, HeldQuestion]]:
+    found = []
+    for request in result.user_input_requests:
+        asked = request.additional_properties or {}
+        if request.type == "function_approval_request" and asked.get("held_by") == "lockgate":
+            found.append((request, HeldQuestion(*(str(asked.get(name, "")) for name in HeldQuestion._fields))))
+    return found
+
+
+def _session_of(plug: Plug, session: Any) -> str:
+    """Return the session of a run: inside another agent's call, one inside that agent's."""
+    name = session.session_id if session is not None else "unseen-run"
+    return f"{plug.caller}/{name}" if plug.caller else name
+
+
+class _Input(AgentMiddleware):
+    """Takes in the user's words."""
+
+    def __init__(self, plug: Plug) -> None:
+        self._plug = plug
+
+    async def process(self, context: AgentContext, call_next: Callable[[], Awaitable[None]]) -> None:
+        from asyncio import to_thread
+
+        if context.session is None:
+            # A run is known by its session, so that one without gets its own.
+            context.session = context.agent.create_session()
+        session, parent = _session_of(self._plug, context.session), self._plug.caller
+        given = _trailing_input(context.messages)
+        known = len(given) == len(context.messages) and not context.session.state
+        for message in given:
+            for content in message.contents:
+                if content.type == "text" and content.text:
+                    await to_thread(self._plug.user_said, session, content.text, parent=parent, known=known)
+        await call_next()
+
+
+class _Requests(ChatMiddleware):
+    """Reads what the model is about to read."""
+
+    def __init__(self, plug: Plug) -> None:
+        self._plug = plug
+
+    async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
+        session = _session_of(self._plug, context.session)
+        await self._plug.model_reads_async(session, self._lines(session, context))
+
+        async def note(response: Any) -> None:
+            # What the provider's own tools brought is read before the calls beside it are ruled on.
+            contents = [content for message in response.messages for content in message.contents]
+            for content in contents:
+                self._plug.agent_wrote(session, (content.text or "") if content.type == "text" else "")
+            await self._plug.model_reads_async(session, self._provider_lines(contents))
+
+        if context.stream:
+            context.stream_result_hooks.append(note)
+        await call_next()
+        if not context.stream and context.result is not None:
+            await note(context.result)
+
+    def _provider_lines(self, contents: Sequence[Any]) -> Iterator[Line]:
+        for content in contents:
+            cited = content.annotations if content.type == "text" else None
+            if content.type not in _OWN_CONTENTS or cited:
+                self._plug.cannot_cover("the calls of tools that the provider runs itself")
+                yield Line("", _dumped(content), "provider:tool-result")
+
+    def _lines(self, session: str, context: ChatContext) -> Iterator[Line]:
+        yield from self._lines_of_options(context.options or {})
+        calls: dict[str | None, Any] = {}
+        for message in context.messages:
+            for content in message.contents:
+                if content.type == "function_call":
+                    calls[content.call_id] = content
+                elif content.type == "function_result":
+                    yield Line(str(content.call_id), _result_text(content), _source_of(calls.get(content.call_id)))
+                elif message.role == "system":
+                    yield Line("system", _text_of(content), "system", Trust.VETTED)
+                elif message.role == "assistant":
+                    yield from self._provider_lines([content])
+                    yield Line("", _text_of(content) if content.type == "text" else "", "message:assistant")
+                elif not (content.type == "text" and self._plug.was_said(session, _text_of(content))):
+                    yield Line("", _text_of(content), f"message:{message.role}")
+
+    def _lines_of_options(self, options: Mapping[str, Any]) -> Iterator[Line]:
+        """Yield what the model reads besides the messages, and warn of what the provider runs."""
+        yield Line("system", str(options.get("instructions") or ""), "system", Trust.VETTED)
+        for tool in options.get("tools") or ():
+            if not isinstance(tool, FunctionTool):
+                self._plug.cannot_cover(f"the calls of {_kind_of(tool)}, which the provider runs itself")
+            elif any("mcp" in name for name in tool.additional_properties or {}):
+                yield Line(f"tool {tool.name}", tool.description, f"tool-description:{tool.name}")
+
+
+class _Calls(FunctionMiddleware):
+    """Rules on calls."""
+
+    def __init__(self, plug: Plug) -> None:
+        self._plug = plug
+
+    async def process(self, context: FunctionInvocationContext, call_next: Callable[[], Awaitable[None]]) -> None:
+        from asyncio import to_thread
+
+        session, id = _session_of(self._plug, context.session), str(context.metadata.get("call_id") or "")
+        call = PlugCall(context.function.name, _as_json(context.arguments), id)
+        verdict = await self._plug.check_async(session, call)
+        if verdict.stops:
+            raise AgentRunStopped(verdict.text)
+        # The approvals of an agent inside a tool do not reach the outer run's caller.
+        if verdict.question is not None and not _was_asked(context, verdict.question) and not self._plug.caller:
+            context.result = _request_for(context, call, verdict.question)
+            return
+        if not verdict.runs:
+            context.result = verdict.text
+            return
+        failed = True
+        try:
+            with self._plug.running(session):
+                await call_next()
+            failed = False
+        finally:
+            if _as_json(context.arguments) != call.arguments:
+                unseen = f"the arguments that {call.tool} ran with: they were changed behind it"
+                self._plug.cannot_cover(unseen, session)
+            await to_thread(self._plug.ended, session, id, failed=failed)
+
+
+class AgentRunStopped(HeldByLockgate, MiddlewareFailure):
+    """Ends the run; the framework takes any other exception of a middleware for the tool's own error."""
+
+
+def _was_asked(context: FunctionInvocationContext, question: HeldQuestion) -> bool:
+    """Return whether this run goes on with an answer to this question, and not to one about other arguments."""
+    response = context.metadata.get("approval_response")
+    return response is not None and response.additional_properties.get("approval") == question.approval
+
+
+def _request_for(context: FunctionInvocationContext, call: PlugCall, question: HeldQuestion) -> Content:
+    id = str(context.metadata.get("function_call_occurrence_id") or call.id)
+    asked = Content.from_function_call(call_id=call.id, name=call.tool, arguments=dict(call.arguments), id=id)
+    return Content.from_function_approval_request(id=id, function_call=asked, additional_properties=question.as_dict())
+
+
+def _trailing_input(messages: Sequence[Any]) -> Sequence[Any]:
+    """Return what the caller has just said: the user's messages at the end, behind a history that came along."""
+    others = [place for place, each in enumerate(messages) if each.role != "user"]
+    return messages[others[-1] + 1 :] if others else messages
+
+
+def _as_json(arguments: Any) -> dict[str, Any]:
+    plain = arguments.model_dump() if hasattr(arguments, "model_dump") else dict(arguments)
+    return json.loads(json.dumps(plain, default=str))
+
+
+def _source_of(call: Any) -> str:
+    return source_of_result("", {}) if call is None else source_of_result(call.name, call.parse_arguments() or {})
+
+
+def _text_of(content: Any) -> str:
+    return (content.text or "") if content.type == "text" else _dumped(content)
+
+
+def _result_text(content: Any) -> str:
+    """Return a result as the model reads it."""
+    texts = [content.result if isinstance(content.result, str) else json.dumps(content.result, default=str)]
+    texts += [_dumped(each) for each in content.items or () if each.type != "text"]
+    return "\n".join([*texts, str(content.exception or "")]).strip()
+
+
+def _dumped(content: Any) -> str:
+    return json.dumps(content.to_dict(), ensure_ascii=False, default=str)
+
+
+def _kind_of(tool: Any) -> str:
+    return str(tool.get("type", "a tool")) if isinstance(tool, Mapping) else type(tool).__name__
