@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 from lockgate.service.app import Api
 from lockgate.service.auth import Tokens, host_check_for_port
 from lockgate.service.http import BodyBudget, Caller
+from lockgate.service.routes import ROUTES
+from lockgate.service.schemas import find_misfit
 
 PORT = 7717
 HOST = "127.0.0.1:7717"
@@ -111,3 +113,15 @@ class Asking:
 def quick(**limits: Any) -> BodyBudget:
     """Bodies that may take no time to speak of."""
     return BodyBudget(**{"idle_s": 0.05, "total_s": 0.2, **limits})
+
+
+BY_NAME = {f"{route.method} {route.path}": route for route in ROUTES}
+
+
+def fits(name: str, reply: Any) -> Any:
+    """The answer of a route, which has the status and the shape that the route promises."""
+    route = BY_NAME[name]
+    assert reply.status == route.status, reply.body
+    assert not isinstance(route.answers, str)
+    assert find_misfit(reply.json, route.answers) == ""
+    return reply.json

@@ -8,7 +8,7 @@ from lockgate.service.approval_links import MAX_LINK
 from lockgate.service.http import Caller
 from lockgate.service.openapi import Param, Route
 from lockgate.service.page_login import MAX_CODE
-from lockgate.service.schemas import listed, maybe, number, record, ref, text, whole, word
+from lockgate.service.schemas import array, maybe, number, record, ref, text, whole, word
 
 # Eight million characters of JSON in ASCII.
 _MOST_BLOCK = 48 << 20
@@ -21,7 +21,7 @@ _ORIGIN = Param("origin", text("which shard of the log; without it, the newest",
 _Q = Param("q", text("only those in which this stands", most=schemas.MAX_ID))
 _ADDED = {name: each for name, each in schemas.BLOCK["properties"].items() if name != "content"}
 _LISTED_BLOCK = record("", {**schemas.BLOCK["properties"], "length": whole("of the whole content")})
-_JOINED = record("", {**schemas.GATE_REQUEST["properties"], "joined": listed("", ref("JoinedRuling"))})
+_JOINED = record("", {**schemas.GATE_REQUEST["properties"], "joined": array("", ref("JoinedRuling"))})
 _PROVED = record("", {**schemas.PROOF["properties"], "arguments": {"type": "string"}, "whole": {"type": "boolean"}})
 
 ROUTES: tuple[Route, ...] = (
@@ -41,7 +41,7 @@ ROUTES: tuple[Route, ...] = (
         "list sessions, the newest first",
         handlers.list_sessions,
         Caller.PERSON,
-        record("", {"sessions": listed("", ref("Session")), "next": _NEXT}),
+        record("", {"sessions": array("", ref("Session")), "next": _NEXT}),
         query=(_LIMIT, _BEFORE, _Q),
     ),
     Route("GET", "/v1/sessions/{session}", "one session", handlers.one_session, Caller.PERSON, ref("Session")),
@@ -71,7 +71,7 @@ ROUTES: tuple[Route, ...] = (
         "list a session's blocks, each by its beginning",
         handlers.list_blocks,
         Caller.PERSON,
-        record("", {"blocks": listed("", _LISTED_BLOCK), "total": whole("how many there are")}),
+        record("", {"blocks": array("", _LISTED_BLOCK), "total": whole("how many there are")}),
         query=(Param("offset", whole("how many to leave out at the beginning")), _LIMIT),
     ),
     Route(
@@ -182,7 +182,7 @@ ROUTES: tuple[Route, ...] = (
         "list rulings, the newest first",
         handlers.list_decisions,
         Caller.PERSON,
-        record("", {"decisions": listed("", ref("Summary")), "next": _NEXT}),
+        record("", {"decisions": array("", ref("Summary")), "next": _NEXT}),
         query=(
             Param("session", text("of this session", most=schemas.MAX_ID)),
             Param("action", schemas._RULED["action"]),
@@ -218,7 +218,7 @@ ROUTES: tuple[Route, ...] = (
         "list requests with the conversation or trace id of a ruling: a hint, since clients choose these ids",
         handlers.requests_of_decision,
         Caller.PERSON,
-        record("", {"requests": listed("", ref("GateRequest"))}),
+        record("", {"requests": array("", ref("GateRequest"))}),
     ),
     Route(
         "GET",
@@ -226,7 +226,7 @@ ROUTES: tuple[Route, ...] = (
         "list what abuse gates judged, the newest first; a page may be short, or empty, and not the last",
         gate_requests.list_requests,
         Caller.PERSON,
-        record("", {"requests": listed("", ref("GateRequest")), "next": _NEXT}),
+        record("", {"requests": array("", ref("GateRequest")), "next": _NEXT}),
         query=(
             Param("verdict", schemas.ASSESSMENT["properties"]["verdict"]),
             Param("outcome", word("what became of it; `lifted`: a person lifted a ban", *gate_requests.OUTCOMES)),
@@ -270,7 +270,7 @@ ROUTES: tuple[Route, ...] = (
         "list the calls that wait for a person, or have; the oldest first",
         handlers.list_approvals,
         Caller.PERSON,
-        record("", {"approvals": listed("", ref("Approval"))}),
+        record("", {"approvals": array("", ref("Approval"))}),
         query=(Param("state", word("", "open", "ended", "all", *(state.value for state in ApprovalState))), _LIMIT),
     ),
     Route("GET", "/v1/approvals/{approval}", "one such call", handlers.one_approval, Caller.PERSON, ref("Approval")),
@@ -310,7 +310,7 @@ ROUTES: tuple[Route, ...] = (
         "list the rules that people made with an answer",
         handlers.list_grants,
         Caller.PERSON,
-        record("", {"grants": listed("", ref("Grant"))}),
+        record("", {"grants": array("", ref("Grant"))}),
     ),
     Route(
         "POST",
@@ -360,7 +360,7 @@ ROUTES: tuple[Route, ...] = (
         "every check of Tier 1",
         handlers.rules,
         Caller.PERSON,
-        record("", {"rules": listed("", ref("Rule"))}),
+        record("", {"rules": array("", ref("Rule"))}),
     ),
     Route("GET", "/v1/rules/{rule}", "one of them", handlers.one_rule, Caller.PERSON, ref("Rule")),
     Route(

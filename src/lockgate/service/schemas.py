@@ -50,7 +50,7 @@ def number(doc: str, *, least: float | None = None, most: float | None = None) -
     return {"type": "number", "description": doc, **bounds}
 
 
-def listed(doc: str, item: Schema, *, most: int | None = None) -> Schema:
+def array(doc: str, item: Schema, *, most: int | None = None) -> Schema:
     return {"type": "array", "description": doc, "items": item, **({} if most is None else {"maxItems": most})}
 
 
@@ -79,7 +79,7 @@ def ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def named(schema: Schema, **more: Schema) -> dict[str, Schema]:
+def properties_of(schema: Schema, **more: Schema) -> dict[str, Schema]:
     """The keys of an object that another one has as well, and some more."""
     return {**schema["properties"], **more}
 
@@ -122,7 +122,7 @@ ADD_BLOCK = record(
     {
         "trust": word("how far it is believed; without it, what its source deserves", *TRUSTS),
         "kind": word("whether it may give orders", *(kind.value for kind in Kind)),
-        "tainted_by": listed("ids of the blocks that it was made from", ID, most=MAX_PARENTS),
+        "tainted_by": array("ids of the blocks that it was made from", ID, most=MAX_PARENTS),
         "key": KEY,
     },
 )
@@ -250,14 +250,14 @@ DECISION = record(
     "A ruling, whole.",
     {
         **_RULED,
-        "findings": listed("", ref("Finding")),
-        "origins": listed("", ref("Origin")),
-        "effects": listed("the gravest first", ref("Effect")),
+        "findings": array("", ref("Finding")),
+        "origins": array("", ref("Origin")),
+        "effects": array("the gravest first", ref("Effect")),
         "correction": {"type": "string", "description": "what a REORIENT tells the agent"},
-        "tiers": listed("", ref("Tier")),
+        "tiers": array("", ref("Tier")),
     },
 )
-RULED = record("A ruling, and where it is kept.", named(DECISION, **_KEPT, number={"type": "integer"}))
+RULED = record("A ruling, and where it is kept.", properties_of(DECISION, **_KEPT, number={"type": "integer"}))
 SUMMARY = record(
     "A ruling in short.",
     {
@@ -265,7 +265,7 @@ SUMMARY = record(
         **_RULED,
         "host": {"type": "string"},
         "tool": {"type": "string"},
-        "rules": listed("ids of the rules that hit", {"type": "string"}),
+        "rules": array("ids of the rules that hit", {"type": "string"}),
         "would_do": {"type": "string", "description": "the call in one line, cut"},
         "ran": {"type": "string", "description": "what the host told afterwards: empty, ran, failed or not-run"},
         "damaged": {"type": "boolean", "description": "true: what was kept of it cannot be read any more"},
@@ -278,7 +278,7 @@ BLOCK = record(
         "trust": word("", *TRUSTS),
         "kind": word("", *(kind.value for kind in Kind)),
         "mutable": {"type": "boolean"},
-        "tainted_by": listed("", {"type": "string"}),
+        "tainted_by": array("", {"type": "string"}),
     },
 )
 SHOWN_BLOCK = record(
@@ -287,12 +287,12 @@ SHOWN_BLOCK = record(
         **{name: {"type": "string"} for name in ("content", "trust", "kind", "source")},
         "offset": {"type": "integer", "description": "where the content begins in the whole"},
         "length": {"type": "integer", "description": "of the whole, in characters"},
-        "tainted_by": listed("", {"type": "string"}),
+        "tainted_by": array("", {"type": "string"}),
     },
 )
 LINEAGE = record(
     "A block with what it was made from.",
-    {"block": {"type": "string"}, "parents": listed("", ref("Lineage")), "cut": {"type": "string"}},
+    {"block": {"type": "string"}, "parents": array("", ref("Lineage")), "cut": {"type": "string"}},
 )
 SESSION = record(
     "An agent's run.",
@@ -320,7 +320,7 @@ STEP = record(
         "supervision": {"type": "string"},
         "state": {"type": "string"},
         "commitment": maybe(anything("as it was taken")),
-        "triggers": listed("what the last end found that does not fit together", {"type": "string"}),
+        "triggers": array("what the last end found that does not fit together", {"type": "string"}),
     },
 )
 APPROVAL = record(
@@ -336,7 +336,7 @@ APPROVAL = record(
         "replaces": {"type": "string", "description": "the question that it was asked instead of; else empty"},
         "answered": maybe(anything("who said what, when and why")),
         "shown": anything("what a person is shown besides the call"),
-        "offers": listed("the rules that a yes may make, the narrowest first", ref("Offer")),
+        "offers": array("the rules that a yes may make, the narrowest first", ref("Offer")),
         "barred": {"type": "string", "description": "why no rule may be made; empty where one may"},
     },
 )
@@ -345,8 +345,8 @@ GRANT_RULE = record(
     {
         **{name: {"type": "string"} for name in ("tool", "like", "span", "session", "project", "policy_hash")},
         "arguments": {"type": "string", "description": "the hash of the only arguments; empty: any, under `names`"},
-        "effects": listed("kind and target of each", listed("", {"type": "string"})),
-        **{name: listed("", {"type": "string"}) for name in ("sources", "rules", "names")},
+        "effects": array("kind and target of each", array("", {"type": "string"})),
+        **{name: array("", {"type": "string"}) for name in ("sources", "rules", "names")},
         "expires_s": {"type": "integer"},
     },
 )
@@ -376,7 +376,7 @@ RULE = record(
 )
 DETAIL = record(
     "A ruling with everything that it was made from.",
-    named(
+    properties_of(
         SUMMARY,
         number={"type": "integer"},
         arguments=ARGUMENTS,
@@ -394,12 +394,12 @@ PROOF = record(
     "That a record is in the journal.",
     {
         "verified": {"type": "boolean"},
-        "checked": listed("each thing that was looked at, in words", {"type": "string"}),
+        "checked": array("each thing that was looked at, in words", {"type": "string"}),
         "origin": {"type": "string"},
         "index": {"type": "integer"},
         "size": {"type": "integer"},
         **{name: {"type": "string"} for name in ("leaf_hash", "root", "checkpoint", "key", "record")},
-        "proof": listed("hashes, hexadecimal", {"type": "string"}),
+        "proof": array("hashes, hexadecimal", {"type": "string"}),
     },
 )
 JOURNAL = record(
@@ -409,7 +409,7 @@ JOURNAL = record(
         "said": {"type": "string", "description": "what is wrong, if anything is"},
         "size": {"type": "integer"},
         **{name: {"type": "string"} for name in ("origin", "root", "checkpoint", "key")},
-        "witnesses": listed("who has cosigned the newest head", {"type": "string"}),
+        "witnesses": array("who has cosigned the newest head", {"type": "string"}),
     },
 )
 CONSISTENCY = record(
@@ -418,7 +418,7 @@ CONSISTENCY = record(
         "from": {"type": "integer"},
         "size": {"type": "integer"},
         **{name: {"type": "string"} for name in ("origin", "root", "checkpoint")},
-        "proof": listed("hashes, hexadecimal", {"type": "string"}),
+        "proof": array("hashes, hexadecimal", {"type": "string"}),
     },
 )
 ASSESSMENT = record(
@@ -428,7 +428,7 @@ ASSESSMENT = record(
         "provider": {"type": "string"},
         "reason": {"type": "string"},
         "latency_ms": NUMBER,
-        "rules": listed("", {"type": "string"}),
+        "rules": array("", {"type": "string"}),
         "digest": {"type": "string"},
         "read": {"type": "boolean"},
     },
@@ -445,7 +445,7 @@ GATE_REQUEST = record(
         "verdict": {"type": "string"},
         "reason": {"type": "string"},
         "by": {"type": "string", "description": "the verifier that said so, or what lifted the ban"},
-        "rules": listed("", {"type": "string"}),
+        "rules": array("", {"type": "string"}),
         "action": {"type": "string", "description": "what was done: `allow`, `unclear`, `unsafe`, `ban-lifted`, …"},
         "incident": {"type": "string", "description": "the incident's id, if the request was refused"},
         "subject": {"type": "string", "description": "the client as a keyed hash; not for requests that were safe"},
@@ -464,7 +464,7 @@ JOINED_RULING = record(
         "at": NUMBER,
         **{name: {"type": "string"} for name in ("session", "tool", "action", "reason")},
         "tier": {"type": "integer"},
-        "shared": listed("which ids", word("", "conversation", "trace")),
+        "shared": array("which ids", word("", "conversation", "trace")),
     },
 )
 BANS = record(
@@ -473,7 +473,7 @@ BANS = record(
         "state": word("`none`: this service knows no store of bans", "read", "none", "unavailable"),
         "said": {"type": "string", "description": "why nothing can be read, if that is so"},
         "total": {"type": "integer"},
-        "bans": listed(
+        "bans": array(
             "the longest first",
             record(
                 "",
@@ -496,20 +496,20 @@ STATS = record(
         "bucket_s": NUMBER,
         "calls": {"type": "integer"},
         "cost_usd": NUMBER,
-        "buckets": listed(
+        "buckets": array(
             "oldest first",
             record(
                 "",
                 {
                     "at": NUMBER,
-                    "tiers": listed("calls settled at tier 1, 2 and 3", {"type": "integer"}),
+                    "tiers": array("calls settled at tier 1, 2 and 3", {"type": "integer"}),
                     "actions": {"type": "object", "additionalProperties": {"type": "integer"}},
                     "latency_us": {"type": "object", "additionalProperties": _TIMES},
                     "cost_usd": NUMBER,
                 },
             ),
         ),
-        "rules": listed(
+        "rules": array(
             "what became of the calls that each rule sent up",
             record(
                 "",
