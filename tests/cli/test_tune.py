@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
+from time import time
 from typing import Any
 
 import pytest
@@ -134,6 +137,82 @@ def test_a_person_is_asked_about_each(home: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(tune, "_is_accepted", lambda proposal: next(answers))
     ended = run("tune", "--apply")
     assert (ended.code, "1 grant made" in ended.out, "vouched" in ended.out.partition("stay")[2]) == (1, True, False)
+
+
+def ask_with(monkeypatch: pytest.MonkeyPatch, typed: dict[str, str]) -> list[str]:
+    import lockgate.cli.tune as tune
+
+    questions: list[str] = []
+
+    def answer(question: str) -> str:
+        questions.append(question)
+        return next((said for start, said in typed.items() if question.startswith(start)), "")
+
+    monkeypatch.setattr(tune, "_refuse_unseen_changes", lambda args: None)
+    monkeypatch.setattr(tune, "read_answer", answer)
+    return questions
+
+
+def work_with_long_rules(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configure(home, enforce=False)
+    lines = [RULES, *(f"Our line {number}." for number in range(500)), "The last line."]
+    monkeypatch.setattr(sys.modules[__name__], "RULES", "\n".join(lines))
+    work(("s1", "s2"), ask=False)
+
+
+def test_a_long_text_is_shown_whole_before_a_person_vouches_for_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    work_with_long_rules(home, monkeypatch)
+    questions = ask_with(monkeypatch, {"Enter": "n", "Accept": "y"})
+    ended = run("tune", "--apply")
+    assert (ended.code, len(questions), "vouched" in ended.out) == (1, 1, False)
+    questions = ask_with(monkeypatch, {"Accept": "y"})
+    ended = run("tune", "--apply")
+    assert (ended.code, len(questions), "1 text vouched for" in ended.out) == (0, 3, True)
+    assert "The last line." in ended.out
+
+
+def test_a_long_text_is_not_vouched_for_unseen(home: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    work_with_long_rules(home, monkeypatch)
+    (proposal,) = json.loads(run("tune", "--json").out)["proposals"]
+    ended = run("tune", "--apply", "--only", proposal["id"], "--yes")
+    assert (ended.code, "longer than what was shown of it" in ended.err) == (2, True)
+
+
+def test_what_was_typed_before_the_question_is_no_answer(home: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    class Terminal(BytesIO):
+        def fileno(self) -> int:
+            return 0
+
+    configure(home, enforce=False)
+    work(("s1", "s2"))
+    typed = Terminal(b"y\n" * 9)
+    monkeypatch.setattr("termios.tcflush", lambda number, queue: typed.seek(0, 2))
+    ended = run("tune", "--apply", stdin=typed, at_terminal=True)
+    assert (ended.code, "Accept it?" in ended.out, "made" in ended.out) == (1, True, False)
+
+
+def test_a_no_counts_after_the_question_is_forgotten(home: Path, run: Run) -> None:
+    configure(home, enforce=True)
+    work(("s1", "s2", "s3"))
+    settings = assemble.settings_from_environment()
+    approvals = assemble.approvals_from_settings(settings)
+    for pending in approvals.waiting(time()):
+        if "desk@" in pending.bound.arguments and pending.session == "s1":
+            approvals.answer(pending.id, digest=pending.digest, yes=False, who="ana", now_s=time())
+    with approvals._connection() as db:
+        db.execute("DELETE FROM approvals")
+        db.commit()
+    proposals = json.loads(run("tune", "--json").out)["proposals"]
+    assert not any("desk@" in json.dumps(each) for each in proposals)
+
+
+def test_what_needs_two_people_is_no_grant_of_one(home: Path, run: Run) -> None:
+    configure(home, enforce=False, more='[supervision]\ntwo_person = ["sends-message"]\n')
+    work(("s1", "s2", "s3"))
+    proposals = json.loads(run("tune", "--json").out)["proposals"]
+    assert [each["kind"] for each in proposals] == ["trust"]
 
 
 def test_what_is_only_in_the_ledger_is_counted(home: Path, run: Run) -> None:

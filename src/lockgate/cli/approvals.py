@@ -195,7 +195,7 @@ def _ask_now(store: SqliteApprovals, args: argparse.Namespace, approval: Approva
     if not whole:
         print("the call is longer than what was shown: answer it with lockgate approvals approve ID --full")
         return
-    said = _read_answer("approve this call? Type yes or no, Enter leaves it waiting: ")
+    said = read_answer("approve this call? Type yes or no, Enter leaves it waiting: ")
     if said in ("yes", "no"):
         chosen = argparse.Namespace(**{**vars(args), "what": "approve" if said == "yes" else "deny", "yes": True})
         _answer_approval(store, approval, chosen)
@@ -290,10 +290,10 @@ def _require_terminal(args: argparse.Namespace) -> None:
 
 
 def _confirm(question: str) -> bool:
-    return _read_answer(f"{question}? Type yes: ") == "yes"
+    return read_answer(f"{question}? Type yes: ") == "yes"
 
 
-def _read_answer(question: str) -> str:
+def read_answer(question: str) -> str:
     """Ask on the terminal; return the answer in lower case, empty if there is none."""
     with suppress(ImportError, OSError, ValueError):
         import termios

@@ -221,7 +221,12 @@ def make_gate(config: str | None, *, ask: bool) -> Gate:
         return assemble.gate_from_settings(settings, keep_records=False)
     local = settings.policy.triage_model in ("", EMBEDDED) and assemble.is_embedded_installed()
     triage = assemble.embedded_from_settings(settings) if local else None
-    return Gate(settings.policy, scanner=assemble.scanner_from_settings(settings), triage=triage)
+    return Gate(
+        settings.policy,
+        scanner=assemble.scanner_from_settings(settings),
+        triage=triage,
+        two_person=settings.supervision.two_person,
+    )
 
 
 def replay_file(file: str, gates: Sequence[Gate], report: ReplayReport) -> None:

@@ -230,6 +230,13 @@ class SqliteApprovals(SqliteGrants, SqliteNotices):
             found = db.execute("SELECT 1 FROM marks WHERE session = ? AND who IS NOT NULL LIMIT 1", (session,))
             return found.fetchone() is not None
 
+    def denials(self) -> set[str]:
+        """Return the ids of all questions that a person said no to, and the calls they were about, while known."""
+        if not self._file_exists():
+            return set()
+        with self._connection() as db:
+            return {text for row in db.execute("SELECT id, matter FROM marks WHERE who IS NOT NULL") for text in row}
+
     def void(self, session: str, now_s: float, why: VoidReason = NOT_SAID) -> int:
         """End every open question of a session, answered or not; return how many there were."""
         now_s = parse_time(now_s)

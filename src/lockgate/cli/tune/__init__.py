@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from lockgate import assemble
-from lockgate.cli.approvals import print_behind_bar, spell_out
+from lockgate.cli.approvals import print_behind_bar, read_answer, spell_out
 from lockgate.cli.exit_codes import Exit
 from lockgate.cli.replay import choose_files, make_gate
 from lockgate.cli.terminal import format_count, make_console, make_visible
@@ -23,7 +23,7 @@ from lockgate.cli.times import parse_age
 from lockgate.cli.tune.replays import Recording, TrialReplay, file_recordings, stored_recordings
 from lockgate.cli.user import user_name
 from lockgate.core.errors import LockgateError, quoted
-from lockgate.core.ruling.approvals import ApprovalState, hash_texts
+from lockgate.core.ruling.approvals import hash_texts
 from lockgate.core.ruling.grants import Grant, rule_to_json
 from lockgate.core.ruling.policy import change_policy
 from lockgate.core.ruling.tuning import (
@@ -100,6 +100,12 @@ def _run(args: argparse.Namespace, opened: ExitStack) -> Exit:
     if unknown:
         raise LockgateError(f"{quoted(min(unknown))} is not proposed any more", hint="lockgate tune lists what is")
     chosen = [each for each in report.proposals if not args.only or each.id in args.only]
+    long = [each.id for each in chosen if len(each.content.splitlines()) > _MOST_LINES]
+    if args.yes and long:
+        raise LockgateError(
+            f"the text of {quoted(long[0])} is longer than what was shown of it",
+            hint="lockgate tune --apply without --yes shows it whole before it asks",
+        )
     _print_report(args, report, counted, skipped)
     if not args.apply:
         return Exit.CLEAR
@@ -145,8 +151,7 @@ def _find_recordings(
         return list(file_recordings([*packed, *files], skipped))
     store = assemble.sessions_from_settings(settings)
     opened.callback(store.close)
-    approvals = assemble.approvals_from_settings(settings)
-    denied = {each.pending.id for each in approvals.every(time()) if each.state is ApprovalState.DENIED}
+    denied = assemble.approvals_from_settings(settings).denials()
     found = list(stored_recordings(store, 0.0 if age_s is None else time() - age_s, denied))
     if not found:
         raise LockgateError(
@@ -216,8 +221,8 @@ def draw_proposal(screen: Console, proposal: Proposal) -> None:
     for label, text in describe_proposal(proposal):
         print_behind_bar(screen, f"  {label}", [spell_out(text)])
     if lines := proposal.content.splitlines():
-        # A person vouches for what they have seen.
-        more = [f"… and {len(lines) - _MOST_LINES} more lines"] if len(lines) > _MOST_LINES else []
+        rest = f"… and {len(lines) - _MOST_LINES} more lines, all of them shown before you are asked"
+        more = [rest] if len(lines) > _MOST_LINES else []
         print_behind_bar(screen, "  reads", [*map(spell_out, lines[:_MOST_LINES]), *more])
 
 
@@ -239,9 +244,15 @@ def report_to_dict(report: TuningReport, counted: Counter[str], skipped: Sequenc
 
 
 def _is_accepted(proposal: Proposal) -> bool:
-    draw_proposal(make_console(), proposal)
-    print("Accept it? [y/N] ", end="", flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    screen = make_console()
+    draw_proposal(screen, proposal)
+    # A person vouches for what they have seen.
+    lines = proposal.content.splitlines()
+    for start in range(_MOST_LINES, len(lines), _MOST_LINES):
+        if read_answer(f"Enter shows lines {start + 1} and on, n leaves it out: "):
+            return False
+        print_behind_bar(screen, "  reads", [spell_out(line) for line in lines[start : start + _MOST_LINES]])
+    return read_answer("Accept it? [y/N] ") in ("y", "yes")
 
 
 def _apply(settings: Settings, accepted: Sequence[Proposal], args: argparse.Namespace) -> None:

@@ -10,8 +10,16 @@ from typing import NamedTuple
 from lockgate.claude_code.context_files import is_instruction_file
 from lockgate.cli.eval.trace_files import load_sessions
 from lockgate.cli.replay import ReplayReport, replay_transcript
-from lockgate.core.errors import InvalidTrace
-from lockgate.core.ruling.approvals import ApprovalState, BoundCall, HeldFacts, PendingApproval, TakeResult, VoidReason
+from lockgate.core.errors import InvalidCall, InvalidTrace
+from lockgate.core.ruling.approvals import (
+    ApprovalState,
+    BoundCall,
+    HeldFacts,
+    PendingApproval,
+    TakeResult,
+    VoidReason,
+    bind_call,
+)
 from lockgate.core.ruling.grants import Grant, find_covering
 from lockgate.core.ruling.policy import change_policy
 from lockgate.core.ruling.tool_call import ToolCall
@@ -48,7 +56,7 @@ Recording = tuple[str, Callable[[Gate], Iterator[RuledCall]]]
 
 
 def stored_recordings(store: SessionStore, since_s: float, denied: Collection[str]) -> Iterator[Recording]:
-    """Yield the sessions of an installation; `denied` are the approvals to which a person said no."""
+    """Yield the sessions of an installation; `denied` are the approvals and calls to which a person said no."""
     before: int | None = None
     while page := store.sessions(limit=_PAGE, before=before, q=""):
         before = page[-1].number
@@ -65,9 +73,18 @@ def _stored_calls(
             was, key = kept.decision, (info.id, kept.number)
             asked = was.would_be is not Action.CONTINUE or was.reason is Reason.APPROVED
             said_no = was.reason is Reason.DENIED or (bool(was.approval) and was.approval in denied)
+            said_no = said_no or _call_key(info.id, kept.tool, kept.arguments) in denied
             yield RuledCall(key, kept.tool, kept.arguments, decision, said_no, asked)
 
     return replay
+
+
+def _call_key(session: str, tool: str, arguments: Mapping[str, object]) -> str:
+    """Return what a no is about; empty for a call that no person can have been asked about."""
+    try:
+        return bind_call(session, tool, arguments, "any", "any").call_key
+    except InvalidCall:
+        return ""
 
 
 def file_recordings(files: Sequence[str], skipped: list[str]) -> Iterator[Recording]:
@@ -197,7 +214,14 @@ class TrialReplay:
             each._replace(rule=each.rule._replace(policy_hash=policy.hash)) for each in (*trial.grants, *in_force)
         ]
         stores = TrialStores(trial.texts, grants, self._vouched)
-        gate = Gate(policy, scanner=self._gate.scanner, triage=self._gate.triage, approvals=stores, vouched=stores)
+        gate = Gate(
+            policy,
+            scanner=self._gate.scanner,
+            triage=self._gate.triage,
+            approvals=stores,
+            vouched=stores,
+            two_person=self._gate.two_person,
+        )
         held: dict[CallKey, RecordedHold] = {}
         texts: dict[str, dict[TextKey, str]] = defaultdict(dict)
         for name, replay in self._recordings:
