@@ -86,6 +86,7 @@ fuzz: $(VENV)/fuzz ## run every fuzz target for FUZZ_SECONDS (60) each
 soak: $(VENV)/dev ## simulate outages for SOAK_MINUTES (5)
 	@$(BIN)/python tests/support/verifier_soak.py --minutes $(SOAK_MINUTES) $(ARGS)
 	@$(BIN)/python tests/support/log_soak.py --minutes $(SOAK_MINUTES) $(ARGS)
+	@$(BIN)/python tests/support/carried_soak.py --blocks 1000000 --minutes $(SOAK_MINUTES)
 
 # Versions stay as they are unless pyproject.toml asks for others. Of the weights' package only the weights are wanted, not
 # the runners that it asks for.

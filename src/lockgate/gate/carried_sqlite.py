@@ -119,7 +119,7 @@ class SqliteCarriedTexts:
         self._max_prints = max_prints - self._room_every * MAX_PRINTS_OF_ONE
         # The words of all texts up to this number.
         self._lock = Lock()
-        self._words: frozenset[bytes] = frozenset()
+        self._words: set[bytes] = set()
         self._newest = 0
 
     def keep(self, derived: DerivedText) -> None:
@@ -142,20 +142,22 @@ class SqliteCarriedTexts:
             ).fetchone()
         return CarriedCounts(texts - files, prints, files, evicted)
 
-    def words(self) -> frozenset[bytes]:
-        """Return the words by which texts are looked for; empty where nothing was kept."""
+    def words(self) -> set[bytes] | frozenset[bytes]:
+        """Return the words by which texts are looked for; empty where nothing was kept. They grow later on."""
         with self._reading() as db:
             if db is None:
-                return frozenset()
+                return frozenset[bytes]()
             newest = db.execute("SELECT max(number) FROM carried").fetchone()[0] or 0
             with self._lock:
                 if newest != self._newest:
                     # Since most blocks have none of them, they are kept in memory; texts only come, or time out.
                     # Too many by now, or a file that begins anew: all of them are read again.
                     goes_on = len(self._words) <= 2 * self._max_prints and newest > self._newest
-                    since, old = (self._newest, self._words) if goes_on else (0, frozenset[bytes]())
+                    since = self._newest if goes_on else 0
                     rows = db.execute("SELECT DISTINCT word FROM prints WHERE number > ?", (since,)).fetchall()
-                    self._words, self._newest = old.union(bytes(row[0]) for row in rows), newest
+                    self._words = self._words if goes_on else set()
+                    self._words.update(bytes(row[0]) for row in rows)
+                    self._newest = newest
                 return self._words
 
     def find(self, hashes: Sequence[int]) -> list[CarriedHit]:

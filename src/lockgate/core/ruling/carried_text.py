@@ -166,7 +166,7 @@ def _hash(data: bytes) -> int:
     return crc32(data) << 31 ^ adler32(data)
 
 
-def hashes_of_marks(places: Sequence[str], words: frozenset[bytes]) -> list[int]:
+def hashes_of_marks(places: Sequence[str], words: set[bytes] | frozenset[bytes]) -> list[int]:
     """Return the hashes of marks that may be on one of these places, or on a folder above it."""
     names = {part for place in places for part in (place.lower().split("/") if place else [""]) if part or not place}
     return [each.hash for each in map(_file_print, sorted(names)) if each.word in words]
@@ -179,7 +179,9 @@ def find_marked_source(hits: Iterable[CarriedHit], places: Sequence[str]) -> str
     return next((hit.source for hit in found if any(_lies_in(place, hit.path) for place in named)), "")
 
 
-def hashes_to_look_up(context: Context, content: str, words: frozenset[bytes], places: Sequence[str] = ()) -> list[int]:
+def hashes_to_look_up(
+    context: Context, content: str, words: set[bytes] | frozenset[bytes], places: Sequence[str] = ()
+) -> list[int]:
     """Return the hashes of a text that may be remembered, in all its readings, and of the files it may lie in.
 
     `words` are those that are kept. Of too many hashes the smallest are looked up, as the smallest are kept.
