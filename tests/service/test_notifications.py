@@ -22,7 +22,7 @@ from asking import POISON, Asking
 from lockgate.core.errors import InvalidConfig, LockgateError
 from lockgate.core.ruling.approvals import PendingApproval, bind_call
 from lockgate.gate.approvals_sqlite import SqliteApprovals
-from lockgate.gate.notices_sqlite import MAX_TRIES
+from lockgate.gate.notices_sqlite import MAX_TRIES, MOST_PER_MINUTE
 from lockgate.runtime.failures import count_failures
 from lockgate.service import notifications
 from lockgate.service.approval_links import ApprovalLinks
@@ -110,6 +110,26 @@ def test_a_receiver_that_fails_at_first_hears_of_each_call_under_one_id(tmp_path
         assert b"sk-1" not in body
 
 
+@pytest.mark.parametrize("kind", ["webhook", "slack", "teams"])
+def test_many_calls_are_told_of_in_one_line_and_its_link_answers_nothing(tmp_path: Path, kind: str) -> None:
+    store = SqliteApprovals(tmp_path / "state" / "approvals.db")
+    ask_some(store, 25)
+    with receiving() as there:
+        targets = parse_targets([{"kind": kind, "url": there.url}])
+        notifier = Notifier(store, targets, LINKS, "https://page.example/", clock=lambda: 110.0)
+        for _ in range(3):
+            for due in notifier.claim():
+                notifier.send(due)
+    assert len(there.got) == MOST_PER_MINUTE + 1
+    last = there.got[-1][1].decode()
+    assert "5 more calls wait" in last
+    assert "https://page.example/#/approvals" in last
+    assert "/answer/" not in last
+    if kind == "webhook":
+        told = json.loads(last)
+        assert (told["event"], told["more"], "approval" in told) == ("approvals.waiting", 5, False)
+
+
 def test_a_receiver_that_never_answers_well_is_given_up(tmp_path: Path) -> None:
     store = SqliteApprovals(tmp_path / "state" / "approvals.db")
     ask_some(store, 1)
@@ -118,7 +138,7 @@ def test_a_receiver_that_never_answers_well_is_given_up(tmp_path: Path) -> None:
         if due := store.claim_notices(("hook",), now_s):
             tries += len(due)
             waits.append(now_s)
-        now_s += 5.0
+        now_s += 5.0 if now_s < 3_000 else 500.0
     assert tries == MAX_TRIES
     gaps = [later - sooner for sooner, later in pairwise(waits)]
     assert gaps == [10.0 * 2**number for number in range(MAX_TRIES - 1)]

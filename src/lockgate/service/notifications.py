@@ -52,12 +52,13 @@ _SECRET_KIND = PrivateFileKind(
 
 
 class Notice(NamedTuple):
-    """What a receiver is told. `id` is the same in every try."""
+    """What a receiver is told. `id` is the same in every try. With `more` it is about so many questions."""
 
     id: str
     pending: PendingApproval
     text: str
     link: str
+    more: int = 0
 
 
 class NotifyTarget(NamedTuple):
@@ -117,6 +118,14 @@ def _payload(kind: str, notice: Notice) -> dict[str, object]:
         }
         form = "application/vnd.microsoft.card.adaptive"
         return {"type": "message", "attachments": [{"contentType": form, "content": card}]}
+    if notice.more:
+        return {
+            "id": notice.id,
+            "event": "approvals.waiting",
+            "more": notice.more,
+            "text": text,
+            "link": notice.link,
+        }
     return {
         "id": notice.id,
         "event": "approval.waiting",
@@ -129,7 +138,8 @@ def _payload(kind: str, notice: Notice) -> dict[str, object]:
 
 
 def _desktop_command(notice: Notice) -> list[str]:
-    title, text = "Lockgate: a call waits", f"{notice.text} lockgate approvals show {notice.pending.id}"
+    shows = "lockgate approvals" if notice.more else f"lockgate approvals show {notice.pending.id}"
+    title, text = "Lockgate: a call waits", f"{notice.text} {shows}"
     if (program := which("notify-send")) is not None:
         return [program, "--app-name=Lockgate", "--", title, escape(text, quote=False)]
     if (program := which("osascript")) is not None:
@@ -275,13 +285,27 @@ class Notifier:
 
     def send(self, due: DueNotice) -> None:
         """Send one notice and mark it as sent. A failure is counted, and leads to another try."""
-        target, pending = self._targets[due.target], due.approval.pending
-        claim = LinkClaim(pending.id, target.name, target.person, pending.expires_s)
+        target = self._targets[due.target]
         try:
-            link = f"{self._page_url}/#/answer/{self._links.make(claim)}"
-            text = describe_notice(pending, arguments=target.tells_arguments)
-            id = sha256(f"{pending.id}\0{target.name}".encode()).hexdigest()[:32]
-            target.send(Notice(id, pending, text, link))
-            self._store.mark_sent(due, self._clock())
+            target.send(self._summary(due, target) if due.more else self._notice(due.approval.pending, target))
+            if not due.more:
+                self._store.mark_sent(due, self._clock())
         except (LockgateError, OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
             report_failure(f"notify-{target.kind}{'-given-up' if due.tries >= MAX_TRIES else ''}", error)
+
+    def _notice(self, pending: PendingApproval, target: NotifyTarget) -> Notice:
+        claim = LinkClaim(pending.id, target.name, target.person, pending.expires_s)
+        link = f"{self._page_url}/#/answer/{self._links.make(claim)}"
+        text = describe_notice(pending, arguments=target.tells_arguments)
+        return Notice(_notice_id(pending.id, target.name), pending, text, link)
+
+    def _summary(self, due: DueNotice, target: NotifyTarget) -> Notice:
+        """Return the one line about what is not told of in this minute: its link leads to the list."""
+        calls = "1 more call waits" if due.more == 1 else f"{due.more} more calls wait"
+        text = f"Lockgate holds many calls: {calls}. You hear of each in the next minutes, if it still waits."
+        id = _notice_id(due.approval.pending.id, target.name, "more")
+        return Notice(id, due.approval.pending, text, f"{self._page_url}/#/approvals", due.more)
+
+
+def _notice_id(*parts: str) -> str:
+    return sha256("\0".join(parts).encode()).hexdigest()[:32]
