@@ -100,12 +100,8 @@ def _run(args: argparse.Namespace, opened: ExitStack) -> Exit:
     if unknown:
         raise LockgateError(f"{quoted(min(unknown))} is not proposed any more", hint="lockgate tune lists what is")
     chosen = [each for each in report.proposals if not args.only or each.id in args.only]
-    long = [each.id for each in chosen if len(each.content.splitlines()) > _MOST_LINES]
-    if args.yes and long:
-        raise LockgateError(
-            f"the text of {quoted(long[0])} is longer than what was shown of it",
-            hint="lockgate tune --apply without --yes shows it whole before it asks",
-        )
+    if args.yes:
+        _refuse_unseen_texts(chosen)
     _print_report(args, report, counted, skipped)
     if not args.apply:
         return Exit.CLEAR
@@ -137,6 +133,15 @@ def _refuse_unseen_changes(args: argparse.Namespace) -> None:
         raise LockgateError("no terminal to ask on", hint="look at the list, then say --only ID --yes")
     if args.least < 1:
         raise LockgateError("--least must be at least 1")
+
+
+def _refuse_unseen_texts(chosen: Sequence[Proposal]) -> None:
+    long = [each.id for each in chosen if len(each.content.splitlines()) > _MOST_LINES]
+    if long:
+        raise LockgateError(
+            f"the text of {quoted(long[0])} is longer than what was shown of it",
+            hint="lockgate tune --apply without --yes shows it whole before it asks",
+        )
 
 
 def _find_recordings(
