@@ -163,11 +163,12 @@ def test_an_agent_cannot_take_its_guard_away(machine: Machine, by: str) -> None:
     assert not machine.has("pwned")
     assert not machine.has("x.json")
     assert not (machine.work / ".claude" / "settings.local.json").exists()
-    assert "hooks/claude-code" in machine.settings.read_text()
+    assert "hook_command.py" in machine.settings.read_text()
     assert [each["action"] for each in machine.decisions()] == ["PAUSE"]
 
 
 def test_a_folder_cannot_put_a_proxy_in_our_place(machine: Machine) -> None:
+    machine.init("--http")
     (machine.work / ".claude").mkdir()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         proxy = {"HTTPS_PROXY": f"http://127.0.0.1:{silent.getsockname()[1]}", "NO_PROXY": "localhost"}
@@ -463,7 +464,7 @@ def test_the_doctor_finds_it_sound_and_removing_leaves_no_trace(machine: Machine
     said = json.loads(ended.stdout)
     states = {check["name"]: check["state"] for check in said["checks"]}
     assert ended.returncode == 0, said
-    assert states["claude-code"] == states["hooks"] == states["canary"] == states["session start"] == "ok"
+    assert states["claude-code"] == states["hooks"] == states["canary"] == states["user"] == "ok"
     assert machine.lockgate("init", "claude-code", "--remove", "--yes").returncode == 0
     assert json.loads(machine.settings.read_text()) == {"permissions": {"allow": ["Bash", "Read", "Skill", "Agent"]}}
     assert machine.lockgate("doctor", "--claude-code").returncode == 1
