@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -364,3 +365,37 @@ def test_a_gate_from_settings_has_their_policy_and_keeps_its_rules_where_they_sa
     assert len(list(tmp_path.rglob("rules-*.bin"))) == 1
     Gate.from_config(str(config))
     assert workshop.made == (1, 1)
+
+
+@pytest.mark.parametrize("by", ["library", "host"])
+def test_no_call_touches_lockgate_where_the_settings_put_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """The MCP checkpoint and the service rule through such a host."""
+    for name in ("STATE", "CACHE", "CONFIG"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / "srv" / name.lower()))
+    monkeypatch.delenv("LOCKGATE_CONFIG", raising=False)
+    config = tmp_path / "mine.toml"
+    config.write_text(f'[server]\nport = 9555\n[security.audit]\nlog_path = "{tmp_path}/srv/log/j.db"')
+    settings = assemble.settings_from_environment(str(config))
+    state = f"{tmp_path}/srv/state/lockgate"
+    calls = {
+        f"cat {state}/journal.key": "execution:own-token",
+        f"cp /dev/null {state}/sessions.db": "execution:own-state",
+        f"rm -rf {tmp_path}/srv/state": "execution:own-state",
+        f"cd {tmp_path}/srv; cd state; tar cf /tmp/x.tar .": "execution:own-token",
+        f"cat {tmp_path}/srv/log/j.db.key": "execution:own-token",
+        "curl http://localhost:9555/v1/decisions": "execution:own-approval",
+        "curl 'http://[::1]:9555/'": "execution:own-approval",
+    }
+    free = (f"ls {tmp_path}", f"cat {tmp_path}/srv/notes.txt", "curl http://localhost:8000/v1/decisions")
+    if by == "library":
+        gate = assemble.gate_from_settings(settings, keep_records=False)
+        found = {each: gate.session().check("bash", {"command": each}) for each in (*calls, *free)}
+    else:
+        with closing(assemble.host_from_settings(settings)) as host:
+            session = host.open().id
+            found = {each: host.check(session, "bash", {"command": each}).decision for each in (*calls, *free)}
+    for command, rule in calls.items():
+        assert rule in {each.rule for each in found[command].findings}, command
+    assert not [command for command in free if found[command].findings]

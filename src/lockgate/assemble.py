@@ -92,7 +92,17 @@ def gate_from_settings(settings: Settings, *, keep_records: bool = True) -> Gate
         human_timeout_s=supervision.human_timeout_s,
         approval_life_s=supervision.approval_life_s,
         two_person=supervision.two_person,
+        service_port=settings.server.port,
+        own_folders=_own_folders(settings),
     )
+
+
+def _own_folders(settings: Settings) -> tuple[str, ...]:
+    """Return where these settings put the state and the journal, as they are called and as links lead there."""
+    log = settings.audit.log_path
+    beside = [] if not log or log.startswith(POSTGRES) else [log, f"{log}-wal", f"{path_beside_log(Path(log), '.')}*"]
+    places = [*([str(settings.state_dir)] if settings.state_dir is not None else []), *beside]
+    return tuple(dict.fromkeys(each for place in places for each in (os.path.abspath(place), os.path.realpath(place))))
 
 
 def host_from_config(path: str | None = None) -> Host:

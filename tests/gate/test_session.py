@@ -36,7 +36,7 @@ def test_a_session_reads_its_project_once(gate: Gate, tmp_path: Path, monkeypatc
     for session in sessions:
         session.check("bash", {"command": "pip install evil"})
         assert session._ruler.project.packages == {"pypi:flask"}
-    assert gate.session()._ruler.project is NO_PROJECT
+    assert gate.session()._ruler.project == NO_PROJECT
     with pytest.raises(InvalidCall, match="no folder at"):
         gate.session(project=manifest)
 

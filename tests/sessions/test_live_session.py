@@ -98,7 +98,7 @@ def test_an_agent_inside_works_in_the_project_of_its_session(host: Host, other: 
 
 def test_a_session_without_a_folder_has_no_project(host: Host) -> None:
     host.open("s")
-    assert host.project("s") is NO_PROJECT
+    assert host.project("s") == NO_PROJECT
     assert host.project("no such session") is NO_PROJECT
 
 

@@ -47,7 +47,13 @@ def find_protected_targets(
     looks = tool_risk(tool, additional=host.gate.policy.high_risk_tools) is Risk.LOW
     names = _PathLookup(cwd)
     name, _, port = headers.get("host", "").rpartition(":")
-    project = Project(folder=cwd, home=os.path.expanduser("~"), follow=names.follow)
+    project = Project(
+        folder=cwd,
+        home=os.path.expanduser("~"),
+        follow=names.follow,
+        service_port=host.gate.service_port,
+        own_folders=host.gate.own_folders,
+    )
     # Behind a proxy the port is that of another machine, or of another program.
     if port.isdecimal() and is_loopback(name):
         project = replace(project, service_port=int(port))

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from errno import EADDRINUSE
 from importlib.util import find_spec
 from ipaddress import ip_address
@@ -206,7 +207,7 @@ def _make_plan(args: argparse.Namespace) -> _ServePlan:
     # Loopback has more addresses than 127.0.0.1, ::1 and localhost.
     names = (*server.allowed_hosts, *([f"{name}:{port}"] if is_loopback(name) else []))
     return _ServePlan(
-        settings=settings,
+        settings=replace(settings, server=replace(server, port=port)),
         tokens=tokens,
         codes=LoginCodes(settings.state_dir),
         host_check=host_check_for_port(port, names),

@@ -71,6 +71,8 @@ class Gate:
         human_timeout_s: float = 300.0,
         approval_life_s: float = 86_400.0,
         two_person: Collection[str] = (),
+        service_port: int = 7717,
+        own_folders: Collection[str] = (),
     ) -> None:
         self.policy = policy or Policy()
         self.triage = triage
@@ -89,6 +91,9 @@ class Gate:
         self.approval_life_s = max(approval_life_s, human_timeout_s)
         # The effects, by kind or severity, that two people have to approve.
         self.two_person = frozenset(two_person)
+        # Where Lockgate itself is, besides the usual places: no call may touch it.
+        self.service_port = service_port
+        self.own_folders = tuple(own_folders)
         self._scanner = scanner
         if scanner is None:
             # A bad pattern is refused here; the rules themselves are compiled for the first session.

@@ -16,6 +16,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from logging import getLogger
@@ -28,7 +29,7 @@ from lockgate.core.errors import InvalidCall, LockgateError, printable
 from lockgate.core.ruling import pipeline
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import CarriedFrom, Context, PastCall
-from lockgate.core.ruling.effects.project import Project
+from lockgate.core.ruling.effects.project import NO_PROJECT, Project
 from lockgate.core.ruling.effects.reading import effects_of
 from lockgate.core.ruling.observing import is_always_enforced, observe
 from lockgate.core.ruling.opinions import Opinion
@@ -118,6 +119,7 @@ class Ruler:
         self.id = id
         self._scanner = gate.scanner
         self._context = Context(self._scanner, user_trust=policy.user_trust, label_rows=policy.labels)
+        self.project = NO_PROJECT
         self._lock = Lock()
         self._calls: deque[tuple[str, Sequence[Leaf], Decision]] = deque(maxlen=MAX_HISTORY)
         self._count = 0
@@ -295,7 +297,8 @@ class Ruler:
 
     @project.setter
     def project(self, project: Project) -> None:
-        self._context.project = project
+        gate = self.gate
+        self._context.project = replace(project, service_port=gate.service_port, own_folders=gate.own_folders)
 
     # Earlier calls.
 

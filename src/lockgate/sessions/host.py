@@ -200,7 +200,7 @@ class Host:
 
     def _keep_project(self, session: str, folder: str, *, is_new: bool) -> None:
         live = self._cache.current(session)
-        if live.ruler.project is not NO_PROJECT:
+        if live.ruler.project != NO_PROJECT:
             return
         # The calls of a session that was not seen from its start may have changed the files already.
         project = read_project(folder, names=is_new and live.ruler.context_known)

@@ -102,7 +102,7 @@ class LiveSession:
             # Another policy rules from here on.
             self.is_outdated = True
         elif row.sort == EntrySort.PROJECT:
-            if self.ruler.project is NO_PROJECT:
+            if self.ruler.project == NO_PROJECT:
                 self.ruler.project = project_from_json(row.content)
         elif row.session == self.chain[0]:
             self._apply_step(row)

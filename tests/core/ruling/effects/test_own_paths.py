@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from lockgate.core.ruling.effects.effect import effect
 from lockgate.core.ruling.effects.own_paths import Access, find_own, may_find_own, may_lead_to_own, own_access
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
 
@@ -123,3 +124,23 @@ def test_most_calls_need_no_closer_look() -> None:
     for text in ("grep -r x /", "cd", "cd; ls", "cat /h*/a/x", "rm -rf ../x", "cat lo''ckgate", "echo $X", "ls ~"):
         assert may_lead_to_own(text, NO_PROJECT), text
     assert may_lead_to_own("ls", Project(folder="/home/ana", home="/home/ana"))
+
+
+def test_folders_of_the_settings_count_like_the_usual_ones() -> None:
+    own = Project(folder="/srv/work", home="/home/ana", own_folders=("/srv/State/gate", "/data/log/j.db"))
+    for path in (
+        "/srv/state/gate",
+        "/srv/./STATE/gate/sessions.db",
+        "../state/g*te/x",
+        "/data/log/j.db",
+        "/srv/$X/gate",
+    ):
+        assert own_access(path, Access.READ, own) == effect("reads-own-token", path)
+    for path in ("/srv", "/data/log", "..", "/srv/state", "/"):
+        assert own_access(path, Access.READ, own) is None
+        assert own_access(path, Access.READ, own, below=True) is not None
+    for path in (".", "/srv/work", "/srv/state/gates", "/data/log/other.db", "state/gate", ""):
+        assert own_access(path, Access.DELETE, own, below=True) is None, path
+    assert may_lead_to_own("cat /SRV/state/gate/x", own)
+    assert may_lead_to_own("cat /s''rv/state/gate/x", own)
+    assert not may_lead_to_own("cat notes.txt", own)

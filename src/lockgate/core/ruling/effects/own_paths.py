@@ -60,21 +60,21 @@ def find_own(path: str, project: Project, folder: str = "") -> tuple[OwnPath, ..
     if not path or len(path) > _MOST_PATH:
         return ()
     folder = folder or project.folder or project.root
-    found = _find_own(path, folder, project.home)
+    found = _find_own(path, folder, project.home, project.own_folders)
     if not found and project.follow is not None:
         there = project.follow(_join(path, folder))
-        found = _find_own(there, "", project.home) if there else ()
+        found = _find_own(there, "", project.home, project.own_folders) if there else ()
     return found
 
 
 def may_lead_to_own(text: str, project: Project) -> bool:
     """Return whether a call with these values can come near a listed path; a glance, and for most the answer is no."""
     low = text.lower()
-    if any(sign in low for sign in _SIGNS) or _has_name(low) or may_name_service(low, project.service_port):
+    if any(sign in low for sign in _SIGNS) or _has_name(low, project) or may_name_service(low, project.service_port):
         return True
     if any(quote in low for quote in _QUOTES):
         # A shell drops quotes inside a name.
-        if _has_name(low.replace("'", "").replace('"', "").replace("\\", "").replace("^", "")):
+        if _has_name(low.replace("'", "").replace('"', "").replace("\\", "").replace("^", ""), project):
             return True
     if _WIDE.search(low) or (".." in low and _UPWARDS.search(low)) or ("cd" in low and _TO_HOME.search(low)):
         return True
@@ -86,11 +86,20 @@ def _is_near_home(low: str, project: Project) -> bool:
     home = project.home
     if home and "/" + home.lower().strip("/").partition("/")[0] in low:
         return True
-    return bool(project.folder and _find_own(project.folder, "", home))
+    return bool(project.folder and _find_own(project.folder, "", home, project.own_folders))
 
 
-def _has_name(low: str) -> bool:
-    return any(name in low for name in _NEAR_NAMES) or any(name in low for name in _TYPING)
+def _has_name(low: str, project: Project) -> bool:
+    if any(name in low for name in _NEAR_NAMES) or any(name in low for name in _TYPING):
+        return True
+    return any(_first_name(folder) in low for folder in project.own_folders)
+
+
+@lru_cache(maxsize=64)
+def _first_name(folder: str) -> str:
+    """Return the root and the first name of a path: no other path leads there, unless it goes upwards or has a sign."""
+    first, _, rest = normalize_path(folder.replace("\\", "/")).casefold().lstrip("/").partition("/")
+    return f"/{first}" if first[1:2] != ":" else rest.partition("/")[0]
 
 
 def may_find_own(pattern: str, *, settings: bool = False) -> bool:
@@ -168,13 +177,17 @@ def _join(path: str, folder: str) -> str:
 
 
 @lru_cache(maxsize=8192)
-def _find_own(path: str, folder: str, home: str) -> tuple[OwnPath, ...]:
+def _find_own(path: str, folder: str, home: str, own_folders: tuple[str, ...]) -> tuple[OwnPath, ...]:
     full = _resolve(path, folder, home)
     if _ABOVE_HOME.fullmatch(full):
         found = [OwnPath(entry.section, True) for entry in _FROM_HOME]
     else:
         parts = [part for part in full.split("/") if part]
         found = [*_find_anchored(full, parts), *_find_anywhere(parts, is_whole=full[:1] in ("/", "~"))]
+        for own in own_folders if parts else ():
+            entry = _Listed("secrets", tuple(part for part in _resolve(own, "", home).split("/") if part))
+            if (above := _compare(parts, entry)) is not None:
+                found.append(OwnPath("secrets", above))
     return tuple(dict.fromkeys(found))
 
 

@@ -47,7 +47,7 @@ class Project:
     them. `remotes` are the repository's remotes by name, `tasks` the names of its scripts and make targets, `programs`
     the names of programs it brings along (`.venv/bin`). `follow` says where a path really leads if that is a place of
     Lockgate's own (`own_paths.py`): only a host can look at links, nothing here does. `service_port` is where
-    Lockgate's service listens.
+    Lockgate's service listens, and `own_folders` is where its files lie besides the usual places.
     """
 
     root: str = ""
@@ -60,6 +60,7 @@ class Project:
     programs: frozenset[str] = frozenset()
     follow: Callable[[str], str] | None = field(default=None, compare=False, repr=False)
     service_port: int = field(default=7717, compare=False, repr=False)
+    own_folders: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     def has_package(self, name: str, registry: str = "") -> bool:
         """Return whether a manifest or lock file names this package; in `registry` where the caller knows it.
