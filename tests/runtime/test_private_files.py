@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Event, Thread
 
 import pytest
 
 from lockgate.core.errors import JournalUnavailable, LockgateError
-from lockgate.runtime.private_files import PrivateFileKind, open_replacement, replace_file, writable_by_others
+from lockgate.runtime import private_files
+from lockgate.runtime.private_files import (
+    PrivateFileKind,
+    locked_file,
+    open_replacement,
+    replace_file,
+    writable_by_others,
+)
 
 OPEN = PrivateFileKind("the log", "write anything into it", "log", JournalUnavailable)
 SECRET = PrivateFileKind("a key", "sign anything with it", "journal", secret=True)
@@ -202,3 +210,34 @@ def test_a_file_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(OSError, match="No space"):
         replace_file(place, b"new")
     assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("file", b"old")]
+
+
+@posix
+def test_a_wait_for_a_lock_says_for_what_and_for_which_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(private_files, "_SILENT_S", 0.0)
+    path = tmp_path / "pins.lock"
+    held, waiting = Event(), Event()
+
+    def hold() -> None:
+        with locked_file(path):
+            held.set()
+            waiting.wait(30)
+
+    def told(_: str, *said: object) -> None:
+        lines.append(" ".join(map(str, said)))
+        waiting.set()
+
+    lines: list[str] = []
+    monkeypatch.setattr(logging.getLogger("lockgate"), "warning", told)
+    thread = Thread(target=hold)
+    thread.start()
+    assert held.wait(30)
+    with locked_file(path):
+        thread.join()
+    assert str(path) in lines[0]
+    if Path("/proc/locks").exists():
+        assert f"which process {os.getpid()} holds" in lines[0]
+    lines.clear()
+    monkeypatch.setattr(private_files, "_SILENT_S", 2.0)
+    with locked_file(path):
+        assert not lines

@@ -11,9 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from lockgate.core.errors import JournalDamaged, JournalUnavailable
+from lockgate.abuse_gate.stores import bans_sqlite
+from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError
+from lockgate.gate import approvals_sqlite, carried_sqlite
+from lockgate.journal.stores import sqlite as log_sqlite
 from lockgate.runtime.private_files import PrivateFileKind
-from lockgate.runtime.sqlite_file import DatabaseKind, SharedSqliteFile, SqliteFile
+from lockgate.runtime.sqlite_file import FILES_OF_LOCKGATE, DatabaseKind, SharedSqliteFile, SqliteFile
+from lockgate.sessions.stores import sqlite as sessions_sqlite
 
 KIND = DatabaseKind(
     private=PrivateFileKind("the notes", "write notes", "notes", JournalUnavailable),
@@ -187,3 +191,22 @@ def test_parent_and_child_both_write_unless_the_file_was_in_use_at_the_fork(
     with shared.reader() as db:
         found = {text for (text,) in db.execute("SELECT text FROM notes")}
     assert found == {"a", "parent"} | (set() if busy else {"child"})
+
+
+@pytest.mark.parametrize("kind", [approvals_sqlite._KIND, bans_sqlite._KIND, carried_sqlite._KIND, log_sqlite._KIND])
+def test_a_file_in_the_place_of_another_of_ours_is_told_by_its_name(tmp_path: Path, kind: DatabaseKind) -> None:
+    assert FILES_OF_LOCKGATE[kind.application_id] == kind.noun
+    assert FILES_OF_LOCKGATE[sessions_sqlite._KIND.application_id] == sessions_sqlite._KIND.noun
+    sessions, other = SqliteFile(tmp_path / "sessions.db", sessions_sqlite._KIND), SqliteFile(tmp_path / "x.db", kind)
+    for file in (sessions, other):
+        file.create()
+    os.rename(sessions.path, tmp_path / "y.db")
+    os.rename(other.path, sessions.path)
+    os.rename(tmp_path / "y.db", other.path)
+    for file, said in (
+        (sessions, f"is {kind.noun}, and not a file of sessions"),
+        (other, "is a file of sessions, and"),
+    ):
+        with pytest.raises(LockgateError, match=said) as raised, file.connection():
+            pass
+        assert "put each back under its own name" in raised.value.hint

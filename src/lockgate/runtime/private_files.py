@@ -11,11 +11,17 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from logging import getLogger
 from pathlib import Path
+from time import monotonic, sleep
 from typing import BinaryIO, NamedTuple
 from uuid import uuid4
 
 from lockgate.core.errors import LockgateError, quoted
+
+# How long a process waits for a lock without a word, and how often it tries.
+_SILENT_S = 2.0
+_POLL_S = 0.05
 
 
 class PrivateFileKind(NamedTuple):
@@ -145,13 +151,39 @@ def locked_file(path: Path) -> Iterator[None]:
     """Hold a lock on this file, which is made if need be: one process at a time, where the system has such locks."""
     lock = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
     try:
-        with suppress(ImportError):
-            from fcntl import LOCK_EX, flock
-
-            flock(lock, LOCK_EX)
+        wait_for_lock(lock, path)
         yield
     finally:
         os.close(lock)
+
+
+def wait_for_lock(handle: int, path: Path) -> None:
+    """Wait until the lock of an open file is ours, where the system has such locks; say so if that takes long."""
+    try:
+        from fcntl import LOCK_EX, LOCK_NB, flock
+    except ImportError:
+        return
+    silent_until_s = monotonic() + _SILENT_S
+    while True:
+        with suppress(BlockingIOError):
+            flock(handle, LOCK_EX | LOCK_NB)
+            return
+        if monotonic() >= silent_until_s:
+            break
+        sleep(_POLL_S)
+    holder = _lock_holder(os.fstat(handle).st_ino)
+    held = f", which process {holder} holds" if holder else ""
+    getLogger("lockgate").warning("waiting for the lock of %s%s", quoted(path, 200), held)
+    flock(handle, LOCK_EX)
+
+
+def _lock_holder(inode: int) -> str:
+    """Return the process that holds a lock on the file with this number; empty where the system does not say."""
+    with suppress(OSError, IndexError):
+        # Number, sort, `ADVISORY`, `WRITE`, process, device and file; one that waits has `->` after the number.
+        rows = [line.split() for line in Path("/proc/locks").read_text(encoding="ascii").splitlines()]
+        return next((row[4] for row in rows if row[1] == "FLOCK" and row[5].endswith(f":{inode}")), "")
+    return ""
 
 
 def replace_file(

@@ -23,6 +23,17 @@ from lockgate.runtime.private_files import PrivateFileKind
 _TICK_NS = 5_000_000_000
 
 
+# What each of our database files is, by the mark in it.
+FILES_OF_LOCKGATE = {
+    0x6C6B6761: "a store of approvals",
+    0x6C6B6762: "a file of bans",
+    0x6C6B6763: "a store of carried texts",
+    0x6C6B676A: "a log of lockgate's",
+    0x6C6B6773: "a file of sessions",
+}
+SWAPPED = "it stands in the place of another file: put each back under its own name, and delete neither"
+
+
 class DatabaseKind(NamedTuple):
     """One kind of database file: how it is recognised, made and checked, and how its errors read.
 
@@ -113,6 +124,9 @@ class SqliteFile:
                 db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
             )
             if application_id != self.kind.application_id:
+                other = FILES_OF_LOCKGATE.get(application_id, "")
+                if other:
+                    raise self.damage(f"is {other}, and not {self.kind.noun}", hint=SWAPPED)
                 raise self.damage(f"is not {self.kind.noun}")
             if version != self.kind.version:
                 raise self.error("was made by another version of lockgate", hint=self.kind.start_over)

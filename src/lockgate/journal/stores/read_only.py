@@ -19,6 +19,7 @@ from lockgate.core.errors import JournalDamaged, JournalUnavailable, quoted
 from lockgate.core.journal.merkle import HASH, Frontier, Tile
 from lockgate.journal.log import Head, Shard
 from lockgate.journal.stores import sqlite as log_sqlite
+from lockgate.runtime.sqlite_file import FILES_OF_LOCKGATE, SWAPPED
 
 _APPLICATION = 0x6C6B676A
 _TABLES = ("bodies", "heads", "leaves", "shards")
@@ -237,8 +238,11 @@ class LogFile:
         return db
 
     def _check_is_log(self, db: sqlite3.Connection) -> None:
-        if db.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
-            raise NotALog(f"the log {quoted(self.path, 200)} is not a log of lockgate's")
+        mark = db.execute("PRAGMA application_id").fetchone()[0]
+        if mark != _APPLICATION:
+            other = FILES_OF_LOCKGATE.get(mark)
+            said = f"is {other}, and not" if other else "is not"
+            raise NotALog(f"the log {quoted(self.path, 200)} {said} a log of lockgate's", hint=SWAPPED if other else "")
         # A view with the name of a table could yield rows for ever.
         plain = {
             str(name)

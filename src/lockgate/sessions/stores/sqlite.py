@@ -17,7 +17,7 @@ from pathlib import Path
 from time import monotonic, time
 
 from lockgate.core.errors import SessionsUnavailable
-from lockgate.runtime.private_files import PrivateFileKind
+from lockgate.runtime.private_files import PrivateFileKind, wait_for_lock
 from lockgate.runtime.sqlite_file import DatabaseKind, SharedSqliteFile
 from lockgate.sessions.stores.sql import TABLES, Database, SqlSessions
 
@@ -190,17 +190,15 @@ _FAILURES = (sqlite3.Error, OSError, ValueError)
 @contextmanager
 def _folder_lock(folder: Path) -> Iterator[None]:
     """Keep other processes from creating a file of sessions in this folder."""
-    try:
-        from fcntl import LOCK_EX, flock
-    except ImportError:
-        # On Windows a file in use cannot be removed.
+    if os.name == "nt":
+        # A file in use cannot be removed there.
         yield
         return
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY)
     try:
-        flock(handle, LOCK_EX)
+        wait_for_lock(handle, folder)
         yield
     finally:
         os.close(handle)
