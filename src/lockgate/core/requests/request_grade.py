@@ -9,18 +9,18 @@
 5. Add up signs of different families that stand close together (`_add_up`). A full sign, or two halves, are a
    suspicion. A full sign beyond doubt with anything beside it is sure: an override and what it is for, an extraction
    and `word for word`.
-6. Grade the other readings of the text likewise (`grade_scan`). Signs that stand only there were hidden, which is one
-   more full sign.
+6. Grade the other readings of the text likewise (`grade_scan`). Signs that stand only there were hidden, which
+   makes them sure; those in rot13 or backwards, which puzzles are too, count as they are.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from lockgate.core.requests.request_signs import HINT, SIGN, RequestSign
-from lockgate.core.requests.sign_search import WORD_CLASSES, SignHit, comparable, search_pieces
+from lockgate.core.requests.sign_search import WORD_CLASSES, SignHit, comparable, decode_letters, search_pieces
 from lockgate.core.text.scanner import Scan
 
 SUSPECTED, SURE = 4, 5
@@ -249,14 +249,21 @@ def grade_scan(text: str, scan: Scan | None) -> Grade:
     rules = [hit.sign.rule for hit in hits]
     spans = [(hit.start, min(hit.end, len(text))) for hit in hits]
     seen = {hit.sign.family for hit in hits}
-    for part in () if scan is None else scan.parts:
-        if part.how == "raw":
-            continue
-        inner, found, _ = grade_text(part.data.decode("utf-8", "replace"))
+    for reading, span, is_hidden in _other_readings(text, scan):
+        inner, found, is_sure = grade_text(reading)
         if inner >= SUSPECTED and not {hit.sign.family for hit in found} <= seen:
-            points, sure = points + inner + SIGN, True
+            points, sure = points + inner, sure or is_sure or is_hidden
             rules += [*(hit.sign.rule for hit in found), "request:hidden-reading"]
-            spans.append((part.start, part.end))
+            spans.append(span)
     if points < SUSPECTED:
         return Grade()
     return Grade(sure, True, tuple(dict.fromkeys(rules)), tuple(dict.fromkeys(spans)))
+
+
+def _other_readings(text: str, scan: Scan | None) -> Iterator[tuple[str, tuple[int, int], bool]]:
+    """Yield the other readings of a text, where they stand in it, and whether that alone shows an intent to hide."""
+    for part in () if scan is None else scan.parts:
+        if part.how != "raw":
+            yield part.data.decode("utf-8", "replace"), (part.start, part.end), True
+    for decoded in decode_letters(comparable(text)):
+        yield decoded, (0, len(text)), False

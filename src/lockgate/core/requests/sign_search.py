@@ -3,7 +3,8 @@
 A sign is a sequence of word classes, or a pattern for what is no words (markup, scripts without spaces):
 
 1. The text is split into words and ends of sentences (`split_words`).
-2. Each word is looked up: the entries of word classes that begin with it (`_entries_from`).
+2. Each word is looked up: the entries of word classes that begin with it (`_entries_from`). It may have digits for
+   letters (`1gn0r3`) or, if it is one of the few words that attacks need, a slip of the pen (`_spellings`).
 3. Entries in the order of a sequence, with no more words between them than it allows, are its sign (`_follow_moves`).
 4. A pattern is searched for only if its anchor is in the text. None has nested repetition.
 
@@ -13,7 +14,8 @@ So the cost is linear in the text, whatever the text says.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -76,11 +78,18 @@ def search_pieces(text: str) -> Iterator[tuple[list[SignHit], int]]:
 def make_ready() -> None:
     """Compile now, for a process that has time at its start and none with its first request."""
     _ANCHORS.make_ready()
+    _CODED_WORDS.make_ready()
 
 
 # --- 1. words
 
-_FOLDED: Final = str.maketrans("áàâãäåéèêëíìîïóòôõöúùûüçñłśżźćńąęğşıё", "aaaaaaeeeeiiiiooooouuuucnlszzcnaegsiе")
+# Letters with an accent to those without, where one letter stays one: Latin, Greek, and a few that have no parts.
+_FOLDED: Final = {
+    code: parts[0]
+    for first, last in ((0xC0, 0x24F), (0x370, 0x3FF), (0x1E00, 0x1FFF))
+    for code in range(first, last + 1)
+    if len(parts := unicodedata.normalize("NFD", chr(code))) > 1
+} | str.maketrans("łıđё", "lidе")
 _FOLDED_AT_ONCE: Final = 50_000
 _TOKENS: Final = re.compile(r"[^\W_]+|[.!?。！？]+(?=\s|$)")
 # The end of a sentence among words; a text has none, as what is no letter and no digit is left out.
@@ -126,6 +135,14 @@ _FIRST: Final = -1
 _WORDS_KEPT: Final = 8192
 # Later steps come first, so that no word is two steps of one sequence.
 _STEP: Final = itemgetter(0, 1)
+
+
+# Shorter words are too often other words.
+_SHORTEST_SPELLED: Final = 4
+_LETTERS_FOR_DIGITS: Final = tuple(str.maketrans("0134578", f"o{one}eastb") for one in "il")
+_LONG_WORD: Final = 11
+_MISSPELT: Final = WORD_CLASSES["misspelt"]
+_NOT_MISSPELT: Final = frozenset(WORD_CLASSES["not misspelt"])
 
 
 class _Move(NamedTuple):
@@ -175,14 +192,47 @@ class _Begun(NamedTuple):
 def _entries_from(word: str) -> _Begun | None:
     """Return what begins with a word, or None."""
     begun = _Begun([], {})
-    for key in (word, *(f"{word[:size]}*" for size in range(1, len(word) + 1))):
-        for rest, moves in _ENTRIES.get(key, {}).items():
-            if rest:
-                begun.longer.setdefault(rest.split()[0], []).append((rest.split(), moves))
-            else:
-                begun.moves.extend(moves)
+    for spelled in _spellings(word):
+        for key in (spelled, *(f"{spelled[:size]}*" for size in range(1, len(spelled) + 1))):
+            for rest, moves in _ENTRIES.get(key, {}).items():
+                if rest:
+                    begun.longer.setdefault(rest.split()[0], []).append((rest.split(), moves))
+                else:
+                    begun.moves.extend(moves)
+        if begun.moves or begun.longer:
+            break
     begun.moves.sort(key=_STEP, reverse=True)
     return begun if begun.moves or begun.longer or word == _END else None
+
+
+def _spellings(word: str) -> Iterator[str]:
+    """Yield a word as it is, with letters for the digits in it, and as one of the few words that attacks need."""
+    yield word
+    if not word.isascii() or len(word) < _SHORTEST_SPELLED:
+        return
+    if not word.isalpha() and not word.isdigit():
+        # `1` is an i or an l.
+        yield from (word.translate(digits) for digits in _LETTERS_FOR_DIGITS)
+    elif word not in _NOT_MISSPELT:
+        yield from (meant for meant in _MISSPELT if _is_misspelt(word, meant))
+
+
+def _is_misspelt(word: str, meant: str) -> bool:
+    """Return whether a word is another one with a slip or, if that is long, with two; `ignored` is no slip."""
+    most = 1 if len(meant) < _LONG_WORD else 2
+    if word[0] != meant[0] or abs(len(word) - len(meant)) > most or word.startswith(meant):
+        return False
+    # The optimal string alignment: letters left out, added, replaced, or swapped with the next one.
+    before: list[int] = []
+    row = list(range(len(meant) + 1))
+    for at, letter in enumerate(word, 1):
+        last, before, row = before, row, [at]
+        for place, other in enumerate(meant, 1):
+            cost = min(row[-1] + 1, before[place] + 1, before[place - 1] + (letter != other))
+            if at > 1 and place > 1 and letter == meant[place - 2] and word[at - 2] == other:
+                cost = min(cost, last[place - 2] + 1)
+            row.append(cost)
+    return row[-1] <= most
 
 
 def _find_moves(text: str) -> list[tuple[int, list[_Move]]]:
@@ -234,3 +284,24 @@ def _follow_moves(moves_by_word: Iterable[tuple[int, list[_Move]]]) -> Iterator[
 
 _PATTERNS: Final = tuple((sign, re.compile(sign.pattern)) for sign in SIGNS if sign.pattern)
 _ANCHORS: Final = PatternSet((), {sign.name: sign.anchor for sign, _ in _PATTERNS})
+
+
+# --- codes of letters
+
+_ROT13: Final = str.maketrans(
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", "nopqrstuvwxyzabcdefghijklmNOPQRSTUVWXYZABCDEFGHIJKLM"
+)
+_CODES: Final[Mapping[str, Callable[[str], str]]] = {
+    "rot13": lambda text: text.translate(_ROT13),
+    "reversed": lambda text: text[::-1],
+    "reversed words": lambda text: re.sub(r"\w+", lambda word: word[0][::-1], text),
+}
+# A word that attacks need, in a code: no other text has one.
+_CODED_WORDS: Final = PatternSet(
+    (), {name: "|".join(decode(word) for word in _MISSPELT) for name, decode in _CODES.items()}
+)
+
+
+def decode_letters(text: str) -> list[str]:
+    """Return a comparable text in the codes that it may be in: rot13, backwards, or with each word backwards."""
+    return [_CODES[name](text) for name in sorted(_CODED_WORDS.find_in(text))]
