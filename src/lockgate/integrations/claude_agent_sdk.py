@@ -1,0 +1,174 @@
+"""The plug for the Claude Agent SDK: `query(prompt=…, options=LockgateHooks().guard(ClaudeAgentOptions(…)))`.
+
+Claude Code runs a tool whose hook fails; every hook here is one that blocks then, and a Claude Code too old for that is
+refused at the start. It has no pause that holds for calls beside each other either: with `ask`, the hook waits for a
+person; without, the call is denied, and runs once when it is tried again after a yes in the approvals.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from claude_agent_sdk import ClaudeAgentOptions, HookMatcher
+
+from lockgate.integrations.plug import HeldQuestion, Line, Plug, PlugCall, Verdict, shared_plug, source_of_result
+
+# Shows a question to a person and returns `question.yes(who)` or `question.no(who)`; all else is no answer.
+AskInTime = Callable[[HeldQuestion], Mapping[str, object] | Awaitable[Mapping[str, object] | None] | None]
+
+# How Claude Code hands its model what no person has typed, by the event for the user's prompts.
+_MACHINE = re.compile(r"\s*<(?:[a-z]+(?:-[a-z]+)+|channel|tick)[\s>/]")
+_MAX_REMEMBERED = 10_000
+# What a hook may take besides our own deadlines: they come first, with a reason for the model.
+_HOOK_S = 60
+
+
+class LockgateHooks:
+    """Rules on every tool call of the sessions that it guards, also of subagents and under `bypassPermissions`.
+
+    Without a `plug` it shares one with the others of the process. `ask` may be a coroutine function; another one runs
+    in a thread. After `wait_s` seconds without its answer the call does not run.
+    """
+
+    def __init__(self, plug: Plug | None = None, *, ask: AskInTime | None = None, wait_s: float = 3600) -> None:
+        self.plug = plug or shared_plug("claude-agent-sdk")
+        self._ask = ask
+        self._wait_s = wait_s
+        # The arguments of running calls as they were ruled on, the sessions that wait for a person, and what they read
+        # meanwhile: a text that is added voids the question that is open.
+        self._ruled: OrderedDict[str, Any] = OrderedDict()
+        self._waiting: Counter[str] = Counter()
+        self._later: dict[str, list[Line]] = {}
+
+    def guard(self, options: ClaudeAgentOptions | None = None) -> ClaudeAgentOptions:
+        """Return the options with our hooks beside those that they have."""
+        options = options or ClaudeAgentOptions()
+        self._warn_of(options)
+        # What such a session read before was read elsewhere.
+        is_old = options.resume or options.continue_conversation or options.fork_session
+        hooks: dict[Any, list[HookMatcher]] = {name: list(each) for name, each in (options.hooks or {}).items()}
+        made: dict[str, Any] = {
+            "UserPromptSubmit": partial(self._on_prompt, known=not is_old),
+            "SubagentStart": self._on_subagent,
+            "PreToolUse": self._before_call,
+            "PostToolUse": self._after_call,
+            "PostToolUseFailure": self._after_call,
+        }
+        for event, hook in made.items():
+            seconds = _HOOK_S + self.plug.deadline_s * 3 + (self._wait_s if event == "PreToolUse" and self._ask else 0)
+            ours = HookMatcher(hooks=[hook], timeout=seconds, on_failure="block")
+            hooks.setdefault(event, []).append(ours)
+        return dataclasses.replace(options, hooks=hooks)
+
+    def _warn_of(self, options: ClaudeAgentOptions) -> None:
+        if (options.hooks or {}).get("PreToolUse"):
+            self.plug.cannot_cover("what another PreToolUse hook makes of a call: they run beside each other")
+        if options.setting_sources != []:
+            self.plug.cannot_cover("the instruction files, skills and hooks that setting_sources brings in")
+        servers: Any = options.mcp_servers
+        if not isinstance(servers, Mapping) or any(each.get("type") != "sdk" for each in servers.values()):
+            self.plug.cannot_cover("what MCP servers say of their tools")
+
+    # The user's words.
+
+    async def _on_prompt(self, event: Any, tool_use_id: str | None, context: Any, *, known: bool) -> dict[str, Any]:  # noqa: ARG002
+        from asyncio import to_thread
+
+        session, prompt = event["session_id"], event["prompt"]
+        if _MACHINE.match(prompt):
+            # A report of an agent or a command in the background comes by this event too.
+            await self.plug.model_reads_async(session, [Line("", prompt, "message:user")])
+        else:
+            await to_thread(self.plug.user_said, session, prompt, known=known)
+        return {}
+
+    async def _on_subagent(self, event: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:  # noqa: ARG002
+        from asyncio import to_thread
+
+        # Its order is its caller's, whose session holds all that stands behind it.
+        await to_thread(self.plug.user_said, _session_of(event), "", parent=event["session_id"])
+        return {}
+
+    # Calls.
+
+    async def _before_call(self, event: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:  # noqa: ARG002
+        from asyncio import to_thread
+
+        session, id = _session_of(event), str(event.get("tool_use_id") or tool_use_id or "")
+        call = PlugCall(event["tool_name"], event["tool_input"], id)
+        verdict = await self.plug.check_async(session, call)
+        if verdict.question is not None and self._ask is not None:
+            self._waiting[session] += 1
+            try:
+                answer = await self._answer_to(verdict.question)
+            finally:
+                self._waiting[session] -= 1
+            await to_thread(self.plug.answer, verdict.question, answer)
+            verdict = await self.plug.check_async(session, call)
+            await self.plug.model_reads_async(session, self._later.pop(session, ()))
+        if not verdict.runs:
+            return _denial(verdict)
+        self._ruled[id] = event["tool_input"]
+        while len(self._ruled) > _MAX_REMEMBERED:
+            self._ruled.popitem(last=False)
+        return {}
+
+    async def _answer_to(self, question: HeldQuestion) -> object:
+        from asyncio import timeout, to_thread
+
+        assert self._ask is not None  # noqa: S101
+        try:
+            async with timeout(self._wait_s):
+                if inspect.iscoroutinefunction(self._ask):
+                    return await self._ask(question)
+                return await to_thread(self._ask, question)
+        except TimeoutError:
+            return None
+
+    async def _after_call(self, event: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:  # noqa: ARG002
+        from asyncio import to_thread
+
+        session, id = _session_of(event), str(event.get("tool_use_id") or tool_use_id or "")
+        failed = event["hook_event_name"] == "PostToolUseFailure"
+        given = event.get("error") if failed else event.get("tool_response")
+        line = Line(id, "\n".join(_texts(given)), source_of_result(event["tool_name"], event["tool_input"]))
+        if self._waiting[session] > 0:
+            self._later.setdefault(session, []).append(line)
+        else:
+            await self.plug.model_reads_async(session, [line])
+        if (ruled := self._ruled.pop(id, None)) is not None and ruled != event["tool_input"]:
+            unseen = f"the arguments that {event['tool_name']} ran with: another hook changed them"
+            self.plug.cannot_cover(unseen, session)
+        await to_thread(self.plug.ended, session, id, failed=failed)
+        return {}
+
+
+def _session_of(event: Mapping[str, Any]) -> str:
+    """Return the session: a subagent's is inside its caller's."""
+    agent = event.get("agent_id")
+    return f"{event['session_id']}/{agent}" if agent else str(event["session_id"])
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Yield every text in a result, names included."""
+    if isinstance(value, Mapping):
+        for name, each in value.items():
+            yield str(name)
+            yield from _texts(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _texts(each)
+    elif value is not None:
+        yield str(value)
+
+
+def _denial(verdict: Verdict) -> dict[str, Any]:
+    said = {"hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": verdict.text}
+    ends = {"continue_": False, "stopReason": verdict.text} if verdict.stops else {}
+    return {"hookSpecificOutput": said, **ends}
