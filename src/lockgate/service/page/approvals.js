@@ -40,7 +40,7 @@ export async function linkView(view, link, { signal, tell }) {
     const send = ({ answer, digest, reason }) => ask("/links/answer", { body: { ticket, answer, digest, reason } });
     view.replaceChildren(h("div.title", {}, h("h1", {}, "A call waits for you")), h("div.approvals", {}, answerBox({ ...approval, offers: [] }, { signal, tell, send })));
   } catch (error) {
-    view.replaceChildren(empty("This link cannot be used", h("p", {}, `${error.message}.`)));
+    view.replaceChildren(h("div.title", {}, h("h1", {}, "This link cannot be used"), h("p.quiet", {}, `${error.message}.`)));
   }
 }
 
