@@ -267,7 +267,10 @@ def test_settings_that_switch_all_hooks_off_are_told(run: Run, home: Path, scope
     assert f"{os.path.realpath(path)} disables all hooks" in ended.out
 
 
-@pytest.mark.parametrize("name", ["HTTP_PROXY", "no_proxy", "PYTHONPATH", "LD_PRELOAD", "NODE_OPTIONS", "LOCKGATE_URL"])
+@pytest.mark.parametrize(
+    "name",
+    "HTTP_PROXY no_proxy PYTHONPATH LD_PRELOAD NODE_OPTIONS LOCKGATE_URL CLAUDE_CODE_ENTRYPOINT".split(),
+)
 def test_variables_of_a_folder_that_lead_hooks_elsewhere_are_told(run: Run, home: Path, name: str) -> None:
     folder = Path.cwd() / ".claude"
     folder.mkdir()

@@ -207,7 +207,7 @@ def _first_hook_places(text: str, settings: Mapping[str, object]) -> list[tuple[
 # Variables that decide whom Claude Code asks, or what runs in the place of what it starts.
 _STEERING = re.compile(
     r"(?:https?|all|no)_proxy|python.+|ld_.+|dyld_.+|node_.+|bun_.+|lockgate_.+|xdg_.+|claude_config_dir|home|path"
-    r"|ssl_cert_.+|bash_env|env|shell|userprofile",
+    r"|claude_code_(?:entrypoint|session_attended)|ssl_cert_.+|bash_env|env|shell|userprofile",
     re.IGNORECASE,
 )
 

@@ -160,6 +160,8 @@ def test_a_command_that_answers_no_approval_is_let_be(command: str) -> None:
         "lockgate init claude-code --url http://127.0.0.1:9999 --yes",
         "lockgate init claude-code --config /tmp/evil.toml --command --yes",
         "lockgate init claude-code --http --yes",
+        "python -c \"from lockgate.cli.main import main; main(['init','claude-code','--remove','--yes'])\"",
+        "python - <<E\nfrom lockgate.cli.main import main\nmain(['token'])\nE",
         "XDG_STATE_HOME=/tmp/y lockgate init claude-code --yes",
         "lockgate --config x init mcp --remove",
         "lockgate service uninstall --yes",

@@ -244,6 +244,7 @@ EXECUTION_RULES: tuple[Rule, ...] = (
             rf"\blockgate(?:[\w.]{{0,20}}|[\\/]__main__\.py)[\s\"',\\]{{1,10}}(?:-\S+\s+(?:[^\s-]\S*\s+)?)*(?:init\b{_ON}--(?:remove|url|config|pack|no-start|local|command|http)\b|token\b|service[\s\"',]{{1,6}}(?:un)?install\b|hook[\s\"',]{{1,6}}claude-code\b"
             rf"|mcp\b{_ON}--(?:repin|forget|goal|session)\b|trust\b(?:[\s\"',]{{1,6}}[^\s;|&<>-]|{_ON}--(?:as|note|content|revoke|who|yes)\b)|tune\b{_ON}(?:--apply\b|[$`%])|gate\s+bans\b{_ON}--lift\b)",
             r"\blockgate[./](?:hook|cli[./](?:start|hook|init|token|trust|tune|bans|mcp))\b[^\n]*[^\w\n-](?:import|main|claude-code|--remove)\b",
+            r"\blockgate[./](?:cli|__main__)\b.{0,200}[\"'](?:init|token|hook|service|trust|tune)[\"']",
             r"(?:\blocalhost|\b127\.0\.0\.1|::1\]):\d+/(?:v1/(?:approvals|bans|grants)|hooks/claude-code)\b",
             rf"\b(?:xdg_\w{{1,20}}|lockgate_\w{{1,20}}|home)=[^\s;|&]+\s{_ON}\blockgate\s+init\b",
             # Whatever ends or removes it.

@@ -21,6 +21,7 @@ from lockgate.core.ruling.effects.programs import (
     wrappers,
 )
 from lockgate.core.ruling.effects.programs.option_uses import note_option_uses
+from lockgate.core.ruling.effects.programs.own_commands import note_own_commands
 from lockgate.core.ruling.effects.programs.own_files import note_own_files
 from lockgate.core.ruling.effects.programs.own_processes import follow_processes
 from lockgate.core.ruling.effects.programs.program_table import is_listed, read_row
@@ -55,6 +56,7 @@ _VERSIONED = re.compile(r"(python|pip|node|ruby|php|perl|lua|pypy|clang|gcc|java
 
 def read_program(walk: Walk, call: Invocation) -> Output:
     """Note what a program does with these arguments; return what it prints, as far as that is known."""
+    note_own_commands(walk, call)
     name = call.name
     of_project = False
     if "/" in name:

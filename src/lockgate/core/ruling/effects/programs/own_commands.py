@@ -1,0 +1,93 @@
+"""Lockgate's own commands as a shell runs them: those that loosen it, answer for a person, or hand out its tokens.
+
+The rules in `core/text/rules/execution.py` know these commands as text. Here the arguments are expanded: a variable, a
+line that goes on, what `xargs` adds. A word whose value is not known may be any option.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from lockgate.core.ruling.effects.own_service import ASKS_SERVICE
+
+if TYPE_CHECKING:
+    from lockgate.core.ruling.effects.program_io import Invocation
+    from lockgate.core.ruling.effects.shell_walk import Walk
+
+_PYTHON = re.compile(r"(?:python|pypy|py)[\d.]*(?:\.exe)?")
+# Programs that run another one of an environment, or that they fetch.
+_RUNNERS = frozenset("uvx uv pipx poetry pdm hatch pipenv rye conda mamba micromamba pixi mise asdf".split())
+_HELP = frozenset(("--help", "-h"))
+# Of these commands, the options that may be given. Words that are no options are free for `init` only.
+_ALLOWED: Mapping[str, frozenset[str]] = {
+    "init": frozenset("--user --project --yes --json --server".split()),
+    "token": frozenset(),
+    "hook": frozenset(),
+    "trust": frozenset(("--json",)),
+}
+# Of these, what may not be said.
+_REFUSED = {
+    "approvals": frozenset("approve deny watch".split()),
+    "grants": frozenset("revoke drop-unused".split()),
+    "service": frozenset("install uninstall".split()),
+    "mcp": frozenset("--repin --forget --goal --session".split()),
+    "tune": frozenset(("--apply",)),
+    "gate": frozenset(("--lift",)),
+    "audit": frozenset("prune rotate".split()),
+}
+_ANSWERING = frozenset(("approvals", "grants", "audit"))
+# A word that may be an option: its beginning is not known, or it is an option of which a part is not known.
+_UNKNOWN = re.compile(r"(?:\$\(\)|\$\w*|`|[*?\[{])(?!\w*/)|-\S*[$`*?\[{]")
+
+
+def note_own_commands(walk: Walk, call: Invocation) -> None:
+    """Note a command of Lockgate that an agent may not run."""
+    words = _own_words(walk, call)
+    if words and not _HELP.intersection(words) and _is_refused(words):
+        answers = not _ANSWERING.isdisjoint(words)
+        walk.add(ASKS_SERVICE if answers else "changes-own-guard", "lockgate")
+
+
+def _own_words(walk: Walk, call: Invocation) -> list[str]:
+    """Return the words behind `lockgate`, also as a module of Python; none for another program."""
+    words = [walk.plain(word) for word in call.arguments]
+    if re.fullmatch(r"(?:.*[/\\])?lockgate(?:\.exe)?", call.name, re.IGNORECASE):
+        return words
+    name = call.name.rpartition("/")[2].lower()
+    if _PYTHON.fullmatch(name) and "-m" in words[:-1]:
+        at = words.index("-m") + 1
+        if words[at].partition(".")[0] == "lockgate":
+            return words[at + 1 :]
+    if name in _RUNNERS:
+        at = next((at for at, word in enumerate(words) if word.rpartition("/")[2].startswith("lockgate")), len(words))
+        return words[at + 1 :]
+    return []
+
+
+def _is_refused(words: list[str]) -> bool:
+    # All words of a function's caller (`"$@"`) come as one.
+    words = [*words[0].split(), *words[1:]]
+    while words and words[0].startswith("-"):
+        words = words[2 if words[0] == "--config" else 1 :]
+    if not words or _UNKNOWN.match(words[0]):
+        return bool(words)
+    command, rest = words[0], words[1:]
+    if command not in _ALLOWED and command not in _REFUSED:
+        return False
+    if command == "mcp" and "--" in rest:
+        rest = rest[: rest.index("--")]
+    if command in _REFUSED:
+        said = {word.partition("=")[0] for word in rest}
+        first = next((word for word in rest if not word.startswith("-")), "")
+        return bool(_REFUSED[command] & said) or _UNKNOWN.match(first) is not None
+    if command in ("token", "hook"):
+        return True
+    return any(_is_too_much(word, _ALLOWED[command], free=command == "init") for word in rest)
+
+
+def _is_too_much(word: str, allowed: frozenset[str], *, free: bool) -> bool:
+    if word.startswith("-"):
+        return word.partition("=")[0] not in allowed
+    return not free or _UNKNOWN.match(word) is not None

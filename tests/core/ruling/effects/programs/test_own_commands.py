@@ -1,0 +1,83 @@
+"""Lockgate's own commands, however a shell comes to run them."""
+
+from __future__ import annotations
+
+import pytest
+
+from lockgate.core.ruling.effects.reading import own_effects_of
+from lockgate.core.ruling.tool_call import ToolCall
+
+
+def kinds(command: str) -> set[str]:
+    return {each.kind for each in own_effects_of(ToolCall("bash", {"command": command}))}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "lockgate init claude-code \\\n --remove --yes",
+        "X=--http; lockgate init claude-code $X --yes",
+        'ARGS=(--http --yes); lockgate init claude-code "${ARGS[@]}"',
+        "lockgate init claude-code --{remove,yes}",
+        "lockgate init claude-code --remov? --yes",
+        "echo --remove --yes | xargs lockgate init claude-code",
+        "cat words | xargs lockgate init claude-code",
+        "for x in --remove; do lockgate init claude-code $x --yes; done",
+        "read a <<< --remove; lockgate init claude-code $a",
+        'f() { lockgate "$@"; }; f init claude-code --remove',
+        "bash -c 'lockgate \"$@\"' _ init claude-code --remove",
+        "a=init; lockgate $a claude-code --remove --yes",
+        "lockgate $(cat command)",
+        "lockgate --config x init \\\n mcp --remove",
+        "alias l=lockgate; l init claude-code --remove",
+        "a=token; lockgate $a",
+        "/opt/v/bin/python3.12 -P -m lockgate init claude-code \\\n --remove",
+        "python3 -m lockgate.cli.main tune \\\n --apply",
+        "uvx lockgate init claude-code \\\n --remove",
+        "pipx run lockgate==0.1 \\\n token",
+        "./v/lockgate init claude-code \\\n --remove",
+        "sudo -u ana lockgate init claude-code \\\n --remove",
+        "nohup lockgate service \\\n uninstall &",
+        "lockgate hook claude-code",
+        "lockgate trust \\\n CLAUDE.md --yes",
+        "lockgate gate \\\n bans --lift x",
+        "lockgate mcp \\\n --repin x",
+        "lockgate audit \\\n prune",
+        "C=approve; lockgate approvals $C x",
+        "lockgate grants \\\n revoke x",
+    ],
+)
+def test_no_spelling_hides_what_our_command_is_told(command: str) -> None:
+    answers = any(word in command for word in ("approvals", "grants", "audit"))
+    assert kinds(command) == {"asks-own-service" if answers else "changes-own-guard"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "lockgate",
+        "lockgate --help",
+        "lockgate init --help",
+        "lockgate init claude-code --project --yes",
+        "lockgate init mcp $HOME/.mcp.json --yes",
+        "lockgate init mcp .mcp.json --server github",
+        "lockgate approvals list | xargs -n1 lockgate approvals show",
+        "lockgate approvals show $ID --full",
+        "lockgate doctor --claude-code",
+        "lockgate service status --json",
+        "lockgate mcp --list",
+        "lockgate mcp -- npx server --session x",
+        "lockgate gate bans",
+        "lockgate trust --json",
+        "lockgate tune",
+        "lockgate replay *.jsonl",
+        "lockgate audit verify",
+        "lockgate explain token '{}'",
+        "lockgate stats --since $D",
+        "git log -- lockgate init --remove",
+        "uv pip install lockgate",
+        "python -m pytest lockgate init --remove",
+    ],
+)
+def test_commands_that_loosen_nothing_are_let_be(command: str) -> None:
+    assert kinds(command) == set()
