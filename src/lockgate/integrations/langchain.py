@@ -26,6 +26,7 @@ from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.types import Command, interrupt
 
+from lockgate.integrations.message_texts import text_in
 from lockgate.integrations.plug import (
     HeldByLockgate,
     HeldQuestion,
@@ -38,9 +39,6 @@ from lockgate.integrations.plug import (
     source_of_result,
 )
 
-# What a block of another kind than text holds as data and not as text.
-_MEDIA = frozenset({"image", "image_url", "input_image", "audio", "input_audio", "video", "file", "document"})
-_DATA = frozenset({"base64", "data", "file_data", "url", "image_url"})
 # Blocks in which the model itself speaks.
 _OWN_BLOCKS = frozenset({"text", "output_text", "reasoning", "thinking", "redacted_thinking", "tool_use", "tool_call"})
 _MAX_INTERRUPTED = 1_000
@@ -329,24 +327,7 @@ def _source_of(message: ToolMessage, calls: Mapping[Any, Any]) -> str:
 
 
 def _text_of(message: AnyMessage) -> str:
-    content = message.content
-    return content if isinstance(content, str) else "\n".join(_texts(content))
-
-
-def _texts(value: object) -> Iterator[str]:
-    """Yield every text in a message's content, names included; the data of images and files is no text."""
-    pending = [value]
-    while pending:
-        item = pending.pop()
-        if isinstance(item, str):
-            yield item
-        elif isinstance(item, dict):
-            is_media = item.get("type") in _MEDIA
-            for name, each in item.items():
-                if not (is_media and name in _DATA):
-                    pending += [str(name), each] if name not in ("type", "id", "index", "text") else [each]
-        elif isinstance(item, list | tuple):
-            pending += reversed(item)
+    return text_in(message.content)
 
 
 def _provider_results(message: AIMessage) -> list[str]:
