@@ -23,8 +23,6 @@ _HELP = frozenset(("--help", "-h"))
 # Of these commands, the options that may be given. Words that are no options are free for `init` only.
 _ALLOWED: Mapping[str, frozenset[str]] = {
     "init": frozenset("--user --project --yes --json --server".split()),
-    "token": frozenset(),
-    "hook": frozenset(),
     "trust": frozenset(("--json",)),
 }
 # Of these, what may not be said.
@@ -71,20 +69,18 @@ def _is_refused(words: list[str]) -> bool:
     words = [*words[0].split(), *words[1:]]
     while words and words[0].startswith("-"):
         words = words[2 if words[0] == "--config" else 1 :]
-    if not words or _UNKNOWN.match(words[0]):
-        return bool(words)
-    command, rest = words[0], words[1:]
-    if command not in _ALLOWED and command not in _REFUSED:
+    if not words:
         return False
+    command, rest = words[0], words[1:]
     if command == "mcp" and "--" in rest:
         rest = rest[: rest.index("--")]
     if command in _REFUSED:
         said = {word.partition("=")[0] for word in rest}
         first = next((word for word in rest if not word.startswith("-")), "")
         return bool(_REFUSED[command] & said) or _UNKNOWN.match(first) is not None
-    if command in ("token", "hook"):
-        return True
-    return any(_is_too_much(word, _ALLOWED[command], free=command == "init") for word in rest)
+    if command in _ALLOWED:
+        return any(_is_too_much(word, _ALLOWED[command], free=command == "init") for word in rest)
+    return command in ("token", "hook") or _UNKNOWN.match(command) is not None
 
 
 def _is_too_much(word: str, allowed: frozenset[str], *, free: bool) -> bool:
