@@ -160,7 +160,7 @@ def test_ctrl_c_prints_what_was_counted(run: Run, trace: str, monkeypatch: pytes
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for child processes in /proc")
 @pytest.mark.parametrize(("stop", "code"), [("SIGINT", 130), ("SIGKILL", -9)])
 def test_no_process_outlives_the_command(spawn: Callable[..., subprocess.Popen[bytes]], stop: str, code: int) -> None:
-    Path("day.jsonl").write_text("".join(json.dumps(line) + "\n" for _ in range(4000) for line in ATTACKED))
+    Path("day.jsonl").write_text("".join(json.dumps(line) + "\n" for _ in range(1000) for line in ATTACKED))
     command = spawn(
         "eval", "day.jsonl", "--jobs", "2", stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     )

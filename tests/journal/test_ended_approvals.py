@@ -13,6 +13,7 @@ from lockgate import assemble
 from lockgate.core.ruling.approvals import ApprovalChange, ApprovalState
 from lockgate.core.ruling.grants import offers_from_pending
 from lockgate.core.sessions.trust_pins import pin_text
+from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Trust
 from lockgate.gate.trust_store import FILE
 from lockgate.journal.ended_approvals import EndedApprovals
@@ -23,7 +24,9 @@ SOURCE = "file:/repo/CLAUDE.md"
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Iterator[Settings]:
+def settings(tmp_path: Path, scanner: Scanner, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
+    # No test here is about the compiled rules.
+    monkeypatch.setattr(assemble, "cached_scanner", lambda rules, folder: scanner)
     tmp_path.chmod(0o700)
     yield Settings(state_dir=tmp_path / "state")
     assemble.close_journals()
