@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from mcp_rig import rig
+
+__all__ = ["rig"]
