@@ -139,6 +139,21 @@ def test_too_many_marks_become_the_mark_of_their_folder(open_store: Open) -> Non
         assert weigh_hits(hits, source=f"file:/repo/data/{name}", asked="", session="new") is not None
 
 
+@pytest.mark.parametrize("path", ["/repo/{}/data.json", "/{}/data.json", "{}.json"])
+def test_marks_in_many_folders_are_bounded_and_none_is_lost(open_store: Open, path: str) -> None:
+    bound = 16 * MAX_PRINTS_OF_ONE
+    store = open_store(max_prints=bound, clock=iter(range(10**9)).__next__)
+    for number in range(500):
+        store.keep(mark_file(path.format(number), "web:a"))
+    assert store.counts().files <= bound // 20 + 1
+    for number in (0, 250, 499):
+        source = f"file:{path.format(number)}"
+        hits = store.find(hashes_of_marks(list_places(source, ""), store.words()))
+        found = weigh_hits(hits, source=source, asked="", session="new")
+        assert found is not None
+        assert found.is_firm
+
+
 def test_a_mark_is_kept_once_and_never_becomes_weaker(open_store: Open) -> None:
     store = open_store()
     for is_ordered in (False, True, False):

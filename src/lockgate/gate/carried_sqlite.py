@@ -351,12 +351,21 @@ def _merge_marks(db: sqlite3.Connection, most: int) -> None:
     """Where there are too many marks, mark the folder that has the most of them instead."""
     marks = [text for text in _list_texts(db) if text.is_mark and text.path]
     while len(marks) > most:
-        folders = Counter(mark.path.rpartition("/")[0] for mark in marks)
-        folder = folders.most_common(1)[0][0]
-        inside = [mark for mark in marks if f"{mark.path}/".startswith(f"{folder}/") or not folder]
-        is_ordered = any(mark.is_ordered for mark in inside)
+        folder = _fullest_folder([mark.path for mark in marks])
+        inside = [mark for mark in marks if folder == "/" or f"{mark.path}/".startswith(f"{folder}/")]
         for mark in inside:
             _delete(db, mark.number)
+        is_ordered = any(mark.is_ordered for mark in inside)
         _insert(db, mark_file(folder, inside[-1].source, is_ordered=is_ordered), max(mark.seen_s for mark in inside))
         gone = {mark.number for mark in inside}
         marks = [mark for mark in marks if mark.number not in gone]
+
+
+def _fullest_folder(paths: Sequence[str]) -> str:
+    """Return the folder with the most of these paths: that of each, or one near the root; else the root."""
+    parents = [path.rpartition("/")[0] for path in paths]
+    for named in (parents, *(["/".join(path.split("/")[:depth]) for path in paths] for depth in (3, 2))):
+        folder, count = Counter(named).most_common(1)[0]
+        if count > 1 and folder:
+            return folder
+    return "/"

@@ -123,7 +123,10 @@ def origin_of(source: str, asked: str) -> str:
 
 
 def mark_file(path: str, source: str, *, is_ordered: bool = False) -> DerivedText:
-    """Return the mark of a file or folder that is untrusted whole; an empty path stands for every note of an agent."""
+    """Return the mark of a file or folder that is untrusted whole.
+
+    An empty path stands for every note of an agent, `/` for every file.
+    """
     return DerivedText((_file_print(path, is_ordered=is_ordered),), source, "", path)
 
 
@@ -168,7 +171,8 @@ def _hash(data: bytes) -> int:
 
 def hashes_of_marks(places: Sequence[str], words: set[bytes] | frozenset[bytes]) -> list[int]:
     """Return the hashes of marks that may be on one of these places, or on a folder above it."""
-    names = {part for place in places for part in (place.lower().split("/") if place else [""]) if part or not place}
+    # Without a name: the mark on all notes, and the one on all files.
+    names = {"", *(part for place in places for part in place.lower().split("/"))}
     return [each.hash for each in map(_file_print, sorted(names)) if each.word in words]
 
 
@@ -232,6 +236,8 @@ def _lies_in(place: str, path: str) -> bool:
     """Return whether a place is a marked file or lies below a marked folder."""
     if not place or not path:
         return place == path
+    if path == "/":
+        return True
     place, path = place.lower(), path.lower()
     if place.startswith("/") and path.startswith("/"):
         return f"{place}/".startswith(f"{path}/")
