@@ -29,7 +29,7 @@ from lockgate.runtime.metrics import Metrics
 from lockgate.settings.abuse_gate import AbuseSettings
 from lockgate.settings.tenants import TenantPolicy
 from lockgate.testing import LoopbackProvider
-from lockgate.verifiers.adapters import resolve_adapter_from_env
+from lockgate.verifiers.adapters import LocalRuleAdapter, resolve_adapter_from_env
 
 JSON = (b"content-type", b"application/json")
 PROXY, CLIENT = ("10.0.0.1", 9), ("198.51.100.7", 4711)
@@ -95,8 +95,8 @@ def test_a_tenant_function_that_fails_lets_no_request_pass(answer: object) -> No
         finder(tenant=lambda _: 1 // 0).find(asked())
 
 
-def test_without_tenants_none_is_looked_for() -> None:
-    assert Tenants(AbuseSettings(), None, lambda _: True).find(asked(b"acme", state={"tenant": "acme"})) == ""
+def test_without_tenants_no_header_names_one() -> None:
+    assert Tenants(AbuseSettings(), None, lambda _: True).find(asked(b"acme")) == ""
     with pytest.raises(InvalidConfig, match="no tenants are listed"):
         Tenants(AbuseSettings(), lambda _: "acme", lambda _: True)
 
@@ -285,12 +285,38 @@ def test_a_verifier_with_settings_for_an_unlisted_tenant_does_not_start(adapter:
     gated(Handler(), settings=AbuseSettings(unlisted_tenants="default"), adapter=adapter)
 
 
-def test_a_tenant_in_the_scope_that_is_ignored_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_tenant_in_the_scope_is_refused_where_none_is_listed(caplog: pytest.LogCaptureFixture) -> None:
     tenants = finder(AbuseSettings())
     with caplog.at_level("ERROR", logger="lockgate.abuse_gate"):
-        assert tenants.find(scope(state={"tenant": ""})) == ""
+        assert [tenants.find(scope(state=state)) for state in ({"tenant": ""}, {"tenant": None}, {})] == [""] * 3
         assert caplog.messages == []
-        assert [tenants.find(scope(state={"tenant": "acme"})) for _ in range(3)] == [""] * 3
+        for _ in range(3):
+            with pytest.raises(Stop, match="unknown-tenant"):
+                tenants.find(scope(state={"tenant": "acme"}))
     assert len(caplog.messages) == 1
     assert "ABUSE_TENANTS" in caplog.messages[0]
     assert "acme" not in caplog.messages[0]
+
+
+def test_one_customers_strikes_never_lock_out_anothers_user_of_the_same_name() -> None:
+    """Without a list the two would share their strikes: so neither is served."""
+    gate = gated(Handler(), adapter=LocalRuleAdapter(metrics=Metrics()))
+
+    def ask(**state: str) -> Reply:
+        return asyncio.run(post(gate, chat(HARMLESS), state={"principal": "alice", **state}))
+
+    for tenant in ("acme", "globex"):
+        assert (ask(tenant=tenant).status, ask(tenant=tenant).code) == (403, "unknown-tenant")
+    assert ask().status == 200
+
+
+def test_teams_of_a_gateway_are_no_tenants_where_none_is_listed() -> None:
+    gate = gated(allow_all, adapter=LocalRuleAdapter(metrics=Metrics()), identity=LiteLLMIdentity(SECRET))
+    about = {"user_api_key_hash": "k1", "user_api_key_team_id": "acme"}
+    body = json.dumps({"input_type": "request", "texts": [HARMLESS], "request_data": about}).encode()
+    headers = [JSON, (b"x-api-key", TOKEN.encode())]
+    said = [
+        asyncio.run(post(LiteLLMGuardrail(gate, TOKEN, teams_are_tenants=named), body, path=LITELLM, headers=headers))
+        for named in (True, False)
+    ]
+    assert [json.loads(each.body)["action"] for each in said] == ["BLOCKED", "NONE"]

@@ -6,7 +6,8 @@ So a tenant's name comes from two places only:
 1. The application: its `tenant` function of the scope, or `scope["state"]["tenant"]`, which only its own code writes.
 2. The header that the operator names, if the connection comes from one of the operator's own proxies.
 
-A name that is not listed is refused, unless the settings say otherwise. Names are short and plain.
+A name that is not listed is refused, unless the settings say otherwise, also if none is listed at all: one customer's
+strikes would lock out another's user of the same name, under settings made for neither. Names are short and plain.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Tenants:
             )
         if iscoroutinefunction(tenant):
             raise InvalidConfig("the tenant function must not be async: the gate does not await it")
-        self.enabled, self._warned = settings.has_tenants, False
+        self.enabled, self._explained = settings.has_tenants, False
         self._tenant, self._trusts = tenant or tenant_from_scope, trusts
         self._header = settings.tenant_header.encode("ascii")
         self._refuses_unlisted = settings.unlisted_tenants == "refuse"
@@ -66,9 +67,6 @@ class Tenants:
 
         Raise Unidentified if the application's function fails, and AmbiguousCredential for a bad header.
         """
-        if not self.enabled:
-            self._warn_of_ignored_tenant(scope)
-            return ""
         try:
             found: object = self._tenant(scope)
         except Exception as error:
@@ -84,14 +82,16 @@ class Tenants:
         if not is_tenant_name(name):
             raise AmbiguousCredential("the tenant's name is not one: letters, digits, dot, dash, underscore")
         if self._refuses_unlisted and name not in self._policies:
+            self._explain_refusal()
             raise Stop("unknown-tenant")
         return name
 
-    def _warn_of_ignored_tenant(self, scope: Scope) -> None:
-        if not self._warned and tenant_from_scope(scope):
-            self._warned = True
+    def _explain_refusal(self) -> None:
+        """Say once how to serve tenants, if none is listed: the operator may not know that requests name them."""
+        if not self.enabled and not self._explained:
+            self._explained = True
             LOG.error(
-                "requests name a tenant, and none is listed: the strikes and settings of all tenants are one; "
+                "requests name a tenant, and none is listed, so they are refused; "
                 "set ABUSE_TENANTS, or ABUSE_UNLISTED_TENANTS=default"
             )
 

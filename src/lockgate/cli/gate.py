@@ -146,7 +146,13 @@ def _make_app(args: argparse.Namespace) -> tuple[App, AbuseSettings, str, Identi
         max_bytes = 4 * settings.max_body_bytes + (1 << 16)
         gate = _make_middleware(allow_all, settings, keys, found)
         return (
-            LiteLLMGuardrail(gate, token, max_bytes=max_bytes, read_s=settings.read_total_s),
+            LiteLLMGuardrail(
+                gate,
+                token,
+                max_bytes=max_bytes,
+                read_s=settings.read_total_s,
+                teams_are_tenants=settings.has_tenants,
+            ),
             settings,
             "for LiteLLM",
             keys,

@@ -227,15 +227,20 @@ class LiteLLMGuardrail:
     """LiteLLM's generic guardrail API: `gate` is the abuse gate around `allow_all`, with a `LiteLLMIdentity`.
 
     LiteLLM sends `token` as its `api_key`. `max_bytes` limits its description, which says most things twice.
+    With `teams_are_tenants`, the team of a key is the request's tenant.
     """
 
-    def __init__(self, gate: App, token: str, *, max_bytes: int = 4 << 20, read_s: float = 15.0) -> None:
+    def __init__(
+        self, gate: App, token: str, *, max_bytes: int = 4 << 20, read_s: float = 15.0, teams_are_tenants: bool = True
+    ) -> None:
         if len(token) < MIN_TOKEN:
             raise InvalidConfig(
                 f"the token for LiteLLM must have at least {MIN_TOKEN} characters",
                 hint="make one: python3 -c 'import secrets; print(secrets.token_urlsafe(32))'",
             )
         self._gate, self._limits = gate, BodyLimits(max_bytes, read_s, read_s)
+        # No key is in two teams: without tenants, clients stay apart by their keys alone.
+        self._teams_are_tenants = teams_are_tenants
         self._token = sha256(token.encode("utf-8")).digest()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -284,7 +289,10 @@ class LiteLLMGuardrail:
             "query_string": b"",
             "headers": [*json_headers(body), *described.joined],
             # A new one: all requests of the server share the `state` that is there.
-            "state": {"principal": described.holder, "tenant": described.team},
+            "state": {
+                "principal": described.holder,
+                "tenant": described.team if self._teams_are_tenants else None,
+            },
         }
         pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
         sent: list[Message] = []
