@@ -116,6 +116,38 @@ def host_from_settings(settings: Settings) -> Host:
     return Host(gate_from_settings(settings), sessions_from_settings(settings), keep_days=settings.server.keep_days)
 
 
+def changed_gate(gate: Gate, before: Settings, settings: Settings) -> Gate:
+    """Return a gate of these settings with the stores of another, and with its rules and judges where they stay."""
+    policy, supervision = settings.policy, settings.supervision
+
+    def judges(of: Settings) -> tuple[object, ...]:
+        named = (of.policy.triage_model, of.policy.judge_preset, of.policy.supervisor_model)
+        return (*named, of.supervision.timeout_s, of.supervision.model_aliases)
+
+    same_judges = judges(before) == judges(settings)
+    same_rules = before.policy.additional_patterns == policy.additional_patterns
+    return Gate(
+        policy,
+        scanner=gate.scanner if same_rules else scanner_from_settings(settings),
+        triage=gate.triage if same_judges else triage_from_settings(settings),
+        supervisor=gate.supervisor
+        if same_judges
+        else _judge_for_key(settings, SUPERVISOR_KEY, policy.supervisor_model, supervision.timeout_s),
+        approvals=gate.approvals,
+        ledger=gate.ledger,
+        # Its own: it records the changed settings before the first ruling under them.
+        journal=journal_from_settings(settings) if gate.journal is not None else None,
+        prices=partial(_price, supervision.prices),
+        vouched=gate.vouched,
+        carried=gate.carried,
+        human_timeout_s=supervision.human_timeout_s,
+        approval_life_s=supervision.approval_life_s,
+        two_person=supervision.two_person,
+        service_port=gate.service_port,
+        own_folders=gate.own_folders,
+    )
+
+
 def host_for_library(gate: Gate | None, *, keep: bool) -> Host:
     """Return a host for an agent in this process, its sessions in memory or with `keep` where the settings say.
 

@@ -15,6 +15,7 @@ import pytest
 
 from lockgate import Gate
 from lockgate.assemble import close_journals
+from lockgate.cli import doctor
 from lockgate.cli.doctor import (
     HARMLESS,
     Check,
@@ -33,8 +34,8 @@ from lockgate.testing import LoopbackProvider
 from lockgate.verifiers.providers.compatible import Compatible
 
 Run = Callable[..., Any]
-NAMES = "installation configuration engine cache state journal adapter extras documents embedded key endpoint".split()
-NAMES += "triage supervisor clock".split()
+NAMES = "installation configuration engine cache state journal policy adapter extras documents".split()
+NAMES += "embedded key endpoint triage supervisor clock".split()
 KEY = "sk-canary-0123456789abcdefghijklmn"
 
 
@@ -69,6 +70,24 @@ def test_a_good_installation_has_nothing_to_fix(run: Run) -> None:
     assert "valid: the defaults" in lines[1]
     assert "each finds its example" in lines[2]
     assert lines[-1] == "nothing to fix"
+
+
+@pytest.mark.parametrize(
+    ("standing", "state"), [("current", "ok"), ("refused", "fail"), ("needs-restart", "warn"), (None, "skip")]
+)
+def test_a_running_service_under_another_policy_than_the_files_is_told(
+    run: Run, monkeypatch: pytest.MonkeyPatch, standing: str | None, state: str
+) -> None:
+    def answer(url: str, body: bytes, environ: object, deadline: float, path: str) -> bytes:
+        assert (url, body, path) == ("http://127.0.0.1:7717", b"", "/readyz")
+        if standing is None:
+            raise ConnectionRefusedError
+        return json.dumps({"ready": True, "policy": standing}).encode()
+
+    monkeypatch.setattr(doctor, "ask_service", answer)
+    ended = run("doctor", "--json")
+    assert states(ended.out)["policy"] == state
+    assert ended.code == (1 if state == "fail" else 0)
 
 
 def test_json_says_the_same(run: Run) -> None:

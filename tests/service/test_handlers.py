@@ -11,12 +11,15 @@ from urllib.parse import quote
 import pytest
 from asking import POISON, Asking, fits
 
-from lockgate.core.errors import JournalUnavailable, SessionsUnavailable
+from lockgate.core.errors import InvalidConfig, JournalUnavailable, SessionsUnavailable
+from lockgate.core.ruling.policy import Policy
 from lockgate.service import app
 from lockgate.service.http import Caller
 from lockgate.service.openapi import openapi_document
 from lockgate.service.routes import ROUTES
 from lockgate.sessions import Host, readiness
+from lockgate.settings.config import Settings
+from lockgate.settings.policy_reload import PolicyReload
 
 # --- good answers
 
@@ -242,6 +245,31 @@ def test_a_request_is_assessed_with_the_tenant_s_own_key(make: Callable[..., Ask
         adapter.close()
     keys = [request.headers["authorization"] for request in provider.requests]
     assert keys == ["Bearer acme-key", "Bearer common-key"]
+
+
+def test_how_it_stands_with_the_configuration_files_is_told(make: Callable[..., Asking]) -> None:
+    plain = fits("GET /v1/policy", make()("GET", "/v1/policy"))
+    assert (plain["state"], plain["policy"]) == ("current", Policy().hash)
+
+    def refuse() -> Settings:
+        raise InvalidConfig("config.toml:3: no", hint="write yes")
+
+    reload = PolicyReload(Settings(), refuse, lambda _, __: None, is_guarded=lambda _: True, clock=lambda: 7.0)
+    ask = make(reload=reload)
+    assert ask("GET", "/readyz", who=None).json["policy"] == "current"
+    reload.reload()
+    said = fits("GET /v1/policy", ask("GET", "/v1/policy"))
+    assert said == {
+        "policy": Policy().hash,
+        "state": "refused",
+        "since": 7.0,
+        "error": "config.toml:3: no; write yes",
+        "needs_restart": [],
+    }
+    # It goes on ruling; a caller without a token learns one word.
+    ready = fits("GET /readyz", ask("GET", "/readyz", who=None))
+    assert (ready["ready"], ready["policy"]) == (True, "refused")
+    assert ask("GET", "/v1/policy", who=Caller.AGENT).status == 403
 
 
 def test_the_public_routes_need_no_token(ask: Asking) -> None:

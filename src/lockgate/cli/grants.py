@@ -16,6 +16,7 @@ from lockgate.cli.times import parse_since
 from lockgate.cli.user import user_name
 from lockgate.core.errors import LockgateError, quoted
 from lockgate.core.ruling.grants import Grant, grant_to_dict
+from lockgate.core.ruling.policy import session_hashes
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace) -> Exit:
     store: SqliteApprovals = assemble.approvals_from_settings(settings, journal)
     grants = store.grants(time())
     if args.what == "list":
-        return _print_list(grants, as_json=args.json)
+        return _print_list(grants, session_hashes(settings.policy), as_json=args.json)
     if args.what == "revoke":
         ended = [_find_grant(grants, args.id)]
     else:
@@ -70,7 +71,7 @@ def run(args: argparse.Namespace) -> Exit:
     ended = [grant for grant in ended if store.revoke_grant(grant.id, who=who, now_s=time())]
     for grant in ended:
         if args.json:
-            print_json(grant_to_dict(grant))
+            print_json(grant_to_dict(grant, session_hashes(settings.policy)))
         else:
             print(f"revoked {grant.id}: {excerpt(grant.rule.tool, 60)}, for {grant.rule.span.value}, {_uses(grant)}")
     if not ended and not args.json:
@@ -104,10 +105,10 @@ def _find_grant(grants: list[Grant], start: str) -> Grant:
     return found[0]
 
 
-def _print_list(grants: list[Grant], *, as_json: bool) -> Exit:
+def _print_list(grants: list[Grant], in_force: frozenset[str], *, as_json: bool) -> Exit:
     if as_json:
         for grant in grants:
-            print_json(grant_to_dict(grant))
+            print_json(grant_to_dict(grant, in_force))
         return Exit.CLEAR
     screen = make_console()
     if not grants:
@@ -116,6 +117,9 @@ def _print_list(grants: list[Grant], *, as_json: bool) -> Exit:
         made = f"  made by {excerpt(grant.made_by, 60)} at {format_moment(grant.made_s)}, {_uses(grant)}"
         screen.print(Text.assemble((grant.id, "bold"), made), soft_wrap=True)
         draw_rule(screen, grant.rule, grant.digest)
+        if grant.rule.policy_hash not in in_force:
+            said = "  outdated: the policy has changed since, so it covers only sessions that run under the old one"
+            screen.print(Text(said, style="yellow"), soft_wrap=True)
     return Exit.CLEAR
 
 

@@ -161,6 +161,7 @@ def _load_parts_in_thread(
 
 def _make_parts(args: argparse.Namespace, reached_by: Sequence[str]) -> McpParts:
     from lockgate import assemble
+    from lockgate.cli.policy_watch import watch_policy
     from lockgate.mcp.checkpoint import McpParts
     from lockgate.mcp.stdio import client_session
     from lockgate.mcp.tool_pins import ToolPins, server_file, server_name
@@ -180,6 +181,7 @@ def _make_parts(args: argparse.Namespace, reached_by: Sequence[str]) -> McpParts
     session = host.open(wanted, goal=args.goal, host="mcp", folder=cwd).id
     folder = settings.state_dir
     pins = ToolPins(None if folder is None else server_file(folder / "mcp", name, reached_by), name)
+    watch_policy(host, settings, args.config).start()
     # The store behind the gate's approvals takes answers as well.
     return McpParts(host, session, pins, host.gate.approvals, host.gate.human_timeout_s)  # type: ignore[arg-type]
 

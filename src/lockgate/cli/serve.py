@@ -36,6 +36,7 @@ from lockgate.cli.listening import (
     until_terminated,
 )
 from lockgate.cli.parser import parse_whole_number
+from lockgate.cli.policy_watch import watch_policy
 from lockgate.cli.terminal import make_visible
 from lockgate.cli.user import user_name
 from lockgate.core.errors import InvalidConfig, LockgateError, quoted
@@ -54,11 +55,17 @@ from lockgate.settings.abuse_gate import abuse_settings_from_env
 from lockgate.settings.verifiers import verifier_settings_from_env
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from uvicorn import Server
 
     from lockgate.cli.parser import Parser
     from lockgate.service.auth import HostCheck
     from lockgate.settings.config import Settings
+    from lockgate.verifiers.adapters import EmbeddedAdapter, LocalRuleAdapter, RemoteAdapter
+
+    Adapter = LocalRuleAdapter | RemoteAdapter | EmbeddedAdapter
+    _Handler = Callable[[int, FrameType | None], object] | int | None
 
 _HELP = """\
 Runs the service that agents on this machine ask before each tool call, and the web page on which a person
@@ -79,6 +86,9 @@ Another address (--host) is refused unless you have set a token yourself, or one
 Sessions, rulings and the journal outlive it. On SIGTERM or Ctrl-C it finishes the requests under way, signs
 the journal and ends. A worker that dies is replaced, and nothing that it acknowledged is lost.
 
+A changed configuration file is put into force within seconds, whole or not at all: the next call of every
+session is ruled on by it. SIGHUP has it read at once. What needs a restart is said.
+
 environment:
   LOCKGATE_TOKEN, LOCKGATE_AGENT_TOKEN   use these tokens, and no files
 
@@ -97,6 +107,7 @@ _CALM_S = 60.0
 # A start that takes longer says why.
 _SLOW_S = 2.0
 _ASK_S = 3.0
+_HELD_SIGNALS = {signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])}
 
 
 def describe(parser: Parser) -> None:
@@ -130,6 +141,9 @@ class _ServePlan(NamedTuple):
     workers: int
     connections: int
     open_metrics: bool
+    # As the files say it: the settings have the port that is really listened on.
+    as_read: Settings
+    config: str | None = None
     targets: tuple[NotifyTarget, ...] = ()
 
 
@@ -216,6 +230,8 @@ def _make_plan(args: argparse.Namespace) -> _ServePlan:
         workers=workers,
         connections=args.connections,
         open_metrics=args.open_metrics,
+        as_read=settings,
+        config=args.config,
         targets=parse_targets(settings.notify),
     )
 
@@ -282,12 +298,7 @@ def _serve_until_signal(
     plan: _ServePlan, counts_folder: Path | None, ready: Callable[[], None], *, warns: bool
 ) -> Exit:
     """Serve until a signal arrives, finish the requests under way and sign the journal; one worker of all `warns`."""
-    adapter = assemble.adapter_from_settings(
-        verifier_settings_from_env(),
-        assemble.request_scanner_from_settings(plan.settings),
-        preset=plan.settings.policy.judge_preset,
-    )
-    adapter.make_ready()
+    adapter = _make_adapter(plan.settings)
     host = assemble.host_from_settings(plan.settings)
     can = host.ready()
     if warns and not (can.sessions and can.journal):
@@ -306,6 +317,9 @@ def _serve_until_signal(
         open_metrics=plan.open_metrics,
         keep_days=plan.settings.server.keep_days,
         counts=RequestCounts(map(label_of, ROUTES), folder=counts_folder),
+        reload=watch_policy(
+            host, plan.as_read, plan.config, prepare=lambda before, new: _change_adapter(api, before, new)
+        ),
         stopping=lambda: serving.should_exit,
     )
     serving = _make_server(plan, api, ready)
@@ -315,7 +329,15 @@ def _serve_until_signal(
         notifier = Notifier(host.gate.approvals, plan.targets, api.links, page_url)  # type: ignore[arg-type]
         notifier.start()
 
+    assert api.reload is not None  # noqa: S101
+    api.reload.start()
+    before = _on_hangup(api.reload.ask)
+
     def close() -> None:
+        if before is not None:
+            signal.signal(signal.SIGHUP, before)
+        if api.reload is not None:
+            api.reload.close()
         if notifier is not None:
             notifier.close()
         host.close()
@@ -324,6 +346,30 @@ def _serve_until_signal(
     with until_terminated(close):
         serving.run(sockets=[plan.listening])
     return Exit.CLEAR
+
+
+def _make_adapter(settings: Settings) -> Adapter:
+    adapter = assemble.adapter_from_settings(
+        verifier_settings_from_env(),
+        assemble.request_scanner_from_settings(settings),
+        preset=settings.policy.judge_preset,
+    )
+    adapter.make_ready()
+    return adapter
+
+
+def _change_adapter(api: Api, before: Settings, new: Settings) -> None:
+    """Make the adapter for requests anew where it depends on what has changed."""
+    one, other = before.policy, new.policy
+    if (one.additional_patterns, one.judge_preset) != (other.additional_patterns, other.judge_preset):
+        api.adapter = _make_adapter(new)
+
+
+def _on_hangup(work: Callable[[], None]) -> _Handler:
+    """Do this on SIGHUP; return the handler before. In a terminal it stays what it is: the terminal was closed."""
+    if not hasattr(signal, "SIGHUP") or (sys.stdin is not None and sys.stdin.isatty()):
+        return None
+    return signal.signal(signal.SIGHUP, lambda *_: work())
 
 
 def _make_server(plan: _ServePlan, api: Api, ready: Callable[[], None]) -> Server:
@@ -347,6 +393,12 @@ def _supervise_workers(plan: _ServePlan, announce: Callable[[], None], slow: Tim
     alive_read, alive_write = os.pipe()
     workers: dict[int, _WorkerProcess] = {}
     before = signal.signal(signal.SIGTERM, raise_terminated)
+
+    def tell_workers() -> None:
+        for worker in list(workers.values()):
+            os.kill(worker.pid, signal.SIGHUP)
+
+    hangup = _on_hangup(tell_workers)
     with TemporaryDirectory(prefix="lockgate-") as folder:
         try:
             for _ in range(plan.workers):
@@ -364,6 +416,8 @@ def _supervise_workers(plan: _ServePlan, announce: Callable[[], None], slow: Tim
                 os.waitpid(worker.pid, 0)
             signal.signal(signal.SIGINT, signal.default_int_handler)
             signal.signal(signal.SIGTERM, before)
+            if hangup is not None:
+                signal.signal(signal.SIGHUP, hangup)
 
 
 class _WorkerProcess(NamedTuple):
@@ -379,12 +433,12 @@ def _start_worker(
     sys.stdout.flush()
     sys.stderr.flush()
     # Until the child has its own handlers, a signal would run the parent's in it.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+    signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_SIGNALS)
     pid = os.fork()
     if pid:
         os.close(told_write)
         workers[told_read] = _WorkerProcess(pid, time.monotonic())
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD_SIGNALS)
         return
     code: int = Exit.BROKEN
     try:
@@ -399,7 +453,9 @@ def _start_worker(
         # Ctrl-C reaches every process of the terminal; only the parent acts on it, and stops the workers.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
+        # The parent's handler is not the worker's: until it has its own, it reads the files when it looks.
+        _on_hangup(_nothing)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD_SIGNALS)
         Thread(target=follow, daemon=True).start()
 
         def ready() -> None:

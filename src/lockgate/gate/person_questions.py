@@ -9,14 +9,15 @@ from os import urandom
 from sys import modules
 from threading import Thread
 from time import time
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from lockgate.core.errors import InvalidCall, JournalUnavailable, LockgateError, printable, quoted
 from lockgate.core.ruling.pipeline import Ask
-from lockgate.core.ruling.policy import Policy
+from lockgate.core.ruling.policy import Policy, session_hashes
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.vocabulary import Action, Decision, Reason, Risk
 from lockgate.gate.attempt import attempt_in_thread
+from lockgate.runtime.failures import report_failure
 from lockgate.runtime.routines import Routine
 
 if TYPE_CHECKING:
@@ -256,6 +257,22 @@ def may_be_granted(answer: object) -> bool:
 
     settled = (ApprovalState.GRANTED, ApprovalState.DENIED)
     return isinstance(answer, TakeResult) and answer.state not in settled
+
+
+def end_outdated_questions(approvals: Any, before: Policy, policy: Policy) -> None:
+    """End the open questions that no call can use any more: an answer is bound to the policy it was asked under."""
+    from lockgate.core.ruling.approvals import POLICY_CHANGED
+
+    ended = session_hashes(before) - session_hashes(policy)
+    if approvals is None or not ended:
+        return
+    try:
+        waiting = approvals.waiting(time())
+        for session in {each.session for each in waiting if each.policy_hash in ended}:
+            approvals.void(session, time(), POLICY_CHANGED)
+    except LockgateError as error:
+        # They stay open, and an answer to one of them lets nothing run.
+        report_failure("policy-reload", error)
 
 
 def why_unusable(answer: object) -> str:

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from lockgate.core.ruling.approvals import AnswerResult, Approval, PendingApproval
     from lockgate.core.ruling.grants import Grant
     from lockgate.sessions import Host
+    from lockgate.settings.policy_reload import PolicyReload
     from lockgate.verifiers.adapters import EmbeddedAdapter, LocalRuleAdapter, RemoteAdapter
 
 LOG = logging.getLogger("lockgate.server")
@@ -145,11 +146,14 @@ class Api:
         counts: RequestCounts | None = None,
         codes: LoginCodes | None = None,
         reading: BodyBudget | None = None,
+        reload: PolicyReload | None = None,
         stopping: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time,
         routes: Sequence[Route] = ROUTES,
     ) -> None:
         self.host, self.adapter, self.default_name, self.clock = host, adapter, default_name, clock
+        # Watches the configuration; None where the settings were given by a program.
+        self.reload = reload
         # The person that the shared token stands for: however many know it, they count as one.
         self._account = account
         self.links = links or ApprovalLinks(lambda: self.token, tokens.own_token)

@@ -13,6 +13,7 @@ from lockgate.core.requests.payload import parse_payload
 from lockgate.core.ruling.approvals import OPEN_STATES, ApprovalState, is_approval_id
 from lockgate.core.ruling.finding_catalogue import ENTRIES, find_entry
 from lockgate.core.ruling.grants import grant_to_dict
+from lockgate.core.ruling.policy import session_hashes
 from lockgate.core.vocabulary import Kind, Trust
 from lockgate.core.wire import block_to_dict, lineage_to_dict
 from lockgate.runtime.accounts import account_of_peer
@@ -363,7 +364,8 @@ def refuse_uncounted(heard: AnswerResult, digest: str, span: str = "") -> None:
 
 
 def list_grants(api: Api, _: Request) -> object:
-    return {"grants": [grant_to_dict(each) for each in api.approval_desk.grants(api.clock())]}
+    in_force = session_hashes(api.host.gate.policy)
+    return {"grants": [grant_to_dict(each, in_force) for each in api.approval_desk.grants(api.clock())]}
 
 
 def revoke_grant(api: Api, request: Request) -> object:
@@ -373,7 +375,19 @@ def revoke_grant(api: Api, request: Request) -> object:
     # Another process may have been faster.
     if not found or not api.approval_desk.revoke_grant(name, who=who, now_s=api.clock()):
         raise Problem(404, "no-such-grant", "there is no such grant, or it has ended")
-    return grant_to_dict(found[0])
+    return grant_to_dict(found[0], session_hashes(api.host.gate.policy))
+
+
+def policy(api: Api, _: Request) -> object:
+    """The policy in force; why the newest configuration is not, and what of it needs a restart."""
+    state = None if api.reload is None else api.reload.state
+    return {
+        "policy": api.host.gate.policy.hash,
+        "state": "current" if state is None else state.word,
+        "since": None if state is None else state.since_s,
+        "error": "" if state is None else state.error,
+        "needs_restart": [] if state is None else list(state.needs_restart),
+    }
 
 
 # The journal
@@ -449,7 +463,8 @@ def ready(api: Api, _: Request) -> object:
     """Whether sessions and the journal can be written; a caller without a token learns no more than that."""
     can = api.host.ready()
     recorded = can.journal and journal_proofs.journal_state(api.host.gate)["state"] in ("sound", "off")
-    said = {"ready": can.sessions and recorded, "sessions": can.sessions, "journal": recorded}
+    standing = "current" if api.reload is None else api.reload.state.word
+    said = {"ready": can.sessions and recorded, "sessions": can.sessions, "journal": recorded, "policy": standing}
     return Answer(json_bytes(said), 200 if said["ready"] else 503)
 
 

@@ -321,6 +321,7 @@ ROUTES: tuple[Route, ...] = (
         ref("Grant"),
         body=schemas.REVOKE,
     ),
+    Route("GET", "/v1/policy", "the policy in force", handlers.policy, Caller.PERSON, ref("PolicyInForce")),
     Route("GET", "/v1/journal", "how it stands with the journal", handlers.journal, Caller.PERSON, ref("Journal")),
     Route(
         "GET",

@@ -366,6 +366,7 @@ GRANT = record(
         "expires_at": NUMBER,
         "uses": {"type": "integer"},
         "used_at": maybe(NUMBER),
+        "outdated": {"type": "boolean", "description": "made under another policy: it covers no call under this one"},
         "rule": ref("GrantRule"),
         "text": anything("the rule in words"),
     },
@@ -400,6 +401,22 @@ PROOF = record(
         "size": {"type": "integer"},
         **{name: {"type": "string"} for name in ("leaf_hash", "root", "checkpoint", "key", "record")},
         "proof": array("hashes, hexadecimal", {"type": "string"}),
+    },
+)
+_STANDING = word(
+    "`refused`: the newest configuration cannot be used, and the old policy stays",
+    "current",
+    "refused",
+    "needs-restart",
+)
+POLICY = record(
+    "The policy in force, and how it stands with the configuration files.",
+    {
+        "policy": {"type": "string", "description": "its hash, as records carry it"},
+        "state": _STANDING,
+        "since": maybe(NUMBER),
+        "error": {"type": "string", "description": "why the newest files are not in force, if they are not"},
+        "needs_restart": array("what has changed in the files and waits for a restart", {"type": "string"}),
     },
 )
 JOURNAL = record(
@@ -524,7 +541,7 @@ STATS = record(
 HEALTH = record("That it runs.", {"status": word("", "ok")})
 READY = record(
     "Whether it can rule.",
-    {"ready": {"type": "boolean"}, "sessions": {"type": "boolean"}, "journal": {"type": "boolean"}},
+    {**{name: {"type": "boolean"} for name in ("ready", "sessions", "journal")}, "policy": _STANDING},
 )
 
 COMPONENTS: Mapping[str, Schema] = {
@@ -549,6 +566,7 @@ COMPONENTS: Mapping[str, Schema] = {
     "Grant": GRANT,
     "Rule": RULE,
     "Proof": PROOF,
+    "PolicyInForce": POLICY,
     "Journal": JOURNAL,
     "Consistency": CONSISTENCY,
     "Assessment": ASSESSMENT,

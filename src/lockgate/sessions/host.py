@@ -97,7 +97,6 @@ class Host:
         keep_days: float = 0,
         most_live: int = 0,
     ) -> None:
-        self.gate = gate
         self.store = store
         self._clock = clock
         self._cache = SessionCache(gate, store, clock=clock, steady=steady, max_live=most_live)
@@ -105,8 +104,17 @@ class Host:
         self._pruner = SessionPruner(store, self._cache, keep_days=keep_days, clock=clock, steady=steady)
         # One thread: while it compares a large call, small ones wait for a turn of a few milliseconds, not for its end.
         self._large_calls = WorkerPool(1, max_jobs=256)
-        self._rulings = RulingKeeper(gate, self._cache, self._readiness, clock)
+        self._rulings = RulingKeeper(self._cache, self._readiness, clock)
         self.steps = HostSteps(self._cache, self._rulings, clock)
+
+    @property
+    def gate(self) -> Gate:
+        """The gate that rules on the next call of every session."""
+        return self._cache.gate
+
+    def change_gate(self, gate: Gate) -> None:
+        """Rule with another gate from now on. A call that is being ruled on ends under the gate that it began with."""
+        self._cache.gate = gate
 
     # Sessions.
 

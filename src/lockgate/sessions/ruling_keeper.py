@@ -28,7 +28,6 @@ from lockgate.core.sessions.session_entries import (
     searchable_ruling,
 )
 from lockgate.core.vocabulary import Decision
-from lockgate.gate.gate import Gate
 from lockgate.journal.recorder import hash_arguments
 from lockgate.runtime.failures import report_failure
 from lockgate.sessions.live_session import NO_CALL, LiveSession
@@ -47,8 +46,7 @@ class RulingStart(NamedTuple):
 class RulingKeeper:
     """Keeps the rulings of a host's sessions."""
 
-    def __init__(self, gate: Gate, cache: SessionCache, readiness: ReadinessCheck, clock: Callable[[], float]) -> None:
-        self._gate = gate
+    def __init__(self, cache: SessionCache, readiness: ReadinessCheck, clock: Callable[[], float]) -> None:
         self._cache = cache
         self._readiness = readiness
         self._clock = clock
@@ -71,7 +69,7 @@ class RulingKeeper:
 
     def _unknown_session(self, session: str) -> LiveSession:
         """Return a session with an unknown context. It is not cached: it would pass for the real one later."""
-        ruler = self._gate.ruler(id=session)
+        ruler = self._cache.gate.ruler(id=session)
         ruler.context_known = False
         return LiveSession(SessionInfo(session), ruler, (0,))
 

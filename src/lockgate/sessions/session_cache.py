@@ -53,7 +53,8 @@ class SessionCache:
         steady: Callable[[], float],
         max_live: int = 0,
     ) -> None:
-        self._gate = gate
+        # Replaced as a whole when the policy changes: a session that another gate began is built anew.
+        self.gate = gate
         self._store = store
         self._clock = clock
         self._steady = steady
@@ -66,9 +67,10 @@ class SessionCache:
         self.closed = Event()
 
     def find(self, session: str) -> LiveSession | None:
-        """Return the session as it stands in memory, without asking the store."""
+        """Return the session as it stands in memory under the policy in force, without asking the store."""
         with self._lock:
-            return self._live.get(session)
+            live = self._live.get(session)
+        return live if live is not None and live.ruler.gate is self.gate else None
 
     def current(self, session: str) -> LiveSession:
         """Return the session with everything that is new in the store.
@@ -91,7 +93,7 @@ class SessionCache:
                 self._keep_unknown(live, lost)
             live.used = self._steady()
             live.ruler.context_known = not (live.unknown_context or lost or self.lost.has_any(live.parent_ids))
-            if not live.is_outdated:
+            if not live.is_outdated and live.ruler.gate is self.gate:
                 if live.has_grown:
                     self._make_room(live)
                 return live
@@ -201,7 +203,7 @@ class SessionCache:
         if first:
             # An open step is held to every call since it began.
             rows = self._store.read_entries(numbers, 0, rulings_after=first)
-        live = LiveSession(info, begin_ruler(self._gate, chain, rows), numbers)
+        live = LiveSession(info, begin_ruler(self.gate, chain, rows), numbers)
         live.steps_session = HostedSession(live.ruler, partial(self.catch_up, live))
         live.unknown_context = unknown
         live.parent_ids = tuple(each.id for each in chain[1:])

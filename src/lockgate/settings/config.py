@@ -39,6 +39,7 @@ from lockgate.settings.files import (
     is_same_file,
     printable_path,
     read_toml_file,
+    stamp_files,
     xdg_folder,
 )
 from lockgate.settings.journal_paths import check_database, check_log_path
@@ -312,6 +313,11 @@ class Settings:
     server: ServerSettings = field(default_factory=ServerSettings)
     # The rows of `[[notify]]` of the operator's files, unchecked: service/notifications.py reads them.
     notify: tuple[Mapping[str, object], ...] = ()
+    # What a reload needs: where the operator's files are or could be, what they looked like before they were read, and
+    # the project's files as they were then.
+    operator_files: tuple[Path, ...] = field(default=(), compare=False)
+    stamps: tuple[tuple[int, ...] | None, ...] = field(default=(), compare=False)
+    project_files: tuple[TomlFile, ...] = field(default=(), compare=False, repr=False)
 
     def value_of(self, row: Row) -> object:
         """Return the value in force for one key."""
@@ -324,15 +330,25 @@ class Settings:
         )
 
 
+def find_restart_keys(old: Settings, new: Settings) -> tuple[str, ...]:
+    """Return what differs between these and needs a restart: a reload changes the policy and the supervision only."""
+    parts = ("audit", "server")
+    keys = [row.key for row in KEYS if _PART_OF.get(row.fills) in parts and old.value_of(row) != new.value_of(row)]
+    return (*keys, *(name for name in (_ABUSE, _NOTIFY) if getattr(old, name) != getattr(new, name)))
+
+
 def discover_settings(
     explicit: Path | None = None,
     *,
     environ: Mapping[str, str] | None = None,
     check_pattern: Callable[[str], None] | None = None,
+    project: tuple[TomlFile, ...] | None = None,
 ) -> Settings:
     """Return `load_settings` for this process's working directory and, unless another is given, its environment."""
     variables = os.environ if environ is None else environ
-    return load_settings(explicit=explicit, cwd=Path.cwd(), environ=variables, check_pattern=check_pattern)
+    return load_settings(
+        explicit=explicit, cwd=Path.cwd(), environ=variables, check_pattern=check_pattern, project=project
+    )
 
 
 def load_settings(
@@ -343,11 +359,13 @@ def load_settings(
     home: Path | None = None,
     system: Path = SYSTEM_FILE,
     check_pattern: Callable[[str], None] | None = None,
+    project: tuple[TomlFile, ...] | None = None,
 ) -> Settings:
     """Read all files and put them together, or raise InvalidConfig that says what, where, and how to fix it.
 
     `check_pattern` raises InvalidPattern for what the scanner's engine cannot take. Without it, such a pattern is found
-    only when the scanner compiles, by an error that knows no file.
+    only when the scanner compiles, by an error that knows no file. `project` are the project's files as they were read
+    before: then they are not read again.
     """
     home = home or home_folder(environ)
     merge = _Merge(check_pattern)
@@ -355,6 +373,7 @@ def load_settings(
     # 1. and 2. The operator's files, weakest first.
     config_dir = xdg_folder(environ, "XDG_CONFIG_HOME", home, ".config")
     user = config_dir / "config.toml" if config_dir is not None else None
+    merge.note_operator_files(system, user, named)
     for path, its_role in ((system, SourceRole.SYSTEM), (user, SourceRole.USER)):
         if path is not None and not merge.is_read_elsewhere(path, its_role, named, role):
             merge.add_operator_file(path, its_role)
@@ -365,9 +384,8 @@ def load_settings(
         merge.sources.append(unused)
     # 3. The project's files.
     base = merge.settings(None)
-    for name in ("lockgate.toml", "pyproject.toml"):
-        if not merge.is_read_elsewhere(cwd / name, SourceRole.PROJECT, named, role):
-            merge.add_project_file(cwd / name, base)
+    for file in merge.read_project(cwd, named, role) if project is None else project:
+        merge.add_project_file(file, base)
     cache_dir = xdg_folder(environ, "XDG_CACHE_HOME", home, ".cache")
     return merge.settings(cache_dir, xdg_folder(environ, "XDG_STATE_HOME", home, ".local/state"))
 
@@ -393,7 +411,15 @@ class _Merge:
         self._notify: list[Mapping[str, object]] = []
         self._origins: dict[str, tuple[Path, ...]] = {}
         self.sources: list[SettingsSource] = []
+        self._operator_files: tuple[Path, ...] = ()
+        self._stamps: tuple[tuple[int, ...] | None, ...] = ()
+        self._project_files: list[TomlFile] = []
         self._check_pattern = check_pattern
+
+    def note_operator_files(self, *paths: Path | None) -> None:
+        """Note where the operator's files are or could be, before any of them is read."""
+        self._operator_files = tuple(path for path in paths if path is not None)
+        self._stamps = stamp_files(self._operator_files)
 
     def is_read_elsewhere(self, path: Path, role: SourceRole, named: Path | None, named_role: SourceRole) -> bool:
         """Return whether this file is the named one under another name: it is read once, as the operator's."""
@@ -401,6 +427,14 @@ class _Merge:
             return False
         self.sources.append(SettingsSource(role, path, unused=f"read as the {named_role} file"))
         return True
+
+    def read_project(self, cwd: Path, named: Path | None, named_role: SourceRole) -> Iterator[TomlFile]:
+        """Yield the project's files, but not the named one."""
+        for path in (cwd / "lockgate.toml", cwd / "pyproject.toml"):
+            if not self.is_read_elsewhere(path, SourceRole.PROJECT, named, named_role):
+                file = read_toml_file(path, from_project=True)
+                if file is not None:
+                    yield file
 
     def add_operator_file(self, path: Path, role: SourceRole) -> None:
         """Let this file win over the weaker ones read before."""
@@ -433,12 +467,10 @@ class _Merge:
             self._parts["policy"] = change_policy(policy, research_scope="")
             del self._origins["security.scope"]
 
-    def add_project_file(self, path: Path, base: Settings) -> None:
+    def add_project_file(self, file: TomlFile, base: Settings) -> None:
         """Tighten the settings by this file; raise InvalidConfig where it would loosen `base`, the operator's."""
-        file = read_toml_file(path, from_project=True)
-        if file is None:
-            return
-        self.sources.append(SettingsSource(SourceRole.PROJECT, path))
+        self._project_files.append(file)
+        self.sources.append(SettingsSource(SourceRole.PROJECT, file.path))
         if _abuse_gate_table(file):
             raise file.error(_ABUSE, " cannot be set by a project file", hint=_ONLY_OPERATOR)
         if _NOTIFY in file.tables:
@@ -456,7 +488,7 @@ class _Merge:
                 else:
                     self._parts[part] = tighten(before, **{row.fills: value})
             if self._parts[part] != before:
-                self._note_origin(row, path)
+                self._note_origin(row, file.path)
 
     @staticmethod
     def _refuse_loosening(file: TomlFile, row: Row, value: object, base: Settings) -> None:
@@ -497,6 +529,9 @@ class _Merge:
             },
             abuse_gate=self._abuse_gate,
             notify=tuple(self._notify),
+            operator_files=self._operator_files,
+            stamps=self._stamps,
+            project_files=tuple(self._project_files),
             **self._parts,
         )
 

@@ -10,8 +10,8 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -135,6 +135,19 @@ def _with_our_tables(file: TomlFile, *, required: bool) -> TomlFile | None:
             raise replace(file, root=()).error(file.root[: depth + 1], f" must be a table, not {toml_type(inner)}")
         tables = inner
     return replace(file, tables=tables)
+
+
+def stamp_files(paths: Iterable[Path]) -> tuple[tuple[int, ...] | None, ...]:
+    """Return what changes when the content or the rights of one of these files do; None for one that is not there."""
+    return tuple(_stamp(path) for path in paths)
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    with suppress(OSError, ValueError):
+        found = os.stat(path)
+        times = (found.st_mtime_ns, found.st_ctime_ns)
+        return (found.st_dev, found.st_ino, found.st_size, *times, found.st_mode, found.st_uid)
+    return None
 
 
 # --- any file that security rests on

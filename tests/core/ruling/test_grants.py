@@ -395,7 +395,7 @@ def test_facts_and_rules_survive_storage() -> None:
     assert details_from_json(details_to_json(shown)) == shown
     rule = granted(asked(), "project").rule
     assert rule_from_json(rule_to_json(rule)) == rule
-    json.dumps(grant_to_dict(granted(asked())))
+    json.dumps(grant_to_dict(granted(asked()), ()))
 
 
 def test_a_question_of_an_earlier_version_offers_nothing() -> None:

@@ -27,6 +27,7 @@ from rich.text import Text
 import lockgate
 from lockgate import assemble
 from lockgate.abuse_gate import defaults as wiring
+from lockgate.claude_code.hook_command import HookFailure, ask_service
 from lockgate.cli.exit_codes import Exit
 from lockgate.cli.reasons import REASON_TEXTS
 from lockgate.cli.terminal import format_duration, make_console, make_visible
@@ -39,6 +40,7 @@ from lockgate.core.vocabulary import Action
 from lockgate.gate.judge import Inquiry
 from lockgate.journal.keys import verify
 from lockgate.journal.log import find_shard, newest_head
+from lockgate.runtime.addresses import local_url
 from lockgate.runtime.private_files import writable_by_others
 from lockgate.settings.config import Settings
 from lockgate.settings.key_files import is_key, key_file_warning
@@ -77,6 +79,7 @@ Exit code 0: nothing failed (a warning is no failure); 1: something has to be fi
 HARMLESS = "Hello, at what time do you open tomorrow?"
 MOST_SKEW_S = 60.0
 MOST_KEY_S = 10.0
+_ASK_S = 3.0
 
 
 class CheckState(StrEnum):
@@ -138,6 +141,7 @@ def checks(
             yield _run_check(name, lambda look=look: look(settings))  # type: ignore[misc]
         else:
             yield Check(name, CheckState.SKIP, "the configuration has to be fixed first")
+    yield _run_check("policy", lambda: _check_policy(settings))
     chosen: list[VerifierSettings] = []
     yield _run_check("adapter", lambda: _check_adapter(chosen, keys_elsewhere=keys is not None))
     adapter = chosen[0].adapter if chosen else "none"
@@ -193,6 +197,23 @@ def _check_configuration(path: str | None, read: list[Settings]) -> Check:
     read.append(settings)
     files = [str(source.file) for source in settings.sources if source.file is not None and not source.unused]
     return Check("configuration", CheckState.OK, f"valid, from {', '.join(files)}" if files else "valid: the defaults")
+
+
+def _check_policy(settings: Settings) -> Check:
+    """Check that the running service rules by the files as they are now."""
+    url = local_url(settings.server.host, settings.server.port)
+    try:
+        said = json.loads(ask_service(url, b"", os.environ, time.monotonic() + _ASK_S, "/readyz"))
+        standing = said.get("policy", "") if isinstance(said, dict) else ""
+    except (HookFailure, OSError, ValueError):
+        return Check("policy", CheckState.SKIP, f"no service of yours answers at {url}")
+    if standing == "refused":
+        hint = "its log and its page say why, as does `lockgate config validate`"
+        said = "the running service could not take the changed configuration over: THE OLD POLICY IS IN FORCE"
+        return Check("policy", CheckState.FAIL, said, hint)
+    if standing == "needs-restart":
+        return Check("policy", CheckState.WARN, "a changed setting needs a restart of the service", "restart it")
+    return Check("policy", CheckState.OK, "the running service rules by the configuration files as they are now")
 
 
 def _check_engine(settings: Settings) -> Check:

@@ -468,6 +468,7 @@ class VoidReason(NamedTuple):
 
 
 NOT_SAID = VoidReason("")
+POLICY_CHANGED = VoidReason("the policy has changed since")
 
 
 def void_by_block(block: str, source: str) -> VoidReason:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -381,8 +381,8 @@ def offer_to_dict(offer: GrantOffer) -> dict[str, object]:
     return {"digest": offer.digest, "rule": rule_to_dict(offer.rule), "text": dict(describe_rule(offer.rule))}
 
 
-def grant_to_dict(grant: Grant) -> dict[str, object]:
-    """Return the keys that other programs read."""
+def grant_to_dict(grant: Grant, in_force: Collection[str]) -> dict[str, object]:
+    """Return the keys that other programs read; `in_force` are the hashes of the policies that sessions run under."""
     return {
         "id": grant.id,
         "digest": grant.digest,
@@ -391,6 +391,7 @@ def grant_to_dict(grant: Grant) -> dict[str, object]:
         "expires_at": grant.rule.expires_s,
         "uses": grant.uses,
         "used_at": grant.used_s or None,
+        "outdated": grant.rule.policy_hash not in in_force,
         "rule": rule_to_dict(grant.rule),
         "text": dict(describe_rule(grant.rule)),
     }

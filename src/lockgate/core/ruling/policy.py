@@ -180,6 +180,16 @@ def find_loosened(base: Policy, **asked: object) -> tuple[str, ...]:
     return tuple(name for name in FIELDS if getattr(merged, name) != getattr(wanted, name))
 
 
+def session_hashes(policy: Policy) -> frozenset[str]:
+    """The hashes under which sessions run: the policy as it is, and in each mode that a session may ask for.
+
+    Not those of sessions with a scope of their own: there is one for each scope.
+    """
+    modes = [Mode.DEFAULT, Mode.PARANOID, *([Mode.RESEARCH] if policy.research_scope else [])]
+    policies = (change_policy(policy, enforce=False), *(tighten(policy, mode=mode) for mode in modes))
+    return frozenset(each.hash for each in policies)
+
+
 def change_policy(base: Policy, **asked: object) -> Policy:
     """The base with these fields as asked, stricter or not; listed patterns and tools are added to the base's."""
     for name in ("additional_patterns", "additional_high_risk_tools", "flows", "labels"):

@@ -64,6 +64,7 @@ async function route() {
     locked(code === "refused" ? "That address has been used, or is too old" : "");
     return;
   }
+  standing();
   // A view of its own each time: what an earlier one still draws lands in a node that is not shown.
   const room = h("div.room");
   const showing = setTimeout(() => mine === current && !view.contains(room) && view.replaceChildren(room), 250);
@@ -161,6 +162,7 @@ async function start() {
     if (mine.signal.aborted || error.status === 401 || error.status === 403) return;
   }
   count();
+  standing();
   let lost = false;
   listen(after, {
     signal: mine.signal,
@@ -179,6 +181,18 @@ async function start() {
       for (const hear of current.hears) hear(kind, data);
     },
   });
+}
+
+// Whether the files that the operator changed are in force: said above every view until they are.
+async function standing() {
+  const place = document.getElementById("policy");
+  try {
+    const said = await ask("/v1/policy");
+    place.hidden = said.state === "current";
+    place.replaceChildren(...(said.state === "refused" ? ["The changed configuration is not in force, and the old policy stays: ", spelled(said.error, 600)] : [`Changed in the configuration, and waiting for a restart: ${spelled(said.needs_restart.join(", "), 300)}`]));
+  } catch {
+    place.hidden = true;
+  }
 }
 
 let counted = 0;

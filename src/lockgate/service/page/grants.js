@@ -56,7 +56,8 @@ export async function grantsList({ signal, tell }) {
   for (const grant of grants) {
     const outcome = h("p", { role: "status" });
     const revoke = h("button.deny", { type: "button", click: end }, "Revoke");
-    const row = h("article.approval.ended.grant", { "data-grant": grant.id }, ruleList(grant.rule), h("p.quiet", {}, "made by ", passage(grant.made_by, { flat: true }), " at ", when(grant.made_at), grant.uses ? `, used ${plural(grant.uses, "time")}, last ` : ", never used", grant.uses ? when(grant.used_at) : null), h("div.buttons", {}, h("code.hash", {}, grant.id), revoke), outcome);
+    const outdated = grant.outdated ? h("p.quiet", {}, "Outdated: the policy has changed since, so this covers only sessions that run under the old one.") : null;
+    const row = h("article.approval.ended.grant", { "data-grant": grant.id }, ruleList(grant.rule), outdated, h("p.quiet", {}, "made by ", passage(grant.made_by, { flat: true }), " at ", when(grant.made_at), grant.uses ? `, used ${plural(grant.uses, "time")}, last ` : ", never used", grant.uses ? when(grant.used_at) : null), h("div.buttons", {}, h("code.hash", {}, grant.id), revoke), outcome);
     box.append(row);
 
     async function end() {
