@@ -126,6 +126,17 @@ def test_most_calls_need_no_closer_look() -> None:
     assert may_lead_to_own("ls", Project(folder="/home/ana", home="/home/ana"))
 
 
+def test_the_environment_that_the_hooks_run_in_may_be_read_and_not_changed() -> None:
+    for path in (
+        "~/.local/share/pipx/venvs/lockgate/bin/python",
+        "/home/ana/.local/share/uv/tools/lockgate/pyvenv.cfg",
+    ):
+        assert kind(path, Access.READ) == kind(path, Access.RUN) == ""
+        assert kind(path, Access.WRITE) == kind(path, Access.DELETE) == "changes-own-guard"
+    assert kind("~/.local/share/pipx/venvs", Access.DELETE, below=True) == "changes-own-guard"
+    assert kind("~/.local/share/pipx/venvs/black", Access.DELETE, below=True) == ""
+
+
 def test_folders_of_the_settings_count_like_the_usual_ones() -> None:
     own = Project(folder="/srv/work", home="/home/ana", own_folders=("/srv/State/gate", "/data/log/j.db"))
     for path in (

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 _PYTHON = re.compile(r"(?:python|pypy|py)[\d.]*(?:\.exe)?")
 # Programs that run another one of an environment, or that they fetch.
 _RUNNERS = frozenset("uvx uv pipx poetry pdm hatch pipenv rye conda mamba micromamba pixi mise asdf".split())
+_INSTALLERS = frozenset("pip pip3 pipx uv uvx".split())
+_PACKAGE = re.compile(r"lockgate(?:[\[=<>~!@ ].*)?", re.DOTALL)
+# Options that say where a package comes from.
+_SOURCES = frozenset("--from --index-url -i --extra-index-url --index --default-index --find-links -f --spec".split())
 _HELP = frozenset(("--help", "-h"))
 # Of these commands, the options that may be given. Words that are no options are free for `init` only.
 _ALLOWED: Mapping[str, frozenset[str]] = {
@@ -41,11 +45,22 @@ _UNKNOWN = re.compile(r"(?:\$\(\)|\$\w*|`|[*?\[{])(?!\w*/)|-\S*[$`*?\[{]")
 
 
 def note_own_commands(walk: Walk, call: Invocation) -> None:
-    """Note a command of Lockgate that an agent may not run."""
+    """Note a command of Lockgate that an agent may not run, and another package that takes Lockgate's place."""
+    if _replaces_package([walk.plain(word) for word in call.arguments], call.name):
+        walk.add("changes-own-guard", "lockgate")
     words = _own_words(walk, call)
     if words and not _HELP.intersection(words) and _is_refused(words):
         answers = not _ANSWERING.isdisjoint(words)
         walk.add(ASKS_SERVICE if answers else "changes-own-guard", "lockgate")
+
+
+def _replaces_package(words: list[str], name: str) -> bool:
+    """Return whether an installer puts a package of another source in our place, or adds one to our environment."""
+    if name not in _INSTALLERS or not any(_PACKAGE.fullmatch(word) for word in words):
+        return False
+    if "inject" in words or "runpip" in words:
+        return True
+    return "install" in words and any(word.partition("=")[0] in _SOURCES for word in words)
 
 
 def _own_words(walk: Walk, call: Invocation) -> list[str]:
