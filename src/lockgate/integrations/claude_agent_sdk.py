@@ -40,10 +40,10 @@ class LockgateHooks:
         self.plug = plug or shared_plug("claude-agent-sdk")
         self._ask = ask
         self._wait_s = wait_s
-        # The arguments of running calls as they were ruled on, the sessions that wait for a person, and what they read
-        # meanwhile: a text that is added voids the question that is open.
+        # The arguments of running calls as they were ruled on, how many calls of a session are being ruled on or wait
+        # for a person, and what was read meanwhile: a text that is added voids the question about a call beside it.
         self._ruled: OrderedDict[str, Any] = OrderedDict()
-        self._waiting: Counter[str] = Counter()
+        self._ruling: Counter[str] = Counter()
         self._later: dict[str, list[Line]] = {}
 
     def guard(self, options: ClaudeAgentOptions | None = None) -> ClaudeAgentOptions:
@@ -102,15 +102,15 @@ class LockgateHooks:
 
         session, id = _session_of(event), str(event.get("tool_use_id") or tool_use_id or "")
         call = PlugCall(event["tool_name"], event["tool_input"], id)
-        verdict = await self.plug.check_async(session, call)
-        if verdict.question is not None and self._ask is not None:
-            self._waiting[session] += 1
-            try:
-                answer = await self._answer_to(verdict.question)
-            finally:
-                self._waiting[session] -= 1
-            await to_thread(self.plug.answer, verdict.question, answer)
+        self._ruling[session] += 1
+        try:
             verdict = await self.plug.check_async(session, call)
+            if verdict.question is not None and self._ask is not None:
+                await to_thread(self.plug.answer, verdict.question, await self._answer_to(verdict.question))
+                verdict = await self.plug.check_async(session, call)
+        finally:
+            self._ruling[session] -= 1
+        if not self._ruling[session]:
             await self.plug.model_reads_async(session, self._later.pop(session, ()))
         if not verdict.runs:
             return _denial(verdict)
@@ -138,7 +138,7 @@ class LockgateHooks:
         failed = event["hook_event_name"] == "PostToolUseFailure"
         given = event.get("error") if failed else event.get("tool_response")
         line = Line(id, "\n".join(_texts(given)), source_of_result(event["tool_name"], event["tool_input"]))
-        if self._waiting[session] > 0:
+        if self._ruling[session]:
             self._later.setdefault(session, []).append(line)
         else:
             await self.plug.model_reads_async(session, [line])
