@@ -108,7 +108,7 @@ def test_patterns_addresses_and_what_cannot_be_pinned(repo: Path, capsys: pytest
     capsys.readouterr()
     for wrong, said in (
         (["https://x.example/p"], "fetches nothing"),
-        (["mcp:files"], "no content to pin"),
+        (["mcp:files"], "no tools of a server `files` are known"),
         (["nowhere.md"], "no file is called"),
         (["docs"], "no file is called"),
         (["a.md", "--content", "docs/c.txt"], "--content is for one address"),

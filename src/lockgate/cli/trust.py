@@ -13,6 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from time import time
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lockgate import assemble
 from lockgate.claude_code.context_files import MAX_FILE_BYTES, config_folders, instruction_files
 from lockgate.cli.exit_codes import Exit
+from lockgate.cli.mcp_trust import PREFIX, ServerTools, read_tools
 from lockgate.cli.terminal import format_count, make_visible
 from lockgate.cli.user import user_name
 from lockgate.core.errors import LockgateError, quoted
@@ -42,6 +44,7 @@ example:
   $ lockgate trust CLAUDE.md --note "ours"
   $ lockgate trust 'docs/agents/*.md'
   $ lockgate trust https://handbook.example/agents --content page.txt
+  $ lockgate trust mcp:files                # the list of a server's tools; what they answer stays untrusted
   $ lockgate trust --revoke CLAUDE.md
 
 With --content, the text of an address is taken from a file: Lockgate fetches nothing. docs/how-to/trust.md says more.
@@ -62,9 +65,11 @@ class _Text(NamedTuple):
 
 
 def describe(parser: Parser) -> None:
-    parser.usage = "lockgate trust [FILE|GLOB|URL ...] [options]"
+    parser.usage = "lockgate trust [FILE|GLOB|URL|mcp:SERVER ...] [options]"
     parser.description = _HELP
-    parser.add_argument("what", nargs="*", metavar="FILE|GLOB|URL", help="which texts; without any, list them")
+    parser.add_argument(
+        "what", nargs="*", metavar="FILE|GLOB|URL|mcp:SERVER", help="which texts; without any, list them"
+    )
     parser.add_argument("--as", dest="level", choices=("vetted",), default="vetted", help="how far: only `vetted`")
     parser.add_argument("--full", action="store_true", help="show long texts in full")
     parser.add_argument("--note", metavar="TEXT", default="", help="why, for the record")
@@ -83,18 +88,30 @@ def run(args: argparse.Namespace) -> Exit:
     if args.list or not args.what:
         if args.revoke or args.content:
             raise LockgateError("say which text", hint="lockgate trust --list names them")
-        return _print_list(assemble.trust_from_settings(settings), as_json=args.json)
+        return _print_list(assemble.trust_from_settings(settings), settings.state_dir, as_json=args.json)
     # Recorded before it counts: with a journal, no text becomes trusted without a record of who vouched for it.
     store = assemble.trust_from_settings(settings, assemble.journal_from_settings(settings))
     if args.revoke:
-        return _revoke(store, args.what)
-    return _vouch(store, assemble.scanner_from_settings(settings), args)
+        return _revoke(store, args.what, settings.state_dir)
+    servers = [read_tools(settings.state_dir, name) for name in dict.fromkeys(args.what) if name.startswith(PREFIX)]
+    texts = [_Text(each.source, each.text) for each in servers]
+    texts += _texts([name for name in args.what if not name.startswith(PREFIX)], args.content)
+    code = _vouch(store, texts, assemble.scanner_from_settings(settings), args)
+    return _accept(servers) if code is Exit.CLEAR else code
 
 
-def _vouch(store: TrustStore, scanner: Scanner, args: argparse.Namespace) -> Exit:
+def _accept(servers: Sequence[ServerTools]) -> Exit:
+    """Accept the tools that were shown; one that has changed meanwhile is left out, and its calls wait."""
+    changed = [name for server in servers for name in server.accept()]
+    if changed:
+        print(f"changed meanwhile, and not accepted: {', '.join(map(make_visible, changed))}")
+    return Exit.FLAGGED if changed else Exit.CLEAR
+
+
+def _vouch(store: TrustStore, texts: Sequence[_Text], scanner: Scanner, args: argparse.Namespace) -> Exit:
     pinned = {pin.source: pin for pin in store.pins()}
     new: list[TrustPin] = []
-    for text in list(_texts(args.what, args.content)):
+    for text in texts:
         before = pinned.get(text.source)
         if before is not None and before.digest == digest_of(text.content):
             print(f"{make_visible(text.source)}: vouched for already")
@@ -118,11 +135,6 @@ def _texts(names: Sequence[str], content: str | None) -> Iterator[_Text]:
     if content is not None and (len(names) != 1 or "://" not in names[0]):
         raise LockgateError("--content is for one address", hint="lockgate trust https://… --content FILE")
     for name in names:
-        if name.startswith("mcp:"):
-            raise LockgateError(
-                "what an MCP server answers is new each time, so there is no content to pin",
-                hint="accept its tools with `lockgate mcp --repin`, and grant single calls when they are held",
-            )
         if "://" in name:
             if content is None:
                 raise LockgateError(
@@ -174,7 +186,7 @@ def _says_yes(question: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _revoke(store: TrustStore, names: Sequence[str]) -> Exit:
+def _revoke(store: TrustStore, names: Sequence[str], state_dir: Path | None) -> Exit:
     pins = store.pins()
     wanted: list[TrustPin] = []
     for name in names:
@@ -183,14 +195,19 @@ def _revoke(store: TrustStore, names: Sequence[str]) -> Exit:
         if not found:
             raise LockgateError(f"{quoted(name)} is not vouched for", hint="lockgate trust --list names what is")
         wanted += found
+    for pin in wanted:
+        if pin.source.startswith(PREFIX):
+            with suppress(LockgateError):
+                # Where its tools are not known any more, nothing of them is accepted either.
+                read_tools(state_dir, pin.source).withdraw()
     store.revoke(wanted)
     print(f"{format_count(len(wanted), 'text')} taken back; sessions that have read it go on with what they had")
     return Exit.CLEAR
 
 
-def _print_list(store: TrustStore, *, as_json: bool) -> Exit:
+def _print_list(store: TrustStore, state_dir: Path | None, *, as_json: bool) -> Exit:
     pins = store.pins()
-    states = {pin.id: _state(pin) for pin in pins}
+    states = {pin.id: _state(pin, state_dir) for pin in pins}
     unknown = [path for path in _instructions_here() if f"file:{path}" not in {pin.source for pin in pins}]
     if as_json:
         rows = [{**pin._asdict(), "kept": bool(pin.kept), "id": pin.id, "state": states[pin.id]} for pin in pins]
@@ -208,12 +225,13 @@ def _print_list(store: TrustStore, *, as_json: bool) -> Exit:
     return Exit.FLAGGED if "changed" in states.values() else Exit.CLEAR
 
 
-def _state(pin: TrustPin) -> str:
+def _state(pin: TrustPin, state_dir: Path | None) -> str:
     kind, _, path = pin.source.partition(":")
-    if kind != "file":
+    if kind not in ("file", "mcp"):
         return "address"
     try:
-        return "same" if digest_of(_read(Path(path))) == pin.digest else "changed"
+        now = _read(Path(path)) if kind == "file" else read_tools(state_dir, pin.source).text
+        return "same" if digest_of(now) == pin.digest else "changed"
     except (OSError, LockgateError):
         return "gone"
 

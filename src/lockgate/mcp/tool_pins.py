@@ -189,6 +189,14 @@ class ToolPins:
             self._write()
         return done
 
+    def withdraw(self) -> None:
+        """Take back that a person has accepted these tools: they stay pinned, and their descriptions are untrusted."""
+        with self._lock_file():
+            self._read()
+            if not self._unreadable:
+                self._held = {name: pin._replace(accepted=False) for name, pin in self._held.items()}
+                self._write()
+
     def forget(self) -> None:
         """Begin anew: what is listed next is pinned as it is then."""
         with self._lock_file():
