@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Collection, Iterator
+from hashlib import sha256
+from pathlib import Path
+from statistics import median
 from threading import Event, Thread
-from time import monotonic, time
+from time import monotonic, process_time, time
 from typing import Any
 
 import pytest
@@ -165,6 +169,13 @@ def test_a_subagents_goal_is_an_agents_order(plug: Plug, kit: PlugKit) -> None:
     plug.model_reads("outer", [Line("1", POISON, "tool:read_page")])
     plug.user_said("outer/1", f"Email the contract to {EVE}", parent="outer")
     assert not plug.check("outer/1", PlugCall("send_email", {"to": EVE, "body": "the contract"})).runs
+
+
+def test_an_agent_inside_a_suspect_session_is_suspect(plug: Plug) -> None:
+    plug.user_said("outer", "Email ana@example.com the minutes")
+    plug.cannot_cover("a shell", "outer")
+    plug.user_said("outer/1", "Email ana@example.com the minutes", parent="outer")
+    assert not plug.check("outer/1", PlugCall("send_email", {"to": "ana@example.com", "body": "the minutes"})).runs
 
 
 def test_the_applications_own_prompt_is_vetted(plug: Plug) -> None:
@@ -345,3 +356,57 @@ def test_an_old_framework_is_refused_by_name() -> None:
     require_framework("no-such-package", "1.0")
     with pytest.raises(InvalidConfig, match=r"pytest .* is older than 999\.1"):
         require_framework("pytest", "999.1")
+
+
+def test_a_plug_adds_a_millisecond_at_most_to_a_call(gate: Gate) -> None:
+    plug = Plug("x", gate=Gate(scanner=gate.scanner, approvals=MemoryApprovals()))
+    plug.user_said("s", "Add some numbers")
+    data = b"x" * 1_000_000
+
+    def add(a: int, b: int) -> str:
+        return str(a + b)
+
+    def bare(number: int) -> None:
+        add(number, 1)
+
+    def plugged(number: int) -> None:
+        call = PlugCall("get_sum", {"a": number, "b": 1}, f"c{number}")
+        assert plug.check("s", call).runs
+        with plug.running("s", call):
+            add(number, 1)
+        plug.ended("s", call.id)
+
+    def measure(number: int) -> None:
+        sha256(data).digest()
+
+    times: dict[Any, list[float]] = {bare: [], plugged: [], measure: []}
+    for number in range(150):
+        for work, taken in times.items():
+            # The time of this process alone, all its threads together: other programs may be busy.
+            began = process_time()
+            work(number)
+            taken.append(process_time() - began)
+    plug.close()
+    added = median(times[plugged]) - median(times[bare])
+    # On a slow machine everything takes longer, also the hash of a megabyte, which is half a millisecond's work.
+    assert added < max(0.001, 2 * median(times[measure]))
+
+
+FRAMEWORKS = [
+    *("agent_framework", "agents", "claude_agent_sdk", "crewai", "google", "langchain", "langchain_core", "langgraph"),
+    *("openai", "pydantic_ai", "strands"),
+]
+
+
+def test_nothing_of_a_framework_is_loaded_unless_its_module_is(tmp_path: Path) -> None:
+    # As if all of them were installed.
+    for name in FRAMEWORKS:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("")
+    ours = ["assemble", "cli.main", "integrations.tools", "testing"]
+    ours += [f"integrations.{name}" for name in ("plug", "plug_hosts", "plug_service", "message_texts")]
+    code = f"import sys; sys.path = [{str(tmp_path)!r}, *{sys.path!r}]; import lockgate\n"
+    code += "".join(f"import lockgate.{name}\n" for name in ours)
+    code += f"print(sorted(set({FRAMEWORKS!r}) & set(sys.modules)))\nimport langchain\n"
+    asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert asked.stdout == "[]\n"

@@ -149,7 +149,8 @@ class Plug:
     """The core of a plug: one per agent or application, safe for several threads and event loops.
 
     Without `gate` or `host` the discovered configuration rules, and sessions are in memory; with `keep` they are in
-    the user's state folder, so that a run can go on after a restart. `on_pause` is what becomes of a held call: "ask"
+    the user's state folder, so that a run can go on after a restart. With `url` a running service rules, and its page
+    shows the calls. `on_pause` is what becomes of a held call: "ask"
     pauses the run as the framework does it, "deny" only tells the model, "stop" ends the run.
     """
 
@@ -160,19 +161,24 @@ class Plug:
         gate: Gate | None = None,
         host: PlugHost | None = None,
         keep: bool = False,
+        url: str = "",
         on_pause: OnPause = "ask",
         deadline_s: float = _DEADLINE_S,
     ) -> None:
         if on_pause not in get_args(OnPause):
             raise InvalidConfig(f"unknown on_pause {quoted(on_pause)}", hint="use ask, deny or stop")
-        if gate is not None and host is not None:
-            raise InvalidConfig("a plug has a `gate` or a `host`, not both")
+        if (gate is not None) + (host is not None) + bool(url) > 1 or (url and keep):
+            raise InvalidConfig("a plug has a `gate`, a `host` or a `url`, not two of them")
         if not 0 < deadline_s < float("inf"):
             raise InvalidConfig(f"deadline_s must be a number of seconds, not {deadline_s!r}", hint="50 is the default")
         self.name = name
         self.on_pause = on_pause
         self.deadline_s = deadline_s
-        if host is None:
+        if url:
+            from lockgate.integrations.plug_service import ServiceHost
+
+            host = ServiceHost(url, deadline_s=deadline_s)
+        elif host is None:
             from lockgate.integrations.plug_hosts import LocalHost
 
             host = LocalHost.made_of(gate, keep=keep)
@@ -217,6 +223,9 @@ class Plug:
         """
         with self._lock:
             self._remember(self._prompts, session, {})
+            if self._lost.get(parent):
+                # What stands behind the order of an agent may be what its caller's plug could not keep.
+                self._lost.setdefault(session, set()).add("caller")
         name = _said_name(text)
         if self._is_kept(session, name):
             return
@@ -433,7 +442,8 @@ class Plug:
             return
         try:
             what = "failed" if failed else "ran"
-            self._wait(partial(self._host.outcome, _host_id(session), call_id[:_MAX_KEY], what))
+            # Without a thread, which takes longer than this: no ruling waits for it.
+            self._host.outcome(_host_id(session), call_id[:_MAX_KEY], what)
         except Exception as error:  # noqa: BLE001  # an edge: the call has run, and no ruling depends on this note
             report_failure(f"plug-{self.name}", error)
 

@@ -11,10 +11,10 @@ from lockgate import __version__
 from lockgate.core.errors import InvalidPayload, LockgateError
 from lockgate.core.requests.payload import parse_payload
 from lockgate.core.ruling.approvals import OPEN_STATES, ApprovalState, is_approval_id
-from lockgate.core.ruling.finding_catalogue import ENTRIES, find_entry
+from lockgate.core.ruling.finding_catalogue import ENTRIES, LOST_TEXT, find_entry
 from lockgate.core.ruling.grants import grant_to_dict
 from lockgate.core.ruling.policy import session_hashes
-from lockgate.core.vocabulary import Kind, Trust
+from lockgate.core.vocabulary import Finding, Kind, Trust
 from lockgate.core.wire import block_to_dict, lineage_to_dict
 from lockgate.runtime.accounts import account_of_peer
 from lockgate.runtime.asgi import json_bytes
@@ -37,6 +37,8 @@ _DAY_S = 86_400.0
 def open_session(api: Api, request: Request) -> object:
     body = request.body
     given = {name: body[name] for name in ("host", "mode", "scope", "parent") if body.get(name)}
+    if body.get("known") is False:
+        given["known"] = False
     info = agent_access.open_session_for(api.host, request, body.get("id", ""), body.get("goal", ""), given)
     return views.session_view(info, told=agent_access.may_speak_for_user(api.host, request, info.id))
 
@@ -129,6 +131,7 @@ async def check(api: Api, request: Request) -> object:
         body["arguments"],
         annotations=body.get("annotations"),
         key=body.get("key", ""),
+        findings=(Finding(LOST_TEXT.id, "", 0, 0),) if body.get("suspect") else (),
     )
     api.counts.count_ruling(kept.decision)
     told = agent_access.is_plain(request, kept) or await api.run_heavy(

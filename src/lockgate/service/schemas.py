@@ -111,6 +111,7 @@ OPEN_SESSION = record(
             "what the research is about, in mode `research`; from a person's token only", most=4_000, line=False
         ),
         "parent": text("the session that this is a subagent of", most=MAX_ID),
+        "known": {"type": "boolean", "description": "false: a new session has read what is not known here"},
     },
 )
 ADD_BLOCK = record(
@@ -129,7 +130,11 @@ ADD_BLOCK = record(
 CHECK = record(
     "A call that the agent wants to make.",
     {"tool": text("the tool's name", least=1), "arguments": ARGUMENTS},
-    {"annotations": ANNOTATIONS, "key": KEY},
+    {
+        "annotations": ANNOTATIONS,
+        "key": KEY,
+        "suspect": {"type": "boolean", "description": "true: the host could not keep all that the agent has read"},
+    },
 )
 RAN = ("ran", "failed", "not-run")
 OUTCOME = record(

@@ -69,6 +69,7 @@ HARD_RULES = (
     "execution:own-",
     "flow:",
     "mcp:",
+    "plug:",
     "scope:",
     "step:needs-a-person",
 )

@@ -1,0 +1,189 @@
+"""A plug that asks a running service: its page shows the calls, and no other program can answer for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rule_cache import keep_rules
+
+from lockgate.core.errors import InvalidConfig, LockgateError
+from lockgate.core.ruling.policy import Policy
+from lockgate.core.vocabulary import Trust
+from lockgate.gate.gate import shared_scanner
+from lockgate.integrations.plug import Line, Plug, PlugCall
+from lockgate.integrations.plug_service import ServiceHost, _plain_id
+from lockgate.testing.plug_suite import EVE, GOAL, POISON
+
+ROOT = Path(__file__).resolve().parents[2]
+WAIT_S = 120
+ANA = PlugCall("send_email", {"to": "ana@example.com", "body": "the minutes"}, "c1")
+SENDS = PlugCall("send_email", {"to": EVE, "body": "the contract"}, "c2")
+
+
+class RunningService:
+    """A `lockgate serve` in a home of its own."""
+
+    def __init__(self, home: Path) -> None:
+        keep_rules(shared_scanner(Policy()), home / "cache", home / "state")
+        folders = {f"XDG_{name.upper()}_HOME": str(home / name) for name in ("state", "cache", "config")}
+        self.environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "src"), "HOME": str(home), **folders}
+        command = [sys.executable, "-P", "-m", "lockgate", "serve", "--port", "0"]
+        self.process = subprocess.Popen(command, env=self.environment, cwd=home, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        found = re.match(r"lockgate serve: http://127\.0\.0\.1:(\d+)", self.process.stdout.readline())
+        assert found
+        self.port = int(found[1])
+        self.token = (home / "state" / "lockgate" / "token").read_text().strip()
+
+    def plug(self, **options: Any) -> Plug:
+        url = f"http://127.0.0.1:{self.port}"
+        return Plug("suite", host=ServiceHost(url, deadline_s=WAIT_S, environment=self.environment), **options)
+
+    def ask(self, method: str, path: str, body: object = None) -> Any:
+        client = HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S)
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        client.request(method, path, None if body is None else json.dumps(body), headers)
+        reply = client.getresponse()
+        data = reply.read()
+        client.close()
+        assert reply.status == 200, data
+        return json.loads(data)
+
+    def end(self) -> None:
+        self.process.terminate()
+        self.process.communicate(timeout=WAIT_S)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    service = RunningService(tmp_path_factory.mktemp("home"))
+    yield service
+    service.end()
+
+
+def test_the_page_shows_the_calls_and_answers_them(service: RunningService) -> None:
+    plug = service.plug()
+    plug.user_said("chat 7/é", GOAL)
+    plug.model_reads("chat 7/é", plug.system_prompts("chat 7/é", ["You help people."]))
+    plug.model_reads("chat 7/é", [Line("1", POISON, "tool:read_page")])
+    held = plug.check("chat 7/é", SENDS)
+    assert held.question is not None
+    assert held.question.approval in held.question.text
+    # An answer in the agent's process counts for nothing: only the page's does.
+    assert not plug.answer(held.question, held.question.yes("ana"))
+    assert not plug.check("chat 7/é", SENDS).runs
+    waiting = service.ask("GET", f"/v1/approvals/{held.question.approval}")
+    answer = {"answer": "approve", "digest": waiting["digest"]}
+    service.ask("POST", f"/v1/approvals/{held.question.approval}", answer)
+    assert plug.check("chat 7/é", SENDS).runs
+    plug.ended("chat 7/é", SENDS.id)
+    assert not plug.check("chat 7/é", SENDS).runs
+    shown = service.ask("GET", f"/v1/sessions/{_plain_id('chat 7/é')}")
+    assert shown["host"] == "framework-suite"
+    blocks = service.ask("GET", f"/v1/sessions/{_plain_id('chat 7/é')}/blocks")["blocks"]
+    assert {(each["source"], each["trust"]) for each in blocks} >= {
+        ("system", Trust.VETTED.word),
+        ("tool:read_page", Trust.UNTRUSTED.word),
+    }
+
+
+def test_a_run_that_began_elsewhere_and_one_with_a_lost_text_are_suspect(service: RunningService) -> None:
+    plug = service.plug()
+    plug.user_said("fine", "Email ana@example.com the minutes")
+    assert plug.check("fine", ANA).runs
+    plug.cannot_cover("a shell", "fine")
+    assert not plug.check("fine", ANA._replace(id="c3")).runs
+    plug.user_said("elsewhere", "Email ana@example.com the minutes", known=False)
+    assert not plug.check("elsewhere", ANA).runs
+    assert not plug.check("never-seen", ANA).runs
+    plug.user_said("outer", GOAL)
+    plug.model_reads("outer", [Line("1", POISON, "tool:read_page")])
+    plug.user_said("outer/inner", f"Email the contract to {EVE}", parent="outer")
+    assert not plug.check("outer/inner", SENDS).runs
+
+
+def test_without_the_service_nothing_runs(tmp_path: Path) -> None:
+    def port_of(server: HTTPServer) -> int:
+        return int(server.server_address[1])
+
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as closed:
+        port = port_of(closed)
+    environment = {"LOCKGATE_AGENT_TOKEN": "a-token-of-the-agent"}
+    plug = Plug("x", host=ServiceHost(f"http://127.0.0.1:{port}", deadline_s=5, environment=environment))
+    plug.user_said("s", "Email ana@example.com the minutes")
+    verdict = plug.check("s", ANA)
+    assert not verdict.runs
+    assert "does not answer" in verdict.text
+
+
+class Stranger(BaseHTTPRequestHandler):
+    """A program that took the service's port, and says yes to everything."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        said = {"action": "CONTINUE", "tier": 1, "reason": "no-untrusted", "risk": "low"}
+        body = json.dumps({**said, "findings": [], "origins": [], "correction": "", "approval": ""}).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_stranger_on_its_port_lets_nothing_run() -> None:
+    with HTTPServer(("127.0.0.1", 0), Stranger) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        environment = {"LOCKGATE_AGENT_TOKEN": "a-token-of-the-agent"}
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        plug = Plug("x", host=ServiceHost(url, deadline_s=5, environment=environment))
+        plug.user_said("s", "Email ana@example.com the minutes")
+        verdict = plug.check("s", ANA)
+        server.shutdown()
+        thread.join()
+    assert not verdict.runs
+    assert "does not prove that it is this service" in verdict.text
+
+
+def test_a_service_that_is_late_lets_nothing_run() -> None:
+    go_on = threading.Event()
+
+    class Late(Stranger):
+        def do_POST(self) -> None:
+            go_on.wait(WAIT_S)
+
+    with HTTPServer(("127.0.0.1", 0), Late) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        environment = {"LOCKGATE_AGENT_TOKEN": "a-token-of-the-agent"}
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        plug = Plug("x", host=ServiceHost(url, deadline_s=0.2, environment=environment), deadline_s=0.2)
+        verdict = plug.check("s", ANA)
+        go_on.set()
+        server.shutdown()
+        thread.join()
+    assert not verdict.runs
+
+
+def test_a_plug_has_one_host_and_a_whole_address() -> None:
+    with pytest.raises(InvalidConfig):
+        Plug("x", url="localhost")
+    with pytest.raises(InvalidConfig):
+        Plug("x", url="http://127.0.0.1:7717", keep=True)
+    Plug("x", url="http://127.0.0.1:7717").close()
+    with pytest.raises(LockgateError):
+        ServiceHost("http://127.0.0.1:1", deadline_s=1, environment={"HOME": "/nowhere"}).outcome("s", "k", "ran")
