@@ -190,14 +190,15 @@ def parse_event(body: bytes, account: Account) -> HookEvent:
     for id in (session, agent or "-"):
         if not isinstance(id, str) or not 0 < len(id) <= 90 or not id.isprintable() or "/" in id:
             raise RefusedEvent("it does not say whose it is")
-    if _is_deeper(said, MAX_DEPTH):
+    if is_deeper(said, MAX_DEPTH):
         raise RefusedEvent("it is nested too deep", str(session))
     if not isinstance(name, str) or not name:
         raise RefusedEvent("it has no name", str(session))
     return HookEvent(account, name, str(session), str(agent or ""), said)
 
 
-def _is_deeper(value: object, most: int) -> bool:
+def is_deeper(value: object, most: int) -> bool:
+    """Return whether a value of JSON has more than this many levels."""
     level = [value]
     for _ in range(most):
         level = [
@@ -232,14 +233,14 @@ def _enter_session(host: Host, event: HookEvent) -> None:
             # What the event tells is lost, and the agent may have read it.
             host.mark_context_unknown(id)
             raise
-        if not _is_own_session(info, event.account):
+        if not is_own_session(info, event.account):
             raise InvalidCall("another program or account opened a session of this id: start a new one")
 
 
-def _is_own_session(info: SessionInfo, account: Account) -> bool:
+def is_own_session(info: SessionInfo, account: Account, host: str = HOST) -> bool:
     """Return whether a hook of this account opened a session; one that a person opened for us is our own account's."""
     opener = info.meta.get(OPENER_ACCOUNT, str(own_account().uid))
-    return info.host == HOST and OPENED_BY not in info.meta and opener == str(account.uid)
+    return info.host == host and OPENED_BY not in info.meta and opener == str(account.uid)
 
 
 def _note_unread_event(host: Host, event: HookEvent) -> None:
@@ -327,14 +328,14 @@ def answer_from_ruling(kept: StoredRuling, headers: Mapping[str, str], *, two_pe
         return _deny(f"Lockgate did not let this call run: {reason_for_model(decision)}. Instead: {said}")
     why = f"Lockgate stopped this call: {reason_for_model(decision)}."
     if two_people and _is_attended(headers):
-        return _deny(f"{why} Two people have to approve it. {_permission(decision, headers)}")
+        return _deny(f"{why} Two people have to approve it. {how_to_answer(decision, headers)}")
     if _is_attended(headers):
-        return _permission_answer("ask", f"{why} {_permission(decision, headers)} Yes here lets it run this once.")
-    stopped = f"{why} No person is here to ask, so the agent stops. {_permission(decision, headers)}"
+        return _permission_answer("ask", f"{why} {how_to_answer(decision, headers)} Yes here lets it run this once.")
+    stopped = f"{why} No person is here to ask, so the agent stops. {how_to_answer(decision, headers)}"
     return _stop(stopped)
 
 
-def _permission(decision: Decision, headers: Mapping[str, str]) -> str:
+def how_to_answer(decision: Decision, headers: Mapping[str, str]) -> str:
     """Return how a person can answer."""
     place = headers.get("host", "")
     page = f"on the page http://{place}/ or " if _PLAIN_HOST.fullmatch(place) else ""
@@ -421,7 +422,7 @@ def _scheduling_calls(host: Host, account: Account) -> Iterator[StoredRuling]:
             for kept in page:
                 if kept.session not in own:
                     info = host.session(kept.session)
-                    own[kept.session] = info is not None and _is_own_session(info, account)
+                    own[kept.session] = info is not None and is_own_session(info, account)
                 if own[kept.session]:
                     yield kept
 

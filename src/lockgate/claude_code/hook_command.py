@@ -1,5 +1,8 @@
 """`lockgate hook claude-code`: the hook as a command, for hosts that start one instead of asking over HTTP.
 
+`lockgate hook codex`, `gemini`, `copilot` and `opencode` are the same program with an easier answer: a no, and our own
+failure too, is exit 2 with the reason on stderr, which is the one form that all of those hosts obey.
+
 It is started before every tool call, so it imports next to nothing, and only from the standard library: this file can
 be run by itself, as `python -I -S hook_command.py claude-code`. Only where nothing listens, and `--start` says so, it
 loads `service_start.py`, which brings the service up. Output in the wrong shape on its standard output would let the
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 
 DEFAULT_URL = "http://127.0.0.1:7717"
 PATH = "/hooks/claude-code"
+# Hosts whose answer is yes or no, with the reason.
+PLAIN_HOSTS = ("codex", "gemini", "copilot", "opencode")
 # Longer than the judges may take together, shorter than the time after which the host gives up on us.
 DEADLINE_S = 40.0
 # Of this, what is left for the answer of a service that was just started.
@@ -67,6 +72,7 @@ class _Unwatched(Exception):
 def main(argv: list[str] | None = None) -> int:
     """Answer one event; never raises, and leaves standard output shut."""
     words = sys.argv[1:] if argv is None else argv
+    is_plain = words[:1] != ["claude-code"]
     began = monotonic()
     body, out = b"", 2
     try:
@@ -80,8 +86,10 @@ def main(argv: list[str] | None = None) -> int:
         url, own = _parse_options(words)
         _set_alarm(DEADLINE_S)
         body = _read(0, MAX_BODY_BYTES)
-        answer = _ask_or_start(url, body, own, began + DEADLINE_S)
-        return 0 if answer == b"{}" else _print_answer(answer, body, out)
+        answer = _ask_or_start(url, body, own, began + DEADLINE_S, f"/hooks/{words[0]}")
+        if answer == b"{}":
+            return 0
+        return _say_denial(answer) if is_plain else _print_answer(answer, body, out)
     except _Unwatched as passed:
         return _print_mark(str(passed), body, out)
     except HookFailure as error:
@@ -90,8 +98,9 @@ def main(argv: list[str] | None = None) -> int:
         said = f"lockgate does not answer: {(error.strerror or type(error).__name__).lower()}"
     except BaseException as error:  # noqa: BLE001  # interrupted, out of memory, a bug: the call must not run
         said = f"internal error: {type(error).__name__}"
-    _say(f"lockgate: {said}\nhint: lockgate serve starts the service, lockgate doctor --claude-code says what is wrong")
-    return 1 if _is_informative(body) else 2
+    doctor = "lockgate doctor" if is_plain else "lockgate doctor --claude-code"
+    _say(f"lockgate: {said}\nhint: lockgate serve starts the service, {doctor} says what is wrong")
+    return 1 if _is_informative(body) and not is_plain else 2
 
 
 def _parse_options(words: list[str]) -> tuple[str, dict[str, str] | None]:
@@ -101,8 +110,8 @@ def _parse_options(words: list[str]) -> tuple[str, dict[str, str] | None]:
     settings can set variables for us. `--http` says that the host asks about all else by itself: what it has read of
     the environment has to lead it there.
     """
-    if words[:1] != ["claude-code"]:
-        raise HookFailure("unknown host: use lockgate hook claude-code")
+    if words[:1] != ["claude-code"] and (words[:1] not in [[name] for name in PLAIN_HOSTS] or "--http" in words):
+        raise HookFailure(f"unknown host: use lockgate hook claude-code, {', '.join(PLAIN_HOSTS)}")
     own: dict[str, str] | None = None
     if "--start" in words:
         at = words.index("--start")
@@ -183,14 +192,14 @@ def _read(handle: int, limit: int) -> bytes:
     return b"".join(parts)
 
 
-def _ask_or_start(url: str, body: bytes, own: dict[str, str] | None, deadline: float) -> bytes:
+def _ask_or_start(url: str, body: bytes, own: dict[str, str] | None, deadline: float, path: str) -> bytes:
     """The service's answer; one that is not running is started first, if `own` says with which variables."""
     if own is None:
-        return ask_service(url, body, os.environ, deadline)
+        return ask_service(url, body, os.environ, deadline, path)
     # Nothing of ours in the environment counts: a project's settings can set it.
     told = {**own, **{name: os.environ.get(name, "") for name in FORWARDED_VARIABLES.values()}}
     try:
-        return ask_service(url, body, told, deadline)
+        return ask_service(url, body, told, deadline, path)
     except (ConnectionRefusedError, _NoToken):
         foreign = ""
     except NotProved as error:
@@ -207,12 +216,14 @@ def _ask_or_start(url: str, body: bytes, own: dict[str, str] | None, deadline: f
     del sys.path[0]
     from lockgate.claude_code.service_start import bring_up
 
-    said = bring_up(address, own, body, deadline - _ANSWER_S, foreign=foreign)
+    # Only sessions of Claude Code can be noted as unwatched: without a body none is, and the event does not pass.
+    noted = body if path == PATH else b""
+    said = bring_up(address, own, noted, deadline - _ANSWER_S, foreign=foreign)
     if said.mark:
         raise _Unwatched(said.mark)
     if said.why:
         raise HookFailure(said.why)
-    return ask_service(url, body, told, deadline)
+    return ask_service(url, body, told, deadline, path)
 
 
 def ask_service(url: str, body: bytes, environment: Mapping[str, str], deadline: float, path: str = PATH) -> bytes:
@@ -384,6 +395,20 @@ def _print_answer(answer: bytes, body: bytes, out: int) -> int:
     if os.write(out, whole) != len(whole):
         raise HookFailure("the answer could not be given whole")
     return 0
+
+
+def _say_denial(answer: bytes) -> int:
+    """Say why a call may not run; anything but the one answer of this form is a failure."""
+    import json
+
+    try:
+        said = json.loads(answer)
+    except (ValueError, RecursionError):
+        raise HookFailure("the answer is not JSON") from None
+    if not isinstance(said, dict) or not isinstance(said.get("deny"), str) or not said["deny"].strip():
+        raise HookFailure("the answer is none that lockgate gives")
+    _say(said["deny"])
+    return 2
 
 
 def _print_mark(mark: str, body: bytes, out: int) -> int:

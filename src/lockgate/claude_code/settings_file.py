@@ -25,9 +25,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from lockgate.claude_code.hook_command import DEFAULT_URL, PATH
+from lockgate.claude_code.hook_command import DEFAULT_URL, PATH, PLAIN_HOSTS
 from lockgate.core.errors import LockgateError, quoted
 from lockgate.runtime import json_edit as json_text
 from lockgate.runtime.private_files import replace_file
@@ -83,6 +83,10 @@ class HookForm:
     words: tuple[str, ...] = ("hook",)
     start: tuple[str, ...] = ()
 
+    @property
+    def events(self) -> Sequence[str]:
+        return tuple(EVENTS)
+
     def hook(self, event: str) -> dict[str, object]:
         wire = EVENTS[event]
         ends: dict[str, object] = {"timeout": wire.seconds}
@@ -102,6 +106,26 @@ class HookForm:
         return {**group, "hooks": [self.hook(event)]}
 
 
+class PlannedHooks(Protocol):
+    """What is to stand in a file of hooks: a group for each of these events."""
+
+    @property
+    def events(self) -> Sequence[str]: ...
+
+    @property
+    def token(self) -> str: ...
+
+    def group(self, event: str) -> dict[str, object]: ...
+
+
+# The whole command line as one string, as Codex and Gemini CLI take it.
+_PLAIN_COMMAND = re.compile(
+    r"(?:.{1,500} -I -S .{0,500}[\\/]lockgate[\\/]claude_code[\\/]hook_command\.py'?|lockgate hook)"
+    rf" (?:{'|'.join(PLAIN_HOSTS)})\b.*",
+    re.DOTALL,
+)
+
+
 def is_lockgate_hook(hook: object) -> bool:
     """Whether this hook asks Lockgate."""
     if not isinstance(hook, dict):
@@ -109,6 +133,8 @@ def is_lockgate_hook(hook: object) -> bool:
     if hook.get("type") == "http":
         return str(hook.get("url", "")).endswith(PATH)
     args, command = hook.get("args"), hook.get("command")
+    if args is None and isinstance(command, str) and _PLAIN_COMMAND.fullmatch(command):
+        return True
     if hook.get("type") != "command" or not isinstance(args, list) or not isinstance(command, str):
         return False
     if args[:2] == ["-I", "-S"] and args[3:4] == ["claude-code"]:
@@ -141,18 +167,18 @@ def lockgate_hooks(settings: Mapping[str, object]) -> list[tuple[str, Mapping[st
     ]
 
 
-def add_hooks(text: str, form: HookForm) -> str:
+def add_hooks(text: str, form: PlannedHooks) -> str:
     """The settings with all of our hooks, each once; what is as it should be stays as it is."""
     text = text if text.strip() else "{}\n"
     there = sorted(
         ((event, group) for event, group, _ in lockgate_hooks(json_text.parse_json_object(text))),
         key=lambda pair: pair[0],
     )
-    if there == [(event, form.group(event)) for event in sorted(EVENTS)]:
+    if there == [(event, form.group(event)) for event in sorted(form.events)]:
         return text
     text = remove_hooks(text)
     top = json_text.value_start(text)
-    for event in EVENTS:
+    for event in form.events:
         hooks = json_text.find_member(text, top, "hooks")
         if hooks is None:
             text = json_text.insert_item(text, top, {}, "hooks")
@@ -287,7 +313,7 @@ def _mask_foreign_texts(text: str, ours_say: set[str]) -> str:
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"(\s*:)?')
 
 
-def plan_change(path: Path, form: HookForm | None, *, within: Path) -> SettingsChange:
+def plan_change(path: Path, form: PlannedHooks | None, *, within: Path) -> SettingsChange:
     """What putting this form in (or taking all of ours out) would change in the file. `within` is where it may lie."""
     real = Path(os.path.realpath(path))
     if not real.is_relative_to(os.path.realpath(within)):

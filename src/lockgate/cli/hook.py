@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from lockgate.claude_code.hook_command import main
+from lockgate.claude_code.hook_command import PLAIN_HOSTS, main
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
 
 _HELP = """\
-Answers one event of Claude Code, read from standard input, by asking the service: the form of the hook that
-`lockgate init claude-code` writes. You do not call it yourself, except to try it:
+Answers one event of a coding agent, read from standard input, by asking the service: the hook that `lockgate init`
+writes for Claude Code, Codex, Gemini CLI, Copilot CLI and OpenCode. You do not call it yourself, except to try it:
 
 example:
   $ cat event.json
@@ -21,8 +21,8 @@ example:
   $ lockgate hook claude-code < event.json; echo $?
 
 It prints nothing where the call may run as far as Lockgate is concerned. A no is exit code 2 with the reason on
-stderr; a question to the user, or a no that ends the agent's turn, is one JSON object on standard output. If the
-service does not answer, answers anything else, or takes too long, the call is not let through.
+stderr; Claude Code is also told a question to the user, or a no that ends the agent's turn, by one JSON object on
+standard output. If the service does not answer, answers anything else, or takes too long, the call is not let through.
 
 The service is looked for at LOCKGATE_URL (on this machine only) or http://127.0.0.1:7717; --url names another
 place. The token is LOCKGATE_AGENT_TOKEN, or what `lockgate token --agent` prints.
@@ -38,9 +38,10 @@ not be told.
 
 
 def describe(parser: Parser) -> None:
-    parser.usage = "lockgate hook claude-code [--url URL [--http] [--start HOME=FOLDER ...]]"
+    parser.usage = "lockgate hook HOST [--url URL [--http] [--start HOME=FOLDER ...]]"
     parser.description = _HELP
-    parser.add_argument("host", metavar="claude-code", choices=["claude-code"], help="whose event it is")
+    names = ["claude-code", *PLAIN_HOSTS]
+    parser.add_argument("host", metavar="HOST", choices=names, help=f"whose event it is: {', '.join(names)}")
     parser.add_argument("--url", metavar="URL", help="where the service is")
     parser.add_argument("--http", action="store_true", help="fail if a proxy is between Claude Code and the service")
     parser.add_argument(

@@ -22,6 +22,8 @@ from lockgate.claude_code.settings_file import LEAST_VERSION, HookForm
 from lockgate.cli.doctor import claude_code as claude_code_checks
 from lockgate.cli.exit_codes import Exit
 from lockgate.cli.terminal import make_console, make_visible
+from lockgate.coding_agents.hook_events import CODING_AGENTS
+from lockgate.coding_agents.wiring import apply_agent_change, hooks_path, plan_agent_change
 from lockgate.core.errors import LockgateError, quoted
 from lockgate.mcp import client_config as mcp_config
 from lockgate.runtime import json_edit as json_text
@@ -50,6 +52,7 @@ example:
   $ lockgate init claude-code
   $ lockgate init claude-code --project
   $ lockgate init claude-code --remove
+  $ lockgate init codex
   $ lockgate init mcp .mcp.json
   $ lockgate init mcp claude_desktop_config.json --server github
 
@@ -65,6 +68,9 @@ leaves that to you. `lockgate service install` has the system start it.
 --pack NAME adds a pack of flow rules to your own configuration (`lockgate policy packs` lists them), and with --remove
 takes it out again. In a terminal you are asked which one you want.
 
+codex, gemini, copilot and opencode write the same command as hooks into your own settings of that coding agent. What
+it runs although a hook failed differs: docs/how-to/ has a page for each.
+
 mcp puts `lockgate mcp` in front of each server that a client's configuration names.
 
 docs/tutorial/claude-code.md goes through it. Exit code 0: done, or nothing to do; 1: you said no; 2: a file that
@@ -73,9 +79,10 @@ cannot be changed.
 
 
 def describe(parser: Parser) -> None:
-    parser.usage = "lockgate init claude-code|mcp [CONFIG.json] [options]"
+    parser.usage = "lockgate init claude-code|codex|gemini|copilot|opencode|mcp [CONFIG.json] [options]"
     parser.description = _HELP
-    parser.add_argument("what", metavar="claude-code|mcp", choices=["claude-code", "mcp"], help="what to protect")
+    names = ["claude-code", *CODING_AGENTS, "mcp"]
+    parser.add_argument("what", metavar="WHAT", choices=names, help=f"what to protect: {', '.join(names)}")
     parser.add_argument("file", metavar="CONFIG.json", nargs="?", help="mcp: the client's configuration")
     scopes = parser.add_mutually_exclusive_group()
     for scope, said in (
@@ -89,10 +96,8 @@ def describe(parser: Parser) -> None:
     forms.add_argument(
         "--http", action="store_true", help="claude-code: Claude Code asks, and cannot check that it is the service"
     )
-    parser.add_argument(
-        "--url", metavar="URL", default="", help="claude-code: where the service is, if not as configured"
-    )
-    parser.add_argument("--no-start", action="store_true", help="claude-code: the hooks do not start the service")
+    parser.add_argument("--url", metavar="URL", default="", help="where the service is, if not as configured")
+    parser.add_argument("--no-start", action="store_true", help="the hooks do not start the service")
     parser.add_argument("--server", metavar="NAME", action="append", help="mcp: only this server; may be repeated")
     parser.add_argument("--pack", metavar="NAME", help="add these flow rules to your own configuration")
     parser.add_argument("--remove", action="store_true", help="take out what was put in; a pack only with --pack")
@@ -108,8 +113,50 @@ def run(args: argparse.Namespace) -> Exit:
     if args.what == "mcp":
         return max(_init_mcp(args), _change_pack(args))
     if args.file or args.server:
-        raise LockgateError("CONFIG.json and --server are for mcp", hint="lockgate init claude-code [--project]")
-    return max(_init_claude_code(args), _change_pack(args))
+        raise LockgateError("CONFIG.json and --server are for mcp", hint=f"lockgate init {args.what}")
+    init = _init_claude_code if args.what == "claude-code" else _init_coding_agent
+    return max(init(args), _change_pack(args))
+
+
+def _init_coding_agent(args: argparse.Namespace) -> Exit:
+    """Put our hooks into the user's settings of Codex, Gemini CLI, Copilot CLI or OpenCode, or take them out."""
+    if args.scope not in (None, "user") or args.http:
+        raise LockgateError(
+            f"--project, --local and --http are for claude-code: the hooks of {args.what} stand in your own settings"
+        )
+    command = None
+    if not args.remove:
+        settings = assemble.settings_from_environment(args.config)
+        url = _check_url(args.url, command=True) or _default_url(settings, "user")
+        start = () if args.no_start else _start_words(url, args.config)
+        command = [*_hook_program(), args.what, "--url", url, *(["--start", *start] if start else [])]
+    elif args.url:
+        raise LockgateError("--url has no effect with --remove")
+    change = plan_agent_change(args.what, command, hooks_path(args.what))
+    if not _confirm_change(args, str(change.path), change.diff, empty=change.is_empty):
+        return Exit.FLAGGED
+    kept = None if change.is_empty else apply_agent_change(change)
+    notes = [] if args.remove else [_AGENT_NOTES[args.what], f"docs/how-to/{args.what}.md says what it cannot see"]
+    if args.json:
+        said = {"path": str(change.path), "changed": not change.is_empty, "kept": None if kept is None else str(kept)}
+        print(json.dumps({**said, "notes": notes}, indent=2))
+        return Exit.CLEAR
+    if change.is_empty:
+        print(f"nothing to do: {change.path} {'has no Lockgate hook' if args.remove else 'is as it should be'}")
+    else:
+        print(f"changed {change.path}" + (f"; as it was: {kept}" if kept else ""))
+    for note in notes:
+        print(note)
+    return Exit.CLEAR
+
+
+_AGENT_NOTES = {
+    "codex": "now trust the hooks by hand: start codex, type /hooks, and look for `lockgate`. UNTIL THEN CODEX RUNS "
+    "NONE OF THEM, and says nothing",
+    "gemini": "start gemini anew: it reads its settings when it starts",
+    "copilot": "start copilot anew: it reads its hooks when it starts",
+    "opencode": "start opencode anew: it loads its plugins when it starts",
+}
 
 
 def _change_pack(args: argparse.Namespace) -> Exit:

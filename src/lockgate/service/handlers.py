@@ -437,6 +437,17 @@ async def claude_code(api: Api, request: Request) -> object:
     return await answer_event(api.host, request.data, request.headers, account)
 
 
+async def coding_agent(api: Api, request: Request) -> object:
+    from lockgate.coding_agents.agent_answers import answer_agent_event
+    from lockgate.coding_agents.hook_events import CODING_AGENTS
+
+    agent = request.params["agent"]
+    if agent not in CODING_AGENTS:
+        raise Problem(404, "no-such-agent", "there are no hooks for a coding agent of this name")
+    account = await api.run_heavy(partial(account_of_peer, *request.ends))
+    return await answer_agent_event(api.host, agent, request.data, request.headers, account)
+
+
 # About the service itself
 
 

@@ -386,6 +386,17 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route(
         "POST",
+        "/hooks/{agent}",
+        "answer an event of Codex, Gemini CLI, Copilot CLI or OpenCode",
+        handlers.coding_agent,
+        Caller.AGENT,
+        schemas.anything("nothing, or `deny` with the reason"),
+        body=schemas.anything("an event of that coding agent"),
+        most=_MOST_HOOK,
+        raw=True,
+    ),
+    Route(
+        "POST",
         "/v1/exchange",
         "give the page the token for the code in its address, once",
         handlers.exchange_code,

@@ -56,7 +56,7 @@ from lockgate.sessions.store import SessionStore
 
 # Lockgate's own plugs, by the first part of their host's name; `plug:…` are those for frameworks, in the agent's own
 # process. The ids of their sessions come from the agent's host, so another client can guess them.
-_PLUGS = frozenset({"claude-code", "mcp", "plug"})
+_PLUGS = frozenset({"claude-code", "codex", "copilot", "gemini", "mcp", "opencode", "plug"})
 # This key in a session's meta: a client other than a plug opened the session.
 OPENED_BY = "opened"
 # This key in a session's meta: the account whose hook opened the session.

@@ -31,6 +31,7 @@ from lockgate.claude_code.hook_command import HookFailure, ask_service
 from lockgate.cli.exit_codes import Exit
 from lockgate.cli.reasons import REASON_TEXTS
 from lockgate.cli.terminal import format_duration, make_console, make_visible
+from lockgate.coding_agents.hook_events import CODING_AGENTS
 from lockgate.core.errors import LockgateError, quoted
 from lockgate.core.judging.case import JudgeCase
 from lockgate.core.judging.evidence import FACTS, Evidence
@@ -68,6 +69,8 @@ example:
   $ lockgate doctor --keys myservice.secrets:Vault
   $ lockgate doctor --claude-code
 
+--agent NAME does the same for Codex, Gemini CLI, Copilot CLI or OpenCode.
+
 --claude-code checks Claude Code instead: its version, its settings, whether the service answers, and
 whether a hijacked call is really stopped.
 --keys is for programs that give `resolve_adapter_from_env` a source of keys: it names that object, or
@@ -104,6 +107,9 @@ def describe(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--offline", action="store_true", help="do not ask the endpoints anything")
     parser.add_argument("--claude-code", action="store_true", help="check how Claude Code asks Lockgate")
+    parser.add_argument(
+        "--agent", metavar="NAME", choices=CODING_AGENTS, help=f"check one of {', '.join(CODING_AGENTS)}"
+    )
     parser.add_argument("--keys", metavar="MODULE:NAME", help="get the verifier's key from this source of keys")
     parser.add_argument("--tenant", metavar="NAME", default="", help="use this tenant's own key")
     parser.add_argument("--config", metavar="PATH", help="use this configuration file")
@@ -114,7 +120,13 @@ def run(args: argparse.Namespace) -> Exit:
     found: list[Check] = []
     show = None if args.json else _line_printer()
     asked = checks(args.config, offline=args.offline, keys=args.keys, tenant=args.tenant)
-    for check in _claude_code_checks(args.config) if args.claude_code else asked:
+    if args.claude_code:
+        asked = _claude_code_checks(args.config)
+    elif args.agent:
+        from lockgate.cli.doctor.coding_agents import coding_agent_checks
+
+        asked = coding_agent_checks(args.agent, os.environ)
+    for check in asked:
         found.append(check)
         if show is not None:
             show(check)

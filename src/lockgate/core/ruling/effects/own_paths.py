@@ -114,7 +114,8 @@ _MOST_PATH = 4096
 _SIGNS = ("~", "$", "`", "\x00")
 _QUOTES = ("'", '"', "\\", "^")
 _NEAR_NAMES = tuple(
-    "home /root users %userprofile lockgate claude .local .config .cache kill 7717 fuser ctl".split()  # by topic
+    "home /root users %userprofile lockgate claude codex gemini copilot opencode .local .config .cache kill 7717 "
+    "fuser ctl".split()  # by topic
 )
 # What types into another terminal can type a name letter by letter.
 _TYPING = ("tmux", "screen", "dotool", "wtype", "zellij", "byobu")

@@ -28,9 +28,7 @@ _BEHIND = re.compile(rf"[\s:,'\"]{{1,4}}(?:-{{0,2}}host(?:name)?[\s:='\"]{{1,4}}
 _HEALTH = re.compile(r"/(?:healthz|readyz)(?=[\s\"'`;|&)]|$)")
 # Browsers leave these out wherever they stand in an address.
 _LEFT_OUT = str.maketrans("", "", "\t\r\n")
-_ROUTE = re.compile(
-    r"(?<![\w.:\]-])/(?:v1/(?:approvals|bans|exchange|grants)|hooks/claude-code|links/(?:show|answer))\b"
-)
+_ROUTE = re.compile(r"(?<![\w.:\]-])/(?:v1/(?:approvals|bans|exchange|grants)|hooks/[a-z-]+|links/(?:show|answer))\b")
 _OCTAL = re.compile(r"0[0-7]{9,11}")
 _REACH = 300
 _MOST_PORTS = 64

@@ -1,0 +1,172 @@
+"""What Codex, Gemini CLI, Copilot CLI and OpenCode are told about their events: nothing, or why a call may not run.
+
+    START    a session that begins here is known, any other is not; instruction files come with the folder: untrusted
+    PROMPT   the goal and what the user says next, unless an agent wrote it; the files that it mentions
+    CALL     the check
+    RESULT   what came back: untrusted
+    END      the end
+
+The answer is `{}` or `{"deny": SENTENCE}`. None of these hosts can be trusted to wait for a person when a hook asks it
+to, so a PAUSE is a no there: a person answers on the page or with `lockgate approvals`, and the same call then runs
+once. What cannot be understood or kept is denied as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Mapping
+
+from lockgate.claude_code import call_targets, context_files
+from lockgate.claude_code.context_files import UNREAD
+from lockgate.claude_code.events import RefusedEvent, how_to_answer, is_own_session
+from lockgate.coding_agents.hook_events import AgentEvent, EventKind, parse_agent_event
+from lockgate.core.errors import InvalidBlock, InvalidCall, LockgateError, printable
+from lockgate.core.vocabulary import Action, Decision
+from lockgate.runtime.accounts import Account, may_read
+from lockgate.sessions import Host, Piece
+from lockgate.sessions.host import OPENER_ACCOUNT
+from lockgate.sessions.spoken_reasons import reason_for_model
+
+# Instruction files that these hosts load by themselves, in the folder of the work, above it, and in their own folder.
+_INSTRUCTION_FILES: Mapping[str, tuple[str, ...]] = {
+    "codex": ("AGENTS.md", "AGENTS.override.md", "~/.codex/AGENTS.md"),
+    "gemini": ("GEMINI.md", "AGENTS.md", "~/.gemini/GEMINI.md"),
+    "copilot": ("AGENTS.md", "CLAUDE.md", "GEMINI.md", ".github/copilot-instructions.md"),
+    "opencode": ("AGENTS.md", "CLAUDE.md", "~/.config/opencode/AGENTS.md"),
+}
+_MAX_LEVELS = 16
+# Tools that read one file or page, and how they call it.
+_PLACES = ("file_path", "filePath", "absolute_path", "path")
+_READERS = frozenset({"read", "read_file", "view", "read_many_files"})
+
+Denial = dict[str, object]
+
+
+async def answer_agent_event(
+    host: Host, agent: str, body: bytes, headers: Mapping[str, str], account: Account
+) -> Denial:
+    """Return what a coding agent is told about one of its events; never raise. `account` is the one that sent it."""
+    try:
+        event = parse_agent_event(agent, body)
+    except RefusedEvent as refused:
+        return {"deny": f"Lockgate cannot read this event ({refused}), so nothing is let through."}
+    try:
+        await asyncio.to_thread(_enter_session, host, agent, event, account)
+        if event.kind is EventKind.CALL:
+            return await _check_call(host, event, headers, account)
+        await asyncio.to_thread(_HANDLERS.get(event.kind, _on_other), host, agent, event, account)
+    except Exception as error:  # noqa: BLE001  # whatever it is, the host must not take it for a yes
+        what = printable(error.message, 200) if isinstance(error, LockgateError) else type(error).__name__
+        return {"deny": f"Lockgate could not keep this event ({what}). `lockgate doctor` says more."}
+    return {}
+
+
+def _enter_session(host: Host, agent: str, event: AgentEvent, account: Account) -> None:
+    """Open the session of an event where there is none; raise InvalidCall where it is not the sender's own."""
+    wanted = [(event.parent, "", False)] if event.parent else []
+    for id, parent, begins in (*wanted, (event.session, event.parent, event.begins)):
+        try:
+            info = host.session(id)
+            if info is None:
+                meta = {OPENER_ACCOUNT: str(account.uid), "cwd": printable(event.folder, 500)}
+                folder = event.folder if account.is_own or may_read(account, event.folder) else ""
+                info = host.open(
+                    id, host=agent, parent=parent, known=begins, meta=meta, folder="" if parent else folder
+                )
+                _add_pieces(host, id, [] if parent else _instruction_pieces(agent, event.folder, account))
+        except LockgateError:
+            host.mark_context_unknown(id)
+            raise
+        if not is_own_session(info, account, agent):
+            raise InvalidCall("another program or account opened a session of this id: start a new one")
+
+
+def _instruction_pieces(agent: str, folder: str, account: Account) -> Iterable[Piece]:
+    names = _INSTRUCTION_FILES[agent]
+    paths = [os.path.expanduser(name) for name in names if name.startswith("~")] if account.is_own else []
+    for _ in range(_MAX_LEVELS if os.path.isabs(folder) else 0):
+        paths += [os.path.join(folder, name) for name in names if not name.startswith("~")]
+        if os.path.dirname(folder) == folder:
+            break
+        folder = os.path.dirname(folder)
+    for path in paths:
+        piece = context_files.file_piece(path, account)
+        # For another account, a file that is not there cannot be told from one that it may not read.
+        if piece is not None and piece is not UNREAD:
+            yield piece
+
+
+async def _check_call(host: Host, event: AgentEvent, headers: Mapping[str, str], account: Account) -> Denial:
+    arguments = event.arguments or {}
+    found = await asyncio.to_thread(
+        call_targets.find_protected_targets, host, event.tool, arguments, event.folder, headers, account
+    )
+    kept = await host.check_async(
+        event.session, event.tool, arguments, key=event.call, findings=found, folder=event.folder
+    )
+    return denial_from_decision(kept.decision, headers)
+
+
+def denial_from_decision(decision: Decision, headers: Mapping[str, str]) -> Denial:
+    """Return why a call may not run, in our own words; empty where it may."""
+    if decision.action is Action.CONTINUE:
+        return {}
+    why = f"Lockgate stopped this call: {reason_for_model(decision)}."
+    if decision.action is Action.REORIENT:
+        said = printable(decision.correction, 600) or "go on with what the user asked for"
+        return {"deny": f"{why} Instead: {said}"}
+    return {"deny": f"{why} {how_to_answer(decision, headers)}"}
+
+
+def _on_prompt(host: Host, agent: str, event: AgentEvent, account: Account) -> None:
+    if not event.text.strip():
+        return
+    if event.by_agent:
+        _add_pieces(host, event.session, [Piece(event.text, f"tool:{agent}")])
+        return
+    host.open(event.session, goal=event.text, host=agent, known=False)
+    _add_pieces(host, event.session, context_files.mentioned_pieces(event.text, event.folder, account))
+
+
+def _on_result(host: Host, _: str, event: AgentEvent, __: Account) -> None:
+    if event.text.strip():
+        _add_pieces(host, event.session, [Piece(event.text, source_of(event), key=event.call)])
+    if event.call:
+        host.outcome(event.session, event.call, "failed" if event.failed else "ran")
+
+
+def source_of(event: AgentEvent) -> str:
+    """Return the source of what a tool gave back: a file or a page where the call names one."""
+    arguments = event.arguments or {}
+    if isinstance(url := arguments.get("url"), str) and url:
+        return f"web:{url}"[:1000]
+    places = [arguments[name] for name in _PLACES if event.tool in _READERS and isinstance(arguments.get(name), str)]
+    return f"file:{places[0]}"[:1000] if places else f"tool:{event.tool or 'unknown'}"[:1000]
+
+
+def _on_end(host: Host, _: str, event: AgentEvent, __: Account) -> None:
+    host.end(event.session)
+
+
+def _on_other(*_: object) -> None:
+    pass
+
+
+def _add_pieces(host: Host, session: str, pieces: Iterable[Piece]) -> None:
+    for piece in pieces:
+        if piece is UNREAD:
+            host.mark_context_unknown(session)
+            continue
+        try:
+            host.add(session, piece.content, source=piece.source, key=piece.key)
+        except InvalidBlock:
+            # The session is full, and its context counts as unknown from here on.
+            return
+
+
+_HANDLERS: Mapping[EventKind, Callable[[Host, str, AgentEvent, Account], None]] = {
+    EventKind.PROMPT: _on_prompt,
+    EventKind.RESULT: _on_result,
+    EventKind.END: _on_end,
+}

@@ -1,0 +1,64 @@
+"""The real Codex, Gemini CLI, Copilot CLI and OpenCode: what our hooks do to them, and what they do when hooks fail.
+
+Each test is a whole run of the program in a home of its own. Nothing here leaves the machine.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from claude_machine import HIJACK, POISON, Machine
+
+from coding_agents import run_agent, shell, why_missing
+from lockgate.coding_agents.hook_events import CODING_AGENTS
+
+pytestmark = pytest.mark.parametrize("agent", CODING_AGENTS)
+
+
+@pytest.fixture(autouse=True)
+def _is_there(agent: str) -> None:
+    if said := why_missing(agent):
+        pytest.skip(said)
+
+
+@pytest.fixture
+def wired(bare: Machine, agent: str) -> Machine:
+    ended = bare.lockgate("init", agent, "--yes", "--no-start")
+    assert ended.returncode == 0, ended.stderr
+    return bare
+
+
+def test_ordinary_commands_run_and_the_hijacked_one_is_stopped_with_our_sentence(wired: Machine, agent: str) -> None:
+    wired.serve()
+    wired.work.joinpath("notes.txt").write_text("Remember to water the plants on Monday.\n")
+    wired.work.joinpath("README.md").write_text(POISON)
+    commands = ("cat notes.txt", "touch one", "cat README.md", HIJACK, "touch two")
+    model, out = run_agent(wired, agent, "Look at the notes", *(shell(agent, each) for each in commands))
+    assert wired.has("one"), out
+    assert not wired.has("pwned"), out
+    # The agent goes on after a no.
+    assert wired.has("two"), out
+    kept = wired.decisions()
+    assert [each["action"] for each in reversed(kept)] == ["CONTINUE"] * 3 + ["PAUSE", "CONTINUE"], kept
+    info = wired.api(f"/v1/sessions/{kept[0]['session']}")
+    assert str(info["goal"]).strip('"') == "Look at the notes"
+    assert (info["context_known"], info["host"]) == (True, agent)
+    # The model reads why, and how a person can answer; Copilot CLI puts a sentence of its own there.
+    told = model.heard()
+    assert ("Lockgate stopped this call" in told and "lockgate approvals show" in told) or agent == "copilot"
+
+
+def test_nothing_runs_while_the_service_is_down(wired: Machine, agent: str) -> None:
+    _, out = run_agent(wired, agent, "Make a file", shell(agent, "touch one"))
+    assert not wired.has("one"), out
+
+
+def test_the_hooks_come_and_go_without_a_trace(bare: Machine, agent: str) -> None:
+    first = json.loads(bare.lockgate("init", agent, "--yes", "--json").stdout)
+    again = json.loads(bare.lockgate("init", agent, "--yes", "--json").stdout)
+    assert (first["changed"], again["changed"]) == (True, False)
+    assert bare.lockgate("init", agent, "--remove", "--yes").returncode == 0
+    path = Path(first["path"])
+    assert not path.exists() or json.loads(path.read_text() or "{}") == {}
