@@ -542,6 +542,7 @@ def test_an_agent_s_routes_are_these_and_no_others() -> None:
         "POST /v1/sessions/{session}/steps/{step}/abandon",
         "POST /v1/assess",
         "POST /hooks/claude-code",
+        "POST /hooks/{agent}",
     }
     assert of(Caller.WITHOUT_TOKEN) == {
         "GET /",
