@@ -124,30 +124,38 @@ def _init_coding_agent(args: argparse.Namespace) -> Exit:
         raise LockgateError(
             f"--project, --local and --http are for claude-code: the hooks of {args.what} stand in your own settings"
         )
-    command = None
-    if not args.remove:
-        settings = assemble.settings_from_environment(args.config)
-        url = _check_url(args.url, command=True) or _default_url(settings, "user")
-        start = () if args.no_start else _start_words(url, args.config)
-        command = [*_hook_program(), args.what, "--url", url, *(["--start", *start] if start else [])]
-    elif args.url:
+    if args.remove and args.url:
         raise LockgateError("--url has no effect with --remove")
+    command = None if args.remove else _agent_command(args)
     change = plan_agent_change(args.what, command, hooks_path(args.what))
     if not _confirm_change(args, str(change.path), change.diff, empty=change.is_empty):
         return Exit.FLAGGED
     kept = None if change.is_empty else apply_agent_change(change)
     notes = [] if args.remove else [_AGENT_NOTES[args.what], f"docs/how-to/{args.what}.md says what it cannot see"]
+    _report_change(args, change.path, kept, notes, is_empty=change.is_empty)
+    return Exit.CLEAR
+
+
+def _agent_command(args: argparse.Namespace) -> list[str]:
+    settings = assemble.settings_from_environment(args.config)
+    url = _check_url(args.url, command=True) or _default_url(settings, "user")
+    start = () if args.no_start else _start_words(url, args.config)
+    return [*_hook_program(), args.what, "--url", url, *(["--start", *start] if start else [])]
+
+
+def _report_change(
+    args: argparse.Namespace, path: Path, kept: Path | None, notes: Sequence[str], *, is_empty: bool
+) -> None:
     if args.json:
-        said = {"path": str(change.path), "changed": not change.is_empty, "kept": None if kept is None else str(kept)}
+        said = {"path": str(path), "changed": not is_empty, "kept": None if kept is None else str(kept)}
         print(json.dumps({**said, "notes": notes}, indent=2))
-        return Exit.CLEAR
-    if change.is_empty:
-        print(f"nothing to do: {change.path} {'has no Lockgate hook' if args.remove else 'is as it should be'}")
+        return
+    if is_empty:
+        print(f"nothing to do: {path} {'has no Lockgate hook' if args.remove else 'is as it should be'}")
     else:
-        print(f"changed {change.path}" + (f"; as it was: {kept}" if kept else ""))
+        print(f"changed {path}" + (f"; as it was: {kept}" if kept else ""))
     for note in notes:
         print(note)
-    return Exit.CLEAR
 
 
 _AGENT_NOTES = {
@@ -217,16 +225,7 @@ def _init_claude_code(args: argparse.Namespace) -> Exit:
         return Exit.FLAGGED
     kept = None if plan.is_empty else claude_code.apply_change(plan)
     notes = [] if form is None else [*_conflict_notes(cwd), *_next_step_notes(scope, form, had_http=plan.had_http)]
-    if args.json:
-        said = {"path": str(plan.path), "changed": not plan.is_empty, "kept": None if kept is None else str(kept)}
-        print(json.dumps({**said, "notes": notes}, indent=2))
-        return Exit.CLEAR
-    if plan.is_empty:
-        print(f"nothing to do: {plan.path} {'has no Lockgate hook' if args.remove else 'is as it should be'}")
-    else:
-        print(f"changed {plan.path}" + (f"; as it was: {kept}" if kept else ""))
-    for note in notes:
-        print(note)
+    _report_change(args, plan.path, kept, notes, is_empty=plan.is_empty)
     return Exit.CLEAR
 
 
