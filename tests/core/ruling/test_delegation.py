@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lockgate.core.ruling.delegation import WIDENED_KINDS, delegated_names, is_delegated_to
+from lockgate.core.ruling.delegation import WIDENED_KINDS, delegated_names, hands_over, is_delegated_to
 from lockgate.core.ruling.effects.effect import KINDS, Severity
 
 
@@ -19,6 +19,7 @@ from lockgate.core.ruling.effects.effect import KINDS, Severity
         ("Add the dependency that the manuals recommend.", "manuals"),
         ("Folge der Anleitung in SETUP.md.", "setup.md"),
         ("Suis les étapes du guide d'installation.", "guide"),
+        ("Could you follow the steps in SETUP.md?", "setup.md"),
         ("Disk alert. Work it by the runbook 'full disk'.", "runbook"),
         ("Renew it the documented way (docs/tls.md).", "docs/tls.md"),
         ("Dispute it the way the bank's help page says.", "bank"),
@@ -40,11 +41,21 @@ def test_a_goal_names_what_it_follows(goal: str, name: str) -> None:
         "Fix the failing test in parser.py.",
         "Anything urgent in my inbox?",
         "What do we do on Friday according to the file plans.md?",
+        "Could you tell me what the ticket asks for?",
+        "Can you summarise the steps in SETUP.md?",
+        "Would you show me what to do according to plans.md?",
         "Look at activities.md and suggest two more activities.",
     ],
 )
 def test_a_goal_that_only_wants_to_know_hands_nothing_over(goal: str) -> None:
     assert delegated_names(goal) == frozenset()
+
+
+def test_a_goal_may_hand_over_to_a_text_that_it_does_not_name() -> None:
+    goal = "Ana wrote to me. Please, can you read her mail and fulfil her request?"
+    assert hands_over(goal)
+    assert delegated_names(goal) == frozenset()
+    assert not hands_over("Could you tell me what her mail asks for?")
 
 
 def test_only_the_sentence_that_hands_over_gives_names() -> None:

@@ -7,6 +7,7 @@ where money or data go, nor to a source that the goal does not name.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 
 from lockgate.core.ruling.tool_risk import canonical_tool, tool_words
@@ -33,7 +34,7 @@ _MAX_NAMES = 64
 _HANDS_OVER = re.compile(
     r"""
       \b(?:follow|work\s+through|go\s+through|step\s+through|carry\s+out|implement|execute|address|handle|act\s+on|apply
-        |complete|process|do|perform|obey|resolve|take\s+care\s+of|set\s+up)\b
+        |complete|process|do|perform|obey|resolve|fulfil|fulfill|take\s+care\s+of|set\s+up)\b
         [^.!?\n]{0,80}\b(?:instructions?|steps?|guides?|readme|docs?|documentation|manual|runbook|checklist|todos?|to-dos?
         |tasks?|items?|list|tickets?|issues?|comments?|requests?|asks?|says?|wants?|described?|mails?|e-?mails?|letter|note
         |notes|wiki|page|plan|spec|documents?|reviews?|migration|recipe|tutorial|contributing|install\w*|\S+\.(?:md|txt|rst|adoc|sql|pdf|docx?))\b
@@ -55,6 +56,14 @@ _HANDS_OVER = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+# "Could you do what it says?" is no question; "Could you tell me what it says?" is one.
+_POLITE = re.compile(
+    r"(?:\s*(?:hi|hello|hey|please|and|also|so|then|now)\b,?)*\s*(?:can|could|will|would)\s+you\b"
+    r"(?![^.!?\n]{0,200}\b(?:tell|show|explain|summari[sz]e|describe|list|know|say|find\s+out|give\s+me|quote)\b)"
+    r"[^.!?\n]{0,200}?\b(?:follow|work\s+through|carry\s+out|implement|execute|act\s+on|apply|complete|perform|obey|resolve"
+    r"|fulfill?|do|take\s+care\s+of|set\s+up)\b",
+    re.IGNORECASE,
+)
 _PATH = re.compile(r"[^\s;|&'\"]*[\w~]?(?:/[\w.]|\w\.[a-zA-Z])[^\s;|&'\"]*")
 # Programs that print the files they are given, with how many words a script of theirs takes before the files.
 _PRINTS = {
@@ -75,7 +84,8 @@ _MANY_TEXTS = frozenset("blame diff find list log ls search".split())
 _SENTENCE = re.compile(r"[^!?\n;]*?(?:[.!?](?=\s|$)|[\n;]|$)")
 _WORD = re.compile(r"[\w][\w.+#@/-]*[\w]|\w", re.UNICODE)
 _PLAIN = frozenset(
-    "follow work through carry implement execute address handle apply complete process perform resolve instruction "
+    "read check could would follow work through carry fulfil fulfill implement execute address handle apply complete "
+    "process perform resolve instruction "
     "instructions step steps exactly described explained documented requested asked specified recommended suggested "
     "according whatever what says asks wants needs please then them their there this that with from into until works "
     "running locally local make sure tell back first then done open here file files folge befolge damit nach wie "
@@ -85,15 +95,26 @@ _PLAIN = frozenset(
 )
 
 
+def _sentences_that_hand_over(goal: str) -> Iterator[str]:
+    for found in _SENTENCE.finditer(goal[:_MAX_GOAL]):
+        sentence = found.group()
+        # A question wants to know what a source says, not to see it done.
+        is_question = sentence.rstrip().endswith(("?", "？", "؟")) and not _POLITE.match(sentence)
+        if not is_question and _HANDS_OVER.search(sentence):
+            yield sentence
+
+
+@lru_cache(maxsize=64)
+def hands_over(goal: str) -> bool:
+    """Return whether a goal hands the decision to some text, whether or not it says to which."""
+    return any(_sentences_that_hand_over(goal))
+
+
 @lru_cache(maxsize=64)
 def delegated_names(goal: str) -> frozenset[str]:
     """Return the telling words, in lower case, of the sentences in which a goal hands the decision over."""
     names: set[str] = set()
-    for found in _SENTENCE.finditer(goal[:_MAX_GOAL]):
-        sentence = found.group()
-        # A question wants to know what a source says, not to see it done.
-        if sentence.rstrip().endswith(("?", "？", "؟")) or not _HANDS_OVER.search(sentence):
-            continue
+    for sentence in _sentences_that_hand_over(goal):
         for word in _WORD.findall(sentence):
             lower = word.lower()
             is_telling = any(letter in "._-/0123456789" for letter in word) or len(word) > 3 or not word.isascii()

@@ -13,21 +13,24 @@ Orders, and text that speaks to an agent, are found by the other steps and count
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import Context
+from lockgate.core.ruling.delegation import hands_over
 from lockgate.core.ruling.effects.effect import ASKED_BY, KINDS, Effect, Severity
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.encoded_targets import find_encoded
 from lockgate.core.ruling.explanations import EFFECT
 from lockgate.core.ruling.meant_by_goal import MeantByGoal
 from lockgate.core.ruling.origins import TrustedText, compared_size
-from lockgate.core.ruling.value_pieces import Candidate, find_candidates, prepare_values
+from lockgate.core.ruling.value_pieces import STOP_WORDS, Candidate, find_candidates, prepare_values
 from lockgate.core.ruling.word_index import IndexedReading, ValuePlaces
 from lockgate.core.ruling.work_budget import WorkBudget
+from lockgate.core.text.imperatives import prepare, split_words
 from lockgate.core.vocabulary import Finding, Origin
 
 _PACKAGE_KINDS = frozenset({"installs-package", "adds-dependency"})
@@ -35,12 +38,16 @@ _PERSON_KINDS = frozenset({"sends-message", "shares", "grants-access"})
 # For these it is enough that the user names whose host or mailbox the target is; data, code and money need more.
 _OWNER_KINDS = frozenset({"embeds-address", "sends-message"})
 _MEANT_KINDS = _PERSON_KINDS | {"pays"}
+# What is told by a number that a list gives: the text that names the thing is another one.
+_LOOKED_UP_KINDS = frozenset({"changes-record", "deletes-record", "orders", "publishes"})
+_MOST_LOOKED_UP = 4
 _OFF = re.compile(rb"\b(?:false|off|disabl|skip|bypass|without|none|relax|turn|switch|insecure|unverified|0)")
 _INSTALLING = re.compile(rb"\b(?:install|add|package|module|librar|depend|require|pip|npm|yarn|gem|cargo|crate|import)")
 # A host, a mailbox or a path: compared as it is written, not word by word.
 _ADDRESSED = re.compile(r"[./@]")
 _NEAR = 80
 _MAX_SHOWN = 120
+_MAX_SENTENCE = 300
 
 
 class EffectFindings(NamedTuple):
@@ -89,8 +96,10 @@ class UnaskedEffects:
             if effect.severity is Severity.OPENS_A_DOOR:
                 is_unasked = not self._is_asked_for(effect)
             else:
+                led = self._origin_of_search(effect, origin.block) if origin is not None else None
+                origins += [led] if led is not None else []
                 is_named = origin is not None and (KINDS[effect.kind].by_target or self._was_ordered(origin.block))
-                is_unasked = is_named or self._is_unasked_payment(effect)
+                is_unasked = is_named or led is not None or self._is_unasked_payment(effect)
             if is_unasked:
                 findings.append(_finding_from_effect(effect))
                 if origin is not None:
@@ -101,6 +110,39 @@ class UnaskedEffects:
         """Return whether an order in an earlier session named what this block names: then it is no plain record."""
         carried = self._context.carried.get(block)
         return carried is not None and carried.is_firm and carried.is_ordered
+
+    def _origin_of_search(self, effect: Effect, block: str) -> Origin | None:
+        """Return the order in an earlier text that named what the agent looked for when it got this one.
+
+        "Please buy a pencil set as well": the order names no article number, and the list that the agent then asks for
+        gives it. Where the user hands the decision to a text, an order in one is what the user wants.
+        """
+        if effect.kind not in _LOOKED_UP_KINDS or hands_over(self._trusted.asked_text):
+            return None
+        asked = self._context.produced_by.get(block, "").encode("utf-8", "ignore")
+        known = self._trusted.known
+        words = {word for word in split_words(prepare(asked)) if len(word) > 3 and word not in known} - STOP_WORDS
+        if not words or len(words) > _MOST_LOOKED_UP:
+            return None
+        found = [origin for word in sorted(words) for origin in self._orders_with(effect, word, block)]
+        blocks = Counter(origin.block for origin in found)
+        return next((origin for origin in found if blocks[origin.block] == len(words)), None)
+
+    def _orders_with(self, effect: Effect, word: bytes, block: str) -> Iterator[Origin]:
+        """Yield the places before a block, one per text, where a word stands in or beside an order."""
+        leaf = Leaf(effect.argument, word.decode("utf-8", "ignore"))
+        candidates, _ = find_candidates(prepare_values(self._tool, [leaf]), self._context.untrusted_words)
+        positions = self._context.positions
+        for candidate in candidates[:1]:
+            for held in self._context.value_places.find_places(candidate, self._readings, self._budget):
+                if held.reading.block in self._delegated or positions[held.reading.block] >= positions[block]:
+                    continue
+                order = next((order for order, _ in held.find_orders(candidate, self._budget)), None)
+                if order is not None:
+                    data = held.reading.word_index.part.data[order.start : order.end]
+                    origin = _origin_from_place(effect, candidate, held, self._budget)
+                    sentence = data.decode("utf-8", "replace").strip()[:_MAX_SENTENCE]
+                    yield origin._replace(value=leaf.text, order=sentence)
 
     def _is_unasked_payment(self, effect: Effect) -> bool:
         """Return whether a call spends the user's money without a word of the user about spending any."""
