@@ -327,6 +327,11 @@ brew install jq
 rustup update stable
 asdf install
 direnv allow
+hatch fmt
+hatch test
+hatch env create
+dotenv run -- python foo.py
+dotenv -f .env.local run npm start
 zcat access.log.gz | awk '{print $1}' | sort | uniq -c
 gunzip -c dump.sql.gz > dump.sql
 tar xzf x.tar.gz

@@ -320,7 +320,8 @@ def _runner(walk: Walk, call: Invocation) -> Output:
     """`poetry run`, `pipenv run`, `bundle exec`: a program in the project's environment, or the rest by table."""
     if any(argument in _RUN_VERBS.get(call.name, ("run",)) for argument in call.arguments[:3]):
         return run_in_environment(walk, call)
-    return install_names(walk, call) or read_row(walk, call)
+    installed = install_names(walk, call) if call.name in _INSTALL_VERBS else None
+    return installed or read_row(walk, call)
 
 
 def run_in_environment(walk: Walk, call: Invocation) -> Output:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.options import has_option, program_after, split_options
 from lockgate.core.ruling.effects.programs.own_processes import HOME_VARIABLES
@@ -42,6 +43,8 @@ _VALUED: dict[str, tuple[frozenset[str], int]] = {
 def _wrap(walk: Walk, call: Invocation) -> Output:
     valued, skip = _VALUED.get(call.name, (frozenset(), 0))
     rest = program_after(call.arguments, valued, skip)
+    if call.name == "dotenv" and rest[:1] in (["run"], ["list"], ["get"], ["set"], ["unset"]):
+        return _dotenv(walk, call, rest)
     if call.name in ("flock", "script", "su") and ("-c" in call.arguments or "--command" in call.arguments):
         flag = "-c" if "-c" in call.arguments else "--command"
         index = call.arguments.index(flag)
@@ -56,6 +59,18 @@ def _wrap(walk: Walk, call: Invocation) -> Output:
     if call.name == "watch" and len(rest) == 1:
         return walk.read_text(rest[0])
     return walk.run_program(rest, call.stdin) if rest else NO_OUTPUT
+
+
+def _dotenv(walk: Walk, call: Invocation, words: list[str]) -> Output:
+    """`dotenv run PROGRAM`, and commands that show or change the file of settings."""
+    path = dict(split_options(call.arguments, _VALUED["dotenv"][0])[0]).get("-f", ".env")
+    if words[0] == "run":
+        rest = program_after(words[1:], frozenset())
+        return walk.run_program(rest, call.stdin) if rest else NO_OUTPUT
+    if words[0] in ("set", "unset"):
+        walk.access(path, Access.WRITE)
+        return NO_OUTPUT
+    return walk.print_file(path)
 
 
 def _env(walk: Walk, call: Invocation) -> Output:
