@@ -16,6 +16,7 @@ from typing import NamedTuple
 import hyperscan
 
 import detection
+import effects
 import hostile
 import ingress
 import journal
@@ -65,6 +66,7 @@ def jobs(gate: Gate, traces: Sequence[Path], peers: Path | None, *, quick: bool)
         Job("speed", "start", 10, lambda tick: [startup.start(effort, tick)]),
         Job("speed", "rules", 12, lambda tick: [] if quick else [startup.rules_ready(gate, tick)]),
         Job("speed", "install", 1, lambda _tick: [startup.core_install(HERE.parent / "src")]),
+        Job("speed", "effects", 15, lambda tick: effects.tables_of(gate, effort, tick)),
         Job("detection", "corpus", 5, lambda tick: detection.tables_of(OURS, ours, gate, tick)),
         Job("over", "files", 30, lambda tick: over.tables_of(gate, files, tick)),
         Job("judge", "judge", 60, lambda tick: judge.tables_of(gate, ours, given, files, every=every, tick=tick)),

@@ -30,6 +30,8 @@ BOUNDS: Mapping[str, Bound] = {
     "check, arguments": Bound(10, "×"),
     "growth": Bound(1.25, "exponent"),
     "hostile": Bound(40, "×"),
+    "effects, ordinary": Bound(60, " µs"),
+    "effects, hostile": Bound(50, " ms"),
     "peer": Bound(50, "×", least=True),
     "import": Bound(3, "×"),
     "packages": Bound(8, ""),

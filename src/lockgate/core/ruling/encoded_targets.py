@@ -39,8 +39,7 @@ def find_encoded(target: str, text: bytes) -> tuple[str, int] | None:
     forms = encoded_forms(target)
     if not forms:
         return None
-    joined = b"".join(text.split())
-    lowered = text.lower()
+    joined, lowered = _without_breaks(text)
     for name, form in forms:
         # Codes of letters keep their case; the others are the same in both.
         place = lowered.find(form.lower()) if name in ("reversed", "rot13") else text.find(form)
@@ -49,6 +48,12 @@ def find_encoded(target: str, text: bytes) -> tuple[str, int] | None:
         if place >= 0:
             return name, place
     return None
+
+
+@lru_cache(maxsize=4)
+def _without_breaks(text: bytes) -> tuple[bytes, bytes]:
+    """Return a text without blanks, and in lower case; a call with many targets asks for the same few texts."""
+    return b"".join(text.split()), text.lower()
 
 
 def _aligned_forms(plain: bytes, encode: Callable[[bytes], bytes], size: int, width: int) -> list[bytes]:

@@ -15,7 +15,8 @@ from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_vari
 from lockgate.core.ruling.effects.programs.addresses import METADATA_HOSTS, host_of, is_local
 from lockgate.core.ruling.effects.project import Project
 
-MOST_CHARACTERS = 64 * 1024
+# A dozen patterns read it: twice as much would take longer than a check may.
+MOST_CHARACTERS = 32 * 1024
 MOST_COMMANDS = 16
 MOST_DECODERS = 100
 MOST_LITERALS = 400
@@ -118,13 +119,17 @@ class _CodeReader:
 
     def read_deletions(self) -> None:
         """Note paths outside the project in statements that delete, or that list the files for one that does."""
+        paths: dict[str, None] = {}
         for statement in _STATEMENT.findall(self.source) if _DELETES.search(self.source) else ():
             if not (_DELETES.search(statement) or _LISTS.search(statement)):
                 continue
-            for match in islice(_ANY_PATH.finditer(statement), MOST_LITERALS):
-                found = read_access(match.group(1), Access.DELETE, self.project)
-                if found.severity is Severity.OPENS_A_DOOR:
-                    self.add(found.kind, found.target)
+            paths.update(dict.fromkeys(_ANY_PATH.findall(statement)))
+        for path in islice(paths, MOST_LITERALS):
+            found = read_access(path, Access.DELETE, self.project)
+            if found.severity is Severity.OPENS_A_DOOR:
+                self.add(found.kind, found.target)
+        if len(paths) > MOST_LITERALS:
+            self.add("unreadable", certainty=Certainty.GUESS)
 
     def read_own_paths(self) -> None:
         """Note texts, also joined as parts of one path, that lead to Lockgate's secrets, and work on a whole home."""

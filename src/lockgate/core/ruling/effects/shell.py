@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lockgate.core.ruling.effects.activity import Activity
 from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
+from lockgate.core.ruling.effects.own_paths import may_lead_to_own
 from lockgate.core.ruling.effects.program_io import MARK
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.shell_walk import Walk
@@ -17,6 +18,8 @@ def read_command(text: str, argument: str, project: Project, activity: Activity)
     if len(text) > MOST_CHARACTERS:
         return [effect("unreadable", certainty=Certainty.GUESS, argument=argument, span=(0, len(text)))]
     walk = Walk(argument, project, activity, len(text))
+    # Codes of letters can spell any path.
+    walk.is_near_own = project.follow is not None or "\\" in text or may_lead_to_own(text, project)
     walk.read_text(text.replace(MARK, ""))
     found = walk.effects()
     for path, written in walk.written.items():

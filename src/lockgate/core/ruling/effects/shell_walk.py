@@ -91,6 +91,8 @@ class Walk:
         self.as_root = False
         # Variables that this line sets, and searches that can find what holds a secret of Lockgate.
         self.assigned: set[str] = set()
+        # Whether the command can come near Lockgate's own files at all.
+        self.is_near_own = True
         self.searched: set[str] = set()
 
     # What is found
@@ -117,6 +119,8 @@ class Walk:
 
     def note_own(self, path: str, access: Access, *, below: bool = False) -> None:
         """Note what an access does to Lockgate's own files; `below` is whether it reaches everything below the path."""
+        if not self.is_near_own:
+            return
         found = own_access(self.plain(path), access, self.project, folder=self.folder, below=below)
         if found is not None:
             self.add(found.kind, found.target)
@@ -297,6 +301,9 @@ class Walk:
         """Return the program and its arguments."""
         fields: list[str] = []
         for word in words:
+            if len(fields) > MOST_WORDS:
+                # More are not read; the command is then one that cannot be.
+                break
             if isinstance(word, str) and "{" not in word:
                 fields.append(word)
             else:

@@ -41,6 +41,8 @@ _SEPARATORS = re.compile(r"[=@:,]")
 
 def note_own_files(walk: Walk, call: Invocation, *, is_known: bool) -> None:
     """Note what a program does to Lockgate's own files; `is_known` is whether a reader or a row says what it does."""
+    if not walk.is_near_own:
+        return
     for path in _paths_in(walk, call.arguments):
         if any(found == ("secrets", False) for found in find_own(path, walk.project, walk.folder)):
             walk.note_own(path, Access.READ)

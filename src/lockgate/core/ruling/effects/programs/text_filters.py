@@ -264,9 +264,9 @@ def _awk(walk: Walk, call: Invocation) -> Output:
                 walk.read_text(decode_escapes(match.group(1)[1:-1]))
             else:
                 walk.add_unreadable()
-        for written in _AWK_WRITES.finditer(script):
-            if written.group(1) not in ("/dev/stderr", "/dev/stdout"):
-                walk.access(written.group(1), Access.WRITE)
+        for path in dict.fromkeys(_AWK_WRITES.findall(script)):
+            if path not in ("/dev/stderr", "/dev/stdout"):
+                walk.access(path, Access.WRITE)
     streams = [walk.print_file(path) for path in rest if "=" not in path]
     if streams:
         return _edit_stream(max(streams, key=lambda stream: stream.source))
