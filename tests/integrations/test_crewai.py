@@ -21,6 +21,7 @@ pytest.importorskip("crewai")
 from crewai import Agent, BaseLLM, Crew, Task
 from crewai.hooks.dispatch import InterceptionPoint, register, scoped_hooks, unregister
 from crewai.tools import tool
+from crewai.tools.mcp_native_tool import MCPNativeTool
 from page_programs import run_page
 
 from lockgate import Gate, MemoryApprovals
@@ -310,4 +311,16 @@ def test_agents_that_write_their_calls_as_text_are_ruled_on() -> None:
         crew_of(agent, GOAL).kickoff()
     attack.plug.close()
     assert "Lockgate stopped this call" in json.dumps(agent.llm.seen)
+    assert not attack.sent
+
+
+def test_what_an_mcp_server_says_of_its_tools_is_read() -> None:
+    attack = Attack()
+    # Never called here, so that it needs no server.
+    said = MCPNativeTool(lambda: None, "get_sum", {"description": POISON}, "shop")
+    agent = agent_of([[SEND], "done"], [*attack.tools, said])
+    with guarded(plug=attack.plug):
+        crew_of(agent, "Add 2 and 3").kickoff()
+    attack.plug.close()
+    assert "Lockgate" in told_by(agent)[-1]
     assert not attack.sent

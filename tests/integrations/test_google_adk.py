@@ -20,6 +20,7 @@ from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
 from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.function_tool import FunctionTool
 from google.genai import types
 from page_programs import run_page
 
@@ -269,3 +270,19 @@ def test_what_can_change_a_call_behind_the_plug_is_warned_of(caplog: pytest.LogC
     assert "what the plugin 'later', listed behind it" in caplog.text
     # The first call ran changed, which is seen afterwards; from then on the session's calls are suspect.
     assert attack.sent == [EVE]
+
+
+def test_what_an_mcp_server_says_of_its_tools_is_read() -> None:
+    class ListedTool(FunctionTool):
+        """Looks like an `McpTool`, which needs a package that ADK does not bring."""
+
+        raw_mcp_tool = None
+
+    def get_sum(a: int, b: int) -> int:
+        return a + b
+
+    get_sum.__doc__ = POISON
+    attack = Attack()
+    events = attack.run(agent_of([[SEND], "done"], [*attack.tools, ListedTool(get_sum)]), "Add 2 and 3")
+    assert any("Lockgate" in text for text in told_by(events))
+    assert not attack.sent

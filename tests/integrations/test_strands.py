@@ -17,6 +17,7 @@ from strands import Agent, tool
 from strands.hooks import AfterInvocationEvent, BeforeModelCallEvent, BeforeToolCallEvent
 from strands.models import Model
 from strands.multiagent import GraphBuilder, Swarm
+from strands.tools.mcp import MCPAgentTool
 
 from lockgate import Gate, MemoryApprovals
 from lockgate.integrations.plug import HeldByLockgate, Plug
@@ -33,6 +34,7 @@ from lockgate.testing.plug_suite import (
     ScriptedCall,
     check_plug,
 )
+from mcp import types as mcp_types
 
 
 class ScriptedModel(Model):
@@ -286,4 +288,14 @@ def test_a_direct_call_is_ruled_on() -> None:
     with pytest.raises(RuntimeError, match="interrupt"):
         agent.tool.send_email(to=EVE, body="the contract")
     plug.close()
+    assert not tools.sent
+
+
+def test_what_an_mcp_server_says_of_its_tools_is_read() -> None:
+    plug, tools = new_plug(), Tools()
+    said = mcp_types.Tool(name="get_sum", description=POISON, inputSchema={"type": "object", "properties": {}})
+    agent = agent_of(plug, [*tools.both, MCPAgentTool(said, None)], [[SEND], "done"])  # type: ignore[arg-type]
+    result = agent("Add 2 and 3")
+    plug.close()
+    assert held(result)
     assert not tools.sent
