@@ -71,6 +71,27 @@ def test_a_broken_stream_goes_on_where_it_broke_off(page: Page, seen: Watched, s
     seen.wrong[:] = [each for each in seen.wrong if "ERR_INTERNET_DISCONNECTED" not in each]
 
 
+def test_a_policy_that_was_not_reloaded_is_said_above_every_view(page: Page) -> None:
+    place = page.locator("#policy")
+    expect(place).to_be_hidden()
+    said = {
+        "policy": "sha256:0",
+        "since": 1.0,
+        "needs_restart": [],
+        "state": "refused",
+        "error": "config.toml:3: <b>no</b>",
+    }
+    page.route("**/v1/policy", lambda route: route.fulfill(json=said))
+    go(page, "#/sessions")
+    expect(place).to_contain_text("the old policy stays: config.toml:3: <b>no</b>")
+    said |= {"state": "needs-restart", "error": "", "needs_restart": ["server.port"]}
+    go(page, "#/journal")
+    expect(place).to_contain_text("waiting for a restart: server.port")
+    said |= {"state": "current", "needs_restart": []}
+    go(page, "#/overview")
+    expect(place).to_be_hidden()
+
+
 def test_filters_narrow_the_list_and_are_in_the_address(page: Page) -> None:
     page.select_option("select[name=action]", "REORIENT")
     expect(rows(page).first).to_contain_text("REORIENT")
