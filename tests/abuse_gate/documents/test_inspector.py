@@ -396,13 +396,13 @@ def test_media_are_counted_and_not_looked_into(inspector: Inspector) -> None:
 @pytest.mark.parametrize("limit", ["memory", "processor"])
 def test_a_document_that_wants_too_much_is_unread(limit: str, scanner: Scanner) -> None:
     async def check() -> None:
-        limits = InspectionLimits(timeout_s=60, total_s=120)
+        # A page of a megabyte is more than such a process may hold; the other one takes seconds to read.
         if limit == "memory":
-            limits = InspectionLimits(timeout_s=60, total_s=120, memory_bytes=1_000_000)
+            limits, size = InspectionLimits(timeout_s=60, total_s=120, memory_bytes=1_000_000), 300_000
         else:
-            limits = InspectionLimits(timeout_s=60, total_s=120, cpu_s=1, characters=10**8)
+            limits, size = InspectionLimits(timeout_s=60, total_s=120, cpu_s=1, characters=10**8), 3_000_000
         inspector = Inspector(limits, scanner=scanner)
-        (found,) = await inspector.inspect([Upload("a", "", html("<p>x" * 3_000_000))])
+        (found,) = await inspector.inspect([Upload("a", "", html("<p>x" * size))])
         assert found.rule_hits == ("artifact:unread",)
         await inspector.close()
 
