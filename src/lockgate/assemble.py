@@ -105,10 +105,6 @@ def _own_folders(settings: Settings) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each for place in places for each in (os.path.abspath(place), os.path.realpath(place))))
 
 
-def host_from_config(path: str | None = None) -> Host:
-    return host_from_settings(settings_from_environment(path))
-
-
 def host_from_settings(settings: Settings) -> Host:
     """Return a gate with its sessions, for the service and the hosts' plugs."""
     from lockgate.sessions import Host

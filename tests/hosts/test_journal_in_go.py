@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from merkle_levels import hash_levels
 from paths import SUPPORT
 
 from lockgate.core.journal.merkle import (
     consistency_proof,
-    hash_levels,
     inclusion_proof,
     leaf_hash,
     root_of,

@@ -73,11 +73,19 @@ def test_a_key_is_never_replaced(path: Path) -> None:
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
-def test_many_who_start_at_once_have_one_key(path: Path) -> None:
+def test_of_many_who_start_at_once_one_makes_the_key_that_all_load(path: Path) -> None:
+    def make(_: int) -> tuple[bool, bytes]:
+        made = True
+        try:
+            keys.create(path, NAME)
+        except LockgateError:
+            made = False
+        return made, keys.load(path).key
+
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: keys.load_or_create(path, NAME).key, range(16)))
-    assert len(set(found)) == 1
-    assert keys.load_or_create(path, "another").key == found[0]
+        found = list(pool.map(make, range(16)))
+    assert sum(made for made, _ in found) == 1
+    assert len({key for _, key in found}) == 1
 
 
 def test_no_key_is_said_plainly(path: Path) -> None:
@@ -118,8 +126,9 @@ def test_a_link_a_folder_and_a_pipe_are_no_keys(path: Path) -> None:
             keys.load(other)
     dangling = path.with_name("dangling")
     dangling.symlink_to(path.with_name("nowhere"))
-    with pytest.raises(LockgateError):
-        keys.load_or_create(dangling, NAME)
+    for use in (lambda: keys.create(dangling, NAME), lambda: keys.load(dangling)):
+        with pytest.raises(LockgateError):
+            use()
     assert not path.with_name("nowhere").exists()
 
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from log_checks import NAME, signer
+from merkle_levels import hash_levels
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError
 from lockgate.core.journal.merkle import (
     Frontier,
     Tile,
-    hash_levels,
     leaf_hash,
     range_root,
     verify_consistency,

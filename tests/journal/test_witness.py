@@ -15,9 +15,10 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
+from merkle_levels import hash_levels
 
 from lockgate.core.errors import InvalidNote, LockgateError
-from lockgate.core.journal.merkle import consistency_proof, hash_levels, leaf_hash, root_of, verify_consistency
+from lockgate.core.journal.merkle import consistency_proof, leaf_hash, root_of, verify_consistency
 from lockgate.core.journal.signed_notes import (
     COSIGNATURE,
     MAX_PROOF,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from mcp_rig import HIJACKED, POISON, YES, Rig, asked
 
-from lockgate.mcp.tool_pins import ToolPins, server_name
+from lockgate.mcp.tool_pins import ToolPins, server_name, tool_from
 
 
 def tool(name: str, description: str = "Sends a message.", **more: object) -> dict[str, object]:
@@ -195,8 +195,9 @@ def test_an_order_in_a_description_counts_as_text_from_outside(rig: Rig) -> None
 
 def test_an_accepted_description_is_vetted(rig: Rig) -> None:
     rig.tools(tool("add", f"Adds numbers. {POISON}"))
-    pins = ToolPins(rig.pins_file, "mail")
-    pins.accept({pin.tool.name: pin.tool.digest for pin in pins.list_pins()})
+    shown = tool_from(tool("add", f"Adds numbers. {POISON}"))
+    assert shown is not None
+    assert ToolPins(rig.pins_file, "mail").accept({"add": shown.digest}) == ["add"]
     rig.session = rig.host.open("s2", host="mcp").id
     rig.point = rig.checkpoint()
     rig.tools(tool("add", f"Adds numbers. {POISON}"))

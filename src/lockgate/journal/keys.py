@@ -111,18 +111,6 @@ def load(path: Path) -> Ed25519Signer:
     return _parse_key(path, data)
 
 
-def load_or_create(path: Path, name: str) -> Ed25519Signer:
-    """Load the key in this file, or create one; processes that start at the same time get the same key."""
-    if not os.path.lexists(path):
-        try:
-            return create(path, name)
-        except LockgateError:
-            # Another process was faster, or the file cannot be made: loading it tells which.
-            if not os.path.lexists(path):
-                raise
-    return load(path)
-
-
 def _parse_key(path: Path, data: bytes) -> Ed25519Signer:
     try:
         line = data.decode("utf-8").removesuffix("\n")

@@ -216,15 +216,3 @@ def _operation(route: Route) -> dict[str, Any]:
             content = {JSON: {"schema": ref("Error") if schema is None or isinstance(schema, str) else schema}}
         made["responses"][str(status)] = {"description": why, "content": content}
     return made
-
-
-_CALLER_TEXTS = {Caller.WITHOUT_TOKEN: "none", Caller.AGENT: "agent or person", Caller.PERSON: "person"}
-
-
-def reference_markdown(routes: Sequence[Route]) -> str:
-    """The routes as a table of the reference: method, path, whose token, what for, and every status."""
-    lines = ["| route | token | | statuses |", "|---|---|---|---|"]
-    for route in routes:
-        statuses = ", ".join(map(str, sorted(route.statuses)))
-        lines.append(f"| `{route.method} {route.path}` | {_CALLER_TEXTS[route.who]} | {route.summary} | {statuses} |")
-    return "\n".join(lines) + "\n"

@@ -10,6 +10,7 @@ from hashlib import sha256
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from merkle_levels import hash_levels
 from paths import SUPPORT
 
 from lockgate.core.journal.merkle import (
@@ -17,7 +18,6 @@ from lockgate.core.journal.merkle import (
     MAX_SIZE,
     Frontier,
     consistency_proof,
-    hash_levels,
     inclusion_proof,
     leaf_hash,
     node_hash,

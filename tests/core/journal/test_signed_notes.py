@@ -8,10 +8,11 @@ from base64 import b64encode
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from merkle_levels import hash_levels
 from paths import SUPPORT
 
 from lockgate.core.errors import InvalidNote
-from lockgate.core.journal.merkle import hash_levels, inclusion_proof, leaf_hash, root_of
+from lockgate.core.journal.merkle import inclusion_proof, leaf_hash, root_of
 from lockgate.core.journal.signed_notes import (
     COSIGNATURE,
     MAX_NOTE,

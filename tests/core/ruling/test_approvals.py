@@ -371,7 +371,6 @@ def test_a_no_outweighs_everything_else_that_was_asked(state: ApprovalState) -> 
         for bound in (PENDING.bound, ELSEWHERE.bound, UNDER_ANOTHER_POLICY.bound):
             said, kept = take_approval(bound, DENIED, asked, [], 150)
             assert (said.state, said.id, said.answered, kept) == (ApprovalState.DENIED, PENDING.id, NO, None)
-            assert said.needs_a_person
 
 
 def test_the_reason_of_a_no_is_told_while_it_is_kept() -> None:
@@ -400,7 +399,7 @@ def test_a_yes_is_spent_by_taking_it() -> None:
     assert kept is not None
     assert (kept.state, kept.ended_s) == (ApprovalState.USED, 160)
     again, unchanged = take_approval(BOUND, None, [kept], [], 161)
-    assert (again.state, again.needs_a_person, unchanged) == (ApprovalState.USED, False, None)
+    assert (again.state, unchanged) == (ApprovalState.USED, None)
 
 
 @pytest.mark.parametrize("state", [ApprovalState.EXPIRED, ApprovalState.VOIDED])
@@ -410,7 +409,7 @@ def test_what_a_person_was_asked_only_a_person_clears(state: ApprovalState, answ
     for bound in (BOUND, ELSEWHERE.bound, UNDER_ANOTHER_POLICY.bound):
         for _ in range(3):
             said, kept = take_approval(bound, ASKED, [ended], [], 500)
-            assert (said.state, said.id, said.needs_a_person, kept) == (state, PENDING.id, True, None)
+            assert (said.state, said.id, kept) == (state, PENDING.id, None)
         # Long after the question itself is forgotten, and after an earlier yes to the same call, too.
         for asked in ([], [Approval(ELSEWHERE, ApprovalState.USED, YES, 90.0)]):
             assert take_approval(bound, ASKED, asked, [], 500)[0] == TakeResult(ApprovalState.EXPIRED, PENDING.id)
@@ -423,24 +422,12 @@ def test_a_question_about_the_call_elsewhere_keeps_it_from_the_models(
 ) -> None:
     open_one = Approval(other, state, answer)
     said, kept = take_approval(BOUND, ApprovalMark(other.id), [open_one], [], 150)
-    assert (said.state, said.id, said.needs_a_person, kept) == (ApprovalState.VOIDED, other.id, True, None)
+    assert (said.state, said.id, kept) == (ApprovalState.VOIDED, other.id, None)
     assert said.differs == (differing_fields(BOUND, other.bound) if answer else ())
     # Asked here as well, this one counts here.
     here = Approval(PENDING)
     for asked in ([open_one, here], [here, open_one]):
         assert take_approval(BOUND, ASKED, asked, [], 150)[0].state is ApprovalState.WAITING
-
-
-@pytest.mark.parametrize(
-    ("state", "by_a_person"),
-    [
-        (ApprovalState.DENIED, True), (ApprovalState.WAITING, True), (ApprovalState.EXPIRED, True),
-        (ApprovalState.VOIDED, True),
-        (ApprovalState.GRANTED, False), (ApprovalState.USED, False), (ApprovalState.UNKNOWN, False),
-    ],
-)  # fmt: skip
-def test_every_answer_says_whether_a_model_may_speak(state: ApprovalState, *, by_a_person: bool) -> None:
-    assert TakeResult(state).needs_a_person == by_a_person
 
 
 def test_a_question_that_is_there_is_not_asked_again() -> None:

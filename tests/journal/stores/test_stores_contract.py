@@ -14,9 +14,10 @@ from threading import Barrier, Event, Thread
 
 import pytest
 from log_checks import NAME, acknowledged, find_signer, record, signer, stored, whole
+from merkle_levels import hash_levels
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError
-from lockgate.core.journal.merkle import Frontier, Tile, hash_levels, leaf_hash, verify_inclusion
+from lockgate.core.journal.merkle import Frontier, Tile, leaf_hash, verify_inclusion
 from lockgate.core.journal.signed_notes import verify_proof
 from lockgate.journal import keys
 from lockgate.journal.journal import Journal

@@ -12,8 +12,6 @@ from typing import Final
 
 # Opaque: the gate does not read them.
 MEDIA: Final = ("image", "audio", "video")
-# The kinds that the inspector reads.
-READABLE: Final = ("pdf", "docx", "html", "text")
 
 _MAGIC: Final = (
     (b"\x89PNG\r\n\x1a\n", "image"),

@@ -108,15 +108,6 @@ def root_of(leaves: Iterable[bytes]) -> bytes:
     return frontier.root()
 
 
-def hash_levels(leaves: Sequence[bytes]) -> HashOf:
-    """Return `hash_of` for a list of leaves' hashes; all levels are computed at once."""
-    levels = [list(leaves)]
-    while len(levels[-1]) > 1:
-        below = levels[-1]
-        levels.append([node_hash(below[at], below[at + 1]) for at in range(0, len(below) - 1, 2)])
-    return lambda level, index: levels[level][index]
-
-
 def range_root(start: int, end: int, hash_of: HashOf) -> bytes:
     """Return the hash over these leaves; a complete subtree must begin at `start`."""
     return _fold_hashes([hash_of(level, index) for level, index in _complete_subtrees(start, end)])

@@ -518,14 +518,6 @@ class TakeResult(NamedTuple):
     differs: tuple[str, ...] = ()
     why: str = ""
 
-    @property
-    def needs_a_person(self) -> bool:
-        """Whether only a person may clear the call: no model is to be asked about it."""
-        return self.state in _BY_A_PERSON
-
-
-_BY_A_PERSON = frozenset({ApprovalState.DENIED, ApprovalState.WAITING, ApprovalState.EXPIRED, ApprovalState.VOIDED})
-
 
 def is_approval_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
