@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lockgate.core.journal import record
 from lockgate.core.journal.exports import ExportRow, export_lines
-from lockgate.core.journal.merkle import consistency_proof, hash_levels, inclusion_proof, leaf_hash, root_of
+from lockgate.core.journal.merkle import HashOf, consistency_proof, inclusion_proof, leaf_hash, node_hash, root_of
 from lockgate.core.journal.signed_notes import COSIGNATURE, Checkpoint, Proof, cosign_note, parse_note, sign_note
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Risk
 from lockgate.journal import keys
@@ -24,6 +24,15 @@ LOG = keys.signer_from_seed(ORIGIN, b"\x01" * 32)
 WITNESS = keys.signer_from_seed("example.com/witness", b"\x02" * 32, kind=COSIGNATURE)
 STRANGER = keys.signer_from_seed(ORIGIN, b"\x03" * 32)
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 11)
+
+
+def hash_levels(leaves: list[bytes]) -> HashOf:
+    """Return `hash_of` for a list of leaves' hashes; all levels are computed at once."""
+    levels = [leaves]
+    while len(levels[-1]) > 1:
+        below = levels[-1]
+        levels.append([node_hash(below[at], below[at + 1]) for at in range(0, len(below) - 1, 2)])
+    return lambda level, index: levels[level][index]
 
 
 def head_of(number: int, run: int = 1) -> dict[str, object]:

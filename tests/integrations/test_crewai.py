@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Thread
@@ -14,9 +15,11 @@ from typing import Any
 
 import pytest
 
-# CrewAI reports to its makers unless it is told not to, before it is loaded.
+if find_spec("crewai") is None:
+    pytest.skip("crewai is not installed", allow_module_level=True)
+# CrewAI reports to its makers unless it is told not to, before it is loaded. Where it is not installed, other tests of
+# this process need what this switches off.
 os.environ.update(CREWAI_DISABLE_TELEMETRY="true", OTEL_SDK_DISABLED="true", CREWAI_TRACING_ENABLED="false")
-pytest.importorskip("crewai")
 
 from crewai import Agent, BaseLLM, Crew, Task
 from crewai.hooks.dispatch import InterceptionPoint, register, scoped_hooks, unregister

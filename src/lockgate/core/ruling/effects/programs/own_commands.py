@@ -27,7 +27,7 @@ _HELP = frozenset(("--help", "-h"))
 # Of these commands, the options that may be given. Words that are no options are free for `init` only.
 _ALLOWED: Mapping[str, frozenset[str]] = {
     "init": frozenset("--user --project --yes --json --server".split()),
-    "trust": frozenset(("--json",)),
+    "trust": frozenset(("--json", "--list")),
 }
 # Of these, what may not be said.
 _REFUSED = {
