@@ -13,6 +13,8 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
@@ -62,16 +64,21 @@ def program_of(agent: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         words = ["npm", "install", "--no-audit", "--no-fund", "--no-save", "--prefix", str(folder)]
         words += [] if package.scripts else ["--ignore-scripts"]
-        subprocess.run([*words, f"{package.name}@{package.version}"], capture_output=True, timeout=400, check=False)
+        with suppress(subprocess.TimeoutExpired):
+            subprocess.run([*words, f"{package.name}@{package.version}"], capture_output=True, timeout=240, check=False)
     return program
 
 
+@cache
 def why_missing(agent: str) -> str:
     """Return why this program cannot be run here; empty if it can."""
     program = program_of(agent)
     if not program.exists():
         return f"npm does not bring {PACKAGES[agent].name}"
-    ended = subprocess.run([str(program), "--version"], capture_output=True, text=True, timeout=120, check=False)
+    try:
+        ended = subprocess.run([str(program), "--version"], capture_output=True, text=True, timeout=120, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{agent} does not run here: {type(error).__name__}"
     return "" if ended.returncode == 0 else f"{agent} does not run here: {ended.stderr[:200]}"
 
 
