@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lockgate import assemble
+from lockgate.bulk.engines import LOCAL, check_engine
 from lockgate.cli.eval.gates import GATES, GateChoice
 from lockgate.cli.eval.measurement import Measurement, replay_sessions
 from lockgate.cli.eval.report import LEGEND, case_lines, format_share, report_to_dict, rule_lines, table_lines
@@ -45,7 +45,7 @@ example:
   $ lockgate eval traces/
   $ lockgate eval --judge embedded:balanced --by family+attack attacks.jsonl
 
-docs/reference/trace.md describes the labels, docs/how-to/measure.md how to read the figures.
+`lockgate help trace` describes the labels, `lockgate help measure` how to read the figures.
 Exit code 0: measured; 1: a figure is outside a bound that was given; 2: bad input.
 """
 
@@ -65,6 +65,7 @@ def describe(parser: Parser) -> None:
         add(option, metavar="PERCENT", type=_parse_percent, help=said)
     add("--json", action="store_true", help="print one JSON object; it lists all calls unless --show is given")
     add("--jobs", metavar="N", type=_parse_jobs, help="how many processes (default: one per core)")
+    add("--engine", metavar="ENGINE", default=LOCAL, help="local, ray, or ray://HOST:PORT (lockgate[ray])")
     add("--config", metavar="PATH", help="use this configuration file")
     parser.set_defaults(run=run)
 
@@ -75,7 +76,7 @@ def run(args: argparse.Namespace) -> Exit:
     sessions = [session for path in list_files(args.traces) for session in load_sessions(path)]
     _require_labels(sessions)
     measured = [Measurement(choice) for choice in choices]
-    complete = _measure(sessions, names, measured, args.jobs or _count_cores())
+    complete = _measure(sessions, names, measured, args.jobs, check_engine(args.engine))
     if args.json:
         # ASCII only: a bidirectional control in a JSON string would still act on the terminal that shows it.
         print(json.dumps(report_to_dict(measured, args.by, most, complete=complete), ensure_ascii=True))
@@ -106,11 +107,6 @@ def _broken_bounds(args: argparse.Namespace, measured: Measurement) -> list[str]
 
 def _parse_jobs(text: str) -> int:
     return parse_whole_number(text, 1, 256)
-
-
-def _count_cores() -> int:
-    # Not every system can say how many of its cores this process may use.
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _parse_percent(text: str) -> float:
@@ -180,17 +176,21 @@ def _require_labels(sessions: Sequence[LabelledSession]) -> None:
     if not any(call.label in ("attack", "ordinary") for session in sessions for call in session.calls):
         raise LockgateError(
             "no call is labelled `attack` or `ordinary`",
-            hint='add "label" to the calls (docs/reference/trace.md); lockgate check rules on traces without labels',
+            hint='add "label" to the calls (`lockgate help trace`); lockgate check rules on traces without labels',
         )
 
 
 def _measure(
-    sessions: Sequence[LabelledSession], names: Sequence[str], measured: Sequence[Measurement], jobs: int
+    sessions: Sequence[LabelledSession],
+    names: Sequence[str],
+    measured: Sequence[Measurement],
+    jobs: int | None,
+    engine: str,
 ) -> bool:
     """Replay all sessions; return False if Ctrl-C ended it."""
     try:
         with _show_progress(len(sessions)) as advance:
-            rulings = replay_sessions(sessions, [each.choice for each in measured], jobs)
+            rulings = replay_sessions(sessions, [each.choice for each in measured], jobs, engine)
             for session, by_gate in zip(sessions, rulings, strict=True):
                 group = " / ".join(getattr(session.start, name) for name in names)
                 for each, ruled in zip(measured, by_gate, strict=True):

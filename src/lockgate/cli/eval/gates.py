@@ -21,8 +21,6 @@ from lockgate.settings.config import Settings
 
 # The four high-risk tools of the baseline.
 SEED_TOOLS = frozenset({"bash", "write", "web_fetch", "spawn_agent"})
-# A measurement waits for the embedded judge: a busy machine must not count as a suspicious call.
-_JUDGE_TIMEOUT_S = 120.0
 
 
 class Ruled(NamedTuple):
@@ -211,8 +209,6 @@ def build_gate(choice: GateChoice) -> GateUnderTest:
     scanner = assemble.scanner_from_settings(settings)
     if not choice.judge:
         return LockgateGate(Gate(settings.policy, scanner=scanner), choice.high_risk)
-    from lockgate.verifiers.embedded_judge import EmbeddedJudge
-
     policy = replace(settings.policy, judge_preset=choice.judge)
-    judge = EmbeddedJudge(preset=choice.judge, timeout_s=_JUDGE_TIMEOUT_S)
+    judge = assemble.embedded_from_settings(replace(settings, policy=policy), patient=True)
     return LockgateGate(Gate(policy, scanner=scanner, triage=judge), choice.high_risk)

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from threading import Thread
+from functools import partial
 
+from lockgate.bulk.engines import LOCAL, run_pieces
 from lockgate.cli.eval.gates import GateChoice, GateUnderTest, Ruled, build_gate, replay_session
 from lockgate.core.errors import InvalidTrace, LockgateError, printable, quoted
 from lockgate.core.sessions.detection_counts import DetectionCounts, count_session
@@ -20,6 +15,7 @@ from lockgate.core.sessions.trace_format import CallEvent
 
 # So few sessions are done before other processes are ready.
 _FEW_SESSIONS = 50
+_IN_PIECE = 4
 TIER_1, JUDGED = "tier 1", "judged"
 
 
@@ -83,59 +79,24 @@ def _add_case(cases: dict[object, CallCase], case: CallCase) -> None:
 
 
 def replay_sessions(
-    sessions: Sequence[LabelledSession], choices: Sequence[GateChoice], jobs: int
+    sessions: Sequence[LabelledSession], choices: Sequence[GateChoice], jobs: int | None, engine: str = LOCAL
 ) -> Iterator[list[list[Ruled]]]:
     """Yield the rulings of each gate on each session, in order."""
-    if jobs == 1 or len(sessions) <= _FEW_SESSIONS:
-        gates = [build_gate(choice) for choice in choices]
-        for session in sessions:
-            yield _replay(session, gates)
-        return
-    # Not forked: a lock or a thread of this process must not be copied half-way.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=(choices,)) as pool:
-        try:
-            with _without_interrupts():
-                rulings = pool.map(_replay_in_worker, sessions, chunksize=4)
-            yield from rulings
-        except BrokenProcessPool:
-            raise LockgateError("a process of the measurement was killed", hint="try --jobs 1") from None
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    if engine == LOCAL and len(sessions) <= _FEW_SESSIONS:
+        jobs = 1
+    pieces = [sessions[at : at + _IN_PIECE] for at in range(0, len(sessions), _IN_PIECE)]
+    early: dict[int, list[list[list[Ruled]]]] = {}
+    following = 0
+    for number, rulings in run_pieces(pieces, partial(_make_work, tuple(choices)), engine=engine, jobs=jobs):
+        early[number] = rulings
+        while following in early:
+            yield from early.pop(following)
+            following += 1
 
 
-@contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Hold Ctrl-C back for a moment: in the middle of starting its processes the pool would wait for them for ever."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-_worker_gates: list[GateUnderTest] = []
-
-
-def _start_worker(choices: Sequence[GateChoice]) -> None:
-    # Ctrl-C reaches all processes of a terminal; the parent prints what was counted so far.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    Thread(target=_end_with_parent, daemon=True).start()
-    _worker_gates.extend(build_gate(choice) for choice in choices)
-
-
-def _end_with_parent() -> None:
-    """End this process when the parent is gone: a killed parent cannot tell its workers to stop."""
-    if (parent := multiprocessing.parent_process()) is not None:
-        parent.join()
-        os._exit(1)
-
-
-def _replay_in_worker(session: LabelledSession) -> list[list[Ruled]]:
-    return _replay(session, _worker_gates)
+def _make_work(choices: Sequence[GateChoice]) -> Callable[[Sequence[LabelledSession]], list[list[list[Ruled]]]]:
+    gates = [build_gate(choice) for choice in choices]
+    return lambda sessions: [_replay(session, gates) for session in sessions]
 
 
 def _replay(session: LabelledSession, gates: Sequence[GateUnderTest]) -> list[list[Ruled]]:

@@ -1,0 +1,159 @@
+"""Run the same work on every piece: in this process, on all cores, or on Ray."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import pickle
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from threading import Thread
+from typing import Any, TypeVar
+
+from lockgate.core.errors import LockgateError, quoted
+
+LOCAL, RAY = "local", "ray"
+# Results that wait for this process, for each worker: enough that none is idle, few enough that memory stays flat.
+_AHEAD = 2
+
+Given = TypeVar("Given")
+Result = TypeVar("Result")
+# Called once in every worker; returns what is called for every piece. Both cross to other processes: module-level
+# functions, or partials of them.
+MakeWork = Callable[[], Callable[[Given], Result]]
+
+
+def check_engine(text: str) -> str:
+    """Return the engine's name, or raise: `local`, `ray` (started here), or `ray://HOST:PORT` (a cluster)."""
+    if text not in (LOCAL, RAY) and not text.startswith("ray://"):
+        raise LockgateError(f"unknown engine {quoted(text)}", hint="use local, ray, or ray://HOST:PORT")
+    return text
+
+
+def count_cores() -> int:
+    # Not every system can say how many of its cores this process may use.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def run_pieces(
+    pieces: Sequence[Given], make_work: MakeWork[Given, Result], *, engine: str = LOCAL, jobs: int | None = None
+) -> Iterator[tuple[int, Result]]:
+    """Yield the number of each piece with the result of its work, in the order in which they are done."""
+    if engine != LOCAL:
+        yield from _run_on_ray(engine, pieces, make_work, jobs)
+    elif (jobs or count_cores()) == 1 or len(pieces) == 1:
+        work = make_work()
+        for number, piece in enumerate(pieces):
+            yield number, work(piece)
+    else:
+        yield from _run_in_processes(pieces, make_work, jobs or count_cores())
+
+
+# --- all cores
+
+
+def _run_in_processes(
+    pieces: Sequence[Given], make_work: MakeWork[Given, Result], jobs: int
+) -> Iterator[tuple[int, Result]]:
+    # Not forked: a lock or a thread of this process must not be copied half-way.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(min(jobs, len(pieces)), context, initializer=_start_worker, initargs=(make_work,))
+    waiting: dict[Future[Any], int] = {}
+    left = iter(enumerate(pieces))
+    try:
+        while True:
+            with _without_interrupts():
+                while len(waiting) < jobs * (1 + _AHEAD) and (each := next(left, None)) is not None:
+                    waiting[pool.submit(_work_in_worker, each[1])] = each[0]
+            if not waiting:
+                return
+            done, _ = wait(waiting, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield waiting.pop(future), future.result()
+    except BrokenProcessPool:
+        raise LockgateError(
+            "one of the processes was killed", hint="try fewer --jobs; --out goes on where it was"
+        ) from None
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Hold Ctrl-C back for a moment: in the middle of starting its processes the pool would wait for them for ever."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+_worker: list[Callable[[Any], Any]] = []
+
+
+def _start_worker(make_work: MakeWork[Any, Any]) -> None:
+    # Ctrl-C reaches all processes of a terminal; the parent reports what was done so far.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
+    _worker.append(make_work())
+
+
+def _end_with_parent() -> None:
+    """End this process when the parent is gone: a killed parent cannot tell its workers to stop."""
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _work_in_worker(piece: object) -> object:
+    return _worker[0](piece)
+
+
+# --- Ray
+
+
+class _RayWorker:
+    """The actor that makes the work once and does it for piece after piece."""
+
+    def __init__(self, make_work: bytes) -> None:
+        self._work = pickle.loads(make_work)()  # noqa: S301 - made by this program, a moment ago
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
+        numbers = [int(number) for number in batch["number"]]
+        results = [self._work(pickle.loads(piece)) for piece in batch["piece"]]  # noqa: S301
+        return {"number": numbers, "result": [pickle.dumps(result) for result in results]}
+
+
+def _run_on_ray(
+    engine: str, pieces: Sequence[Given], make_work: MakeWork[Given, Result], jobs: int | None
+) -> Iterator[tuple[int, Result]]:
+    # Before the import, and before a cluster starts: a tool that reads untrusted sessions sends nothing anywhere.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+        import ray.data
+    except ImportError:
+        raise LockgateError("the package ray is missing", hint="pip install 'lockgate[ray]'") from None
+    address = engine if engine != RAY else None
+    if not ray.is_initialized():
+        quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": logging.ERROR}
+        ray.init(address, **({"logging_level": logging.ERROR} if address else {"num_cpus": jobs, **quiet}))
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    workers = jobs or max(1, int(ray.cluster_resources().get("CPU", 1)))
+    rows = [{"number": number, "piece": pickle.dumps(piece)} for number, piece in enumerate(pieces)]
+    audited = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
+        _RayWorker,
+        fn_constructor_args=(pickle.dumps(make_work),),
+        batch_size=1,
+        compute=ray.data.ActorPoolStrategy(size=min(workers, len(rows))),
+    )
+    for row in audited.iter_rows():
+        yield int(row["number"]), pickle.loads(row["result"])  # noqa: S301 - made by our own workers

@@ -1,0 +1,143 @@
+"""Cut the inputs of a bulk audit into pieces: the unit of work, of progress, and of what is done already."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import BinaryIO, NamedTuple, cast
+
+from lockgate.bulk.call_rows import require_pyarrow
+from lockgate.core.errors import InvalidTrace
+from lockgate.core.sessions.trace_format import MAX_LINE_BYTES, Event, decode_line, parse_line
+
+PARQUET = ".parquet"
+PACKED = ".gz"
+# Large enough that handing a piece over costs nothing beside ruling on it, small enough that little is done twice.
+_SESSIONS_IN_PIECE = 100
+_SESSION_LINE = re.compile(rb'\s*\{\s*"session"\s*:')
+
+
+class InputPiece(NamedTuple):
+    """A part of one input that can be audited alone.
+
+    `start` and `end` are offsets in bytes, or of a row group in Parquet; `session` and `line` count what came before.
+    `digest` is of the content, so that a changed input is not taken for one that is done.
+    """
+
+    path: str
+    digest: str
+    size: int
+    start: int = 0
+    end: int = 0
+    session: int = 0
+    line: int = 0
+
+    @property
+    def name(self) -> str:
+        """Return what the piece is called in the manifest."""
+        return f"{self.path}:{self.start}-{self.end}:{self.digest}"
+
+
+def whole_file(path: str) -> InputPiece:
+    """Return a file as one piece."""
+    digest = sha256()
+    with open(path, "rb") as stream:
+        while data := stream.read(1 << 20):
+            digest.update(data)
+        size = stream.tell()
+    return InputPiece(path, digest.hexdigest()[:32], size, end=size)
+
+
+def cut_trace(path: str, sessions: int = _SESSIONS_IN_PIECE) -> Iterator[InputPiece]:
+    """Yield pieces of so many sessions each; every piece but the first begins with the start of a session."""
+    if path.endswith(PARQUET):
+        yield from _cut_parquet(path)
+        return
+    if path.endswith(PACKED):
+        yield whole_file(path)
+        return
+    with open(path, "rb") as stream:
+        digest, start, first_session, first_line = sha256(), 0, 0, 0
+        seen = line = at = 0
+        while data := stream.readline(MAX_LINE_BYTES + 2):
+            if _SESSION_LINE.match(data):
+                if seen and seen % sessions == 0 and at > start:
+                    yield InputPiece(path, digest.hexdigest()[:32], at - start, start, at, first_session, first_line)
+                    digest, start, first_session, first_line = sha256(), at, seen, line
+                seen += 1
+            digest.update(data)
+            line += 1
+            at += len(data)
+        if at > start or not at:
+            yield InputPiece(path, digest.hexdigest()[:32], at - start, start, at, first_session, first_line)
+
+
+def _cut_parquet(path: str) -> Iterator[InputPiece]:
+    require_pyarrow()
+    from pyarrow import parquet
+
+    about = os.stat(path)
+    with _refuse_damaged(), parquet.ParquetFile(path) as file:
+        sessions = 0
+        for group in range(file.num_row_groups):
+            size = file.metadata.row_group(group).total_byte_size
+            # The content itself is not read for this: a row group may be as large as a machine's memory allows.
+            digest = sha256(f"{about.st_size} {about.st_mtime_ns} {group}".encode()).hexdigest()[:32]
+            yield InputPiece(path, digest, size, group, group + 1, sessions)
+            sessions += file.metadata.row_group(group).num_rows
+
+
+def read_events(piece: InputPiece) -> Iterator[tuple[int, Event]]:
+    """Yield the events of a piece of a trace with their line numbers; raise InvalidTrace, which names the line."""
+    for number, data in enumerate(_lines(piece), piece.line + 1):
+        if len(data.rstrip(b"\r\n")) > MAX_LINE_BYTES:
+            raise InvalidTrace(f"line {number}: longer than {MAX_LINE_BYTES:,} bytes", hint="is this a trace?")
+        text = decode_line(data, number)
+        if text.strip():
+            yield number, parse_line(text, number)
+
+
+def _lines(piece: InputPiece) -> Iterator[bytes]:
+    with open(piece.path, "rb") as raw:
+        if piece.path.endswith(PACKED):
+            try:
+                yield from _capped(cast(BinaryIO, gzip.GzipFile(fileobj=raw)), None)
+            except (EOFError, zlib.error):
+                raise InvalidTrace("the packed file is damaged, or ends too early") from None
+        else:
+            raw.seek(piece.start)
+            yield from _capped(raw, piece.end)
+
+
+def _capped(stream: BinaryIO, end: int | None) -> Iterator[bytes]:
+    """Yield lines up to the offset; one that is too long is cut, for the reader to refuse it."""
+    while (end is None or stream.tell() < end) and (data := stream.readline(MAX_LINE_BYTES + 2)):
+        yield data
+
+
+@contextmanager
+def _refuse_damaged() -> Iterator[None]:
+    try:
+        yield
+    except require_pyarrow().ArrowException:
+        raise InvalidTrace("no Parquet file, or a damaged one") from None
+
+
+def read_row_group(piece: InputPiece) -> Iterator[tuple[str, str]]:
+    """Yield the name and the trace of each session in a piece of a Parquet file."""
+    require_pyarrow()
+    from pyarrow import parquet
+
+    with _refuse_damaged(), parquet.ParquetFile(piece.path) as file:
+        missing = {"session", "trace"} - set(file.schema_arrow.names)
+        if missing:
+            raise InvalidTrace(
+                f"no column `{min(missing)}`", hint="a row is one session: the columns `session` and `trace`"
+            )
+        table = file.read_row_group(piece.start, columns=["session", "trace"])
+    yield from zip(table.column("session").to_pylist(), table.column("trace").to_pylist(), strict=True)

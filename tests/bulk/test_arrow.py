@@ -1,0 +1,61 @@
+"""`audit`: a pure function over Arrow batches, however the sessions are spread over them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from paths import ROOT
+from recorded_traces import session_lines
+
+from lockgate import Gate
+from lockgate.bulk import audit
+from lockgate.core.errors import LockgateError
+
+pyarrow: Any = pytest.importorskip("pyarrow")
+
+
+def batch_of(*traces: object) -> Any:
+    names = [f"s{at}" for at in range(len(traces))]
+    return pyarrow.table({"session": names, "trace": pyarrow.array(traces, pyarrow.string())})
+
+
+def test_a_row_for_every_call() -> None:
+    rows = audit(batch_of("\n".join(session_lines(7)), "\n".join(session_lines(8)))).to_pylist()
+    assert [(row["session"], row["call"], row["action"]) for row in rows] == [
+        ("s0#1", 1, "CONTINUE"),
+        ("s0#1", 2, "CONTINUE"),
+        ("s0#1", 3, "PAUSE"),
+        ("s1#1", 1, "CONTINUE"),
+        ("s1#1", 2, "CONTINUE"),
+        ("s1#1", 3, "CONTINUE"),
+    ]
+
+
+def test_the_result_does_not_depend_on_the_batches_or_their_order() -> None:
+    gate = Gate()
+    whole = batch_of(*("\n".join(session_lines(number)) for number in range(15)))
+    parts = [audit(batch, gate) for batch in whole.to_batches(max_chunksize=4)]
+    joined = pyarrow.concat_tables(reversed(parts)).sort_by([("session", "ascending"), ("call", "ascending")])
+    assert joined == audit(whole, gate).sort_by([("session", "ascending"), ("call", "ascending")])
+
+
+def test_what_cannot_be_read_is_a_row_with_an_error_and_the_rest_is_ruled_on() -> None:
+    broken = "\n".join([*session_lines(1), "nonsense"])
+    rows = audit(batch_of(broken, None, "", "\n".join(session_lines(2)))).to_pylist()
+    errors = {row["file"]: row["error"] for row in rows if row["error"]}
+    assert errors.keys() == {"s0", "s1", "s2"}
+    assert errors["s0"].startswith("line 6: ")
+    assert sum(row["file"] == "s0" for row in rows) == 4
+    assert sum(row["file"] == "s3" for row in rows) == 3
+
+
+def test_a_missing_column_is_an_error_with_a_hint() -> None:
+    with pytest.raises(LockgateError, match="no column `trace`"):
+        audit(pyarrow.table({"session": ["a"]}))
+
+
+def test_the_program_on_the_page_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "how-to" / "bulk.md").read_text(encoding="utf-8")
+    exec(page.partition("```python\n")[2].partition("```")[0], {})
+    assert capsys.readouterr().out == "['PAUSE']\n"

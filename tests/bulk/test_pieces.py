@@ -1,0 +1,108 @@
+"""Cutting traces: the pieces are the whole trace, in order, each begins with a session, and knows where it stood."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from recorded_traces import session_lines, write_trace
+
+from lockgate.bulk.pieces import InputPiece, cut_trace, read_events, read_row_group, whole_file
+from lockgate.core.errors import InvalidTrace
+from lockgate.core.sessions import trace_format
+from lockgate.core.sessions.trace_format import SessionStart
+
+
+def test_the_pieces_are_the_whole_trace(tmp_path: Path) -> None:
+    trace = write_trace(tmp_path / "t.jsonl", range(25))
+    pieces = [*cut_trace(str(trace), 10)]
+    assert [piece.session for piece in pieces] == [0, 10, 20]
+    assert [piece.line for piece in pieces] == [0, 50, 100]
+    assert sum(piece.size for piece in pieces) == trace.stat().st_size
+    (whole,) = cut_trace(str(trace), 100)
+    assert [event for piece in pieces for event in read_events(piece)] == [*read_events(whole)]
+    assert all(isinstance(next(read_events(piece))[1], SessionStart) for piece in pieces)
+
+
+def test_a_changed_piece_has_another_name_and_the_others_keep_theirs(tmp_path: Path) -> None:
+    trace = write_trace(tmp_path / "t.jsonl", range(20))
+    before = [piece.name for piece in cut_trace(str(trace), 10)]
+    # Of the same length, so that no offset moves.
+    trace.write_text(trace.read_text().replace("mail 19", "file 19"))
+    after = [piece.name for piece in cut_trace(str(trace), 10)]
+    assert [a == b for a, b in zip(before, after, strict=True)] == [True, False]
+
+
+def test_the_word_session_inside_a_text_cuts_nothing(tmp_path: Path) -> None:
+    lines = [*session_lines(1), '{"block": {"content": "{\\"session\\": {}}", "source": "web:x"}}', *session_lines(2)]
+    (tmp_path / "t.jsonl").write_text("\n".join(lines))
+    first, second = cut_trace(str(tmp_path / "t.jsonl"), 1)
+    assert len([*read_events(first)]) == 6
+    assert len([*read_events(second)]) == 5
+
+
+def test_a_packed_trace_is_one_piece(tmp_path: Path) -> None:
+    plain = write_trace(tmp_path / "t.jsonl", range(3))
+    packed = tmp_path / "p.jsonl.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    (piece,) = cut_trace(str(packed), 1)
+    (whole,) = cut_trace(str(plain), 5)
+    assert [*read_events(piece)] == [*read_events(whole)]
+
+
+def test_a_bad_line_is_named_by_its_number_in_the_whole_file(tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text("\n".join([*session_lines(1), *session_lines(2), "nonsense"]))
+    *_, last = cut_trace(str(tmp_path / "t.jsonl"), 1)
+    with pytest.raises(InvalidTrace, match=r"^line 11: "):
+        [*read_events(last)]
+
+
+def test_a_line_that_is_too_long_is_refused_without_reading_it_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("lockgate.bulk.pieces", trace_format.__name__):
+        monkeypatch.setattr(f"{module}.MAX_LINE_BYTES", 300)
+    trace = tmp_path / "t.jsonl"
+    trace.write_text("\n".join([*session_lines(1), '{"block": "' + "x" * 1_000 + '"}']))
+    (piece,) = cut_trace(str(trace))
+    with pytest.raises(InvalidTrace, match="line 6: longer than 300 bytes"):
+        [*read_events(piece)]
+
+
+def test_a_whole_file_is_a_piece_with_the_digest_of_its_content(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    (tmp_path / "b").write_bytes(b"abc")
+    a, b = whole_file(str(tmp_path / "a")), whole_file(str(tmp_path / "b"))
+    assert (a.digest, a.size) == (b.digest, 3)
+    assert a.name != b.name
+
+
+def test_parquet_is_cut_by_row_groups(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    traces = ["\n".join(session_lines(number)) for number in range(5)]
+    table = pyarrow.table({"session": [f"s{at}" for at in range(5)], "trace": traces})
+    parquet.write_table(table, tmp_path / "t.parquet", row_group_size=2)
+    pieces = [*cut_trace(str(tmp_path / "t.parquet"))]
+    assert [(piece.start, piece.session) for piece in pieces] == [(0, 0), (1, 2), (2, 4)]
+    assert [trace for piece in pieces for _, trace in read_row_group(piece)] == traces
+    parquet.write_table(table.drop_columns("trace"), tmp_path / "u.parquet")
+    with pytest.raises(InvalidTrace, match="no column `trace`"):
+        [*read_row_group(InputPiece(str(tmp_path / "u.parquet"), "", 0, 0, 1))]
+
+
+def test_a_packed_trace_that_ends_too_early_is_refused(tmp_path: Path) -> None:
+    packed = gzip.compress("\n".join(session_lines(1)).encode())
+    for number, data in enumerate((packed[:-20], packed[:40] + b"\0" * 40)):
+        (tmp_path / f"{number}.jsonl.gz").write_bytes(data)
+        with pytest.raises(InvalidTrace):
+            [*read_events(whole_file(str(tmp_path / f"{number}.jsonl.gz")))]
+
+
+def test_what_is_no_parquet_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    (tmp_path / "t.parquet").write_text("no such thing")
+    with pytest.raises(InvalidTrace, match="no Parquet file"):
+        [*cut_trace(str(tmp_path / "t.parquet"))]

@@ -1,0 +1,72 @@
+"""The results folder: a piece is done when its line is there; another policy, input or a strange folder is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from pyarrow import parquet
+
+from lockgate.bulk.call_rows import make_error_row
+from lockgate.bulk.pieces import InputPiece
+from lockgate.bulk.results import MANIFEST, ResultsFolder
+from lockgate.core.errors import LockgateError
+
+ABOUT: dict[str, Any] = {"policy": ["sha256:1"], "version": "1"}
+PIECES = [InputPiece("a.jsonl", f"{at:032}", 10, at * 10, at * 10 + 10) for at in range(3)]
+
+
+def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
+    first = ResultsFolder(str(tmp_path / "out"), ABOUT)
+    first.add(PIECES[1], [make_error_row("a.jsonl", "x")], {"calls": 1})
+    again = ResultsFolder(str(tmp_path / "out"), ABOUT)
+    assert again.unfinished(PIECES) == [PIECES[0], PIECES[2]]
+    assert again.counts() == [{"calls": 1}]
+    with pytest.raises(LockgateError, match="was done twice"):
+        again.add(PIECES[1], [], {})
+    (part,) = (tmp_path / "out").glob("*.parquet")
+    assert parquet.read_table(part).column("error").to_pylist() == ["x"]
+    assert part.stat().st_mode & 0o077 == 0
+
+
+def test_a_manifest_that_was_cut_in_a_line_loses_only_that_piece(tmp_path: Path) -> None:
+    folder = ResultsFolder(str(tmp_path), ABOUT)
+    for piece in PIECES[:2]:
+        folder.add(piece, [], {"calls": 1})
+    manifest = tmp_path / MANIFEST
+    manifest.write_bytes(manifest.read_bytes()[:-5])
+    again = ResultsFolder(str(tmp_path), ABOUT)
+    assert again.unfinished(PIECES) == PIECES[1:]
+    again.add(PIECES[1], [], {"calls": 1})
+    assert ResultsFolder(str(tmp_path), ABOUT).unfinished(PIECES) == PIECES[2:]
+
+
+def test_another_policy_is_refused(tmp_path: Path) -> None:
+    ResultsFolder(str(tmp_path), ABOUT)
+    with pytest.raises(LockgateError, match="was made with another policy"):
+        ResultsFolder(str(tmp_path), {**ABOUT, "policy": ["sha256:2"]})
+
+
+def test_results_of_an_input_that_changed_are_refused(tmp_path: Path) -> None:
+    folder = ResultsFolder(str(tmp_path), ABOUT)
+    folder.add(PIECES[0], [], {})
+    with pytest.raises(LockgateError, match=r"an input that is not there, or has changed: `a.jsonl:0-10`"):
+        folder.unfinished(PIECES[1:])
+
+
+@pytest.mark.parametrize("content", [b"no manifest\n", b'{"schema": "x"}\n{"piece": 1}\n', b"\n"])
+def test_a_file_that_is_no_manifest_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / MANIFEST).write_bytes(content)
+    with pytest.raises(LockgateError):
+        ResultsFolder(str(tmp_path), ABOUT)
+
+
+def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(LockgateError, match="holds other files"):
+        ResultsFolder(str(tmp_path), ABOUT)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]

@@ -1,0 +1,87 @@
+"""`lockgate replay` on many files: the same report on one process, on several and on Ray; results that go on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorded_traces import session_lines, write_trace
+
+
+def replay(*argv: str | Path, code: int = 1) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Run the command, and return its summary and the held calls."""
+    command = [sys.executable, "-P", "-m", "lockgate", "replay", "--json", *map(str, argv)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert run.returncode == code, run.stderr
+    *held, summary = [json.loads(line) for line in run.stdout.splitlines()]
+    return summary["summary"], held
+
+
+def rows_in(folder: Path) -> list[tuple[object, ...]]:
+    """Return all rows of a results folder, sorted."""
+    from pyarrow import parquet
+
+    rows = (row for part in folder.glob("*.parquet") for row in parquet.read_table(part).to_pylist())
+    return sorted(tuple(str(value) for value in row.values()) for row in rows)
+
+
+def said(call: dict[str, Any]) -> tuple[str, ...]:
+    """Return what was ruled on a held call, without times and ids."""
+    ruling = call["rulings"]["policy"]
+    return call["file"], call["session"], str(call["call"]), ruling["action"], ruling["reason"], ruling["explanation"]
+
+
+def test_two_processes_report_what_one_reports(tmp_path: Path) -> None:
+    for at in range(3):
+        write_trace(tmp_path / f"{at}.jsonl", range(at * 100, at * 100 + 110 * (at == 0) + 8))
+    here, held_here = replay(tmp_path)
+    there, held_there = replay(f"{tmp_path}/*.jsonl", "--jobs", "2")
+    assert here == there
+    assert here["calls"] == 3 * (118 + 8 + 8)
+    assert sorted(map(said, held_here)) == sorted(map(said, held_there))
+
+
+def test_results_are_kept_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    trace, out = write_trace(tmp_path / "t.jsonl", range(250)), tmp_path / "out"
+    first, _ = replay(trace, "--jobs", "1", "--out", out)
+    whole = rows_in(out)
+    assert first["calls"] == len(whole) == 750
+    # As after an interruption: the last piece was not written down.
+    manifest = out / "manifest.jsonl"
+    *kept, last = manifest.read_text().splitlines(keepends=True)
+    manifest.write_text("".join(kept))
+    (out / json.loads(last)["file"]).unlink()
+    parts = {path.name: path.stat().st_mtime_ns for path in out.glob("*.parquet")}
+    again, _ = replay(trace, "--jobs", "1", "--out", out)
+    assert again == first
+    assert rows_in(out) == whole
+    assert all((out / name).stat().st_mtime_ns == at for name, at in parts.items())
+
+
+def test_parquet_and_a_faulty_session_in_it(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    traces = ["\n".join(session_lines(7)), "\n".join(session_lines(8))]
+    parquet.write_table(pyarrow.table({"session": ["a", "b"], "trace": traces}), tmp_path / "t.parquet")
+    found, held = replay(tmp_path, "--jobs", "1")
+    assert (found["sessions"], found["calls"], len(held)) == (2, 6, 1)
+    bad = ["nonsense", *traces]
+    parquet.write_table(pyarrow.table({"session": ["x", "a", "b"], "trace": bad}), tmp_path / "t.parquet")
+    found, held = replay(tmp_path, "--jobs", "1")
+    assert (found["sessions"], found["calls"], len(found["skipped"])) == (2, 6, 1)
+
+
+def test_ray_gives_the_same_rows_as_one_process(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    for at in range(4):
+        write_trace(tmp_path / f"{at}.jsonl", range(at * 300, at * 300 + 300))
+    on_ray, _ = replay(tmp_path, "--engine", "ray", "--jobs", "2", "--out", tmp_path / "ray")
+    here, _ = replay(*sorted(tmp_path.glob("*.jsonl")), "--jobs", "1", "--out", tmp_path / "here")
+    assert on_ray == here
+    assert rows_in(tmp_path / "ray") == rows_in(tmp_path / "here")
