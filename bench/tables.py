@@ -56,6 +56,9 @@ BOUNDS: Mapping[str, Bound] = {
     # one is work whether it answers or not. No slowing is 1×; the rest is for what two runs of one thing differ by.
     "gate, waiting": Bound(0.9, "×", least=True),
     "gate, waiting p99": Bound(1.25, "×"),
+    "service, CPU": Bound(1, " ms"),
+    "service, rate": Bound(35, "%", least=True),
+    "service, p99": Bound(4, "×"),
 }
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rule_cache import keep_databases
 
 # The bench is a folder of scripts, not a package.
 import detection
@@ -21,12 +22,10 @@ import speed
 import tables
 import texts
 from lockgate import Gate
-from lockgate.assemble import rule_cache_name
 from lockgate.cli.eval.gates import Ruled
 from lockgate.core.sessions.detection_counts import DetectionCounts, Share
 from lockgate.core.sessions.labelled_sessions import LabelledSession
 from lockgate.core.sessions.trace_format import BlockEvent, CallEvent, SessionStart
-from lockgate.core.text.rules import RULES
 from lockgate.runtime.sealed_cache import SealedCache
 from tables import BOUNDS, Check, Row, Table
 
@@ -298,7 +297,7 @@ def test_files_are_counted_once_however_many_calls_they_escalate(gate: Gate, tmp
 def figures(gate: Gate, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     out = tmp_path_factory.mktemp("bench") / "figures.json"
     rules = out.parent / "rules"
-    SealedCache(rules, rules).write(rule_cache_name(RULES), gate.scanner.dump())
+    keep_databases(gate.scanner, SealedCache(rules, rules))
     trace = written(out.parent / "trace.jsonl", [INDEXED, SESSION])
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("BENCH_RULES", str(rules))
@@ -322,13 +321,13 @@ def test_a_quick_run_makes_every_table_with_all_its_columns(figures: dict[str, o
 
 def test_a_quick_run_holds_figures_against_every_bound_that_needs_no_peer(figures: dict[str, object]) -> None:
     used = {check["bound"] for table in figures["tables"] for row in table["rows"] for check in row["checks"]}
-    # The judge's need its engine, which comes with an extra.
+    # The judge's need its engine, which comes with an extra; the service's are measured by bench/service.py alone.
     apart = {
         "peer",
         "ordinary, clean",
         "ordinary, poisoned",
         "control",
-        *(name for name in BOUNDS if name[:6] == "judge,"),
+        *(name for name in BOUNDS if name.startswith(("judge,", "service,"))),
     }
     assert used >= set(BOUNDS) - apart
 

@@ -18,6 +18,7 @@ from lockgate.core.errors import (
     InvalidCall,
     InvalidConfig,
     LockgateError,
+    SessionsBusy,
     SessionsUnavailable,
 )
 from lockgate.core.ruling.grants import find_offer
@@ -35,6 +36,7 @@ from lockgate.gate.judge import Inquiry, Opined
 from lockgate.runtime.worker_pool import WorkerPool
 from lockgate.sessions import Host, Piece, SessionStore
 from lockgate.sessions import host as host_module
+from lockgate.sessions.host import MAX_WAIT_S
 from lockgate.settings.config import AuditSettings, ServerSettings, Settings
 
 # What was acknowledged anywhere is seen everywhere.
@@ -150,7 +152,7 @@ def test_large_calls_past_the_room_of_their_lane_are_refused(host: Host) -> None
     host._large_calls = WorkerPool(1, max_jobs=1)
     host._large_calls.submit(held.wait, "s")
     try:
-        with pytest.raises(SessionsUnavailable, match="too many large calls"):
+        with pytest.raises(SessionsUnavailable, match="too many calls"):
             asyncio.run(host.check_async("s", "read_file", {"rows": list(range(5000))}))
     finally:
         held.set()
@@ -412,3 +414,86 @@ def test_a_host_of_the_settings_keeps_its_sessions_in_a_file_of_the_state_folder
     host = assemble.host_from_settings(shared)
     assert type(host.store).__name__ == "PostgresSessions"
     assert type(host.gate.approvals).__name__ == "PostgresApprovals"
+
+
+class HeldPool:
+    """Holds the threads for small calls until it is left; what is asked meanwhile waits."""
+
+    def __init__(self, host: Host, max_jobs: int) -> None:
+        self.gate = Event()
+        self.pool = host._small_calls = WorkerPool(1, max_jobs=max_jobs, at_once=8)
+
+    def __enter__(self) -> Event:
+        begun = Event()
+        self.pool.submit(lambda: (begun.set(), self.gate.wait(30)), "held/held")
+        assert begun.wait(10)
+        return self.gate
+
+    def __exit__(self, *_: object) -> None:
+        self.gate.set()
+
+
+def test_one_noisy_session_with_500_calls_does_not_starve_another(host: Host) -> None:
+    order: list[str] = []
+
+    async def ask(session: str) -> None:
+        ruled = await host.check_async(session, "read_file", {"path": "/x"}, client="here")
+        assert ruled.decision.action is Action.CONTINUE
+        order.append(session)
+
+    async def ask_all() -> None:
+        with HeldPool(host, max_jobs=2_048):
+            waiting = [asyncio.ensure_future(ask("noisy")) for _ in range(500)]
+            await asyncio.sleep(0)
+            waiting.append(asyncio.ensure_future(ask("quiet")))
+            await asyncio.sleep(0)
+        await asyncio.gather(*waiting)
+
+    asyncio.run(asyncio.wait_for(ask_all(), 60))
+    # It came last, and has its ruling with the first ones.
+    assert order.index("quiet") <= 2
+    assert len(host.decisions(session="noisy", limit=1_000)) == 500
+
+
+def test_the_queue_is_bounded_and_the_busiest_session_is_told_so(host: Host) -> None:
+    async def ask(session: str) -> Action:
+        return (await host.check_async(session, "read_file", {"path": "/x"}, client="here")).decision.action
+
+    async def ask_all() -> list[Action | BaseException]:
+        with HeldPool(host, max_jobs=20):
+            waiting = [asyncio.ensure_future(ask("noisy")) for _ in range(40)]
+            await asyncio.sleep(0)
+            waiting += [asyncio.ensure_future(ask(f"quiet-{at}")) for at in range(5)]
+            await asyncio.sleep(0)
+            assert host._small_calls._under_way == 20
+        return await asyncio.gather(*waiting, return_exceptions=True)
+
+    noisy, quiet = (lambda got: (got[:40], got[40:]))(asyncio.run(asyncio.wait_for(ask_all(), 60)))
+    assert quiet == [Action.CONTINUE] * 5
+    refused = [each for each in noisy if isinstance(each, SessionsBusy)]
+    assert len(refused) == 40 - 14
+    assert all(each.by_caller for each in refused)
+    # Nothing was ruled, so nothing is on record.
+    assert len(host.decisions(session="noisy", limit=100)) == 14
+
+
+def test_a_call_that_waited_past_its_deadline_is_refused_and_not_ruled_on(
+    gate: Gate, again: Callable[[], SessionStore]
+) -> None:
+    now_s = 50.0
+    host = Host(gate, again(), steady=lambda: now_s)
+
+    async def ask() -> None:
+        nonlocal now_s
+        with HeldPool(host, max_jobs=20):
+            late = asyncio.ensure_future(host.check_async("s", "read_file", {"path": "/x"}))
+            await asyncio.sleep(0)
+            now_s += MAX_WAIT_S + 0.1
+            in_time = asyncio.ensure_future(host.check_async("t", "read_file", {"path": "/x"}))
+            await asyncio.sleep(0)
+        with pytest.raises(SessionsBusy, match="waited 10 seconds"):
+            await late
+        assert (await in_time).decision.action is Action.CONTINUE
+
+    asyncio.run(asyncio.wait_for(ask(), 60))
+    assert host.decisions(session="s") == []

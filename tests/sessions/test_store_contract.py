@@ -157,6 +157,30 @@ def test_the_same_key_is_ruled_on_anew_each_time(store: SessionStore) -> None:
     assert not store.set_outcome("s2", "k", "ran")
 
 
+def test_a_part_of_a_name_finds_what_has_it(store: SessionStore) -> None:
+    number = new(store, "mail-17").number
+    store.append((number,), [ruling("d1", tool="send_Email"), ruling("d2", HELD, tool="*end*"), ruling("d3", tool="t")])
+    assert ids(store, tool="*END*") == ["d2", "d1"]
+    # One exact name, as before; two asterisks and nothing between them are a name too.
+    assert ids(store, tool="send") == ids(store, tool="**") == ids(store, tool="*t") == []
+    assert ids(store, session="*il-1*") == ["d3", "d2", "d1"]
+    assert ids(store, host="*ap*", session="mail-17", tool="t") == ["d3"]
+    # A name must not hide behind capital letters that a database does not know.
+    store.append((number,), [ruling("d4", tool="Ärger_Ü")])
+    assert ids(store, tool="*Ärger*") == ["d4"]
+    first = HELD.findings[0].rule
+    assert ids(store, rule=f"*{first[2:-2].upper()}*") == ["d2"]
+    assert ids(store, rule=first[2:-2]) == []
+
+
+def test_pauses_are_counted_by_session(store: SessionStore) -> None:
+    one, other, none = (new(store, name).number for name in ("s1", "s2", "s3"))
+    store.append((one,), [ruling("d1"), ruling("d2", HELD), ruling("d3", HELD)])
+    store.append((other,), [ruling("d4", HELD)])
+    assert store.count_pauses([one, other, none]) == {one: 2, other: 1}
+    assert store.count_pauses([none]) == store.count_pauses([]) == {}
+
+
 def test_last_tells_whether_another_writer_was_there(store: SessionStore, again: Callable[[], SessionStore]) -> None:
     mine, parent = new(store).number, new(store, "p").number
     (first,) = store.append((mine, parent), [ruling("d1")]) or []
@@ -290,7 +314,7 @@ def test_rulings_are_counted(store: SessionStore) -> None:
     store.append((number,), [ruling("x", HELD, at=5000.0)])
     found = list(store.tallies(200.0))
     assert len(found) == 1001
-    assert found[-1] == (5000.0, 3, "PAUSE", "suspicious-pattern", " seed:x ", 12.5, 0.0, "2:suspicious")
+    assert found[-1] == (5000.0, 3, "PAUSE", "suspicious-pattern", " seed:x ", 12.5, 0.0, "2:suspicious", "t", "api")
 
 
 def test_many_writers_lose_nothing_and_agree_on_the_order(again: Callable[[], SessionStore]) -> None:

@@ -440,21 +440,22 @@ class WitnessedJournal:
         It raises JournalUncosigned if none came in time: the record is stored then, but no witness has seen it.
         """
         stored = self.unwitnessed.enqueue(records, durable=durable)
+        # From here on, so that a thread which waits for several records waits no longer than for one.
+        until_s = monotonic() + self._strict_s
 
         def wait() -> tuple[Receipt, ...]:
             receipts = stored()
-            self._wait_for_cosignature(receipts[-1])
+            self._wait_for_cosignature(receipts[-1], until_s)
             return receipts
 
         return wait
 
-    def _wait_for_cosignature(self, last: Receipt) -> None:
-        until = monotonic() + self._strict_s
+    def _wait_for_cosignature(self, last: Receipt, until_s: float) -> None:
         for each in self._witnesses:
             each.expect_head(self._strict_s)
         with self._covered:
             while self._sizes.get(last.origin, 0) <= last.index:
-                left = until - monotonic()
+                left = until_s - monotonic()
                 if left <= 0:
                     break
                 self._covered.wait(left)

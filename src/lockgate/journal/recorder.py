@@ -31,6 +31,7 @@ from lockgate.core.vocabulary import Block, Decision, Receipt, Trust
 from lockgate.runtime.failures import report_failure
 from lockgate.runtime.forks import on_fork
 from lockgate.runtime.private_files import replace_file
+from lockgate.runtime.routines import Routine, ThreadWait, run_routine
 from lockgate.runtime.tracing import current_trace_id
 from lockgate.settings.files import read_regular
 
@@ -107,9 +108,14 @@ class Recorder:
         `build` runs under the lock, and calls its argument once per record. With `witnessed` False no witness is
         awaited.
         """
+        return run_routine(self.recording(build, durable=durable, witnessed=witnessed))
+
+    def recording(self, build: Build, *, durable: bool, witnessed: bool = True) -> Routine[Receipt]:
+        """Do the same as a routine: at its wait the records have their place, and others may join their commit."""
         try:
             journal = self._journal if witnessed else writer_without_witness(self._journal)
-            return self._wait_until_stored(self._number_and_enqueue(journal, build, durable=durable))
+            given = self._number_and_enqueue(journal, build, durable=durable)
+            return (yield from self._wait_until_stored(given))
         except JournalUnavailable:
             raise
         except LockgateError as error:
@@ -138,11 +144,11 @@ class Recorder:
             self._lost = []
             return _Enqueued(records, wait, first, self._seq, gaps, listed)
 
-    def _wait_until_stored(self, given: _Enqueued) -> Receipt:
+    def _wait_until_stored(self, given: _Enqueued) -> Routine[Receipt]:
         """Step 2: wait until the records are committed; on failure, step 3."""
         stored = False
         try:
-            receipts = given.wait()
+            receipts: Sequence[Receipt] = yield ThreadWait(given.wait)
             if len(receipts) != len(given.records) or any(map(_is_wrong_receipt, receipts, given.records)):
                 raise JournalUnavailable("the journal gave a receipt for another record")
             stored = True
@@ -298,7 +304,7 @@ class SessionRecorder(Recorder):
     ) -> RulingSubject:
         return RulingSubject(hash_arguments(arguments, leaves), blocks, context_sha256, current_trace_id())
 
-    def record_ruling(
+    def recording_ruling(
         self,
         seen: RulingSubject,
         blocks: Sequence[Block],
@@ -310,12 +316,12 @@ class SessionRecorder(Recorder):
         approved_by: str = "",
         durable: bool = True,
         witnessed: bool = True,
-    ) -> Receipt:
-        """Record a ruling. `blocks` is the session's own list, which only grows; the record lists the new ones."""
+    ) -> Routine[Receipt]:
+        """Record a ruling, as a routine. `blocks` is the session's own list; the record lists those that are new."""
         build = self._build_ruling(
             seen, blocks, tool, decision, mode=mode, policy_hash=policy_hash, approved_by=approved_by
         )
-        return self.record_built(build, durable=durable, witnessed=witnessed)
+        return self.recording(build, durable=durable, witnessed=witnessed)
 
     def _build_ruling(
         self,

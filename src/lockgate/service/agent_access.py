@@ -24,9 +24,12 @@ from lockgate.core.errors import LockgateError
 from lockgate.core.vocabulary import OBSERVE, Decision, Finding
 from lockgate.runtime.accounts import account_of_peer
 from lockgate.service.http import Caller, Problem, Request
-from lockgate.sessions.host import OPENED_BY, OPENER_ACCOUNT, is_plug
+from lockgate.sessions.host import OPENED_BY, is_plug
+from lockgate.sessions.live_session import OPENER_ACCOUNT
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lockgate.sessions import Host, SessionInfo, StoredRuling
 
 # In the notes of a session when it is made, and never later.
@@ -119,15 +122,19 @@ def require_same_account(host: Host, request: Request, session: str) -> None:
     for _ in range(_MOST_INSIDE):
         if info is None:
             return
-        opener = info.meta.get(OPENER_ACCOUNT)
-        if opener is not None and opener != str(account_of_peer(*request.ends).uid):
-            raise Problem(
-                403,
-                "not-yours",
-                "another account of this machine opened this session",
-                hint="open a session of your own, or use a person's token",
-            )
+        refuse_other_accounts(request, [info.meta[OPENER_ACCOUNT]] if OPENER_ACCOUNT in info.meta else [])
         info = host.session(info.parent) if info.parent else None
+
+
+def refuse_other_accounts(request: Request, openers: Sequence[str]) -> None:
+    """4. Raise a Problem unless the caller's own account opened these sessions, as far as a hook did."""
+    if openers and request.who is not Caller.PERSON and {*openers} != {str(account_of_peer(*request.ends).uid)}:
+        raise Problem(
+            403,
+            "not-yours",
+            "another account of this machine opened this session",
+            hint="open a session of your own, or use a person's token",
+        )
 
 
 def _not_yours_problem() -> Problem:

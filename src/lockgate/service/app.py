@@ -5,7 +5,7 @@ What happens to a request; a later step runs only if the earlier ones passed:
 1. Host.    The request names one of the service's own addresses.
 2. Origin.  No browser header names a foreign page.
 3. Token.   Everything under `/v1`, `/hooks` and `/metrics` needs a token, unknown paths too; but the login, and
-            metrics that were declared open.
+            metrics that were declared open. A browser's reading key stands in for a token where nothing changes.
 4. Route.   The path and the method are in the table, and the caller may use them.
 5. Body.    Counted and timed as it arrives, JSON, and what the route's schema says.
 6. Work.    Off the loop wherever a store is asked. Our own errors are answers; an unexpected error is 500.
@@ -27,7 +27,7 @@ from functools import partial
 from hashlib import sha256
 from inspect import iscoroutinefunction
 from os.path import basename
-from time import perf_counter, time
+from time import monotonic, perf_counter, time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lockgate.core.errors import (
@@ -38,6 +38,7 @@ from lockgate.core.errors import (
     InvalidPayload,
     JournalUnavailable,
     LockgateError,
+    SessionsBusy,
 )
 from lockgate.runtime.asgi import Header, Receive, Scope, Send, json_bytes
 from lockgate.runtime.tracing import REQUEST_TRACE, parse_traceparent
@@ -59,10 +60,11 @@ from lockgate.service.http import (
     read_object,
 )
 from lockgate.service.openapi import Route, RouteTable
-from lockgate.service.page_login import LoginCodes, WrongCodes
+from lockgate.service.page_login import LoginCodes, WrongCodes, is_reading_key
 from lockgate.service.request_counts import RequestCounts
 from lockgate.service.routes import ROUTES
 from lockgate.service.schemas import HALVES, find_misfit
+from lockgate.sessions.host import MAX_WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +98,7 @@ _LOGIN_PATH = b"/v1/exchange"
 # Below this a body is read on the loop.
 _SMALL = 1 << 14
 # Problems that are over in a moment, or are not about what the body says: the client sends it again.
-_RETRIED_CODES = frozenset({"busy", "body-too-slow", "not-yours"})
+_RETRIED_CODES = frozenset({"busy", "body-too-slow", "not-yours", "too-many-requests"})
 _INVALID = (InvalidBlock, InvalidCall, InvalidConfig, InvalidPattern, InvalidPayload)
 
 
@@ -244,19 +246,13 @@ class Api:
             who = self._identify_caller(scope, raw, signed)
             # 4. Route.
             route, params = self._table.find(scope["method"], raw)
-            if who < route.who:
-                raise Problem(
-                    403,
-                    "needs-a-person",
-                    "an agent's token cannot do this",
-                    hint="`lockgate token` prints the one that can",
-                )
             given = bearer_token(scope)
+            self._refuse_unless_allowed(route, who, given)
             query = route.read_query(scope.get("query_string", b""))
             request = Request(params, query, who, address=client_address(scope))
             request.person, request.named = self._person_of(who, given)
             request.ends = (scope.get("client"), scope.get("server"))
-            request.counts = lambda: given is not None and self._tokens.caller_of(given) is who
+            request.counts = lambda: self._still_counts(given, who)
             # 5. Body.
             if route.body is not None and not await self._read_request_body(route, request, scope, receive, signed):
                 return
@@ -267,10 +263,12 @@ class Api:
             answer = problem.answer
             if request is not None and route is not None and route.takes_in and problem.code not in _RETRIED_CODES:
                 await self._mark_context_unknown(request)
+            answer = _refusal_in_place(answer, route, request, signed)
         except Exception as error:  # noqa: BLE001 - the caller hears that there is no ruling
             # Not the error's message, which may quote the request.
             LOG.error("a request failed: route=%s error=%s", route.path if route else "", _place_of(error))
             answer = Problem(500, "internal", "this is a bug in lockgate: nothing follows from it").answer
+            answer = _refusal_in_place(answer, route, request, signed)
             if request is not None and route is not None and route.takes_in:
                 await self._mark_context_unknown(request)
         finally:
@@ -282,7 +280,7 @@ class Api:
         if isinstance(answer, Stream):
             await self._send_stream(answer, receive, send)
         else:
-            close = unread and status >= 400 and scope["method"] not in ("GET", "HEAD")
+            close = unread and scope["method"] not in ("GET", "HEAD")
             await _send(answer, send, signed, close=close)
 
     def _person_of(self, who: Caller, given: bytes | None) -> tuple[str, bool]:
@@ -292,6 +290,30 @@ class Api:
         own = self._tokens.person_of(given)
         return own or self._account, bool(own)
 
+    def _refuse_unless_allowed(self, route: Route, who: Caller, given: bytes | None) -> None:
+        if who >= route.who:
+            return
+        if who is not Caller.WITHOUT_TOKEN:
+            raise Problem(
+                403,
+                "needs-a-person",
+                "an agent's token cannot do this",
+                hint="`lockgate token` prints the one that can",
+            )
+        # `who` stays the least of all callers: a handler gives a reading key no rights but to be answered.
+        if not (route.method == "GET" and route.path.startswith("/v1/") and is_reading_key(self, given)):
+            raise Problem(
+                403,
+                "reading-only",
+                "a reading key only reads",
+                hint="`lockgate token` prints what can change something",
+            )
+
+    def _still_counts(self, given: bytes | None, who: Caller) -> bool:
+        if who is Caller.WITHOUT_TOKEN:
+            return is_reading_key(self, given)
+        return given is not None and self._tokens.caller_of(given) is who
+
     def _identify_caller(self, scope: Scope, path: bytes, signed: SignedQuestion | None) -> Caller:
         if signed is not None:
             return Caller.AGENT
@@ -299,6 +321,8 @@ class Api:
         who = None if given is None else self._tokens.caller_of(given)
         if who is not None:
             return who
+        if is_reading_key(self, given):
+            return Caller.WITHOUT_TOKEN
         is_open = path == _LOGIN_PATH or (self._open_metrics and path == b"/metrics")
         if not is_open and any(path == each or path.startswith(each + b"/") for each in _GUARDED):
             raise Problem(
@@ -366,8 +390,15 @@ class Api:
         try:
             if iscoroutinefunction(route.run):
                 return _answer_from_value(route, await route.run(self, request))
-            done: Answer | Stream = await self._off_loop(lambda: _answer_from_value(route, route.run(self, request)))
+            # Agents take turns: one that asks a lot delays and displaces itself, and never a person on its machine.
+            session = request.params.get("session") or request.body.get("id", "")
+            client = f"{request.who.name} {request.address}/{session}"
+            request.until_s = monotonic() + MAX_WAIT_S
+            work = partial(copy_context().run, lambda: _answer_from_value(route, route.run(self, request)))
+            done: Answer | Stream = await self._store_pool.run_async(work, client)
             return done
+        except (Full, SessionsBusy) as error:
+            raise busy_problem(by_caller=error.by_caller) from None
         except _INVALID as error:
             raise Problem(422, "invalid", error.message, hint=error.hint) from None
         except JournalUnavailable as error:
@@ -378,11 +409,9 @@ class Api:
 
     async def _off_loop(self, work: Callable[[], Any], lane: WorkerPool | None = None) -> Any:
         try:
-            future = (lane or self._store_pool).submit(partial(copy_context().run, work))
+            return await (lane or self._store_pool).run_async(partial(copy_context().run, work))
         except Full:
             raise busy_problem() from None
-        outcome = await asyncio.wrap_future(future)
-        return outcome()
 
     async def run_heavy(self, work: Callable[[], Any]) -> Any:
         """Run `work` in a thread and return its result."""
@@ -406,6 +435,15 @@ class Api:
         finally:
             left.cancel()
             await stream.parts.aclose()
+
+
+def _refusal_in_place(
+    answer: Answer, route: Route | None, request: Request | None, signed: SignedQuestion | None
+) -> Answer:
+    """Return what is said in place of an error to a client that would take the error for a yes."""
+    if route is None or route.refusal is None or request is None or signed is not None or answer.status == 401:
+        return answer
+    return Answer(json_bytes(route.refusal(f"status {answer.status}")))
 
 
 def _place_of(error: BaseException) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from asyncio import to_thread
 from functools import cache, partial
 from importlib.resources import files
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from lockgate import __version__
-from lockgate.core.errors import InvalidPayload, LockgateError
+from lockgate.core.errors import InvalidPayload
 from lockgate.core.requests.payload import parse_payload
 from lockgate.core.ruling.approvals import OPEN_STATES, ApprovalState, is_approval_id
 from lockgate.core.ruling.finding_catalogue import ENTRIES, LOST_TEXT, find_entry
@@ -18,10 +19,13 @@ from lockgate.core.vocabulary import Finding, Kind, Trust
 from lockgate.core.wire import block_to_dict, lineage_to_dict
 from lockgate.runtime.accounts import account_of_peer
 from lockgate.runtime.asgi import json_bytes
+from lockgate.runtime.shipped_pages import find_page, list_pages, page_text
 from lockgate.service import agent_access, gate_requests, journal_proofs, views
 from lockgate.service.approval_links import TICKET_S, LinkClaim
 from lockgate.service.http import Answer, Caller, Problem, Request, Stream, busy_problem
 from lockgate.service.openapi import openapi_document
+from lockgate.service.page_login import make_reading_key
+from lockgate.service.schemas import MAX_LIMIT
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.approvals import AnswerResult, Approval
@@ -40,14 +44,15 @@ def open_session(api: Api, request: Request) -> object:
     if body.get("known") is False:
         given["known"] = False
     info = agent_access.open_session_for(api.host, request, body.get("id", ""), body.get("goal", ""), given)
-    return views.session_view(info, told=agent_access.may_speak_for_user(api.host, request, info.id))
+    return views.session_view(info, told=request.who is Caller.PERSON or agent_access.is_own(api.host, info))
 
 
 def list_sessions(api: Api, request: Request) -> object:
     limit = request.query.get("limit", 50)
     found = api.host.sessions(limit=limit, before=request.query.get("before"), q=request.query.get("q", ""))
+    pauses = api.host.pauses(found)
     return {
-        "sessions": [views.session_view(info) for info in found],
+        "sessions": [views.session_view(info, pauses=pauses.get(info.number, 0)) for info in found],
         "next": found[-1].number if len(found) == limit else None,
     }
 
@@ -122,9 +127,6 @@ def lineage_of(api: Api, request: Request) -> object:
 
 async def check(api: Api, request: Request) -> object:
     body = request.body
-    # A store that fails keeps no call in a session either: the check itself says what follows from that.
-    with suppress(LockgateError):
-        await api.run_heavy(partial(_require_same_account, api, request))
     kept = await api.host.check_async(
         request.params["session"],
         body["tool"],
@@ -132,11 +134,17 @@ async def check(api: Api, request: Request) -> object:
         annotations=body.get("annotations"),
         key=body.get("key", ""),
         findings=(Finding(LOST_TEXT.id, "", 0, 0),) if body.get("suspect") else (),
+        guard=partial(agent_access.refuse_other_accounts, request),
+        client=request.address,
     )
     api.counts.count_ruling(kept.decision)
-    told = agent_access.is_plain(request, kept) or await api.run_heavy(
-        partial(agent_access.may_see_grounds, api.host, kept)
-    )
+    try:
+        told = agent_access.is_plain(request, kept) or await api.run_heavy(
+            partial(agent_access.may_see_grounds, api.host, kept)
+        )
+    except Problem:
+        # No room to look: the ruling is on record, and may have used up a person's yes.
+        told = False
     return views.ruling_view(kept, told=told)
 
 
@@ -167,12 +175,19 @@ def one_step(api: Api, request: Request) -> object:
     return views.step_view(found)
 
 
+def _refuse_late(request: Request) -> None:
+    """Refuse to rule on a call that waited too long, as `Host.check_async` does: its agent may have given up."""
+    if monotonic() > request.until_s:
+        raise busy_problem()
+
+
 def commit_step(api: Api, request: Request) -> object:
     one_step(api, request)
     return views.step_view(api.host.steps.commit(request.params["session"], request.params["step"], request.body))
 
 
 def check_step(api: Api, request: Request) -> object:
+    _refuse_late(request)
     one_step(api, request)
     body = request.body
     kept = api.host.steps.check(
@@ -188,6 +203,7 @@ def check_step(api: Api, request: Request) -> object:
 
 
 def finish_step(api: Api, request: Request) -> object:
+    _refuse_late(request)
     one_step(api, request)
     kept = api.host.steps.finish(request.params["session"], request.params["step"], request.body["assessment"])
     api.counts.count_ruling(kept.decision)
@@ -264,7 +280,10 @@ def stats(api: Api, request: Request) -> object:
     if since_s > now_s:
         raise Problem(422, "bad-query", "`since` is in the future")
     bucket_s = request.query.get("bucket", max(60.0, (now_s - since_s) / 96))
-    return views.stats_view(api.host.stats(since=since_s, bucket_s=bucket_s))
+    # The newest of each: every one of a month would have to be read whole.
+    held = [kept for action in ("PAUSE", "REORIENT") for kept in api.host.decisions(action=action, limit=MAX_LIMIT)]
+    sources = views.count_sources(kept for kept in held if kept.at >= since_s)
+    return views.stats_view(api.host.stats(since=since_s, bucket_s=bucket_s), sources)
 
 
 # People
@@ -358,7 +377,7 @@ def refuse_uncounted(heard: AnswerResult, digest: str, span: str = "") -> None:
         if heard.state is ApprovalState.WAITING:
             waits = None if heard.approval is None else heard.approval.pending
             if waits is not None and waits.shown.people > 1 and (span or waits.digest == digest):
-                hint = "docs/how-to/approvals.md says how people are told apart"
+                hint = "`lockgate help approvals` says how people are told apart"
                 raise Problem(409, "second-person", "this call takes the yes of two different persons", hint=hint)
             other = "rule than the one that is offered" if span else "call than the one that waits"
             raise Problem(409, "another-digest", f"the answer is to another {other}")
@@ -386,6 +405,8 @@ def policy(api: Api, _: Request) -> object:
     state = None if api.reload is None else api.reload.state
     return {
         "policy": api.host.gate.policy.hash,
+        "triage": "" if api.host.gate.triage is None else api.host.gate.triage.name,
+        "supervisor": "" if api.host.gate.supervisor is None else api.host.gate.supervisor.name,
         "state": "current" if state is None else state.word,
         "since": None if state is None else state.since_s,
         "error": "" if state is None else state.error,
@@ -430,10 +451,17 @@ async def events(api: Api, request: Request) -> object:
     return Stream(await api.events.follow(request.query.get("after"), request.counts), "text/event-stream")
 
 
+def refuse_event(why: str) -> object:
+    """Return the no to an event of Claude Code that could not be read: over HTTP it takes an error for a yes."""
+    from lockgate.claude_code.events import stop_agent
+
+    return stop_agent(f"Lockgate could not take this event in ({why}), so nothing is let through.")
+
+
 async def claude_code(api: Api, request: Request) -> object:
     from lockgate.claude_code.events import answer_event
 
-    account = await api.run_heavy(partial(account_of_peer, *request.ends))
+    account = await to_thread(account_of_peer, *request.ends)
     return await answer_event(api.host, request.data, request.headers, account)
 
 
@@ -444,7 +472,7 @@ async def coding_agent(api: Api, request: Request) -> object:
     agent = request.params["agent"]
     if agent not in CODING_AGENTS:
         raise Problem(404, "no-such-agent", "there are no hooks for a coding agent of this name")
-    account = await api.run_heavy(partial(account_of_peer, *request.ends))
+    account = await to_thread(account_of_peer, *request.ends)
     return await answer_agent_event(api.host, agent, request.data, request.headers, account)
 
 
@@ -465,6 +493,11 @@ def exchange_code(api: Api, request: Request) -> object:
     return {"token": api.token}
 
 
+def reading_key(api: Api, request: Request) -> object:
+    key, until_s = make_reading_key(api, request.person if request.named else "")
+    return {"key": key, "until": until_s}
+
+
 def metrics(api: Api, _: Request) -> object:
     return Answer(api.counts.render_all().encode("utf-8"), kind="text/plain; version=0.0.4; charset=utf-8")
 
@@ -480,6 +513,15 @@ def ready(api: Api, _: Request) -> object:
     standing = "current" if api.reload is None else api.reload.state.word
     said = {"ready": can.sessions and recorded, "sessions": can.sessions, "journal": recorded, "policy": standing}
     return Answer(json_bytes(said), 200 if said["ready"] else 503)
+
+
+def help_page(_: Api, request: Request) -> object:
+    pages = list_pages()
+    topic = request.params["topic"]
+    found = find_page(topic, pages)
+    if found is None:
+        raise Problem(404, "no-such-topic", "there is no page about that", hint="`lockgate help` lists the pages")
+    return {"topic": topic, "text": page_text(found, pages)}
 
 
 # The page. Its files are ours, named here or found in the package; nothing of a path is ever joined to a folder.

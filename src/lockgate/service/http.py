@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from math import inf
 from typing import Any, NamedTuple, Protocol
 
 from lockgate.core.strict_json import InvalidJson, JsonFault, JsonLimits, JsonReader
@@ -97,6 +98,8 @@ class Request:
     named: bool = False
     # The client's address; empty if the server does not know it.
     address: str = ""
+    # Until when, by the monotonic clock, a call may wait for its turn to be ruled on.
+    until_s: float = inf
 
 
 def client_address(scope: Scope) -> str:
@@ -144,10 +147,13 @@ class BodyBudget:
         self.held -= size
 
 
-def busy_problem() -> Problem:
-    return Problem(
-        503, "busy", "too much is under way", hint="try again in a moment", headers=((b"retry-after", b"1"),)
-    )
+def busy_problem(*, by_caller: bool = False) -> Problem:
+    """Return the refusal of a request that found no room; `by_caller` says that the caller's own requests fill it."""
+    retry = ((b"retry-after", b"1"),)
+    if by_caller:
+        said = "too many requests of this agent are waiting"
+        return Problem(429, "too-many-requests", said, hint="wait for their answers", headers=retry)
+    return Problem(503, "busy", "too much is under way", hint="try again in a moment", headers=retry)
 
 
 _READER = JsonReader(limits=JsonLimits(depth=64, containers=20_000, values=500_000), max_digits=64)

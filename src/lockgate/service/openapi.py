@@ -28,6 +28,7 @@ _STATUS_TEXTS = {
     413: "the body is too large",
     415: "the body is not `application/json`, or is compressed",
     422: "the body or the query is not what this route takes",
+    429: "most of what waits is this agent's own",
     503: "nothing can be kept or read now, or too much is under way",
 }
 MAX_BODY = 1 << 20
@@ -58,6 +59,8 @@ class Route:
     raw: bool = False
     # Whether it is something that the agent has read: where it is refused, the session's context is not known.
     takes_in: bool = False
+    # What is answered in place of an error, with the reason, to a client that takes an error for a yes.
+    refusal: Callable[[str], object] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -68,7 +71,7 @@ class Route:
         """Every status that this route can answer with, and why."""
         codes = {403} | ({401} if self.who else set()) | ({404} if self.names else set())
         if self.who:
-            codes |= {503}
+            codes |= {429, 503}
         if self.query:
             codes |= {422}
         if self.body is not None:

@@ -3,6 +3,11 @@
 A browser keeps every address it has opened and shares it with the person's other machines, and any program of that
 person can read it there. By then the code is spent. A code is a file of the state folder, named by its hash: the
 process that removes the file has spent it, and only one process can. `auth.py` checks the token of each request.
+
+The token stays in one tab. So that other tabs and bookmarks open too, the page asks for a reading key and keeps it in
+the browser's storage for this address. A reading key is signed, not stored: the service answers it where a route only
+reads, until its time is over or the token changes. It is no cookie: browsers send the cookies of `127.0.0.1` to every
+port, so each program that serves a page on this machine, an agent's too, would get one.
 """
 
 from __future__ import annotations
@@ -16,12 +21,21 @@ from pathlib import Path
 from secrets import token_urlsafe
 from threading import Lock
 from time import monotonic, time
+from typing import TYPE_CHECKING
 
+from lockgate.service.approval_links import LinkClaim
 from lockgate.service.auth import TOKEN_FILE_KIND
+
+if TYPE_CHECKING:
+    from lockgate.service.app import Api
 
 FOLDER = "page-codes"
 LIFETIME_S = 300.0
 MAX_CODE = 100
+# A program that takes our port while we are down can read the key of a browser that comes by: it must not last.
+READING_S = 7 * 86_400.0
+_READING_PREFIX = "lgr_"
+_READING = "reading key"
 # Wrong codes of one address in a minute, and the addresses that are remembered.
 MAX_WRONG = 30
 _MAX_ADDRESSES = 1_024
@@ -98,6 +112,20 @@ class WrongCodes:
                 return False
             times.append(now_s)
             return True
+
+
+def make_reading_key(api: Api, person: str) -> tuple[str, float]:
+    """Return a key that reads and changes nothing, and until when; the end of this person's token ends it too."""
+    until_s = api.clock() + READING_S
+    return _READING_PREFIX + api.links.make(LinkClaim("", "page", person, until_s), _READING), until_s
+
+
+def is_reading_key(api: Api, given: bytes | None) -> bool:
+    """Return whether this is a key that `make_reading_key` made, and still valid."""
+    if given is None or not given.startswith(_READING_PREFIX.encode("ascii")):
+        return False
+    text = given.decode("latin-1").removeprefix(_READING_PREFIX)
+    return api.links.read(text, api.clock(), _READING) is not None
 
 
 def _name(code: str) -> str:

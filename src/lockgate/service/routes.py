@@ -184,7 +184,9 @@ ROUTES: tuple[Route, ...] = (
         Caller.PERSON,
         record("", {"decisions": array("", ref("Summary")), "next": _NEXT}),
         query=(
-            Param("session", text("of this session", most=schemas.MAX_ID)),
+            Param(
+                "session", text("of this session; `*part*`, here and below: with this in its name", most=schemas.MAX_ID)
+            ),
             Param("action", schemas._RULED["action"]),
             Param("tier", schemas._RULED["tier"]),
             Param("tool", text("about this tool")),
@@ -383,6 +385,7 @@ ROUTES: tuple[Route, ...] = (
         body=schemas.anything("an event of Claude Code"),
         most=_MOST_HOOK,
         raw=True,
+        refusal=handlers.refuse_event,
     ),
     Route(
         "POST",
@@ -405,6 +408,15 @@ ROUTES: tuple[Route, ...] = (
         body=record("", {"code": text("from the address that was printed", least=1, most=MAX_CODE)}),
         also={503: "asked too often"},
     ),
+    Route(
+        "POST",
+        "/v1/reading-key",
+        "make a key for a browser: it reads what a person may read under /v1, and changes nothing",
+        handlers.reading_key,
+        Caller.PERSON,
+        record("", {"key": {"type": "string"}, "until": number("seconds since 1970")}),
+        body=schemas.NOTHING,
+    ),
     Route("GET", "/metrics", "counts and times for Prometheus", handlers.metrics, Caller.PERSON, "text/plain"),
     Route("GET", "/healthz", "that it runs", handlers.health, Caller.WITHOUT_TOKEN, ref("Health")),
     Route(
@@ -420,6 +432,14 @@ ROUTES: tuple[Route, ...] = (
         "GET", "/openapi.json", "this document", handlers.openapi, Caller.WITHOUT_TOKEN, schemas.anything("OpenAPI 3.1")
     ),
     Route("GET", "/docs", "the routes, to read and to try", handlers.docs, Caller.WITHOUT_TOKEN, "text/html"),
+    Route(
+        "GET",
+        "/help/{topic}",
+        "a page of the documentation, as `lockgate help` prints it",
+        handlers.help_page,
+        Caller.WITHOUT_TOKEN,
+        record("", {"topic": {"type": "string"}, "text": {"type": "string", "description": "Markdown"}}),
+    ),
     Route("GET", "/", "the page", handlers.page, Caller.WITHOUT_TOKEN, "text/html"),
     Route("GET", "/static/{name}", "a file of the page", handlers.static, Caller.WITHOUT_TOKEN, "text/plain"),
 )

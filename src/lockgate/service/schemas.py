@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from lockgate.core.errors import quoted, suggest_closest
+from lockgate.core.errors import printable, quoted, suggest_closest
 from lockgate.core.requests.strikes import Standing
 from lockgate.core.ruling.grants import GrantSpan
 from lockgate.core.vocabulary import OBSERVE, Action, Certainty, Kind, Mode, Reason, Risk, Trust
@@ -142,7 +142,7 @@ OUTCOME = record(
     {"key": text("the key that its check had", least=1, most=MAX_ID), "ran": word("what the host saw", *RAN)},
 )
 NOTHING = record("Nothing.", {})
-COMMITMENT = anything("what the agent declares before its first call: docs/reference/supervision.md")
+COMMITMENT = anything("what the agent declares before its first call: `lockgate help supervision`")
 OPEN_STEP = record(
     "A supervised step.",
     {"goal": text("what it is to do, in a sentence", least=1, most=4_000, line=False)},
@@ -176,7 +176,7 @@ LINK_ANSWER = record(
     {"reason": ANSWER["properties"]["reason"]},
 )
 REVOKE = record("The end of a grant.", {}, {"who": text("who ends it", most=200)})
-ASSESS = {**anything("a request in the normalized shape: docs/reference/verifiers.md"), "required": ["prompt_text"]}
+ASSESS = {**anything("a request in the normalized shape: `lockgate help verifiers`"), "required": ["prompt_text"]}
 
 # What goes out
 
@@ -206,7 +206,7 @@ ORIGIN = record(
     },
 )
 EFFECT = record(
-    "One thing that the call would do: docs/reference/effects.md.",
+    "One thing that the call would do: `lockgate help effects`.",
     {
         "kind": {"type": "string"},
         "severity": whole("0 looks, 1 works here, 2 reaches out, 3 opens a door", least=0, most=3),
@@ -273,6 +273,7 @@ SUMMARY = record(
         "rules": array("ids of the rules that hit", {"type": "string"}),
         "would_do": {"type": "string", "description": "the call in one line, cut"},
         "ran": {"type": "string", "description": "what the host told afterwards: empty, ran, failed or not-run"},
+        "context": {"type": "integer", "description": "how many blocks of the session it saw"},
         "damaged": {"type": "boolean", "description": "true: what was kept of it cannot be read any more"},
     },
 )
@@ -314,7 +315,8 @@ SESSION = record(
     {
         name: {"type": "string", "description": "not told to an agent's token that did not open the session"}
         for name in ("goal", "scope")
-    },
+    }
+    | {"pauses": whole("how often it was paused; in the list only")},
 )
 STEP = record(
     "A supervised step.",
@@ -418,6 +420,8 @@ POLICY = record(
     "The policy in force, and how it stands with the configuration files.",
     {
         "policy": {"type": "string", "description": "its hash, as records carry it"},
+        "triage": {"type": "string", "description": "the judge of tier 2; empty where there is none"},
+        "supervisor": {"type": "string", "description": "the judge of tier 3; empty: such calls wait for a person"},
         "state": _STANDING,
         "since": maybe(NUMBER),
         "error": {"type": "string", "description": "why the newest files are not in force, if they are not"},
@@ -510,6 +514,10 @@ BANS = record(
 )
 LIFT = record("A ban to lift.", {}, {"who": text("who lifts it, for the record", most=60)})
 _TIMES = {"type": "object", "additionalProperties": maybe(NUMBER)}
+_RANKED = record(
+    "",
+    {"name": {"type": "string"}, "calls": {"type": "integer"}, "held": {"type": "integer"}},
+)
 STATS = record(
     "Rulings added up.",
     {
@@ -541,6 +549,9 @@ STATS = record(
                 },
             ),
         ),
+        "tools": array("tools by held calls, the most first", _RANKED),
+        "hosts": array("the programs that agents ran in, likewise", _RANKED),
+        "sources": array("where values of the newest held calls came from, likewise", _RANKED),
     },
 )
 HEALTH = record("That it runs.", {"status": word("", "ok")})
@@ -650,7 +661,8 @@ def _text_misfit(value: str, schema: Schema, path: str) -> str:
 
 
 def _object_misfit(value: Mapping[str, object], schema: Schema, path: str) -> str:
-    inside = "" if path == "the body" else f"{path}."
+    # A path is quoted already, as in "`blocks`[0]": within one pair of quotes it has none.
+    inside = "" if path == "the body" else f"{path.replace('`', '')}."
     for name in schema.get("required", ()):
         if name not in value:
             return f"`{inside}{name}` is missing"
@@ -662,7 +674,7 @@ def _object_misfit(value: Mapping[str, object], schema: Schema, path: str) -> st
         elif other is False:
             bad = f"there is no key {quoted(name)} in {path}; {suggest_closest(name, known) or 'leave it out'}"
         else:
-            bad = "" if other is True else find_misfit(item, other, f"`{inside}{quoted(name)}`")
+            bad = "" if other is True else find_misfit(item, other, f"`{inside}{printable(name)}`")
         if bad:
             return bad
     return ""

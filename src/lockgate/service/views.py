@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 from lockgate.core.errors import InvalidCall
 from lockgate.core.ruling.approvals import BoundCall, approval_to_dict, canonical_json, describe_call
 from lockgate.core.ruling.finding_catalogue import CatalogueEntry, entry_for
+from lockgate.core.sessions.session_entries import count_name, rank_names
 from lockgate.core.vocabulary import build_lineage
 from lockgate.core.wire import decision_to_dict, lineage_to_dict
 from lockgate.service.agent_access import without_grounds
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.approvals import Approval
+    from lockgate.core.sessions.session_entries import NameCount
     from lockgate.core.vocabulary import Block
     from lockgate.sessions import SessionInfo, Stats, StepInfo, StoredRuling
 
@@ -44,6 +46,7 @@ def summary_view(kept: StoredRuling) -> dict[str, Any]:
         "rules": list(dict.fromkeys(found.rule for found in kept.decision.findings)),
         "would_do": _call_line(kept),
         "ran": kept.ran,
+        "context": kept.context,
         "damaged": kept.damaged,
     }
 
@@ -120,9 +123,10 @@ def approval_view(approval: Approval) -> dict[str, Any]:
     return told
 
 
-def session_view(info: SessionInfo, *, told: bool = True) -> dict[str, Any]:
+def session_view(info: SessionInfo, *, told: bool = True, pauses: int | None = None) -> dict[str, Any]:
     """Return a session; `told` says whether the caller may see its goal and its scope."""
     return {
+        **({} if pauses is None else {"pauses": pauses}),
         **({"goal": info.goal, "scope": info.scope} if told else {}),
         "id": info.id,
         "host": info.host,
@@ -150,7 +154,16 @@ def step_view(found: StepInfo) -> dict[str, Any]:
     }
 
 
-def stats_view(found: Stats) -> dict[str, Any]:
+def count_sources(held: Iterable[StoredRuling]) -> tuple[NameCount, ...]:
+    """Return which sources the values of these held calls came from; each counts once for a call."""
+    names: dict[str, list[int]] = {}
+    for kept in held:
+        for source in {origin.source for origin in kept.decision.origins if not origin.known}:
+            count_name(names, source, held=True)
+    return rank_names(names)
+
+
+def stats_view(found: Stats, sources: Iterable[NameCount] = ()) -> dict[str, Any]:
     return {
         "since": found.since,
         "until": found.until,
@@ -170,4 +183,7 @@ def stats_view(found: Stats) -> dict[str, Any]:
             for bucket in found.buckets
         ],
         "rules": [each._asdict() for each in found.rules],
+        "tools": [each._asdict() for each in found.tools],
+        "hosts": [each._asdict() for each in found.hosts],
+        "sources": [each._asdict() for each in sources],
     }

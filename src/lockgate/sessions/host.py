@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from functools import partial
 from math import isfinite
 from time import monotonic, time
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
-from lockgate.core.errors import InvalidBlock, InvalidCall, SessionsUnavailable, quoted
+from lockgate.core.errors import InvalidBlock, InvalidCall, SessionsBusy, SessionsUnavailable, quoted
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.sessions.session_entries import (
@@ -45,6 +45,7 @@ from lockgate.core.vocabulary import Block, Finding, Kind, Lineage, Trust
 from lockgate.gate.gate import Gate
 from lockgate.gate.ruler import CallStart
 from lockgate.runtime.project_files import read_project
+from lockgate.runtime.routines import Routine, begin_routine
 from lockgate.runtime.worker_pool import Full, WorkerPool
 from lockgate.sessions.host_steps import HostSteps
 from lockgate.sessions.live_session import LiveSession
@@ -59,8 +60,6 @@ from lockgate.sessions.store import SessionStore
 _PLUGS = frozenset({"claude-code", "codex", "copilot", "gemini", "mcp", "opencode", "plug"})
 # This key in a session's meta: a client other than a plug opened the session.
 OPENED_BY = "opened"
-# This key in a session's meta: the account whose hook opened the session.
-OPENER_ACCOUNT = "account"
 
 
 class Piece(NamedTuple):
@@ -78,6 +77,8 @@ class Piece(NamedTuple):
 _Settled = StoredRuling | tuple[RulingStart, CallStart]
 # Calls with more text than this are ruled on one after another, the sessions in turn, and never delay a small call.
 _LARGE = 4096
+# How long a call may wait until it is looked at. With the time of the judges this is less than a hook waits for us.
+MAX_WAIT_S = 10.0
 
 
 class Host:
@@ -99,11 +100,14 @@ class Host:
     ) -> None:
         self.store = store
         self._clock = clock
+        self._steady = steady
         self._cache = SessionCache(gate, store, clock=clock, steady=steady, max_live=most_live)
         self._readiness = ReadinessCheck(store, gate.journal, steady)
         self._pruner = SessionPruner(store, self._cache, keep_days=keep_days, clock=clock, steady=steady)
         # One thread: while it compares a large call, small ones wait for a turn of a few milliseconds, not for its end.
         self._large_calls = WorkerPool(1, max_jobs=256)
+        # More threads would only compete for the interpreter; the calls that one takes at once share its commits.
+        self._small_calls = WorkerPool(2, max_jobs=2_048, at_once=32)
         self._rulings = RulingKeeper(self._cache, self._readiness, clock)
         self.steps = HostSteps(self._cache, self._rulings, clock)
 
@@ -142,11 +146,14 @@ class Host:
         self._pruner.prune_hourly(asked.created_at)
         info = self.store.create(asked)
         live = self._cache.current(info.id)
+        is_changed = bool(info.ended_at or folder or goal.strip()) or live.ruler.context_known != info.context_known
         if is_plug(host) and OPENED_BY in info.meta and OPENED_BY not in asked.meta:
+            is_changed = True
             # Another client opened this session before the plug did: the context counts as unknown.
             self._cache.append(live, SessionEntry(EntrySort.MARK, asked.created_at, detail=CLAIMED))
         tighter = strictest((info.mode, info.scope), (asked.mode, scope))
         if tighter != (info.mode, info.scope):
+            is_changed = True
             self._cache.append(live, SessionEntry(EntrySort.MODE, asked.created_at, detail=to_json(tighter)))
         if info.ended_at:
             self.store.end(info.id, 0.0)
@@ -154,7 +161,7 @@ class Host:
             self._keep_project(info.id, folder, is_new=not info.decisions)
         if goal.strip():
             self._set_goal(live, goal, is_subagent=bool(info.parent))
-        found = self.store.session(info.id)
+        found = self.store.session(info.id) if is_changed else None
         return info if found is None else found
 
     def _parse_session(
@@ -237,6 +244,10 @@ class Host:
     def sessions(self, *, limit: int = 50, before: int | None = None, q: str = "") -> list[SessionInfo]:
         """Return sessions, the newest first; `before` is the `number` of the last one of the page before."""
         return self.store.sessions(limit=_bounded_page(limit), before=before, q=q)
+
+    def pauses(self, sessions: Sequence[SessionInfo]) -> dict[int, int]:
+        """Return how often each of these sessions was paused, by its `number`; one that never was is left out."""
+        return self.store.count_pauses([info.number for info in sessions])
 
     # Context.
 
@@ -395,40 +406,47 @@ class Host:
         key: str = "",
         findings: Sequence[Finding] = (),
         folder: str = "",
+        guard: Callable[[Sequence[str]], None] = lambda _openers: None,
+        client: str = "",
     ) -> StoredRuling:
-        """Rule on one call for a caller on an event loop; the ruling is the same."""
+        """Rule on one call for a caller on an event loop; the ruling is the same.
+
+        `guard` gets the accounts whose hooks opened the session and those it is inside of, and may raise. Clients take
+        turns, and within a client its sessions; a call that waits too long, or is one too many, is SessionsBusy.
+        """
         from asyncio import to_thread
+        from contextvars import copy_context
 
         call = ToolCall(tool, arguments, annotations, findings, key, folder)
-        if _has_more_text(arguments, _LARGE):
-            settled = await self._check_in_lane(session, call)
-        elif self.gate.triage is None and self.gate.supervisor is None:
-            # Without judges only the disk takes time: one thread does everything.
-            return await to_thread(self._check, session, call)
-        else:
-            settled = await to_thread(self._check_at_once, session, call)
+        pool = self._large_calls if _has_more_text(arguments, _LARGE) else self._small_calls
+        # The record of the ruling names the caller's trace.
+        until_s = self._steady() + MAX_WAIT_S
+        begin = partial(copy_context().run, begin_routine, self._check_at_once(session, call, guard, until_s))
+        try:
+            settled: _Settled = await pool.run_async(begin, f"{client}/{session}")
+        except Full as full:
+            raise SessionsBusy(
+                "too many calls are waiting", hint="ask again in a moment", by_caller=full.by_caller
+            ) from None
         if isinstance(settled, StoredRuling):
             return settled
         start, begun = settled
         decision = await start.live.ruler.check_async(call, begun)
         return await to_thread(self._rulings.keep, start, call, decision)
 
-    async def _check_in_lane(self, session: str, call: ToolCall) -> _Settled:
-        from asyncio import wrap_future
-        from contextvars import copy_context
-
-        try:
-            work = partial(copy_context().run, self._check_at_once, session, call)
-            outcome = await wrap_future(self._large_calls.submit(work, session))
-            return cast("_Settled", outcome())
-        except Full:
-            raise SessionsUnavailable("too many large calls are waiting", hint="ask again in a moment") from None
-
-    def _check_at_once(self, session: str, call: ToolCall) -> _Settled:
+    def _check_at_once(
+        self, session: str, call: ToolCall, guard: Callable[[Sequence[str]], None], until_s: float
+    ) -> Routine[_Settled]:
         """Return the ruling if Tier 1 settles the call; else what `check_async` needs to ask the judges."""
+        if self._steady() > until_s:
+            # Its agent may have given up: a ruling now would only take the time of those who still wait.
+            raise SessionsBusy(f"the call waited {MAX_WAIT_S:g} seconds for its turn", hint="ask again in a moment")
         start = self._rulings.look(session, call.key)
-        decision = start.live.ruler.check_at_once(call)
-        return (start, decision) if isinstance(decision, CallStart) else self._rulings.keep(start, call, decision)
+        guard(start.live.openers)
+        decision = yield from start.live.ruler.check_at_once(call)
+        if isinstance(decision, CallStart):
+            return start, decision
+        return (yield from self._rulings.keeping(start, call, decision))
 
     def outcome(self, session: str, key: str, ran: str) -> bool:
         """Note what became of a call: `ran`, `failed` or `not-run`. Return False where no ruling has this key."""
@@ -439,7 +457,7 @@ class Host:
     def decision(self, id: str) -> StoredRuling | None:
         """Return the ruling of this id; None where there is none."""
         found = self.store.ruling(id) if is_valid_name(id) else None
-        return None if found is None else _ruling_or_damaged(*found)
+        return None if found is None else ruling_or_damaged(*found)
 
     def decisions(
         self,
@@ -457,7 +475,7 @@ class Host:
     ) -> list[StoredRuling]:
         """Return rulings, the newest first; with `after` those that follow that `seq`, oldest first."""
         asked = RulingFilter(session, action, tier, tool, rule, host, q, after, before, _bounded_page(limit))
-        return [_ruling_or_damaged(*found) for found in self.store.rulings(asked)]
+        return [ruling_or_damaged(*found) for found in self.store.rulings(asked)]
 
     def stats(self, *, since: float, bucket_s: float) -> Stats:
         """Return what became of the calls since that time, in buckets."""
@@ -510,7 +528,8 @@ def _was_last_message(live: LiveSession, goal: str) -> bool:
     return bool(blocks) and blocks[-1].source == "user" and blocks[-1].content == goal[:MAX_CONTENT]
 
 
-def _ruling_or_damaged(row: SessionRow, session: str, host: str) -> StoredRuling:
+def ruling_or_damaged(row: SessionRow, session: str, host: str) -> StoredRuling:
+    """Return the ruling in a row of the store; one that cannot be read is marked as damaged."""
     try:
         return ruling_from_row(row, session, host)
     except ValueError:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 # The content of a ruling that was not on a call of the agent: the end of a step.
 NO_CALL = b"step"
 MAX_STEPS = 1_000
+# This key in a session's meta: the account whose hook opened the session. It is there from the start, or never.
+OPENER_ACCOUNT = "account"
 _MAX_STEP_RESULTS = 64
 
 
@@ -47,6 +49,8 @@ class LiveSession:
         # This session, and those it is inside of. The blocks of the second are `p.b0001` here, and so on.
         self.chain = chain
         self.parent_ids: tuple[str, ...] = ()
+        # The accounts whose hooks opened these sessions.
+        self.openers: tuple[str, ...] = ()
         self._depth = {number: depth for depth, number in enumerate(chain)}
         self.lock = Lock()
         self.cursor = 0

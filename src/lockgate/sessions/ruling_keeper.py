@@ -30,6 +30,7 @@ from lockgate.core.sessions.session_entries import (
 from lockgate.core.vocabulary import Decision
 from lockgate.journal.recorder import hash_arguments
 from lockgate.runtime.failures import report_failure
+from lockgate.runtime.routines import Routine, run_routine
 from lockgate.sessions.live_session import NO_CALL, LiveSession
 from lockgate.sessions.readiness import ReadinessCheck, error_text
 from lockgate.sessions.session_cache import SessionCache
@@ -80,6 +81,12 @@ class RulingKeeper:
 
         Where it cannot be kept, return what holds in its place. `called` is False for the end of a step.
         """
+        return run_routine(self.keeping(start, call, decision, *also, called=called))
+
+    def keeping(
+        self, start: RulingStart, call: ToolCall, decision: Decision, *also: SessionEntry, called: bool = True
+    ) -> Routine[StoredRuling]:
+        """Do the same as a routine, which waits once the store has taken the ruling in."""
         live, why = start.live, start.why
         self._readiness.note_ruling(decision)
         stored = StoredRuling(
@@ -98,7 +105,7 @@ class RulingKeeper:
         )
         if not why:
             try:
-                place = self._append(live, stored, b"" if called else NO_CALL, also)
+                place = yield from self._append(live, stored, b"" if called else NO_CALL, also)
             except Exception as error:  # noqa: BLE001  # an edge: the ruling may not be kept
                 report_failure("sessions", error)
                 why = error_text(error)
@@ -114,7 +121,7 @@ class RulingKeeper:
 
     def _append(
         self, live: LiveSession, ruling: StoredRuling, content: bytes, also: tuple[SessionEntry, ...]
-    ) -> EntryPlace:
+    ) -> Routine[EntryPlace]:
         decision, arguments = ruling.decision, ruling.arguments
         detail = ruling_to_json(
             ruling.tool, arguments, ruling.annotations, decision, ruling.context, partial(_hash_or_empty, arguments)
@@ -125,7 +132,7 @@ class RulingKeeper:
         live.own_rulings.add(ruling.id)
         kept = False
         try:
-            place, *more = self._cache.append(live, entry, *also, ruling=True)
+            place, *more = yield from self._cache.appending_ruling(live, entry, *also)
             kept = True
         finally:
             if not kept:

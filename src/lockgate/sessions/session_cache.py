@@ -27,7 +27,8 @@ from lockgate.core.vocabulary import OBSERVE, Mode
 from lockgate.gate.gate import Gate
 from lockgate.gate.ruler import MAX_HISTORY, Ruler
 from lockgate.runtime.failures import report_failure
-from lockgate.sessions.live_session import HostedSession, LiveSession
+from lockgate.runtime.routines import Routine, ThreadWait
+from lockgate.sessions.live_session import OPENER_ACCOUNT, HostedSession, LiveSession
 from lockgate.sessions.lost_blocks import LostBlocks
 from lockgate.sessions.store import SessionStore
 
@@ -60,6 +61,8 @@ class SessionCache:
         self._steady = steady
         self._max_live = max_live
         self._live: OrderedDict[str, LiveSession] = OrderedDict()
+        # The characters of all of them, or more.
+        self._size = 0
         self.lost = LostBlocks()
         self._retrier: Thread | None = None
         # Owner of `_live` and `_retrier`.
@@ -111,16 +114,25 @@ class SessionCache:
             if not live.is_outdated:
                 live.apply(self._store.read_entries(live.chain, live.cursor))
 
-    def append(self, live: LiveSession, *entries: SessionEntry, ruling: bool = False) -> list[EntryPlace]:
+    def appending_ruling(self, live: LiveSession, *entries: SessionEntry) -> Routine[list[EntryPlace]]:
+        """Keep a ruling with what follows from it, as a routine; raise SessionsUnavailable where the store fails.
+
+        No ruling is kept in a session that was deleted meanwhile.
+        """
+        places: list[EntryPlace] | None = yield ThreadWait(self._store.enqueue(live.chain, entries))
+        if places is None:
+            live.is_outdated = True
+            raise SessionsUnavailable("the session was deleted while it was ruled on", hint="try again")
+        return places
+
+    def append(self, live: LiveSession, *entries: SessionEntry) -> list[EntryPlace]:
         """Keep the entries in the store; raise SessionsUnavailable where it fails.
 
-        A session that was deleted meanwhile is created anew with an unknown context, but no ruling is kept in it.
+        A session that was deleted meanwhile is created anew with an unknown context.
         """
         places = self._store.append(live.chain, entries)
         if places is None:
             live.is_outdated = True
-            if ruling:
-                raise SessionsUnavailable("the session was deleted while it was ruled on", hint="try again")
             places = self._store.append(self.current(live.id).chain, entries)
         if places is None:
             raise SessionsUnavailable("the session is deleted as soon as it is made")
@@ -207,6 +219,7 @@ class SessionCache:
         live.steps_session = HostedSession(live.ruler, partial(self.catch_up, live))
         live.unknown_context = unknown
         live.parent_ids = tuple(each.id for each in chain[1:])
+        live.openers = tuple(each.meta[OPENER_ACCOUNT] for each in chain if OPENER_ACCOUNT in each.meta)
         with live.lock:
             live.apply([row for row in rows if row.sort != EntrySort.MODE])
             live.cursor = rows[-1].seq if rows else 0
@@ -220,13 +233,16 @@ class SessionCache:
     def _make_room(self, newest: LiveSession) -> None:
         newest.has_grown = False
         with self._lock:
-            size = sum(live.size for live in self._live.values())
             most = self._max_live or MAX_LIVE
-            while len(self._live) > 1 and (len(self._live) > most or size > MAX_LIVE_SIZE):
+            # All are measured only now and then: the sum of what they grew by since is on the safe side.
+            self._size += newest.size
+            if self._size > MAX_LIVE_SIZE:
+                self._size = sum(live.size for live in self._live.values())
+            while len(self._live) > 1 and (len(self._live) > most or self._size > MAX_LIVE_SIZE):
                 oldest = next(iter(self._live))
                 if oldest == newest.id:
                     break
-                size -= self._live.pop(oldest).size
+                self._size -= self._live.pop(oldest).size
 
 
 def read_chain(store: SessionStore, info: SessionInfo) -> tuple[list[SessionInfo], set[int]]:

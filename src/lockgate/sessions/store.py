@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 from lockgate.core.sessions.session_entries import (
@@ -36,6 +36,14 @@ class SessionStore(Protocol):
         first one), mode, mark, and whether a person was asked.
         """
 
+    def enqueue(
+        self, sessions: Sequence[int], entries: Sequence[SessionEntry]
+    ) -> Callable[[], list[EntryPlace] | None]:
+        """Take entries in, to be kept when the returned function is called; what other callers gave may go with them.
+
+        The function does what `append` does; where it is not called, the entries may be kept or not.
+        """
+
     def read_entries(self, sessions: Sequence[int], after: int, *, rulings_after: int = 0) -> list[SessionRow]:
         """What is new in these sessions since that `seq`, in order; of rulings only the first session's."""
 
@@ -53,6 +61,9 @@ class SessionStore(Protocol):
         """A ruling with its session's id and its host."""
 
     def rulings(self, asked: RulingFilter) -> list[tuple[SessionRow, str, str]]: ...
+
+    def count_pauses(self, sessions: Sequence[int]) -> dict[int, int]:
+        """How many rulings of these sessions are PAUSE; a session without one is left out."""
 
     def set_outcome(self, session: str, key: str, ran: str) -> bool:
         """Note what became of the latest ruling of this key; whether there is one."""

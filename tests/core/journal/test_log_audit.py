@@ -136,7 +136,10 @@ def said_of(name: str) -> str:
         ("exchange the bytes of two records", "record 14 holds the bytes of record 21: they were exchanged"),
         ("flip a verdict", "record 14 was changed: its bytes do not hash to its leaf"),
         ("flip a verdict that no earlier head covers", "something in records 30–39 was changed, put in or taken out"),
-        ("write a key twice, for readers who take the first", "record 14 is none: the key `action` stands twice"),
+        (
+            "write a key twice, for readers who take the first",
+            "record 14 cannot be read: the key `action` stands twice",
+        ),
         ("add a field", "has a field too many, `note`"),
         ("append an unsigned record", "record 40 not covered by the signed head of 40: put in behind it"),
         ("replace the log by one signed with a new key", "not signed by the key"),
@@ -439,7 +442,15 @@ def test_one_lost_end_is_told_once_however_many_receipts_are_kept() -> None:
 def test_a_clock_that_goes_back_is_worth_a_remark() -> None:
     report = alone([record.encode_record(a_ruling(1, seq, ts)) for seq, ts in ((1, 9_000), (2, 8_000), (3, 1_500))])
     assert report.sound
-    assert report.remarks == ["the clock went back 1 times, by 7.5 s at most, first at record 3"]
+    assert report.remarks == ["the clock went back by 7.5 s at most, first at record 3 (1 in all)"]
+
+
+def test_the_first_ruling_may_be_older_than_the_opening_that_was_written_for_it() -> None:
+    opened = record.opening_record(run=run(0), seq=1, ts_ms=BASE_MS + 9_000, salt=salt(1), origin=ORIGIN)
+    log = log_of([record.encode_record(opened), record.encode_record(a_ruling(1, 1, 1_500))], sizes=(2,))
+    report = audit([AuditedShard(log.rows, log.heads)], signer().key, keys.verify)
+    assert report.sound
+    assert report.remarks == []
 
 
 # Retention

@@ -304,8 +304,8 @@ class _ShardAudit:
                     self._found.add_fault(2, FaultKind.CHANGED, said)
         if self._back:
             self._found.remarks.append(
-                f"the clock went back {self._back} times, by {self._back_ms / 1000:.1f} s at most, "
-                f"first at record {self._back_at}"
+                f"the clock went back by {self._back_ms / 1000:.1f} s at most, first at record {self._back_at} "
+                f"({self._back} in all)"
             )
 
     def _open_stored_heads(self, notes: Iterable[bytes], sizes: Iterable[int] | None) -> Iterator[Checkpoint]:
@@ -411,7 +411,7 @@ class _ShardAudit:
         try:
             fields = parse_record(data)
         except InvalidRecord as error:
-            self._found.add_fault(6, FaultKind.NOT_A_RECORD, f"record {at} is none: {error.message}", at, at)
+            self._found.add_fault(6, FaultKind.NOT_A_RECORD, f"record {at} cannot be read: {error.message}", at, at)
             self._runs.note_unreadable()
             return
         kind, ts_ms = str(fields["kind"]), _require_int(fields["ts_ms"])
@@ -420,7 +420,9 @@ class _ShardAudit:
             self._back += 1
             self._back_at = self._back_at or at
             self._back_ms = max(self._back_ms, self._clock - ts_ms)
-        self._clock = max(self._clock, ts_ms)
+        # The opening and the settings are written on behalf of the record behind them, which took its time first.
+        if kind not in ("opening", "configuration"):
+            self._clock = max(self._clock, ts_ms)
         # 9. Shards, as far as one record shows.
         if self._rotated >= 0:
             said = f"record {at} stands behind the rotation in record {self._rotated}, which ended the shard"

@@ -538,9 +538,7 @@ def _check_schema(fields: Fields) -> None:
         raise InvalidRecord(f"a record of kind {quoted(kind)} {said}")
     for name, fits in schema.items():
         if not _does_fit(fits, fields[name]):
-            raise InvalidRecord(
-                f"the field {quoted(name)} of a record of kind {quoted(kind)} does not hold what it may"
-            )
+            raise InvalidRecord(f"the field {quoted(name)} of a record of kind {quoted(kind)} has an invalid value")
 
 
 def _does_fit(fits: Fits, value: object) -> bool:

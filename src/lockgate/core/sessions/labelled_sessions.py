@@ -74,7 +74,7 @@ def sessions_from_lines(lines: Iterable[str], part: str) -> list[LabelledSession
     else:
         found = _read_own_format(chain([first], rest))
     if not any(session.calls for session in found):
-        raise InvalidTrace("no call in this trace", hint="docs/reference/trace.md describes the format")
+        raise InvalidTrace("no call in this trace", hint="`lockgate help trace` describes the format")
     return [_fill_names(session, number, part) for number, session in enumerate(found, 1)]
 
 
@@ -136,7 +136,7 @@ def _read_header_indexed(first: str, lines: Iterable[str]) -> Iterator[LabelledS
     if head.get("format") != HEADER_INDEXED:
         raise InvalidTrace(
             f"line 1: unknown format {quoted(head.get('format'))}",
-            hint=f"eval reads `{HEADER_INDEXED}` and the format of docs/reference/trace.md",
+            hint=f"eval reads `{HEADER_INDEXED}` and the format of `lockgate help trace`",
         )
     listed = head.get("blocks")
     if not isinstance(listed, list):

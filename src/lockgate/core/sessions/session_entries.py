@@ -435,6 +435,8 @@ class RulingTally(NamedTuple):
     latency_us: float
     cost_usd: float
     said: str = ""
+    tool: str = ""
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -459,6 +461,14 @@ class RuleCount(NamedTuple):
     undecided: int
 
 
+class NameCount(NamedTuple):
+    """A tool, a host or a source, and how many calls it had; `held` of them were not let through."""
+
+    name: str
+    calls: int
+    held: int
+
+
 @dataclass(frozen=True, slots=True)
 class Stats:
     since: float
@@ -468,9 +478,14 @@ class Stats:
     rules: tuple[RuleCount, ...]
     calls: int
     cost_usd: float
+    tools: tuple[NameCount, ...] = ()
+    hosts: tuple[NameCount, ...] = ()
 
 
 MAX_BUCKETS = 2_000
+MAX_RANKED = 50
+# A client chooses the names of tools: more different ones than these are not told apart.
+_MAX_NAMES = 5_000
 _ACTIONS = frozenset(action.value for action in Action)
 
 
@@ -481,6 +496,8 @@ def stats_from_tallies(tallies: Iterable[RulingTally], *, since: float, until: f
     bucket_s = max(bucket_s, (until - since) / MAX_BUCKETS)
     found: dict[int, tuple[list[array[float]], Counter[str], list[float]]] = {}
     outcomes: dict[str, Counter[str]] = {}
+    tools: dict[str, list[int]] = {}
+    hosts: dict[str, list[int]] = {}
     calls, cost = 0, 0.0
     for each in tallies:
         if each.action not in _ACTIONS:
@@ -494,6 +511,9 @@ def stats_from_tallies(tallies: Iterable[RulingTally], *, since: float, until: f
         actions[Action(each.action)] += 1
         costs[0] += each.cost_usd
         calls, cost = calls + 1, cost + each.cost_usd
+        held = each.action != Action.CONTINUE.value
+        count_name(tools, each.tool, held=held)
+        count_name(hosts, each.host, held=held)
         if each.tier > 1 or each.said:
             outcome = _tally_outcome(each)
             for rule in each.rules.split():
@@ -507,7 +527,20 @@ def stats_from_tallies(tallies: Iterable[RulingTally], *, since: float, until: f
         for rule, outcome in outcomes.items()
     ]
     ranked = tuple(sorted(rules, key=lambda each: (-each.cleared, -each.escalations, each.rule)))
-    return Stats(since, until, bucket_s, buckets, ranked, calls, cost)
+    return Stats(since, until, bucket_s, buckets, ranked, calls, cost, rank_names(tools), rank_names(hosts))
+
+
+def count_name(names: dict[str, list[int]], name: str, *, held: bool) -> None:
+    if name and (name in names or len(names) < _MAX_NAMES):
+        counts = names.setdefault(name, [0, 0])
+        counts[0] += 1
+        counts[1] += held
+
+
+def rank_names(names: Mapping[str, Sequence[int]]) -> tuple[NameCount, ...]:
+    """Return the names with the most calls, those with the most held ones first."""
+    counted = (NameCount(name, calls, held) for name, (calls, held) in names.items())
+    return tuple(sorted(counted, key=lambda each: (-each.held, -each.calls, each.name))[:MAX_RANKED])
 
 
 def _tally_outcome(each: RulingTally) -> str:

@@ -5,9 +5,9 @@ A subclass says how a transaction begins and ends, and how an entry gets the nex
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 from json import loads
 from typing import Any, Protocol
@@ -138,6 +138,10 @@ class SqlSessions:
             info.seen_at,
             info.ended_at,
         )
+        # Most are there already, and to read that keeps no writer out.
+        there = self.session(info.id)
+        if there is not None:
+            return there
         columns, places = _SESSION.removesuffix(", number"), ", ".join("?" * (len(before) + 5))
         with self._write_transaction() as db:
             there = self._select_session(db, info.id)
@@ -158,6 +162,11 @@ class SqlSessions:
     def append(self, sessions: Sequence[int], entries: Sequence[SessionEntry]) -> list[EntryPlace] | None:
         with self._write_transaction() as db:
             return self._append(db, sessions, entries)
+
+    def enqueue(
+        self, sessions: Sequence[int], entries: Sequence[SessionEntry]
+    ) -> Callable[[], list[EntryPlace] | None]:
+        return partial(self.append, sessions, entries)
 
     def _append(
         self, db: Database, sessions: Sequence[int], entries: Sequence[SessionEntry]
@@ -279,10 +288,16 @@ class SqlSessions:
             ("e.tool", storable_text(asked.tool)),
             ("e.host", storable_text(asked.host)),
         ):
-            if value:
+            if isinstance(value, str) and (inner := _wanted_part(value)):
+                where.append(self._part_clause(name))
+                values += [inner.lower(), inner]
+            elif value:
                 where.append(f"{name} = ?")
                 values.append(_clamp(value) if isinstance(value, int) else value)
-        if asked.rule:
+        if inner := _wanted_part(storable_text(asked.rule)):
+            where.append(self._part_clause("e.rules"))
+            values += [inner.lower(), inner]
+        elif asked.rule:
             where.append(f"{self._find}(e.rules, ?) > 0")
             values.append(f" {storable_text(asked.rule)} ")
         if asked.q:
@@ -295,6 +310,20 @@ class SqlSessions:
             where.append("e.seq < ?")
             values.append(_clamp(asked.before))
         return self._select_rulings(where, values, "" if asked.after else "DESC", asked.limit)
+
+    def _part_clause(self, name: str) -> str:
+        # Also as it was written: SQLite knows no small letters beyond ASCII.
+        return f"({self._find}(lower({name}), ?) > 0 OR {self._find}({name}, ?) > 0)"
+
+    def count_pauses(self, sessions: Sequence[int]) -> dict[int, int]:
+        if not sessions:
+            return {}
+        statement = (
+            "SELECT session, count(*) FROM entries WHERE sort = 'ruling' AND action = 'PAUSE' "  # noqa: S608
+            f"AND session IN ({', '.join('?' * len(sessions))}) GROUP BY session"
+        )
+        with self._read_connection() as db:
+            return {} if db is None else dict(db.execute(statement, tuple(sessions)).fetchall())
 
     def _select_rulings(
         self, where: Sequence[str], values: Iterable[object], order: str, limit: int
@@ -320,7 +349,7 @@ class SqlSessions:
     def tallies(self, since: float) -> Iterator[RulingTally]:
         after = 0
         statement = (
-            "SELECT at, tier, action, reason, rules, latency_us, cost_usd, said, seq FROM entries "
+            "SELECT at, tier, action, reason, rules, latency_us, cost_usd, said, tool, host, seq FROM entries "
             "WHERE sort = 'ruling' AND at >= ? AND seq > ? ORDER BY seq LIMIT ?"
         )
         while True:
@@ -371,6 +400,14 @@ def _update_session(db: Database, number: int, entry: SessionEntry) -> None:
 def _digest(session: str) -> str:
     """What stands for the id of a forgotten session: the id itself may say what it was about."""
     return sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _wanted_part(value: str) -> str:
+    """Return what `*part*` asks for in any place of a name; empty where the value asks for one exact name.
+
+    A name with such asterisks of its own has the part in it too, so that no name hides behind them.
+    """
+    return value[1:-1] if len(value) > 2 and value[0] == value[-1] == "*" else ""
 
 
 def _clamp(number: int) -> int:

@@ -12,14 +12,16 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from math import ceil
 from pathlib import Path
 from time import monotonic, time
 
-from lockgate.core.errors import SessionsUnavailable
+from lockgate.core.errors import LockgateError, SessionsUnavailable
 from lockgate.runtime.private_files import PrivateFileKind, wait_for_lock
 from lockgate.runtime.sqlite_file import DatabaseKind, SharedSqliteFile
-from lockgate.sessions.stores.sql import TABLES, Database, SqlSessions
+from lockgate.sessions.stores.grouped import GroupedSessions
+from lockgate.sessions.stores.sql import TABLES, Database
 
 _MAX_IDLE = 8
 # "lkgs" identifies our files, to us and to tools that show it.
@@ -47,7 +49,7 @@ _KIND = DatabaseKind(
 )
 
 
-class SqliteSessions(SqlSessions):
+class SqliteSessions(GroupedSessions):
     """Sessions in one file, which is made with its folder when something is first kept."""
 
     def __init__(self, path: Path) -> None:
@@ -57,6 +59,7 @@ class SqliteSessions(SqlSessions):
         # The writer that was configured last, and how long it waits for other processes.
         self._configured: sqlite3.Connection | None = None
         self._patience_s = 0.0
+        self._start_turns()
 
     def close(self) -> None:
         self._file.close()
@@ -72,13 +75,23 @@ class SqliteSessions(SqlSessions):
 
     # The file
 
+    @property
+    def _busy_s(self) -> float:
+        return self._file.busy_s
+
+    def _busy_error(self) -> LockgateError:
+        return self._file.busy_error()
+
+    def _write_transaction(self) -> AbstractContextManager[sqlite3.Connection]:
+        return self._timed_transaction(self._file.busy_s)
+
     @contextmanager
-    def _write_transaction(self) -> Iterator[sqlite3.Connection]:
+    def _timed_transaction(self, patience_s: float) -> Iterator[sqlite3.Connection]:
         """Yield a transaction that excludes all other writers from its first read on; all or nothing is stored."""
         try:
-            patience_s = self._take_turn()
+            left_s = self._take_writer(patience_s)
             try:
-                yield from self._transaction(patience_s)
+                yield from self._transaction(left_s)
             finally:
                 self._file.writing.release()
         except _FAILURES as error:
@@ -89,6 +102,8 @@ class SqliteSessions(SqlSessions):
         if db is not self._configured:
             self._refuse_old_notes()
             self._configured, self._patience_s = db, 0.0
+        # In tenths of a second: most callers wait about as long as the one before, and need no statement for it.
+        patience_s = ceil(max(0.0, patience_s) * 10) / 10
         try:
             if patience_s != self._patience_s:
                 db.execute(f"PRAGMA busy_timeout = {patience_s * 1000:.0f}")
@@ -122,18 +137,17 @@ class SqliteSessions(SqlSessions):
                 hint="end the agents of that time, then remove the folder",
             )
 
-    def _take_turn(self) -> float:
+    def _take_writer(self, patience_s: float) -> float:
         """Wait for the other threads; return how long the caller may still wait for other processes.
 
         If each thread waited the full time for other processes, threads in a queue would add up their waits.
         """
-        busy_s = self._file.busy_s
         if self._file.writing.acquire(blocking=False):
-            return busy_s
+            return patience_s
         began = monotonic()
-        if not self._file.writing.acquire(timeout=busy_s):
+        if not self._file.writing.acquire(timeout=max(0.0, patience_s)):
             raise self._file.busy_error()
-        return max(0.0, busy_s - (monotonic() - began))
+        return max(0.0, patience_s - (monotonic() - began))
 
     @contextmanager
     def _read_connection(self) -> Iterator[sqlite3.Connection | None]:
