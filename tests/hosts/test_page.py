@@ -5,15 +5,18 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
+import json
 import os
 import re
-from io import BytesIO
+from io import BytesIO, StringIO
 from pathlib import Path
 from types import ModuleType
+from urllib.parse import unquote
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 HERE = Path(__file__).parent
 PICTURES = HERE.parents[1] / "docs" / "pictures"
@@ -137,6 +140,100 @@ def test_what_would_have_paused_stands_out_and_can_be_filtered(page: Page, servi
     expect(rows(page).filter(has_not_text="would PAUSE")).to_have_count(0)
 
 
+def test_typing_in_a_filter_loses_no_letter(page: Page) -> None:
+    expect(rows(page).first).to_be_visible()
+
+    def wait(route: Route) -> None:
+        # A service that takes longer than a person from letter to letter.
+        page.wait_for_timeout(400)
+        route.continue_()
+
+    page.route("**/v1/decisions?*", wait)
+    for name, typed in (("q", "clearance"), ("tool", "end_em")):
+        page.locator(f"input[name={name}]").press_sequentially(typed, delay=130)
+        expect(page.locator(f"input[name={name}]")).to_have_value(typed)
+        expect(page.locator(f"input[name={name}]")).to_be_focused()
+        expect(page).to_have_url(re.compile(f"[?&]{name}={typed}"))
+        expect(rows(page).filter(has_not_text="send_email")).to_have_count(0)
+        expect(rows(page).first).to_contain_text("send_email")
+    page.unroute_all(behavior="wait")
+    page.reload()
+    expect(page.locator("input[name=tool]")).to_have_value("end_em")
+    expect(rows(page).filter(has_not_text="send_email")).to_have_count(0)
+    expect(rows(page).first).to_contain_text("send_email")
+    page.click("a.button >> text=Clear")
+    expect(page.locator("input[name=tool]")).to_have_value("")
+    expect(rows(page).nth(20)).to_be_visible()
+
+
+def test_filters_suggest_names_and_take_a_part_or_a_whole_one(page: Page, service: Service) -> None:
+    service.open("suggest", "Look around")
+    service.check("suggest", "list_\u202efiles", {})
+    for name, known in (("tool", "send_email"), ("rule", "origin:value-in-order"), ("host", "claude-code")):
+        page.focus(f"input[name={name}]")
+        expect(page.locator(f"#known-{name} option[value='{known}']")).to_have_count(1)
+    expect(page.locator("#known-session option[value=parcel]")).to_have_count(1)
+    # A browser draws these itself: a name that would turn them around is not suggested.
+    assert page.locator("#known-tool option").evaluate_all("all => all.every(e => /^[ -~]+$/.test(e.value))")
+    for text, found in (("MAIL", True), ('"send_email"', True), ('"send_emai"', False)):
+        page.fill("input[name=tool]", text)
+        page.keyboard.press("Enter")
+        if found:
+            expect(rows(page).filter(has_not_text="send_email")).to_have_count(0)
+            expect(rows(page).first).to_contain_text("send_email")
+        else:
+            expect(page.locator(".empty")).to_contain_text("Nothing matches")
+
+
+FORMULAS = ["=HYPERLINK(0)", "+1+cmd", "-1-cmd", "@SUM(1)", "\uff1dcmd", ' =1,"x"\n=2', 'a;=1+1;"', "b;\t@SUM(1);"]
+
+
+def test_what_is_shown_is_exported_and_no_cell_is_a_formula(page: Page, service: Service) -> None:
+    service.open("sheet", "Look around")
+    for at, text in enumerate(FORMULAS):
+        service.check("sheet", f"={at}!A1", {"path": text})
+    go(page, "#/decisions?session=sheet")
+    expect(rows(page)).to_have_count(len(FORMULAS))
+    with page.expect_download() as made:
+        page.click("text=CSV")
+    assert re.fullmatch(r"lockgate-decisions-[0-9T-]+\.csv", made.value.suggested_filename)
+    text = made.value.path().read_text(encoding="utf-8", errors="strict")
+    # Many spreadsheets cut at semicolons, and then the quotes hold nothing together.
+    assert not re.search(r'[;\t\r\n][\s"]*[=+\-@\uff1d]', text)
+    table = list(csv.reader(StringIO(text)))
+    assert len(table) == len(FORMULAS) + 1
+    assert {len(line) for line in table} == {len(table[0])}
+    assert not [cell for line in table for cell in line if re.match(r"\s*[=+\-@\uff1d]", cell)]
+    assert [line[table[0].index("tool")] for line in table[1:]] == [
+        f"'={at}!A1" for at in reversed(range(len(FORMULAS)))
+    ]
+    with page.expect_download() as made:
+        page.click("text=JSON")
+    told = json.loads(made.value.path().read_text(encoding="utf-8"))
+    assert told == service.call("GET", "/v1/decisions?session=sheet")[1]["decisions"]
+
+
+WHOLE = "b => b.scrollWidth <= b.clientWidth + 1 && b.scrollHeight <= b.clientHeight + 1"
+
+
+def test_why_a_call_was_held_is_never_cut(shared: Page) -> None:
+    for width in (1360, 640, 400):
+        shared.set_viewport_size({"width": width, "height": 860})
+        go(shared, "#/decisions?session=parcel")
+        why = rows(shared).first.locator(".because")
+        expect(why).to_contain_text("the supervisor holds this call")
+        assert why.evaluate(f"e => [e, e.parentElement].every({WHOLE})"), width
+
+
+def test_the_tab_counts_what_waits(page: Page, service: Service) -> None:
+    expect(page).to_have_title(re.compile(r"^\(\d+\) Decisions · Lockgate$"))
+    before = int(re.findall(r"\d+", page.title())[0])
+    service.waiting("counted")
+    expect(page).to_have_title(f"({before + 1}) Decisions · Lockgate")
+    go(page, "#/journal")
+    expect(page).to_have_title(f"({before + 1}) Journal · Lockgate")
+
+
 # --- one decision
 
 
@@ -204,6 +301,89 @@ def test_the_plots_say_the_same_in_words_in_tables_and_by_keyboard(shared: Page)
     for span in ("hour", "week", "month"):
         shared.click(f"nav.choice >> text={span}")
         expect(shared.locator("figure.plot")).to_have_count(5)
+
+
+def test_the_overview_names_what_is_held_most_and_leads_there(shared: Page) -> None:
+    go(shared, "#/overview")
+    tops = shared.locator("section.tops")
+    for title, name, field in (
+        ("Sources of held calls", "web:issues/418", "q"),
+        ("Tools", "Bash", "tool"),
+        ("Hosts", "claude-code", "host"),
+        ("Rules", "effect:runs-download", "rule"),
+    ):
+        go(shared, "#/overview")
+        box = tops.locator("div").filter(has=shared.locator("h2", has_text=title))
+        box.locator("a", has_text=re.compile(f"^{name}$")).click()
+        expect(shared.locator(f"input[name={field}]")).to_have_value(name if field == "q" else f'"{name}"')
+        expect(rows(shared).first).to_be_visible()
+
+
+def test_without_a_supervisor_no_page_speaks_of_one(shared: Page, service: Service) -> None:
+    said = {**service.call("GET", "/v1/policy")[1], "triage": "embedded/judge", "supervisor": ""}
+    shared.route("**/v1/policy", lambda route: route.fulfill(json=said))
+    go(shared, "#/overview?span=day")
+    first = shared.locator("figure.plot").first
+    expect(first).to_contain_text("No supervisor is configured: what reaches tier 3 waits for a person.")
+    expect(first).to_contain_text("3, a person")
+    expect(first).not_to_contain_text("expected")
+    _, held = service.call("GET", "/v1/decisions?session=parcel&limit=1")
+    asked = f"/v1/decisions/{held['decisions'][0]['id']}"
+
+    def unjudged(route: Route) -> None:
+        told = route.fetch().json()
+        told["decision"]["tiers"] = told["decision"]["tiers"][:2]
+        route.fulfill(json=told)
+
+    shared.route(f"**{asked}", unjudged)
+    look(shared, held["decisions"][0]["id"])
+    expect(shared.locator("ol.tiers")).to_contain_text("none is configured: a person decides")
+
+
+def test_every_word_of_help_is_a_link_that_works(page: Page) -> None:
+    go(page, "#/journal")
+    page.click("text=lockgate help witness")
+    expect(page.locator(".help-page h1")).to_contain_text("journal")
+    expect(page).to_have_title(re.compile("help: witness"))
+    page.keyboard.press("?")
+    for link in page.locator("#help a").all():
+        place = link.get_attribute("href")
+        link.click()
+        expect(page.locator("#help")).to_be_hidden()
+        assert place is not None
+        expect(page).to_have_url(re.compile(f"{place}$"))
+        expect(page.locator(".help-page h1")).to_have_count(1)
+        page.keyboard.press("?")
+    page.keyboard.press("Escape")
+    places = page.locator(".help-page a").evaluate_all("all => all.map(e => e.getAttribute('href'))")
+    for place in places:
+        go(page, place)
+        expect(page).to_have_title(re.compile(f"help: {re.escape(unquote(place.removeprefix('#/help/')))} "))
+        expect(page.locator(".help-page h1")).to_have_count(1)
+
+
+def test_a_session_is_one_timeline_that_grows(page: Page, service: Service) -> None:
+    service.open("line", "Tell Mira when her parcel arrives", STORY.PARCEL)
+    service.check("line", "read_file", {"path": "notes.txt"})
+    service.open("line", "", "Delivered at noon.")
+    service.check("line", "send_email", STORY.ORDERS)
+    go(page, "#/session/line")
+    kinds = "all => all.map(e => e.querySelector('.ruled') ? e.querySelector('.ruled a').textContent : 'block')"
+    entries = page.locator("ol.timeline > li")
+    expect(entries).to_have_count(5)
+    assert entries.evaluate_all(kinds) == ["block", "block", "read_file", "block", "send_email"]
+    expect(entries.last).to_contain_text("PAUSE")
+    expect(entries.last.locator(".because")).to_contain_text("desk@clearance.example")
+    service.open("line", "", "And one more page.")
+    service.check("line", "list_more", {})
+    expect(entries).to_have_count(7)
+    assert entries.evaluate_all(kinds)[5:] == ["block", "list_more"]
+    go(page, "#/sessions?q=line")
+    row = page.locator("table.sessions tbody tr", has_text="line").first
+    expect(row.locator("a.pauses")).to_have_text("1")
+    row.locator("a.pauses").click()
+    expect(rows(page)).to_have_count(1)
+    expect(rows(page).first).to_contain_text("PAUSE")
 
 
 def test_a_session_shows_its_blocks_and_what_they_were_made_from(shared: Page) -> None:
@@ -309,7 +489,7 @@ def arrive(page: Page, service: Service, name: str) -> None:
         expect(page.locator(ready[name]).first).to_be_visible()
 
 
-@pytest.mark.parametrize("width", [1360, 640])
+@pytest.mark.parametrize("width", [1360, 640, 400])
 @pytest.mark.parametrize("name", PLACES)
 def test_every_view_is_fit_for_a_screen_reader_and_for_a_narrow_window(
     shared: Page, service: Service, name: str, width: int
@@ -338,9 +518,15 @@ def test_the_theme_follows_the_system_or_the_switch(browser: Browser, service: S
 
 # --- pictures
 
+# What the pages of the documentation show, and no more.
+PICTURED = {
+    "light": ("decisions", "decision", "overview", "session", "hostile", "decisions-narrow"),
+    "dark": ("approvals",),
+}
+
 
 @pytest.mark.skipif(not os.environ.get("LOCKGATE_PICTURES"), reason="pictures are made on request")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", PICTURED)
 def test_the_pictures_of_the_docs(browser: Browser, service: Service, scheme: str) -> None:
     from PIL import Image
 
@@ -349,12 +535,14 @@ def test_the_pictures_of_the_docs(browser: Browser, service: Service, scheme: st
     hostile = service.check(f"hostile-{scheme}", "send_email\u200b", STORY.HOSTILE_ORDERS)
     made = watched(browser, service, token=service.token, color_scheme=scheme)
     made.page.goto(service.url)
-    for name in (*PLACES, "hostile"):
+    for name in PICTURED[scheme]:
+        narrow = name.endswith("-narrow")
+        made.page.set_viewport_size({"width": 400 if narrow else 1360, "height": 860})
         if name == "hostile":
             look(made.page, hostile["id"])
             expect(made.page.locator("article.decision")).to_contain_text("U+202E")
         else:
-            arrive(made.page, service, name)
+            arrive(made.page, service, name.removesuffix("-narrow"))
         made.page.wait_for_timeout(600)
         made.page.evaluate("document.activeElement?.blur()")
         picture = PICTURES / f"{name}-{scheme}.png"

@@ -137,6 +137,33 @@ def test_a_person_is_reminded_only_while_they_ask_for_it(seen: Watched, service:
         answer(service, approval, "deny")
 
 
+def test_calls_with_one_cause_stand_together(seen: Watched, service: Service, scheme: str) -> None:
+    page = seen.page
+    source, other = f"file:notes-{scheme}.md", f"web:other-{scheme}.example"
+    asked = []
+    for at, where in enumerate((source, other, source, source)):
+        service.open(f"cause-{at}-{scheme}", "Tell Mira when her parcel arrives", STORY.PARCEL, source=where)
+        asked.append(service.check(f"cause-{at}-{scheme}", "send_email", STORY.ORDERS)["approval"])
+    page.goto(f"{service.url}/#/approvals")
+    group = page.locator(".held-group", has=page.locator("h2", has_text=source))
+    expect(group.locator("> h2")).to_have_text(f"3 calls, same file: {source}")
+    expect(group.locator(".approval")).to_have_count(3)
+    expect(page.locator(".held-group > h2", has_text=other)).to_have_text(f"1 call, page: {other}")
+    # A call that comes later moves nothing that is on the screen.
+    box = page.locator(f"[data-approval='{asked[-1]}']")
+    before = box.bounding_box()
+    service.open(f"cause-late-{scheme}", "Tell Mira when her parcel arrives", STORY.PARCEL, source=source)
+    asked.append(service.check(f"cause-late-{scheme}", "send_email", STORY.ORDERS)["approval"])
+    expect(page.locator(f"[data-approval='{asked[-1]}']")).to_be_visible()
+    assert box.bounding_box() == before
+    box.locator("button.deny").click()
+    expect(group.first.locator("> h2")).to_have_text(f"2 calls, same file: {source}")
+    check_view(page, scheme)
+    for approval in asked:
+        if state_of(service, approval)["state"] == "waiting":
+            answer(service, approval, "deny")
+
+
 def link_to(service: Service, approval: str, *, lasts_s: float = 600.0) -> str:
     claim = LinkClaim(approval, "hook", "ana", time() + lasts_s)
     return f"{service.url}/#/answer/{ApprovalLinks(lambda: service.token).make(claim)}"

@@ -11,9 +11,11 @@ import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
@@ -71,7 +73,8 @@ def test_an_address_opens_the_page_once_and_the_browser_keeps_nothing_of_worth(
         # The address again, in the same browser and with the history it has now.
         again = context.new_page()
         again.goto(address)
-        expect(again.locator("#locked h1")).to_have_text("That address has been used, or is too old")
+        expect(again.locator("#unlock-said")).to_have_text("That address has been used, or is too old")
+        assert again.evaluate("sessionStorage.length") == 0
     files = [path for path in (tmp_path / "profile").rglob("*") if path.is_file()]
     assert any(code.encode() in path.read_bytes() for path in files if path.name == "History")
     # Texts of a page are kept in sixteen bits a letter.
@@ -97,11 +100,78 @@ def test_without_the_right_token_the_page_says_how_to_open_it(browser: Browser, 
     made.page.keyboard.press("Enter")
     expect(rows(made.page).first).to_be_visible()
     # Without a place in the address it is the first view, and says so.
-    expect(made.page).to_have_title("Decisions · Lockgate")
+    expect(made.page).to_have_title(re.compile(r"^(\(\d+\) )?Decisions · Lockgate$"))
     expect(made.page.locator("nav a[aria-current]")).to_have_text("Decisions")
     # A refused request is logged by the browser itself; nothing else is.
     assert [each for each in made.wrong if "status of 40" not in each] == []
     made.page.context.close()
+
+
+class Other(BaseHTTPRequestHandler):
+    """A page that another program of this machine serves; it keeps what a browser sends."""
+
+    heard: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.heard.append(str(self.headers).lower())
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"<!doctype html><title>other</title>")
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def test_other_tabs_read_and_do_not_answer_until_they_are_unlocked(browser: Browser, service: Service) -> None:
+    ruled = service.waiting("second-tab")
+    made = watched(browser, service)
+    made.page.goto(service.address())
+    expect(made.page.locator("#link-text")).to_have_text("live")
+    expect(made.page.locator("#sign")).to_have_text("Sign out")
+    made.page.wait_for_function("localStorage.getItem('lockgate-reading-key')")
+    context = made.page.context
+    tab = context.new_page()
+    tab.set_default_timeout(30_000)
+    posted: list[str] = []
+    tab.on("request", lambda asked: posted.append(asked.url) if asked.method == "POST" else None)
+    # As a bookmark opens it.
+    tab.goto(f"{service.url}/#/decisions?session=second-tab")
+    expect(rows(tab).first).to_contain_text("send_email")
+    expect(tab.locator("#link-text")).to_have_text("live, reading only")
+    assert tab.evaluate("sessionStorage.length") == 0
+    assert service.token not in tab.evaluate("JSON.stringify([localStorage, document.cookie])")
+    assert context.cookies() == []
+    box = waiting_box(tab, ruled["approval"])
+    box.locator("button.deny").click()
+    expect(tab.locator("#unlock")).to_be_visible()
+    assert posted == []
+    tab.fill("#unlock input", service.agent)
+    tab.keyboard.press("Enter")
+    expect(tab.locator("#unlock-said")).to_have_text("that token is not right")
+    assert tab.evaluate("sessionStorage.length") == 0
+    tab.fill("#unlock input", service.token)
+    tab.keyboard.press("Enter")
+    expect(tab.locator("#unlock")).to_be_hidden()
+    expect(tab.locator("#link-text")).to_have_text("live")
+    box.locator("button.deny").click()
+    expect(box.locator(".outcome")).to_contain_text("Denied")
+    # Cookies go to every port of a machine; what this page keeps does not.
+    with ThreadingHTTPServer(("127.0.0.1", 0), Other) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        other = context.new_page()
+        other.goto(f"http://127.0.0.1:{server.server_port}/")
+        assert other.evaluate("localStorage.length + document.cookie.length") == 0
+        assert Other.heard
+        assert not any("cookie:" in each or "lgr_" in each or "lgp_" in each for each in Other.heard)
+        server.shutdown()
+    # Signing out in one tab ends reading in all that have no token of their own.
+    third = context.new_page()
+    third.goto(f"{service.url}/#/sessions")
+    expect(third.locator("table.sessions")).to_be_visible()
+    tab.click("#sign")
+    expect(tab.locator("#locked h1")).to_have_text("You are signed out")
+    expect(third.locator("#locked")).to_be_visible()
+    context.close()
 
 
 # --- the proof

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
@@ -11,8 +12,9 @@ from urllib.parse import quote
 import pytest
 from asking import POISON, Asking, fits
 
-from lockgate.core.errors import InvalidConfig, JournalUnavailable, SessionsUnavailable
+from lockgate.core.errors import InvalidConfig, JournalUnavailable, SessionsBusy, SessionsUnavailable
 from lockgate.core.ruling.policy import Policy
+from lockgate.runtime.worker_pool import WorkerPool
 from lockgate.service import app
 from lockgate.service.http import Caller
 from lockgate.service.openapi import openapi_document
@@ -100,6 +102,8 @@ def test_rulings_are_filtered_and_paged(ask: Asking, hijacked: dict[str, Any]) -
     found = {
         "action=PAUSE": 1,
         "tool=bash": 1,
+        "tool=*AS*": 1,
+        "tool=as": 0,
         "rule=override:ignore-instructions": 1,
         "session=s1": 6,
         "session=other": 0,
@@ -110,6 +114,9 @@ def test_rulings_are_filtered_and_paged(ask: Asking, hijacked: dict[str, Any]) -
         "tier=3": 1,
     }
     assert {query: len(ask("GET", f"/v1/decisions?{query}").json["decisions"]) for query in found} == found
+    assert {each["context"] for each in first["decisions"]} == {2}
+    (session,) = fits("GET /v1/sessions", ask("GET", "/v1/sessions"))["sessions"]
+    assert (session["decisions"], session["pauses"]) == (6, 1)
 
 
 def test_a_person_approves_and_the_call_runs_once(ask: Asking, hijacked: dict[str, Any]) -> None:
@@ -205,6 +212,9 @@ def test_stats_add_up_what_was_ruled(ask: Asking, hijacked: dict[str, Any]) -> N
     assert found["calls"] == 1
     assert sum(bucket["tiers"][2] for bucket in found["buckets"]) == 1
     assert "override:ignore-instructions" in {row["rule"] for row in found["rules"]}
+    assert found["tools"] == [{"name": "bash", "calls": 1, "held": 1}]
+    assert found["hosts"] == [{"name": "test", "calls": 1, "held": 1}]
+    assert found["sources"] == [{"name": "web:page", "calls": 1, "held": 1}]
 
 
 def test_rules_are_explained(besieged: Asking) -> None:
@@ -261,6 +271,8 @@ def test_how_it_stands_with_the_configuration_files_is_told(make: Callable[..., 
     said = fits("GET /v1/policy", ask("GET", "/v1/policy"))
     assert said == {
         "policy": Policy().hash,
+        "triage": "",
+        "supervisor": "",
         "state": "refused",
         "since": 7.0,
         "error": "config.toml:3: no; write yes",
@@ -549,6 +561,7 @@ def test_an_agent_s_routes_are_these_and_no_others() -> None:
         "GET /static/{name}",
         "GET /docs",
         "GET /openapi.json",
+        "GET /help/{topic}",
         "GET /healthz",
         "GET /readyz",
         "POST /v1/exchange",
@@ -558,8 +571,55 @@ def test_an_agent_s_routes_are_these_and_no_others() -> None:
     }
 
 
+def test_the_pages_of_the_documentation_are_shown_by_topic_only(besieged: Asking) -> None:
+    told = fits("GET /help/{topic}", besieged("GET", "/help/witness", who=None))
+    assert told["text"].startswith("# ")
+    assert fits("GET /help/{topic}", besieged("GET", "/help/reference%2Fservice", who=None))["text"].startswith(
+        "# Service"
+    )
+    for topic in ("nothing", "..%2F..%2FREADME", "%2Fetc%2Fpasswd", "how-to%2F..%2F..%2FREADME", "."):
+        assert besieged("GET", f"/help/{topic}", who=None).code == "no-such-topic", topic
+
+
 @pytest.mark.parametrize("name", [".", ".."])
 def test_a_session_has_no_name_that_a_browser_folds_away(ask: Asking, name: str) -> None:
     assert ask("POST", "/v1/sessions", {"id": name}).status == 422
     assert ask("POST", f"/v1/sessions/{name}/checks", {"tool": "read", "arguments": {}}).status == 422
     assert ask("POST", f"/v1/sessions/{name}/blocks", {"content": "x", "source": "web:x"}).status == 422
+
+
+@pytest.mark.parametrize(
+    ("by_caller", "status", "code"), [(True, 429, "too-many-requests"), (False, 503, "busy")], ids=["own", "others"]
+)
+def test_a_check_that_finds_no_room_is_refused_with_a_reason(
+    ask: Asking,
+    monkeypatch: pytest.MonkeyPatch,
+    by_caller: bool,  # noqa: FBT001
+    status: int,
+    code: str,
+) -> None:
+    async def refuse(*_: object, **_more: object) -> None:
+        raise SessionsBusy("too many calls are waiting", by_caller=by_caller)
+
+    monkeypatch.setattr(ask.host, "check_async", refuse)
+    reply = ask("POST", "/v1/sessions/s/checks", {"tool": "read_file", "arguments": {}}, who=Caller.AGENT)
+    assert (reply.status, reply.code, reply.headers["retry-after"]) == (status, code, "1")
+    assert "action" not in reply.json
+
+
+def test_a_block_that_finds_no_room_is_refused_and_may_be_sent_again(ask: Asking) -> None:
+    held = threading.Event()
+    ask("POST", "/v1/sessions", {"id": "s", "goal": "read the page"}, who=Caller.AGENT)
+    pool, ask.api._store_pool = ask.api._store_pool, WorkerPool(1, max_jobs=1)
+    ask.api._store_pool.submit(lambda: held.wait(30), "another/session")
+    block = {"content": "a page", "source": "web:x"}
+    try:
+        reply = ask("POST", "/v1/sessions/s/blocks", block, who=Caller.AGENT)
+        assert (reply.status, reply.code, reply.headers["retry-after"]) == (503, "busy", "1")
+    finally:
+        held.set()
+        ask.api._store_pool = pool
+    assert ask("POST", "/v1/sessions/s/blocks", block, who=Caller.AGENT).status == 200
+    info = ask.host.session("s")
+    assert info is not None
+    assert info.context_known

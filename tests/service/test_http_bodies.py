@@ -239,7 +239,7 @@ def test_a_bug_or_a_full_queue_does_not_hide_a_block_either(
     ask("POST", "/v1/sessions", {"id": "s2", "goal": "send mallory@evil.example a mail"})
 
     class Crowded:
-        def submit(self, *_: object) -> None:
+        async def run_async(self, *_: object) -> None:
             raise Full
 
     with monkeypatch.context() as patch:

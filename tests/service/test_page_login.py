@@ -12,8 +12,11 @@ import pytest
 from asking import HOST, Asking
 
 from lockgate.cli.main import main
+from lockgate.service.approval_links import LinkClaim
+from lockgate.service.auth import make_token, person_path
 from lockgate.service.http import Caller
-from lockgate.service.page_login import FOLDER, LIFETIME_S, MAX_WRONG, LoginCodes, WrongCodes
+from lockgate.service.page_login import FOLDER, LIFETIME_S, MAX_WRONG, READING_S, LoginCodes, WrongCodes
+from lockgate.service.routes import ROUTES
 
 
 class Clock:
@@ -126,6 +129,77 @@ def test_wrong_codes_are_counted_for_each_address_and_minute() -> None:
     for number in range(5_000):
         wrong.count(f"address {number}")
     assert len(wrong._times) < 2_000
+
+
+# A browser's reading key
+
+
+def reading(ask: Asking, key: str) -> Callable[..., Any]:
+    def asked(method: str, path: str, body: object = None) -> Any:
+        return ask(method, path, body, who=None, headers={"Authorization": f"Bearer {key}"})
+
+    return asked
+
+
+def test_a_reading_key_reads_what_a_person_reads_and_changes_nothing(ask: Asking, hijacked: dict[str, Any]) -> None:
+    made = ask("POST", "/v1/reading-key", {})
+    assert (made.status, "set-cookie" in made.headers) == (200, False)
+    read = reading(ask, made.json["key"])
+    approval = ask("GET", "/v1/approvals").json["approvals"][0]
+    names = {"session": "s1", "block": "b0002", "decision": hijacked["id"], "approval": approval["id"], "step": "x"}
+    for route in ROUTES:
+        path = route.path.format(**{name: names.get(name, "x") for name in route.names})
+        if route.method != "GET":
+            if route.who is not Caller.WITHOUT_TOKEN:
+                reply = read(route.method, path, {"answer": "approve", "digest": approval["digest"]})
+                assert (route.path, reply.status, reply.code) == (route.path, 403, "reading-only")
+        elif route.path.startswith("/v1/") and route.path != "/v1/events":
+            assert read("GET", path).status not in (401, 403) or route.names[-1:] == ("step",), route.path
+    assert read("GET", "/metrics").code == "reading-only"
+    assert ask("GET", f"/v1/approvals/{approval['id']}").json["state"] == "waiting"
+
+
+def test_an_agent_gets_no_reading_key_and_one_key_makes_no_other(ask: Asking) -> None:
+    assert ask("POST", "/v1/reading-key", {}, who=Caller.AGENT).code == "needs-a-person"
+    assert ask("POST", "/v1/reading-key", {}, who=None).code == "no-token"
+    key = ask("POST", "/v1/reading-key", {}).json["key"]
+    assert reading(ask, key)("POST", "/v1/reading-key", {}).code == "reading-only"
+
+
+def test_a_reading_key_ends_with_its_week_and_with_the_token(make: Callable[..., Asking], tmp_path: Path) -> None:
+    clock = Clock()
+    ask = make(clock=clock)
+    made = ask("POST", "/v1/reading-key", {}).json
+    assert made["until"] == clock.now + READING_S
+    read = reading(ask, made["key"])
+    clock.now += READING_S - 1
+    assert read("GET", "/v1/decisions").status == 200
+    clock.now += 1
+    assert read("GET", "/v1/decisions").code == "no-token"
+    key = ask("POST", "/v1/reading-key", {}).json["key"]
+    make_token(tmp_path / "tokens" / "token", Caller.PERSON, instead=True)
+    rotated = make(clock=clock)
+    assert reading(rotated, key)("GET", "/v1/decisions").code == "no-token"
+    # The signature is over the whole claim, and a link's is none of a key's.
+    fresh = rotated("POST", "/v1/reading-key", {}).json["key"]
+    claim = LinkClaim("", "page", "", clock.now + 100)
+    for forged in (
+        fresh[:-1] + ("0" if fresh[-1] != "0" else "1"),
+        "lgr_",
+        "lgr_x.y",
+        f"lgr_{rotated.api.links.make(claim)}",
+    ):
+        assert reading(rotated, forged)("GET", "/v1/decisions").code == "no-token", forged
+
+
+def test_a_persons_own_reading_key_ends_with_that_persons_token(make: Callable[..., Asking], tmp_path: Path) -> None:
+    own = make_token(person_path(tmp_path / "tokens", "ana"), Caller.PERSON)
+    ask = make()
+    headers = {"Authorization": f"Bearer {own}"}
+    key = ask("POST", "/v1/reading-key", {}, who=None, headers=headers).json["key"]
+    assert reading(ask, key)("GET", "/v1/decisions").status == 200
+    person_path(tmp_path / "tokens", "ana").unlink()
+    assert reading(make(), key)("GET", "/v1/decisions").code == "no-token"
 
 
 def test_the_command_prints_an_address_without_the_token(

@@ -10,7 +10,6 @@ from lockgate.service import http as exchange
 from lockgate.service import journal_proofs as proofs
 from lockgate.service import request_counts as counting
 from lockgate.service.event_stream import HEARTBEAT_S, MAX_LISTENERS
-from lockgate.service.http import Caller
 from lockgate.service.openapi import MAX_BODY
 from lockgate.service.routes import ROUTES
 from lockgate.service.schemas import MAX_LIMIT
@@ -18,18 +17,6 @@ from lockgate.service.views import MOST_SHOWN
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "reference" / "service.md").read_text(encoding="utf-8")
-
-
-def test_every_route_is_in_the_reference_with_its_token_and_statuses() -> None:
-    found = re.search(r"<!-- routes -->\n(.*)<!-- /routes -->", PAGE, re.DOTALL)
-    assert found is not None
-    tokens = {Caller.WITHOUT_TOKEN: "none", Caller.AGENT: "agent or person", Caller.PERSON: "person"}
-    rows = [
-        f"| `{route.method} {route.path}` | {tokens[route.who]} | {route.summary}"
-        f" | {', '.join(map(str, sorted(route.statuses)))} |\n"
-        for route in ROUTES
-    ]
-    assert found[1] == "| route | token | | statuses |\n|---|---|---|---|\n" + "".join(rows)
 
 
 def test_every_code_that_is_told_is_in_the_reference() -> None:

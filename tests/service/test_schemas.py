@@ -83,3 +83,10 @@ def test_every_name_that_a_component_refers_to_is_there() -> None:
         return set().union(*map(names, schema)) if isinstance(schema, list) else set()
 
     assert names(dict(COMPONENTS)) <= set(COMPONENTS)
+
+
+def test_a_key_inside_another_is_quoted_once() -> None:
+    inner = {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]}
+    outer = {"type": "object", "properties": {"calls": {"type": "array", "items": inner}}}
+    assert find_misfit({"calls": [{}]}, outer) == "`calls[0].to` is missing"
+    assert find_misfit({"calls": [{"to": 3}]}, outer) == "`calls[0].to` must be text"

@@ -1,6 +1,8 @@
 // The one place that talks to the service. The token travels in a header only; no cookie and no address ever holds it.
+// It is kept for one tab. Every tab of this browser has the reading key, which the service takes where nothing changes.
 
 const KEPT = "lockgate-token";
+const READS = "lockgate-reading-key";
 // A stream that says nothing at all for this long is dead, whatever the socket thinks: the service sends heartbeats.
 const SILENT_MS = 60_000;
 
@@ -37,9 +39,25 @@ export function hasToken() {
   return Boolean(sessionStorage.getItem(KEPT));
 }
 
+export function mayRead() {
+  return hasToken() || Boolean(localStorage.getItem(READS));
+}
+
+export function forgetAll() {
+  sessionStorage.removeItem(KEPT);
+  localStorage.removeItem(READS);
+}
+
+// Raises for a wrong token. A service of an older version has no such keys, and the tab works without one.
+export async function keepReadingKey() {
+  const reply = await request("/v1/reading-key", { method: "POST", body: "{}", signal: AbortSignal.timeout(20_000) });
+  if (reply.status === 401 || reply.status === 403) throw new Refused(reply.status, { message: "that token is not right" });
+  if (reply.ok) localStorage.setItem(READS, (await reply.json()).key);
+}
+
 function request(path, more = {}) {
   // A header holds no odd characters: a token pasted with some is a wrong token, not a broken page.
-  const token = (sessionStorage.getItem(KEPT) ?? "").replace(/[^\x21-\x7e]/g, "");
+  const token = (sessionStorage.getItem(KEPT) ?? localStorage.getItem(READS) ?? "").replace(/[^\x21-\x7e]/g, "");
   const headers = { authorization: `Bearer ${token}`, ...(more.body === undefined ? {} : { "content-type": "application/json" }) };
   return fetch(path, { ...more, headers, credentials: "omit", cache: "no-store", redirect: "error", referrerPolicy: "no-referrer" });
 }
@@ -67,6 +85,10 @@ function graft(plain, twin) {
 }
 
 export async function ask(path, { body, signal } = {}) {
+  if (body !== undefined && path.startsWith("/v1") && !hasToken()) {
+    window.dispatchEvent(new CustomEvent("unlock"));
+    throw new Refused(0, { code: "reading-only", message: "this tab only reads", hint: "Unlock it, then press again." });
+  }
   let reply;
   let text;
   try {

@@ -1,33 +1,34 @@
 // Which view is on, the keys, the token, and the one stream of events that all views share.
 
 import { approvalsView, linkView, remind } from "./approvals.js";
-import { ask, hasToken, keepToken, listen, Refused, takeCode } from "./api.js";
+import { ask, forgetAll, hasToken, keepReadingKey, keepToken, listen, mayRead, Refused, takeCode } from "./api.js";
 import { decisionView } from "./decision.js";
 import { decisionsView } from "./decisions.js";
+import { helpView } from "./help.js";
 import { journalView } from "./journal.js";
 import { overviewView } from "./overview.js";
 import { requestsView, requestView } from "./requests.js";
 import { sessionView, sessionsView } from "./sessions.js";
-import { empty, h, plural, shell, spelled } from "./show.js";
+import { empty, guided, h, plural, shell, spelled } from "./show.js";
 
 const view = document.getElementById("view");
 const PLACES = ["decisions", "approvals", "overview", "sessions", "journal", "requests"];
 let current = { leave: new AbortController(), hears: [], keys: null, place: "" };
 let stream = null;
-let wantedFocus = "";
+let viewTitle = "Lockgate";
+let counted = 0;
 
 function tell(words, { now = false } = {}) {
   document.getElementById(now ? "told-now" : "told").textContent = words;
 }
 
-function go(hash, { focus = "" } = {}) {
-  wantedFocus = focus;
-  if (location.hash === hash) return;
-  if (focus) {
-    // Typing in a filter is one place in the history, not one for every letter.
-    history.replaceState(null, "", hash);
-    route();
-  } else location.hash = hash;
+function go(hash) {
+  location.hash = hash;
+}
+
+// The tab says how many calls wait, whichever view is open.
+function drawTitle() {
+  document.title = `${counted ? `(${counted}) ` : ""}${viewTitle} · Lockgate`;
 }
 
 async function route() {
@@ -60,19 +61,20 @@ async function route() {
     linkView(room, id, { signal: mine.leave.signal, tell });
     return;
   }
-  if (!hasToken()) {
+  if (!mayRead()) {
     locked(code === "refused" ? "That address has been used, or is too old" : "");
     return;
   }
+  if (code === "refused") unlock("That address has been used, or is too old");
   standing();
   // A view of its own each time: what an earlier one still draws lands in a node that is not shown.
   const room = h("div.room");
   const showing = setTimeout(() => mine === current && !view.contains(room) && view.replaceChildren(room), 250);
   let made = null;
   try {
-    const views = { approvals: () => approvalsView(room, tools), overview: () => overviewView(room, query, tools), sessions: () => sessionsView(room, query, tools), session: () => sessionView(room, id, tools), journal: () => journalView(room, tools), requests: () => requestsView(room, query, tools), request: () => requestView(room, id, tools), decision: () => decisionView(room, id, tools) };
+    const views = { approvals: () => approvalsView(room, tools), overview: () => overviewView(room, query, tools), sessions: () => sessionsView(room, query, tools), session: () => sessionView(room, id, tools), journal: () => journalView(room, tools), requests: () => requestsView(room, query, tools), request: () => requestView(room, id, tools), decision: () => decisionView(room, id, tools), help: () => helpView(room, id, tools) };
     const making = (Object.hasOwn(views, place) ? views[place] : () => decisionsView(room, query, tools))();
-    if (!["decision", "session", "request"].includes(place)) view.replaceChildren(room);
+    if (!["decision", "session", "request", "help"].includes(place)) view.replaceChildren(room);
     made = await making;
     if (mine === current && !view.contains(room)) view.replaceChildren(room);
   } catch (error) {
@@ -84,19 +86,18 @@ async function route() {
   }
   if (mine !== current) return;
   mine.keys = made;
-  document.title = `${made?.title ?? spelled(place.charAt(0).toUpperCase() + place.slice(1), 40)} · Lockgate`;
-  if (wantedFocus) room.querySelector(`[name="${CSS.escape(wantedFocus)}"]`)?.focus();
-  else if (!room.contains(document.activeElement) && place !== "decisions") view.focus({ preventScroll: true });
-  if (["decision", "session", "request"].includes(place)) {
+  viewTitle = made?.title ?? spelled(place.charAt(0).toUpperCase() + place.slice(1), 40);
+  drawTitle();
+  if (!room.contains(document.activeElement) && place !== "decisions") view.focus({ preventScroll: true });
+  if (["decision", "session", "request", "help"].includes(place)) {
     window.scrollTo(0, 0);
   }
   made?.drawn?.();
-  wantedFocus = "";
 }
 
 function failed(error) {
   if (!(error instanceof Refused)) console.error(error);
-  return empty("This could not be shown", h("p", {}, error.message ?? "something went wrong", error.hint ? `. ${error.hint}` : ""), h("button", { type: "button", click: () => route() }, "Try again"));
+  return empty("This could not be shown", h("p", {}, error.message ?? "something went wrong", error.hint ? [". ", guided(error.hint)] : ""), h("button", { type: "button", click: () => route() }, "Try again"));
 }
 
 // --- without a token
@@ -105,6 +106,7 @@ function locked(wrong = "") {
   stream?.abort();
   stream = null;
   linkState("locked");
+  drawSigned();
   document.getElementById("waiting").hidden = true;
   if (document.getElementById("locked") && !wrong) return;
   const field = h("input", { type: "password", name: "token", autocomplete: "off", "aria-label": "Token", placeholder: "paste the token" });
@@ -131,28 +133,71 @@ function locked(wrong = "") {
       h("p", {}, "It shows what your agents read and answers for you, so it opens only for a person who can read the token on this machine. Print it, and paste it here:"),
       shell("lockgate token"),
       form,
-      h("p.quiet", {}, "Or open an address that works once: ", h("code", {}, "lockgate token --url"), " prints one. The token is kept for this tab only. An agent's token does not open this page."),
+      h("p.quiet", {}, "Or open an address that works once: ", h("code", {}, "lockgate token --url"), " prints one. The token is kept for this tab only; other tabs and bookmarks of this browser can then look, for a week, and not answer. An agent's token does not open this page."),
     ),
   );
-  document.title = "Locked · Lockgate";
+  counted = 0;
+  viewTitle = "Locked";
+  drawTitle();
 }
 
 window.addEventListener("locked", () => {
-  sessionStorage.removeItem("lockgate-token");
-  locked("That token is not right");
+  const wrong = hasToken();
+  forgetAll();
+  locked(wrong ? "That token is not right" : "");
+});
+
+// --- reading only
+
+const unlockBox = document.getElementById("unlock");
+const unlockField = unlockBox.querySelector("input");
+const signButton = document.getElementById("sign");
+const unlockSaid = document.getElementById("unlock-said");
+
+function drawSigned() {
+  signButton.hidden = !mayRead();
+  signButton.textContent = hasToken() ? "Sign out" : "Unlock";
+  signButton.title = hasToken() ? "Forget the token in this tab, and the reading key of this browser" : "This tab only reads: unlock it to answer";
+}
+
+function unlock(words = "") {
+  unlockSaid.textContent = words;
+  if (!unlockBox.open) unlockBox.showModal();
+}
+window.addEventListener("unlock", () => unlock());
+signButton.addEventListener("click", () => {
+  if (!hasToken()) return unlock();
+  forgetAll();
+  locked("You are signed out");
+});
+window.addEventListener("storage", () => mayRead() || locked());
+document.getElementById("unlock-close").addEventListener("click", () => unlockBox.close());
+unlockBox.querySelector("form").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  keepToken(unlockField.value);
+  unlockField.value = "";
+  try {
+    await keepReadingKey();
+    unlockBox.close();
+    start();
+  } catch (error) {
+    sessionStorage.removeItem("lockgate-token");
+    unlockSaid.textContent = error.message;
+  }
 });
 
 // --- the stream
 
 function linkState(state) {
-  const words = { live: "live", lost: "reconnecting", locked: "locked", off: "not connected" };
+  const words = { live: hasToken() ? "live" : "live, reading only", lost: "reconnecting", locked: "locked", off: "not connected" };
   document.getElementById("link").dataset.state = state;
   document.getElementById("link-text").textContent = words[state] ?? state;
 }
 
 async function start() {
   stream?.abort();
-  if (!hasToken()) return;
+  drawSigned();
+  if (!mayRead()) return;
   const mine = new AbortController();
   stream = mine;
   let after = 0;
@@ -161,6 +206,7 @@ async function start() {
   } catch (error) {
     if (mine.signal.aborted || error.status === 401 || error.status === 403) return;
   }
+  if (hasToken()) keepReadingKey().catch(() => {});
   count();
   standing();
   let lost = false;
@@ -195,7 +241,6 @@ async function standing() {
   }
 }
 
-let counted = 0;
 async function count(news = false) {
   const badge = document.getElementById("waiting");
   try {
@@ -208,6 +253,7 @@ async function count(news = false) {
       remind(number);
     }
     counted = number;
+    drawTitle();
   } catch {
     badge.hidden = true;
   }
@@ -251,6 +297,7 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
+document.getElementById("help").addEventListener("click", (event) => event.target.matches("a") && document.getElementById("help").close());
 document.getElementById("help-open").addEventListener("click", () => document.getElementById("help").showModal());
 document.getElementById("skip").addEventListener("click", (event) => {
   event.preventDefault();

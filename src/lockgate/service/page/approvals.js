@@ -5,7 +5,7 @@ import { ask } from "./api.js";
 import { grantsList, reachChoice } from "./grants.js";
 import { canonical, hashOf } from "./proof.js";
 import { unseen } from "./seen.js";
-import { empty, h, line, lookalikes, part, passage, plural, shell, telling, tree, when } from "./show.js";
+import { empty, guided, h, line, lookalikes, part, passage, plural, shell, telling, tree, when } from "./show.js";
 
 // The second button cannot be pressed before this: the second click of a double click was not a second thought.
 const SETTLE_MS = 700;
@@ -49,6 +49,7 @@ export async function approvalsView(view, { signal, tell, onEvent }) {
   const rules = h("div.approvals");
   const ended = h("div.approvals");
   const boxes = new Map();
+  let last = null;
   view.replaceChildren(h("div.title", {}, h("h1", {}, "Waiting for you"), h("p.quiet", {}, "A yes lets exactly the call you see run, once, or makes the rule you see. A no stands for the rest of the session. Unanswered is no."), remindButton()), list, rules, ended);
   await refresh();
   onEvent((kind) => {
@@ -60,12 +61,20 @@ export async function approvalsView(view, { signal, tell, onEvent }) {
     const now = new Map(said.approvals.map((each) => [each.id, each]));
     // What is on the screen stays where it is: nothing may slide under a pointer that is about to press.
     for (const [id, box] of boxes) box.update(now.get(id));
-    for (const each of [...now.values()].sort((a, b) => a.asked_at - b.asked_at)) {
-      if (boxes.has(each.id)) continue;
-      const box = answerBox(each, { signal, tell });
-      boxes.set(each.id, box);
-      list.append(box);
+    const fresh = [...now.values()].filter((each) => !boxes.has(each.id)).sort((a, b) => a.asked_at - b.asked_at);
+    for (const [key, calls] of Map.groupBy(fresh, (each) => causeOf(each).join(" "))) {
+      // What comes later goes to the end, also when an earlier group has the same cause.
+      if (last?.key !== key) {
+        last = groupBox(key, causeOf(calls[0]));
+        list.append(last.box);
+      }
+      for (const each of calls) {
+        const box = answerBox(each, { signal, tell });
+        boxes.set(each.id, box);
+        last.box.append(box);
+      }
     }
+    for (const group of list.querySelectorAll(".held-group")) group.count();
     if (!boxes.size) list.replaceChildren(none());
     else list.querySelector(".empty")?.remove();
     rules.replaceChildren(await grantsList({ signal, tell }));
@@ -76,6 +85,27 @@ export async function approvalsView(view, { signal, tell, onEvent }) {
     return empty("Nothing is waiting", h("p", {}, "When a call pauses, it appears here with where its values came from, and stays until a person answers or it expires. On a terminal the same list is"), shell("lockgate approvals list"));
   }
   return {};
+}
+
+// What made a call wait: the text that its values came from, else the rule that hit, else the reason.
+const KINDS = { file: "file", web: "page", tool: "tool result", mcp: "server", user: "message", agent: "note of the agent" };
+function causeOf(each) {
+  const shown = each.shown ?? {};
+  const source = (shown.passages ?? []).find(({ origin }) => !origin.known)?.origin.source;
+  if (source) return [`same ${KINDS[source.split(":")[0]] ?? "source"}`, source];
+  const rule = shown.findings?.[0]?.rule;
+  return rule ? ["same rule", rule] : ["same reason", String(shown.reason ?? "not said")];
+}
+
+// Calls with one cause, under one line that says so.
+function groupBox(key, [kind, name]) {
+  const words = h("span");
+  const box = h("section.held-group", {}, h("h2", {}, words, " ", line(name, 160)));
+  box.count = () => {
+    const left = box.querySelectorAll(".approval:not(.ended)").length;
+    words.textContent = left > 1 ? `${plural(left, "call")}, ${kind}:` : left ? `1 call, ${kind.replace("same ", "")}:` : "None left:";
+  };
+  return { key, box };
 }
 
 // What has ended, the newest first, with how and by whom.
@@ -172,7 +202,7 @@ export function answerBox(given, { signal, tell, brief = false, send = (body) =>
   function tick() {
     const left = Math.floor(given.expires_at - Date.now() / 1000);
     if (done) return;
-    clock.replaceChildren(left > 0 ? `${left >= 60 ? `${Math.floor(left / 60)} min ` : ""}${left % 60} s left` : "expired");
+    clock.replaceChildren(left > 0 ? `${left >= 7200 ? `${Math.floor(left / 3600)} h ` : left >= 60 ? `${Math.floor(left / 60)} min ` : ""}${left >= 7200 ? `${Math.floor((left % 3600) / 60)} min` : `${left % 60} s`} left` : "expired");
     clock.classList.toggle("soon", left < 30);
     if (left <= 0) stop("Expired, which counts as a no. If the agent asks again, a new question appears.");
   }
@@ -184,7 +214,7 @@ export function answerBox(given, { signal, tell, brief = false, send = (body) =>
     confirm.hidden = true;
     first.hidden = true;
     box.classList.add("ended");
-    outcome.replaceChildren(h("p", {}, words));
+    outcome.replaceChildren(h("p", {}, guided(words)));
   }
 
   async function answer(word) {
@@ -202,7 +232,7 @@ export function answerBox(given, { signal, tell, brief = false, send = (body) =>
     } catch (error) {
       if (error.status === 409 || error.status === 404 || error.status === 410) stop(`The answer did not count: ${error.message}. ${error.hint ?? ""}`);
       else {
-        outcome.replaceChildren(h("p.bad", {}, `Not answered: ${error.message}. ${error.hint ?? ""}`));
+        outcome.replaceChildren(h("p.bad", {}, guided(`Not answered: ${error.message}. ${error.hint ?? ""}`)));
         for (const each of [deny, arm]) each.disabled = false;
         armed(false);
       }
@@ -229,7 +259,7 @@ export function answerBox(given, { signal, tell, brief = false, send = (body) =>
       shown.people > 1 ? h("p.beware", {}, "Two different persons have to approve this. ", given.answered ? ["The first was ", line(given.answered.who, 60), "."] : "A no of either ends it.") : null,
       given.replaces ? h("p.quiet", {}, `Asked again, instead of ${given.replaces}, which has ended.`) : null,
       shown.left_out ? h("p.quiet", {}, `and ${shown.left_out.toLocaleString()} more findings and origins; the decision has them all`) : null,
-      brief ? null : h("details", {}, h("summary", {}, "Why it was held"), h("p", {}, line(shown.explanation || shown.reason || "not said", 4000)), shown.tiers?.length ? h("p.quiet", {}, shown.tiers.map((each) => [`tier ${each.tier}, `, line(each.by, 60), ": ", line(each.said, 40), "; "])) : null, shown.findings?.length ? h("p", {}, [...new Set(shown.findings.map((each) => each.rule))].map((rule) => h("span.rule", {}, line(rule, 80)))) : null),
+      brief ? null : h("div.because", {}, h("h3", {}, "Why it was held"), h("p", {}, line(shown.explanation || shown.reason || "not said", 4000)), shown.tiers?.length ? h("p.quiet", {}, shown.tiers.map((each) => [`tier ${each.tier}, `, line(each.by, 60), ": ", line(each.said, 40), "; "])) : null, shown.findings?.length ? h("p", {}, [...new Set(shown.findings.map((each) => each.rule))].map((rule) => h("span.rule", {}, line(rule, 80)))) : null),
       h("dl.facts", {}, brief ? null : h("div", {}, h("dt", {}, "Session"), h("dd", {}, h("a", { href: `#/session/${part(given.session)}` }, line(given.session, 60)))), shown.goal && !brief ? h("div", {}, h("dt", {}, "Goal"), h("dd", {}, line(shown.goal, 400))) : null, h("div", {}, h("dt", {}, "Asked"), h("dd", {}, when(given.asked_at))), h("div", {}, h("dt", {}, "Digest"), h("dd", {}, h("code.hash", {}, given.digest)))),
       confirm,
       first,

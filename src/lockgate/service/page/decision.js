@@ -6,7 +6,7 @@ import { verify } from "./proof.js";
 import { action, duration, h, line, part, passage, plural, shown, spelled, telling, tier, tree, usd, when } from "./show.js";
 
 export async function decisionView(view, id, { signal, go, tell }) {
-  const given = await ask(`/v1/decisions/${part(id)}`, { signal });
+  const [given, judges] = await Promise.all([ask(`/v1/decisions/${part(id)}`, { signal }), ask("/v1/policy", { signal })]);
   const ruling = given.decision;
   const refs = numbered(ruling.origins);
   const verifier = receiptBox(given, id, { signal, tell });
@@ -28,7 +28,7 @@ export async function decisionView(view, id, { signal, go, tell }) {
           section("Where it came from", ...sources(given, ruling, refs)),
           section("What the rules found", findings(given, ruling)),
         ),
-        h("div.narrow", {}, section("Tiers", tiers(ruling)), section("Receipt", verifier.box), section("Goal", given.goal ? h("div.theirs-box", {}, passage(given.goal, { most: 1200 })) : h("p.quiet", {}, "No goal was given: every value from outside counts as not asked for.")), section("Lineage", lineages(given)), requests(given, id, signal), facts(given, ruling)),
+        h("div.narrow", {}, section("Tiers", tiers(ruling, judges)), section("Receipt", verifier.box), section("Goal", given.goal ? h("div.theirs-box", {}, passage(given.goal, { most: 1200 })) : h("p.quiet", {}, "No goal was given: every value from outside counts as not asked for.")), section("Lineage", lineages(given)), requests(given, id, signal), facts(given, ruling)),
       ),
     ),
   );
@@ -255,7 +255,13 @@ function findings(given, ruling) {
 
 const TIERS = ["", "rules", "triage", "supervisor"];
 
-function tiers(ruling) {
+// Who answers for a tier that was reached and has no judge's answer.
+function unasked(number, judges) {
+  if (number === 2) return judges.triage ? "was not asked" : "none is configured";
+  return judges.supervisor ? "was not asked" : "none is configured: a person decides";
+}
+
+function tiers(ruling, judges) {
   const longest = Math.max(1, ...ruling.tiers.map((each) => each.latency_us));
   // The rules take microseconds and a model a second: only a logarithm has room for both.
   const width = (us) => 4 + 96 * (Math.log10(1 + us) / Math.log10(1 + longest));
@@ -271,7 +277,7 @@ function tiers(ruling) {
   const highest = Math.max(...ruling.tiers.map((each) => each.tier), 0);
   for (let number = highest + 1; number <= 3; number += 1) {
     const waited = number <= ruling.tier;
-    reached.push(h("li.not-run", {}, h("div.tier-line", {}, h("b", {}, `${number} ${TIERS[number]}`), h("span.quiet", {}, waited ? "was not asked" : "not needed"))));
+    reached.push(h("li.not-run", {}, h("div.tier-line", {}, h("b", {}, `${number} ${TIERS[number]}`), h("span.quiet", {}, waited ? unasked(number, judges) : "not needed"))));
   }
   return h("ol.tiers", {}, reached);
 }

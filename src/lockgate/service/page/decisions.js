@@ -1,19 +1,24 @@
 // The stream of decisions: newest first, filtered by the service, fed by the events.
 
 import { ask } from "./api.js";
+import { csv, save } from "./export.js";
 import { action, duration, empty, h, line, part, plural, shell, spelled, tier, usd, when } from "./show.js";
 
 // A table that grows all day is no use; older ones are a click away.
 const MOST_ROWS = 400;
 const PAGE = 60;
 const FIELDS = ["q", "action", "tier", "tool", "rule", "session", "host"];
+// Names, of which a part is enough; in quotes it is the whole name.
+const NAMES = ["tool", "rule", "session", "host"];
+const MOST_EXPORTED = 10_000;
+const MONTH_S = 30 * 86_400;
 
 // What is kept while another view is open, so that coming back finds the stream as it was left.
 const kept = { paused: false };
 
-export async function decisionsView(view, query, { signal, tell, onEvent, go }) {
-  const filters = Object.fromEntries(FIELDS.map((name) => [name, query.get(name) ?? ""]));
-  const filtered = Object.values(filters).some(Boolean);
+export async function decisionsView(view, query, { signal, tell, onEvent }) {
+  let filters = Object.fromEntries(FIELDS.map((name) => [name, query.get(name) ?? ""]));
+  const isFiltered = () => Object.values(filters).some(Boolean);
   const rows = h("tbody");
   const held = h("button.held", { type: "button", hidden: true, click: () => release() });
   const pause = h("button", { type: "button", "aria-keyshortcuts": "p", "aria-pressed": String(kept.paused), click: () => hold(!kept.paused) });
@@ -21,15 +26,21 @@ export async function decisionsView(view, query, { signal, tell, onEvent, go }) 
   const count = h("p.quiet.counted", { role: "status" });
   const table = h("table.stream", {}, h("caption.unseen", {}, "Decisions, newest first"), head(), rows);
   const place = h("div.stream-box", {}, table);
-  view.replaceChildren(h("h1.unseen", {}, "Decisions"), form(), held, place, h("div.foot", {}, older, count));
+  const clear = h("a.button", { href: "#/decisions" }, "Clear");
+  const exports = h("span.exports", {}, "Export: ", ["CSV", "JSON"].map((kind) => [h("button.quiet", { type: "button", click: (event) => download(kind, event.target) }, kind), " "]));
+  view.replaceChildren(h("h1.unseen", {}, "Decisions"), form(), held, place, h("div.foot", {}, older, count, exports));
 
   let newest = 0;
   let next = null;
   let waiting = 0;
   let busy = null;
+  // An answer to filters that have changed since is not drawn.
+  let turn = 0;
+  let asking = true;
   draw();
   await first();
-  view.querySelector(`a[data-id="${CSS.escape(kept.opened ?? "")}"]`)?.focus();
+  // Not while a person types already.
+  if (!view.contains(document.activeElement)) view.querySelector(`a[data-id="${CSS.escape(kept.opened ?? "")}"]`)?.focus();
   onEvent((kind) => {
     if (kind === "decision") {
       if (kept.paused) {
@@ -40,12 +51,17 @@ export async function decisionsView(view, query, { signal, tell, onEvent, go }) 
   });
 
   function address(more) {
-    const asked = new URLSearchParams(Object.entries({ ...filters, limit: PAGE, ...more }).filter(([, value]) => value !== ""));
+    const wanted = Object.entries(filters).map(([name, value]) => [name, !value || !NAMES.includes(name) ? value : /^".+"$/.test(value) ? value.slice(1, -1) : `*${value}*`]);
+    const asked = new URLSearchParams(Object.entries({ ...Object.fromEntries(wanted), limit: PAGE, ...more }).filter(([, value]) => value !== ""));
     return `/v1/decisions?${asked}`;
   }
 
   async function first() {
+    turn += 1;
+    const mine = turn;
     const said = await ask(address({}), { signal });
+    if (mine !== turn) return;
+    asking = false;
     rows.replaceChildren(...said.decisions.map(row));
     newest = said.decisions[0]?.seq ?? newest;
     next = said.next;
@@ -62,7 +78,9 @@ export async function decisionsView(view, query, { signal, tell, onEvent, go }) 
     busy = "once";
     try {
       await new Promise((done) => setTimeout(done, 120));
+      const mine = turn;
       const said = await ask(address({ after: newest }), { signal });
+      if (mine !== turn) return;
       const fresh = said.decisions.filter((each) => each.seq > newest).sort((a, b) => b.seq - a.seq);
       if (fresh.length >= PAGE) await first();
       else if (fresh.length) {
@@ -89,10 +107,33 @@ export async function decisionsView(view, query, { signal, tell, onEvent, go }) 
   }
 
   async function more() {
+    const mine = turn;
     const said = await ask(address({ before: next }), { signal });
+    if (mine !== turn) return;
     rows.append(...said.decisions.map((each) => row(each)));
     next = said.next;
     draw();
+  }
+
+  async function download(kind, button) {
+    button.disabled = true;
+    try {
+      const all = [];
+      let before = null;
+      do {
+        const said = await ask(address({ limit: 200, ...(before === null ? {} : { before }) }), { signal });
+        all.push(...said.decisions);
+        before = said.next;
+      } while (before !== null && all.length < MOST_EXPORTED);
+      const name = `lockgate-decisions-${new Date().toISOString().slice(0, 19).replaceAll(":", "")}`;
+      if (kind === "CSV") save(`${name}.csv`, "text/csv;charset=utf-8", csv(all));
+      else save(`${name}.json`, "application/json", `${JSON.stringify(all, null, 2)}\n`);
+      tell(`${plural(all.length, "decision")} exported${before === null ? "" : "; older ones are left out"}`);
+    } catch (error) {
+      if (!signal.aborted) tell(`not exported: ${error.message}`, { now: true });
+    } finally {
+      button.disabled = false;
+    }
   }
 
   function hold(paused) {
@@ -116,7 +157,10 @@ export async function decisionsView(view, query, { signal, tell, onEvent, go }) 
     older.hidden = next === null || next === undefined;
     const shown = rows.rows.length;
     count.replaceChildren(shown ? `${plural(shown, "decision")} shown` : "");
-    place.replaceChildren(shown || newest === -1 ? table : filtered ? noMatch() : none());
+    clear.hidden = !isFiltered();
+    exports.hidden = !shown;
+    if (!shown && !asking) place.replaceChildren(isFiltered() ? noMatch() : none());
+    else if (!place.contains(table)) place.replaceChildren(table);
   }
 
   function noMatch() {
@@ -134,18 +178,28 @@ export async function decisionsView(view, query, { signal, tell, onEvent, go }) 
   }
 
   function form() {
-    const field = (name, label, more = {}) => h("label", {}, h("span", {}, label), h("input", { name, value: filters[name], autocomplete: "off", spellcheck: "false", ...more }));
+    const field = (name, label) => h("label", {}, h("span", {}, label), h("input", { name, value: filters[name], list: `known-${name}`, maxlength: "150", title: 'a part of the name, or the whole one in "quotes"', autocomplete: "off", spellcheck: "false" }));
     const choice = (name, label, options) =>
       h("label", {}, h("span", {}, label), h("select", { name }, options.map(([value, text]) => h("option", { value, selected: filters[name] === value }, text))));
+    // The field that is being typed in stays: only the address and the rows change.
     const apply = () => {
-      const asked = new URLSearchParams();
-      for (const name of FIELDS) {
-        const value = made.elements[name].value.trim();
-        if (value) asked.set(name, value);
-      }
-      const said = asked.toString();
-      go(`#/decisions${said ? `?${said}` : ""}`, { focus: document.activeElement?.name });
+      clearTimeout(timer);
+      filters = Object.fromEntries(FIELDS.map((name) => [name, made.elements[name].value.trim()]));
+      const asked = new URLSearchParams(Object.entries(filters).filter(([, value]) => value));
+      history.replaceState(null, "", `#/decisions${asked.size ? `?${asked}` : ""}`);
+      first().catch((error) => signal.aborted || tell(error.message, { now: true }));
     };
+    let suggested = false;
+    const suggest = async () => {
+      if (suggested) return;
+      suggested = true;
+      const since = Math.floor(Date.now() / 1000) - MONTH_S;
+      const [stats, sessions] = await Promise.all([ask(`/v1/stats?since=${since}&bucket=86400`, { signal }), ask("/v1/sessions?limit=100", { signal })]);
+      const known = { tool: stats.tools.map((each) => each.name), rule: ["observe:PAUSE", "observe:REORIENT", ...stats.rules.map((each) => each.rule)], host: stats.hosts.map((each) => each.name), session: sessions.sessions.map((each) => each.id) };
+      // A browser draws these lists itself: a name that is not plain is not among them.
+      for (const name of NAMES) lists[name].replaceChildren(...known[name].filter((each) => spelled(each, 150) === each).map((each) => h("option", { value: each })));
+    };
+    const lists = Object.fromEntries(NAMES.map((name) => [name, h("datalist", { id: `known-${name}` })]));
     let timer = 0;
     const made = h(
       "form.filters",
@@ -154,27 +208,20 @@ export async function decisionsView(view, query, { signal, tell, onEvent, go }) 
         "aria-label": "Filter decisions",
         submit: (event) => {
           event.preventDefault();
-          clearTimeout(timer);
           apply();
         },
-        change: () => {
-          clearTimeout(timer);
-          apply();
-        },
+        change: apply,
         input: () => {
           clearTimeout(timer);
-          timer = setTimeout(apply, 500);
+          timer = setTimeout(apply, 300);
         },
+        focusin: () => suggest().catch(() => {}),
       },
       h("label.search", {}, h("span", {}, "Search"), h("input", { name: "q", type: "search", value: filters.q, placeholder: "text in calls and explanations   /", autocomplete: "off", spellcheck: "false", "aria-keyshortcuts": "/" })),
       choice("action", "Action", [["", "any"], ["CONTINUE", "CONTINUE"], ["REORIENT", "REORIENT"], ["PAUSE", "PAUSE"]]),
-      choice("tier", "Tier", [["", "any"], ["1", "1, rules"], ["2", "2, triage"], ["3", "3, supervisor"]]),
-      field("tool", "Tool"),
-      field("rule", "Rule", { list: "rules-known" }),
-      h("datalist", { id: "rules-known" }, h("option", { value: "observe:PAUSE" }, "would have paused, in observe mode"), h("option", { value: "observe:REORIENT" })),
-      field("session", "Session"),
-      field("host", "Host"),
-      h("div.buttons", {}, pause, filtered ? h("a.button", { href: "#/decisions" }, "Clear") : null, h("button.unseen", { type: "submit" }, "Search")),
+      choice("tier", "Tier", [["", "any"], ["1", "1, rules"], ["2", "2, triage"], ["3", "3, supervisor or person"]]),
+      NAMES.map((name) => [field(name, name.charAt(0).toUpperCase() + name.slice(1)), lists[name]]),
+      h("div.buttons", {}, pause, clear, h("button.unseen", { type: "submit" }, "Search")),
     );
     signal.addEventListener("abort", () => clearTimeout(timer));
     return made;
@@ -207,7 +254,7 @@ export function row(each, fresh = false) {
     h("td", {}, would ? action(`would ${would}`, would) : action(each.action)),
     h("td", {}, tier(each.tier)),
     h("th.call", { scope: "row" }, h("a", { href: `#/decision/${part(each.id)}`, "data-row": true, "data-id": each.id }, each.damaged ? h("i", {}, "damaged") : line(each.tool, 80))),
-    h("td.why", {}, h("div", {}, each.rules.length ? h("span.rule", {}, line(each.rules[0], 48), each.rules.length > 1 ? ` +${each.rules.length - 1}` : "") : null, said(each))),
+    h("td.why", {}, h("div", {}, each.rules.length ? h("span.rule", {}, line(each.rules[0], 48), each.rules.length > 1 ? ` +${each.rules.length - 1}` : "") : null, callWords(each)), because(each, would)),
     h("td.session", {}, h("a", { href: `#/session/${part(each.session)}` }, line(each.session, 40)), h("span.quiet", {}, " ", line(each.host, 24))),
     h("td.num", {}, duration(each.latency_us)),
     h("td.num", {}, each.cost_usd ? usd(each.cost_usd) : "–"),
@@ -215,8 +262,13 @@ export function row(each, fresh = false) {
 }
 
 // What the call does, where the service says so; otherwise why it came out as it did.
-function said(each) {
+export function callWords(each) {
   const call = String(each.would_do ?? "");
   const named = `${each.tool} with `;
   return line((call.startsWith(named) ? call.slice(named.length) : call) || each.explanation || each.reason, 240);
+}
+
+// Why a call did not pass is never cut.
+function because(each, would) {
+  return (each.action === "CONTINUE" && !would) || !each.explanation || !each.would_do ? null : h("div.because", {}, line(each.explanation, 4000));
 }

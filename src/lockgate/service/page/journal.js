@@ -3,7 +3,7 @@
 
 import { ask } from "./api.js";
 import { readCheckpoint, signedBy, isContinuation } from "./proof.js";
-import { empty, h, line, shown } from "./show.js";
+import { empty, guided, h, line, shown } from "./show.js";
 
 const SEEN = "lockgate-journal-heads";
 
@@ -18,13 +18,13 @@ export async function journalView(view, { signal, onEvent }) {
       return;
     }
     const sound = said.state === "sound";
-    const checks = h("ol.steps", { role: "status" }, h("li.open", {}, "Checking in this browser…"));
+    const checks = h("ol.steps", {}, h("li.open", {}, "Checking in this browser…"));
     view.replaceChildren(
       h("div.title", {}, h("h1", {}, "Journal"), h(`p.verdict.${sound ? "good" : "bad"}`, {}, sound ? "Sound, says the service." : [`The journal is ${said.state}: `, line(said.said, 400)])),
       h(
         "div.columns",
         {},
-        h("div.wide", {}, h("section", {}, h("h2", {}, "Checked in this browser"), checks), h("section", {}, h("h2", {}, "Signed head"), h("pre.told", {}, shown(said.checkpoint ?? "none yet")), h("p.quiet", {}, "A signed note as C2SP writes it: journal, size, root. A party that keeps a copy can tell if the past was changed."))),
+        h("div.wide", {}, h("section", {}, h("h2", {}, "Checked in this browser"), h("div", { role: "status" }, checks)), h("section", {}, h("h2", {}, "Signed head"), h("pre.told", {}, shown(said.checkpoint ?? "none yet")), h("p.quiet", {}, "A signed note as C2SP writes it: journal, size, root. A party that keeps a copy can tell if the past was changed."))),
         h("div.narrow", {}, h("section", {}, h("h2", {}, "State"), h("dl.facts", {}, fact("Journal", line(said.origin, 200)), fact("Records", Number(said.size ?? 0).toLocaleString()), fact("Root", h("code.hash", {}, line(said.root ?? "–", 80))), fact("Key", h("code.hash", {}, line(said.key ?? "–", 200))))), h("section", {}, h("h2", {}, "Witnesses"), witnesses(said.witnesses))),
       ),
     );
@@ -39,7 +39,7 @@ function fact(name, value) {
 }
 
 function witnesses(list) {
-  if (!list?.length) return h("p.quiet", {}, "None: no party outside this machine would notice a journal that was rewritten as a whole. docs/how-to/witness.md says how to get one.");
+  if (!list?.length) return h("p.quiet", {}, "None: no party outside this machine would notice a journal that was rewritten as a whole. ", guided("`lockgate help witness` says how to get one."));
   return h("ul", {}, list.map((each) => h("li", {}, line(each, 120))));
 }
 

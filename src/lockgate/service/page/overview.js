@@ -6,7 +6,6 @@ import { duration, empty, h, line, part, plural, shell, spelled, usd } from "./s
 
 // Where the design expects calls to be settled: by the rules, by triage, by the supervisor.
 const EXPECTED = [0.8, 0.15, 0.05];
-const NAMES = ["1, rules", "2, triage", "3, supervisor"];
 const SPANS = { hour: [3600, 120], day: [86_400, 3600], week: [7 * 86_400, 6 * 3600], month: [30 * 86_400, 86_400] };
 
 export async function overviewView(view, query, { signal, onEvent }) {
@@ -29,16 +28,26 @@ export async function overviewView(view, query, { signal, onEvent }) {
     const [back, bucket] = SPANS[span];
     // From a whole hour, or whatever the buckets are: their names then stay the same as time goes on.
     const since = (Math.floor(Date.now() / 1000 / bucket) + 1) * bucket - back;
-    const said = await ask(`/v1/stats?since=${since}&bucket=${bucket}`, { signal });
+    const [said, judges] = await Promise.all([ask(`/v1/stats?since=${since}&bucket=${bucket}`, { signal }), ask("/v1/policy", { signal })]);
     // A plot or table that a person is reading stays.
     if (body.contains(document.activeElement) && body.childElementCount) return;
-    body.replaceChildren(...draw(said, span));
+    body.replaceChildren(...draw(said, span, judges));
   }
   return {};
 }
 
-function draw(said, span) {
+// What was expected of two judges says nothing where one is missing.
+function settledWords(shares, { triage, supervisor }) {
+  const share = (at) => `${(shares[at] * 100).toFixed(1)} %`;
+  if (triage && supervisor) return `The rules settle ${share(0)} against 80 % expected, triage ${share(1)} against 15 %, the supervisor ${share(2)} against 5 %.`;
+  const third = supervisor ? `the supervisor ${share(2)}` : `a person ${share(2)}`;
+  return `The rules settle ${share(0)}, ${triage ? `triage ${share(1)}, ` : ""}${third}.${triage ? "" : " No triage is configured: what the rules send up skips tier 2."}${supervisor ? "" : " No supervisor is configured: what reaches tier 3 waits for a person."}`;
+}
+
+function draw(said, span, judges) {
   const { buckets } = said;
+  const NAMES = ["1, rules", judges.triage ? "2, triage" : "2, none", judges.supervisor ? "3, supervisor" : "3, a person"];
+  const asExpected = Boolean(judges.triage && judges.supervisor);
   const tiers = [0, 1, 2].map((at) => buckets.reduce((sum, each) => sum + each.tiers[at], 0));
   const calls = tiers[0] + tiers[1] + tiers[2];
   if (!calls) return [empty(`No calls in the last ${span}`, h("p", {}, "The plots fill as agents ask. To see what today's policy would have said about the past:"), shell("lockgate replay"))];
@@ -54,12 +63,13 @@ function draw(said, span) {
   const number = (value) => (Number.isInteger(value) ? value.toLocaleString() : value.toFixed(1));
   return [
     h("dl.figures", {}, big("Calls", calls.toLocaleString(), `in the last ${span}`), big("Let through", `${((count("CONTINUE") / calls) * 100).toFixed(1)} %`, plural(count("CONTINUE"), "call")), big("Reoriented", count("REORIENT").toLocaleString(), "told to do otherwise"), big("Paused", count("PAUSE").toLocaleString(), "waited for a person"), big("Rules take", duration(median), "typical median"), big("Cost", usd(cost), calls ? `${usd((cost / calls) * 1000)} per 1,000 calls` : "")),
+    tops(said, span),
     figure(
       "Where calls are settled",
-      `The rules settle ${(shares[0] * 100).toFixed(1)} % against 80 % expected, triage ${(shares[1] * 100).toFixed(1)} % against 15 %, the supervisor ${(shares[2] * 100).toFixed(1)} % against 5 %.`,
-      funnel("Share of calls settled at each tier", NAMES.map((name, each) => [name, shares[each], tiers[each], EXPECTED[each], `t${each + 1}`])),
-      { columns: ["Tier", "Calls", "Share", "Expected"], rows: NAMES.map((name, each) => [name, tiers[each].toLocaleString(), `${(shares[each] * 100).toFixed(1)} %`, `${EXPECTED[each] * 100} %`]) },
-      [["mark-line", "expected"]],
+      settledWords(shares, judges),
+      funnel("Share of calls settled at each tier", NAMES.map((name, each) => [name, shares[each], tiers[each], asExpected ? EXPECTED[each] : null, `t${each + 1}`])),
+      { columns: ["Tier", "Calls", "Share", "Expected"], rows: NAMES.map((name, each) => [name, tiers[each].toLocaleString(), `${(shares[each] * 100).toFixed(1)} %`, asExpected ? `${EXPECTED[each] * 100} %` : "–"]) },
+      asExpected ? [["mark-line", "expected"]] : [],
     ),
     figure(
       "Decisions over time",
@@ -73,7 +83,7 @@ function draw(said, span) {
       `Median and 99th percentile of calls settled at each tier, on a logarithmic axis.${slowest ? ` The slowest 99th percentile with the supervisor was ${duration(slowest)}.` : ""}`,
       lines("Latency by tier over time", buckets, [1, 2, 3].flatMap((each) => [[`t${each} p50`, (bucket) => at(bucket, each, "p50")], [`t${each} p99`, (bucket) => at(bucket, each, "p99")]]), { format: duration, said: (each) => [1, 2, 3].filter((one) => at(each, one, "p50") !== null).map((one) => `tier ${one}: ${duration(at(each, one, "p50"))}, p99 ${duration(at(each, one, "p99"))}`) }),
       { columns: ["From", ...[1, 2, 3].flatMap((each) => [`Tier ${each}, median`, `Tier ${each}, p99`])], rows: filledOnly.map((each) => [stamp(each), ...[1, 2, 3].flatMap((one) => [duration(at(each, one, "p50")), duration(at(each, one, "p99"))])]) },
-      [["t1", "1, rules"], ["t2", "2, triage"], ["t3", "3, supervisor"], ["p99-line", "dashed: 99th percentile"]],
+      [...NAMES.map((name, each) => [`t${each + 1}`, name]), ["p99-line", "dashed: 99th percentile"]],
     ),
     figure(
       "Cost over time",
@@ -89,6 +99,18 @@ function draw(said, span) {
       rules.length ? [["cleared", "cleared"], ["upheld", "upheld or open"]] : [],
     ),
   ];
+}
+
+// Where held calls come from, each name a way to those calls.
+function tops(said, span) {
+  const filter = (name, value) => `#/decisions?${name}=${part(name === "q" ? value : `"${value}"`)}`;
+  const lists = [
+    ["Sources of held calls", "q", said.sources],
+    ["Tools", "tool", said.tools],
+    ["Hosts", "host", said.hosts],
+    ["Rules", "rule", said.rules.map((each) => ({ name: each.rule, calls: each.escalations, held: each.upheld + each.undecided })).sort((a, b) => b.held - a.held || b.calls - a.calls)],
+  ];
+  return h("section.tops", { "aria-label": `Most held in the last ${span}` }, lists.map(([title, name, list]) => h("div", {}, h("h2", {}, title), list.length ? h("table", {}, h("thead", {}, h("tr", {}, ["Name", "Held", "Calls"].map((each, at) => h(`th${at ? ".num" : ""}`, { scope: "col" }, each)))), h("tbody", {}, list.slice(0, 8).map((each) => h("tr", {}, h("th", { scope: "row" }, h("a", { href: filter(name, each.name) }, line(each.name, 80))), h("td.num", {}, each.held.toLocaleString()), h("td.num", {}, each.calls.toLocaleString()))))) : h("p.quiet", {}, "None."))));
 }
 
 function middle(values) {

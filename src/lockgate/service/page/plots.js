@@ -137,9 +137,9 @@ export function funnel(label, rows) {
     rows.map(([name, share, count, expected, kind]) => {
       const bar = h(`div.funnel-bar.${kind}`);
       bar.style.width = `${share * 100}%`;
-      const mark = h("div.funnel-mark", { title: `expected: ${expected * 100} %` });
-      mark.style.left = `${expected * 100}%`;
-      return h("div.funnel-row", {}, h("span.funnel-name", {}, name), h("div.funnel-track", {}, bar, mark), h("span.num", {}, h("b", {}, `${(share * 100).toFixed(1)} %`), h("span.quiet", {}, `${count.toLocaleString()}, expected ${(expected * 100).toFixed(0)} %`)));
+      const mark = expected === null ? null : h("div.funnel-mark", { title: `expected: ${expected * 100} %` });
+      if (mark) mark.style.left = `${expected * 100}%`;
+      return h("div.funnel-row", {}, h("span.funnel-name", {}, name), h("div.funnel-track", {}, bar, mark), h("span.num", {}, h("b", {}, `${(share * 100).toFixed(1)} %`), h("span.quiet", {}, `${count.toLocaleString()}${mark ? `, expected ${(expected * 100).toFixed(0)} %` : ""}`)));
     }),
   );
 }

@@ -17,8 +17,9 @@ function word(words, name) {
 }
 
 export async function requestsView(view, query, { signal, tell, onEvent, go }) {
-  const filters = Object.fromEntries(FIELDS.map((name) => [name, query.get(name) ?? ""]));
-  const filtered = Object.values(filters).some(Boolean);
+  let filters = Object.fromEntries(FIELDS.map((name) => [name, query.get(name) ?? ""]));
+  let turn = 0;
+  const clear = h("a.button", { href: "#/requests" }, "Clear");
   const rows = h("tbody");
   const table = h("table.requests", {}, h("caption.unseen", {}, "Requests, newest first"), head(), rows);
   const place = h("div", {}, table);
@@ -54,8 +55,11 @@ export async function requestsView(view, query, { signal, tell, onEvent, go }) {
 
   async function first() {
     let said;
+    turn += 1;
+    const mine = turn;
     try {
       said = await ask(address(null), { signal });
+      if (mine !== turn) return;
     } catch (error) {
       if (error.code !== "no-journal") throw error;
       place.replaceChildren(empty("No journal is kept", h("p", {}, "Gates record what they judge in the journal. It is on unless the configuration says otherwise: ", h("code", {}, "security.audit.enabled"), ".")));
@@ -79,6 +83,8 @@ export async function requestsView(view, query, { signal, tell, onEvent, go }) {
     older.hidden = next === null;
     const shown = rows.rows.length;
     count.replaceChildren(shown ? `${plural(shown, "request")} shown` : next === null ? "" : "None among the newest records: look among older ones");
+    const filtered = Object.values(filters).some(Boolean);
+    clear.hidden = !filtered;
     place.replaceChildren(shown || next !== null ? table : filtered ? noMatch() : none());
   }
 
@@ -96,8 +102,12 @@ export async function requestsView(view, query, { signal, tell, onEvent, go }) {
     const find = h("input", { name: "incident", type: "search", placeholder: "an incident's id   /", autocomplete: "off", spellcheck: "false" });
     const apply = () => {
       const incident = find.value.trim().toUpperCase();
-      const asked = new URLSearchParams(FIELDS.map((name) => [name, made.elements[name].value.trim()]).filter(([, value]) => value));
-      go(incident ? `#/request/${part(incident)}` : `#/requests${asked.size ? `?${asked}` : ""}`);
+      if (incident) return go(`#/request/${part(incident)}`);
+      // The fields stay while a person fills them in: only the address and the rows change.
+      filters = Object.fromEntries(FIELDS.map((name) => [name, made.elements[name].value.trim()]));
+      const asked = new URLSearchParams(Object.entries(filters).filter(([, value]) => value));
+      history.replaceState(null, "", `#/requests${asked.size ? `?${asked}` : ""}`);
+      first().catch(failed);
     };
     const made = h(
       "form.filters",
@@ -107,7 +117,7 @@ export async function requestsView(view, query, { signal, tell, onEvent, go }) {
       choice("verdict", "Verdict", [["", "any"], ["unsafe", "unsafe"], ["unclear", "unclear"], ["safe", "safe"]]),
       field("subject", "Client"),
       field("session", "Session"),
-      h("div.buttons", {}, filtered ? h("a.button", { href: "#/requests" }, "Clear") : null, h("button.unseen", { type: "submit" }, "Search")),
+      h("div.buttons", {}, clear, h("button.unseen", { type: "submit" }, "Search")),
     );
     return made;
   }

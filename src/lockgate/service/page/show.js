@@ -281,7 +281,15 @@ export function action(word, as = word) {
 
 export function tier(number) {
   const bars = [1, 2, 3].map((each) => svg("rect", { x: each * 5 - 5, y: 8 - each * 2.4, width: 3.4, height: 3 + each * 2.4, class: each <= number ? "on" : "off" }));
-  return h("span.tier", { title: ["", "settled by the rules", "reached triage", "reached the supervisor"][number] ?? "" }, svg("svg", { viewBox: "0 0 14 11", "aria-hidden": "true" }, ...bars), h("span.unseen", {}, "tier "), String(number));
+  return h("span.tier", { title: ["", "settled by the rules", "reached tier 2, a quick judge", "reached tier 3, a supervisor or a person"][number] ?? "" }, svg("svg", { viewBox: "0 0 14 11", "aria-hidden": "true" }, ...bars), h("span.unseen", {}, "tier "), String(number));
+}
+
+// Our own words, in which a page of the documentation is named: each such name is a link to it.
+export function guided(text) {
+  return String(text).split(/(`?lockgate help [a-z/-]+`?)/).map((each) => {
+    const topic = /^`?lockgate help ([a-z/-]+)`?$/.exec(each)?.[1];
+    return topic ? h("a", { href: `#/help/${part(topic)}` }, each.replaceAll("`", "")) : each;
+  });
 }
 
 export function empty(title, ...words) {
