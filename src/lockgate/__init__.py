@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from lockgate.gate.judge import Inquiry, Judge, Opined
     from lockgate.gate.session import Session
     from lockgate.gate.supervised_step import Step
+    from lockgate.integrations.plug import HeldByLockgate
+    from lockgate.integrations.tools import guard
     from lockgate.verifiers.adapters import (
         KeySource,
         LocalRuleAdapter,
@@ -64,6 +66,7 @@ __all__ = [
     "Decision",
     "Finding",
     "Gate",
+    "HeldByLockgate",
     "Inquiry",
     "InvalidBlock",
     "InvalidCall",
@@ -100,6 +103,7 @@ __all__ = [
     "Verdict",
     "VerifierAdapter",
     "__version__",
+    "guard",
     "resolve_adapter_from_env",
 ]
 
@@ -124,6 +128,8 @@ _HOMES = {
     "lockgate.gate.session": ["Session"],
     "lockgate.abuse_gate.middleware": ["AbuseGateMiddleware"],
     "lockgate.gate.supervised_step": ["Step"],
+    "lockgate.integrations.plug": ["HeldByLockgate"],
+    "lockgate.integrations.tools": ["guard"],
     "lockgate.gate.approvals_memory": ["MemoryApprovals"],
 }
 

@@ -17,15 +17,12 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-import hyperscan
-
 from lockgate import __version__
 from lockgate.core.errors import InvalidConfig, JournalUnavailable, LockgateError, quoted
 from lockgate.core.judging.model_names import EMBEDDED, NO_JUDGE
 from lockgate.core.ruling.approvals import ApprovalChange, ApprovalState
-from lockgate.core.text.readings import BEYOND_ASCII
 from lockgate.core.text.rules import RULES, Rule
-from lockgate.core.text.scanner import Scanner, check_pattern, cue_expressions, rule_expressions, rules_from_patterns
+from lockgate.core.text.scanner import Scanner, check_pattern, rules_from_patterns
 from lockgate.gate.gate import Gate
 from lockgate.gate.judge import Judge
 from lockgate.journal import recorder as recording
@@ -59,8 +56,6 @@ TRIAGE_KEY, SUPERVISOR_KEY = "security.verification.triage_model", "supervision.
 
 _MAX_HELD = 1 << 16
 # How many rules are tried after loading, and a text that none of them hits.
-_SAMPLED = 6
-_HARMLESS = "the kettle is on the table"
 
 
 def settings_from_environment(path: str | None = None) -> Settings:
@@ -109,7 +104,10 @@ def host_from_settings(settings: Settings) -> Host:
     """Return a gate with its sessions, for the service and the hosts' plugs."""
     from lockgate.sessions import Host
 
-    return Host(gate_from_settings(settings), sessions_from_settings(settings), keep_days=settings.server.keep_days)
+    gate = gate_from_settings(settings)
+    # Compiling takes a while the first time: no session is to wait for it.
+    gate.scanner.make_ready()
+    return Host(gate, sessions_from_settings(settings), keep_days=settings.server.keep_days)
 
 
 def changed_gate(gate: Gate, before: Settings, settings: Settings) -> Gate:
@@ -206,10 +204,15 @@ def is_embedded_installed() -> bool:
     return is_installed()
 
 
-def embedded_from_settings(settings: Settings) -> EmbeddedJudge:
+# One that reads recorded sessions waits for the embedded judge: a busy machine must not change what it finds.
+PATIENT_S = 120.0
+
+
+def embedded_from_settings(settings: Settings, *, patient: bool = False) -> EmbeddedJudge:
     from lockgate.verifiers.embedded_judge import EmbeddedJudge
 
-    return EmbeddedJudge(preset=settings.policy.judge_preset)
+    preset = settings.policy.judge_preset
+    return EmbeddedJudge(preset=preset, timeout_s=PATIENT_S) if patient else EmbeddedJudge(preset=preset)
 
 
 def _judge_for_key(settings: Settings, key: str, name: str, timeout_s: float | None = None) -> ModelJudge | None:
@@ -473,7 +476,7 @@ def _raise_missing_key(files: JournalFiles, vkey: str) -> Signer:
 
     hint = "bring the key back from a copy; or move the log away, and a new one begins"
     if isinstance(files.log, str):
-        hint = "copy the key, by a safe way, from the host that began the log: docs/how-to/audit.md, Several hosts"
+        hint = "copy the key, by a safe way, from the host that began the log: `lockgate help audit`, Several hosts"
     found = files.key_files()
     for path in found:
         # Raises what is wrong with an existing key.
@@ -719,25 +722,8 @@ def provider_from_settings(settings: VerifierSettings) -> Provider:
 
 
 def cached_scanner(rules: tuple[Rule, ...], cache: SealedCache | None) -> Scanner:
-    """Return the compiled rules, from the cache if they are intact there; a cache that fails costs only time.
-
-    Loading takes a fraction of a millisecond and compiling takes seconds, so a command that hosts start for every call
-    needs this. A program that can write the file decides what the rules match: see `SealedCache` for which file counts.
-    """
-    if cache is None:
-        return Scanner(rules)
-    name = rule_cache_name(rules)
-    compiled = cache.read(name)
-    if compiled is not None:
-        try:
-            loaded = Scanner(rules, compiled=compiled)
-            if _finds_examples(loaded):
-                return loaded
-        except hyperscan.HyperscanError:
-            pass  # made on another processor, or damaged before it was sealed: compile again
-    scanner = Scanner(rules)
-    cache.write(name, scanner.dump())
-    return scanner
+    """Return the compiled rules, from the cache if they are intact there; a cache that fails costs only time."""
+    return Scanner(rules, cache)
 
 
 def rule_cache_from_settings(settings: Settings) -> SealedCache | None:
@@ -745,25 +731,3 @@ def rule_cache_from_settings(settings: Settings) -> SealedCache | None:
     if settings.cache_dir is None or settings.state_dir is None:
         return None
     return SealedCache(settings.cache_dir, settings.state_dir)
-
-
-def _finds_examples(scanner: Scanner) -> bool:
-    """Return whether a few loaded rules, spread over all of them, hit their examples, and an empty page hits none."""
-    having = [rule for rule in scanner.rules if rule.hit]
-    sample = having[:: max(1, len(having) // _SAMPLED)]
-    return not scanner.scan(_HARMLESS).parts[0].hits and all(
-        any(hit.rule is rule for part in scanner.scan(rule.hit).parts for hit in part.hits) for rule in sample
-    )
-
-
-def rule_cache_name(rules: tuple[Rule, ...]) -> str:
-    """Return the name under which compiled rules are kept: other rules or another engine have another."""
-    parts = [
-        str(getattr(hyperscan, "__version__", "")),
-        *(f"{flags}:{pattern}" for pattern, flags in rule_expressions(rules) + cue_expressions()),
-        # Which rules are compiled separately.
-        *(rule.id for rule in rules if rule.beyond_ascii),
-        str(BEYOND_ASCII),
-    ]
-    digest = sha256(repr(parts).encode("utf-8", "backslashreplace")).hexdigest()
-    return f"rules-{digest[:32]}.bin"

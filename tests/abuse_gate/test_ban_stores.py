@@ -62,7 +62,9 @@ def test_a_gate_with_its_memory_alone_has_no_bans_to_see() -> None:
 
 def test_the_longest_ban_of_any_store_counts_and_is_lifted_in_all(both: BanStores, store: Store) -> None:
     listed = both.list_bans()
-    assert (round(listed[ANN].locked_s), listed[ANN].quarantined_s) == (800, 100.0)
+    # By the clock on the wall, which goes on while a busy machine does other things.
+    assert 700 < listed[ANN].locked_s <= 800
+    assert listed[ANN].quarantined_s == 100.0
     assert [ban_state(listed[key])[0] for key in (ANN, BOB)] == [Standing.FULL_QUARANTINE, Standing.EXECUTE_LOCKED]
     both.lift(ANN, None, by="test")
     assert both.list_bans() == {BOB: SharedRecord((), 50.0, 0.0)}

@@ -721,4 +721,4 @@ def test_words_in_what_is_no_file_are_words(scanner: Scanner, inspector: Inspect
 @pytest.mark.parametrize("page", ["proxy", "litellm", "envoy"])
 def test_who_installs_a_gate_by_its_page_can_read_documents(page: str) -> None:
     text = (Path(__file__).parents[2] / "docs" / "how-to" / f"{page}.md").read_text(encoding="utf-8")
-    assert "pip install 'lockgate[server,documents]'" in text
+    assert "pip install 'lockgate[api]'" in text

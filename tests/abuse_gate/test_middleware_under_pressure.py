@@ -453,7 +453,7 @@ def test_a_gate_that_cannot_read_pdf_files_says_so_at_the_start(
     assert "PDF" not in start()
     monkeypatch.setattr(wiring, "PDF_READER", "no_such_package")
     assert "PDF files cannot be read here" in start()
-    assert "pip install 'lockgate[documents]'" in caplog.text
+    assert "pip install 'lockgate[api]'" in caplog.text
     assert "refused" in caplog.text
     assert "passed on unread" in start(on_unread="allow")
     assert "PDF" not in start(enabled=False)

@@ -21,6 +21,7 @@ ERRORS = [
     "JournalDamaged",
     "JournalUnavailable",
     "JournalUncosigned",
+    "SessionsBusy",
     "SessionsUnavailable",
 ]
 

@@ -257,3 +257,12 @@ def test_any_graph_gives_a_bounded_tree_without_repetition_on_a_branch(
     tree = build_lineage(start, parents, depth=depth)
     assert tree.block == start
     walk(tree, ())
+
+
+@pytest.mark.parametrize("action", Action)
+def test_a_decision_is_no_condition(action: Action) -> None:
+    """A tuple is true: `if session.check(…)` would run every call that was held."""
+    decision = Decision(action, 1, Reason.NO_RED_FLAGS, Risk.LOW)
+    with pytest.raises(TypeError, match=r"hint: ask `decision\.allowed`"):
+        assert decision
+    assert decision.allowed is (action is Action.CONTINUE)

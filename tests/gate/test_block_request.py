@@ -47,6 +47,7 @@ def test_parents_may_be_blocks_or_their_ids(gate: Gate) -> None:
     [
         ({"content": b"x"}, "content must be text, not bytes"),
         ({"content": None}, "content must be text, not NoneType"),
+        ({"content": {"body": "hello"}}, r"not dict\nhint: give the text that the model reads, such as json\.dumps"),
         ({"source": ""}, "needs a source"),
         ({"source": 7}, "needs a source"),
         ({"id": 7}, "id must be text, not int"),

@@ -151,3 +151,9 @@ def test_no_call_slips_past_content_that_arrives_meanwhile(gate: Gate) -> None:
         list(reading)
     assert set(acting) <= {Reason.NO_UNTRUSTED_CONTENT, Reason.SUSPICIOUS_PATTERN}
     assert session.check("bash", {"command": "git push origin main"}).reason is Reason.SUSPICIOUS_PATTERN
+
+
+def test_arguments_as_json_text_are_refused_with_the_remedy(gate: Gate) -> None:
+    """Models give them so. They are not parsed here: another parser could give the tool other values."""
+    with pytest.raises(InvalidCall, match=r"not str\nhint: .*json\.loads\(arguments\)"):
+        gate.session().check("bash", '{"command": "ls"}')  # type: ignore[arg-type]

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
 from lockgate.runtime import worker_pool as lanes
-from lockgate.runtime.worker_pool import Full, WorkerPool
+from lockgate.runtime.routines import ThreadWait, begin_routine
+from lockgate.runtime.worker_pool import Full, WorkerPool, run_jobs
 
 
 def quiet(done: Callable[[], bool]) -> bool:
@@ -266,3 +269,78 @@ def test_many_callers_lose_nothing() -> None:
     for thread in threads:
         thread.join(30)
     assert got == [1] * 800
+
+
+def test_a_thread_takes_one_job_of_each_client_at_once() -> None:
+    gate, begun = threading.Event(), threading.Event()
+    ran: list[str] = []
+    lane = WorkerPool(1, max_jobs=20, at_once=4)
+    held = lane.submit(lambda: (begun.set(), gate.wait(10)))
+    assert begun.wait(5)
+    names = ["a/1", "a/1", "a/1", "a/2", "b/1", "b/1"]
+    futures = [lane.submit(partial(ran.append, name), name) for name in names]
+    gate.set()
+    for future in (held, *futures):
+        future.result(5)
+    # Of each session one, then those that had one already.
+    assert sorted(ran[:3]) == ["a/1", "a/2", "b/1"]
+    assert sorted(ran[3:5]) == ["a/1", "b/1"]
+    assert ran[5] == "a/1"
+
+
+def test_routines_of_one_batch_reach_their_wait_before_the_first_is_waited_for() -> None:
+    said: list[str] = []
+
+    def store(name: str) -> Iterator[ThreadWait]:
+        said.append(f"{name} enqueued")
+        heard = yield ThreadWait(partial(said.append, f"{name} waited"))
+        said.append(f"{name} goes on")
+        if name == "b":
+            raise KeyError(name)
+        return name, heard
+
+    outcomes = run_jobs([partial(begin_routine, store(name)) for name in "abc"])  # type: ignore[arg-type]
+    assert said == [f"{name} {what}" for what in ("enqueued", "waited", "goes on") for name in "abc"]
+    assert [each.result for each in outcomes] == [("a", None), None, ("c", None)]
+    with pytest.raises(KeyError, match="b"):
+        outcomes[1]()
+
+
+def test_a_wait_that_fails_is_raised_inside_its_routine_and_no_other() -> None:
+    def store(work: Callable[[], object]) -> Iterator[ThreadWait]:
+        try:
+            return (yield ThreadWait(work))
+        except KeyError:
+            return "handled"
+
+    outcomes = run_jobs([partial(begin_routine, store(work)) for work in (fail, lambda: 7)])  # type: ignore[arg-type]
+    assert [each() for each in outcomes] == ["handled", 7]
+
+
+def test_results_come_to_the_loop_that_waits_for_them() -> None:
+    lane = WorkerPool(2, max_jobs=100, at_once=8)
+
+    async def ask() -> list[object]:
+        return await asyncio.gather(*(lane.run_async(lambda at=at: at, f"c{at}") for at in range(50)))  # type: ignore[misc]
+
+    for _ in range(3):
+        assert asyncio.run(asyncio.wait_for(ask(), 10)) == list(range(50))
+    with pytest.raises(KeyError, match="mine"):
+        asyncio.run(lane.run_async(fail))
+
+
+def test_a_caller_on_a_loop_that_leaves_cancels_its_job() -> None:
+    gate, ran = threading.Event(), threading.Event()
+    lane = WorkerPool(1, max_jobs=2)
+    lane.submit(lambda: gate.wait(10))
+
+    async def leave() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(lane.run_async(ran.set), 0.05)
+
+    asyncio.run(leave())
+    # Its place is free again.
+    last = lane.submit(lambda: "next")
+    gate.set()
+    assert last.result(5)() == "next"
+    assert not ran.is_set()

@@ -1387,3 +1387,29 @@ print(LocalRuleAdapter(scanner=Scanner(rules_from_patterns(["falcon"]))).assess(
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert run.stdout.strip() == "safe"
+
+
+def test_a_misspelt_key_is_named_in_the_log(local: LocalRuleAdapter, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="lockgate.verifier"):
+        assert local.assess({"prompt_txt": "Hello"}) == "unclear"
+    assert "unknown key `prompt_txt` in the payload; did you mean `prompt_text`?" in caplog.text
+
+
+def test_a_misspelt_key_is_an_error_in_python_s_development_mode() -> None:
+    """It stays `unclear` elsewhere: a check that raises would stop the application in front of its users."""
+    # The payload is read before any rule: no scanner is needed.
+    asked = (
+        "from lockgate import InvalidPayload, LocalRuleAdapter\n"
+        "adapter = LocalRuleAdapter(scanner=object())\n"
+        "try:\n"
+        "    print(adapter.assess({'prompt_txt': 'Hello'}))\n"
+        "except InvalidPayload as error:\n"
+        "    print(error.hint)\n"
+    )
+    said = [
+        subprocess.run(
+            [sys.executable, *options, "-W", "ignore", "-c", asked], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for options in ((), ("-X", "dev"))
+    ]
+    assert said == ["unclear", "did you mean `prompt_text`?"]

@@ -136,6 +136,9 @@ class _Threads:
         self._loop.call_later(self._dice.choice(self._takes_s), end)
         return future
 
+    async def run_async(self, work: Callable[[], object], client: str = "") -> object:
+        return (await asyncio.wrap_future(self.submit(work, client)))()
+
 
 class _Key:
     def key(self, tenant: str) -> str:

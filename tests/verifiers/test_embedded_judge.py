@@ -332,7 +332,7 @@ def test_without_its_packages_it_says_how_to_install_them(
     assert not is_installed(files)
     with pytest.raises(InvalidConfig, match=absent) as refused:
         verify(files)
-    assert refused.value.hint == "pip install 'lockgate[embedded]'"
+    assert refused.value.hint == "pip install 'lockgate[agent]'"
     assert said(EmbeddedJudge(files=files), CALM) == Silent(NoAnswerReason.INTERNAL)
 
 

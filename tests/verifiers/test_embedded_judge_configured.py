@@ -172,7 +172,7 @@ def test_without_a_model_or_its_packages_there_is_no_judge(files: ModelFiles, mo
     assert assemble.triage_from_settings(settings()) is None
     with pytest.raises(InvalidConfig, match=r"triage_model` names `embedded`: .* needs onnxruntime") as refused:
         assemble.triage_from_settings(settings(triage_model="embedded"))
-    assert refused.value.hint == "pip install 'lockgate[embedded]'"
+    assert refused.value.hint == "pip install 'lockgate[agent]'"
 
 
 def test_one_that_was_named_has_to_be_whole_and_one_that_was_not_is_silent_later(

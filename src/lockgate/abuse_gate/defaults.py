@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("lockgate.abuse_gate")
 # The package that reads PDF files, and how to install it.
-PDF_READER, INSTALL_PDF_READER = "pypdf", "pip install 'lockgate[documents]'"
+PDF_READER, INSTALL_PDF_READER = "pypdf", "pip install 'lockgate[api]'"
 
 
 def configured_parts(

@@ -134,7 +134,7 @@ class AbuseGateMiddleware:
         # A ladder of the application may use other sources than our own tables, so it is asked each time.
         self._has_custom_ladder = type(self._ladder) is not Ladder
         # Compile and load now what takes up to seconds, which the first request does not have.
-        self._gate.scanner.find_cues(b"")
+        self._gate.scanner.make_ready()
         if isinstance(self._adapter, RemoteAdapter):
             self._tenants.refuse_unreachable(self._adapter.tenants)
         if isinstance(self._adapter, LocalRuleAdapter | RemoteAdapter):

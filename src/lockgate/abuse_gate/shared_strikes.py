@@ -43,7 +43,7 @@ from lockgate.core.requests.strikes import (
     standing_from_record,
 )
 from lockgate.runtime.failures import report_failure
-from lockgate.runtime.worker_pool import Full, WorkerPool
+from lockgate.runtime.worker_pool import Full, JobResult, WorkerPool
 
 # How often this process reads the bans of other workers from the file.
 POLL_S = 1.0
@@ -134,7 +134,7 @@ class Ladder:
         self._untold: dict[Subject, None] = {}
         self._unkept: dict[Subject, None] = {}
         self._lane = WorkerPool(1, max_jobs=2)
-        self._syncing: Future[Callable[[], object]] | None = None
+        self._syncing: Future[JobResult] | None = None
         self._writing: tuple[Subject, ...] = ()
         self._number = 0
         self._synced_at: float | None = None

@@ -169,7 +169,8 @@ class RequestJudge:
         return said._replace(verdict="unclear", reason=_UNSURE.get(said.reason, said.reason))
 
     async def _assess_turns(self, case: ParsedRequest, ends: float) -> Assessment:
-        return self._rules_verdict(case) or await self._ask_verifier(case, ends)
+        settled = self._rules_verdict(case)
+        return await self._ask_verifier(case, ends) if settled is None else settled
 
     def _context(self, tenant: str) -> PolicyContext:
         return self._contexts.get(tenant) or self._contexts[""]
@@ -303,8 +304,7 @@ def _sanitize_assessment(said: Assessment) -> Assessment:
 async def run_in_pool(pool: WorkerPool, work: Callable[[], object], timeout_s: float, whom: str = "") -> object:
     """Return the result of the work, done in the pool for this client; raise TimeoutError if it takes too long."""
     async with asyncio.timeout(timeout_s):
-        outcome = await asyncio.wrap_future(pool.submit(work, whom))
-    return outcome()
+        return await pool.run_async(work, whom)
 
 
 async def wait_until(ends: float, awaited: Awaitable[T]) -> T:

@@ -12,6 +12,7 @@ LockgateError
 │   ├── JournalUncosigned  the record is stored, but no witness has cosigned it yet
 │   └── JournalDamaged  the stored bytes have changed since they were written
 ├── SessionsUnavailable the session store can be neither read nor written now
+│   └── SessionsBusy    the call did not get its turn in time, or too many wait; nothing was ruled
 └── InvalidConfig       a configuration that must not start
 """
 
@@ -33,23 +34,23 @@ class LockgateError(Exception):
 
 
 class InvalidBlock(LockgateError):
-    pass
+    """A block that breaks the laws of trust."""
 
 
 class InvalidCall(LockgateError):
-    pass
+    """A tool call that is not a name and a JSON object."""
 
 
 class InvalidPattern(LockgateError):
-    pass
+    """A pattern that the scanner's engine cannot take."""
 
 
 class InvalidTrace(LockgateError):
-    pass
+    """A line of a trace that cannot be read."""
 
 
 class InvalidPayload(LockgateError):
-    pass
+    """A request to assess that is not of the normalized shape."""
 
 
 class InvalidRecord(LockgateError):
@@ -76,8 +77,16 @@ class SessionsUnavailable(LockgateError):
     """The session store fails; a change that was not acknowledged may have been stored all the same."""
 
 
+class SessionsBusy(SessionsUnavailable):
+    """Too many calls wait. `by_caller` says that most of them are the caller's own; nothing was ruled on this one."""
+
+    def __init__(self, message: str, *, hint: str = "", by_caller: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.by_caller = by_caller
+
+
 class InvalidConfig(LockgateError):
-    pass
+    """A configuration that must not start."""
 
 
 def printable(text: object, limit: int = 60) -> str:

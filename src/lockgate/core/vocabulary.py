@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from lockgate.core.errors import InvalidBlock, quoted
 
@@ -19,20 +19,27 @@ class Trust(IntEnum):
 
     @property
     def word(self) -> str:
+        """The trust in lower case, as configurations and records spell it."""
         return self.name.lower()
 
 
 class Kind(StrEnum):
+    """Whether a piece of context may give orders; untrusted text is always data."""
+
     INSTRUCTION = "instruction"
     DATA = "data"
 
 
 class Risk(StrEnum):
+    """`low` for a call that only looks, else `high`."""
+
     LOW = "low"
     HIGH = "high"
 
 
 class Mode(StrEnum):
+    """How suspicious a session is: `paranoid` escalates every call, `research` adds a declared scope."""
+
     DEFAULT = "default"
     PARANOID = "paranoid"
     RESEARCH = "research"
@@ -45,6 +52,8 @@ WOULD_BE = "observe:"
 
 
 class Action(StrEnum):
+    """What becomes of a call: only CONTINUE lets it run, REORIENT tells the agent what to do instead."""
+
     CONTINUE = "CONTINUE"
     REORIENT = "REORIENT"
     PAUSE = "PAUSE"
@@ -223,8 +232,9 @@ class Receipt:
 
 
 class Decision(NamedTuple):
-    """The gate's ruling on one call. `tier` is the highest tier the call reached; only CONTINUE lets it run.
+    """The gate's ruling on one call. `tier` is the highest tier the call reached; only where `allowed` may it run.
 
+    It has no truth value: as a condition, a decision that holds the call would otherwise be true like any other.
     `effects` is what the call would do, the gravest first; empty where the ruling did not depend on it.
     `correction` is what a REORIENT tells the agent, `approval` the id under which a person can answer a PAUSE,
     `receipt` where it stands in the journal; None when it is in none.
@@ -244,8 +254,17 @@ class Decision(NamedTuple):
     latency_us: float = 0.0
     receipt: Receipt | None = None
 
+    def __bool__(self) -> NoReturn:
+        raise TypeError("a decision is neither true nor false\nhint: ask `decision.allowed`")
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the call may run as it is: only CONTINUE says so."""
+        return self.action is Action.CONTINUE
+
     @property
     def escalated(self) -> bool:
+        """Whether the rules alone did not settle the call."""
         return self.tier > 1
 
     @property

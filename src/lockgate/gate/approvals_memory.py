@@ -172,6 +172,7 @@ class MemoryApprovals:
             return [expire_if_due(each, now_s) for each in self._kept.values()]
 
     def get(self, id: str, now_s: float) -> Approval | None:
+        """Return the question of this id as it stands now; None where there is none."""
         now_s = parse_time(now_s)
         with self._lock:
             approval = self._kept.get(id)

@@ -19,7 +19,9 @@ def parse_block_request(
 ) -> tuple[Trust | None, Kind | None, list[str]]:
     """Return the trust, the kind and the ids of the parents; raise InvalidBlock for what no block can be."""
     if not isinstance(content, str):
-        raise InvalidBlock(f"content must be text, not {type(content).__name__}", hint="decode bytes first")
+        is_binary = isinstance(content, bytes | bytearray | memoryview)
+        hint = "decode bytes first" if is_binary else "give the text that the model reads, such as json.dumps(content)"
+        raise InvalidBlock(f"content must be text, not {type(content).__name__}", hint=hint)
     if not source or not isinstance(source, str):
         raise InvalidBlock("a block needs a source", hint='say where it came from, e.g. source="tool:read_inbox"')
     if id is not None and not isinstance(id, str):

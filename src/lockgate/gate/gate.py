@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from os import PathLike, fspath, path, urandom
+from os import PathLike, environ, fspath, path, urandom
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,8 @@ from lockgate.gate.person_questions import Approvals
 from lockgate.gate.ruler import CarriedTexts, Ledger, Ruler, VouchedTexts
 from lockgate.gate.session import Session
 from lockgate.runtime.forks import on_fork
+from lockgate.runtime.sealed_cache import SealedCache
+from lockgate.settings.files import home_folder, xdg_folder
 
 if TYPE_CHECKING:
     from lockgate.journal.recorder import JournalWriter
@@ -36,18 +38,26 @@ on_fork(_reset_lock)
 
 
 def shared_scanner(policy: Policy) -> Scanner:
-    """Return the compiled rules for a policy, compiled once per process: that takes seconds."""
+    """Return the compiled rules for a policy: once per process, from this user's sealed cache where they are there."""
     key = policy.additional_patterns
     with _scanner_lock:
         if key not in _scanners:
             if len(_scanners) >= _MAX_SCANNERS:
                 _scanners.clear()
-            _scanners[key] = Scanner((*RULES, *rules_from_patterns(key)))
+            _scanners[key] = Scanner((*RULES, *rules_from_patterns(key)), _users_rule_cache())
         return _scanners[key]
 
 
+def _users_rule_cache() -> SealedCache | None:
+    """Return where this user's compiled rules are kept; None for a user without a home."""
+    home = home_folder(environ)
+    folder = xdg_folder(environ, "XDG_CACHE_HOME", home, ".cache")
+    state = xdg_folder(environ, "XDG_STATE_HOME", home, ".local/state")
+    return SealedCache(folder, state) if folder is not None and state is not None else None
+
+
 class Gate:
-    """Rules on tool calls. `Gate()` uses the defaults, keeps everything in memory and touches no file.
+    """Rules on tool calls. `Gate()` uses the defaults and keeps everything in memory, but for its compiled rules.
 
     Without judges an escalated call gets what the policy says of calls that no judge could clear: PAUSE when the tool
     is high-risk. `prices` turns a judge's name and tokens into US dollars, or None where it does not know. With a

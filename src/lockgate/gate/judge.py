@@ -39,6 +39,8 @@ class Judge(Protocol):
     def name(self) -> str:
         """The model that is asked, as `provider/model`."""
 
-    def opine(self, inquiry: Inquiry) -> Opined: ...
+    def opine(self, inquiry: Inquiry) -> Opined:
+        """Answer the question in this thread."""
 
-    async def opine_async(self, inquiry: Inquiry) -> Opined: ...
+    async def opine_async(self, inquiry: Inquiry) -> Opined:
+        """Answer the same question on an event loop."""

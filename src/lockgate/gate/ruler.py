@@ -362,13 +362,19 @@ class Ruler:
             return self._end(call, leaves, decision)
         return self._end(call, leaves, self._settle_at_once(call.tool, ruling, subject, began))
 
-    def check_at_once(self, call: ToolCall) -> Decision | CallStart:
-        """Rule on a call that Tier 1 settles; where a judge or a person is asked, return what `check_async` takes."""
+    def check_at_once(self, call: ToolCall) -> Routine[Decision | CallStart]:
+        """Rule on a call that Tier 1 settles; where a judge or a person is asked, return what `check_async` takes.
+
+        A routine, which waits once the record of the ruling has its place in the journal.
+        """
         began = perf_counter_ns()
         leaves, ruling, subject = self._begin(call)
         if isinstance(ruling, Ask) or self._must_wait(ruling, subject):
             return CallStart(leaves, ruling, subject, began)
-        return self._end(call, leaves, self._settle_at_once(call.tool, ruling, subject, began))
+        decision = _with_latency(ruling, began)
+        if subject is not None and self._records is not None:
+            decision = yield from self._records.recording(call.tool, subject, self._context.blocks, decision)
+        return self._end(call, leaves, decision)
 
     async def check_async(self, call: ToolCall, start: CallStart | None = None) -> Decision:
         """Rule on one call for a caller on an event loop.
@@ -418,7 +424,11 @@ class Ruler:
         if not call.tool:
             raise InvalidCall("a call needs the name of its tool", hint="check(tool, arguments) before each call")
         if type(arguments) is not dict and not isinstance(arguments, Mapping):
-            raise InvalidCall(f"arguments must be an object, not {type(arguments).__name__}")
+            raise InvalidCall(
+                f"arguments must be an object, not {type(arguments).__name__}",
+                # Not parsed here: what is ruled on has to be the object that the tool is called with.
+                hint="give what the tool is called with: json.loads(arguments)" if isinstance(arguments, str) else "",
+            )
         taken = pipeline.flatten_arguments(arguments)
         ruling, subject = self._rule_at_tier1(call, taken)
         if isinstance(ruling, Ask) and not taken[1]:

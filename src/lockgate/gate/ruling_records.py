@@ -13,6 +13,7 @@ from lockgate.core.ruling.pipeline import decide_unrecorded
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.vocabulary import Action, Block, Decision, Reason
 from lockgate.runtime.failures import report_failure
+from lockgate.runtime.routines import Routine, run_routine
 
 if TYPE_CHECKING:
     from lockgate.journal.recorder import JournalWriter, RulingSubject
@@ -41,10 +42,16 @@ class RulingRecords:
         self, tool: str, subject: RulingSubject, blocks: Sequence[Block], decision: Decision, approved_by: str = ""
     ) -> Decision:
         """Record a ruling; return it with its receipt, or what holds in its place where it is not on record."""
+        return run_routine(self.recording(tool, subject, blocks, decision, approved_by))
+
+    def recording(
+        self, tool: str, subject: RulingSubject, blocks: Sequence[Block], decision: Decision, approved_by: str = ""
+    ) -> Routine[Decision]:
+        """Do the same as a routine, which waits once the record has its place in the journal."""
         # A pass outlives this process. A ruling that a person may have to answer for outlives a power cut too.
         durable = not _is_tier1_pass(decision)
         try:
-            receipt = self._recorder.record_ruling(
+            receipt = yield from self._recorder.recording_ruling(
                 subject,
                 blocks,
                 tool,
@@ -68,14 +75,16 @@ class RulingRecords:
         held = self.hold_unrecorded(decision, error)
         if held.action is not decision.action:
             with suppress(JournalUnavailable):
-                self._recorder.record_ruling(
-                    subject,
-                    blocks,
-                    tool,
-                    held,
-                    mode=self._policy.mode._value_,
-                    policy_hash=self._policy.hash,
-                    witnessed=False,
+                run_routine(
+                    self._recorder.recording_ruling(
+                        subject,
+                        blocks,
+                        tool,
+                        held,
+                        mode=self._policy.mode._value_,
+                        policy_hash=self._policy.hash,
+                        witnessed=False,
+                    )
                 )
         return held
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Session:
     """One agent run: add what enters its context, check each call before it runs. Safe for several threads."""
 
-    __slots__ = ("_ruler",)
+    __slots__ = ("__weakref__", "_ruler")
 
     def __init__(self, ruler: Ruler) -> None:
         self._ruler = ruler

@@ -168,6 +168,7 @@ class Step:
 
     @property
     def commitment(self) -> Commitment | None:
+        """What the agent committed to; None before it did."""
         return self._commitment
 
     @property
@@ -182,6 +183,7 @@ class Step:
 
     @property
     def state(self) -> str:
+        """How it stands with the step, in words."""
         return self._state.value
 
     def restore_state(self, state: str) -> None:
@@ -192,6 +194,7 @@ class Step:
 
     @property
     def abandoned(self) -> bool:
+        """Whether the step was given up before it was looked at."""
         return self._state is StepState.ABANDONED
 
     def step(self, goal: str, *, supervision: Supervision | str | None = None) -> Step:

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 from weakref import WeakSet
 
-from lockgate.runtime.worker_pool import run_job
+from lockgate.runtime.worker_pool import JobResult, run_job
 
 # How long cancelled tasks may take to end when the thread stops.
 UNWIND_S = 0.5
@@ -111,7 +111,7 @@ class _SelectorLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._poll = selectors.DefaultSelector()
         self._sockets: WeakSet[socket.socket] = WeakSet()
-        self._lookups: dict[object, asyncio.Future[Callable[[], Any]]] = {}
+        self._lookups: dict[object, asyncio.Future[JobResult]] = {}
         super().__init__(self._poll)
 
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
@@ -132,7 +132,7 @@ class _SelectorLoop(asyncio.SelectorEventLoop):
         with suppress(RuntimeError):  # the loop and its callers are gone
             self.call_soon_threadsafe(self._finish_lookup, key, result)
 
-    def _finish_lookup(self, key: object, result: Callable[[], Any]) -> None:
+    def _finish_lookup(self, key: object, result: JobResult) -> None:
         lookup = self._lookups.pop(key)
         if not lookup.done():
             lookup.set_result(result)

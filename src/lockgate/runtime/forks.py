@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from threading import Lock
 from types import MethodType
@@ -29,9 +30,17 @@ def on_fork(reset: Callable[[], object]) -> None:
     """Call `reset` in every forked child. A bound method is held weakly, so its object can still be collected."""
     number = next(_numbers)
     if isinstance(reset, MethodType):
-        _resets[number] = weakref.WeakMethod(reset, lambda _: _resets.pop(number, None))
+        # Not a WeakMethod, which prints an error where its object outlives this module at the interpreter's end.
+        forget = _resets.pop
+        owner = weakref.ref(reset.__self__, lambda _: forget(number, None))
+        _resets[number] = partial(_bind, owner, reset.__func__)
     else:
         _resets[number] = lambda: reset
+
+
+def _bind(owner: weakref.ref[object], function: Callable[..., object]) -> Callable[[], object] | None:
+    found = owner()
+    return None if found is None else MethodType(function, found)
 
 
 def _reset_all() -> None:

@@ -8,23 +8,50 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from threading import Condition, Thread
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary, ref
 
 from lockgate.runtime.forks import on_fork
+from lockgate.runtime.routines import SuspendedRoutine
 
 # How long a thread without a job stays.
 IDLE_S = 5.0
 
-Outcome = Callable[[], object]
-_Group = dict[str, deque[tuple[Future[Outcome], Outcome]]]
-
 
 class Full(Exception):
-    """Too many jobs are waiting."""
+    """Too many jobs are waiting; `by_caller` says that most of them are those of the client whose job is refused."""
+
+    def __init__(self, *args: object, by_caller: bool = False) -> None:
+        super().__init__(*args)
+        self.by_caller = by_caller
+
+
+class JobResult(NamedTuple):
+    """What a job returned or raised. Call it in the thread that waits, to get the result or the error there.
+
+    A future's exception will not do: event loops turn some into a cancellation, and lose others.
+    """
+
+    result: object = None
+    error: Exception | None = None
+
+    def __call__(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+class _Job(NamedTuple):
+    future: Future[JobResult]
+    work: Callable[[], object]
+
+
+_Group = dict[str, deque[_Job]]
 
 
 class WorkerPool:
@@ -34,12 +61,17 @@ class WorkerPool:
     the client with the most waiting jobs loses one. So one client's jobs neither delay nor displace the others.
     A client may be two names, `a/b`: a gets a turn, and within it b. So inventing second names gains no turns.
 
+    With `at_once` a thread takes several jobs, one of each client that waits, and runs them in turn. Jobs that return a
+    routine (`begin_routine`) go on side by side: each reaches its wait before the thread waits for the first of them.
+    So what they have enqueued by then is stored with one commit.
+
     Starting a thread can block a busy loop for milliseconds, so a caller starts one only if none is about to be free.
     Each new thread starts the next one if it is needed.
     """
 
-    def __init__(self, workers: int, *, max_jobs: int, per_client: int | None = None) -> None:
-        self._workers, self._most, self._each = workers, max_jobs, per_client or workers
+    def __init__(self, workers: int, *, max_jobs: int, per_client: int | None = None, at_once: int = 1) -> None:
+        self._workers, self._most, self._each = workers, max_jobs, per_client or workers * at_once
+        self._at_once = at_once
         self._reset()
         # In a forked child the threads are gone. Reset before any thread runs there: else the first two callers would
         # both reset, and one would wait for the other's job.
@@ -54,21 +86,21 @@ class WorkerPool:
         # Threads; those of them that will take the next job; jobs that are not done.
         self._threads = self._free = self._under_way = 0
 
-    def submit(self, work: Callable[[], object], client: str = "") -> Future[Outcome]:
+    def submit(self, work: Callable[[], object], client: str = "") -> Future[JobResult]:
         """Submit a job; the future's result is a function that returns the job's result or raises its error.
 
         A job that is cancelled before it begins is not done, and frees its place.
         """
-        future: Future[Outcome] = Future()
+        future: Future[JobResult] = Future()
         name, _, subclient = client.partition("/")
         with self._change:
             pushed_out = self._evict_job(name, subclient)
-            self._waiting.setdefault(name, {}).setdefault(subclient, deque()).append((future, work))
+            self._waiting.setdefault(name, {}).setdefault(subclient, deque()).append(_Job(future, work))
             self._under_way += 1
             starts_thread = self._reserve_thread()
             self._change.notify()
         if pushed_out is not None:
-            _fail_job(pushed_out)
+            _fail_job(pushed_out, by_caller=True)
         future.add_done_callback(partial(self._drop_cancelled, name, subclient))
         if starts_thread:
             self._start_thread()
@@ -83,7 +115,19 @@ class WorkerPool:
             future.cancel()
         return outcome()
 
-    def _evict_job(self, name: str, subclient: str) -> Future[Outcome] | None:
+    async def run_async(self, work: Callable[[], object], client: str = "") -> Any:
+        """Run a job and return its result, for a caller on an event loop; a caller that leaves cancels its job."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[JobResult] = loop.create_future()
+        future = self.submit(work, client)
+        future.add_done_callback(partial(_mailbox_of(loop).post, waiter))
+        try:
+            outcome = await waiter
+        finally:
+            future.cancel()
+        return outcome()
+
+    def _evict_job(self, name: str, subclient: str) -> Future[JobResult] | None:
         """Evict the newest job of the busiest client if the pool is full; raise `Full` if that client is the caller."""
         if self._under_way < self._most:
             return None
@@ -94,14 +138,14 @@ class WorkerPool:
         group = self._waiting.get(busiest, {})
         largest = max(group, key=lambda each: len(group[each]), default=subclient)
         if busiest == name and len(group.get(largest, ())) <= len(group.get(subclient, ())) + 1:
-            raise Full
+            raise Full(by_caller=len(group.get(subclient, ())) > 1)
         # The newest job: the older ones are nearer to their turn, and to their deadline.
         future, _ = group[largest].pop()
         self._remove_if_empty(busiest, largest)
         self._under_way -= 1
         return future
 
-    def _drop_cancelled(self, name: str, subclient: str, future: Future[Outcome]) -> None:
+    def _drop_cancelled(self, name: str, subclient: str, future: Future[JobResult]) -> None:
         """Free the place of a cancelled job, which would else be taken until a thread reaches it."""
         if not future.cancelled():
             return
@@ -151,38 +195,50 @@ class WorkerPool:
     def _run_jobs(self) -> None:
         while True:
             with self._change:
-                while (client := self._next_client()) is None:
+                while self._next_client() is None:
                     if not self._change.wait(IDLE_S) and self._next_client() is None:
                         self._threads -= 1
                         self._free -= 1
                         return
-                group = self._waiting.pop(client)
-                subclient, waiting = next(iter(group.items()))
-                del group[subclient]
-                future, work = waiting.popleft()
-                # At the end of the line, behind all other clients.
-                if waiting:
-                    group[subclient] = waiting
-                if group:
-                    self._waiting[client] = group
-                self._running[client] += 1
+                taken = self._take_jobs()
                 self._free -= 1
                 starts_thread = self._reserve_thread()
             if starts_thread:
                 self._start_thread()
-            # A cancelled job is skipped; a running one cannot be stopped.
-            wanted = future.set_running_or_notify_cancel()
-            outcome = run_job(work) if wanted else _nothing
-            with self._change:
-                self._free += 1
-                self._under_way -= 1
-                self._running[client] -= 1
-                if not self._running[client]:
-                    del self._running[client]
-            if wanted:
-                future.set_result(outcome)
+            self._run_taken(taken)
             # Not kept until the next job comes: these hold a client's text, or a key.
-            del future, work, outcome, waiting, group
+            del taken
+
+    def _run_taken(self, taken: list[tuple[str, _Job]]) -> None:
+        # A cancelled job is skipped; a running one cannot be stopped.
+        wanted = [job for _, job in taken if job.future.set_running_or_notify_cancel()]
+        outcomes = run_jobs([job.work for job in wanted])
+        with self._change:
+            self._free += 1
+            self._under_way -= len(taken)
+            self._running.subtract(client for client, _ in taken)
+            self._running += Counter()
+        for job, outcome in zip(wanted, outcomes, strict=True):
+            job.future.set_result(outcome)
+
+    def _take_jobs(self) -> list[tuple[str, _Job]]:
+        """Take the next jobs, at most one of each client; the caller holds the lock and knows that there is one."""
+        taken: list[tuple[str, _Job]] = []
+        later: dict[str, _Group] = {}
+        while len(taken) < self._at_once and (client := self._next_client()) is not None:
+            group = self._waiting.pop(client)
+            subclient, waiting = next(iter(group.items()))
+            del group[subclient]
+            taken.append((client, waiting.popleft()))
+            self._running[client] += 1
+            if waiting:
+                later.setdefault(client, {})[subclient] = waiting
+            if group:
+                self._waiting[client] = group
+        # At the end of the line, behind all other clients.
+        for client, group in later.items():
+            self._waiting.setdefault(client, {}).update(group)
+        return taken
 
 
 class PoolJob(NamedTuple):
@@ -198,30 +254,67 @@ class PoolJob(NamedTuple):
 
     async def later(self) -> object:
         async with asyncio.timeout(max(0.0, self.timeout_s)):
-            outcome = await asyncio.wrap_future(self.pool.submit(self.work, self.client))
-        return outcome()
+            return await self.pool.run_async(self.work, self.client)
 
 
-def _fail_job(future: Future[Outcome]) -> None:
+class _LoopMailbox:
+    """Brings results to the waiters of one event loop. Waking the loop costs a system call, so results share it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        # Held weakly: the mailbox is found by its loop, and must not keep it.
+        self._loop = ref(loop)
+        self._posted: deque[tuple[asyncio.Future[JobResult], Future[JobResult]]] = deque()
+        self._is_woken = False
+
+    def post(self, waiter: asyncio.Future[JobResult], done: Future[JobResult]) -> None:
+        """Pass on the result of a job, in any thread."""
+        loop = self._loop()
+        self._posted.append((waiter, done))
+        if not self._is_woken and loop is not None:
+            self._is_woken = True
+            # A loop that is closed has no waiters.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        # Before the first is taken: what is posted from here on wakes the loop again.
+        self._is_woken = False
+        while self._posted:
+            waiter, done = self._posted.popleft()
+            if not waiter.done() and not done.cancelled():
+                waiter.set_result(done.result())
+
+
+_mailboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopMailbox] = WeakKeyDictionary()
+
+
+def _mailbox_of(loop: asyncio.AbstractEventLoop) -> _LoopMailbox:
+    found = _mailboxes.get(loop)
+    if found is None:
+        found = _mailboxes[loop] = _LoopMailbox(loop)
+    return found
+
+
+def _fail_job(future: Future[JobResult], *, by_caller: bool = False) -> None:
     if future.set_running_or_notify_cancel():
-        future.set_result(partial(_raise, Full()))
+        future.set_result(JobResult(error=Full(by_caller=by_caller)))
 
 
-def run_job(work: Callable[[], object]) -> Outcome:
-    """Run a job; return a function that returns its result or raises its error, in the thread that waits for it.
-
-    A future's exception will not do: event loops turn some into a cancellation, and lose others.
-    """
+def run_job(work: Callable[[], object]) -> JobResult:
+    """Run a job and return its outcome."""
     try:
-        result = work()
+        return JobResult(work())
     except BaseException as error:  # noqa: BLE001 - a SystemExit of a job must end neither its caller nor the thread
-        return partial(_raise, error if isinstance(error, Exception) else RuntimeError())
-    return lambda: result
+        return JobResult(error=error if isinstance(error, Exception) else RuntimeError())
 
 
-def _nothing() -> None:
-    return None
-
-
-def _raise(error: Exception) -> object:
-    raise error
+def run_jobs(works: Sequence[Callable[[], object]]) -> list[JobResult]:
+    """Run jobs one after another; those that return a routine go on side by side, from wait to wait."""
+    outcomes = [run_job(work) for work in works]
+    while True:
+        suspended = [(at, each.result) for at, each in enumerate(outcomes) if isinstance(each.result, SuspendedRoutine)]
+        if not suspended:
+            return outcomes
+        heard = [(at, routine, run_job(routine.wait.now)) for at, routine in suspended]
+        for at, routine, answer in heard:
+            outcomes[at] = run_job(partial(routine.resume, answer.result, answer.error))

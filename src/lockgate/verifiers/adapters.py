@@ -4,7 +4,8 @@
 (`lockgate.runtime.routines`): `_Adapter._assessment_steps` yields what has to wait, in a thread or on a loop.
 
 1. Read.    Parse the payload, scan all its readings with the rules, and hash it; for a provider, redact it, shorten it
-            and make the question. An invalid payload is unclear, `bad-payload`. A local adapter ends here.
+            and make the question. An invalid payload is unclear, `bad-payload`, and an error in Python's
+            development mode. A local adapter ends here.
 2. Key.     Fetch the tenant's key. Without one there is no answer, `no-key`.
 3. Ask.     Ask the provider, through the client, within the time left.
 4. Rule.    Weigh the rules' verdict and the answer: core/requests/combined_verdict.py has the table.
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import suppress
@@ -89,6 +91,8 @@ _Asked = Mapping[str, Any] | Payload
 
 @runtime_checkable
 class VerifierAdapter(Protocol):
+    """The contract of an adapter: anything that gives a verdict on a request."""
+
     def assess(self, payload: Mapping[str, Any]) -> Verdict:
         """Return the verdict on a request in the normalized shape. Never raise: a failure is `unclear`."""
         ...
@@ -167,7 +171,12 @@ class _Adapter:
         try:
             try:
                 weighed = yield from self._verdict_steps(payload, seen, driver)
-            except InvalidPayload:
+            except InvalidPayload as error:
+                if sys.flags.dev_mode:
+                    # The developer has to see it: a misspelt key would otherwise look like an unclear request.
+                    raise
+                # Names of keys and kinds, never content.
+                seen.error = "; ".join(filter(None, (error.message, error.hint)))
                 weighed = verdict_without_answer(None, NoAnswerReason.BAD_PAYLOAD)
             except TimeoutError:
                 weighed = verdict_without_answer(seen.view, NoAnswerReason.DEADLINE)

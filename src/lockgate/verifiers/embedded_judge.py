@@ -44,7 +44,7 @@ from lockgate.core.ruling.policy import PRESETS
 from lockgate.gate.judge import Inquiry, Opined
 from lockgate.runtime.forks import on_fork
 from lockgate.runtime.routines import Routine, run_routine, run_routine_async
-from lockgate.runtime.worker_pool import Full, Outcome, PoolJob, WorkerPool
+from lockgate.runtime.worker_pool import Full, JobResult, PoolJob, WorkerPool
 from lockgate.verifiers import embedded_model as embedded
 
 _log = logging.getLogger("lockgate.verifier")
@@ -53,7 +53,7 @@ FORMAT = "lockgate-judge/3"
 NAMES = ("driven", *FACTS)
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 PACKAGES = ("onnxruntime", "tokenizers")
-INSTALL = "pip install 'lockgate[embedded]'"
+INSTALL = "pip install 'lockgate[agent]'"
 _REINSTALL = f"install it again: pip install --force-reinstall --no-deps lockgate; its packages: {INSTALL}"
 
 # Logits are cut here: a single very sure passage must not outweigh everything else.
@@ -484,7 +484,7 @@ class EmbeddedJudge:
         # A public name from before there were two ratings.
         return Rating(False, (("order", 0.5 if suspected else 0.0),)), found.whole
 
-    def load_in_background(self) -> Future[Outcome]:
+    def load_in_background(self) -> Future[JobResult]:
         """Load in the background; the first question reports a failure."""
         return self.pool.submit(self._encoder)
 

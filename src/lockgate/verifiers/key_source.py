@@ -17,7 +17,8 @@ class KeySource(Protocol):
     return an empty text or raise; the error is not shown.
     """
 
-    def key(self, tenant: str) -> str: ...
+    def key(self, tenant: str) -> str:
+        """Return the key of this tenant, blank where there is none."""
 
 
 def is_instant(keys: KeySource) -> bool:

@@ -12,6 +12,7 @@ from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason,
 from lockgate.core.requests.combined_verdict import (
     COMPOSITION,
     REASONS,
+    Assessment,
     ProviderSays,
     RulesView,
     verdict_without_answer,
@@ -274,3 +275,8 @@ def test_reasons_are_words() -> None:
     assert all(reason.replace("-", "").isalpha() and reason.islower() for reason in REASONS)
     verdicts: tuple[Verdict, ...] = ("safe", "unsafe", "unclear")
     assert {RulesView(verdict).rules_only.reason for verdict in verdicts} <= set(REASONS)
+
+
+def test_an_assessment_is_no_condition() -> None:
+    with pytest.raises(TypeError, match=r'hint: ask `assessment\.verdict == "safe"`'):
+        assert Assessment("unsafe", "rules", "rules", 1.0)

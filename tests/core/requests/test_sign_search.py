@@ -15,9 +15,11 @@ from lockgate.core.requests.request_signs import SIGNS
 from lockgate.core.requests.sign_search import (
     _ANCHORS,
     _PATTERNS,
+    _SEQUENCES,
     _TOKENS,
     WORD_CLASSES,
     _is_misspelt,
+    _steps_of_whole_sequences,
     comparable,
     decode_letters,
     make_ready,
@@ -180,3 +182,30 @@ def test_an_ordinary_text_costs_little_more_than_reading_its_words() -> None:
 def test_every_match_of_a_pattern_has_its_anchor_in_it(text: str) -> None:
     make_ready()
     assert {sign.name for sign, pattern in _PATTERNS if pattern.search(text)} <= _ANCHORS.find_in(text)
+
+
+@given(st.sets(st.sampled_from([step for first, last in _SEQUENCES for step in range(first, last + 1)])))
+def test_a_sequence_is_followed_if_the_text_has_every_step_of_it(present: set[int]) -> None:
+    whole = {step for each in map(_steps_of, _SEQUENCES[::7]) for step in each}
+    for steps in (present, present | whole):
+        expected = {step for each in map(_steps_of, _SEQUENCES) if steps.issuperset(each) for step in each}
+        found = _steps_of_whole_sequences(sum(1 << step for step in steps))
+        assert {step for step in range(found.bit_length()) if found >> step & 1} == expected
+
+
+def _steps_of(sequence: tuple[int, int]) -> range:
+    return range(sequence[0], sequence[1] + 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("really?! yes.", ["really", "\1", "yes", "\1"]),
+        ("wait!. so", ["wait", "\1", "so"]),
+        ("v1.2 is out", ["v1", "2", "is", "out"]),
+        ("好。 再见！", ["好", "\1", "再见", "\1"]),
+        ("a\1b. c", ["a", "b", "\1", "c"]),
+    ],
+)
+def test_a_sentence_ends_once_whatever_marks_stand_at_its_end(text: str, words: list[str]) -> None:
+    assert split_words(text) == words

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib import import_module
 from time import process_time
 from typing import Any
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 from lockgate import InvalidPattern
 from lockgate.core.text import scanner as scanner_module
 from lockgate.core.text.readings import BEYOND_ASCII, TRIGGERS
-from lockgate.core.text.rules import RULES
+from lockgate.core.text.rules import RULES, SELF_PROTECTION_RULES
 from lockgate.core.text.scanner import (
     MAX_TEXT,
     Scan,
@@ -121,6 +123,12 @@ def test_a_finding_points_at_what_was_found(scanner: Scanner, before: str) -> No
     assert text[found.start : found.end] == found.excerpt == "ignore all previous instruction"
 
 
+def test_a_word_that_ends_like_one_of_the_rule_is_no_start(scanner: Scanner) -> None:
+    raw = scanner.scan("ordinary words before it, sudo asetenforce 0 && sudo ufw disable").parts[0]
+    hit = next(hit for hit in raw.hits if hit.rule.id == "execution:safeguards-off")
+    assert scanner.finding_from_hit(hit, raw, "b").excerpt == "ufw disable"
+
+
 def test_a_finding_in_another_reading_points_at_what_was_read(scanner: Scanner) -> None:
     written = b64encode(f"xx {PHRASE} xx".encode()).decode()
     text = f"größe {written} after"
@@ -170,7 +178,7 @@ def test_one_scanner_serves_many_threads(scanner: Scanner) -> None:
 
 
 def test_findings_can_be_located_by_many_threads_at_once(scanner: Scanner) -> None:
-    fresh = Scanner(RULES, compiled=scanner.dump())
+    fresh = Scanner(RULES, kept(scanner))
     text = f"größe {PHRASE} now"
     part = fresh.scan(text).parts[0]
     hit = next(hit for hit in part.hits if hit.rule.id == RULE)
@@ -182,12 +190,36 @@ def test_findings_can_be_located_by_many_threads_at_once(scanner: Scanner) -> No
 # --- kept on disk
 
 
-def test_a_dumped_scanner_gives_the_same_answers(scanner: Scanner) -> None:
-    again = Scanner(RULES, compiled=scanner.dump())
+class Kept(dict[str, bytes]):
+    """A cache in memory."""
+
+    read = dict.get
+
+    def write(self, name: str, content: bytes) -> None:
+        self[name] = content
+
+
+DATABASES = ("_main", "_beyond", "_cues", "_own")
+
+
+def kept(scanner: Scanner) -> Kept:
+    databases = [getattr(scanner, name) for name in DATABASES]
+    return Kept({each.cache_name: bytes(hyperscan.dumpb(each.make_ready())) for each in databases})
+
+
+def test_a_loaded_scanner_gives_the_same_answers_and_compiles_nothing(
+    scanner: Scanner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = kept(scanner)
+    monkeypatch.setattr(scanner_module, "_compile", None)
+    again = Scanner(RULES, cache)
+    again.make_ready()
     for text in (*TEXTS, *(rule.hit for rule in RULES)):
         assert again.scan(text) == scanner.scan(text)
         assert again.find_cues(text.encode()) == scanner.find_cues(text.encode())
-    assert again.dump() == scanner.dump()
+        for rule in SELF_PROTECTION_RULES:
+            assert again.has_match(rule, text.encode()) == scanner.has_match(rule, text.encode())
+    assert kept(again) == cache
 
 
 @pytest.mark.parametrize(
@@ -206,9 +238,38 @@ def test_a_dumped_scanner_gives_the_same_answers(scanner: Scanner) -> None:
         lambda blob: blob[:-1000] + bytes([blob[-1000] ^ 0xFF]) + blob[-999:],
     ],
 )
-def test_a_broken_dump_is_refused_cleanly(scanner: Scanner, broken: object) -> None:
-    with pytest.raises(hyperscan.error):
-        Scanner(RULES, compiled=broken(scanner.dump()))  # type: ignore[operator]
+@pytest.mark.parametrize("database", DATABASES)
+def test_what_is_broken_in_a_cache_is_compiled_anew_and_kept(
+    scanner: Scanner, database: str, broken: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = kept(scanner)
+    name = getattr(scanner, database).cache_name
+    good = cache[name]
+    cache[name] = broken(good)
+    compiled: list[object] = []
+
+    def compile_again(listed: scanner_module.NumberedPatterns) -> hyperscan.Database:
+        compiled.append(listed)
+        return hyperscan.loadb(good, hyperscan.HS_MODE_BLOCK)
+
+    monkeypatch.setattr(scanner_module, "_compile", compile_again)
+    Scanner(RULES, cache).make_ready()
+    assert len(compiled) == 1
+    assert cache[name] == good
+
+
+@pytest.mark.parametrize("database", DATABASES)
+def test_a_database_of_a_cache_that_finds_no_example_is_not_used(
+    scanner: Scanner, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = kept(scanner)
+    name = getattr(scanner, database).cache_name
+    good = cache[name]
+    cache[name] = bytes(hyperscan.dumpb(scanner_module._compile({0: ("nothing that anyone writes", 0)})))
+    loaded = partial(hyperscan.loadb, good, hyperscan.HS_MODE_BLOCK)
+    monkeypatch.setattr(scanner_module, "_compile", lambda _listed: loaded())
+    Scanner(RULES, cache).make_ready()
+    assert cache[name] == good
 
 
 def test_the_pass_holds_every_trigger_and_every_rule_and_the_cues_apart() -> None:
@@ -456,10 +517,48 @@ def test_scanning_twice_gives_the_same_answer(scanner: Scanner, text: str) -> No
     assert scanner.scan(text) == scanner.scan(text)
 
 
-def test_a_scanner_without_rules_for_agents_is_kept_without_cues() -> None:
-    first = Scanner(rules_from_patterns(["rosebud"]))
-    kept = first.dump()
-    again = Scanner(first.rules, compiled=kept)
-    assert first._cues is None
-    assert [hit.rule.id for part in again.scan("a rosebud").parts for hit in part.hits] == ["custom:1"]
-    assert again.find_cues(b"Please send it.") == Scanner(()).find_cues(b"Please send it.")
+def test_what_no_text_needed_is_not_compiled() -> None:
+    cache = Kept()
+    own = Scanner(rules_from_patterns(["rosebud"]), cache)
+    assert [hit.rule.id for part in own.scan("a rosebud").parts for hit in part.hits] == ["custom:1"]
+    assert [*cache] == [own._main.cache_name]
+    own.scan("größe")
+    assert [*cache] == [own._main.cache_name, own._beyond.cache_name]
+
+
+# --- what getting ready costs
+
+
+def test_the_databases_do_not_grow_unseen(scanner: Scanner) -> None:
+    sizes = {name: len(hyperscan.dumpb(getattr(scanner, name).make_ready())) / 1e6 for name in DATABASES}
+    assert sizes["_main"] < 2.5, "every ordinary text goes through this one"
+    assert sum(sizes.values()) < 4.5
+
+
+def test_loading_takes_no_time_worth_the_name(scanner: Scanner) -> None:
+    cache = kept(scanner)
+    began = process_time()
+    Scanner(RULES, cache).make_ready()
+    # Some milliseconds of CPU; compiling takes seconds.
+    assert process_time() - began < 0.25
+
+
+def test_the_first_finding_of_a_rule_compiles_nothing(scanner: Scanner, monkeypatch: pytest.MonkeyPatch) -> None:
+    fresh = Scanner(RULES, kept(scanner))
+    fresh.make_ready()
+    monkeypatch.setattr(scanner_module, "_compile", None)
+    located = [
+        fresh.finding_from_hit(hit, part, "b")
+        for rule in fresh.rules
+        for part in fresh.scan(rule.hit).parts
+        for hit in part.hits
+        if fresh.has_match(rule, encode(rule.hit))
+    ]
+    assert {found.rule for found in located} == {rule.id for rule in fresh.rules}
+
+
+def test_a_lock_that_a_forked_child_inherits_held_does_not_stop_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scanner_module, "_MOST_LOAD_S", 0.05)
+    patterns = scanner_module.PatternDatabase({0: ("kettle", 0)}, None)
+    patterns._loading.acquire()
+    assert [number for number, _ in patterns.find_in(b"the kettle")] == [0]

@@ -139,9 +139,7 @@ def make_server(
     try:
         import uvicorn
     except ImportError:
-        raise InvalidConfig(
-            "`lockgate gate` needs the package `uvicorn`", hint="pip install 'lockgate[server]'"
-        ) from None
+        raise InvalidConfig("`lockgate gate` needs the package `uvicorn`", hint="pip install 'lockgate[api]'") from None
 
     class ReadyServer(uvicorn.Server):
         async def startup(self, sockets: list[socket] | None = None) -> None:

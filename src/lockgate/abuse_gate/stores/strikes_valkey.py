@@ -174,7 +174,7 @@ class ValkeyStrikes:
             parse_url(url)
         except ImportError:
             raise InvalidConfig(
-                "shared strikes in Valkey need the package `valkey`", hint="pip install 'lockgate[valkey]'"
+                "shared strikes in Valkey need the package `valkey`", hint="pip install 'lockgate[api]'"
             ) from None
         except (TypeError, ValueError):
             raise InvalidConfig(

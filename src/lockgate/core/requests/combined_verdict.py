@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
 from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Rating, Verdict
 from lockgate.core.requests.payload import Payload
@@ -129,6 +129,9 @@ class Assessment(NamedTuple):
     rules: tuple[str, ...] = ()
     digest: str = ""
     read: bool = True
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError('an assessment is neither true nor false\nhint: ask `assessment.verdict == "safe"`')
 
 
 _NOTHING: Final = RulesView("safe")

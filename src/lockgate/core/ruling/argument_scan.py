@@ -127,8 +127,11 @@ def _counts(hit: RuleHit, expected: _Expected, scanner: Scanner, policy: Policy)
     if hit.rule.scope is not Scope.RELATED or policy.strict_patterns:
         return True
     # A rule reports its first hit; when that one is expected, a later one may not be.
-    hits = scanner.find_all(hit.rule, expected.part.data)
-    return not all(expected.covers(hit.rule, start, excerpt) for start, excerpt in hits)
+    start = scanner.find_start(hit, expected.part.data)
+    first = expected.part.data[start : hit.end].decode("utf-8", "replace")
+    return not expected.covers(hit.rule, start, first) or not all(
+        expected.covers(hit.rule, *place) for place in scanner.find_all(hit.rule, expected.part.data)
+    )
 
 
 def _add_decoded(part: ScannedPart, places: _LeafOffsets, found: ArgumentScan) -> None:

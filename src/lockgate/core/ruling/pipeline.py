@@ -268,9 +268,9 @@ def begin(
     _check_flows(review)
     _check_host_findings(review)
     # 1. Context, 2. Effects.
-    passed = _check_context(review) or _check_effects(review)
-    if passed is not None:
-        return passed
+    for check in (_check_context, _check_effects):
+        if (passed := check(review)) is not None:
+            return passed
     # 3. and 4. Patterns and encodings in the arguments.
     patterns, encoded, decoded = _check_arguments(review)
     # 5. Origins. Before the blocks' patterns: broad rules count only in blocks that the call takes a value from.
@@ -628,7 +628,10 @@ def resume(ask: Ask, opinion: Opinion | None, policy: Policy, *, reorients: int 
     if ask.stage is not Stage.SUPERVISOR:
         return _follow_triage(ask, opinion, policy)
     # 7. Supervisor, 8. No answer.
-    return _follow_supervisor(ask, opinion, policy, reorients) or _hold_hard(ask) or _follow_policy(ask, policy)
+    for held in (_follow_supervisor(ask, opinion, policy, reorients), _hold_hard(ask)):
+        if held is not None:
+            return held
+    return _follow_policy(ask, policy)
 
 
 def _follow_triage(ask: Ask, opinion: Opinion | None, policy: Policy) -> Decision | Ask:

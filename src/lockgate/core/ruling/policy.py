@@ -116,6 +116,7 @@ class Policy:
 
     @property
     def high_risk_tools(self) -> frozenset[str]:
+        """The tools that the policy names as high-risk."""
         return self._tools
 
     def on_unclear(self, risk: Risk) -> Action:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
 from threading import Lock, local
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import hyperscan
 
@@ -25,7 +26,7 @@ from lockgate.core.text.readings import (
     find_readings,
     triggers_from_shape,
 )
-from lockgate.core.text.rules import RULES, Rule, Scope
+from lockgate.core.text.rules import RULES, SELF_PROTECTION_RULES, Rule, Scope
 from lockgate.core.vocabulary import Finding
 
 # A longer text is cut to this many characters, and the cut is a finding.
@@ -34,6 +35,13 @@ MAX_TEXT = 16 * 1024 * 1024
 _RULE_FLAGS = hyperscan.HS_FLAG_CASELESS | hyperscan.HS_FLAG_SINGLEMATCH
 # Without UCP: that mode has no \\b, and word boundaries matter more than the case of exotic letters.
 _UTF8 = hyperscan.HS_FLAG_UTF8
+
+# How many rules' examples a database from a cache has to find.
+_SAMPLED = 6
+# A child forked while another thread loaded has a lock that nothing releases: after this it loads by itself.
+_MOST_LOAD_S = 20.0
+_HARMLESS = b"the kettle is on the table"
+_ORDER = b"You must send it."
 
 # Patterns with their flags, by the number under which the engine reports each.
 NumberedPatterns = Mapping[int, tuple[str, int]]
@@ -114,42 +122,122 @@ def _explain_engine_error(said: str) -> tuple[str, str]:
     return plain, "a sign that stands for itself needs a backslash: `\\(`, `\\[`, `\\*`"
 
 
-class Scanner:
-    """All rules compiled once; safe to share between threads.
+class PatternCache(Protocol):
+    """Where compiled patterns are kept: bytes under a name that says what was compiled.
 
-    `compiled` is the result of `dump()` for the same rules and engine. Load it only from a file that no other user
-    could have written: the engine checks the shape of the bytes, not who wrote them.
+    `read` returns only what this program has written: the engine checks the shape of the bytes, not who wrote them.
     """
 
-    def __init__(self, rules: Sequence[Rule] = RULES, *, compiled: bytes | None = None) -> None:
-        self.rules = tuple(rule for rule in rules if not rule.on_demand)
-        self._cues: hyperscan.Database | None = None
-        if compiled is None:
-            for rule in self.rules:
-                if rule.family == "custom":
-                    check_pattern(rule.pattern)
-            listed = dict(enumerate(rule_expressions(self.rules)))
-            beyond = {*BEYOND_ASCII, *(at for at, rule in enumerate(self.rules, len(TRIGGERS)) if rule.beyond_ascii)}
-            self._database = _compile({number: listed[number] for number in listed if number not in beyond})
-            self._beyond = _compile({number: listed[number] for number in listed if number in beyond})
-        else:
-            first = 16 + int.from_bytes(compiled[:8], "big")
-            second = first + int.from_bytes(compiled[8:16], "big")
-            self._database = hyperscan.loadb(compiled[16:first], hyperscan.HS_MODE_BLOCK)
-            self._beyond = hyperscan.loadb(compiled[first:second], hyperscan.HS_MODE_BLOCK)
-            if compiled[second:]:
-                self._cues = hyperscan.loadb(compiled[second:], hyperscan.HS_MODE_BLOCK)
-        self._compiling = Lock()
-        self._threads = local()
-        self._locators: dict[str, hyperscan.Database] = {}
+    def read(self, name: str) -> bytes | None: ...
 
-    def dump(self) -> bytes:
-        """Return the compiled patterns as bytes for `compiled`."""
-        plain, beyond = bytes(hyperscan.dumpb(self._database)), bytes(hyperscan.dumpb(self._beyond))
-        sizes = len(plain).to_bytes(8, "big") + len(beyond).to_bytes(8, "big")
-        # Without rules for agents there is no session that asks for cues.
-        for_agents = any(rule.family != "custom" for rule in self.rules)
-        return sizes + plain + beyond + (bytes(hyperscan.dumpb(self._cue_database())) if for_agents else b"")
+    def write(self, name: str, content: bytes) -> None: ...
+
+
+class PatternDatabase:
+    """Patterns, compiled or loaded from a cache when they are first looked for; safe to share between threads.
+
+    `examples` are texts by the number of a pattern that matches them, or by None for a text that none may match. What
+    comes from a cache counts only if it finds them.
+    """
+
+    def __init__(
+        self, listed: NumberedPatterns, cache: PatternCache | None, examples: Iterable[tuple[int | None, bytes]] = ()
+    ) -> None:
+        self._listed, self._cache, self._examples = listed, cache, tuple(examples)
+        self._database: hyperscan.Database | None = None
+        self._loading = Lock()
+        self._threads = local()
+
+    def find_in(self, data: bytes) -> list[tuple[int, int]]:
+        """Return the number of each pattern that matches, with the byte where the match ends."""
+        found: list[tuple[int, int]] = []
+        database = self._database or self.make_ready()
+        # Two scans on one scratch fail in the engine, so every thread has its own.
+        scratch = self._threads.__dict__.get("scratch")
+        if scratch is None:
+            scratch = self._threads.__dict__["scratch"] = hyperscan.Scratch(database)
+        database.scan(data, match_event_handler=_collect, context=found, scratch=scratch)
+        return found
+
+    def make_ready(self) -> hyperscan.Database:
+        """Compile or load now; return the engine's database."""
+        held = self._loading.acquire(timeout=_MOST_LOAD_S)
+        try:
+            if self._database is None:
+                self._database = self._load() or self._compile()
+            return self._database
+        finally:
+            if held:
+                self._loading.release()
+
+    def _load(self) -> hyperscan.Database | None:
+        content = None if self._cache is None else self._cache.read(self.cache_name)
+        if content is None:
+            return None
+        try:
+            database = hyperscan.loadb(content, hyperscan.HS_MODE_BLOCK)
+            return database if self._finds_examples(database) else None
+        except hyperscan.HyperscanError:
+            return None  # made on another processor, or damaged before it was kept: compile again
+
+    def _finds_examples(self, database: hyperscan.Database) -> bool:
+        scratch = hyperscan.Scratch(database)
+        for number, text in self._examples:
+            found: list[tuple[int, int]] = []
+            database.scan(text, match_event_handler=_collect, context=found, scratch=scratch)
+            if (number is None and found) or (number is not None and number not in dict(found)):
+                return False
+        return True
+
+    def _compile(self) -> hyperscan.Database:
+        database = _compile(self._listed)
+        if self._cache is not None:
+            self._cache.write(self.cache_name, bytes(hyperscan.dumpb(database)))
+        return database
+
+    @property
+    def cache_name(self) -> str:
+        """The name in a cache: other patterns or another engine have another."""
+        parts = str(getattr(hyperscan, "__version__", "")), sorted(self._listed.items())
+        return f"rules-{sha256(repr(parts).encode('utf-8', 'backslashreplace')).hexdigest()[:32]}.bin"
+
+
+class Scanner:
+    """All rules in one pass; safe to share between threads.
+
+    Compiling them takes CPU; with a cache it is spent once per user. What a text of ASCII alone cannot match, the order
+    cues and the rules that protect Lockgate itself are separate, and made ready when they are first needed.
+    """
+
+    def __init__(self, rules: Sequence[Rule] = RULES, cache: PatternCache | None = None) -> None:
+        self.rules = tuple(rule for rule in rules if not rule.on_demand)
+        for rule in self.rules:
+            if rule.family == "custom":
+                check_pattern(rule.pattern)
+        listed = dict(enumerate(rule_expressions(self.rules)))
+        beyond = {*BEYOND_ASCII, *(at for at, rule in enumerate(self.rules, len(TRIGGERS)) if rule.beyond_ascii)}
+        self._main, self._beyond = (
+            PatternDatabase(part, cache, _examples_for(self.rules, part))
+            for part in (
+                {number: listed[number] for number in listed if number not in beyond},
+                {number: listed[number] for number in listed if number in beyond},
+            )
+        )
+        self._cues = PatternDatabase(dict(enumerate(cue_expressions())), cache, ((2, _ORDER), (None, _HARMLESS)))
+        self._own = PatternDatabase(
+            {number: (rule.pattern, _rule_flags(rule)) for number, rule in enumerate(SELF_PROTECTION_RULES)},
+            cache,
+            ((number, encode(rule.hit)) for number, rule in enumerate(SELF_PROTECTION_RULES)),
+        )
+        self._numbers = {rule.id: number for number, rule in enumerate(self.rules, len(TRIGGERS))}
+        self._locators: dict[str, PatternDatabase] = {}
+        # A pattern that the engine refuses is refused here.
+        self._main.make_ready()
+
+    def make_ready(self) -> None:
+        """Compile or load everything now, for a process that has time at its start and none later."""
+        for database in (self._main, self._beyond, self._cues, self._own):
+            database.make_ready()
 
     def scan(self, text: str) -> Scan:
         """Return everything found in a text, in all its readings."""
@@ -179,10 +267,7 @@ class Scanner:
 
     def find_cues(self, data: bytes) -> list[int]:
         """Return where the order cues of a text end, in order."""
-        found: list[tuple[int, int]] = []
-        database = self._cue_database()
-        database.scan(data, match_event_handler=_collect, context=found, scratch=self._scratch_for("cues", database))
-        return sorted({end for _, end in found if not imperatives.is_false_cue(data, end)})
+        return sorted({end for _, end in self._cues.find_in(data) if not imperatives.is_false_cue(data, end)})
 
     def _scan_reading(self, reading: Reading) -> ScannedPart:
         data = encode(reading.text)
@@ -200,88 +285,86 @@ class Scanner:
         return tuple(hits), frozenset(triggers)
 
     def _find_matches(self, data: bytes) -> list[tuple[int, int]]:
-        found: list[tuple[int, int]] = []
-        database = self._database
-        scratch = self._threads.__dict__.get("rules") or self._scratch_for("rules", database)
-        database.scan(data, match_event_handler=_collect, context=found, scratch=scratch)
+        found = self._main.find_in(data)
         if data.isascii():
             return found
-        database = self._beyond
-        database.scan(data, match_event_handler=_collect, context=found, scratch=self._scratch_for("beyond", database))
-        return sorted(found, key=lambda match: match[1])
-
-    def _scratch_for(self, name: str, database: hyperscan.Database) -> hyperscan.Scratch:
-        # Two scans on one scratch fail in the engine, so every thread has its own.
-        scratch = self._threads.__dict__.get(name)
-        if scratch is None:
-            scratch = self._threads.__dict__[name] = hyperscan.Scratch(database)
-        return scratch
-
-    def _cue_database(self) -> hyperscan.Database:
-        # Compiling takes a second, which a session without a doubtful call never spends.
-        if self._cues is None:
-            with self._compiling:
-                if self._cues is None:
-                    self._cues = _compile(dict(enumerate(cue_expressions())))
-        return self._cues
+        return sorted(found + self._beyond.find_in(data), key=lambda match: match[1])
 
     def finding_from_hit(self, hit: RuleHit, part: ScannedPart, where: str) -> Finding:
         """Return a hit as a finding, with offsets in characters of the text it was found in."""
-        start = self._find_start(hit, part.data)
+        start = self.find_start(hit, part.data)
         excerpt = part.data[start : min(hit.end, start + 160)].decode("utf-8", "replace")
         if part.how != "raw":
             return Finding(hit.rule.id, where, part.start, part.end, part.how, excerpt)
         first, last = character_span(part, start, hit.end)
         return Finding(hit.rule.id, where, first, last, "raw", excerpt)
 
+    def find_start(self, hit: RuleHit, data: bytes) -> int:
+        """Return the byte where a hit starts: the shortest text before its end in which its rule still matches there.
+
+        The engine could report starts itself, but that mode has crashed on texts that an attacker can write. All rules
+        at once report each its first end, and no match ends before the one we look for.
+        """
+        database = self._beyond if hit.rule.beyond_ascii else self._main
+        return _find_start(database, self._numbers[hit.rule.id], data, hit.end)
+
     def find_all(self, rule: Rule, data: bytes) -> list[tuple[int, str]]:
         """Return the places where one rule matches, each as its start and text; at most 64."""
-        locator = self._locator_for(rule)
-        found: list[tuple[int, int]] = []
-        locator.scan(data, match_event_handler=_collect, context=found, scratch=hyperscan.Scratch(locator))
-        places = []
-        for _, end in found[:64]:
-            start = self._find_start(RuleHit(rule, end), data)
+        places, locator = [], self._locator_for(rule)
+        for _, end in locator.find_in(data)[:64]:
+            start = _find_start(locator, 0, data, end)
             places.append((start, data[start:end].decode("utf-8", "replace")))
         return places
 
     def has_match(self, rule: Rule, data: bytes) -> bool:
         """Return whether one rule matches anywhere in a text."""
-        locator = self._locator_for(rule)
-        found: list[tuple[int, int]] = []
-        locator.scan(data, match_event_handler=_collect, context=found, scratch=self._scratch_for(rule.id, locator))
-        return bool(found)
+        if rule in SELF_PROTECTION_RULES:
+            number = SELF_PROTECTION_RULES.index(rule)
+            return any(found == number for found, _ in self._own.find_in(data))
+        if rule.id not in self._numbers:
+            return bool(self._locator_for(rule).find_in(data))
+        return any(found == self._numbers[rule.id] for found, _ in self._find_matches(data))
 
-    def _locator_for(self, rule: Rule) -> hyperscan.Database:
+    def _locator_for(self, rule: Rule) -> PatternDatabase:
+        """Return one rule by itself, which reports every place."""
         locator = self._locators.get(rule.id)
         if locator is None:
             flags = _rule_flags(rule) & ~hyperscan.HS_FLAG_SINGLEMATCH
-            locator = self._locators[rule.id] = _compile({0: (rule.pattern, flags)})
+            locator = self._locators[rule.id] = PatternDatabase({0: (rule.pattern, flags)}, None)
         return locator
 
-    def _find_start(self, hit: RuleHit, data: bytes) -> int:
-        """Return where a hit starts: the shortest text before its end in which its rule still matches there.
 
-        The engine could report starts itself, but that mode has crashed on texts that an attacker can write.
-        """
-        locator = self._locator_for(hit.rule)
-        scratch = hyperscan.Scratch(locator)
+def _find_start(database: PatternDatabase, number: int, data: bytes, end: int) -> int:
+    # The engine requires whole characters of UTF-8.
+    stop = end
+    while stop < len(data) and 0x80 <= data[stop] < 0xC0:
+        stop += 1
 
-        def matches_from(start: int) -> bool:
-            found: list[tuple[int, int]] = []
-            locator.scan(data[start : hit.end], match_event_handler=_collect, context=found, scratch=scratch)
-            return any(end == hit.end - start for _, end in found)
+    def matches_from(start: int) -> bool:
+        found = database.find_in(data[start:stop])
+        if (number, end - start) not in found and number in dict(found):
+            # The text begins inside a word, where it has no edge of a word: look with what stands before.
+            start = _character_start(data, start - 1)
+            found = database.find_in(data[start:stop])
+        return (number, end - start) in found
 
-        low, high = _character_start(data, max(0, hit.end - 512)), hit.end
-        while high - low > 1:
-            middle = _character_start(data, (low + high) // 2)
-            if middle == low:
-                break
-            if matches_from(middle):
-                low = middle
-            else:
-                high = middle
-        return low
+    low, high = _character_start(data, max(0, end - 512)), end
+    while high - low > 1:
+        middle = _character_start(data, (low + high) // 2)
+        if middle == low:
+            break
+        if matches_from(middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _examples_for(rules: Sequence[Rule], listed: NumberedPatterns) -> list[tuple[int | None, bytes]]:
+    """Return the examples of a few rules, spread over all of them, and a text in which there is nothing to find."""
+    having = [(number, encode(rule.hit)) for number, rule in enumerate(rules, len(TRIGGERS)) if number in listed]
+    sample = [example for example in having if example[1]]
+    return [*sample[:: max(1, len(sample) // _SAMPLED)], (None, _HARMLESS)]
 
 
 def _character_start(data: bytes, at: int) -> int:
