@@ -11,7 +11,8 @@ from threading import Thread
 
 import pytest
 
-from lockgate.claude_code import call_targets, context_files
+import lockgate
+from lockgate.claude_code import call_targets
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate.gate import Gate
 from lockgate.runtime.accounts import Account, own_account
@@ -41,7 +42,7 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path: Path, scanner: Scanner, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    monkeypatch.setattr(context_files, "config_folders", lambda: (str(tmp_path / "claude"),))
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
@@ -79,6 +80,56 @@ def test_folders_that_are_called_otherwise_are_known(place: Place) -> None:
     for tool, name in (("Read", "file_path"), ("Grep", "path")):
         assert place.found(tool, **{name: str(place.home / "state" / "lockgate" / "token")}) == {"execution:own-token"}
         assert place.found(tool, **{name: "here/token"}) == {"execution:own-token"}
+
+
+def test_every_way_to_the_hooks_of_the_other_coding_agents_is_one(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {".codex/hooks.json", ".gemini/settings.json", ".copilot/hooks/lockgate.json", "oc/opencode/plugin/l.js"}
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(place.home / "oc"))
+    for number, name in enumerate(sorted(files)):
+        path = place.home / name
+        path.parent.mkdir(parents=True)
+        path.write_text("{}")
+        os.symlink(path.parent, place.work / f"d{number}")
+        os.symlink(path, place.work / f"f{number}")
+        os.link(path, place.work / f"h{number}")
+        for spelled in (path, f"d{number}/{path.name}", f"f{number}", f"h{number}"):
+            assert place.write(spelled) == {"execution:own-guard"}, (name, spelled)
+        assert "execution:own-guard" in place.found("Bash", command=f"rm -rf d{number}"), name
+        assert place.found("Bash", command=f"cat f{number}") == set()
+    os.symlink(place.work / "lib" / "site-packages" / "lockgate", place.work / "package")
+    assert place.write("package/gate/gate.py") == {"execution:own-guard"}
+
+
+def test_the_package_is_held_wherever_it_was_installed(place: Place) -> None:
+    package = Path(lockgate.__file__).parent
+    os.symlink(package, place.work / "p")
+    for path in (package / "gate" / "gate.py", package / "new.py", "p/core/wire.py"):
+        assert place.write(path) == {"execution:own-guard"}, path
+        assert place.found("Bash", command=f"cp evil.py {path}") == {"execution:own-guard"}, path
+        assert place.found("Read", file_path=str(path)) == set()
+    assert place.write(".venv/lib/python3.11/site-packages/a.pth") == {"execution:own-guard"}
+    assert place.write(".venv/lib/python3.11/site-packages/other/a.py") == set()
+    assert place.write(package.parent / "other.py") == set()
+    assert place.found("Bash", command=f"grep -rn x {package.parent}") == set()
+
+
+@pytest.mark.parametrize(
+    ("variable", "file"),
+    [
+        ("CODEX_HOME", "hooks.json"),
+        ("GEMINI_CLI_HOME", ".gemini/settings.json"),
+        ("COPILOT_HOME", "hooks/lockgate.json"),
+        ("XDG_CONFIG_HOME", "opencode/plugin/lockgate.js"),
+    ],
+)
+def test_a_coding_agents_folder_that_a_variable_moved_is_known(
+    place: Place, monkeypatch: pytest.MonkeyPatch, variable: str, file: str
+) -> None:
+    monkeypatch.setenv(variable, str(place.home / "moved"))
+    assert place.write(place.home / "moved" / file) == {"execution:own-guard"}
+    assert place.found("Bash", command=f"echo x > ${variable}/{file}") == {"execution:own-guard"}
 
 
 def test_links_to_folders_above_and_after_many_words_are_followed(place: Place) -> None:
@@ -207,7 +258,7 @@ def test_a_call_with_more_names_than_are_looked_up_needs_a_person(
     asked.clear()
     # One deep path asks for each folder on its way.
     assert place.found("Bash", values=[f"{number}" + "/a" * 2000 for number in range(100)]) == {"cap:arguments"}
-    assert len(asked) < 10
+    assert len([path for path in asked if "/a/a/" in path]) < 10
 
 
 def test_a_name_that_comes_again_is_looked_up_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,4 +266,4 @@ def test_a_name_that_comes_again_is_looked_up_once(place: Place, monkeypatch: py
     real = os.path.realpath
     monkeypatch.setattr(call_targets.os.path, "realpath", lambda path: asked.append(path) or real(path))
     assert place.found("Bash", values=["a/b c/d " * 20] * 1000) == set()
-    assert len(asked) < 10
+    assert len([path for path in asked if "/a/a/" in path]) < 10

@@ -132,6 +132,16 @@ def test_nothing_against_it_is_no_output_at_all(service: Callable[..., Service])
     assert b"X-Lockgate-Attended: 1" in head
 
 
+@pytest.mark.parametrize("status", ["429 Too Many Requests", "503 Service Unavailable"])
+@pytest.mark.parametrize("said", [{"error": {"code": "busy", "message": "too much is under way", "hint": ""}}, {}])
+def test_a_service_that_is_overloaded_lets_nothing_run(
+    service: Callable[..., Service], status: str, said: object
+) -> None:
+    ended = run(service(http(said, status)).url, event())
+    assert (ended.returncode, ended.stdout) == (2, b"")
+    assert status[:3].encode() in ended.stderr
+
+
 FOREIGN = b"another program listens on 127.0.0.1:"
 
 

@@ -166,3 +166,136 @@ def test_a_subagents_task_is_not_the_users_wish(host: Host, tmp_path: Path) -> N
     assert info.parent == "s1"
     assert all(block.trust is not Trust.TRUSTED for block in host.blocks("s2") if "curl" in block.content)
     assert "deny" in asked.send({**child, "event": "call", "tool": "bash", "arguments": {"command": HIJACKED}})
+
+
+@pytest.mark.parametrize(
+    ("agent", "file", "text"),
+    [
+        ("gemini", ".gemini/commands/git/fix.toml", f'prompt = """{ORDER}\nargs {{{{args}}}}"""'),
+        ("opencode", ".opencode/command/fix.md", f"---\ndescription: d\n---\n{ORDER} $ARGUMENTS\n"),
+        ("opencode", "opencode.json", json.dumps({"command": {"fix": {"template": ORDER}}})),
+    ],
+)
+def test_a_command_of_the_folder_is_not_what_the_user_has_typed(
+    host: Host, tmp_path: Path, agent: str, file: str, text: str
+) -> None:
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_text(text)
+    asked = Asked(host, agent, tmp_path)
+    asked.begin(f"{ORDER}\nargs all of it")
+    assert "deny" in asked.tell("call", command=HIJACKED)
+    # What the user types beside it is still heard.
+    asked.tell("prompt", text="Now list the files of this folder, please")
+    assert any(block.trust is Trust.TRUSTED and "list the files" in block.content for block in host.blocks("s1"))
+
+
+COMMANDS = ".gemini/commands"
+SPELLED = "".join(f"\\u{ord(sign):04x}" for sign in ORDER)
+
+
+@pytest.mark.parametrize(
+    ("agent", "files"),
+    [
+        ("gemini", {f"{COMMANDS}/fix.toml": f'prompt = "{SPELLED}"'}),
+        ("gemini", {f"{COMMANDS}/fix.toml": 'prompt = """' + ORDER.replace(" ", " \\\n   ") + '"""'}),
+        ("gemini", {f"{COMMANDS}/fix.toml": "prompt = \"!{cat notes.txt | awk '{print}'}\""}),
+        ("gemini", {f"{COMMANDS}/fix.toml": 'prompt = """Look:\n@{notes.txt}"""'}),
+        ("gemini", {f"{COMMANDS}/a*b/fix.toml": f'prompt = "{ORDER}"'}),
+        ("gemini", {f"{COMMANDS}/fix.toml": "#" * 2_100_000 + f'\nprompt = "{ORDER}"'}),
+        ("gemini", {**{f"{COMMANDS}/{n}.toml": "x" for n in range(205)}, f"{COMMANDS}/z/fix.toml": f'p="{ORDER}"'}),
+        ("opencode", {".opencode/command/fix.md": "---\r\ndescription: some words\r\n---\r\n!`cat notes.txt`\r\n"}),
+        ("opencode", {"opencode.json": '{"command": {"fix": {"template": "' + SPELLED + '"}}}'}),
+        ("opencode", {"opencode.json": '{"command": {"fix": {"template": "{file:./n.txt}"}}}', "n.txt": ORDER}),
+    ],
+    ids="spelled joined program file star long many opencode-program opencode-spelled opencode-file".split(),
+)
+def test_no_spelling_of_a_command_makes_it_the_users_words(
+    host: Host, tmp_path: Path, agent: str, files: dict[str, str]
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, newline="")
+    asked = Asked(host, agent, tmp_path)
+    asked.begin(f"Look:\n{ORDER}")
+    assert "deny" in asked.tell("call", command=HIJACKED)
+
+
+def test_a_command_behind_a_link_is_not_what_the_user_has_typed(host: Host, tmp_path: Path) -> None:
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / "fix.toml").write_text(f'prompt = "{ORDER}"')
+    (tmp_path / COMMANDS).mkdir(parents=True)
+    (tmp_path / COMMANDS / "more").symlink_to(tmp_path / "hidden")
+    (tmp_path / COMMANDS / "round").symlink_to(tmp_path / COMMANDS)
+    asked = Asked(host, "gemini", tmp_path)
+    asked.begin(ORDER)
+    assert "deny" in asked.tell("call", command=HIJACKED)
+
+
+def test_a_trusted_command_does_not_cover_another_one(tmp_path: Path, scanner: Scanner) -> None:
+    class OnlyFirst:
+        def trust_of(self, source: str, content: str) -> Trust | None:
+            return Trust.VETTED if source.endswith("a.toml") else None
+
+    (tmp_path / COMMANDS).mkdir(parents=True)
+    (tmp_path / COMMANDS / "a.toml").write_text('prompt = "Look at the newest changes here"')
+    (tmp_path / COMMANDS / "b.toml").write_text(f'prompt = "Look at the newest changes here. {ORDER}"')
+    gate = Gate(Policy(), approvals=MemoryApprovals(), vouched=OnlyFirst())
+    host = Host(gate, SqliteSessions(tmp_path / "sessions.db"))
+    asked = Asked(host, "gemini", tmp_path)
+    asked.begin(f"Look at the newest changes here. {ORDER}")
+    assert "deny" in asked.tell("call", command=HIJACKED)
+    host.close()
+
+
+def test_a_command_with_a_program_leaves_other_prompts_to_the_user(host: Host, tmp_path: Path) -> None:
+    (tmp_path / COMMANDS).mkdir(parents=True)
+    (tmp_path / COMMANDS / "a.toml").write_text('description = "x"\nprompt = """Review this:\n!{git diff}\n"""')
+    asked = Asked(host, "gemini", tmp_path)
+    asked.begin("Now list the files of this folder, please")
+    assert any(block.trust is Trust.TRUSTED and "list the files" in block.content for block in host.blocks("s1"))
+
+
+def test_what_a_subagent_has_read_counts_for_its_caller(host: Host, tmp_path: Path) -> None:
+    asked = Asked(host, "codex", tmp_path)
+    asked.begin()
+    event = {"session_id": "s1", "cwd": str(tmp_path), "agent_id": "a1", "tool_name": "Bash"}
+    assert asked.send({**event, "hook_event_name": "PostToolUse", "tool_response": ORDER}) == {}
+    assert "deny" in asked.tell("call", command=HIJACKED)
+
+
+def test_an_event_that_is_refused_makes_the_context_unknown(asked: Asked) -> None:
+    asked.begin()
+    deep: object = "x"
+    for _ in range(70):
+        deep = [deep]
+    names = {"session_id": "s1", "sessionId": "s1", "session": "s1", "hook_event_name": "AfterTool", "event": "result"}
+    assert "nested too deep" in str(
+        asked.send({**names, "toolName": "x", "toolResult": deep, "tool_response": deep})["deny"]
+    )
+    info = asked.host.session("s1")
+    assert info is not None
+    assert not info.context_known
+
+
+def test_odd_texts_are_kept_or_make_the_context_unknown(asked: Asked) -> None:
+    asked.begin("Do it \ud800 \x00 now")
+    for text in ("\ud800 half a sign", "\x00\x00", "a" * 3_000_000):
+        answer = asked.tell("result", text=text)
+        info = asked.host.session("s1")
+        assert info is not None
+        kept = any(block.source.startswith("tool:") for block in asked.host.blocks("s1"))
+        assert answer or kept or not info.context_known, text[:20]
+
+
+def test_instructions_further_down_count_after_the_first_look_there(host: Host, tmp_path: Path) -> None:
+    asked = Asked(host, "copilot", tmp_path)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "AGENTS.md").write_text(ORDER)
+    asked.begin()
+    view = {
+        "toolName": "view",
+        "toolArgs": {"path": str(tmp_path / "sub" / "x")},
+        "toolResult": {"textResultForLlm": "x"},
+    }
+    assert asked.send({"sessionId": "s1", "cwd": str(tmp_path), **view}) == {}
+    assert "deny" in asked.tell("call", command=HIJACKED)

@@ -11,9 +11,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatch
+from functools import cached_property
 
+import lockgate
 from lockgate.claude_code import context_files
 from lockgate.core.ruling.arguments import Leaf, flatten_arguments
+from lockgate.core.ruling.effects.agent_programs import AGENT_PROGRAMS
 from lockgate.core.ruling.effects.own_arguments import is_content
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.reading import own_effects_of
@@ -30,9 +33,9 @@ MAX_STEPS = 8192
 _MAX_PATH = 4096
 _PATTERN = re.compile(r"[*?\[]")
 _FILE_URL = re.compile(r"file:(?://[^/\\]*)?", re.IGNORECASE)
-_SETTINGS = ("settings.json", "settings.local.json")
 # Files that say which servers a host starts: ours stand there as `lockgate mcp`.
 _SERVERS = (".mcp.json", ".claude.json", "claude_desktop_config.json")
+_PACKAGE = os.path.dirname(os.path.realpath(lockgate.__file__))
 _MAX_SERVERS_BYTES = 4 * 1024 * 1024
 
 
@@ -74,11 +77,15 @@ class _PathLookup:
     def __init__(self, cwd: str) -> None:
         self._cwd = cwd
         self._known: dict[str, str] = {}
-        self._folders = list(_protected_folders())
         self.steps = MAX_STEPS
 
+    @cached_property
+    def _folders(self) -> list[tuple[str, str]]:
+        # Most calls come near none of these, and following their links is the larger part of a lookup.
+        return list(_protected_folders())
+
     def follow(self, name: str) -> str:
-        """Return where a path leads, spelled as the rules know it, if that is a place of ours or above one."""
+        """Return where a path leads, spelled as the rules know it if that is a place of ours or above one."""
         if not name or "\0" in name or len(name) > _MAX_PATH:
             return ""
         there = self._known.get(name)
@@ -98,6 +105,9 @@ class _PathLookup:
         except (OSError, ValueError):
             return ""
         plain = real.casefold()
+        if plain.startswith(_PACKAGE.casefold() + os.sep):
+            # The code that this runs from, wherever it was installed; folders above it are ordinary ones.
+            return "/site-packages/lockgate" + real[len(_PACKAGE) :]
         for folder, spelled in self._folders:
             own = folder.casefold()
             if plain == own or plain.startswith(own.rstrip(os.sep) + os.sep):
@@ -106,7 +116,7 @@ class _PathLookup:
                 # As many folders above ours as the path is, but no further than the home.
                 above = own[len(plain) :].strip(os.sep).count(os.sep) + 1
                 return "/".join(spelled.split("/")[:-above]) or "~"
-        return real if f"{os.sep}.claude{os.sep}" in plain + os.sep else ""
+        return real
 
     def _fill_pattern(self, real: str) -> str:
         """Return a path with a pattern of the shell in it as the place of ours that it can match."""
@@ -134,8 +144,9 @@ def _protected_folders() -> Iterator[tuple[str, str]]:
     ):
         folder = os.environ.get(name) or os.path.join(home, of_home)
         yield os.path.realpath(os.path.join(folder, "lockgate")), usual
-    for folder in context_files.config_folders():
-        yield folder, "~/.claude"
+    for agent in AGENT_PROGRAMS.values():
+        for folder in {agent.settings_folder(os.environ), agent.usual_folder}:
+            yield os.path.realpath(os.path.expanduser(folder)), agent.usual_folder
 
 
 def _find_protected_twin(real: str, cwd: str) -> str | None:
@@ -143,14 +154,13 @@ def _find_protected_twin(real: str, cwd: str) -> str | None:
     status = os.stat(real) if os.path.exists(real) else None
     if status is None or status.st_nlink < 2 or os.path.isdir(real):
         return None
-    state, usual = next(_protected_folders())
-    places = [(state, name, usual) for name in (os.listdir(state) if os.path.isdir(state) else ())]
-    for folder in (*context_files.config_folders(), os.path.join(cwd, ".claude")):
-        places += [(folder, name, "~/.claude") for name in _SETTINGS]
-    for folder, name, spelled in places:
-        path = os.path.join(folder, name)
-        if os.path.exists(path) and os.path.samestat(status, os.stat(path)):
-            return f"{spelled}/{name}"
+    for folder, spelled in (*_protected_folders(), (os.path.join(cwd, ".claude"), "~/.claude")):
+        for below in ("", "hooks", "plugin", "plugins"):
+            there = os.path.join(folder, below)
+            for name in os.listdir(there) if os.path.isdir(there) else ():
+                path = os.path.join(there, name)
+                if os.path.exists(path) and os.path.samestat(status, os.stat(path)):
+                    return "/".join(part for part in (spelled, below, name) if part)
     return None
 
 

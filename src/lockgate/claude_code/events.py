@@ -43,7 +43,8 @@ from lockgate.core.vocabulary import Action, Decision
 from lockgate.runtime.accounts import Account, may_read, own_account
 from lockgate.sessions import Host, Piece, SessionInfo, StoredRuling
 from lockgate.sessions.held_calls import AnswerStore, held_calls
-from lockgate.sessions.host import OPENED_BY, OPENER_ACCOUNT
+from lockgate.sessions.host import OPENED_BY
+from lockgate.sessions.live_session import OPENER_ACCOUNT
 from lockgate.sessions.spoken_reasons import reason_for_model
 
 HOST = "claude-code"
@@ -161,7 +162,7 @@ async def answer_event(host: Host, body: bytes, headers: Mapping[str, str], acco
         if refused.session:
             await asyncio.to_thread(_note_unread_event, host, HookEvent(account, "", refused.session, "", {}))
         # A call is denied; for other events the agent is stopped, since its model may have read an unscanned text.
-        return _stop(f"Lockgate cannot read this event ({refused}), so nothing is let through.")
+        return stop_agent(f"Lockgate cannot read this event ({refused}), so nothing is let through.")
     try:
         if event.name in EVENTS:
             await asyncio.to_thread(_enter_session, host, event)
@@ -332,7 +333,7 @@ def answer_from_ruling(kept: StoredRuling, headers: Mapping[str, str], *, two_pe
     if _is_attended(headers):
         return _permission_answer("ask", f"{why} {how_to_answer(decision, headers)} Yes here lets it run this once.")
     stopped = f"{why} No person is here to ask, so the agent stops. {how_to_answer(decision, headers)}"
-    return _stop(stopped)
+    return stop_agent(stopped)
 
 
 def how_to_answer(decision: Decision, headers: Mapping[str, str]) -> str:
@@ -361,7 +362,7 @@ def _deny(reason: str) -> Answer:
     return _permission_answer("deny", reason)
 
 
-def _stop(reason: str) -> Answer:
+def stop_agent(reason: str) -> Answer:
     return {"continue": False, "stopReason": reason, **_deny(reason)}
 
 

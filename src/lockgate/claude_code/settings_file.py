@@ -17,7 +17,6 @@ allowed to stop goes on for ever.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
@@ -220,7 +219,8 @@ def _first_hook_places(text: str, settings: Mapping[str, object]) -> list[tuple[
             for c, group in enumerate(json_text.iterate_items(text, event.value)):
                 inner = json_text.find_member(text, group.value, "hooks")
                 for d, hook in enumerate(json_text.iterate_items(text, inner.value) if inner else ()):
-                    if is_lockgate_hook(json_text.parse_json_object(text[hook.value : hook.end])):
+                    said = text[hook.value : hook.end]
+                    if said.startswith("{") and is_lockgate_hook(json_text.parse_json_object(said)):
                         path = [(top, a), (hooks.value, b), (event.value, c)]
                         alone = inner is not None and len(list(json_text.iterate_items(text, inner.value))) == 1
                         # A group is ours if nothing else is in it: then it goes as a whole, with its matcher.
@@ -279,38 +279,13 @@ class SettingsChange:
 
     @property
     def diff(self) -> str:
-        """The change as a unified diff: our own lines, between those of others without what they say."""
-        ours_say = {
-            text for side in (self.before, self.after) for *_, hook in _lockgate_hooks_in(side) for text in _texts(hook)
-        }
-        before, after = (_mask_foreign_texts(side, ours_say).splitlines() for side in (self.before, self.after))
+        """The change as a unified diff. The user's own lines are shown as they are; our token is not."""
+        before, after = (_SECRET.sub("Bearer …", side).splitlines() for side in (self.before, self.after))
         return "\n".join(unified_diff(before, after, "before", "after", lineterm="", n=1))
 
 
 def _lockgate_hooks_in(text: str) -> list[tuple[str, Mapping[str, object], Mapping[str, object]]]:
     return lockgate_hooks(json_text.parse_json_object(text)) if text.strip() else []
-
-
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _texts(each)
-
-
-def _mask_foreign_texts(text: str, ours_say: set[str]) -> str:
-    """Settings for a screen: whatever is not ours may be a secret, wherever it stands; and our token is one."""
-
-    def masked(match: re.Match[str]) -> str:
-        said = json.loads(match[0], strict=False)
-        return _SECRET.sub("Bearer …", match[0]) if said in ours_say or said == "*" else '"•••"'
-
-    return _STRING.sub(lambda match: match[0] if match[1] else masked(match), text)
-
-
-# A JSON string, and whether it is a name.
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"(\s*:)?')
 
 
 def plan_change(path: Path, form: PlannedHooks | None, *, within: Path) -> SettingsChange:

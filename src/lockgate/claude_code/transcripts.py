@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -116,6 +116,9 @@ def transcript_from_path(path: str) -> Transcript:
     """Whose transcript this file is, by its place."""
     stem = os.path.splitext(os.path.basename(path))[0]
     folder = os.path.dirname(path)
+    if stem == "events":
+        # Copilot CLI has a folder for each session.
+        return Transcript(path, os.path.basename(folder))
     if os.path.basename(folder) == "subagents" and stem.startswith("agent-"):
         return Transcript(path, os.path.basename(os.path.dirname(folder)), stem.removeprefix("agent-"))
     return Transcript(path, stem)
@@ -131,10 +134,18 @@ def working_folder(path: str) -> str:
                 line = json.loads(data)
             except (ValueError, RecursionError):
                 continue
-            cwd = line.get("cwd") if isinstance(line, dict) else None
-            if isinstance(cwd, str) and os.path.isabs(cwd):
-                return cwd
+            for place in _folder_places(line):
+                cwd = place.get("cwd")
+                if isinstance(cwd, str) and os.path.isabs(cwd):
+                    return cwd
     return ""
+
+
+def _folder_places(line: object) -> Iterator[Mapping[str, object]]:
+    """Yield where a line may say the folder: Claude Code at its top, Codex in `payload`, Copilot in `data.context`."""
+    while isinstance(line, dict):
+        yield line
+        line = line.get("payload") or line.get("data") or line.get("context")
 
 
 def read_transcript(path: str) -> Iterator[Entry]:
@@ -143,9 +154,13 @@ def read_transcript(path: str) -> Iterator[Entry]:
         yield from parse_entries(stream)
 
 
-def parse_entries(stream: BinaryIO) -> Iterator[Entry]:
+def parse_entries(
+    stream: BinaryIO, read_line: Callable[[Mapping[str, object]], Iterator[Entry]] | None = None
+) -> Iterator[Entry]:
+    """The entries of a file of JSON lines; Claude Code's, unless `read_line` reads those of another host."""
     tools: dict[str, str] = {}
     folders: list[str] = []
+    read_line = read_line or (lambda line: _parse_line(line, folders))
     number = 0
     while data := stream.readline(MAX_LINE_BYTES + 1):
         number += 1
@@ -164,7 +179,7 @@ def parse_entries(stream: BinaryIO) -> Iterator[Entry]:
         if not isinstance(line, dict):
             yield UnreadableLine(number)
             continue
-        for entry in _parse_line(line, folders):
+        for entry in read_line(line):
             if isinstance(entry, Call):
                 tools[entry.id] = entry.tool
             elif isinstance(entry, Result) and entry.id in tools:
@@ -174,7 +189,7 @@ def parse_entries(stream: BinaryIO) -> Iterator[Entry]:
 
 def _parse_line(line: Mapping[str, object], folders: list[str]) -> Iterator[Entry]:
     """What is in a line; `folders` is where else the host takes skills from, as far as lines before have said so."""
-    at = _parse_time(line.get("timestamp"))
+    at = parse_time(line.get("timestamp"))
     sort = line.get("type")
     if sort == "attachment":
         yield from _parse_attachment(line, at, folders)
@@ -339,7 +354,8 @@ def _text_or_empty(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _parse_time(value: object) -> float | None:
+def parse_time(value: object) -> float | None:
+    """Return a time as seconds; None where it is not one."""
     if not isinstance(value, str):
         return None
     try:

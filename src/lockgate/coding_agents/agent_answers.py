@@ -14,28 +14,21 @@ once. What cannot be understood or kept is denied as well.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 
 from lockgate.claude_code import call_targets, context_files
 from lockgate.claude_code.context_files import UNREAD
 from lockgate.claude_code.events import RefusedEvent, how_to_answer, is_own_session
 from lockgate.coding_agents.hook_events import AgentEvent, EventKind, parse_agent_event
+from lockgate.coding_agents.instruction_files import commands_of_prompt, instruction_pieces, pieces_on_the_way
 from lockgate.core.errors import InvalidBlock, InvalidCall, LockgateError, printable
 from lockgate.core.vocabulary import Action, Decision
 from lockgate.runtime.accounts import Account, may_read
 from lockgate.sessions import Host, Piece
-from lockgate.sessions.host import OPENER_ACCOUNT
+from lockgate.sessions.live_session import OPENER_ACCOUNT
 from lockgate.sessions.spoken_reasons import reason_for_model
 
-# Instruction files that these hosts load by themselves, in the folder of the work, above it, and in their own folder.
-_INSTRUCTION_FILES: Mapping[str, tuple[str, ...]] = {
-    "codex": ("AGENTS.md", "AGENTS.override.md", "~/.codex/AGENTS.md"),
-    "gemini": ("GEMINI.md", "AGENTS.md", "~/.gemini/GEMINI.md"),
-    "copilot": ("AGENTS.md", "CLAUDE.md", "GEMINI.md", ".github/copilot-instructions.md"),
-    "opencode": ("AGENTS.md", "CLAUDE.md", "~/.config/opencode/AGENTS.md"),
-}
-_MAX_LEVELS = 16
 # Tools that read one file or page, and how they call it.
 _PLACES = ("file_path", "filePath", "absolute_path", "path")
 _READERS = frozenset({"read", "read_file", "view", "read_many_files"})
@@ -50,6 +43,9 @@ async def answer_agent_event(
     try:
         event = parse_agent_event(agent, body)
     except RefusedEvent as refused:
+        if refused.session:
+            # Some hosts let their model read what the hook has refused.
+            await asyncio.to_thread(_note_unread_event, host, agent, refused.session, account)
         return {"deny": f"Lockgate cannot read this event ({refused}), so nothing is let through."}
     try:
         await asyncio.to_thread(_enter_session, host, agent, event, account)
@@ -60,6 +56,12 @@ async def answer_agent_event(
         what = printable(error.message, 200) if isinstance(error, LockgateError) else type(error).__name__
         return {"deny": f"Lockgate could not keep this event ({what}). `lockgate doctor` says more."}
     return {}
+
+
+def _note_unread_event(host: Host, agent: str, session: str, account: Account) -> None:
+    with suppress(LockgateError):
+        _enter_session(host, agent, AgentEvent(EventKind.OTHER, session), account)
+        host.mark_context_unknown(session)
 
 
 def _enter_session(host: Host, agent: str, event: AgentEvent, account: Account) -> None:
@@ -74,27 +76,12 @@ def _enter_session(host: Host, agent: str, event: AgentEvent, account: Account) 
                 info = host.open(
                     id, host=agent, parent=parent, known=begins, meta=meta, folder="" if parent else folder
                 )
-                _add_pieces(host, id, [] if parent else _instruction_pieces(agent, event.folder, account))
+                _add_pieces(host, id, [] if parent else instruction_pieces(agent, event.folder, account))
         except LockgateError:
             host.mark_context_unknown(id)
             raise
         if not is_own_session(info, account, agent):
             raise InvalidCall("another program or account opened a session of this id: start a new one")
-
-
-def _instruction_pieces(agent: str, folder: str, account: Account) -> Iterable[Piece]:
-    names = _INSTRUCTION_FILES[agent]
-    paths = [os.path.expanduser(name) for name in names if name.startswith("~")] if account.is_own else []
-    for _ in range(_MAX_LEVELS if os.path.isabs(folder) else 0):
-        paths += [os.path.join(folder, name) for name in names if not name.startswith("~")]
-        if os.path.dirname(folder) == folder:
-            break
-        folder = os.path.dirname(folder)
-    for path in paths:
-        piece = context_files.file_piece(path, account)
-        # For another account, a file that is not there cannot be told from one that it may not read.
-        if piece is not None and piece is not UNREAD:
-            yield piece
 
 
 async def _check_call(host: Host, event: AgentEvent, headers: Mapping[str, str], account: Account) -> Denial:
@@ -122,16 +109,30 @@ def denial_from_decision(decision: Decision, headers: Mapping[str, str]) -> Deni
 def _on_prompt(host: Host, agent: str, event: AgentEvent, account: Account) -> None:
     if not event.text.strip():
         return
-    if event.by_agent:
-        _add_pieces(host, event.session, [Piece(event.text, f"tool:{agent}")])
+    commands = commands_of_prompt(agent, event.text, event.folder, account)
+    command = next((each for each in commands if not _is_vouched(host, each)), None)
+    if event.by_agent or command is not None:
+        source = f"tool:{agent}" if command is None or command is UNREAD else command.source
+        _add_pieces(host, event.session, [Piece(event.text, source)])
         return
     host.open(event.session, goal=event.text, host=agent, known=False)
+    # The folder may be another one by now, or its files may have changed.
+    _add_pieces(host, event.session, instruction_pieces(agent, event.folder, account))
     _add_pieces(host, event.session, context_files.mentioned_pieces(event.text, event.folder, account))
 
 
-def _on_result(host: Host, _: str, event: AgentEvent, __: Account) -> None:
-    if event.text.strip():
-        _add_pieces(host, event.session, [Piece(event.text, source_of(event), key=event.call)])
+def _is_vouched(host: Host, piece: Piece) -> bool:
+    vouched = host.gate.vouched
+    return vouched is not None and vouched.trust_of(piece.source, piece.content) is not None
+
+
+def _on_result(host: Host, agent: str, event: AgentEvent, account: Account) -> None:
+    pieces = [Piece(event.text, source_of(event), key=event.call)] if event.text.strip() else []
+    for place in _places_in(event):
+        pieces += pieces_on_the_way(agent, place, event.folder, account)
+    # What a subagent has read, it may report to the agent that started it without an event.
+    for session in filter(None, (event.session, event.parent)):
+        _add_pieces(host, session, pieces)
     if event.call:
         host.outcome(event.session, event.call, "failed" if event.failed else "ran")
 
@@ -141,8 +142,13 @@ def source_of(event: AgentEvent) -> str:
     arguments = event.arguments or {}
     if isinstance(url := arguments.get("url"), str) and url:
         return f"web:{url}"[:1000]
-    places = [arguments[name] for name in _PLACES if event.tool in _READERS and isinstance(arguments.get(name), str)]
+    places = _places_in(event) if event.tool in _READERS else []
     return f"file:{places[0]}"[:1000] if places else f"tool:{event.tool or 'unknown'}"[:1000]
+
+
+def _places_in(event: AgentEvent) -> list[str]:
+    arguments = event.arguments or {}
+    return [str(arguments[name]) for name in _PLACES if isinstance(arguments.get(name), str)]
 
 
 def _on_end(host: Host, _: str, event: AgentEvent, __: Account) -> None:

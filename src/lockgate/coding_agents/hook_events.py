@@ -66,14 +66,14 @@ def parse_agent_event(agent: str, body: bytes) -> AgentEvent:
         raise RefusedEvent("it is not JSON") from None
     if not isinstance(said, dict):
         raise RefusedEvent("it is not an object")
-    if is_deeper(said, MAX_DEPTH):
-        raise RefusedEvent("it is nested too deep")
     event = _PARSERS[agent](said)
     for id in (event.session, event.parent or "-"):
         if not 0 < len(id) <= _MAX_ID or not id.isprintable() or "/" in id:
             raise RefusedEvent("it does not say whose it is")
+    if is_deeper(said, MAX_DEPTH):
+        raise RefusedEvent("it is nested too deep", event.session)
     if event.kind is EventKind.CALL and (not event.tool or event.arguments is None):
-        raise RefusedEvent("the call is not a name and an object")
+        raise RefusedEvent("the call is not a name and an object", event.session)
     return event
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from lockgate.claude_code.hook_command import DEADLINE_S
 from lockgate.claude_code.settings_file import SettingsChange, apply_change, lockgate_hooks, plan_change, read_settings
 from lockgate.core.errors import LockgateError, quoted
+from lockgate.core.ruling.effects.agent_programs import AGENT_PROGRAMS
 from lockgate.runtime.json_edit import parse_json_object
 from lockgate.runtime.private_files import replace_file
 
@@ -98,8 +99,8 @@ class AgentHooks:
 
     def group(self, _: str) -> dict[str, object]:
         """Return the entry of one event: all are alike."""
-        hook = {"type": "command", "command": self.command, "timeout": self.timeout}
-        return {"matcher": "*", "hooks": [{"name": "lockgate", **hook} if self.timeout >= 1000 else hook]}
+        # Without a name: Gemini CLI lets a folder switch hooks off by name, and none is guessed as easily as ours.
+        return {"matcher": "*", "hooks": [{"type": "command", "command": self.command, "timeout": self.timeout}]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +126,8 @@ class OwnFileChange:
 
 def hooks_path(agent: str, environ: Mapping[str, str] = os.environ) -> Path:
     """Return the file in which this coding agent looks for the user's hooks."""
-    home = Path(os.path.expanduser("~"))
-    if agent == "codex":
-        return Path(environ.get("CODEX_HOME") or home / ".codex") / "hooks.json"
-    if agent == "gemini":
-        return Path(environ.get("GEMINI_CLI_HOME") or home) / ".gemini" / "settings.json"
-    if agent == "copilot":
-        return Path(environ.get("COPILOT_HOME") or home / ".copilot") / "hooks" / "lockgate.json"
-    config = environ.get("XDG_CONFIG_HOME") or home / ".config"
-    return Path(config) / "opencode" / "plugin" / "lockgate.js"
+    program = AGENT_PROGRAMS[agent]
+    return Path(os.path.expanduser(program.settings_folder(environ)), program.hooks)
 
 
 def plan_agent_change(agent: str, command: Sequence[str] | None, path: Path) -> SettingsChange | OwnFileChange:
@@ -142,6 +136,8 @@ def plan_agent_change(agent: str, command: Sequence[str] | None, path: Path) -> 
         events, timeout = (_CODEX_EVENTS, _HOST_S) if agent == "codex" else (_GEMINI_EVENTS, _HOST_S * 1000)
         form = AgentHooks(shlex.join(command), events, timeout) if command else None
         return plan_change(path, form, within=path.parent)
+    if path.is_symlink():
+        raise LockgateError(f"{quoted(path, 200)} is a link", hint="move it away, and run this again")
     before = read_settings(path)
     if before and "lockgate" not in before:
         raise LockgateError(f"{quoted(path, 200)} is not ours", hint="move it away, and run this again")
@@ -183,6 +179,33 @@ def wired_commands(agent: str, path: Path) -> dict[str, list[str]]:
         return {event: shlex.split(str(hook["bash"])) for event, (hook, *_) in listed if "bash" in hook}
     ours = lockgate_hooks(parse_json_object(text))
     return {event: shlex.split(str(hook["command"])) for event, _, hook in ours}
+
+
+def switched_off_in(agent: str, folder: Path, environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the settings, of the user or of this folder or above, that keep this agent from running any hook."""
+    if agent not in _OFF:
+        return None
+    own, in_folder, says_off = _OFF[agent]
+    mine = os.path.expanduser(AGENT_PROGRAMS[agent].settings_folder(environ))
+    paths = [Path(mine, name) for name in own]
+    paths += [above / name for above in (folder, *folder.parents) for name in in_folder]
+    return next((path for path in paths if says_off.search(read_settings(path))), None)
+
+
+# The user's files, a folder's files, and what in them switches hooks off; measured with the real programs.
+_OFF: Mapping[str, tuple[Sequence[str], Sequence[str], re.Pattern[str]]] = {
+    "codex": (("config.toml",), (".codex/config.toml",), re.compile(r"\bhooks\s*=\s*false\b")),
+    "gemini": (
+        ("settings.json",),
+        (".gemini/settings.json",),
+        re.compile(r'"hooksConfig"\s*:\s*\{[^}]*(?:"enabled"\s*:\s*false|"disabled"\s*:\s*\[\s*")'),
+    ),
+    "copilot": (
+        (),
+        [f"{folder}/settings{local}.json" for folder in (".github/copilot", ".claude") for local in ("", ".local")],
+        re.compile(r'"disableAllHooks"\s*:\s*true'),
+    ),
+}
 
 
 def missing_events(agent: str, wired: Mapping[str, object]) -> list[str]:

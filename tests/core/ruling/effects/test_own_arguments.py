@@ -42,6 +42,8 @@ def own(tool: str, arguments: dict[str, object], folder: str = "") -> set[str]:
         ("Glob", {"pattern": "/home/ana/.local/state/lockgate/*"}),
         ("Write", {"file_path": "/home/ana/.cache/lockgate/rules-x.bin", "content": "x"}),
         ("Write", {"file_path": "/home/ana/.local/state/lockgate/token", "content": "x"}),
+        ("Write", {"file_path": "/data/state/lockgate/people/bob", "content": "x"}),
+        ("Write", {"file_path": "/data/state/lockgate/page-codes/ab", "content": "x"}),
         ("Write", {"file_path": "/home/ana/.claude/settings.json", "content": "x"}),
         ("Write", {"file_path": "/home/ana/.claude/settings.json. ", "content": "x"}),
         ("Edit", {"file_path": "../.claude/settings.json", "old_string": "a", "new_string": "b"}),

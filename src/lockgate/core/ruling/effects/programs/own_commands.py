@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _PYTHON = re.compile(r"(?:python|pypy|py)[\d.]*(?:\.exe)?")
 # Programs that run another one of an environment, or that they fetch.
 _RUNNERS = frozenset("uvx uv pipx poetry pdm hatch pipenv rye conda mamba micromamba pixi mise asdf".split())
-_INSTALLERS = frozenset("pip pip3 pipx uv uvx".split())
+_INSTALLERS = frozenset("pip pip3 pipx uv uvx conda mamba micromamba poetry pdm brew".split())
 _PACKAGE = re.compile(r"lockgate(?:[\[=<>~!@ ].*)?", re.DOTALL)
 # Options that say where a package comes from.
 _SOURCES = frozenset("--from --index-url -i --extra-index-url --index --default-index --find-links -f --spec".split())
@@ -55,12 +55,23 @@ def note_own_commands(walk: Walk, call: Invocation) -> None:
 
 
 def _replaces_package(words: list[str], name: str) -> bool:
-    """Return whether an installer puts a package of another source in our place, or adds one to our environment."""
-    if name not in _INSTALLERS or not any(_PACKAGE.fullmatch(word) for word in words):
+    """Return whether an installer takes our package away, puts another in its place, or adds one to our environment."""
+    if name not in _INSTALLERS or not any("lockgate" in word.lower() for word in words):
         return False
-    if "inject" in words or "runpip" in words:
+    if {"install", "add"} & {*words} and any(_is_elsewhere(word.lower()) for word in words):
+        return True
+    if not any(_PACKAGE.fullmatch(word) for word in words):
+        return False
+    if {"inject", "runpip", "uninstall", "remove"} & {*words}:
         return True
     return "install" in words and any(word.partition("=")[0] in _SOURCES for word in words)
+
+
+def _is_elsewhere(word: str) -> bool:
+    """Return whether a word is a file, a folder or an address: what is in it can call itself Lockgate."""
+    if "lockgate" not in word or word.endswith((".txt", ".toml", ".lock")):
+        return False
+    return any(sign in word for sign in "/\\@") or word.endswith((".whl", ".zip", ".gz"))
 
 
 def _own_words(walk: Walk, call: Invocation) -> list[str]:

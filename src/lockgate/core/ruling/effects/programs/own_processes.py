@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from lockgate.core.ruling.effects.agent_programs import AGENT_PROGRAMS
 from lockgate.core.ruling.effects.program_io import MARK, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.options import has_option, split_options
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 # Programs that run code of others, which may write any file they are given.
 RUNNERS = frozenset("npx bunx pnpx uvx pipx".split())
 # Variables by which a program finds its home and its settings.
-HOME_VARIABLES = frozenset("HOME USERPROFILE CLAUDE_CONFIG_DIR XDG_CONFIG_HOME".split())
+HOME_VARIABLES = frozenset(("HOME", "USERPROFILE", *(agent.variable for agent in AGENT_PROGRAMS.values())))
 STATE_VARIABLES = HOME_VARIABLES | {"XDG_STATE_HOME", "XDG_CACHE_HOME"}
 _GUARDS = frozenset("serve hook mcp".split())
 _KILL_VALUED = frozenset("-u -U -g -G -P -s -t -o -y -Z --signal --euid --uid --user --group --parent".split())
@@ -35,7 +36,7 @@ _PROCESSES = "every-process"
 
 
 def note_own_processes(walk: Walk, call: Invocation) -> None:
-    """Note a program that ends Lockgate's processes, or starts them or Claude Code where our settings are not found."""
+    """Note a program that ends Lockgate's processes, or starts them or a coding agent away from our settings."""
     if call.name in _KILLERS:
         _note_killed(walk, call)
     elif call.name == "fuser" and has_option(call.arguments, "-k", "--kill"):
@@ -204,15 +205,18 @@ def _fits_in_turn(pieces: list[re.Pattern[str]], text: str) -> bool:
 
 
 def _note_moved(walk: Walk, call: Invocation) -> None:
-    """Note a Claude Code or a Lockgate that is started with another home: no hook and no token of ours is there."""
+    """Note a coding agent or a Lockgate that is started with another home: no hook and no token of ours is there."""
     name = call.name.rpartition("/")[2].removesuffix(".exe")
     first = call.arguments[:8]
     if name == "lockgate" or any("lockgate" in argument for argument in first[:3]):
         _note_moved_guard(walk, call)
-    is_host = name == "claude" or (name in ("node", "bun", *RUNNERS) and "claude-code" in " ".join(first))
-    homes = HOME_VARIABLES & walk.assigned
-    if is_host and (homes or walk.as_root):
-        walk.add("changes-own-guard", min(homes, default="sudo"))
+    words = [walk.plain(word) for word in call.arguments]
+    for agent in AGENT_PROGRAMS.values():
+        if not agent.is_started_by(name, words):
+            continue
+        moved = min(HOME_VARIABLES & walk.assigned, default="sudo" if walk.as_root else "")
+        if found := moved or agent.hooks_left_out(words, walk.assigned):
+            walk.add("changes-own-guard", found)
 
 
 def _note_moved_guard(walk: Walk, call: Invocation) -> None:
