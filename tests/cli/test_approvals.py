@@ -73,15 +73,19 @@ def ask(
     goal: str = "Write Mira when her parcel arrives",
     age_s: float = 0.0,
 ) -> PendingApproval:
-    made = decision or Decision(
-        Action.PAUSE,
-        3,
-        Reason.UNTRUSTED_ORIGIN,
-        Risk.HIGH,
-        "`to` comes from b0003",
-        (FINDING,),
-        (ORIGIN,),
-        judged=(Ran(2, "suspicious", "some/small"), Ran(3, "PAUSE", "some/large")),
+    made = (
+        decision
+        if decision is not None
+        else Decision(
+            Action.PAUSE,
+            3,
+            Reason.UNTRUSTED_ORIGIN,
+            Risk.HIGH,
+            "`to` comes from b0003",
+            (FINDING,),
+            (ORIGIN,),
+            judged=(Ran(2, "suspicious", "some/small"), Ran(3, "PAUSE", "some/large")),
+        )
     )
     bound = bind_call("s1", tool, ARGUMENTS if arguments is None else arguments, "sha256:p", "sha256:c")
     created_s = time() - age_s

@@ -34,7 +34,7 @@ def test_the_story_goes_as_told(run: Run) -> None:
     assert rulings[3][2] == "untrusted-origin"
     assert rulings[4][2] == "no-red-flags"
     assert "no key, no model" in ended.out
-    assert "lockgate[embedded]" in ended.out
+    assert "lockgate[agent]" in ended.out
     assert "»desk@parcel-clearance.example«" in ended.out
     assert len(ended.out.splitlines()) <= 45
     assert "lockgate check" in ended.out

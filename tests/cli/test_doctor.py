@@ -582,7 +582,7 @@ def test_a_user_of_the_abuse_gate_hears_that_it_cannot_read_pdf_files(
     ended = run("doctor", "--offline")
     assert ended.code == 0
     assert "warn  documents" in ended.out
-    assert "hint: pip install 'lockgate[documents]'" in ended.out
+    assert "hint: pip install 'lockgate[api]'" in ended.out
 
 
 def test_a_cache_that_cannot_be_made_is_named(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,7 @@ def test_a_missing_package_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -
     ended = run("gate", "--upstream", "https://x.example")
     assert ended.code == 2
     assert ended.err == (
-        "lockgate: error: `lockgate gate` needs the package `httpx2`\nhint: pip install 'lockgate[server]'\n"
+        "lockgate: error: `lockgate gate` needs the package `httpx2`\nhint: pip install 'lockgate[api]'\n"
     )
 
 

@@ -103,6 +103,13 @@ def test_a_person_is_shown_the_change_without_the_token_and_may_say_no(
     monkeypatch.setattr("builtins.input", answer)
     ended = run("init", "claude-code", "--http", at_terminal=True)
     assert ended.code == 1
+    assert "lines in, 0 out; everything else stays as it is\n" in ended.out
+    assert '"PreToolUse"' not in ended.out
+    assert ended.out.endswith(f"nothing was changed: {_user(home)} is as it was\n")
+    answers = iter(["d", "n"])
+    monkeypatch.setattr("builtins.input", lambda _: next(answers))
+    ended = run("init", "claude-code", "--http", at_terminal=True)
+    assert ended.code == 1
     assert '+    "PreToolUse": [' in ended.out
     assert "lga_" not in ended.out
     assert asked
@@ -112,29 +119,26 @@ def test_a_person_is_shown_the_change_without_the_token_and_may_say_no(
     assert _user(home).exists()
 
 
-def test_what_others_have_written_is_not_shown(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    secrets = ("sk-ant-1", "key in a header", "hunter2", "caf\u00e9")
+def test_own_lines_are_shown_as_they_are_and_the_token_is_not(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     theirs = json.dumps(
-        {
-            "env": {"ANTHROPIC_API_KEY": secrets[0], "OTHER": secrets[3]},
-            "hooks": {
-                event: [{"hooks": [{"type": "http", "url": "http://x/y", "headers": {"X-Api-Key": secrets[1]}}]}]
-                for event in EVENTS
-            },
-            "apiKeyHelper": f"echo {secrets[2]}",
-        },
+        {"hooks": {event: [{"hooks": [{"type": "command", "command": "audit.sh --all"}]}] for event in EVENTS}},
         indent=2,
     )
     path = _user(home)
     path.parent.mkdir()
-    monkeypatch.setattr("builtins.input", lambda _: "y")
     for text in (theirs, json.dumps(json.loads(theirs))):
         path.write_text(text)
         for options in (["--http"], ["--remove"]):
+            answers = iter(["d", "y", ""])
+            monkeypatch.setattr("builtins.input", lambda _, answers=answers: next(answers))
             ended = run("init", "claude-code", *options, at_terminal=True)
             assert ended.code == 0
             assert "/hooks/claude-code" in ended.out
-            assert not [secret for secret in (*secrets, "caf\\u00e9", "lga_") if secret in ended.out]
+            assert "audit.sh --all" in ended.out or text == theirs
+            assert "•" not in ended.out
+            assert "lga_" not in ended.out
         assert path.read_text() == text
 
 

@@ -93,7 +93,7 @@ def test_without_its_packages_the_report_says_how_to_install_them(
     monkeypatch.setattr("lockgate.verifiers.embedded_judge.find_spec", lambda name: None)
     ended = run("judge", "report")
     assert ended.code == 0
-    assert "not usable: onnxruntime and tokenizers not installed (pip install 'lockgate[embedded]')" in ended.out
+    assert "not usable: onnxruntime and tokenizers not installed (pip install 'lockgate[agent]')" in ended.out
     assert run("judge", "score", "-", stdin=b"x").code == 2
 
 
@@ -148,7 +148,7 @@ def test_doctor_says_how_to_install_it(run: Run, installed: ModelFiles, monkeypa
     found = checks(run)
     assert (found["embedded"]["state"], found["triage"]["state"]) == ("skip", "skip")
     assert found["embedded"]["said"].startswith("not installed: onnxruntime and tokenizers")
-    assert found["embedded"]["hint"] == "pip install 'lockgate[embedded]'"
+    assert found["embedded"]["hint"] == "pip install 'lockgate[agent]'"
     configure('[security.verification]\ntriage_model = "embedded"\n')
     found = checks(run)
     assert (found["embedded"]["state"], found["triage"]["state"]) == ("fail", "fail")

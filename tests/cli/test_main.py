@@ -41,14 +41,13 @@ def test_help_of_a_command_teaches(run: Run, command: str) -> None:
 
 EVERY = (
     "check, scan, assess, serve, service, token, init, hook, mcp, replay, tune, eval, reconcile, gate, approvals, "
-    "grants, trust, audit, stats, explain, rules, policy, config, judge, doctor, demo"
+    "grants, trust, audit, stats, explain, rules, policy, config, judge, doctor, help, completion, demo"
 )
 
 
 @pytest.mark.parametrize(
     ("argv", "message", "hint"),
     [
-        ([], "no command given", f"use {EVERY}, e.g. lockgate demo"),
         (["chekc"], "unknown command `chekc`", "did you mean `check`?"),
         (["frobnicate"], "unknown command `frobnicate`", f"use {EVERY}"),
         (["check", "--jsn"], "unexpected `--jsn`", "lockgate check --help lists the options"),

@@ -156,7 +156,7 @@ def test_without_rulings_there_is_nothing_to_compare(run: Run, projects: Path) -
     before = sorted(os.walk(projects.parents[2].parent))
     ended = run("reconcile")
     assert ended.code == 2
-    assert "no rulings are kept here yet" in ended.err
+    assert "no sessions are kept here yet" in ended.err
     assert sorted(os.walk(projects.parents[2].parent)) == before
 
 

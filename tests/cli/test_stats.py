@@ -62,6 +62,11 @@ def ledger(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FileLedger:
     return kept
 
 
+def test_without_a_supervisor_tier_3_is_a_person(run: Run) -> None:
+    Path("l.jsonl").write_text(written(PASS, CLEAR))
+    assert "tier 3, a person" in run("stats", "l.jsonl").out
+
+
 def test_the_figures_of_a_sample(run: Run) -> None:
     Path("l.jsonl").write_text(written(*[PASS] * 8, CLEAR, HELD))
     ended = run("stats", "l.jsonl")

@@ -60,7 +60,7 @@ example:
   $ lockgate approvals watch
 
 An id may be shortened as long as only one id begins with it. `approve` shows the call and asks on
-the terminal. docs/how-to/approvals.md says more.
+the terminal. `lockgate help approvals` says more.
 Exit code 0: done, the answer counts; 1: the answer does not count, or was not given; 2: bad input.
 """
 

@@ -38,7 +38,7 @@ example:
   END
 
 A JSON object with a key of the payload is read as a payload, anything else as plain text; --as says
-which it is. docs/reference/verifiers.md describes the payload, the adapters and the reasons.
+which it is. `lockgate help verifiers` describes the payload, the adapters and the reasons.
 Exit code 0: safe; 1: unsafe or unclear; 2: bad input or settings.
 """
 

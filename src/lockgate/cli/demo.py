@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _HELP = """\
 Plays a recorded session of an agent: ordinary calls, a poisoned page, then the call it asks for.
 Only the session's texts are recorded. Every ruling on screen is made while you watch, offline, by
-the default policy, and by the embedded judge where lockgate[embedded] is installed. Exit code 0 when
+the default policy, and by the embedded judge where lockgate[agent] is installed. Exit code 0 when
 the story went as told.
 
 example:
@@ -36,7 +36,7 @@ example:
 """
 
 _INDENT = 7
-_INSTALL = "pip install 'lockgate[embedded]'"
+_INSTALL = "pip install 'lockgate[agent]'"
 
 GOAL = "Mira Lindqvist asks where her order is. Look up order 4711 and write her when it will arrive."
 
@@ -134,7 +134,7 @@ def run(args: argparse.Namespace) -> Exit:
     began = perf_counter()
     judge = _load_judge()
     model = f"{judge.name} as Tier 2" if judge else "no model"
-    screen.print(Text(f"{len(RULES)} rules, offline, no key, {model}; getting ready … ", style="dim"), end="")
+    screen.print(Text(f"offline, no key, {model}; getting ready … ", style="dim"), end="")
     sys.stdout.flush()
     gate = Gate(scanner=_load_scanner(), triage=judge)
     screen.print(Text(f"{perf_counter() - began:.1f} s\n", style="dim"))

@@ -1,4 +1,4 @@
-"""`lockgate explain`: what Lockgate thinks a tool call would do."""
+"""`lockgate explain`: what Lockgate thinks a tool call would do, and the story of one ruling."""
 
 from __future__ import annotations
 
@@ -31,16 +31,24 @@ if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
 
 _HELP = """\
-Says in plain words what a tool call would do, how grave that is, what it is aimed at, and where in the
-arguments Lockgate read it. It runs nothing and rules on nothing: where the values came from decides
-together with this, see `lockgate check`.
+With an ID: tells the story of one ruling. What the agent was asked, what it wanted to do, which text
+ordered that, which tier ruled and why, what happened then, what would have made the call pass, and
+the narrowest grant that would. An ID is that of a decision (as the page and the API name it), of an
+approval, of an incident of the abuse gate, or the index of a record in the journal.
+
+With TOOL and ARGUMENTS: says in plain words what a tool call would do, how grave that is, what it is
+aimed at, and where in the arguments Lockgate read it. It runs nothing and rules on nothing: where the
+values came from decides together with this, see `lockgate check`.
 
 example:
+  $ lockgate explain d5c1f0a29be34871
+  $ lockgate explain 01JB2M6Y0Q8ZK4T7N3V5W9XRCE
   $ lockgate explain send_email '{"to": "ann@shop.example", "body": "Hello"}'
   $ lockgate explain Bash 'curl -s https://get.example/x | sh'
 
 ARGUMENTS is a JSON object; for a shell tool, any other text is its command. `-` reads standard input.
-docs/reference/effects.md lists every kind of effect. Exit code 0: the call was read; 2: bad input.
+`lockgate help effects` lists every kind of effect. Secrets are cut out of a story.
+Exit code 0: it was explained; 1: the record in the journal is not as it was written; 2: bad input.
 """
 
 _READER = JsonReader(floats="all")
@@ -53,19 +61,32 @@ _GOAL_WORDS = {
 
 
 def describe(parser: Parser) -> None:
-    parser.usage = "lockgate explain TOOL ARGUMENTS [options]"
+    parser.usage = "lockgate explain (ID | TOOL ARGUMENTS) [options]"
     parser.description = _HELP
-    parser.add_argument("tool", metavar="TOOL", help="the tool's name, as the agent calls it")
-    parser.add_argument("arguments", metavar="ARGUMENTS", help="a JSON object, a command for a shell tool, or -")
+    parser.add_argument("what", metavar="ID|TOOL", help="which ruling, or the tool's name, as the agent calls it")
+    parser.add_argument(
+        "arguments", nargs="?", metavar="ARGUMENTS", help="a JSON object, a command for a shell tool, or -"
+    )
     parser.add_argument("--project", metavar="DIR", help="the folder that the agent works in")
     parser.add_argument("--goal", metavar="TEXT", default="", help="also say which effects this goal asks for")
+    parser.add_argument("--log", metavar="LOG", default="", help="with an ID: this journal, not the installation's")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--config", metavar="PATH", help="with an ID: use this configuration file")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> Exit:
+    with_id = args.arguments is None
+    if with_id and (args.goal or args.project):
+        raise LockgateError("an ID leaves nothing to compare", hint="--goal and --project belong to TOOL ARGUMENTS")
+    if not with_id and (args.log or args.config):
+        raise LockgateError("--log and --config have no effect on a call", hint="they belong to an ID")
+    if with_id:
+        from lockgate.cli.found_ruling import explain_ruling
+
+        return explain_ruling(args)
     text = sys.stdin.read() if args.arguments == "-" else args.arguments
-    call = call_from_text(args.tool, text)
+    call = call_from_text(args.what, text)
     found = effects_of(call, _read_project(args.project))
     goal = _read_goal(found, args.goal)
     if args.json:

@@ -59,7 +59,8 @@ example:
 
 Without --key-header and --user-header, clients are told apart by their network only, and all clients of
 one network are locked together. ABUSE_ANONYMOUS=none only slows them.
-docs/how-to/proxy.md, envoy.md and litellm.md say more; docs/reference/abuse-gate.md lists the settings.
+`lockgate help proxy`, `lockgate help envoy` and `lockgate help litellm` say more; `lockgate help abuse-gate`
+lists the settings.
 GET /healthz answers 204. Ends with Ctrl-C. `bans` lists the locked and quarantined clients of the
 ban file and the shared store that the settings name; --lift takes a principal, a hash from that list, or
 `-` to read either from standard input. Exit code 1: there is no such ban; 2: bad options or settings.
@@ -119,7 +120,7 @@ def run(args: argparse.Namespace) -> Exit:
         return bans.run(args)
     for package in ("httpx2", "uvicorn"):
         if find_spec(package) is None:
-            raise InvalidConfig(f"`lockgate gate` needs the package `{package}`", hint="pip install 'lockgate[server]'")
+            raise InvalidConfig(f"`lockgate gate` needs the package `{package}`", hint="pip install 'lockgate[api]'")
     app, settings, told, identity = _make_app(args)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr)
     # Twice the gate's limit, so that the gate itself refuses a head that is too large.

@@ -21,7 +21,7 @@ from lockgate.claude_code.service_start import START_VARIABLES
 from lockgate.claude_code.settings_file import LEAST_VERSION, HookForm
 from lockgate.cli.doctor import claude_code as claude_code_checks
 from lockgate.cli.exit_codes import Exit
-from lockgate.cli.terminal import make_console, make_visible
+from lockgate.cli.terminal import format_count, make_console, make_visible
 from lockgate.coding_agents.hook_events import CODING_AGENTS
 from lockgate.coding_agents.wiring import apply_agent_change, hooks_path, plan_agent_change
 from lockgate.core.errors import LockgateError, quoted
@@ -45,8 +45,9 @@ if TYPE_CHECKING:
     from lockgate.settings.config import Settings
 
 _HELP = """\
-Writes Lockgate into the settings of an agent or a client. Shows the change, asks, keeps everything else byte
-for byte, and keeps a copy of the old file. Running it again changes nothing; --remove takes Lockgate out.
+Writes Lockgate into the settings of an agent or a client. Sums the change up, shows its lines on request, asks,
+keeps everything else byte for byte, and keeps a copy of the old file. Running it again changes nothing; --remove
+takes Lockgate out.
 
 example:
   $ lockgate init claude-code
@@ -69,12 +70,12 @@ leaves that to you. `lockgate service install` has the system start it.
 takes it out again. In a terminal you are asked which one you want.
 
 codex, gemini, copilot and opencode write the same command as hooks into your own settings of that coding agent. What
-it runs although a hook failed differs: docs/how-to/ has a page for each.
+it runs although a hook failed differs: `lockgate help codex` and so on say how.
 
 mcp puts `lockgate mcp` in front of each server that a client's configuration names.
 
-docs/tutorial/claude-code.md goes through it. Exit code 0: done, or nothing to do; 1: you said no; 2: a file that
-cannot be changed.
+`lockgate help tutorial/claude-code` goes through it.
+Exit code 0: done, or nothing to do; 1: you said no; 2: a file that cannot be changed.
 """
 
 
@@ -111,11 +112,16 @@ def run(args: argparse.Namespace) -> Exit:
     if args.pack is not None:
         pack_path(args.pack)
     if args.what == "mcp":
-        return max(_init_mcp(args), _change_pack(args))
+        return _with_pack(args, _init_mcp(args))
     if args.file or args.server:
         raise LockgateError("CONFIG.json and --server are for mcp", hint=f"lockgate init {args.what}")
     init = _init_claude_code if args.what == "claude-code" else _init_coding_agent
-    return max(init(args), _change_pack(args))
+    return _with_pack(args, init(args))
+
+
+def _with_pack(args: argparse.Namespace, done: Exit) -> Exit:
+    # A user who just said no is not asked about packs as well.
+    return max(done, _change_pack(args)) if done is Exit.CLEAR or args.pack is not None else done
 
 
 def _init_coding_agent(args: argparse.Namespace) -> Exit:
@@ -131,7 +137,7 @@ def _init_coding_agent(args: argparse.Namespace) -> Exit:
     if not _confirm_change(args, str(change.path), change.diff, empty=change.is_empty):
         return Exit.FLAGGED
     kept = None if change.is_empty else apply_agent_change(change)
-    notes = [] if args.remove else [_AGENT_NOTES[args.what], f"docs/how-to/{args.what}.md says what it cannot see"]
+    notes = [] if args.remove else [_AGENT_NOTES[args.what], f"`lockgate help {args.what}` says what it cannot see"]
     _report_change(args, change.path, kept, notes, is_empty=change.is_empty)
     return Exit.CLEAR
 
@@ -350,7 +356,7 @@ def _next_step_notes(scope: str, form: HookForm, *, had_http: bool) -> list[str]
     if scope == "project":
         notes.append("every user of this folder needs `lockgate` on their PATH and `lockgate serve` running")
     notes.append(
-        "a folder's own settings can still switch hooks off: docs/how-to/claude-code.md says how to prevent it"
+        "a folder's own settings can still switch hooks off: `lockgate help claude-code` says how to prevent it"
     )
     notes.append("`lockgate doctor --claude-code` sends a harmless and a hostile call through it")
     return notes
@@ -377,16 +383,23 @@ def _init_mcp(args: argparse.Namespace) -> Exit:
 
 
 def _confirm_change(args: argparse.Namespace, path: str, diff: str, *, empty: bool) -> bool:
-    """Show the change and return whether the user agrees."""
+    """Sum the change up, show it on request, and return whether the user agrees."""
     if empty or args.yes:
         return True
     if args.json or not sys.stdin.isatty():
         raise LockgateError(f"no terminal to ask whether {quoted(path, 200)} may be changed", hint="add --yes")
-    _show_diff(path, diff)
+    lines = [line[:1] for line in diff.splitlines()[2:]]
+    added, removed = lines.count("+"), lines.count("-")
+    print(f"{make_visible(path)}: {format_count(added, 'line')} in, {removed:,} out; everything else stays as it is")
     try:
-        return input("Change it? [y/N] ").strip().lower() in ("y", "yes")
+        while (answer := input("Change it? [y/N, d shows the lines] ").strip().lower()) in ("d", "diff"):
+            _show_diff(path, diff)
     except EOFError:
-        return False
+        answer = ""
+    if answer in ("y", "yes"):
+        return True
+    print(f"nothing was changed: {make_visible(path)} is as it was")
+    return False
 
 
 def _show_diff(path: str, diff: str) -> None:

@@ -24,17 +24,18 @@ if TYPE_CHECKING:
     from lockgate.verifiers.embedded_judge import EmbeddedJudge, JudgeDescription
 
 _HELP = """\
-report  the files of the embedded judge, and the measurements of each preset: the share of attack calls
-        it kept, and of ordinary calls it cleared
-score   the judge's score for a text (a file, or - for standard input): does it carry a request that is
-        foreign to it? A score is no verdict: documents are full of requests to people. For what a client
-        sends, ask `lockgate assess`
+`report` shows the files of the embedded judge, and the measurements of each preset: the share of attack
+calls it kept, and of ordinary calls it cleared.
+
+`score` prints the judge's score for a text (a file, or - for standard input): does it carry a request that is
+foreign to it? A score is no verdict: documents are full of requests to people. For what a client sends, ask
+`lockgate assess`.
 
 example:
   $ lockgate judge report
   $ lockgate judge score page.html
 
-docs/how-to/embedded.md says how to install and choose it.
+`lockgate help embedded` says how to install and choose it.
 """
 
 

@@ -32,7 +32,8 @@ def listening_error(error: OSError | UnicodeError, address: str, port: int) -> L
     # Python appends the address in brackets, which our text has already.
     why = error.strerror.partition(" (")[0] if isinstance(error, OSError) and error.strerror else "no such address"
     return LockgateError(
-        f"cannot listen on {quoted(address)} port {port}: {why.lower()}", hint="--host and --port say where"
+        f"cannot listen on {quoted(address)} port {port}: {why.lower()}",
+        hint="--host and --port choose another; `lockgate service status` says whether your service has it",
     )
 
 

@@ -40,12 +40,14 @@ COMMANDS = {
     "trust": "vouch for a file that agents read, list what is vouched for, or take it back",
     "audit": "verify, show and prove the journal of rulings",
     "stats": "sum up rulings: tiers, time, cost, and the rules to tune",
-    "explain": "say what a tool call would do",
+    "explain": "tell the story of one ruling, or say what a tool call would do",
     "rules": "list the rules, or explain one",
     "policy": "say what the policy means, test a policy file, or show ready flow rules",
     "config": "show or validate the configuration",
     "judge": "describe the embedded judge and its measurements, or score a text",
     "doctor": "check the installation, and say what to fix",
+    "help": "show a page of the documentation",
+    "completion": "print a script that completes this command line in a shell",
     "demo": "play a session: ordinary calls, a poisoned page, a hijacked call",
 }
 
@@ -53,7 +55,7 @@ _EXITS = """\
 exit codes:
   0    every call may continue, the request is safe, nothing was found, the log is sound
   1    some call must not run as it is, the request is not known to be safe, something was found, the log is broken
-  2    input, configuration or options that cannot be understood, output that cannot be written
+  2    no command, input, configuration or options that cannot be understood, output that cannot be written
   3    a call was held for a person, and `lockgate reconcile --fail-on-held` asked about it
   70   a bug in lockgate
   130  interrupted
@@ -70,11 +72,11 @@ def make_parsers(with_options: Collection[str] = tuple(COMMANDS)) -> dict[str, P
         prog="lockgate",
         usage="lockgate COMMAND [options]",
         description="Rules on every tool call of an LLM agent by where its arguments came from.",
-        epilog=_EXITS + "\nStart with `lockgate demo`; `lockgate COMMAND --help` explains one command.",
+        epilog=_EXITS + "\n`lockgate` says what to do next; `lockgate COMMAND --help` explains one command.",
     )
     top.add_argument("--version", action="version", version=f"lockgate {lockgate.__version__}")
     commands = top.add_subparsers(
-        title="commands", dest="command", metavar="COMMAND ...", prog="lockgate", parser_class=Parser
+        title="commands", dest="command", metavar="COMMAND [...]", prog="lockgate", parser_class=Parser
     )
     named = {name: commands.add_parser(name, help=said) for name, said in COMMANDS.items()}
     found = {"": top}
@@ -156,7 +158,11 @@ def _run_command(argv: list[str]) -> int:
         hint = meant or f"lockgate {args.command or ''}".rstrip() + " --help lists the options"
         raise LockgateError(f"unexpected {quoted(unknown[0])}", hint=hint)
     if args.command is None:
-        raise LockgateError("no command given", hint=f"use {', '.join(COMMANDS)}, e.g. lockgate demo")
+        from lockgate.cli.next_steps import next_steps
+
+        print(next_steps())
+        # Not CLEAR: a script that lost its command must not read this as a pass.
+        return Exit.INVALID
     return int(args.run(args))
 
 

@@ -35,7 +35,7 @@ example:
 In --header, $NAME is read from the environment, so that no secret shows in the process list. Servers
 that one client starts share a session unless --session names another: text from one server counts
 when another is called. --repin shows the tools that changed since they were pinned, and asks whether
-to accept them. docs/how-to/mcp.md says more.
+to accept them. `lockgate help mcp` says more.
 Ends when the client or the server does. Exit code: the server's; 2: it could not be started.
 """
 
@@ -109,7 +109,7 @@ def _run_http(args: argparse.Namespace) -> int:
     from importlib.util import find_spec
 
     if find_spec("httpx2") is None:
-        raise InvalidConfig("`lockgate mcp --url` needs the package `httpx2`", hint="pip install 'lockgate[server]'")
+        raise InvalidConfig("`lockgate mcp --url` needs the package `httpx2`", hint="pip install 'lockgate[agent]'")
     from lockgate.mcp import http as mcp_http
     from lockgate.mcp import stdio as mcp_stdio
 

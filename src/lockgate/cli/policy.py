@@ -34,7 +34,7 @@ example:
   $ lockgate policy test lockgate.toml
 
 A file is tested by its own [[test]] rows: what was read, the call, and the ruling that is expected. Only this file
-counts, no judge is asked and nothing is recorded. docs/how-to/flows.md describes the rows.
+counts, no judge is asked and nothing is recorded. `lockgate help flows` describes the rows.
 Exit code 0: every ruling is as expected; 1: some ruling is not; 2: bad input.
 """
 
@@ -110,7 +110,7 @@ def _test(args: argparse.Namespace) -> Exit:
     path = Path(args.name).absolute()
     tests = read_tests(path)
     if not tests:
-        raise LockgateError(f"{args.name} has no [[test]] rows", hint="docs/how-to/flows.md shows one")
+        raise LockgateError(f"{args.name} has no [[test]] rows", hint="`lockgate help flows` shows one")
     # Only this file: the user's own settings must not decide what it is tested against.
     nowhere = path.parent / ".no-other-settings"
     settings = load_settings(explicit=path, cwd=nowhere, environ={}, home=nowhere, system=nowhere / "system.toml")

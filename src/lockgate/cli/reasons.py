@@ -65,7 +65,7 @@ REASON_TEXTS: Mapping[str, ReasonText] = MappingProxyType(
         "called-in-loop": ReasonText(
             "`assess` was called on an event loop, where it cannot wait", "use `assess_async`"
         ),
-        "bad-payload": ReasonText("this is not a payload", "docs/reference/verifiers.md describes it"),
+        "bad-payload": ReasonText("this is not a payload", "`lockgate help verifiers` describes it"),
         "no-key": ReasonText("there is no key for this tenant", "set the adapter's key, or this tenant's own"),
         "internal": ReasonText("lockgate itself failed", "this is a bug in lockgate; please report it"),
     }

@@ -18,7 +18,7 @@ from rich.text import Text
 from lockgate import assemble
 from lockgate.claude_code import transcripts
 from lockgate.cli.exit_codes import Exit
-from lockgate.cli.replay import choose_files, projects_folder, show_progress, transcripts_by_session
+from lockgate.cli.replay import choose_files, file_sizes, projects_folder, show_progress, transcripts_by_session
 from lockgate.cli.ruling_tree import call_text
 from lockgate.cli.terminal import excerpt, format_count, make_console, make_visible
 from lockgate.cli.times import parse_age
@@ -51,7 +51,7 @@ examples:
 --session takes the id of a session, or `latest` for the one that was last heard of; the agents inside it count too.
 --fail-on-held is for unattended runs, since `claude -p` ends with code 0 after a stop. It also lists the calls
 that were held for a person, and have neither run nor been approved since. Without a session to look at it fails: a run
-that never came past Lockgate is not a clean one. docs/how-to/ci.md has it in a CI job.
+that never came past Lockgate is not a clean one. `lockgate help ci` has it in a CI job.
 
 Exit code 0: everything that ran was ruled on and was to run; 1: something was not; 2: bad input, or no session;
 3: with --fail-on-held, nothing ran that was not to, and some call was held.
@@ -144,7 +144,8 @@ def _open_host(settings: Settings) -> Host:
     state = settings.state_dir
     if not settings.server.database and (state is None or not os.path.exists(state / "sessions.db")):
         raise LockgateError(
-            "no rulings are kept here yet", hint="they are from the first session that `lockgate serve` or a plug sees"
+            "no sessions are kept here yet",
+            hint="`lockgate serve` and the plugs keep them; `lockgate audit show` lists what a program of yours asked",
         )
     return Host(Gate(settings.policy), assemble.sessions_from_settings(settings))
 
@@ -169,7 +170,7 @@ def _compare_all(host: Host, files: list[str], session: str, report: ReconcileRe
     """Compare these transcripts, and what other hosts reported, with the stored rulings; `session` empty means all."""
     # Calls before the oldest stored ruling ran before Lockgate was installed.
     began = min((kept.at for kept in host.decisions(after=-1, limit=1)), default=0.0)
-    with show_progress(files, "comparing") as advance:
+    with show_progress(file_sizes(files), "comparing") as advance:
         for whose in (each for listed in transcripts_by_session(files).values() for each in listed):
             if whose.session == (session or whose.session):
                 _compare_transcript(host, whose, report, began)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from glob import glob
 from time import time
 from typing import TYPE_CHECKING
 
@@ -24,11 +25,13 @@ from lockgate import assemble
 from lockgate.claude_code import transcripts
 from lockgate.claude_code.events import source_of_result
 from lockgate.cli.exit_codes import Exit
+from lockgate.cli.parser import parse_whole_number
 from lockgate.cli.ruling_tree import ACTION_STYLES, call_text
 from lockgate.cli.scanned_files import FileFilter, SkippedFile, walk_files
 from lockgate.cli.terminal import excerpt, format_count, make_console, make_visible
 from lockgate.cli.times import parse_age
 from lockgate.cli.trace_replay import replay_traces
+from lockgate.coding_agents.agent_transcripts import read_any_transcript
 from lockgate.core.errors import InvalidTrace, LockgateError, printable, quoted
 from lockgate.core.judging.model_names import EMBEDDED
 from lockgate.core.ruling.effects.project import Project
@@ -50,20 +53,27 @@ Reads past sessions of agents, and rules on each call by today's policy: how man
 would wait for a person or be turned back, and why. It only reads: no call runs, nothing is recorded,
 and no model is asked without --ask-models.
 
-PATH is a file or folder of Claude Code's transcripts, or of traces (docs/reference/trace.md). Without
-one it is Claude Code's own folder: $CLAUDE_CONFIG_DIR/projects, or ~/.claude/projects.
+PATH is a file or folder of transcripts (Claude Code, Codex, Gemini CLI, Copilot CLI), or of traces
+(`lockgate help trace`). Without one it is Claude Code's own folder: $CLAUDE_CONFIG_DIR/projects, or
+~/.claude/projects.
 
 examples:
   $ lockgate replay                                  everything Claude Code has on record here
   $ lockgate replay --since 7d                       sessions of the last seven days
+  $ lockgate replay ~/.codex/sessions                what Codex has on record
   $ lockgate replay --policy today.toml --policy stricter.toml
                                                      both, and the calls on which they differ
+  $ lockgate replay 'traces/**/*.jsonl' --jobs 8 --out audit
+                                                     a large audit, to be continued if it is stopped
 
 Exit code 0: every call would have run; 1: some would have waited or been turned back; 2: bad input.
 """
 # The aim, in percent of the calls: most end at the first tier, and few need the last.
 TARGETS = (80, 15, 5)
 _MOST_SHOWN = 20
+FILES = ("*.jsonl",)
+# A large replay also reads packed traces, and Parquet with a session in each row.
+BULK_FILES = (*FILES, "*.jsonl.gz", "*.parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +105,9 @@ class ReplayReport:
     rules: list[Counter[str]] = field(default_factory=list)
     held: list[ReplayedCall] = field(default_factory=list)
     differ: list[ReplayedCall] = field(default_factory=list)
+    # How many of both there were; a large replay does not keep them all.
+    held_count: int = 0
+    differ_count: int = 0
     outcomes: dict[tuple[str, str, str], str] = field(default_factory=dict)
     complete: bool = False
 
@@ -114,11 +127,36 @@ class ReplayReport:
         actions = {decision.action for decision in ruled.decisions}
         if len(actions) > 1:
             self.differ.append(ruled)
+            self.differ_count += 1
         if actions != {Action.CONTINUE}:
             self.held.append(ruled)
+            self.held_count += 1
+
+    def merge(self, other: ReplayReport, most: int | None = None) -> None:
+        """Add the sums of another report on other files, and its calls: only the `most` newest of all, if given."""
+        self.sessions += other.sessions
+        self.calls += other.calls
+        self.unreadable += other.unreadable
+        self.skipped += other.skipped
+        self.held_count += other.held_count
+        self.differ_count += other.differ_count
+        for place in range(len(self.policies)):
+            self.tiers[place].update(other.tiers[place])
+            self.actions[place].update(other.actions[place])
+            self.rules[place].update(other.rules[place])
+        for kept, more in ((self.held, other.held), (self.differ, other.differ)):
+            kept += more
+            if most is not None:
+                kept[:] = sorted(kept, key=_newest_last)[-most:]
+        shown = {(ruled.session, ruled.agent, ruled.id) for ruled in (*self.held, *self.differ)}
+        self.outcomes |= {key: value for key, value in other.outcomes.items() if key in shown}
 
     def outcome_of(self, ruled: ReplayedCall) -> str:
         return self.outcomes.get((ruled.session, ruled.agent, ruled.id), "") if ruled.id else ""
+
+
+def _newest_last(ruled: ReplayedCall) -> tuple[float, str, str, int]:
+    return ruled.at or 0.0, ruled.file, ruled.session, ruled.number
 
 
 def describe(parser: Parser) -> None:
@@ -136,22 +174,22 @@ def describe(parser: Parser) -> None:
     parser.add_argument("--all", action="store_true", help=f"show every held call, not only the {_MOST_SHOWN} newest")
     parser.add_argument("--ask-models", action="store_true", help="ask the models the configuration names; it may cost")
     parser.add_argument("--json", action="store_true", help="print one JSON object per held call, and a summary")
+    parser.add_argument("--jobs", metavar="N", type=_parse_jobs, help="replay in so many processes")
+    parser.add_argument("--engine", metavar="ENGINE", help="local, ray, or ray://HOST:PORT (lockgate[ray])")
+    parser.add_argument("--out", metavar="FOLDER", help="keep all rulings there as Parquet; the same command goes on")
     parser.set_defaults(run=run)
 
 
+def _parse_jobs(text: str) -> int:
+    return parse_whole_number(text, 1, 4096)
+
+
 def run(args: argparse.Namespace) -> Exit:
-    files, skipped = choose_files(args.paths, parse_age(args.since))
-    gates = [make_gate(path, ask=args.ask_models) for path in args.policy or [None]]
+    in_bulk = bool(args.engine or args.jobs or args.out)
+    files, skipped = choose_files(args.paths, parse_age(args.since), include=BULK_FILES if in_bulk else FILES)
+    policies: list[str | None] = args.policy or [None]
     report = ReplayReport(tuple(os.path.basename(path) for path in args.policy) or ("policy",), skipped=skipped)
-    interrupted = False
-    try:
-        with show_progress(files, "replaying") as advance:
-            for file in files:
-                replay_file(file, gates, report)
-                advance(file)
-        report.complete = True
-    except KeyboardInterrupt:
-        interrupted = True
+    interrupted = _replay(files, policies, report, args, in_bulk=in_bulk)
     if report.complete:
         _refuse_empty(report, files)
     if args.json:
@@ -160,9 +198,50 @@ def run(args: argparse.Namespace) -> Exit:
         _draw(report, every=args.all, asked=args.ask_models)
     if interrupted:
         raise KeyboardInterrupt
-    if report.held and len(gates) == 1 and not args.json:
-        _draw_proposals(files, args.policy[0] if args.policy else None)
-    return Exit.FLAGGED if report.held else Exit.CLEAR
+    if report.held and len(policies) == 1 and not args.json and not in_bulk:
+        _draw_proposals(files, policies[0])
+    return Exit.FLAGGED if report.held_count else Exit.CLEAR
+
+
+def _replay(
+    files: Sequence[str],
+    policies: Sequence[str | None],
+    report: ReplayReport,
+    args: argparse.Namespace,
+    *,
+    in_bulk: bool,
+) -> bool:
+    """Replay all files into the report; return whether Ctrl-C ended it."""
+    try:
+        if in_bulk:
+            _replay_in_bulk(files, policies, report, args)
+        else:
+            _replay_here(files, policies, report, ask=args.ask_models)
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def _replay_here(files: Sequence[str], policies: Sequence[str | None], report: ReplayReport, *, ask: bool) -> None:
+    gates = [make_gate(path, ask=ask) for path in policies]
+    with show_progress(file_sizes(files), "replaying") as advance:
+        for file in files:
+            replay_file(file, gates, report)
+            advance(file)
+    report.complete = True
+
+
+def _replay_in_bulk(
+    files: Sequence[str], policies: Sequence[str | None], report: ReplayReport, args: argparse.Namespace
+) -> None:
+    # Here, because it builds on this module.
+    from lockgate.cli.replay_bulk import BulkOptions, replay_in_bulk
+
+    options = BulkOptions(args.engine or "local", args.jobs, args.out)
+    most = None if args.all or args.json else _MOST_SHOWN
+    replay_in_bulk(files, policies, report, options, ask=args.ask_models, most_held=most)
+    if args.out:
+        print(f"every ruling is a row of the Parquet files in {make_visible(args.out)}", file=sys.stderr)
 
 
 def _refuse_empty(report: ReplayReport, files: Sequence[str]) -> None:
@@ -171,16 +250,18 @@ def _refuse_empty(report: ReplayReport, files: Sequence[str]) -> None:
         why = report.skipped[0] if report.skipped else f"{format_count(report.unreadable, 'line')} could not be read"
         raise LockgateError(
             f"no call in {format_count(len(files), 'file')} ({printable(why, 300)})",
-            hint="replay reads Claude Code's transcripts and traces: docs/how-to/replay.md",
+            hint="replay reads coding agents' transcripts and traces: `lockgate help replay`",
         )
 
 
-def choose_files(paths: Sequence[str], age_s: float | None) -> tuple[list[str], list[str]]:
-    """Return the files to read, and those left out with the reason."""
-    where = list(paths) or [_existing_projects_folder()]
+def choose_files(
+    paths: Sequence[str], age_s: float | None, *, include: tuple[str, ...] = FILES
+) -> tuple[list[str], list[str]]:
+    """Return the files to read, and those left out with the reason; a path may be a glob."""
+    where = [found for path in paths for found in _expand(path)] or [_existing_projects_folder()]
     files: list[str] = []
     skipped: list[str] = []
-    for found in walk_files(where, FileFilter(include=("*.jsonl",))):
+    for found in walk_files(where, FileFilter(include=include)):
         if isinstance(found, SkippedFile):
             if found.failed:
                 skipped.append(f"{found.path}: {found.reason}")
@@ -196,6 +277,11 @@ def choose_files(paths: Sequence[str], age_s: float | None) -> tuple[list[str], 
             hint="name the file or folder; Claude Code keeps its own in ~/.claude/projects",
         )
     return files, skipped
+
+
+def _expand(path: str) -> list[str]:
+    """Return the paths that a glob stands for; what is there under the very name is that, and no glob."""
+    return [path] if os.path.exists(path) else sorted(glob(path, recursive=True)) or [path]
 
 
 def projects_folder() -> str:
@@ -220,7 +306,7 @@ def make_gate(config: str | None, *, ask: bool) -> Gate:
     if ask:
         return assemble.gate_from_settings(settings, keep_records=False)
     local = settings.policy.triage_model in ("", EMBEDDED) and assemble.is_embedded_installed()
-    triage = assemble.embedded_from_settings(settings) if local else None
+    triage = assemble.embedded_from_settings(settings, patient=True) if local else None
     return Gate(
         settings.policy,
         scanner=assemble.scanner_from_settings(settings),
@@ -232,7 +318,7 @@ def make_gate(config: str | None, *, ask: bool) -> Gate:
 def replay_file(file: str, gates: Sequence[Gate], report: ReplayReport) -> None:
     """Rule on every call of one file, into the report; an unreadable file is reported as skipped."""
     try:
-        ruled = _replay_trace(file, gates, report) if _is_trace(file) else replay_transcript(file, gates, report)
+        ruled = _replay_trace(file, gates, report) if is_trace(file) else replay_transcript(file, gates, report)
         for each in ruled:
             report.add(each)
     except OSError as error:
@@ -241,7 +327,7 @@ def replay_file(file: str, gates: Sequence[Gate], report: ReplayReport) -> None:
         report.skipped.append(f"{file}: {error.message}")
 
 
-def _is_trace(file: str) -> bool:
+def is_trace(file: str) -> bool:
     """Return whether the file is a trace, by its first line."""
     with open(file, "rb") as stream:
         for data in iter(lambda: stream.readline(transcripts.MAX_LINE_BYTES), b""):
@@ -280,7 +366,7 @@ def replay_transcript(file: str, gates: Sequence[Gate], report: ReplayReport) ->
         for ruler in rulers:
             ruler.add(_replace_surrogates(content), source=source)
 
-    for entry in _agent_entries(whose) if whose.agent else transcripts.read_transcript(file):
+    for entry in _agent_entries(whose) if whose.agent else read_any_transcript(file):
         if isinstance(entry, transcripts.UnreadableLine):
             report.unreadable += 1
             # The unreadable text may have steered every later call.
@@ -349,13 +435,17 @@ def _replace_surrogates(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
+def file_sizes(files: Iterable[str]) -> dict[str, int]:
+    """Return the sizes of files, for a progress bar."""
+    return {file: os.stat(file).st_size for file in files}
+
+
 @contextmanager
-def show_progress(files: Sequence[str], doing: str) -> Iterator[Callable[[str], None]]:
-    """Yield a function that advances a progress bar, if standard error is a terminal."""
+def show_progress(sizes: Mapping[str, int], doing: str) -> Iterator[Callable[[str], None]]:
+    """Yield a function that advances a progress bar by the size of a name, if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
-    sizes = {file: os.stat(file).st_size for file in files}
     columns = (TextColumn(doing), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=make_console(sys.stderr), transient=True) as bar:
         task = bar.add_task("", total=sum(sizes.values()))
@@ -389,11 +479,11 @@ def _print_json(report: ReplayReport) -> None:
                 name: {
                     "tiers": {str(tier): report.tiers[place][tier] for tier in (1, 2, 3)},
                     "actions": {action.value: report.actions[place][action.value] for action in Action},
-                    "rules": dict(report.rules[place].most_common()),
+                    "rules": dict(sorted(report.rules[place].items(), key=lambda each: (-each[1], each[0]))),
                 }
                 for place, name in enumerate(report.policies)
             },
-            "differ": len(report.differ),
+            "differ": report.differ_count,
             "unreadable_lines": report.unreadable,
             "skipped": report.skipped,
             "complete": report.complete,
@@ -410,13 +500,22 @@ def _draw(report: ReplayReport, *, every: bool, asked: bool) -> None:
     for place, name in enumerate(report.policies):
         _draw_rules(screen, report.rules[place], name if len(report.policies) > 1 else "")
     if len(report.policies) > 1:
-        _draw_held(screen, report, report.differ, "calls on which they differ", every=every)
+        _draw_held(screen, report, report.differ, "calls on which they differ", report.differ_count, every=every)
     else:
-        _draw_held(screen, report, report.held, "calls that would have waited or been turned back", every=every)
-    if not asked and report.held:
+        _draw_held(
+            screen,
+            report,
+            report.held,
+            "calls that would have waited or been turned back",
+            report.held_count,
+            every=every,
+        )
+    if not asked and report.held_count:
         screen.print(Text("no model was asked: --ask-models asks those of the configuration", style="dim"))
     if report.unreadable:
         screen.print(Text(f"{format_count(report.unreadable, 'line')} could not be read, and left out", style="yellow"))
+    # Where both streams go to one place, warnings stay under the table.
+    screen.file.flush()
     for each in report.skipped:
         print(f"lockgate: warning: left out {make_visible(each)}", file=sys.stderr)
 
@@ -454,7 +553,7 @@ def _draw_rules(screen: Console, rules: Counter[str], name: str) -> None:
     if not rules:
         return
     screen.print(Text(f"why{f', by {make_visible(name)}' if name else ''}", style="bold"))
-    for rule, count in rules.most_common(8):
+    for rule, count in sorted(rules.items(), key=lambda each: (-each[1], each[0]))[:8]:
         what = entry_for(rule).what if ":" in rule else ""
         screen.print(
             Text.assemble(f"  {count:>6,}  ", (make_visible(rule), "magenta"), (f"  {what}", "dim")), soft_wrap=True
@@ -464,13 +563,16 @@ def _draw_rules(screen: Console, rules: Counter[str], name: str) -> None:
     screen.print()
 
 
-def _draw_held(screen: Console, report: ReplayReport, held: Sequence[ReplayedCall], title: str, *, every: bool) -> None:
-    if not held:
+def _draw_held(
+    screen: Console, report: ReplayReport, held: Sequence[ReplayedCall], title: str, count: int, *, every: bool
+) -> None:
+    if not count:
         screen.print(Text(f"no {title}", style="green"))
         return
     newest = sorted(held, key=lambda ruled: ruled.at or 0.0)
     shown = newest if every else newest[-_MOST_SHOWN:]
-    cut = f" (the {len(shown)} newest of {len(held):,}; --all shows them)" if len(shown) < len(held) else ""
+    cut = f" (the {len(shown)} newest of {count:,}; --all shows them)" if shown else f": {count:,}"
+    cut = "" if len(shown) == count else cut
     screen.print(Text.assemble((title, "bold"), (cut, "dim")))
     for ruled in shown:
         screen.print(_call_line(ruled, report), soft_wrap=True)
@@ -503,7 +605,7 @@ def transcripts_by_session(files: Iterable[str]) -> dict[str, list[transcripts.T
     """Return the transcripts by their session."""
     found: dict[str, list[transcripts.Transcript]] = {}
     for file in files:
-        if not _is_trace(file):
+        if not is_trace(file):
             whose = transcripts.transcript_from_path(file)
             found.setdefault(whose.session, []).append(whose)
     return found

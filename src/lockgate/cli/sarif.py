@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import lockgate
+from lockgate.cli.scan_severity import ScanSeverity
 from lockgate.core.ruling.finding_catalogue import CatalogueEntry, entry_for
 
 if TYPE_CHECKING:
     from lockgate.cli.scan import ScanHit, ScanReport
     from lockgate.cli.scanned_files import SkippedFile
 
+_LEVELS = {ScanSeverity.HIGH: "error", ScanSeverity.MEDIUM: "warning", ScanSeverity.LOW: "note"}
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
@@ -58,7 +60,7 @@ def _rule_object(rule: str, entry: CatalogueEntry) -> dict[str, object]:
         "shortDescription": {"text": entry.what},
         "fullDescription": {"text": f"{entry.what}: {entry.why}"},
         "help": {"text": help_text},
-        "defaultConfiguration": {"level": _level(entry.scope)},
+        "defaultConfiguration": {"level": "warning" if entry.scope == "agent" else "note"},
         "properties": {"tags": ["security", "prompt-injection", entry.family], "owasp": entry.owasp},
     }
 
@@ -69,7 +71,7 @@ def _result_object(hit: ScanHit, position: int) -> dict[str, object]:
     return {
         "ruleId": hit.rule,
         "ruleIndex": position,
-        "level": _level(hit.scope),
+        "level": _LEVELS[hit.severity],
         "message": {"text": f"{entry_for(hit.rule).what}{reading}{excerpt}"},
         "locations": [
             {
@@ -97,10 +99,6 @@ def _unread_notification(skipped: SkippedFile) -> dict[str, object]:
 
 def _skipped_notification(reason: str, count: int) -> dict[str, object]:
     return {"level": "note", "message": {"text": f"not scanned: {count:,} {reason}"}}
-
-
-def _level(scope: str) -> str:
-    return "warning" if scope == "agent" else "note"
 
 
 def _uri(path: str) -> str:

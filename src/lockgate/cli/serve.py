@@ -92,8 +92,8 @@ session is ruled on by it. SIGHUP has it read at once. What needs a restart is s
 environment:
   LOCKGATE_TOKEN, LOCKGATE_AGENT_TOKEN   use these tokens, and no files
 
-GET /docs on the service lists its routes; docs/reference/service.md explains them, docs/how-to/service.md how to
-run it. Exit code 0: ended as asked; 2: options or settings that cannot be used; 70: workers that keep dying.
+GET /docs on the service lists its routes; `lockgate help reference/service` explains them, `lockgate help service` how
+to run it. Exit code 0: ended as asked; 2: options or settings that cannot be used; 70: workers that keep dying.
 """
 
 # A request under way may wait for a supervisor's answer.
@@ -201,7 +201,7 @@ def _say_slow() -> None:
 
 def _make_plan(args: argparse.Namespace) -> _ServePlan:
     if find_spec("uvicorn") is None:
-        raise InvalidConfig("`lockgate serve` needs the package `uvicorn`", hint="pip install 'lockgate[server]'")
+        raise InvalidConfig("`lockgate serve` needs the package `uvicorn`", hint="pip install 'lockgate[agent]'")
     settings = assemble.settings_from_environment(args.config)
     # Reports bad settings once, before any worker does.
     verifier_settings_from_env()

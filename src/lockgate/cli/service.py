@@ -55,7 +55,7 @@ project. --system writes the file of another system, with --dry-run only.
 status asks the address under [server] whether a service answers there, and of which version. uninstall stops the
 service and removes the file. A file of that name that Lockgate has not written is left alone.
 
-Without it, Claude Code's hooks start the service when they need it: docs/how-to/service.md compares the two.
+Without it, Claude Code's hooks start the service when they need it: `lockgate help service` compares the two.
 Exit code 0: done, nothing to do, or (status) it answers; 1: you said no, the system refused, or (status) it does
 not answer; 2: bad input, or a file that is not ours.
 """

@@ -11,6 +11,11 @@ def main() -> int:
         from lockgate.claude_code.hook_command import main as hook
 
         return hook(sys.argv[2:])
-    from lockgate.cli.main import main as command
+    try:
+        from lockgate.cli.main import main as command
 
-    return command()
+        return command()
+    except KeyboardInterrupt:
+        # While modules load, before `main` can answer.
+        sys.stderr.write("lockgate: interrupted\n")
+        return 130

@@ -45,7 +45,7 @@ example:
   $ lockgate stats --since 7d
   $ lockgate check --json sessions.jsonl | lockgate stats -
 
-docs/how-to/costs.md explains every figure.
+`lockgate help costs` explains every figure.
 """
 
 STDIN = "-"
@@ -263,7 +263,9 @@ def _draw_funnel(screen: Console, found: CostReport) -> None:
         screen.print(Text(f"of these, in observe mode, would have been: {would}", style="yellow"))
     table = _make_table("settled at", "calls", "share", "expected", "")
     plain, length = screen.options.ascii_only, _BAR if screen.width >= _WIDE else _SHORT_BAR
-    names = ("tier 1, the rules", "tier 2, triage", "tier 3, the supervisor")
+    # Without a supervisor, a person decides what reaches tier 3.
+    top = "the supervisor" if any(each.tier == 3 and each.by for each in found.judges) else "a person"
+    names = ("tier 1, the rules", "tier 2, triage", f"tier 3, {top}")
     for name, calls, expected in zip(names, found.reached, EXPECTED, strict=True):
         share = calls / found.rulings
         table.add_row(

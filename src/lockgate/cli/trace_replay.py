@@ -8,21 +8,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from errno import EISDIR
+from itertools import chain
 from typing import BinaryIO, TextIO
 
+from lockgate.bulk.trace_rulings import rule_on_events
 from lockgate.core.errors import InvalidTrace, LockgateError
-from lockgate.core.sessions.trace_format import (
-    MAX_LINE_BYTES,
-    BlockEvent,
-    CallEvent,
-    Event,
-    SessionStart,
-    decode_line,
-    parse_line,
-)
+from lockgate.core.sessions.trace_format import MAX_LINE_BYTES, CallEvent, Event, decode_line, parse_line
 from lockgate.core.vocabulary import Decision
 from lockgate.gate.gate import Gate
-from lockgate.gate.session import Session
 
 STDIN = "-"
 
@@ -61,42 +54,20 @@ def replay_traces(gate: Gate, traces: Sequence[str]) -> Iterator[TraceRuling]:
     for trace in traces:
         name = "standard input" if trace == STDIN else trace
         calls = 0
-        call = 0
-        session: Session | None = None
-        goal = ""
-        number = 0
         try:
-            for number, event in _read_events(trace):
-                if isinstance(event, SessionStart) or (session is None and isinstance(event, BlockEvent | CallEvent)):
-                    start = event if isinstance(event, SessionStart) else SessionStart()
-                    session = gate.session(goal=start.goal, mode=start.mode, scope=start.scope)
-                    sessions, call, goal = sessions + 1, 0, start.goal
-                if session is None:
-                    continue
-                if isinstance(event, BlockEvent):
-                    session.add(
-                        event.content,
-                        source=event.source,
-                        trust=event.trust,
-                        kind=event.kind,
-                        mutable=event.mutable,
-                        tainted_by=event.tainted_by,
-                        id=event.id,
-                    )
-                elif isinstance(event, CallEvent):
-                    decision = session.check(event.tool, event.arguments, annotations=event.annotations)
-                    call += 1
-                    calls += 1
-                    yield TraceRuling(name, number, sessions, call, goal, event, decision)
+            events = _read_events(trace)
+            first = next(events, None)
+            for ruling in rule_on_events(gate, chain((first,) if first else (), events), sessions=sessions):
+                calls += 1
+                sessions = ruling.session
+                yield TraceRuling(
+                    name, ruling.line, ruling.session, ruling.call, ruling.goal, ruling.event, ruling.decision
+                )
         except InvalidTrace as error:
             raise InvalidTrace(f"{name}: {error.message}", hint=error.hint) from None
-        except LockgateError as error:
-            if number == 0:
-                raise  # there is nothing to read from
-            raise InvalidTrace(f"{name}: line {number}: {error.message}", hint=error.hint) from None
         if calls == 0:
             # A check that checked nothing must not look like a pass.
-            why = "no call in this trace" if number else "the trace is empty"
+            why = "no call in this trace" if first else "the trace is empty"
             raise InvalidTrace(f"{name}: {why}", hint="lockgate check --help shows a trace")
 
 

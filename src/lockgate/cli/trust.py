@@ -47,7 +47,7 @@ example:
   $ lockgate trust mcp:files                # the list of a server's tools; what they answer stays untrusted
   $ lockgate trust --revoke CLAUDE.md
 
-With --content, the text of an address is taken from a file: Lockgate fetches nothing. docs/how-to/trust.md says more.
+With --content, the text of an address is taken from a file: Lockgate fetches nothing. `lockgate help trust` says more.
 Exit code 0: done; 1: not done, or --list has a text that changed; 2: bad input.
 """
 

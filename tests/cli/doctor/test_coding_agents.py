@@ -77,3 +77,16 @@ def test_hooks_for_some_events_only_are_a_failure(home: Path) -> None:
     path.write_text(json.dumps(said))
     (only,) = coding_agent_checks("codex", {"HOME": str(home)})
     assert "PreToolUse" in only.said
+
+
+@pytest.mark.parametrize("agent", ["codex", "gemini"])
+def test_settings_that_switch_hooks_off_are_a_failure(agent: str, home: Path) -> None:
+    wire(agent, home, HOLDS)
+    if agent == "codex":
+        (home / ".codex" / "config.toml").write_text("[features]\nhooks = false\n")
+    else:
+        path = hooks_path(agent)
+        path.write_text(json.dumps({**json.loads(path.read_text()), "hooksConfig": {"enabled": False}}))
+    (only,) = coding_agent_checks(agent, {"HOME": str(home)})
+    assert only.state is CheckState.FAIL
+    assert "switches them off" in only.said

@@ -38,7 +38,7 @@ example:
   $ lockgate audit show --action PAUSE --since 7d
   $ lockgate audit prove 4711 --out 4711.proof --record 4711.json
 
-`lockgate audit verify --help` and so on explain one of them; docs/how-to/audit.md says more.
+`lockgate audit verify --help` and so on explain one of them; `lockgate help audit` says more.
 Exit code 0: done, the log is sound; 1: the log is broken; 2: bad input.
 """
 

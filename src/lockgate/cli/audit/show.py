@@ -139,12 +139,12 @@ def show(args: argparse.Namespace) -> Exit:
 
 def _records_to_show(view: Snapshot, wanted: RecordFilter, args: argparse.Namespace) -> Iterable[StoredRecord]:
     if args.records:
-        return (found for named in args.records for found in _named_records(view, named, args.shard))
+        return (found for named in args.records for found in named_records(view, named, args.shard))
     limit = (0 if args.json or args.format else _DEFAULT_LIMIT) if args.limit is None else args.limit
     return newest_records(view, wanted, limit) if limit else all_records(view, wanted)
 
 
-def _named_records(view: Snapshot, named: int | str, origin: str) -> list[StoredRecord]:
+def named_records(view: Snapshot, named: int | str, origin: str) -> list[StoredRecord]:
     """Return the record at an index, or the records of an incident; raise if there is none."""
     if isinstance(named, int):
         shard = choose_shard(view, origin)

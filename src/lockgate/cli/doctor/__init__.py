@@ -246,7 +246,7 @@ def _check_engine(settings: Settings) -> Check:
             f"hyperscan {version} misses the examples of {len(blind)} rules, {blind[0]} among them",
             "remove the cache folder; if that does not help, reinstall lockgate and report this line",
         )
-    return Check("engine", CheckState.OK, f"hyperscan {version}, {len(scanner.rules)} rules, each finds its example")
+    return Check("engine", CheckState.OK, f"hyperscan {version}, {len(scanner.rules)} patterns, each finds its example")
 
 
 def _check_cache(settings: Settings) -> Check:
@@ -420,7 +420,7 @@ def _check_adapter(chosen: list[VerifierSettings], *, keys_elsewhere: bool) -> C
             "adapter",
             CheckState.WARN,
             f"{said}; no adapter reads {', '.join(odd)}",
-            "correct the name, or unset it; docs/reference/verifiers.md lists them all",
+            "correct the name, or unset it; `lockgate help verifiers` lists them all",
         )
     if settings.unsafe_http:
         hint = "only for a private network: use https anywhere else"
@@ -538,7 +538,7 @@ def _load_key_source(spec: str) -> KeySource:
     finally:
         sys.path.remove(os.getcwd())
     if not callable(getattr(source, "key", None)):
-        raise LockgateError(f"--keys {quoted(spec)} has no method `key(tenant)`", hint="docs/how-to/keys.md shows one")
+        raise LockgateError(f"--keys {quoted(spec)} has no method `key(tenant)`", hint="`lockgate help keys` shows one")
     return source  # type: ignore[return-value]
 
 

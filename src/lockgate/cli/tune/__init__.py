@@ -59,7 +59,7 @@ example:
   $ lockgate tune --apply --only 5f3a9c204b1d --yes  applies what you have looked at before
 
 PATH is a file or folder of transcripts or traces, labelled or not. Without one, the sessions that the service keeps.
-docs/how-to/tune.md says more. Exit code 0: done, or nothing to propose; 1: --apply left something out; 2: bad input.
+`lockgate help tune` says more. Exit code 0: done, or nothing to propose; 1: --apply left something out; 2: bad input.
 """
 _MOST_COUNTED = 8
 _MOST_LINES = 200
