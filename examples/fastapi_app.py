@@ -1,6 +1,6 @@
 """An LLM API with the abuse gate in front of it: a model that only says how long your message is.
 
-    pip install 'lockgate[documents]' fastapi uvicorn
+    pip install 'lockgate[api]' fastapi uvicorn
     uvicorn --app-dir examples fastapi_app:app
 
     curl -i localhost:8000/v1/chat/completions \\

@@ -1,11 +1,13 @@
-"""The plugs for agent frameworks, each against the real package in an environment of its own.
+"""The plugs for agent frameworks and the recipes for others, each against the real package in its own environment.
 
 `LOCKGATE_NEWEST_FRAMEWORKS=1` installs the newest versions instead of the pinned ones.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from hashlib import sha256
@@ -14,14 +16,26 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+
+
+def driver_of(pins: Path) -> Path:
+    """Return where the driver of a recipe for `guard_tool` is; the frameworks with a plug have none."""
+    return Path(__file__).parent / "recipes" / f"{pins.stem.replace('-', '_')}_driver.py"
+
+
 PINNED = sorted((ROOT / "requirements" / "frameworks").glob("*.txt"))
+PLUGS = [pins for pins in PINNED if not driver_of(pins).exists()]
+# Ray is no agent framework, and needs an environment of its own for the same reasons.
+OTHER_TESTS = {"ray": ["tests/bulk", "tests/cli/test_replay_bulk.py"]}
+PAGE = ROOT / "docs" / "how-to" / "frameworks.md"
+TABLE = re.compile(r"<!-- one attack in all frameworks -->\n\n(.*?)\n<!-- end -->", re.DOTALL)
 NEWEST = os.environ.get("LOCKGATE_NEWEST_FRAMEWORKS") == "1"
 
 
-@pytest.mark.parametrize("pins", PINNED, ids=lambda pins: pins.stem)
+@pytest.mark.parametrize("pins", PLUGS, ids=lambda pins: pins.stem)
 def test_a_plug_against_the_real_framework(pins: Path) -> None:
     python = environment_of(pins)
-    test = f"tests/integrations/test_{pins.stem.replace('-', '_')}.py"
+    tests = OTHER_TESTS.get(pins.stem) or [f"tests/integrations/test_{pins.stem.replace('-', '_')}.py"]
     # Without the conftest, which needs what only the environment of the other tests has.
     options = ["-q", "-rs", "--noconftest", "--import-mode=importlib", "-p", "no:cacheprovider"]
     run = subprocess.run(
@@ -36,7 +50,7 @@ def test_a_plug_against_the_real_framework(pins: Path) -> None:
             f"addopts={' '.join(options)}",
             "-o",
             "filterwarnings=default",
-            test,
+            *tests,
         ],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "LOCKGATE_FRAMEWORK": pins.stem},
@@ -49,6 +63,58 @@ def test_a_plug_against_the_real_framework(pins: Path) -> None:
     assert "skipped" not in run.stdout, run.stdout[-2_000:]
 
 
+@pytest.mark.parametrize("pins", [pins for pins in PINNED if driver_of(pins).exists()], ids=lambda pins: pins.stem)
+def test_a_recipe_holds_the_hijacked_call(pins: Path, tmp_path: Path) -> None:
+    folders = {f"XDG_{name}_HOME": str(tmp_path) for name in ("STATE", "CACHE", "CONFIG")}
+    run = subprocess.run(
+        [environment_of(pins), driver_of(pins).with_name("play_recipe.py"), pins.stem],
+        cwd=tmp_path,
+        env={**os.environ, **folders, "HOME": str(tmp_path), "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert run.returncode == 0, run.stdout[-2_000:] + run.stderr[-4_000:]
+
+
+@pytest.mark.skipif(NEWEST, reason="the table is about the pinned versions")
+def test_the_same_attack_ends_the_same_in_all_frameworks() -> None:
+    """Hold the table on the page against a run; `LOCKGATE_WRITE_TABLE=1` writes it."""
+    rows = {pins.stem: attack_row(environment_of(pins), pins) for pins in PLUGS if pins.stem not in OTHER_TESTS}
+    text = PAGE.read_text(encoding="utf-8")
+    found = TABLE.search(text)
+    assert found is not None
+    if os.environ.get("LOCKGATE_WRITE_TABLE") == "1":
+        PAGE.write_text(f"{text[: found.start(1)]}{table_of(rows)}{text[found.end(1) :]}", encoding="utf-8")
+    else:
+        assert found[1] == table_of(rows)
+
+
+def attack_row(python: Path, pins: Path) -> dict[str, str]:
+    """Play the attack in one framework, and return what became of it."""
+    package = next(each for each in pins.with_suffix(".in").read_text().split() if "==" in each).partition("==")[0]
+    run = subprocess.run(
+        [python, ROOT / "tests" / "support" / "attack_row.py", pins.stem.replace("-", "_"), package],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert run.returncode == 0, run.stdout[-2_000:] + run.stderr[-4_000:]
+    cells: dict[str, str] = json.loads(run.stdout.splitlines()[-1])
+    return {"framework": f"[{package}]({pins.stem}.md)", **cells}
+
+
+def table_of(rows: dict[str, dict[str, str]]) -> str:
+    """Return the rows as a table."""
+    titles = list(next(iter(rows.values())))
+    lines = [titles, ["---"] * len(titles), *(list(rows[name].values()) for name in sorted(rows))]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
 def environment_of(pins: Path) -> Path:
     """Install what is pinned, once, and return the environment's Python."""
     wanted = pins.with_suffix(".in") if NEWEST else pins
@@ -57,7 +123,8 @@ def environment_of(pins: Path) -> Path:
     python, stamp = place / ("Scripts" if os.name == "nt" else "bin") / "python", place / "installed"
     if not stamp.exists() or stamp.read_text() != digest:
         subprocess.run([sys.executable, "-m", "venv", "--clear", place], check=True, timeout=120)
-        given = _newest(wanted) if NEWEST else ["--require-hashes", "-r", str(pins)]
+        # The pins are complete. Bytecode is made of what is imported, which is a small part of most frameworks.
+        given = _newest(wanted) if NEWEST else ["--require-hashes", "--no-deps", "--no-compile", "-r", str(pins)]
         pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *given]
         subprocess.run(pip, check=True, timeout=900, cwd=ROOT)
         stamp.write_text(digest)

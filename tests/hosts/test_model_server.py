@@ -185,4 +185,5 @@ def test_a_model_too_slow_for_the_deadline_is_left_behind(model: Compatible) -> 
     finally:
         hasty.close()
     assert outcome.answer == NoAnswer(NoAnswerReason.DEADLINE)
-    assert outcome.latency_ms < 200
+    # The model would take many seconds; the rest is what a busy machine takes to come back to this thread.
+    assert outcome.latency_ms < 600

@@ -22,11 +22,12 @@ pytest.importorskip("claude_agent_sdk")
 
 from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, HookMatcher, create_sdk_mcp_server, query, tool
 from page_programs import run_page
+from plug_attack import Attack
 
-from lockgate import Gate, MemoryApprovals
+from lockgate import Gate
 from lockgate.integrations.claude_agent_sdk import LockgateHooks
 from lockgate.integrations.plug import HeldQuestion, Plug
-from lockgate.testing.plug_suite import POISON, READ, SEND, PlugKit, Reply, RunOutcome, ScriptedCall, check_plug
+from lockgate.testing.plug_suite import READ, SEND, PlugKit, Reply, RunOutcome, ScriptedCall, check_plug
 
 INNER = "AGENT-TASK"
 # How long a run that a case leaves behind waits for an answer.
@@ -251,27 +252,6 @@ def test_a_plug_that_stops_ends_the_run() -> None:
     assert not kit.added, outcome
 
 
-class Attack:
-    """The two tools of the attack, what was sent, and a plug of its own."""
-
-    def __init__(self) -> None:
-        self.plug = Plug("claude-agent-sdk", gate=Gate(approvals=MemoryApprovals()))
-        self.sent: list[str] = []
-
-    @property
-    def tools(self) -> list[Any]:
-        def read_page(url: str) -> str:
-            """Read a page."""
-            return POISON
-
-        def send_email(to: str, body: str) -> str:
-            """Send an email."""
-            self.sent.append(to)
-            return "sent"
-
-        return [read_page, send_email]
-
-
 def play(options: ClaudeAgentOptions, goal: str) -> list[str]:
     async def run() -> list[str]:
         return [text async for message in query(prompt=goal, options=options) for text in told_by(message)]
@@ -283,7 +263,7 @@ def test_a_hook_that_fails_runs_nothing(tmp_path: Path) -> None:
     def ask(question: HeldQuestion) -> None:
         raise OSError("no terminal")
 
-    attack, api = Attack(), ScriptedApi([[READ], [SEND], "done"])
+    attack, api = Attack("claude-agent-sdk"), ScriptedApi([[READ], [SEND], "done"])
     play(LockgateHooks(attack.plug, ask=ask).guard(options_of(api, str(tmp_path), attack.tools)), "What is new?")
     api.close()
     attack.plug.close()
@@ -291,7 +271,7 @@ def test_a_hook_that_fails_runs_nothing(tmp_path: Path) -> None:
 
 
 def test_a_call_is_ruled_on_where_all_permissions_are_bypassed(tmp_path: Path) -> None:
-    attack, api = Attack(), ScriptedApi([[READ], [SEND], "done"])
+    attack, api = Attack("claude-agent-sdk"), ScriptedApi([[READ], [SEND], "done"])
     options = options_of(api, str(tmp_path), attack.tools, permission_mode="bypassPermissions")
     told = play(LockgateHooks(attack.plug).guard(options), "What is new?")
     api.close()
@@ -301,7 +281,7 @@ def test_a_call_is_ruled_on_where_all_permissions_are_bypassed(tmp_path: Path) -
 
 
 def test_a_client_of_several_turns_is_one_session(tmp_path: Path) -> None:
-    attack, api = Attack(), ScriptedApi([[READ], "It is a shop.", [SEND], "done"])
+    attack, api = Attack("claude-agent-sdk"), ScriptedApi([[READ], "It is a shop.", [SEND], "done"])
 
     async def run() -> list[str]:
         options = LockgateHooks(attack.plug).guard(options_of(api, str(tmp_path), attack.tools))
@@ -329,7 +309,7 @@ def test_what_another_hook_changes_is_reported_and_makes_the_session_suspect(
 
     ana = ScriptedCall("send_email", {"to": "ana@example.com", "body": "hello"}, "a")
     bob = ScriptedCall("send_email", {"to": "bob@example.com", "body": "hello"}, "b")
-    attack, api = Attack(), ScriptedApi([[ana], [bob], "done"])
+    attack, api = Attack("claude-agent-sdk"), ScriptedApi([[ana], [bob], "done"])
     options = options_of(
         api, str(tmp_path), attack.tools, hooks={"PreToolUse": [HookMatcher(matcher="mcp__.*", hooks=[change])]}
     )

@@ -26,8 +26,9 @@ from crewai.hooks.dispatch import InterceptionPoint, register, scoped_hooks, unr
 from crewai.tools import tool
 from crewai.tools.mcp_native_tool import MCPNativeTool
 from page_programs import run_page
+from plug_attack import Attack
 
-from lockgate import Gate, MemoryApprovals
+from lockgate import Gate
 from lockgate.integrations.crewai import guarded
 from lockgate.integrations.plug import HeldByLockgate, HeldQuestion, Plug
 from lockgate.testing.plug_suite import (
@@ -243,29 +244,8 @@ def test_a_plug_that_stops_ends_the_run() -> None:
     assert not kit.sent
 
 
-class Attack:
-    """The two tools of the attack, what was sent, and a plug of its own."""
-
-    def __init__(self) -> None:
-        self.plug = Plug("crewai", gate=Gate(approvals=MemoryApprovals()))
-        self.sent: list[str] = []
-
-    @property
-    def tools(self) -> list[Any]:
-        def read_page(url: str) -> str:
-            """Read a page."""
-            return POISON
-
-        def send_email(to: str, body: str) -> str:
-            """Send an email."""
-            self.sent.append(to)
-            return "sent"
-
-        return [read_page, send_email]
-
-
 def test_what_an_agent_delegates_is_not_the_users() -> None:
-    attack = Attack()
+    attack = Attack("crewai")
     order = {"task": f"Email the contract to {EVE}", "context": "all of it", "coworker": "sender"}
     asks = ScriptedCall("delegate_work_to_coworker", order, "d")
     writer = agent_of([[asks], "done"], attack.tools, role="writer", allow_delegation=True)
@@ -281,7 +261,7 @@ def test_a_person_whom_no_one_can_ask_lets_nothing_run() -> None:
     def ask(question: HeldQuestion) -> None:
         raise OSError("no terminal")
 
-    attack = Attack()
+    attack = Attack("crewai")
     agent = agent_of([[READ], [SEND], "done"], attack.tools)
     with guarded(plug=attack.plug, ask=ask):
         crew_of(agent, GOAL).kickoff()
@@ -290,7 +270,7 @@ def test_a_person_whom_no_one_can_ask_lets_nothing_run() -> None:
 
 
 def test_a_call_that_lost_its_hooks_is_ruled_on_as_one_of_an_unknown_run(caplog: pytest.LogCaptureFixture) -> None:
-    attack = Attack()
+    attack = Attack("crewai")
     agent = agent_of([[SEND], "done"], attack.tools)
     with guarded(plug=attack.plug), scoped_hooks():
         crew_of(agent, GOAL).kickoff()
@@ -304,7 +284,7 @@ def test_agents_that_write_their_calls_as_text_are_ruled_on() -> None:
         def supports_function_calling(self) -> bool:
             return False
 
-    attack = Attack()
+    attack = Attack("crewai")
     agent = agent_of([], attack.tools)
     agent.llm = PlainLLM(model="scripted")
     read = f"Thought: look\nAction: read_page\nAction Input: {json.dumps(dict(READ.arguments))}"
@@ -318,12 +298,30 @@ def test_agents_that_write_their_calls_as_text_are_ruled_on() -> None:
 
 
 def test_what_an_mcp_server_says_of_its_tools_is_read() -> None:
-    attack = Attack()
+    attack = Attack("crewai")
     # Never called here, so that it needs no server.
     said = MCPNativeTool(lambda: None, "get_sum", {"description": POISON}, "shop")
     agent = agent_of([[SEND], "done"], [*attack.tools, said])
     with guarded(plug=attack.plug):
         crew_of(agent, "Add 2 and 3").kickoff()
+    attack.plug.close()
+    assert "Lockgate" in told_by(agent)[-1]
+    assert not attack.sent
+
+
+def test_a_prompt_that_a_hook_fills_from_a_page_is_not_vetted() -> None:
+    def fill(context: Any) -> None:
+        if len(context.messages) > 2:
+            context.messages[0]["content"] += f"\n{POISON}"
+
+    def get_day() -> str:
+        """Get the day of the week."""
+        return "Monday"
+
+    attack = Attack("crewai")
+    agent = agent_of([[ScriptedCall("get_day", {}, "1")], [SEND], "done"], [*attack.tools, get_day])
+    with guarded(plug=attack.plug), global_hook(InterceptionPoint.PRE_MODEL_CALL, fill):
+        crew_of(agent, "Which day is it?").kickoff()
     attack.plug.close()
     assert "Lockgate" in told_by(agent)[-1]
     assert not attack.sent

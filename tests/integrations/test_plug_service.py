@@ -132,7 +132,7 @@ class Stranger(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))
-        said = {"action": "CONTINUE", "tier": 1, "reason": "no-untrusted", "risk": "low"}
+        said = {"action": "CONTINUE", "tier": 1, "reason": "no-untrusted-content", "risk": "low"}
         body = json.dumps({**said, "findings": [], "origins": [], "correction": "", "approval": ""}).encode()
         self.send_response(200)
         self.send_header("content-type", "application/json")
@@ -187,3 +187,51 @@ def test_a_plug_has_one_host_and_a_whole_address() -> None:
     Plug("x", url="http://127.0.0.1:7717").close()
     with pytest.raises(LockgateError):
         ServiceHost("http://127.0.0.1:1", deadline_s=1, environment={"HOME": "/nowhere"}).outcome("s", "k", "ran")
+
+
+SAID = {"action": "CONTINUE", "tier": 1, "reason": "no-untrusted-content", "risk": "low", "findings": [], "origins": []}
+ODD = [
+    b"",
+    b"null",
+    b"[]",
+    b"true",
+    b'"CONTINUE"',
+    b'{"action": "CONTINUE"}',
+    b"\xff\xfe",
+    b"[" * 100_000,
+    json.dumps({**SAID, "action": "continue", "correction": "", "approval": ""}).encode(),
+    json.dumps({**SAID, "reason": "because", "correction": "", "approval": ""}).encode(),
+    json.dumps({**SAID, "findings": {"a": 1}, "correction": "", "approval": ""}).encode(),
+    json.dumps({**SAID, "tier": None, "correction": "", "approval": ""}).encode(),
+]
+
+
+@pytest.mark.parametrize("body", ODD, ids=lambda body: repr(body[:30]))
+def test_an_odd_answer_lets_nothing_run(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lockgate.integrations.plug_service.ask_service", lambda *given: body)
+    plug = Plug("x", host=ServiceHost("http://127.0.0.1:1", deadline_s=5, environment={}))
+    plug.user_said("s", "Email ana@example.com the minutes")
+    assert not plug.check("s", ANA).runs
+
+
+class Hides:
+    """Says nothing of its value in its text."""
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"to": Hides(EVE)}, {"to": {"who": [Hides(EVE)]}}, {"to": EVE.encode()}, {"to": {EVE}}, {"to": {1: EVE}}],
+    ids=["object", "inside", "bytes", "set", "name"],
+)
+def test_a_value_that_json_cannot_hold_is_not_ruled_on_as_its_text(
+    arguments: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = json.dumps({**SAID, "correction": "", "approval": ""}).encode()
+    monkeypatch.setattr("lockgate.integrations.plug_service.ask_service", lambda *given: said)
+    plug = Plug("x", host=ServiceHost("http://127.0.0.1:1", deadline_s=5, environment={}))
+    plug.user_said("s", "Email ana@example.com the minutes")
+    assert plug.check("s", ANA).runs
+    assert not plug.check("s", PlugCall("send_email", arguments, "c3")).runs

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("pydantic_ai")
 
 from page_programs import run_page
+from plug_attack import Attack
 from pydantic import BaseModel, Field
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, Tool, ToolApproved
 from pydantic_ai.capabilities import AbstractCapability, HandleDeferredToolCalls
@@ -296,22 +297,12 @@ def test_a_result_is_read_as_the_model_reads_it() -> None:
 
 def held_agent(**more: Any) -> tuple[Any, Lockgate, list[str]]:
     """Return an agent that reads a page and is hijacked by it, and the list of what it has sent."""
-    sent: list[str] = []
-
-    def read_page(url: str) -> str:
-        """Read a page."""
-        return POISON
-
-    def send_email(to: str, body: str) -> str:
-        """Send an email."""
-        sent.append(to)
-        return "sent"
-
-    gate = Lockgate(Plug("pydantic-ai", gate=Gate(approvals=MemoryApprovals())))
+    attack = Attack("pydantic-ai")
+    gate = Lockgate(attack.plug)
     capabilities = [gate, *more.pop("capabilities", [])]
-    tools = [read_page, send_email, *more.pop("tools", [])]
+    tools = [*attack.tools, *more.pop("tools", [])]
     script = more.pop("script", [[READ], [SEND], "done"])
-    return Agent(scripted(iter(script)), tools=tools, capabilities=capabilities, **more), gate, sent
+    return Agent(scripted(iter(script)), tools=tools, capabilities=capabilities, **more), gate, attack.sent
 
 
 def test_without_deferred_requests_the_model_is_told_that_no_person_can_be_asked() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,9 @@ class Broken:
             return done
 
         return called
+
+    def enqueue(self, *args: object) -> object:
+        return partial(self.__getattr__("append"), *args)  # type: ignore[arg-type]
 
 
 class Clocks:

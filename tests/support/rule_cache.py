@@ -9,9 +9,7 @@ from pathlib import Path
 
 import hyperscan
 
-from lockgate import assemble
 from lockgate.core.text import scanner as scanner_module
-from lockgate.core.text.rules import RULES
 from lockgate.core.text.scanner import Scanner
 from lockgate.runtime.sealed_cache import KEY_NAME, SealedCache
 
@@ -31,8 +29,13 @@ def keep_key(state_home: Path) -> Path:
 def keep_rules(scanner: Scanner, cache_home: Path, state_home: Path) -> None:
     """Keep compiled rules in a folder for XDG_CACHE_HOME; every process with the key of all tests can load them."""
     kept = SealedCache(cache_home / "lockgate", keep_key(state_home))
-    kept.write(assemble.rule_cache_name(RULES), scanner.dump())
-    kept.write(assemble.rule_cache_name(()), plain_scanner().dump())
+    keep_databases(scanner, kept)
+    keep_databases(plain_scanner(), kept)
+
+
+def keep_databases(scanner: Scanner, kept: SealedCache) -> None:
+    for database in (scanner._main, scanner._beyond, scanner._cues, scanner._own):
+        kept.write(database.cache_name, bytes(hyperscan.dumpb(database.make_ready())))
 
 
 @cache
@@ -65,6 +68,6 @@ def share_compiled_patterns(kept: SealedCache) -> None:
 
 def drop_old_patterns(folder: Path) -> None:
     """Remove what older rules were compiled to."""
-    for file in folder.glob("patterns-*"):
+    for file in folder.glob("*-*"):
         if time.time() - file.stat().st_mtime > _KEEP_S:
             file.unlink(missing_ok=True)

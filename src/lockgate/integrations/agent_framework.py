@@ -23,7 +23,6 @@ from agent_framework import (
     MiddlewareFailure,
 )
 
-from lockgate.core.vocabulary import Trust
 from lockgate.integrations.plug import (
     HeldByLockgate,
     HeldQuestion,
@@ -130,26 +129,30 @@ class _Requests(ChatMiddleware):
                 yield Line("", _dumped(content), "provider:tool-result")
 
     def _lines(self, session: str, context: ChatContext) -> Iterator[Line]:
-        yield from self._lines_of_options(context.options or {})
-        calls: dict[str | None, Any] = {}
-        for message in context.messages:
-            for content in message.contents:
-                if content.type == "function_call":
-                    calls[content.call_id] = content
-                elif content.type == "function_result":
-                    yield Line(str(content.call_id), _result_text(content), _source_of(calls.get(content.call_id)))
-                elif message.role == "system":
-                    yield Line("system", _text_of(content), "system", Trust.VETTED)
-                elif message.role == "assistant":
-                    yield from self._provider_lines([content])
-                    yield Line("", _text_of(content) if content.type == "text" else "", "message:assistant")
-                elif not (content.type == "text" and self._plug.was_said(session, _text_of(content))):
-                    yield Line("", _text_of(content), f"message:{message.role}")
+        contents = [(message.role, content) for message in context.messages for content in message.contents]
+        options = context.options or {}
+        prompts = [_text_of(content) for role, content in contents if role == "system"]
+        yield from self._plug.system_prompts(session, [str(options.get("instructions") or ""), *prompts])
+        yield from self._lines_of_tools(options.get("tools") or ())
+        yield from self._lines_of_contents(session, contents)
 
-    def _lines_of_options(self, options: Mapping[str, Any]) -> Iterator[Line]:
-        """Yield what the model reads besides the messages, and warn of what the provider runs."""
-        yield Line("system", str(options.get("instructions") or ""), "system", Trust.VETTED)
-        for tool in options.get("tools") or ():
+    def _lines_of_contents(self, session: str, contents: Sequence[tuple[str, Any]]) -> Iterator[Line]:
+        said = self._plug.said(session, [_text_of(each) for role, each in contents if role == "user"])
+        calls: dict[str | None, Any] = {}
+        for role, content in contents:
+            if content.type == "function_call":
+                calls[content.call_id] = content
+            elif content.type == "function_result":
+                yield Line(str(content.call_id), _result_text(content), _source_of(calls.get(content.call_id)))
+            elif role == "assistant":
+                yield from self._provider_lines([content])
+                yield Line("", _text_of(content) if content.type == "text" else "", "message:assistant")
+            elif role != "system" and not (role == "user" and _text_of(content) in said):
+                yield Line("", _text_of(content), f"message:{role}")
+
+    def _lines_of_tools(self, tools: Sequence[Any]) -> Iterator[Line]:
+        """Yield what MCP servers say of their tools, and warn of what the provider runs."""
+        for tool in tools:
             if not isinstance(tool, FunctionTool):
                 self._plug.cannot_cover(f"the calls of {_kind_of(tool)}, which the provider runs itself")
             elif any("mcp" in name for name in tool.additional_properties or {}):

@@ -18,7 +18,6 @@ from crewai.hooks.dispatch import HookAborted, InterceptionPoint, get_scoped_hoo
 from crewai.tools.mcp_native_tool import MCPNativeTool
 from crewai.tools.mcp_tool_wrapper import MCPToolWrapper
 
-from lockgate.core.vocabulary import Trust
 from lockgate.integrations.plug import HeldByLockgate, Line, Plug, PlugCall, shared_plug, source_of_result
 from lockgate.integrations.tools import AskPerson
 
@@ -90,19 +89,20 @@ class CrewGuard:
         if task is not None and crew is not None and any(task is each for each in crew.tasks):
             own = [text for text in (task.description, task.expected_output) if text]
         for text in own:
-            self.plug.user_said(self.session, text, parent=self.parent)
+            if not self.plug.was_said(self.session, text):
+                self.plug.user_said(self.session, text, parent=self.parent)
         self.plug.model_reads(self.session, self._lines(context, own))
 
     def _lines(self, context: Any, own: list[str]) -> Iterator[Line]:
         for tool in getattr(context.executor, "original_tools", None) or ():
             if isinstance(tool, MCPNativeTool | MCPToolWrapper):
                 yield Line(f"tool {tool.name}", tool.description, f"tool-description:{tool.name}")
+        prompts = [_text_of(each.get("content")) for each in context.messages if each.get("role") == "system"]
+        yield from self.plug.system_prompts(self.session, prompts, str(getattr(context.agent, "role", "")))
         for message in context.messages:
             text = _text_of(message.get("content"))
             match message.get("role"):
-                case "system":
-                    yield Line("system", text, "system", Trust.VETTED)
-                case "assistant":
+                case "system" | "assistant":
                     # The model's own words, and in its midst results that were read when their calls ended.
                     continue
                 case "tool":

@@ -18,7 +18,6 @@ from google.adk.tools.set_model_response_tool import SetModelResponseTool
 from google.adk.tools.transfer_to_agent_tool import TransferToAgentTool
 from google.genai import types
 
-from lockgate.core.vocabulary import Trust
 from lockgate.integrations.plug import (
     HeldByLockgate,
     HeldQuestion,
@@ -68,7 +67,7 @@ class LockgateAdkPlugin(BasePlugin):
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
         session = self._name_of(callback_context.session)
         self._warn_of_agent(callback_context)
-        await self.plug.model_reads_async(session, self._lines(session, llm_request))
+        await self.plug.model_reads_async(session, self._lines(session, callback_context.agent_name, llm_request))
 
     async def after_model_callback(self, *, callback_context: Any, llm_response: Any) -> None:
         session = self._name_of(callback_context.session)
@@ -83,25 +82,30 @@ class LockgateAdkPlugin(BasePlugin):
             self.plug.cannot_cover("the calls of tools that the provider or a code executor runs itself")
         await self.plug.model_reads_async(session, found)
 
-    def _lines(self, session: str, request: Any) -> Iterator[Line]:
+    def _lines(self, session: str, agent: str, request: Any) -> Iterator[Line]:
+        yield from self.plug.system_prompts(session, [_text_of(request.config.system_instruction)], agent)
         yield from self._lines_of_request(request)
+        yield from self._lines_of_parts(
+            session, [(each.role, part) for each in request.contents for part in each.parts or ()]
+        )
+
+    def _lines_of_parts(self, session: str, parts: list[tuple[str | None, Any]]) -> Iterator[Line]:
+        said = self.plug.said(session, [part.text for role, part in parts if role != "model" and part.text])
         calls: dict[str | None, Any] = {}
-        for content in request.contents:
-            for part in content.parts or ():
-                if part.function_call is not None:
-                    calls[part.function_call.id] = part.function_call
-                elif part.function_response is not None:
-                    given = part.function_response
-                    arguments = getattr(calls.get(given.id), "args", None) or {}
-                    yield Line(given.id or "", _result_text(given), source_of_result(given.name or "", arguments))
-                elif content.role == "model":
-                    yield Line("", _text_of(part.text) or _dumped(part), "message:model")
-                elif not (part.text and self.plug.was_said(session, part.text)):
-                    yield Line("", part.text or _dumped(part), "message:user")
+        for role, part in parts:
+            if part.function_call is not None:
+                calls[part.function_call.id] = part.function_call
+            elif part.function_response is not None:
+                given = part.function_response
+                arguments = getattr(calls.get(given.id), "args", None) or {}
+                yield Line(given.id or "", _result_text(given), source_of_result(given.name or "", arguments))
+            elif role == "model":
+                yield Line("", _text_of(part.text) or _dumped(part), "message:model")
+            elif part.text not in said:
+                yield Line("", part.text or _dumped(part), "message:user")
 
     def _lines_of_request(self, request: Any) -> Iterator[Line]:
         """Yield what the model reads besides the contents, and warn of what the provider runs."""
-        yield Line("system", _text_of(request.config.system_instruction), "system", Trust.VETTED)
         for name, tool in request.tools_dict.items():
             if hasattr(tool, "raw_mcp_tool"):
                 yield Line(f"tool {name}", tool.description, f"tool-description:{name}")

@@ -8,6 +8,7 @@ run past `gate.run` is ruled on with an unknown context.
 from __future__ import annotations
 
 import json
+import shlex
 from asyncio import to_thread
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ from agents import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrail,
 )
+from agents.editor import ApplyPatchResult
 
 from lockgate.core.errors import InvalidConfig
 from lockgate.integrations.message_texts import text_in
@@ -58,8 +60,14 @@ _OWN_ITEMS = frozenset(
         "shell_call",
     }
 )
-# Tools that run on this machine, and that the SDK gives no guardrail to.
-_LOCAL_TOOLS = frozenset({"ApplyPatchTool", "ComputerTool", "CustomTool", "LocalShellTool", "ShellTool"})
+# Tools that run on this machine and that the SDK gives no guardrail to: what carries out their calls is wrapped.
+_LOCAL_TOOLS = {
+    "ApplyPatchTool": "editor",
+    "CustomTool": "on_invoke_tool",
+    "LocalShellTool": "executor",
+    "ShellTool": "executor",
+}
+_LOCAL_FIELDS = ("commands", "command", "env", "working_directory", "user", "type", "path", "diff", "move_to")
 # Tools that only find or combine other tools.
 _TOOLS_ABOUT_TOOLS = frozenset({"ToolSearchTool", "ProgrammaticToolCallingTool"})
 
@@ -131,6 +139,8 @@ class LockgateRunner:
                 "this state was loaded with an agent that is not guarded",
                 hint="RunState.from_string(gate.guard(agent), text)",
             )
+        if isinstance(given, RunState) and chat:
+            self._refuse_other_chat(given, chat)
         self.guard(agent)
         outer = _current.get()
         if outer is not None and outer.gate.plug is self.plug and self.plug.caller:
@@ -149,6 +159,13 @@ class LockgateRunner:
             yield
         finally:
             _current.reset(before)
+
+    def _refuse_other_chat(self, state: Any, chat: str) -> None:
+        """Raise where a state's waiting calls were held in another chat: this one does not know what they had read."""
+        for item in state.get_interruptions():
+            question = self._question_about(_call_from(item.tool_name or "", item.arguments or "", item.call_id or ""))
+            if question is not None and not f"{question.session}/".startswith(f"{chat}/"):
+                raise InvalidConfig("this state was held in another chat", hint="pass the chat that its run began with")
 
     # Held calls.
 
@@ -185,12 +202,15 @@ class LockgateRunner:
     def _waiting(self, result: Any, chat: str) -> Iterator[tuple[Any, HeldQuestion | None, Verdict | None]]:
         for item in result.get_interruptions() if isinstance(result, RunState) else result.interruptions:
             call = _call_from(item.tool_name or "", item.arguments or "", item.call_id or "")
-            question = self._held.get(_key(call))
+            question = self._question_about(call)
             verdict = None if question is not None or not chat else self.plug.check(chat, call)
             yield item, question if verdict is None else verdict.question, verdict
 
-    def _remember(self, call: PlugCall, question: HeldQuestion) -> None:
-        self._held[_key(call)] = question
+    def _question_about(self, call: PlugCall) -> HeldQuestion | None:
+        return self._held.get(_key(call)) or self._held.get(_local_key(call.tool, call.id))
+
+    def _remember(self, key: str, question: HeldQuestion) -> None:
+        self._held[key] = question
         while len(self._held) > _MAX_HELD:
             self._held.popitem(last=False)
 
@@ -367,7 +387,9 @@ def _guard_tool(tool: Any) -> None:
     if _annotations_of(tool) is not None:
         name = tool.name
         _run_here().about[name] = Line(f"tool {name}", tool.description, f"tool-description:{name}")
-    if kind in _LOCAL_TOOLS:
+    if getattr(tool, _LOCAL_TOOLS.get(kind, ""), None) is not None:
+        _guard_local_tool(tool, _LOCAL_TOOLS[kind])
+    elif kind == "ComputerTool":
         run = _run_here()
         run.gate.plug.cannot_cover(f"the calls of {kind}, which the SDK gives no guardrail to", run.session)
     elif not isinstance(tool, FunctionTool):
@@ -393,7 +415,7 @@ class _ToolGuard:
         run, call = _run_here(), PlugCall(self._name, arguments, call_id, self._annotations)
         verdict = await run.gate.plug.check_async(run.session, call)
         if verdict.question is not None:
-            run.gate._remember(call, verdict.question)
+            run.gate._remember(_key(call), verdict.question)
             return True
         if verdict.runs:
             needs = self._own(context, arguments, call_id) if callable(self._own) else self._own
@@ -408,7 +430,9 @@ class _ToolGuard:
         call = _call_from(self._name, context.tool_arguments, context.tool_call_id)._replace(
             annotations=self._annotations
         )
-        verdict = run.ruled.pop(_key(call), None) or await run.gate.plug.check_async(run.session, call)
+        verdict = run.ruled.pop(_key(call), None)
+        if verdict is None:
+            verdict = await run.gate.plug.check_async(run.session, call)
         if verdict.runs:
             return ToolGuardrailFunctionOutput.allow()
         if verdict.stops:
@@ -435,6 +459,92 @@ class _GuardedInvocation:
             _current.reset(before)
             await to_thread(partial(run.gate.plug.ended, run.session, id, failed=failed))
         return result
+
+
+def _guard_local_tool(tool: Any, part: str) -> None:
+    """Wrap what carries out the calls of a tool without a guardrail, and its approval where it has one, once."""
+    original = getattr(tool, part)
+    if isinstance(original, _LocalGuard):
+        return
+    guard = _LocalGuard(tool.name, original, getattr(tool, "needs_approval", False))
+    setattr(tool, part, guard)
+    if hasattr(tool, "needs_approval"):
+        if tool.needs_approval is not False:
+            _with_own_approval.add(tool.name)
+        tool.needs_approval = guard.needs_approval
+
+
+class _LocalGuard:
+    """Stands for the executor of a shell, for the function of a custom tool, or for the editor of patches."""
+
+    def __init__(self, name: str, original: Any, own: Any) -> None:
+        self._name, self._original, self._own = name, original, own
+
+    async def needs_approval(self, context: Any, given: Any, call_id: str) -> bool:
+        """Pause for a held call. It is ruled on again where it runs."""
+        run = _run_here()
+        verdict = await run.gate.plug.check_async(run.session, PlugCall(self._name, _local_arguments(given), call_id))
+        if verdict.stops:
+            # The SDK takes what is raised later for the tool's own error.
+            raise HeldByLockgate(verdict.text)
+        if verdict.question is not None:
+            run.gate._remember(_local_key(self._name, call_id), verdict.question)
+            return True
+        needs = verdict.runs and (self._own(context, given, call_id) if callable(self._own) else self._own)
+        return bool((await needs) if isawaitable(needs) else needs)
+
+    async def __call__(self, *given: Any) -> Any:
+        data = getattr(given[0], "data", None)
+        asked = given[-1] if data is None else data.action
+        id = str(getattr(given[0] if data is None else data, "tool_call_id" if data is None else "call_id", "") or "")
+        return await self._run(asked, id, self._original, given, lambda text: text)
+
+    async def _edit(self, operation: Any, name: str) -> Any:
+        edit = getattr(self._original, name)
+        return await self._run(operation, "", edit, (operation,), lambda text: ApplyPatchResult("failed", text))
+
+    async def create_file(self, operation: Any) -> Any:
+        return await self._edit(operation, "create_file")
+
+    async def update_file(self, operation: Any) -> Any:
+        return await self._edit(operation, "update_file")
+
+    async def delete_file(self, operation: Any) -> Any:
+        return await self._edit(operation, "delete_file")
+
+    async def _run(self, asked: Any, id: str, original: Any, given: Sequence[Any], denial: Any) -> Any:
+        run, call = _run_here(), PlugCall(self._name, _local_arguments(asked), id or uuid4().hex)
+        verdict = await run.gate.plug.check_async(run.session, call)
+        if verdict.stops:
+            raise HeldByLockgate(verdict.text)
+        if not verdict.runs:
+            return denial(verdict.text)
+        failed = True
+        try:
+            with run.gate.plug.running(run.session, call):
+                result = original(*given)
+                result = (await result) if isawaitable(result) else result
+            failed = False
+        finally:
+            await to_thread(partial(run.gate.plug.ended, run.session, call.id, failed=failed))
+        return result
+
+
+def _local_arguments(given: Any) -> dict[str, object]:
+    """Return a local tool's call as rules read it: a shell's commands as one, all other fields by their names."""
+    if isinstance(given, str):
+        return {"input": given}
+    fields = given if isinstance(given, Mapping) else {name: getattr(given, name, None) for name in _LOCAL_FIELDS}
+    found: dict[str, Any] = {name: fields[name] for name in _LOCAL_FIELDS if fields.get(name)}
+    if "commands" in found:
+        found["command"] = "\n".join(found.pop("commands"))
+    elif isinstance(found.get("command"), list):
+        found["command"] = shlex.join(found["command"])
+    return found or {"input": str(given)}
+
+
+def _local_key(tool: str, id: str) -> str:
+    return json.dumps(["local", tool, id])
 
 
 def _annotations_of(tool: Any) -> Mapping[str, object] | None:

@@ -26,9 +26,9 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from threading import Lock, Thread
 from time import monotonic
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, Protocol, TypeVar, get_args
 
-from lockgate.core.errors import InvalidCall, InvalidConfig, printable, quoted
+from lockgate.core.errors import InvalidCall, InvalidConfig, LockgateError, printable, quoted
 from lockgate.core.sessions.session_entries import MAX_ID
 from lockgate.core.vocabulary import Action, Decision, Finding, Trust
 from lockgate.runtime.failures import report_failure
@@ -57,8 +57,15 @@ _MAX_KEY = 100
 _MIN_ORDER_WORDS = 3
 
 
-class HeldByLockgate(Exception):
-    """Ends the run of an agent whose plug was made with `on_pause="stop"`."""
+class HeldByLockgate(LockgateError):
+    """Raised in place of a call that may not run: by `guard`, and by a plug that was made with `on_pause="stop"`.
+
+    The message is for the model to read. `decision` is the ruling; None where the call could not be ruled on.
+    """
+
+    def __init__(self, message: str, decision: Decision | None = None) -> None:
+        super().__init__(message)
+        self.decision = decision
 
 
 class Line(NamedTuple):
@@ -107,13 +114,18 @@ class HeldQuestion(NamedTuple):
 class Verdict(NamedTuple):
     """What becomes of a call: it `runs`, or the model reads `text` in place of its result.
 
-    `question` is there where the framework should ask a person, `stops` where it should end the run.
+    `question` is there where the framework should ask a person, `stops` where it should end the run. `decision` is the
+    ruling that holds the call; None where it runs, or could not be ruled on.
     """
 
     runs: bool
     text: str = ""
     question: HeldQuestion | None = None
     stops: bool = False
+    decision: Decision | None = None
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("a verdict is neither true nor false\nhint: ask `verdict.runs`")
 
 
 class PlugHost(Protocol):
@@ -189,8 +201,10 @@ class Plug:
         # Lines that the model may have read and that could not be kept, by session.
         self._lost: dict[str, set[str]] = {}
         self._opened: OrderedDict[str, None] = OrderedDict()
-        # The prompts that each session's run began with, by agent.
+        # The lines of the prompts that each session's run began with, by agent.
         self._prompts: OrderedDict[str, dict[str, frozenset[str]]] = OrderedDict()
+        # Sessions whose model has read untrusted text. Not among the lines, whose number would push the mark out.
+        self._tainted: OrderedDict[str, None] = OrderedDict()
         # The texts of the calls that are running.
         self._orders: dict[int, frozenset[str]] = {}
         self._numbers = count()
@@ -222,7 +236,8 @@ class Plug:
         `known` is False for a run whose earlier messages came from elsewhere. Call this at the start of every run.
         """
         with self._lock:
-            self._remember(self._prompts, session, {})
+            if session not in self._prompts or session not in self._tainted:
+                self._remember(self._prompts, session, {})
             if self._lost.get(parent):
                 # What stands behind the order of an agent may be what its caller's plug could not keep.
                 self._lost.setdefault(session, set()).add("caller")
@@ -270,19 +285,23 @@ class Plug:
             self._note_kept(session, _own_name(text))
 
     def system_prompts(self, session: str, texts: Collection[str], agent: str = "") -> list[Line]:
-        """Return the lines of an agent's system prompts: the application's own only as they stood at the run's start.
+        """Return what is read of an agent's system prompts: the application's own, and untrusted what came later.
 
-        What changes them later may have put a page or a tool's result into them.
+        A prompt may change from run to run until the session reads untrusted text. What is new in it afterwards, line
+        by line, may be a page, a tool's result or a memory of one.
         """
         with self._lock:
             began = self._prompts.get(session)
-            own = set() if began is None else began.setdefault(agent, frozenset(texts)).intersection(texts)
+            own = frozenset() if began is None else began.setdefault(agent, frozenset(_text_lines(texts)))
         if began is None:
             # A run that goes on in another process.
-            own = self.said(session, texts)
-        return [
-            Line(f"system {agent}", text, "system", Trust.VETTED if text in own else Trust.UNTRUSTED) for text in texts
-        ]
+            own = frozenset(_text_lines(self.said(session, texts)))
+        lines = []
+        for text in texts:
+            new = [line for line in _text_lines([text]) if line not in own]
+            trust = Trust.UNTRUSTED if new else Trust.VETTED
+            lines.append(Line("system", "\n".join(new) or text, "system", trust))
+        return lines
 
     def _is_order(self, text: str) -> bool:
         said = _plain(text)
@@ -327,6 +346,10 @@ class Plug:
         failed: Exception | None = None
         for line, name in lines:
             source = line.source[:_MAX_SOURCE]
+            if line.trust is None or line.trust is Trust.UNTRUSTED:
+                # First: a line that cannot be kept is read all the same.
+                with self._lock:
+                    self._remember(self._tainted, session, None)
             try:
                 self._host.add(_host_id(session), line.text, source=source, trust=line.trust, key=name)
             except Exception as error:  # noqa: BLE001  # an edge: the lines behind it are read all the same
@@ -385,7 +408,7 @@ class Plug:
         _log.info("held: session=%s tool=%s reason=%s", printable(session), printable(call.tool), decision.reason.value)
         text = denial_for_model(decision)
         self.agent_wrote(session, text)
-        return Verdict(False, text, question, decision.action is Action.PAUSE and self.on_pause == "stop")
+        return Verdict(False, text, question, decision.action is Action.PAUSE and self.on_pause == "stop", decision)
 
     def _failure(self, session: str, error: Exception) -> Verdict:
         report_failure(f"plug-{self.name}", error)
@@ -536,6 +559,10 @@ def _orders(call: PlugCall | None) -> frozenset[str]:
     given = () if call is None else call.arguments.values()
     texts = (_plain(each) for each in given if isinstance(each, str))
     return frozenset(text for text in texts if text.count(" ") + 1 >= _MIN_ORDER_WORDS)
+
+
+def _text_lines(texts: Iterable[str]) -> list[str]:
+    return [line for text in texts for line in text.splitlines() if line.strip()]
 
 
 def _said_name(text: str) -> str:

@@ -1,15 +1,17 @@
-"""The host that a plug asks: sessions in this process."""
+"""The hosts that a plug asks: sessions in this process, or one `Session` that the application holds."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from time import time
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from weakref import WeakKeyDictionary, ref
 
 from lockgate.core.errors import LockgateError
 from lockgate.core.ruling.approvals import ApprovalState
 from lockgate.core.vocabulary import Trust
-from lockgate.integrations.plug import HeldQuestion, PlugCall, QuestionAnswer
+from lockgate.gate.session import Session
+from lockgate.integrations.plug import HeldQuestion, Plug, PlugCall, QuestionAnswer
 from lockgate.runtime.forks import on_fork
 from lockgate.sessions.spoken_reasons import question_for_person
 
@@ -37,7 +39,7 @@ class LocalHost:
         if renew_on_fork:
             on_fork(self._renew)
         # Compiling the rules takes seconds: here, and not in the first hook, where the framework's deadline runs.
-        _ = host.gate.scanner
+        host.gate.scanner.make_ready()
 
     @classmethod
     def made_of(cls, gate: Gate | None, *, keep: bool) -> LocalHost:
@@ -96,3 +98,49 @@ class LocalHost:
 
     def close(self) -> None:
         self.host.close()
+
+
+class SessionHost:
+    """One session that the application opened itself; it asks people itself, too."""
+
+    def __init__(self, session: Session) -> None:
+        # Weakly, so that a session ends with its last user.
+        self._session = ref(session)
+
+    def open(self, session: str, *, goal: str, host: str, parent: str, known: bool) -> object:  # noqa: ARG002
+        return self._live()
+
+    def add(self, session: str, content: str, *, source: str, trust: Trust | None, key: str) -> object:  # noqa: ARG002
+        return self._live().add(content, source=source, trust=trust)
+
+    def said(self, session: str, texts: Collection[str]) -> set[str]:  # noqa: ARG002
+        return set()
+
+    def check(self, session: str, call: PlugCall) -> Decision:  # noqa: ARG002
+        return self._live().check(call.tool, call.arguments, annotations=call.annotations, findings=call.findings)
+
+    def question(self, session: str, tool: str, approval: str) -> HeldQuestion | None:  # noqa: ARG002
+        return None
+
+    def answer(self, answer: QuestionAnswer) -> bool:  # noqa: ARG002
+        return False
+
+    def outcome(self, session: str, key: str, ran: str) -> bool:  # noqa: ARG002
+        return False
+
+    def close(self) -> None:
+        pass
+
+    def _live(self) -> Session:
+        session = self._session()
+        if session is None:
+            raise LockgateError("the session of this call is gone")
+        return session
+
+
+_of_sessions: WeakKeyDictionary[Session, Plug] = WeakKeyDictionary()
+
+
+def plug_for_session(session: Session) -> Plug:
+    """Return the one plug of a session: a text that one guarded function lost makes the calls of all others suspect."""
+    return _of_sessions.setdefault(session, Plug("guard", host=SessionHost(session), on_pause="deny"))

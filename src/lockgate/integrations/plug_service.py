@@ -18,6 +18,7 @@ from typing import Any
 
 from lockgate.claude_code.hook_command import HookFailure, ask_service, parse_url
 from lockgate.core.errors import InvalidConfig, LockgateError
+from lockgate.core.ruling.arguments import flatten_arguments
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Reason, Risk, Trust
 from lockgate.integrations.plug import HeldQuestion, PlugCall, QuestionAnswer
 
@@ -52,7 +53,9 @@ class ServiceHost:
         return ()
 
     def check(self, session: str, call: PlugCall) -> Decision:
-        body: dict[str, object] = {"tool": call.tool, "arguments": call.arguments, "key": call.id}
+        # Raises for what JSON cannot hold: its text would be ruled on, and the tool gets the value.
+        flatten_arguments(call.arguments)
+        body: dict[str, object] = {"tool": call.tool, "arguments": dict(call.arguments), "key": call.id}
         if call.annotations:
             body["annotations"] = call.annotations
         if call.findings:
@@ -76,7 +79,7 @@ class ServiceHost:
 
     def _ask(self, path: str, body: Mapping[str, object]) -> Any:
         try:
-            sent = json.dumps(body, default=str).encode("utf-8", "surrogatepass")
+            sent = json.dumps(body).encode("utf-8", "surrogatepass")
             return json.loads(ask_service(self._url, sent, self._environment, monotonic() + self._deadline_s, path))
         except HookFailure as error:
             raise LockgateError(str(error)) from None

@@ -20,7 +20,6 @@ from strands.tools.structured_output.structured_output_tool import StructuredOut
 from strands.types.events import ModelStopReason, ToolResultEvent
 from strands.types.exceptions import EventLoopException
 
-from lockgate.core.vocabulary import Trust
 from lockgate.integrations.plug import (
     HeldByLockgate,
     HeldQuestion,
@@ -83,6 +82,11 @@ class LockgatePlugin(Plugin):
             for block in message["content"]:
                 if text := block.get("text", ""):
                     await to_thread(self.plug.user_said, session, text, parent=parent, known=known)
+        if not given:
+            # A resumed run rules on its calls before any request, perhaps in another session than it began in.
+            history = self._lines_of_messages(session, _up_to_last_reply(agent.messages))
+            lines = (line for line in history if line.source != "message:assistant")
+            await self.plug.model_reads_async(session, lines)
 
     def _end(self, event: AfterInvocationEvent) -> None:
         self._stopped.pop(event.agent, None)
@@ -111,12 +115,19 @@ class LockgatePlugin(Plugin):
             yield event
 
     def _lines(self, session: str, context: Any) -> Iterator[Line]:
-        yield Line("system", _text_of(context.system_prompt), "system", Trust.VETTED)
+        # Agents that share a session are told apart by name.
+        agent = f"{context.agent.agent_id} {context.agent.name}"
+        yield from self.plug.system_prompts(session, [_text_of(context.system_prompt)], agent)
         for spec in context.tool_specs:
             if hasattr(context.agent.tool_registry.registry.get(spec["name"]), "mcp_tool"):
                 yield Line(f"tool {spec['name']}", spec["description"], f"tool-description:{spec['name']}")
+        yield from self._lines_of_messages(session, context.messages)
+
+    def _lines_of_messages(self, session: str, messages: list[Any]) -> Iterator[Line]:
+        users = (block for message in messages if message["role"] == "user" for block in message["content"])
+        said = self.plug.said(session, [block["text"] for block in users if "text" in block])
         calls: dict[str, Any] = {}
-        for message in context.messages:
+        for message in messages:
             for block in message["content"]:
                 if "toolUse" in block:
                     calls[block["toolUse"]["toolUseId"]] = block["toolUse"]
@@ -129,7 +140,7 @@ class LockgatePlugin(Plugin):
                 elif message["role"] == "assistant":
                     yield from _lines_of_reply([block])
                     yield Line("", _text_of(block.get("text")), "message:assistant")
-                elif not ("text" in block and self.plug.was_said(session, block["text"])):
+                elif block.get("text") not in said:
                     yield Line("", _text_of(block), "message:user")
 
     # Calls.
@@ -172,7 +183,8 @@ class LockgatePlugin(Plugin):
     def _stop(self, event: AfterToolsEvent) -> None:
         # Strands takes what a call's middleware raises for the tool's own error, and goes on.
         if text := self._stopped.pop(event.agent, ""):
-            raise StrandsRunStopped(HeldByLockgate(text))
+            # The constructor is that of Strands, whose types are not installed where ours are checked.
+            raise StrandsRunStopped(HeldByLockgate(text))  # type: ignore[arg-type]
 
 
 class StrandsRunStopped(EventLoopException, HeldByLockgate):
@@ -204,6 +216,12 @@ def _trailing_input(messages: list[Any]) -> list[Any]:
     """Return what the caller has just said: the user's messages at the end, behind a history that came along."""
     others = [place for place, each in enumerate(messages) if each["role"] != "user"]
     return messages[others[-1] + 1 :] if others else messages
+
+
+def _up_to_last_reply(messages: list[Any]) -> list[Any]:
+    """Return what the model had read when it wrote its last message: without the results of calls beside a held one."""
+    replies = [place for place, each in enumerate(messages) if each["role"] == "assistant"]
+    return messages[: replies[-1]] if replies else []
 
 
 def _is_from_agents(agent: Agent, messages: list[Any]) -> bool:
