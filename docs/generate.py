@@ -5,18 +5,23 @@ python docs/generate.py [--check]
 
 from __future__ import annotations
 
-import argparse
+import inspect
+import json
 import re
 import sys
 from collections.abc import Iterable
 from contextlib import chdir, redirect_stdout
+from enum import Enum
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, get_args
 
+import lockgate
 from lockgate.cli.check import tree_printer
 from lockgate.cli.judge import measured_rows
 from lockgate.cli.main import make_parsers
+from lockgate.cli.parser import HelpFormatter
 from lockgate.cli.reasons import REASON_TEXTS
 from lockgate.cli.ruling_tree import SEVERITIES
 from lockgate.cli.terminal import make_visible
@@ -28,6 +33,9 @@ from lockgate.core.ruling.finding_catalogue import ENTRIES, CatalogueEntry
 from lockgate.core.text.rules import RULESET_VERSION
 from lockgate.gate.gate import Gate
 from lockgate.runtime.metrics import METRICS
+from lockgate.service.http import Caller
+from lockgate.service.openapi import Route
+from lockgate.service.routes import ROUTES
 from lockgate.settings.config import KEYS
 from lockgate.settings.keys import Row, as_toml
 from lockgate.settings.verifiers import ADAPTERS, VARIABLES
@@ -72,7 +80,7 @@ def commands_page() -> str:
     parts = ["# Commands", _NOTE, "What `lockgate` and each of its commands print with `--help`."]
     for name, parser in make_parsers().items():
         # One width on every machine; newer versions of Python would also colour.
-        parser.formatter_class = lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=100)
+        parser.formatter_class = lambda prog: HelpFormatter(prog, width=100)
         parser.color = False  # type: ignore[attr-defined]  # since Python 3.14
         parts += [f"## lockgate {name}".rstrip(), _fenced(parser.format_help())]
     return "\n\n".join(parts) + "\n"
@@ -296,11 +304,147 @@ def effect_examples() -> dict[str, dict[str, str]]:
     return found
 
 
+_ROUTES = """\
+Every route of `lockgate serve`, with the bodies it takes and gives. [The service](service.md) says who gets in and what
+an error looks like; `/openapi.json` on the service has all of it as OpenAPI 3.1.
+
+`{…}` in a path is one part of it, percent-encoded: a session called `a/b` is `/v1/sessions/a%2Fb`. "token" says whose
+is needed; a person's can do what an agent's can. In the examples long lists and texts are cut."""
+_TOKENS = {Caller.WITHOUT_TOKEN: "none", Caller.AGENT: "agent or person", Caller.PERSON: "person"}
+
+
+def routes_page() -> str:
+    """Every route, with what it takes and gives."""
+    lists = json.loads((REFERENCE.parent / "route_examples.json").read_text(encoding="utf-8"))
+    examples = {each["route"]: each for each in reversed([*lists["played"], *lists["shown"]])}
+    rows = [
+        (
+            f"`{route.method} {route.path}`",
+            _TOKENS[route.who],
+            route.summary,
+            ", ".join(map(str, sorted(route.statuses))),
+        )
+        for route in ROUTES
+    ]
+    parts = ["# Routes", _NOTE, _ROUTES, _table(("route", "token", "", "statuses"), rows)]
+    shown: dict[str, str] = {}
+    for route in ROUTES:
+        if example := examples.get(f"{route.method} {route.path}"):
+            parts += _route_section(route, example, shown)
+    return "\n\n".join(parts) + "\n"
+
+
+def _route_section(route: Route, example: dict[str, Any], shown: dict[str, str]) -> Iterable[str]:
+    """One route; what another one has shown before is linked to."""
+    yield f"## {route.method} {route.path}"
+    yield f"{route.summary[0].upper()}{route.summary[1:]}."
+    if route.query:
+        yield _table(("in the query", ""), [(f"`{each.name}`", _field_text(each.schema)) for each in route.query])
+    if route.body and route.body.get("properties"):
+        needed = route.body.get("required", ())
+        fields = route.body["properties"].items()
+        told = [(f"`{name}`", "yes" if name in needed else "", _field_text(each)) for name, each in fields]
+        yield _table(("in the body", "needed", ""), told)
+    asked = f"{route.method} {example['path']}"
+    if example["request"] is not None:
+        asked += f"\n\n{json.dumps(_cut(example['request']), indent=2, ensure_ascii=False)}"
+    yield _fenced(asked).replace("```text", "```http", 1)
+    answers = route.answers if not isinstance(route.answers, str) else {}
+    name = answers.get("$ref", "").rpartition("/")[2]
+    if name in shown:
+        yield f"The answer is like that of [{shown[name]}](#{_anchor(shown[name])})."
+        return
+    if name:
+        shown[name] = f"{route.method} {route.path}"
+    yield f"```json\n{json.dumps(_cut(example['answer']), indent=2, ensure_ascii=False)}\n```"
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def _field_text(schema: Any) -> str:
+    said = _escape_markdown(schema.get("description", ""))
+    words = ", ".join(f"`{word}`" for word in schema.get("enum", ()))
+    return f"{said}: {words}" if said and words else said or words
+
+
+def _cut(value: Any) -> Any:
+    """A body for reading."""
+    if isinstance(value, dict):
+        return {name: _cut(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_cut(each) for each in value[:1]] if value and isinstance(value[0], dict) else [*map(_cut, value)]
+    return f"{value[:90]}…" if isinstance(value, str) and len(value) > 100 else value
+
+
+def api_page() -> str:
+    """Every public name of the library, from its signature and its docstring."""
+    said = "Every name that `lockgate` exports, from its docstring. [The library](library.md) explains them together."
+    parts = ["# Names of the library", _NOTE, said]
+    for name in sorted(set(lockgate.__all__) - {"__version__"}, key=str.lower):
+        parts += [f"## {name}", *_described(name, getattr(lockgate, name))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _described(name: str, found: Any) -> Iterable[str]:
+    if isinstance(found, str):
+        yield f"A text: {_escape_markdown(found)}"
+    elif not inspect.isclass(found):
+        doc = inspect.getdoc(found) if inspect.isfunction(found) else ""
+        yield f"`{name}{_signature(found)}`" if doc else f"One of {', '.join(map(repr, get_args(found)))}."
+        yield from (_paragraphs(doc),) if doc else ()
+    else:
+        is_made = not issubclass(found, BaseException | Enum) and not getattr(found, "_is_protocol", False)
+        yield from (f"`{name}{_signature(found)}`",) if is_made else ()
+        yield _paragraphs(found.__dict__["__doc__"])
+        members = [f"- `{each.name}`" for each in found] if issubclass(found, Enum) else []
+        for key, value in vars(found).items():
+            doc = inspect.getdoc(value) if _is_member(key, value) else None
+            if doc:
+                inner = getattr(value, "__func__", value)
+                shown = (
+                    ""
+                    if isinstance(value, property)
+                    else _signature(inner).replace("(self, ", "(").replace("(self)", "()")
+                )
+                word = "await " if inspect.iscoroutinefunction(inner) else ""
+                members.append(f"- `{word}{key}{shown}`: {' '.join(doc.split())}")
+        if members:
+            yield "\n".join(members)
+
+
+def _is_member(name: str, value: object) -> bool:
+    return not name.startswith("_") and (inspect.isfunction(value) or isinstance(value, property | classmethod))
+
+
+def _paragraphs(doc: str) -> str:
+    return inspect.cleandoc(doc)
+
+
+def _signature(found: Any) -> str:
+    """The parameters with their defaults; a default that has no plain spelling is an ellipsis."""
+    shown = []
+    star = False
+    for each in inspect.signature(found).parameters.values():
+        if each.kind is each.KEYWORD_ONLY and not star:
+            shown.append("*")
+            star = True
+        star = star or each.kind is each.VAR_POSITIONAL
+        prefix = {each.VAR_POSITIONAL: "*", each.VAR_KEYWORD: "**"}.get(each.kind, "")
+        plain = repr(each.default) if isinstance(each.default, str | int | float | bool | tuple | None) else "…"
+        plain = plain if len(plain) <= 40 and "<" not in plain else "…"
+        shown.append(f"{prefix}{each.name}" + ("" if each.default is each.empty else f"={plain}"))
+    return f"({', '.join(shown)})".replace("(cls, ", "(").replace("(cls)", "()")
+
+
 PAGES = {
+    "api.md": api_page,
     "cli.md": commands_page,
     "configuration.md": configuration_page,
     "effects.md": effects_page,
     "judge.md": judge_page,
+    "routes.md": routes_page,
     "rules.md": rules_page,
     "trace.md": trace_page,
     "verifiers.md": verifiers_page,
