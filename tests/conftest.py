@@ -35,17 +35,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Keep the compiled rules between runs: every process of every run would spend some seconds on them."""
+    # Gates that tests make keep nothing in the home of the person who runs them.
+    gate_module._users_rule_cache = lambda: None
     kept = getattr(session.config, "cache", None)
     if kept is not None:
         folder = kept.mkdir("compiled-rules")
         folder.chmod(0o700)
         sealed = SealedCache(folder, folder)
-        gate_module._scanners[()] = assemble.cached_scanner(RULES, sealed)
+        gate_module._scanners[()] = Scanner(RULES, sealed)
         share_compiled_patterns(sealed)
         drop_old_patterns(folder)
-        for file in folder.glob("rules-*"):
-            if file.name != assemble.rule_cache_name(RULES):
-                file.unlink(missing_ok=True)
 
 
 def pytest_collection_finish() -> None:

@@ -91,4 +91,4 @@ def test_the_page_s_authentication_says_who_asks_whatever_is_asked_for(kind: str
     "page", ["docs/how-to/fastapi.md", "docs/reference/abuse-gate.md", "README.md", "examples/fastapi_app.py"]
 )
 def test_a_reader_who_follows_a_page_gets_a_gate_that_reads_pdf_files(page: str) -> None:
-    assert "pip install 'lockgate[documents]'" in (DOCS.parent / page).read_text(encoding="utf-8")
+    assert "pip install 'lockgate[api]'" in (DOCS.parent / page).read_text(encoding="utf-8")

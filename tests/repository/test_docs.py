@@ -29,6 +29,7 @@ from lockgate.gate.gate import Gate, shared_scanner
 from lockgate.runtime import http_post as post
 from lockgate.runtime import tracing
 from lockgate.runtime.metrics import METRICS, NAMES
+from lockgate.settings.config import load_settings
 from lockgate.settings.verifiers import ADAPTERS, MAX_PATTERNS, VARIABLES, verifier_settings_from_env
 from lockgate.testing import LoopbackProvider
 from lockgate.verifiers import client
@@ -40,8 +41,11 @@ README = ROOT / "README.md"
 TRACE = ROOT / "docs" / "reference" / "trace.md"
 MEASURE = ROOT / "docs" / "how-to" / "measure.md"
 VERIFIERS = ROOT / "docs" / "reference" / "verifiers.md"
+LIBRARY = ROOT / "docs" / "reference" / "library.md"
+TUTORIALS = sorted((ROOT / "docs" / "tutorial").glob("*.md"))
 # The pages about frameworks have programs that run where the framework is installed (`tests/hosts/test_frameworks.py`).
-FRAMEWORKS = {path.stem for path in (ROOT / "requirements" / "frameworks").glob("*.in")}
+# That of the page about bulk audits needs pyarrow: tests/bulk runs it.
+FRAMEWORKS = {"bulk", "guard-tool", *(path.stem for path in (ROOT / "requirements" / "frameworks").glob("*.in"))}
 HOW_TO = sorted(path for path in (ROOT / "docs" / "how-to").glob("*.md") if path.stem not in FRAMEWORKS)
 
 
@@ -130,12 +134,29 @@ def test_every_public_name_is_mentioned() -> None:
     assert [name for name in names if not re.search(rf"\b{name}\b", prose)] == []
 
 
+def test_every_public_name_and_member_has_a_docstring() -> None:
+    """The reference of names is written from them."""
+    silent = []
+    for name in set(lockgate.__all__) - {"__version__", "ENCODED_CONTENT_WARNING", "Verdict"}:
+        found = getattr(lockgate, name)
+        own = vars(found).get("__doc__") if isinstance(found, type) else found.__doc__
+        silent += [] if own and not own.startswith(f"{name}(") else [name]
+        members = vars(found).items() if isinstance(found, type) else ()
+        silent += [f"{name}.{key}" for key, value in members if GENERATOR._is_member(key, value) and not value.__doc__]
+    assert silent == []
+
+
 def test_the_python_in_the_readme_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assemble, "cached_scanner", lambda rules, folder: shared_scanner(Policy()))
     examples = blocks(README, "python", "py")
     assert examples
     for example in examples:
         exec(compile(example, "README.md", "exec"), {"__name__": "__main__"})
+
+
+def test_the_readme_stays_short_and_shows_a_picture() -> None:
+    assert text(README).count("\n") <= 150
+    assert re.search(r"^!\[.+\]\(docs/pictures/[\w-]+\.png\)$", text(README), flags=re.MULTILINE)
 
 
 def test_every_test_that_the_threats_name_exists() -> None:
@@ -180,6 +201,27 @@ def test_every_lockgate_command_in_the_pages_exists() -> None:
                     assert re.search(rf"(?<![\w-]){option}(?![\w-])", known[name]), f"{page.name}: {line}"
                 asked += 1
     assert asked
+
+
+def anchors(page: Path) -> set[str]:
+    """The names of a page's headings, as GitHub and the site make them."""
+    prose = re.sub(r"^```.*?^```", "", text(page), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", prose, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_to_a_heading_finds_it(page: Path) -> None:
+    links = re.findall(r"\]\((?![a-z]+:)([^)#\s]*)#([^)\s]+)\)", text(page))
+    assert [
+        f"{to}#{name}" for to, name in links if name not in anchors((page.parent / to).resolve() if to else page)
+    ] == []
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    named = re.findall(r"^ +- ([\w/-]+\.md)$", text(ROOT / "mkdocs.yml"), flags=re.MULTILINE)
+    kept = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    assert sorted(name for name in named if not name.startswith("project/")) == sorted(kept)
 
 
 def test_every_command_is_in_the_reference() -> None:
@@ -274,8 +316,9 @@ def test_the_faults_on_the_verifiers_page_become_what_it_says() -> None:
         assert (found.verdict, found.reason) == ("unclear", reason), fault
 
 
-@pytest.mark.parametrize("page", [VERIFIERS, *HOW_TO], ids=lambda page: page.stem)
-def test_the_python_on_the_pages_about_verifiers_runs(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page", [VERIFIERS, LIBRARY, *TUTORIALS, *HOW_TO], ids=lambda page: page.stem)
+def test_the_python_on_the_pages_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(assemble, "cached_scanner", lambda rules, folder: shared_scanner(Policy()))
     for example in blocks(page, "python", "py"):
         exec(compile(example, page.name, "exec"), {"__name__": "__main__"})
@@ -295,6 +338,20 @@ def test_the_payload_on_the_page_is_one() -> None:
 
 def test_every_provider_has_a_page() -> None:
     assert {page.stem for page in HOW_TO} >= set(ADAPTERS) - {"none"}
+
+
+def test_every_configuration_in_the_pages_is_one(tmp_path: Path) -> None:
+    """Those of other programs, and the table in a pyproject.toml, are left out."""
+    asked = 0
+    for page in PAGES:
+        for example in re.findall(r"^ *```toml\n(.*?)^ *```", text(page), flags=re.MULTILINE | re.DOTALL):
+            if not any(word in example for word in ("mcp_servers", "[features]", "tool.lockgate")):
+                file = tmp_path / "config.toml"
+                file.write_text(example, encoding="utf-8")
+                file.chmod(0o600)
+                load_settings(explicit=file, cwd=tmp_path, environ={}, home=tmp_path, system=tmp_path / "none")
+                asked += 1
+    assert asked > 10
 
 
 def test_json_examples_in_the_pages_are_json() -> None:

@@ -60,6 +60,8 @@ class Place:
     """An empty home to ask in, as a newcomer has who just installed Lockgate."""
 
     def __init__(self, home: Path, cache: Path, patch: pytest.MonkeyPatch, capture: pytest.CaptureFixture[str]) -> None:
+        # A service that the developer runs on this machine must not show in what is frozen.
+        patch.setattr("lockgate.cli.next_steps.service_answers", lambda _url: False)
         self.home, self.cache, self._capture = home, cache, capture
         self._patch = patch
         for name in os.environ:

