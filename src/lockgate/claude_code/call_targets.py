@@ -17,9 +17,9 @@ import lockgate
 from lockgate.claude_code import context_files
 from lockgate.core.ruling.arguments import Leaf, flatten_arguments
 from lockgate.core.ruling.effects.agent_programs import AGENT_PROGRAMS
-from lockgate.core.ruling.effects.own_arguments import is_content
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.reading import own_effects_of
+from lockgate.core.ruling.effects.tool_arguments import is_content
 from lockgate.core.ruling.self_protection import findings_from_effects
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import tool_risk

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from lockgate.core.ruling.arguments import Leaf, flatten_arguments
-from lockgate.core.ruling.effects.tool_arguments import find_switches, has_role, is_path_name, is_prose, joined_values
+from lockgate.core.ruling.effects.tool_arguments import (
+    find_switches,
+    has_role,
+    is_content,
+    is_path_name,
+    is_place,
+    is_prose,
+    joined_values,
+)
 
 
 def test_a_role_is_read_from_the_last_name_in_any_common_language() -> None:
@@ -74,3 +82,12 @@ def test_other_switches_are_none(arguments: dict[str, object]) -> None:
 
 def test_an_integer_too_long_to_print_is_no_switch() -> None:
     assert list(find_switches({"two_factor": 10**5000, "setting": "mfa", "value": 10**5000})) == []
+
+
+def test_a_place_is_called_one_or_is_a_single_word() -> None:
+    assert is_place(Leaf("edits[0].path", "a b"))
+    assert is_place(Leaf("x", "/a/b"))
+    assert not is_place(Leaf("x", "a b"))
+    assert not is_place(Leaf("content", "/a/b"))
+    assert is_content(Leaf("edits[0].new_string", "x"))
+    assert not is_content(Leaf("command", "x"))

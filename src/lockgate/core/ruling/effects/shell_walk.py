@@ -11,8 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from lockgate.core.ruling.effects.activity import Activity
 from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
-from lockgate.core.ruling.effects.own_paths import own_access
-from lockgate.core.ruling.effects.own_service import ASKS_SERVICE, find_own_service
+from lockgate.core.ruling.effects.lockgate_address import ASKS_SERVICE, find_own_service
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, place_of, read_access
 from lockgate.core.ruling.effects.program_io import (
     MARK,
@@ -27,6 +26,7 @@ from lockgate.core.ruling.effects.program_io import (
 from lockgate.core.ruling.effects.programs.dispatch import read_program
 from lockgate.core.ruling.effects.programs.variables import note_variable
 from lockgate.core.ruling.effects.project import Place, Project, normalize_path
+from lockgate.core.ruling.effects.protected_paths import own_access
 from lockgate.core.ruling.effects.shell_syntax import (
     DEFAULT,
     PROCESS,

@@ -34,6 +34,15 @@ _OWN_SIDE = frozenset("from source sender".split())
 # An argument is a path when all words of its name are such words: `repo_path` names no file that the tool works on.
 _PATH_NAMES = ROLES["path"] | ROLES["output"] | frozenset("name full absolute relative source target old input".split())
 
+# What a file is to hold says nothing about what the call does: a guide may tell how settings are written.
+_CONTENT = frozenset(
+    "content contents file_text text body data patch diff old_string new_string old_str new_str oldtext newtext "
+    "old_text new_text new_source insert_text".split()
+)
+_PLACES = tuple("path paths file files filename uri url destination source target dest folder directory".split())
+_BLANK = re.compile(r"\s")
+_MOST_PLACE = 4096
+
 
 class Switch(NamedTuple):
     """A value that opens or unprotects something: the kind of its effect, what it is about, and its argument."""
@@ -84,6 +93,28 @@ def is_path_name(argument: str) -> bool:
 def is_prose(leaf: Leaf) -> bool:
     """Return whether a value is text for people to read rather than a value that steers the tool."""
     return has_role(leaf.argument, "prose") or len(leaf.text) > 500 or "\n" in leaf.text.strip()
+
+
+def is_content(leaf: Leaf) -> bool:
+    """Return whether this is what a file is to hold."""
+    return leaf_name(leaf) in _CONTENT
+
+
+def leaf_name(leaf: Leaf) -> str:
+    """Return what a value is called; an item of a list goes by the list's name: `edits[0].new_string`, `paths[2]`."""
+    return leaf.argument.rpartition(".")[2].partition("[")[0].lower()
+
+
+def is_place(leaf: Leaf) -> bool:
+    """Return whether a value may be a path or an address: it is called one, or is a single word."""
+    if is_content(leaf) or not 0 < len(leaf.text) <= _MOST_PLACE:
+        return False
+    return names_place(leaf) or not _BLANK.search(leaf.text.strip())
+
+
+def names_place(leaf: Leaf) -> bool:
+    """Return whether a value is called a path or an address."""
+    return leaf_name(leaf).endswith(_PLACES)
 
 
 def joined_values(leaves: Sequence[Leaf], role: str) -> Iterator[Leaf]:

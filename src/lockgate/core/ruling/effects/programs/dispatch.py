@@ -20,11 +20,11 @@ from lockgate.core.ruling.effects.programs import (
     version_managers,
     wrappers,
 )
+from lockgate.core.ruling.effects.programs.lockgate_commands import note_own_commands
+from lockgate.core.ruling.effects.programs.lockgate_processes import follow_processes
 from lockgate.core.ruling.effects.programs.option_uses import note_option_uses
-from lockgate.core.ruling.effects.programs.own_commands import note_own_commands
-from lockgate.core.ruling.effects.programs.own_files import note_own_files
-from lockgate.core.ruling.effects.programs.own_processes import follow_processes
 from lockgate.core.ruling.effects.programs.program_table import is_listed, read_row
+from lockgate.core.ruling.effects.programs.protected_files import note_own_files
 from lockgate.core.ruling.effects.project import Place
 
 if TYPE_CHECKING:

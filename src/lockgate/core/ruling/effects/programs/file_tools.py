@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lockgate.core.ruling.effects.paths import Access, is_secret, read_access
 from lockgate.core.ruling.effects.program_io import MARK, NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.options import split_options
-from lockgate.core.ruling.effects.programs.own_files import note_search
+from lockgate.core.ruling.effects.programs.protected_files import note_search
 from lockgate.core.ruling.effects.project import Place
 
 if TYPE_CHECKING:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lockgate.core.ruling.arguments import Leaf
-from lockgate.core.ruling.effects.own_arguments import is_content, is_place
-from lockgate.core.ruling.effects.own_paths import OWN_KINDS
 from lockgate.core.ruling.effects.project import Project
+from lockgate.core.ruling.effects.protected_paths import OWN_KINDS
 from lockgate.core.ruling.effects.reading import effects_of, own_effects_of
 from lockgate.core.ruling.tool_call import ToolCall
 
@@ -100,12 +98,3 @@ def test_ordinary_calls_are_let_be(tool: str, arguments: dict[str, object]) -> N
 def test_a_search_without_a_path_is_one_of_the_working_folder() -> None:
     assert own("Grep", {"pattern": "lgp_"}, folder="/home/ana") == {"reads-own-token"}
     assert own("Grep", {"pattern": "lgp_"}, folder="/home/ana/work/src") == set()
-
-
-def test_a_place_is_called_one_or_is_a_single_word() -> None:
-    assert is_place(Leaf("edits[0].path", "a b"))
-    assert is_place(Leaf("x", "/a/b"))
-    assert not is_place(Leaf("x", "a b"))
-    assert not is_place(Leaf("content", "/a/b"))
-    assert is_content(Leaf("edits[0].new_string", "x"))
-    assert not is_content(Leaf("command", "x"))

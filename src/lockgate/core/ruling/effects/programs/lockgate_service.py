@@ -1,7 +1,8 @@
-"""What a program does to Lockgate's service without ending a process: it takes its port, or the system stops it.
+"""What a program does to Lockgate's service without ending its process.
 
-Any program can listen on a port: so each one that is given the service's port counts, but those that are known to ask,
-to look, or to start another program, which is read by itself.
+It reaches the service, types our commands into another terminal, takes the port, or has the system stop the service.
+Any program can listen on a port. So each one that is given the service's port counts, except those that are known to
+ask, to look, or to start another program, which is read by itself.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from lockgate.core.ruling.effects.lockgate_address import ASKS_SERVICE, find_own_service
 from lockgate.core.ruling.effects.program_io import Invocation
+from lockgate.core.ruling.effects.programs.lockgate_processes import STATE_VARIABLES
 from lockgate.core.ruling.effects.programs.options import has_option, plain_words
-from lockgate.core.ruling.effects.programs.own_processes import STATE_VARIABLES
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
@@ -38,9 +40,29 @@ _FOR_ALL = frozenset("exit isolate halt poweroff reboot kexec bootout terminate-
 _ENVIRONMENT_VERBS = frozenset("set-environment unset-environment import-environment setenv unsetenv".split())
 _STEERS = re.compile(r"LOCKGATE_\w*|PYTHON\w*|LD_\w*|DYLD_\w*|PATH")
 
+# by topic: what prints, searches or looks, and what starts another program that is read by itself.
+_SAYS = frozenset(
+    """
+    echo printf print cat head tail less more grep egrep fgrep rgrep zgrep rg ag ack sed gsed awk gawk mawk nawk tr cut
+    sort uniq wc jq yq diff test [ [[ export declare typeset local readonly set alias trap which git gh read
+    ss netstat lsof lockgate find fd ls cp mv rm touch mkdir chmod tee code vim vi nano
+    sh bash zsh dash ksh ash fish eval source . env command sudo doas su xargs gxargs parallel timeout gtimeout nohup
+    nice ionice stdbuf setsid unbuffer time exec builtin watch script flock busybox toybox
+    """.split()
+)
+_TYPING = frozenset(
+    "tmux screen byobu zellij dtach kitty kitten wezterm xdotool ydotool dotool wtype osascript".split()
+)
+_KEYS = {"space": " ", "enter": "\n", "return": "\n", "c-m": "\n", "kp_enter": "\n", "minus": "-", "tab": "\t"}
+_TYPED = re.compile(
+    r"lockgate\b[^\n]*?[\s'\"](?:approvals?|approve|deny|grants?|revoke|trust|token|bans|init|--repin|--remove|--lift)\b"
+)
 
-def note_own_port(walk: Walk, call: Invocation) -> None:
-    """Note a program that may listen on the service's port or close it, and one that has the system change it."""
+
+def note_own_service(walk: Walk, call: Invocation) -> None:
+    """Note a program that reaches the service, types our commands elsewhere, takes its port or has it stopped."""
+    _note_typed(walk, call)
+    _note_reached(walk, call)
     if call.name in _MANAGERS:
         _note_managed(walk, call)
     elif call.name == "ss":
@@ -49,6 +71,22 @@ def note_own_port(walk: Walk, call: Invocation) -> None:
         _note_port(walk, call, listens=has_option(call.arguments, "-l", "--listen"))
     else:
         _note_port(walk, call, listens=call.name not in _NEVER_LISTENS)
+
+
+def _note_typed(walk: Walk, call: Invocation) -> None:
+    if call.name in _TYPING:
+        keys = [_KEYS.get(argument.lower(), argument) for argument in map(walk.plain, call.arguments)]
+        if any(_TYPED.search(typed.lower()) for typed in ("".join(keys), " ".join(keys))):
+            walk.add("changes-own-guard", "lockgate")
+
+
+def _note_reached(walk: Walk, call: Invocation) -> None:
+    if call.name not in _SAYS:
+        # An interpreter may get its program through its input.
+        said = " ".join([*map(walk.plain, call.arguments), "\n", call.stdin.text])
+        found = find_own_service(said, walk.project.service_port)
+        if found:
+            walk.add(ASKS_SERVICE, found)
 
 
 def _note_port(walk: Walk, call: Invocation, *, listens: bool) -> None:

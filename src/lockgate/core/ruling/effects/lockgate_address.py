@@ -13,6 +13,7 @@ from ipaddress import IPv4Address
 
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.effects.effect import Effect, effect
+from lockgate.core.ruling.effects.tool_arguments import leaf_name
 from lockgate.core.ruling.effects.tool_names import ToolName
 from lockgate.core.ruling.scope.machines import DOTS, decode_percent, ipv6_machines, machines_from_host
 
@@ -84,7 +85,7 @@ def read_service_arguments(name: ToolName, seed: str, leaves: Sequence[Leaf], po
     places = [leaf for leaf in leaves if _may_be_address(leaf, reads_all=reads_all)]
     for leaf in places:
         found = find_own_service(leaf.text, port) or (names_own_route(leaf.text) if is_page else "")
-        if not found and _own_name(leaf).endswith("port") and leaf.text.strip().lstrip("0") == str(port):
+        if not found and leaf_name(leaf).endswith("port") and leaf.text.strip().lstrip("0") == str(port):
             found = next((other.text for other in places if is_this_machine(other.text.strip()[:_REACH])), "")
         if found:
             yield effect(ASKS_SERVICE, found, argument=leaf.argument, span=(0, len(leaf.text)))
@@ -92,14 +93,10 @@ def read_service_arguments(name: ToolName, seed: str, leaves: Sequence[Leaf], po
 
 def _may_be_address(leaf: Leaf, *, reads_all: bool) -> bool:
     """Return whether a tool may go where a value says: it is one word, is called an address, or is code or a page's."""
-    own = _own_name(leaf)
-    if own in _SEARCHED:
+    name = leaf_name(leaf)
+    if name in _SEARCHED:
         return False
-    return reads_all or own.endswith(("url", "uri")) or _BLANK.search(leaf.text.strip()) is None
-
-
-def _own_name(leaf: Leaf) -> str:
-    return leaf.argument.rpartition(".")[2].partition("[")[0].lower()
+    return reads_all or name.endswith(("url", "uri")) or _BLANK.search(leaf.text.strip()) is None
 
 
 def names_own_route(text: str) -> str:

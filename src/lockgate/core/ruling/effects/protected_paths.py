@@ -1,4 +1,4 @@
-"""Paths that Lockgate itself rests on: its tokens, its state, the host's settings; `own_paths.txt` lists them.
+"""Paths that Lockgate itself rests on: its tokens, its state, the host's settings; `protected_paths.txt` lists them.
 
 What counts is where an access leads, not how it is spelled: the path is joined to the folder it starts from, `~`,
 variables and detours are resolved, and patterns of the shell are compared name by name. A folder above a listed path
@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from lockgate.core.ruling.effects.agent_programs import AGENT_PROGRAMS
 from lockgate.core.ruling.effects.effect import Effect, effect
-from lockgate.core.ruling.effects.own_service import ASKS_SERVICE, may_name_service
+from lockgate.core.ruling.effects.lockgate_address import ASKS_SERVICE, may_name_service
 from lockgate.core.ruling.effects.project import Project, normalize_path
 from lockgate.core.word_lists import read_sections
 
@@ -124,7 +124,7 @@ _TYPING = ("tmux", "screen", "dotool", "wtype", "zellij", "byobu")
 _WIDE = re.compile(r"/(?<![^\s\"'=(:,]/)(?:[\s\"');|&,]|\Z|\w{0,6}[*?\[])")
 _UPWARDS = re.compile(r"(?:^|[\s\"'=(:,/])\.\.(?:[\s\"');|&,/]|$)")
 _TO_HOME = re.compile(r"\bcd\s*(?:$|[;&|)\n])")
-_LISTED = read_sections("lockgate.core.ruling.effects", "own_paths.txt")
+_LISTED = read_sections("lockgate.core.ruling.effects", "protected_paths.txt")
 _STATE_NAMES, _SETTINGS_NAMES = (
     tuple(" ".join(_LISTED.pop(section)).split()) for section in ("names of secrets", "names of settings")
 )

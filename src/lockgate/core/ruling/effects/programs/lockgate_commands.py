@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.own_service import ASKS_SERVICE
+from lockgate.core.ruling.effects.lockgate_address import ASKS_SERVICE
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.program_io import Invocation

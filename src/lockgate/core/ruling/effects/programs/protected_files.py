@@ -1,4 +1,4 @@
-"""What a program does to Lockgate's own files, by its arguments: `own_paths.py` says which paths those are.
+"""What a program does to Lockgate's own files, by its arguments: `protected_paths.py` says which paths those are.
 
 Most programs work on the paths they are given, and their readers say how. Here stand the programs that reach everything
 below a folder, and those that change a file in a way no reader knows.
@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
-from lockgate.core.ruling.effects.own_paths import Access, find_own, may_find_own
 from lockgate.core.ruling.effects.program_io import MARK, Invocation
+from lockgate.core.ruling.effects.programs.lockgate_processes import RUNNERS, note_own_processes
+from lockgate.core.ruling.effects.programs.lockgate_service import note_own_service
 from lockgate.core.ruling.effects.programs.options import (
     has_option,
     long_values,
@@ -20,9 +21,7 @@ from lockgate.core.ruling.effects.programs.options import (
     program_after,
     split_options,
 )
-from lockgate.core.ruling.effects.programs.own_port import note_own_port
-from lockgate.core.ruling.effects.programs.own_processes import RUNNERS, note_own_processes
-from lockgate.core.ruling.effects.programs.own_service import note_own_service
+from lockgate.core.ruling.effects.protected_paths import Access, find_own, may_find_own
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
@@ -57,7 +56,6 @@ def note_own_files(walk: Walk, call: Invocation, *, is_known: bool) -> None:
     _note_searched(walk, call)
     note_own_processes(walk, call)
     note_own_service(walk, call)
-    note_own_port(walk, call)
 
 
 def _paths_in(walk: Walk, arguments: Iterable[str]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Arguments of tools that lead to Lockgate's own files, whatever the tool is called."""
+"""What a tool does to Lockgate's own files and service by its arguments, whatever the tool is called."""
 
 from __future__ import annotations
 
@@ -7,19 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.effects.effect import Effect
-from lockgate.core.ruling.effects.own_paths import Access, may_find_own, own_access
-from lockgate.core.ruling.effects.own_service import read_service_arguments
+from lockgate.core.ruling.effects.lockgate_address import read_service_arguments
 from lockgate.core.ruling.effects.project import Project
+from lockgate.core.ruling.effects.protected_paths import Access, may_find_own, own_access
+from lockgate.core.ruling.effects.tool_arguments import is_place, leaf_name, names_place
 from lockgate.core.ruling.effects.tool_names import ToolName
 
-# What a file is to hold says nothing about what the call does: a guide may tell how settings are written.
-_CONTENT = frozenset(
-    "content contents file_text text body data patch diff old_string new_string old_str new_str oldtext newtext "
-    "old_text new_text new_source insert_text".split()
-)
-_PLACES = tuple("path paths file files filename uri url destination source target dest folder directory".split())
-_BLANK = re.compile(r"\s")
-_MOST_PLACE = 4096
 # Tools that work on a folder with everything in it.
 _TAKES_AWAY = frozenset("delete remove unlink erase trash wipe move rename".split())
 _TAKES_ALONG = frozenset("copy duplicate compress zip archive upload backup sync share attach extract unzip".split())
@@ -28,32 +21,15 @@ _TOKEN = re.compile(r"lg[pa.\[(]", re.IGNORECASE)
 _FILTERS = frozenset("glob include type file_pattern include_pattern".split())
 
 
-def is_content(leaf: Leaf) -> bool:
-    """Return whether this is what a file is to hold."""
-    return leaf_name(leaf) in _CONTENT
-
-
-def leaf_name(leaf: Leaf) -> str:
-    """Return what a value is called; an item of a list goes by the list's name: `edits[0].new_string`, `paths[2]`."""
-    return leaf.argument.rpartition(".")[2].partition("[")[0].lower()
-
-
-def is_place(leaf: Leaf) -> bool:
-    """Return whether a value may be a path or an address: it is called one, or is a single word."""
-    if is_content(leaf) or not 0 < len(leaf.text) <= _MOST_PLACE:
-        return False
-    return leaf_name(leaf).endswith(_PLACES) or not _BLANK.search(leaf.text.strip())
-
-
 def read_own_arguments(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
-    """Yield what a tool does to Lockgate's own files by the places that it is given."""
+    """Yield what a tool does to Lockgate's own files and service by the places that it is given."""
     access, below = _access_of(name, seed, leaves)
     places = [leaf for leaf in leaves if is_place(leaf)]
     for leaf in places:
         found = own_access(leaf.text, access, project, below=below)
         if found is not None:
             yield found._replace(argument=leaf.argument, start=0, end=len(leaf.text))
-    if below and seed == "grep" and not any(leaf_name(leaf).endswith(_PLACES) for leaf in places):
+    if below and seed == "grep" and not any(map(names_place, places)):
         found = own_access(".", access, project, below=True)
         if found is not None:
             yield found
