@@ -399,7 +399,9 @@ def _described(name: str, found: Any) -> Iterable[str]:
         yield from (f"`{name}{_signature(found)}`",) if is_made else ()
         yield _paragraphs(found.__dict__["__doc__"])
         members = [f"- `{each.name}`" for each in found] if issubclass(found, Enum) else []
-        for key, value in vars(found).items():
+        # With what it inherits from our own classes.
+        bases = [base for base in reversed(found.__mro__) if base.__module__.startswith("lockgate.")]
+        for key, value in {key: each for base in bases for key, each in vars(base).items()}.items():
             doc = inspect.getdoc(value) if _is_member(key, value) else None
             if doc:
                 inner = getattr(value, "__func__", value)

@@ -68,6 +68,11 @@ def test_a_void_says_which_block_and_ends_this_session_only() -> None:
 
 def test_a_time_that_is_none_is_refused() -> None:
     store = MemoryApprovals()
-    for ask in (store.every, store.grants, lambda now: store.get("x", now), lambda now: store.void("s1", now)):
+    for ask in (
+        store.every,
+        store.grants,
+        lambda now: store.get(question(1).id, now),
+        lambda now: store.void("s1", now),
+    ):
         with pytest.raises(InvalidCall):
             ask(float("nan"))

@@ -26,7 +26,7 @@ from lockgate.core.ruling.approvals import (
     bind_call,
 )
 from lockgate.core.ruling.grants import Grant, offers_from_pending
-from lockgate.gate import approvals_memory, grants_sqlite
+from lockgate.gate import grants_sqlite
 from lockgate.gate.approvals_memory import MemoryApprovals
 from lockgate.gate.approvals_sqlite import SqliteApprovals
 
@@ -173,8 +173,7 @@ def test_other_sessions_need_a_wider_grant(store: Store) -> None:
 
 
 def test_there_is_room_for_so_many(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (approvals_memory, grants_sqlite):
-        monkeypatch.setattr(module, "MAX_GRANTS", 2)
+    monkeypatch.setattr(grants_sqlite, "MAX_GRANTS", 2)
     grant(store, question(1))
     grant(store, question(2, call(n=2)))
     third = question(3, call(n=3))

@@ -121,6 +121,9 @@ class SqliteApprovals(SqliteGrants, SqliteNotices):
     `ended` says whether the record has the end of an answer or a grant: a file that was put back as it was has not.
     """
 
+    # How long a mark is kept after its session was last heard of.
+    _marked_s = MARKED_S
+
     def __init__(
         self, path: Path, *, record: RecordChanges | None = None, ended: Callable[[str], bool] = is_not_ended
     ) -> None:
@@ -129,7 +132,7 @@ class SqliteApprovals(SqliteGrants, SqliteNotices):
         self._record = record
 
     def ask(self, pending: PendingApproval) -> str:
-        """Keep the question on disk; return the id under which the call waits, an earlier one if it waits already.
+        """Keep the question; return the id under which the call waits, an earlier one if it waits already.
 
         Return an empty id when too many are open: the call then pauses, and no person is asked.
         """
@@ -203,7 +206,7 @@ class SqliteApprovals(SqliteGrants, SqliteNotices):
             return heard
 
     def take(self, bound: BoundCall, now_s: float) -> TakeResult:
-        """Return what is answered to this call; a yes is handed out once, and is spent on disk before that."""
+        """Return what is answered to this call; a yes is handed out once, and is spent before that."""
         now_s = parse_time(now_s)
         if not self._file_exists():
             return TakeResult(ApprovalState.UNKNOWN)
@@ -265,6 +268,7 @@ class SqliteApprovals(SqliteGrants, SqliteNotices):
         return self._read_approvals(now_s, "")
 
     def get(self, id: str, now_s: float) -> Approval | None:
+        """Return the question of this id as it stands now; None where there is none."""
         found = self._read_approvals(now_s, "WHERE id = ?", id) if is_approval_id(id) else []
         return found[0] if found else None
 
@@ -349,13 +353,13 @@ class SqliteApprovals(SqliteGrants, SqliteNotices):
         # After an error the connection is closed without a COMMIT, which rolls back.
         with self._connection() as db:
             db.execute("BEGIN IMMEDIATE")
-            changed = expire_old(db, now_s, session)
+            changed = expire_old(db, now_s, session, self._marked_s)
             yield db, changed
             if changed and self._record is not None:
                 self._record(changed)
             db.execute("COMMIT")
 
-    # PostgreSQL has other ones.
+    # The other stores have other ones.
 
     def _connection(self) -> AbstractContextManager[sqlite3.Connection]:
         return self._file.connection()
@@ -375,7 +379,7 @@ def _pending_changes(
     return [ApprovalChange(str(session), str(id), state, str(digest)) for session, id, digest in found]
 
 
-def expire_old(db: sqlite3.Connection, now_s: float, session: str) -> list[ApprovalChange]:
+def expire_old(db: sqlite3.Connection, now_s: float, session: str, marked_s: float = MARKED_S) -> list[ApprovalChange]:
     """What has expired is so for good; what ended long ago is forgotten, and later that it was asked."""
     over = f"{_OPEN} AND NOT (created_s - :skew <= :now AND :now < expires_s)"
     at: dict[str, object] = {"now": now_s, "skew": SKEW_S}
@@ -390,7 +394,7 @@ def expire_old(db: sqlite3.Connection, now_s: float, session: str) -> list[Appro
     )
     # A day is near enough, and most calls then write nothing here.
     db.execute("UPDATE marks SET seen_s = ? WHERE session = ? AND seen_s < ?", (now_s, session, now_s - _DAY_S))
-    db.execute("DELETE FROM marks WHERE seen_s < ?", (now_s - MARKED_S,))
+    db.execute("DELETE FROM marks WHERE seen_s < ?", (now_s - marked_s,))
     return expired
 
 
