@@ -96,8 +96,7 @@ class HookEvent:
     @property
     def folder(self) -> str:
         """The folder that the agent works in, if the account that sent this can read it."""
-        cwd = self.text("cwd")
-        return cwd if self.account.is_own or may_read(self.account, cwd) else ""
+        return _readable_folder(self.account, self.text("cwd"))
 
     @property
     def transcript(self) -> str:
@@ -179,14 +178,7 @@ async def answer_event(host: Host, body: bytes, headers: Mapping[str, str], acco
 
 def parse_event(body: bytes, account: Account) -> HookEvent:
     """Return the event in this body; raise RefusedEvent where there is none."""
-    if len(body) > MAX_BODY_BYTES:
-        raise RefusedEvent("it is too large")
-    try:
-        said = json.loads(body)
-    except (ValueError, RecursionError):
-        raise RefusedEvent("it is not JSON") from None
-    if not isinstance(said, dict):
-        raise RefusedEvent("it is not an object")
+    said = parse_body(body)
     name, session, agent = said.get("hook_event_name"), said.get("session_id"), said.get("agent_id", "")
     for id in (session, agent or "-"):
         if not isinstance(id, str) or not 0 < len(id) <= 90 or not id.isprintable() or "/" in id:
@@ -196,6 +188,19 @@ def parse_event(body: bytes, account: Account) -> HookEvent:
     if not isinstance(name, str) or not name:
         raise RefusedEvent("it has no name", str(session))
     return HookEvent(account, name, str(session), str(agent or ""), said)
+
+
+def parse_body(body: bytes) -> dict[str, object]:
+    """Return the object that the body of a hook's event holds; raise RefusedEvent where there is none."""
+    if len(body) > MAX_BODY_BYTES:
+        raise RefusedEvent("it is too large")
+    try:
+        said = json.loads(body)
+    except (ValueError, RecursionError):
+        raise RefusedEvent("it is not JSON") from None
+    if not isinstance(said, dict):
+        raise RefusedEvent("it is not an object")
+    return said
 
 
 def is_deeper(value: object, most: int) -> bool:
@@ -224,18 +229,38 @@ def _enter_session(host: Host, event: HookEvent) -> None:
         begins = event.name == "SubagentStart" and not is_written(event.transcript)
         wanted.append((event.session_or_agent, event.session, begins))
     for id, parent, known in wanted:
-        try:
-            info = host.session(id)
-            if info is None:
-                meta = {OPENER_ACCOUNT: str(event.account.uid), "cwd": printable(event.text("cwd"), 500)}
-                folder = "" if parent else event.folder
-                info = host.open(id, host=HOST, parent=parent, known=known, meta=meta, folder=folder)
-        except LockgateError:
-            # What the event tells is lost, and the agent may have read it.
-            host.mark_context_unknown(id)
-            raise
-        if not is_own_session(info, event.account):
-            raise InvalidCall("another program or account opened a session of this id: start a new one")
+        open_session(host, HOST, id, event.account, event.text("cwd"), parent=parent, known=known)
+
+
+def open_session(
+    host: Host,
+    agent: str,
+    id: str,
+    account: Account,
+    cwd: str,
+    *,
+    parent: str,
+    known: bool,
+    pieces: Iterable[Piece] = (),
+) -> None:
+    """Open a session with these pieces where there is none; raise InvalidCall where it is not the sender's own."""
+    try:
+        info = host.session(id)
+        if info is None:
+            meta = {OPENER_ACCOUNT: str(account.uid), "cwd": printable(cwd, 500)}
+            folder = "" if parent else _readable_folder(account, cwd)
+            info = host.open(id, host=agent, parent=parent, known=known, meta=meta, folder=folder)
+            add_pieces(host, id, pieces)
+    except LockgateError:
+        # What the event tells is lost, and the agent may have read it.
+        host.mark_context_unknown(id)
+        raise
+    if not is_own_session(info, account, agent):
+        raise InvalidCall("another program or account opened a session of this id: start a new one")
+
+
+def _readable_folder(account: Account, cwd: str) -> str:
+    return cwd if account.is_own or may_read(account, cwd) else ""
 
 
 def is_own_session(info: SessionInfo, account: Account, host: str = HOST) -> bool:
@@ -304,7 +329,7 @@ def _catch_up(host: Host, event: HookEvent, path: str) -> bool:
     """Add transcript entries that no event reported; return whether the context is known."""
     info = host.session(event.session_or_agent)
     if path:
-        _add_pieces(host, event.session_or_agent, _memory_of(host).transcripts.new_pieces(path))
+        add_pieces(host, event.session_or_agent, _memory_of(host).transcripts.new_pieces(path))
     return info is not None and info.context_known
 
 
@@ -368,14 +393,19 @@ def stop_agent(reason: str) -> Answer:
 
 def _answer_failure(event: str, error: Exception) -> Answer:
     """Return the answer to an event whose handling failed, without the error's text: it may hold foreign content."""
-    what = printable(error.message, 200) if isinstance(error, LockgateError) else type(error).__name__
-    said = f"Lockgate could not keep this event ({what}). `lockgate doctor --claude-code` says more."
+    said = f"{failure_sentence(error)} `lockgate doctor --claude-code` says more."
     if event in ("UserPromptSubmit", "UserPromptExpansion"):
         return {"decision": "block", "reason": said}
     if event in ("PostToolUse", "PostToolUseFailure", "PostToolBatch"):
         # The model is about to read a text that Lockgate has not scanned.
         return {"continue": False, "stopReason": said}
     return _deny(said) if event == "PreToolUse" else {}
+
+
+def failure_sentence(error: Exception) -> str:
+    """Return that an event could not be kept, and why, without the text of an error that is not ours."""
+    what = printable(error.message, 200) if isinstance(error, LockgateError) else type(error).__name__
+    return f"Lockgate could not keep this event ({what})."
 
 
 # All other events
@@ -392,11 +422,11 @@ def _on_prompt(host: Host, event: HookEvent) -> Answer:
     if not prompt.strip():
         return {}
     if event.agent or is_machine(prompt) or _is_scheduled(host, prompt, event.account):
-        _add_pieces(host, event.session_or_agent, [Piece(prompt, f"tool:{HOST}")])
+        add_pieces(host, event.session_or_agent, [Piece(prompt, f"tool:{HOST}")])
         return {}
     _memory_of(host).prompted_sessions.note(event.session)
     host.open(event.session, goal=prompt, host=HOST, known=False, folder=event.folder)
-    _add_pieces(host, event.session, context_files.mentioned_pieces(prompt, event.text("cwd"), event.account))
+    add_pieces(host, event.session, context_files.mentioned_pieces(prompt, event.text("cwd"), event.account))
     return _ask_to_vouch(host, event.session)
 
 
@@ -435,13 +465,13 @@ def _on_expanded_command(host: Host, event: HookEvent) -> Answer:
 
 def _add_command(host: Host, event: HookEvent, name: str) -> None:
     pieces = context_files.command_pieces(name, event.text("cwd"), event.account)
-    _add_pieces(host, event.session_or_agent, pieces)
+    add_pieces(host, event.session_or_agent, pieces)
 
 
 def _on_instructions(host: Host, event: HookEvent) -> Answer:
     included_by = event.text("parent_file_path") if event.text("load_reason") == "include" else ""
     piece = context_files.instruction_piece(event.text("file_path"), included_by, event.account)
-    _add_pieces(host, event.session_or_agent, [piece] if piece is not None else [])
+    add_pieces(host, event.session_or_agent, [piece] if piece is not None else [])
     if piece is not None and piece is not context_files.UNREAD:
         _note_unvouched(host, event.session, piece)
     return {}
@@ -486,7 +516,7 @@ def _on_tool_result(host: Host, event: HookEvent) -> Answer:
 def _keep_result(host: Host, event: HookEvent, tool: str, arguments: object, response: object, call: str) -> None:
     given = arguments if isinstance(arguments, dict) else {}
     text, source = _response_text(tool, response), source_of_result(tool, given)
-    _add_pieces(host, event.session_or_agent, [Piece(text, source, key=call)] if text.strip() else [])
+    add_pieces(host, event.session_or_agent, [Piece(text, source, key=call)] if text.strip() else [])
     if tool == "Skill":
         _add_command(host, event, str(given.get("skill", "")))
     if call:
@@ -556,7 +586,7 @@ def _on_agent_start(host: Host, event: HookEvent) -> Answer:
 def _on_agent_stop(host: Host, event: HookEvent) -> Answer:
     report = event.text("last_assistant_message")
     if event.agent and report.strip():
-        _add_pieces(host, event.session, [Piece(report, "tool:Agent", key=context_files.text_key(event.agent, report))])
+        add_pieces(host, event.session, [Piece(report, "tool:Agent", key=context_files.text_key(event.agent, report))])
     if event.agent:
         host.end(event.session_or_agent)
     return {}
@@ -578,7 +608,8 @@ def _on_session_end(host: Host, event: HookEvent) -> Answer:
     }
 
 
-def _add_pieces(host: Host, session: str, pieces: Iterable[Piece]) -> None:
+def add_pieces(host: Host, session: str, pieces: Iterable[Piece]) -> None:
+    """Add what an agent may have read, until the session is full; what could not be read makes its context unknown."""
     for piece in pieces:
         if piece is context_files.UNREAD:
             host.mark_context_unknown(session)

@@ -14,19 +14,18 @@ once. What cannot be understood or kept is denied as well.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from lockgate.claude_code import call_targets, context_files
 from lockgate.claude_code.context_files import UNREAD
-from lockgate.claude_code.events import RefusedEvent, how_to_answer, is_own_session
+from lockgate.claude_code.events import RefusedEvent, add_pieces, failure_sentence, how_to_answer, open_session
 from lockgate.coding_agents.hook_events import AgentEvent, EventKind, parse_agent_event
 from lockgate.coding_agents.instruction_files import commands_of_prompt, instruction_pieces, pieces_on_the_way
-from lockgate.core.errors import InvalidBlock, InvalidCall, LockgateError, printable
+from lockgate.core.errors import LockgateError, printable
 from lockgate.core.vocabulary import Action, Decision
-from lockgate.runtime.accounts import Account, may_read
+from lockgate.runtime.accounts import Account
 from lockgate.sessions import Host, Piece
-from lockgate.sessions.live_session import OPENER_ACCOUNT
 from lockgate.sessions.spoken_reasons import reason_for_model
 
 # Tools that read one file or page, and how they call it.
@@ -53,8 +52,7 @@ async def answer_agent_event(
             return await _check_call(host, event, headers, account)
         await asyncio.to_thread(_HANDLERS.get(event.kind, _on_other), host, agent, event, account)
     except Exception as error:  # noqa: BLE001  # whatever it is, the host must not take it for a yes
-        what = printable(error.message, 200) if isinstance(error, LockgateError) else type(error).__name__
-        return {"deny": f"Lockgate could not keep this event ({what}). `lockgate doctor` says more."}
+        return {"deny": f"{failure_sentence(error)} `lockgate doctor` says more."}
     return {}
 
 
@@ -68,20 +66,8 @@ def _enter_session(host: Host, agent: str, event: AgentEvent, account: Account) 
     """Open the session of an event where there is none; raise InvalidCall where it is not the sender's own."""
     wanted = [(event.parent, "", False)] if event.parent else []
     for id, parent, begins in (*wanted, (event.session, event.parent, event.begins)):
-        try:
-            info = host.session(id)
-            if info is None:
-                meta = {OPENER_ACCOUNT: str(account.uid), "cwd": printable(event.folder, 500)}
-                folder = event.folder if account.is_own or may_read(account, event.folder) else ""
-                info = host.open(
-                    id, host=agent, parent=parent, known=begins, meta=meta, folder="" if parent else folder
-                )
-                _add_pieces(host, id, [] if parent else instruction_pieces(agent, event.folder, account))
-        except LockgateError:
-            host.mark_context_unknown(id)
-            raise
-        if not is_own_session(info, account, agent):
-            raise InvalidCall("another program or account opened a session of this id: start a new one")
+        pieces = [] if parent else instruction_pieces(agent, event.folder, account)
+        open_session(host, agent, id, account, event.folder, parent=parent, known=begins, pieces=pieces)
 
 
 async def _check_call(host: Host, event: AgentEvent, headers: Mapping[str, str], account: Account) -> Denial:
@@ -113,12 +99,12 @@ def _on_prompt(host: Host, agent: str, event: AgentEvent, account: Account) -> N
     command = next((each for each in commands if not _is_vouched(host, each)), None)
     if event.by_agent or command is not None:
         source = f"tool:{agent}" if command is None or command is UNREAD else command.source
-        _add_pieces(host, event.session, [Piece(event.text, source)])
+        add_pieces(host, event.session, [Piece(event.text, source)])
         return
     host.open(event.session, goal=event.text, host=agent, known=False)
     # The folder may be another one by now, or its files may have changed.
-    _add_pieces(host, event.session, instruction_pieces(agent, event.folder, account))
-    _add_pieces(host, event.session, context_files.mentioned_pieces(event.text, event.folder, account))
+    add_pieces(host, event.session, instruction_pieces(agent, event.folder, account))
+    add_pieces(host, event.session, context_files.mentioned_pieces(event.text, event.folder, account))
 
 
 def _is_vouched(host: Host, piece: Piece) -> bool:
@@ -132,7 +118,7 @@ def _on_result(host: Host, agent: str, event: AgentEvent, account: Account) -> N
         pieces += pieces_on_the_way(agent, place, event.folder, account)
     # What a subagent has read, it may report to the agent that started it without an event.
     for session in filter(None, (event.session, event.parent)):
-        _add_pieces(host, session, pieces)
+        add_pieces(host, session, pieces)
     if event.call:
         host.outcome(event.session, event.call, "failed" if event.failed else "ran")
 
@@ -157,18 +143,6 @@ def _on_end(host: Host, _: str, event: AgentEvent, __: Account) -> None:
 
 def _on_other(*_: object) -> None:
     pass
-
-
-def _add_pieces(host: Host, session: str, pieces: Iterable[Piece]) -> None:
-    for piece in pieces:
-        if piece is UNREAD:
-            host.mark_context_unknown(session)
-            continue
-        try:
-            host.add(session, piece.content, source=piece.source, key=piece.key)
-        except InvalidBlock:
-            # The session is full, and its context counts as unknown from here on.
-            return
 
 
 _HANDLERS: Mapping[EventKind, Callable[[Host, str, AgentEvent, Account], None]] = {

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
-from lockgate.claude_code.events import MAX_BODY_BYTES, MAX_DEPTH, RefusedEvent, is_deeper
+from lockgate.claude_code.events import MAX_DEPTH, RefusedEvent, is_deeper, parse_body
 from lockgate.claude_code.transcripts import text_of
 
 _MAX_ID = 90
@@ -58,14 +58,7 @@ Said = Mapping[str, object]
 
 def parse_agent_event(agent: str, body: bytes) -> AgentEvent:
     """Return the event of this coding agent in a body; raise RefusedEvent where there is none."""
-    if len(body) > MAX_BODY_BYTES:
-        raise RefusedEvent("it is too large")
-    try:
-        said = json.loads(body)
-    except (ValueError, RecursionError):
-        raise RefusedEvent("it is not JSON") from None
-    if not isinstance(said, dict):
-        raise RefusedEvent("it is not an object")
+    said = parse_body(body)
     event = _PARSERS[agent](said)
     for id in (event.session, event.parent or "-"):
         if not 0 < len(id) <= _MAX_ID or not id.isprintable() or "/" in id:
