@@ -577,5 +577,5 @@ def test_declared_journals_open_once(tmp_path: Path) -> None:
     journal = recording.DeclaredJournal(fail, **hashes, software="x", note=tmp_path / "note")
     for _ in range(2):
         with pytest.raises(JournalUnavailable, match="not yet"):
-            recording.Recorder(journal).record_assessment("ab" * 32, "safe", "x", reason="y")
+            recording.record_assessment(journal, "ab" * 32, "safe", "x", reason="y")
     assert len(opened) == 2

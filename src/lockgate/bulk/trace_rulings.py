@@ -9,6 +9,7 @@ from lockgate.core.errors import InvalidTrace, LockgateError
 from lockgate.core.sessions.trace_format import BlockEvent, CallEvent, Event, SessionStart, parse_line
 from lockgate.core.vocabulary import Decision
 from lockgate.gate.gate import Gate
+from lockgate.gate.ruler import Ruler
 from lockgate.gate.session import Session
 
 
@@ -47,7 +48,7 @@ def rule_on_events(gate: Gate, events: Iterable[tuple[int, Event]], *, sessions:
                 session = gate.session(goal=start.goal, mode=start.mode, scope=start.scope)
                 sessions, call, goal = sessions + 1, 0, start.goal
             if session is not None and isinstance(event, BlockEvent):
-                _add_block(session, event)
+                add_block(session, event)
             if session is not None and isinstance(event, CallEvent):
                 call += 1
                 decision = session.check(event.tool, event.arguments, annotations=event.annotations)
@@ -56,7 +57,8 @@ def rule_on_events(gate: Gate, events: Iterable[tuple[int, Event]], *, sessions:
             raise InvalidTrace(f"line {number}: {error.message}", hint=error.hint) from None
 
 
-def _add_block(session: Session, event: BlockEvent) -> None:
+def add_block(session: Session | Ruler, event: BlockEvent) -> None:
+    """Add a block of a trace to a session."""
     session.add(
         event.content,
         source=event.source,

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from lockgate.claude_code.transcripts import Call, Entry, Prompt, Result, Text, UnreadableLine, parse_entries
 from lockgate.runtime.accounts import Account, open_as
+from lockgate.runtime.project_files import folders_upwards
 from lockgate.sessions import Piece
 
 # More than Claude Code reads of a file by itself.
@@ -34,7 +35,6 @@ MAX_MENTIONS = 32
 MAX_TRANSCRIPT_BYTES = 128 * 1024 * 1024
 # What is new in a transcript since the last call; the rest waits for the next one.
 MAX_NEWS_BYTES = 8 * 1024 * 1024
-_MAX_PARENTS = 16
 _MAX_FOLLOWED = 1024
 # Byte for byte, and without waiting for a pipe's other end.
 _OPEN_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -75,7 +75,7 @@ def is_instruction_file(path: str) -> bool:
 
 def instruction_files(folder: str) -> Iterator[str]:
     """Yield where Claude Code would look for instructions when it works in this folder; a file need not be there."""
-    for each in _folders_upwards(folder):
+    for each in folders_upwards(folder):
         yield from (os.path.join(each, name) for name in sorted(_INSTRUCTIONS))
         rules = os.path.join(each, ".claude", "rules")
         with suppress(OSError):
@@ -147,22 +147,13 @@ def command_pieces(name: str, cwd: str, account: Account) -> Iterator[Piece]:
         return
     inner = name.replace(":", "/")
     short = name.rpartition(":")[2]
-    for folder in (*_folders_upwards(cwd), *config_folders()):
+    for folder in (*folders_upwards(cwd), *config_folders()):
         base = folder if folder in config_folders() else os.path.join(folder, ".claude")
         for path in (f"commands/{inner}.md", f"skills/{short}/SKILL.md"):
             piece = file_piece(os.path.join(base, path), account)
             # Most of these places do not exist, and for another account that cannot be told from one it may not read.
             if piece is not None and piece is not UNREAD:
                 yield piece
-
-
-def _folders_upwards(folder: str) -> Iterator[str]:
-    for _ in range(_MAX_PARENTS):
-        yield folder
-        above = os.path.dirname(folder)
-        if above == folder:
-            return
-        folder = above
 
 
 # The transcript

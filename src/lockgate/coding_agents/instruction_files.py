@@ -18,9 +18,9 @@ from itertools import islice
 from lockgate.claude_code.context_files import MAX_FILE_BYTES, UNREAD, file_piece
 from lockgate.core.ruling.effects.agent_programs import AGENT_PROGRAMS
 from lockgate.runtime.accounts import Account, may_read
+from lockgate.runtime.project_files import folders_upwards
 from lockgate.sessions import Piece
 
-_MAX_LEVELS = 16
 _MAX_NAMES = 200
 
 _FILES: Mapping[str, tuple[str, ...]] = {
@@ -192,11 +192,7 @@ def _files_below(folder: str) -> list[str]:
 
 
 def _folders_upwards(folder: str) -> Iterator[str]:
-    for _ in range(_MAX_LEVELS if os.path.isabs(folder) else 0):
-        yield folder
-        if os.path.dirname(folder) == folder:
-            return
-        folder = os.path.dirname(folder)
+    return folders_upwards(folder) if os.path.isabs(folder) else iter(())
 
 
 def _pieces_in(folder: str, names: tuple[str, ...], account: Account) -> Iterator[Piece]:

@@ -225,36 +225,6 @@ class Recorder:
             # an answer waits for the witness, and its head covers this record too.
             self.record_built(build, durable=True, witnessed=False)
 
-    def record_assessment(
-        self,
-        payload_sha256: str,
-        verdict: str,
-        acted: str,
-        *,
-        reason: str,
-        by: str = "",
-        rules: Iterable[str] = (),
-        more: Mapping[str, object] | None = None,
-        durable: bool = True,
-    ) -> Receipt:
-        """Record a verdict on a request, and what was done because of it."""
-
-        def build(number: Callable[[], RecordNumber]) -> Iterator[bytes]:
-            yield encode_record(
-                record.assess_record(
-                    **number(),
-                    payload_sha256=payload_sha256.removeprefix("sha256:"),
-                    verdict=verdict,
-                    reason=reason,
-                    by=by,
-                    acted=acted,
-                    rules=rules,
-                    more=more,
-                )
-            )
-
-        return self.record_built(build, durable=durable)
-
     def record_configuration(self, policy_hash: str, settings_hash: str, software: str, previous: str) -> Receipt:
         def build(number: Callable[[], RecordNumber]) -> Iterator[bytes]:
             yield encode_record(
@@ -427,9 +397,22 @@ def record_assessment(
         recorder = _recorders.get(journal)
         if recorder is None:
             recorder = _recorders[journal] = Recorder(journal)
-    return recorder.record_assessment(
-        payload_sha256, verdict, acted, reason=reason, by=by, rules=rules, more=more, durable=durable
-    )
+
+    def build(number: Callable[[], RecordNumber]) -> Iterator[bytes]:
+        yield encode_record(
+            record.assess_record(
+                **number(),
+                payload_sha256=payload_sha256.removeprefix("sha256:"),
+                verdict=verdict,
+                reason=reason,
+                by=by,
+                acted=acted,
+                rules=rules,
+                more=more,
+            )
+        )
+
+    return recorder.record_built(build, durable=durable)
 
 
 class UnavailableJournal:

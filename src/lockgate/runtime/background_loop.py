@@ -162,3 +162,12 @@ class _SelectorLoop(asyncio.SelectorEventLoop):
         for sock in (*self._sockets, getattr(self, "_ssock", None), getattr(self, "_csock", None)):
             if sock is not None:
                 sock.close()
+
+
+def is_on_event_loop() -> bool:
+    """Return whether a loop runs in this thread: a caller that blocks would stop it."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

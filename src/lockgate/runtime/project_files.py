@@ -74,7 +74,7 @@ def _plain_path(path: str) -> str:
 
 def _find_root(folder: str, home: str) -> str:
     """Return the folder of the project; empty for a folder that holds more than a project, or does not exist."""
-    candidates = [each for each in _folders_upwards(folder) if _may_be_root(each, home)]
+    candidates = [each for each in folders_upwards(folder) if _may_be_root(each, home)]
     if not candidates or not os.path.isdir(folder):
         return ""
     for has_mark in (_has_repository, _has_manifest):
@@ -84,7 +84,8 @@ def _find_root(folder: str, home: str) -> str:
     return folder if folder in candidates else ""
 
 
-def _folders_upwards(folder: str) -> Iterator[str]:
+def folders_upwards(folder: str) -> Iterator[str]:
+    """Yield a folder and those above it, the nearest first, as far as a project may reach."""
     for _ in range(_MAX_PARENTS):
         yield folder
         above = os.path.dirname(folder)
@@ -155,7 +156,7 @@ class _FolderReader:
     def _folders(self) -> Iterator[str]:
         """Yield the root, the folders from there to the working one, and one level of projects inside."""
         yield self._root
-        for each in _folders_upwards(self._folder):
+        for each in folders_upwards(self._folder):
             if len(each) > len(self._root):
                 yield each
         for name in _subfolders(self._root):

@@ -17,7 +17,6 @@ the payload: a client that sends megabytes delays only others that do.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -47,6 +46,7 @@ from lockgate.core.requests.combined_verdict import (
 from lockgate.core.requests.payload import Payload, PolicyContext, parse_payload, payload_digest
 from lockgate.core.requests.verifier_prompts import build_assess_question
 from lockgate.core.text.scanner import Scanner
+from lockgate.runtime.background_loop import is_on_event_loop
 from lockgate.runtime.failures import error_type
 from lockgate.runtime.metrics import METRICS, OTHER, PROVIDERS, Metrics
 from lockgate.runtime.otel_metrics import OtelMetrics
@@ -149,7 +149,7 @@ class _Adapter:
 
     def examine(self, payload: Mapping[str, Any], *, tenant: str = "") -> Assessment:
         """Return the verdict with its reason, the rules that matched, and the latency."""
-        driver = _Driver.NO_ONE if _is_on_event_loop() else _Driver.THREAD
+        driver = _Driver.NO_ONE if is_on_event_loop() else _Driver.THREAD
         return run_routine(self._assessment_steps(payload, tenant, driver))
 
     async def examine_async(
@@ -486,14 +486,6 @@ def _digest(payload: Payload) -> str:
     names = (payload.modalities, modes, payload.ingress_flags, payload.sources)
     said = f"{names}\n{payload.prompt_text}".encode("utf-8", "surrogatepass")
     return blake2b(said, key=_SECRET, digest_size=32).hexdigest()
-
-
-def _is_on_event_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _is_tenant(tenant: object) -> bool:

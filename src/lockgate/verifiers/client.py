@@ -45,7 +45,7 @@ from lockgate.core.questions import (
     Rating,
 )
 from lockgate.core.requests.circuit_breaker import CallResult, CircuitLimits, Circuits, Ticket
-from lockgate.runtime.background_loop import BackgroundLoop, opened_connections
+from lockgate.runtime.background_loop import BackgroundLoop, is_on_event_loop, opened_connections
 from lockgate.runtime.forks import on_fork
 from lockgate.runtime.http_post import open_transport, post, tls_context, why_from_error
 
@@ -189,7 +189,7 @@ class Client:
     ) -> Outcome:
         """Ask from a plain thread. On a running event loop return no answer at once: waiting would stop that loop."""
         began = self._clock()
-        if _is_on_event_loop():
+        if is_on_event_loop():
             return self._outcome(NoAnswer(NoAnswerReason.CALLED_IN_LOOP), began)
         pending = self._submit(provider, question, key, tenant, began, timeout_s)
         if not isinstance(pending, _PendingQuestion):
@@ -680,14 +680,6 @@ def _set_waiter(waiter: asyncio.Future[None]) -> None:
 async def _close(client_loop: _ClientLoop) -> None:
     if client_loop.transport is not None:
         await client_loop.transport.aclose()
-
-
-def _is_on_event_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _check_whole_number(name: str, value: object, least: int, most: int) -> None:

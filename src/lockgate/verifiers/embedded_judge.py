@@ -18,7 +18,6 @@ call.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import math
@@ -42,6 +41,7 @@ from lockgate.core.ruling.opinions import Silent, Triage
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.policy import PRESETS
 from lockgate.gate.judge import Inquiry, Opined
+from lockgate.runtime.background_loop import is_on_event_loop
 from lockgate.runtime.forks import on_fork
 from lockgate.runtime.routines import Routine, run_routine, run_routine_async
 from lockgate.runtime.worker_pool import Full, JobResult, PoolJob, WorkerPool
@@ -434,7 +434,7 @@ class EmbeddedJudge:
 
     def opine(self, inquiry: Inquiry) -> Opined:
         """Return the opinion of the case. From a coroutine use `opine_async`: this one cannot wait there."""
-        if _is_on_event_loop():
+        if is_on_event_loop():
             return Opined(Silent(NoAnswerReason.CALLED_IN_LOOP))
         return run_routine(self._opinion_steps(inquiry))
 
@@ -508,11 +508,3 @@ class EmbeddedJudge:
 def _check_deadline(until: float) -> None:
     if monotonic() > until:
         raise TimeoutError
-
-
-def _is_on_event_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

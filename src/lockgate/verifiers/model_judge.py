@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -13,6 +12,7 @@ from lockgate.core.judging.judge_replies import parse_opinion
 from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Rating
 from lockgate.core.ruling.opinions import Silent
 from lockgate.gate.judge import Inquiry, Opined
+from lockgate.runtime.background_loop import is_on_event_loop
 from lockgate.runtime.routines import Routine, run_routine, run_routine_async
 from lockgate.runtime.worker_pool import Full, PoolJob, WorkerPool
 from lockgate.verifiers.client import Client, Provider, ProviderQuestion
@@ -57,7 +57,7 @@ class ModelJudge:
 
     def opine(self, inquiry: Inquiry) -> Opined:
         """Return the model's opinion of the case. From a coroutine use `opine_async`: this one cannot wait there."""
-        if _is_on_event_loop():
+        if is_on_event_loop():
             return Opined(Silent(NoAnswerReason.CALLED_IN_LOOP))
         return run_routine(self._opinion_steps(inquiry))
 
@@ -100,11 +100,3 @@ def _opinion_from_answer(inquiry: Inquiry, nonce: str, answer: Answer) -> Opined
         case Rating():
             # A rating endpoint cannot answer this question, in no form.
             return Opined(Silent(NoAnswerReason.ODD_ANSWER))
-
-
-def _is_on_event_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

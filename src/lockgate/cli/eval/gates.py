@@ -8,6 +8,7 @@ from functools import cache
 from typing import NamedTuple, Protocol
 
 from lockgate import assemble
+from lockgate.bulk.trace_rulings import add_block
 from lockgate.core.ruling.policy import PRESETS, change_policy
 from lockgate.core.ruling.tool_risk import tool_risk
 from lockgate.core.sessions.labelled_sessions import LabelledSession
@@ -70,15 +71,7 @@ class LockgateGate:
         self._session = self._gate_for(start.dataset).session(goal=start.goal, mode=start.mode, scope=start.scope)
 
     def add(self, block: BlockEvent) -> None:
-        self._session.add(
-            block.content,
-            source=block.source,
-            trust=block.trust,
-            kind=block.kind,
-            mutable=block.mutable,
-            tainted_by=block.tainted_by,
-            id=block.id,
-        )
+        add_block(self._session, block)
 
     def check(self, call: CallEvent) -> Ruled:
         decision = self._session.check(call.tool, call.arguments, annotations=call.annotations)

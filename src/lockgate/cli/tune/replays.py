@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from lockgate.bulk.trace_rulings import add_block
 from lockgate.claude_code.context_files import is_instruction_file
 from lockgate.cli.eval.trace_files import load_sessions
 from lockgate.cli.replay import ReplayReport, replay_transcript
@@ -123,15 +124,7 @@ def _trace_calls(name: str, session: LabelledSession) -> Callable[[Gate], Iterat
         ruler = gate.ruler(goal=start.goal, mode=start.mode, scope=start.scope)
         for number, event in enumerate(session.events):
             if isinstance(event, BlockEvent):
-                ruler.add(
-                    event.content,
-                    source=event.source,
-                    trust=event.trust,
-                    kind=event.kind,
-                    mutable=event.mutable,
-                    tainted_by=event.tainted_by,
-                    id=event.id,
-                )
+                add_block(ruler, event)
             else:
                 ruled = ruler.check(ToolCall(event.tool, event.arguments, event.annotations))
                 is_attack, counts = event.label == "attack", event.label != "unknown"
