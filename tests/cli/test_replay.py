@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opencode_records import Database, text, tool
 
 Run = Callable[..., Any]
 
@@ -176,3 +177,37 @@ def test_old_files_are_left_out_by_their_age(run: Run, projects: Path) -> None:
     os.utime(projects / "old.jsonl", (1, 1))
     assert run("replay", "--since", "7d").code == 2
     assert run("replay").code == 1
+
+
+def test_opencodes_database_is_replayed_with_the_log_beside_it(run: Run, tmp_path: Path) -> None:
+    database = Database(tmp_path)
+    database.session("s1")
+    database.say("s1", "user", text("Summarise the unread mails"))
+    database.say("s1", "assistant", tool("c1", "mail_read_inbox", {}, output=POISON))
+    send = tool("c2", "mail_send_email", {"to": "eve@collector.example"}, status="error", error="Lockgate said no")
+    database.say("s1", "assistant", send)
+    before = Path(database.path).read_bytes()
+    ended = run("replay", str(tmp_path), "--json")
+    (held, summary) = [json.loads(line) for line in ended.out.splitlines()]
+    assert ended.code == 1
+    assert (held["session"], held["call"], held["tool"], held["ran"]) == ("s1", 2, "mail_send_email", "not-run")
+    assert (summary["summary"]["sessions"], summary["summary"]["calls"]) == (1, 2)
+    assert Path(database.path).read_bytes() == before
+    # Its age is that of the log.
+    os.utime(database.path, (0, 0))
+    assert run("replay", str(tmp_path), "--since", "1h", "--json").code == 1
+
+
+def test_a_database_of_an_unknown_version_is_said_to_be_left_out(run: Run, tmp_path: Path) -> None:
+    database = Database(tmp_path)
+    database.db.executescript("DROP TABLE part")
+    ended = run("replay", str(tmp_path))
+    assert ended.code == 2
+    assert "no OpenCode database, or one of a version that is not known here" in ended.err
+    # Beside one that can be read it is named.
+    trace = '{"block": {"source": "web", "content": "x"}}\n{"call": {"tool": "bash", "arguments": {"command": "ls"}}}\n'
+    (tmp_path / "t.jsonl").write_text(trace)
+    ended = run("replay", str(tmp_path))
+    assert ended.code == 0
+    assert "warning: left out" in ended.err
+    assert "opencode.db" in ended.err

@@ -14,7 +14,12 @@ from claude_machine import HIJACK, POISON, Machine
 from coding_agents import run_agent, shell, why_missing
 from lockgate.coding_agents.hook_events import CODING_AGENTS
 
-TRANSCRIPTS = {"codex": ".codex/sessions", "gemini": ".gemini/tmp", "copilot": ".copilot/session-state"}
+RECORDS = {
+    "codex": ".codex/sessions",
+    "gemini": ".gemini/tmp",
+    "copilot": ".copilot/session-state",
+    "opencode": ".local/share/opencode",
+}
 
 pytestmark = pytest.mark.parametrize("agent", CODING_AGENTS)
 
@@ -50,12 +55,11 @@ def test_ordinary_commands_run_and_the_hijacked_one_is_stopped_with_our_sentence
     # The model reads why, and how a person can answer; Copilot CLI puts a sentence of its own there.
     told = model.heard()
     assert ("Lockgate stopped this call" in told and "lockgate approvals show" in told) or agent == "copilot"
-    if agent in TRANSCRIPTS:
-        # What the program itself has written about this is read, and ruled on alike.
-        replayed = wired.lockgate("replay", str(wired.home / TRANSCRIPTS[agent]), "--json")
-        *held, summary = [json.loads(line) for line in replayed.stdout.splitlines()]
-        assert summary["summary"]["calls"] == 5, replayed.stdout + replayed.stderr
-        assert [(each["call"], each["ran"]) for each in held] == [(4, "not-run")], replayed.stdout
+    # What the program itself has written about this is read, and ruled on alike.
+    replayed = wired.lockgate("replay", str(wired.home / RECORDS[agent]), "--json")
+    *held, summary = [json.loads(line) for line in replayed.stdout.splitlines()]
+    assert summary["summary"]["calls"] == 5, replayed.stdout + replayed.stderr
+    assert [(each["call"], each["ran"]) for each in held] == [(4, "not-run")], replayed.stdout
 
 
 def test_nothing_runs_while_the_service_is_down(wired: Machine, agent: str) -> None:

@@ -22,6 +22,11 @@ _SESSIONS_IN_PIECE = 100
 _SESSION_LINE = re.compile(rb'\s*\{\s*"session"\s*:')
 
 
+def log_beside(path: str) -> str:
+    """Return where SQLite keeps what it has not yet written into the database of this path."""
+    return f"{path}-wal"
+
+
 class InputPiece(NamedTuple):
     """A part of one input that can be audited alone.
 
@@ -44,12 +49,14 @@ class InputPiece(NamedTuple):
 
 
 def whole_file(path: str) -> InputPiece:
-    """Return a file as one piece."""
-    digest = sha256()
-    with open(path, "rb") as stream:
-        while data := stream.read(1 << 20):
-            digest.update(data)
-        size = stream.tell()
+    """Return a file as one piece; the log beside a database is part of it, since it holds what was written last."""
+    digest, size = sha256(), 0
+    for each in (path, log_beside(path)):
+        if each == path or os.path.exists(each):
+            with open(each, "rb") as stream:
+                while data := stream.read(1 << 20):
+                    digest.update(data)
+                size += stream.tell()
     return InputPiece(path, digest.hexdigest()[:32], size, end=size)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -152,6 +152,19 @@ def read_transcript(path: str) -> Iterator[Entry]:
     """The entries of one transcript, in its order; OSError where it cannot be opened."""
     with open(path, "rb") as stream:
         yield from parse_entries(stream)
+
+
+def entries_before(entries: Iterable[Entry], began: float | None) -> Iterator[Entry]:
+    """Yield what a session had read before it started an agent: without its calls, and results as plain texts."""
+    for entry in entries:
+        if isinstance(entry, UnreadableLine):
+            yield entry
+        elif isinstance(entry, Call) or (began is not None and entry.at is not None and entry.at > began):
+            continue
+        elif not isinstance(entry, Result):
+            yield entry
+        elif entry.outcome != "not-run":
+            yield Text(entry.text, f"tool:{entry.tool or 'unknown'}", entry.at)
 
 
 def parse_entries(

@@ -18,7 +18,14 @@ from rich.text import Text
 from lockgate import assemble
 from lockgate.claude_code import transcripts
 from lockgate.cli.exit_codes import Exit
-from lockgate.cli.replay import choose_files, file_sizes, projects_folder, show_progress, transcripts_by_session
+from lockgate.cli.replay import (
+    TRANSCRIPTS,
+    choose_files,
+    file_sizes,
+    projects_folder,
+    show_progress,
+    transcripts_by_session,
+)
 from lockgate.cli.ruling_tree import call_text
 from lockgate.cli.terminal import excerpt, format_count, make_console, make_visible
 from lockgate.cli.times import parse_age
@@ -118,7 +125,10 @@ def run(args: argparse.Namespace) -> Exit:
         since_s = 0.0 if age_s is None else time() - age_s
         session = _find_session(host, args.session, since_s, must_exist=args.fail_on_held)
         # Without Claude Code there is no such folder; calls of other hosts are compared all the same.
-        files, skipped = choose_files(args.paths, age_s) if args.paths or os.path.isdir(projects_folder()) else ([], [])
+        files: list[str] = []
+        skipped: list[str] = []
+        if args.paths or os.path.isdir(projects_folder()):
+            files, skipped = choose_files(args.paths, age_s, include=TRANSCRIPTS)
         report = ReconcileReport(skipped=skipped)
         try:
             _compare_all(host, files, session, report)

@@ -22,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lockgate import assemble
+from lockgate.bulk.pieces import log_beside
 from lockgate.claude_code import transcripts
 from lockgate.claude_code.events import source_of_result
 from lockgate.cli.exit_codes import Exit
@@ -32,6 +33,7 @@ from lockgate.cli.terminal import excerpt, format_count, make_console, make_visi
 from lockgate.cli.times import parse_age
 from lockgate.cli.trace_replay import replay_traces
 from lockgate.coding_agents.agent_transcripts import read_any_transcript
+from lockgate.coding_agents.opencode_database import DATABASES, RecordedSession, is_database, read_sessions
 from lockgate.core.errors import InvalidTrace, LockgateError, printable, quoted
 from lockgate.core.judging.model_names import EMBEDDED
 from lockgate.core.ruling.effects.project import Project
@@ -53,14 +55,15 @@ Reads past sessions of agents, and rules on each call by today's policy: how man
 would wait for a person or be turned back, and why. It only reads: no call runs, nothing is recorded,
 and no model is asked without --ask-models.
 
-PATH is a file or folder of transcripts (Claude Code, Codex, Gemini CLI, Copilot CLI), or of traces
-(`lockgate help trace`). Without one it is Claude Code's own folder: $CLAUDE_CONFIG_DIR/projects, or
-~/.claude/projects.
+PATH is a file or folder of transcripts (Claude Code, Codex, Gemini CLI, Copilot CLI), OpenCode's
+database, or traces (`lockgate help trace`). Without one it is Claude Code's own folder:
+$CLAUDE_CONFIG_DIR/projects, or ~/.claude/projects.
 
 examples:
   $ lockgate replay                                  everything Claude Code has on record here
   $ lockgate replay --since 7d                       sessions of the last seven days
   $ lockgate replay ~/.codex/sessions                what Codex has on record
+  $ lockgate replay ~/.local/share/opencode          what OpenCode has on record
   $ lockgate replay --policy today.toml --policy stricter.toml
                                                      both, and the calls on which they differ
   $ lockgate replay 'traces/**/*.jsonl' --jobs 8 --out audit
@@ -71,7 +74,8 @@ Exit code 0: every call would have run; 1: some would have waited or been turned
 # The aim, in percent of the calls: most end at the first tier, and few need the last.
 TARGETS = (80, 15, 5)
 _MOST_SHOWN = 20
-FILES = ("*.jsonl",)
+TRANSCRIPTS = ("*.jsonl",)
+FILES = (*TRANSCRIPTS, *DATABASES)
 # A large replay also reads packed traces, and Parquet with a session in each row.
 BULK_FILES = (*FILES, "*.jsonl.gz", "*.parquet")
 
@@ -265,10 +269,10 @@ def choose_files(
         if isinstance(found, SkippedFile):
             if found.failed:
                 skipped.append(f"{found.path}: {found.reason}")
-        elif not stat.S_ISREG((about := os.stat(found)).st_mode):
+        elif not stat.S_ISREG(os.stat(found).st_mode):
             # A pipe or a device may never end.
             skipped.append(f"{found}: not a regular file")
-        elif age_s is None or about.st_mtime >= time() - age_s:
+        elif age_s is None or _changed_at(found) >= time() - age_s:
             files.append(found)
     if not files:
         since = "" if age_s is None else " of that age"
@@ -277,6 +281,11 @@ def choose_files(
             hint="name the file or folder; Claude Code keeps its own in ~/.claude/projects",
         )
     return files, skipped
+
+
+def _changed_at(path: str) -> float:
+    """Return when a file was changed last; a database is written through the log beside it."""
+    return max(os.stat(each).st_mtime for each in (path, log_beside(path)) if each == path or os.path.exists(each))
 
 
 def _expand(path: str) -> list[str]:
@@ -353,9 +362,29 @@ def _replay_trace(file: str, gates: Sequence[Gate], report: ReplayReport) -> Ite
 
 
 def replay_transcript(file: str, gates: Sequence[Gate], report: ReplayReport) -> Iterator[ReplayedCall]:
-    """Yield each call of a transcript with the rulings of the gates; OSError where it cannot be opened."""
+    """Yield each call of a transcript with the rulings of the gates.
+
+    OSError where it cannot be opened; InvalidTrace for a database that cannot be understood.
+    """
+    for recorded in recorded_sessions(file):
+        yield from _replay_session(file, recorded, gates, report)
+
+
+def recorded_sessions(file: str) -> Iterator[RecordedSession]:
+    """Yield the sessions of a file: OpenCode's database has many, every other transcript one."""
+    if is_database(file):
+        yield from read_sessions(file)
+        return
     whose = transcripts.transcript_from_path(file)
     folder = transcripts.working_folder(whose.parent or file)
+    entries = _agent_entries(whose) if whose.agent else read_any_transcript(file)
+    yield RecordedSession(whose.session, whose.agent, folder, entries)
+
+
+def _replay_session(
+    file: str, recorded: RecordedSession, gates: Sequence[Gate], report: ReplayReport
+) -> Iterator[ReplayedCall]:
+    session, agent, folder, entries = recorded
     project = read_project(folder)
     given: dict[str, Mapping[str, object]] = {}
     rulers: list[Ruler] = []
@@ -366,7 +395,7 @@ def replay_transcript(file: str, gates: Sequence[Gate], report: ReplayReport) ->
         for ruler in rulers:
             ruler.add(_replace_surrogates(content), source=source)
 
-    for entry in _agent_entries(whose) if whose.agent else read_any_transcript(file):
+    for entry in entries:
         if isinstance(entry, transcripts.UnreadableLine):
             report.unreadable += 1
             # The unreadable text may have steered every later call.
@@ -386,7 +415,7 @@ def replay_transcript(file: str, gates: Sequence[Gate], report: ReplayReport) ->
             case transcripts.Text(text, source):
                 into(text, _replace_surrogates(source))
             case transcripts.Result(id, tool, text, outcome):
-                report.outcomes[whose.session, whose.agent, id] = outcome
+                report.outcomes[session, agent, id] = outcome
                 if outcome != "not-run":
                     into(text, _replace_surrogates(source_of_result(tool, given.get(id, {}))))
             case transcripts.Call(id, tool, arguments, at):
@@ -394,7 +423,7 @@ def replay_transcript(file: str, gates: Sequence[Gate], report: ReplayReport) ->
                 given[id] = plain = json.loads(_replace_surrogates(json.dumps(arguments, ensure_ascii=False)))
                 call = ToolCall(_replace_surrogates(tool) or "unknown", plain, folder=folder)
                 ruled = tuple(ruler.check(call) for ruler in rulers)
-                yield ReplayedCall(file, whose.session, whose.agent, calls, id, at, call.tool, plain, ruled)
+                yield ReplayedCall(file, session, agent, calls, id, at, call.tool, plain, ruled)
 
 
 def _begin_rulers(gates: Sequence[Gate], goal: str, project: Project, *, known: bool) -> list[Ruler]:
@@ -414,15 +443,7 @@ def _agent_entries(whose: transcripts.Transcript) -> Iterator[transcripts.Entry]
     task = next(own, None)
     began = None if task is None or isinstance(task, transcripts.UnreadableLine) else task.at
     if os.path.exists(whose.parent):
-        for entry in transcripts.read_transcript(whose.parent):
-            if isinstance(entry, transcripts.UnreadableLine | transcripts.Call):
-                continue
-            if began is not None and entry.at is not None and entry.at > began:
-                continue
-            if not isinstance(entry, transcripts.Result):
-                yield entry
-            elif entry.outcome != "not-run":
-                yield transcripts.Text(entry.text, f"tool:{entry.tool or 'unknown'}", entry.at)
+        yield from transcripts.entries_before(transcripts.read_transcript(whose.parent), began)
     if isinstance(task, transcripts.Text) and task.source.startswith("agent:"):
         yield transcripts.Prompt(task.text, task.at)
     elif task is not None:

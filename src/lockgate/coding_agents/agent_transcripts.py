@@ -4,7 +4,7 @@
     Gemini CLI   ~/.gemini/tmp/PROJECT/chats/session-….jsonl
     Copilot CLI  ~/.copilot/session-state/SESSION/events.jsonl
 
-OpenCode keeps a database, which is not read. As in `claude_code/transcripts.py`, nothing in a file is an error. A text
+`opencode_database.py` reads OpenCode's. As in `claude_code/transcripts.py`, nothing in a file is an error. A text
 under the role of the user that the host does not mark as the user's own is untrusted, and so is a subagent's task.
 """
 

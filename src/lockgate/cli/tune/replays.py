@@ -10,7 +10,7 @@ from typing import NamedTuple
 from lockgate.bulk.trace_rulings import add_block
 from lockgate.claude_code.context_files import is_instruction_file
 from lockgate.cli.eval.trace_files import load_sessions
-from lockgate.cli.replay import ReplayReport, replay_transcript
+from lockgate.cli.replay import ReplayReport, recorded_sessions, replay_transcript
 from lockgate.core.errors import InvalidCall, InvalidTrace
 from lockgate.core.ruling.approvals import (
     ApprovalState,
@@ -96,6 +96,8 @@ def file_recordings(files: Sequence[str], skipped: list[str]) -> Iterator[Record
                 for number, session in enumerate(load_sessions(Path(file)), 1):
                     yield f"{file}#{number}", _trace_calls(f"{file}#{number}", session)
             else:
+                # Whether it can be read at all is said here, and not in the middle of a replay.
+                next(recorded_sessions(file), None)
                 yield file, _transcript_calls(file)
         except (OSError, InvalidTrace) as error:
             skipped.append(f"{file}: {getattr(error, 'message', 'cannot be read')}")
@@ -112,8 +114,8 @@ def is_trace_file(file: str) -> bool:
 
 def _transcript_calls(file: str) -> Callable[[Gate], Iterator[RuledCall]]:
     def replay(gate: Gate) -> Iterator[RuledCall]:
-        for ruled in replay_transcript(file, (gate,), ReplayReport(("tune",))):
-            yield RuledCall((file, ruled.number), ruled.tool, ruled.arguments, ruled.decisions[0])
+        for number, ruled in enumerate(replay_transcript(file, (gate,), ReplayReport(("tune",))), 1):
+            yield RuledCall((file, number), ruled.tool, ruled.arguments, ruled.decisions[0])
 
     return replay
 
