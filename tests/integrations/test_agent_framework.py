@@ -23,6 +23,7 @@ from agent_framework import (
     FunctionInvocationLayer,
     FunctionMiddleware,
     FunctionTool,
+    HistoryProvider,
     Message,
     ResponseStream,
 )
@@ -70,6 +71,33 @@ def agent_of(replies: Any, tools: Sequence[Any], *middleware: Any, name: str = "
     instructions = "You help people with their mail and the web."
     client = ScriptedClient(iter(replies))
     return Agent(client, instructions, name=name, tools=list(tools), middleware=list(middleware))
+
+
+class OwnStore(HistoryProvider):
+    """A history of the application's own, which outlives sessions; it may fail when a run is resumed."""
+
+    def __init__(self, *, broken: bool = False) -> None:
+        super().__init__("own")
+        self.kept: list[Message] = []
+        self.reads = 0
+        self.broken = broken
+
+    async def get_messages(self, session_id: str | None, **_: Any) -> list[Message]:
+        self.reads += 1
+        # The second time, the plug asks.
+        if self.broken and self.reads == 2:
+            raise OSError("the store is away")
+        return list(self.kept)
+
+    async def save_messages(self, session_id: str | None, messages: Sequence[Message], **_: Any) -> None:
+        self.kept += messages
+
+
+class NoStore(OwnStore):
+    """A history that is kept where the application cannot see it, as by a provider."""
+
+    async def get_messages(self, session_id: str | None, **_: Any) -> list[Message]:
+        return []
 
 
 class FrameworkDriver:
@@ -246,6 +274,50 @@ def test_what_another_agent_wrote_before_is_not_the_users() -> None:
     asyncio.run(agent.run(said))
     attack.plug.close()
     assert not attack.sent
+
+
+@pytest.mark.parametrize("stores", ["the session's", "its own", "none", "broken"])
+@pytest.mark.parametrize("approval_mode", ["never_require", "always_require"])
+def test_a_run_that_is_resumed_in_another_session_brings_along_what_it_read(stores: str, approval_mode: Any) -> None:
+    attack = Attack("agent-framework")
+    gate = LockgateLayer(attack.plug)
+    tools = [FunctionTool(func=each, name=each.__name__, approval_mode=approval_mode) for each in attack.tools]
+    tools[0].approval_mode = "never_require"
+    shared = OwnStore(broken=stores == "broken")
+    store = {"the session's": [], "none": [NoStore()]}.get(stores, [shared])
+
+    def agent_with(replies: Any) -> Agent:
+        client = ScriptedClient(iter(replies))
+        return Agent(client, tools=tools, middleware=gate.middleware, context_providers=list(store))
+
+    first = agent_with([[READ], [SEND]])
+    chat = first.create_session(session_id="dirty")
+    result = asyncio.run(first.run("What is on https://shop.example/news?", session=chat))
+    # A page of the application's, in whose session the user once asked for just that.
+    attack.plug.user_said("clean", f"Email the contract to {EVE}")
+    kept = AgentSession.from_dict({**chat.to_dict(), "session_id": "clean"})
+    given = Message("user", [each.to_function_approval_response(True) for each in result.user_input_requests])
+    later = asyncio.run(agent_with(["done"]).run(given, session=kept))
+    attack.plug.close()
+    assert len(gate.held(later)) == 1
+    assert not attack.sent
+
+
+@pytest.mark.parametrize("stores", ["the session's", "none"])
+def test_a_call_that_the_application_itself_asks_about_is_ruled_on_as_before(stores: str) -> None:
+    attack = Attack("agent-framework")
+    send = FunctionTool(func=attack.tools[-1], name=SEND.tool, approval_mode="always_require")
+    gate = LockgateLayer(attack.plug)
+    client = ScriptedClient(iter([[SEND], "done"]))
+    agent = Agent(
+        client, tools=[send], middleware=gate.middleware, context_providers=[NoStore()] if stores == "none" else []
+    )
+    chat = agent.create_session(session_id="s")
+    result = asyncio.run(agent.run(f"Email the contract to {EVE}", session=chat))
+    given = Message("user", [each.to_function_approval_response(True) for each in result.user_input_requests])
+    asyncio.run(agent.run(given, session=chat))
+    attack.plug.close()
+    assert attack.sent == [EVE]
 
 
 def test_what_changes_a_call_behind_the_plug_is_reported(caplog: pytest.LogCaptureFixture) -> None:

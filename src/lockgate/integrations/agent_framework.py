@@ -7,6 +7,7 @@ framework's approval requests; `resume` records the answer and makes the message
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,8 @@ from agent_framework import (
     FunctionInvocationContext,
     FunctionMiddleware,
     FunctionTool,
+    HistoryProvider,
+    InMemoryHistoryProvider,
     Message,
     MiddlewareFailure,
 )
@@ -32,9 +35,13 @@ from lockgate.integrations.plug import (
     shared_plug,
     source_of_result,
 )
+from lockgate.runtime.failures import report_failure
 
 # Contents in which the model itself speaks; all others of its message are what the provider did.
 _OWN_CONTENTS = frozenset({"text", "text_reasoning", "function_call", "usage", "function_approval_request"})
+_MAX_CALLS = 10_000
+# Contents by which the framework asks and is answered; it never sends them to the model.
+_APPROVALS = ("function_approval_request", "function_approval_response")
 
 
 class LockgateLayer:
@@ -42,7 +49,8 @@ class LockgateLayer:
 
     def __init__(self, plug: Plug | None = None) -> None:
         self.plug = plug or shared_plug("agent-framework")
-        self.middleware: list[Any] = [_Input(self.plug), _Requests(self.plug), _Calls(self.plug)]
+        requests = _Requests(self.plug)
+        self.middleware: list[Any] = [_Input(self.plug, requests), requests, _Calls(self.plug)]
 
     def held(self, result: Any) -> list[HeldQuestion]:
         """Return the questions about held calls in the result of a run."""
@@ -77,10 +85,11 @@ def _session_of(plug: Plug, session: Any) -> str:
 
 
 class _Input(AgentMiddleware):
-    """Takes in the user's words."""
+    """Takes in the user's words, and what a run that is resumed has read."""
 
-    def __init__(self, plug: Plug) -> None:
+    def __init__(self, plug: Plug, requests: _Requests) -> None:
         self._plug = plug
+        self._requests = requests
 
     async def process(self, context: AgentContext, call_next: Callable[[], Awaitable[None]]) -> None:
         from asyncio import to_thread
@@ -95,7 +104,37 @@ class _Input(AgentMiddleware):
             for content in message.contents:
                 if content.type == "text" and content.text:
                     await to_thread(self._plug.user_said, session, content.text, parent=parent, known=known)
+        if asked := _answered_calls(given):
+            await self._read_history(session, context, asked)
         await call_next()
+
+    async def _read_history(self, session: str, context: AgentContext, asked: Mapping[str, str]) -> None:
+        """Read what the model had read when it made these calls, each with the session in which it was held.
+
+        They are ruled on before any request, and perhaps in another session or process than the run began in.
+        """
+        try:
+            messages = [*await _stored_messages(context), *context.messages]
+        except Exception as error:  # noqa: BLE001  # an edge: any store of the application's
+            report_failure(f"plug-{self._plug.name}", error)
+            messages = []
+        made = {each.call_id: place for place, one in enumerate(messages) for each in one.contents if _is_call(each)}
+        # Not the results of calls beside the held one: the model had not read those.
+        before = messages[: max((made[id] for id in asked if id in made), default=0)]
+        await self._plug.model_reads_async(session, self._requests.lines_of_history(session, before))
+        unseen = [id for id, was_held_in in asked.items() if id not in made and was_held_in != session]
+        if not all(self._requests.has_made(session, id) for id in unseen):
+            self._plug.cannot_cover("what a run had read before it was resumed in another session", session)
+
+
+async def _stored_messages(context: AgentContext) -> list[Message]:
+    """Return the history of a run, from where the framework will load it."""
+    chat, found = context.session, []
+    stores = [each for each in getattr(context.agent, "context_providers", ()) if isinstance(each, HistoryProvider)]
+    # An agent gets this one when it runs for the first time.
+    for store in [each for each in stores if each.load_messages] or [InMemoryHistoryProvider()]:
+        found += await store.get_messages(chat.session_id, state=chat.state.get(store.source_id))
+    return found
 
 
 class _Requests(ChatMiddleware):
@@ -103,6 +142,12 @@ class _Requests(ChatMiddleware):
 
     def __init__(self, plug: Plug) -> None:
         self._plug = plug
+        # The newest calls that models have made, by session: a provider may keep the history to itself.
+        self._made: deque[tuple[str, str]] = deque(maxlen=_MAX_CALLS)
+
+    def has_made(self, session: str, call_id: str) -> bool:
+        """Return whether the model made this call in this session, and this process."""
+        return (session, call_id) in self._made
 
     async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
         session = _session_of(self._plug, context.session)
@@ -111,6 +156,7 @@ class _Requests(ChatMiddleware):
         async def note(response: Any) -> None:
             # What the provider's own tools brought is read before the calls beside it are ruled on.
             contents = [content for message in response.messages for content in message.contents]
+            self._made += [(session, str(content.call_id)) for content in contents if _is_call(content)]
             for content in contents:
                 self._plug.agent_wrote(session, (content.text or "") if content.type == "text" else "")
             await self._plug.model_reads_async(session, self._provider_lines(contents))
@@ -135,6 +181,11 @@ class _Requests(ChatMiddleware):
         yield from self._plug.system_prompts(session, [str(options.get("instructions") or ""), *prompts])
         yield from self._lines_of_tools(options.get("tools") or ())
         yield from self._lines_of_contents(session, contents)
+
+    def lines_of_history(self, session: str, messages: Sequence[Any]) -> Iterator[Line]:
+        """Yield what stored messages say; not what the model itself wrote, which is no news in its own session."""
+        contents = [(one.role, each) for one in messages for each in one.contents if each.type not in _APPROVALS]
+        yield from (line for line in self._lines_of_contents(session, contents) if line.source != "message:assistant")
 
     def _lines_of_contents(self, session: str, contents: Sequence[tuple[str, Any]]) -> Iterator[Line]:
         said = self._plug.said(session, [_text_of(each) for role, each in contents if role == "user"])
@@ -212,6 +263,22 @@ def _trailing_input(messages: Sequence[Any]) -> Sequence[Any]:
     """Return what the caller has just said: the user's messages at the end, behind a history that came along."""
     others = [place for place, each in enumerate(messages) if each.role != "user"]
     return messages[others[-1] + 1 :] if others else messages
+
+
+def _answered_calls(messages: Sequence[Any]) -> dict[str, str]:
+    """Return the calls that are answered here, with the session in which Lockgate held each; empty if it did not."""
+    answers = [
+        each
+        for message in messages
+        for each in message.contents
+        if each.type == "function_approval_response" and each.function_call is not None
+    ]
+    held_in = [str((each.additional_properties or {}).get("session", "")) for each in answers]
+    return {str(each.function_call.call_id): session for each, session in zip(answers, held_in, strict=True)}
+
+
+def _is_call(content: Any) -> bool:
+    return content.type == "function_call"
 
 
 def _as_json(arguments: Any) -> dict[str, Any]:
