@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 
 from lockgate.cli.exit_codes import Exit
-from lockgate.cli.main import COMMANDS
+from lockgate.cli.main import COMMANDS, main
+from lockgate.runtime.sealed_cache import MAKING_LOG
 
 Run = Callable[..., Any]
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,3 +93,15 @@ def test_a_bug_of_ours_is_neither_a_pass_nor_a_traceback(run: Run, monkeypatch: 
     assert (ended.code, ended.out) == (70, "")
     assert ended.err.startswith("lockgate: error: internal error: RuntimeError at test_main.py:")
     assert r"\x1b[31mboom" in ended.err
+
+
+def test_a_person_at_a_terminal_is_told_once_that_the_rules_are_compiled(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("handlers", "propagate", "level"):
+        monkeypatch.setattr(MAKING_LOG, name, getattr(MAKING_LOG, name))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    main(["--version"])
+    for _ in range(2):
+        MAKING_LOG.info("compiling the rules")
+    assert capsys.readouterr().err == "lockgate: compiling the rules\n"

@@ -134,10 +134,10 @@ def run(args: argparse.Namespace) -> Exit:
     began = perf_counter()
     judge = _load_judge()
     model = f"{judge.name} as Tier 2" if judge else "no model"
-    screen.print(Text(f"offline, no key, {model}; getting ready … ", style="dim"), end="")
+    screen.print(Text(f"offline, no key, {model}; getting ready …", style="dim"))
     sys.stdout.flush()
     gate = Gate(scanner=_load_scanner(), triage=judge)
-    screen.print(Text(f"{perf_counter() - began:.1f} s\n", style="dim"))
+    screen.print(Text(f"ready after {perf_counter() - began:.1f} s\n", style="dim"))
     _warm_up(gate)
     show("goal", Text(GOAL, style="bold"))
     session = gate.session(goal=GOAL)

@@ -99,6 +99,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if unheard:
             raise LockgateError("standard output is closed", hint="send it to a file, or to /dev/null")
+        if sys.stderr.isatty():
+            _announce_compiling()
         code = _run_command(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
     except BrokenPipeError:
@@ -136,6 +138,20 @@ def _open_streams() -> None:
             handle = os.open(os.devnull, os.O_RDWR)
             closed = io.TextIOWrapper(io.BufferedReader(_ClosedInput()))
             setattr(sys, name, closed if name == "stdin" else open(handle, "w"))  # noqa: SIM115
+
+
+def _announce_compiling() -> None:
+    """Have the person at the terminal told, once, that the first run compiles the rules and takes longer."""
+    import logging
+
+    from lockgate.runtime.sealed_cache import MAKING_LOG
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("lockgate: %(message)s"))
+    first = iter([True])
+    handler.addFilter(lambda _: next(first, False))
+    MAKING_LOG.handlers, MAKING_LOG.propagate = [handler], False
+    MAKING_LOG.setLevel(logging.INFO)
 
 
 def _run_command(argv: list[str]) -> int:

@@ -93,7 +93,8 @@ environment:
   LOCKGATE_TOKEN, LOCKGATE_AGENT_TOKEN   use these tokens, and no files
 
 GET /docs on the service lists its routes; `lockgate help reference/service` explains them, `lockgate help service` how
-to run it. Exit code 0: ended as asked; 2: options or settings that cannot be used; 70: workers that keep dying.
+to run it. Exit code 0: ended by SIGTERM; 130: by Ctrl-C; 2: options or settings that cannot be used; 70: workers that
+keep dying.
 """
 
 # A request under way may wait for a supervisor's answer.

@@ -240,8 +240,8 @@ Exit code 0: proved; 1: the proof does not hold; 2: bad input."""
 def _export_options(parser: Parser) -> None:
     parser.usage = "lockgate audit export [options]"
     parser.epilog = """\
-One file for each shard, with a signed head and every record that it covers. spec/journal.md describes it, and
-how to verify it without Lockgate.
+One file for each shard, with a signed head and every record that it covers. spec/journal.md of the source
+describes it, and how to verify it without Lockgate.
 
 example:
   $ lockgate audit export --out journal
