@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from recorded_traces import session_lines, write_trace
 
-from lockgate.bulk.pieces import InputPiece, cut_trace, read_events, read_row_group, whole_file
+from lockgate.bulk import pieces as pieces_module
+from lockgate.bulk.pieces import InputPiece, cut_trace, read_events, read_row_group, unpacked_lines, whole_file
 from lockgate.core.errors import InvalidTrace
 from lockgate.core.sessions import trace_format
 from lockgate.core.sessions.trace_format import SessionStart
@@ -106,3 +107,14 @@ def test_what_is_no_parquet_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t.parquet").write_text("no such thing")
     with pytest.raises(InvalidTrace, match="no Parquet file"):
         [*cut_trace(str(tmp_path / "t.parquet"))]
+
+
+def test_a_packed_piece_that_unpacks_to_more_than_fits_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces_module, "MAX_UNPACKED_BYTES", 10_000)
+    file = tmp_path / "bomb.jsonl.gz"
+    for line in (b"\n", b"{}\n", b"a" * 9_000 + b"\n"):
+        file.write_bytes(gzip.compress(line * 2_000))
+        with file.open("rb") as raw, pytest.raises(InvalidTrace, match="unpacks to more than 10,000 bytes"):
+            list(unpacked_lines(raw))

@@ -19,6 +19,10 @@ PARQUET = ".parquet"
 PACKED = ".gz"
 # Large enough that handing a piece over costs nothing beside ruling on it, small enough that little is done twice.
 _SESSIONS_IN_PIECE = 100
+# What a packed file may unpack to: its events are in memory together, and a few kilobytes can hold gigabytes.
+MAX_UNPACKED_BYTES = 512 * 1024 * 1024
+# What the event of a short line takes there.
+_LEAST_EVENT_BYTES = 256
 _SESSION_LINE = re.compile(rb'\s*\{\s*"session"\s*:')
 
 
@@ -112,13 +116,26 @@ def read_events(piece: InputPiece) -> Iterator[tuple[int, Event]]:
 def _lines(piece: InputPiece) -> Iterator[bytes]:
     with open(piece.path, "rb") as raw:
         if piece.path.endswith(PACKED):
-            try:
-                yield from _capped(cast(BinaryIO, gzip.GzipFile(fileobj=raw)), None)
-            except (EOFError, zlib.error):
-                raise InvalidTrace("the packed file is damaged, or ends too early") from None
+            yield from unpacked_lines(raw)
         else:
             raw.seek(piece.start)
             yield from _capped(raw, piece.end)
+
+
+def unpacked_lines(raw: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a gzipped file; raise InvalidTrace where it is damaged, or unpacks to more than fits."""
+    left = MAX_UNPACKED_BYTES
+    try:
+        for data in _capped(cast(BinaryIO, gzip.GzipFile(fileobj=raw)), None):
+            left -= max(len(data), _LEAST_EVENT_BYTES)
+            if left < 0:
+                raise InvalidTrace(
+                    f"the packed file unpacks to more than {MAX_UNPACKED_BYTES:,} bytes",
+                    hint="unpack it, or pack its sessions into several files",
+                )
+            yield data
+    except (EOFError, zlib.error):
+        raise InvalidTrace("the packed file is damaged, or ends too early") from None
 
 
 def _capped(stream: BinaryIO, end: int | None) -> Iterator[bytes]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from lockgate.bulk import pieces
 from lockgate.cli.eval import trace_files
 from lockgate.core.errors import InvalidTrace, LockgateError
 
@@ -45,6 +47,30 @@ def test_a_line_that_never_ends_is_not_read_whole(tmp_path: Path, monkeypatch: p
     file.write_bytes(b"x" * 52 + b"\n")
     with pytest.raises(InvalidTrace, match="line 1: longer than 50 bytes"):
         trace_files.load_sessions(file)
+
+
+def test_a_packed_file_that_unpacks_to_gigabytes_is_refused_in_little_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces, "MAX_UNPACKED_BYTES", 10_000)
+    file = tmp_path / "bomb.jsonl.gz"
+    for line in (
+        b"\n",
+        b'{"session": {"goal": "g"}}\n',
+        b'{"block": {"source": "web:x", "content": "%s"}}\n' % (b"a" * 900),
+    ):
+        file.write_bytes(gzip.compress(LINES + line * 2_000))
+        with pytest.raises(InvalidTrace, match=r"bomb\.jsonl\.gz.* unpacks to more than 10,000 bytes"):
+            trace_files.load_sessions(file)
+
+
+def test_a_pipe_is_never_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "a.jsonl"
+    os.mkfifo(pipe)
+    with pytest.raises(LockgateError, match="no regular file"):
+        trace_files.list_files([str(pipe)])
+    (tmp_path / "b.jsonl").write_bytes(LINES)
+    assert trace_files.list_files([str(tmp_path)]) == [tmp_path / "b.jsonl"]
 
 
 def test_a_tool_list_names_what_is_not_only_read(tmp_path: Path) -> None:

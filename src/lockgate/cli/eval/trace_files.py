@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
+from lockgate.bulk.pieces import unpacked_lines
 from lockgate.core.errors import InvalidTrace, LockgateError, quoted
 from lockgate.core.sessions.labelled_sessions import LabelledSession, sessions_from_lines
 from lockgate.core.sessions.trace_format import MAX_LINE_BYTES, decode_line
@@ -24,10 +25,12 @@ def list_files(named: Sequence[str]) -> list[Path]:
     for name in named:
         path = Path(name)
         if not path.is_dir():
-            os.stat(path)
+            # A pipe has no end to wait for, and cannot be read from its beginning again.
+            if not stat.S_ISREG(os.stat(path).st_mode):
+                raise LockgateError(f"{quoted(name, 200)} is no regular file", hint="save the trace to a file first")
             files.append(path)
             continue
-        found = sorted(each for each in path.iterdir() if each.name.endswith(_SUFFIXES))
+        found = sorted(each for each in path.iterdir() if each.name.endswith(_SUFFIXES) and each.is_file())
         if not found:
             raise LockgateError(f"no trace in {quoted(name, 200)}", hint="a trace's name ends in .jsonl or .jsonl.gz")
         files += found
@@ -41,19 +44,21 @@ def load_sessions(path: Path) -> list[LabelledSession]:
         with path.open("rb") as raw:
             is_packed = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
-            stream = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if is_packed else raw
-            return sessions_from_lines(_read_lines(stream), part)
+            return sessions_from_lines(_read_lines(unpacked_lines(raw) if is_packed else _lines(raw)), part)
     except InvalidTrace as error:
         raise InvalidTrace(f"{quoted(path, 200)}: {error.message}", hint=error.hint) from None
-    except (OSError, EOFError) as error:
+    except OSError as error:
         raise InvalidTrace(f"{quoted(path, 200)} cannot be read: {error}") from None
 
 
-def _read_lines(stream: BinaryIO) -> Iterator[str]:
-    """Yield the lines; raise for one that is too long, without reading all of it."""
-    number = 0
+def _lines(stream: BinaryIO) -> Iterator[bytes]:
     while data := stream.readline(MAX_LINE_BYTES + 2):
-        number += 1
+        yield data
+
+
+def _read_lines(lines: Iterable[bytes]) -> Iterator[str]:
+    """Yield the lines as text; raise for one that is too long, of which only the beginning was read."""
+    for number, data in enumerate(lines, 1):
         if len(data) > MAX_LINE_BYTES + 1:
             raise InvalidTrace(f"line {number}: longer than {MAX_LINE_BYTES:,} bytes", hint="is this a trace?")
         yield decode_line(data, number)
