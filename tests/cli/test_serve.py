@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -150,3 +151,24 @@ def test_workers_that_keep_dying_are_given_up(
     assert len(started) == serve._MOST_YOUNG + 1
     assert announced == [1] * says_ready
     assert "workers keep dying" in caplog.text
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no such signal here")
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_hangup_does_not_end_a_service_that_is_getting_ready(tmp_path: Path, workers: str) -> None:
+    hung_up = """
+import signal, sys
+from lockgate.cli import serve
+from lockgate.cli.main import main
+
+def hang_up(*_, **__):
+    signal.raise_signal(signal.SIGHUP)
+    return 0
+
+for name in ("_take_unwatched", "_serve_until_signal", "_supervise_workers"):
+    setattr(serve, name, hang_up)
+raise SystemExit(main(["serve", "--port", "0", "--workers", sys.argv[1]]))
+"""
+    told = [sys.executable, "-c", hung_up, workers]
+    done = subprocess.run(told, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")

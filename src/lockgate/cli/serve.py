@@ -149,13 +149,22 @@ class _ServePlan(NamedTuple):
 
 
 def run(args: argparse.Namespace) -> Exit:
-    plan = _make_plan(args)
+    # By default it would end a service that is getting ready; a file that changes meanwhile is noticed by the watch.
+    before = _on_hangup(_nothing)
+    try:
+        return _serve(_make_plan(args), prints_url=args.print_url)
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGHUP, before)
+
+
+def _serve(plan: _ServePlan, *, prints_url: bool) -> Exit:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr)
     with plan.listening:
         _take_unwatched(plan.settings)
         slow = Timer(_SLOW_S, _say_slow)
         slow.daemon = True
-        announce = _make_announcer(plan, slow, opens=args.print_url or sys.stdout.isatty())
+        announce = _make_announcer(plan, slow, opens=prints_url or sys.stdout.isatty())
         try:
             if plan.workers == 1:
                 slow.start()
