@@ -122,6 +122,11 @@ class Other(BaseHTTPRequestHandler):
         pass
 
 
+def reads(service: Service, key: str) -> int:
+    """Return the status that a program gets which asks with a copy of a reading key."""
+    return int(service.call("GET", "/v1/decisions", token=key)[0])
+
+
 def test_other_tabs_read_and_do_not_answer_until_they_are_unlocked(browser: Browser, service: Service) -> None:
     ruled = service.waiting("second-tab")
     made = watched(browser, service)
@@ -129,6 +134,7 @@ def test_other_tabs_read_and_do_not_answer_until_they_are_unlocked(browser: Brow
     expect(made.page.locator("#link-text")).to_have_text("live")
     expect(made.page.locator("#sign")).to_have_text("Sign out")
     made.page.wait_for_function("localStorage.getItem('lockgate-reading-key')")
+    first = made.page.evaluate("localStorage.getItem('lockgate-reading-key')")
     context = made.page.context
     tab = context.new_page()
     tab.set_default_timeout(30_000)
@@ -164,13 +170,17 @@ def test_other_tabs_read_and_do_not_answer_until_they_are_unlocked(browser: Brow
         assert Other.heard
         assert not any("cookie:" in each or "lgr_" in each or "lgp_" in each for each in Other.heard)
         server.shutdown()
-    # Signing out in one tab ends reading in all that have no token of their own.
+    # Signing out in one tab ends reading in all that have no token of their own, and for a program with a copy.
+    assert reads(service, first) == 401
+    copied = tab.evaluate("localStorage.getItem('lockgate-reading-key')")
+    assert reads(service, copied) == 200
     third = context.new_page()
     third.goto(f"{service.url}/#/sessions")
     expect(third.locator("table.sessions")).to_be_visible()
     tab.click("#sign")
     expect(tab.locator("#locked h1")).to_have_text("You are signed out")
     expect(third.locator("#locked")).to_be_visible()
+    assert reads(service, copied) == 401
     context.close()
 
 

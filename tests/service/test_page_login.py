@@ -15,7 +15,7 @@ from lockgate.cli.main import main
 from lockgate.service.approval_links import LinkClaim
 from lockgate.service.auth import make_token, person_path
 from lockgate.service.http import Caller
-from lockgate.service.page_login import FOLDER, LIFETIME_S, MAX_WRONG, READING_S, LoginCodes, WrongCodes
+from lockgate.service.page_login import ENDED_FOLDER, FOLDER, LIFETIME_S, MAX_WRONG, READING_S, LoginCodes, WrongCodes
 from lockgate.service.routes import ROUTES
 
 
@@ -164,6 +164,47 @@ def test_an_agent_gets_no_reading_key_and_one_key_makes_no_other(ask: Asking) ->
     assert ask("POST", "/v1/reading-key", {}, who=None).code == "no-token"
     key = ask("POST", "/v1/reading-key", {}).json["key"]
     assert reading(ask, key)("POST", "/v1/reading-key", {}).code == "reading-only"
+
+
+def test_signing_out_ends_the_key_at_once_for_every_worker_and_the_next_service(
+    make: Callable[..., Asking], tmp_path: Path
+) -> None:
+    ask, other = (make(codes=LoginCodes(tmp_path / "codes")) for _ in range(2))
+    key = ask("POST", "/v1/reading-key", {}).json["key"]
+    assert reading(other, key)("GET", "/v1/decisions").status == 200
+    for who in (Caller.AGENT, None):
+        assert ask("POST", "/v1/reading-key/end", {"key": key}, who=who).status in (401, 403)
+    assert reading(ask, key)("POST", "/v1/reading-key/end", {"key": key}).code == "reading-only"
+    assert ask("POST", "/v1/reading-key/end", {"key": key}).json == {"ended": True}
+    for each in (ask, other, make(codes=LoginCodes(tmp_path / "codes"))):
+        assert reading(each, key)("GET", "/v1/decisions").code == "no-token"
+    assert ask("POST", "/v1/reading-key/end", {"key": key}).json == {"ended": False}
+
+
+def test_only_keys_of_ours_are_noted_as_ended_and_only_while_they_could_count(
+    make: Callable[..., Asking], tmp_path: Path
+) -> None:
+    clock = Clock()
+    ask = make(clock=clock, codes=LoginCodes(tmp_path / "codes", clock=clock))
+    for text in ("lgr_x.y", "no key", "../../x", "ä" * 50):
+        assert ask("POST", "/v1/reading-key/end", {"key": text}).json == {"ended": False}
+    assert not (tmp_path / "codes" / ENDED_FOLDER).exists()
+    for _ in range(3):
+        key = ask("POST", "/v1/reading-key", {}).json["key"]
+        assert ask("POST", "/v1/reading-key/end", {"key": key}).json == {"ended": True}
+        assert len([*(tmp_path / "codes" / ENDED_FOLDER).iterdir()]) == 1
+        clock.now += READING_S + 1
+    without_folder = make(codes=LoginCodes(None))
+    key = without_folder("POST", "/v1/reading-key", {}).json["key"]
+    without_folder("POST", "/v1/reading-key/end", {"key": key})
+    assert reading(without_folder, key)("GET", "/v1/decisions").code == "no-token"
+
+
+def test_an_end_that_cannot_be_kept_is_said(make: Callable[..., Asking], tmp_path: Path) -> None:
+    (tmp_path / "codes").write_text("a file stands where the folder should")
+    ask = make(codes=LoginCodes(tmp_path / "codes"))
+    key = ask("POST", "/v1/reading-key", {}).json["key"]
+    assert ask("POST", "/v1/reading-key/end", {"key": key}).status == 503
 
 
 def test_a_reading_key_ends_with_its_week_and_with_the_token(make: Callable[..., Asking], tmp_path: Path) -> None:

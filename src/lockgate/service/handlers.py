@@ -24,7 +24,7 @@ from lockgate.service import agent_access, gate_requests, journal_proofs, views
 from lockgate.service.approval_links import TICKET_S, LinkClaim
 from lockgate.service.http import Answer, Caller, Problem, Request, Stream, busy_problem
 from lockgate.service.openapi import openapi_document
-from lockgate.service.page_login import make_reading_key
+from lockgate.service.page_login import is_reading_key, make_reading_key
 from lockgate.service.schemas import MAX_LIMIT
 
 if TYPE_CHECKING:
@@ -496,6 +496,18 @@ def exchange_code(api: Api, request: Request) -> object:
 def reading_key(api: Api, request: Request) -> object:
     key, until_s = make_reading_key(api, request.person if request.named else "")
     return {"key": key, "until": until_s}
+
+
+def end_reading_key(api: Api, request: Request) -> object:
+    key = request.body["key"]
+    # Only keys that we made are noted, so that no caller fills the folder.
+    is_valid = is_reading_key(api, key.encode("utf-8"))
+    try:
+        if is_valid:
+            api.codes.end_key(key)
+    except OSError:
+        raise Problem(503, "unavailable", "the end of this key cannot be kept now") from None
+    return {"ended": is_valid}
 
 
 def metrics(api: Api, _: Request) -> object:

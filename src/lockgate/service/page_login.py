@@ -6,8 +6,8 @@ process that removes the file has spent it, and only one process can. `auth.py` 
 
 The token stays in one tab. So that other tabs and bookmarks open too, the page asks for a reading key and keeps it in
 the browser's storage for this address. A reading key is signed, not stored: the service answers it where a route only
-reads, until its time is over or the token changes. It is no cookie: browsers send the cookies of `127.0.0.1` to every
-port, so each program that serves a page on this machine, an agent's too, would get one.
+reads, until its time is over, the token changes, or the person signs out. It is no cookie: browsers send the cookies of
+`127.0.0.1` to every port, so each program that serves a page on this machine, an agent's too, would get one.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lockgate.service.app import Api
 
 FOLDER = "page-codes"
+ENDED_FOLDER = "ended-reading-keys"
 LIFETIME_S = 300.0
 MAX_CODE = 100
 # A program that takes our port while we are down can read the key of a browser that comes by: it must not last.
@@ -42,17 +43,20 @@ _MAX_ADDRESSES = 1_024
 
 
 class LoginCodes:
-    """The login codes in a folder. Without a folder, no code can be made."""
+    """The login codes in a folder, and the reading keys that were ended. Without a folder, no code can be made."""
 
     def __init__(self, state_dir: Path | None, *, clock: Callable[[], float] = time) -> None:
         self._folder = None if state_dir is None else state_dir / FOLDER
+        # Files, since the other workers of the service have to know them too, and the next service.
+        self._ended_folder = None if state_dir is None else state_dir / ENDED_FOLDER
+        self._ended: set[str] = set()
         self._clock = clock
 
     def make(self) -> str:
         """Return a new code, or an empty one if there is no folder to keep it in."""
         if self._folder is None:
             return ""
-        self._sweep(LIFETIME_S)
+        self._sweep(self._folder, LIFETIME_S)
         code = token_urlsafe(32)
         with TOKEN_FILE_KIND.create_whole(self._folder / _name(code)) as new:
             # The file's own time is the file system's, which may be another machine's.
@@ -76,13 +80,26 @@ class LoginCodes:
 
     def forget(self) -> None:
         """Make all codes invalid."""
-        self._sweep(-1.0)
+        self._sweep(self._folder, -1.0)
 
-    def _sweep(self, older_s: float) -> None:
-        if self._folder is None:
+    def end_key(self, key: str) -> None:
+        """Make a reading key invalid, for as long as it could count; raise OSError where that cannot be kept."""
+        self._ended.add(_name(key))
+        if self._ended_folder is not None:
+            self._sweep(self._ended_folder, READING_S)
+            with suppress(FileExistsError), TOKEN_FILE_KIND.create_whole(self._ended_folder / _name(key)) as new:
+                new.write_text(f"{self._clock():.3f}\n", encoding="ascii")
+
+    def has_ended(self, key: str) -> bool:
+        """Return whether a reading key was ended, here or by another worker."""
+        name = _name(key)
+        return name in self._ended or (self._ended_folder is not None and os.path.lexists(self._ended_folder / name))
+
+    def _sweep(self, folder: Path | None, older_s: float) -> None:
+        if folder is None:
             return
         with suppress(OSError):
-            for path in self._folder.iterdir():
+            for path in folder.iterdir():
                 with suppress(OSError, ValueError):
                     if older_s < 0 or self._clock() - float(path.read_text(encoding="ascii")) > older_s:
                         path.unlink()
@@ -124,8 +141,9 @@ def is_reading_key(api: Api, given: bytes | None) -> bool:
     """Return whether this is a key that `make_reading_key` made, and still valid."""
     if given is None or not given.startswith(_READING_PREFIX.encode("ascii")):
         return False
-    text = given.decode("latin-1").removeprefix(_READING_PREFIX)
-    return api.links.read(text, api.clock(), _READING) is not None
+    key = given.decode("latin-1")
+    claim = api.links.read(key.removeprefix(_READING_PREFIX), api.clock(), _READING)
+    return claim is not None and not api.codes.has_ended(key)
 
 
 def _name(code: str) -> str:

@@ -417,6 +417,15 @@ ROUTES: tuple[Route, ...] = (
         record("", {"key": {"type": "string"}, "until": number("seconds since 1970")}),
         body=schemas.NOTHING,
     ),
+    Route(
+        "POST",
+        "/v1/reading-key/end",
+        "end such a key at once, as signing out of the page does",
+        handlers.end_reading_key,
+        Caller.PERSON,
+        record("", {"ended": {"type": "boolean", "description": "false: it was no valid key any more"}}),
+        body=record("", {"key": text("the key", least=1, most=MAX_LINK)}),
+    ),
     Route("GET", "/metrics", "counts and times for Prometheus", handlers.metrics, Caller.PERSON, "text/plain"),
     Route("GET", "/healthz", "that it runs", handlers.health, Caller.WITHOUT_TOKEN, ref("Health")),
     Route(

@@ -52,7 +52,16 @@ export function forgetAll() {
 export async function keepReadingKey() {
   const reply = await request("/v1/reading-key", { method: "POST", body: "{}", signal: AbortSignal.timeout(20_000) });
   if (reply.status === 401 || reply.status === 403) throw new Refused(reply.status, { message: "that token is not right" });
-  if (reply.ok) localStorage.setItem(READS, (await reply.json()).key);
+  if (!reply.ok) return;
+  const { key } = await reply.json();
+  const before = localStorage.getItem(READS);
+  localStorage.setItem(READS, key);
+  if (before && before !== key) await endReadingKey(before).catch(() => {});
+}
+
+// The service takes the key no longer, whichever program has a copy of it. Raises where the service cannot be told.
+export async function endReadingKey(key = localStorage.getItem(READS)) {
+  if (key) await ask("/v1/reading-key/end", { body: { key } });
 }
 
 function request(path, more = {}) {

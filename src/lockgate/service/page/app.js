@@ -1,7 +1,7 @@
 // Which view is on, the keys, the token, and the one stream of events that all views share.
 
 import { approvalsView, linkView, remind } from "./approvals.js";
-import { ask, forgetAll, hasToken, keepReadingKey, keepToken, listen, mayRead, Refused, takeCode } from "./api.js";
+import { ask, endReadingKey, forgetAll, hasToken, keepReadingKey, keepToken, listen, mayRead, Refused, takeCode } from "./api.js";
 import { decisionView } from "./decision.js";
 import { decisionsView } from "./decisions.js";
 import { helpView } from "./help.js";
@@ -157,7 +157,7 @@ const unlockSaid = document.getElementById("unlock-said");
 function drawSigned() {
   signButton.hidden = !mayRead();
   signButton.textContent = hasToken() ? "Sign out" : "Unlock";
-  signButton.title = hasToken() ? "Forget the token in this tab, and the reading key of this browser" : "This tab only reads: unlock it to answer";
+  signButton.title = hasToken() ? "Forget the token in this tab, and end the reading key of this browser" : "This tab only reads: unlock it to answer";
 }
 
 function unlock(words = "") {
@@ -165,10 +165,16 @@ function unlock(words = "") {
   if (!unlockBox.open) unlockBox.showModal();
 }
 window.addEventListener("unlock", () => unlock());
-signButton.addEventListener("click", () => {
+signButton.addEventListener("click", async () => {
   if (!hasToken()) return unlock();
+  let said = "You are signed out";
+  try {
+    await endReadingKey();
+  } catch {
+    said = "You are signed out here. The service did not answer, so a copy of this browser's reading key may still read.";
+  }
   forgetAll();
-  locked("You are signed out");
+  locked(said);
 });
 window.addEventListener("storage", () => mayRead() || locked());
 document.getElementById("unlock-close").addEventListener("click", () => unlockBox.close());
