@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import gc
 import inspect
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from datetime import date
 from functools import partial
@@ -497,7 +498,30 @@ def _pydantic_record(to: str) -> object:
     return pydantic.create_model("Address", to=(str, pydantic.Field(repr=False)))(to=to)
 
 
-@pytest.mark.parametrize("make", [_plain_record, _slotted_record, _pydantic_record])
+class _Holder:
+    def __init__(self, to: str) -> None:
+        self.to = to
+
+
+class _SlottedHolder:
+    __slots__ = "to"
+
+    def __init__(self, to: str) -> None:
+        self.to = to
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        _plain_record,
+        _slotted_record,
+        _pydantic_record,
+        _Holder,
+        _SlottedHolder,
+        lambda to: frozenset([_Holder(to)]),
+        lambda to: deque([_Holder(to)]),
+    ],
+)
 def test_a_field_that_a_records_text_leaves_out_is_ruled_on(make: Callable[[str], object]) -> None:
     session = Gate().session(goal=GOAL)
     session.add(POISON, source="web:page")
@@ -517,3 +541,40 @@ def test_a_record_that_holds_itself_is_ruled_on() -> None:
     record.next = record
     ran = lockgate.guard(Gate().session(goal=GOAL), name="read_notes")(lambda node: "read")(record)
     assert ran == "read"
+
+
+class _Secret:
+    """Pydantic's `SecretStr`, as far as a caller sees it."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def get_secret_value(self) -> str:
+        return self._text
+
+    def __str__(self) -> str:
+        return "**********"
+
+
+@pytest.mark.parametrize(
+    "make", [_Secret, lambda to: iter([to]), lambda to: (each for each in [to]), lambda to: {to: 1}.items().__iter__()]
+)
+def test_an_object_whose_text_hides_its_value_is_refused_and_the_tool_does_not_run(
+    make: Callable[[str], object],
+) -> None:
+    ran: list[object] = []
+    send = lockgate.guard(Gate().session(goal=GOAL), name="send_email")(ran.append)
+    for given in (make(EVE), [make(EVE)], {"a": make(EVE)}):
+        with pytest.raises(InvalidCall, match="rule") as refused:
+            send(given)
+        assert refused.value.hint
+        assert EVE not in refused.value.message
+    assert ran == []
+
+
+def test_a_frameworks_context_is_not_searched_for_its_keys() -> None:
+    context = _Holder("lgp_secret")
+    context.client = object()  # type: ignore[attr-defined]
+    session = Gate().session(goal=GOAL)
+    assert lockgate.guard(session, name="read_notes")(lambda context: "read")(context) == "read"
+    assert "lgp_secret" not in str(session.history)

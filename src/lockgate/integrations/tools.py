@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial, update_wrapper
+from io import IOBase
 from typing import Any, ParamSpec, TypeVar, cast, get_type_hints
 from uuid import uuid4
 
@@ -264,23 +266,47 @@ def _as_json(value: object, depth: int = 0) -> object:
         named = {str(name): _as_json(item, depth) for name, item in value.items()}
         # Of two names with the same text one would not be seen: the ruling refuses names that are no text.
         return named if len(named) == len(value) else value
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | deque):
         return [_as_json(item, depth) for item in value]
+    if isinstance(value, set | frozenset):
+        return sorted((_as_json(item, depth) for item in value), key=str)
     if isinstance(value, _JSON):
         return value
+    _refuse_hidden(value)
     fields = _fields_of(value) if depth < _MAX_DEPTH else {}
     return {name: _as_json(item, depth + 1) for name, item in fields.items()} if fields else str(value)
 
 
+def _refuse_hidden(value: object) -> None:
+    """Raise InvalidCall for an object whose text does not say what the tool would get."""
+    kind = type(value).__name__
+    if hasattr(type(value), "get_secret_value"):
+        raise InvalidCall(
+            f"a {kind} hides its text, so the call cannot be ruled on",
+            hint="let the tool take a `str`; a secret of your own can be a parameter's default",
+        )
+    if isinstance(value, Iterator | AsyncIterator) and not isinstance(value, IOBase):
+        raise InvalidCall(f"a {kind} has no values to rule on yet", hint="give the tool a list")
+
+
 def _fields_of(value: object) -> dict[str, object]:
-    """Return the fields of a record that frameworks make from a model's JSON; none for other objects."""
+    """Return the fields of a record, or of a plain object that holds values only; none for other objects."""
     kind = type(value)
+    if kind.__repr__ is object.__repr__ and kind.__str__ is object.__str__:
+        slots = [name for base in kind.__mro__ for name in _as_names(base.__dict__.get("__slots__", ()))]
+        found = {name: getattr(value, name, None) for name in (*getattr(value, "__dict__", ()), *slots)}
+        # A framework's context holds clients with their keys: no model chose those, and no record may show them.
+        return found if all(isinstance(each, _JSON) for each in found.values()) else {}
     names = [each.name for each in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
     names += getattr(kind, "__struct_fields__", ())
     names += [each.name for each in getattr(kind, "__attrs_attrs__", ())]
     if hasattr(kind, "__pydantic_fields__"):
         names += [*vars(value), *(getattr(value, "__pydantic_extra__", None) or ())]
     return {name: getattr(value, name, None) for name in names}
+
+
+def _as_names(slots: str | Iterable[str]) -> Iterable[str]:
+    return (slots,) if isinstance(slots, str) else slots
 
 
 def _texts(result: object) -> Iterator[str]:
