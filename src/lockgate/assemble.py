@@ -27,6 +27,7 @@ from lockgate.gate.gate import Gate
 from lockgate.gate.judge import Judge
 from lockgate.journal import recorder as recording
 from lockgate.runtime.forks import on_fork
+from lockgate.runtime.rule_cache import RuleCache
 from lockgate.runtime.sealed_cache import SealedCache
 from lockgate.settings.config import AuditSettings, Settings, discover_settings
 from lockgate.settings.files import read_regular
@@ -721,13 +722,13 @@ def provider_from_settings(settings: VerifierSettings) -> Provider:
     raise InvalidConfig(f"no adapter is called `{settings.adapter}`")
 
 
-def cached_scanner(rules: tuple[Rule, ...], cache: SealedCache | None) -> Scanner:
+def cached_scanner(rules: tuple[Rule, ...], cache: RuleCache | None) -> Scanner:
     """Return the compiled rules, from the cache if they are intact there; a cache that fails costs only time."""
     return Scanner(rules, cache)
 
 
-def rule_cache_from_settings(settings: Settings) -> SealedCache | None:
-    """Return where compiled rules are kept; None where there is no folder for them, or for their key."""
+def rule_cache_from_settings(settings: Settings) -> RuleCache:
+    """Return where compiled rules come from; none are kept where there is no folder for them, or for their key."""
     if settings.cache_dir is None or settings.state_dir is None:
-        return None
-    return SealedCache(settings.cache_dir, settings.state_dir)
+        return RuleCache(None)
+    return RuleCache(SealedCache(settings.cache_dir, settings.state_dir))

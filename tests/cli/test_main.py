@@ -12,7 +12,7 @@ import pytest
 
 from lockgate.cli.exit_codes import Exit
 from lockgate.cli.main import COMMANDS, main
-from lockgate.runtime.sealed_cache import MAKING_LOG
+from lockgate.runtime.rule_cache import COMPILING_LOG
 
 Run = Callable[..., Any]
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,9 +99,9 @@ def test_a_person_at_a_terminal_is_told_once_that_the_rules_are_compiled(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("handlers", "propagate", "level"):
-        monkeypatch.setattr(MAKING_LOG, name, getattr(MAKING_LOG, name))
+        monkeypatch.setattr(COMPILING_LOG, name, getattr(COMPILING_LOG, name))
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     main(["--version"])
     for _ in range(2):
-        MAKING_LOG.info("compiling the rules")
+        COMPILING_LOG.info("compiling the rules")
     assert capsys.readouterr().err == "lockgate: compiling the rules\n"

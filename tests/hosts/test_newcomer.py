@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 # CPU seconds, on the slowest machine this runs on. The goals are 1.5 and 0.4.
-MOST_FIRST_S, MOST_LATER_S, MOST_COMMAND_S = 20.0, 3.0, 30.0
+MOST_FIRST_S, MOST_LATER_S, MOST_COMMAND_S = 4.0, 3.0, 30.0
 
 
 class Ran(NamedTuple):
@@ -50,7 +50,7 @@ def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Newcomer:
     # From a copy: a build may leave files beside the sources.
     for name in ("src", "docs"):
         shutil.copytree(ROOT / name, folder / "tree" / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("hatch_build.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder / "tree" / name)
     subprocess.run([*build, "--wheel-dir", str(folder), str(folder / "tree")], check=True, timeout=300)
     (wheel,) = folder.glob("lockgate-*.whl")
@@ -82,6 +82,8 @@ def test_the_five_lines_print_what_they_say(newcomer: Newcomer) -> None:
     for ran in (first, later):
         assert ran.code == 0, ran.out
         assert ran.out.startswith("PAUSE untrusted-origin\n")
+    # The wheel has the rules as compiled for this platform: nothing was left to compile, nor to keep.
+    assert list((newcomer.home / ".cache").rglob("rules-*.bin")) == []
     assert first.cpu_s <= MOST_FIRST_S
     assert later.cpu_s <= MOST_LATER_S
     print(f"five lines: {first.cpu_s:.2f} CPU s first, {later.cpu_s:.2f} later")  # noqa: T201

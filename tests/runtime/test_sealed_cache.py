@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 
-from lockgate.runtime.sealed_cache import KEY_NAME, MAKING_LOG, SealedCache
+from lockgate.runtime.sealed_cache import KEY_NAME, SealedCache
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="permissions are the file system's on this platform")
 
@@ -107,13 +107,3 @@ def test_folders_that_cannot_be_made_are_no_error(tmp_path: Path) -> None:
     ):
         cache.write("a", b"1")
         assert cache.read("a") is None
-
-
-def test_what_has_to_be_made_is_logged(cache: SealedCache, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("INFO", MAKING_LOG.name):
-        cache.write("a", b"1")
-        assert cache.read("a") == b"1"
-        assert caplog.messages == []
-        assert cache.read("b") is None
-    assert len(caplog.messages) == 1
-    assert caplog.messages[0].startswith("compiling the rules")

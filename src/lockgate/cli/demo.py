@@ -19,6 +19,7 @@ from lockgate.core.errors import LockgateError
 from lockgate.core.text.rules import RULES
 from lockgate.core.vocabulary import Action, Block, Decision
 from lockgate.gate.gate import Gate
+from lockgate.runtime.rule_cache import RuleCache
 from lockgate.verifiers.embedded_judge import EmbeddedJudge
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ def _load_scanner() -> Scanner:
     try:
         cache = assemble.rule_cache_from_settings(assemble.settings_from_environment(None))
     except LockgateError:
-        cache = None  # the demo uses the defaults, so a broken configuration does not matter
+        cache = RuleCache(None)  # the demo uses the defaults, so a broken configuration does not matter
     return assemble.cached_scanner(RULES, cache)
 
 

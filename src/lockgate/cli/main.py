@@ -144,14 +144,14 @@ def _announce_compiling() -> None:
     """Have the person at the terminal told, once, that the first run compiles the rules and takes longer."""
     import logging
 
-    from lockgate.runtime.sealed_cache import MAKING_LOG
+    from lockgate.runtime.rule_cache import COMPILING_LOG
 
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("lockgate: %(message)s"))
     first = iter([True])
     handler.addFilter(lambda _: next(first, False))
-    MAKING_LOG.handlers, MAKING_LOG.propagate = [handler], False
-    MAKING_LOG.setLevel(logging.INFO)
+    COMPILING_LOG.handlers, COMPILING_LOG.propagate = [handler], False
+    COMPILING_LOG.setLevel(logging.INFO)
 
 
 def _run_command(argv: list[str]) -> int:

@@ -18,6 +18,7 @@ from lockgate.gate.person_questions import Approvals
 from lockgate.gate.ruler import CarriedTexts, Ledger, Ruler, VouchedTexts
 from lockgate.gate.session import Session
 from lockgate.runtime.forks import on_fork
+from lockgate.runtime.rule_cache import RuleCache
 from lockgate.runtime.sealed_cache import SealedCache
 from lockgate.settings.files import home_folder, xdg_folder
 
@@ -48,12 +49,12 @@ def shared_scanner(policy: Policy) -> Scanner:
         return _scanners[key]
 
 
-def _users_rule_cache() -> SealedCache | None:
-    """Return where this user's compiled rules are kept; None for a user without a home."""
+def _users_rule_cache() -> RuleCache:
+    """Return where this user's compiled rules come from; a user without a home keeps none."""
     home = home_folder(environ)
     folder = xdg_folder(environ, "XDG_CACHE_HOME", home, ".cache")
     state = xdg_folder(environ, "XDG_STATE_HOME", home, ".local/state")
-    return SealedCache(folder, state) if folder is not None and state is not None else None
+    return RuleCache(SealedCache(folder, state) if folder is not None and state is not None else None)
 
 
 class Gate:

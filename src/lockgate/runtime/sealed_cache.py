@@ -8,7 +8,6 @@ an HMAC over its name and content. Anything else is no error: the file is made a
 from __future__ import annotations
 
 import hmac
-import logging
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_bytes
@@ -18,8 +17,6 @@ from lockgate.core.errors import LockgateError
 from lockgate.runtime.private_files import PrivateFileKind, replace_file
 
 KEY_NAME = "cache.key"
-# The command line shows this to a person who waits.
-MAKING_LOG = logging.getLogger("lockgate.rule_cache")
 _KEY_SIZE = _SEAL_SIZE = 32
 _MAX_READ = 64 * 1024 * 1024
 _CACHE_FILE_KIND = PrivateFileKind("a file of the rule cache", "swap the rules", "cache")
@@ -34,12 +31,6 @@ class SealedCache(NamedTuple):
 
     def read(self, name: str) -> bytes | None:
         """Return what was written under this name, or None if it is missing, damaged or not sealed by this key."""
-        content = self._read_sealed(name)
-        if content is None:
-            MAKING_LOG.info("compiling the rules, once for this user and this version: some seconds")
-        return content
-
-    def _read_sealed(self, name: str) -> bytes | None:
         try:
             _CACHE_FILE_KIND.check(self.folder, folder=True)
             data = _CACHE_FILE_KIND.read(self.folder / name, _MAX_READ)
