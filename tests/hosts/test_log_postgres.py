@@ -25,9 +25,10 @@ from log_checks import find_signer, record, signer, whole
 from paths import SUPPORT, TESTS
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable
+from lockgate.core.journal.merkle import Frontier, Tile, leaf_hash
 from lockgate.journal import keys
 from lockgate.journal.journal import Journal
-from lockgate.journal.log import Store
+from lockgate.journal.log import LogRow, Store
 from lockgate.journal.stores.postgres import PostgresLog
 from lockgate.runtime import postgres
 
@@ -185,7 +186,7 @@ def hang_up(server: Server) -> None:
     with psycopg.connect(server.uri, autocommit=True) as db:
         db.execute(
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
-            "WHERE application_name = 'lockgate' AND pid <> pg_backend_pid()"
+            "WHERE application_name LIKE 'lockgate%' AND pid <> pg_backend_pid()"
         )
 
 
@@ -225,19 +226,25 @@ def test_a_commit_in_doubt_is_settled(store: PostgresLog, *, heard: bool) -> Non
         assert whole(store, {(receipt.origin, receipt.index): receipt.leaf_hash}) == receipt.index + 1
 
 
+@pytest.mark.parametrize("appends", [False, True])
 def test_a_stopped_writer_does_not_stop_the_others(
-    store: Store, again: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+    store: Store, again: Callable[[], Store], monkeypatch: pytest.MonkeyPatch, *, appends: bool
 ) -> None:
     monkeypatch.setattr(postgres, "BUSY_S", 2)
     with store.writing(durable=True) as log:
-        log.open_shard("first")
+        shard = log.open_shard("first")
     monkeypatch.setattr(postgres, "BUSY_S", 1)
     stuck = again()
     stopped = stuck.writing(durable=True)
-    assert stopped.__enter__().current() is not None
+    # It stands still as soon as it has the lock, or before it commits: nothing more is sent.
+    writer = stopped.__enter__()
+    if appends:
+        row, frontier, tiles = LogRow(leaf_hash(b"x"), b"x"), Frontier(), list[Tile]()
+        frontier.append(row.leaf, tiles)
+        assert writer.append(shard, [row], frontier.to_bytes(), tiles, b"seal")
     # The server gives up on it before the other one's patience ends.
     with store.writing(durable=True) as log:
-        assert log.current() is not None
+        assert log.current() == shard
     with pytest.raises(JournalUnavailable):
         stopped.__exit__(None, None, None)
 

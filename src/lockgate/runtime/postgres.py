@@ -141,12 +141,9 @@ class Postgres:
     def _begin(self, db: Connection[Any], patience_s: float) -> None:
         if not self._has_tables(db):
             self._create_tables(db)
-        with db.pipeline():
-            db.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-            if patience_s < BUSY_S:
-                # The caller has waited in this process already; 0 would mean for ever.
-                db.execute(f"SET LOCAL lock_timeout = {max(1, int(patience_s * 1000))}".encode())
-            db.execute("SELECT pg_advisory_xact_lock(%s)", (self._number,))
+        # The caller has waited in this process already; 0 would mean for ever.
+        patience = f"SET LOCAL lock_timeout = {max(1, int(patience_s * 1000))};" if patience_s < BUSY_S else ""
+        begin_at_once(db, f"{patience} SELECT pg_advisory_xact_lock({self._number})")
 
     def _take_connection(self) -> Connection[Any]:
         while self._idle:
@@ -259,6 +256,18 @@ def open_connection(
         db.execute(f"SET idle_in_transaction_session_timeout = '{BUSY_S}s'")
         on_failure.pop_all()
     return db
+
+
+def begin_at_once(db: Connection[Any], statements: str) -> tuple[Any, ...] | None:
+    """Begin a transaction with these statements in one round trip; return the first row of the last one.
+
+    Not a pipeline: behind it the driver sends a message that stops the server's clock for transactions that idle, so a
+    process that stands still would keep the lock for ever.
+    """
+    found = db.execute(f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {statements}".encode(), prepare=False)
+    while found.nextset():
+        pass
+    return found.fetchone()
 
 
 def close_quietly(db: Connection[Any]) -> None:
