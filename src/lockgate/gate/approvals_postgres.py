@@ -13,7 +13,8 @@ from lockgate.core.ruling.approvals import ApprovalChange, RecordChanges
 from lockgate.gate.approvals_sqlite import START_OVER, TABLES, SqliteApprovals, expire_old, is_not_ended
 from lockgate.runtime.postgres import Postgres
 
-_VERSION = 1
+# Each version of the tables; see `runtime/schema_steps.py` for what a step may do.
+STEPS = ((1, TABLES),)
 # "lkga": a writer holds this lock.
 _LOCK = 0x6C6B6761
 
@@ -25,9 +26,7 @@ class PostgresApprovals(SqliteApprovals):
         self, conninfo: str, *, record: RecordChanges | None = None, ended: Callable[[str], bool] = is_not_ended
     ) -> None:
         super().__init__(Path("postgresql"), record=record, ended=ended)
-        self._database = Postgres(
-            conninfo, what="approvals", error=LockgateError, tables=TABLES, version=_VERSION, lock=_LOCK
-        )
+        self._database = Postgres(conninfo, what="approvals", error=LockgateError, steps=STEPS, lock=_LOCK)
 
     def close(self) -> None:
         self._database.close()

@@ -13,6 +13,8 @@ from lockgate.core.errors import LockgateError
 from lockgate.gate.carried_sqlite import MAX_PRINTS, TABLES, SqliteCarriedTexts
 from lockgate.runtime.postgres import Postgres
 
+# Each version of the tables; see `runtime/schema_steps.py` for what a step may do.
+STEPS = ((1, TABLES),)
 # "lkgc": a writer holds this lock.
 _LOCK = 0x6C6B6763
 
@@ -22,9 +24,7 @@ class PostgresCarriedTexts(SqliteCarriedTexts):
 
     def __init__(self, conninfo: str, *, clock: Callable[[], float] = time, max_prints: int = MAX_PRINTS) -> None:
         super().__init__(Path("postgresql"), clock=clock, max_prints=max_prints)
-        self._database = Postgres(
-            conninfo, what="carried texts", error=LockgateError, tables=TABLES, version=1, lock=_LOCK
-        )
+        self._database = Postgres(conninfo, what="carried texts", error=LockgateError, steps=STEPS, lock=_LOCK)
 
     def close(self) -> None:
         """Close the connections; a later use opens others."""

@@ -96,7 +96,8 @@ class _Claims:
     def __init__(self, db: sqlite3.Connection, now_s: float, retry_s: float) -> None:
         self._db, self._now_s, self._retry_s = db, now_s, retry_s
         self._known: dict[tuple[str, str], tuple[int, float]] = {
-            (id, name): (tries, at) for id, name, tries, at in db.execute("SELECT * FROM notices")
+            (id, name): (tries, at)
+            for id, name, tries, at in db.execute("SELECT approval, target, tries, next_s FROM notices")
         }
         self._due: list[DueNotice] = []
         self._left: dict[str, list[Approval]] = {}

@@ -10,14 +10,19 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
+from os import getpid
+from platform import node
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from lockgate.core.errors import LockgateError
 from lockgate.runtime.forks import on_fork
+from lockgate.runtime.schema_steps import SchemaSteps
 
 if TYPE_CHECKING:
     from psycopg import Connection, Error
+
+    from lockgate.runtime.schema_steps import Steps
 
 BUSY_S = 5
 # The server's codes for these errors.
@@ -43,6 +48,17 @@ def postgres_sql(statement: str) -> str:
     return re.sub(r"(?<!:):([a-z]+)\b", r"%(\1)s", named.replace("?", "%s"))
 
 
+def version_table(what: str) -> str:
+    """Return the name of the table that holds the version of this store's tables."""
+    return f"lockgate_{what.replace(' ', '_')}_version"
+
+
+def _translate_tables(statements: str) -> str:
+    for ours, theirs in _TYPES:
+        statements = statements.replace(ours, theirs)
+    return re.sub(r"INDEX (?=\w+ ON)", "INDEX lockgate_", postgres_sql(statements))
+
+
 class SqliteStyleConnection:
     """A connection that takes SQLite's statements."""
 
@@ -54,25 +70,18 @@ class SqliteStyleConnection:
 
 
 class Postgres:
-    """The tables of one store in the database `conninfo`, created with the first write.
+    """The tables of one store in the database `conninfo`, created with the first write, brought forward by any use.
 
-    Failures are raised as `error`; messages call the store `what`.
+    `steps` are SQLite's statements. Failures are raised as `error`; messages call the store `what`.
     """
 
-    def __init__(
-        self, conninfo: str, *, what: str, error: type[LockgateError], tables: str, version: int, lock: int
-    ) -> None:
+    def __init__(self, conninfo: str, *, what: str, error: type[LockgateError], steps: Steps, lock: int) -> None:
         self._conninfo = conninfo
         self._what, self._error = what, error
-        for ours, theirs in _TYPES:
-            tables = tables.replace(ours, theirs)
-        self._name = f"lockgate_{what.replace(' ', '_')}_version"
-        named = re.sub(r"INDEX (?=\w+ ON)", "INDEX lockgate_", postgres_sql(tables))
-        self._tables = f"""{named}
-            CREATE TABLE {self._name} (version integer PRIMARY KEY);
-            INSERT INTO {self._name} VALUES ({version});
-        """  # noqa: S608
-        self._version, self._number = version, lock
+        self._name = version_table(what)
+        translated = tuple((version, _translate_tables(statements)) for version, statements in steps)
+        self._schema = SchemaSteps(self._name, lock, translated, self._unusable_error)
+        self._number = lock
         self._reset()
         on_fork(self._reset_after_fork)
 
@@ -140,10 +149,18 @@ class Postgres:
 
     def _begin(self, db: Connection[Any], patience_s: float) -> None:
         if not self._has_tables(db):
-            self._create_tables(db)
+            self._schema.bring_forward(db)
+            self._there = True
         # The caller has waited in this process already; 0 would mean for ever.
         patience = f"SET LOCAL lock_timeout = {max(1, int(patience_s * 1000))};" if patience_s < BUSY_S else ""
-        begin_at_once(db, f"{patience} SELECT pg_advisory_xact_lock({self._number})")
+        lock = f"{patience} SELECT pg_advisory_xact_lock({self._number});"
+        row = begin_at_once(db, f"{lock} SELECT version FROM {self._name}")  # noqa: S608
+        try:
+            # Reading does not look again: no call runs before its ruling is written.
+            self._schema.check_again(row)
+        except LockgateError:
+            self._there = False
+            raise
 
     def _take_connection(self) -> Connection[Any]:
         while self._idle:
@@ -183,24 +200,13 @@ class Postgres:
         return open_connection(self._conninfo, f"{self._what} in PostgreSQL need", self._error, self._unusable_error)
 
     def _has_tables(self, db: Connection[Any]) -> bool:
-        if self._there:
-            return True
-        # Not `to_regclass`: it caches the answer "no", and a process that waited would create the tables again.
-        found = "SELECT FROM pg_catalog.pg_tables WHERE schemaname = current_schema() AND tablename = %s"
-        if db.execute(found, (self._name,)).fetchone() is None:
-            return False
-        version = db.execute(f"SELECT version FROM {self._name}".encode()).fetchone()  # noqa: S608
-        if version is None or version[0] != self._version:
-            raise self._unusable_error("was made by another version of lockgate")
-        self._there = True
-        return True
-
-    def _create_tables(self, db: Connection[Any]) -> None:
-        db.execute("BEGIN")
-        db.execute("SELECT pg_advisory_xact_lock(%s)", (self._number,))
-        if not self._has_tables(db):
-            db.execute(self._tables.encode())
-        db.execute("COMMIT")
+        if not self._there:
+            version = self._schema.read_version(db)
+            self._schema.check_version(version)
+            if 0 < version < self._schema.known:
+                self._schema.bring_forward(db)
+            self._there = version > 0
+        return self._there
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
@@ -241,7 +247,8 @@ def open_connection(
         keepalives_interval=BUSY_S,
         keepalives_count=2,
         tcp_user_timeout=2_000 * BUSY_S,
-        application_name="lockgate",
+        # `lockgate doctor --fleet` and the server's own log tell instances apart by it.
+        application_name=f"lockgate {node()}:{getpid()}"[:63],
     )
     with ExitStack() as on_failure:
         on_failure.callback(close_quietly, db)

@@ -27,11 +27,11 @@ from lockgate.runtime.postgres import (
     open_connection,
     psycopg_error,
 )
+from lockgate.runtime.schema_steps import SchemaSteps
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
-_VERSION = 2
 # The server's class of errors for a row that breaks a rule of its table.
 _INTEGRITY_VIOLATION = "23"
 # The advisory lock for creating the tables: two concurrent CREATEs fail even with IF NOT EXISTS.
@@ -39,8 +39,7 @@ _MAKING = 0x6C6B676A
 _MAX_IDLE_READERS = 4
 _FETCHED_AT_ONCE = 1024
 
-_SCHEMA = f"""
-CREATE TABLE lockgate_log (version integer PRIMARY KEY);
+_TABLES = f"""
 CREATE TABLE lockgate_shards (
     number integer PRIMARY KEY,
     vkey text NOT NULL UNIQUE,
@@ -95,8 +94,10 @@ BEGIN
     RETURN OLD;
 END $$;
 CREATE TRIGGER bodies_stay BEFORE DELETE ON lockgate_bodies FOR EACH ROW EXECUTE FUNCTION lockgate_pruned();
-INSERT INTO lockgate_log VALUES ({_VERSION});
 """  # noqa: S608
+# Each version of the tables; see `runtime/schema_steps.py` for what a step may do.
+STEPS = ((2, _TABLES),)
+VERSION_TABLE = "lockgate_log"
 _APPEND = """
 WITH leaves AS (
     INSERT INTO lockgate_leaves SELECT %(shard)s, * FROM unnest(%(numbers)s::bigint[], %(leaves)s::bytea[])
@@ -226,6 +227,9 @@ class PostgresLog:
 
     def __init__(self, conninfo: str) -> None:
         self._conninfo = conninfo
+        self._schema = SchemaSteps(VERSION_TABLE, _MAKING, STEPS, self._refusal)
+        # Whether this process has used the tables in a version that it knows.
+        self._began = False
         self._reset_connections()
         on_fork(self._reset_after_fork)
 
@@ -245,8 +249,7 @@ class PostgresLog:
             db = self._begin_snapshot()
             with ExitStack() as unneeded:
                 unneeded.callback(close_quietly, db)
-                if not self._has_tables(db):
-                    raise self._refusal("holds no log")
+                self._check_readable(self._schema.read_version(db))
                 yield PostgresLogReader(db)
                 db.execute("ROLLBACK")
                 if len(self._idle) < _MAX_IDLE_READERS:
@@ -308,17 +311,31 @@ class PostgresLog:
             else:
                 return db
         self._db = db = self._connect()
-        self._create_tables(db)
-        self._begin(db)
+        with ExitStack() as failed:
+            failed.callback(self._discard, db)
+            if self._schema.read_version(db) < self._schema.known:
+                self._schema.bring_forward(db)
+            self._begin(db)
+            failed.pop_all()
         return db
 
     def _begin(self, db: Connection[Any]) -> None:
         with ExitStack() as failed:
             failed.callback(self._roll_back, db)
-            row = begin_at_once(db, "SELECT version FROM lockgate_log FOR UPDATE")
-            if row is None or row[0] != _VERSION:
-                raise self._refusal("was made by another version of lockgate")
+            row = begin_at_once(db, f"SELECT version FROM {VERSION_TABLE} FOR UPDATE")  # noqa: S608
+            failed.callback(self._discard, db)
+            self._schema.check_again(row, running=self._began)
+            self._began = True
             failed.pop_all()
+
+    def _check_readable(self, version: int) -> None:
+        """Raise unless the tables can be read as they are: an audit changes nothing."""
+        if not version:
+            raise self._refusal("holds no log")
+        self._schema.check_version(version, running=self._began)
+        if version < self._schema.known:
+            why = f"has tables of an older lockgate: version {version}, and this one reads {self._schema.known}"
+            raise self._refusal(why, hint="start `lockgate serve` of this version, which brings them forward")
 
     def _commit(self, db: Connection[Any], change: PostgresLogWriter) -> None:
         try:
@@ -350,24 +367,6 @@ class PostgresLog:
 
     def _connect(self) -> Connection[Any]:
         return open_connection(self._conninfo, "a log in PostgreSQL needs", LockgateError, self._refusal)
-
-    @staticmethod
-    def _has_tables(db: Connection[Any]) -> bool:
-        # Not `to_regclass`: a session caches its answer "no", and would create the tables a second time.
-        found = "SELECT FROM pg_catalog.pg_tables WHERE schemaname = current_schema() AND tablename = 'lockgate_log'"
-        return db.execute(found).fetchone() is not None
-
-    def _create_tables(self, db: Connection[Any]) -> None:
-        if self._has_tables(db):
-            return
-        with ExitStack() as failed:
-            failed.callback(self._discard, db)
-            db.execute("BEGIN")
-            db.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING,))
-            if not self._has_tables(db):
-                db.execute(_SCHEMA)
-            db.execute("COMMIT")
-            failed.pop_all()
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:

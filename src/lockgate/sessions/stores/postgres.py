@@ -10,7 +10,8 @@ from lockgate.runtime.postgres import BUSY_S, Postgres
 from lockgate.sessions.stores.grouped import GroupedSessions
 from lockgate.sessions.stores.sql import TABLES, Database
 
-_VERSION = 2
+# Each version of the tables; see `runtime/schema_steps.py` for what a step may do.
+STEPS = ((2, TABLES),)
 # "lkgs": a writer holds this lock.
 _LOCK = 0x6C6B6773
 
@@ -21,9 +22,7 @@ class PostgresSessions(GroupedSessions):
     _find = "strpos"
 
     def __init__(self, conninfo: str) -> None:
-        self._database = Postgres(
-            conninfo, what="sessions", error=SessionsUnavailable, tables=TABLES, version=_VERSION, lock=_LOCK
-        )
+        self._database = Postgres(conninfo, what="sessions", error=SessionsUnavailable, steps=STEPS, lock=_LOCK)
         self._start_turns()
 
     @property
