@@ -267,3 +267,34 @@ def test_a_name_that_comes_again_is_looked_up_once(place: Place, monkeypatch: py
     monkeypatch.setattr(call_targets.os.path, "realpath", lambda path: asked.append(path) or real(path))
     assert place.found("Bash", values=["a/b c/d " * 20] * 1000) == set()
     assert len([path for path in asked if "/a/a/" in path]) < 10
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "pip install ./tidy",
+        "pip3 install -e tidy/",
+        "python3 -m pip install --force-reinstall --no-deps {work}/tidy",
+        "cd tidy && pip install .",
+        "cd tidy && uv sync",
+        "cd tidy && python setup.py install",
+        "pip install --editable=./tidy",
+        "pip install 'tidy @ file://{work}/tidy'",
+        "uv pip install ~/work/tidy",
+        "uv tool install --force ./tidy",
+        "pipx install --force $HOME/work/tidy",
+        "ls && (cd /tmp; pip install {work}/tidy)",
+    ],
+)
+def test_no_folder_of_another_name_is_installed_in_our_place(place: Place, command: str) -> None:
+    (place.work / "tidy" / "lockgate").mkdir(parents=True)
+    said = command.format(work=place.work)
+    assert place.found("Bash", command=said) == {"execution:own-guard"}
+    os.rename(place.work / "tidy" / "lockgate", place.work / "tidy" / "tidy")
+    assert place.found("Bash", command=said) == set()
+
+
+def test_other_packages_are_installed_beside_a_lockgate_that_is_worked_on(place: Place) -> None:
+    (place.work / "lockgate").mkdir()
+    for command in ("pip install requests", "pip install -r requirements.txt", "uv add httpx", "npm install ./x"):
+        assert place.found("Bash", command=command) == set(), command

@@ -15,6 +15,7 @@ from functools import cached_property
 
 import lockgate
 from lockgate.claude_code import context_files
+from lockgate.claude_code.local_packages import brings_lockgate
 from lockgate.core.ruling.arguments import Leaf, flatten_arguments
 from lockgate.core.ruling.effects.agent_programs import AGENT_PROGRAMS
 from lockgate.core.ruling.effects.project import Project
@@ -60,6 +61,8 @@ def find_protected_targets(
     # Behind a proxy the port is that of another machine, or of another program.
     if port.isdecimal() and is_loopback(name):
         project = replace(project, service_port=int(port))
+    if account.is_own:
+        project = replace(project, brings_lockgate=brings_lockgate)
     found = findings_from_effects(own_effects_of(ToolCall(tool, arguments), project, leaves=leaves))
     if names.steps < 0:
         found.append(Finding("cap:arguments", "arguments", 0, 0))

@@ -6,6 +6,7 @@ import pytest
 from command_effects import SHOP
 
 from lockgate.core.ruling.effects.code import MOST_CHARACTERS, read_code
+from lockgate.core.ruling.effects.project import NO_PROJECT
 
 
 def found_in(text: str) -> set[tuple[str, str]]:
@@ -73,3 +74,28 @@ def test_text_beyond_the_limit_cannot_be_read() -> None:
 @pytest.mark.parametrize("code", ["process.env", "p ENV", "print %ENV", "console.log(Object.entries(process.env))"])
 def test_code_that_prints_the_environment_reads_secrets(code: str) -> None:
     assert ("reads-secret", "environment") in {(each.kind, each.target) for each in read_code(code, "", SHOP)}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "p = os.path.expanduser('~/.claude/settings.json')\njson.dump({}, open(p, 'w'))",
+        "p = '.claude/settings.json'; f = open(p, mode='w'); f.write('{}')",
+        "const p = home + '/.claude/settings.json'; fs.writeFileSync(p, '{}')",
+        "path = Path('.codex') / 'x'\nq = '.codex/hooks.json'\nPath(q).write_text('')",
+    ],
+)
+def test_a_place_of_ours_in_a_variable_is_written(code: str) -> None:
+    assert "changes-own-guard" in {each.kind for each in read_code(code, "code", NO_PROJECT)}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "print(open('.claude/settings.json').read())",
+        "p = '.claude/settings.json'\nprint(json.load(open(p)))",
+        "p = 'package.json'\njson.dump({}, open(p, 'w'))",
+    ],
+)
+def test_reading_it_is_let_be(code: str) -> None:
+    assert "changes-own-guard" not in {each.kind for each in read_code(code, "code", NO_PROJECT)}

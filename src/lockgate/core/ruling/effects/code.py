@@ -138,12 +138,11 @@ class _CodeReader:
             found = own_access(path, Access.READ, self.project)
             if found is not None:
                 self.add(found.kind, found.target[:300])
-        for statement in _STATEMENT.findall(self.source) if _PUTS.search(self.source) else ():
-            # The place is the last of the texts in some languages, and before the call in others.
-            for match in islice(_LITERAL.finditer(statement), MOST_LITERALS if _PUTS.search(statement) else 0):
-                found = own_access(_text_in(match, 1), Access.WRITE, self.project)
-                if found is not None:
-                    self.add(found.kind, found.target[:300])
+        # The place may be the last of the texts, stand before the call, or be a variable that was set elsewhere.
+        for path in texts if _PUTS.search(self.source) or _WRITES.search(self.source) else ():
+            found = own_access(path, Access.WRITE, self.project)
+            if found is not None:
+                self.add(found.kind, found.target[:300])
         if _WHOLE_TREE.search(self.source):
             homes = ["~"] if _BARE_HOME.search(self.source) else []
             access = Access.DELETE if _TAKES_TREE.search(self.source) else Access.READ
@@ -316,6 +315,11 @@ _DELETES = re.compile(
 _LISTS = re.compile(r"\b(?:r?glob|listdir|scandir|walk|iterdir|readdir(?:Sync)?|opendir|Dir|find|children|entries)\b")
 # What puts a file, or a link to one, in another place.
 _PUTS = re.compile(r"\b(?:sym|hard)?link(?:_to|Sync)?\s*\(|\b(?:copy\w*|rename|replace|move|cp)(?:Sync)?\s*\(")
+# What writes a file whose name stands in a variable.
+_WRITES = re.compile(
+    r"\bopen\w*\s*\([^\n]{0,200}?['\"][rbt]*[wax+][bt+]*['\"]|\bwrite(?:_text|_bytes|File\w*|Sync|TextFile)\b|\bFile\.write\b"
+    r"|file_put_contents|createWriteStream|\btruncate\b|(?:sym|un)?linkSync"
+)
 _STATEMENT = re.compile(r"[^;\n]{1,2000}")
 _ANY_PATH = re.compile(r"[\"'`<]((?:[/~]|\$HOME|\$ENV\{HOME\})[^\"'`<>\n]{0,300})[\"'`>]")
 _OPENED_FOR_WRITING = re.compile(

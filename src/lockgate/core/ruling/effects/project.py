@@ -46,8 +46,9 @@ class Project:
     normalized with `package_name` and may name their registry (`npm:express`). `hosts` are as `site_of_url` writes
     them. `remotes` are the repository's remotes by name, `tasks` the names of its scripts and make targets, `programs`
     the names of programs it brings along (`.venv/bin`). `follow` says where a path really leads if that is a place of
-    Lockgate's own (`protected_paths.py`): only a host can look at links, nothing here does. `service_port` is where
-    Lockgate's service listens, and `own_folders` is where its files lie besides the usual places.
+    Lockgate's own (`protected_paths.py`): only a host can look at links, nothing here does. `brings_lockgate` says
+    whether what is installed from a path would take Lockgate's place. `service_port` is where Lockgate's service
+    listens, and `own_folders` is where its files lie besides the usual places.
     """
 
     root: str = ""
@@ -59,6 +60,7 @@ class Project:
     tasks: frozenset[str] = frozenset()
     programs: frozenset[str] = frozenset()
     follow: Callable[[str], str] | None = field(default=None, compare=False, repr=False)
+    brings_lockgate: Callable[[str], bool] | None = field(default=None, compare=False, repr=False)
     service_port: int = field(default=7717, compare=False, repr=False)
     own_folders: tuple[str, ...] = field(default=(), compare=False, repr=False)
 

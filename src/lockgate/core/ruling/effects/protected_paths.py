@@ -77,6 +77,10 @@ def may_lead_to_own(text: str, project: Project) -> bool:
         # A shell drops quotes inside a name.
         if _has_name(low.replace("'", "").replace('"', "").replace("\\", "").replace("^", ""), project):
             return True
+    if project.brings_lockgate is not None and _INSTALLS.search(low):
+        return True
+    if "tar" in low and _ANYWHERE_BY_ARCHIVE.search(low):
+        return True
     if _WIDE.search(low) or (".." in low and _UPWARDS.search(low)) or ("cd" in low and _TO_HOME.search(low)):
         return True
     return _is_near_home(low, project)
@@ -116,13 +120,16 @@ _SIGNS = ("~", "$", "`", "\x00")
 _QUOTES = ("'", '"', "\\", "^")
 _NEAR_NAMES = tuple(
     "home /root users %userprofile lockgate claude codex gemini copilot opencode .local .config .cache kill 7717 "
-    "fuser ctl site-packages".split()  # by topic
+    "fuser ctl site-packages /proc pgrep pidof gdb gcore trace".split()  # by topic
 )
 # What types into another terminal can type a name letter by letter.
 _TYPING = ("tmux", "screen", "dotool", "wtype", "zellij", "byobu")
 # The root alone or a pattern right below it (the first sign is a plain one, for speed), `..`, a `cd` without a folder.
 _WIDE = re.compile(r"/(?<![^\s\"'=(:,]/)(?:[\s\"');|&,]|\Z|\w{0,6}[*?\[])")
 _UPWARDS = re.compile(r"(?:^|[\s\"'=(:,/])\.\.(?:[\s\"');|&,/]|$)")
+_INSTALLS = re.compile(r"install|sync|setup\.py|\badd\b")
+# An archive that says itself which paths it writes.
+_ANYWHERE_BY_ARCHIVE = re.compile(r"tar\s[^|;&\n]{0,200}?(?:-p|-?\bx[a-z]*p|absolute-names)")
 _TO_HOME = re.compile(r"\bcd\s*(?:$|[;&|)\n])")
 _LISTED = read_sections("lockgate.core.ruling.effects", "protected_paths.txt")
 _STATE_NAMES, _SETTINGS_NAMES = (

@@ -94,6 +94,7 @@ class Walk:
         # Whether the command can come near Lockgate's own files at all.
         self.is_near_own = True
         self.searched: set[str] = set()
+        self.searched_settings: set[str] = set()
 
     # What is found
 

@@ -133,6 +133,27 @@ def test_no_spelling_takes_our_processes_away(command: str) -> None:
 @pytest.mark.parametrize(
     "command",
     [
+        "gdb -p $(pgrep -f 'lockgate serve') -batch -ex 'info proc'",
+        "strace -f -p $(pgrep -f lockgate)",
+        "gcore $(pgrep lockgate)",
+        "py-spy dump --pid $(pgrep python)",
+        "pgrep -f serve | xargs gcore",
+        "P=$(pidof python3); reptyr $P",
+        "cat /proc/$(pgrep -f 'lockgate serve')/environ",
+        "for p in $(pgrep python); do tr '\\0' '\\n' < /proc/$p/environ; done",
+    ],
+)
+def test_no_program_looks_into_our_processes(command: str) -> None:
+    assert own(command) == {"reads-own-token"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "strace -f -p $(pgrep -f 'node server.js')",
+        "gdb -p 1234",
+        "gdb ./a.out",
+        "strace ls",
         "kill 1234",
         "kill -9 1234",
         "kill -1 1234",

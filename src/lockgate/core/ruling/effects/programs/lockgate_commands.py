@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.lockgate_address import ASKS_SERVICE
+from lockgate.core.ruling.effects.protected_paths import find_own
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.program_io import Invocation
@@ -21,6 +22,10 @@ _PYTHON = re.compile(r"(?:python|pypy|py)[\d.]*(?:\.exe)?")
 _RUNNERS = frozenset("uvx uv pipx poetry pdm hatch pipenv rye conda mamba micromamba pixi mise asdf".split())
 _INSTALLERS = frozenset("pip pip3 pipx uv uvx conda mamba micromamba poetry pdm brew".split())
 _PACKAGE = re.compile(r"lockgate(?:[\[=<>~!@ ].*)?", re.DOTALL)
+_INSTALLS = frozenset("install add sync develop reinstall".split())
+# `--editable=./x`, `name @ file:///x`
+_FROM_FILE = re.compile(r"^(?:--?\w[\w-]*=|[\w.\[\]-]+\s*@\s*)?(?:file:(?://)?)?")
+_PACKED = (".whl", ".zip")
 # Options that say where a package comes from.
 _SOURCES = frozenset("--from --index-url -i --extra-index-url --index --default-index --find-links -f --spec".split())
 _HELP = frozenset(("--help", "-h"))
@@ -46,7 +51,12 @@ _UNKNOWN = re.compile(r"(?:\$\(\)|\$\w*|`|[*?\[{])(?!\w*/)|-\S*[$`*?\[{]")
 
 def note_own_commands(walk: Walk, call: Invocation) -> None:
     """Note a command of Lockgate that an agent may not run, and another package that takes Lockgate's place."""
-    if _replaces_package([walk.plain(word) for word in call.arguments], call.name):
+    words = [walk.plain(word) for word in call.arguments]
+    if (
+        _replaces_package(words, call.name)
+        or _is_own_installer(walk, words, call.name)
+        or _installs_our_name(walk, words, call.name)
+    ):
         walk.add("changes-own-guard", "lockgate")
     words = _own_words(walk, call)
     if words and not _HELP.intersection(words) and _is_refused(words):
@@ -65,6 +75,28 @@ def _replaces_package(words: list[str], name: str) -> bool:
     if {"inject", "runpip", "uninstall", "remove"} & {*words}:
         return True
     return "install" in words and any(word.partition("=")[0] in _SOURCES for word in words)
+
+
+def _is_own_installer(walk: Walk, words: list[str], name: str) -> bool:
+    """Return whether the installer of the environment that Lockgate runs from changes what is in it."""
+    if "/" not in name or {"install", "uninstall"}.isdisjoint(words):
+        return False
+    return any(not found.is_above for found in find_own(walk.plain(name), walk.project, walk.folder))
+
+
+def _installs_our_name(walk: Walk, words: list[str], name: str) -> bool:
+    """Return whether a folder or file that is installed brings a Lockgate of its own; only a host can look into it."""
+    brings = walk.project.brings_lockgate
+    base = name.rpartition("/")[2]
+    is_setup = _PYTHON.fullmatch(base) and any(word.endswith("setup.py") for word in words)
+    if brings is None or not (base in _INSTALLERS or is_setup) or _INSTALLS.isdisjoint(words):
+        return False
+    verb = next(at for at, word in enumerate(words) if word in _INSTALLS)
+    named = [_FROM_FILE.sub("", word) for word in words[verb + 1 :]]
+    paths = [word for word in named if re.match(r"[.~/$]", word) or "/" in word or word.endswith(_PACKED)]
+    # `uv sync`, `poetry install`, `python setup.py install`: the project itself.
+    here = [] if any(word[:1] != "-" for word in words[verb + 1 :]) else ["."]
+    return any(brings(walk.full_path(path)) for path in (*here, *paths) if "://" not in path)
 
 
 def _is_elsewhere(word: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a program does to Lockgate's own processes: it ends them, or starts them or their host with other settings.
+"""What a program does to Lockgate's own processes: it ends or enters them, or starts them or their host otherwise.
 
 A program that ends processes chooses them: by a pattern, by a port, or by a list that another program printed and a
 filter narrowed. What counts is whether that choice can hold the service, not how the command is spelled. A number is
@@ -26,19 +26,27 @@ STATE_VARIABLES = HOME_VARIABLES | {"XDG_STATE_HOME", "XDG_CACHE_HOME"}
 _GUARDS = frozenset("serve hook mcp".split())
 _KILL_VALUED = frozenset("-u -U -g -G -P -s -t -o -y -Z --signal --euid --uid --user --group --parent".split())
 _OF_A_USER = frozenset("-u -U --euid --uid --user".split())
+# These look into a process and read its memory, or take its resources away.
+_ATTACHERS = frozenset(
+    "gdb lldb gcore strace ltrace dtruss perf bpftrace py-spy pyrasite reptyr rr nsenter prlimit renice taskset chrt "
+    "ionice cgexec".split()
+)
 _KILLERS = frozenset("killall pkill skill slay kill killall5 taskkill".split())
 
 # The service as a list of processes shows it: what a hook or the system starts, and what a person does.
 _NAMES = ("python", "python3", *(f"python3.{minor}" for minor in range(11, 16)), "lockgate")
 _PACKAGE = "/home/user/.local/lib/{}/site-packages/lockgate/__main__.py serve --host 127.0.0.1 --port {}"
-# The output of a program that lists processes, as long as no filter has taken the service out of it.
-_PROCESSES = "every-process"
+# The output of a program that lists processes, as long as no filter has taken the service out of it. It begins with a
+# digit: `/proc/0-every-process/environ` is a path like that of any number.
+_PROCESSES = "0-every-process"
 
 
 def note_own_processes(walk: Walk, call: Invocation) -> None:
-    """Note a program that ends Lockgate's processes, or starts them or a coding agent away from our settings."""
+    """Note a program that ends or enters Lockgate's processes, or starts them or an agent away from our settings."""
     if call.name in _KILLERS:
         _note_killed(walk, call)
+    elif _enters_process(walk, call):
+        walk.add("reads-own-token", call.name)
     elif call.name == "fuser" and has_option(call.arguments, "-k", "--kill"):
         if _selects_service(walk, call):
             walk.add("changes-own-guard", "fuser")
@@ -63,6 +71,11 @@ def _note_killed(walk: Walk, call: Invocation) -> None:
         chosen = _pattern_selects(walk, call)
     if chosen:
         walk.add("changes-own-guard", walk.plain(" ".join(call.arguments))[:100])
+
+
+def _enters_process(walk: Walk, call: Invocation) -> bool:
+    """Return whether a program is given the service's process to look into: its memory holds the tokens."""
+    return call.name in _ATTACHERS and any(_PROCESSES in walk.plain(argument) for argument in call.arguments)
 
 
 def _has_exact_name(walk: Walk, words: Iterable[str]) -> bool:

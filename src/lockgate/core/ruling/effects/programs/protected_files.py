@@ -71,7 +71,7 @@ def _paths_in(walk: Walk, arguments: Iterable[str]) -> Iterator[str]:
 
 def _note_searched(walk: Walk, call: Invocation) -> None:
     """Note a program that gets the names which a search below a home found: through a pipe or a substitution."""
-    if not walk.searched:
+    if not (walk.searched or walk.searched_settings):
         return
     taken = [piece.target for argument in call.arguments if MARK in argument for piece in walk.pieces_in(argument)]
     if call.name in _ONLY_NAMES:
@@ -79,6 +79,8 @@ def _note_searched(walk: Walk, call: Invocation) -> None:
     for target in [*taken, call.stdin.target] if call.name in _TAKES_NAMES else taken:
         if target in walk.searched:
             walk.add("reads-own-token", target)
+        elif target in walk.searched_settings and not _CHANGES_FOUND.isdisjoint([call.name, *call.arguments]):
+            walk.add("changes-own-guard", target)
 
 
 _TAKES_NAMES = frozenset("xargs gxargs parallel rush read mapfile readarray cpio pax tar bsdtar rsync zip".split())
@@ -171,7 +173,8 @@ def _archived(arguments: list[str]) -> Iterator[Reach]:
     values = dict(options)
     folder = values.get("-C") or values.get("--directory") or "."
     if values.keys() & {"-x", "--extract", "--get"}:
-        yield Reach(folder, Access.WRITE)
+        # With `-P` an archive says itself which path it writes.
+        yield Reach("/" if values.keys() & {"-P", "--absolute-names"} else folder, Access.WRITE)
     elif values.keys() & {"-c", "--create", "-r", "-u", "--append", "--update"}:
         for path in paths:
             yield Reach(path if folder == "." or path[:1] in ("/", "~", "$") else f"{folder}/{path}", Access.READ)
@@ -307,13 +310,15 @@ _NAMED_BY = frozenset("-name -iname -path -ipath -wholename -e --extension -g --
 
 def note_search(walk: Walk, arguments: list[str], found: str) -> None:
     """Remember a search that can find what holds a secret of Lockgate: its names may be handed to another program."""
-    above = [
-        start
+    sections = {
+        each.section
         for start in search_starts(arguments)
-        if any(each.section == "secrets" for each in find_own(walk.plain(start), walk.project, walk.folder))
-    ]
-    if above and _finds_own(arguments):
+        for each in find_own(walk.plain(start), walk.project, walk.folder)
+    }
+    if "secrets" in sections and _finds_own(arguments):
         walk.searched.add(found)
+    if "settings" in sections and _finds_own(arguments, settings=True):
+        walk.searched_settings.add(found)
 
 
 _GIT_WRITES = frozenset(
@@ -397,8 +402,17 @@ def _mounted(arguments: list[str]) -> Iterator[Reach]:
 
 
 def _interpreted(arguments: list[str]) -> Iterator[Reach]:
-    """A script may do anything with a file it is given; `python -m http.server` shows a whole folder."""
-    if "http.server" in arguments[:3]:
+    """A script may do anything with a file it is given; some modules of Python work on a whole folder."""
+    module = arguments[arguments.index("-m") + 1 :] if "-m" in arguments[:3] else []
+    if module[:1] and module[0] in ("zipfile", "tarfile"):
+        words = plain_words(module[1:])
+        if has_option(module, "-e", "-x", "--extract"):
+            yield Reach([*words[1:], "."][0], Access.WRITE)
+        else:
+            yield from (Reach(path, Access.READ) for path in words)
+    elif module[:1] and module[0] in ("venv", "virtualenv"):
+        yield from _owned(module[1:])
+    elif "http.server" in arguments[:3]:
         options, _ = split_options(arguments, frozenset("-m -d --directory -b --bind".split()))
         values = dict(options)
         yield Reach(values.get("-d") or values.get("--directory") or ".", Access.READ)
@@ -441,4 +455,5 @@ _REACHES: dict[str, Callable[[list[str]], Iterator[Reach]]] = {
     **dict.fromkeys("python python3 node ruby perl php bash sh zsh deno bun".split(), _interpreted),
     **dict.fromkeys(("serve", "http-server", "webfsd", "darkhttpd"), _served),
     **dict.fromkeys(("awk", "gawk"), _awk),
+    "virtualenv": _owned,
 }

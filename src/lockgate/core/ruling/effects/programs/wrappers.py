@@ -107,7 +107,7 @@ def _unset(walk: Walk, call: Invocation) -> Output:
 
 def _command(walk: Walk, call: Invocation) -> Output:
     if call.arguments[:1] in (["-v"], ["-V"]):
-        return Output(Source.TEXT, call.arguments[-1])
+        return walk.run_program(["which", call.arguments[-1]], call.stdin)
     rest = program_after(call.arguments, frozenset())
     return walk.run_program(rest, call.stdin) if rest else NO_OUTPUT
 
