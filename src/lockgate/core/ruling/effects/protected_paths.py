@@ -77,13 +77,21 @@ def may_lead_to_own(text: str, project: Project) -> bool:
         # A shell drops quotes inside a name.
         if _has_name(low.replace("'", "").replace('"', "").replace("\\", "").replace("^", ""), project):
             return True
-    if project.brings_lockgate is not None and _INSTALLS.search(low):
-        return True
-    if "tar" in low and _ANYWHERE_BY_ARCHIVE.search(low):
-        return True
-    if _WIDE.search(low) or (".." in low and _UPWARDS.search(low)) or ("cd" in low and _TO_HOME.search(low)):
+    if (
+        _reaches_unnamed(low, project)
+        or _WIDE.search(low)
+        or (".." in low and _UPWARDS.search(low))
+        or ("cd" in low and _TO_HOME.search(low))
+    ):
         return True
     return _is_near_home(low, project)
+
+
+def _reaches_unnamed(low: str, project: Project) -> bool:
+    """Return whether a call may write what it does not name: out of an archive, or from a folder that it installs."""
+    if project.brings_lockgate is not None and _INSTALLS.search(low):
+        return True
+    return "tar" in low and _ANYWHERE_BY_ARCHIVE.search(low) is not None
 
 
 def _is_near_home(low: str, project: Project) -> bool:

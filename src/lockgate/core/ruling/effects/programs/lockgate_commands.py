@@ -25,7 +25,7 @@ _PACKAGE = re.compile(r"lockgate(?:[\[=<>~!@ ].*)?", re.DOTALL)
 _INSTALLS = frozenset("install add sync develop reinstall".split())
 # `--editable=./x`, `name @ file:///x`
 _FROM_FILE = re.compile(r"^(?:--?\w[\w-]*=|[\w.\[\]-]+\s*@\s*)?(?:file:(?://)?)?")
-_PACKED = (".whl", ".zip")
+_PATH = re.compile(r"[.~/$]|.*/|.*\.(?:whl|zip)$")
 # Options that say where a package comes from.
 _SOURCES = frozenset("--from --index-url -i --extra-index-url --index --default-index --find-links -f --spec".split())
 _HELP = frozenset(("--help", "-h"))
@@ -92,11 +92,14 @@ def _installs_our_name(walk: Walk, words: list[str], name: str) -> bool:
     if brings is None or not (base in _INSTALLERS or is_setup) or _INSTALLS.isdisjoint(words):
         return False
     verb = next(at for at, word in enumerate(words) if word in _INSTALLS)
-    named = [_FROM_FILE.sub("", word) for word in words[verb + 1 :]]
-    paths = [word for word in named if re.match(r"[.~/$]", word) or "/" in word or word.endswith(_PACKED)]
+    return any(brings(walk.full_path(path)) for path in _installed_paths(words[verb + 1 :]))
+
+
+def _installed_paths(words: list[str]) -> list[str]:
+    named = [_FROM_FILE.sub("", word) for word in words]
     # `uv sync`, `poetry install`, `python setup.py install`: the project itself.
-    here = [] if any(word[:1] != "-" for word in words[verb + 1 :]) else ["."]
-    return any(brings(walk.full_path(path)) for path in (*here, *paths) if "://" not in path)
+    here = [] if any(word[:1] != "-" for word in words) else ["."]
+    return here + [word for word in named if _PATH.match(word) and "://" not in word]
 
 
 def _is_elsewhere(word: str) -> bool:
