@@ -153,6 +153,26 @@ def test_what_was_kept_is_never_lost(run: Run, home: Path) -> None:
     assert not path.with_name("settings.json.before-lockgate-2").exists(), "it is there already"
 
 
+@pytest.mark.parametrize("scope", ["user", "local"])
+@pytest.mark.parametrize("then", ["--remove", "--command"])
+def test_no_copy_holds_our_token(run: Run, home: Path, scope: str, then: str) -> None:
+    """The file of a folder may be ignored by git; a copy beside it is not."""
+    path = claude_code.settings_path(scope, cwd=Path.cwd(), environ=os.environ)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    hook = {"type": "http", "url": "https://x", "headers": {"Authorization": "Bearer own"}}
+    theirs = json.dumps({"hooks": {"Stop": [{"hooks": [hook]}]}}) + "\n"
+    path.write_text(theirs)
+    local = ["--local"] if scope == "local" else []
+    assert run("init", "claude-code", "--http", "--yes", *local).code == 0
+    assert "Bearer lga_" in path.read_text()
+    assert run("init", "claude-code", then, "--yes", *local).code == 0
+    copies = [each.read_text() for each in path.parent.glob("*.before-lockgate*")]
+    assert len(copies) == 2
+    assert theirs in copies
+    assert not any("lga_" in each for each in copies)
+    assert all("Bearer own" in each for each in copies)
+
+
 def test_a_copy_that_is_a_link_is_not_written_through(run: Run, home: Path) -> None:
     path = _user(home)
     path.parent.mkdir()

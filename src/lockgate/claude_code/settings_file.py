@@ -336,9 +336,19 @@ def apply_change(change: SettingsChange) -> Path | None:
     kept = None
     if change.before:
         mode = stat.S_IMODE(os.stat(change.path).st_mode) & (0o600 if change.secret else 0o777)
-        kept = _keep_backup(change.path, change.before, mode)
+        kept = _keep_backup(change.path, _without_our_token(change.before), mode)
     replace_file(change.path, change.after.encode("utf-8"), exact_mode=mode)
     return kept
+
+
+def _without_our_token(text: str) -> str:
+    """The settings without the token in our own hooks: no program looks after a copy, and a repository may take it."""
+    for *_, hook in _lockgate_hooks_in(text):
+        headers = hook.get("headers")
+        given = headers.get("Authorization") if isinstance(headers, dict) else None
+        if isinstance(given, str) and _SECRET.fullmatch(given):
+            text = text.replace(given, "Bearer …")
+    return text
 
 
 def _keep_backup(path: Path, text: str, mode: int) -> Path:
