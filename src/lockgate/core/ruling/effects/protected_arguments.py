@@ -19,6 +19,7 @@ _TAKES_ALONG = frozenset("copy duplicate compress zip archive upload backup sync
 # What finds a token by its first letters, also as a pattern.
 _TOKEN = re.compile(r"lg[pa.\[(]", re.IGNORECASE)
 _FILTERS = frozenset("glob include type file_pattern include_pattern".split())
+_BETWEEN_FILTERS = re.compile(r"[\s,|]+(?![^{]*\})")
 
 
 def read_own_arguments(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
@@ -49,5 +50,11 @@ def _access_of(name: ToolName, seed: str, leaves: Sequence[Leaf]) -> tuple[Acces
 
 
 def _may_search_secrets(leaves: Sequence[Leaf]) -> bool:
-    wanted = [leaf.text for leaf in leaves if leaf_name(leaf) in _FILTERS]
-    return not wanted or any("*" in text and may_find_own(text) for text in wanted)
+    wanted = [leaf for leaf in leaves if leaf_name(leaf) in _FILTERS]
+    # A `type` is a language, such as `py`: none of our files is in one.
+    return not wanted or any(leaf_name(leaf) != "type" and _lets_own_through(leaf.text) for leaf in wanted)
+
+
+def _lets_own_through(globs: str) -> bool:
+    """Return whether a filter of names, or one of several, can leave a file of ours in; `!` takes out what it names."""
+    return any(glob[:1] == "!" or may_find_own(glob) for glob in _BETWEEN_FILTERS.split(globs.strip()))

@@ -117,12 +117,29 @@ def _first_name(folder: str) -> str:
 
 def may_find_own(pattern: str, *, settings: bool = False) -> bool:
     """Return whether a search for names that fit this pattern can find a file of Lockgate's state, or of `settings`."""
-    last = pattern.casefold().rstrip("/").rpartition("/")[2]
+    low = pattern.casefold()
     names = _STATE_NAMES + (_SETTINGS_NAMES if settings else ())
-    return "lockgate" in pattern.casefold() or any(_fits(last, name, hidden=True) for name in names)
+    lasts = [each.rstrip("/").rpartition("/")[2] for each in _expand_braces(low)]
+    return "lockgate" in low or any(_fits(last, name, hidden=True) for last in lasts for name in names)
+
+
+def _expand_braces(pattern: str) -> list[str]:
+    """Return the patterns that `{a,b}` stands for; where those are many, some that fit more than they do."""
+    expanded: list[str] = []
+    pending = [pattern]
+    while pending:
+        each = pending.pop()
+        found = _BRACES.search(each)
+        if found is None or len(expanded) + len(pending) + found[1].count(",") > _MOST_CHOICES:
+            expanded.append(_BRACES.sub("*", each))
+        else:
+            pending += [each[: found.start()] + choice + each[found.end() :] for choice in found[1].split(",")]
+    return expanded
 
 
 _MOST_PATH = 4096
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_MOST_CHOICES = 64
 # Signs that a shell fills in a value, and names of a home or of a listed path.
 _SIGNS = ("~", "$", "`", "\x00")
 _QUOTES = ("'", '"', "\\", "^")
@@ -281,4 +298,5 @@ def _fits(part: str, listed: str, *, hidden: bool = False) -> bool:
         return any(sign in part for sign in "*?[") or fnmatchcase(part, listed)
     if listed[:1] == "." and part[:1] != "." and not hidden:
         return False
-    return len(part) <= 64 and part.count("*") <= 4 and fnmatchcase(listed, part)
+    # Most names are no pattern. The time that one takes grows with its length, however many stars are in it.
+    return any(sign in part for sign in "*?[") and fnmatchcase(listed, part)
