@@ -49,6 +49,9 @@ class Anthropic:
         match body:
             case {"stop_details": {"type": "refusal"}}:
                 return REFUSED
+            # Notes that cannot be read may say that the model refused.
+            case {"stop_details": details} if not isinstance(details, dict | None):
+                return MALFORMED
             case {"type": "message", "role": "assistant", "stop_reason": str() as stop, "content": [*blocks], **rest}:
                 return _answer_from_blocks(stop, blocks, rest.get("usage"))
             case _:
