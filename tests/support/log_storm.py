@@ -151,7 +151,10 @@ class Storm:
             self.kill(pid)
 
     def report(self) -> dict[str, object]:
-        """Also appends once more: a log that is sound but stuck would be of no use."""
+        """Also appends once more: a log that is sound but stuck would be of no use.
+
+        A lost or doubled record is a failed assertion of `whole`, so a report can only count none.
+        """
         with Journal(opened(self.kind, self.place), signer(), verify=keys.verify, find_signer=find_signer) as log:
             (last,) = log.append([record()], durable=True)
             log.checkpoint()
@@ -165,6 +168,7 @@ class Storm:
             "acknowledged": len(self.acknowledged),
             "records": records,
             "lost": 0,
+            "doubled": 0,
             "shards": len(shards),
             "heads": heads,
             "pruned": sum(shard.pruned for shard in shards),
