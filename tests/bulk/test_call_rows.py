@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import pytest
 
 from lockgate import Gate
-from lockgate.bulk.call_rows import COLUMNS, make_error_row, make_row, require_pyarrow, storable, table_from_rows
-from lockgate.core.errors import LockgateError
+from lockgate.bulk.call_rows import COLUMNS, make_error_row, make_row, storable, table_from_rows
 
 
 def row_of(tool: str, arguments: dict[str, object]) -> dict[str, Any]:
@@ -37,13 +35,6 @@ def test_a_table_has_the_same_columns_with_and_without_rows() -> None:
     empty, full = table_from_rows([]), table_from_rows([row_of("bash", {"command": "ls"}), make_error_row("f", "no")])
     assert empty.schema == full.schema
     assert full.column("error").to_pylist() == ["", "no"]
-
-
-def test_without_the_package_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(LockgateError) as caught:
-        require_pyarrow()
-    assert caught.value.hint == "pip install pyarrow"
 
 
 def test_half_a_sign_in_a_call_stops_no_audit() -> None:

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lockgate.core.errors import LockgateError
 from lockgate.core.vocabulary import Action, Decision
+from lockgate.runtime.arrow import require_pyarrow
 
 if TYPE_CHECKING:
     import pyarrow
@@ -78,17 +78,6 @@ def make_error_row(file: str, error: str) -> Row:
     """Return the row that says why no further call of a file was ruled on."""
     row: Row = dict.fromkeys(COLUMNS, "")
     return row | {"file": file, "call": 0, "tier": 0, "at": None, "rules": [], "error": error}
-
-
-def require_pyarrow() -> Any:
-    """Return the module `pyarrow`, or raise with the line that installs it."""
-    try:
-        import pyarrow
-    except ImportError:
-        raise LockgateError(
-            "Parquet files and Arrow tables need the package pyarrow", hint="pip install pyarrow"
-        ) from None
-    return pyarrow
 
 
 def table_from_rows(rows: Sequence[Row]) -> pyarrow.Table:

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import BinaryIO, NamedTuple, cast
 
-from lockgate.bulk.call_rows import require_pyarrow
 from lockgate.core.errors import InvalidTrace
 from lockgate.core.sessions.trace_format import MAX_LINE_BYTES, Event, decode_line, parse_line
+from lockgate.runtime.arrow import require_pyarrow
 
 PARQUET = ".parquet"
 PACKED = ".gz"

@@ -9,9 +9,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from lockgate.bulk.call_rows import Row, require_pyarrow, table_from_rows
+from lockgate.bulk.call_rows import Row, table_from_rows
 from lockgate.bulk.pieces import InputPiece
 from lockgate.core.errors import LockgateError, quoted
+from lockgate.runtime.arrow import require_pyarrow
 from lockgate.runtime.private_files import replace_file
 
 MANIFEST = "manifest.jsonl"
