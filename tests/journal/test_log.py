@@ -19,7 +19,15 @@ from lockgate.core.journal.merkle import (
 )
 from lockgate.core.journal.signed_notes import Checkpoint, sign_note, verify_proof
 from lockgate.journal import keys
-from lockgate.journal.log import Head, LogRow, Snapshot, check_held_head, prove_consistency, prove_inclusion
+from lockgate.journal.log import (
+    Head,
+    LogRow,
+    Snapshot,
+    check_held_head,
+    prove_consistency,
+    prove_inclusion,
+    tree_at_head,
+)
 from lockgate.journal.stores.memory import MemoryLog
 from lockgate.journal.stores.sqlite import SqliteLog
 
@@ -134,10 +142,19 @@ def test_a_held_head_is_found_with_few_reads(counted: Counted, roots: dict[int, 
         assert counted.read < 1_300
 
 
+def test_the_tree_at_a_held_head_is_found_with_few_reads(counted: Counted, roots: dict[int, bytes]) -> None:
+    for size in SIZES:
+        counted.read = 0
+        shard, tree = tree_at_head(counted, head(size, roots[size]), keys.verify)  # type: ignore[arg-type]
+        assert (shard.number, tree.size, tree.root()) == (1, size, roots[size])
+        assert counted.read < 1_300
+
+
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 999, 1_000])
 def test_a_held_head_of_other_records_is_not(small: Counted, size: int) -> None:
-    with pytest.raises(JournalDamaged, match="not those of the held head"):
-        check_held_head(small, head(size, b"\7" * 32), keys.verify)  # type: ignore[arg-type]
+    for look in (check_held_head, tree_at_head):
+        with pytest.raises(JournalDamaged, match="not those of the held head"):
+            look(small, head(size, b"\7" * 32), keys.verify)  # type: ignore[arg-type]
 
 
 def test_a_held_head_beyond_the_newest_is_not(log: Snapshot) -> None:
@@ -178,6 +195,8 @@ def test_a_wrong_tile_costs_time_and_not_the_proof(
     hashes = prove_consistency(small, 256, 1_000, verify=keys.verify)  # type: ignore[arg-type]
     assert verify_consistency(256, 1_000, roots[256], roots[1_000], hashes)
     check_held_head(small, head(256, roots[256]), keys.verify)  # type: ignore[arg-type]
+    _, tree = tree_at_head(small, head(256, roots[256]), keys.verify)  # type: ignore[arg-type]
+    assert tree.root() == roots[256]
 
 
 @pytest.mark.parametrize("change", [lambda _, leaf: b"\7" * 32, lambda _, leaf: None], ids=["wrong", "missing"])

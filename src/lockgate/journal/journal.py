@@ -13,7 +13,7 @@ import os
 import weakref
 from atexit import register
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from logging import getLogger
@@ -529,13 +529,19 @@ class Journal:
             log.prune(each.number, each.pruned, seal.seal_shard(each))
         return last, seal, self._open_shard(log, seal, vkey=shard.vkey, head=last.note)
 
-    def prune(self, *, retention_days: int, who: str = "") -> dict[str, int]:
-        """Delete the bodies of records older than this; return, by origin, the index below which they are gone."""
+    def prune(self, *, retention_days: int, who: str = "", archived: Mapping[str, int] | None = None) -> dict[str, int]:
+        """Delete the bodies of records older than this; return, by origin, the index below which they are gone.
+
+        With `archived`, the number of archived records by origin, no other record is deleted.
+        """
         if retention_days < 1:
             raise LockgateError("records must be kept for at least one day")
         self.checkpoint()
         with self.store.reading() as log:
             due = find_old_records(log, self._now_ms() - retention_days * DAY_MS, self._verify)
+            if archived is not None:
+                ends = {shard.number: archived.get(shard.origin, 0) for shard in log.shards()}
+                due = {number: min(before, ends[number]) for number, before in due.items()}
         return self._prune(due, retention_days, who)
 
     def _apply_retention(self) -> None:

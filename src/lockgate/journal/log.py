@@ -324,16 +324,7 @@ def prove_consistency(log: Snapshot, old: int, new: int, *, origin: str = "", ve
 
 def check_held_head(log: Snapshot, note: bytes, verify: Verify) -> None:
     """Raise JournalDamaged unless the newest head continues a head that was kept elsewhere."""
-    origin = parse_checkpoint(parse_note(note).text).origin
-    shard = next((each for each in log.shards() if each.origin == origin), None)
-    if shard is None:
-        raise log_damaged(f"a head of the log {quoted(origin)} is held, and there is no such log here")
-    try:
-        held = open_checkpoint(note, parse_vkey(shard.vkey), verify)
-    except InvalidNote as error:
-        raise JournalUnavailable(f"the held head is not the log's own: {error.message}", hint=error.hint) from error
-    if held.size > shard.size:
-        raise log_damaged(f"records {shard.size}-{held.size - 1} are missing: the held head says {held.size}")
+    shard, held = _open_held_head(log, note, verify)
     _, head = newest_head(log, shard, verify)
     if held.size > head.size:
         # A head is stored before it leaves this machine.
@@ -347,6 +338,35 @@ def check_held_head(log: Snapshot, note: bytes, verify: Verify) -> None:
         _build_proof(log, shard, head, proof)
     except JournalDamaged as error:
         raise log_damaged(f"the first {held.size} records are not those of the held head") from error
+
+
+def tree_at_head(log: Snapshot, note: bytes, verify: Verify) -> tuple[Shard, Frontier]:
+    """Return the shard of a head that was kept elsewhere, and its tree at that head, read from few stored hashes.
+
+    The tree has the head's root, so it is the one that was signed. Raise JournalDamaged if the log does not have it.
+    """
+    shard, held = _open_held_head(log, note, verify)
+    for levels in (TILE_LEVELS, 64):
+        with suppress(_HashMissing):
+            made = Frontier.of_size(held.size, _subtree_hashes(log, shard, levels))
+            if made.root() == held.root:
+                return shard, made
+    raise log_damaged(f"the first {held.size} records are not those of the held head")
+
+
+def _open_held_head(log: Snapshot, note: bytes, verify: Verify) -> tuple[Shard, Checkpoint]:
+    """Return the shard that a kept head is of, and what the head says; raise if the log is not as long as that."""
+    origin = parse_checkpoint(parse_note(note).text).origin
+    shard = next((each for each in log.shards() if each.origin == origin), None)
+    if shard is None:
+        raise log_damaged(f"a head of the log {quoted(origin)} is held, and there is no such log here")
+    try:
+        held = open_checkpoint(note, parse_vkey(shard.vkey), verify)
+    except InvalidNote as error:
+        raise JournalUnavailable(f"the held head is not the log's own: {error.message}", hint=error.hint) from error
+    if held.size > shard.size:
+        raise log_damaged(f"records {shard.size}-{held.size - 1} are missing: the held head says {held.size}")
+    return shard, held
 
 
 def _build_proof(

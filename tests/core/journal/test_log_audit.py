@@ -609,3 +609,47 @@ def test_a_receipt_speaks_for_its_own_record_only() -> None:
     ).sound
     report = audit([AuditedShard(log.rows, log.heads)], signer().key, keys.verify, receipts=given)
     assert messages(report) == "record 14 is not the one that its receipt is for: it was rewritten"
+
+
+def tail_of(log: Log, first: int) -> AuditedShard:
+    """The log from this index on, with the tree of what came before."""
+    start = Frontier()
+    for row in log.rows[:first]:
+        start.append(row.leaf)
+    return AuditedShard(log.rows[first:], log.heads, start=start)
+
+
+def test_a_log_is_verified_from_a_tree_on() -> None:
+    log = log_of(bodies(), sizes=(NEWEST,))
+    for first in (1, 7, OLDER, NEWEST - 1, NEWEST):
+        report = audit([tail_of(log, first)], signer().key, keys.verify, held=[HELD_NEWEST])
+        assert report.sound, report.faults
+        assert (report.records, report.skipped) == (SIZE - first, first)
+
+
+def test_from_a_tree_on_every_change_is_found() -> None:
+    log = log_of(bodies(), sizes=(NEWEST,))
+    tail = tail_of(log, OLDER)
+    rows = list(tail.rows)
+    wrong = Frontier()
+    for _ in range(OLDER):
+        wrong.append(b"\7" * 32)
+    for changed in (
+        tail._replace(start=wrong),
+        tail._replace(rows=rows[1:]),
+        tail._replace(rows=rows[:-1]),
+        tail._replace(rows=[*rows[:3], rows[4], rows[3], *rows[5:]]),
+        tail._replace(rows=[rows[0]._replace(data=None), *rows[1:]]),
+        tail._replace(rows=[rows[0]._replace(data=rows[1].data), *rows[1:]]),
+        tail._replace(rows=[rows[0]._replace(at=OLDER - 1), *rows]),
+        tail._replace(pruned=OLDER + 1),
+    ):
+        assert not audit([changed], signer().key, keys.verify).sound
+    assert audit([tail._replace(pruned=OLDER)], signer().key, keys.verify).sound
+
+
+def test_a_held_head_from_before_the_tree_is_not_passed_over() -> None:
+    log = log_of(bodies(), sizes=(NEWEST,))
+    report = audit([tail_of(log, OLDER + 1)], signer().key, keys.verify, held=[HELD_OLDER])
+    assert whats(report) == {FaultKind.BAD_HELD_HEAD}
+    assert "is older than where verification began" in messages(report)

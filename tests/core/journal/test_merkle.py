@@ -93,6 +93,13 @@ def test_the_edge_of_a_tree_comes_back_from_its_bytes() -> None:
         frontier.append(leaf)
 
 
+def test_the_edge_of_a_tree_is_made_of_its_complete_subtrees() -> None:
+    hash_of, frontier = hash_levels(LEAVES), Frontier()
+    for size, leaf in enumerate(LEAVES):
+        assert Frontier.of_size(size, hash_of) == frontier
+        frontier.append(leaf)
+
+
 def test_a_copy_goes_its_own_way() -> None:
     frontier = Frontier()
     frontier.append(LEAVES[0])

@@ -234,6 +234,7 @@ def test_values_of_another_kind_are_handed_on_as_bytes(tmp_path: Path) -> None:
         "CREATE TABLE leaves (shard, number, hash)",
         "CREATE TABLE bodies (shard, number, body)",
         "CREATE TABLE heads (shard, size, note, at_ms)",
+        "CREATE TABLE tiles (shard, level, number, hash)",
         "INSERT INTO shards VALUES (1, x'ff', NULL, 3, 'x', 5)",
         "INSERT INTO bodies VALUES (1, 0, 'text'), (1, 1, NULL), (1, 2, 2.5), (1, 'three', 3)",
         "INSERT INTO heads VALUES (1, 'x', 5, NULL)",

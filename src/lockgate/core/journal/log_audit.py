@@ -81,6 +81,9 @@ class AuditedShard(NamedTuple):
     Both are read once, side by side: a log need not fit into memory. The other fields are the store's claims, which
     the audit checks: `edge` and `signed_edge`, the tree of all records and that of the newest head
     (`Frontier.to_bytes`); `vkey`, the shard's key; `pruned`, below which records may be deleted; `sizes` of the heads.
+
+    With `start`, the tree of the first records, the rows and the heads begin there: what came before was verified when
+    its head was taken. The caller must have compared the tree with the root of that head.
     """
 
     rows: Iterable[ExportRow]
@@ -90,6 +93,12 @@ class AuditedShard(NamedTuple):
     signed_edge: bytes = b""
     pruned: int = 0
     sizes: Iterable[int] | None = None
+    start: Frontier | None = None
+
+    @property
+    def first(self) -> int:
+        """The index at which the rows begin."""
+        return self.start.size if self.start else 0
 
 
 class Cosigned(NamedTuple):
@@ -106,7 +115,7 @@ class AuditReport:
     """The result of an audit. A log is `sound` if it has a signed head and no fault.
 
     `heads` are the newest of each shard, `kinds` counts the records by kind, `cut` counts the faults beyond the limit.
-    `cosigned` has the newest head that each given witness has signed.
+    `cosigned` has the newest head that each given witness has signed. `skipped` counts the records before `start`.
     """
 
     faults: list[Fault] = field(default_factory=list)
@@ -114,6 +123,7 @@ class AuditReport:
     heads: list[Checkpoint] = field(default_factory=list)
     cosigned: list[Cosigned] = field(default_factory=list)
     records: int = 0
+    skipped: int = 0
     kinds: dict[str, int] = field(default_factory=dict)
     cut: int = 0
 
@@ -137,21 +147,22 @@ def audit(
     receipts: Sequence[Receipt] = (),
     witnesses: Sequence[PublicKey] = (),
     live: bool = False,
+    part: bool = False,
     odd: Sequence[str] = (),
 ) -> AuditReport:
     """Verify a journal by the steps above. `shards` are oldest first, and `key` is the key of the first shard.
 
     `held` are signed heads that were kept elsewhere, `receipts` likewise; a receipt with an empty origin is for the
     last shard. Each of the `witnesses` must have cosigned one of the held heads. A `live` log, which can still be
-    written to, may contain records that its next head will cover; an export may not. `odd` lists what is wrong with
-    the store itself.
+    written to, may contain records that its next head will cover; an export may not. An archive is the first `part` of
+    a log: it may end before a shard that it names. `odd` lists what is wrong with the store itself.
     """
     found = AuditReport()
     for said in odd:
         found.add_fault(2, FaultKind.CHANGED, said)
     log = _LogAudit(found, verify, held, receipts)
     log.check_shards(shards, key, live=live)  # 1 to 4, 6, and what 5, 7 and 9 need of a single shard
-    log.check_end(shards)  # 9.
+    log.check_end(shards, part=part)  # 9.
     log.check_unmatched()  # 5.
     _find_cosigned(found, held, witnesses, verify)  # 5.
     log.check_deleted()  # 8.
@@ -169,9 +180,9 @@ class _LogAudit:
         # By origin, the index below which signed prune records, or any prune records, say that records are deleted.
         self._pruned: dict[str, int] = {}
         self._pruned_unsigned: dict[str, int] = {}
-        # Ranges of records without bytes, and the index below which the store allows deletion.
+        # Ranges of records without bytes, and the index below which the store allows deletion, with the first index.
         self._absent: list[tuple[str, int, int]] = []
-        self._allowed: list[tuple[str, int]] = []
+        self._allowed: list[tuple[str, int, int]] = []
         self._held = [(_claimed_origin(note), note) for note in held]
         self._receipts = list(receipts)
         self._last: _ShardAudit | None = None
@@ -202,13 +213,15 @@ class _LogAudit:
             if at < one.signed:
                 self._pruned[origin] = max(end, self._pruned.get(origin, 0))
         self._absent += [(key.name, first, end) for first, end in one.absent]
-        self._allowed.append((key.name, shard.pruned))
+        self._allowed.append((key.name, shard.pruned, shard.first))
         self._last = one
         return one.next_key
 
-    def check_end(self, shards: Sequence[AuditedShard]) -> None:
+    def check_end(self, shards: Sequence[AuditedShard], *, part: bool) -> None:
         if not shards:
             self._found.add_fault(1, FaultKind.BAD_HEAD, "there is no log")
+        elif self._next_key is not None and part:
+            self._found.remarks.append(f"the log goes on as {quoted(self._next_key.name)}, of which nothing is here")
         elif self._next_key is not None:
             named = quoted(self._next_key.name)
             said = f"the log goes on as {named}, and that shard is missing: it was taken away, or not given"
@@ -230,8 +243,9 @@ class _LogAudit:
             if bare < end:
                 said = f"{_records_text(bare, end - 1)} of {quoted(origin)} deleted, and no signed prune record says so"
                 self._found.add_fault(8, FaultKind.DELETED, said, bare, end - 1)
-        for origin, end in self._allowed:
-            if not 0 <= end <= self._pruned_unsigned.get(origin, 0):
+        for origin, end, first in self._allowed:
+            # A prune record comes after the records that it names: none that was not read allows more than `first`.
+            if not 0 <= end <= max(first, self._pruned_unsigned.get(origin, 0)):
                 said = (
                     f"the store lets the records of {quoted(origin)} below {end} be deleted, "
                     "and no prune record says so"
@@ -341,8 +355,8 @@ class _ShardAudit:
 
     def _walk(self, shard: AuditedShard, sizes: set[int], receipts: Mapping[int, Sequence[bytes]]) -> dict[int, bytes]:
         """Take steps 1 to 4 and 6 for every row; return the roots at the given sizes."""
-        frontier = Frontier()
-        roots = {0: frontier.root()}
+        frontier = self._begin(shard)
+        roots = {frontier.size: frontier.root()}
         changed: dict[int, tuple[bytes, bytes]] = {}
         heads = self._open_stored_heads(shard.heads, shard.sizes)
         head = self._compare_stored(next(heads, None), heads, frontier)
@@ -372,6 +386,15 @@ class _ShardAudit:
             pass
         self._tell_changed(changed)
         return roots
+
+    def _begin(self, shard: AuditedShard) -> Frontier:
+        """Return the tree to which the rows are added."""
+        if shard.start is None:
+            return Frontier()
+        self._count = self._good = shard.first
+        self._found.skipped += shard.first
+        self._runs.note_unreadable()
+        return shard.start.copy()
 
     def _check_index(self, at: int) -> bool:
         """2. Rows. Return False for a row that must be skipped."""
@@ -522,6 +545,10 @@ class _ShardAudit:
         # 5. Held.
         good = 0
         for head in sorted(held, key=lambda each: each.size):
+            if head.size < min(roots):
+                said = f"the held head of {head.size} is older than where verification began, and was not compared"
+                self._found.add_fault(5, FaultKind.BAD_HELD_HEAD, said)
+                continue
             has = self._count if self.head is None else min(self.head.size, self._count)
             if head.size > has:
                 said = f"{_records_text(has, head.size - 1)} missing: a held head says {head.size}, the log has {has}"

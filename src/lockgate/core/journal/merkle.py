@@ -94,6 +94,11 @@ class Frontier:
             raise ValueError("not the edge of a tree")
         return cls(int.from_bytes(data[:8], "big"), (data[at : at + HASH] for at in range(8, len(data), HASH)))
 
+    @classmethod
+    def of_size(cls, size: int, hash_of: HashOf) -> Frontier:
+        """Return the edge of the tree of the first leaves, from the hashes of its complete subtrees."""
+        return cls(size, (hash_of(level, index) for level, index in _complete_subtrees(0, size)))
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Frontier) and (self.size, self.hashes) == (other.size, other.hashes)
 
