@@ -29,8 +29,11 @@ def test_mistakes_are_named_and_mended(run: Run, log: Path, vkey: str, head: str
         (["verify", "nowhere.db"], "there is no journal in `nowhere.db`"),
         (["verify", "folder"], "`folder` is a folder"),
         (["verify", "empty"], "`empty` is empty"),
-        (["verify", "text"], "`text` is neither a log nor an export of one"),
-        (["verify", str(log), str(log)], "one log, or exports of one, are verified at a time"),
+        (["verify", "text"], "`text` is neither a log nor an export or archive of one"),
+        (
+            ["verify", str(log), str(log)],
+            "one log, an archive and its log, or exports of one log",
+        ),
         (["verify", "--key", "unknown+x+y"], "`unknown+x+y` is no verifier key"),
         (["verify", "--key", "nowhere"], "no such file or directory: `nowhere`"),
         (["verify", "--held", "nowhere"], "no such file or directory: `nowhere`"),
@@ -98,7 +101,7 @@ def test_help_of_each_teaches(run: Run) -> None:
     from lockgate.cli.main import make_parsers
 
     names = [name.split()[1] for name in make_parsers(["audit"]) if name.startswith("audit ")]
-    assert names == ["verify", "show", "head", "prove", "export", "prune", "keys", "witness"]
+    assert names == ["verify", "show", "head", "prove", "export", "archive", "prune", "keys", "witness"]
     for name in names:
         ended = run("audit", name, "--help")
         assert (ended.code, ended.err) == (0, "")

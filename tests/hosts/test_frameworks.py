@@ -26,7 +26,14 @@ def driver_of(pins: Path) -> Path:
 PINNED = sorted((ROOT / "requirements" / "frameworks").glob("*.txt"))
 PLUGS = [pins for pins in PINNED if not driver_of(pins).exists()]
 # Ray is no agent framework, and needs an environment of its own for the same reasons.
-OTHER_TESTS = {"ray": ["tests/bulk", "tests/cli/test_replay_bulk.py"]}
+OTHER_TESTS = {
+    "ray": [
+        "tests/bulk",
+        "tests/cli/test_replay_bulk.py",
+        "tests/journal/test_archive.py",
+        "tests/cli/audit/test_archive.py",
+    ]
+}
 PAGE = ROOT / "docs" / "how-to" / "frameworks.md"
 TABLE = re.compile(r"<!-- one attack in all frameworks -->\n\n(.*?)\n<!-- end -->", re.DOTALL)
 NEWEST = os.environ.get("LOCKGATE_NEWEST_FRAMEWORKS") == "1"

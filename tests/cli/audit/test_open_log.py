@@ -37,7 +37,7 @@ def test_a_database_without_its_driver_names_the_extra(
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("", "is empty"), ("hello\n", "is neither a log nor an export of one")],
+    [("", "is empty"), ("hello\n", "is neither a log nor an export or archive of one")],
     ids=["empty", "text"],
 )
 def test_a_file_that_is_no_log_is_refused(run: Run, tmp_path: Path, text: str, message: str) -> None:

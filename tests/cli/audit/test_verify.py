@@ -454,3 +454,99 @@ def test_a_pipe_beside_the_log_is_a_fault_that_no_verification_waits_for(
     assert child.returncode == 1
     assert b"not a regular file" in out.replace(b"\n           ", b" ")
     assert name.encode() in out.replace(b"\n           ", b"")
+
+
+@pytest.fixture
+def older(log: Path) -> str:
+    """A head that was kept when the log had six records."""
+    with closing(sqlite3.connect(log)) as db:
+        (note,) = db.execute("SELECT note FROM heads WHERE size = 6").fetchone()
+    Path("older.txt").write_bytes(note)
+    return "older.txt"
+
+
+def test_after_a_kept_head_only_what_came_since_is_verified(run: Run, log: Path, vkey: str, older: str) -> None:
+    ended = run("audit", "verify", "--after", older, "--key", vkey)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith("sound      4 records after the first 6, all of them as they were signed\n")
+    told = " ".join(ended.out.split())
+    assert "that the first 6 records are still there and unchanged: they were not read" in told
+    assert f"has not rewritten or cut off {NAME} from record 6 on" in told
+    told_json = json.loads(run("audit", "verify", "--after", older, "--json").out)
+    assert (told_json["sound"], told_json["records"], told_json["skipped"]) == (True, 4, 6)
+    # With the newest head nothing is left to read.
+    assert run("audit", "head", "--out", "head.txt").code == 0
+    assert run("audit", "verify", "--after", "head.txt").out.startswith("sound      0 records after the first 10")
+    # What was changed before the head is found by a whole verification alone.
+    changed(log, "UPDATE bodies SET body = (SELECT body FROM bodies WHERE number = 2) WHERE number = 3")
+    assert run("audit", "verify", "--after", older).code == 0
+    assert run("audit", "verify").code == 1
+
+
+@pytest.mark.parametrize(
+    ("statements", "told"),
+    [
+        (
+            ["UPDATE bodies SET body = (SELECT body FROM bodies WHERE number = 8) WHERE number = 7"],
+            "record 7 was changed",
+        ),
+        (
+            ["DELETE FROM bodies WHERE number = 7"],
+            "record 7 of `lockgate/00c0ffee` deleted, and no signed prune record",
+        ),
+        (["DELETE FROM bodies WHERE number = 7", "DELETE FROM leaves WHERE number = 7"], "record 7 missing"),
+        (["DELETE FROM bodies WHERE number > 7", "DELETE FROM leaves WHERE number > 7"], "records 8–9 missing"),
+        (["UPDATE leaves SET hash = zeroblob(32) WHERE number = 3"], "are not those of the held head"),
+        (["DELETE FROM leaves WHERE number = 3"], "are not those of the held head"),
+        (["UPDATE heads SET note = x'00' WHERE size = 10"], "a stored head cannot be trusted"),
+        (["UPDATE shards SET pruned = 8"], "lets the records of `lockgate/00c0ffee` below 8 be deleted"),
+        (["CREATE TABLE more (x)"], "more"),
+    ],
+)
+def test_after_a_kept_head_a_change_is_found(run: Run, log: Path, older: str, statements: list[str], told: str) -> None:
+    changed(log, *statements)
+    ended = run("audit", "verify", "--after", older)
+    assert (ended.code, ended.err) == (1, ""), ended
+    assert told in " ".join(ended.out.split())
+
+
+def test_after_a_kept_head_another_history_is_found(run: Run, log: Path, older: str) -> None:
+    # The holder of the key writes the whole log anew, with one record changed.
+    log.unlink()
+    signer = keys.load(log.with_suffix(".key"))
+    with Journal(SqliteLog(log), signer, verify=keys.verify) as journal:
+        journal.append([a_ruling(seq) for seq in range(1, 12)], durable=True)
+    ended = run("audit", "verify", "--after", older)
+    assert (ended.code, "the first 6 records are not those of the held head" in ended.out) == (1, True)
+    log.unlink()
+    with Journal(SqliteLog(log), signer, verify=keys.verify) as journal:
+        journal.append([a_ruling(1)], durable=True)
+    ended = run("audit", "verify", "--after", older)
+    assert (ended.code, "records 2-5 are missing: the held head says 6" in ended.out) == (1, True)
+
+
+def test_after_a_kept_head_the_log_goes_on_under_a_new_key(run: Run, log: Path, vkey: str, older: str) -> None:
+    assert run("audit", "keys", "rotate", "--yes").code == 0
+    assert run("audit", "verify", "--after", older, "--key", vkey).out.startswith(
+        "sound      6 records after the first"
+    )
+    assert run("audit", "head", "--out", "new.txt").code == 0
+    ended = run("audit", "verify", "--after", "new.txt", "--key", vkey)
+    assert (ended.code, "give the key of that head's shard" in ended.err) == (2, True)
+    assert run("audit", "verify", "--after", "new.txt").code == 0
+
+
+def test_after_goes_with_nothing_that_it_would_not_compare(run: Run, log: Path, head: str) -> None:
+    assert run("audit", "export", "--out", "out").code == 0
+    Path("empty.txt").touch()
+    for argv, told in (
+        (["--after", head, "--held", head], "--after cannot be combined with --held or --receipt"),
+        (["--after", head, "--receipt", f"1:{'ab' * 32}"], "--after cannot be combined with --held or --receipt"),
+        (["out/0001.export", "--after", head], "--after is for a log alone"),
+        (["--after", "empty.txt"], "`empty.txt` holds no head"),
+    ):
+        ended = run("audit", "verify", *argv)
+        assert (ended.code, told in ended.err) == (2, True), ended
+    witness = keys.signer_from_seed("witness.example", b"w" * 32, kind=COSIGNATURE)
+    ended = run("audit", "verify", "--after", head, "--witness", witness.key.vkey)
+    assert (ended.code, "no held head was cosigned by the witness" in ended.out) == (1, True)

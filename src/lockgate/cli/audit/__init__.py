@@ -1,4 +1,4 @@
-"""`lockgate audit`: the journal verified, shown, proved, exported, pruned, and its keys."""
+"""`lockgate audit`: the journal verified, shown, proved, exported, archived, pruned, and its keys."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 _HELP = """\
 The journal holds every ruling, every answer of a person and every change of policy or key, signed.
 
-  lockgate audit verify   [LOG|EXPORT ...] [--key VKEY|FILE] [--held FILE] [--receipt INDEX:HASH] [--witness VKEY]
+  lockgate audit verify   [LOG|EXPORT|ARCHIVE ...] [--key VKEY|FILE] [--held FILE] [--after FILE]
+                          [--receipt INDEX:HASH] [--witness VKEY]
   lockgate audit show     [INDEX|INCIDENT ...] [--session NAME] [--tool NAME] [--action WORD] [--reason WORD]
                           [--rule ID] [--kind WORD] [--since WHEN] [--until WHEN] [--limit N] [--follow] [--format ocsf]
   lockgate audit head     [--sign] [--out FILE]
   lockgate audit prove    INDEX [--out FILE] [--record FILE], or --check FILE --record FILE --key VKEY|FILE
   lockgate audit export   [--out FOLDER] [--shard ORIGIN]
-  lockgate audit prune    [--days N] [--yes]
+  lockgate audit archive  --out FOLDER [--days N]
+  lockgate audit prune    [--days N] [--archive FOLDER] [--yes]
   lockgate audit keys     [rotate] [--yes]
   lockgate audit witness  --log VKEY [--state FOLDER] [--listen HOST:PORT] [--name NAME]
 
@@ -49,6 +51,7 @@ _MODULES = {
     "head": "evidence",
     "prove": "evidence",
     "export": "evidence",
+    "archive": "archive",
     "prune": "maintain",
     "keys": "maintain",
     "witness": "maintain",
@@ -70,13 +73,14 @@ def describe(parser: Parser) -> dict[str, Parser]:
     for name, help, more in (
         (
             "verify",
-            "check a log, or exports of one, without the network and without this installation",
+            "check a log, or exports or an archive of one, without the network and without this installation",
             _verify_options,
         ),
         ("show", "show records, the newest last", _show_options),
         ("head", "print the newest signed head, to keep it elsewhere", _head_options),
         ("prove", "prove that a record is in the log, or check such a proof", _prove_options),
         ("export", "write the log as text that an outsider can verify", _export_options),
+        ("archive", "write records to Parquet files from which they can still be verified", _archive_options),
         ("prune", "delete the contents of old records; their hashes stay", _prune_options),
         ("keys", "list the log's public keys, or change to a new one", _keys_options),
         ("witness", "cosign the heads of logs of other users or machines", _witness_options),
@@ -122,9 +126,12 @@ def _is_damage(error: JournalUnavailable, args: argparse.Namespace) -> bool:
 
 
 def _verify_options(parser: Parser) -> None:
-    parser.usage = "lockgate audit verify [LOG|EXPORT ...] [options]"
+    parser.usage = "lockgate audit verify [LOG|EXPORT|ARCHIVE ...] [options]"
     parser.epilog = """\
-Without a name, this installation's log is verified. Of several exports, name the oldest first.
+Without a name, this installation's log is verified. Of several exports, name the oldest first. Of an archive,
+name all its files; with a log beside them the two are compared, and all that the log has deleted must be there.
+
+--after verifies only what came after a head that was kept: seconds instead of minutes for a large log.
 
 A log by itself proves that only the holder of its key can have changed it. Only a head, a receipt or a
 witness's cosignature that was kept elsewhere also proves that the holder of the key did not, and that
@@ -132,13 +139,20 @@ nothing is missing at the end.
 
 example:
   $ lockgate audit verify --held head.txt
+  $ lockgate audit verify --after head.txt
   $ lockgate audit verify journal.export --key "$VKEY" --json
+  $ lockgate audit verify journal.db archive/*.parquet
 
 Exit code 0: sound; 1: broken, and it says what was done to it; 2: bad input."""
-    parser.add_argument("names", nargs="*", metavar="LOG|EXPORT", help="a log, or exports; - is standard input")
+    parser.add_argument(
+        "names", nargs="*", metavar="LOG|EXPORT|ARCHIVE", help="a log, exports, or an archive; - is standard input"
+    )
     parser.add_argument("--key", metavar="VKEY|FILE", help="the public key of the first shard, or a file it stands in")
     parser.add_argument(
         "--held", metavar="FILE", action="append", default=[], help="heads that were kept elsewhere; may be repeated"
+    )
+    parser.add_argument(
+        "--after", metavar="FILE", help="verify only the records after the newest head in this file, kept elsewhere"
     )
     parser.add_argument(
         "--receipt",
@@ -252,15 +266,37 @@ example:
     _common_options(parser, as_json=False)
 
 
+def _archive_options(parser: Parser) -> None:
+    parser.usage = "lockgate audit archive --out FOLDER [options]"
+    parser.epilog = """\
+Adds what FOLDER does not have yet, as new files, and verifies all of them together and against the log. Nothing
+is deleted from the log: `lockgate audit prune --archive FOLDER` does that, after the same steps. Keep the files
+together; a missing one is found. Needs the package pyarrow.
+
+example:
+  $ lockgate audit archive --out archive --days 90
+  $ lockgate audit verify archive/*.parquet --key "$VKEY"
+
+Exit code 0: archived and verified; 1: the log or the archive is broken, and nothing was added; 2: bad input."""
+    parser.add_argument("--out", metavar="FOLDER", required=True, help="the folder of the archive")
+    parser.add_argument("--days", metavar="N", type=_parse_number, help="only what is older than N days")
+    _common_options(parser)
+
+
 def _prune_options(parser: Parser) -> None:
     parser.usage = "lockgate audit prune [options]"
     parser.epilog = """\
 Old records lose their contents; their hashes stay, so the log can still be verified and every proof still
 holds. The deletion is recorded. Without --days, `retention_days` of the configuration applies.
 
+With --archive, they are first added to the archive in this folder, which is then verified; only what is in it
+is deleted.
+
 example:
-  $ lockgate audit prune --days 365"""
+  $ lockgate audit prune --days 365
+  $ lockgate audit prune --days 90 --archive /backup/lockgate"""
     parser.add_argument("--days", metavar="N", type=_parse_number, help="delete what is older than N days")
+    parser.add_argument("--archive", metavar="FOLDER", help="archive the records there first, as `archive` does")
     parser.add_argument("--yes", action="store_true", help="delete without asking")
     parser.add_argument("--who", metavar="NAME", help="who deletes; by default the user this runs as")
     _common_options(parser)

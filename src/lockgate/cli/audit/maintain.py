@@ -6,13 +6,14 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lockgate import assemble
+from lockgate.cli.audit.archive import archived_log
 from lockgate.cli.audit.open_log import POSTGRES, log_from_args, open_log, refuse_password
 from lockgate.cli.exit_codes import Exit
 from lockgate.cli.terminal import format_count, make_visible
@@ -33,8 +34,12 @@ _MOST_DAYS = 365_250
 def prune(args: argparse.Namespace) -> Exit:
     days = _retention_days(args)
     _confirm(args, f"delete the contents of all records older than {days} days?")
-    with open_journal(args) as (_, journal):
-        gone = journal.prune(retention_days=days, who=_actor_name(args))
+    with open_journal(args) as (files, journal), ExitStack() as stack:
+        archived: Mapping[str, int] | None = None
+        if args.archive:
+            # Held until the records are deleted: no other process may change the archive that they are deleted for.
+            archived = stack.enter_context(archived_log(open_log(str(files.log)), Path(args.archive), days)).ends
+        gone = journal.prune(retention_days=days, who=_actor_name(args), archived=archived)
     if args.json:
         print(json.dumps({"retention_days": days, "deleted_below": gone}, ensure_ascii=True))
     elif not gone:

@@ -1,4 +1,4 @@
-"""Find and open a journal for reading: a log in a file or a database, or exports of one."""
+"""Find and open a journal for reading: a log in a file or a database, or exports or an archive of one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import stat
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
+from enum import Enum, auto
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
@@ -15,9 +16,12 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 from lockgate.core.errors import InvalidConfig, InvalidNote, LockgateError, quoted
 from lockgate.core.journal.exports import HEADER, read_export
 from lockgate.core.journal.log_audit import AuditedShard as AuditedShard
+from lockgate.core.journal.merkle import Frontier
 from lockgate.core.journal.signed_notes import COSIGNATURE, parse_checkpoints, parse_vkey
 from lockgate.journal import keys
-from lockgate.journal.record_search import read_rows
+from lockgate.journal.archive import MAGIC, open_piece, shards_from_pieces
+from lockgate.journal.log import tree_at_head
+from lockgate.journal.record_search import START, read_rows
 from lockgate.journal.stores.read_only import LogFile, NotALog
 from lockgate.settings.journal_paths import path_beside_log
 
@@ -102,57 +106,85 @@ def open_log(name: str) -> ReadableLog:
             f"there is no journal in {quoted(name, 200)}",
             hint="the first ruling of a gate that was made from a configuration begins it",
         )
-    if is_export(name):
-        raise LockgateError(f"{quoted(name, 200)} is an export, and no log", hint="only `verify` reads exports")
+    if find_source_kind(name) is not SourceKind.LOG:
+        raise LockgateError(
+            f"{quoted(name, 200)} is an export or an archive, and no log", hint="only `verify` reads those"
+        )
     return LogFile(Path(name))
 
 
-def is_export(name: str) -> bool:
-    """Return whether this is an export rather than a log; raise if it is neither."""
+class SourceKind(Enum):
+    """What a name on the command line of `verify` stands for."""
+
+    LOG = auto()
+    EXPORT = auto()
+    ARCHIVE = auto()
+
+
+_STARTS = {_SQLITE: SourceKind.LOG, HEADER: SourceKind.EXPORT, MAGIC: SourceKind.ARCHIVE}
+
+
+def find_source_kind(name: str) -> SourceKind:
+    """Return whether this is a log, an export or a file of an archive; raise if it is none of them."""
     if name == STDIN:
-        return True
+        return SourceKind.EXPORT
     if name.startswith(POSTGRES):
-        return False
+        return SourceKind.LOG
     mode = os.stat(name).st_mode
     if stat.S_ISDIR(mode):
         raise LockgateError(f"{quoted(name, 200)} is a folder", hint="name the log, or the exports in it")
     if not stat.S_ISREG(mode):
         raise LockgateError(f"{quoted(name, 200)} is no file", hint="an export can come from standard input, as -")
     with open(name, "rb") as file:
-        start = file.read(max(len(_SQLITE), len(HEADER)))
-    if not start.startswith((_SQLITE, HEADER)):
-        what = "neither a log nor an export of one" if start else "empty"
-        raise NotALog(f"{quoted(name, 200)} is {what}")
-    return start.startswith(HEADER)
+        start = file.read(max(map(len, _STARTS)))
+    for magic, kind in _STARTS.items():
+        if start.startswith(magic):
+            return kind
+    what = "neither a log nor an export or archive of one" if start else "empty"
+    raise NotALog(f"{quoted(name, 200)} is {what}")
 
 
 class OpenedShards(NamedTuple):
-    """The shards of a log or of exports, for one pass; the number of records it claims; the keys it names."""
+    """The shards of a log, an archive or exports, for one pass; the number of records claimed; the keys named."""
 
     shards: Sequence[AuditedShard]
     size: int
     vkeys: Sequence[str]
 
 
-def shards_from_log(view: Snapshot) -> OpenedShards:
-    shards = view.shards()
+def shards_from_log(view: Snapshot, after: bytes = b"") -> OpenedShards:
+    """Return the shards of a log; with `after`, a head that was kept elsewhere, only what the log has since then."""
+    shards, start = view.shards(), Frontier()
+    if after:
+        first, start = tree_at_head(view, after, keys.verify)
+        shards = [shard for shard in shards if shard.number >= first.number]
     return OpenedShards(
-        [_audited_shard(view, shard) for shard in shards],
-        sum(shard.size for shard in shards),
+        [_audited_shard(view, shard, Frontier() if number else start) for number, shard in enumerate(shards)],
+        sum(shard.size for shard in shards) - start.size,
         [shard.vkey for shard in shards],
     )
 
 
-def _audited_shard(view: Snapshot, shard: Shard) -> AuditedShard:
+def _audited_shard(view: Snapshot, shard: Shard, start: Frontier) -> AuditedShard:
+    since = start.size or START
     return AuditedShard(
-        read_rows(view, shard),
-        (head.note for head in view.heads(shard.number)),
+        read_rows(view, shard, since),
+        (head.note for head in view.heads(shard.number) if head.size >= since),
         shard.edge,
         shard.vkey,
         shard.signed_edge,
         shard.pruned,
-        (head.size for head in view.heads(shard.number)),
+        (head.size for head in view.heads(shard.number) if head.size >= since),
+        start if start.size else None,
     )
+
+
+def shards_from_archive(names: Sequence[str]) -> OpenedShards:
+    """Open the files of an archive, in any order within a shard."""
+    pieces = [open_piece(Path(name)) for name in names]
+    ends = {piece.head.origin: piece.head.size for piece in sorted(pieces, key=lambda piece: piece.head.size)}
+    keys_by_origin = {piece.head.origin: piece.vkey for piece in pieces}
+    return OpenedShards(shards_from_pieces(pieces), sum(ends.values()), list(keys_by_origin.values()))
 
 
 def shards_from_exports(names: Sequence[str], stack: ExitStack) -> OpenedShards:

@@ -17,16 +17,19 @@ from rich.text import Text
 
 from lockgate.cli.audit.open_log import (
     MAX_HELD,
+    POSTGRES,
     STDIN,
     LogPlace,
+    SourceKind,
+    find_source_kind,
     had_log,
-    is_export,
     open_log,
     parse_held_heads,
     place_from_args,
     read_held_heads,
     read_key,
     read_witness_key,
+    shards_from_archive,
     shards_from_exports,
     shards_from_log,
 )
@@ -39,6 +42,7 @@ from lockgate.core.journal.merkle import HASH
 from lockgate.core.journal.signed_notes import parse_checkpoint, parse_note, parse_vkey
 from lockgate.core.vocabulary import Receipt
 from lockgate.journal import keys
+from lockgate.journal.archive import open_piece
 from lockgate.journal.signing import Seal
 from lockgate.journal.stores.read_only import NotALog, WrittenMeanwhile
 from lockgate.settings.files import read_regular
@@ -49,7 +53,7 @@ if TYPE_CHECKING:
     from lockgate.core.journal.exports import ExportRow
     from lockgate.core.journal.log_audit import AuditedShard as AuditedShard
     from lockgate.core.journal.signed_notes import PublicKey
-    from lockgate.journal.log import Snapshot
+    from lockgate.journal.log import Shard, Snapshot
 
 # How often to read a log again that another process writes to while no lock keeps it still.
 _TRIES = 5
@@ -61,7 +65,8 @@ _LABEL = 11
 class _Expectations(NamedTuple):
     """What a log is compared with. `key` is None only if the log was too damaged to name one.
 
-    `kept_elsewhere`: the user gave heads or receipts. `beside`: cosigned heads found beside the log.
+    `kept_elsewhere`: the user gave heads or receipts. `beside`: cosigned heads found beside the log. `after`: the kept
+    head after which verification begins.
     """
 
     held: list[bytes]
@@ -71,6 +76,7 @@ class _Expectations(NamedTuple):
     key: PublicKey | None = None
     key_from: str = ""
     beside: Sequence[bytes] = ()
+    after: bytes = b""
 
 
 def verify(args: argparse.Namespace) -> Exit:
@@ -79,22 +85,23 @@ def verify(args: argparse.Namespace) -> Exit:
         held,
         [_parse_receipt(text) for text in args.receipt],
         [read_witness_key(text) for text in args.witness],
-        bool(args.held or args.receipt),
+        bool(args.held or args.receipt or args.after),
+        after=_read_start(args),
     )
-    args.log = args.names[0] if args.names else ""
+    args.log = ""
     place = LogPlace("", None)
     report = AuditReport()
     try:
-        exports = [name for name in args.names if name == STDIN or (os.path.lexists(name) and is_export(name))]
-        if len(args.names) > max(1, len(exports)):
-            raise LockgateError("one log, or exports of one, are verified at a time", hint="a log holds all its shards")
-        if exports:
-            asked, report = _audit_exports(args, exports, asked)
+        logs, exports, archive = _sort_names(args)
+        args.log = logs[0] if logs else ""
+        if exports or (archive and not logs):
+            asked, report = _audit_files(args, exports, archive, asked)
         else:
             place = place_from_args(args)
-            asked, report = _audit_log(args, place, asked)
+            asked, report = _audit_log(args, place, asked, archive)
     except NotALog as error:
         # If a log was here before, its loss is tampering. Otherwise the user named the wrong file.
+        args.log = args.log or (args.names[0] if args.names else "")
         place = place if place.log or not args.names else place_from_args(args)
         if not asked.kept_elsewhere and not had_log(place, named=bool(args.names)):
             raise
@@ -113,22 +120,55 @@ def _read_held_files(names: Iterable[str]) -> tuple[list[bytes], list[str]]:
     return [note for notes, _ in found for note in notes], [wrong for _, wrong in found if wrong]
 
 
-def _audit_exports(
-    args: argparse.Namespace, names: Sequence[str], asked: _Expectations
+def _read_start(args: argparse.Namespace) -> bytes:
+    """Return the newest head in the file of --after; empty without one."""
+    if not args.after:
+        return b""
+    if args.held or args.receipt:
+        raise LockgateError(
+            "--after cannot be combined with --held or --receipt", hint="a whole verification compares those"
+        )
+    heads, wrong = read_held_heads(args.after)
+    if wrong:
+        raise LockgateError(wrong)
+    return heads[-1]
+
+
+def _sort_names(args: argparse.Namespace) -> tuple[list[str], list[str], list[str]]:
+    """Return the logs, the exports and the files of an archive among the names; raise if they do not go together."""
+    found: dict[SourceKind, list[str]] = {kind: [] for kind in SourceKind}
+    for name in args.names:
+        is_there = name == STDIN or name.startswith(POSTGRES) or os.path.lexists(name)
+        found[find_source_kind(name) if is_there else SourceKind.LOG].append(name)
+    logs, exports, archive = found.values()
+    if len(logs) > 1 or (exports and (logs or archive)):
+        raise LockgateError(
+            "one log, an archive and its log, or exports of one log are verified at a time",
+            hint="a log holds all its shards",
+        )
+    if args.after and (exports or archive):
+        raise LockgateError("--after is for a log alone")
+    return logs, exports, archive
+
+
+def _audit_files(
+    args: argparse.Namespace, exports: Sequence[str], archive: Sequence[str], asked: _Expectations
 ) -> tuple[_Expectations, AuditReport]:
-    """Audit exports of one log, the oldest first."""
+    """Audit exports of one log, the oldest first, or an archive of one."""
     with ExitStack() as stack:
-        opened = shards_from_exports(names, stack)
+        opened = shards_from_archive(archive) if archive else shards_from_exports(exports, stack)
         key, key_from = _choose_key(args, None, opened)
         asked = asked._replace(key=key, key_from=key_from)
-        return asked, _run_audit(opened, asked, key)
+        return asked, _run_audit(opened, asked, key, part=bool(archive))
 
 
-def _audit_log(args: argparse.Namespace, place: LogPlace, asked: _Expectations) -> tuple[_Expectations, AuditReport]:
+def _audit_log(
+    args: argparse.Namespace, place: LogPlace, asked: _Expectations, archive: Sequence[str] = ()
+) -> tuple[_Expectations, AuditReport]:
     """Audit a log, and begin again while another process writes to a file that no lock protects."""
     for left in reversed(range(_TRIES)):
         try:
-            return _audit_log_once(args, place, asked)
+            return _audit_log_once(args, place, asked, archive)
         except WrittenMeanwhile:
             if not left:
                 raise
@@ -137,22 +177,45 @@ def _audit_log(args: argparse.Namespace, place: LogPlace, asked: _Expectations) 
 
 
 def _audit_log_once(
-    args: argparse.Namespace, place: LogPlace, asked: _Expectations
+    args: argparse.Namespace, place: LogPlace, asked: _Expectations, archive: Sequence[str]
 ) -> tuple[_Expectations, AuditReport]:
-    """Audit a log once, with the cosigned head beside it."""
-    notes, wrong, remark = _read_cosigned_head(place)
-    asked = asked._replace(held=[*asked.held, *notes], beside=notes)
+    """Audit a log once, with the cosigned head beside it, and with its archive."""
+    notes, wrong, remark = ([], [], []) if asked.after else _read_cosigned_head(place)
+    after = [asked.after] if asked.after else []
+    pieces = [open_piece(Path(name)) for name in archive]
+    if pieces:
+        asked = asked._replace(kept_elsewhere=True)
+    asked = asked._replace(held=[*asked.held, *notes, *after, *(piece.note for piece in pieces)], beside=notes)
     with open_log(place.log).reading() as view:
-        opened = shards_from_log(view)
-        key, key_from = _choose_key(args, place.key, opened)
+        opened = shards_from_log(view, asked.after)
+        beside = None if asked.after and opened.vkeys[0] != view.shards()[0].vkey else place.key
+        key, key_from = _choose_key(args, beside, opened)
         asked = asked._replace(key=key, key_from=key_from)
-        report = _run_audit(opened, asked, key, live=True, odd=getattr(view, "oddities", ()))
+        odd = getattr(view, "schema_changes" if asked.after else "oddities", ())
+        report = _run_audit(opened, asked, key, live=True, odd=odd)
         if unsealed := _seal_fault(place, view):
             report.add_fault(2, FaultKind.UNSIGNED, unsealed)
+        if pieces:
+            alone = asked._replace(held=[], receipts=[], witnesses=[])
+            _join_archive(report, _run_audit(shards_from_archive(archive), alone, key, part=True), view.shards())
     for said in wrong:
         report.add_fault(5, FaultKind.BAD_HELD_HEAD, said)
     report.remarks += [*remark, *_old_spool_remarks(place)]
     return asked, report
+
+
+def _join_archive(report: AuditReport, archived: AuditReport, shards: Sequence[Shard]) -> None:
+    """Add what is wrong with the archive of a log. Its heads were held against the log, so the two agree on them."""
+    for fault in archived.faults:
+        report.add_fault(fault.step, fault.what, f"in the archive: {fault.message}", fault.first, fault.last)
+    report.cut += archived.cut
+    ends = {head.origin: head.size for head in archived.heads}
+    for shard in shards:
+        end = ends.get(shard.origin, 0)
+        if shard.pruned > end:
+            said = f"records {end}–{shard.pruned - 1} of {quoted(shard.origin)} deleted, and in no archive given here"
+            report.add_fault(8, FaultKind.DELETED, said, end, shard.pruned - 1)
+    report.remarks.append(f"the archive holds {format_count(archived.records, 'record')} of this log")
 
 
 def _old_spool_remarks(place: LogPlace) -> Iterator[str]:
@@ -202,6 +265,10 @@ def _choose_key(args: argparse.Namespace, beside: Path | None, opened: OpenedSha
     """Return the key to verify with, and where it came from."""
     if args.key:
         key = read_key(args.key)
+        if args.after and key.vkey != opened.vkeys[0]:
+            raise LockgateError(
+                f"the head of --after is not signed by {quoted(key.name)}", hint="give the key of that head's shard"
+            )
         if key.vkey in opened.vkeys[1:]:
             raise LockgateError(
                 f"{quoted(key.name)} is a later key of this log", hint="verification begins with the first one"
@@ -238,7 +305,13 @@ def _parse_receipt(text: str) -> Receipt:
 
 
 def _run_audit(
-    opened: OpenedShards, asked: _Expectations, key: PublicKey, *, live: bool = False, odd: Sequence[str] = ()
+    opened: OpenedShards,
+    asked: _Expectations,
+    key: PublicKey,
+    *,
+    live: bool = False,
+    part: bool = False,
+    odd: Sequence[str] = (),
 ) -> AuditReport:
     with _show_progress(opened) as shards:
         return audit(
@@ -249,6 +322,7 @@ def _run_audit(
             receipts=asked.receipts,
             witnesses=asked.witnesses,
             live=live,
+            part=part,
             odd=odd,
         )
 
@@ -273,12 +347,13 @@ def _show_progress(opened: OpenedShards) -> Iterator[Sequence[AuditedShard]]:
 
 
 def _print_report(report: AuditReport, asked: _Expectations, *, as_json: bool) -> Exit:
-    limits = _unproved_claims(report, asked)
+    limits = [*_skipped_claims(report, asked), *_unproved_claims(report, asked)]
     code = Exit.CLEAR if report.sound else Exit.FLAGGED
     if as_json:
         value = {
             "sound": report.sound,
             "records": report.records,
+            "skipped": report.skipped,
             "deleted": max(0, report.records - sum(report.kinds.values())) if report.sound else None,
             "kinds": report.kinds,
             "heads": [{"origin": each.origin, "size": each.size, "root": each.root.hex()} for each in report.heads],
@@ -314,9 +389,10 @@ def _draw(report: AuditReport, asked: _Expectations, limits: Sequence[str]) -> N
         # An unreadable record is a fault, so in a sound log a record without a kind was deleted.
         gone = report.records - sum(report.kinds.values())
         deleted = f"; the contents of {gone:,} were deleted, as they say" if gone else ""
-        waiting = report.records - sum(head.size for head in report.heads)
+        waiting = report.records + report.skipped - sum(head.size for head in report.heads)
         signed = f"all but the last {waiting:,}" if waiting else "all of them"
-        say("sound", "bold green", f"{format_count(report.records, 'record')}, {signed} as they were signed{deleted}")
+        count = format_count(report.records, "record") + (f" after the first {report.skipped:,}" * bool(asked.after))
+        say("sound", "bold green", f"{count}, {signed} as they were signed{deleted}")
     else:
         faults = format_count(len(report.faults) + report.cut, "fault")
         say("broken", "bold red", f"{faults} in {format_count(report.records, 'record')}")
@@ -348,6 +424,15 @@ def _cosigned_head_lines(asked: _Expectations) -> Iterator[str]:
         head = parse_checkpoint(parse_note(note).text)
         yield f"a cosigned head of {format_count(head.size, 'record')} of {head.origin}, held against the log" + (
             "" if asked.witnesses else "; --witness checks whose it is"
+        )
+
+
+def _skipped_claims(report: AuditReport, asked: _Expectations) -> Iterator[str]:
+    """Yield what a verification after a kept head leaves out."""
+    if asked.after:
+        yield (
+            f"that the first {report.skipped:,} records are still there and unchanged: they were not read, "
+            "and only a whole verification does that"
         )
 
 
