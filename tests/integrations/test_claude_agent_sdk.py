@@ -1,6 +1,6 @@
 """The plug for the Claude Agent SDK against the real package and the Claude Code in it, with a scripted Messages API.
 
-`make test-hosts` installs it, plain runs skip this. Each run of a case is a whole run of the program.
+`make test-hosts` installs it and runs this, `make test` does not. Each run of a case is a whole run of the program.
 """
 
 from __future__ import annotations
