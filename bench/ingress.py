@@ -175,15 +175,16 @@ def _gated() -> Mapping[str, Any]:
     settings = AbuseSettings()
     # Compiled anew unless a folder with compiled rules is named: nothing here measures that.
     folder = os.environ.get("BENCH_RULES")
-    scanner = cached_scanner(RULES, SealedCache(Path(folder), Path(folder)) if folder else None)
+    cache = SealedCache(Path(folder), Path(folder)) if folder else None
+    scanner, plain = cached_scanner(RULES, cache), cached_scanner((), cache)
     gate = partial(AbuseGateMiddleware, settings=settings, journal=False, gate=Gate(scanner=scanner))
-    made = {name: gate(app(), adapter=LocalRuleAdapter()) for name, app in APPS.items()}
+    made = {name: gate(app(), adapter=LocalRuleAdapter(scanner=plain)) for name, app in APPS.items()}
 
     def asking(port: int) -> Any:
         # Its circuit never opens: then it would be asked no more.
         client = Client(timeout_ms=int(DEADLINE_S * 1000), max_retries=0, failures=1_000_000)
         provider = Compatible("none", f"http://127.0.0.1:{port}/v1")
-        return gate(_plain(), adapter=RemoteAdapter(provider, client, NoKey(), key_needed=False))
+        return gate(_plain(), adapter=RemoteAdapter(provider, client, NoKey(), key_needed=False, scanner=plain))
 
     # It takes connections and never says a word.
     silent = socket.create_server(("127.0.0.1", 0), backlog=256)

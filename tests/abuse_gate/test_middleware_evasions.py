@@ -466,7 +466,7 @@ DOCUMENTS = {
 class InThisProcess(Inspector):
     """Reads documents here: a process for each would take the tests a second."""
 
-    def _ask(self, kind: str, data: bytes) -> Any:
+    def _ask_worker(self, kind: str, data: bytes) -> Any:
         from lockgate.abuse_gate.documents.inspector import _parse_answer
         from lockgate.abuse_gate.documents.worker import _extract_answer
 

@@ -236,13 +236,15 @@ def payloads(canaries: list[tuple[str, str]]) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_no_secret_of_a_request_leaves_or_is_told(name: str, scanner: Scanner) -> None:
-    secrets = [secret for _, secret in CANARIES]
-    assert len(set(secrets)) == HOW_MANY
+    # All secrets through one provider, each kind several times through every other: what is cut is cut before them.
+    planted = CANARIES if name == "openai" else CANARIES[: HOW_MANY * 2 // 5]
+    secrets = [secret for _, secret in planted]
+    assert len(set(secrets)) == len(planted) > 5 * len(KINDS)
     key = f"key-{_take(_ALNUM, 30)}"
     with LoopbackProvider() as provider, listening() as logs:
         adapter = make(name, provider.url, scanner, key)
         told: list[Assessment] = []
-        for number, payload in enumerate(payloads(CANARIES)):
+        for number, payload in enumerate(payloads(planted)):
             tenant = f"tenant-{number}"
             told.append(
                 adapter.examine(payload, tenant=tenant)
@@ -252,7 +254,7 @@ def test_no_secret_of_a_request_leaves_or_is_told(name: str, scanner: Scanner) -
         adapter.close()
         # What the rules are sure of is not asked about.
         asked = [each for each in told if each.reason != "rules"]
-        assert len(told) == HOW_MANY // 10
+        assert len(told) == len(planted) // 10
         assert len(provider.requests) == len(asked) > len(told) // 2
         left = outbound(provider.requests, key=key)
     said = "\n".join([*logs.text, METRICS.render(), repr(told), repr(adapter), repr(vars(adapter))])

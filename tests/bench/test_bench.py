@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rule_cache import keep_databases
+from rule_cache import keep_databases, plain_scanner
 
 # The bench is a folder of scripts, not a package.
 import detection
@@ -297,7 +297,8 @@ def test_files_are_counted_once_however_many_calls_they_escalate(gate: Gate, tmp
 def figures(gate: Gate, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     out = tmp_path_factory.mktemp("bench") / "figures.json"
     rules = out.parent / "rules"
-    keep_databases(gate.scanner, SealedCache(rules, rules))
+    for scanner in (gate.scanner, plain_scanner()):
+        keep_databases(scanner, SealedCache(rules, rules))
     trace = written(out.parent / "trace.jsonl", [INDEXED, SESSION])
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("BENCH_RULES", str(rules))

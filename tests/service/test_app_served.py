@@ -114,7 +114,7 @@ def test_a_killed_worker_and_the_end_lose_nothing_that_was_acknowledged(home: li
             acknowledged.append((found["id"], found["receipt"]))
             enough.release()
             # The service has both cores to itself while it replaces its worker.
-            time.sleep(0.005)
+            time.sleep(0.03)
         client.close()
 
     def wait_for(count: int) -> None:

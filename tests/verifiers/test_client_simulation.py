@@ -41,6 +41,7 @@ TENANTS = ("", "a", "b")
 # for, a lost probe's lease, and some callers, of whom every other may be cancelled.
 RECOVERY_S = max(OPEN_S, RETRY_AFTER_S) + TIMEOUT_S + 5.0 + 40.0
 SECONDS = 600
+SEEDS = 10
 QUESTION = Question("system", "user", "text")
 NONCE = "0123456789abcdef0123456789abcdef"
 # How long it takes to read a text, and to fetch a key. Slow ones take up to more than all the time there is.
@@ -395,10 +396,10 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "lockgate.verifier")
 
 
-@pytest.mark.parametrize("seeds", [range(start, start + 10) for start in range(0, 20, 10)], ids=str)
-def test_outages_and_cancelled_callers_never_wedge_the_client(seeds: range) -> None:
+def test_outages_and_cancelled_callers_never_wedge_the_client() -> None:
+    # So many seeds find every broken breaker below; `make soak` goes on from there.
     total = Report()
-    for seed in seeds:
+    for seed in range(SEEDS):
         report = simulate(seed, seconds=SECONDS)
         assert report.violations == [], f"seed {seed}"
         total = replace(
@@ -505,7 +506,7 @@ def _broken(**parts: Any) -> Iterator[None]:
 )
 def test_the_simulation_finds_a_broken_breaker(parts: dict[str, Any]) -> None:
     with _broken(**parts):
-        assert any(simulate(seed, seconds=SECONDS).violations for seed in range(20))
+        assert any(simulate(seed, seconds=SECONDS).violations for seed in range(SEEDS))
 
 
 def test_the_simulation_finds_a_lost_ticket(monkeypatch: pytest.MonkeyPatch) -> None:

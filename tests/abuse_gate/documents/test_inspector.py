@@ -400,7 +400,7 @@ def test_a_document_that_wants_too_much_is_unread(limit: str, scanner: Scanner) 
         if limit == "memory":
             limits, size = InspectionLimits(timeout_s=60, total_s=120, memory_bytes=1_000_000), 300_000
         else:
-            limits, size = InspectionLimits(timeout_s=60, total_s=120, cpu_s=1, characters=10**8), 3_000_000
+            limits, size = InspectionLimits(timeout_s=60, total_s=120, cpu_s=1, characters=10**8), 1_500_000
         inspector = Inspector(limits, scanner=scanner)
         (found,) = await inspector.inspect([Upload("a", "", html("<p>x" * size))])
         assert found.rule_hits == ("artifact:unread",)
