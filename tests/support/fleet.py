@@ -1,9 +1,10 @@
 """Several `lockgate serve` on one PostgreSQL, agents that ask any of them, and instances that are killed or restarted.
 
-    python tests/support/fleet.py [--instances 2 4] [--seconds S] [--alone S] [--kill-every S] [--agents N]
+    python tests/support/fleet.py [--instances 2 4] [--seconds S] [--kill-every S] [--rounds N] [--agents N]
 
-starts its own PostgreSQL, measures one instance, then each number of instances with one killed at each interval, and
-prints a line of JSON for each. What `verify` finds must hold whatever was killed:
+starts its own PostgreSQL and for each number of instances kills one at each interval, and prints a line of JSON. With
+`--rounds` it kills none: one instance, two and four take turns, so that what else the machine does meets all of them.
+This must hold whatever was killed:
 
 1. Every acknowledged ruling and block is in the session store.
 2. Every receipt that came with a ruling is the leaf of that index in the log, and `lockgate audit verify` is content.
@@ -114,11 +115,17 @@ class Instance:
     def log(self) -> str:
         return (self.home / "log.txt").read_text(encoding="utf-8")
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
         """Run another command of Lockgate as this instance's user would."""
         command = [sys.executable, "-c", self.program, *arguments, "--config", str(self.config)]
         return subprocess.run(
-            command, env=self.environ(), cwd=self.home, capture_output=True, text=True, timeout=300, check=False
+            command,
+            env={**self.environ(), **environ},
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
         )
 
 
@@ -379,22 +386,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--instances", type=int, nargs="*", default=[2, 4])
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--alone", type=float, default=30.0)
     parser.add_argument("--kill-every", type=float, default=15.0)
+    parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--agents", type=int, default=8)
     asked = parser.parse_args()
     with TemporaryDirectory(prefix="lockgate-fleet-", ignore_cleanup_errors=True) as folder:
         server = Server(Path(folder) / "data")
         try:
-            for number, (size, seconds, every) in enumerate(
-                [(1, asked.alone, 0.0), *((each, asked.seconds, asked.kill_every) for each in asked.instances)]
-            ):
-                place = schema(server.uri, f"f{number}")
-                with fleet(Path(folder) / f"f{number}", place, size) as instances:
-                    load, said = storm(instances, seconds=seconds, kill_every=every, agents=asked.agents)
+            if asked.rounds:
+                with fleet(Path(folder) / "f", schema(server.uri, "f"), max(asked.instances)) as instances:
+                    for _ in range(asked.rounds):
+                        for size in (1, *asked.instances):
+                            _, said = storm(instances[:size], seconds=asked.seconds, kill_every=0, agents=asked.agents)
+                            print(json.dumps(said), flush=True)
+                return
+            for size in asked.instances:
+                place = schema(server.uri, f"f{size}")
+                with fleet(Path(folder) / f"f{size}", place, size) as instances:
+                    load, said = storm(
+                        instances, seconds=asked.seconds, kill_every=asked.kill_every, agents=asked.agents
+                    )
                     said["lost"] = lost(place, load.answered)
-                    verified = instances[0].run("audit", "verify")
-                    said["log"] = verified.stdout.strip().splitlines()[-1:] if not verified.returncode else "BROKEN"
+                    said["log"] = "broken" if instances[0].run("audit", "verify").returncode else "sound"
                     print(json.dumps(said), flush=True)
         finally:
             server.running.cleanup()
