@@ -95,7 +95,8 @@ def test_no_spelling_lets_an_agent_answer_for_a_person(command: str) -> None:
 def test_a_few_lines_of_code_that_only_compute_are_held_as_well(code: str, scanner: Scanner) -> None:
     session = Gate(scanner=scanner).session(goal="Do the sums")
     held = session.check("Bash", {"command": f'python -c "{code}"'})
-    assert (held.action, held.findings[0].rule) == (Action.PAUSE, "execution:own-approval")
+    assert held.action is Action.PAUSE
+    assert "execution:own-approval" in {each.rule for each in held.findings}
 
 
 def test_a_program_and_its_words_may_be_values_of_their_own() -> None:

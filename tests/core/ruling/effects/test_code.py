@@ -7,6 +7,9 @@ from command_effects import SHOP
 
 from lockgate.core.ruling.effects.code import MOST_CHARACTERS, read_code
 from lockgate.core.ruling.effects.project import NO_PROJECT
+from lockgate.core.ruling.effects.protected_paths import OWN_KINDS
+from lockgate.core.ruling.effects.reading import own_effects_of
+from lockgate.core.ruling.tool_call import ToolCall
 
 
 def found_in(text: str) -> set[tuple[str, str]]:
@@ -99,3 +102,35 @@ def test_a_place_of_ours_in_a_variable_is_written(code: str) -> None:
 )
 def test_reading_it_is_let_be(code: str) -> None:
     assert "changes-own-guard" not in {each.kind for each in read_code(code, "code", NO_PROJECT)}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import sys, runpy; sys.argv = ['x', 'token']; runpy.run_module('lockgate', run_name='__main__')",
+        "import lockgate.cli.main as m; m.main(sys.argv[1:])",
+        "from lockgate import assemble as a; a.host_from_settings(s).gate.approvals.answer('x', yes=True)",
+        "from lockgate.assemble import *; st = settings_from_environment().state_dir; print(open(st / 'tok' 'en'))",
+        "import lockgate, importlib; importlib.import_module('lockgate.cli.main').main(['tok' + 'en'])",
+        "import lockgate\ng = lockgate.Gate.from_config()\ng.approvals.answer('x', digest='d', yes=True)",
+        "from lockgate.service.auth import Tokens; print(Tokens(None, os.environ))",
+        "from lockgate.settings import config; print((config.load().state_dir / 'token').read_text())",
+    ],
+)
+def test_our_own_package_is_not_used_in_the_place_of_our_commands(code: str) -> None:
+    assert "changes-own-state" in {each.kind for each in read_code(code, "code", NO_PROJECT)}
+    assert own_effects_of(ToolCall("Bash", {"command": f"python3 - <<'X'\n{code}\nX"}), NO_PROJECT)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from lockgate import Gate; print(Gate().session(goal='x').check('a', {}))",
+        "import lockgate; print(lockgate.__version__)",
+        "from lockgate.integrations.tools import guard_tool",
+        "from lockgate import Gate, MemoryApprovals; Gate(approvals=MemoryApprovals())",
+        "import lockgate; gate = lockgate.Gate.from_config(); print(gate.session(goal='x').check('read', {}))",
+    ],
+)
+def test_our_library_may_be_used(code: str) -> None:
+    assert not {each.kind for each in read_code(code, "code", NO_PROJECT)} & OWN_KINDS

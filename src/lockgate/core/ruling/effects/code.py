@@ -58,6 +58,9 @@ class _CodeReader:
             self.add("sends-secret", secret)
         self.read_deletions()
         self.read_own_paths()
+        if _OWN_IMPORT.search(source) and _OWN_PARTS.search(source):
+            # Our own package in the place of our commands: it reads the tokens and answers approvals.
+            self.add("changes-own-state", "lockgate")
         if _STARTS_PROCESS.search(source):
             self.read_processes()
         if self.runs_decoded():
@@ -319,6 +322,13 @@ _PUTS = re.compile(r"\b(?:sym|hard)?link(?:_to|Sync)?\s*\(|\b(?:copy\w*|rename|r
 _WRITES = re.compile(
     r"\bopen\w*\s*\([^\n]{0,200}?['\"][rbt]*[wax+][bt+]*['\"]|\bwrite(?:_text|_bytes|File\w*|Sync|TextFile)\b|\bFile\.write\b"
     r"|file_put_contents|createWriteStream|\btruncate\b|(?:sym|un)?linkSync"
+)
+_OWN_IMPORT = re.compile(r"\b(?:(?:import|from)\s+|(?:import_module|run_module|__import__)\s*\(\s*['\"])lockgate\b")
+# What a program does not need that has calls ruled on: our commands, our service, and what the state folder holds.
+_OWN_PARTS = re.compile(
+    r"\blockgate\s*\.\s*(?:cli|service|assemble|claude_code|coding_agents|__main__)\b|\brun_module\b|\bstate_dir\b"
+    r"|\bfrom\s+lockgate\s+import\b[^\n;]{0,200}\b(?:cli|service|assemble|claude_code|coding_agents|__main__)\b"
+    r"|\bfrom_config\b(?s:.{0,2000})\b(?:approvals|vouched|grants?)\b"
 )
 _STATEMENT = re.compile(r"[^;\n]{1,2000}")
 _ANY_PATH = re.compile(r"[\"'`<]((?:[/~]|\$HOME|\$ENV\{HOME\})[^\"'`<>\n]{0,300})[\"'`>]")
