@@ -13,6 +13,7 @@ import pytest
 from lockgate import assemble
 from lockgate.cli import found_ruling
 from lockgate.core.requests.incident_ids import incident_id
+from lockgate.gate import person_questions
 from lockgate.journal.record_search import StoredRecord
 from lockgate.journal.recorder import record_assessment
 from lockgate.sessions import Host, StoredRuling
@@ -80,6 +81,16 @@ def test_the_story_of_a_held_call_as_json(run: Run, host: Host) -> None:
     asked = json.loads(run("explain", str(kept.decision.approval)[:8], "--json").out)
     assert asked["grant"] == told["grant"]
     assert asked["story"]["ordered"] == told["story"]["ordered"]
+
+
+def test_a_question_whose_id_begins_with_digits_alone_is_found(
+    run: Run, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(person_questions, "urandom", lambda count: bytes.fromhex("1234567890123456")[:count])
+    assert held(host).decision.approval == "1234567890123456"
+    assert story(run, "1234567890123456")["grant"] == json.loads(run("explain", "12345678", "--json").out)["grant"]
+    # A number that is neither is still an error.
+    assert run("explain", "99999999").code == 2
 
 
 def test_what_is_said_to_help_does(run: Run, host: Host) -> None:

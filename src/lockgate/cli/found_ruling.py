@@ -54,7 +54,16 @@ def explain_ruling(args: argparse.Namespace) -> Exit:
 def _find_story(args: argparse.Namespace) -> tuple[Story, bool]:
     id = args.what
     if is_incident_id(id) or _INDEX.fullmatch(id):
-        return _from_journal(args)
+        try:
+            return _from_journal(args)
+        except LockgateError:
+            # What is no record may be the beginning of a question's id: one in forty begins with eight digits.
+            if args.log or not _APPROVAL.fullmatch(id):
+                raise
+            approval = _find_approval(assemble.settings_from_environment(args.config), id)
+            if approval is None:
+                raise
+            return story_from_approval(approval), True
     if args.log:
         raise LockgateError(
             f"a journal knows no {quoted(id)}", hint="with --log name an incident, or the index of a record"
