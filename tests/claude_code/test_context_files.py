@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hook_events import ORDER, Plug, context_known, decision, load
+from hook_events import ORDER, Plug, call_line, context_known, decision, load, transcript_line, write_transcript
 
 from lockgate.claude_code import context_files
 from lockgate.runtime.accounts import Account
@@ -138,26 +138,15 @@ def test_commands_and_skills_are_read(plug: Plug, config: Path, where: str) -> N
     assert [text for text in plug.untrusted() if ORDER in text] == [f"command: {ORDER}", f"skill: {ORDER}"]
 
 
-def _line(kind: str, content: object, **more: object) -> dict[str, object]:
-    return {"type": kind, "message": {"role": kind, "content": content}, **more}
-
-
-def _transcript(config: Path, lines: list[dict[str, object]], name: str = "s1") -> Path:
-    folder = config / "projects" / "-work"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}.jsonl"
-    path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
-    return path
-
-
-def _calls(id: str) -> dict[str, object]:
-    return _line("assistant", [{"type": "tool_use", "id": id, "name": "Bash", "input": {"command": "make"}}])
-
-
 def test_a_context_is_rebuilt_from_a_transcript_that_reaches_the_call(plug: Plug, config: Path) -> None:
     result = {"type": "tool_result", "tool_use_id": "t0", "content": "plain words"}
-    lines = [_line("user", "make it"), _calls("t0"), _line("user", [result]), _calls("toolu_check")]
-    path = _transcript(config, lines)
+    lines = [
+        transcript_line("user", "make it"),
+        call_line("t0"),
+        transcript_line("user", [result]),
+        call_line("toolu_check"),
+    ]
+    path = write_transcript(config, lines)
     assert plug.check({"command": "make"}, transcript_path=str(path)) == {}
     info = plug.host.session("s1")
     assert info is not None
@@ -167,13 +156,23 @@ def test_a_context_is_rebuilt_from_a_transcript_that_reaches_the_call(plug: Plug
 
 def test_poison_in_a_transcript_is_poison(plug: Plug, config: Path) -> None:
     result = {"type": "tool_result", "tool_use_id": "t0", "content": ORDER}
-    path = _transcript(config, [_line("user", "make it"), _calls("t0"), _line("user", [result]), _calls("toolu_check")])
+    path = write_transcript(
+        config,
+        [
+            transcript_line("user", "make it"),
+            call_line("t0"),
+            transcript_line("user", [result]),
+            call_line("toolu_check"),
+        ],
+    )
     assert decision(plug.check(transcript_path=str(path)))[0] == "deny"
 
 
 @pytest.mark.parametrize("fault", ["too short", "unreadable", "elsewhere", "another session", "link", "traversal"])
 def test_a_transcript_that_cannot_be_relied_on_rebuilds_nothing(plug: Plug, config: Path, fault: str) -> None:
-    path = _transcript(config, [_line("user", "make it"), _calls("t0" if fault == "too short" else "toolu_check")])
+    path = write_transcript(
+        config, [transcript_line("user", "make it"), call_line("t0" if fault == "too short" else "toolu_check")]
+    )
     if fault == "unreadable":
         path.write_text("{broken\n" + path.read_text())
     elif fault == "elsewhere":
@@ -191,7 +190,7 @@ def test_a_transcript_that_cannot_be_relied_on_rebuilds_nothing(plug: Plug, conf
 
 def test_what_entered_by_itself_is_taken_from_the_transcript_once(plug: Plug, config: Path) -> None:
     attached = {"type": "attachment", "attachment": {"type": "mcp_resource", "content": ORDER}}
-    path = _transcript(config, [_line("user", "go"), attached])
+    path = write_transcript(config, [transcript_line("user", "go"), attached])
     plug.start()
     for _ in range(2):
         assert decision(plug.check(transcript_path=str(path)))[0] == "deny"

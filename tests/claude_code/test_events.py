@@ -9,7 +9,7 @@ from pathlib import Path
 from time import time
 
 import pytest
-from hook_events import HEADLESS, HIJACKED, ORDER, TERMINAL, Plug, decision
+from hook_events import HEADLESS, HIJACKED, ORDER, TERMINAL, Plug, decision, write_transcript
 
 from lockgate import Gate, Policy
 from lockgate.claude_code import context_files
@@ -349,7 +349,7 @@ def test_an_agent_whose_start_was_missed_is_not_known(plug: Plug) -> None:
 
 
 def test_an_agent_that_is_woken_again_is_not_taken_for_a_new_one(plug: Plug, config: Path) -> None:
-    session = _transcript(config, [])
+    session = write_transcript(config, [])
     folder = session.with_suffix("") / "subagents"
     folder.mkdir(parents=True)
     (folder / "agent-a1.jsonl").write_text('{"type":"user"}\n')
@@ -361,22 +361,6 @@ def test_an_agent_that_is_woken_again_is_not_taken_for_a_new_one(plug: Plug, con
 
 
 # Unknown sessions
-
-
-def _line(kind: str, content: object, **more: object) -> dict[str, object]:
-    return {"type": kind, "message": {"role": kind, "content": content}, **more}
-
-
-def _transcript(config: Path, lines: list[dict[str, object]], name: str = "s1") -> Path:
-    folder = config / "projects" / "-work"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}.jsonl"
-    path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
-    return path
-
-
-def _calls(id: str) -> dict[str, object]:
-    return _line("assistant", [{"type": "tool_use", "id": id, "name": "Bash", "input": {"command": "make"}}])
 
 
 @pytest.mark.parametrize("source", ["resume", "fork", "compact", "", "anything"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from hook_events import THEIRS
 
 from lockgate.claude_code.settings_file import EVENTS, HookForm, add_hooks, remove_hooks
 from lockgate.core.errors import LockgateError
@@ -16,19 +17,6 @@ COMMAND = HookForm("lockgate")
 
 
 ALONE = HookForm("/usr/bin/python3", words=("-I", "-S", "/opt/lib/lockgate/claude_code/hook_command.py"))
-
-
-THEIRS = """{
-\t"$schema": "https://json.schemastore.org/claude-code-settings.json",
-\t"model":   "opus",     "odd spacing" : [1,2,   3.50, 1e3],
-\t"hooks": {
-\t\t"PreToolUse": [ {"matcher": "Bash", "hooks": [{"type": "command", "command": "audit.sh"}]} ],
-\t\t"Stop": [{"hooks": [{"type": "command", "command": "say done"}]}]
-\t},
-\t"späte": "é \\u00e9",
-\t"permissions": {"allow": ["Bash(ls:*)"]}
-}
-"""
 
 
 TEXTS = {

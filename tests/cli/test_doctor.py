@@ -33,29 +33,11 @@ from lockgate.gate.approvals_sqlite import SqliteApprovals
 from lockgate.testing import LoopbackProvider
 from lockgate.verifiers.providers.compatible import Compatible
 
+pytestmark = pytest.mark.usefixtures("no_verifier")
 Run = Callable[..., Any]
 NAMES = "installation configuration engine cache state journal policy adapter extras documents".split()
 NAMES += "embedded key endpoint triage supervisor clock".split()
 KEY = "sk-canary-0123456789abcdefghijklmn"
-
-
-@pytest.fixture(autouse=True)
-def _no_verifier(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in tuple(os.environ):
-        if name.startswith(("VERIFIER_", "OPENAI_", "ANTHROPIC_", "AZURE_")):
-            monkeypatch.delenv(name)
-
-
-@pytest.fixture
-def compatible(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    def point(url: str) -> None:
-        monkeypatch.setenv("VERIFIER_ADAPTER", "compatible")
-        monkeypatch.setenv("VERIFIER_MODEL", "loopback")
-        monkeypatch.setenv("VERIFIER_BASE_URL", f"{url}/v1")
-        monkeypatch.setenv("VERIFIER_API_KEY", KEY)
-        monkeypatch.setenv("VERIFIER_MAX_RETRIES", "0")
-
-    return point
 
 
 def states(out: str) -> dict[str, str]:

@@ -11,42 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hook_events import THEIRS
 
 from lockgate.claude_code import settings_file as claude_code
 from lockgate.claude_code.settings_file import EVENTS, HookForm
 from lockgate.cli.doctor import claude_code as wiring
 from lockgate.core.errors import LockgateError
 
+pytestmark = pytest.mark.usefixtures("no_claude")
 Run = Callable[..., Any]
 
-HTTP = HookForm("/opt/lockgate", "http://127.0.0.1:7717", "lga_" + "t" * 40)
-COMMAND = HookForm("lockgate")
-ALONE = HookForm("/usr/bin/python3", words=("-I", "-S", "/opt/lib/lockgate/claude_code/hook_command.py"))
-
-THEIRS = """{
-\t"$schema": "https://json.schemastore.org/claude-code-settings.json",
-\t"model":   "opus",     "odd spacing" : [1,2,   3.50, 1e3],
-\t"hooks": {
-\t\t"PreToolUse": [ {"matcher": "Bash", "hooks": [{"type": "command", "command": "audit.sh"}]} ],
-\t\t"Stop": [{"hooks": [{"type": "command", "command": "say done"}]}]
-\t},
-\t"späte": "é \\u00e9",
-\t"permissions": {"allow": ["Bash(ls:*)"]}
-}
-"""
-
-
 # The command
-
-
-@pytest.fixture(autouse=True)
-def _no_claude(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
-    """Neither a Claude Code of the developer's, nor their variables."""
-    for name in ("CLAUDE_CONFIG_DIR", "LOCKGATE_AGENT_TOKEN", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(wiring, "installed_version", lambda: (2, 1, 325))
-    monkeypatch.setattr(wiring, "service_answers", lambda _: True)
-    monkeypatch.setattr(wiring, "managed_folder", lambda: home / "nowhere")
 
 
 def _user(home: Path) -> Path:
@@ -367,7 +342,7 @@ def test_broken_settings_are_an_error_with_their_place(run: Run, home: Path) -> 
 def test_a_change_made_meanwhile_is_not_lost(home: Path) -> None:
     path = home / "settings.json"
     path.write_text("{}")
-    plan = claude_code.plan_change(path, HTTP, within=home)
+    plan = claude_code.plan_change(path, HookForm("lockgate"), within=home)
     path.write_text('{"model": "opus"}')
     with pytest.raises(LockgateError, match="changed meanwhile"):
         claude_code.apply_change(plan)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -36,6 +35,7 @@ from lockgate.journal.signing import Seal
 from lockgate.journal.stores.memory import MemoryLog
 from lockgate.journal.stores.sqlite import SqliteLog
 
+pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 NEXT = "example.com/log/2"
 DAY_S = 86_400
 
@@ -83,17 +83,6 @@ class Shaky:
     def sign(self, message: bytes) -> bytes:
         self.asked += 1
         return self.does(message)
-
-
-@pytest.fixture(autouse=True)
-def _no_thread_is_left() -> Iterator[None]:
-    before = set(threading.enumerate())
-    yield
-    left = [each for each in threading.enumerate() if each.name == "lockgate-journal" and each not in before]
-    for each in left:
-        # One that is on its way out may take a moment on a busy machine.
-        each.join(10)
-    assert [each.name for each in left if each.is_alive()] == []
 
 
 @pytest.fixture

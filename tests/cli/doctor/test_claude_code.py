@@ -30,17 +30,8 @@ from lockgate.sessions import Host
 from lockgate.sessions.stores.sqlite import SqliteSessions
 from lockgate.settings.config import Settings
 
+pytestmark = pytest.mark.usefixtures("no_claude")
 Run = Callable[..., Any]
-
-
-@pytest.fixture(autouse=True)
-def _no_claude(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
-    """Neither a Claude Code of the developer's, nor their variables."""
-    for name in ("CLAUDE_CONFIG_DIR", "LOCKGATE_AGENT_TOKEN", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(wiring, "installed_version", lambda: (2, 1, 325))
-    monkeypatch.setattr(wiring, "service_answers", lambda _: True)
-    monkeypatch.setattr(wiring, "managed_folder", lambda: home / "nowhere")
 
 
 class Answers:
