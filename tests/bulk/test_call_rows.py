@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import Any
 
 import pytest
 
 from lockgate import Gate
-from lockgate.bulk.call_rows import COLUMNS, make_error_row, make_row, storable, table_from_rows
+from lockgate.bulk.call_rows import (
+    COLUMNS,
+    make_error_row,
+    make_row,
+    parquet_from_rows,
+    storable,
+    table_from_rows,
+)
 
 
 def row_of(tool: str, arguments: dict[str, object]) -> dict[str, Any]:
@@ -35,6 +43,14 @@ def test_a_table_has_the_same_columns_with_and_without_rows() -> None:
     empty, full = table_from_rows([]), table_from_rows([row_of("bash", {"command": "ls"}), make_error_row("f", "no")])
     assert empty.schema == full.schema
     assert full.column("error").to_pylist() == ["", "no"]
+
+
+def test_equal_rows_are_equal_files() -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows = [row_of("bash", {"command": "ls"}), make_error_row("f", "no")]
+    data = parquet_from_rows(rows)
+    assert data == parquet_from_rows([dict(row) for row in rows])
+    assert parquet.read_table(BytesIO(data)) == table_from_rows(rows)
 
 
 def test_half_a_sign_in_a_call_stops_no_audit() -> None:

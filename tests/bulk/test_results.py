@@ -11,7 +11,7 @@ pytest.importorskip("pyarrow")
 
 from pyarrow import parquet
 
-from lockgate.bulk.call_rows import make_error_row
+from lockgate.bulk.call_rows import make_error_row, parquet_from_rows
 from lockgate.bulk.pieces import InputPiece
 from lockgate.bulk.results import MANIFEST, ResultsFolder
 from lockgate.core.errors import LockgateError
@@ -22,12 +22,12 @@ PIECES = [InputPiece("a.jsonl", f"{at:032}", 10, at * 10, at * 10 + 10) for at i
 
 def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
     first = ResultsFolder(str(tmp_path / "out"), ABOUT)
-    first.add(PIECES[1], [make_error_row("a.jsonl", "x")], {"calls": 1})
+    first.add(PIECES[1], parquet_from_rows([make_error_row("a.jsonl", "x")]), {"calls": 1})
     again = ResultsFolder(str(tmp_path / "out"), ABOUT)
     assert again.unfinished(PIECES) == [PIECES[0], PIECES[2]]
     assert again.counts() == [{"calls": 1}]
     with pytest.raises(LockgateError, match="was done twice"):
-        again.add(PIECES[1], [], {})
+        again.add(PIECES[1], b"", {})
     (part,) = (tmp_path / "out").glob("*.parquet")
     assert parquet.read_table(part).column("error").to_pylist() == ["x"]
     assert part.stat().st_mode & 0o077 == 0
@@ -36,12 +36,12 @@ def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
 def test_a_manifest_that_was_cut_in_a_line_loses_only_that_piece(tmp_path: Path) -> None:
     folder = ResultsFolder(str(tmp_path), ABOUT)
     for piece in PIECES[:2]:
-        folder.add(piece, [], {"calls": 1})
+        folder.add(piece, b"", {"calls": 1})
     manifest = tmp_path / MANIFEST
     manifest.write_bytes(manifest.read_bytes()[:-5])
     again = ResultsFolder(str(tmp_path), ABOUT)
     assert again.unfinished(PIECES) == PIECES[1:]
-    again.add(PIECES[1], [], {"calls": 1})
+    again.add(PIECES[1], b"", {"calls": 1})
     assert ResultsFolder(str(tmp_path), ABOUT).unfinished(PIECES) == PIECES[2:]
 
 
@@ -53,7 +53,7 @@ def test_another_policy_is_refused(tmp_path: Path) -> None:
 
 def test_results_of_an_input_that_changed_are_refused(tmp_path: Path) -> None:
     folder = ResultsFolder(str(tmp_path), ABOUT)
-    folder.add(PIECES[0], [], {})
+    folder.add(PIECES[0], b"", {})
     with pytest.raises(LockgateError, match=r"an input that is not there, or has changed: `a.jsonl:0-10`"):
         folder.unfinished(PIECES[1:])
 

@@ -88,6 +88,17 @@ def table_from_rows(rows: Sequence[Row]) -> pyarrow.Table:
     return arrow.Table.from_pylist([{name: storable(value) for name, value in row.items()} for row in rows], schema)
 
 
+def parquet_from_rows(rows: Sequence[Row]) -> bytes:
+    """Return the rows as a Parquet file; equal rows give equal bytes."""
+    arrow = require_pyarrow()
+    from pyarrow import parquet
+
+    sink = arrow.BufferOutputStream()
+    parquet.write_table(table_from_rows(rows), sink, compression="zstd")
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
 def storable(value: Any) -> Any:
     """Return a value of a row as Arrow takes it: half of a surrogate pair is spelled out, as in `\\ud800`."""
     if isinstance(value, list):

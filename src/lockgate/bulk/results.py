@@ -9,7 +9,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from lockgate.bulk.call_rows import Row, table_from_rows
 from lockgate.bulk.pieces import InputPiece
 from lockgate.core.errors import LockgateError, quoted
 from lockgate.runtime.arrow import require_pyarrow
@@ -76,17 +75,12 @@ class ResultsFolder:
         """Return the counts of every finished piece."""
         return list(self._done.values())
 
-    def add(self, piece: InputPiece, rows: Sequence[Row], counts: Mapping[str, Any]) -> None:
-        """Keep the rows of one piece, for good, then name it in the manifest."""
+    def add(self, piece: InputPiece, table: bytes, counts: Mapping[str, Any]) -> None:
+        """Keep the rows of one piece as its worker has packed them, for good, then name it in the manifest."""
         if piece.name in self._done:
             raise LockgateError(f"the piece {quoted(piece.name, 200)} was done twice")
-        import pyarrow
-        from pyarrow import parquet
-
-        sink = pyarrow.BufferOutputStream()
-        parquet.write_table(table_from_rows(rows), sink, compression="zstd")
         name = f"part-{sha256(piece.name.encode('utf-8', 'surrogateescape')).hexdigest()[:24]}.parquet"
-        replace_file(self.folder / name, sink.getvalue().to_pybytes(), mode=0o600)
+        replace_file(self.folder / name, table, mode=0o600)
         line = json.dumps({"piece": piece.name, "file": name, "counts": counts}) + "\n"
         with open(self._manifest, "ab") as stream:
             stream.write(line.encode())

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import lockgate
-from lockgate.bulk.call_rows import Row, make_error_row, make_row
+from lockgate.bulk.call_rows import Row, make_error_row, make_row, parquet_from_rows
 from lockgate.bulk.engines import LOCAL, check_engine, run_pieces
 from lockgate.bulk.pieces import PACKED, PARQUET, InputPiece, cut_trace, read_events, read_row_group, whole_file
 from lockgate.bulk.results import ResultsFolder
@@ -32,10 +32,10 @@ class BulkOptions:
 
 @dataclass(slots=True)
 class PieceResult:
-    """What came of one piece: the report on it, and a row for each ruling where rows are kept."""
+    """What came of one piece: the report on it, and a Parquet file with a row for each ruling where these are kept."""
 
     report: ReplayReport
-    rows: list[Row] = field(default_factory=list)
+    table: bytes = b""
 
 
 def replay_in_bulk(
@@ -63,7 +63,7 @@ def replay_in_bulk(
         with show_progress(sizes, "replaying") as advance:
             for number, result in run_pieces(left, make_work, engine=engine, jobs=options.jobs) if left else ():
                 if results is not None:
-                    results.add(left[number], result.rows, counts_of(result.report))
+                    results.add(left[number], result.table, counts_of(result.report))
                 else:
                     report.merge(result.report, most_held)
                 advance(str(number))
@@ -95,19 +95,22 @@ def _make_work(
 
 
 def _replay_piece(gates: Sequence[Gate], names: tuple[str, ...], piece: InputPiece, *, keep_rows: bool) -> PieceResult:
-    result = PieceResult(ReplayReport(names))
-    report = result.report
+    report = ReplayReport(names)
+    rows: list[Row] = []
     try:
         for ruled in _replay(piece, gates, report):
             report.add(ruled)
             if keep_rows:
-                result.rows += _rows(ruled, report)
+                rows += _rows(ruled, report)
     except (InvalidTrace, OSError) as error:
         why = error.message if isinstance(error, InvalidTrace) else (error.strerror or "cannot be read").lower()
         report.skipped.append(f"{piece.path}: {why}")
-        if keep_rows:
-            result.rows.append(make_error_row(piece.path, why))
-    return result
+        rows.append(make_error_row(piece.path, why))
+    if not keep_rows:
+        return PieceResult(report)
+    # All calls are in the rows. Only the sums cross to the first process, which has to keep up with every worker.
+    report.held, report.differ, report.outcomes = [], [], {}
+    return PieceResult(report, parquet_from_rows(rows))
 
 
 def _rows(ruled: ReplayedCall, report: ReplayReport) -> Iterator[Row]:
