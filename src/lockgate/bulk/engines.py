@@ -136,6 +136,9 @@ def _run_on_ray(
 ) -> Iterator[tuple[int, Result]]:
     # Before the import, and before a cluster starts: a tool that reads untrusted sessions sends nothing anywhere.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray's own messages about workers would go to standard output, which is the report's.
+    os.environ["RAY_DEDUP_LOGS_SKIP_REGEX"] = "."
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     try:
         import ray
         import ray.data
