@@ -79,6 +79,15 @@ def test_a_whole_file_is_a_piece_with_the_digest_of_its_content(tmp_path: Path) 
     assert a.name != b.name
 
 
+def test_what_was_written_into_the_log_of_a_database_changes_its_digest(tmp_path: Path) -> None:
+    (tmp_path / "o.db").write_bytes(b"abc")
+    before = whole_file(str(tmp_path / "o.db"))
+    (tmp_path / "o.db-wal").write_bytes(b"de")
+    after = whole_file(str(tmp_path / "o.db"))
+    assert (before.size, after.size) == (3, 5)
+    assert before.name != after.name
+
+
 def test_parquet_is_cut_by_row_groups(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet

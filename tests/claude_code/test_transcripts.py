@@ -266,3 +266,17 @@ def test_a_transcript_says_where_the_agent_worked(tmp_path: Path) -> None:
     path.write_text("")
     assert transcripts.working_folder(str(path)) == ""
     assert transcripts.working_folder(str(tmp_path / "none.jsonl")) == ""
+
+
+def test_what_an_agent_could_have_read_of_its_parent() -> None:
+    entries = [
+        transcripts.Prompt("the goal", 1.0),
+        transcripts.Call("c1", "Read", {}, 2.0),
+        transcripts.UnreadableLine(3),
+        Result("c1", "Read", "read", "ran", False, 3.0),
+        Result("c2", "Bash", "denied", "not-run", False, 3.0),
+        Text("without a time", "tool:x", None),
+        Text("too late", "tool:x", 5.0),
+    ]
+    found = [*transcripts.entries_before(entries, 4.0)]
+    assert found == [entries[0], entries[2], Text("read", "tool:Read", 3.0), entries[5]]
