@@ -59,6 +59,8 @@ BOUNDS: Mapping[str, Bound] = {
     "service, CPU": Bound(1, " ms"),
     "service, rate": Bound(35, "%", least=True),
     "service, p99": Bound(4, "×"),
+    "bulk, rate": Bound(85, "%", least=True),
+    "bulk, memory": Bound(1.15, "×"),
 }
 
 
