@@ -32,7 +32,7 @@ _FILE_URL = re.compile(r"file:(?://[^/\\]*)?", re.IGNORECASE)
 
 
 class TamperingReadings(NamedTuple):
-    """A call's values as the rules of `OWN` are matched against them: all that is said, and what acts."""
+    """The texts of a call that the rules are matched against: all its values, and those that act."""
 
     all_text: tuple[str, ...] = ()
     acting_text: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ _NOTHING = TamperingReadings()
 
 
 def find_tampering(leaves: Sequence[Leaf], scanner: Scanner, *, looks: bool = False) -> list[Finding]:
-    """The findings of `OWN` in a call's values; `looks` is whether the tool only looks."""
+    """Return the findings of these rules in a call's values; `looks` is whether the tool only looks."""
     if looks and not any("lockgate" in leaf.text.lower() for leaf in leaves):
         return []
     texts = readings_from_leaves(leaves)
@@ -62,7 +62,7 @@ def _matches(rule: Rule, texts: TamperingReadings, scanner: Scanner) -> bool:
 
 
 def _locate_hit(rule: Rule, leaves: Sequence[Leaf], scanner: Scanner) -> Finding:
-    """Where a person looks: the one value that says it, if one does."""
+    """Return the finding, placed in the one value that the rule matches alone, if there is one."""
     for leaf in leaves:
         if _matches(rule, readings_from_leaves([leaf]), scanner):
             return Finding(rule.id, leaf.argument, 0, len(leaf.text), "raw", leaf.text[:160])
@@ -70,7 +70,7 @@ def _locate_hit(rule: Rule, leaves: Sequence[Leaf], scanner: Scanner) -> Finding
 
 
 def readings_from_leaves(leaves: Sequence[Leaf]) -> TamperingReadings:
-    """What the rules of `OWN` have to be matched against; nothing for most calls.
+    """Return the texts that the rules have to be matched against; nothing for most calls.
 
     A program and its words may be values of their own, and a shell drops quotes inside a word: `a''pprove`. A place
     that a tool is given is read as one that is written to, in its plainest spelling.
@@ -110,7 +110,7 @@ def findings_from_effects(effects: Sequence[Effect], argument: str = "") -> list
 
 
 def is_unrelated(said: str) -> bool:
-    """Whether values, joined by any number of line ends, can be told at a glance to be far from all of it."""
+    """Return whether a quick look at joined values is enough to know that none of them concerns Lockgate."""
     return len(said) <= _LONG and not _may_concern_lockgate(said.lower())
 
 
@@ -138,7 +138,7 @@ def _has_protected_word(low: str) -> bool:
 
 
 def normalize_place(place: str) -> str:
-    """A place in its plainest spelling: as a path, with `/`, without detours; blanks inside of it are no ends."""
+    """Return a place in its plainest spelling: as a path, with `/`, without detours, with `_` for each blank."""
     if place.isalnum():
         return place
     path = place.strip()

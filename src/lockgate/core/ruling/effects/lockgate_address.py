@@ -50,7 +50,7 @@ def find_own_service(text: str, port: int) -> str:
 
 
 def may_name_service(text: str, port: int) -> bool:
-    """Return whether a text can name the service or one of its routes; a glance."""
+    """Return after a quick look whether a text can name the service or one of its routes."""
     if str(port) in text or "/v1/" in text or "/hooks/" in text or "/links/" in text:
         return True
     if text.isascii() and "\t" not in text and "\n" not in text and "\r" not in text:

@@ -57,7 +57,7 @@ def own_access(path: str, access: Access, project: Project, *, folder: str = "",
 
 
 def find_own(path: str, project: Project, folder: str = "") -> tuple[OwnPath, ...]:
-    """Return what a path has to do with the listed ones; the host may know where its links lead."""
+    """Return how a path relates to the listed ones; the host may know where its links lead."""
     if not path or len(path) > _MOST_PATH:
         return ()
     folder = folder or project.folder or project.root
@@ -69,7 +69,7 @@ def find_own(path: str, project: Project, folder: str = "") -> tuple[OwnPath, ..
 
 
 def may_lead_to_own(text: str, project: Project) -> bool:
-    """Return whether a call with these values can come near a listed path; a glance, and for most the answer is no."""
+    """Return after a quick look whether a call with these values can come near a listed path; most cannot."""
     low = text.lower()
     if any(sign in low for sign in _SIGNS) or _has_name(low, project) or may_name_service(low, project.service_port):
         return True
@@ -110,7 +110,7 @@ def _has_name(low: str, project: Project) -> bool:
 
 @lru_cache(maxsize=64)
 def _first_name(folder: str) -> str:
-    """Return the root and the first name of a path: no other path leads there, unless it goes upwards or has a sign."""
+    """Return the root and the first name of a path: every plain path that leads there begins with them."""
     first, _, rest = normalize_path(folder.replace("\\", "/")).casefold().lstrip("/").partition("/")
     return f"/{first}" if first[1:2] != ":" else rest.partition("/")[0]
 

@@ -83,7 +83,7 @@ def _has_exact_name(walk: Walk, words: Iterable[str]) -> bool:
 
 
 def _pattern_selects(walk: Walk, call: Invocation) -> bool:
-    """`pkill`, `pgrep` and their like: whether their pattern, or their want of one, fits the service."""
+    """Return whether the pattern of `pkill`, `pgrep` and their like fits the service, or they have none."""
     options, words = split_options(call.arguments, _KILL_VALUED)
     names = {name for name, _ in options}
     if not words:

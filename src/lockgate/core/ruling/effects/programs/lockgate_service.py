@@ -110,13 +110,13 @@ def _note_managed(walk: Walk, call: Invocation) -> None:
 
 
 def _steers_service(words: list[str]) -> bool:
-    """Return whether a change of variables reaches those that the service goes by; without a name, it is all."""
+    """Return whether this changes a variable that steers the service; without a name, all variables are changed."""
     names = {word.partition("=")[0] for word in words}
     return len(words) == 1 or any(name in STATE_VARIABLES or _STEERS.fullmatch(name) for name in names)
 
 
 def _fits_unit(word: str) -> bool:
-    """Return whether a pattern of names, or a name that is not known, can be that of the service."""
+    """Return whether a pattern, or a name that is not known, can mean the service."""
     return "$" in word or (
         not word.isalnum() and any(fnmatchcase(each, word) for each in ("lockgate", "lockgate.service"))
     )
