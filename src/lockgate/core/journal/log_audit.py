@@ -603,6 +603,8 @@ class _AllRuns:
     """7. Sequence. Records of one run may be out of order, since several threads write them; none may be missing."""
 
     def __init__(self) -> None:
+        # Most runs have every number in order: of those only the next one is kept. A log may hold millions of sessions.
+        self._in_order: dict[str, int] = {}
         self._runs: dict[str, _RunNumbers] = {}
         self._sight = 0
 
@@ -612,6 +614,9 @@ class _AllRuns:
 
     def _run(self, name: str, seq: int) -> _RunNumbers:
         run = self._runs.get(name)
+        if run is None and (number := self._in_order.pop(name, 0)):
+            run = self._runs[name] = _RunNumbers(1, 0)
+            run.next = number
         if run is None:
             run = self._runs[name] = _RunNumbers(seq if self._sight else 1, self._sight)
         elif run.sight != self._sight:
@@ -622,6 +627,9 @@ class _AllRuns:
 
     def note_number(self, name: str, seq: int, at: int) -> bool:
         """Note a number; return whether it is new."""
+        if not self._sight and name not in self._runs and seq == self._in_order.get(name, 1):
+            self._in_order[name] = seq + 1
+            return True
         run = self._run(name, seq)
         if seq == run.next:
             run.up_to(seq)
