@@ -88,9 +88,12 @@ fuzz: $(VENV)/fuzz ## run every fuzz target for FUZZ_SECONDS (60) each
 	  $(BIN)/python "$$target" -max_total_time=$(FUZZ_SECONDS) $(ARGS); \
 	done
 
-soak: $(VENV)/dev ## simulate outages for SOAK_MINUTES (5)
-	@$(BIN)/python tests/support/verifier_soak.py --minutes $(SOAK_MINUTES) $(ARGS)
-	@$(BIN)/python tests/support/log_soak.py --minutes $(SOAK_MINUTES) $(ARGS)
+# Each part ends at its full figure, or when its minutes are over, and says how far it came; 600 is enough for all of it.
+soak: $(VENV)/dev ## outages, killed writers, mutated replies and a virtual day, each for SOAK_MINUTES (5) at most
+	@$(BIN)/python tests/support/verifier_soak.py --minutes $(SOAK_MINUTES) --outages 100000
+	@$(BIN)/python tests/support/log_soak.py --minutes $(SOAK_MINUTES) --records 1000000 --kills 5000 --most-s 0.3
+	@$(BIN)/python tests/support/reply_soak.py --minutes $(SOAK_MINUTES) --replies 10000000
+	@$(BIN)/python tests/support/day_soak.py --minutes $(SOAK_MINUTES) --hours 24
 	@$(BIN)/python tests/support/carried_soak.py --blocks 1000000 --minutes $(SOAK_MINUTES)
 
 # Versions stay as they are unless pyproject.toml asks for others. Of the weights' package only the weights are wanted, not

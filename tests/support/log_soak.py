@@ -3,8 +3,8 @@
     python tests/support/log_soak.py --minutes 5
     python tests/support/log_soak.py --minutes 240 --records 1000000 --kills 5000 --most-s 0.3
 
-Prints one line a storm and the totals at the end, also after Ctrl-C. The first loss is an error with its seed; targets
-that the time did not suffice for are one too.
+Prints one line a storm and the totals at the end, also after Ctrl-C, and whether the targets are met. The first loss is
+an error with its seed.
 """
 
 # ruff: noqa: T201
@@ -71,7 +71,7 @@ def main() -> int:
             with TemporaryDirectory() as folder:
                 faults = run_script("log_faults.py", folder)
             print(faults.stdout.strip(), faults.stderr.strip())
-            status = faults.returncode or int(not met())
+            status = faults.returncode
     except KeyboardInterrupt:
         status = 130
     finally:
