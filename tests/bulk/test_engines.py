@@ -6,9 +6,10 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
-from bulk_work import make_failing, make_killed, make_once_killed, make_square
+from bulk_work import make_endless, make_failing, make_killed, make_once_killed, make_square
 from paths import TESTS
 
 from lockgate.bulk.engines import RAY, check_engine, run_pieces
@@ -30,6 +31,24 @@ def test_a_killed_process_is_an_error_with_a_hint() -> None:
     with pytest.raises(LockgateError, match="one of the processes was killed") as caught:
         [*run_pieces(range(9), make_killed, jobs=2)]
     assert "--out" in caught.value.hint
+
+
+def test_a_caller_that_stops_does_not_wait_for_the_pieces_in_work(tmp_path: Path) -> None:
+    pieces = run_pieces(range(9), partial(make_endless, str(tmp_path)), jobs=2)
+    assert next(pieces) == (0, 0)  # type: ignore[call-overload]
+    pieces.close()  # type: ignore[attr-defined]
+    until = monotonic() + 60
+    while (left := [name for name in os.listdir(tmp_path) if is_running(int(name))]) and monotonic() < until:
+        sleep(0.1)
+    assert not left
+
+
+def is_running(pid: int) -> bool:
+    """Return whether a process is there and has not ended."""
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
 
 
 def test_an_unknown_engine_is_refused() -> None:

@@ -47,3 +47,15 @@ def make_once_killed(folder: str) -> Callable[[int], int]:
         return number * number
 
     return work
+
+
+def make_endless(folder: str) -> Callable[[int], int]:
+    """Return work that never ends but for the first piece, and notes its process."""
+
+    def work(number: int) -> int:
+        (Path(folder) / str(os.getpid())).touch()
+        while number:
+            time.sleep(1)
+        return number
+
+    return work

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from threading import Thread
+from multiprocessing.connection import Connection
+from multiprocessing.connection import wait as wait_for_any
+from threading import Lock, Thread
 from typing import Any, TypeVar
 
 from lockgate.core.errors import LockgateError, quoted
@@ -61,7 +63,9 @@ def _run_in_processes(
 ) -> Iterator[tuple[int, Result]]:
     # Not forked: a lock or a thread of this process must not be copied half-way.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(min(jobs, len(pieces)), context, initializer=_start_worker, initargs=(make_work,))
+    stopped, stop = context.Pipe(duplex=False)
+    given = (make_work, stopped)
+    pool = ProcessPoolExecutor(min(jobs, len(pieces)), context, initializer=_start_worker, initargs=given)
     waiting: dict[Future[Any], int] = {}
     left = iter(enumerate(pieces))
     try:
@@ -79,7 +83,9 @@ def _run_in_processes(
             "one of the processes was killed", hint="try fewer --jobs; --out goes on where it was"
         ) from None
     finally:
+        stop.close()
         pool.shutdown(wait=False, cancel_futures=True)
+        stopped.close()
 
 
 @contextmanager
@@ -96,24 +102,33 @@ def _without_interrupts() -> Iterator[None]:
 
 
 _worker: list[Callable[[Any], Any]] = []
+# Free only while a piece is worked on: a process that ended while it hands a result over would block the others.
+_handing_over = Lock()
 
 
-def _start_worker(make_work: MakeWork[Any, Any]) -> None:
+def _start_worker(make_work: MakeWork[Any, Any], stopped: Connection) -> None:
     # Ctrl-C reaches all processes of a terminal; the parent reports what was done so far.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    Thread(target=_end_with_parent, daemon=True).start()
+    _handing_over.acquire()
+    Thread(target=_end_with_parent, args=(stopped,), daemon=True).start()
     _worker.append(make_work())
 
 
-def _end_with_parent() -> None:
-    """End this process when the parent is gone: a killed parent cannot tell its workers to stop."""
-    if (parent := multiprocessing.parent_process()) is not None:
-        parent.join()
-        os._exit(1)
+def _end_with_parent(stopped: Connection) -> None:
+    """End this process when the parent stops, in the middle of a piece, or is gone: killed, it cannot say so."""
+    parent = multiprocessing.parent_process()
+    gone = [] if parent is None else [parent.sentinel]
+    if not {*gone} & {*wait_for_any([stopped, *gone])}:
+        _handing_over.acquire()
+    os._exit(1)
 
 
 def _work_in_worker(piece: object) -> object:
-    return _worker[0](piece)
+    _handing_over.release()
+    try:
+        return _worker[0](piece)
+    finally:
+        _handing_over.acquire()
 
 
 # --- Ray
