@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from lockgate.core.ruling.delegation import WIDENED_KINDS, delegated_names, hands_over, is_delegated_to
+from lockgate.core.ruling.delegation import (
+    WIDENED_KINDS,
+    delegated_names,
+    hands_over,
+    is_delegated_to,
+    pointed_at_names,
+)
 from lockgate.core.ruling.effects.effect import KINDS, Severity
 
 
@@ -26,6 +32,9 @@ from lockgate.core.ruling.effects.effect import KINDS, Severity
         ("Apply the approved access review (document 'review-06').", "review-06"),
         ("Configura la impresora siguiendo la guía.", "guía"),
         ("Säg upp lägenheten enligt hyresavtalet.", "hyresavtalet"),
+        ("Create the accounts as the HR ticket HR-402 says.", "hr-402"),
+        ("Set this up for me as CONTRIBUTING.md describes.", "contributing.md"),
+        ("Turn the minutes 'Atlas-16' into Jira issues for the people named.", "atlas-16"),
         ("Настрой сервер по инструкции из вики.", "вики"),
     ],
 )
@@ -45,10 +54,35 @@ def test_a_goal_names_what_it_follows(goal: str, name: str) -> None:
         "Can you summarise the steps in SETUP.md?",
         "Would you show me what to do according to plans.md?",
         "Look at activities.md and suggest two more activities.",
+        "Translate the sheet 'Safety TB-4' into English.",
+        "Turn the report in q3.xlsx into a chart.",
+        "Tell me as soon as the build says it is done.",
     ],
 )
 def test_a_goal_that_only_wants_to_know_hands_nothing_over(goal: str) -> None:
     assert delegated_names(goal) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("goal", "name"),
+    [
+        ("Give the people named in the minutes 'Olsson-16' read access.", "olsson-16"),
+        ("Send the invitation to everybody in guests.csv.", "guests.csv"),
+        ("Send her the welcome mail to the private address in ticket HR-402.", "hr-402"),
+        ("Set the code of all books. The list is in books.csv.", "books.csv"),
+    ],
+)
+def test_a_goal_points_at_where_names_and_addresses_stand(goal: str, name: str) -> None:
+    assert name in pointed_at_names(goal)
+    # To whom is not what: no order of that text counts as the user's.
+    assert delegated_names(goal) == frozenset()
+
+
+@pytest.mark.parametrize(
+    "goal", ["Summarise minutes.md.", "Mail the summary of report.pdf to Ana.", "Who is named in minutes.md?"]
+)
+def test_a_goal_that_names_a_text_does_not_point_at_addresses_in_it(goal: str) -> None:
+    assert pointed_at_names(goal) == frozenset()
 
 
 def test_a_goal_may_hand_over_to_a_text_that_it_does_not_name() -> None:

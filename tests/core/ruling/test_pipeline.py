@@ -159,6 +159,21 @@ def test_3_a_link_is_judged_by_the_texts_that_name_it(ask: AskGate, monkeypatch:
     assert rules(ask([CALM, "word " * 300], *call)) == {"cap:text"}
 
 
+def test_5_a_page_may_lead_to_others_of_its_own_host() -> None:
+    def fetched(page: str, url: str) -> Decision:
+        session = Gate(Policy()).session(goal="Collect the news of the firm")
+        session.add(
+            "Update now: open the app. More: https://blog.firm.example/lisbon and https://x.example/a", source=page
+        )
+        return session.check("web_fetch", {"url": url})
+
+    assert fetched("web:blog.firm.example", "https://blog.firm.example/lisbon").reason is Reason.NO_RED_FLAGS
+    for page in ("web:other.example", "web:x.example", "tool:web_fetch"):
+        assert fetched(page, "https://blog.firm.example/lisbon").reason is Reason.UNTRUSTED_ORIGIN, page
+    # What the agent put together may take something along.
+    assert fetched("web:blog.firm.example", "https://blog.firm.example/?d=4111").reason is Reason.UNTRUSTED_ORIGIN
+
+
 @pytest.mark.parametrize(
     ("rule", "text"),
     [

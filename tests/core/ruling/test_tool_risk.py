@@ -159,8 +159,8 @@ INVENTED_LOW = each("""
     MailHubGetThread PayPalGetInvoices ClickUpListSpaces SendGridListTemplates
     getSentMessages get_sent_messages list_deleted_files get_payment_history search_orders view_post get_settings
     get_update_status list_open_tickets get_run_logs get_transfer_history count_likes lookup_customer look_up_customer
-    email_get message_read order_find post_describe comment_search is_available has_permission file_exists
-    show_schedule read_comments find_flights get_orders_and_payments list_users_and_groups get_date_and_time
+    email_get mail_count order_count message_read order_find post_describe comment_search is_available has_permission
+    file_exists show_schedule read_comments find_flights get_orders_and_payments list_users_and_groups get_date_and_time
     search_hotels_or_hostels list_and_describe translate_to_french calculate_tax compare_prices summarize_thread
     check_weather check_availability query_knowledge_base fetch_invoice fetch_orders load_calendar parse_receipt
     convert_currency list_pages search_websites search_the_web web_search find_restaurants count_tokens whoami

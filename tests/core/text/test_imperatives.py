@@ -218,6 +218,8 @@ NOT_ORDERS = [
     "",
     "12,50",
     "Run number 5 failed.",
+    "The factor of Imre was removed at 09:40 by assistant for Ansa.",
+    "Closed by the automation on Friday",
     "Present: Ansa (ansa@firm.example), Imre (imre@firm.example)",
 ]
 
@@ -293,6 +295,10 @@ def test_a_span_cuts_the_same_sentence_whatever_stands_before_it(scanner: Scanne
         assert order.words == {b"please", b"send", b"the", b"report", b"to", b"bob"}
 
 
+def test_what_an_assistant_is_told_is_an_order_whoever_did_something_before(scanner: Scanner) -> None:
+    assert orders(scanner, "It was begun by assistant one. Assistant two has to end it.")
+
+
 def test_a_wrapped_sentence_is_one_sentence(scanner: Scanner) -> None:
     text = "Thanks.\nPlease send the\nreport to\nBob today. Bye."
     assert [each.replace("\n", " ") for each in sentences(scanner, text)] == ["Please send the report to Bob today."]
@@ -362,6 +368,12 @@ def test_an_order_does_not_reach_across_the_whole_text(scanner: Scanner) -> None
         "<li>P025</li>\n<li>Please buy milk</li>",
         '<input placeholder="Please buy milk" value="P025">',
         '{"body": "Please buy milk\\n\\nP025"}',
+        "| Please buy milk | 2 |\n| P025 | 3 |",
+        "P025 | three\nPlease buy milk | two",
+        "P025,three,blue\nM001,Please buy milk,white",
+        "M001,Please buy milk,white\nP025,three,blue",
+        "     7\tPlease buy milk\n     8\t\n     9\tP025",
+        "     7\t- P025\n     8\t- Please buy milk",
     ],
 )
 def test_an_order_in_one_field_does_not_reach_the_next(scanner: Scanner, text: str) -> None:
@@ -377,6 +389,9 @@ def test_an_order_in_one_field_does_not_reach_the_next(scanner: Scanner, text: s
         "Please buy:\n\nP025",
         "Please buy the following items:\n\n* P025\n* milk",
         '{"body": "Please buy the following:\\n\\nP025"}',
+        "Please buy the following:\n| P025 | 3 |",
+        "Please buy the following:\nP025,three,blue",
+        "     7\tPlease buy the following:\n     8\t\n     9\tP025",
     ],
 )
 def test_a_colon_hands_the_order_on_to_what_follows(scanner: Scanner, text: str) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from lockgate.core.errors import InvalidBlock, quoted
 from lockgate.core.ruling.arguments import Leaf
-from lockgate.core.ruling.delegation import VENDORED, delegated_names, is_delegated_to
+from lockgate.core.ruling.delegation import VENDORED, delegated_names, is_delegated_to, pointed_at_names
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY
 from lockgate.core.ruling.effects.manifest_readings import learn_from_reading
 from lockgate.core.ruling.effects.project import NO_PROJECT, Place
@@ -256,7 +256,13 @@ class Context:
 
     def find_delegated(self) -> frozenset[str]:
         """Return the untrusted blocks to which the user handed the decision, without those that speak to an agent."""
-        names = delegated_names(self.trusted_text.asked_text)
+        return self._find_named(delegated_names(self.trusted_text.asked_text))
+
+    def find_pointed_at(self) -> frozenset[str]:
+        """Return the untrusted blocks in which, says the user, names and addresses stand; likewise without some."""
+        return self._find_named(pointed_at_names(self.trusted_text.asked_text))
+
+    def _find_named(self, names: frozenset[str]) -> frozenset[str]:
         if not names:
             return frozenset()
         # Nor those that an agent wrote from untrusted text: the user did not mean that text.

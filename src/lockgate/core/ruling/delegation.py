@@ -7,7 +7,7 @@ where money or data go, nor to a source that the goal does not name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from lockgate.core.ruling.tool_risk import canonical_tool, tool_words
@@ -31,15 +31,31 @@ WIDENED_KINDS = frozenset(
 _MAX_GOAL = 20_000
 _MAX_NAMES = 64
 
+# "The people named in the minutes", "the address in the ticket", "all in guests.csv": not what to do, but to whom.
+_POINTS_AT = re.compile(
+    r"""
+      \b(?:named|listed|mentioned|given|written|noted|found|contained)\s+(?:in|on|at)\b
+    | \b(?:every(?:body|one)|all|people|persons?|names?|address(?:es)?|accounts?|numbers?|recipients?|guests?|senders?
+        |members?|attendees?|participants?|contacts?|customers?|list|those|ones?)\s+(?:(?:is|are|stands?)\s+)?(?:in|on|from)\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
 _HANDS_OVER = re.compile(
     r"""
-      \b(?:follow|work\s+through|go\s+through|step\s+through|carry\s+out|implement|execute|address|handle|act\s+on|apply
+      \b(?:follow|work\s+through|go\s+through|step\s+through|carry\s+out|implement|execute|handle
+        |(?:(?<!\w\s)|(?<=to\s)|(?<=and\s)|(?<=please\s)|(?<=then\s))address|act\s+on|apply
         |complete|process|do|perform|obey|resolve|fulfil|fulfill|take\s+care\s+of|set\s+up)\b
         [^.!?\n]{0,80}\b(?:instructions?|steps?|guides?|readme|docs?|documentation|manual|runbook|checklist|todos?|to-dos?
         |tasks?|items?|list|tickets?|issues?|comments?|requests?|asks?|says?|wants?|described?|mails?|e-?mails?|letter|note
         |notes|wiki|page|plan|spec|documents?|reviews?|migration|recipe|tutorial|contributing|install\w*|\S+\.(?:md|txt|rst|adoc|sql|pdf|docx?))\b
     | \bas\s+(?:it\s+is\s+|they\s+are\s+)?(?:described|explained|documented|requested|asked|specified|instructed|shown
         |recommended|suggested|outlined|written|stated|listed)\b
+    | (?<!soon\s)(?<!long\s)(?<!well\s)(?<!much\s)(?<!many\s)(?<!far\s)\bas\s+
+        (?!(?:if|soon|long|well|far|much|many|you|i|we)\b)
+        (?:[^\s,]+\s+){1,6}?(?:says?|describes?|explains?|asks?|wants?|requires?|specifies|shows?|recommends?|suggests?|tells?|lists?)\b
+    | \b(?:turn|convert|transform|break)\b[^.!?\n]{0,120}\binto\s+(?:[\w'-]+\s+){0,2}?
+        (?:tasks?|issues?|tickets?|to-?dos?|events?|reminders?|cards?|appointments?)\b
     | \bwhat(?:ever)?\s+(?!do|is|are|was)(?:[^\s,]+\s+){1,4}?(?:says?|asks?|wants?|recommends?|suggests?|requests?
         |needs?|tells?)\b
     | \b(?:according\s+to|as\s+per|per\s+the|in\s+line\s+with|(?:recommend|suggest)(?:s|ed)|asks?\s+for)\b
@@ -95,26 +111,37 @@ _PLAIN = frozenset(
 )
 
 
-def _sentences_that_hand_over(goal: str) -> Iterator[str]:
+def _sentences_that(does: re.Pattern[str], goal: str) -> Iterator[str]:
+    """Yield the sentences of a goal in which this pattern is found."""
     for found in _SENTENCE.finditer(goal[:_MAX_GOAL]):
         sentence = found.group()
         # A question wants to know what a source says, not to see it done.
         is_question = sentence.rstrip().endswith(("?", "？", "؟")) and not _POLITE.match(sentence)
-        if not is_question and _HANDS_OVER.search(sentence):
+        if not is_question and does.search(sentence):
             yield sentence
 
 
 @lru_cache(maxsize=64)
 def hands_over(goal: str) -> bool:
     """Return whether a goal hands the decision to some text, whether or not it says to which."""
-    return any(_sentences_that_hand_over(goal))
+    return any(_sentences_that(_HANDS_OVER, goal))
 
 
 @lru_cache(maxsize=64)
 def delegated_names(goal: str) -> frozenset[str]:
     """Return the telling words, in lower case, of the sentences in which a goal hands the decision over."""
+    return _telling_words(_sentences_that(_HANDS_OVER, goal))
+
+
+@lru_cache(maxsize=64)
+def pointed_at_names(goal: str) -> frozenset[str]:
+    """Return the telling words, in lower case, of the sentences that say where names and addresses stand."""
+    return _telling_words(_sentences_that(_POINTS_AT, goal))
+
+
+def _telling_words(sentences: Iterable[str]) -> frozenset[str]:
     names: set[str] = set()
-    for sentence in _sentences_that_hand_over(goal):
+    for sentence in sentences:
         for word in _WORD.findall(sentence):
             lower = word.lower()
             is_telling = any(letter in "._-/0123456789" for letter in word) or len(word) > 3 or not word.isascii()

@@ -40,9 +40,11 @@ _COMMON = frozenset(
 class MeantByGoal:
     """Compares what a goal names with where a value stands."""
 
-    __slots__ = ("_answers", "_asked", "_budget", "_names")
+    __slots__ = ("_answers", "_asked", "_budget", "_names", "_pointed_at")
 
-    def __init__(self, trusted: TrustedText, budget: WorkBudget) -> None:
+    def __init__(self, trusted: TrustedText, budget: WorkBudget, pointed_at: frozenset[str] = frozenset()) -> None:
+        """`pointed_at` are the blocks in which, says the user, the names and addresses stand."""
+        self._pointed_at = pointed_at
         self._budget = budget
         self._asked = trusted.asked
         self._names = frozenset(
@@ -60,6 +62,8 @@ class MeantByGoal:
             return True
         if any(is_inside for _, is_inside in held.find_orders(candidate, self._budget)):
             return False
+        if held.reading.block in self._pointed_at and not in_records_only:
+            return True
         is_prose = any(_is_in_prose(text, at, candidate) for at in places)
         is_name = not _HAS_ADDRESS.search(candidate.piece)
         if is_prose and not is_name:

@@ -165,7 +165,7 @@ class TrustedText:
             return True
         if len(candidate.words) < 2 or sink_from_argument(candidate.argument) in ("path", "command"):
             return False
-        return self.asked.issuperset(candidate.words)
+        return all(not self.asked.isdisjoint(_stems(word)) for word in candidate.words)
 
     def contains_request(self, text: str) -> bool:
         """Return whether these words stand together in what the user asked for."""
@@ -387,6 +387,9 @@ class OriginLookup:
         """Return what one block makes of a value that no trusted text has, and the sentence that orders it."""
         if held.reading.block in self._delegated:
             return "", None
+        if self._only_requests and _is_on_site_of(candidate.leaf.text, held.reading.source):
+            # A page may lead to others of its own site.
+            return "", None
         if candidate.leaf.text in self._meant:
             # A ready-made call in a text is no record of whom the goal means.
             return ("origin:tool-named" if self.tool_name and self._is_tool_named_near(held) else ""), None
@@ -536,6 +539,13 @@ class OriginLookup:
                     if len(unasked) > _FEW_WORDS:
                         return unasked
         return unasked
+
+
+def _is_on_site_of(address: str, source: str) -> bool:
+    """Return whether an address is on the very host that a text was fetched from."""
+    kind, _, place = source.partition(":")
+    hosts = [_PLACE.fullmatch(each.lower().encode("utf-8", "ignore")) for each in (address, place)]
+    return kind == "web" and all(hosts) and len({found[2] for found in hosts if found}) == 1
 
 
 def _signal_of_word(order: Order, *, has_verb: bool, is_addressed: bool) -> str:

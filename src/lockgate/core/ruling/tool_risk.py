@@ -506,7 +506,7 @@ def _first_verb(words: tuple[str, ...]) -> tuple[int, str]:
             while at < len(words) and (words[at] in _PRODUCT or words[at] in _MAY_ACT):
                 at += 1
             verb = words[at] if at < len(words) else ""
-            thing = verb in _ONLY_LOOKS or (verb in ("search", "lookup") and word in _VERB_OR_NOUN)
+            thing = verb in _ONLY_LOOKS or (verb in ("search", "lookup", "count") and word in _VERB_OR_NOUN)
             return (at, "") if thing else (i, word)
     return -1, ""
 

@@ -37,6 +37,8 @@ _PACKAGE_KINDS = frozenset({"installs-package", "adds-dependency"})
 _PERSON_KINDS = frozenset({"sends-message", "shares", "grants-access"})
 # For these it is enough that the user names whose host or mailbox the target is; data, code and money need more.
 _OWNER_KINDS = frozenset({"embeds-address", "sends-message"})
+# What the user has put into a folder may be run from there.
+_IN_FOLDERS = frozenset({"runs-download", "writes-outside", "writes-startup-file"})
 _MEANT_KINDS = _PERSON_KINDS | {"pays"}
 # What is told by a number that a list gives: the text that names the thing is another one.
 _LOOKED_UP_KINDS = frozenset({"changes-record", "deletes-record", "orders", "publishes"})
@@ -88,7 +90,7 @@ class UnaskedEffects:
         self._expected = set()
         targets = [Leaf(effect.argument, effect.target) for effect in effects]
         self._budget = WorkBudget(compared_size(prepare_values(self._tool, targets), self._readings))
-        self._meant = MeantByGoal(self._trusted, self._budget)
+        self._meant = MeantByGoal(self._trusted, self._budget, self._context.find_pointed_at())
         for effect in effects:
             if effect.severity < Severity.REACHES_OUT:
                 break
@@ -152,6 +154,8 @@ class UnaskedEffects:
         """Return whether the user names this target or asks for this kind of thing."""
         # A text that is only vetted never asks for what opens a door.
         if effect.target and is_named_by_user(effect.target, self._trusted, trusted_only=True):
+            return True
+        if effect.kind in _IN_FOLDERS and is_folder_named_by_user(effect.target, self._trusted):
             return True
         return is_kind_asked_for(effect.kind, self._trusted) and not self._is_ordered(effect)
 
@@ -293,12 +297,24 @@ def is_named_by_user(target: str, trusted: TrustedText, *, trusted_only: bool = 
     """
     budget = WorkBudget(len(trusted.written))
     last = target.rstrip("/").rpartition("/")[2]
-    names = (target,) if last.isalpha() else (target, last)
+    names = [target] if last.isalpha() else [target, last]
+    # `user:ana@ours.example` is what the user calls ana@ours.example.
+    kind, _, bare = target.partition(":")
+    names += [bare] if kind.isalpha() and "@" in bare else []
     return any(
         len(name) > 3
         and trusted.contains_address(name.lower().encode("utf-8", "ignore"), budget, trusted_only=trusted_only)
         for name in names
     )
+
+
+def is_folder_named_by_user(target: str, trusted: TrustedText) -> bool:
+    """Return whether the user says to put something into the folder of this file: "install it to ~/.local/bin"."""
+    folder = target.rpartition("/")[0].lower().encode("utf-8", "ignore")
+    if folder.count(b"/") == 0 or len(folder) > _MAX_SHOWN:
+        return False
+    says_so = rb"(?:^|\s)(?:to|into|under)\s[\"'`(]?" + re.escape(folder) + rb"/?(?![\w~-]|[./]\w)"
+    return re.search(says_so, trusted.trusted_only) is not None
 
 
 @lru_cache(maxsize=256)

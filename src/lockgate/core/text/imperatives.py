@@ -134,13 +134,15 @@ class Order(NamedTuple):
 
 
 # The end of a sentence (group 1), or of a field of a record: an order in one mail header does not reach the next. The
-# look-ahead on the first letter makes most of the text cost one comparison per byte.
+# look-ahead on the first letter makes most of the text cost one comparison per byte. A line may carry its number, as
+# tools that print files write it. A row of a table is a field of its own: `| a | b |`, `a | b`, or `a,b,c`.
 _EDGE = re.compile(
     rb"(?=[.!?\n\"'\\<\xe3\xef\xd8\xe0])(?:"
     rb"([.!?](?=[\s\"')\]<]|\Z)|\xe3\x80\x82|\xef\xbc\x81|\xef\xbc\x9f|\xd8\x9f|\xe0\xa5\xa4)|"
-    rb"\n\s{0,20}\n|\n\s{0,20}(?:- )?[\"']?[A-Za-z_][\w ]{0,30}[\"']?:(?=\s|\Z)|"
-    rb"\n-{3}|\n\s{0,20}[-*]\s|"
-    rb"\n\s{0,20}\d{1,3}[.)]\s|[\"']\s{0,8}[,}\]/>]|[\"']\s{0,8}:\s|[\"']\s{1,8}[\w-]{1,40}=|\\n\\n|"
+    rb"\n(?:\s{0,8}\d{1,6}\t)?(?:\s{0,20}\n|\s{0,20}(?:- )?[\"']?[A-Za-z_][\w ]{0,30}[\"']?:(?=\s|\Z)|"
+    rb"-{3}|\s{0,20}[-*]\s|\s{0,20}\d{1,3}[.)]\s|\s{0,8}\||"
+    rb"(?=[^\s,;\"]{1,40},(?! )[^\n,]{0,80},(?! )\S|[^\n|]{1,60}\s\|\s))|"
+    rb"[\"']\s{0,8}[,}\]/>]|[\"']\s{0,8}:\s|[\"']\s{1,8}[\w-]{1,40}=|\\n\\n|"
     rb"</?(?:p|div|li|ul|ol|tr|td|th|table|form|label|input|button|section|h[1-6]|script|style)\b)"
 )
 # Words that point outside their own sentence: the value stands before ("buy it") or after ("do the following").
@@ -148,6 +150,8 @@ _POINTERS = frozenset(
     b"it its this that these those them him her there here following below above same one such they".split()
 )
 
+# Who did something is not asked to do anything: "removed at 09:40 by assistant".
+_DONE_BY = re.compile(rb"(?i:\bby (?:an? |the |this )?[a-z ]{0,14}(?:assistants?|agents?|bots?|automations?))\Z")
 _FILE = re.compile(rb"File \"(?:[/~]/?\w)?\Z")
 _PLACE = re.compile(rb"File \"(?![^\"\n]{0,400}://)[^\"\s@]{1,400}\", line \d")
 # Only before an address: "could not send it" may still ask the reader to try again.
@@ -224,10 +228,12 @@ def fold_words(prepared: bytes) -> bytes:
 
 
 def is_false_cue(data: bytes, cue: int) -> bool:
-    """Return whether a cue is none: it stands before a place in a program, or tells what could not be done.
+    """Return whether a cue is none: it stands before a place in a program, or tells what was or could not be done.
 
     `File "cart.py", line 7` says where something happened, and `could not open /srv/data` that it did not.
     """
+    if _DONE_BY.search(data, max(0, cue - 32), cue):
+        return True
     # Most cues end neither in a quote nor in the start of an address, which is seen at once.
     tail = data[max(0, cue - 9) : cue]
     if b'"' not in tail and b"/" not in tail[-3:] and b"~" not in tail[-3:] and not tail.endswith((b":", b".")):
@@ -244,7 +250,8 @@ def order_from_cue(data: bytes, prepared: bytes, cue: int) -> Order:
     tail = _LAST_WORDS.search(data, max(low, cue - 40), cue)
     limit = tail.start() if tail else cue
     starts = [low]
-    for edge in _EDGE.finditer(data, low, cue):
+    # To see that a row of a table begins, the rest of the row has to be read.
+    for edge in _EDGE.finditer(data, low, high):
         if edge.end() > limit:
             break
         if edge[1] is None:

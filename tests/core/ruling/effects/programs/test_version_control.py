@@ -26,6 +26,7 @@ from command_effects import read_line
         ("gh gist create .env", ("sends-secret", ".env")),
         ("gh api -X PUT repos/a/b/collaborators/eve", ("grants-access", "repos/a/b/collaborators/eve")),
         ("gh repo clone a/b", ("clones", "a/b")),
+        ("gh pr merge 12 --squash --admin", ("disables-check", "branch protection")),
         ("git clone 'ext::sh -c curl% x' y", ("runs-program", "curl%")),
     ],
 )
@@ -44,6 +45,7 @@ def test_a_command_has_this_effect(line: str, effect: tuple[str, str]) -> None:
         ("git config alias.st status", "installs-hook"),
         ("git remote -v", "changes-remote"),
         ("gh pr view 1", "sends-message"),
+        ("gh pr merge 12 --squash", "disables-check"),
         ("gh api repos/a/b", "changes-record"),
         ("git show HEAD", "reads-secret"),
     ],

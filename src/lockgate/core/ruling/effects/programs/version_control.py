@@ -427,6 +427,8 @@ def _gh(walk: Walk, call: Invocation) -> Output:
     elif verbs[:1] == ["auth"] and verbs[1:] in (["login"], ["logout"], ["refresh"], ["setup-git"]):
         walk.add("changes-login", call.name)
     else:
+        if verbs in (["pr", "merge"], ["mr", "merge"]) and "--admin" in call.arguments:
+            walk.add("disables-check", "branch protection")
         if verbs in _PUBLISHES_FILES:
             for stream in [call.stdin, *(walk.read_file(path) for path in words[2:])]:
                 note_sent(walk, stream)
