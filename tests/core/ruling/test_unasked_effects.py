@@ -108,6 +108,8 @@ def test_a_person_in_the_text_that_the_user_points_at_is_meant(scanner: Scanner)
     assert shared_after(scanner, POINTING, MINUTES) == []
     assert shared_after(scanner, "Summarise minutes.md.", MINUTES) == ["effect:shares"]
     assert shared_after(scanner, POINTING, MINUTES, "web:notes.example") == ["effect:shares"]
+    # To invite is not to share.
+    assert shared_after(scanner, "Invite the people named in minutes.md.", MINUTES) == ["effect:shares"]
 
 
 def test_a_person_whom_an_order_names_is_not_meant_wherever_it_stands(scanner: Scanner) -> None:

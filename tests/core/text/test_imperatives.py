@@ -295,7 +295,7 @@ def test_a_span_cuts_the_same_sentence_whatever_stands_before_it(scanner: Scanne
         assert order.words == {b"please", b"send", b"the", b"report", b"to", b"bob"}
 
 
-def test_what_an_assistant_is_told_is_an_order_whoever_did_something_before(scanner: Scanner) -> None:
+def test_what_an_assistant_is_told_after_a_report_is_an_order(scanner: Scanner) -> None:
     assert orders(scanner, "It was begun by assistant one. Assistant two has to end it.")
 
 
@@ -374,6 +374,9 @@ def test_an_order_does_not_reach_across_the_whole_text(scanner: Scanner) -> None
         "M001,Please buy milk,white\nP025,three,blue",
         "     7\tPlease buy milk\n     8\t\n     9\tP025",
         "     7\t- P025\n     8\t- Please buy milk",
+        "     7\u2192- P025\n     8\u2192- Please buy milk",
+        "AB-12 Please buy milk\nAB-13 P025",
+        "#12 P025\n#13 Please buy milk",
     ],
 )
 def test_an_order_in_one_field_does_not_reach_the_next(scanner: Scanner, text: str) -> None:

@@ -40,11 +40,9 @@ _COMMON = frozenset(
 class MeantByGoal:
     """Compares what a goal names with where a value stands."""
 
-    __slots__ = ("_answers", "_asked", "_budget", "_names", "_pointed_at")
+    __slots__ = ("_answers", "_asked", "_budget", "_names")
 
-    def __init__(self, trusted: TrustedText, budget: WorkBudget, pointed_at: frozenset[str] = frozenset()) -> None:
-        """`pointed_at` are the blocks in which, says the user, the names and addresses stand."""
-        self._pointed_at = pointed_at
+    def __init__(self, trusted: TrustedText, budget: WorkBudget) -> None:
         self._budget = budget
         self._asked = trusted.asked
         self._names = frozenset(
@@ -52,8 +50,13 @@ class MeantByGoal:
         )
         self._answers = any(word.startswith(_ASKS_TO_ANSWER) for word in self._asked)
 
-    def is_meant(self, candidate: Candidate, held: ValuePlaces, *, in_records_only: bool = False) -> bool:
-        """Return whether the goal means this value, by its place in one text; with the flag prose does not count."""
+    def is_meant(
+        self, candidate: Candidate, held: ValuePlaces, *, in_records_only: bool = False, is_pointed_at: bool = False
+    ) -> bool:
+        """Return whether the goal means this value, by its place in one text.
+
+        With `in_records_only` prose does not count; with `is_pointed_at` the goal says that such values stand here.
+        """
         if is_imitation(candidate.leaf.text):
             return False
         text = held.reading.word_index.prepared
@@ -62,20 +65,16 @@ class MeantByGoal:
             return True
         if any(is_inside for _, is_inside in held.find_orders(candidate, self._budget)):
             return False
-        if held.reading.block in self._pointed_at and not in_records_only:
+        if is_pointed_at:
             return True
-        is_prose = any(_is_in_prose(text, at, candidate) for at in places)
-        is_name = not _HAS_ADDRESS.search(candidate.piece)
-        if is_prose and not is_name:
+        if _HAS_ADDRESS.search(candidate.piece) and any(_is_in_prose(text, at, candidate) for at in places):
             # Anyone can write a sentence with a name that the user knows, and an address of his own.
             return False
         if in_records_only:
             # Money: the goal has to write the owner's name as a name.
             named = (_own_words(candidate), *(_words_before(text, at) for at in places))
             return any(not self._names.isdisjoint(words) for words in named)
-        if self._names_one_of(_own_words(candidate)):
-            return True
-        return any(self._names_one_of(_words_before(text, at)) for at in places)
+        return any(map(self._names_one_of, (_own_words(candidate), *(_words_before(text, at) for at in places))))
 
     def is_in_record(self, candidate: Candidate, held: ValuePlaces) -> bool:
         """Return whether a value stands in fields of records only, in no prose and no order."""

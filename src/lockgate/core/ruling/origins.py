@@ -420,6 +420,8 @@ class OriginLookup:
         """Return the strongest thing that makes this value look ordered, and the sentence that orders it."""
         weaker: tuple[str, Order | None] = ("", None)
         for order, is_inside in held.find_orders(candidate, self.budget):
+            if is_inside and sink not in _ADDRESS_SINKS and self._is_quoted(candidate, order):
+                continue
             signal = self._signal_in_order(candidate, order, is_inside=is_inside, is_addressed=is_addressed)
             if signal == "origin:value-in-order":
                 return signal, order
@@ -449,6 +451,16 @@ class OriginLookup:
             return "origin:value-in-order"
         points_here = (order.points_away or has_verb) and (is_addressed or _DISTINCTIVE.search(candidate.piece))
         return "origin:value-near-order" if points_here else ""
+
+    def _is_quoted(self, candidate: Candidate, order: Order) -> bool:
+        """Return whether the argument repeats a whole order, in a call the user asked for: to quote is not to obey.
+
+        "Send the invitation in invite.md": the invitation asks its reader to reply to an address.
+        """
+        said = order.words.difference(candidate.words)
+        if not self.is_asked_for or len(said) < _FEW_WORDS or not self.budget.take_pass(len(candidate.leaf.text)):
+            return False
+        return said.issubset(split_words(prepare(candidate.leaf.text.encode("utf-8", "ignore"))))
 
     def _is_about_something_else(self, candidate: Candidate, order: Order) -> bool:
         """Return whether a call only follows a link, and the order around the link asks for no visit."""

@@ -88,6 +88,8 @@ _RECEIVER = re.compile(
 )
 # Of what is quoted the goal has to say that it is an attack: prices and marks in code are called quotes as well.
 _QUOTES = frozenset(b"quote quotes quoted quoting quotation quotations verbatim zitat zitate zitiere zitieren".split())
+# A goal with one of these is about attacks, whatever it wants written.
+_ATTACKS_ONLY = frozenset(b"injection injections jailbreak jailbreaks phishing".split())
 _ATTACKS = frozenset(
     b"angriff angriffe attack attacks injection injections jailbreak jailbreaks phishing prompt prompts threat "
     b"threats".split()
@@ -440,7 +442,7 @@ def _counts_for_light_work(review: _Review, found: Finding) -> bool:
     if found.reading != "raw":
         return True
     asked = review.context.trusted_text.asked
-    if not _QUOTES.isdisjoint(asked) and not _ATTACKS.isdisjoint(asked):
+    if not _ATTACKS_ONLY.isdisjoint(asked) or not (_QUOTES.isdisjoint(asked) or _ATTACKS.isdisjoint(asked)):
         # The user wants what such a text says, in a file that no agent obeys.
         return False
     words = split_words(prepare(_whole_words(found, review.leaves).encode("utf-8", "ignore")))

@@ -90,7 +90,7 @@ class UnaskedEffects:
         self._expected = set()
         targets = [Leaf(effect.argument, effect.target) for effect in effects]
         self._budget = WorkBudget(compared_size(prepare_values(self._tool, targets), self._readings))
-        self._meant = MeantByGoal(self._trusted, self._budget, self._context.find_pointed_at())
+        self._meant = MeantByGoal(self._trusted, self._budget)
         for effect in effects:
             if effect.severity < Severity.REACHES_OUT:
                 break
@@ -228,9 +228,14 @@ class UnaskedEffects:
 
         Money needs more: the goal has to name whose account it is.
         """
-        if self._meant.is_meant(candidate, held, in_records_only=effect.kind == "pays"):
+        if effect.kind == "pays":
+            return self._meant.is_meant(candidate, held, in_records_only=True)
+        is_pointed_at = (
+            is_kind_asked_for(effect.kind, self._trusted) and held.reading.block in self._context.find_pointed_at()
+        )
+        if self._meant.is_meant(candidate, held, is_pointed_at=is_pointed_at):
             return True
-        return effect.kind != "pays" and self._meant.is_in_record(candidate, held)
+        return self._meant.is_in_record(candidate, held)
 
     def _is_telling(self, effect: Effect, candidate: Candidate, held: ValuePlaces) -> bool:
         """Return whether a place in a text is evidence that the target was taken from it."""

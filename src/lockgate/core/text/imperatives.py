@@ -135,13 +135,14 @@ class Order(NamedTuple):
 
 # The end of a sentence (group 1), or of a field of a record: an order in one mail header does not reach the next. The
 # look-ahead on the first letter makes most of the text cost one comparison per byte. A line may carry its number, as
-# tools that print files write it. A row of a table is a field of its own: `| a | b |`, `a | b`, or `a,b,c`.
+# tools that print files write it. A row of a table is a field of its own: `| a | b |`, `a | b`, `a,b,c`, or an entry
+# that begins with its id, `AB-12 text`.
 _EDGE = re.compile(
     rb"(?=[.!?\n\"'\\<\xe3\xef\xd8\xe0])(?:"
     rb"([.!?](?=[\s\"')\]<]|\Z)|\xe3\x80\x82|\xef\xbc\x81|\xef\xbc\x9f|\xd8\x9f|\xe0\xa5\xa4)|"
-    rb"\n(?:\s{0,8}\d{1,6}\t)?(?:\s{0,20}\n|\s{0,20}(?:- )?[\"']?[A-Za-z_][\w ]{0,30}[\"']?:(?=\s|\Z)|"
+    rb"\n(?:\s{0,8}\d{1,6}(?:\t|\xe2\x86\x92))?(?:\s{0,20}\n|\s{0,20}(?:- )?[\"']?[A-Za-z_][\w ]{0,30}[\"']?:(?=\s|\Z)|"
     rb"-{3}|\s{0,20}[-*]\s|\s{0,20}\d{1,3}[.)]\s|\s{0,8}\||"
-    rb"(?=[^\s,;\"]{1,40},(?! )[^\n,]{0,80},(?! )\S|[^\n|]{1,60}\s\|\s))|"
+    rb"(?=[A-Za-z]{1,10}-\d{1,8}\s|#\d{1,8}\s|[^\s,;\"]{1,40},(?! )[^\n,]{0,80},(?! )\S|[^\n|]{1,60}\s\|\s))|"
     rb"[\"']\s{0,8}[,}\]/>]|[\"']\s{0,8}:\s|[\"']\s{1,8}[\w-]{1,40}=|\\n\\n|"
     rb"</?(?:p|div|li|ul|ol|tr|td|th|table|form|label|input|button|section|h[1-6]|script|style)\b)"
 )

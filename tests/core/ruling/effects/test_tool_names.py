@@ -9,7 +9,7 @@ from lockgate.core.ruling.effects.tool_names import read_tool_name
 
 NAMES = """
 looks: get_order search_mail list_files postfach_lesen procurar_email rehber_ara portfolio_summary build_status
-looks: mcp__jira__get_issue GmailSearchEmails view_cart leer_correo
+looks: mailer_stats mcp__jira__get_issue GmailSearchEmails view_cart leer_correo
 sends-message: send_email mail_senden eposta_gonder fasong_youjian reply_mail post_message add_issue_comment
 sends-message: invia_messaggio TwilioSendSms notify_customer forward_email
 pays: send_money create_payment criar_transferencia issue_refund schedule_transaction pay zhuanzhang BankManagerPayBill

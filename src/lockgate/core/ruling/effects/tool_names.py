@@ -68,7 +68,8 @@ _ADDRESSES = frozenset("url uri href link webpage website site page http https h
 # Verbs that name a thing where the name ends with a piece of information: `build_status`.
 _MOSTLY_THINGS = frozenset("build order bill credit process log record commit stock trade job".split())
 _INFORMATION = frozenset(
-    "status summary history info information details overview statistics news forecast weather balance logs".split()
+    "status summary history info information details overview statistics stats news forecast weather balance "
+    "logs".split()
 )
 _WRITES_MESSAGE = frozenset("email mail message text reply respond answer post forward contact".split())
 _OFTEN_THINGS = frozenset("contact phone".split())
