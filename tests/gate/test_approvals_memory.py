@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from threading import Event
+
 import pytest
 
 from lockgate.core.errors import InvalidCall, JournalUnavailable
@@ -13,6 +20,7 @@ from lockgate.core.ruling.approvals import (
     VoidReason,
     bind_call,
 )
+from lockgate.gate import approvals_memory
 from lockgate.gate.approvals_memory import MemoryApprovals
 
 
@@ -76,3 +84,57 @@ def test_a_time_that_is_none_is_refused() -> None:
     ):
         with pytest.raises(InvalidCall):
             ask(float("nan"))
+
+
+def ended_in_child(work: Callable[[], object]) -> str:
+    """Return what `work` returns in a forked child; the test fails if the child hangs."""
+    there, here = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        try:
+            said = repr(work())
+        except BaseException as error:  # noqa: BLE001  # the child ends here, whatever happens
+            said = type(error).__name__
+        os.write(here, said.encode())
+        os._exit(0)
+    os.close(here)
+    with os.fdopen(there) as pipe:
+        said = pipe.read()
+    assert os.waitpid(child, 0)[1] == 0
+    return said
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no forks")
+def test_a_forked_child_goes_on_with_a_copy_whatever_other_threads_do() -> None:
+    store = MemoryApprovals()
+    store.ask(question(1))
+    store.answer(question(1).id, digest=question(1).digest, yes=False, who="ana", now_s=120.0)
+    ended = Event()
+
+    def work() -> None:
+        while not ended.is_set():
+            store.take(call(n=2), 130.0)
+
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(2):
+            pool.submit(work)
+        try:
+            for number in range(2, 8):
+                asks = partial(store.ask, question(number, call(n=number)))
+                assert ended_in_child(asks) == repr(question(number).id)
+                assert ended_in_child(lambda: store.take(call(), 130.0).state) == repr(ApprovalState.DENIED)
+        finally:
+            ended.set()
+    # What a child asked is the child's.
+    assert [each.pending.id for each in store.every(130.0)] == [question(1).id]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no forks")
+def test_a_child_that_was_forked_in_the_middle_of_a_change_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(approvals_memory, "_QUIET_S", 0.01)
+    said: list[str] = []
+    store = MemoryApprovals(record=lambda _: said.append(ended_in_child(lambda: store.denies("s1"))))
+    assert store.ask(question(1)) == question(1).id
+    assert said == ["LockgateError"]
+    assert [each.id for each in store.waiting(110.0)] == [question(1).id]
