@@ -72,7 +72,15 @@ def test_mistakes_are_named_and_mended(run: Run, log: Path, vkey: str, head: str
 
 
 def test_without_a_journal_it_says_how_one_comes_to_be(run: Run) -> None:
-    for what in (["verify"], ["show"], ["head"], ["export"], ["keys"], ["prune", "--days", "9", "--yes"]):
+    for what in (
+        ["verify"],
+        ["show"],
+        ["head"],
+        ["export"],
+        ["keys"],
+        ["archive", "--out", "x"],
+        ["prune", "--days", "9", "--yes"],
+    ):
         ended = run("audit", *what)
         assert ended.code == 2
         assert "there is no journal in" in ended.err

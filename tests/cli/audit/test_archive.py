@@ -294,6 +294,21 @@ def test_an_archive_of_another_log_does_not_join(run: Run, aged: Path, tmp_path:
     ended = run("audit", "prune", "--days", "30", "--archive", "archive", "--yes")
     assert (ended.code, "the archive is not sound" in ended.err) == (1, True)
     assert run("audit", "show", "4").code == 0
+    assert run("audit", "verify", files()[0], "--key", signer.key.vkey).code == 0
+
+
+def test_a_file_of_another_archive_is_never_replaced(run: Run, aged: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other" / "journal.db"
+    signer = keys.create(other.with_suffix(".key"), "example.com/other")
+    with Journal(SqliteLog(other), signer, verify=keys.verify) as journal:
+        journal.append([a_ruling(1)], durable=True)
+    assert run("audit", "archive", "--out", "archive", "--log", str(other)).code == 0
+    before = Path(files()[0]).read_bytes()
+    for argv in (["archive", "--out", "archive"], ["prune", "--days", "30", "--archive", "archive", "--yes"]):
+        ended = run("audit", *argv)
+        assert (ended.code, "there is a file" in ended.err) == (2, True)
+    assert Path(files()[0]).read_bytes() == before
+    assert run("audit", "show", "4").code == 0
 
 
 def test_nothing_is_deleted_unless_the_archive_was_written_and_verified(

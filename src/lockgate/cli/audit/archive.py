@@ -22,7 +22,7 @@ from typing import NamedTuple
 from lockgate.cli.audit.open_log import ReadableLog, log_from_args
 from lockgate.cli.exit_codes import Exit
 from lockgate.cli.terminal import format_count, make_visible
-from lockgate.core.errors import JournalDamaged, LockgateError
+from lockgate.core.errors import JournalDamaged, LockgateError, quoted
 from lockgate.core.journal.log_audit import audit
 from lockgate.core.journal.signed_notes import parse_vkey
 from lockgate.journal import keys
@@ -72,7 +72,11 @@ def _extend(view: Snapshot, folder: Path, old_ms: int | None) -> Archived:
     new: list[Path] = []
     try:
         for due in find_due_pieces(view, archived, old_ms, keys.verify):
-            new.append(folder / due.name)
+            path = folder / due.name
+            if os.path.lexists(path):
+                # A file that is no part of this archive: of another log, or not to be read.
+                raise LockgateError(f"there is a file {quoted(path, 200)} already", hint="name another folder")
+            new.append(path)
             write_piece(view, due, folder)  # 2.
         return Archived(new, _verified_ends(view, folder))  # 3.
     except BaseException:
