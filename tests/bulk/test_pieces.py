@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -127,3 +128,21 @@ def test_a_packed_piece_that_unpacks_to_more_than_fits_is_refused(
         file.write_bytes(gzip.compress(line * 2_000))
         with file.open("rb") as raw, pytest.raises(InvalidTrace, match="unpacks to more than 10,000 bytes"):
             list(unpacked_lines(raw))
+
+
+def test_a_long_trace_in_every_row_of_a_parquet_file_is_not_read_at_once(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    rows, trace = 400, "x" * 200_000
+    same = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * rows, pyarrow.int32()), pyarrow.array([trace]))
+    table = pyarrow.table({"session": [f"s{at}" for at in range(rows)], "trace": same})
+    parquet.write_table(table, tmp_path / "t.parquet")
+    assert (tmp_path / "t.parquet").stat().st_size < 100_000
+    (piece,) = cut_trace(str(tmp_path / "t.parquet"))
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in read_row_group(piece)) == rows
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()

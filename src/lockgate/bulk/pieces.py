@@ -23,6 +23,7 @@ _SESSIONS_IN_PIECE = 100
 MAX_UNPACKED_BYTES = 512 * 1024 * 1024
 # What the event of a short line takes there.
 _LEAST_EVENT_BYTES = 256
+_ROWS_AT_ONCE = 16
 _SESSION_LINE = re.compile(rb'\s*\{\s*"session"\s*:')
 
 
@@ -163,5 +164,6 @@ def read_row_group(piece: InputPiece) -> Iterator[tuple[str, str]]:
             raise InvalidTrace(
                 f"no column `{min(missing)}`", hint="a row is one session: the columns `session` and `trace`"
             )
-        table = file.read_row_group(piece.start, columns=["session", "trace"])
-    yield from zip(table.column("session").to_pylist(), table.column("trace").to_pylist(), strict=True)
+        # A few at a time: a file can hold one long trace once, and name it in each of its rows.
+        for batch in file.iter_batches(_ROWS_AT_ONCE, row_groups=[piece.start], columns=["session", "trace"]):
+            yield from zip(batch.column("session").to_pylist(), batch.column("trace").to_pylist(), strict=True)
