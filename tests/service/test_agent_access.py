@@ -75,7 +75,16 @@ def test_it_speaks_for_the_user_of_its_own_sessions(ask: Asking) -> None:
 
 
 def test_it_cannot_take_over_what_a_plug_opens_nor_pass_for_one(ask: Asking, house: Host) -> None:
-    for host in ("claude-code", "mcp", "mcp:files"):
+    for host in (
+        "claude-code",
+        "mcp",
+        "mcp:files",
+        "Claude Code",
+        "claude-code ",
+        "claude\u2011code",
+        "\uff23odex",
+        "MCP:files",
+    ):
         assert agent(ask, "/v1/sessions", {"id": "x", "host": host}).code == "not-yours"
     assert house.session("x") is None
     # Opened by another program first: what it says afterwards does not make it its own.

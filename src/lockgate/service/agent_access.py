@@ -18,7 +18,9 @@ What comes over /hooks is about sessions that a hook opened, and about no other 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
+from unicodedata import normalize
 
 from lockgate.core.errors import LockgateError
 from lockgate.core.vocabulary import OBSERVE, Decision, Finding
@@ -62,7 +64,7 @@ def open_session_for(host: Host, request: Request, id: str, goal: str, given: di
         return host.open(id, goal=goal, **given)
     for name in (id, given.get("parent", "")):
         require_same_account(host, request, name)
-    if is_plug(given.get("host", "")):
+    if is_plug(_as_shown(given.get("host", ""))):
         raise Problem(
             403, "not-yours", "this host opens its sessions itself", hint="give `host` the name of your own program"
         )
@@ -82,6 +84,11 @@ def open_session_for(host: Host, request: Request, id: str, goal: str, given: di
     if not is_own(host, info):
         raise _not_yours_problem()
     return host.open(info.id, goal=goal, mode=mode)
+
+
+def _as_shown(host: str) -> str:
+    """2. A host's name as a person takes it on the page, where `Claude Code` passes for `claude-code`."""
+    return re.sub(r"[^a-z0-9:]+", "-", normalize("NFKC", host).casefold()).strip("-")
 
 
 def _mode_inside(host: Host, id: str, parent: str) -> str | None:
