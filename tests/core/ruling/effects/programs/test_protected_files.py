@@ -57,6 +57,10 @@ def own(command: str, project: Project = WORK, folder: str = "") -> set[str]:
         "cat ~/.l*o*c*a*l*/s*t*a*t*e*/l*o*c*k*g*/t*",
         "fd -H -g '{token,x}' ~ -x cat",
         "grep -r --include='{token,x}' . ~",
+        "sed -i s/hooks/x/ $(grep -rl hooks ~/.claude)",
+        "grep -rl hooks ~/.claude | xargs rm",
+        "cat $(locate agent-token)",
+        "plocate lockgate | xargs cat",
         "tar xPf evil.tar",
         "tar -x -P -f evil.tar",
         "tar --absolute-names --extract --file evil.tar",
@@ -286,6 +290,10 @@ def test_no_spelling_leads_to_our_own_files(command: str) -> None:
 
 
 ORDINARY = [
+    "grep -rl foo src | xargs sed -i s/foo/bar/",
+    "grep -rl hooks ~/.claude",
+    "cat $(locate stdio.h)",
+    "locate settings.json",
     "tar xpf x.tar",
     "tar -xzpf x.tgz -C build",
     "tar czPf x.tgz src",

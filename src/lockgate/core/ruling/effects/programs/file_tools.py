@@ -171,6 +171,14 @@ def _find(walk: Walk, call: Invocation) -> Output:
     return Output(Source.NONE, target=found)
 
 
+def _locate(walk: Walk, call: Invocation) -> Output:
+    """`locate`: names anywhere on the machine that hold a text."""
+    words = [argument for argument in call.arguments if argument[:1] != "-"]
+    found = f"/{[*words, 'found'][0].lstrip('/')}"
+    named = [part for word in words for part in ("-name", f"*{word}*")]
+    return Output(Source.NONE, target=found) if note_search(walk, ["/", *named], found) else UNKNOWN_OUTPUT
+
+
 def _list(walk: Walk, call: Invocation) -> Output:
     """`ls`: the folder that is listed stands for what is found there."""
     del walk
@@ -319,6 +327,7 @@ READERS = {
     "chmod": _chmod,
     **dict.fromkeys(("chown", "chgrp", "chattr", "setcap", "xattr"), _chown),
     **dict.fromkeys(("find", "fd", "fdfind", "gfind"), _find),
+    **dict.fromkeys(("locate", "plocate", "mlocate", "mdfind"), _locate),
     **dict.fromkeys(("ls", "exa", "eza", "lsd", "ll"), _list),
     **dict.fromkeys(("tar", "bsdtar", "gtar"), _tar),
     **dict.fromkeys(("zip", "7z", "7za", "rar"), _zip),

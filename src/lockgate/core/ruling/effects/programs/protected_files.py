@@ -308,8 +308,8 @@ def _finds_own(arguments: list[str], *, settings: bool = False) -> bool:
 _NAMED_BY = frozenset("-name -iname -path -ipath -wholename -e --extension -g --glob".split())
 
 
-def note_search(walk: Walk, arguments: list[str], found: str) -> None:
-    """Remember a search that can find what holds a secret of Lockgate: its names may be handed to another program."""
+def note_search(walk: Walk, arguments: list[str], found: str) -> bool:
+    """Remember a search that can find files of Lockgate, whose names another program may get; return whether it can."""
     sections = {
         each.section
         for start in search_starts(arguments)
@@ -319,6 +319,7 @@ def note_search(walk: Walk, arguments: list[str], found: str) -> None:
         walk.searched.add(found)
     if "settings" in sections and _finds_own(arguments, settings=True):
         walk.searched_settings.add(found)
+    return found in walk.searched or found in walk.searched_settings
 
 
 _GIT_WRITES = frozenset(
