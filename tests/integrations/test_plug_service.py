@@ -113,7 +113,7 @@ def test_a_run_that_began_elsewhere_and_one_with_a_lost_text_are_suspect(service
     assert not plug.check("outer/inner", SENDS).runs
 
 
-def test_without_the_service_nothing_runs(tmp_path: Path) -> None:
+def test_without_the_service_nothing_runs_and_the_log_says_why_once(caplog: pytest.LogCaptureFixture) -> None:
     def port_of(server: HTTPServer) -> int:
         return int(server.server_address[1])
 
@@ -125,6 +125,10 @@ def test_without_the_service_nothing_runs(tmp_path: Path) -> None:
     verdict = plug.check("s", ANA)
     assert not verdict.runs
     assert "does not answer" in verdict.text
+    plug.check("s", ANA)
+    told = [line for line in caplog.messages if line.startswith("no call runs while this lasts: ")]
+    assert len(told) == 1
+    assert "lockgate serve starts it" in told[0]
 
 
 class Stranger(BaseHTTPRequestHandler):

@@ -206,6 +206,14 @@ def test_the_plug_holds_what_plugs_promise() -> None:
     assert {each.number for each in results if each.why_not} == {17, 22}
 
 
+def test_tools_that_the_provider_runs_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    kit = PlugKit(StrandsDriver, Gate())
+    for session in ("one", "two"):
+        kit.driver.start_with_provider_result("News", kit.tools, ("done",), session=session, mode="sync")
+    kit.close()
+    assert caplog.text.count("cannot see the calls of tools that the provider runs itself") == 1
+
+
 def test_the_program_on_the_page_runs(tmp_path: Path) -> None:
     said = run_page("strands", tmp_path)
     assert "Allow it once?" in said

@@ -413,6 +413,11 @@ class Plug:
     def _failure(self, session: str, error: Exception) -> Verdict:
         report_failure(f"plug-{self.name}", error)
         text = failure_for_model(error)
+        if isinstance(error, LockgateError) and text not in self._warned and len(self._warned) < _MAX_REMEMBERED:
+            # The model is told why; so is the operator, once.
+            self._warned.add(text)
+            hint = f" (hint: {error.hint})" if error.hint else ""
+            _log.warning("no call runs while this lasts: %s", printable(f"{error.message}{hint}", 300))
         self.agent_wrote(session, text)
         return Verdict(False, text, None, self.on_pause == "stop")
 

@@ -82,7 +82,7 @@ class ServiceHost:
             sent = json.dumps(body).encode("utf-8", "surrogatepass")
             return json.loads(ask_service(self._url, sent, self._environment, monotonic() + self._deadline_s, path))
         except HookFailure as error:
-            raise LockgateError(str(error)) from None
+            raise LockgateError(str(error), hint="lockgate serve starts it, lockgate doctor finds the cause") from None
         except OSError as error:
             said = (error.strerror or type(error).__name__).lower()
             raise LockgateError(f"the service does not answer: {said}", hint="lockgate serve starts it") from None

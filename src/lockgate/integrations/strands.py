@@ -111,7 +111,10 @@ class LockgatePlugin(Plugin):
                 for block in event.message["content"]:
                     self.plug.agent_wrote(session, block.get("text", ""))
                 # What the provider's own tools brought is read before the calls beside it are ruled on.
-                await self.plug.model_reads_async(session, _lines_of_reply(event.message["content"]))
+                brought = list(_lines_of_reply(event.message["content"]))
+                if brought:
+                    self.plug.cannot_cover("the calls of tools that the provider runs itself")
+                await self.plug.model_reads_async(session, brought)
             yield event
 
     def _lines(self, session: str, context: Any) -> Iterator[Line]:
