@@ -361,3 +361,18 @@ def test_json_examples_in_the_pages_are_json() -> None:
         for example in blocks(page, "jsonl"):
             for line in example.splitlines():
                 trace.parse_line(line, 1)
+
+
+PLUGS = "agent-framework claude-agent-sdk crewai google-adk langchain openai-agents pydantic-ai strands".split()
+
+
+def test_the_page_names_the_cases_that_each_framework_leaves_out() -> None:
+    page = (ROOT / "docs" / "how-to" / "frameworks.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| (\d+) [^|]+\| ([a-z, -]+) \|$", page, flags=re.MULTILINE)
+    left_out = {name: {int(case) for case, names in listed if name in names.split(", ")} for name in PLUGS}
+    tested = {}
+    for name in PLUGS:
+        text = (ROOT / "tests" / "integrations" / f"test_{name.replace('-', '_')}.py").read_text(encoding="utf-8")
+        found = re.search(r"if each\.why_not\} == \{([\d, ]+)\}", text)
+        tested[name] = {int(case) for case in found[1].split(",")} if found else set()
+    assert left_out == tested

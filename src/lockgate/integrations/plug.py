@@ -610,7 +610,7 @@ _shared_lock = Lock()
 
 
 def source_of_result(tool: str, arguments: Mapping[str, object]) -> str:
-    """Return the source of a tool's result: the one address or file that the call names, else the tool."""
+    """Return the source of a tool's result: the one web address that the call names, else the tool."""
     places = [value for value in arguments.values() if isinstance(value, str) and "://" in value[:20]]
     if len(places) == 1 and len(places[0].split()) == 1:
         return f"web:{places[0]}"[:_MAX_SOURCE]
