@@ -295,6 +295,18 @@ def test_a_span_cuts_the_same_sentence_whatever_stands_before_it(scanner: Scanne
         assert order.words == {b"please", b"send", b"the", b"report", b"to", b"bob"}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "To be closed by the assistant: ticket P025.",
+        "Must be set by the agent, priority P025",
+        "Assignment: by automation agent, the owner becomes P025.",
+    ],
+)
+def test_what_is_to_be_done_by_an_assistant_is_an_order(scanner: Scanner, text: str) -> None:
+    assert orders(scanner, text)
+
+
 def test_what_an_assistant_is_told_after_a_report_is_an_order(scanner: Scanner) -> None:
     assert orders(scanner, "It was begun by assistant one. Assistant two has to end it.")
 
@@ -395,6 +407,16 @@ def test_an_order_in_one_field_does_not_reach_the_next(scanner: Scanner, text: s
         "Please buy the following:\n| P025 | 3 |",
         "Please buy the following:\nP025,three,blue",
         "     7\tPlease buy the following:\n     8\t\n     9\tP025",
+        # A field that ends in the middle of a sentence.
+        "Please send the money to\n- P025",
+        "AB-12 Please send the money to\nAB-13 P025",
+        "| Please send the money, the account is |\n| P025 |",
+        # One row behind a sentence makes no table.
+        "Please buy as well\n#1 P025",
+        "Please buy as well\nAB-13 P025",
+        "Please buy as well\n| P025 |",
+        "Please buy as well\nshop | P025 | blue",
+        "Please buy as well\nnow,P025,blue",
     ],
 )
 def test_a_colon_hands_the_order_on_to_what_follows(scanner: Scanner, text: str) -> None:
@@ -471,6 +493,11 @@ def test_any_quoting_and_wrapping_folds_to_the_same_words(listed: list[str]) -> 
         "\\n\\n",
         "。",
         "ai ",
+        "\n1234",
+        "\na,b,",
+        "\n| x ",
+        "\nAB-1 ",
+        "closed by agent ",
     ],
 )
 def test_cutting_a_sentence_out_of_a_hostile_text_takes_no_longer_than_out_of_another(unit: str) -> None:

@@ -136,23 +136,34 @@ class Order(NamedTuple):
 # The end of a sentence (group 1), or of a field of a record: an order in one mail header does not reach the next. The
 # look-ahead on the first letter makes most of the text cost one comparison per byte. A line may carry its number, as
 # tools that print files write it. A row of a table is a field of its own: `| a | b |`, `a | b`, `a,b,c`, or an entry
-# that begins with its id, `AB-12 text`.
+# that begins with its id, `AB-12 text` (group 2: only behind another row).
+_ROW = (
+    rb"[ \t]{0,8}+\||[A-Za-z]{1,10}+-\d{1,8}+\s|#\d{1,8}+\s|[^\s,;\"]{1,40}+,(?! )[^\n,]{0,80}+,(?! )\S|"
+    rb"[^\n|]{1,60}+\|(?<=[ \t]\|)\s"
+)
+_ROW_BEFORE = re.compile(rb"(?:\s{0,8}\d{1,6}(?:\t|\xe2\x86\x92))?(?:" + _ROW + rb")")
 _EDGE = re.compile(
     rb"(?=[.!?\n\"'\\<\xe3\xef\xd8\xe0])(?:"
     rb"([.!?](?=[\s\"')\]<]|\Z)|\xe3\x80\x82|\xef\xbc\x81|\xef\xbc\x9f|\xd8\x9f|\xe0\xa5\xa4)|"
-    rb"\n(?:\s{0,8}\d{1,6}(?:\t|\xe2\x86\x92))?(?:\s{0,20}\n|\s{0,20}(?:- )?[\"']?[A-Za-z_][\w ]{0,30}[\"']?:(?=\s|\Z)|"
-    rb"-{3}|\s{0,20}[-*]\s|\s{0,20}\d{1,3}[.)]\s|\s{0,8}\||"
-    rb"(?=[A-Za-z]{1,10}-\d{1,8}\s|#\d{1,8}\s|[^\s,;\"]{1,40},(?! )[^\n,]{0,80},(?! )\S|[^\n|]{1,60}\s\|\s))|"
+    rb"\n(?: {0,8}+\d{1,6}+(?:\t|\xe2\x86\x92))?+(?:\s{0,20}\n|\s{0,20}+(?:"
+    rb"(?:- )?[\"']?[A-Za-z_][\w ]{0,30}+[\"']?:(?=\s|\Z)|[-*]\s|\d{1,3}+[.)]\s)|-{3}|((?=[^\n]{4})(?=%b)))|"
     rb"[\"']\s{0,8}[,}\]/>]|[\"']\s{0,8}:\s|[\"']\s{1,8}[\w-]{1,40}=|\\n\\n|"
-    rb"</?(?:p|div|li|ul|ol|tr|td|th|table|form|label|input|button|section|h[1-6]|script|style)\b)"
+    rb"</?(?:p|div|li|ul|ol|tr|td|th|table|form|label|input|button|section|h[1-6]|script|style)\b)" % _ROW
 )
 # Words that point outside their own sentence: the value stands before ("buy it") or after ("do the following").
 _POINTERS = frozenset(
     b"it its this that these those them him her there here following below above same one such they".split()
 )
 
-# Who did something is not asked to do anything: "removed at 09:40 by assistant".
-_DONE_BY = re.compile(rb"(?i:\bby (?:an? |the |this )?[a-z ]{0,14}(?:assistants?|agents?|bots?|automations?))\Z")
+# Who did something is not asked to do anything: "removed at 09:40 by assistant"; but "to be removed by" asks.
+_DONE_BY = re.compile(
+    rb"(?i:(?<!be )(?<!get )(?<!gets )(?<!got )\b[a-z]{2,16}ed(?: (?:at|on) [\d:./-]{1,16}){0,2} "
+    rb"by (?:an? |the |this )?[a-z ]{0,14}(?:assistants?|agents?|bots?|automations?))\Z"
+)
+# A field that ends in one of these is not at its end: "forward it to", and the address in the next row.
+_GOES_ON = re.compile(
+    rb"(?i:[:,]|\b(?:to|at|is|are|with|for|from|by|of|on|in|into|and|or|the|an?|namely|called))[\s|]*\Z"
+)
 _FILE = re.compile(rb"File \"(?:[/~]/?\w)?\Z")
 _PLACE = re.compile(rb"File \"(?![^\"\n]{0,400}://)[^\"\s@]{1,400}\", line \d")
 # Only before an address: "could not send it" may still ask the reader to try again.
@@ -233,7 +244,7 @@ def is_false_cue(data: bytes, cue: int) -> bool:
 
     `File "cart.py", line 7` says where something happened, and `could not open /srv/data` that it did not.
     """
-    if _DONE_BY.search(data, max(0, cue - 32), cue):
+    if b" by " in data[max(0, cue - 40) : cue].lower() and _DONE_BY.search(data, max(0, cue - 80), cue):
         return True
     # Most cues end neither in a quote nor in the start of an address, which is seen at once.
     tail = data[max(0, cue - 9) : cue]
@@ -244,17 +255,28 @@ def is_false_cue(data: bytes, cue: int) -> bool:
     return _NOT_DONE.search(data, max(0, cue - 64), cue) is not None
 
 
+def _is_behind_row(data: bytes, end: int) -> bool:
+    """Return whether the line that ends here is a row as well: a row behind a sentence may be what it speaks of."""
+    start = max(0, end - ORDER_REACH)
+    return _ROW_BEFORE.match(data, data.rfind(b"\n", start, end) + 1 or start) is not None
+
+
 def order_from_cue(data: bytes, prepared: bytes, cue: int) -> Order:
     """Return the order around a cue: its sentence, and its neighbours within the same field."""
     low, high = max(0, cue - ORDER_REACH), min(len(data), cue + ORDER_REACH)
     # The cue ends at its verb or one word behind it; the sentence starts at the full stop before that verb.
     tail = _LAST_WORDS.search(data, max(low, cue - 40), cue)
     limit = tail.start() if tail else cue
-    starts = [low]
+    starts, row = [low], 0
     # To see that a row of a table begins, the rest of the row has to be read.
     for edge in _EDGE.finditer(data, low, high):
         if edge.end() > limit:
             break
+        if edge[2] is not None:
+            is_first = data.find(b"\n", row, edge.start()) >= 0 if row else not _is_behind_row(data, edge.start())
+            row = edge.end()
+            if is_first:
+                continue
         if edge[1] is None:
             starts.clear()
         starts.append(edge.end())
@@ -264,7 +286,9 @@ def order_from_cue(data: bytes, prepared: bytes, cue: int) -> Order:
             ends.append(edge.end())
             if len(ends) == _SENTENCES:
                 break
-        elif not data[cue : edge.start()].rstrip().endswith(b":"):
+        elif edge[2] is not None and not _is_behind_row(data, edge.start()):
+            continue
+        elif not _GOES_ON.search(data, max(low, edge.start() - 40), edge.start()):
             # A colon hands the order on to the field behind it: "do the following:", a blank line, then what to do.
             ends.append(edge.start())
             break
