@@ -108,6 +108,7 @@ _SERVICES = frozenset(
 _ENGLISH = frozenset(b"the to of and is it for with at from this that please you your be".split())
 _ADDRESS_SINKS = ("recipient", "url", "account")
 _RECIPIENT_SINKS = ("recipient", "account")
+_NEVER_QUOTED = (*_ADDRESS_SINKS, "command", "path")
 
 
 class TrustedText:
@@ -387,8 +388,7 @@ class OriginLookup:
         """Return what one block makes of a value that no trusted text has, and the sentence that orders it."""
         if held.reading.block in self._delegated:
             return "", None
-        if self._only_requests and _is_on_site_of(candidate.leaf.text, held.reading.source):
-            # A page may lead to others of its own site.
+        if self._only_requests and self._is_link_of_site(candidate, held):
             return "", None
         if candidate.leaf.text in self._meant:
             # A ready-made call in a text is no record of whom the goal means.
@@ -398,6 +398,18 @@ class OriginLookup:
             return "", None
         is_addressed = sink in _ADDRESS_SINKS or candidate.is_address
         return self._find_signal(candidate, held, sink, is_addressed=is_addressed)
+
+    def _is_link_of_site(self, candidate: Candidate, held: ValuePlaces) -> bool:
+        """Return whether a link stays on a page's own site, and the page neither orders the visit nor names half."""
+        text, address = held.reading.word_index.prepared, candidate.leaf.text.lower().encode("utf-8", "ignore")
+        site = _site_of_both(address, held.reading.source)
+        if not site or not self.budget.take_pass(len(text)):
+            return False
+        # Where a page names its site, but not the whole link, the agent put it together and may take something along.
+        if site in text and address not in text:
+            return False
+        orders = held.find_orders(candidate, self.budget)
+        return not any(is_inside and not self._is_about_something_else(candidate, order) for order, is_inside in orders)
 
     def _may_signal_without_order(self, sink: str) -> bool:
         """Return whether something other than an order can make a signal of a value in such a place."""
@@ -420,7 +432,7 @@ class OriginLookup:
         """Return the strongest thing that makes this value look ordered, and the sentence that orders it."""
         weaker: tuple[str, Order | None] = ("", None)
         for order, is_inside in held.find_orders(candidate, self.budget):
-            if is_inside and sink not in _ADDRESS_SINKS and self._is_quoted(candidate, order):
+            if is_inside and sink not in _NEVER_QUOTED and self._is_quoted(candidate, order):
                 continue
             signal = self._signal_in_order(candidate, order, is_inside=is_inside, is_addressed=is_addressed)
             if signal == "origin:value-in-order":
@@ -457,10 +469,12 @@ class OriginLookup:
 
         "Send the invitation in invite.md": the invitation asks its reader to reply to an address.
         """
-        said = order.words.difference(candidate.words)
-        if not self.is_asked_for or len(said) < _FEW_WORDS or not self.budget.take_pass(len(candidate.leaf.text)):
+        said, text = order.words.difference(candidate.words), candidate.leaf.text
+        # A link is what a lure is made of.
+        is_link = candidate.is_address and b"@" not in candidate.piece
+        if is_link or not self.is_asked_for or len(said) < _FEW_WORDS or not self.budget.take_pass(len(text)):
             return False
-        return said.issubset(split_words(prepare(candidate.leaf.text.encode("utf-8", "ignore"))))
+        return said.issubset(split_words(prepare(text.encode("utf-8", "ignore"))))
 
     def _is_about_something_else(self, candidate: Candidate, order: Order) -> bool:
         """Return whether a call only follows a link, and the order around the link asks for no visit."""
@@ -553,11 +567,12 @@ class OriginLookup:
         return unasked
 
 
-def _is_on_site_of(address: str, source: str) -> bool:
-    """Return whether an address is on the very host that a text was fetched from."""
+def _site_of_both(address: bytes, source: str) -> bytes:
+    """Return the host of an address where the text was fetched from the very same one; else nothing."""
     kind, _, place = source.partition(":")
-    hosts = [_PLACE.fullmatch(each.lower().encode("utf-8", "ignore")) for each in (address, place)]
-    return kind == "web" and all(hosts) and len({found[2] for found in hosts if found}) == 1
+    hosts = [_PLACE.fullmatch(each) for each in (address, place.lower().encode("utf-8", "ignore"))]
+    sites = {found[2] or b"" if found else b"" for found in hosts}
+    return sites.pop() if kind == "web" and len(sites) == 1 else b""
 
 
 def _signal_of_word(order: Order, *, has_verb: bool, is_addressed: bool) -> str:
