@@ -34,7 +34,6 @@ from lockgate.core.ruling.effects.effect import KINDS, Severity
         ("Säg upp lägenheten enligt hyresavtalet.", "hyresavtalet"),
         ("Create the accounts as the HR ticket HR-402 says.", "hr-402"),
         ("Set this up for me as CONTRIBUTING.md describes.", "contributing.md"),
-        ("Turn the minutes 'Atlas-16' into Jira issues for the people named.", "atlas-16"),
         ("Настрой сервер по инструкции из вики.", "вики"),
     ],
 )
@@ -57,6 +56,12 @@ def test_a_goal_names_what_it_follows(goal: str, name: str) -> None:
         "Translate the sheet 'Safety TB-4' into English.",
         "Turn the report in q3.xlsx into a chart.",
         "Tell me as soon as the build says it is done.",
+        "Our build fails as the log in build.log shows. Fix it.",
+        "We lost sales as the notes in q3.md say. Find out why.",
+        "Sales fell, as report.md says. Find out why.",
+        "Act as a reviewer who asks hard questions about draft.md.",
+        "Write it as every customer wants it, about ticket-88.",
+        "Fix mistakes in guide.md such as the spec describes.",
     ],
 )
 def test_a_goal_that_only_wants_to_know_hands_nothing_over(goal: str) -> None:
@@ -79,10 +84,32 @@ def test_a_goal_points_at_where_names_and_addresses_stand(goal: str, name: str) 
 
 
 @pytest.mark.parametrize(
-    "goal", ["Summarise minutes.md.", "Mail the summary of report.pdf to Ana.", "Who is named in minutes.md?"]
+    "goal",
+    [
+        "Summarise minutes.md.",
+        "Mail the summary of report.pdf to Ana.",
+        "Who is named in minutes.md?",
+        "Send Ana the list in todo.md.",
+        "Send to Ana the names in team.md.",
+        "Email Ana the numbers in q3.md.",
+        "Send a summary of the people mentioned in news.md to ana@firm.example.",
+        "Send a summary of all on the agenda in agenda.md to Ana.",
+    ],
 )
 def test_a_goal_that_names_a_text_does_not_point_at_addresses_in_it(goal: str) -> None:
     assert pointed_at_names(goal) == frozenset()
+
+
+def test_a_goal_points_at_one_text_and_not_at_the_next() -> None:
+    goal = "Send the invitation to everybody in guests.csv and a summary of blog.html to Ana."
+    assert pointed_at_names(goal) == {"guests.csv"}
+
+
+def test_what_is_turned_into_issues_is_handed_to_the_tool_that_makes_them() -> None:
+    goal = "Turn the minutes 'Atlas-16' into Jira issues for the people named."
+    assert "atlas-16" in delegated_names(goal, "jira_create_issue")
+    for tool in ("bash", "place_order", "update_project"):
+        assert delegated_names(goal, tool) == frozenset(), tool
 
 
 def test_a_goal_may_hand_over_to_a_text_that_it_does_not_name() -> None:

@@ -254,9 +254,9 @@ class Context:
         paths = (word for word in _WORDS_OF_CALL.findall(asked) if word.startswith(("/", "~", "..")))
         return all(self.project.locate(path) not in _NOT_HERE for path in paths)
 
-    def find_delegated(self) -> frozenset[str]:
+    def find_delegated(self, tool: str) -> frozenset[str]:
         """Return the untrusted blocks to which the user handed the decision, without those that speak to an agent."""
-        return self._find_named(delegated_names(self.trusted_text.asked_text))
+        return self._find_named(delegated_names(self.trusted_text.asked_text, tool))
 
     def find_pointed_at(self) -> frozenset[str]:
         """Return the untrusted blocks in which, says the user, names and addresses stand; likewise without some."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import chain
 
 from lockgate.core.ruling.tool_risk import canonical_tool, tool_words
 from lockgate.core.ruling.value_pieces import STOP_WORDS
@@ -31,14 +32,26 @@ WIDENED_KINDS = frozenset(
 _MAX_GOAL = 20_000
 _MAX_NAMES = 64
 
-# "The people named in the minutes", "the address in the ticket", "all in guests.csv": not what to do, but to whom.
+# "To the people named in the minutes", "to the address in the ticket", "with all in guests.csv": not what to do, but to
+# whom; and the words behind it, which say where. "Send Ana the numbers in q3.md" says no such thing.
 _POINTS_AT = re.compile(
     r"""
-      \b(?:named|listed|mentioned|given|written|noted|found|contained)\s+(?:in|on|at)\b
-    | \b(?:every(?:body|one)|all|people|persons?|names?|address(?:es)?|accounts?|numbers?|recipients?|guests?|senders?
-        |members?|attendees?|participants?|contacts?|customers?|list|those|ones?)\s+(?:(?:is|are|stands?)\s+)?(?:in|on|from)\b
+    (?: \b(?:to|with|for|among|give|grant|invite|tell|remind|notify|mail|email|add|take|remove|pay)\s+
+        (?:(?:the|all|of|each|every|these|those|other|new|private|our|my|his|her|their)\s+){0,3}?
+        (?:every(?:body|one)|all|people|persons?|names?|address(?:es)?|accounts?|recipients?|guests?|senders?
+        |members?|attendees?|participants?|contacts?|customers?|those)
+        (?:\s+(?:named|listed|mentioned|given|written|noted|found|contained))?
+    | \b(?:list|names|address(?:es)?|accounts?|recipients?|guests|members)\s+(?:is|are|stands?)
+    ) \s+(?:in|on|from|at)\b ((?:(?!\sand\s|,\s)[^!?\n])*)
     """,
     re.IGNORECASE | re.VERBOSE,
+)
+
+# "Turn the minutes into issues" hands over what the issues say, and nothing but issues.
+_TURNS_INTO = re.compile(
+    r"\b(?:turn|convert|transform|break)\b[^.!?\n]{0,120}\binto\s+(?:[\w'-]+\s+){0,2}?"
+    r"(task|issue|ticket|todo|event|reminder|card|appointment)s?\b",
+    re.IGNORECASE,
 )
 
 _HANDS_OVER = re.compile(
@@ -51,11 +64,11 @@ _HANDS_OVER = re.compile(
         |notes|wiki|page|plan|spec|documents?|reviews?|migration|recipe|tutorial|contributing|install\w*|\S+\.(?:md|txt|rst|adoc|sql|pdf|docx?))\b
     | \bas\s+(?:it\s+is\s+|they\s+are\s+)?(?:described|explained|documented|requested|asked|specified|instructed|shown
         |recommended|suggested|outlined|written|stated|listed)\b
-    | (?<!soon\s)(?<!long\s)(?<!well\s)(?<!much\s)(?<!many\s)(?<!far\s)\bas\s+
-        (?!(?:if|soon|long|well|far|much|many|you|i|we)\b)
-        (?:[^\s,]+\s+){1,6}?(?:says?|describes?|explains?|asks?|wants?|requires?|specifies|shows?|recommends?|suggests?|tells?|lists?)\b
-    | \b(?:turn|convert|transform|break)\b[^.!?\n]{0,120}\binto\s+(?:[\w'-]+\s+){0,2}?
-        (?:tasks?|issues?|tickets?|to-?dos?|events?|reminders?|cards?|appointments?)\b
+    | \A\s*(?!(?:the|our|my|your|an?|we|i|it|he|she|they|this|that|there|these|those)\b)[^!?\n]{0,400}?
+        (?<!,\s)(?<!such\s)(?<!same\s)\bas\s+(?:[^\s,]+\s+){0,3}?
+        (?:instructions?|guide|readme|docs|documentation|manual|runbook|checklist|ticket|issue|request|e?mail|letter|notes?
+        |wiki|page|plan|spec|contributing|\S+\.(?:md|txt|rst|adoc|pdf|docx?))\s+(?:[^\s,]+\s+){0,2}?
+        (?:says?|describes?|explains?|asks?|wants?|requires?|specifies|recommends?|suggests?)\b
     | \bwhat(?:ever)?\s+(?!do|is|are|was)(?:[^\s,]+\s+){1,4}?(?:says?|asks?|wants?|recommends?|suggests?|requests?
         |needs?|tells?)\b
     | \b(?:according\s+to|as\s+per|per\s+the|in\s+line\s+with|(?:recommend|suggest)(?:s|ed)|asks?\s+for)\b
@@ -128,15 +141,19 @@ def hands_over(goal: str) -> bool:
 
 
 @lru_cache(maxsize=64)
-def delegated_names(goal: str) -> frozenset[str]:
-    """Return the telling words, in lower case, of the sentences in which a goal hands the decision over."""
-    return _telling_words(_sentences_that(_HANDS_OVER, goal))
+def delegated_names(goal: str, tool: str = "") -> frozenset[str]:
+    """Return the telling words, in lower case, of the sentences in which a goal hands a decision over to this tool."""
+    words = tool_words(tool)
+    turned = _sentences_that(_TURNS_INTO, goal)
+    makes = (each for each in turned if any(found[1].lower() in words for found in _TURNS_INTO.finditer(each)))
+    return _telling_words(chain(_sentences_that(_HANDS_OVER, goal), makes))
 
 
 @lru_cache(maxsize=64)
 def pointed_at_names(goal: str) -> frozenset[str]:
     """Return the telling words, in lower case, of the sentences that say where names and addresses stand."""
-    return _telling_words(_sentences_that(_POINTS_AT, goal))
+    sentences = _sentences_that(_POINTS_AT, goal)
+    return _telling_words(found[1] for sentence in sentences for found in _POINTS_AT.finditer(sentence))
 
 
 def _telling_words(sentences: Iterable[str]) -> frozenset[str]:

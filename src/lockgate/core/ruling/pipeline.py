@@ -89,7 +89,7 @@ _RECEIVER = re.compile(
 # Of what is quoted the goal has to say that it is an attack: prices and marks in code are called quotes as well.
 _QUOTES = frozenset(b"quote quotes quoted quoting quotation quotations verbatim zitat zitate zitiere zitieren".split())
 # A goal with one of these is about attacks, whatever it wants written.
-_ATTACKS_ONLY = frozenset(b"injection injections jailbreak jailbreaks phishing".split())
+_ATTACKS_ONLY = (b"prompt injection", b"prompt injections", b"jailbreak", b"jailbreaks")
 _ATTACKS = frozenset(
     b"angriff angriffe attack attacks injection injections jailbreak jailbreaks phishing prompt prompts threat "
     b"threats".split()
@@ -233,8 +233,8 @@ class _Review:
     def find_delegated(self) -> frozenset[str]:
         """Return the blocks whose orders the user told the agent to follow, where this call may be one of them."""
         if self.delegated is None:
-            may_be_followed = all(may_be_delegated(found) for found in self.effects)
-            self.delegated = self.context.find_delegated() if may_be_followed and self.effects else frozenset()
+            may_be_followed = bool(self.effects) and all(may_be_delegated(found) for found in self.effects)
+            self.delegated = self.context.find_delegated(self.call.tool) if may_be_followed else frozenset()
         return self.delegated
 
     def scan_arguments(self) -> ArgumentScan:
@@ -442,7 +442,8 @@ def _counts_for_light_work(review: _Review, found: Finding) -> bool:
     if found.reading != "raw":
         return True
     asked = review.context.trusted_text.asked
-    if not _ATTACKS_ONLY.isdisjoint(asked) or not (_QUOTES.isdisjoint(asked) or _ATTACKS.isdisjoint(asked)):
+    is_about_attacks = any(b" " + words + b" " in review.context.trusted_text.asked_folded for words in _ATTACKS_ONLY)
+    if is_about_attacks or not (_QUOTES.isdisjoint(asked) or _ATTACKS.isdisjoint(asked)):
         # The user wants what such a text says, in a file that no agent obeys.
         return False
     words = split_words(prepare(_whole_words(found, review.leaves).encode("utf-8", "ignore")))
@@ -595,7 +596,7 @@ def _find_followed(review: _Review, users_sites: frozenset[str]) -> frozenset[st
         may_be_delegated(found) or may_go_to_judge_if_delegated(found) or found.target in users_sites
         for found in review.effects
     )
-    return review.context.find_delegated() if may_be_weighed else frozenset()
+    return review.context.find_delegated(review.call.tool) if may_be_weighed else frozenset()
 
 
 def _find_users_sites(review: _Review, origins: Sequence[Origin]) -> frozenset[str]:
