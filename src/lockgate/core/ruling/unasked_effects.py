@@ -37,8 +37,10 @@ _PACKAGE_KINDS = frozenset({"installs-package", "adds-dependency"})
 _PERSON_KINDS = frozenset({"sends-message", "shares", "grants-access"})
 # For these it is enough that the user names whose host or mailbox the target is; data, code and money need more.
 _OWNER_KINDS = frozenset({"embeds-address", "sends-message"})
-# What the user has put into a folder may be run from there.
-_IN_FOLDERS = frozenset({"runs-download", "writes-outside", "writes-startup-file"})
+_IN_FOLDERS = frozenset({"writes-outside", "writes-startup-file"})
+_PUTS = (
+    rb"(?<!not )(?<!n't )\b(?:install|copy|put|save|write|download|move|clone|unpack)\b(?:(?!\sand\s)[^!?\n]){0,99}?"
+)
 _MEANT_KINDS = _PERSON_KINDS | {"pays"}
 # What is told by a number that a list gives: the text that names the thing is another one.
 _LOOKED_UP_KINDS = frozenset({"changes-record", "deletes-record", "orders", "publishes"})
@@ -68,7 +70,17 @@ class EffectFindings(NamedTuple):
 class UnaskedEffects:
     """Looks for the effects of one call that the user did not ask for."""
 
-    __slots__ = ("_budget", "_context", "_delegated", "_expected", "_meant", "_readings", "_tool", "_trusted")
+    __slots__ = (
+        "_budget",
+        "_context",
+        "_delegated",
+        "_expected",
+        "_meant",
+        "_pointed_at",
+        "_readings",
+        "_tool",
+        "_trusted",
+    )
 
     def __init__(
         self, context: Context, tool: str, readings: Sequence[IndexedReading], delegated: frozenset[str] = frozenset()
@@ -80,6 +92,7 @@ class UnaskedEffects:
         self._delegated = delegated
         self._budget = WorkBudget(0)
         self._meant = MeantByGoal(context.trusted_text, self._budget)
+        self._pointed_at = context.find_pointed_at()
         # Targets of which every mention in untrusted text is one that the goal means.
         self._expected: set[str] = set()
 
@@ -155,9 +168,10 @@ class UnaskedEffects:
         # A text that is only vetted never asks for what opens a door.
         if effect.target and is_named_by_user(effect.target, self._trusted, trusted_only=True):
             return True
-        if effect.kind in _IN_FOLDERS and is_folder_named_by_user(effect.target, self._trusted):
-            return True
-        return is_kind_asked_for(effect.kind, self._trusted) and not self._is_ordered(effect)
+        is_asked = is_kind_asked_for(effect.kind, self._trusted) or (
+            effect.kind in _IN_FOLDERS and is_folder_named_by_user(effect.target, self._trusted)
+        )
+        return is_asked and not self._is_ordered(effect)
 
     def _is_ordered(self, effect: Effect) -> bool:
         """Return whether an order in untrusted text names the target: then a word of the goal excuses nothing.
@@ -230,9 +244,7 @@ class UnaskedEffects:
         """
         if effect.kind == "pays":
             return self._meant.is_meant(candidate, held, in_records_only=True)
-        is_pointed_at = (
-            is_kind_asked_for(effect.kind, self._trusted) and held.reading.block in self._context.find_pointed_at()
-        )
+        is_pointed_at = is_kind_asked_for(effect.kind, self._trusted) and held.reading.block in self._pointed_at
         if self._meant.is_meant(candidate, held, is_pointed_at=is_pointed_at):
             return True
         return self._meant.is_in_record(candidate, held)
@@ -315,10 +327,12 @@ def is_named_by_user(target: str, trusted: TrustedText, *, trusted_only: bool = 
 
 def is_folder_named_by_user(target: str, trusted: TrustedText) -> bool:
     """Return whether the user says to put something into the folder of this file: "install it to ~/.local/bin"."""
-    folder = target.rpartition("/")[0].lower().encode("utf-8", "ignore")
-    if folder.count(b"/") == 0 or len(folder) > _MAX_SHOWN:
+    place, _, name = target.rpartition("/")
+    folder = place.lower().encode("utf-8", "ignore")
+    # A hidden file in a home is not what goes there.
+    if folder.count(b"/") == 0 or len(folder) > _MAX_SHOWN or name.startswith("."):
         return False
-    says_so = rb"(?:^|\s)(?:to|into|under)\s[\"'`(]?" + re.escape(folder) + rb"/?(?![\w~-]|[./]\w)"
+    says_so = _PUTS + rb"\s(?:to|into|under)\s[\"'`(]?" + re.escape(folder) + rb"/?(?![\w~-]|[./]\w)"
     return re.search(says_so, trusted.trusted_only) is not None
 
 
