@@ -693,10 +693,20 @@ def canonical_tool(name: str) -> str:
     return _canonical(name) if len(name) <= MAX_NAME else name.lower()
 
 
+def has_common_name(name: str) -> bool:
+    """Return whether this is a host's tool of a kind that has a common name, such as `Read` or `Grep`."""
+    return len(name) <= MAX_NAME and _common_name(name) != ""
+
+
+@lru_cache(maxsize=CACHED_NAMES)
+def _common_name(name: str) -> str:
+    known = _find_known_tool(name, _cached_words(name)) if _PLAIN.fullmatch(name) else None
+    return known.common_name if known is not None else ""
+
+
 @lru_cache(maxsize=CACHED_NAMES)
 def _canonical(name: str) -> str:
-    known = _find_known_tool(name, _cached_words(name)) if _PLAIN.fullmatch(name) else None
-    return (known.common_name if known is not None else "") or name.lower()
+    return _common_name(name) or name.lower()
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -50,3 +50,8 @@ def test_each_kind_of_secret_is_listed_once_and_with_its_place() -> None:
     call = ToolCall("get_weather", {"a": f"key {TOKEN}", "b": f"key {TOKEN}"})
     found = [each for each in effects_of(call) if each.kind == "sends-secret"]
     assert [(each.argument, each.start, each.end) for each in found] == [("a", 4, 4 + len(TOKEN))]
+
+
+def test_a_path_among_the_arguments_does_not_make_a_strangers_search_a_local_one() -> None:
+    assert secrets("mcp__sky__search_docs", path="docs", query=TOKEN) == ["API key"]
+    assert secrets("Grep", path="docs", pattern=TOKEN) == []

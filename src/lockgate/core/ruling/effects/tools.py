@@ -20,7 +20,7 @@ from lockgate.core.ruling.effects.tool_arguments import joined_values, name_part
 from lockgate.core.ruling.effects.tool_names import ToolName, read_tool_name
 from lockgate.core.ruling.effects.web_tools import read_web_tool
 from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.ruling.tool_risk import canonical_tool, tool_risk
+from lockgate.core.ruling.tool_risk import canonical_tool, has_common_name, tool_risk
 from lockgate.core.vocabulary import Risk
 
 MAX_EFFECTS = 32
@@ -53,7 +53,8 @@ def read_tool(call: ToolCall, leaves: Sequence[Leaf], project: Project, activity
     is_local = found is not None
     if found is None:
         found = read_file_tool(name, seed, leaves, project)
-        is_local = found is not None and (bool(seed) or name.kind != "looks")
+        # A stranger's tool that looks something up gets what it is asked for, wherever the file is.
+        is_local = found is not None and (has_common_name(call.tool) or name.kind != "looks")
     if found is None:
         found = read_web_tool(name, seed, call, leaves, project)
     if found is None:
