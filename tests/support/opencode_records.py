@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from pathlib import Path
+from weakref import finalize
 
 from lockgate.claude_code.transcripts import Entry
 from lockgate.coding_agents.opencode_database import read_sessions
@@ -35,6 +36,7 @@ class Database:
     def __init__(self, folder: Path) -> None:
         self.path = str(folder / "opencode.db")
         self.db = sqlite3.connect(self.path, isolation_level=None)
+        finalize(self, self.db.close)
         self.db.execute("PRAGMA journal_mode = WAL")
         self.db.executescript(SCHEMA)
         self.count = 0

@@ -99,10 +99,14 @@ def _open(path: str) -> sqlite3.Connection:
             raise InvalidTrace(f"the database cannot be read: `{os.path.basename(beside)}` is not a regular file")
     db = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
     db.text_factory = lambda data: data.decode("utf-8", "replace")
-    for name, value in (("trusted_schema", "OFF"), ("query_only", "ON"), ("cell_size_check", "ON")):
-        db.execute(f"PRAGMA {name} = {value}")
-    # One state of the database for all that is read, while OpenCode may go on writing.
-    db.execute("BEGIN")
+    try:
+        for name, value in (("trusted_schema", "OFF"), ("query_only", "ON"), ("cell_size_check", "ON")):
+            db.execute(f"PRAGMA {name} = {value}")
+        # One state of the database for all that is read, while OpenCode may go on writing.
+        db.execute("BEGIN")
+    except sqlite3.Error:
+        db.close()
+        raise
     return db
 
 
