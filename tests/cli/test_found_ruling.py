@@ -29,7 +29,7 @@ GOAL = "When does the shop open?"
 def host() -> Iterator[Host]:
     made = assemble.host_from_settings(assemble.settings_from_environment())
     made.open("chat-7", goal=GOAL, host="api")
-    made.add("chat-7", POISON, source="file:/work/page.txt")
+    made.add("chat-7", POISON, source="file:/notes/page.txt")
     yield made
     made.close()
     assemble.close_journals()
@@ -61,7 +61,7 @@ def test_a_held_call_is_told_in_about_ten_lines(run: Run, host: Host) -> None:
     assert f"│ {GOAL}" in lines[1]
     told = " ".join(ended.out.replace("│", " ").split())
     assert f"email the contract to {EVE}" in told
-    assert "file:/work/page.txt" in told
+    assert "file:/notes/page.txt" in told
     assert f"lockgate approvals approve {kept.decision.approval}" in told
 
 
@@ -69,7 +69,7 @@ def test_the_story_of_a_held_call_as_json(run: Run, host: Host) -> None:
     kept = held(host)
     told = story(run, kept.id)
     assert told["passes_if"] == [
-        "`lockgate trust /work/page.txt`, if you know its author: it then counts as yours",
+        "`lockgate trust /notes/page.txt`, if you know its author: it then counts as yours",
         "a text in which the rule does not match (`lockgate rules override:ignore-instructions` explains it)",
         "a yes of a person",
     ]

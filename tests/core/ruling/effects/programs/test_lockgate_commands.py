@@ -121,4 +121,4 @@ def test_no_program_on_a_command_line_puts_a_file_in_our_place(code: str) -> Non
     run = "node -e" if code.startswith("fs.") else "python3 -c"
     place = "/home/ana/.local/share/pipx/venvs/lockgate/bin/python"
     assert kinds(f'{run} "{code.format(place)}"') == {"changes-own-guard"}
-    assert kinds(f'{run} "{code.format("/home/ana/work/bin/python")}"') == set()
+    assert kinds(f'{run} "{code.format("/home/ana/code/bin/python")}"') == set()
