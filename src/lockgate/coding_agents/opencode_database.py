@@ -41,9 +41,9 @@ _LATER_TABLES = {
     "session_input": "SELECT EXISTS (SELECT 1 FROM session_input)",
 }
 _MOST = transcripts.MAX_LINE_BYTES
-_MESSAGES = """SELECT id, time_created, CASE WHEN length(data) <= ?1 THEN data END FROM message
-WHERE session_id = ?2 ORDER BY time_created, id"""
-_PARTS = "SELECT CASE WHEN length(data) <= ?1 THEN data END FROM part WHERE message_id = ?2 ORDER BY id"
+_MESSAGES = """SELECT id, time_created, CASE WHEN length(data) <= ? THEN data END FROM message
+WHERE session_id = ? ORDER BY time_created, id"""
+_PARTS = "SELECT CASE WHEN length(data) <= ? THEN data END FROM part WHERE message_id = ? ORDER BY id"
 _LOST_PARTS = "SELECT count(*) FROM part WHERE session_id = ? AND message_id NOT IN (SELECT id FROM message)"
 _MOST_PARENTS = 20
 # How OpenCode words the result of a call that our plugin, a rule of the user's or the user did not let run.
