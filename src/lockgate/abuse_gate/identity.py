@@ -286,8 +286,11 @@ def _forwarded_hops(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[str]:
 
 def parse_address(text: object) -> _Address | None:
     """Return the address in a text, with or without a port; None if there is none."""
-    if not isinstance(text, str) or len(text) > _MAX_ADDRESS:
-        return None
+    return _parse_address(text) if type(text) is str and len(text) <= _MAX_ADDRESS else None
+
+
+@lru_cache(MAX_REMEMBERED)
+def _parse_address(text: str) -> _Address | None:
     if text.startswith("["):
         text = text[1:].partition("]")[0]
     elif text.count(":") == 1:

@@ -181,7 +181,7 @@ def test_an_ordinary_text_costs_little_more_than_reading_its_words() -> None:
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=6).map("".join))
 def test_every_match_of_a_pattern_has_its_anchor_in_it(text: str) -> None:
     make_ready()
-    assert {sign.name for sign, pattern in _PATTERNS if pattern.search(text)} <= _ANCHORS.find_in(text)
+    assert {sign.name for sign, pattern in _PATTERNS.values() if pattern.search(text)} <= _ANCHORS.find_in(text)
 
 
 @given(st.sets(st.sampled_from([step for first, last in _SEQUENCES for step in range(first, last + 1)])))

@@ -58,12 +58,8 @@ def search_pieces(text: str) -> Iterator[tuple[list[SignHit], int]]:
         piece = text[at : at + _PIECE + _SHARED]
         moves = _find_moves(piece)
         anchored = _ANCHORS.find_in(piece)
-        places = [
-            (sign, *match.span())
-            for sign, pattern in _PATTERNS
-            if sign.name in anchored
-            for match in pattern.finditer(piece)
-        ]
+        patterns = _patterns_of(anchored)
+        places = [(sign, *match.span()) for sign, pattern in patterns for match in pattern.finditer(piece)]
         sequences = list(_follow_moves(moves))
         # Hints count beside other signs only, and most pieces have nothing else.
         if places or any(sign.points > HINT for sign, _, _ in sequences):
@@ -344,8 +340,13 @@ def _follow_moves(moves_by_word: Sequence[tuple[int, _Moves]]) -> Iterator[tuple
 
 # --- 4. patterns
 
-_PATTERNS: Final = tuple((sign, re.compile(sign.pattern)) for sign in SIGNS if sign.pattern)
-_ANCHORS: Final = PatternSet((), {sign.name: sign.anchor for sign, _ in _PATTERNS})
+_PATTERNS: Final = {sign.name: (sign, re.compile(sign.pattern)) for sign in SIGNS if sign.pattern}
+_ANCHORS: Final = PatternSet((), {name: sign.anchor for name, (sign, _) in _PATTERNS.items()})
+
+
+def _patterns_of(anchored: frozenset[str]) -> list[tuple[RequestSign, re.Pattern[str]]]:
+    """Return the patterns whose anchors were found, in the order of the signs; most texts have no anchor."""
+    return [pattern for name, pattern in _PATTERNS.items() if name in anchored] if anchored else []
 
 
 # --- codes of letters
