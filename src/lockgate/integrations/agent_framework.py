@@ -11,21 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from agent_framework import (
-    AgentContext,
-    AgentMiddleware,
-    ChatContext,
-    ChatMiddleware,
-    Content,
-    FunctionInvocationContext,
-    FunctionMiddleware,
-    FunctionTool,
-    HistoryProvider,
-    InMemoryHistoryProvider,
-    Message,
-    MiddlewareFailure,
-)
-
+from lockgate.integrations.extras import naming_extra
 from lockgate.integrations.plug import (
     HeldByLockgate,
     HeldQuestion,
@@ -36,6 +22,22 @@ from lockgate.integrations.plug import (
     source_of_result,
 )
 from lockgate.runtime.failures import report_failure
+
+with naming_extra("agent-framework", "agent_framework"):
+    from agent_framework import (
+        AgentContext,
+        AgentMiddleware,
+        ChatContext,
+        ChatMiddleware,
+        Content,
+        FunctionInvocationContext,
+        FunctionMiddleware,
+        FunctionTool,
+        HistoryProvider,
+        InMemoryHistoryProvider,
+        Message,
+        MiddlewareFailure,
+    )
 
 # Contents in which the model itself speaks; all others of its message are what the provider did.
 _OWN_CONTENTS = frozenset({"text", "text_reasoning", "function_call", "usage", "function_approval_request"})

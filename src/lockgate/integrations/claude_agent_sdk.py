@@ -15,9 +15,11 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from claude_agent_sdk import ClaudeAgentOptions, HookMatcher
-
+from lockgate.integrations.extras import naming_extra
 from lockgate.integrations.plug import HeldQuestion, Line, Plug, PlugCall, Verdict, shared_plug, source_of_result
+
+with naming_extra("claude-agent-sdk", "claude_agent_sdk"):
+    from claude_agent_sdk import ClaudeAgentOptions, HookMatcher
 
 # Shows a question to a person and returns `question.yes(who)` or `question.no(who)`; all else is no answer.
 AskInTime = Callable[[HeldQuestion], Mapping[str, object] | Awaitable[Mapping[str, object] | None] | None]

@@ -14,12 +14,21 @@ from threading import Lock
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from crewai.hooks.dispatch import HookAborted, InterceptionPoint, get_scoped_hooks, register, scoped_hooks, unregister
-from crewai.tools.mcp_native_tool import MCPNativeTool
-from crewai.tools.mcp_tool_wrapper import MCPToolWrapper
-
+from lockgate.integrations.extras import naming_extra
 from lockgate.integrations.plug import HeldByLockgate, Line, Plug, PlugCall, shared_plug, source_of_result
 from lockgate.integrations.tools import AskPerson
+
+with naming_extra("crewai", "crewai"):
+    from crewai.hooks.dispatch import (
+        HookAborted,
+        InterceptionPoint,
+        get_scoped_hooks,
+        register,
+        scoped_hooks,
+        unregister,
+    )
+    from crewai.tools.mcp_native_tool import MCPNativeTool
+    from crewai.tools.mcp_tool_wrapper import MCPToolWrapper
 
 _MAX_REMEMBERED = 10_000
 

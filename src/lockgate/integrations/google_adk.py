@@ -12,12 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
-from google.adk.plugins.base_plugin import BasePlugin
-from google.adk.tools.agent_tool import AgentTool
-from google.adk.tools.set_model_response_tool import SetModelResponseTool
-from google.adk.tools.transfer_to_agent_tool import TransferToAgentTool
-from google.genai import types
-
+from lockgate.integrations.extras import naming_extra
 from lockgate.integrations.plug import (
     HeldByLockgate,
     HeldQuestion,
@@ -27,6 +22,13 @@ from lockgate.integrations.plug import (
     shared_plug,
     source_of_result,
 )
+
+with naming_extra("google-adk", "google.adk"):
+    from google.adk.plugins.base_plugin import BasePlugin
+    from google.adk.tools.agent_tool import AgentTool
+    from google.adk.tools.set_model_response_tool import SetModelResponseTool
+    from google.adk.tools.transfer_to_agent_tool import TransferToAgentTool
+    from google.genai import types
 
 _ASKING = "adk_request_confirmation"
 # Parts in which the model itself speaks; all others are what the provider or a code executor did.

@@ -13,19 +13,7 @@ from contextlib import contextmanager
 from typing import Annotated, Any, NotRequired
 from uuid import uuid4
 
-from langchain.agents.middleware import AgentMiddleware
-from langchain.agents.middleware.types import (
-    AgentState,
-    ModelRequest,
-    ModelResponse,
-    PrivateStateAttr,
-    ToolCallRequest,
-)
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
-from langgraph.config import get_config
-from langgraph.errors import GraphBubbleUp, GraphInterrupt
-from langgraph.types import Command, interrupt
-
+from lockgate.integrations.extras import naming_extra
 from lockgate.integrations.message_texts import text_in
 from lockgate.integrations.plug import (
     HeldByLockgate,
@@ -38,6 +26,20 @@ from lockgate.integrations.plug import (
     shared_plug,
     source_of_result,
 )
+
+with naming_extra("langchain", "langchain"):
+    from langchain.agents.middleware import AgentMiddleware
+    from langchain.agents.middleware.types import (
+        AgentState,
+        ModelRequest,
+        ModelResponse,
+        PrivateStateAttr,
+        ToolCallRequest,
+    )
+    from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+    from langgraph.config import get_config
+    from langgraph.errors import GraphBubbleUp, GraphInterrupt
+    from langgraph.types import Command, interrupt
 
 # Blocks in which the model itself speaks.
 _OWN_BLOCKS = frozenset({"text", "output_text", "reasoning", "thinking", "redacted_thinking", "tool_use", "tool_call"})

@@ -19,19 +19,8 @@ from inspect import isawaitable
 from typing import Any
 from uuid import uuid4
 
-from agents import (
-    Agent,
-    AgentHooks,
-    FunctionTool,
-    Handoff,
-    Runner,
-    RunState,
-    ToolGuardrailFunctionOutput,
-    ToolInputGuardrail,
-)
-from agents.editor import ApplyPatchResult
-
 from lockgate.core.errors import InvalidConfig
+from lockgate.integrations.extras import naming_extra
 from lockgate.integrations.message_texts import text_in
 from lockgate.integrations.plug import (
     HeldByLockgate,
@@ -44,6 +33,19 @@ from lockgate.integrations.plug import (
     shared_plug,
     source_of_result,
 )
+
+with naming_extra("openai-agents", "agents"):
+    from agents import (
+        Agent,
+        AgentHooks,
+        FunctionTool,
+        Handoff,
+        Runner,
+        RunState,
+        ToolGuardrailFunctionOutput,
+        ToolInputGuardrail,
+    )
+    from agents.editor import ApplyPatchResult
 
 _NO = "Lockgate did not let this call run: a person was asked about it, and has not allowed it."
 _MAX_HELD = 10_000

@@ -10,12 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
-from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, ToolDenied
-from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
-from pydantic_ai.exceptions import ApprovalRequired, SkipToolExecution
-from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
-from pydantic_core import to_jsonable_python
-
+from lockgate.integrations.extras import naming_extra
 from lockgate.integrations.plug import (
     HeldByLockgate,
     HeldQuestion,
@@ -26,6 +21,13 @@ from lockgate.integrations.plug import (
     shared_plug,
     source_of_result,
 )
+
+with naming_extra("pydantic-ai", "pydantic_ai"):
+    from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, ToolDenied
+    from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
+    from pydantic_ai.exceptions import ApprovalRequired, SkipToolExecution
+    from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
+    from pydantic_core import to_jsonable_python
 
 _MAX_INNER = 10_000
 # What the model reads, beside the question in the metadata of a request.

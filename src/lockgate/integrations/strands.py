@@ -12,14 +12,7 @@ from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
-from strands import Agent
-from strands.hooks import AfterInvocationEvent, AfterToolsEvent, BeforeInvocationEvent, HookOrder
-from strands.middleware import ExecuteToolStage, InvokeModelStage
-from strands.plugins import Plugin
-from strands.tools.structured_output.structured_output_tool import StructuredOutputTool
-from strands.types.events import ModelStopReason, ToolResultEvent
-from strands.types.exceptions import EventLoopException
-
+from lockgate.integrations.extras import naming_extra
 from lockgate.integrations.plug import (
     HeldByLockgate,
     HeldQuestion,
@@ -30,6 +23,15 @@ from lockgate.integrations.plug import (
     shared_plug,
     source_of_result,
 )
+
+with naming_extra("strands", "strands"):
+    from strands import Agent
+    from strands.hooks import AfterInvocationEvent, AfterToolsEvent, BeforeInvocationEvent, HookOrder
+    from strands.middleware import ExecuteToolStage, InvokeModelStage
+    from strands.plugins import Plugin
+    from strands.tools.structured_output.structured_output_tool import StructuredOutputTool
+    from strands.types.events import ModelStopReason, ToolResultEvent
+    from strands.types.exceptions import EventLoopException
 
 # What a graph writes between the task and what its other agents said.
 _GRAPH_MARK = "Inputs from previous nodes"
