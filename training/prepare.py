@@ -32,7 +32,7 @@ import matters
 from lockgate import Gate
 from lockgate.core.errors import LockgateError
 from lockgate.core.judging.evidence import collect_evidence, plain_text
-from lockgate.core.ruling.effects.reading import effects_of
+from lockgate.core.ruling.effects.effects_of_call import effects_of
 from lockgate.core.ruling.pipeline import Ask
 from lockgate.core.ruling.tool_call import ToolCall
 

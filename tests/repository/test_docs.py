@@ -20,8 +20,8 @@ from lockgate.cli.main import COMMANDS, main, make_parsers
 from lockgate.core.redaction.spans import KINDS
 from lockgate.core.requests import payload
 from lockgate.core.ruling.effects.effect import KINDS as EFFECT_KINDS
+from lockgate.core.ruling.effects.effects_of_call import effects_of
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.effects.reading import effects_of
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.sessions import trace_format as trace
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Reason

@@ -17,8 +17,8 @@ from lockgate.cli.terminal import excerpt, make_console, make_visible
 from lockgate.core.errors import LockgateError, quoted
 from lockgate.core.ruling.arguments import flatten_arguments
 from lockgate.core.ruling.effects.effect import Effect, Severity
+from lockgate.core.ruling.effects.effects_of_call import effects_of
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
-from lockgate.core.ruling.effects.reading import effects_of
 from lockgate.core.ruling.explanations import describe_effect
 from lockgate.core.ruling.origins import TrustedText
 from lockgate.core.ruling.tool_call import ToolCall

@@ -41,7 +41,7 @@ from lockgate.cli.terminal import make_visible
 from lockgate.cli.user import user_name
 from lockgate.core.errors import InvalidConfig, LockgateError, quoted
 from lockgate.gate.gate import Gate
-from lockgate.runtime.addresses import is_loopback, local_url
+from lockgate.runtime.loopback import is_loopback, local_url
 from lockgate.service.app import Api
 from lockgate.service.auth import Tokens, has_person_token, host_check_for_port
 from lockgate.service.http import busy_problem

@@ -30,7 +30,7 @@ from lockgate.cli.service_units import (
 from lockgate.cli.terminal import make_visible
 from lockgate.cli.user import user_name
 from lockgate.core.errors import InvalidConfig, LockgateError, quoted
-from lockgate.runtime.addresses import local_url
+from lockgate.runtime.loopback import local_url
 from lockgate.runtime.private_files import replace_file
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from lockgate.claude_code.hook_command import HookFailure, NotProved, ask_servic
 from lockgate.cli.exit_codes import Exit
 from lockgate.cli.terminal import make_visible
 from lockgate.core.errors import InvalidConfig, LockgateError, quoted
-from lockgate.runtime.addresses import local_url
+from lockgate.runtime.loopback import local_url
 from lockgate.service.auth import FILES, VARIABLES, check_token, make_token, person_path
 from lockgate.service.http import Caller
 from lockgate.service.page_login import LoginCodes

@@ -29,8 +29,8 @@ from lockgate.core.errors import InvalidCall, LockgateError, printable
 from lockgate.core.ruling import pipeline
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import CarriedFrom, Context, PastCall
+from lockgate.core.ruling.effects.effects_of_call import effects_of
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
-from lockgate.core.ruling.effects.reading import effects_of
 from lockgate.core.ruling.observing import is_always_enforced, observe
 from lockgate.core.ruling.opinions import Opinion
 from lockgate.core.ruling.pipeline import Ask, Stage

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from lockgate.core.errors import InvalidConfig, LockgateError, printable, quoted
 from lockgate.core.journal.signed_notes import Checkpoint, file_name
-from lockgate.runtime.addresses import is_loopback
+from lockgate.runtime.loopback import is_loopback
 from lockgate.runtime.private_files import replace_file
 
 if TYPE_CHECKING:

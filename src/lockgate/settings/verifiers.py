@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from lockgate.core.errors import InvalidConfig, LockgateError, printable, quoted, suggest_closest
-from lockgate.runtime.addresses import is_loopback
+from lockgate.runtime.loopback import is_loopback
 from lockgate.settings.key_files import GuardedFile, VerifierKeys, is_key, read_key_file
 from lockgate.settings.keys import Environment, KeyForm, Row
 from lockgate.settings.tenants import is_tenant_name

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from lockgate.core.ruling.arguments import Leaf
-from lockgate.core.ruling.effects.reading import own_effects_of
+from lockgate.core.ruling.effects.effects_of_call import own_effects_of
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.self_protection import find_tampering, findings_from_effects, readings_from_leaves
 from lockgate.core.ruling.tool_call import ToolCall

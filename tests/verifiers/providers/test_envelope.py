@@ -25,7 +25,7 @@ from lockgate.core.questions import (
     Question,
     Rating,
 )
-from lockgate.runtime.addresses import is_loopback
+from lockgate.runtime.loopback import is_loopback
 from lockgate.verifiers.providers.anthropic import Anthropic
 from lockgate.verifiers.providers.azure import Azure
 from lockgate.verifiers.providers.compatible import Compatible

@@ -41,7 +41,7 @@ from lockgate.core.vocabulary import Action
 from lockgate.gate.judge import Inquiry
 from lockgate.journal.keys import verify
 from lockgate.journal.log import find_shard, newest_head
-from lockgate.runtime.addresses import local_url
+from lockgate.runtime.loopback import local_url
 from lockgate.runtime.private_files import writable_by_others
 from lockgate.settings.config import Settings
 from lockgate.settings.key_files import is_key, key_file_warning

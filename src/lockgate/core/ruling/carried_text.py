@@ -24,7 +24,7 @@ from zlib import adler32, crc32
 from lockgate.core.errors import printable
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import CarriedFrom, Context
-from lockgate.core.ruling.effects.addresses import is_local_host
+from lockgate.core.ruling.effects.address_shapes import is_local_host
 from lockgate.core.ruling.effects.project import is_shared_host, normalize_path
 from lockgate.core.ruling.value_pieces import find_candidates, prepare_values
 from lockgate.core.ruling.word_index import IndexedReading, ValuePlacesCache

@@ -36,7 +36,7 @@ from lockgate.core.ruling.arguments import flatten_arguments as flatten_argument
 from lockgate.core.ruling.context import BlockNote, Context
 from lockgate.core.ruling.delegation import may_be_delegated, may_go_to_judge_if_delegated
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity, effect
-from lockgate.core.ruling.effects.reading import effects_of, own_effects_of
+from lockgate.core.ruling.effects.effects_of_call import effects_of, own_effects_of
 from lockgate.core.ruling.explanations import CARRIED, EFFECT, explain
 from lockgate.core.ruling.observing import observe
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable

@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
-from lockgate.core.ruling.effects.addresses import is_local_host
+from lockgate.core.ruling.effects.address_shapes import is_local_host
 from lockgate.core.ruling.effects.project import Place, Project
 from lockgate.core.ruling.scope.domain_names import (
     COMMON_DOMAINS,

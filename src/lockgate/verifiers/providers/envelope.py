@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from lockgate.core.errors import InvalidConfig, quoted
 from lockgate.core.questions import HttpReply, HttpRequest, NoAnswer, NoAnswerReason
 from lockgate.core.strict_json import InvalidJson, JsonLimits, JsonReader
-from lockgate.runtime.addresses import is_loopback
+from lockgate.runtime.loopback import is_loopback
 
 MALFORMED = NoAnswer(NoAnswerReason.MALFORMED_REPLY)
 ODD = NoAnswer(NoAnswerReason.ODD_ANSWER)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from lockgate.core.ruling.effects.effects_of_call import effects_of
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.effects.reading import effects_of
 from lockgate.core.ruling.tool_call import ToolCall
 
 PROJECT = Project(root="/w/app", home="/home/u")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lockgate.core.ruling.effects.effect import Severity
+from lockgate.core.ruling.effects.effects_of_call import effects_of
 from lockgate.core.ruling.effects.project import (
     Place,
     Project,
@@ -13,7 +14,6 @@ from lockgate.core.ruling.effects.project import (
     package_name,
     site_of_url,
 )
-from lockgate.core.ruling.effects.reading import effects_of
 from lockgate.core.ruling.tool_call import ToolCall
 
 KNOWN = Project(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockgate.core.ruling.effects.reading import effects_of
+from lockgate.core.ruling.effects.effects_of_call import effects_of
 from lockgate.core.ruling.tool_call import ToolCall
 
 

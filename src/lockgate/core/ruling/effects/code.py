@@ -11,7 +11,7 @@ from itertools import islice
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY
 from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, read_access
-from lockgate.core.ruling.effects.programs.addresses import METADATA_HOSTS, host_of, is_local
+from lockgate.core.ruling.effects.programs.url_hosts import METADATA_HOSTS, host_of, is_local
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.protected_paths import own_access
 

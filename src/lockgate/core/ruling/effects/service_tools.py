@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from lockgate.core.ruling.arguments import Leaf, argument_words, sink_from_argument
-from lockgate.core.ruling.effects.addresses import (
+from lockgate.core.ruling.effects.address_shapes import (
     Seen,
     Shape,
     account_start,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
-from lockgate.core.ruling.effects.addresses import find_hosts, host_from_value, is_local_host
+from lockgate.core.ruling.effects.address_shapes import find_hosts, host_from_value, is_local_host
 from lockgate.core.ruling.effects.code import read_code
 from lockgate.core.ruling.effects.effect import Effect, effect
 from lockgate.core.ruling.effects.file_tools import find_secret_files

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from lockgate.core.ruling.effects.addresses import URL, find_hosts, host_from_value, is_local_host
+from lockgate.core.ruling.effects.address_shapes import URL, find_hosts, host_from_value, is_local_host
 from lockgate.core.ruling.effects.effect import Effect, effect
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
 from lockgate.core.ruling.effects.written_manifests import read_written_manifest

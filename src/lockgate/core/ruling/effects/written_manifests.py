@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from lockgate.core.ruling.effects.addresses import find_hosts, host_from_value, is_local_host
+from lockgate.core.ruling.effects.address_shapes import find_hosts, host_from_value, is_local_host
 from lockgate.core.ruling.effects.effect import Effect, effect
 from lockgate.core.ruling.effects.manifests import is_lock_file, is_manifest, read_manifest
 from lockgate.core.ruling.effects.programs.packages import COMMON_TOOLS, PUBLIC_SOURCES

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from lockgate.core.errors import printable
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
-from lockgate.core.ruling.scope.addresses import CONTENT_ARGUMENTS, find_addresses, name_words
+from lockgate.core.ruling.scope.addresses_in_arguments import CONTENT_ARGUMENTS, find_addresses, name_words
 from lockgate.core.ruling.scope.border import MAX_TEXT, Border
 from lockgate.core.ruling.scope.machines import DOTS, SCHEME
 from lockgate.core.ruling.scope.shell import connects, expansions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lockgate.core.ruling.effects.reading import own_effects_of
+from lockgate.core.ruling.effects.effects_of_call import own_effects_of
 from lockgate.core.ruling.tool_call import ToolCall
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from command_effects import read_line
 
-from lockgate.core.ruling.effects.reading import effects_of
+from lockgate.core.ruling.effects.effects_of_call import effects_of
 from lockgate.core.ruling.tool_call import ToolCall
 
 

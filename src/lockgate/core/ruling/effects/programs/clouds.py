@@ -6,10 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
-from lockgate.core.ruling.effects.programs.addresses import host_of, is_local
 from lockgate.core.ruling.effects.programs.options import has_option, long_values, plain_words, split_options
 from lockgate.core.ruling.effects.programs.program_table import command_words, read_row, target_of
 from lockgate.core.ruling.effects.programs.service_settings import note_container_images, note_settings
+from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_local
 from lockgate.core.word_lists import read_sections
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from lockgate.core.ruling.effects.code import read_code
 from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.program_io import MARK, Invocation
-from lockgate.core.ruling.effects.programs.addresses import host_of, is_local
+from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_local
 from lockgate.core.ruling.effects.project import Place
 from lockgate.core.word_lists import read_sections
 

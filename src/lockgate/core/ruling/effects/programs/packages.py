@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Invocation, Output
-from lockgate.core.ruling.effects.programs.addresses import host_of, is_local
 from lockgate.core.ruling.effects.programs.options import has_option, plain_words, program_after, split_options
 from lockgate.core.ruling.effects.programs.program_table import command_words, has_row, is_task, read_row
+from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_local
 from lockgate.core.ruling.effects.project import package_name
 from lockgate.core.word_lists import read_words
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.programs.addresses import host_of
+from lockgate.core.ruling.effects.programs.url_hosts import host_of
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lockgate.runtime.addresses import is_loopback
+from lockgate.runtime.loopback import is_loopback
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.9.9.9", "::1", "[::1]"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockgate.core.ruling.effects.programs.addresses import host_of, is_address, is_local
+from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_address, is_local
 
 
 def test_a_host_is_found_in_every_form_of_an_address() -> None:

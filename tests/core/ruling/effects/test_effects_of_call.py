@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lockgate import Action, Gate
-from lockgate.core.ruling.effects import reading
-from lockgate.core.ruling.effects.reading import effects_of
+from lockgate.core.ruling.effects import effects_of_call
+from lockgate.core.ruling.effects.effects_of_call import effects_of
 from lockgate.core.ruling.tool_call import ToolCall
 
 
@@ -30,7 +30,7 @@ def test_a_call_that_breaks_a_reader_opens_a_door(monkeypatch: pytest.MonkeyPatc
     def break_down(*_: object) -> None:
         raise RecursionError
 
-    monkeypatch.setattr(reading, "read_tool", break_down)
+    monkeypatch.setattr(effects_of_call, "read_tool", break_down)
     session = Gate().session(goal="Use Bash to list the files")
     session.add("a page", source="tool:web_fetch")
     decision = session.check("Bash", {"command": "ls"})
@@ -42,6 +42,6 @@ def test_a_call_near_our_own_files_that_breaks_a_reader_is_held(monkeypatch: pyt
     def break_down(*_: object) -> None:
         raise RecursionError
 
-    monkeypatch.setattr(reading, "read_own", break_down)
+    monkeypatch.setattr(effects_of_call, "read_own", break_down)
     decision = Gate().session(goal="tidy up").check("Bash", {"command": "rm ~/.lockgate/x"})
     assert decision.action is Action.PAUSE
