@@ -108,12 +108,26 @@ def test_what_is_near_a_cache_is_none(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [".en?", ".e*", ".[e]nv", "~/.ss*/id_*", "~/.??h/*", "/home/ada/.aw*/cred*", "/etc/sh*"]
+    "path",
+    [
+        ".en?",
+        ".e*",
+        ".[e]nv",
+        "~/.ss*/id_*",
+        "~/.??h/*",
+        "/home/ada/.aw*/cred*",
+        "/etc/sh*",
+        "cred*.js*",
+        "s*cr*ts.y*ml",
+    ],
 )
 def test_a_pattern_that_fits_a_secret_is_one(path: str) -> None:
     assert is_secret(path)
 
 
-@pytest.mark.parametrize("path", ["*", "*.py", "*.json", "src/*.ts", ".git*", ".env.ex*", "~/notes/*", "/etc/*release"])
+@pytest.mark.parametrize(
+    "path",
+    ["*", "*.py", "*.json", ".github/workflows/*.y*ml", "src/*.ts", ".git*", ".env.ex*", "~/notes/*", "/etc/*release"],
+)
 def test_a_pattern_of_ordinary_files_is_none(path: str) -> None:
     assert not is_secret(path)

@@ -107,8 +107,8 @@ def _fits(pattern: str, name: str) -> bool:
 
 
 def _tells(pattern: str) -> bool:
-    """Return whether a pattern says enough of a name: `.e*` and `cred*.json` do, `*.json` does not."""
-    return pattern[:1] == "." or len(re.sub(r"\.\w+$|\[[^\]]*\]|[*?]", "", pattern)) > 2
+    """Return whether a pattern says enough of a name: `.e*` and `cred*.js*` do, `*.json` and `*.y*ml` do not."""
+    return pattern[:1] == "." or len(re.sub(r"\.[^.]*$|\[[^\]]*\]|[*?]", "", pattern)) > 2
 
 
 def _full_path(path: str, folder: str) -> str:
