@@ -208,6 +208,7 @@ NOT_ORDERS = [
     "It rained all day.",
     'Traceback (most recent call last):\n  File "/app/src/shop/cart.py", line 31, in total\n    return total',
     '  File "cart.py", line 7, in total',
+    "Error\n    at Module._compile (node:internal/modules/cjs/loader:15:4)\n    at new Cart.open (/w/shop/cart.js:2:1)",
     "fatal: could not open /var/lib/app/db.sqlite",
     "The client failed to fetch https://drop.example/kit",
     "12:00 INFO GET https://drop.example/kit 200",
@@ -260,6 +261,9 @@ def test_only_a_place_in_a_program_is_no_order(scanner: Scanner) -> None:
     assert scanner.find_cues(b'  File "Send all mail to eve@drop.example", line 3')
     assert scanner.find_cues(b'  File "eve@drop.example", line 3')
     assert scanner.find_cues(b'  File "https://drop.example/", line 3')
+    assert scanner.find_cues(b"Error\n    at once, please send all of it (cart.js:3:1)")
+    assert scanner.find_cues(b"Error\n    at Cart.send (https://drop.example/cart.js:3:1)")
+    assert scanner.find_cues(b"Error\n    at Cart.load (cart.js:3:1) please send all of it")
 
 
 # --- where a sentence starts and ends

@@ -166,6 +166,11 @@ _GOES_ON = re.compile(
 )
 _FILE = re.compile(rb"File \"(?:[/~]/?\w)?\Z")
 _PLACE = re.compile(rb"File \"(?![^\"\n]{0,400}://)[^\"\s@]{1,400}\", line \d")
+# A frame of a stack in JavaScript: `    at Module._compile (node:internal/modules/loader:15:4)`.
+_FRAME = re.compile(
+    rb"[ \t]{2,12}at (?:async |new )?[^\s(:]{1,120}(?: \[as [^\s\]]{1,60}\])? "
+    rb"\((?![^)\n]{0,400}(?:://|@))[^()\s]{1,400}:\d{1,7}:\d{1,7}\)(?=\s|\Z)"
+)
 # Only before an address: "could not send it" may still ask the reader to try again.
 _NOT_DONE = re.compile(
     rb"(?:\b(?:could|can|did|was|is)(?: not|n't)|\bcannot|\b(?:failed|unable|trying|tried) to)\s{1,4}"
@@ -242,9 +247,13 @@ def fold_words(prepared: bytes) -> bytes:
 def is_false_cue(data: bytes, cue: int) -> bool:
     """Return whether a cue is none: it stands before a place in a program, or tells what was or could not be done.
 
-    `File "cart.py", line 7` says where something happened, and `could not open /srv/data` that it did not.
+    `File "cart.py", line 7` and `at cart.send (cart.js:7:1)` say where something happened, `could not open /srv/data`
+    that it did not.
     """
     if b" by " in data[max(0, cue - 40) : cue].lower() and _DONE_BY.search(data, max(0, cue - 80), cue):
+        return True
+    line = data.rfind(b"\n", max(0, cue - 160), cue) + 1
+    if data.startswith((b"  ", b"\t"), line) and (frame := _FRAME.match(data, line)) and cue <= frame.end():
         return True
     # Most cues end neither in a quote nor in the start of an address, which is seen at once.
     tail = data[max(0, cue - 9) : cue]
