@@ -337,7 +337,13 @@ def test_what_the_provider_brings_beside_a_call_is_read_before_it() -> None:
 
 
 def mail_agent(
-    plug: Plug, script: list[Any], *, before: Sequence[Any] = (), tools: Sequence[Any] = (), **more: Any
+    plug: Plug,
+    script: list[Any],
+    *,
+    before: Sequence[Any] = (),
+    behind: Sequence[Any] = (),
+    tools: Sequence[Any] = (),
+    **more: Any,
 ) -> Any:
     """Return an agent with this script, and the list of what it has sent."""
     sent: list[str] = []
@@ -356,7 +362,7 @@ def mail_agent(
     agent = create_agent(
         ScriptedModel(script=iter(script)),
         [read_page, *(tools or [send_email])],
-        middleware=[*before, LockgateMiddleware(plug)],
+        middleware=[*before, LockgateMiddleware(plug), *behind],
         **more,
     )
     return agent, sent
@@ -389,6 +395,86 @@ def test_a_message_that_a_middleware_adds_before_ours_is_not_the_users(plug: Plu
     agent.invoke({"messages": [HumanMessage("Read my notes")]})
     assert not sent
     assert "which of several human messages the user wrote" in caplog.text
+
+
+ANA = ScriptedCall("send_email", {"to": "ana@example.com", "body": "the minutes"}, "a")
+ANA_GOAL = "Email ana@example.com the minutes"
+
+
+def invoke(agent: Any, goal: str, mode: str) -> Any:
+    given: Any = {"messages": [HumanMessage(goal)]}
+    return agent.invoke(given) if mode == "sync" else asyncio.run(agent.ainvoke(given))
+
+
+class Around(AgentMiddleware):
+    """Stands around the calls."""
+
+    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+        return handler(request)
+
+    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+        return await handler(request)
+
+
+class AroundModel(AgentMiddleware):
+    """Stands around the model."""
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(request)
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return await handler(request)
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("other", [Around, AroundModel])
+def test_a_middleware_behind_ours_is_reported_and_one_before_ours_is_not(
+    plug: Plug, mode: str, other: type[AgentMiddleware], caplog: Any
+) -> None:
+    agent, sent = mail_agent(plug, [[ANA], "done"], before=[other()])
+    invoke(agent, ANA_GOAL, mode)
+    assert sent == ["ana@example.com"]
+    assert not caplog.messages
+    agent, sent = mail_agent(plug, [[ANA], [ANA], "done"], behind=[other()])
+    invoke(agent, ANA_GOAL, mode)
+    assert not sent
+    assert [each for each in caplog.messages if "list LockgateMiddleware last" in each] == caplog.messages[:1]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_an_agent_without_the_plug_inside_a_tool_is_reported(plug: Plug, mode: str, caplog: Any) -> None:
+    @tool
+    def get_sum(a: int, b: int) -> str:
+        """Get the sum of two numbers."""
+        return str(a + b)
+
+    adds = ScriptedCall("get_sum", {"a": 2, "b": 3}, "s")
+    order = ScriptedCall("delegate", {"task": "Add two and three"}, "d")
+
+    def play(inner: Any) -> list[str]:
+        sent: list[str] = []
+
+        @tool
+        def delegate(task: str) -> str:
+            """Hand a task to another agent."""
+            return str(inner.invoke({"messages": [HumanMessage(task)]})["messages"][-1].text)
+
+        @tool
+        def send_email(to: str, body: str) -> str:
+            """Send an email."""
+            sent.append(to)
+            return get_sum.invoke({"a": 1, "b": 1})
+
+        agent, _ = mail_agent(plug, [[order], [ANA], "done"], tools=[delegate, send_email])
+        invoke(agent, ANA_GOAL, mode)
+        return sent
+
+    ours = LockgateMiddleware(plug)
+    assert play(create_agent(ScriptedModel(script=iter([[adds], "done"])), [get_sum], middleware=[ours]))
+    assert not caplog.messages
+    # An agent without it may have read anything: what its caller does next is suspect.
+    assert not play(create_agent(ScriptedModel(script=iter([[adds], "done"])), [get_sum]))
+    assert "the calls of an agent that the tool delegate starts" in caplog.text
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])

@@ -10,6 +10,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Annotated, Any, NotRequired
 from uuid import uuid4
 
@@ -36,7 +37,9 @@ with naming_extra("langchain", "langchain"):
         PrivateStateAttr,
         ToolCallRequest,
     )
+    from langchain_core.callbacks import BaseCallbackHandler
     from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+    from langchain_core.tracers.context import register_configure_hook
     from langgraph.config import get_config
     from langgraph.errors import GraphBubbleUp, GraphInterrupt
     from langgraph.types import Command, interrupt
@@ -45,6 +48,11 @@ with naming_extra("langchain", "langchain"):
 _OWN_BLOCKS = frozenset({"text", "output_text", "reasoning", "thinking", "redacted_thinking", "tool_use", "tool_call"})
 _MAX_INTERRUPTED = 1_000
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+# What LangChain gives to the last middleware: what runs the tool, and what asks the model. Others get a middleware.
+_OWN_HANDLERS = (".execute", "._sync_execute", "._execute_model_sync", "._execute_model_async")
+# What is told of everything that starts while a call runs, also of agents that the tool starts.
+_watching: ContextVar[BaseCallbackHandler | None] = ContextVar("lockgate_watching", default=None)
+register_configure_hook(_watching, inheritable=True)
 
 
 class LockgateState(AgentState[Any]):
@@ -116,6 +124,7 @@ class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
         session = self._read(request.state, request.messages, request)
+        self._warn_of(handler, session, "what the model reads")
         response = handler(request)
         self._note_reply(session, response)
         return response
@@ -126,6 +135,7 @@ class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
         from asyncio import to_thread
 
         session = await to_thread(self._read, request.state, request.messages, request)
+        self._warn_of(handler, session, "what the model reads")
         response = await handler(request)
         self._note_reply(session, response)
         return response
@@ -163,6 +173,12 @@ class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
             elif isinstance(tool, dict) and "name" not in tool.get("function", tool):
                 self.plug.cannot_cover(f"the calls of {tool.get('type', 'a tool')}, which the provider runs itself")
 
+    def _warn_of(self, handler: object, session: str, what: str) -> None:
+        """Warn of a middleware behind this one, which can change what was read or ruled on here."""
+        if not getattr(handler, "__qualname__", "").endswith(_OWN_HANDLERS):
+            unseen = f"{what}: a middleware behind LockgateMiddleware can change it, so list LockgateMiddleware last"
+            self.plug.cannot_cover(unseen, session)
+
     def _note_reply(self, session: str, response: object) -> None:
         """Note the model's own words, and read what the provider's tools brought before the calls beside it."""
         for message in getattr(response, "result", [response]):
@@ -184,6 +200,7 @@ class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]]
     ) -> ToolMessage | Command[Any]:
         session, call = _session_of(request.state), _call_of(request)
+        self._warn_of(handler, session, "the arguments that run")
         verdict, question = self._go_on(session, call) or (self.plug.check(session, call), None)
         if verdict.question is not None and (question := _askable(verdict.question)):
             answer = interrupt(question.as_dict())
@@ -194,7 +211,7 @@ class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
             return self._denial(session, request, verdict)
         failed = True
         try:
-            with self.plug.running(session, call), self._remember_interrupt(session, call, question):
+            with self._running(session, call), self._remember_interrupt(session, call, question):
                 result = handler(request)
             self._note_added(session, result)
             failed = getattr(result, "status", "") == "error"
@@ -208,6 +225,7 @@ class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
         from asyncio import to_thread
 
         session, call = _session_of(request.state), _call_of(request)
+        self._warn_of(handler, session, "the arguments that run")
         verdict, question = self._go_on(session, call) or (await self.plug.check_async(session, call), None)
         if verdict.question is not None and (question := _askable(verdict.question)):
             answer = interrupt(question.as_dict())
@@ -218,13 +236,22 @@ class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
             return self._denial(session, request, verdict)
         failed = True
         try:
-            with self.plug.running(session, call), self._remember_interrupt(session, call, question):
+            with self._running(session, call), self._remember_interrupt(session, call, question):
                 result = await handler(request)
             await to_thread(self._note_added, session, result)
             failed = getattr(result, "status", "") == "error"
         finally:
             await to_thread(self.plug.ended, session, call.id, failed=failed)
         return result
+
+    @contextmanager
+    def _running(self, session: str, call: PlugCall) -> Iterator[None]:
+        before = _watching.set(_AgentInside(self.plug, session, call.tool))
+        try:
+            with self.plug.running(session, call):
+                yield
+        finally:
+            _watching.reset(before)
 
     def _denial(self, session: str, request: ToolCallRequest, verdict: Verdict) -> ToolMessage:
         text = verdict.text
@@ -259,6 +286,24 @@ class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
                 while len(self._interrupted) > _MAX_INTERRUPTED:
                     self._interrupted.popitem(last=False)
             raise
+
+
+class _AgentInside(BaseCallbackHandler):
+    """Warns of an agent that a tool starts, and that has none of our middleware: its calls run unasked."""
+
+    def __init__(self, plug: Plug, session: str, tool: str) -> None:
+        self._plug, self._session, self._tool = plug, session, tool
+        self._place = _place_of(get_config().get("metadata"))
+
+    def on_tool_start(self, *_: Any, metadata: Mapping[str, Any] | None = None, **__: Any) -> None:
+        # A tool that calls another one runs in the same place; an agent with our middleware in its own session.
+        if self._plug.caller == self._session and _place_of(metadata) != self._place:
+            unseen = f"the calls of an agent that the tool {self._tool} starts: it has no LockgateMiddleware"
+            self._plug.cannot_cover(unseen, self._session)
+
+
+def _place_of(metadata: Mapping[str, Any] | None) -> object:
+    return (metadata or {}).get("langgraph_checkpoint_ns")
 
 
 def held(result: Mapping[str, Any]) -> list[HeldQuestion]:
