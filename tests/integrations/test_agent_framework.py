@@ -355,3 +355,32 @@ def test_a_prompt_that_another_middleware_fills_from_a_page_is_not_vetted() -> N
     attack.plug.close()
     assert "Lockgate" in told_by(result.messages)[-1]
     assert not attack.sent
+
+
+@pytest.mark.parametrize("kind", ["as a tool", "in a tool"])
+def test_an_agent_without_the_plug_is_reported(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    ana = ScriptedCall("send_email", {"to": "ana@example.com", "body": "the minutes"}, "a")
+    attack = Attack("agent-framework", on_pause="deny")
+    layer = LockgateLayer(attack.plug)
+
+    def play(helper: Agent, calls: list[str]) -> None:
+        async def delegate(task: str) -> str:
+            """Hand a task to another agent."""
+            return str(await helper.run(task))
+
+        order = ScriptedCall("delegate", {"task": "Add two and three"}, "d")
+        given = helper.as_tool(name="delegate") if kind == "as a tool" else delegate
+        replies = [[order] if each == "order" else [ana] for each in calls]
+        agent = agent_of([*replies, "done"], [*attack.tools, given], *layer.middleware, name="main")
+        asyncio.run(agent.run("Email ana@example.com the minutes"))
+
+    play(agent_of(["done"], [], *layer.middleware), ["order", "ana"])
+    assert (len(attack.sent), caplog.messages) == (1, [])
+    bare = agent_of(["done"], [])
+    # It is said at the start; what its caller does is suspect once it has run.
+    play(bare, ["ana"])
+    assert len(attack.sent) == 2
+    assert "the calls of helper, which the tool delegate starts" in caplog.text
+    play(bare, ["order", "ana"])
+    attack.plug.close()
+    assert len(attack.sent) == 2

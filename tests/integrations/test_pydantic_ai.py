@@ -363,3 +363,43 @@ def test_instructions_that_change_during_the_run_are_not_vetted() -> None:
     agent.run_sync("Which day is it?")
     gate.plug.close()
     assert not sent
+
+
+def test_an_agent_without_the_plug_that_a_tool_names_is_reported(caplog: Any) -> None:
+    sent: list[str] = []
+    adds = ScriptedCall("get_sum", {"a": 2, "b": 3}, "s")
+    order = ScriptedCall("delegate", {"task": "Add two and three"}, "d")
+    ana = ScriptedCall("send_email", {"to": "ana@example.com", "body": "the minutes"}, "a")
+
+    def get_sum(a: int, b: int) -> int:
+        """Get the sum of two numbers."""
+        return a + b
+
+    def send_email(to: str, body: str) -> str:
+        """Send an email."""
+        sent.append(to)
+        return "sent"
+
+    plug = Plug("pydantic-ai", gate=Gate(approvals=MemoryApprovals()), on_pause="deny")
+
+    def play(calls: list[ScriptedCall], **more: Any) -> None:
+        helper = Agent(scripted(iter([[adds], "done"])), name="helper", tools=[get_sum], **more)
+
+        async def delegate(task: str) -> str:
+            """Hand a task to another agent."""
+            return str((await helper.run(task)).output)
+
+        script = iter([*([each] for each in calls), "done"])
+        tools = [delegate, send_email]
+        agent = Agent(scripted(script), tools=tools, capabilities=[Lockgate(plug)])
+        agent.run_sync("Email ana@example.com the minutes")
+
+    play([order, ana], capabilities=[Lockgate(plug)])
+    assert (len(sent), caplog.messages) == (1, [])
+    # It is said at the start; what its caller does is suspect once it has run.
+    play([ana])
+    assert len(sent) == 2
+    assert "the calls of helper, which the tool delegate starts: it has no Lockgate()" in caplog.text
+    play([order, ana])
+    plug.close()
+    assert len(sent) == 2

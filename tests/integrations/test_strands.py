@@ -327,3 +327,32 @@ def test_a_run_that_goes_on_in_another_session_brings_along_what_it_read() -> No
     other([{"interruptResponse": {"interruptId": id, "response": True}} for id, _ in waiting])
     attack.plug.close()
     assert not attack.sent
+
+
+@pytest.mark.parametrize("kind", ["as a tool", "in a tool"])
+def test_an_agent_without_the_plug_is_reported(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    ana = ScriptedCall("send_email", {"to": "ana@example.com", "body": "the minutes"}, "a")
+    attack = Attack("strands")
+
+    def play(helper: Agent, calls: list[str]) -> None:
+        @tool
+        def delegate(input: str) -> str:
+            """Hand a task to another agent."""
+            return str(helper(input))
+
+        helper.name = "helper"
+        order = ScriptedCall("delegate", {"input": "Add two and three"}, "d")
+        given = helper.as_tool(name="delegate") if kind == "as a tool" else delegate
+        replies = [[order] if each == "order" else [ana] for each in calls]
+        agent_of(attack.plug, [*attack.tools, given], [*replies, "done"])("Email ana@example.com the minutes")
+
+    play(agent_of(attack.plug, attack.tools, ["done"]), ["order", "ana"])
+    assert (len(attack.sent), caplog.messages) == (1, [])
+    bare = Agent(model=ScriptedModel(iter(["done"])), callback_handler=None)
+    # It is said at the start; what its caller does is suspect once it has run.
+    play(bare, ["ana"])
+    assert len(attack.sent) == 2
+    assert "the calls of helper, which the tool delegate starts: it has no LockgatePlugin()" in caplog.text
+    play(bare, ["order", "ana"])
+    attack.plug.close()
+    assert len(attack.sent) == 2

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from lockgate.integrations.extras import naming_extra
+from lockgate.integrations.named_agents import named_agents
 from lockgate.integrations.plug import (
     HeldByLockgate,
     HeldQuestion,
@@ -24,9 +25,11 @@ from lockgate.integrations.plug import (
 
 with naming_extra("pydantic-ai", "pydantic_ai"):
     from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, ToolDenied
+    from pydantic_ai.agent import AbstractAgent
     from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
     from pydantic_ai.exceptions import ApprovalRequired, SkipToolExecution
     from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
+    from pydantic_ai.toolsets import FunctionToolset
     from pydantic_core import to_jsonable_python
 
 _MAX_INNER = 10_000
@@ -90,6 +93,8 @@ class Lockgate(AbstractCapability[Any]):
         # A resumed run rules on its calls before any request: on what the model had read when it wrote them, so without
         # the results of calls beside the held one.
         history = _up_to_last_response(ctx.messages)
+        for what in _agents_without_plug(ctx.agent).values():
+            self.plug.cannot_cover(what)
         with self.plug.hook():
             if ctx.prompt is not None:
                 text = _text_of(ctx.prompt)
@@ -199,12 +204,36 @@ class Lockgate(AbstractCapability[Any]):
             result = await handler(args)
         from asyncio import to_thread
 
+        if unseen := _agents_without_plug(ctx.agent).get(call.tool_name):
+            self.plug.cannot_cover(unseen, session)
         await to_thread(self.plug.ended, session, call.tool_call_id)
         return result
 
     def _session_of(self, ctx: RunContext[Any]) -> str:
         """Return the session: the conversation, or inside another agent's tool the run."""
         return self._inner.get(str(ctx.run_id)) or str(ctx.conversation_id or ctx.run_id or "unseen-run")
+
+
+def _agents_without_plug(agent: Any) -> dict[str, str]:
+    """Return, by tool, what cannot be seen of the agents that the tools of this one name."""
+    found: dict[str, str] = {}
+
+    def look(toolset: Any) -> None:
+        for name, tool in toolset.tools.items() if isinstance(toolset, FunctionToolset) else ():
+            for other in named_agents(tool.function, AbstractAgent):
+                if not _has_plug(other):
+                    named = other.name or "an agent"
+                    found[name] = f"the calls of {named}, which the tool {name} starts: it has no Lockgate()"
+
+    for toolset in agent.toolsets if agent is not None else ():
+        toolset.apply(look)
+    return found
+
+
+def _has_plug(agent: Any) -> bool:
+    found: list[object] = []
+    agent.root_capability.apply(found.append)
+    return any(isinstance(each, Lockgate) for each in found)
 
 
 def _up_to_last_response(messages: Sequence[ModelMessage]) -> list[ModelMessage]:

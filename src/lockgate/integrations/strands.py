@@ -10,9 +10,10 @@ import json
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from typing import Any
 from uuid import uuid4
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from lockgate.integrations.extras import naming_extra
+from lockgate.integrations.named_agents import named_agents
 from lockgate.integrations.plug import (
     HeldByLockgate,
     HeldQuestion,
@@ -39,6 +40,8 @@ _GRAPH_MARK = "Inputs from previous nodes"
 _SWARM_TOOL = "handoff_to_agent"
 # Blocks in which the model itself speaks.
 _OWN_BLOCKS = ("text", "reasoningContent", "toolUse", "cachePoint")
+# The agents that have a plug.
+_guarded: WeakSet[Agent] = WeakSet()
 
 
 class LockgatePlugin(Plugin):
@@ -60,6 +63,7 @@ class LockgatePlugin(Plugin):
         self._stopped: WeakKeyDictionary[Agent, str] = WeakKeyDictionary()
 
     def init_agent(self, agent: Agent) -> None:
+        _guarded.add(agent)
         last = HookOrder.SDK_LAST + 1
         agent.hooks.add_callback(BeforeInvocationEvent, self._begin, order=last)
         agent.hooks.add_callback(AfterInvocationEvent, self._end, order=last)
@@ -77,6 +81,9 @@ class LockgatePlugin(Plugin):
         parent, session = self.plug.caller, self._session_of(agent)
         if parent and not session.startswith(f"{parent}/"):
             session = self._sessions[agent] = f"{parent}/{uuid4().hex}"
+        for tool in agent.tool_registry.registry.values():
+            if unseen := _agent_without_plug(tool):
+                self.plug.cannot_cover(unseen)
         given = _trailing_input(messages)
         written = self._continued.pop(agent, self) is None or _is_from_agents(agent, messages)
         known = not agent.messages and len(given) == len(messages)
@@ -177,6 +184,8 @@ class LockgatePlugin(Plugin):
             if isinstance(event, ToolResultEvent):
                 failed = event.tool_result.get("status") == "error"
             yield event
+        if unseen := _agent_without_plug(context.tool):
+            self.plug.cannot_cover(unseen, session)
         await to_thread(self.plug.ended, session, call.id, failed=failed)
 
     def _denial(self, context: Any, verdict: Verdict) -> ToolResultEvent:
@@ -215,6 +224,14 @@ def _held(result: Any) -> list[tuple[str, HeldQuestion]]:
         for each in result.interrupts or ()
         if isinstance(each.reason, Mapping) and each.reason.get("held_by") == "lockgate"
     ]
+
+
+def _agent_without_plug(tool: Any) -> str:
+    """Return what cannot be seen of an agent that this tool is or names; empty if there is none without a plug."""
+    for agent in [getattr(tool, "agent", None), *named_agents(tool, Agent)]:
+        if isinstance(agent, Agent) and agent not in _guarded:
+            return f"the calls of {agent.name}, which the tool {tool.tool_name} starts: it has no LockgatePlugin()"
+    return ""
 
 
 def _trailing_input(messages: list[Any]) -> list[Any]:
