@@ -7,6 +7,7 @@ framework's approval requests; `resume` records the answer and makes the message
 from __future__ import annotations
 
 import json
+from asyncio import to_thread
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -96,8 +97,6 @@ class _Input(AgentMiddleware):
         self._requests = requests
 
     async def process(self, context: AgentContext, call_next: Callable[[], Awaitable[None]]) -> None:
-        from asyncio import to_thread
-
         if context.session is None:
             # A run is known by its session, so that one without gets its own.
             context.session = context.agent.create_session()
@@ -223,8 +222,6 @@ class _Calls(FunctionMiddleware):
         self._plug = plug
 
     async def process(self, context: FunctionInvocationContext, call_next: Callable[[], Awaitable[None]]) -> None:
-        from asyncio import to_thread
-
         session, id = _session_of(self._plug, context.session), str(context.metadata.get("call_id") or "")
         call = PlugCall(context.function.name, _as_json(context.arguments), id)
         verdict = await self._plug.check_async(session, call)

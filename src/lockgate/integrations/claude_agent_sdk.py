@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
+from asyncio import timeout, to_thread
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
@@ -80,8 +81,6 @@ class LockgateHooks:
     # The user's words.
 
     async def _on_prompt(self, event: Any, tool_use_id: str | None, context: Any, *, known: bool) -> dict[str, Any]:  # noqa: ARG002
-        from asyncio import to_thread
-
         session, prompt = event["session_id"], event["prompt"]
         if _MACHINE.match(prompt):
             # A report of an agent or a command in the background comes by this event too.
@@ -91,8 +90,6 @@ class LockgateHooks:
         return {}
 
     async def _on_subagent(self, event: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:  # noqa: ARG002
-        from asyncio import to_thread
-
         # Its order is its caller's, whose session holds all that stands behind it.
         await to_thread(self.plug.user_said, _session_of(event), "", parent=event["session_id"])
         return {}
@@ -100,8 +97,6 @@ class LockgateHooks:
     # Calls.
 
     async def _before_call(self, event: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:  # noqa: ARG002
-        from asyncio import to_thread
-
         session, id = _session_of(event), str(event.get("tool_use_id") or tool_use_id or "")
         call = PlugCall(event["tool_name"], event["tool_input"], id)
         self._ruling[session] += 1
@@ -122,8 +117,6 @@ class LockgateHooks:
         return {}
 
     async def _answer_to(self, question: HeldQuestion) -> object:
-        from asyncio import timeout, to_thread
-
         assert self._ask is not None  # noqa: S101
         try:
             async with timeout(self._wait_s):
@@ -134,8 +127,6 @@ class LockgateHooks:
             return None
 
     async def _after_call(self, event: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:  # noqa: ARG002
-        from asyncio import to_thread
-
         session, id = _session_of(event), str(event.get("tool_use_id") or tool_use_id or "")
         failed = event["hook_event_name"] == "PostToolUseFailure"
         given = event.get("error") if failed else event.get("tool_response")

@@ -7,6 +7,7 @@ A held call asks by ADK's tool confirmation; `resume` makes the message that the
 from __future__ import annotations
 
 import json
+from asyncio import to_thread
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
@@ -49,8 +50,6 @@ class LockgateAdkPlugin(BasePlugin):
     # The user's words.
 
     async def on_user_message_callback(self, *, invocation_context: Any, user_message: types.Content) -> None:
-        from asyncio import to_thread
-
         session, parent = invocation_context.session, self.plug.caller
         if parent:
             # An `AgentTool` runs its agent in a new session, and the model's order arrives as a user's message.
@@ -135,8 +134,6 @@ class LockgateAdkPlugin(BasePlugin):
     async def before_tool_callback(
         self, *, tool: Any, tool_args: dict[str, Any], tool_context: Any
     ) -> dict[str, Any] | None:
-        from asyncio import to_thread
-
         if isinstance(tool, SetModelResponseTool | TransferToAgentTool):
             # The form of the answer, and a hand-over to an agent whose calls are ruled on as well.
             return None
@@ -179,8 +176,6 @@ class LockgateAdkPlugin(BasePlugin):
         await self._end(tool, tool_args, tool_context, failed=True)
 
     async def _end(self, tool: Any, arguments: dict[str, Any], context: Any, *, failed: bool) -> None:
-        from asyncio import to_thread
-
         session, id = self._name_of(context.session), str(context.function_call_id or "")
         ruled = self._running.pop((session, id), None)
         if ruled is None:

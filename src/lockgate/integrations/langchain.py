@@ -7,6 +7,7 @@ List it last: what stands behind it can change the arguments after the ruling. A
 from __future__ import annotations
 
 import json
+from asyncio import to_thread
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -79,8 +80,6 @@ class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
         return self._begin(state)
 
     async def abefore_agent(self, state: LockgateState, runtime: object) -> dict[str, str]:  # noqa: ARG002
-        from asyncio import to_thread
-
         return await to_thread(self._begin, state)
 
     def _begin(self, state: LockgateState) -> dict[str, str]:
@@ -114,8 +113,6 @@ class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
         self._read(state, state.get("messages", ()))
 
     async def aafter_agent(self, state: LockgateState, runtime: object) -> None:  # noqa: ARG002
-        from asyncio import to_thread
-
         await to_thread(self._read, state, state.get("messages", ()))
 
     # What the model reads.
@@ -132,8 +129,6 @@ class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
-        from asyncio import to_thread
-
         session = await to_thread(self._read, request.state, request.messages, request)
         self._warn_of(handler, session, "what the model reads")
         response = await handler(request)
@@ -222,8 +217,6 @@ class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
     ) -> ToolMessage | Command[Any]:
-        from asyncio import to_thread
-
         session, call = _session_of(request.state), _call_of(request)
         self._warn_of(handler, session, "the arguments that run")
         verdict, question = self._go_on(session, call) or (await self.plug.check_async(session, call), None)

@@ -6,6 +6,7 @@ deferred tool request; without `DeferredToolRequests` among the agent's output t
 
 from __future__ import annotations
 
+from asyncio import to_thread
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
@@ -82,8 +83,6 @@ class Lockgate(AbstractCapability[Any]):
     # The user's words, and what the model reads.
 
     async def before_run(self, ctx: RunContext[Any]) -> None:
-        from asyncio import to_thread
-
         caller = self.plug.caller
         if caller:
             self._inner[str(ctx.run_id)] = f"{caller}/{ctx.conversation_id or ctx.run_id}"
@@ -202,8 +201,6 @@ class Lockgate(AbstractCapability[Any]):
         session = self._session_of(ctx)
         with self.plug.running(session, PlugCall(call.tool_name, args if isinstance(args, dict) else {})):
             result = await handler(args)
-        from asyncio import to_thread
-
         if unseen := _agents_without_plug(ctx.agent).get(call.tool_name):
             self.plug.cannot_cover(unseen, session)
         await to_thread(self.plug.ended, session, call.tool_call_id)

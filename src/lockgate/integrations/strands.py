@@ -7,6 +7,7 @@ interrupt; `resume` makes the answer that the agent is called with.
 from __future__ import annotations
 
 import json
+from asyncio import to_thread
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from typing import Any
 from uuid import uuid4
@@ -75,8 +76,6 @@ class LockgatePlugin(Plugin):
 
     async def _begin(self, event: BeforeInvocationEvent) -> None:
         """Name the session of this run, and take in what the caller has just given."""
-        from asyncio import to_thread
-
         agent, messages = event.agent, list(event.messages or ())
         parent, session = self.plug.caller, self._session_of(agent)
         if parent and not session.startswith(f"{parent}/"):
@@ -158,8 +157,6 @@ class LockgatePlugin(Plugin):
     # Calls.
 
     async def _call_tool(self, context: Any, call_next: Callable[[Any], Any]) -> AsyncGenerator[Any, None]:
-        from asyncio import to_thread
-
         if isinstance(context.tool, StructuredOutputTool):
             # The form of the agent's answer, and no tool.
             async for event in call_next(context):
