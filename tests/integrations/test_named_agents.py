@@ -41,6 +41,16 @@ def by_module(task: str) -> str:
     return str(MODULE.helper.run(task))
 
 
+def by_nothing() -> Any:
+    helper = GLOBAL
+
+    def ask(task: str) -> str:
+        return helper.run(task)  # noqa: F821
+
+    del helper
+    return ask
+
+
 def by_closure(helper: Agent) -> Any:
     def ask(task: str) -> str:
         return helper.run(task)
@@ -53,11 +63,16 @@ def by_wrapper(*given: Any) -> str:
     return by_global(*given)
 
 
-@pytest.mark.parametrize("function", [by_global, by_module, by_closure(GLOBAL), by_wrapper, Desk().ask])
+HOLDER = SimpleNamespace(agent=GLOBAL)
+
+
+@pytest.mark.parametrize("function", [by_global, by_module, by_closure(GLOBAL), by_wrapper, Desk().ask, HOLDER])
 def test_an_agent_is_found_by_its_name(function: Any) -> None:
     assert named_agents(function, Agent) == [GLOBAL]
 
 
-@pytest.mark.parametrize("function", [len, None, SimpleNamespace(), lambda helper: helper.run(""), Desk])
+@pytest.mark.parametrize(
+    "function", [len, None, SimpleNamespace(), lambda helper: helper.run(""), Desk, 5, by_nothing()]
+)
 def test_what_names_no_agent_has_none(function: Any) -> None:
     assert named_agents(function, Agent) == []

@@ -399,7 +399,7 @@ def test_an_agent_without_the_plug_that_a_tool_names_is_reported(caplog: Any) ->
     # It is said at the start; what its caller does is suspect once it has run.
     play([ana])
     assert len(sent) == 2
-    assert "the calls of helper, which the tool delegate starts: it has no Lockgate()" in caplog.text
+    assert "the calls of helper, which the tool delegate starts: it has no plug" in caplog.text
     play([order, ana])
     plug.close()
     assert len(sent) == 2

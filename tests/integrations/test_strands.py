@@ -352,7 +352,7 @@ def test_an_agent_without_the_plug_is_reported(kind: str, caplog: pytest.LogCapt
     # It is said at the start; what its caller does is suspect once it has run.
     play(bare, ["ana"])
     assert len(attack.sent) == 2
-    assert "the calls of helper, which the tool delegate starts: it has no LockgatePlugin()" in caplog.text
+    assert "the calls of helper, which the tool delegate starts: it has no plug" in caplog.text
     play(bare, ["order", "ana"])
     attack.plug.close()
     assert len(attack.sent) == 2

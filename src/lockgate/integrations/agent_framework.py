@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lockgate.integrations.extras import naming_extra
-from lockgate.integrations.named_agents import named_agents
+from lockgate.integrations.named_agents import unseen_agent
 from lockgate.integrations.plug import (
     HeldByLockgate,
     HeldQuestion,
@@ -207,7 +207,8 @@ class _Requests(ChatMiddleware):
     def _lines_of_tools(self, tools: Sequence[Any]) -> Iterator[Line]:
         """Yield what MCP servers say of their tools, and warn of what the provider and other agents run."""
         for tool in tools:
-            if unseen := _agent_without_plug(tool):
+            function = getattr(tool, "func", None)
+            if unseen := unseen_agent(str(getattr(tool, "name", "")), function, BaseAgent, _has_plug):
                 self._plug.cannot_cover(unseen)
             if not isinstance(tool, FunctionTool):
                 self._plug.cannot_cover(f"the calls of {_kind_of(tool)}, which the provider runs itself")
@@ -243,18 +244,13 @@ class _Calls(FunctionMiddleware):
             if _as_json(context.arguments) != call.arguments:
                 unseen = f"the arguments that {call.tool} ran with: they were changed behind it"
                 self._plug.cannot_cover(unseen, session)
-            if unseen := _agent_without_plug(context.function):
+            if unseen := unseen_agent(call.tool, context.function.func, BaseAgent, _has_plug):
                 self._plug.cannot_cover(unseen, session)
             await to_thread(self._plug.ended, session, id, failed=failed)
 
 
-def _agent_without_plug(tool: Any) -> str:
-    """Return what cannot be seen of an agent that this tool names; empty if there is none without a plug."""
-    for agent in named_agents(getattr(tool, "func", None), BaseAgent):
-        if not any(isinstance(each, _Calls) for each in getattr(agent, "middleware", None) or ()):
-            name = agent.name or "an agent"
-            return f"the calls of {name}, which the tool {tool.name} starts: it has no middleware of a LockgateLayer"
-    return ""
+def _has_plug(agent: Any) -> bool:
+    return any(isinstance(each, _Calls) for each in getattr(agent, "middleware", None) or ())
 
 
 class AgentRunStopped(HeldByLockgate, MiddlewareFailure):

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from lockgate.integrations.extras import naming_extra
-from lockgate.integrations.named_agents import named_agents
+from lockgate.integrations.named_agents import unseen_agent
 from lockgate.integrations.plug import (
     HeldByLockgate,
     HeldQuestion,
@@ -212,15 +212,13 @@ class Lockgate(AbstractCapability[Any]):
 
 
 def _agents_without_plug(agent: Any) -> dict[str, str]:
-    """Return, by tool, what cannot be seen of the agents that the tools of this one name."""
+    """Return, by tool, what cannot be seen of agents that the tools of this one name."""
     found: dict[str, str] = {}
 
     def look(toolset: Any) -> None:
         for name, tool in toolset.tools.items() if isinstance(toolset, FunctionToolset) else ():
-            for other in named_agents(tool.function, AbstractAgent):
-                if not _has_plug(other):
-                    named = other.name or "an agent"
-                    found[name] = f"the calls of {named}, which the tool {name} starts: it has no Lockgate()"
+            if unseen := unseen_agent(name, tool.function, AbstractAgent, _has_plug):
+                found[name] = unseen
 
     for toolset in agent.toolsets if agent is not None else ():
         toolset.apply(look)

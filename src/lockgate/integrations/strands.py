@@ -14,7 +14,7 @@ from uuid import uuid4
 from weakref import WeakKeyDictionary, WeakSet
 
 from lockgate.integrations.extras import naming_extra
-from lockgate.integrations.named_agents import named_agents
+from lockgate.integrations.named_agents import unseen_agent
 from lockgate.integrations.plug import (
     HeldByLockgate,
     HeldQuestion,
@@ -81,7 +81,7 @@ class LockgatePlugin(Plugin):
         if parent and not session.startswith(f"{parent}/"):
             session = self._sessions[agent] = f"{parent}/{uuid4().hex}"
         for tool in agent.tool_registry.registry.values():
-            if unseen := _agent_without_plug(tool):
+            if unseen := unseen_agent(tool.tool_name, tool, Agent, _guarded.__contains__):
                 self.plug.cannot_cover(unseen)
         given = _trailing_input(messages)
         written = self._continued.pop(agent, self) is None or _is_from_agents(agent, messages)
@@ -181,7 +181,7 @@ class LockgatePlugin(Plugin):
             if isinstance(event, ToolResultEvent):
                 failed = event.tool_result.get("status") == "error"
             yield event
-        if unseen := _agent_without_plug(context.tool):
+        if unseen := unseen_agent(call.tool, context.tool, Agent, _guarded.__contains__):
             self.plug.cannot_cover(unseen, session)
         await to_thread(self.plug.ended, session, call.id, failed=failed)
 
@@ -221,14 +221,6 @@ def _held(result: Any) -> list[tuple[str, HeldQuestion]]:
         for each in result.interrupts or ()
         if isinstance(each.reason, Mapping) and each.reason.get("held_by") == "lockgate"
     ]
-
-
-def _agent_without_plug(tool: Any) -> str:
-    """Return what cannot be seen of an agent that this tool is or names; empty if there is none without a plug."""
-    for agent in [getattr(tool, "agent", None), *named_agents(tool, Agent)]:
-        if isinstance(agent, Agent) and agent not in _guarded:
-            return f"the calls of {agent.name}, which the tool {tool.tool_name} starts: it has no LockgatePlugin()"
-    return ""
 
 
 def _trailing_input(messages: list[Any]) -> list[Any]:
