@@ -1413,3 +1413,9 @@ def test_a_misspelt_key_is_an_error_in_python_s_development_mode() -> None:
         for options in ((), ("-X", "dev"))
     ]
     assert said == ["unclear", "did you mean `prompt_text`?"]
+
+
+def test_the_rules_alone_can_be_closed_like_a_provider(home: dict[str, str]) -> None:
+    adapter = lockgate.resolve_adapter_from_env(home)
+    adapter.close()
+    assert adapter.assess({"prompt_text": "hello"}) == "safe"

@@ -165,6 +165,9 @@ class _Adapter:
         """Compile and load now what the first request would wait for; for a process that has time at its start."""
         sign_search.make_ready()
 
+    def close(self) -> None:
+        """Release what the adapter holds open: here nothing."""
+
     def _assessment_steps(self, payload: _Asked, tenant: str, driver: _Driver, client: str = "") -> Routine[Assessment]:
         seen = _AssessmentState(self._clock(), tenant, _client_name(client or tenant))
         span = self._tracing.start()
@@ -450,7 +453,7 @@ class EmbeddedAdapter(LocalRuleAdapter):
 
 def resolve_adapter_from_env(
     environ: Mapping[str, str] | None = None, *, keys: KeySource | None = None
-) -> VerifierAdapter:
+) -> LocalRuleAdapter | RemoteAdapter:
     """Return the adapter that VERIFIER_ADAPTER names (`none`: LocalRuleAdapter); raise InvalidConfig if it cannot work.
 
     With `keys`, keys come from that source, and the variables with keys are not read.
