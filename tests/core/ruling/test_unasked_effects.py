@@ -255,6 +255,29 @@ def test_what_an_order_names_and_a_list_gives_a_number_to_is_a_finding() -> None
     assert bought(SHOP, REVIEW, "pencil set") == ["effect:orders"]
 
 
+def test_a_text_that_has_several_readings_counts_once() -> None:
+    assert bought(SHOP, f"<INFORMATION>\n\n{REVIEW}\n\n</INFORMATION>", "pencil set") == ["effect:orders"]
+
+
+def test_another_argument_of_the_search_hides_no_order() -> None:
+    session = Gate().session(goal=SHOP)
+    session.add(REVIEW, source="tool:read_reviews")
+    session.check("search_product", {"name": "pencil set", "category": "Home"})
+    session.add(LIST, source="tool:search_product")
+    assert not session.check("cart_add_product", {"product_id": "P020"}).allowed
+
+
+def test_searches_side_by_side_hide_no_order() -> None:
+    session = Gate().session(goal=SHOP)
+    session.add(REVIEW, source="tool:read_reviews")
+    session.check("search_product", {"name": "smart watch"})
+    session.check("search_product", {"name": "pencil set"})
+    session.add("{'Smart Watch': {'price': 99, 'product_id': 'P031'}}", source="tool:search_product")
+    session.add(LIST, source="tool:search_product")
+    assert session.check("cart_add_product", {"product_id": "P031"}).allowed
+    assert not session.check("cart_add_product", {"product_id": "P020"}).allowed
+
+
 def test_what_the_agent_looked_for_without_an_order_is_none() -> None:
     assert bought(SHOP, "Nice watch. It came with a pencil set in the box.", "pencil set") == []
     assert bought(SHOP, REVIEW, "smart watch", "{'Smart Watch': {'product_id': 'P020'}}") == []

@@ -6,6 +6,7 @@ Append-only. Each block is scanned once, when it arrives; a call then looks at r
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from lockgate.core.ruling.effects.project import NO_PROJECT, Place
 from lockgate.core.ruling.origins import TrustedText
 from lockgate.core.ruling.tool_risk import canonical_tool
 from lockgate.core.ruling.word_index import IndexedReading, ToolOrders, ValuePlacesCache, WordIndex
+from lockgate.core.text.imperatives import prepare, split_words
 from lockgate.core.text.rules import Scope
 from lockgate.core.text.scanner import RuleHit, Scan, ScannedPart, Scanner, encode
 from lockgate.core.vocabulary import (
@@ -35,6 +37,9 @@ from lockgate.core.vocabulary import (
 
 # Tools of which a result may still come, and how much of what a call was given is kept.
 _MAX_AWAITED, _MAX_ASKED = 256, 2_000
+# The arguments of so many calls of a tool are kept, as far as they are short: results of calls that run side by side
+# come in any order.
+_MAX_SIDE_BY_SIDE, _MAX_SOUGHT, _MAX_SOUGHT_TEXT = 4, 8, 120
 # So much of each of the user's texts is read for what it hands over.
 _MAX_ASKED_TEXT = 8_000
 
@@ -92,6 +97,7 @@ class Context:
         "_reached_out",
         "_scanner",
         "_sorted",
+        "_sought",
         "_user_trust",
         "activity",
         "alarms",
@@ -102,6 +108,7 @@ class Context:
         "has_unknown_history",
         "has_vetted_text",
         "labels",
+        "looked_for",
         "positions",
         "produced_by",
         "project",
@@ -143,6 +150,9 @@ class Context:
         self._awaited: dict[str, str | None] = {}
         # By block, what the call was given that it is the result of.
         self.produced_by: dict[str, str] = {}
+        # By tool, the arguments of its latest calls; and by block, those of which it may be the result.
+        self._sought: dict[str, deque[tuple[str, ...]]] = {}
+        self.looked_for: dict[str, tuple[str, ...]] = {}
         # The tools whose call reached out until its result comes, and those results: they are not from here.
         self._reached_out: set[str] = set()
         self._fetched: set[str] = set()
@@ -186,6 +196,8 @@ class Context:
             self.produced_by[block.id] = asked
             if not self.activity.is_full:
                 self.project = learn_from_reading(self.project, tool, asked, content, self.activity.written)
+        if tool in self._sought:
+            self.looked_for[block.id] = self._find_sought(tool, content, is_last=asked is not None)
         if self._label_rows:
             self._label(block)
         if block.trust is Trust.UNTRUSTED:
@@ -215,13 +227,25 @@ class Context:
     def remember_call(self, tool: str, leaves: Sequence[Leaf], effects: Sequence[Effect] = ()) -> None:
         """Note a call that runs: its result may come as the next block of its tool, and it may leave files behind."""
         self.activity = self.activity.after(effects)
-        if len(self._awaited) >= _MAX_AWAITED:
+        if len(self._awaited) >= _MAX_AWAITED or len(self._sought) >= _MAX_AWAITED:
             self._awaited.clear()
+            self._sought.clear()
         # What the agent says of its own call is not what the call was given.
         given = [leaf.text for leaf in leaves if leaf.argument != "description"]
         self._awaited[tool] = None if tool in self._awaited else " ".join(given)[:_MAX_ASKED]
+        sought = tuple(text for text in given[:_MAX_SOUGHT] if len(text) <= _MAX_SOUGHT_TEXT)
+        self._sought.setdefault(tool, deque(maxlen=_MAX_SIDE_BY_SIDE)).append(sought)
         if any(found.severity >= Severity.REACHES_OUT for found in effects):
             self._reached_out.add(tool)
+
+    def _find_sought(self, tool: str, content: str, *, is_last: bool) -> tuple[str, ...]:
+        """Return the arguments of the call that a text answers; of calls side by side, those whose words it has."""
+        calls = self._sought[tool]
+        if is_last:
+            return calls[-1]
+        words = {*split_words(prepare(content.encode("utf-8", "ignore")))}
+        sought = dict.fromkeys(text for call in calls for text in call)
+        return tuple(text for text in sought if words.issuperset(split_words(prepare(text.encode("utf-8", "ignore")))))
 
     def asked_for(self, source: str) -> str:
         """Return what the call was given of which a text from this source would be the result."""

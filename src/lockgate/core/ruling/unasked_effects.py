@@ -134,13 +134,19 @@ class UnaskedEffects:
         """
         if effect.kind not in _LOOKED_UP_KINDS or hands_over(self._trusted.asked_text):
             return None
-        asked = self._context.produced_by.get(block, "").encode("utf-8", "ignore")
+        sought = self._context.looked_for.get(block, ())
+        return next((origin for text in sought if (origin := self._order_for(effect, text, block)) is not None), None)
+
+    def _order_for(self, effect: Effect, sought: str, block: str) -> Origin | None:
+        """Return an order in a text before a block that has all telling words of what the agent looked for."""
         known = self._trusted.known
-        words = {word for word in split_words(prepare(asked)) if len(word) > 3 and word not in known} - STOP_WORDS
+        listed = split_words(prepare(sought.encode("utf-8", "ignore")))
+        words = {word for word in listed if len(word) > 3 and word not in known} - STOP_WORDS
         if not words or len(words) > _MOST_LOOKED_UP:
             return None
         found = [origin for word in sorted(words) for origin in self._orders_with(effect, word, block)]
-        blocks = Counter(origin.block for origin in found)
+        # A text may be there in several readings: each word counts once.
+        blocks = Counter(held for held, _ in {(origin.block, origin.value) for origin in found})
         return next((origin for origin in found if blocks[origin.block] == len(words)), None)
 
     def _orders_with(self, effect: Effect, word: bytes, block: str) -> Iterator[Origin]:
