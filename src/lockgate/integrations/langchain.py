@@ -15,6 +15,8 @@ from contextvars import ContextVar
 from typing import Annotated, Any, NotRequired
 from uuid import uuid4
 
+from lockgate.core.errors import printable
+from lockgate.core.vocabulary import Trust
 from lockgate.integrations.extras import naming_extra
 from lockgate.integrations.message_texts import text_in
 from lockgate.integrations.plug import (
@@ -39,6 +41,7 @@ with naming_extra("langchain", "langchain"):
         ToolCallRequest,
     )
     from langchain_core.callbacks import BaseCallbackHandler
+    from langchain_core.documents import Document
     from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
     from langchain_core.tracers.context import register_configure_hook
     from langgraph.config import get_config
@@ -149,7 +152,9 @@ class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
         for number, message in enumerate(messages):
             text, key = _text_of(message), message.id or str(number)
             if isinstance(message, ToolMessage):
-                yield Line(key, text, _source_of(message, calls))
+                source = _source_of(message, calls)
+                yield Line(key, text, source)
+                yield from _lines_of_documents(key, text, source, message.artifact)
             elif isinstance(message, AIMessage):
                 # The model's own words are no news, and were noted when it wrote them.
                 yield Line(key, message.text, "message:assistant")
@@ -364,6 +369,19 @@ class RunStopped(HeldByLockgate, GraphBubbleUp):
 def _source_of(message: ToolMessage, calls: Mapping[Any, Any]) -> str:
     call = calls.get(message.tool_call_id)
     return source_of_result(message.name or (call["name"] if call else ""), call["args"] if call else {})
+
+
+def _lines_of_documents(key: str, text: str, source: str, artifact: object) -> Iterator[Line]:
+    """Yield the documents that a retriever's result holds, with the source that each names.
+
+    They are read besides the whole result: an order may begin in one and end in the next. Their metadata may be the
+    attacker's: it is never the kind of a source, and never all of its name, which a tool's could be.
+    """
+    for place, each in enumerate(artifact if isinstance(artifact, list | tuple) else ()):
+        named = each.metadata.get("source") if isinstance(each, Document) and each.page_content in text else None
+        if isinstance(named, str) and named.strip():
+            own = f"document:{source.partition(':')[2]}/{printable(named, 300)}"
+            yield Line(f"{key} {place}", each.page_content, own, Trust.UNTRUSTED)
 
 
 def _text_of(message: AnyMessage) -> str:

@@ -132,6 +132,8 @@ def test_a_block_is_recognized_by_its_source_or_its_call() -> None:
     assert is_delegated_to(names, "tool:get_issue", "QX-12")
     assert not is_delegated_to(names, "tool:WebFetch", "https://evil.example")
     assert not is_delegated_to(frozenset(), "file:README.md", "README")
+    # What the metadata of a retrieved document says is what its author says.
+    assert not is_delegated_to(names, "document:search/README.md", "")
     assert is_delegated_to(frozenset({"return"}), "tool:fetch", "https://shop.example/returns")
 
 

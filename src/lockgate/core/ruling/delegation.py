@@ -205,6 +205,9 @@ def is_delegated_to(names: frozenset[str], source: str, produced_by: str) -> boo
     if canonical_tool(source.partition(":")[2]) == "bash" and not _prints_one_source(produced_by):
         return False
     place, _, tool = source.partition(":")
+    if place == "document":
+        # A retrieved document's source is what its own metadata says.
+        source = ""
     if place == "tool":
         # The tool's own name is in the goal as a verb or a noun: "Fetch the news" names no page.
         words = set(tool_words(tool))
