@@ -13,11 +13,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from threading import Barrier
-from time import monotonic
+from time import monotonic, sleep
 from types import ModuleType
 from typing import Any
 
@@ -280,6 +280,37 @@ def test_a_holder_of_the_locks_that_stands_still_is_put_aside(place: str, tmp_pa
             holder.wait(30)
             assert holder.stdout is not None
             holder.stdout.close()
+
+
+def test_a_server_that_stands_still_lets_no_call_through_late(place: str, server: Any, tmp_path: Path) -> None:
+    high = {"tool": "send_email", "arguments": {"to": "ana"}}
+    low = {"tool": "read_file", "arguments": {"path": "notes.txt"}}
+    with fleet(tmp_path, place, 1) as (instance,), ThreadPoolExecutor(4) as pool:
+        assert ask(instance, "/v1/sessions", {"id": "s", "goal": "write to ana"})[0] == 200
+        assert check(instance, "s")["action"] == "CONTINUE"
+        with psycopg.connect(server.uri) as db:
+            found = db.execute("SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend'").fetchall()
+        postmaster = int((server.folder / "postmaster.pid").read_text().split("\n")[0])
+        stopped = []
+        try:
+            for pid in (postmaster, *(pid for (pid,) in found)):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+                    stopped.append(pid)
+            began = monotonic()
+            asked = [pool.submit(ask, instance, "/v1/sessions/s/checks", call) for call in (high, low)]
+            assert readiness(instance)[0] == 503
+            assert monotonic() - began < 9
+            answers = [each.result(30) for each in asked]
+            assert monotonic() - began < 15
+        finally:
+            for pid in stopped:
+                os.kill(pid, signal.SIGCONT)
+        assert [(status, said.get("error", {}).get("code")) for status, said in answers] == [(503, "busy")] * 2
+        until = monotonic() + 60
+        while readiness(instance)[0] != 200 and monotonic() < until:
+            sleep(0.2)
+        assert check(instance, "s")["action"] == "CONTINUE"
 
 
 # The steps of the tables, for each area by itself.

@@ -19,6 +19,7 @@ from lockgate.runtime.postgres import (
 )
 
 psycopg = pytest.importorskip("psycopg")
+from lockgate.runtime.limited_connection import LimitedConnection  # noqa: E402  # needs the driver
 
 
 def store(conninfo: str = "postgresql://user:canary@127.0.0.1:1/none", tables: str = "") -> Postgres:
@@ -27,6 +28,8 @@ def store(conninfo: str = "postgresql://user:canary@127.0.0.1:1/none", tables: s
 
 class Database:
     """A connection that answers `SHOW` and the look for tables from a table, and keeps what it is asked."""
+
+    limit_s = 35.0
 
     def __init__(self, fsync: str = "on", synchronous: str = "on", version: int | None = None) -> None:
         self.said: list[str] = []
@@ -84,7 +87,7 @@ def test_each_store_has_a_table_with_its_version() -> None:
 def test_a_connection_names_its_instance(monkeypatch: pytest.MonkeyPatch) -> None:
     named: dict[str, Any] = {}
     monkeypatch.setattr(postgres, "node", lambda: "a" * 100)
-    monkeypatch.setattr(psycopg, "connect", lambda *_, **more: named.update(more) or Database())
+    monkeypatch.setattr(LimitedConnection, "connect", lambda *_, **more: named.update(more) or Database())
     open_connection("", "x", LockgateError, LockgateError)
     assert named["application_name"].startswith("lockgate aaa")
     assert len(named["application_name"]) == 63
@@ -103,7 +106,7 @@ def test_a_conninfo_that_is_none_is_our_error() -> None:
 
 
 def connect_to(monkeypatch: pytest.MonkeyPatch, db: Database) -> None:
-    monkeypatch.setattr(psycopg, "connect", lambda *_, **__: db)
+    monkeypatch.setattr(LimitedConnection, "connect", lambda *_, **__: db)
 
 
 def test_a_server_that_does_not_sync_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,6 +156,7 @@ def test_an_error_is_named_by_its_type_and_code_only() -> None:
 
 
 def test_without_its_package_a_store_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "lockgate.runtime.limited_connection")
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(LockgateError, match="needs the package `psycopg`") as raised:
         open_connection("", "this needs", LockgateError, LockgateError)

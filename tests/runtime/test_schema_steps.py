@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import pytest
@@ -21,11 +22,14 @@ class Database:
 
     def __init__(self, version: int | None, *, has_row: bool = True) -> None:
         self.version, self.has_row = version, has_row
+        self.limit_s = 35.0
+        self.limits: dict[str, float] = {}
         self.said: list[str] = []
 
     def execute(self, statement: str | bytes, values: Any = None) -> Database:
         text = statement.decode() if isinstance(statement, bytes) else statement
         self.said.append(f"{text} {values}" if values else text)
+        self.limits[text] = self.limit_s
         return self
 
     def fetchone(self) -> tuple[int, ...] | None:
@@ -48,6 +52,9 @@ def test_only_the_steps_that_are_missing_are_applied_in_their_order(version: int
     # The lock comes before the look at the version: another instance may just be at it.
     assert db.said[1] == "SELECT pg_advisory_xact_lock(%s) (7,)"
     assert db.said[-2:] == ["UPDATE mark SET version = %s (4,)", "COMMIT"]
+    # A step may take its time; nothing else may.
+    assert {db.limits[statements[number]] for number in applied} <= {inf}
+    assert db.limits["COMMIT"] == db.limit_s == 35
 
 
 @pytest.mark.parametrize(("version", "why"), [(5, "newer lockgate: version 5"), (1, "older lockgate: version 1")])

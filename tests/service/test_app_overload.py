@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from time import monotonic, sleep
 from typing import Any
 
@@ -15,6 +16,8 @@ from asking import Asking
 from lockgate.runtime.worker_pool import Full, WorkerPool
 from lockgate.service import app
 from lockgate.service.http import BodyBudget, Caller
+from lockgate.service.openapi import RouteTable
+from lockgate.service.routes import ROUTES
 
 CALL = {"hook_event_name": "PreToolUse", "session_id": "s", "cwd": "/x", "tool_name": "Bash", "tool_use_id": "t1"}
 
@@ -71,6 +74,17 @@ def test_requests_are_queued_by_who_asks_and_from_where(ask: Asking, monkeypatch
     ask("POST", "/v1/sessions", {"id": "s"}, who=Caller.AGENT)
     ask("GET", "/readyz", who=None)
     assert names == ["PERSON 127.0.0.1/", "AGENT 127.0.0.1/s", "WITHOUT_TOKEN 127.0.0.1/"]
+
+
+def test_readiness_is_answered_while_the_database_stands_still(ask: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+    monkeypatch.setattr(ask.host, "ready", lambda: go_on.wait(30))
+    routes = (replace(route, limit_s=0.05) if route.path == "/readyz" else route for route in ask.api.routes)
+    ask.api._table = RouteTable(tuple(routes))
+    assert next(route for route in ROUTES if route.path == "/readyz").limit_s == 5
+    reply = ask("GET", "/readyz", who=None)
+    go_on.set()
+    assert (reply.status, reply.code) == (503, "busy")
 
 
 @pytest.mark.parametrize(("path", "body"), [("checks", {"tool": "bash", "arguments": {}}), ("finish", {})])

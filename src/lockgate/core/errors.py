@@ -12,7 +12,7 @@ LockgateError
 │   ├── JournalUncosigned  the record is stored, but no witness has cosigned it yet
 │   └── JournalDamaged  the stored bytes have changed since they were written
 ├── SessionsUnavailable the session store can be neither read nor written now
-│   └── SessionsBusy    the call did not get its turn in time, or too many wait; nothing was ruled
+│   └── SessionsBusy    the call was not ruled on in time, or too many wait: it must not run
 └── InvalidConfig       a configuration that must not start
 """
 
@@ -78,7 +78,10 @@ class SessionsUnavailable(LockgateError):
 
 
 class SessionsBusy(SessionsUnavailable):
-    """Too many calls wait. `by_caller` says that most of them are the caller's own; nothing was ruled on this one."""
+    """Too many calls wait, or this one took too long. `by_caller` says that most of them are the caller's own.
+
+    The call must not run. Where it took too long, its ruling may be on record.
+    """
 
     def __init__(self, message: str, *, hint: str = "", by_caller: bool = False) -> None:
         super().__init__(message, hint=hint)

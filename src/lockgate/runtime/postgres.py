@@ -20,8 +20,9 @@ from lockgate.runtime.forks import on_fork
 from lockgate.runtime.schema_steps import SchemaSteps
 
 if TYPE_CHECKING:
-    from psycopg import Connection, Error
+    from psycopg import Error
 
+    from lockgate.runtime.limited_connection import LimitedConnection
     from lockgate.runtime.schema_steps import Steps
 
 BUSY_S = 5
@@ -62,7 +63,7 @@ def _translate_tables(statements: str) -> str:
 class SqliteStyleConnection:
     """A connection that takes SQLite's statements."""
 
-    def __init__(self, db: Connection[Any]) -> None:
+    def __init__(self, db: LimitedConnection) -> None:
         self._db = db
 
     def execute(self, statement: str, values: Sequence[object] | Mapping[str, object] = ()) -> Any:
@@ -91,7 +92,7 @@ class Postgres:
 
     def _reset(self) -> None:
         self._lock = Lock()
-        self._idle: list[Connection[Any]] = []
+        self._idle: list[LimitedConnection] = []
         self._there = False
 
     @contextmanager
@@ -129,7 +130,7 @@ class Postgres:
             with suppress(IndexError):
                 close_quietly(self._idle.pop())
 
-    def _begin_transaction(self, patience_s: float) -> Connection[Any]:
+    def _begin_transaction(self, patience_s: float) -> LimitedConnection:
         """Begin a transaction with the lock; replace a connection that the server closed."""
         from psycopg import OperationalError
 
@@ -147,7 +148,7 @@ class Postgres:
                     on_failure.pop_all()
                     return db
 
-    def _begin(self, db: Connection[Any], patience_s: float) -> None:
+    def _begin(self, db: LimitedConnection, patience_s: float) -> None:
         if not self._has_tables(db):
             self._schema.bring_forward(db)
             self._there = True
@@ -162,7 +163,7 @@ class Postgres:
             self._there = False
             raise
 
-    def _take_connection(self) -> Connection[Any]:
+    def _take_connection(self) -> LimitedConnection:
         while self._idle:
             with suppress(IndexError):
                 db = self._idle.pop()
@@ -171,7 +172,7 @@ class Postgres:
         return self._connect()
 
     @staticmethod
-    def _is_alive(db: Connection[Any]) -> bool:
+    def _is_alive(db: LimitedConnection) -> bool:
         """Return whether the server has not closed the connection; close it if so."""
         from select import select
 
@@ -182,7 +183,7 @@ class Postgres:
         close_quietly(db)
         return False
 
-    def _roll_back(self, db: Connection[Any]) -> None:
+    def _roll_back(self, db: LimitedConnection) -> None:
         try:
             db.execute("ROLLBACK")
         except (psycopg_error(), OSError):  # closing rolls back as well
@@ -190,16 +191,16 @@ class Postgres:
         else:
             self._return_connection(db)
 
-    def _return_connection(self, db: Connection[Any]) -> None:
+    def _return_connection(self, db: LimitedConnection) -> None:
         if len(self._idle) < _MAX_IDLE and not db.closed:
             self._idle.append(db)
         else:
             close_quietly(db)
 
-    def _connect(self) -> Connection[Any]:
+    def _connect(self) -> LimitedConnection:
         return open_connection(self._conninfo, f"{self._what} in PostgreSQL need", self._error, self._unusable_error)
 
-    def _has_tables(self, db: Connection[Any]) -> bool:
+    def _has_tables(self, db: LimitedConnection) -> bool:
         if not self._there:
             version = self._schema.read_version(db)
             self._schema.check_version(version)
@@ -232,14 +233,14 @@ class Postgres:
 
 def open_connection(
     conninfo: str, needs: str, error: type[LockgateError], refused: Callable[[str], LockgateError]
-) -> Connection[Any]:
+) -> LimitedConnection:
     """Return a connection that loses nothing it acknowledged, with a limit on every wait."""
     try:
-        from psycopg import connect
+        from lockgate.runtime.limited_connection import LimitedConnection
     except ImportError:
         raise error(f"{needs} the package `psycopg`", hint="pip install 'lockgate[postgres]'") from None
     # A vanished host must not delay a ruling for as long as TCP would wait.
-    db = connect(
+    db = LimitedConnection.connect(
         conninfo,
         autocommit=True,
         connect_timeout=BUSY_S,
@@ -265,7 +266,7 @@ def open_connection(
     return db
 
 
-def begin_at_once(db: Connection[Any], statements: str) -> tuple[Any, ...] | None:
+def begin_at_once(db: LimitedConnection, statements: str) -> tuple[Any, ...] | None:
     """Begin a transaction with these statements in one round trip; return the first row of the last one.
 
     Not a pipeline: behind it the driver sends a message that stops the server's clock for transactions that idle, so a
@@ -277,7 +278,7 @@ def begin_at_once(db: Connection[Any], statements: str) -> tuple[Any, ...] | Non
     return found.fetchone()
 
 
-def close_quietly(db: Connection[Any]) -> None:
+def close_quietly(db: LimitedConnection) -> None:
     """Close a connection that may be broken."""
     with suppress(psycopg_error(), OSError):
         db.close()

@@ -10,12 +10,13 @@ No step rewrites a table: to a transaction that began before, a rewritten table 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from math import inf
+from typing import TYPE_CHECKING
 
 from lockgate.core.errors import LockgateError
 
 if TYPE_CHECKING:
-    from psycopg import Connection
+    from lockgate.runtime.limited_connection import LimitedConnection
 
     Steps = tuple[tuple[int, str], ...]
 
@@ -30,7 +31,7 @@ class SchemaSteps:
         self._mark, self._lock, self._steps, self._refuse = mark, lock, steps, refuse
         self.known = steps[-1][0]
 
-    def read_version(self, db: Connection[Any]) -> int:
+    def read_version(self, db: LimitedConnection) -> int:
         """Return the version of the tables; 0 where there are none."""
         # Not `to_regclass`: it caches the answer "no", and a process that waited would create the tables again.
         found = "SELECT FROM pg_catalog.pg_tables WHERE schemaname = current_schema() AND tablename = %s"
@@ -53,7 +54,7 @@ class SchemaSteps:
             raise self._refuse("was replaced by an older copy", hint="try again")
         self.check_version(row[0], running=running)
 
-    def bring_forward(self, db: Connection[Any]) -> None:
+    def bring_forward(self, db: LimitedConnection) -> None:
         """Make the tables, or apply the steps that they lack, all or none. Close the connection if this raises."""
         db.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
         # Several instances may start at once: the first does it, and the others find it done.
@@ -71,8 +72,10 @@ class SchemaSteps:
             raise self._refuse(f"{why}{self._steps[0][0]}", hint="begin with an empty database")
         # An index over many rows takes its time; to wait for a lock has a limit of its own.
         db.execute("SET LOCAL statement_timeout = 0")
+        limit_s, db.limit_s = db.limit_s, inf
         for number, statements in self._steps:
             if number > version:
                 db.execute(statements.encode())
+        db.limit_s = limit_s
         db.execute(f"UPDATE {self._mark} SET version = %s".encode(), (self.known,))  # noqa: S608
         db.execute("COMMIT")

@@ -64,7 +64,7 @@ from lockgate.service.page_login import LoginCodes, WrongCodes, is_reading_key
 from lockgate.service.request_counts import RequestCounts
 from lockgate.service.routes import ROUTES
 from lockgate.service.schemas import HALVES, find_misfit
-from lockgate.sessions.host import MAX_WAIT_S
+from lockgate.sessions.ruling_keeper import MAX_WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -395,8 +395,11 @@ class Api:
             client = f"{request.who.name} {request.address}/{session}"
             request.until_s = monotonic() + MAX_WAIT_S
             work = partial(copy_context().run, lambda: _answer_from_value(route, route.run(self, request)))
-            done: Answer | Stream = await self._store_pool.run_async(work, client)
+            async with asyncio.timeout(route.limit_s):
+                done: Answer | Stream = await self._store_pool.run_async(work, client)
             return done
+        except TimeoutError:
+            raise busy_problem() from None
         except (Full, SessionsBusy) as error:
             raise busy_problem(by_caller=error.by_caller) from None
         except _INVALID as error:

@@ -61,6 +61,8 @@ class Route:
     takes_in: bool = False
     # What is answered in place of an error, with the reason, to a client that takes an error for a yes.
     refusal: Callable[[str], object] | None = None
+    # How long its work may take until 503 is answered; None where that is up to the work.
+    limit_s: float | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -436,6 +436,7 @@ ROUTES: tuple[Route, ...] = (
         Caller.WITHOUT_TOKEN,
         ref("Ready"),
         also={503: ref("Ready")},
+        limit_s=5.0,
     ),
     Route(
         "GET", "/openapi.json", "this document", handlers.openapi, Caller.WITHOUT_TOKEN, schemas.anything("OpenAPI 3.1")

@@ -50,7 +50,7 @@ from lockgate.runtime.worker_pool import Full, WorkerPool
 from lockgate.sessions.host_steps import HostSteps
 from lockgate.sessions.live_session import LiveSession
 from lockgate.sessions.readiness import Readiness, ReadinessCheck
-from lockgate.sessions.ruling_keeper import RulingKeeper, RulingStart
+from lockgate.sessions.ruling_keeper import MAX_WAIT_S, RulingKeeper, RulingStart, late_error
 from lockgate.sessions.session_cache import MAX_DEPTH, SessionCache, is_valid_name, strictest
 from lockgate.sessions.session_pruner import SessionPruner
 from lockgate.sessions.store import SessionStore
@@ -77,8 +77,6 @@ class Piece(NamedTuple):
 _Settled = StoredRuling | tuple[RulingStart, CallStart]
 # Calls with more text than this are ruled on one after another, the sessions in turn, and never delay a small call.
 _LARGE = 4096
-# How long a call may wait until it is looked at. With the time of the judges this is less than a hook waits for us.
-MAX_WAIT_S = 10.0
 
 
 class Host:
@@ -108,7 +106,7 @@ class Host:
         self._large_calls = WorkerPool(1, max_jobs=256)
         # More threads would only compete for the interpreter; the calls that one takes at once share its commits.
         self._small_calls = WorkerPool(2, max_jobs=2_048, at_once=32)
-        self._rulings = RulingKeeper(self._cache, self._readiness, clock)
+        self._rulings = RulingKeeper(self._cache, self._readiness, clock, steady)
         self.steps = HostSteps(self._cache, self._rulings, clock)
 
     @property
@@ -412,9 +410,10 @@ class Host:
         """Rule on one call for a caller on an event loop; the ruling is the same.
 
         `guard` gets the accounts whose hooks opened the session and those it is inside of, and may raise. Clients take
-        turns, and within a client its sessions; a call that waits too long, or is one too many, is SessionsBusy.
+        turns, and within a client its sessions; a call that waits too long, or is one too many, is SessionsBusy. It
+        may be on record as let through then, and must not run.
         """
-        from asyncio import to_thread
+        from asyncio import timeout, to_thread
         from contextvars import copy_context
 
         call = ToolCall(tool, arguments, annotations, findings, key, folder)
@@ -423,7 +422,11 @@ class Host:
         until_s = self._steady() + MAX_WAIT_S
         begin = partial(copy_context().run, begin_routine, self._check_at_once(session, call, guard, until_s))
         try:
-            settled: _Settled = await pool.run_async(begin, f"{client}/{session}")
+            # A thread that waits for a database that stands still cannot be stopped, but its caller gets an answer.
+            async with timeout(MAX_WAIT_S):
+                settled: _Settled = await pool.run_async(begin, f"{client}/{session}")
+        except TimeoutError:
+            raise late_error() from None
         except Full as full:
             raise SessionsBusy(
                 "too many calls are waiting", hint="ask again in a moment", by_caller=full.by_caller
@@ -432,7 +435,11 @@ class Host:
             return settled
         start, begun = settled
         decision = await start.live.ruler.check_async(call, begun)
-        return await to_thread(self._rulings.keep, start, call, decision)
+        try:
+            async with timeout(MAX_WAIT_S):
+                return await to_thread(self._rulings.keep, start, call, decision)
+        except TimeoutError:
+            raise late_error() from None
 
     def _check_at_once(
         self, session: str, call: ToolCall, guard: Callable[[Sequence[str]], None], until_s: float
@@ -440,8 +447,8 @@ class Host:
         """Return the ruling if Tier 1 settles the call; else what `check_async` needs to ask the judges."""
         if self._steady() > until_s:
             # Its agent may have given up: a ruling now would only take the time of those who still wait.
-            raise SessionsBusy(f"the call waited {MAX_WAIT_S:g} seconds for its turn", hint="ask again in a moment")
-        start = self._rulings.look(session, call.key)
+            raise late_error()
+        start = self._rulings.look(session, call.key, until_s)
         guard(start.live.openers)
         decision = yield from start.live.ruler.check_at_once(call)
         if isinstance(decision, CallStart):

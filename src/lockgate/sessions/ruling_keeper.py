@@ -3,6 +3,7 @@
 1. Look.   Ask the store for what is new in the session.
 2. Rule.   The caller rules.
 3. Keep.   Keep the ruling. Where step 1 or 3 fails, a high-risk call pauses, as for the journal.
+4. Late.   Refuse a CONTINUE that comes too late: its agent may have given up, or the world moved on.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from lockgate.core.errors import InvalidBlock, InvalidCall, LockgateError
+from lockgate.core.errors import InvalidBlock, InvalidCall, LockgateError, SessionsBusy
 from lockgate.core.ruling.pipeline import decide_unrecorded, flatten_arguments
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.sessions.session_entries import (
@@ -27,7 +28,7 @@ from lockgate.core.sessions.session_entries import (
     ruling_to_json,
     searchable_ruling,
 )
-from lockgate.core.vocabulary import Decision
+from lockgate.core.vocabulary import Action, Decision
 from lockgate.journal.recorder import hash_arguments
 from lockgate.runtime.failures import report_failure
 from lockgate.runtime.routines import Routine, run_routine
@@ -35,25 +36,40 @@ from lockgate.sessions.live_session import NO_CALL, LiveSession
 from lockgate.sessions.readiness import ReadinessCheck, error_text
 from lockgate.sessions.session_cache import SessionCache
 
+# How long a call may take until its ruling is kept, without the time of the judges. With that, this is less than a hook
+# waits for us.
+MAX_WAIT_S = 10.0
+
 
 class RulingStart(NamedTuple):
-    """A session as it stands when a ruling begins; `why` says why the store could not tell, where it could not."""
+    """A session as it stands when a ruling begins; `why` says why the store could not tell, where it could not.
+
+    `until_s` is when, by the steady clock, a CONTINUE would be too late; the judges' time is added to it.
+    """
 
     live: LiveSession
     block_count: int
+    until_s: float
     why: str = ""
 
 
 class RulingKeeper:
     """Keeps the rulings of a host's sessions."""
 
-    def __init__(self, cache: SessionCache, readiness: ReadinessCheck, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        cache: SessionCache,
+        readiness: ReadinessCheck,
+        clock: Callable[[], float],
+        steady: Callable[[], float],
+    ) -> None:
         self._cache = cache
         self._readiness = readiness
-        self._clock = clock
+        self._clock, self._steady = clock, steady
 
-    def look(self, session: str, key: str = "") -> RulingStart:
+    def look(self, session: str, key: str = "", until_s: float | None = None) -> RulingStart:
         """1. Return the session with everything that is new in it."""
+        until_s = self._steady() + MAX_WAIT_S if until_s is None else until_s
         check_name(session, "a session's id")
         if key:
             check_name(key, "a call's key")
@@ -66,7 +82,7 @@ class RulingKeeper:
             report_failure("sessions", error)
             why = error_text(error)
             live = self._cache.find(session) or self._unknown_session(session)
-        return RulingStart(live, live.ruler.block_count, why)
+        return RulingStart(live, live.ruler.block_count, until_s, why)
 
     def _unknown_session(self, session: str) -> LiveSession:
         """Return a session with an unknown context. It is not cached: it would pass for the real one later."""
@@ -87,6 +103,16 @@ class RulingKeeper:
         self, start: RulingStart, call: ToolCall, decision: Decision, *also: SessionEntry, called: bool = True
     ) -> Routine[StoredRuling]:
         """Do the same as a routine, which waits once the store has taken the ruling in."""
+        kept = yield from self._keeping(start, call, decision, also, called=called)
+        # 4. The store or the journal may have stood still.
+        judges_s = sum(ran.latency_us for ran in decision.judged) / 1e6
+        if kept.decision.action is Action.CONTINUE and self._steady() - judges_s > start.until_s:
+            raise late_error()
+        return kept
+
+    def _keeping(
+        self, start: RulingStart, call: ToolCall, decision: Decision, also: tuple[SessionEntry, ...], *, called: bool
+    ) -> Routine[StoredRuling]:
         live, why = start.live, start.why
         self._readiness.note_ruling(decision)
         stored = StoredRuling(
@@ -144,6 +170,12 @@ class RulingKeeper:
                 live.cursor = place.seq
                 live.own_rulings.discard(ruling.id)
         return place
+
+
+def late_error() -> SessionsBusy:
+    return SessionsBusy(
+        f"the call waited {MAX_WAIT_S:g} seconds, and is not let through now", hint="ask again in a moment"
+    )
 
 
 def _hash_or_empty(arguments: Mapping[str, object]) -> str:

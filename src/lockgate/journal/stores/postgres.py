@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError, quoted
 from lockgate.core.journal.merkle import HASH, Frontier, Tile
@@ -30,7 +30,7 @@ from lockgate.runtime.postgres import (
 from lockgate.runtime.schema_steps import SchemaSteps
 
 if TYPE_CHECKING:
-    from psycopg import Connection
+    from lockgate.runtime.limited_connection import LimitedConnection
 
 # The server's class of errors for a row that breaks a rule of its table.
 _INTEGRITY_VIOLATION = "23"
@@ -116,7 +116,7 @@ _HEAD = "SELECT size, note, at_ms FROM lockgate_heads WHERE shard = %s"
 class PostgresLogReader:
     """The log as one transaction sees it."""
 
-    def __init__(self, db: Connection[Any]) -> None:
+    def __init__(self, db: LimitedConnection) -> None:
         self._db = db
 
     def shards(self) -> list[Shard]:
@@ -240,8 +240,8 @@ class PostgresLog:
     def _reset_connections(self) -> None:
         # Held by the thread that writes.
         self._lock = Lock()
-        self._db: Connection[Any] | None = None
-        self._idle: list[Connection[Any]] = []
+        self._db: LimitedConnection | None = None
+        self._idle: list[LimitedConnection] = []
 
     @contextmanager
     def reading(self) -> Iterator[PostgresLogReader]:
@@ -277,7 +277,7 @@ class PostgresLog:
         for db in connections:
             close_quietly(db)
 
-    def _begin_snapshot(self) -> Connection[Any]:
+    def _begin_snapshot(self) -> LimitedConnection:
         """Return a connection with a snapshot transaction. Skip idle connections that the server has closed."""
         from psycopg import OperationalError
 
@@ -295,7 +295,7 @@ class PostgresLog:
         db.execute(statement)
         return db
 
-    def _begin_locked(self) -> Connection[Any]:
+    def _begin_locked(self) -> LimitedConnection:
         """Begin a transaction that excludes other writers. Nothing was sent before it, so it may be retried."""
         from psycopg import OperationalError
 
@@ -319,7 +319,7 @@ class PostgresLog:
             failed.pop_all()
         return db
 
-    def _begin(self, db: Connection[Any]) -> None:
+    def _begin(self, db: LimitedConnection) -> None:
         with ExitStack() as failed:
             failed.callback(self._roll_back, db)
             row = begin_at_once(db, f"SELECT version FROM {VERSION_TABLE} FOR UPDATE")  # noqa: S608
@@ -337,7 +337,7 @@ class PostgresLog:
             why = f"has tables of an older lockgate: version {version}, and this one reads {self._schema.known}"
             raise self._refusal(why, hint="start `lockgate serve` of this version, which brings them forward")
 
-    def _commit(self, db: Connection[Any], change: PostgresLogWriter) -> None:
+    def _commit(self, db: LimitedConnection, change: PostgresLogWriter) -> None:
         try:
             db.execute("COMMIT")
         except psycopg_error() as error:
@@ -353,7 +353,7 @@ class PostgresLog:
         finally:
             self._roll_back(db)
 
-    def _roll_back(self, db: Connection[Any]) -> None:
+    def _roll_back(self, db: LimitedConnection) -> None:
         # A broken connection has nothing to roll back; the next transaction replaces it.
         if not db.broken:
             try:
@@ -361,11 +361,11 @@ class PostgresLog:
             except psycopg_error():
                 self._discard(db)
 
-    def _discard(self, db: Connection[Any]) -> None:
+    def _discard(self, db: LimitedConnection) -> None:
         close_quietly(db)
         self._db = None
 
-    def _connect(self) -> Connection[Any]:
+    def _connect(self) -> LimitedConnection:
         return open_connection(self._conninfo, "a log in PostgreSQL needs", LockgateError, self._refusal)
 
     @contextmanager
