@@ -487,6 +487,11 @@ def test_an_event_that_passes_unwatched_is_marked_for_all_to_see(tmp_path: Path)
     ended = run("", event("SessionEnd"), words=words)
     assert (ended.returncode, ended.stdout) == (0, b"")
     assert b"LOCKGATE IS DOWN" in ended.stderr
+    # Sessions of other coding agents cannot be rebuilt afterwards: nothing of theirs passes.
+    for host in hook.PLAIN_HOSTS:
+        ended = run("", event(), words=(host, *words[1:]))
+        assert (ended.returncode, ended.stdout) == (2, b"")
+        assert b"the service cannot be started" in ended.stderr
 
 
 def test_a_large_event_is_sent_whole(service: Callable[..., Service]) -> None:

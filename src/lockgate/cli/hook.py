@@ -30,7 +30,7 @@ place. The token is LOCKGATE_AGENT_TOKEN, or what `lockgate token --agent` print
 With --start, a service that is not running is started, once however many hooks ask for it, and outlives the hook. It
 gets the variables that stand after --start and no others, since a project can set variables for its hooks; for the
 same reason the hook then takes neither address nor token from its environment. While the service cannot be started,
-`server.when_down` of your own configuration says what happens.
+`server.when_down` of your own configuration says what happens to an event of Claude Code; of others none passes.
 
 Exit code 0: nothing against it, or the answer is on standard output; 2: no; 1: an event that decides nothing could
 not be told.

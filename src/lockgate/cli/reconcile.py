@@ -47,8 +47,9 @@ _HELP = """\
 Compares the calls that ran with the stored rulings. Lists calls that ran without a ruling, against
 their ruling, or with other arguments than were ruled on. It only reads.
 
-PATH is a file or folder of Claude Code's transcripts; without one it is Claude Code's own folder. Calls
-that other hosts reported to the service are compared as well.
+PATH is a file or folder of Claude Code's transcripts (*.jsonl); without one it is Claude Code's own folder. The
+records of other coding agents are not read: of those, and of all other hosts, the calls are compared that they
+themselves reported to the service, so that one that never came past Lockgate is not found.
 
 examples:
   $ lockgate reconcile --since 1d

@@ -55,7 +55,7 @@ project. --system writes the file of another system, with --dry-run only.
 status asks the address under [server] whether a service answers there, and of which version. uninstall stops the
 service and removes the file. A file of that name that Lockgate has not written is left alone.
 
-Without it, Claude Code's hooks start the service when they need it: `lockgate help service` compares the two.
+Without it, the hooks of coding agents start the service when they need it: `lockgate help service` compares the two.
 Exit code 0: done, nothing to do, or (status) it answers; 1: you said no, the system refused, or (status) it does
 not answer; 2: bad input, or a file that is not ours.
 """
@@ -272,7 +272,7 @@ def _print_status(state: ServiceState) -> None:
     else:
         print(make_visible(f"nothing of Lockgate answers at {state.url}"))
     if not state.installed:
-        print("not installed: Claude Code's hooks start it when they need it; lockgate service install")
+        print("not installed: the hooks of coding agents start it when they need it; lockgate service install")
     else:
         stale = "" if state.current else "; it is not what this installation writes: lockgate service install"
         print(make_visible(f"installed: {state.installed}{stale}"))
