@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from lockgate.cli.trace_replay import _numbered_lines
-from lockgate.core.errors import InvalidTrace
+from lockgate.bulk.pieces import lines_in
+from lockgate.bulk.trace_rulings import parse_lines
 from lockgate.core.sessions.trace_format import MAX_LINE_BYTES
 
 Run = Callable[..., Any]
@@ -106,8 +106,8 @@ class Counting(io.RawIOBase):
 
 def test_of_a_line_without_end_no_more_is_read_than_shows_it() -> None:
     endless = Counting()
-    with pytest.raises(InvalidTrace, match="longer than"):
-        next(_numbered_lines(io.BufferedReader(endless)))
+    _, fault = next(parse_lines(lines_in(io.BufferedReader(endless))))
+    assert "longer than" in str(fault)
     assert endless.read_bytes < MAX_LINE_BYTES + 1024 * 1024
 
 

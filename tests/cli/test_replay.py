@@ -208,6 +208,6 @@ def test_a_database_of_an_unknown_version_is_said_to_be_left_out(run: Run, tmp_p
     trace = '{"block": {"source": "web", "content": "x"}}\n{"call": {"tool": "bash", "arguments": {"command": "ls"}}}\n'
     (tmp_path / "t.jsonl").write_text(trace)
     ended = run("replay", str(tmp_path))
-    assert ended.code == 0
+    assert ended.code == 1
     assert "warning: left out" in ended.err
     assert "opencode.db" in ended.err

@@ -77,6 +77,49 @@ def test_parquet_and_a_faulty_session_in_it(tmp_path: Path) -> None:
     assert (found["sessions"], found["calls"], len(found["skipped"])) == (2, 6, 1)
 
 
+def rows_of(folder: Path) -> list[tuple[str, str, str]]:
+    """Return the session, the action and the error of each row of a folder with one part."""
+    from pyarrow import parquet
+
+    (part,) = folder.glob("*.parquet")
+    return [(row["session"], row["action"], row["error"][:7]) for row in parquet.read_table(part).to_pylist()]
+
+
+@pytest.mark.parametrize("jobs", [(), ("--jobs", "1")], ids=["plain", "in bulk"])
+def test_a_damaged_line_hides_no_other_session_and_is_no_pass(jobs: tuple[str, ...], tmp_path: Path) -> None:
+    clean, bad = session_lines(1), session_lines(7)
+    (tmp_path / "first.jsonl").write_text("\n".join(["{damaged", *bad]))
+    (tmp_path / "t.jsonl").write_text("\n".join([*clean, *clean[:3], '{"call": damaged', *clean[3:], *bad]))
+    found, held = replay(tmp_path, *jobs)
+    assert (found["sessions"], found["calls"], len(held), found["skipped_count"]) == (4, 10, 2, 2)
+    assert [each.partition("; ")[2] for each in found["skipped"]] == ["the rest of the session was not ruled on"] * 2
+    assert [f"{tmp_path}/t.jsonl: `t.jsonl#2`: line 9: not JSON" in each for each in found["skipped"]] == [False, True]
+    (tmp_path / "first.jsonl").unlink()
+    (tmp_path / "t.jsonl").write_text("\n".join([*clean, "damaged"]))
+    found, held = replay(tmp_path, *jobs, code=1)
+    assert (found["calls"], held, found["skipped_count"]) == (3, [], 1)
+
+
+def test_what_was_not_ruled_on_is_a_row_with_an_error(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    clean, bad = "\n".join(session_lines(1, 1)), "\n".join(session_lines(7, 1))
+    traces = [f"{bad}\n{{damaged\n{clean}", "", None, clean]
+    table = pyarrow.table({"session": ["a", "b", "c", "d"], "trace": traces})
+    parquet.write_table(table, tmp_path / "t.parquet")
+    found, _ = replay(tmp_path / "t.parquet", "--jobs", "1", "--out", tmp_path / "out")
+    assert (found["calls"], found["skipped_count"]) == (3, 3)
+    assert rows_of(tmp_path / "out") == [
+        ("a#1", "PAUSE", ""),
+        ("a#1", "", "line 4:"),
+        ("a#2", "CONTINUE", ""),
+        ("b", "", "no call"),
+        ("c", "", "the tra"),
+        ("d#1", "CONTINUE", ""),
+    ]
+
+
 def test_ray_gives_the_same_rows_as_one_process(tmp_path: Path) -> None:
     pytest.importorskip("ray")
     for at in range(4):

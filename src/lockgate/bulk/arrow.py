@@ -7,8 +7,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from lockgate.bulk.call_rows import Row, make_error_row, make_row, table_from_rows
-from lockgate.bulk.trace_rulings import parse_trace, rule_on_events
-from lockgate.core.errors import InvalidTrace, LockgateError
+from lockgate.bulk.trace_rulings import UnruledRest, parse_lines, rule_on_events
+from lockgate.core.errors import LockgateError
 from lockgate.gate.gate import Gate
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ def audit(batch: pyarrow.RecordBatch | pyarrow.Table, gate: Gate | None = None) 
 
     The batch has two columns of text: `session`, a name, and `trace`, the session's events as JSON Lines
     (`lockgate help trace`). The result depends on the batch and the gate alone, whatever the order of the batches, so
-    any engine can call it. Without a gate it is the default one, made once for each process. A trace that cannot be
-    read gives a row with `error`, after the rows of the calls before the faulty line; no call passes unseen.
+    any engine can call it. Without a gate it is the default one, made once for each process. A line that cannot be
+    read gives a row with `error`, after the rows of the calls before it; the rest of its session is not ruled on.
     """
     for name in INPUT_COLUMNS:
         if name not in batch.schema.names:
@@ -45,20 +45,20 @@ def _rows(gate: Gate, name: object, trace: object) -> Iterator[Row]:
     if not isinstance(trace, str):
         yield make_error_row(session, "the trace is no text")
         return
-    calls = 0
-    try:
-        for ruling in rule_on_events(gate, parse_trace(trace)):
-            calls += 1
+    rows = 0
+    # Not `splitlines`: it also splits at characters that JSON texts may hold as they are.
+    for ruled in rule_on_events([gate], parse_lines(trace.encode("utf-8", "surrogatepass").split(b"\n"))):
+        rows += 1
+        if isinstance(ruled, UnruledRest):
+            yield make_error_row(session, ruled.error.message, f"{session}#{ruled.session}")
+        else:
             yield make_row(
-                ruling.decision,
+                ruled.decisions[0],
                 file=session,
-                session=f"{session}#{ruling.session}",
-                call=ruling.call,
-                tool=ruling.event.tool,
-                arguments=ruling.event.arguments,
+                session=f"{session}#{ruled.session}",
+                call=ruled.call,
+                tool=ruled.event.tool,
+                arguments=ruled.event.arguments,
             )
-    except InvalidTrace as error:
-        yield make_error_row(session, error.message)
-        return
-    if not calls:
+    if not rows:
         yield make_error_row(session, "no call in this trace")

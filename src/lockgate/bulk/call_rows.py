@@ -74,10 +74,10 @@ def make_row(
     }
 
 
-def make_error_row(file: str, error: str) -> Row:
-    """Return the row that says why no further call of a file was ruled on."""
+def make_error_row(file: str, error: str, session: str = "") -> Row:
+    """Return the row that says why no further call of a session, or of a whole file, was ruled on."""
     row: Row = dict.fromkeys(COLUMNS, "")
-    return row | {"file": file, "call": 0, "tier": 0, "at": None, "rules": [], "error": error}
+    return row | {"file": file, "session": session, "call": 0, "tier": 0, "at": None, "rules": [], "error": error}
 
 
 def table_from_rows(rows: Sequence[Row]) -> pyarrow.Table:

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import BinaryIO, NamedTuple, cast
 
+from lockgate.bulk.trace_rulings import parse_lines
 from lockgate.core.errors import InvalidTrace
-from lockgate.core.sessions.trace_format import MAX_LINE_BYTES, Event, decode_line, parse_line
+from lockgate.core.sessions.trace_format import MAX_LINE_BYTES, Event
 from lockgate.runtime.arrow import require_pyarrow
 
 PARQUET = ".parquet"
@@ -76,14 +77,14 @@ def cut_trace(path: str, sessions: int = _SESSIONS_IN_PIECE) -> Iterator[InputPi
     with open(path, "rb") as stream:
         digest, start, first_session, first_line = sha256(), 0, 0, 0
         seen = line = at = 0
-        while data := stream.readline(MAX_LINE_BYTES + 2):
-            if _SESSION_LINE.match(data):
+        for begins, data in _line_parts(stream, None):
+            if begins and _SESSION_LINE.match(data):
                 if seen and seen % sessions == 0 and at > start:
                     yield InputPiece(path, digest.hexdigest()[:32], at - start, start, at, first_session, first_line)
                     digest, start, first_session, first_line = sha256(), at, seen, line
                 seen += 1
             digest.update(data)
-            line += 1
+            line += begins
             at += len(data)
         if at > start or not at:
             yield InputPiece(path, digest.hexdigest()[:32], at - start, start, at, first_session, first_line)
@@ -104,14 +105,9 @@ def _cut_parquet(path: str) -> Iterator[InputPiece]:
             sessions += file.metadata.row_group(group).num_rows
 
 
-def read_events(piece: InputPiece) -> Iterator[tuple[int, Event]]:
-    """Yield the events of a piece of a trace with their line numbers; raise InvalidTrace, which names the line."""
-    for number, data in enumerate(_lines(piece), piece.line + 1):
-        if len(data.rstrip(b"\r\n")) > MAX_LINE_BYTES:
-            raise InvalidTrace(f"line {number}: longer than {MAX_LINE_BYTES:,} bytes", hint="is this a trace?")
-        text = decode_line(data, number)
-        if text.strip():
-            yield number, parse_line(text, number)
+def read_events(piece: InputPiece) -> Iterator[tuple[int, Event | InvalidTrace]]:
+    """Yield the events of a piece of a trace with their numbers in the whole file, as `parse_lines` does."""
+    return parse_lines(_lines(piece), piece.line)
 
 
 def _lines(piece: InputPiece) -> Iterator[bytes]:
@@ -120,14 +116,14 @@ def _lines(piece: InputPiece) -> Iterator[bytes]:
             yield from unpacked_lines(raw)
         else:
             raw.seek(piece.start)
-            yield from _capped(raw, piece.end)
+            yield from lines_in(raw, piece.end)
 
 
 def unpacked_lines(raw: BinaryIO) -> Iterator[bytes]:
     """Yield the lines of a gzipped file; raise InvalidTrace where it is damaged, or unpacks to more than fits."""
     left = MAX_UNPACKED_BYTES
     try:
-        for data in _capped(cast(BinaryIO, gzip.GzipFile(fileobj=raw)), None):
+        for data in lines_in(cast(BinaryIO, gzip.GzipFile(fileobj=raw))):
             left -= max(len(data), _LEAST_EVENT_BYTES)
             if left < 0:
                 raise InvalidTrace(
@@ -139,10 +135,17 @@ def unpacked_lines(raw: BinaryIO) -> Iterator[bytes]:
         raise InvalidTrace("the packed file is damaged, or ends too early") from None
 
 
-def _capped(stream: BinaryIO, end: int | None) -> Iterator[bytes]:
+def lines_in(stream: BinaryIO, end: int | None = None) -> Iterator[bytes]:
     """Yield lines up to the offset; one that is too long is cut, for the reader to refuse it."""
+    return (data for begins, data in _line_parts(stream, end) if begins)
+
+
+def _line_parts(stream: BinaryIO, end: int | None) -> Iterator[tuple[bool, bytes]]:
+    """Yield lines up to the offset, those that are too long in parts, and with each whether a line begins there."""
+    begins = True
     while (end is None or stream.tell() < end) and (data := stream.readline(MAX_LINE_BYTES + 2)):
-        yield data
+        yield begins, data
+        begins = data.endswith(b"\n")
 
 
 @contextmanager

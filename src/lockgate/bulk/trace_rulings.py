@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lockgate.core.errors import InvalidTrace, LockgateError
-from lockgate.core.sessions.trace_format import BlockEvent, CallEvent, Event, SessionStart, parse_line
+from lockgate.core.sessions.trace_format import (
+    MAX_LINE_BYTES,
+    BlockEvent,
+    CallEvent,
+    Event,
+    SessionStart,
+    TraceHeader,
+    decode_line,
+    parse_line,
+)
 from lockgate.core.vocabulary import Decision
 from lockgate.gate.gate import Gate
 from lockgate.gate.ruler import Ruler
@@ -15,46 +24,85 @@ from lockgate.gate.session import Session
 
 @dataclass(frozen=True, slots=True)
 class EventRuling:
-    """One call with the decision on it; sessions are numbered in their trace, calls in their session."""
+    """One call with the decision of each gate; sessions are numbered in their trace, calls in their session."""
 
     line: int
     session: int
     call: int
     goal: str
     event: CallEvent
-    decision: Decision
+    decisions: tuple[Decision, ...]
 
 
-def parse_trace(trace: str) -> Iterator[tuple[int, Event]]:
-    """Yield the events of a trace given as one text, with their line numbers."""
-    # Not `splitlines`: it also splits at characters that JSON texts may hold as they are.
-    for number, line in enumerate(trace.split("\n"), 1):
-        if line.strip():
-            yield number, parse_line(line, number)
+@dataclass(frozen=True, slots=True)
+class UnruledRest:
+    """A fault in a session: from this line to the next session, no call was ruled on."""
+
+    line: int
+    session: int
+    error: InvalidTrace
 
 
-def rule_on_events(gate: Gate, events: Iterable[tuple[int, Event]], *, sessions: int = 0) -> Iterator[EventRuling]:
+def parse_lines(lines: Iterable[bytes], before: int = 0) -> Iterator[tuple[int, Event | InvalidTrace]]:
+    """Yield the events of a trace with their line numbers; for a line that cannot be read, the error that says why."""
+    number = before
+    try:
+        for number, data in enumerate(lines, before + 1):
+            try:
+                if len(data.rstrip(b"\r\n")) > MAX_LINE_BYTES:
+                    raise InvalidTrace(f"line {number}: longer than {MAX_LINE_BYTES:,} bytes", hint="is this a trace?")
+                text = decode_line(data, number)
+                if text.strip():
+                    yield number, parse_line(text, number)
+            except InvalidTrace as error:
+                yield number, error
+    except InvalidTrace as error:
+        # The file itself is damaged here: a packed one that ends too early.
+        yield number + 1, error
+
+
+def rule_on_events(
+    gates: Sequence[Gate], events: Iterable[tuple[int, Event | InvalidTrace]], *, sessions: int = 0
+) -> Iterator[EventRuling | UnruledRest]:
     """Yield a ruling for each call, as soon as its line was read; `sessions` came before these events.
 
-    Raise InvalidTrace, which names the line, for an event that no session takes.
+    After an event that cannot be read, or that no session takes, it goes on with the next session.
     """
-    session: Session | None = None
+    running: list[Session] = []
+    lost = False
     call = 0
     goal = ""
     for number, event in events:
         try:
-            if isinstance(event, SessionStart) or (session is None and isinstance(event, BlockEvent | CallEvent)):
+            if isinstance(event, InvalidTrace):
+                raise event
+            if isinstance(event, SessionStart) or not (running or lost or isinstance(event, TraceHeader)):
                 start = event if isinstance(event, SessionStart) else SessionStart()
-                session = gate.session(goal=start.goal, mode=start.mode, scope=start.scope)
-                sessions, call, goal = sessions + 1, 0, start.goal
-            if session is not None and isinstance(event, BlockEvent):
-                add_block(session, event)
-            if session is not None and isinstance(event, CallEvent):
+                sessions, call, goal, lost = sessions + 1, 0, start.goal, False
+                running = _begin_sessions(gates, start)
+            if isinstance(event, BlockEvent):
+                for session in running:
+                    add_block(session, event)
+            if running and isinstance(event, CallEvent):
                 call += 1
-                decision = session.check(event.tool, event.arguments, annotations=event.annotations)
-                yield EventRuling(number, sessions, call, goal, event, decision)
+                decisions = [
+                    session.check(event.tool, event.arguments, annotations=event.annotations) for session in running
+                ]
+                yield EventRuling(number, sessions, call, goal, event, tuple(decisions))
         except LockgateError as error:
-            raise InvalidTrace(f"line {number}: {error.message}", hint=error.hint) from None
+            if not lost:
+                yield UnruledRest(number, sessions, _named_by_line(error, number))
+            running, lost = [], True
+
+
+def _begin_sessions(gates: Sequence[Gate], start: SessionStart) -> list[Session]:
+    return [gate.session(goal=start.goal, mode=start.mode, scope=start.scope) for gate in gates]
+
+
+def _named_by_line(error: LockgateError, number: int) -> InvalidTrace:
+    if isinstance(error, InvalidTrace):
+        return error
+    return InvalidTrace(f"line {number}: {error.message}", hint=error.hint)
 
 
 def add_block(session: Session | Ruler, event: BlockEvent) -> None:

@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from glob import glob
+from itertools import islice
 from time import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich import box
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -22,7 +23,8 @@ from rich.table import Table
 from rich.text import Text
 
 from lockgate import assemble
-from lockgate.bulk.pieces import log_beside
+from lockgate.bulk.pieces import lines_in, log_beside
+from lockgate.bulk.trace_rulings import UnruledRest, parse_lines, rule_on_events
 from lockgate.claude_code import transcripts
 from lockgate.claude_code.events import source_of_result
 from lockgate.cli.exit_codes import Exit
@@ -31,7 +33,6 @@ from lockgate.cli.ruling_tree import ACTION_STYLES, call_text
 from lockgate.cli.scanned_files import FileFilter, SkippedFile, walk_files
 from lockgate.cli.terminal import excerpt, format_count, make_console, make_visible
 from lockgate.cli.times import parse_age
-from lockgate.cli.trace_replay import replay_traces
 from lockgate.coding_agents.agent_transcripts import read_any_transcript
 from lockgate.coding_agents.opencode_database import DATABASES, RecordedSession, is_database, read_sessions
 from lockgate.core.errors import InvalidTrace, LockgateError, printable, quoted
@@ -39,6 +40,7 @@ from lockgate.core.judging.model_names import EMBEDDED
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.finding_catalogue import entry_for
 from lockgate.core.ruling.tool_call import ToolCall
+from lockgate.core.sessions.trace_format import Event
 from lockgate.core.vocabulary import Action, Decision
 from lockgate.core.wire import SCHEMA, decision_to_dict
 from lockgate.gate.gate import Gate
@@ -69,11 +71,14 @@ examples:
   $ lockgate replay 'traces/**/*.jsonl' --jobs 8 --out audit
                                                      a large audit, to be continued if it is stopped
 
-Exit code 0: every call would have run; 1: some would have waited or been turned back; 2: bad input.
+Exit code 0: every call would have run; 1: some would have waited or been turned back, or something
+could not be read; 2: bad input.
 """
 # The aim, in percent of the calls: most end at the first tier, and few need the last.
 TARGETS = (80, 15, 5)
 _MOST_SHOWN = 20
+_MOST_SKIPPED = 100
+_LINES_LOOKED_AT = 100
 TRANSCRIPTS = ("*.jsonl",)
 FILES = (*TRANSCRIPTS, *DATABASES)
 # A large replay also reads packed traces, and Parquet with a session in each row.
@@ -95,6 +100,14 @@ class ReplayedCall:
     decisions: tuple[Decision, ...]
 
 
+class UnreadSession(NamedTuple):
+    """A session of which the rest was not ruled on, and why."""
+
+    file: str
+    session: str
+    why: str
+
+
 @dataclass(slots=True)
 class ReplayReport:
     """The replay so far; valid at any moment, so that Ctrl-C loses nothing."""
@@ -103,7 +116,9 @@ class ReplayReport:
     sessions: int = 0
     calls: int = 0
     unreadable: int = 0
+    # What was not ruled on, and why: the first of them, and how many there were.
     skipped: list[str] = field(default_factory=list)
+    skipped_count: int = 0
     tiers: list[Counter[int]] = field(default_factory=list)
     actions: list[Counter[str]] = field(default_factory=list)
     rules: list[Counter[str]] = field(default_factory=list)
@@ -116,12 +131,23 @@ class ReplayReport:
     complete: bool = False
 
     def __post_init__(self) -> None:
-        for _ in self.policies:
-            self.tiers.append(Counter())
-            self.actions.append(Counter())
-            self.rules.append(Counter())
+        for sums in (self.tiers, self.actions, self.rules):
+            sums += [Counter() for _ in self.policies[len(sums) :]]
 
-    def add(self, ruled: ReplayedCall) -> None:
+    @property
+    def is_clear(self) -> bool:
+        """Whether everything was read, and every call would have run."""
+        return not (self.held_count or self.skipped_count or self.unreadable)
+
+    def skip(self, why: str) -> None:
+        self.skipped_count += 1
+        if len(self.skipped) < _MOST_SKIPPED:
+            self.skipped.append(why)
+
+    def add(self, ruled: ReplayedCall | UnreadSession) -> None:
+        if isinstance(ruled, UnreadSession):
+            self.skip(f"{ruled.file}: {quoted(ruled.session)}: {ruled.why}")
+            return
         self.calls += 1
         for place, decision in enumerate(ruled.decisions):
             self.tiers[place][decision.tier] += 1
@@ -141,7 +167,8 @@ class ReplayReport:
         self.sessions += other.sessions
         self.calls += other.calls
         self.unreadable += other.unreadable
-        self.skipped += other.skipped
+        self.skipped = (self.skipped + other.skipped)[:_MOST_SKIPPED]
+        self.skipped_count += other.skipped_count
         self.held_count += other.held_count
         self.differ_count += other.differ_count
         for place in range(len(self.policies)):
@@ -192,7 +219,8 @@ def run(args: argparse.Namespace) -> Exit:
     in_bulk = bool(args.engine or args.jobs or args.out)
     files, skipped = choose_files(args.paths, parse_age(args.since), include=BULK_FILES if in_bulk else FILES)
     policies: list[str | None] = args.policy or [None]
-    report = ReplayReport(tuple(os.path.basename(path) for path in args.policy) or ("policy",), skipped=skipped)
+    report = ReplayReport(tuple(os.path.basename(path) for path in args.policy) or ("policy",))
+    report.skipped, report.skipped_count = skipped, len(skipped)
     interrupted = _replay(files, policies, report, args, in_bulk=in_bulk)
     if report.complete:
         _refuse_empty(report, files)
@@ -204,7 +232,7 @@ def run(args: argparse.Namespace) -> Exit:
         raise KeyboardInterrupt
     if report.held and len(policies) == 1 and not args.json and not in_bulk:
         _draw_proposals(files, policies[0])
-    return Exit.FLAGGED if report.held_count else Exit.CLEAR
+    return Exit.CLEAR if report.is_clear else Exit.FLAGGED
 
 
 def _replay(
@@ -327,38 +355,52 @@ def make_gate(config: str | None, *, ask: bool) -> Gate:
 def replay_file(file: str, gates: Sequence[Gate], report: ReplayReport) -> None:
     """Rule on every call of one file, into the report; an unreadable file is reported as skipped."""
     try:
-        ruled = _replay_trace(file, gates, report) if is_trace(file) else replay_transcript(file, gates, report)
-        for each in ruled:
+        for each in _replay_trace(file, gates, report) if is_trace(file) else replay_transcript(file, gates, report):
             report.add(each)
     except OSError as error:
-        report.skipped.append(f"{file}: {(error.strerror or 'cannot be read').lower()}")
+        report.skip(f"{file}: {(error.strerror or 'cannot be read').lower()}")
     except InvalidTrace as error:
-        report.skipped.append(f"{file}: {error.message}")
+        report.skip(f"{file}: {error.message}")
 
 
 def is_trace(file: str) -> bool:
-    """Return whether the file is a trace, by its first line."""
+    """Return whether the file is a trace, by the first line that can be read."""
     with open(file, "rb") as stream:
-        for data in iter(lambda: stream.readline(transcripts.MAX_LINE_BYTES), b""):
-            if not data.strip():
-                continue
+        for data in islice(iter(lambda: stream.readline(transcripts.MAX_LINE_BYTES), b""), _LINES_LOOKED_AT):
             try:
                 line = json.loads(data)
             except (ValueError, RecursionError):
-                return False
+                # Empty, or damaged: one such line must not turn a trace into a transcript without calls.
+                continue
             return isinstance(line, dict) and len(line) == 1 and bool({"trace", "session", "block", "call"} & {*line})
     return False
 
 
-def _replay_trace(file: str, gates: Sequence[Gate], report: ReplayReport) -> Iterator[ReplayedCall]:
-    first = report.sessions
-    # Each policy reads the file by itself, one call at a time.
-    for rulings in zip(*(replay_traces(gate, (file,)) for gate in gates), strict=True):
-        ruling = rulings[0]
-        report.sessions = first + ruling.session
-        name = f"{os.path.basename(file)}#{ruling.session}"
-        event, decisions = ruling.event, tuple(each.decision for each in rulings)
-        yield ReplayedCall(file, name, "", ruling.call, "", None, event.tool, event.arguments, decisions)
+def _replay_trace(file: str, gates: Sequence[Gate], report: ReplayReport) -> Iterator[ReplayedCall | UnreadSession]:
+    with open(file, "rb") as stream:
+        yield from replay_events(file, os.path.basename(file), parse_lines(lines_in(stream)), gates, report)
+
+
+def replay_events(
+    file: str,
+    name: str,
+    events: Iterable[tuple[int, Event | InvalidTrace]],
+    gates: Sequence[Gate],
+    report: ReplayReport,
+    before: int = 0,
+) -> Iterator[ReplayedCall | UnreadSession]:
+    """Yield each call of a trace with the rulings of the gates; `before` is how many sessions came before it."""
+    last = before
+    for ruled in rule_on_events(gates, events, sessions=before):
+        session = f"{name}#{ruled.session}"
+        if isinstance(ruled, UnruledRest):
+            yield UnreadSession(file, session, f"{ruled.error.message}; the rest of the session was not ruled on")
+            continue
+        if ruled.session > last:
+            last = ruled.session
+            report.sessions += 1
+        event = ruled.event
+        yield ReplayedCall(file, session, "", ruled.call, "", None, event.tool, event.arguments, ruled.decisions)
 
 
 def replay_transcript(file: str, gates: Sequence[Gate], report: ReplayReport) -> Iterator[ReplayedCall]:
@@ -507,6 +549,7 @@ def _print_json(report: ReplayReport) -> None:
             "differ": report.differ_count,
             "unreadable_lines": report.unreadable,
             "skipped": report.skipped,
+            "skipped_count": report.skipped_count,
             "complete": report.complete,
         },
     }
@@ -539,6 +582,9 @@ def _draw(report: ReplayReport, *, every: bool, asked: bool) -> None:
     screen.file.flush()
     for each in report.skipped:
         print(f"lockgate: warning: left out {make_visible(each)}", file=sys.stderr)
+    if report.skipped_count > len(report.skipped):
+        more = report.skipped_count - len(report.skipped)
+        print(f"lockgate: warning: left out {more:,} more", file=sys.stderr)
 
 
 def _draw_proposals(files: Sequence[str], config: str | None) -> None:

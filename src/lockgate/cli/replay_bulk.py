@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,10 +14,18 @@ from lockgate.bulk.call_rows import Row, make_error_row, make_row, parquet_from_
 from lockgate.bulk.engines import LOCAL, check_engine, run_pieces
 from lockgate.bulk.pieces import PACKED, PARQUET, InputPiece, cut_trace, read_events, read_row_group, whole_file
 from lockgate.bulk.results import ResultsFolder
-from lockgate.bulk.trace_rulings import parse_trace, rule_on_events
-from lockgate.cli.replay import ReplayedCall, ReplayReport, is_trace, make_gate, replay_transcript, show_progress
-from lockgate.core.errors import InvalidTrace, quoted
-from lockgate.core.sessions.trace_format import Event
+from lockgate.bulk.trace_rulings import parse_lines
+from lockgate.cli.replay import (
+    ReplayedCall,
+    ReplayReport,
+    UnreadSession,
+    is_trace,
+    make_gate,
+    replay_events,
+    replay_transcript,
+    show_progress,
+)
+from lockgate.core.errors import InvalidTrace
 from lockgate.gate.gate import Gate
 
 
@@ -71,16 +79,16 @@ def replay_in_bulk(
     finally:
         if results is not None:
             for counts in results.counts():
-                add_counts(report, counts)
+                report.merge(report_from_counts(report.policies, counts))
 
 
 def _cut(file: str, report: ReplayReport) -> Iterator[InputPiece]:
     try:
         yield from cut_trace(file) if _holds_traces(file) else [whole_file(file)]
     except OSError as error:
-        report.skipped.append(f"{file}: {(error.strerror or 'cannot be read').lower()}")
+        report.skip(f"{file}: {(error.strerror or 'cannot be read').lower()}")
     except InvalidTrace as error:
-        report.skipped.append(f"{file}: {error.message}")
+        report.skip(f"{file}: {error.message}")
 
 
 def _holds_traces(file: str) -> bool:
@@ -104,7 +112,7 @@ def _replay_piece(gates: Sequence[Gate], names: tuple[str, ...], piece: InputPie
                 rows += _rows(ruled, report)
     except (InvalidTrace, OSError) as error:
         why = error.message if isinstance(error, InvalidTrace) else (error.strerror or "cannot be read").lower()
-        report.skipped.append(f"{piece.path}: {why}")
+        report.skip(f"{piece.path}: {why}")
         rows.append(make_error_row(piece.path, why))
     if not keep_rows:
         return PieceResult(report)
@@ -113,7 +121,10 @@ def _replay_piece(gates: Sequence[Gate], names: tuple[str, ...], piece: InputPie
     return PieceResult(report, parquet_from_rows(rows))
 
 
-def _rows(ruled: ReplayedCall, report: ReplayReport) -> Iterator[Row]:
+def _rows(ruled: ReplayedCall | UnreadSession, report: ReplayReport) -> Iterator[Row]:
+    if isinstance(ruled, UnreadSession):
+        yield make_error_row(ruled.file, ruled.why, ruled.session)
+        return
     for name, decision in zip(report.policies, ruled.decisions, strict=True):
         yield make_row(
             decision,
@@ -130,41 +141,29 @@ def _rows(ruled: ReplayedCall, report: ReplayReport) -> Iterator[Row]:
         )
 
 
-def _replay(piece: InputPiece, gates: Sequence[Gate], report: ReplayReport) -> Iterator[ReplayedCall]:
-    if piece.path.endswith(PARQUET):
-        yield from _replay_row_group(piece, gates, report)
-    elif _holds_traces(piece.path):
-        # Read once for each policy: a piece is small, and its events are plain values.
-        yield from _rule_on_trace(
-            piece.path, os.path.basename(piece.path), [*read_events(piece)], gates, report, piece.session
-        )
+def _replay(piece: InputPiece, gates: Sequence[Gate], report: ReplayReport) -> Iterator[ReplayedCall | UnreadSession]:
+    file = piece.path
+    if file.endswith(PARQUET):
+        for session, trace in read_row_group(piece):
+            yield from _replay_row(file, session, trace, gates, report)
+    elif _holds_traces(file):
+        yield from replay_events(file, os.path.basename(file), read_events(piece), gates, report, piece.session)
     else:
-        yield from replay_transcript(piece.path, gates, report)
+        yield from replay_transcript(file, gates, report)
 
 
-def _replay_row_group(piece: InputPiece, gates: Sequence[Gate], report: ReplayReport) -> Iterator[ReplayedCall]:
-    """Rule on the sessions of a Parquet file; one that cannot be read is reported, and the others go on."""
-    for session, trace in read_row_group(piece):
-        try:
-            if not isinstance(trace, str):
-                raise InvalidTrace("the trace is no text")
-            yield from _rule_on_trace(piece.path, session, [*parse_trace(trace)], gates, report, 0)
-        except InvalidTrace as error:
-            report.skipped.append(f"{piece.path}: {quoted(session)}: {error.message}")
-
-
-def _rule_on_trace(
-    file: str, name: str, events: list[tuple[int, Event]], gates: Sequence[Gate], report: ReplayReport, before: int
-) -> Iterator[ReplayedCall]:
-    seen: set[int] = set()
-    for rulings in zip(*(rule_on_events(gate, events, sessions=before) for gate in gates), strict=True):
-        first = rulings[0]
-        if first.session not in seen:
-            seen.add(first.session)
-            report.sessions += 1
-        decisions = tuple(each.decision for each in rulings)
-        session = f"{name}#{first.session}"
-        yield ReplayedCall(file, session, "", first.call, "", None, first.event.tool, first.event.arguments, decisions)
+def _replay_row(
+    file: str, session: str, trace: object, gates: Sequence[Gate], report: ReplayReport
+) -> Iterator[ReplayedCall | UnreadSession]:
+    """Rule on the session in a row of a Parquet file; without a call it is reported, as a trace that was lost."""
+    if not isinstance(trace, str):
+        yield UnreadSession(file, session, "the trace is no text")
+        return
+    ruled = None
+    for ruled in replay_events(file, session, parse_lines(trace.encode().split(b"\n")), gates, report):
+        yield ruled
+    if ruled is None:
+        yield UnreadSession(file, session, "no call in this trace")
 
 
 def counts_of(report: ReplayReport) -> dict[str, Any]:
@@ -176,21 +175,25 @@ def counts_of(report: ReplayReport) -> dict[str, Any]:
         "differ": report.differ_count,
         "unreadable": report.unreadable,
         "skipped": report.skipped,
+        "skipped_count": report.skipped_count,
         "tiers": [{str(tier): count for tier, count in tiers.items()} for tiers in report.tiers],
         "actions": [dict(actions) for actions in report.actions],
         "rules": [dict(rules) for rules in report.rules],
     }
 
 
-def add_counts(report: ReplayReport, counts: dict[str, Any]) -> None:
-    """Add the sums of a manifest to a report."""
-    report.sessions += counts["sessions"]
-    report.calls += counts["calls"]
-    report.held_count += counts["held"]
-    report.differ_count += counts["differ"]
-    report.unreadable += counts["unreadable"]
-    report.skipped += counts["skipped"]
-    for place in range(len(report.policies)):
-        report.tiers[place].update({int(tier): count for tier, count in counts["tiers"][place].items()})
-        report.actions[place].update(Counter(counts["actions"][place]))
-        report.rules[place].update(Counter(counts["rules"][place]))
+def report_from_counts(policies: tuple[str, ...], counts: Mapping[str, Any]) -> ReplayReport:
+    """Return the report whose sums a manifest kept."""
+    return ReplayReport(
+        policies,
+        sessions=counts["sessions"],
+        calls=counts["calls"],
+        unreadable=counts["unreadable"],
+        skipped=counts["skipped"],
+        skipped_count=counts["skipped_count"],
+        tiers=[Counter({int(tier): count for tier, count in tiers.items()}) for tiers in counts["tiers"]],
+        actions=[Counter(actions) for actions in counts["actions"]],
+        rules=[Counter(rules) for rules in counts["rules"]],
+        held_count=counts["held"],
+        differ_count=counts["differ"],
+    )

@@ -9,11 +9,12 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from errno import EISDIR
 from itertools import chain
-from typing import BinaryIO, TextIO
+from typing import TextIO
 
-from lockgate.bulk.trace_rulings import rule_on_events
+from lockgate.bulk.pieces import lines_in
+from lockgate.bulk.trace_rulings import UnruledRest, parse_lines, rule_on_events
 from lockgate.core.errors import InvalidTrace, LockgateError
-from lockgate.core.sessions.trace_format import MAX_LINE_BYTES, CallEvent, Event, decode_line, parse_line
+from lockgate.core.sessions.trace_format import CallEvent, Event
 from lockgate.core.vocabulary import Decision
 from lockgate.gate.gate import Gate
 
@@ -57,11 +58,13 @@ def replay_traces(gate: Gate, traces: Sequence[str]) -> Iterator[TraceRuling]:
         try:
             events = _read_events(trace)
             first = next(events, None)
-            for ruling in rule_on_events(gate, chain((first,) if first else (), events), sessions=sessions):
+            for ruling in rule_on_events([gate], chain((first,) if first else (), events), sessions=sessions):
+                if isinstance(ruling, UnruledRest):
+                    raise ruling.error
                 calls += 1
                 sessions = ruling.session
                 yield TraceRuling(
-                    name, ruling.line, ruling.session, ruling.call, ruling.goal, ruling.event, ruling.decision
+                    name, ruling.line, ruling.session, ruling.call, ruling.goal, ruling.event, ruling.decisions[0]
                 )
         except InvalidTrace as error:
             raise InvalidTrace(f"{name}: {error.message}", hint=error.hint) from None
@@ -71,22 +74,6 @@ def replay_traces(gate: Gate, traces: Sequence[str]) -> Iterator[TraceRuling]:
             raise InvalidTrace(f"{name}: {why}", hint="lockgate check --help shows a trace")
 
 
-def _read_events(trace: str) -> Iterator[tuple[int, Event]]:
+def _read_events(trace: str) -> Iterator[tuple[int, Event | InvalidTrace]]:
     with nullcontext(sys.stdin.buffer) if trace == STDIN else open(trace, "rb") as stream:
-        for number, data in _numbered_lines(stream):
-            text = decode_line(data, number)
-            if text.strip():
-                yield number, parse_line(text, number)
-
-
-def _numbered_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Yield lines with their numbers; raise for a line that is too long, without reading all of it."""
-    number = 0
-    while data := stream.readline(MAX_LINE_BYTES + 2):
-        number += 1
-        if len(data.rstrip(b"\r\n")) > MAX_LINE_BYTES:
-            raise InvalidTrace(
-                f"line {number}: longer than {MAX_LINE_BYTES:,} bytes",
-                hint="no single block or call may be that large; is this a trace?",
-            )
-        yield number, data
+        yield from parse_lines(lines_in(stream))
