@@ -33,7 +33,7 @@ from lockgate import Gate
 from lockgate.core.errors import LockgateError
 from lockgate.core.judging.evidence import collect_evidence, plain_text
 from lockgate.core.ruling.effects.effects_of_call import effects_of
-from lockgate.core.ruling.pipeline import Ask
+from lockgate.core.ruling.pipeline import EscalatedCall
 from lockgate.core.ruling.tool_call import ToolCall
 
 # Licences that let a derived model be handed on; a package that claims another, or none, is left out.
@@ -114,7 +114,7 @@ def row_of(gate: Gate, made: matters.Case) -> dict[str, object] | None:
     except LockgateError:
         return None
     effects = ruling.effects or effects_of(call)
-    ask = Ask(call, ruling.risk, ruling.reason, ruling.findings, ruling.origins, effects=effects)
+    ask = EscalatedCall(call, ruling.risk, ruling.reason, ruling.findings, ruling.origins, effects=effects)
     seen = collect_evidence(ask, ruler._context, made.goal)
     return {
         "kind": "call",
@@ -126,7 +126,7 @@ def row_of(gate: Gate, made: matters.Case) -> dict[str, object] | None:
         "clearable": seen.is_clearable,
         "driven": made.driven,
         "severity": int(max(effect.severity for effect in effects)),
-        "escalated": isinstance(ruling, Ask),
+        "escalated": isinstance(ruling, EscalatedCall),
         "family": made.family,
         "scenario": made.scenario,
     }

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 from lockgate import Gate
 from lockgate.cli.eval.trace_files import load_sessions
 from lockgate.core.judging.evidence import collect_evidence
-from lockgate.core.ruling.pipeline import Ask
+from lockgate.core.ruling.pipeline import EscalatedCall
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.sessions.trace_format import BlockEvent
 
@@ -45,7 +45,7 @@ def rows_of(path: Path, part: int, parts: int) -> list[dict[str, object]]:
                 "poisoned": poisoned,
                 "call": f"{event.tool} {json.dumps(event.arguments, ensure_ascii=False)[:300]}",
             }
-            if isinstance(ruling, Ask):
+            if isinstance(ruling, EscalatedCall):
                 seen = collect_evidence(ruling, session._ruler._context, recorded.start.goal)
                 row |= {
                     "kind": "call",

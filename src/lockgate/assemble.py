@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from lockgate.verifiers.model_judge import ModelJudge
 
     # Wraps a provider, for a command that shows what the provider says.
-    Hearing = Callable[[Provider], Provider]
+    ProviderWrapper = Callable[[Provider], Provider]
 
 TRIAGE_KEY, SUPERVISOR_KEY = "security.verification.triage_model", "supervision.model"
 
@@ -243,7 +243,7 @@ def models_from_settings(settings: Settings) -> dict[str, ModelName]:
 
 
 def judge_from_settings(
-    settings: Settings, name: str, timeout_s: float | None = None, *, wrap_provider: Hearing | None = None
+    settings: Settings, name: str, timeout_s: float | None = None, *, wrap_provider: ProviderWrapper | None = None
 ) -> ModelJudge:
     """Return the model of this name as a judge; its key, endpoint and limits come from the environment."""
     from lockgate.verifiers.model_judge import ModelJudge
@@ -654,7 +654,7 @@ def adapter_from_settings(
     *,
     keys: KeySource | None = None,
     client: Client | None = None,
-    wrap_provider: Hearing | None = None,
+    wrap_provider: ProviderWrapper | None = None,
     preset: str = "balanced",
 ) -> LocalRuleAdapter | RemoteAdapter | EmbeddedAdapter:
     # Imported here: a gate, and the command that hosts start for every call, do not need it.

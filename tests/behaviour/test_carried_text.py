@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from lockgate import Action, Decision, Gate, Session
-from lockgate.core.ruling.carried_text import DerivedText, Print, PrintKind
+from lockgate.core.ruling.carried_text import DerivedText, Fingerprint, FingerprintKind
 from lockgate.core.sessions.trust_pins import pin_text
 from lockgate.gate.carried_sqlite import SqliteCarriedTexts
 from lockgate.gate.trust_store import TrustStore
@@ -161,7 +161,9 @@ def test_a_page_cannot_flood_the_store_to_free_its_poison(tmp_path: Path) -> Non
     session = poisoned(gate)
     session.check(*note(PAGE))
     for number in range(60):
-        prints = tuple(Print(number * 1000 + each, PrintKind.ORDERED_NAME, b"filler") for each in range(256))
+        prints = tuple(
+            Fingerprint(number * 1000 + each, FingerprintKind.ORDERED_NAME, b"filler") for each in range(256)
+        )
         store.keep(DerivedText(prints, "web:https://guide.example/reporting", f"origin{number}", "", session.id))
     assert obey(gate, FORMS["verbatim"]).action is Action.PAUSE
     store.close()

@@ -17,8 +17,8 @@ from lockgate.core.errors import LockgateError
 from lockgate.core.ruling.carried_text import (
     MAX_PRINTS_OF_ONE,
     DerivedText,
-    Print,
-    PrintKind,
+    Fingerprint,
+    FingerprintKind,
     hashes_of_marks,
     list_places,
     mark_file,
@@ -44,7 +44,7 @@ def open_store(tmp_path: Path) -> Iterator[Open]:
 
 
 def text(number: int, source: str = "web:https://a.example", size: int = 4, session: str = "s") -> DerivedText:
-    prints = (Print(number * 1000 + each, PrintKind.PASSAGE, b"word%d" % number) for each in range(size))
+    prints = (Fingerprint(number * 1000 + each, FingerprintKind.PASSAGE, b"word%d" % number) for each in range(size))
     return DerivedText(tuple(prints), source, f"origin{number}", f"/repo/{number}.md", session)
 
 
@@ -55,7 +55,7 @@ def test_a_text_is_found_by_any_of_its_prints(open_store: Open) -> None:
     store.keep(text(1))
     store.keep(text(2))
     (found,) = store.find([1003, 77])
-    assert found == ("web:https://a.example", "origin1", "/repo/1.md", "s", 100.0, {PrintKind.PASSAGE})
+    assert found == ("web:https://a.example", "origin1", "/repo/1.md", "s", 100.0, {FingerprintKind.PASSAGE})
     assert store.words() == {b"word1", b"word2"}
 
 
@@ -160,7 +160,7 @@ def test_a_mark_is_kept_once_and_never_becomes_weaker(open_store: Open) -> None:
         store.keep(mark_file("/repo/a.md", "web:a", is_ordered=is_ordered))
     assert store.counts() == (0, 1, 1, 0)
     (hit,) = store.find(hashes_of_marks(["/repo/a.md"], store.words()))
-    assert hit.shared == {PrintKind.ORDERED_FILE}
+    assert hit.shared == {FingerprintKind.ORDERED_FILE}
 
 
 def test_a_damaged_file_is_an_error_and_not_an_empty_store(tmp_path: Path) -> None:

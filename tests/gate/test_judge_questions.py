@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lockgate import Action, Decision, Gate, InvalidConfig, Mode, Policy, Reason, Risk
 from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unreadable
-from lockgate.core.ruling.pipeline import HARD_RULES, Ask, Stage, resume
+from lockgate.core.ruling.pipeline import HARD_RULES, EscalatedCall, Stage, resume
 from lockgate.core.ruling.policy import MAX_ATTEMPTS
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.vocabulary import Finding
@@ -252,16 +252,16 @@ def test_no_answer_turns_a_hard_rule_into_continue(
 ) -> None:
     policy = Policy(mode=mode, unsafe_continue_on_unclear=bool(careless))
     found = (Finding(rule, "arguments", 0, 0),)
-    ruling: Decision | Ask = Ask(ToolCall("bash", {}), risk, Reason.SUSPICIOUS_PATTERN, found, ())
+    ruling: Decision | EscalatedCall = EscalatedCall(ToolCall("bash", {}), risk, Reason.SUSPICIOUS_PATTERN, found, ())
     for answer in answers:
-        if isinstance(ruling, Ask):
+        if isinstance(ruling, EscalatedCall):
             ruling = resume(ruling, answer, policy)
     assert isinstance(ruling, Decision)
     assert ruling.action in (Action.PAUSE, Action.REORIENT)
 
 
 def test_only_a_plain_answer_of_the_right_kind_clears() -> None:
-    flagged = Ask(ToolCall("bash", {}), Risk.HIGH, Reason.SUSPICIOUS_PATTERN, (), ())
+    flagged = EscalatedCall(ToolCall("bash", {}), Risk.HIGH, Reason.SUSPICIOUS_PATTERN, (), ())
     cleared = [
         (first, second, third)
         for first, second, third in itertools.product(OPINIONS, repeat=3)
@@ -273,7 +273,7 @@ def test_only_a_plain_answer_of_the_right_kind_clears() -> None:
     assert len(cleared) < len(OPINIONS) ** 3 / 3
 
 
-def _end(ruling: Decision | Ask, answers: tuple[Opinion | None, ...]) -> Decision:
+def _end(ruling: Decision | EscalatedCall, answers: tuple[Opinion | None, ...]) -> Decision:
     for answer in (*answers, None, None):
         if isinstance(ruling, Decision):
             break
@@ -284,7 +284,7 @@ def _end(ruling: Decision | Ask, answers: tuple[Opinion | None, ...]) -> Decisio
 
 @pytest.mark.parametrize("reorients", [0, 1, 2, 3, 4, MAX_ATTEMPTS])
 def test_the_limit_is_the_policys(reorients: int) -> None:
-    flagged = Ask(ToolCall("bash", {}), Risk.HIGH, Reason.SUSPICIOUS_PATTERN, (), (), Stage.SUPERVISOR)
+    flagged = EscalatedCall(ToolCall("bash", {}), Risk.HIGH, Reason.SUSPICIOUS_PATTERN, (), (), Stage.SUPERVISOR)
     ruling = resume(flagged, REORIENT, Policy(max_reorient_attempts=3), reorients=reorients)
     assert isinstance(ruling, Decision)
     assert ruling.action is (Action.REORIENT if reorients < 3 else Action.PAUSE)
@@ -425,7 +425,7 @@ def test_an_opinion_of_the_wrong_shape_is_no_answer(odd: object) -> None:
 
 
 def test_only_the_member_continues() -> None:
-    flagged = Ask(ToolCall("bash", {}), Risk.HIGH, Reason.SUSPICIOUS_PATTERN, (), (), Stage.SUPERVISOR)
+    flagged = EscalatedCall(ToolCall("bash", {}), Risk.HIGH, Reason.SUSPICIOUS_PATTERN, (), (), Stage.SUPERVISOR)
     for action in ("PAUSE", "CONTINUE", None, True):
         ruling = resume(flagged, Ruling(action), Policy())  # type: ignore[arg-type]
         assert isinstance(ruling, Decision)

@@ -14,7 +14,7 @@ from lockgate import Action, Decision, Gate, InvalidCall, InvalidConfig, Policy,
 from lockgate.core.ruling import approvals, pipeline
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.opinions import Opinion, Ruling, Unreadable
-from lockgate.core.ruling.pipeline import Ask, Stage
+from lockgate.core.ruling.pipeline import EscalatedCall, Stage
 from lockgate.core.ruling.supervised_steps import (
     FINISH,
     NEEDS_A_PERSON,
@@ -43,7 +43,7 @@ class Run:
         self.says = list(says)
         self.can_reach_person = person
         self.approved = False
-        self.asked: list[Ask] = []
+        self.asked: list[EscalatedCall] = []
         self.watchers: list[CallWatcher] = []
         self.meanwhile: Callable[[], object] = lambda: None
         self.entered: list[tuple[str, Decision]] = []
@@ -73,7 +73,7 @@ class Run:
         ruling = await self.session.check_async(call.tool, call.arguments, annotations=call.annotations)
         return self.tell(call.tool, call.arguments, ruling)
 
-    def rule_on(self, ask: Ask, *, judged: bool = True) -> Decision:
+    def rule_on(self, ask: EscalatedCall, *, judged: bool = True) -> Decision:
         self.asked.append(ask)
         self.meanwhile()
         opinion = self.says.pop(0) if judged and self.says else None
@@ -83,7 +83,7 @@ class Run:
             return ruling._replace(action=Action.CONTINUE, reason=Reason.APPROVED)
         return ruling
 
-    async def rule_on_async(self, ask: Ask, *, judged: bool = True) -> Decision:
+    async def rule_on_async(self, ask: EscalatedCall, *, judged: bool = True) -> Decision:
         await asyncio.sleep(0)
         return self.rule_on(ask, judged=judged)
 

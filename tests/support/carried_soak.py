@@ -16,17 +16,28 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-from lockgate.core.ruling.carried_text import DerivedText, Print, PrintKind, hashes_of_marks, list_places, weigh_hits
+from lockgate.core.ruling.carried_text import (
+    DerivedText,
+    Fingerprint,
+    FingerprintKind,
+    hashes_of_marks,
+    list_places,
+    weigh_hits,
+)
 from lockgate.gate.carried_sqlite import MAX_PRINTS, SqliteCarriedTexts
 
 MAX_BYTES = 64 * 1024 * 1024
-_EARLY, _KINDS = 200, (PrintKind.PASSAGE,) * 12 + (PrintKind.ADDRESS, PrintKind.ORDERED_ADDRESS, PrintKind.ORDERED_NAME)
+_EARLY, _KINDS = (
+    200,
+    (FingerprintKind.PASSAGE,) * 12
+    + (FingerprintKind.ADDRESS, FingerprintKind.ORDERED_ADDRESS, FingerprintKind.ORDERED_NAME),
+)
 
 
 def make_text(number: int) -> DerivedText:
     random = Random(number)
     prints = [
-        Print(random.getrandbits(62), random.choice(_KINDS), b"word%d" % random.randrange(60_000))
+        Fingerprint(random.getrandbits(62), random.choice(_KINDS), b"word%d" % random.randrange(60_000))
         for _ in range(random.randrange(1, 64))
     ]
     path = f"/repo/{number % 97}/{number}.md" if number % 3 else ""

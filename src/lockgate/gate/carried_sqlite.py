@@ -25,7 +25,7 @@ from lockgate.core.ruling.carried_text import (
     ORDERED_KINDS,
     CarriedHit,
     DerivedText,
-    PrintKind,
+    FingerprintKind,
     mark_file,
 )
 from lockgate.runtime.private_files import PrivateFileKind
@@ -163,7 +163,7 @@ class SqliteCarriedTexts:
     def find(self, hashes: Sequence[int]) -> list[CarriedHit]:
         """Return the texts that share prints with a text with these hashes."""
         now_s = self._clock()
-        shared: dict[int, set[PrintKind]] = {}
+        shared: dict[int, set[FingerprintKind]] = {}
         with self._reading() as db:
             if db is None:
                 return []
@@ -171,7 +171,7 @@ class SqliteCarriedTexts:
                 some = hashes[start : start + _AT_ONCE]
                 places = ", ".join("?" * len(some))
                 for number, kind in db.execute(f"SELECT number, kind FROM prints WHERE print IN ({places})", some):  # noqa: S608
-                    shared.setdefault(number, set()).add(PrintKind(kind))
+                    shared.setdefault(number, set()).add(FingerprintKind(kind))
             rows: list[tuple[int, str, str, str, str, float]] = [
                 (number, *row)
                 for number in shared
@@ -273,8 +273,8 @@ def _delete(db: sqlite3.Connection, number: int) -> None:
 def _shorten(db: sqlite3.Connection, number: int) -> None:
     """Keep a few prints of a text: half of them the gravest, the others passages, each with the smallest hashes."""
     rows = db.execute("SELECT print, kind FROM prints WHERE number = ? ORDER BY print", (number,)).fetchall()
-    passages = [row[0] for row in rows if row[1] == PrintKind.PASSAGE]
-    others = [row[0] for row in sorted(rows, key=lambda row: -row[1]) if row[1] != PrintKind.PASSAGE]
+    passages = [row[0] for row in rows if row[1] == FingerprintKind.PASSAGE]
+    others = [row[0] for row in sorted(rows, key=lambda row: -row[1]) if row[1] != FingerprintKind.PASSAGE]
     kept = others[: max(_FEWEST // 2, _FEWEST - len(passages))]
     kept += passages[: _FEWEST - len(kept)]
     for each, _ in rows:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lockgate.core.questions import NoAnswerReason
 from lockgate.core.ruling.context import PastCall
 from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unreadable
-from lockgate.core.ruling.pipeline import Ask, Stage
+from lockgate.core.ruling.pipeline import EscalatedCall, Stage
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.vocabulary import Action, Ran
 from lockgate.gate.attempt import Attempt, attempt_in_thread
@@ -32,7 +32,7 @@ _NO_ANSWER = Opined(Silent(NoAnswerReason.INTERNAL))
 
 Prices = Callable[[str, int, int], float | None]
 # Takes the context and the history that a judge is shown, under the session's lock.
-LookAtSession = Callable[[Ask], "tuple[ContextSnapshot, Sequence[PastCall]]"]
+LookAtSession = Callable[[EscalatedCall], "tuple[ContextSnapshot, Sequence[PastCall]]"]
 
 
 class JudgeQuestions:
@@ -46,7 +46,7 @@ class JudgeQuestions:
         self._asking: dict[str, Future[Opined]] = {}
         self._answers: OrderedDict[str, tuple[float, Opined]] = OrderedDict()
 
-    def ask(self, judge: Judge, ask: Ask, look: LookAtSession, goal: str) -> Routine[tuple[Opinion, Ran]]:
+    def ask(self, judge: Judge, ask: EscalatedCall, look: LookAtSession, goal: str) -> Routine[tuple[Opinion, Ran]]:
         """Return one judge's opinion and what it took, from memory where the very same was asked before."""
         tier = 3 if ask.stage is Stage.SUPERVISOR else 2
         # Putting the question together is part of what asking costs.
@@ -117,7 +117,7 @@ class JudgeQuestions:
 
 
 def _build_inquiry(
-    ask: Ask, seen: ContextSnapshot, policy: Policy, *, goal: str, history: Sequence[PastCall], reads: bool
+    ask: EscalatedCall, seen: ContextSnapshot, policy: Policy, *, goal: str, history: Sequence[PastCall], reads: bool
 ) -> Inquiry:
     from lockgate.core.judging.case import build_case
 

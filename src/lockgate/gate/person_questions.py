@@ -12,7 +12,7 @@ from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from lockgate.core.errors import InvalidCall, JournalUnavailable, LockgateError, printable, quoted
-from lockgate.core.ruling.pipeline import Ask
+from lockgate.core.ruling.pipeline import EscalatedCall
 from lockgate.core.ruling.policy import Policy, session_hashes
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.vocabulary import Action, Decision, Reason, Risk
@@ -141,7 +141,7 @@ class PersonQuestions:
         assert self._approvals is not None  # noqa: S101
         return (yield attempt_in_thread(partial(self._approvals.take, bound, time())))
 
-    def use_grant(self, bound: BoundCall, facts: HeldFacts, ask: Ask) -> Routine[SettledRuling | None]:
+    def use_grant(self, bound: BoundCall, facts: HeldFacts, ask: EscalatedCall) -> Routine[SettledRuling | None]:
         """Return the ruling of a grant that covers this call; None where none does, or the store cannot say."""
         assert self._approvals is not None  # noqa: S101
         if not facts.widest:
@@ -197,7 +197,7 @@ class PersonQuestions:
         answer = yield from self.take(bound)
         if isinstance(answer, TakeResult) and answer.state not in (ApprovalState.DENIED, ApprovalState.GRANTED):
             return SettledRuling(ruling)
-        ask = Ask(call, ruling.risk, ruling.reason, ruling.findings, ruling.origins)
+        ask = EscalatedCall(call, ruling.risk, ruling.reason, ruling.findings, ruling.origins)
         person = person_answer(ask, answer)
         return SettledRuling(ruling) if person is None else SettledRuling(person.decision, person.approved_by)
 
@@ -218,7 +218,7 @@ def hold_uncomparable(ruling: Decision) -> Decision:
     return ruling._replace(action=Action.PAUSE, tier=3, reason=Reason.DENIED, explanation=_CANNOT_COMPARE)
 
 
-def person_answer(ask: Ask, answer: object) -> PersonAnswer | None:
+def person_answer(ask: EscalatedCall, answer: object) -> PersonAnswer | None:
     """Return what follows from a person's answer; None where no person was asked, or the yes has been used."""
     from lockgate.core.ruling.approvals import ApprovalState, TakeResult
 

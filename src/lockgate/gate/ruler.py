@@ -31,9 +31,9 @@ from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import CarriedFrom, Context, PastCall
 from lockgate.core.ruling.effects.effects_of_call import effects_of
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
-from lockgate.core.ruling.observing import is_always_enforced, observe
+from lockgate.core.ruling.observe_mode import is_always_enforced, observe
 from lockgate.core.ruling.opinions import Opinion
-from lockgate.core.ruling.pipeline import Ask, Stage
+from lockgate.core.ruling.pipeline import EscalatedCall, Stage
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.vocabulary import Action, Block, Decision, Kind, Lineage, Ran, Reason, Risk, Trust
@@ -104,7 +104,7 @@ class CallStart(NamedTuple):
     """What Tier 1 says of a call, when it began to, and what the record of the ruling will describe."""
 
     leaves: list[Leaf]
-    ruling: Decision | Ask
+    ruling: Decision | EscalatedCall
     subject: RulingSubject | None
     began_ns: int
 
@@ -356,7 +356,7 @@ class Ruler:
         """Rule on one call before it runs: only CONTINUE lets it run."""
         began = perf_counter_ns()
         leaves, ruling, subject = self._begin(call)
-        if isinstance(ruling, Ask) or self._must_wait(ruling, subject):
+        if isinstance(ruling, EscalatedCall) or self._must_wait(ruling, subject):
             with self._notify_watchers(call.tool, leaves):
                 decision = run_routine(self._settle(call, ruling, subject, began))
             return self._end(call, leaves, decision)
@@ -369,7 +369,7 @@ class Ruler:
         """
         began = perf_counter_ns()
         leaves, ruling, subject = self._begin(call)
-        if isinstance(ruling, Ask) or self._must_wait(ruling, subject):
+        if isinstance(ruling, EscalatedCall) or self._must_wait(ruling, subject):
             return CallStart(leaves, ruling, subject, began)
         decision = _with_latency(ruling, began)
         if subject is not None and self._records is not None:
@@ -383,20 +383,20 @@ class Ruler:
         """
         began = perf_counter_ns()
         leaves, ruling, subject, began = start or CallStart(*self._begin(call), began)
-        if isinstance(ruling, Ask) or subject is not None or self._people.must_check_for_denial(ruling):
+        if isinstance(ruling, EscalatedCall) or subject is not None or self._people.must_check_for_denial(ruling):
             with self._notify_watchers(call.tool, leaves):
                 decision = await run_routine_async(self._settle(call, ruling, subject, began))
         else:
             decision = _with_latency(ruling, began)
         return self._end(call, leaves, decision)
 
-    def rule_on(self, ask: Ask, *, judged: bool = True) -> Decision:
+    def rule_on(self, ask: EscalatedCall, *, judged: bool = True) -> Decision:
         """Run steps 6 to 9 for a question that did not begin as a call; `judged` False asks no model."""
         began = perf_counter_ns()
         routine = self._settle(ask.call, ask, self._describe_now(ask.call), began, judged=judged)
         return self._count_ruling(ask.call.tool, run_routine(routine))
 
-    async def rule_on_async(self, ask: Ask, *, judged: bool = True) -> Decision:
+    async def rule_on_async(self, ask: EscalatedCall, *, judged: bool = True) -> Decision:
         """Do the same for a caller on an event loop."""
         began = perf_counter_ns()
         routine = self._settle(ask.call, ask, self._describe_now(ask.call), began, judged=judged)
@@ -417,7 +417,7 @@ class Ruler:
 
     # Steps 1 to 5.
 
-    def _begin(self, call: ToolCall) -> tuple[list[Leaf], Decision | Ask, RulingSubject | None]:
+    def _begin(self, call: ToolCall) -> tuple[list[Leaf], Decision | EscalatedCall, RulingSubject | None]:
         arguments = call.arguments
         if not isinstance(call.tool, str):
             raise InvalidCall(f"a tool's name must be text, not {type(call.tool).__name__}")
@@ -431,7 +431,7 @@ class Ruler:
             )
         taken = pipeline.flatten_arguments(arguments)
         ruling, subject = self._rule_at_tier1(call, taken)
-        if isinstance(ruling, Ask) and not taken[1]:
+        if isinstance(ruling, EscalatedCall) and not taken[1]:
             # Judges take seconds, in which the caller's object may change: what is ruled on is a copy.
             copied = call._replace(arguments=_copy_arguments(arguments))
             again = pipeline.flatten_arguments(copied.arguments)
@@ -446,7 +446,7 @@ class Ruler:
 
     def _rule_at_tier1(
         self, call: ToolCall, taken: tuple[list[Leaf], bool]
-    ) -> tuple[Decision | Ask, RulingSubject | None]:
+    ) -> tuple[Decision | EscalatedCall, RulingSubject | None]:
         with self._lock:
             ruling = pipeline.begin(self._context, call, self.policy, self._scanner, flattened=taken)
             return ruling, self._describe(call.arguments, taken[0])
@@ -460,9 +460,15 @@ class Ruler:
     # Steps 6 to 8.
 
     def _settle(
-        self, call: ToolCall, ruling: Decision | Ask, subject: RulingSubject | None, began: int, *, judged: bool = True
+        self,
+        call: ToolCall,
+        ruling: Decision | EscalatedCall,
+        subject: RulingSubject | None,
+        began: int,
+        *,
+        judged: bool = True,
     ) -> Routine[Decision]:
-        if isinstance(ruling, Ask):
+        if isinstance(ruling, EscalatedCall):
             settled = yield from self._escalate(ruling, judged=judged)
         elif self._people.must_check_for_denial(ruling):
             settled = yield from self._people.hold_if_denied(call, ruling, self.untrusted_sha256)
@@ -471,7 +477,7 @@ class Ruler:
         decision = observe(_with_latency(settled.decision, began), self.policy)
         return (yield from self._record(call.tool, subject, decision, settled.approved_by))
 
-    def _escalate(self, ask: Ask, *, judged: bool) -> Routine[SettledRuling]:
+    def _escalate(self, ask: EscalatedCall, *, judged: bool) -> Routine[SettledRuling]:
         people = self._people
         yield from people.end_stale()
         bound, unusable = people.bind(ask.call, self.untrusted_sha256), ""
@@ -496,7 +502,7 @@ class Ruler:
             decision = yield from self._ask_person(ask, decision)
         return SettledRuling(decision)
 
-    def _follow_person(self, ask: Ask, bound: BoundCall, answer: object) -> Routine[SettledRuling | None]:
+    def _follow_person(self, ask: EscalatedCall, bound: BoundCall, answer: object) -> Routine[SettledRuling | None]:
         """Return what a person's answer or grant says of this call; None where no person has said anything."""
         person = person_answer(ask, answer)
         if person is None or may_be_granted(answer):
@@ -517,10 +523,10 @@ class Ruler:
                 return False
         return self.policy.enforce or is_always_enforced(decision)
 
-    def _ask_judges(self, ask: Ask, *, judged: bool) -> Routine[Decision]:
+    def _ask_judges(self, ask: EscalatedCall, *, judged: bool) -> Routine[Decision]:
         ran: list[Ran] = []
-        ruling: Decision | Ask = ask
-        while isinstance(ruling, Ask):
+        ruling: Decision | EscalatedCall = ask
+        while isinstance(ruling, EscalatedCall):
             judge = self.gate.supervisor if ruling.stage is Stage.SUPERVISOR else self.gate.triage
             opinion: Opinion | None = None
             if judge is not None and judged:
@@ -529,7 +535,7 @@ class Ruler:
             ruling = pipeline.resume(ruling, opinion, self.policy, reorients=self._reorients)
         return ruling._replace(judged=tuple(ran)) if ran else ruling
 
-    def _ask_person(self, ask: Ask, decision: Decision, replaces: str = "") -> Routine[Decision]:
+    def _ask_person(self, ask: EscalatedCall, decision: Decision, replaces: str = "") -> Routine[Decision]:
         # Bound anew: the context may have grown while the judges thought.
         bound = self._people.bind(ask.call, self.untrusted_sha256)
         if bound is None:
@@ -540,12 +546,12 @@ class Ruler:
         people = 2 if self._needs_two_people(ask) else 1
         return (yield from self._people.ask(bound, decision, contents, self.goal, facts, replaces, people))
 
-    def _needs_two_people(self, ask: Ask) -> bool:
+    def _needs_two_people(self, ask: EscalatedCall) -> bool:
         from lockgate.core.ruling.approvals import needs_two_people
 
         return needs_two_people(ask.effects, self.gate.two_person)
 
-    def _facts_of(self, ask: Ask, bound: BoundCall) -> HeldFacts:
+    def _facts_of(self, ask: EscalatedCall, bound: BoundCall) -> HeldFacts:
         """Return what a grant for this call would be made from, or is compared with."""
         from lockgate.core.ruling.grants import facts_from_ask, find_sources
 
@@ -558,14 +564,14 @@ class Ruler:
             return facts._replace(widest="", barred="two people have to approve such a call, each time")
         return facts
 
-    def _look_for_judge(self, ask: Ask) -> tuple[ContextSnapshot, Sequence[PastCall]]:
+    def _look_for_judge(self, ask: EscalatedCall) -> tuple[ContextSnapshot, Sequence[PastCall]]:
         from lockgate.core.judging.case import take_snapshot
 
         with self._lock:
             history = self._history_for_supervisor(ask) if ask.stage is Stage.SUPERVISOR else ()
             return take_snapshot(self._context), history
 
-    def _history_for_supervisor(self, ask: Ask) -> tuple[PastCall, ...]:
+    def _history_for_supervisor(self, ask: EscalatedCall) -> tuple[PastCall, ...]:
         """Return the earlier calls, without this very call where it was held: it would be a new question each time."""
         again = (ask.call.tool, _argument_values(pipeline.flatten_arguments(ask.call.arguments)[0]))
         return tuple(

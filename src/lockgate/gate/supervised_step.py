@@ -27,8 +27,8 @@ from weakref import ref
 from lockgate.core.errors import InvalidCall, InvalidConfig, printable, quoted
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import PastCall
-from lockgate.core.ruling.observing import observe
-from lockgate.core.ruling.pipeline import Ask, Stage
+from lockgate.core.ruling.observe_mode import observe
+from lockgate.core.ruling.pipeline import EscalatedCall, Stage
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.supervised_steps import (
     FINISH,
@@ -92,10 +92,10 @@ class SupervisedRun(Protocol):
         of the run is held meanwhile, so a watcher may call the returned function there and then.
         """
 
-    def rule_on(self, ask: Ask, *, judged: bool = True) -> Decision:
+    def rule_on(self, ask: EscalatedCall, *, judged: bool = True) -> Decision:
         """Steps 6 to 8, approvals included, for what did not begin as a call; `judged` False asks no model."""
 
-    async def rule_on_async(self, ask: Ask, *, judged: bool = True) -> Decision: ...
+    async def rule_on_async(self, ask: EscalatedCall, *, judged: bool = True) -> Decision: ...
 
     def record_ruling(self, call: ToolCall, ruling: Decision) -> Decision:
         """Record a ruling that the step made itself; what comes back is what holds: no CONTINUE stays unrecorded."""
@@ -395,7 +395,7 @@ class Step:
         count: int | None,
     ) -> FinishQuestion:
         self._resting, self._state = self._state, StepState.JUDGED
-        ask = Ask(
+        ask = EscalatedCall(
             ToolCall(FINISH, self._shown_arguments(assessment, given_up)),
             Risk.HIGH,
             Reason.RECONCILIATION,
@@ -469,7 +469,7 @@ class FinishQuestion(NamedTuple):
     `judged` says whether a model is. `calls` counts the calls made by then; None where another one makes no difference.
     """
 
-    ask: Ask
+    ask: EscalatedCall
     unasked: Decision | None
     judged: bool
     calls: int | None

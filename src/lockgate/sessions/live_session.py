@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from lockgate.core.errors import InvalidBlock, InvalidCall, InvalidConfig, LockgateError, quoted
 from lockgate.core.ruling.context import CarriedFrom
 from lockgate.core.ruling.effects.project import NO_PROJECT
-from lockgate.core.ruling.pipeline import Ask
+from lockgate.core.ruling.pipeline import EscalatedCall
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.sessions.session_entries import (
@@ -211,13 +211,13 @@ class HostedSession:
         """Tell the watcher of each call until the returned function is called."""
         return self._ruler.watch_calls(watcher)
 
-    def rule_on(self, ask: Ask, *, judged: bool = True) -> Decision:
+    def rule_on(self, ask: EscalatedCall, *, judged: bool = True) -> Decision:
         """Rule on a question that did not begin as a call, then catch up."""
         ruling = self._ruler.rule_on(ask, judged=judged)
         self._catch_up()
         return ruling
 
-    async def rule_on_async(self, ask: Ask, *, judged: bool = True) -> Decision:
+    async def rule_on_async(self, ask: EscalatedCall, *, judged: bool = True) -> Decision:
         """Do the same for a caller on an event loop."""
         from asyncio import to_thread
 

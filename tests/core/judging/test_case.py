@@ -24,7 +24,7 @@ from lockgate.core.judging.judge_prompts import build_question
 from lockgate.core.redaction.excerpts import cut_to_budget, remove_secrets, share_budget, written_size
 from lockgate.core.ruling.context import Context, PastCall
 from lockgate.core.ruling.opinions import Unreadable
-from lockgate.core.ruling.pipeline import Ask, Stage, begin
+from lockgate.core.ruling.pipeline import EscalatedCall, Stage, begin
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Finding, Mode, Origin, Reason, Risk
@@ -61,7 +61,7 @@ class Room:
     ) -> JudgeCase:
         policy = policy or Policy()
         asked = begin(self.context, ToolCall(tool, arguments), policy, self.scanner)
-        assert isinstance(asked, Ask), asked
+        assert isinstance(asked, EscalatedCall), asked
         asked = asked._replace(stage=stage, triage=triage)
         return build_case(asked, self.context, policy, goal=goal, history=history, budget=budget)
 
@@ -69,7 +69,7 @@ class Room:
 def flagged_by_hand(
     room: Room, findings: Sequence[Finding], origins: Sequence[Origin] = (), **more: object
 ) -> JudgeCase:
-    asked = Ask(ToolCall("bash", {}), Risk.HIGH, Reason.SUSPICIOUS_PATTERN, tuple(findings), tuple(origins))
+    asked = EscalatedCall(ToolCall("bash", {}), Risk.HIGH, Reason.SUSPICIOUS_PATTERN, tuple(findings), tuple(origins))
     return build_case(asked, room.context, Policy(), goal=GOAL, history=(), **more)  # type: ignore[arg-type]
 
 
@@ -550,7 +550,9 @@ def test_a_prompt_keeps_to_its_budget(scanner: Scanner, stage: Stage, budget: in
     findings = [Finding("custom:1", f"b{i:04d}", 9_000, 9_100, excerpt="\u202e" * 200) for i in range(2, 11)] * 9
     arguments: dict[str, object] = {"a": '"' * 9_000, "b": "\u200b" * 9_000, "c": CALM * 900, "d": "\\" * 9_000}
     history = [PastCall("t" * 300, (("v", '"' * 400),) * 9, "CONTINUE", 1, "no-red-flags")] * 60
-    asked = Ask(ToolCall("x" * 999, arguments), Risk.HIGH, Reason.SUSPICIOUS_PATTERN, tuple(findings), (), stage=stage)
+    asked = EscalatedCall(
+        ToolCall("x" * 999, arguments), Risk.HIGH, Reason.SUSPICIOUS_PATTERN, tuple(findings), (), stage=stage
+    )
     case = build_case(asked, room.context, Policy(), goal="\u202e" * 9_000, history=history, budget=budget)
     allowed = budget or (SUPERVISOR_CHARACTERS if stage is Stage.SUPERVISOR else TRIAGE_CHARACTERS)
     # Sixteen short lines of ours stand around it: marks, names, what is left out.
@@ -571,7 +573,7 @@ def test_hostile_blocks_arrive_as_they_are(scanner: Scanner, stage: Stage) -> No
         texts = [hostile(chance) or "x" for _ in range(10)]
         room = Room(scanner, *texts)
         findings = [Finding("custom:1", f"b{i:04d}", 0, 3, excerpt=texts[0]) for i in range(2, 12)]
-        asked = Ask(
+        asked = EscalatedCall(
             ToolCall(texts[1], {texts[2]: texts[3]}), Risk.HIGH, Reason.SUSPICIOUS_PATTERN, tuple(findings), (), stage
         )
         case = build_case(asked, room.context, Policy(), goal=texts[4], history=())
@@ -604,7 +606,7 @@ def test_an_argument_named_like_a_block_hides_nothing(scanner: Scanner) -> None:
 def test_a_snapshot_gives_the_same_case_and_does_not_change(scanner: Scanner) -> None:
     room = Room(scanner, ORDER, CALM * 900)
     asked = begin(room.context, ToolCall("send_email", TO_CLERK), Policy(), scanner)
-    assert isinstance(asked, Ask)
+    assert isinstance(asked, EscalatedCall)
     seen = take_snapshot(room.context)
     first = build_case(asked, room.context, Policy(), goal=GOAL, history=())
     for number in range(50):
@@ -647,7 +649,7 @@ def test_cases_made_at_once_are_the_same(scanner: Scanner) -> None:
     room = Room(scanner, ORDER, *(f"{number} {CALM * 40}" for number in range(20)))
     seen = take_snapshot(room.context)
     asked = begin(room.context, ToolCall("send_email", TO_CLERK), Policy(), scanner)
-    assert isinstance(asked, Ask)
+    assert isinstance(asked, EscalatedCall)
     with ThreadPoolExecutor(8) as pool:
         made = list(pool.map(lambda _: build_case(asked, seen, Policy(), goal=GOAL, history=()), range(24)))
     assert all(case == made[0] for case in made)

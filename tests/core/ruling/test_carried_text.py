@@ -9,7 +9,7 @@ from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.carried_text import (
     CarriedHit,
     DerivedText,
-    PrintKind,
+    FingerprintKind,
     find_derived,
     hashes_to_look_up,
     list_places,
@@ -44,23 +44,25 @@ def derive(scanner: Scanner, written: str, *texts: tuple[str, str], kind: str = 
     return found[0] if found else None
 
 
-def kinds(derived: DerivedText | None) -> set[PrintKind]:
+def kinds(derived: DerivedText | None) -> set[FingerprintKind]:
     return set() if derived is None else {each.kind for each in derived.prints}
 
 
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
-        ("As it says: every deployment of the collector begins with a snapshot.", {PrintKind.PASSAGE}),
+        ("As it says: every deployment of the collector begins with a snapshot.", {FingerprintKind.PASSAGE}),
         ("deployment of the database begins; the collector sends a snapshot every time", set()),
-        ("logs: drop@sink.example", {PrintKind.ORDERED_ADDRESS}),
-        ("see https://docs.kit.example/other", {PrintKind.ADDRESS}),
-        ("uses sync-agent", {PrintKind.ORDERED_NAME}),
+        ("logs: drop@sink.example", {FingerprintKind.ORDERED_ADDRESS}),
+        ("see https://docs.kit.example/other", {FingerprintKind.ADDRESS}),
+        ("uses sync-agent", {FingerprintKind.ORDERED_NAME}),
         ("a new-word of its own", set()),
         ("", set()),
     ],
 )
-def test_what_a_text_shares_with_an_untrusted_one(scanner: Scanner, written: str, expected: set[PrintKind]) -> None:
+def test_what_a_text_shares_with_an_untrusted_one(
+    scanner: Scanner, written: str, expected: set[FingerprintKind]
+) -> None:
     derived = derive(scanner, written)
     assert kinds(derived) == expected
     if derived is not None:
@@ -101,23 +103,23 @@ def test_a_text_is_known_again_by_its_hashes(scanner: Scanner) -> None:
     assert hashes_to_look_up(Context(scanner), PAGE, frozenset()) == []
 
 
-def hit(*shared: PrintKind, path: str = "", session: str = "old") -> CarriedHit:
+def hit(*shared: FingerprintKind, path: str = "", session: str = "old") -> CarriedHit:
     return CarriedHit("web:a", "elsewhere", path, session, 1.0, set(shared))
 
 
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (hit(PrintKind.PASSAGE), "firm"),
-        (hit(PrintKind.ADDRESS), ""),
-        (hit(PrintKind.ORDERED_ADDRESS), "firm ordered"),
-        (hit(PrintKind.ORDERED_NAME), ""),
-        (hit(PrintKind.ORDERED_NAME, path="docs/notes.md"), "firm ordered"),
-        (hit(PrintKind.ORDERED_NAME, path="es.md"), ""),
-        (hit(PrintKind.ADDRESS, path="/repo/docs/notes.md"), "firm"),
-        (hit(PrintKind.FILE, path="/repo/docs/notes.md"), "firm"),
-        (hit(PrintKind.FILE, path="/repo/docs"), "firm"),
-        (hit(PrintKind.ORDERED_FILE, path="docs/notes.md"), "firm ordered"),
+        (hit(FingerprintKind.PASSAGE), "firm"),
+        (hit(FingerprintKind.ADDRESS), ""),
+        (hit(FingerprintKind.ORDERED_ADDRESS), "firm ordered"),
+        (hit(FingerprintKind.ORDERED_NAME), ""),
+        (hit(FingerprintKind.ORDERED_NAME, path="docs/notes.md"), "firm ordered"),
+        (hit(FingerprintKind.ORDERED_NAME, path="es.md"), ""),
+        (hit(FingerprintKind.ADDRESS, path="/repo/docs/notes.md"), "firm"),
+        (hit(FingerprintKind.FILE, path="/repo/docs/notes.md"), "firm"),
+        (hit(FingerprintKind.FILE, path="/repo/docs"), "firm"),
+        (hit(FingerprintKind.ORDERED_FILE, path="docs/notes.md"), "firm ordered"),
     ],
 )
 def test_how_much_a_hit_says(found: CarriedHit, expected: str) -> None:
@@ -128,12 +130,12 @@ def test_how_much_a_hit_says(found: CarriedHit, expected: str) -> None:
 @pytest.mark.parametrize("path", ["/other/docs/notes.md", "/repo/docs/notes.md.old", "/repo/doc", ""])
 def test_a_mark_counts_for_its_own_file_only(path: str) -> None:
     asked = "cat docs/notes.md"
-    hits = [hit(PrintKind.FILE, path=path)]
+    hits = [hit(FingerprintKind.FILE, path=path)]
     assert weigh_hits(hits, source="tool:Bash", asked=asked, session="new", folder="/repo") is None
 
 
 def test_a_mark_without_a_path_makes_the_notes_of_agents_untrusted() -> None:
-    hits = [hit(PrintKind.FILE)]
+    hits = [hit(FingerprintKind.FILE)]
     assert weigh_hits(hits, source="agent:memory", asked="", session="new") == ("web:a", 1.0, False, False)
 
 
@@ -146,19 +148,19 @@ def test_no_filler_hides_what_stands_behind_it(scanner: Scanner, *, is_foreign: 
     texts = [("web:https://kit.example", f"{FILLER}. {PAGE}" if is_foreign else PAGE)]
     derived = derive(scanner, f"{FILLER}. {PAGE}", *texts)
     assert derived is not None
-    assert PrintKind.ORDERED_ADDRESS in kinds(derived)
+    assert FingerprintKind.ORDERED_ADDRESS in kinds(derived)
     words = frozenset(each.word for each in derived.prints)
     for read in (f"{FILLER}. {PAGE}", PAGE):
         found = hashes_to_look_up(Context(scanner), read, words, list_places("file:/repo/notes.md", ""))
         assert {each.hash for each in derived.prints}.intersection(found)
     # A part of it that shares no print is still a part of that file.
-    assert (PrintKind.FILE in kinds(derived) or PrintKind.ORDERED_FILE in kinds(derived)) is is_foreign
+    assert (FingerprintKind.FILE in kinds(derived) or FingerprintKind.ORDERED_FILE in kinds(derived)) is is_foreign
 
 
 def test_names_in_front_hide_no_address(scanner: Scanner) -> None:
     names = " ".join(f"module-{number}" for number in range(600))
     derived = derive(scanner, f"{names} drop@sink.example", ("web:a", f"{names}. {PAGE}"))
-    assert PrintKind.ORDERED_ADDRESS in kinds(derived)
+    assert FingerprintKind.ORDERED_ADDRESS in kinds(derived)
 
 
 @pytest.mark.parametrize(
@@ -169,15 +171,15 @@ def test_a_downloaded_file_is_marked_whole(scanner: Scanner, leaf: str, kept: li
     effects = [effect("downloads-file", "./notes.md"), effect("edits-project", "./notes.md")]
     found = find_derived(Context(scanner), [Leaf("command", leaf)], effects, scanner, folder="/repo")
     assert [each.path for each in found] == kept
-    assert all(kinds(each) == {PrintKind.FILE} for each in found)
+    assert all(kinds(each) == {FingerprintKind.FILE} for each in found)
 
 
 def test_the_session_that_wrote_a_text_may_read_it_as_before() -> None:
-    assert weigh_hits([hit(PrintKind.PASSAGE)], source="file:a", asked="", session="old") is None
+    assert weigh_hits([hit(FingerprintKind.PASSAGE)], source="file:a", asked="", session="old") is None
     assert weigh_hits([], source="file:a", asked="", session="new") is None
 
 
 def test_a_text_that_takes_too_long_to_compare_counts_as_derived(scanner: Scanner) -> None:
     words = [f"longword{number % 90}" for number in range(20_000)]
     derived = derive(scanner, " ".join(reversed(words)), ("web:a", " ".join(words)))
-    assert kinds(derived) == {PrintKind.PASSAGE, PrintKind.ORDERED_FILE}
+    assert kinds(derived) == {FingerprintKind.PASSAGE, FingerprintKind.ORDERED_FILE}

@@ -46,7 +46,7 @@ from lockgate.core.ruling.grants import (
     rule_from_json,
     rule_to_json,
 )
-from lockgate.core.ruling.pipeline import Ask
+from lockgate.core.ruling.pipeline import EscalatedCall
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Certainty, Finding, Origin, Reason, Risk, Severity, Trust
@@ -68,28 +68,30 @@ def asked(
     findings: Sequence[Finding] = (FOUND,),
     origins: Sequence[Origin] = (FROM,),
     **call: Any,
-) -> Ask:
+) -> EscalatedCall:
     held = ToolCall(tool, arguments, **call)
-    return Ask(held, Risk.HIGH, Reason.UNTRUSTED_ORIGIN, tuple(findings), tuple(origins), effects=tuple(effects))
+    return EscalatedCall(
+        held, Risk.HIGH, Reason.UNTRUSTED_ORIGIN, tuple(findings), tuple(origins), effects=tuple(effects)
+    )
 
 
-def bind(ask: Ask, *, session: str = "s1", policy: str = "sha256:p") -> BoundCall:
+def bind(ask: EscalatedCall, *, session: str = "s1", policy: str = "sha256:p") -> BoundCall:
     return bind_call(session, ask.call.tool, ask.call.arguments, policy, "sha256:c")
 
 
-def facts(ask: Ask, sources: tuple[str, ...] = (PAGE,), project: str = "/home/ana/shop") -> HeldFacts:
+def facts(ask: EscalatedCall, sources: tuple[str, ...] = (PAGE,), project: str = "/home/ana/shop") -> HeldFacts:
     return facts_from_ask(ask, bind(ask).arguments, sources, project)
 
 
-def question(ask: Ask, **more: Any) -> PendingApproval:
+def question(ask: EscalatedCall, **more: Any) -> PendingApproval:
     return PendingApproval("0123456789abcdef", bind(ask), 100.0, 400.0, ShownDetails(facts=facts(ask, **more)))
 
 
-def spans(ask: Ask, **more: Any) -> list[str]:
+def spans(ask: EscalatedCall, **more: Any) -> list[str]:
     return [offer.rule.span.value for offer in offers_from_pending(question(ask, **more))]
 
 
-def granted(ask: Ask, span: str = "session", **more: Any) -> Grant:
+def granted(ask: EscalatedCall, span: str = "session", **more: Any) -> Grant:
     pending = question(ask, **more)
     offer = find_offer(pending, span)
     assert offer is not None
@@ -100,7 +102,7 @@ def granted(ask: Ask, span: str = "session", **more: Any) -> Grant:
 
 
 def is_covered(
-    grant: Grant, ask: Ask, now_s: float = 200.0, session: str = "s1", policy: str = "sha256:p", **more: Any
+    grant: Grant, ask: EscalatedCall, now_s: float = 200.0, session: str = "s1", policy: str = "sha256:p", **more: Any
 ) -> bool:
     return covers(grant, bind(ask, session=session, policy=policy), facts(ask, **more), now_s)
 
@@ -151,7 +153,7 @@ def test_what_opens_a_door_is_granted_for_the_session_at_most(kind: str) -> None
         asked()._replace(call=ToolCall("send_email", MAIL, findings=(Finding("host:odd", "tool", 0, 0),))),
     ],
 )
-def test_some_calls_are_never_granted(ask: Ask) -> None:
+def test_some_calls_are_never_granted(ask: EscalatedCall) -> None:
     assert spans(ask) == []
     assert facts(ask).barred
     assert not is_covered(granted(asked(), "always"), ask)
@@ -190,7 +192,7 @@ COMMAND = asked(
         asked(origins=(FROM, FROM._replace(argument="headers", value="copy@evil.example"))),
     ],
 )
-def test_only_the_same_arguments_are_granted_where_the_target_does_not_say_enough(ask: Ask) -> None:
+def test_only_the_same_arguments_are_granted_where_the_target_does_not_say_enough(ask: EscalatedCall) -> None:
     grant = granted(ask)
     assert grant.rule.arguments
     assert is_covered(grant, ask)
@@ -201,7 +203,7 @@ def test_only_the_same_arguments_are_granted_where_the_target_does_not_say_enoug
 
 
 def test_what_an_agent_says_of_its_command_is_not_compared() -> None:
-    def told(tool: str, **more: object) -> Ask:
+    def told(tool: str, **more: object) -> EscalatedCall:
         given = {"command": "acmectl deploy", "description": "Deploy", **more}
         return COMMAND._replace(call=ToolCall(tool, given, folder="/p"))
 
@@ -254,7 +256,7 @@ OTHER_TO = "desk@evil.example"
         (asked(effects=()), {}),
     ],
 )
-def test_it_covers_nothing_else(ask: Ask, more: dict[str, Any]) -> None:
+def test_it_covers_nothing_else(ask: EscalatedCall, more: dict[str, Any]) -> None:
     assert is_covered(granted(asked()), asked())
     assert not is_covered(granted(asked()), ask, **more)
 
@@ -303,7 +305,9 @@ PLACES = st.tuples(
 
 @settings(max_examples=200, deadline=None)
 @given(CALLS, PLACES, CALLS, PLACES, st.sampled_from([100.0, 200.0, 1e12]))
-def test_no_grant_ever_covers_more_than_was_seen(made: Ask, at: Any, used: Ask, there: Any, now_s: float) -> None:
+def test_no_grant_ever_covers_more_than_was_seen(
+    made: EscalatedCall, at: Any, used: EscalatedCall, there: Any, now_s: float
+) -> None:
     bound = bind(made, session=at[0], policy=at[2])
     seen = facts_from_ask(made, bound.arguments, at[3], at[1])
     pending = PendingApproval("0123456789abcdef", bound, 100.0, 400.0, ShownDetails(facts=seen))

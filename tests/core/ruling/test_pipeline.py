@@ -16,7 +16,7 @@ from lockgate import Action, Decision, Gate, InvalidCall, Policy, Reason, Risk, 
 from lockgate.core.ruling.arguments import MAX_DEPTH, MAX_LEAVES
 from lockgate.core.ruling.context import Context
 from lockgate.core.ruling.origins import TrustedText
-from lockgate.core.ruling.pipeline import Ask, begin, resume
+from lockgate.core.ruling.pipeline import EscalatedCall, begin, resume
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Finding
@@ -36,10 +36,10 @@ HIGH = ("bash", "write", "web_fetch", "spawn_agent", "send_email", "delete_file"
 LOW = ("read", "glob", "grep", "read_file", "list_files", "search_inbox")
 
 
-def settle(ask: Ask, policy: Policy) -> Decision:
+def settle(ask: EscalatedCall, policy: Policy) -> Decision:
     """The ruling when there is no judge above Tier 1."""
-    ruling: Decision | Ask = ask
-    while isinstance(ruling, Ask):
+    ruling: Decision | EscalatedCall = ask
+    while isinstance(ruling, EscalatedCall):
         ruling = resume(ruling, None, policy)
     return ruling
 
@@ -314,7 +314,7 @@ def test_begin_is_a_question_for_the_tiers_above_and_settle_is_no_answer(scanner
     context.add(POISON, source="web:a")
     call = ToolCall(*ACT)
     asked = begin(context, call, Policy(), scanner)
-    assert isinstance(asked, Ask)
+    assert isinstance(asked, EscalatedCall)
     assert (asked.call, asked.risk, asked.reason) == (call, Risk.HIGH, Reason.SUSPICIOUS_PATTERN)
     settled = settle(asked, Policy())
     assert (settled.findings, settled.origins, settled.reason) == (asked.findings, asked.origins, asked.reason)
@@ -395,7 +395,7 @@ def test_failing_open_needs_its_unsafe_name(ask: AskGate) -> None:
 @pytest.mark.parametrize("risk", Risk)
 def test_settle_asks_the_policy_only(action: Action, risk: Risk) -> None:
     policy = Policy(on_unclear_low=action, unsafe_continue_on_unclear=action is Action.CONTINUE)
-    asked = Ask(ToolCall("x", {}), risk, Reason.ENCODED_CONTENT, (Finding("encoded:hex", "b1", 0, 1),), ())
+    asked = EscalatedCall(ToolCall("x", {}), risk, Reason.ENCODED_CONTENT, (Finding("encoded:hex", "b1", 0, 1),), ())
     decision = settle(asked, policy)
     assert decision.action is policy.on_unclear(risk)
     assert (decision.reason, decision.risk, decision.tier) == (Reason.ENCODED_CONTENT, risk, 3)

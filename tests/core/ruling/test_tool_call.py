@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lockgate.core.ruling.context import Context
-from lockgate.core.ruling.pipeline import Ask, begin
+from lockgate.core.ruling.pipeline import EscalatedCall, begin
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.text.scanner import Scanner
@@ -29,5 +29,5 @@ def test_a_finding_of_the_host_escalates_a_call_that_would_pass(scanner: Scanner
     held = begin(context, ToolCall("list_files", {"path": "."}, findings=(CHANGED,)), Policy(), scanner)
     assert isinstance(passed, Decision)
     assert passed.reason is Reason.NO_UNTRUSTED_CONTENT
-    assert isinstance(held, Ask)
+    assert isinstance(held, EscalatedCall)
     assert held.hard_findings == (CHANGED,)

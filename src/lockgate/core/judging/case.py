@@ -39,7 +39,7 @@ from lockgate.core.redaction.excerpts import (
 )
 from lockgate.core.ruling.context import Context, PastCall
 from lockgate.core.ruling.origins import SIGNALS
-from lockgate.core.ruling.pipeline import HARD_RULES, Ask, Stage
+from lockgate.core.ruling.pipeline import HARD_RULES, EscalatedCall, Stage
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.supervised_steps import UNSHOWN
 from lockgate.core.ruling.tool_risk import tool_risk
@@ -138,16 +138,21 @@ class JudgeCase(NamedTuple):
 
 
 def build_case(
-    ask: Ask, context: BlockLookup, policy: Policy, *, goal: str, history: Sequence[PastCall], budget: int | None = None
+    ask: EscalatedCall,
+    context: BlockLookup,
+    policy: Policy,
+    *,
+    goal: str,
+    history: Sequence[PastCall],
+    budget: int | None = None,
 ) -> JudgeCase:
     """Return the case for the judge that the call waits for; `budget` bounds its characters in a prompt.
 
     Given a `ContextSnapshot` it may take its time on any thread; a `Context` must not change meanwhile.
     """
     top = ask.stage is Stage.SUPERVISOR
-    if budget is None:
-        budget = SUPERVISOR_CHARACTERS if top else TRIAGE_CHARACTERS
-    budget = max(budget, LEAST_CHARACTERS)
+    wanted = SUPERVISOR_CHARACTERS if top else TRIAGE_CHARACTERS
+    budget = max(wanted if budget is None else budget, LEAST_CHARACTERS)
     missing = _LeftOut()
     # 2. The goal, the call, the findings and the origins.
     asked = cut_to_budget(goal, (), min(MAX_GOAL, budget // 8))
@@ -345,7 +350,7 @@ def _past_line(number: int, past: PastCall) -> str:
     return f"{number}. {quote(past.tool, 80)} {{{values}{more}}}: {past.action} by tier {past.tier} ({past.reason})"
 
 
-def _lineage(ask: Ask, context: BlockLookup) -> Iterator[str]:
+def _lineage(ask: EscalatedCall, context: BlockLookup) -> Iterator[str]:
     """What the flagged blocks were made from, and what those were made from."""
     pending = [block.id for block in reversed(_flagged_blocks(ask, context))]
     seen: set[str] = set()
@@ -379,7 +384,7 @@ class _ArgumentLeaf(NamedTuple):
     quoted: bool
 
 
-def _arguments(ask: Ask, budget: int, missing: _LeftOut) -> str:
+def _arguments(ask: EscalatedCall, budget: int, missing: _LeftOut) -> str:
     """The arguments as JSON; a text that is too long is `{"parts": […], "characters": …}`."""
     places: dict[str, list[tuple[int, int]]] = {}
     for found in ask.findings:
@@ -467,7 +472,7 @@ def _quote_value(name: str, text: str, limit: int) -> str:
 # --- 3. and 4. the blocks
 
 
-def _flagged_blocks(ask: Ask, context: BlockLookup) -> list[Block]:
+def _flagged_blocks(ask: EscalatedCall, context: BlockLookup) -> list[Block]:
     """The blocks something was found in or came from, the most telling first."""
     worth: dict[str, int] = {}
     for origin in ask.origins:
@@ -481,7 +486,7 @@ def _flagged_blocks(ask: Ask, context: BlockLookup) -> list[Block]:
     return [block for block in blocks if block.trust is not Trust.TRUSTED]
 
 
-def _places(ask: Ask, block: str) -> list[tuple[int, int]]:
+def _places(ask: EscalatedCall, block: str) -> list[tuple[int, int]]:
     """Where in a block something was found, the most telling first."""
     ranked = [(0 if origin.order else 2, origin) for origin in ask.origins if origin.block == block]
     places = [(rank + (2 if origin.known else 0), origin.start, origin.end) for rank, origin in ranked]
@@ -492,7 +497,7 @@ def _places(ask: Ask, block: str) -> list[tuple[int, int]]:
 
 
 def _excerpts(
-    ask: Ask, context: BlockLookup, policy: Policy, budget: int, missing: _LeftOut
+    ask: EscalatedCall, context: BlockLookup, policy: Policy, budget: int, missing: _LeftOut
 ) -> tuple[tuple[Excerpt, ...], bool]:
     """3. and 4. Return the blocks that are shown, and whether words went with a secret in a flagged one."""
     chooser = _ExcerptChooser(ask, context, policy, budget, missing)
@@ -513,7 +518,9 @@ class _ExcerptChooser:
     their digest: a text that was read twice is shown once.
     """
 
-    def __init__(self, ask: Ask, context: BlockLookup, policy: Policy, budget: int, missing: _LeftOut) -> None:
+    def __init__(
+        self, ask: EscalatedCall, context: BlockLookup, policy: Policy, budget: int, missing: _LeftOut
+    ) -> None:
         self._ask = ask
         self._context = context
         self._missing = missing

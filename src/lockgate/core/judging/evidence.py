@@ -30,7 +30,7 @@ from typing import NamedTuple, Protocol
 from lockgate.core.ruling.arguments import flatten_arguments
 from lockgate.core.ruling.effects.effect import KINDS
 from lockgate.core.ruling.meant_by_goal import is_imitation
-from lockgate.core.ruling.pipeline import Ask
+from lockgate.core.ruling.pipeline import EscalatedCall
 from lockgate.core.text.confusables import fold_to_latin, remove_invisible, triggers_from_text
 from lockgate.core.text.encodings import CODES
 from lockgate.core.vocabulary import Block, Finding, Origin, Severity, Trust
@@ -97,7 +97,7 @@ class _Known(Protocol):
     def positions(self) -> Mapping[str, int]: ...
 
 
-def collect_evidence(ask: Ask, context: _Known, goal: str) -> Evidence:
+def collect_evidence(ask: EscalatedCall, context: _Known, goal: str) -> Evidence:
     """Return the evidence for one call, at a bounded cost. A `Context` must not change meanwhile."""
     request = _UserRequest(goal, context)
     untrusted = {block.id for block in context.blocks if block.trust is Trust.UNTRUSTED}
@@ -132,7 +132,7 @@ class _UserRequest:
 # The case in words
 
 
-def _case(ask: Ask, request: _UserRequest, values: Sequence[tuple[str, str]], from_text: set[str]) -> str:
+def _case(ask: EscalatedCall, request: _UserRequest, values: Sequence[tuple[str, str]], from_text: set[str]) -> str:
     """What the user wants, what the call would do, and the call in short."""
     goal = plain_text(request.goal[: 2 * _MAX_GOAL])[:_MAX_GOAL]
     if request.last and request.last != request.goal:
@@ -155,7 +155,7 @@ def _flat(text: str) -> str:
     return re.sub(r"[\s\-_]+", "", text.lower())
 
 
-def _unasked_targets(ask: Ask, context: _Known, request: _UserRequest) -> list[_EvidencePlace]:
+def _unasked_targets(ask: EscalatedCall, context: _Known, request: _UserRequest) -> list[_EvidencePlace]:
     """Where untrusted text has a target of the call that the user did not name; one place per target."""
     orders = {(origin.block, origin.start): origin.order for origin in ask.origins if origin.order}
     found = {
@@ -204,7 +204,7 @@ _HAS_PARTY = frozenset(
 )
 
 
-def _is_clearable(ask: Ask, untrusted: set[str]) -> bool:
+def _is_clearable(ask: EscalatedCall, untrusted: set[str]) -> bool:
     """Whether a small model may clear the call at all."""
     if ask.opens_a_door or ask.hard_findings:
         return False
@@ -214,7 +214,7 @@ def _is_clearable(ask: Ask, untrusted: set[str]) -> bool:
     return not _is_led_by_order(ask) and not _order_speaks_to_machine(ask, untrusted)
 
 
-def _is_led_by_order(ask: Ask) -> bool:
+def _is_led_by_order(ask: EscalatedCall) -> bool:
     """Whether a stranger's order names this very tool, or says where the call is to go: to whom, to which address, into
     which account.
 
@@ -247,7 +247,7 @@ def _says_where(origin: Origin, parties: Sequence[str]) -> bool:
 _NEAR = 200
 
 
-def _order_speaks_to_machine(ask: Ask, untrusted: set[str]) -> bool:
+def _order_speaks_to_machine(ask: EscalatedCall, untrusted: set[str]) -> bool:
     """Whether the order that this call carries out also speaks to the machine: claims to be its master, asks it to keep
     something from people, or the like. That is no request among people, however a model reads it. A rule is found once
     in a text, where it first holds: the text behind it may speak to the machine as well.
@@ -330,7 +330,7 @@ class _EvidencePlace(NamedTuple):
 
 
 def _windows(
-    ask: Ask, context: _Known, untrusted: set[str], targets: Sequence[_EvidencePlace]
+    ask: EscalatedCall, context: _Known, untrusted: set[str], targets: Sequence[_EvidencePlace]
 ) -> tuple[tuple[str, ...], bool]:
     """The passages, and whether they are all."""
     found: list[tuple[str, int, int]] = []
@@ -389,7 +389,7 @@ def _latest(context: _Known) -> tuple[str, ...]:
     return tuple(text.translate(_UNMARKED) for text in list(texts)[:_MAX_LATEST])
 
 
-def _places(ask: Ask, untrusted: set[str]) -> Iterator[_EvidencePlace]:
+def _places(ask: EscalatedCall, untrusted: set[str]) -> Iterator[_EvidencePlace]:
     """The most telling first."""
     # Signals without a sentence that is known for an order: the tool's own name beside a value, a recipient in prose.
     bare = {found.where for found in ask.findings if found.rule in ("origin:tool-named", "origin:unasked-recipient")}
@@ -405,7 +405,7 @@ def _places(ask: Ask, untrusted: set[str]) -> Iterator[_EvidencePlace]:
             yield _EvidencePlace(found.where, found.start, found.end, found.excerpt)
 
 
-def _lesser_places(ask: Ask, untrusted: set[str]) -> Iterator[_EvidencePlace]:
+def _lesser_places(ask: EscalatedCall, untrusted: set[str]) -> Iterator[_EvidencePlace]:
     """Where a rule found something that does not speak to a model: looked at where there is nothing better."""
     for found in ask.findings:
         if found.where in untrusted and not _speaks(found, untrusted):
@@ -426,7 +426,7 @@ def _trim_to_words(text: str, low: int, high: int) -> str:
 # What is known
 
 
-def _followed_words(ask: Ask, context: _Known) -> set[str]:
+def _followed_words(ask: EscalatedCall, context: _Known) -> set[str]:
     """The words of the texts that the user told the agent to follow: what they say, the user said.
 
     Without those of an address that the call goes to: the text that names it would vouch for it.
@@ -436,7 +436,7 @@ def _followed_words(ask: Ask, context: _Known) -> set[str]:
     return _words(block.content[: _MAX_SEARCHED // len(blocks)] for block in blocks) - addresses
 
 
-def _facts(ask: Ask, said: set[str], values: Sequence[str], untrusted: set[str]) -> tuple[float, ...]:
+def _facts(ask: EscalatedCall, said: set[str], values: Sequence[str], untrusted: set[str]) -> tuple[float, ...]:
     return (
         float(any(origin.order and not origin.known for origin in ask.origins)),
         float(any(_speaks(found, untrusted) for found in ask.findings)),

@@ -56,7 +56,7 @@ _WORDS_OF_CALL = re.compile(r"[^\s'\"=;|&<>()]+")
 _SECRET_PARTS = re.compile(r"[?#].*|(?<=://)[^/@\s]*@", re.DOTALL)
 
 
-class PrintKind(IntEnum):
+class FingerprintKind(IntEnum):
     """What a print is the hash of. In an order: a sentence of the untrusted text told its reader to do something.
 
     FILE is the mark of a whole file or folder, by its name; ORDERED_FILE of one that has repeated an order.
@@ -70,15 +70,15 @@ class PrintKind(IntEnum):
     ORDERED_FILE = 5
 
 
-_FILE_MARKS = frozenset({PrintKind.FILE, PrintKind.ORDERED_FILE})
-ORDERED_KINDS = frozenset({PrintKind.ORDERED_ADDRESS, PrintKind.ORDERED_NAME, PrintKind.ORDERED_FILE})
+_FILE_MARKS = frozenset({FingerprintKind.FILE, FingerprintKind.ORDERED_FILE})
+ORDERED_KINDS = frozenset({FingerprintKind.ORDERED_ADDRESS, FingerprintKind.ORDERED_NAME, FingerprintKind.ORDERED_FILE})
 
 
-class Print(NamedTuple):
+class Fingerprint(NamedTuple):
     """What is remembered of one shingle or value: its hash, what it is, and the word by which it is looked for."""
 
     hash: int
-    kind: PrintKind
+    kind: FingerprintKind
     word: bytes
 
 
@@ -88,7 +88,7 @@ class DerivedText(NamedTuple):
     `origin` tells that source from others of the same name, such as two results of one tool. `session` wrote it.
     """
 
-    prints: tuple[Print, ...]
+    prints: tuple[Fingerprint, ...]
     source: str
     origin: str
     path: str = ""
@@ -114,7 +114,7 @@ class CarriedHit(NamedTuple):
     path: str
     session: str
     at_s: float
-    shared: AbstractSet[PrintKind]
+    shared: AbstractSet[FingerprintKind]
 
 
 def origin_of(source: str, asked: str) -> str:
@@ -130,10 +130,10 @@ def mark_file(path: str, source: str, *, is_ordered: bool = False) -> DerivedTex
     return DerivedText((_file_print(path, is_ordered=is_ordered),), source, "", path)
 
 
-def _file_print(path: str, *, is_ordered: bool = False) -> Print:
+def _file_print(path: str, *, is_ordered: bool = False) -> Fingerprint:
     # No word of a text begins with this byte.
     name = b"\0" + path.lower().rpartition("/")[2].encode("utf-8", "replace")
-    return Print(_hash(name), PrintKind.ORDERED_FILE if is_ordered else PrintKind.FILE, name)
+    return Fingerprint(_hash(name), FingerprintKind.ORDERED_FILE if is_ordered else FingerprintKind.FILE, name)
 
 
 def list_places(source: str, asked: str, folder: str = "") -> list[str]:
@@ -151,10 +151,10 @@ def list_places(source: str, asked: str, folder: str = "") -> list[str]:
     return [*full, *([""] if speaker == "agent" else [])]
 
 
-def _shingles(words: Sequence[bytes]) -> Iterator[Print]:
+def _shingles(words: Sequence[bytes]) -> Iterator[Fingerprint]:
     for at in range(len(words) - _SHINGLE + 1):
         if len(words[at]) >= _LONG_WORD:
-            yield Print(_hash_at(words, at), PrintKind.PASSAGE, words[at])
+            yield Fingerprint(_hash_at(words, at), FingerprintKind.PASSAGE, words[at])
 
 
 def _hash_at(words: Sequence[bytes], at: int) -> int:
@@ -220,11 +220,11 @@ def _weigh(hit: CarriedHit, places: Sequence[str]) -> CarriedFrom | None:
     shared = hit.shared
     is_same_file = bool(hit.path) and any(_is_same_path(hit.path, place) for place in places)
     is_marked = not shared.isdisjoint(_FILE_MARKS) and any(_lies_in(place, hit.path) for place in places)
-    is_passage = PrintKind.PASSAGE in shared
+    is_passage = FingerprintKind.PASSAGE in shared
     is_ordered = (
-        PrintKind.ORDERED_ADDRESS in shared
-        or (is_same_file and PrintKind.ORDERED_NAME in shared)
-        or (is_marked and PrintKind.ORDERED_FILE in shared)
+        FingerprintKind.ORDERED_ADDRESS in shared
+        or (is_same_file and FingerprintKind.ORDERED_NAME in shared)
+        or (is_marked and FingerprintKind.ORDERED_FILE in shared)
     )
     if not (is_marked or shared - _FILE_MARKS):
         return None
@@ -310,7 +310,7 @@ class _DerivationSearch:
         self._context = context
         self._targets = targets
         self._foreign = foreign
-        self._prints: dict[int, Print] = {}
+        self._prints: dict[int, Fingerprint] = {}
         # By block, how much was found in it.
         self._weights: dict[str, int] = {}
         self._latest: IndexedReading = foreign[-1]
@@ -339,7 +339,7 @@ class _DerivationSearch:
         alarming = self._context.alarming_blocks()
         block = max(self._weights, key=lambda each: (each in alarming, self._weights[each]))
         source = self._context.blocks[self._context.positions[block]].source
-        kept = sorted(self._prints.values(), key=lambda each: (each.kind is PrintKind.PASSAGE, each.hash))
+        kept = sorted(self._prints.values(), key=lambda each: (each.kind is FingerprintKind.PASSAGE, each.hash))
         if path and (self._is_cut or len(kept) > MAX_PRINTS_OF_ONE):
             # A part of the file that is read alone may have none of those that are kept.
             is_ordered = self._is_cut or any(each.kind in ORDERED_KINDS for each in kept)
@@ -352,7 +352,7 @@ class _DerivationSearch:
         self._weights[reading.block] = self._weights.get(reading.block, 0) + weight
         self._latest = reading
 
-    def _add(self, prints: Iterable[Print]) -> None:
+    def _add(self, prints: Iterable[Fingerprint]) -> None:
         self._prints.update((each.hash, each) for each in prints)
 
     def _look_for_passages(self, words: Sequence[bytes]) -> None:
@@ -404,13 +404,13 @@ class _DerivationSearch:
         ]
         is_ordered = bool(holding) and self._is_ordered(value, holding)
         if is_ordered:
-            kind = PrintKind.ORDERED_ADDRESS if is_address else PrintKind.ORDERED_NAME
+            kind = FingerprintKind.ORDERED_ADDRESS if is_address else FingerprintKind.ORDERED_NAME
         elif holding and is_address and not value.isalnum():
-            kind = PrintKind.ADDRESS
+            kind = FingerprintKind.ADDRESS
         else:
             return
         self._note(holding[0], _RUN if is_ordered else 1)
-        self._add([Print(_hash(value), kind, max(words, key=len))])
+        self._add([Fingerprint(_hash(value), kind, max(words, key=len))])
 
     def _is_no_news(self, value: bytes) -> bool:
         """Return whether the user or the project names it, or it says nothing about who is reached."""

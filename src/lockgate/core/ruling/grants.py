@@ -44,7 +44,7 @@ from lockgate.core.vocabulary import Block, Certainty, Effect, Severity, Trust
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.context import Context
-    from lockgate.core.ruling.pipeline import Ask
+    from lockgate.core.ruling.pipeline import EscalatedCall
 
 # A rule that a person cannot read to its end is not offered.
 MAX_EFFECTS = 16
@@ -113,7 +113,7 @@ class GrantOffer(NamedTuple):
 # What is known of a held call
 
 
-def facts_from_ask(ask: Ask, arguments: str, sources: tuple[str, ...], project: str) -> HeldFacts:
+def facts_from_ask(ask: EscalatedCall, arguments: str, sources: tuple[str, ...], project: str) -> HeldFacts:
     """Return what a grant for this call is made from; `arguments` is their canonical form, `project` a real path."""
     reaching = [found for found in ask.effects if found.severity >= Severity.REACHES_OUT]
     given = _without_remark(ask.call.tool, arguments_from_canonical(arguments))
@@ -134,7 +134,7 @@ def facts_from_ask(ask: Ask, arguments: str, sources: tuple[str, ...], project: 
     return facts if facts.barred else facts._replace(widest=_widest_span(facts, ask, reaching).value)
 
 
-def find_sources(ask: Ask, context: Context) -> tuple[str, ...]:
+def find_sources(ask: EscalatedCall, context: Context) -> tuple[str, ...]:
     """Return the sources of the text behind a held call, vetted ones too; where that cannot be told, all that was read.
 
     What opens a door is held because of anything untrusted, and an agent's own words may come from all of it.
@@ -184,14 +184,14 @@ def _is_receiver(found: Effect) -> bool:
     return is_known and sink_from_argument(found.argument) in _RECEIVERS and not is_shared_host(found.target)
 
 
-def _has_stray_value(ask: Ask, reaching: list[Effect]) -> bool:
+def _has_stray_value(ask: EscalatedCall, reaching: list[Effect]) -> bool:
     """Return whether untrusted text named another place than the targets: a copy to an attacker, in some field."""
     targets = [found.target.casefold() for found in reaching]
     placed = (origin for origin in ask.origins if not origin.known and (origin.sink or origin.order))
     return any(not any(origin.value.casefold() in target for target in targets) for origin in placed)
 
 
-def _why_barred(ask: Ask) -> str:
+def _why_barred(ask: EscalatedCall) -> str:
     from lockgate.core.ruling.effects.protected_paths import OWN_KINDS
 
     if ask.call.tool == FINISH:
@@ -219,7 +219,7 @@ def _is_text(text: str) -> bool:
     return text.isascii() or not any("\ud800" <= ch <= "\udfff" for ch in text)
 
 
-def _widest_span(facts: HeldFacts, ask: Ask, reaching: list[Effect]) -> GrantSpan:
+def _widest_span(facts: HeldFacts, ask: EscalatedCall, reaching: list[Effect]) -> GrantSpan:
     if _opens_door(reaching):
         return GrantSpan.SESSION
     from lockgate.core.ruling.arguments import sink_from_argument

@@ -38,7 +38,7 @@ from lockgate.core.ruling.delegation import may_be_delegated, may_go_to_judge_if
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity, effect
 from lockgate.core.ruling.effects.effects_of_call import effects_of, own_effects_of
 from lockgate.core.ruling.explanations import CARRIED, EFFECT, explain
-from lockgate.core.ruling.observing import observe
+from lockgate.core.ruling.observe_mode import observe
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
 from lockgate.core.ruling.origins import MAX_ORIGINS, NOTHING_TRACED, OriginLookup, OriginTrace
 from lockgate.core.ruling.policy import Policy
@@ -110,7 +110,7 @@ class Stage(StrEnum):
     SUPERVISOR = "supervisor"
 
 
-class Ask(NamedTuple):
+class EscalatedCall(NamedTuple):
     """A call that Tier 1 does not clear, with everything a higher tier needs to rule on it.
 
     `triage` is what Tier 2 said of it: `clear`, `suspicious` or `unclear`; empty when it was not asked. `followed` are
@@ -258,7 +258,7 @@ def begin(
     scanner: Scanner,
     *,
     flattened: tuple[list[Leaf], bool] | None = None,
-) -> Decision | Ask:
+) -> Decision | EscalatedCall:
     """Take a call through steps 0 to 5: return Tier 1's ruling, or the question for the tiers above.
 
     `flattened` is what `flatten_arguments` gave for the arguments, where the caller has it already.
@@ -547,7 +547,7 @@ def _conclude(
     encoded: list[Finding],
     traced: OriginTrace,
     unasked: EffectFindings,
-) -> Decision | Ask:
+) -> Decision | EscalatedCall:
     """Return CONTINUE where steps 3 to 5 found nothing, else the question for the tiers above."""
     origins = (unasked.origins + traced.origins)[:MAX_ORIGINS]
     if patterns:
@@ -565,7 +565,7 @@ def _conclude(
     findings = (*unasked.findings, *patterns, *encoded, *traced.signals)
     findings += _find_carried(review.context, findings, origins)
     users_sites = _find_users_sites(review, origins)
-    return Ask(
+    return EscalatedCall(
         review.call,
         review.risk,
         reason,
@@ -622,7 +622,9 @@ def _is_receiver_open(review: _Review) -> bool:
 # Steps 6 to 9: the tiers above
 
 
-def resume(ask: Ask, opinion: Opinion | None, policy: Policy, *, reorients: int = 0) -> Decision | Ask:
+def resume(
+    ask: EscalatedCall, opinion: Opinion | None, policy: Policy, *, reorients: int = 0
+) -> Decision | EscalatedCall:
     """Take an escalated call through steps 6 to 8; `opinion` is None when there is no judge to ask.
 
     `reorients` is how often the agent has been told to reconsider since the user last spoke.
@@ -637,7 +639,7 @@ def resume(ask: Ask, opinion: Opinion | None, policy: Policy, *, reorients: int 
     return _follow_policy(ask, policy)
 
 
-def _follow_triage(ask: Ask, opinion: Opinion | None, policy: Policy) -> Decision | Ask:
+def _follow_triage(ask: EscalatedCall, opinion: Opinion | None, policy: Policy) -> Decision | EscalatedCall:
     """6. CONTINUE only on a plain "not suspicious"; ask once more what cannot be read; else go one tier up."""
     suspicious = opinion.suspicious if isinstance(opinion, Triage) else None
     may_clear = policy.mode is not Mode.PARANOID and not ask.hard_findings and not ask.opens_a_door
@@ -650,7 +652,7 @@ def _follow_triage(ask: Ask, opinion: Opinion | None, policy: Policy) -> Decisio
     return ask._replace(stage=Stage.SUPERVISOR, triage="" if opinion is None else heard)
 
 
-def _follow_supervisor(ask: Ask, opinion: Opinion | None, policy: Policy, reorients: int) -> Decision | None:
+def _follow_supervisor(ask: EscalatedCall, opinion: Opinion | None, policy: Policy, reorients: int) -> Decision | None:
     """7. Return what the supervisor says; None where it says nothing that may be followed."""
     match opinion:
         case Ruling(action=Action.REORIENT, correction=correction) if reorients < policy.max_reorient_attempts:
@@ -667,7 +669,7 @@ def _follow_supervisor(ask: Ask, opinion: Opinion | None, policy: Policy, reorie
     return None
 
 
-def _hold_hard(ask: Ask) -> Decision | None:
+def _hold_hard(ask: EscalatedCall) -> Decision | None:
     """7. PAUSE where a hard rule holds the call."""
     if not ask.hard_findings:
         return None
@@ -675,7 +677,7 @@ def _hold_hard(ask: Ask) -> Decision | None:
     return _decision_from_ask(ask, Action.PAUSE, 3, Reason.HARD_RULE, f"no model may clear {held}, so this call pauses")
 
 
-def _follow_policy(ask: Ask, policy: Policy) -> Decision:
+def _follow_policy(ask: EscalatedCall, policy: Policy) -> Decision:
     """8. Return what the policy says about a call that no judge has cleared."""
     action = policy.on_unclear(ask.risk)
     return Decision(
@@ -700,12 +702,14 @@ def decide_unrecorded(decision: Decision, policy: Policy, why: str) -> Decision:
     return observe(held, policy)
 
 
-def _decision_from_ask(ask: Ask, action: Action, tier: int, reason: Reason, why: str, correction: str = "") -> Decision:
+def _decision_from_ask(
+    ask: EscalatedCall, action: Action, tier: int, reason: Reason, why: str, correction: str = ""
+) -> Decision:
     told = explain(ask.reason, ask.findings, ask.origins, ask.effects, why)
     return Decision(action, tier, reason, ask.risk, told, ask.findings, ask.origins, correction, effects=ask.effects)
 
 
-def _explain_unclear(ask: Ask, action: Action) -> str:
+def _explain_unclear(ask: EscalatedCall, action: Action) -> str:
     """Say how the call comes out without a judge."""
     heard = "the judge found it suspicious" if ask.triage == "suspicious" else "no judge has cleared it"
     verdict = {

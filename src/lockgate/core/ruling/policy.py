@@ -36,7 +36,7 @@ class Policy:
     # What research mode is for, in the operator's words: the judges read it, so only the operator may write it.
     # It may hold several scopes (`combine_scopes`), and then what is inside all of them is inside.
     research_scope: str = ""
-    # False is observe mode: everything is ruled on and recorded, and next to nothing is stopped (`observing.py`).
+    # False is observe mode: everything is ruled on and recorded, and next to nothing is stopped (`observe_mode.py`).
     enforce: bool = True
     user_trust: Trust = Trust.TRUSTED
     additional_patterns: tuple[str, ...] = ()

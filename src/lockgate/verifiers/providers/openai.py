@@ -23,7 +23,7 @@ _CATEGORY = re.compile(r"[a-z][a-z0-9_/-]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class OpenAI:
-    """A rating model is sent `text` and gives a Scored; any other is sent `system` and `user` and gives a Said."""
+    """A rating model is sent `text` and gives a Rating; any other is sent `system` and `user` and gives a ModelText."""
 
     model: str
     base_url: str = BASE_URL

@@ -13,6 +13,15 @@ from lockgate.core.ruling.scope.domain_names import (
     FILE_OR_DOMAIN_ENDINGS,
     TOP_LEVEL_DOMAINS,
 )
+from lockgate.core.ruling.scope.hosts_in_commands import (
+    HostLevel,
+    asked_servers,
+    bare_hosts,
+    connects,
+    odd_numbers,
+    option_hosts,
+    shell_levels,
+)
 from lockgate.core.ruling.scope.machines import (
     DOTTED_NAME,
     MAX_REST,
@@ -29,15 +38,6 @@ from lockgate.core.ruling.scope.machines import (
     network_from_text,
     network_machines,
     to_punycode,
-)
-from lockgate.core.ruling.scope.shell import (
-    HostLevel,
-    asked_servers,
-    bare_hosts,
-    connects,
-    odd_numbers,
-    option_hosts,
-    shell_levels,
 )
 
 _DEFAULT_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443, "ftp": 21, "ssh": 22, "sftp": 22, "git": 9418}

@@ -17,8 +17,8 @@ from lockgate.core.errors import printable
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.scope.addresses_in_arguments import CONTENT_ARGUMENTS, find_addresses, name_words
 from lockgate.core.ruling.scope.border import MAX_TEXT, Border
+from lockgate.core.ruling.scope.hosts_in_commands import connects, expansions
 from lockgate.core.ruling.scope.machines import DOTS, SCHEME
-from lockgate.core.ruling.scope.shell import connects, expansions
 from lockgate.core.ruling.tool_risk import canonical_tool, tool_words
 from lockgate.core.text.confusables import remove_invisible, triggers_from_text
 from lockgate.core.vocabulary import Finding

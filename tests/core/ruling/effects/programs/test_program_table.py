@@ -13,7 +13,7 @@ from lockgate.core.ruling.effects.effect import KINDS
 from lockgate.core.ruling.effects.programs import (
     clouds,
     databases,
-    file_tools,
+    file_commands,
     interpreters,
     network,
     packages,
@@ -29,7 +29,7 @@ from lockgate.core.word_lists import read_sections
 MODULES = (
     clouds,
     databases,
-    file_tools,
+    file_commands,
     interpreters,
     network,
     packages,

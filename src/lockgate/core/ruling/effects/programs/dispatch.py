@@ -10,7 +10,7 @@ from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, I
 from lockgate.core.ruling.effects.programs import (
     clouds,
     databases,
-    file_tools,
+    file_commands,
     interpreters,
     network,
     packages,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Reader = Callable[["Walk", Invocation], Output]
 
 _READERS: dict[str, Reader] = {
-    **file_tools.READERS,
+    **file_commands.READERS,
     **text_filters.READERS,
     **interpreters.READERS,
     **wrappers.READERS,
