@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from time import time
 from typing import Any, NamedTuple
@@ -16,11 +17,14 @@ import pytest
 from audited_logs import BASE_MS, DAY_S, NAME, a_ruling, changed, filled
 
 from lockgate.cli.audit import archive as archive_command
+from lockgate.cli.audit import verify as verify_command
 from lockgate.cli.main import main
+from lockgate.core.journal import log_audit
 from lockgate.core.journal.merkle import leaf_hash
 from lockgate.core.journal.signed_notes import sign_note
 from lockgate.journal import archive, keys
 from lockgate.journal.journal import Journal
+from lockgate.journal.stores.read_only import LogFile
 from lockgate.journal.stores.sqlite import SqliteLog
 
 pyarrow: Any = pytest.importorskip("pyarrow")
@@ -337,15 +341,94 @@ def test_a_changed_log_is_not_archived(run: Run, aged: Path) -> None:
     assert files() == []
 
 
-def test_records_deleted_before_they_were_archived_are_explained_in_it(run: Run, aged: Path, vkey: str) -> None:
+def test_records_deleted_before_they_were_archived_are_archived_only_if_the_user_accepts_it(
+    run: Run, aged: Path, vkey: str
+) -> None:
     assert run("audit", "prune", "--days", "3000", "--yes").code == 0
+    for argv in (["archive", "--out", "archive"], ["prune", "--days", "30", "--archive", "archive", "--yes"]):
+        ended = run("audit", *argv)
+        assert (ended.code, files()) == (1, [])
+        assert f"the contents of records 1–5 of `{NAME}` are not in the archive" in ended.err
+        assert "--accept-deleted" in ended.err
+    assert run("audit", "show", "7").code == 0
     # The prune record is the newest of all: without it the archive could not say why records are gone.
-    told = json.loads(run("audit", "archive", "--out", "archive", "--days", "30", "--json").out)
-    assert told["archived"] == {NAME: 14}
-    ended = run("audit", "verify", *files(), "--key", vkey)
-    assert ended.code == 0, ended.out
-    assert "the contents of 5 were deleted, as they say" in ended.out
+    accepting = ["archive", "--out", "archive", "--days", "30", "--accept-deleted", "--json"]
+    assert json.loads(run("audit", *accepting).out)["archived"] == {NAME: 14}
+    # What neither of the two has stays a fault.
+    for names in (files(), [str(aged), *files()]):
+        ended = run("audit", "verify", *names, "--key", vkey)
+        assert ended.code == 1
+        assert "contents of records 1–5" in " ".join(ended.out.split())
+    assert run("audit", "prune", "--days", "30", "--archive", "archive", "--yes").code == 1
+    assert run("audit", "prune", "--days", "30", "--archive", "archive", "--accept-deleted", "--yes").code == 0
+    assert run("audit", "show", "7").code == 2
+
+
+def test_archived_contents_that_the_log_has_deleted_cannot_be_taken_out_unseen(run: Run, aged: Path, vkey: str) -> None:
+    assert run("audit", "prune", "--days", "3000", "--archive", "archive", "--yes").code == 0
+    # With the prune record in it, the archive says itself that records were deleted.
+    assert run("audit", "archive", "--out", "archive").code == 0
     assert run("audit", "verify", str(aged), *files(), "--key", vkey).code == 0
+    rewritten(files()[0], lambda rows: [row | ({"record": None} if 1 <= row["index"] <= 3 else {}) for row in rows])
+    for names in (files(), [str(aged), *files()]):
+        ended = run("audit", "verify", *names, "--key", vkey)
+        assert ended.code == 1
+        assert f"the contents of records 1–3 of `{NAME}` are not in the archive" in " ".join(ended.out.split())
+    assert run("audit", "archive", "--out", "archive").code == 1
+    assert run("audit", "prune", "--days", "30", "--archive", "archive", "--yes").code == 1
+    assert run("audit", "show", "7").code == 0
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_a_lost_file_is_not_made_anew_without_its_contents(run: Run, aged: Path, vkey: str, kept: int) -> None:
+    if kept:
+        assert run("audit", "archive", "--out", "archive", "--days", "3000").code == 0
+    assert run("audit", "prune", "--days", "30", "--archive", "archive", "--yes").code == 0
+    lost = Path(files()[-1])
+    content = lost.read_bytes()
+    lost.unlink()
+    for argv in (["archive", "--out", "archive"], ["prune", "--days", "30", "--archive", "archive", "--yes"]):
+        ended = run("audit", *argv)
+        assert (ended.code, len(files())) == (1, kept)
+        assert "bring lost files back" in ended.err
+    lost.write_bytes(content)
+    assert run("audit", "archive", "--out", "archive").code == 0
+    assert run("audit", "verify", str(aged), *files(), "--key", vkey).code == 0
+
+
+def test_files_are_audited_while_no_snapshot_of_the_log_is_open(
+    run: Run, aged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL ends a snapshot that waits for 5 seconds, and a large archive takes minutes."""
+    opened: list[str] = []
+    seen: list[list[str]] = []
+
+    for store in (SqliteLog, LogFile):
+        real = store.reading
+
+        @contextmanager
+        def reading(self: Any, real: Any = real) -> Iterator[Any]:
+            opened.append("open")
+            try:
+                with real(self) as view:
+                    yield view
+            finally:
+                opened.pop()
+
+        monkeypatch.setattr(store, "reading", reading)
+
+    def audit(*args: Any, **named: Any) -> Any:
+        if named.get("part"):
+            seen.append([*opened])
+        else:
+            assert opened
+        return log_audit.audit(*args, **named)
+
+    monkeypatch.setattr(archive_command, "audit", audit)
+    monkeypatch.setattr(verify_command, "audit", audit)
+    assert run("audit", "archive", "--out", "archive").code == 0
+    assert run("audit", "verify", str(aged), *files()).code == 0
+    assert seen == [[], []]
 
 
 def test_rotated_keys_are_archived_shard_by_shard(run: Run, aged: Path, vkey: str) -> None:

@@ -271,7 +271,8 @@ def _archive_options(parser: Parser) -> None:
     parser.epilog = """\
 Adds what FOLDER does not have yet, as new files, and verifies all of them together and against the log. Nothing
 is deleted from the log: `lockgate audit prune --archive FOLDER` does that, after the same steps. Keep the files
-together; a missing one is found. Needs the package pyarrow.
+together; a missing one is found. Where the log has deleted records and the archive has not their contents,
+nothing is added, unless you accept it. Needs the package pyarrow.
 
 example:
   $ lockgate audit archive --out archive --days 90
@@ -280,7 +281,16 @@ example:
 Exit code 0: archived and verified; 1: the log or the archive is broken, and nothing was added; 2: bad input."""
     parser.add_argument("--out", metavar="FOLDER", required=True, help="the folder of the archive")
     parser.add_argument("--days", metavar="N", type=_parse_number, help="only what is older than N days")
+    _add_accept_deleted(parser)
     _common_options(parser)
+
+
+def _add_accept_deleted(parser: Parser) -> None:
+    parser.add_argument(
+        "--accept-deleted",
+        action="store_true",
+        help="archive only the hashes of records that were deleted before; `verify` reports those as a fault",
+    )
 
 
 def _prune_options(parser: Parser) -> None:
@@ -297,6 +307,7 @@ example:
   $ lockgate audit prune --days 90 --archive /backup/lockgate"""
     parser.add_argument("--days", metavar="N", type=_parse_number, help="delete what is older than N days")
     parser.add_argument("--archive", metavar="FOLDER", help="archive the records there first, as `archive` does")
+    _add_accept_deleted(parser)
     parser.add_argument("--yes", action="store_true", help="delete without asking")
     parser.add_argument("--who", metavar="NAME", help="who deletes; by default the user this runs as")
     _common_options(parser)

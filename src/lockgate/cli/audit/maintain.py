@@ -38,7 +38,10 @@ def prune(args: argparse.Namespace) -> Exit:
         archived: Mapping[str, int] | None = None
         if args.archive:
             # Held until the records are deleted: no other process may change the archive that they are deleted for.
-            archived = stack.enter_context(archived_log(open_log(str(files.log)), Path(args.archive), days)).ends
+            writing = archived_log(
+                open_log(str(files.log)), Path(args.archive), days, accept_deleted=args.accept_deleted
+            )
+            archived = stack.enter_context(writing).ends
         gone = journal.prune(retention_days=days, who=_actor_name(args), archived=archived)
     if args.json:
         print(json.dumps({"retention_days": days, "deleted_below": gone}, ensure_ascii=True))

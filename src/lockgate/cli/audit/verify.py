@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from lockgate.core.journal.exports import ExportRow
     from lockgate.core.journal.log_audit import AuditedShard as AuditedShard
     from lockgate.core.journal.signed_notes import PublicKey
-    from lockgate.journal.log import Shard, Snapshot
+    from lockgate.journal.log import Snapshot
 
 # How often to read a log again that another process writes to while no lock keeps it still.
 _TRIES = 5
@@ -195,26 +195,26 @@ def _audit_log_once(
         report = _run_audit(opened, asked, key, live=True, odd=odd)
         if unsealed := _seal_fault(place, view):
             report.add_fault(2, FaultKind.UNSIGNED, unsealed)
-        if pieces:
-            alone = asked._replace(held=[], receipts=[], witnesses=[])
-            _join_archive(report, _run_audit(shards_from_archive(archive), alone, key, part=True), view.shards())
+    if pieces:
+        # Outside the snapshot: PostgreSQL ends one that waits while large files are read.
+        alone = asked._replace(held=[], receipts=[], witnesses=[])
+        _join_archive(report, _run_audit(shards_from_archive(archive), alone, key, part=True))
     for said in wrong:
         report.add_fault(5, FaultKind.BAD_HELD_HEAD, said)
     report.remarks += [*remark, *_old_spool_remarks(place)]
     return asked, report
 
 
-def _join_archive(report: AuditReport, archived: AuditReport, shards: Sequence[Shard]) -> None:
+def _join_archive(report: AuditReport, archived: AuditReport) -> None:
     """Add what is wrong with the archive of a log. Its heads were held against the log, so the two agree on them."""
     for fault in archived.faults:
         report.add_fault(fault.step, fault.what, f"in the archive: {fault.message}", fault.first, fault.last)
     report.cut += archived.cut
     ends = {head.origin: head.size for head in archived.heads}
-    for shard in shards:
-        end = ends.get(shard.origin, 0)
-        if shard.pruned > end:
-            said = f"records {end}–{shard.pruned - 1} of {quoted(shard.origin)} deleted, and in no archive given here"
-            report.add_fault(8, FaultKind.DELETED, said, end, shard.pruned - 1)
+    for origin, first, end in report.absent:
+        if end > (start := max(first, ends.get(origin, 0))):
+            said = f"records {start}–{end - 1} of {quoted(origin)} deleted, and in no archive given here"
+            report.add_fault(8, FaultKind.DELETED, said, start, end - 1)
     report.remarks.append(f"the archive holds {format_count(archived.records, 'record')} of this log")
 
 

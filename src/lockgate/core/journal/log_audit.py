@@ -9,6 +9,7 @@
 6. Records.   Each is canonical, and of a known kind with exactly its fields.
 7. Sequence.  In each run the numbers rise from 1 without a hole or a duplicate, except those in a `gap` record.
 8. Deleted.   A `prune` record covers every record without bytes, and everything that the store allows to be deleted.
+              An archive has the bytes of every record: it is the copy that records are deleted for.
 9. Shards.    A shard ends with the rotation to the next shard's key, and the next shard opens with its signed head.
               After a rotation there is a next shard.
 
@@ -116,6 +117,7 @@ class AuditReport:
 
     `heads` are the newest of each shard, `kinds` counts the records by kind, `cut` counts the faults beyond the limit.
     `cosigned` has the newest head that each given witness has signed. `skipped` counts the records before `start`.
+    `absent` has the ranges of records without bytes: the shard's origin, the first index, and the end.
     """
 
     faults: list[Fault] = field(default_factory=list)
@@ -126,6 +128,7 @@ class AuditReport:
     skipped: int = 0
     kinds: dict[str, int] = field(default_factory=dict)
     cut: int = 0
+    absent: list[tuple[str, int, int]] = field(default_factory=list)
 
     @property
     def sound(self) -> bool:
@@ -148,6 +151,7 @@ def audit(
     witnesses: Sequence[PublicKey] = (),
     live: bool = False,
     part: bool = False,
+    accept_deleted: bool = False,
     odd: Sequence[str] = (),
 ) -> AuditReport:
     """Verify a journal by the steps above. `shards` are oldest first, and `key` is the key of the first shard.
@@ -155,7 +159,8 @@ def audit(
     `held` are signed heads that were kept elsewhere, `receipts` likewise; a receipt with an empty origin is for the
     last shard. Each of the `witnesses` must have cosigned one of the held heads. A `live` log, which can still be
     written to, may contain records that its next head will cover; an export may not. An archive is the first `part` of
-    a log: it may end before a shard that it names. `odd` lists what is wrong with the store itself.
+    a log: it may end before a shard that it names, and has the bytes of every record unless `accept_deleted`. `odd`
+    lists what is wrong with the store itself.
     """
     found = AuditReport()
     for said in odd:
@@ -165,7 +170,7 @@ def audit(
     log.check_end(shards, part=part)  # 9.
     log.check_unmatched()  # 5.
     _find_cosigned(found, held, witnesses, verify)  # 5.
-    log.check_deleted()  # 8.
+    log.check_deleted(whole=part and not accept_deleted)  # 8.
     log.check_sequence(live=live)  # 7.
     found.faults.sort(key=lambda fault: fault.step)
     return found
@@ -180,8 +185,7 @@ class _LogAudit:
         # By origin, the index below which signed prune records, or any prune records, say that records are deleted.
         self._pruned: dict[str, int] = {}
         self._pruned_unsigned: dict[str, int] = {}
-        # Ranges of records without bytes, and the index below which the store allows deletion, with the first index.
-        self._absent: list[tuple[str, int, int]] = []
+        # The index below which the store allows deletion, with the first index.
         self._allowed: list[tuple[str, int, int]] = []
         self._held = [(_claimed_origin(note), note) for note in held]
         self._receipts = list(receipts)
@@ -212,7 +216,7 @@ class _LogAudit:
             # Records are deleted only after the prune record is signed. An attacker could append an unsigned one.
             if at < one.signed:
                 self._pruned[origin] = max(end, self._pruned.get(origin, 0))
-        self._absent += [(key.name, first, end) for first, end in one.absent]
+        self._found.absent += [(key.name, first, end) for first, end in one.absent]
         self._allowed.append((key.name, shard.pruned, shard.first))
         self._last = one
         return one.next_key
@@ -236,13 +240,20 @@ class _LogAudit:
             said = f"a receipt is of no log given here, but of {quoted(origin)}"
             self._found.add_fault(5, FaultKind.BAD_HELD_HEAD, said)
 
-    def check_deleted(self) -> None:
-        """Report deletions without a prune record, after all shards: the record may be in a later shard."""
-        for origin, first, end in self._absent:
+    def check_deleted(self, *, whole: bool) -> None:
+        """Report deletions without a prune record, after all shards: the record may be in a later shard.
+
+        Where the bytes of the `whole` log must be here, report all.
+        """
+        for origin, first, end in self._found.absent:
             bare = max(first, self._pruned.get(origin, 0))
             if bare < end:
                 said = f"{_records_text(bare, end - 1)} of {quoted(origin)} deleted, and no signed prune record says so"
                 self._found.add_fault(8, FaultKind.DELETED, said, bare, end - 1)
+            elif whole:
+                # The prune record excuses the log. Here the bytes were never written, or taken out.
+                said = f"the contents of {_records_text(first, end - 1)} of {quoted(origin)} are not in the archive"
+                self._found.add_fault(8, FaultKind.DELETED, said, first, end - 1)
         for origin, end, first in self._allowed:
             # A prune record comes after the records that it names: none that was not read allows more than `first`.
             if not 0 <= end <= max(first, self._pruned_unsigned.get(origin, 0)):
