@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for_any
 from threading import Lock, Thread
-from typing import Any, TypeVar
+from typing import Any, Never, TypeVar
 
-from lockgate.core.errors import LockgateError, quoted
+import lockgate
+from lockgate.core.errors import LockgateError, printable, quoted
 
 LOCAL, RAY = "local", "ray"
 # Results that wait for this process, for each worker: enough that none is idle, few enough that memory stays flat.
@@ -135,15 +137,56 @@ def _work_in_worker(piece: object) -> object:
 
 
 class _RayWorker:
-    """The actor that makes the work once and does it for piece after piece."""
+    """The actor that makes the work once and does it for piece after piece. Our errors are results, like others."""
 
-    def __init__(self, make_work: bytes) -> None:
-        self._work = pickle.loads(make_work)()  # noqa: S301 - made by this program, a moment ago
+    def __init__(self, version: str, make_work: bytes) -> None:
+        try:
+            if version != lockgate.__version__:
+                raise LockgateError(
+                    f"a worker has Lockgate {lockgate.__version__}, and this machine {version}",
+                    hint="install the same version on every machine of the cluster",
+                )
+            self._work = pickle.loads(make_work)()  # noqa: S301 - made by this program, a moment ago
+        except LockgateError as error:
+            self._work = partial(_raise, error)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
         numbers = [int(number) for number in batch["number"]]
-        results = [self._work(pickle.loads(piece)) for piece in batch["piece"]]  # noqa: S301
-        return {"number": numbers, "result": [pickle.dumps(result) for result in results]}
+        return {"number": numbers, "result": [pickle.dumps(self._result(piece)) for piece in batch["piece"]]}
+
+    def _result(self, piece: bytes) -> object:
+        try:
+            return self._work(pickle.loads(piece))  # noqa: S301
+        except LockgateError as error:
+            return error
+
+
+def _raise(error: LockgateError, _: object) -> Never:
+    raise error
+
+
+class _RayAudit:
+    """Does the work on all pieces with Ray Data; runs in the cluster, since Ray Data cannot run outside of it."""
+
+    def __init__(self, pieces: Sequence[bytes], worker: tuple[str, bytes], jobs: int | None) -> None:
+        import ray.data
+
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        workers = jobs or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        rows = [{"number": number, "piece": piece} for number, piece in enumerate(pieces)]
+        audited = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
+            _RayWorker,
+            fn_constructor_args=worker,
+            batch_size=1,
+            compute=ray.data.ActorPoolStrategy(size=min(workers, len(rows))),
+        )
+        self._rows = iter(audited.iter_rows())
+
+    def next(self) -> tuple[int, bytes] | None:
+        """Return the number and the result of the next piece that is done, or None."""
+        row = next(self._rows, None)
+        return None if row is None else (int(row["number"]), row["result"])
 
 
 def _run_on_ray(
@@ -156,22 +199,42 @@ def _run_on_ray(
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     try:
         import ray
-        import ray.data
+        from ray.exceptions import RayError
     except ImportError:
         raise LockgateError("the package ray is missing", hint="pip install 'lockgate[ray]'") from None
-    address = engine if engine != RAY else None
-    if not ray.is_initialized():
-        quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": logging.ERROR}
-        ray.init(address, **({"logging_level": logging.ERROR} if address else {"num_cpus": jobs, **quiet}))
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
-    ray.data.DataContext.get_current().enable_progress_bars = False
-    workers = jobs or max(1, int(ray.cluster_resources().get("CPU", 1)))
-    rows = [{"number": number, "piece": pickle.dumps(piece)} for number, piece in enumerate(pieces)]
-    audited = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
-        _RayWorker,
-        fn_constructor_args=(pickle.dumps(make_work),),
-        batch_size=1,
-        compute=ray.data.ActorPoolStrategy(size=min(workers, len(rows))),
-    )
-    for row in audited.iter_rows():
-        yield int(row["number"]), pickle.loads(row["result"])  # noqa: S301 - made by our own workers
+    worker = (lockgate.__version__, pickle.dumps(make_work))
+    given = ([pickle.dumps(piece) for piece in pieces], worker, jobs)
+    try:
+        if not ray.is_initialized():
+            _connect(engine, jobs)
+        if engine == RAY:
+            take = _RayAudit(*given).next
+        else:
+            remote = ray.remote(num_cpus=0)(_RayAudit).remote(*given)
+            take = lambda: ray.get(remote.next.remote())  # noqa: E731
+        while (done := take()) is not None:
+            result = pickle.loads(done[1])  # noqa: S301 - made by our own workers
+            if isinstance(result, LockgateError):
+                raise result
+            yield done[0], result
+    except RayError as error:
+        raise LockgateError(f"Ray failed: {printable(error, 300)}", hint="--out goes on where it was") from None
+
+
+def _connect(engine: str, jobs: int | None) -> None:
+    import ray
+    from ray.exceptions import RayError
+
+    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    try:
+        if engine == RAY:
+            # Not what RAY_ADDRESS names: this engine is here, and a cluster is named as one.
+            ray.init("local", num_cpus=jobs, include_dashboard=False, **quiet)
+        else:
+            ray.init(engine, **quiet)
+    except (RayError, ImportError, OSError, RuntimeError, ValueError) as error:
+        what = "Ray cannot be started here" if engine == RAY else f"{quoted(engine, 200)} cannot be used"
+        raise LockgateError(
+            f"{what}: {printable(str(error) or type(error).__name__, 300)}",
+            hint="`pip install 'lockgate[ray]'` brings what a cluster needs; is it running, with the same versions?",
+        ) from None
