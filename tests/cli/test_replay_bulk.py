@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from recorded_traces import session_lines, write_trace
+
+from lockgate.cli.replay import choose_gate
+from lockgate.cli.replay_bulk import _make_work
+from lockgate.core.vocabulary import Mode
 
 
 def replay(*argv: str | Path, code: int = 1) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -118,6 +124,17 @@ def test_what_was_not_ruled_on_is_a_row_with_an_error(tmp_path: Path) -> None:
         ("c", "", "the tra"),
         ("d#1", "CONTINUE", ""),
     ]
+
+
+def test_a_worker_rules_by_the_configuration_that_the_first_process_read(tmp_path: Path) -> None:
+    config = tmp_path / "strict.toml"
+    config.write_text('[security]\nmode = "paranoid"\n')
+    chosen = choose_gate(str(config), ask=False)
+    work = pickle.dumps(partial(_make_work, (chosen,), ("policy",), keep_rows=False))
+    config.unlink()
+    (gate,) = pickle.loads(work)().args[0]
+    assert gate.policy.mode is Mode.PARANOID
+    assert gate.policy.hash == chosen.settings.policy.hash
 
 
 def test_ray_gives_the_same_rows_as_one_process(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ from lockgate.core.wire import SCHEMA, decision_to_dict
 from lockgate.gate.gate import Gate
 from lockgate.gate.ruler import Ruler
 from lockgate.runtime.project_files import read_project
+from lockgate.settings.config import Settings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -255,7 +256,7 @@ def _replay(
 
 
 def _replay_here(files: Sequence[str], policies: Sequence[str | None], report: ReplayReport, *, ask: bool) -> None:
-    gates = [make_gate(path, ask=ask) for path in policies]
+    gates = [make_gate(choose_gate(path, ask=ask)) for path in policies]
     with show_progress(file_sizes(files), "replaying") as advance:
         for file in files:
             replay_file(file, gates, report)
@@ -337,13 +338,32 @@ def _existing_projects_folder() -> str:
     return path
 
 
-def make_gate(config: str | None, *, ask: bool) -> Gate:
-    """Return a gate that stores nothing; without `ask`, its only judge is the embedded one."""
+@dataclass(frozen=True, slots=True)
+class ReplayGate:
+    """What a gate for replays is made of, in whatever process; `judged` is whether it asks the embedded judge."""
+
+    settings: Settings
+    ask: bool
+    judged: bool
+
+
+def choose_gate(config: str | None, *, ask: bool) -> ReplayGate:
+    """Return the gate of a configuration; without `ask`, its only judge is the embedded one, if it is installed."""
     settings = assemble.settings_from_environment(config)
-    if ask:
+    is_local = not ask and settings.policy.triage_model in ("", EMBEDDED)
+    return ReplayGate(settings, ask, is_local and assemble.is_embedded_installed())
+
+
+def make_gate(chosen: ReplayGate) -> Gate:
+    """Return a gate that stores nothing."""
+    settings = chosen.settings
+    if chosen.ask:
         return assemble.gate_from_settings(settings, keep_records=False)
-    local = settings.policy.triage_model in ("", EMBEDDED) and assemble.is_embedded_installed()
-    triage = assemble.embedded_from_settings(settings, patient=True) if local else None
+    triage = None
+    if chosen.judged:
+        triage = assemble.embedded_from_settings(settings, patient=True)
+        # It never raises later: a worker that lacks its files would hold what others let run.
+        triage.verify()
     return Gate(
         settings.policy,
         scanner=assemble.scanner_from_settings(settings),

@@ -17,8 +17,10 @@ from lockgate.bulk.results import ResultsFolder
 from lockgate.bulk.trace_rulings import parse_lines
 from lockgate.cli.replay import (
     ReplayedCall,
+    ReplayGate,
     ReplayReport,
     UnreadSession,
+    choose_gate,
     is_trace,
     make_gate,
     replay_events,
@@ -58,14 +60,16 @@ def replay_in_bulk(
     """Replay the files into the report, piece by piece; with a folder, only what is not done in it yet."""
     engine = check_engine(options.engine)
     pieces = [piece for file in files for piece in _cut(file, report)]
-    gates = [make_gate(path, ask=ask) for path in policies]
+    # Read here, once: a worker on another machine may have another configuration.
+    chosen = tuple(choose_gate(path, ask=ask) for path in policies)
     results = None
     left = pieces
     if options.out is not None:
-        about = {"version": lockgate.__version__, "policy": [gate.policy.hash for gate in gates], "ask": ask}
+        about = {"version": lockgate.__version__, "policy": [each.settings.policy.hash for each in chosen], "ask": ask}
+        about["judge"] = [each.judged for each in chosen]
         results = ResultsFolder(options.out, about)
         left = results.unfinished(pieces)
-    make_work = partial(_make_work, tuple(policies), report.policies, ask=ask, keep_rows=results is not None)
+    make_work = partial(_make_work, chosen, report.policies, keep_rows=results is not None)
     sizes = {str(number): piece.size for number, piece in enumerate(left)}
     try:
         with show_progress(sizes, "replaying") as advance:
@@ -96,9 +100,9 @@ def _holds_traces(file: str) -> bool:
 
 
 def _make_work(
-    policies: Sequence[str | None], names: tuple[str, ...], *, ask: bool, keep_rows: bool
+    chosen: Sequence[ReplayGate], names: tuple[str, ...], *, keep_rows: bool
 ) -> Callable[[InputPiece], PieceResult]:
-    gates = [make_gate(path, ask=ask) for path in policies]
+    gates = [make_gate(each) for each in chosen]
     return partial(_replay_piece, gates, names, keep_rows=keep_rows)
 
 

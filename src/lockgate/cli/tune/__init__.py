@@ -17,7 +17,7 @@ from rich.text import Text
 from lockgate import assemble
 from lockgate.cli.approvals import print_behind_bar, read_answer, spell_out
 from lockgate.cli.exit_codes import Exit
-from lockgate.cli.replay import choose_files, make_gate
+from lockgate.cli.replay import choose_files, choose_gate, make_gate
 from lockgate.cli.terminal import format_count, make_console, make_visible
 from lockgate.cli.times import parse_age
 from lockgate.cli.tune.replays import Recording, TrialReplay, file_recordings, stored_recordings
@@ -173,7 +173,7 @@ def propose(
     has_state = settings.state_dir is not None
     grants = assemble.approvals_from_settings(settings).grants(time()) if has_state else []
     vouched = assemble.trust_from_settings(settings) if has_state else None
-    gate = make_gate(config, ask=False)
+    gate = make_gate(choose_gate(config, ask=False))
     replay = TrialReplay(recordings, gate, grants=grants, vouched=vouched)
     return find_proposals(replay, gate.policy, time(), least=least)
 
