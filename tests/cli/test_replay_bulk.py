@@ -69,6 +69,14 @@ def test_results_are_kept_and_the_same_command_goes_on(tmp_path: Path) -> None:
     assert all((out / name).stat().st_mtime_ns == at for name, at in parts.items())
 
 
+def test_results_below_the_inputs_are_no_inputs(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    write_trace(tmp_path / "t.jsonl", range(8))
+    for given in (tmp_path, tmp_path, f"{tmp_path}/**"):
+        found, _ = replay(given, "--jobs", "1", "--out", tmp_path / "audit")
+        assert (found["calls"], found["skipped"]) == (24, [])
+
+
 def test_parquet_and_a_faulty_session_in_it(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from glob import glob
 from itertools import islice
+from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -218,7 +219,8 @@ def _parse_jobs(text: str) -> int:
 
 def run(args: argparse.Namespace) -> Exit:
     in_bulk = bool(args.engine or args.jobs or args.out)
-    files, skipped = choose_files(args.paths, parse_age(args.since), include=BULK_FILES if in_bulk else FILES)
+    include = BULK_FILES if in_bulk else FILES
+    files, skipped = choose_files(args.paths, parse_age(args.since), include=include, outside=args.out)
     policies: list[str | None] = args.policy or [None]
     report = ReplayReport(tuple(os.path.basename(path) for path in args.policy) or ("policy",))
     report.skipped, report.skipped_count = skipped, len(skipped)
@@ -288,9 +290,12 @@ def _refuse_empty(report: ReplayReport, files: Sequence[str]) -> None:
 
 
 def choose_files(
-    paths: Sequence[str], age_s: float | None, *, include: tuple[str, ...] = FILES
+    paths: Sequence[str], age_s: float | None, *, include: tuple[str, ...] = FILES, outside: str | None = None
 ) -> tuple[list[str], list[str]]:
-    """Return the files to read, and those left out with the reason; a path may be a glob."""
+    """Return the files to read, each once and none in the folder `outside`, and those left out with the reason.
+
+    A path may be a glob.
+    """
     where = [found for path in paths for found in _expand(path)] or [_existing_projects_folder()]
     files: list[str] = []
     skipped: list[str] = []
@@ -298,6 +303,8 @@ def choose_files(
         if isinstance(found, SkippedFile):
             if found.failed:
                 skipped.append(f"{found.path}: {found.reason}")
+        elif outside is not None and Path(outside).resolve() in Path(found).resolve().parents:
+            continue
         elif not stat.S_ISREG(os.stat(found).st_mode):
             # A pipe or a device may never end.
             skipped.append(f"{found}: not a regular file")
@@ -309,7 +316,8 @@ def choose_files(
             f"no transcript or trace{since} under {quoted(where[0], 200)}",
             hint="name the file or folder; Claude Code keeps its own in ~/.claude/projects",
         )
-    return files, skipped
+    # A glob can name a folder and the files in it.
+    return list(dict.fromkeys(files)), skipped
 
 
 def _changed_at(path: str) -> float:
