@@ -6,6 +6,8 @@ Each test is a whole run of the program in a home of its own. Nothing here leave
 from __future__ import annotations
 
 import json
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,41 @@ def test_ordinary_commands_run_and_the_hijacked_one_is_stopped_with_our_sentence
 def test_nothing_runs_while_the_service_is_down(wired: Machine, agent: str) -> None:
     _, out = run_agent(wired, agent, "Make a file", shell(agent, "touch one"))
     assert not wired.has("one"), out
+
+
+# What becomes of a hook, the word for it in the table of the page, and what the program in its place does to the call.
+FAULTS = {
+    "killed": ("killed", "kill -KILL $$"),
+    "late": ("not answered", "sleep 4; echo no >&2; exit 2"),
+    "missing": ("missing", ""),
+    "untrusted": ("not trusted in", "echo no >&2; exit 2"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_runs_anyway_is_what_the_page_says(bare: Machine, agent: str, fault: str) -> None:
+    if fault == "untrusted" and agent != "codex":
+        pytest.skip("only Codex wants its hooks trusted by hand")
+    word, action = FAULTS[fault]
+    put_in_place_of_hook(bare, agent, action)
+    _, out = run_agent(bare, agent, "Make a file", shell(agent, "touch one"), trust_hooks=fault != "untrusted")
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / f"{agent}.md").read_text(encoding="utf-8")
+    rows = [line.split("|") for line in page.partition("## What it runs anyway")[2].splitlines() if line[:1] == "|"]
+    (said,) = (row[2].strip() for row in rows if word in row[1])
+    assert bare.has("one") is said.startswith("**runs**"), f"{said}\n{out}"
+
+
+def put_in_place_of_hook(machine: Machine, agent: str, action: str) -> None:
+    """Wire a program that does this to the call, and lets all else pass; without an action, one that is not there."""
+    path = Path(json.loads(machine.lockgate("init", agent, "--yes", "--no-start", "--json").stdout)["path"])
+    program = machine.home / "hook"
+    if action:
+        program.write_text(f'#!/bin/sh\ncase "$(cat)" in *"touch one"*) {action};; esac\n')
+        program.chmod(0o700)
+    text = path.read_text().replace(sys.executable, str(program))
+    assert str(program) in text
+    # The host's own limit, in seconds or milliseconds; OpenCode has none.
+    path.write_text(re.sub(r'("timeout(?:Sec)?": )60', r"\g<1>1", text))
 
 
 def test_the_hooks_come_and_go_without_a_trace(bare: Machine, agent: str) -> None:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import NamedTuple
 
 from claude_machine import Machine
@@ -251,13 +252,35 @@ def run_agent(
             "autoupdate": False, "share": "disabled", "model": "loop/scripted", "small_model": "loop/scripted",
             "provider": {"loop": provider}, "permission": {"bash": "allow", "edit": "allow"},
         })  # fmt: skip
+        _bring_packages(home / ".config" / "opencode")
         words = ["run", prompt]
     environment = {name: value for name, value in machine.env().items() if "CLAUDE" not in name and "ANTHR" not in name}
     ended = subprocess.run(
         [program, *words], env={**environment, **variables}, cwd=machine.work, capture_output=True, text=True,
         timeout=170, stdin=subprocess.DEVNULL, check=False,
     )  # fmt: skip
+    if agent == "opencode":
+        _keep_packages(home / ".config" / "opencode")
     return model, ended.stdout + ended.stderr
+
+
+# OpenCode installs packages for plugins, 63 MB, into the settings of every new home: once is enough.
+_PLUGIN_PACKAGES = _BUILD / "opencode" / f"for-plugins-{PACKAGES['opencode'].version}"
+
+
+def _bring_packages(settings: Path) -> None:
+    if _PLUGIN_PACKAGES.exists() and not (settings / "node_modules").exists():
+        shutil.copytree(_PLUGIN_PACKAGES, settings, dirs_exist_ok=True, symlinks=True)
+
+
+def _keep_packages(settings: Path) -> None:
+    if not _PLUGIN_PACKAGES.exists() and (settings / "node_modules" / "@opencode-ai").exists():
+        # Whole or not at all: another run may look for it meanwhile.
+        made = Path(mkdtemp(dir=_PLUGIN_PACKAGES.parent))
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(settings / name, made)
+        shutil.copytree(settings / "node_modules", made / "node_modules", symlinks=True)
+        made.rename(_PLUGIN_PACKAGES)
 
 
 def _merge(path: Path, more: Mapping[str, object]) -> None:
