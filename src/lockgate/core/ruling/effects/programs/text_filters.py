@@ -193,12 +193,14 @@ def _output_from_text(walk: Walk, text: str, *, hidden: bool) -> Output:
     return Output(Source.DECODED) if hidden else Output(Source.TEXT, text)
 
 
-_SED_RUNS = re.compile(
-    r"(?:^|[;\n}])\s*(?:\d+|\$|/(?:[^/\\]|\\.)*/)?(?:,(?:\d+|\$|/(?:[^/\\]|\\.)*/))?\s*e(?:\s+\S|\s*$|;)|s(.)(?:(?!\1).|\\.)*\1(?:(?!\1).|\\.)*\1[gpiIm0-9]*e"
+# Where a command of `sed` begins: at the start, or behind what ends another one, with the lines that it is for.
+_SED_PLACE = r"(?:\d+(?:~\d+)?|\$|/(?:[^/\\]|\\.)*/[IM]*|\\([^\n])(?:\\.|(?!\{0})[^\\])*\{0}[IM]*)"
+_SED_COMMAND = (
+    r"(?:^|[;\n{}])\s*(?:" + _SED_PLACE.format(1) + r"(?:\s*,\s*(?:[+~]?\d+|" + _SED_PLACE.format(2) + r"))?)?[\s!]*"
 )
-_SED_WRITES = re.compile(
-    r"(?:^|[;\n}/])\s*(?:\d+|\$)?[wW]\s+(\S+)|s([/|#,])(?:(?!\2).|\\.)*\2(?:(?!\2).|\\.)*\2[gpiIm0-9]*w\s*(\S+)"
-)
+_SED_REPLACES = r"s([^\\\n])(?:\\.|(?!\3)[^\\])*\3(?:\\.|(?!\3)[^\\])*\3[gpiImM0-9]*"
+_SED_RUNS = re.compile(rf"{_SED_COMMAND}(?:e(?:\s+\S|\s*$|\s*[;}}])|{_SED_REPLACES}e)")
+_SED_WRITES = re.compile(rf"{_SED_COMMAND}(?:{_SED_REPLACES}w\s*(\S+)|[wW](?:\s+|(?=[/~.]))(\S+))")
 
 
 def _sed(walk: Walk, call: Invocation) -> Output:
@@ -255,7 +257,7 @@ def _note_script(walk: Walk, script: str) -> None:
         walk.add_unreadable()
         return
     for match in _SED_WRITES.finditer(script):
-        walk.access(match.group(1) or match.group(3), Access.WRITE)
+        walk.access(match.group(4) or match.group(5), Access.WRITE)
 
 
 _AWK_RUNS = re.compile(r"\bsystem\s*\(\s*(\"(?:[^\"\\]|\\.)*\")?|\|\s*getline|\|\s*\"|\"\s*\|\s*&?\s*getline|/inet/")
