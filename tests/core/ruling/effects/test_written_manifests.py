@@ -45,6 +45,8 @@ def test_a_manifest_or_a_piece_of_one_names_what_it_adds(path: str, text: str, n
         ("requirements-dev.txt", "pytest\nruff", ""),
         ("notes.txt", "reqeusts==1.0", ""),
         ("poetry.lock", 'name = "reqeusts"', ""),
+        ("pyproject.toml", '[project.urls]\nRepository = "https://code.example/shop.git"', ""),
+        ("Cargo.toml", 'repository = "https://code.example/shop"', ""),
     ],
 )
 def test_a_new_version_a_common_tool_and_other_files_add_nothing(path: str, text: str, replaced: str) -> None:

@@ -36,6 +36,9 @@ _NO_PACKAGE = re.compile(
 _SOURCE = re.compile(
     r"(?i)index|find-links|trusted-host|registr|^\s*(?:-i|-f)\s|\bsource\b|\burl\s*=|repositor|maven\b|<url>|channel|proxy|=>"
 )
+# Where the project itself lives, in the manifests that say so.
+_OWN_HOME = re.compile(r"\s*[\"']?repository[\"']?\s*[=:]", re.IGNORECASE)
+_TELL_THEIR_HOME = frozenset({"pyproject.toml", "Cargo.toml", "package.json"})
 _BARE_HOST = re.compile(r"(?i)(?:--trusted-host|registry)[ =:]+[\"']?([\w.-]+\.[a-z]{2,})")
 
 
@@ -49,7 +52,7 @@ def read_written_manifest(
     if not is_settings and (not is_manifest(name, folder) or is_lock_file(name)):
         return
     known_hosts = {seen.target for seen in find_hosts(replaced)}
-    for host, at in _sources(text):
+    for host, at in _sources(name, text):
         if host not in known_hosts and host not in PUBLIC_SOURCES and not is_local_host(host):
             known_hosts.add(host)
             yield effect("uses-package-source", host, argument=argument, span=(at, at + len(host)))
@@ -96,11 +99,12 @@ def _names_from_lines(registry: str, text: str, patterns: tuple[re.Pattern[str],
     return tuple(names)
 
 
-def _sources(text: str) -> Iterator[tuple[str, int]]:
+def _sources(name: str, text: str) -> Iterator[tuple[str, int]]:
     at = 0
     for line in text.splitlines(keepends=True):
         short = line[:_MAX_LINE]
-        if _SOURCE.search(short) and not short.lstrip().startswith(("#", "//")):
+        is_own_home = name in _TELL_THEIR_HOME and _OWN_HOME.match(short) is not None
+        if _SOURCE.search(short) and not is_own_home and not short.lstrip().startswith(("#", "//")):
             for seen in find_hosts(short):
                 if _SOURCE.search(short[: seen.start]):
                     yield seen.target, at + seen.start
