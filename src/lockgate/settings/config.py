@@ -218,8 +218,8 @@ KEYS = (
     _row("server.when_down", "when_down", KeyForm.WORD, words={word.value: word for word in WhenDown},
          doc="What [Claude Code's hooks](../how-to/claude-code.md#when-the-service-fails) do while the service is down "
              "and cannot be started: `block` lets nothing run, `observe` lets everything run, with a loud mark, and "
-             "treats what those sessions have read as unknown later. `observe` is for hooks in the command form. The hooks "
-             "of other coding agents always block."),
+             "treats what those sessions have read as unknown later. `observe` is for hooks in the command form. The "
+             "hooks of other coding agents always block."),
 )
 # fmt: on
 

@@ -47,7 +47,7 @@ from lockgate.core.ruling.scope.crossings import find_crossings
 from lockgate.core.ruling.second_look import find_tokens
 from lockgate.core.ruling.self_protection import find_tampering, findings_from_effects, is_unrelated
 from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.ruling.tool_risk import may_reach_any_address, tool_risk
+from lockgate.core.ruling.tool_risk import canonical_tool, may_reach_any_address, tool_risk
 from lockgate.core.ruling.unasked_effects import (
     EffectFindings,
     UnaskedEffects,
@@ -362,7 +362,8 @@ def _check_effects(review: _Review) -> Decision | None:
     only_looks = review.severity is Severity.LOOKS and not review.call.findings and not review.is_to_the_letter
     review.risk = _LOW if only_looks else _HIGH
     if review.severity < Severity.REACHES_OUT:
-        review.second_look = find_tokens(review.leaves, review.context.project, review.context.activity.written)
+        own_paths = review.context.activity.written | review.context.used_paths
+        review.second_look = find_tokens(review.leaves, review.context.project, own_paths)
         if review.second_look and _is_ordered(review):
             review.effects = (effect("unknown-act", review.second_look[0].text), *review.effects)
             review.risk = _HIGH
@@ -422,10 +423,29 @@ def _check_arguments(review: _Review) -> ArgumentScan:
         scan.patterns.extend(found for found in always if found.rule.startswith("scope:") or found.rule not in known)
     if review.is_cut:
         scan.patterns.append(_ARGUMENTS_CUT)
-    if review.is_light_work and not review.is_to_the_letter:
+    return scan if review.is_to_the_letter else _without_what_means_nothing(review, scan)
+
+
+def _without_what_means_nothing(review: _Review, scan: ArgumentScan) -> ArgumentScan:
+    """Return the findings that count for a call of this kind."""
+    if review.is_light_work:
         spoken = [found for found in scan.patterns if _counts_for_light_work(review, found)]
         return ArgumentScan(spoken, [], scan.decoded)
-    return scan
+    if canonical_tool(review.call.tool) != "bash":
+        return scan
+    return scan._replace(patterns=[found for found in scan.patterns if not _calls_nothing(found, review.leaves)])
+
+
+_NAMED_CALL = re.compile(r"\w\(")
+
+
+def _calls_nothing(found: Finding, leaves: Sequence[Leaf]) -> bool:
+    """Return whether no bracket in a command has a name before it: `$(cat pid)` and `(a & b)` call no function."""
+    if found.rule != "seed:call-syntax" or found.reading != "raw":
+        return False
+    text = next((leaf.text for leaf in leaves if leaf.argument == found.where), "")
+    line = text[found.start :].partition("\n")[0]
+    return bool(line) and _NAMED_CALL.search(line) is None
 
 
 def _counts_for_light_work(review: _Review, found: Finding) -> bool:

@@ -46,7 +46,7 @@ _OUTSIDE = (Place.SCRATCH, Place.HOME, Place.SYSTEM, Place.OUTSIDE)
 def find_tokens(leaves: Sequence[Leaf], project: Project, written: Collection[str] = ()) -> list[Leaf]:
     """Return the hosts, places outside the project and pieces of shell in a call's commands, as values to trace.
 
-    `written` are the paths that the session wrote itself: they are no news.
+    `written` are the paths that the session wrote or used itself: they are no news.
     """
     found: dict[str, Leaf] = {}
     for leaf in leaves:
@@ -62,6 +62,12 @@ def find_tokens(leaves: Sequence[Leaf], project: Project, written: Collection[st
         for token in tokens:
             found.setdefault(token, Leaf(leaf.argument, token))
     return list(found.values())
+
+
+def find_paths(leaves: Sequence[Leaf]) -> set[str]:
+    """Return the absolute paths that a call's commands name."""
+    commands = (leaf.text[:_MAX_TEXT] for leaf in leaves if sink_from_argument(leaf.argument) == "command")
+    return {path for text in commands for path in _PATH.findall(text) if len(path) > _SHORT}
 
 
 def _bare_hosts(text: str) -> Iterator[str]:
