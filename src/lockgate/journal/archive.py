@@ -23,6 +23,7 @@ from lockgate.core.errors import InvalidNote, JournalDamaged, quoted
 from lockgate.core.journal.exports import ExportRow
 from lockgate.core.journal.log_audit import AuditedShard
 from lockgate.core.journal.merkle import HASH
+from lockgate.core.journal.record import MAX_RECORD
 from lockgate.core.journal.signed_notes import parse_checkpoint, parse_note
 from lockgate.journal.record_search import read_rows
 from lockgate.journal.retention import find_old_records
@@ -38,6 +39,10 @@ ENDING = ".parquet"
 _HEAD, _VKEY = b"lockgate.head", b"lockgate.vkey"
 # Some 10 MB of records: what is in memory at a time.
 _ROWS_AT_ONCE = 16_384
+# A stranger's records may all be of the largest size.
+_ROWS_READ_AT_ONCE = 256
+# With these, what a column unpacks to is as large as it says: no value stands for many rows.
+_ENCODINGS = {"PLAIN", "RLE", "BIT_PACKED", "DELTA_BINARY_PACKED"}
 
 
 class ArchivePiece(NamedTuple):
@@ -147,8 +152,19 @@ def write_piece(log: Snapshot, due: DuePiece, folder: Path) -> Path:
 
 def _read_rows(path: Path) -> Iterator[ExportRow]:
     with _refuse_damaged(path), _open_parquet(path) as file:
-        for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE):
+        _refuse_bomb(path, file.metadata)
+        for batch in file.iter_batches(batch_size=_ROWS_READ_AT_ONCE):
             yield from _rows_of_columns(*(batch.column(name).to_pylist() for name in _schema().names))
+
+
+def _refuse_bomb(path: Path, about: Any) -> None:
+    """Raise JournalDamaged for a file that says it unpacks to more than its rows can hold."""
+    for group in map(about.row_group, range(about.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            # A page of few rows has a head of its own.
+            most = (group.num_rows + 1) * (MAX_RECORD + 64)
+            if column.total_uncompressed_size > most or not _ENCODINGS.issuperset(column.encodings):
+                raise JournalDamaged(f"the archive {quoted(path, 200)} unpacks to more than its records can hold")
 
 
 def _rows_of_columns(

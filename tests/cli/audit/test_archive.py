@@ -108,7 +108,7 @@ def rewritten(path: str, change: Callable[[list[Row]], Sequence[Row]], **metadat
     about = {**table.schema.metadata, **{f"lockgate.{name}".encode(): value for name, value in metadata.items()}}
     rows = change(table.to_pylist())
     schema = table.schema.with_metadata(about)
-    parquet.write_table(pyarrow.Table.from_pylist(rows, schema), path)
+    parquet.write_table(pyarrow.Table.from_pylist(rows, schema), path, use_dictionary=False)
 
 
 def at(rows: list[Row], number: int, /, **changes: Any) -> list[Row]:
@@ -230,6 +230,27 @@ def test_a_damaged_file_is_broken_and_no_traceback(
     ended = run("audit", "verify", str(path), "--key", vkey)
     assert (ended.code, ended.err) == (1, "")
     assert told in ended.out
+
+
+@pytest.mark.parametrize(
+    ("size", "packed"),
+    [
+        (60_000, {"use_dictionary": ["record"]}),
+        (60_000, {"use_dictionary": False, "column_encoding": {"record": "DELTA_BYTE_ARRAY"}}),
+        (3_000_000, {"use_dictionary": False}),
+    ],
+    ids=["one value for many rows", "values that begin alike", "large records"],
+)
+def test_a_file_that_unpacks_to_more_than_its_records_is_refused_unread(
+    run: Run, log: Path, vkey: str, size: int, packed: Row
+) -> None:
+    assert run("audit", "archive", "--out", "archive").code == 0
+    table = parquet.read_table(files()[0])
+    rows = [row | {"record": b"x" * size} for row in table.to_pylist()]
+    parquet.write_table(pyarrow.Table.from_pylist(rows, table.schema), files()[0], compression="zstd", **packed)
+    ended = run("audit", "verify", *files(), "--key", vkey)
+    assert ended.code == 1
+    assert "unpacks to more than its records can hold" in " ".join(ended.out.split())
 
 
 def test_a_parquet_file_of_something_else_is_no_archive(run: Run, log: Path, vkey: str) -> None:
