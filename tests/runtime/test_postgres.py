@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
+from functools import partial
+from threading import Semaphore, Timer
 from typing import Any
 
 import pytest
@@ -15,6 +18,7 @@ from lockgate.runtime.postgres import (
     error_name,
     open_connection,
     postgres_sql,
+    take_place,
     version_table,
 )
 
@@ -148,6 +152,34 @@ def test_a_lock_that_is_not_to_be_had_is_busy(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(LockgateError, match="was busy for 5 seconds") as raised, store().reading():
         raise psycopg.errors.LockNotAvailable
     assert raised.value.hint == "try again"
+
+
+def test_a_store_opens_a_few_connections_and_then_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Database] = []
+    monkeypatch.setattr(LimitedConnection, "connect", lambda *_, **__: opened.append(Database()) or opened[-1])
+    monkeypatch.setattr(Postgres, "_is_alive", staticmethod(lambda _: True))
+    monkeypatch.setattr(postgres, "BUSY_S", 0.05)
+    used = store()
+    with ExitStack() as held:
+        for _ in range(postgres.MAX_CONNECTIONS):
+            held.enter_context(used.reading())
+        for use in (used.reading, partial(used.changing, 0.0)):
+            with pytest.raises(LockgateError, match="was busy for") as raised, use():
+                pass
+            assert raised.value.hint == "try again"
+    # A place that is free again is taken with its connection.
+    with used.reading():
+        assert len(opened) == postgres.MAX_CONNECTIONS
+
+
+def test_what_was_waited_for_a_connection_is_not_waited_again() -> None:
+    places = Semaphore(1)
+    with take_place(places, 5, LockgateError) as left_s:  # type: ignore[arg-type]
+        # As much as was given: less would have to be said to the server, with each transaction.
+        assert left_s == 5
+        Timer(0.05, places.release).start()
+        with take_place(places, 5, LockgateError) as left_s:  # type: ignore[arg-type]
+            assert 4 < left_s < 5
 
 
 def test_an_error_is_named_by_its_type_and_code_only() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from threading import Lock
+from threading import Lock, Semaphore
 from typing import TYPE_CHECKING
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError, quoted
@@ -26,6 +26,7 @@ from lockgate.runtime.postgres import (
     error_name,
     open_connection,
     psycopg_error,
+    take_place,
 )
 from lockgate.runtime.schema_steps import SchemaSteps
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 _INTEGRITY_VIOLATION = "23"
 # The advisory lock for creating the tables: two concurrent CREATEs fail even with IF NOT EXISTS.
 _MAKING = 0x6C6B676A
-_MAX_IDLE_READERS = 4
+_MAX_READERS = 4
 _FETCHED_AT_ONCE = 1024
 
 _TABLES = f"""
@@ -240,21 +241,21 @@ class PostgresLog:
     def _reset_connections(self) -> None:
         # Held by the thread that writes.
         self._lock = Lock()
+        self._places = Semaphore(_MAX_READERS)
         self._db: LimitedConnection | None = None
         self._idle: list[LimitedConnection] = []
 
     @contextmanager
     def reading(self) -> Iterator[PostgresLogReader]:
-        with self._translate_errors():
+        with self._translate_errors(), take_place(self._places, BUSY_S, self._busy):
             db = self._begin_snapshot()
             with ExitStack() as unneeded:
                 unneeded.callback(close_quietly, db)
                 self._check_readable(self._schema.read_version(db))
                 yield PostgresLogReader(db)
                 db.execute("ROLLBACK")
-                if len(self._idle) < _MAX_IDLE_READERS:
-                    unneeded.pop_all()
-                    self._idle.append(db)
+                unneeded.pop_all()
+                self._idle.append(db)
 
     @contextmanager
     def writing(self, *, durable: bool) -> Iterator[PostgresLogWriter]:  # noqa: ARG002  # everything is
@@ -378,12 +379,15 @@ class PostgresLog:
         except psycopg_error() as error:
             code = error.sqlstate or ""
             if code == LOCK_NOT_AVAILABLE:
-                raise self._refusal(f"was busy for {BUSY_S} seconds", hint="try again") from error
+                raise self._busy() from error
             if code.startswith(_INTEGRITY_VIOLATION):
                 raise JournalDamaged(
                     f"the log does not take what comes next: {quoted(error.diag.message_primary or '')}"
                 ) from error
             raise self._refusal(f"cannot be used: {error_name(error)}") from error
+
+    def _busy(self) -> JournalUnavailable:
+        return self._refusal(f"was busy for {BUSY_S} seconds", hint="try again")
 
     @staticmethod
     def _refusal(why: str, *, hint: str = "") -> JournalUnavailable:
