@@ -11,6 +11,8 @@ import sys
 import time
 from pathlib import Path
 from time import monotonic
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from proving import TOKEN, listening
@@ -60,6 +62,24 @@ def test_odd_options_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     for options in (["--port", "70000"], ["--workers", "0"], ["--workers", "x"], ["--connections", "0"], ["now"]):
         assert main(["serve", *options]) == 2
     assert "lockgate: error" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "listens", "each"),
+    [([], "127.0.0.1", 1000), ([], "192.0.2.7", None), (["--connections-each", "900"], "192.0.2.7", 900)],
+)
+def test_a_load_balancer_may_have_more_than_a_quarter_of_the_connections(
+    options: list[str], listens: str, each: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {}
+    parser = argparse.ArgumentParser()
+    serve.describe(parser)  # type: ignore[arg-type]
+    plan = serve._make_plan(parser.parse_args(["--port", "0", *options]))
+    with plan.listening:
+        monkeypatch.setattr(serve, "make_server", lambda _, **more: given.update(more) or Mock())
+        monkeypatch.setattr(serve, "is_loopback", lambda _: listens == "127.0.0.1")
+        serve._make_server(plan, Mock(), lambda: None)
+    assert (given["connections"], given["each"]) == (1000, each)
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,12 @@ def describe(parser: Parser) -> None:
     parser.add_argument(
         "--connections", metavar="N", type=_parse_count, default=1000, help="open at once, per worker (1000)"
     )
+    parser.add_argument(
+        "--connections-each",
+        metavar="N",
+        type=_parse_count,
+        help="how many of them from one network, a load balancer's too (a quarter; on loopback all)",
+    )
     parser.add_argument("--config", metavar="PATH", help="use this configuration file")
     parser.set_defaults(run=run)
 
@@ -141,6 +147,7 @@ class _ServePlan(NamedTuple):
     url: str
     workers: int
     connections: int
+    connections_each: int | None
     open_metrics: bool
     # As the files say it: the settings have the port that is really listened on.
     as_read: Settings
@@ -239,6 +246,7 @@ def _make_plan(args: argparse.Namespace) -> _ServePlan:
         url=f"http://{name}:{port}",
         workers=workers,
         connections=args.connections,
+        connections_each=args.connections_each,
         open_metrics=args.open_metrics,
         as_read=settings,
         config=args.config,
@@ -387,7 +395,7 @@ def _make_server(plan: _ServePlan, api: Api, ready: Callable[[], None]) -> Serve
         api,
         connections=plan.connections,
         # All agents of this machine share one network: none of them gets a smaller share.
-        each=plan.connections if is_loopback(plan.listening.getsockname()[0]) else None,
+        each=plan.connections_each or (plan.connections if is_loopback(plan.listening.getsockname()[0]) else None),
         head_bytes=_HEAD_BYTES,
         ready=ready,
         too_many=busy_problem().answer.body,
