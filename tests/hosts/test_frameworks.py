@@ -15,6 +15,8 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from page_programs import program_of_page
+from running_service import RunningService
 
 ROOT = Path(__file__).parents[2]
 
@@ -73,6 +75,42 @@ def test_a_plug_against_the_real_framework(pins: Path) -> None:
     )
     assert run.returncode == 0, run.stdout[-6_000:] + run.stderr[-2_000:]
     assert "skipped" not in run.stdout, run.stdout[-2_000:]
+
+
+def test_a_plug_asks_a_running_service_which_records_the_calls(tmp_path: Path) -> None:
+    """Play the program of a page with a plug that asks a service; one framework stands for all."""
+    pins = ROOT / "requirements" / "frameworks" / "agent-framework.txt"
+    service = RunningService(tmp_path)
+    try:
+        plug = f'LockgateLayer(Plug("agent-framework", url="http://127.0.0.1:{service.port}"))'
+        program = program_of_page("agent-framework").replace("LockgateLayer()", plug)
+        run = subprocess.run(
+            [environment_of(pins), "-P", "-c", f"from lockgate.integrations.plug import Plug\n{program}"],
+            cwd=tmp_path,
+            env=service.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        assert run.returncode == 0, run.stdout[-2_000:] + run.stderr[-4_000:]
+        assert f"on the page of http://127.0.0.1:{service.port}, then let the run go on" in run.stdout
+        (shown,) = service.ask("GET", "/v1/sessions")["sessions"]
+        assert (shown["id"], shown["host"]) == ("chat-7", "framework-agent-framework")
+    finally:
+        service.end()
+    records = subprocess.run(
+        [sys.executable, "-P", "-m", "lockgate", "audit", "show", "--kind", "ruling", "--json"],
+        cwd=tmp_path,
+        env=service.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    rulings = [json.loads(line)["record"] for line in records.stdout.splitlines()]
+    found = [(each["session"], each["tool"], each["action"]) for each in rulings]
+    assert found == [("chat-7", "read_page", "CONTINUE"), ("chat-7", "send_email", "PAUSE")]
 
 
 @pytest.mark.parametrize("pins", [pins for pins in PINNED if driver_of(pins).exists()], ids=lambda pins: pins.stem)

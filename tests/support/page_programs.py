@@ -13,11 +13,16 @@ PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 MOST_LINES = 40
 
 
-def run_page(name: str, home: Path) -> str:
-    """Run the first Python block of a page in an empty home, and return what it prints."""
+def program_of_page(name: str) -> str:
+    """Return the first Python block of a page."""
     found = re.search(r"```python\n(.*?)```", (PAGES / f"{name}.md").read_text(encoding="utf-8"), re.DOTALL)
     assert found is not None
-    program = found[1]
+    return found[1]
+
+
+def run_page(name: str, home: Path) -> str:
+    """Run the program of a page in an empty home, and return what it prints."""
+    program = program_of_page(name)
     assert len([line for line in program.splitlines() if line.strip()]) <= MOST_LINES
     env = {
         **os.environ,
