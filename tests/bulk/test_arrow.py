@@ -55,6 +55,26 @@ def test_a_missing_column_is_an_error_with_a_hint() -> None:
         audit(pyarrow.table({"session": ["a"]}))
 
 
+def test_bytes_that_are_no_text_are_a_row_with_an_error() -> None:
+    good = "\n".join(session_lines(1, 1)).encode()
+    traces = pyarrow.array([good, b"\xff\xfe", good + b"\n\xff"], pyarrow.binary())
+    # As another writer may have left them: declared as text, and none.
+    for given in (traces, traces.view(pyarrow.string()), traces.view(pyarrow.string()).dictionary_encode()):
+        rows = audit(pyarrow.table({"session": traces.view(pyarrow.string()), "trace": given})).to_pylist()
+        assert [row["action"] or row["error"][:23] for row in rows] == [
+            "CONTINUE",
+            "line 1: byte 1 (0xff) i",
+            "CONTINUE",
+            "line 4: byte 1 (0xff) i",
+        ]
+
+
+def test_a_column_that_stands_twice_is_an_error() -> None:
+    twice = pyarrow.Table.from_arrays([pyarrow.array(["a"])] * 3, names=["session", "session", "trace"])
+    with pytest.raises(LockgateError, match="several columns `session`"):
+        audit(twice)
+
+
 def test_the_program_on_the_page_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
     page = (ROOT / "docs" / "how-to" / "bulk.md").read_text(encoding="utf-8")
     exec(page.partition("```python\n")[2].partition("```")[0], {})

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from lockgate.bulk.pieces import lines_in
-from lockgate.bulk.trace_rulings import parse_lines
+from lockgate.bulk.trace_rulings import lines_in, parse_lines
 from lockgate.core.sessions.trace_format import MAX_LINE_BYTES
 
 Run = Callable[..., Any]

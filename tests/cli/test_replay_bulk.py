@@ -134,6 +134,21 @@ def test_what_was_not_ruled_on_is_a_row_with_an_error(tmp_path: Path) -> None:
     ]
 
 
+def test_a_strangers_parquet_file_ends_no_audit(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    good = "\n".join(session_lines(1, 1)).encode()
+    no_text = pyarrow.array([good, b"\xff"], pyarrow.binary()).view(pyarrow.string())
+    parquet.write_table(pyarrow.table({"session": ["a", "b"], "trace": no_text}), tmp_path / "a.parquet")
+    twice = pyarrow.Table.from_arrays([no_text] * 3, names=["session", "session", "trace"])
+    parquet.write_table(twice, tmp_path / "b.parquet")
+    found, _ = replay(tmp_path, "--jobs", "1")
+    assert (found["calls"], found["skipped_count"]) == (1, 2)
+    assert "`b#0`: line 1: byte 1 (0xff) is not UTF-8 text" in found["skipped"][0]
+    assert found["skipped"][1].endswith("b.parquet: several columns `session`")
+
+
 def test_a_worker_rules_by_the_configuration_that_the_first_process_read(tmp_path: Path) -> None:
     config = tmp_path / "strict.toml"
     config.write_text('[security]\nmode = "paranoid"\n')

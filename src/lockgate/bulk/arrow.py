@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
 
 from lockgate.bulk.call_rows import Row, make_error_row, make_row, table_from_rows
-from lockgate.bulk.trace_rulings import UnruledRest, parse_lines, rule_on_events
-from lockgate.core.errors import LockgateError
+from lockgate.bulk.trace_rulings import UnruledRest, lines_in, parse_lines, rule_on_events
+from lockgate.core.errors import InvalidTrace
 from lockgate.gate.gate import Gate
 
 if TYPE_CHECKING:
@@ -25,14 +26,32 @@ def audit(batch: pyarrow.RecordBatch | pyarrow.Table, gate: Gate | None = None) 
     any engine can call it. Without a gate it is the default one, made once for each process. A line that cannot be
     read gives a row with `error`, after the rows of the calls before it; the rest of its session is not ruled on.
     """
-    for name in INPUT_COLUMNS:
-        if name not in batch.schema.names:
-            raise LockgateError(
-                f"the batch has no column `{name}`", hint="a row is one session: the columns `session` and `trace`"
-            )
+    check_columns(batch.schema.names)
     used = gate or _default_gate()
-    names, traces = (batch.column(name).to_pylist() for name in INPUT_COLUMNS)
-    return table_from_rows([row for name, trace in zip(names, traces, strict=True) for row in _rows(used, name, trace)])
+    return table_from_rows([row for name, trace in sessions_in(batch) for row in _rows(used, name, trace)])
+
+
+def check_columns(names: Sequence[str]) -> None:
+    """Raise InvalidTrace unless there is one column for each part of a session."""
+    for name in INPUT_COLUMNS:
+        if names.count(name) != 1:
+            many = "several columns" if name in names else "no column"
+            raise InvalidTrace(f"{many} `{name}`", hint="a row is one session: the columns `session` and `trace`")
+
+
+def sessions_in(batch: pyarrow.RecordBatch | pyarrow.Table) -> Iterator[tuple[str, bytes | None]]:
+    """Yield the name and the trace of each row; a trace that is no text is None, and bytes may be no UTF-8."""
+    for name, trace in zip(*(batch.column(each) for each in INPUT_COLUMNS), strict=True):
+        named = _bytes_of(name)
+        yield "" if named is None else named.decode("utf-8", "replace"), _bytes_of(trace)
+
+
+def _bytes_of(scalar: Any) -> bytes | None:
+    """Return the bytes of a text, which Arrow would have to decode, and may be those of one that many rows name."""
+    if hasattr(scalar, "dictionary"):
+        scalar = scalar.value
+    held = scalar.as_buffer() if hasattr(scalar, "as_buffer") else None
+    return None if held is None else bytes(held)
 
 
 @cache
@@ -40,14 +59,12 @@ def _default_gate() -> Gate:
     return Gate()
 
 
-def _rows(gate: Gate, name: object, trace: object) -> Iterator[Row]:
-    session = name if isinstance(name, str) else str(name)
-    if not isinstance(trace, str):
+def _rows(gate: Gate, session: str, trace: bytes | None) -> Iterator[Row]:
+    if trace is None:
         yield make_error_row(session, "the trace is no text")
         return
     rows = 0
-    # Not `splitlines`: it also splits at characters that JSON texts may hold as they are.
-    for ruled in rule_on_events([gate], parse_lines(trace.encode("utf-8", "surrogatepass").split(b"\n"))):
+    for ruled in rule_on_events([gate], parse_lines(lines_in(BytesIO(trace)))):
         rows += 1
         if isinstance(ruled, UnruledRest):
             yield make_error_row(session, ruled.error.message, f"{session}#{ruled.session}")

@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import BinaryIO, NamedTuple, cast
 
-from lockgate.bulk.trace_rulings import parse_lines
+from lockgate.bulk.arrow import check_columns, sessions_in
+from lockgate.bulk.trace_rulings import line_parts, lines_in, parse_lines
 from lockgate.core.errors import InvalidTrace
-from lockgate.core.sessions.trace_format import MAX_LINE_BYTES, Event
+from lockgate.core.sessions.trace_format import Event
 from lockgate.runtime.arrow import require_pyarrow
 
 PARQUET = ".parquet"
@@ -24,6 +25,9 @@ _SESSIONS_IN_PIECE = 100
 MAX_UNPACKED_BYTES = 512 * 1024 * 1024
 # What the event of a short line takes there.
 _LEAST_EVENT_BYTES = 256
+# What a Parquet file may hold for each byte of it, and at least: every row can name the same long trace.
+_MOST_TIMES = 200
+_LEAST_HELD_BYTES = 64 * 1024 * 1024
 _ROWS_AT_ONCE = 16
 _SESSION_LINE = re.compile(rb'\s*\{\s*"session"\s*:')
 
@@ -77,7 +81,7 @@ def cut_trace(path: str, sessions: int = _SESSIONS_IN_PIECE) -> Iterator[InputPi
     with open(path, "rb") as stream:
         digest, start, first_session, first_line = sha256(), 0, 0, 0
         seen = line = at = 0
-        for begins, data in _line_parts(stream, None):
+        for begins, data in line_parts(stream, None):
             if begins and _SESSION_LINE.match(data):
                 if seen and seen % sessions == 0 and at > start:
                     yield InputPiece(path, digest.hexdigest()[:32], at - start, start, at, first_session, first_line)
@@ -135,38 +139,39 @@ def unpacked_lines(raw: BinaryIO) -> Iterator[bytes]:
         raise InvalidTrace("the packed file is damaged, or ends too early") from None
 
 
-def lines_in(stream: BinaryIO, end: int | None = None) -> Iterator[bytes]:
-    """Yield lines up to the offset; one that is too long is cut, for the reader to refuse it."""
-    return (data for begins, data in _line_parts(stream, end) if begins)
-
-
-def _line_parts(stream: BinaryIO, end: int | None) -> Iterator[tuple[bool, bytes]]:
-    """Yield lines up to the offset, those that are too long in parts, and with each whether a line begins there."""
-    begins = True
-    while (end is None or stream.tell() < end) and (data := stream.readline(MAX_LINE_BYTES + 2)):
-        yield begins, data
-        begins = data.endswith(b"\n")
-
-
 @contextmanager
 def _refuse_damaged() -> Iterator[None]:
     try:
         yield
-    except require_pyarrow().ArrowException:
+    except (require_pyarrow().ArrowException, OSError) as error:
+        # Arrow's own have no number.
+        if getattr(error, "errno", None) is not None:
+            raise
         raise InvalidTrace("no Parquet file, or a damaged one") from None
 
 
-def read_row_group(piece: InputPiece) -> Iterator[tuple[str, str]]:
+def read_row_group(piece: InputPiece) -> Iterator[tuple[str, bytes | None]]:
     """Yield the name and the trace of each session in a piece of a Parquet file."""
     require_pyarrow()
     from pyarrow import parquet
 
     with _refuse_damaged(), parquet.ParquetFile(piece.path) as file:
-        missing = {"session", "trace"} - set(file.schema_arrow.names)
-        if missing:
-            raise InvalidTrace(
-                f"no column `{min(missing)}`", hint="a row is one session: the columns `session` and `trace`"
-            )
-        # A few at a time: a file can hold one long trace once, and name it in each of its rows.
-        for batch in file.iter_batches(_ROWS_AT_ONCE, row_groups=[piece.start], columns=["session", "trace"]):
-            yield from zip(batch.column("session").to_pylist(), batch.column("trace").to_pylist(), strict=True)
+        check_columns(file.schema_arrow.names)
+        left = max(_LEAST_HELD_BYTES, _MOST_TIMES * os.path.getsize(piece.path))
+        size = file.metadata.row_group(piece.start).total_byte_size
+        _check_held(left - size, piece)
+        # Each of these rows may be as large as all that is stored.
+        rows = min(_ROWS_AT_ONCE, _LEAST_HELD_BYTES // max(1, size)) or 1
+        for batch in file.iter_batches(rows, row_groups=[piece.start], columns=["session", "trace"]):
+            for session, trace in sessions_in(batch):
+                left -= len(trace or b"")
+                _check_held(left, piece)
+                yield session, trace
+
+
+def _check_held(left: int, piece: InputPiece) -> None:
+    if left < 0:
+        raise InvalidTrace(
+            f"row group {piece.start + 1} expands to far more than its file holds",
+            hint=f"a file may expand to {_MOST_TIMES} times its size",
+        )

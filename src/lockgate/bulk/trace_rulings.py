@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import BinaryIO
 
 from lockgate.core.errors import InvalidTrace, LockgateError
 from lockgate.core.sessions.trace_format import (
@@ -59,6 +60,19 @@ def parse_lines(lines: Iterable[bytes], before: int = 0) -> Iterator[tuple[int, 
     except InvalidTrace as error:
         # The file itself is damaged here: a packed one that ends too early.
         yield number + 1, error
+
+
+def lines_in(stream: BinaryIO, end: int | None = None) -> Iterator[bytes]:
+    """Yield lines up to the offset; one that is too long is cut, for the reader to refuse it."""
+    return (data for begins, data in line_parts(stream, end) if begins)
+
+
+def line_parts(stream: BinaryIO, end: int | None) -> Iterator[tuple[bool, bytes]]:
+    """Yield lines up to the offset, those that are too long in parts, and with each whether a line begins there."""
+    begins = True
+    while (end is None or stream.tell() < end) and (data := stream.readline(MAX_LINE_BYTES + 2)):
+        yield begins, data
+        begins = data.endswith(b"\n")
 
 
 def rule_on_events(

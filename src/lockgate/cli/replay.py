@@ -24,8 +24,8 @@ from rich.table import Table
 from rich.text import Text
 
 from lockgate import assemble
-from lockgate.bulk.pieces import lines_in, log_beside
-from lockgate.bulk.trace_rulings import UnruledRest, parse_lines, rule_on_events
+from lockgate.bulk.pieces import log_beside
+from lockgate.bulk.trace_rulings import UnruledRest, lines_in, parse_lines, rule_on_events
 from lockgate.claude_code import transcripts
 from lockgate.claude_code.events import source_of_result
 from lockgate.cli.exit_codes import Exit

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from io import BytesIO
 from typing import Any
 
 import lockgate
@@ -14,7 +15,7 @@ from lockgate.bulk.call_rows import Row, make_error_row, make_row, parquet_from_
 from lockgate.bulk.engines import LOCAL, check_engine, run_pieces
 from lockgate.bulk.pieces import PACKED, PARQUET, InputPiece, cut_trace, read_events, read_row_group, whole_file
 from lockgate.bulk.results import ResultsFolder
-from lockgate.bulk.trace_rulings import parse_lines
+from lockgate.bulk.trace_rulings import lines_in, parse_lines
 from lockgate.cli.replay import (
     ReplayedCall,
     ReplayGate,
@@ -157,14 +158,14 @@ def _replay(piece: InputPiece, gates: Sequence[Gate], report: ReplayReport) -> I
 
 
 def _replay_row(
-    file: str, session: str, trace: object, gates: Sequence[Gate], report: ReplayReport
+    file: str, session: str, trace: bytes | None, gates: Sequence[Gate], report: ReplayReport
 ) -> Iterator[ReplayedCall | UnreadSession]:
     """Rule on the session in a row of a Parquet file; without a call it is reported, as a trace that was lost."""
-    if not isinstance(trace, str):
+    if trace is None:
         yield UnreadSession(file, session, "the trace is no text")
         return
     ruled = None
-    for ruled in replay_events(file, session, parse_lines(trace.encode().split(b"\n")), gates, report):
+    for ruled in replay_events(file, session, parse_lines(lines_in(BytesIO(trace))), gates, report):
         yield ruled
     if ruled is None:
         yield UnreadSession(file, session, "no call in this trace")

@@ -11,8 +11,7 @@ from errno import EISDIR
 from itertools import chain
 from typing import TextIO
 
-from lockgate.bulk.pieces import lines_in
-from lockgate.bulk.trace_rulings import UnruledRest, parse_lines, rule_on_events
+from lockgate.bulk.trace_rulings import UnruledRest, lines_in, parse_lines, rule_on_events
 from lockgate.core.errors import InvalidTrace, LockgateError
 from lockgate.core.sessions.trace_format import CallEvent, Event
 from lockgate.core.vocabulary import Decision
