@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import tracemalloc
 from pathlib import Path
 
@@ -10,7 +11,15 @@ import pytest
 from recorded_traces import session_lines, write_trace
 
 from lockgate.bulk import pieces as pieces_module
-from lockgate.bulk.pieces import InputPiece, cut_trace, read_events, read_row_group, unpacked_lines, whole_file
+from lockgate.bulk.pieces import (
+    InputChanged,
+    InputPiece,
+    cut_trace,
+    read_events,
+    read_row_group,
+    unpacked_lines,
+    whole_file,
+)
 from lockgate.core.errors import InvalidTrace
 from lockgate.core.sessions import trace_format
 from lockgate.core.sessions.trace_format import SessionStart
@@ -87,12 +96,70 @@ def test_a_whole_file_is_a_piece_with_the_digest_of_its_content(tmp_path: Path) 
 
 
 def test_what_was_written_into_the_log_of_a_database_changes_its_digest(tmp_path: Path) -> None:
-    (tmp_path / "o.db").write_bytes(b"abc")
+    (tmp_path / "o.db").write_bytes(b"SQLite format 3\0abc")
     before = whole_file(str(tmp_path / "o.db"))
     (tmp_path / "o.db-wal").write_bytes(b"de")
     after = whole_file(str(tmp_path / "o.db"))
-    assert (before.size, after.size) == (3, 5)
+    assert (before.size, after.size) == (19, 21)
     assert before.name != after.name
+
+
+def test_only_a_regular_file_beside_a_database_counts_as_its_log(tmp_path: Path) -> None:
+    for name, content in (("t.jsonl", b"abc"), ("o.db", b"SQLite format 3\0abc")):
+        os.mkfifo(tmp_path / f"{name}-wal")
+        (tmp_path / name).write_bytes(content)
+        assert whole_file(str(tmp_path / name)).size == len(content)
+        (tmp_path / f"{name}-wal").unlink()
+        (tmp_path / f"{name}-wal").symlink_to("/dev/zero")
+        assert whole_file(str(tmp_path / name)).size == len(content)
+
+
+def test_a_trace_that_changed_since_it_was_cut_is_not_taken_for_it(tmp_path: Path) -> None:
+    plain, packed = tmp_path / "t.jsonl", tmp_path / "t.jsonl.gz"
+    write_trace(plain, range(20))
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    first, second = cut_trace(str(plain), 10)
+    (whole,) = cut_trace(str(packed))
+    # Of the same length, in the second half.
+    plain.write_text(plain.read_text().replace("mail 19", "file 19"))
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert len([*read_events(first)]) == 50
+    for piece in (second, whole):
+        with pytest.raises(InputChanged):
+            [*read_events(piece)]
+
+
+def test_parquet_of_the_same_size_and_time_is_known_by_its_content(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    file, pieces = tmp_path / "t.parquet", []
+    for trace in ("git status", "rm -rf ~/x"):
+        parquet.write_table(pyarrow.table({"session": ["a"], "trace": [trace]}), file, compression="none")
+        os.utime(file, (1e9, 1e9))
+        pieces += cut_trace(str(file))
+    assert pieces[0].size == pieces[1].size
+    assert pieces[0].name != pieces[1].name
+    assert [*read_row_group(pieces[1])] == [("a", b"rm -rf ~/x")]
+    with pytest.raises(InputChanged):
+        [*read_row_group(pieces[0])]
+
+
+def test_a_damaged_row_group_leaves_the_others(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    file = tmp_path / "t.parquet"
+    table = pyarrow.table({"session": ["a", "b"], "trace": ["x" * 100, "y" * 100]})
+    parquet.write_table(table, file, row_group_size=1, compression="zstd")
+    column = parquet.ParquetFile(file).metadata.row_group(0).column(1)
+    data, start = bytearray(file.read_bytes()), column.dictionary_page_offset
+    data[start : start + column.total_compressed_size] = b"\xff" * column.total_compressed_size
+    file.write_bytes(data)
+    damaged, other = cut_trace(str(file))
+    assert [*read_row_group(other)] == [("b", b"y" * 100)]
+    with pytest.raises(InvalidTrace, match="no Parquet file, or a damaged one"):
+        [*read_row_group(damaged)]
 
 
 def test_parquet_is_cut_by_row_groups(tmp_path: Path) -> None:

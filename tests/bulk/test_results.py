@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -51,18 +52,70 @@ def test_another_policy_is_refused(tmp_path: Path) -> None:
         ResultsFolder(str(tmp_path), {**ABOUT, "policy": ["sha256:2"]})
 
 
-def test_results_of_an_input_that_changed_are_refused(tmp_path: Path) -> None:
+def test_an_input_that_changed_is_done_again_and_its_old_results_are_removed(tmp_path: Path) -> None:
+    folder = ResultsFolder(str(tmp_path), ABOUT)
+    for number, piece in enumerate(PIECES):
+        folder.add(piece, b"rows", {"calls": number})
+    changed = [*PIECES[:2], PIECES[2]._replace(digest="f" * 32)]
+    assert folder.unfinished(changed) == [changed[2]]
+    again = ResultsFolder(str(tmp_path), ABOUT)
+    assert again.counts() == [{"calls": 0}, {"calls": 1}]
+    assert len([*tmp_path.glob("*.parquet")]) == 2
+
+
+def test_results_of_an_input_that_is_not_named_are_refused(tmp_path: Path) -> None:
     folder = ResultsFolder(str(tmp_path), ABOUT)
     folder.add(PIECES[0], b"", {})
-    with pytest.raises(LockgateError, match=r"an input that is not there, or has changed: `a.jsonl:0-10`"):
-        folder.unfinished(PIECES[1:])
+    with pytest.raises(LockgateError, match=r"results of an input that is not there: `a.jsonl`"):
+        folder.unfinished([InputPiece("b.jsonl", "0" * 32, 10)])
 
 
-@pytest.mark.parametrize("content", [b"no manifest\n", b'{"schema": "x"}\n{"piece": 1}\n', b"\n"])
+@pytest.mark.parametrize("damage", ["gone", "changed", "counts", "line", "nothing"])
+def test_a_piece_is_done_only_with_its_line_and_its_file(damage: str, tmp_path: Path) -> None:
+    folder = ResultsFolder(str(tmp_path), ABOUT)
+    for piece in PIECES[:2]:
+        folder.add(piece, b"rows", {"calls": 1})
+    manifest = tmp_path / MANIFEST
+    head, first, second = manifest.read_text().splitlines()
+    part = tmp_path / json.loads(second)["file"]
+    match damage:
+        case "gone":
+            part.unlink()
+        case "changed":
+            part.write_bytes(b"sown")
+        case "counts":
+            manifest.write_text(f"{head}\n{first}\n" + second.replace('{"calls": 1}', "{}") + "\n")
+        case "line":
+            manifest.write_text(f"{head}\n{first}\n[1, {{\n")
+    left = ResultsFolder(str(tmp_path), ABOUT).unfinished(PIECES)
+    assert left == (PIECES[2:] if damage == "nothing" else PIECES[1:])
+    assert part.exists() == (damage == "nothing")
+
+
+def test_a_head_without_its_end_is_not_made_empty(tmp_path: Path) -> None:
+    ResultsFolder(str(tmp_path), ABOUT)
+    manifest = tmp_path / MANIFEST
+    manifest.write_bytes(manifest.read_bytes().strip())
+    folder = ResultsFolder(str(tmp_path), ABOUT)
+    assert folder.unfinished(PIECES) == PIECES
+    folder.add(PIECES[0], b"", {})
+    assert ResultsFolder(str(tmp_path), ABOUT).unfinished(PIECES) == PIECES[1:]
+
+
+def test_a_file_that_no_line_names_is_removed(tmp_path: Path) -> None:
+    folder = ResultsFolder(str(tmp_path), ABOUT)
+    (tmp_path / "part-0123.parquet").write_bytes(b"rows")
+    (tmp_path / "notes.txt").write_text("mine")
+    assert folder.unfinished(PIECES) == PIECES
+    assert sorted(path.name for path in tmp_path.iterdir()) == [MANIFEST, "notes.txt"]
+
+
+@pytest.mark.parametrize("content", [b"no manifest\n", b'{"schema": "x"}\n{"piece": 1}\n', b"\n", b"[" * 9_999])
 def test_a_file_that_is_no_manifest_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / MANIFEST).write_bytes(content)
     with pytest.raises(LockgateError):
         ResultsFolder(str(tmp_path), ABOUT)
+    assert (tmp_path / MANIFEST).read_bytes() == content
 
 
 def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:

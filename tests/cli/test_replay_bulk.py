@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from recorded_traces import session_lines, write_trace
 
+from lockgate.bulk.pieces import cut_trace
 from lockgate.cli.replay import choose_gate
 from lockgate.cli.replay_bulk import _make_work
 from lockgate.core.vocabulary import Mode
@@ -75,6 +76,27 @@ def test_results_below_the_inputs_are_no_inputs(tmp_path: Path) -> None:
     for given in (tmp_path, tmp_path, f"{tmp_path}/**"):
         found, _ = replay(given, "--jobs", "1", "--out", tmp_path / "audit")
         assert (found["calls"], found["skipped"]) == (24, [])
+
+
+def test_an_input_that_changes_is_audited_again(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    trace, out = write_trace(tmp_path / "t.jsonl", range(250)), tmp_path / "out"
+    replay(trace, "--jobs", "1", "--out", out)
+    write_trace(trace, range(260))
+    (next(out.glob("*.parquet"))).write_bytes(b"")
+    found, _ = replay(trace, "--jobs", "1", "--out", out)
+    assert found["calls"] == len(rows_in(out)) == 780
+
+
+def test_what_changes_while_it_is_read_is_no_result(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    trace = write_trace(tmp_path / "t.jsonl", range(3))
+    (piece,) = cut_trace(str(trace))
+    write_trace(trace, range(1, 4))
+    work = _make_work([choose_gate(None, ask=False)], ("policy",), keep_rows=True)
+    result = work(piece)
+    assert (result.table, result.report.calls) == (b"", 0)
+    assert result.report.skipped == [f"{trace}: changed while it was read"]
 
 
 def test_parquet_and_a_faulty_session_in_it(tmp_path: Path) -> None:

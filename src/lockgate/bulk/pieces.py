@@ -5,17 +5,22 @@ from __future__ import annotations
 import gzip
 import os
 import re
+import stat
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
-from typing import BinaryIO, NamedTuple, cast
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
 from lockgate.bulk.arrow import check_columns, sessions_in
 from lockgate.bulk.trace_rulings import line_parts, lines_in, parse_lines
-from lockgate.core.errors import InvalidTrace
+from lockgate.coding_agents.opencode_database import is_database
+from lockgate.core.errors import InvalidTrace, LockgateError
 from lockgate.core.sessions.trace_format import Event
 from lockgate.runtime.arrow import require_pyarrow
+
+if TYPE_CHECKING:
+    from hashlib import _Hash as Hash
 
 PARQUET = ".parquet"
 PACKED = ".gz"
@@ -61,13 +66,25 @@ class InputPiece(NamedTuple):
 def whole_file(path: str) -> InputPiece:
     """Return a file as one piece; the log beside a database is part of it, since it holds what was written last."""
     digest, size = sha256(), 0
-    for each in (path, log_beside(path)):
-        if each == path or os.path.exists(each):
-            with open(each, "rb") as stream:
-                while data := stream.read(1 << 20):
-                    digest.update(data)
-                size += stream.tell()
+    log = log_beside(path)
+    # Nothing else of that name is opened: a pipe or a link to a device never ends.
+    has_log = is_database(path) and os.path.lexists(log) and stat.S_ISREG(os.lstat(log).st_mode)
+    for each in (path, log) if has_log else (path,):
+        with open(each, "rb") as stream:
+            while data := stream.read(1 << 20):
+                digest.update(data)
+            size += stream.tell()
     return InputPiece(path, digest.hexdigest()[:32], size, end=size)
+
+
+class InputChanged(LockgateError):
+    """An input is not what it was when the audit began: what was read of it stands for nothing."""
+
+
+def check_unchanged(piece: InputPiece, digest: str | None = None) -> None:
+    """Raise InputChanged unless what was read of a piece, or its whole file now, is what was cut."""
+    if (digest or whole_file(piece.path).digest) != piece.digest:
+        raise InputChanged("changed while it was read")
 
 
 def cut_trace(path: str, sessions: int = _SESSIONS_IN_PIECE) -> Iterator[InputPiece]:
@@ -98,19 +115,26 @@ def _cut_parquet(path: str) -> Iterator[InputPiece]:
     require_pyarrow()
     from pyarrow import parquet
 
-    about = os.stat(path)
     with _refuse_damaged(), parquet.ParquetFile(path) as file:
         sessions = 0
         for group in range(file.num_row_groups):
             size = file.metadata.row_group(group).total_byte_size
-            # The content itself is not read for this: a row group may be as large as a machine's memory allows.
-            digest = sha256(f"{about.st_size} {about.st_mtime_ns} {group}".encode()).hexdigest()[:32]
-            yield InputPiece(path, digest, size, group, group + 1, sessions)
+            piece = InputPiece(path, "damaged", size, group, group + 1, sessions)
+            digest = sha256()
+            with suppress(InvalidTrace):
+                # Its reader will say what is wrong with it.
+                for row in _stored_rows(piece):
+                    _add_row(digest, row)
+                piece = piece._replace(digest=digest.hexdigest()[:32])
+            yield piece
             sessions += file.metadata.row_group(group).num_rows
 
 
 def read_events(piece: InputPiece) -> Iterator[tuple[int, Event | InvalidTrace]]:
-    """Yield the events of a piece of a trace with their numbers in the whole file, as `parse_lines` does."""
+    """Yield the events of a piece of a trace with their numbers in the whole file, as `parse_lines` does.
+
+    Raise InputChanged at the end if they are not those that were cut.
+    """
     return parse_lines(_lines(piece), piece.line)
 
 
@@ -118,9 +142,15 @@ def _lines(piece: InputPiece) -> Iterator[bytes]:
     with open(piece.path, "rb") as raw:
         if piece.path.endswith(PACKED):
             yield from unpacked_lines(raw)
-        else:
-            raw.seek(piece.start)
-            yield from lines_in(raw, piece.end)
+            check_unchanged(piece)
+            return
+        digest = sha256()
+        raw.seek(piece.start)
+        for begins, data in line_parts(raw, piece.end):
+            digest.update(data)
+            if begins:
+                yield data
+        check_unchanged(piece, digest.hexdigest()[:32])
 
 
 def unpacked_lines(raw: BinaryIO) -> Iterator[bytes]:
@@ -135,7 +165,7 @@ def unpacked_lines(raw: BinaryIO) -> Iterator[bytes]:
                     hint="unpack it, or pack its sessions into several files",
                 )
             yield data
-    except (EOFError, zlib.error):
+    except (EOFError, gzip.BadGzipFile, zlib.error):
         raise InvalidTrace("the packed file is damaged, or ends too early") from None
 
 
@@ -151,7 +181,21 @@ def _refuse_damaged() -> Iterator[None]:
 
 
 def read_row_group(piece: InputPiece) -> Iterator[tuple[str, bytes | None]]:
-    """Yield the name and the trace of each session in a piece of a Parquet file."""
+    """Yield the name and the trace of each session in a piece of a Parquet file; at the end as `read_events`."""
+    digest = sha256()
+    for row in _stored_rows(piece):
+        _add_row(digest, row)
+        yield row
+    check_unchanged(piece, digest.hexdigest()[:32])
+
+
+def _add_row(digest: Hash, row: tuple[str, bytes | None]) -> None:
+    session, trace = row
+    for part in (session.encode("utf-8", "surrogatepass"), trace):
+        digest.update(b"-" if part is None else b"%d:" % len(part) + part)
+
+
+def _stored_rows(piece: InputPiece) -> Iterator[tuple[str, bytes | None]]:
     require_pyarrow()
     from pyarrow import parquet
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,10 @@ from lockgate.runtime.private_files import replace_file
 
 MANIFEST = "manifest.jsonl"
 _SCHEMA = "lockgate-bulk/1"
-_MOST_BYTES = 1 << 30
 
 
 class ResultsFolder:
-    """The results so far: a piece is done when its line is in the manifest, which is written after its file.
+    """The results so far: a piece is done when its line is in the manifest, and its file is the one that line names.
 
     `about` is what the results depend on beside the inputs; a folder made with another one is refused.
     """
@@ -29,61 +28,98 @@ class ResultsFolder:
         require_pyarrow()
         self.folder = Path(folder)
         self._manifest = self.folder / MANIFEST
+        # The lines of the manifest, by piece.
         self._done: dict[str, dict[str, Any]] = {}
-        head = {"schema": _SCHEMA, **about}
+        self._head = {"schema": _SCHEMA, **about}
         if self._manifest.exists():
-            self._read(head)
+            self._read()
         else:
             if self.folder.exists() and any(self.folder.iterdir()):
                 raise LockgateError(f"{quoted(folder, 200)} holds other files", hint="name a new folder")
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            replace_file(self._manifest, (json.dumps(head) + "\n").encode(), mode=0o600)
+            self._write()
 
-    def _read(self, head: Mapping[str, object]) -> None:
-        *lines, cut = self._manifest.read_bytes().split(b"\n")
-        if cut:
-            # The machine stopped in the middle of a line: its piece is done again.
-            replace_file(self._manifest, b"\n".join([*lines, b""]), mode=0o600)
+    def _read(self) -> None:
+        first, *lines = self._manifest.read_bytes().split(b"\n")
         try:
-            first, *rest = [json.loads(line) for line in lines]
-            done = {line["piece"]: dict(line["counts"]) for line in rest}
-            first = dict(first)
-        except (ValueError, KeyError, TypeError):
+            head = dict(json.loads(first))
+        except (ValueError, TypeError, RecursionError):
             raise LockgateError(
                 f"{quoted(str(self._manifest), 200)} is no manifest of an audit", hint="name a new folder"
             ) from None
-        if first != head:
-            changed = sorted(key for key in {*first, *head} if first.get(key) != head.get(key))
+        if head != self._head:
+            changed = sorted(key for key in {*head, *self._head} if head.get(key) != self._head.get(key))
             raise LockgateError(
                 f"{quoted(str(self.folder), 200)} was made with another {' and '.join(changed)}",
                 hint="name a new folder, or use the same policy and version",
             )
-        self._done = done
+        self._done = {line["piece"]: line for data in lines if (line := self._line_from(data)) is not None}
+
+    def _line_from(self, data: bytes) -> dict[str, Any] | None:
+        """Return a line of the manifest; None if it or its file is damaged or gone: then its piece is done again."""
+        try:
+            line = dict(json.loads(data))
+            with open(self.folder / _part_name(line["piece"]), "rb") as stream:
+                is_whole = line["sha256"] == file_digest(stream, "sha256").hexdigest()
+            return line if is_whole and line == _sealed(line) else None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError):
+            return None
+
+    def _write(self) -> None:
+        lines = "".join(json.dumps(line) + "\n" for line in (self._head, *self._done.values()))
+        replace_file(self._manifest, lines.encode(), mode=0o600)
 
     def unfinished(self, pieces: Sequence[InputPiece]) -> list[InputPiece]:
-        """Return the pieces that are not done; raise if the folder has results of other inputs."""
-        foreign = self._done.keys() - {piece.name for piece in pieces}
+        """Return the pieces that are not done; what is kept of inputs that have changed since is removed.
+
+        Raise if the folder has results of other inputs.
+        """
+        names, paths = {piece.name for piece in pieces}, {piece.path for piece in pieces}
+        changed = self._done.keys() - names
+        foreign = {name.rsplit(":", 2)[0] for name in changed} - paths
         if foreign:
             raise LockgateError(
-                f"{quoted(str(self.folder), 200)} holds results of an input that is not there, or has changed: "
-                f"{quoted(min(foreign).rpartition(':')[0], 200)}",
+                f"{quoted(str(self.folder), 200)} holds results of an input that is not there: "
+                f"{quoted(min(foreign), 200)}",
                 hint="name a new folder, or the same inputs",
             )
+        self._done = {name: line for name, line in self._done.items() if name in names}
+        self._write()
+        named = {line["file"] for line in self._done.values()}
+        for part in self.folder.glob("part-*.parquet"):
+            # Also one whose line was never written: its piece is done again.
+            if part.name not in named:
+                part.unlink()
         return [piece for piece in pieces if piece.name not in self._done]
 
     def counts(self) -> list[dict[str, Any]]:
         """Return the counts of every finished piece."""
-        return list(self._done.values())
+        return [line["counts"] for line in self._done.values()]
 
     def add(self, piece: InputPiece, table: bytes, counts: Mapping[str, Any]) -> None:
         """Keep the rows of one piece as its worker has packed them, for good, then name it in the manifest."""
         if piece.name in self._done:
             raise LockgateError(f"the piece {quoted(piece.name, 200)} was done twice")
-        name = f"part-{sha256(piece.name.encode('utf-8', 'surrogateescape')).hexdigest()[:24]}.parquet"
-        replace_file(self.folder / name, table, mode=0o600)
-        line = json.dumps({"piece": piece.name, "file": name, "counts": counts}) + "\n"
+        file = _part_name(piece.name)
+        replace_file(self.folder / file, table, mode=0o600)
+        given = {"piece": piece.name, "file": file, "sha256": sha256(table).hexdigest(), "counts": counts}
+        line = _sealed(given)
         with open(self._manifest, "ab") as stream:
-            stream.write(line.encode())
+            stream.write((json.dumps(line) + "\n").encode())
             stream.flush()
             os.fsync(stream.fileno())
-        self._done[piece.name] = dict(counts)
+        self._done[piece.name] = line
+
+
+def _part_name(piece: str) -> str:
+    return f"part-{_digest(piece)[:24]}.parquet"
+
+
+def _sealed(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a line of the manifest with the digest of the rest of it, by which a damaged one is known."""
+    rest = {key: value for key, value in line.items() if key != "seal"}
+    return {**rest, "seal": _digest(json.dumps(rest, sort_keys=True))}
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()

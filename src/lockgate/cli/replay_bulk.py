@@ -13,7 +13,17 @@ from typing import Any
 import lockgate
 from lockgate.bulk.call_rows import Row, make_error_row, make_row, parquet_from_rows
 from lockgate.bulk.engines import LOCAL, check_engine, run_pieces
-from lockgate.bulk.pieces import PACKED, PARQUET, InputPiece, cut_trace, read_events, read_row_group, whole_file
+from lockgate.bulk.pieces import (
+    PACKED,
+    PARQUET,
+    InputChanged,
+    InputPiece,
+    check_unchanged,
+    cut_trace,
+    read_events,
+    read_row_group,
+    whole_file,
+)
 from lockgate.bulk.results import ResultsFolder
 from lockgate.bulk.trace_rulings import lines_in, parse_lines
 from lockgate.cli.replay import (
@@ -43,7 +53,10 @@ class BulkOptions:
 
 @dataclass(slots=True)
 class PieceResult:
-    """What came of one piece: the report on it, and a Parquet file with a row for each ruling where these are kept."""
+    """What came of one piece: the report on it, and a Parquet file with a row for each ruling where these are kept.
+
+    Without that file the piece is not done.
+    """
 
     report: ReplayReport
     table: bytes = b""
@@ -75,7 +88,7 @@ def replay_in_bulk(
     try:
         with show_progress(sizes, "replaying") as advance:
             for number, result in run_pieces(left, make_work, engine=engine, jobs=options.jobs) if left else ():
-                if results is not None:
+                if results is not None and result.table:
                     results.add(left[number], result.table, counts_of(result.report))
                 else:
                     report.merge(result.report, most_held)
@@ -115,10 +128,15 @@ def _replay_piece(gates: Sequence[Gate], names: tuple[str, ...], piece: InputPie
             report.add(ruled)
             if keep_rows:
                 rows += _rows(ruled, report)
-    except (InvalidTrace, OSError) as error:
-        why = error.message if isinstance(error, InvalidTrace) else (error.strerror or "cannot be read").lower()
+    except InvalidTrace as error:
+        report.skip(f"{piece.path}: {error.message}")
+        rows.append(make_error_row(piece.path, error.message))
+    except (InputChanged, OSError) as error:
+        why = error.message if isinstance(error, InputChanged) else (error.strerror or "cannot be read").lower()
+        if keep_rows:
+            # Nothing of it is kept, and the same command does it again.
+            report, keep_rows = ReplayReport(names), False
         report.skip(f"{piece.path}: {why}")
-        rows.append(make_error_row(piece.path, why))
     if not keep_rows:
         return PieceResult(report)
     # All calls are in the rows. Only the sums cross to the first process, which has to keep up with every worker.
@@ -155,6 +173,7 @@ def _replay(piece: InputPiece, gates: Sequence[Gate], report: ReplayReport) -> I
         yield from replay_events(file, os.path.basename(file), read_events(piece), gates, report, piece.session)
     else:
         yield from replay_transcript(file, gates, report)
+        check_unchanged(piece)
 
 
 def _replay_row(
