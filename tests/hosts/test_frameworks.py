@@ -34,6 +34,7 @@ OTHER_TESTS = {
     "ray": [
         "tests/bulk",
         "tests/bench/test_bulk.py",
+        "tests/cli/eval/test_trace_files.py",
         "tests/cli/test_replay_bulk.py",
         "tests/journal/test_archive.py",
         "tests/cli/audit/test_archive.py",

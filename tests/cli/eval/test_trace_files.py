@@ -27,9 +27,9 @@ def test_a_packed_file_and_a_plain_one_give_the_same(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_traces_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(LockgateError, match="no trace in"):
+    with pytest.raises(LockgateError, match="no transcript or trace under"):
         trace_files.list_files([str(tmp_path)])
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(LockgateError, match="no such file"):
         trace_files.list_files([str(tmp_path / "none.jsonl")])
 
 
@@ -67,10 +67,32 @@ def test_a_packed_file_that_unpacks_to_gigabytes_is_refused_in_little_memory(
 def test_a_pipe_is_never_waited_for(tmp_path: Path) -> None:
     pipe = tmp_path / "a.jsonl"
     os.mkfifo(pipe)
-    with pytest.raises(LockgateError, match="no regular file"):
-        trace_files.list_files([str(pipe)])
     (tmp_path / "b.jsonl").write_bytes(LINES)
-    assert trace_files.list_files([str(tmp_path)]) == [tmp_path / "b.jsonl"]
+    with pytest.raises(LockgateError, match="not a regular file"):
+        trace_files.list_files([str(tmp_path)])
+
+
+def test_folders_below_and_globs_are_read_as_in_a_replay(tmp_path: Path) -> None:
+    below = tmp_path / "may"
+    below.mkdir()
+    (below / "day.jsonl").write_bytes(LINES)
+    (below / "notes.txt").write_bytes(b"mine")
+    for named in (tmp_path, f"{tmp_path}/**/*.jsonl"):
+        assert trace_files.list_files([str(named)]) == [below / "day.jsonl"]
+
+
+def test_the_sessions_of_a_parquet_file_are_read(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    file = tmp_path / "day.parquet"
+    parquet.write_table(pyarrow.table({"session": ["a", "b"], "trace": [LINES.decode()] * 2}), file)
+    assert trace_files.list_files([str(tmp_path)]) == [file]
+    found = [(each.start.part, each.start.id, len(each.calls)) for each in trace_files.load_sessions(file)]
+    assert found == [("day", "a, session 1", 1), ("day", "b, session 1", 1)]
+    parquet.write_table(pyarrow.table({"session": ["a", "b"], "trace": [LINES.decode(), "damaged"]}), file)
+    with pytest.raises(InvalidTrace, match=r"day\.parquet`: `b`: line 1: not JSON"):
+        trace_files.load_sessions(file)
 
 
 def test_a_tool_list_names_what_is_not_only_read(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def describe(parser: Parser) -> None:
     parser.usage = "lockgate eval TRACE [TRACE ...] [options]"
     parser.description = _HELP
     add = parser.add_argument
-    add("traces", nargs="+", metavar="TRACE", help="labelled traces, plain or gzipped, or folders of them")
+    add("traces", nargs="+", metavar="TRACE", help="labelled traces, plain, gzipped or Parquet, or folders of them")
     add("--by", metavar="NAME", default="part", help=f"a row for each {', '.join(GROUPS)}; join names with +")
     add("--judge", metavar="JUDGE", help="ask a judge, too: embedded, embedded:PRESET, or configured")
     add("--gate", metavar="GATE", action="append", help="lockgate, seed or seed-risk; give several to compare them")

@@ -3,57 +3,56 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
 
-from lockgate.bulk.pieces import unpacked_lines
-from lockgate.core.errors import InvalidTrace, LockgateError, quoted
+from lockgate.bulk.pieces import PARQUET, cut_trace, read_row_group, unpacked_lines
+from lockgate.bulk.trace_rulings import lines_in
+from lockgate.cli.replay import choose_files
+from lockgate.core.errors import InvalidTrace, LockgateError, printable, quoted
 from lockgate.core.sessions.labelled_sessions import LabelledSession, sessions_from_lines
 from lockgate.core.sessions.trace_format import MAX_LINE_BYTES, decode_line
 
-_SUFFIXES = (".jsonl", ".jsonl.gz")
+_TRACES = ("*.jsonl", "*.jsonl.gz", f"*{PARQUET}")
 # What a tool configuration may call a tool; all but the first make it high-risk.
 TOOL_RISKS = ("read", "write", "egress")
 
 
 def list_files(named: Sequence[str]) -> list[Path]:
-    """Return the files to read; a folder stands for the traces in it."""
-    files: list[Path] = []
-    for name in named:
-        path = Path(name)
-        if not path.is_dir():
-            # A pipe has no end to wait for, and cannot be read from its beginning again.
-            if not stat.S_ISREG(os.stat(path).st_mode):
-                raise LockgateError(f"{quoted(name, 200)} is no regular file", hint="save the trace to a file first")
-            files.append(path)
-            continue
-        found = sorted(each for each in path.iterdir() if each.name.endswith(_SUFFIXES) and each.is_file())
-        if not found:
-            raise LockgateError(f"no trace in {quoted(name, 200)}", hint="a trace's name ends in .jsonl or .jsonl.gz")
-        files += found
-    return files
+    """Return the files to read; a folder stands for the traces below it, and a name may be a glob."""
+    files, skipped = choose_files(named, None, include=_TRACES)
+    if skipped:
+        raise LockgateError(f"cannot read {printable(skipped[0], 300)}", hint="name other traces, or other folders")
+    return [Path(file) for file in files]
 
 
 def load_sessions(path: Path) -> list[LabelledSession]:
-    """Return the sessions of one file, plain or gzipped; raise InvalidTrace, which names the file."""
+    """Return the sessions of one file, plain, gzipped or Parquet; raise InvalidTrace, which names the file."""
     part = path.name.removesuffix(".gz").removesuffix(".jsonl")
     try:
+        if path.suffix == PARQUET:
+            return [*_sessions_in_rows(str(path), path.stem)]
         with path.open("rb") as raw:
             is_packed = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
-            return sessions_from_lines(_read_lines(unpacked_lines(raw) if is_packed else _lines(raw)), part)
+            return sessions_from_lines(_read_lines(unpacked_lines(raw) if is_packed else lines_in(raw)), part)
     except InvalidTrace as error:
         raise InvalidTrace(f"{quoted(path, 200)}: {error.message}", hint=error.hint) from None
     except OSError as error:
         raise InvalidTrace(f"{quoted(path, 200)} cannot be read: {error}") from None
 
 
-def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    while data := stream.readline(MAX_LINE_BYTES + 2):
-        yield data
+def _sessions_in_rows(path: str, part: str) -> Iterator[LabelledSession]:
+    for piece in cut_trace(path):
+        for name, trace in read_row_group(piece):
+            try:
+                found = sessions_from_lines(_read_lines(lines_in(BytesIO(trace or b""))), part)
+            except InvalidTrace as error:
+                raise InvalidTrace(f"{quoted(name)}: {error.message}", hint=error.hint) from None
+            for session in found:
+                yield replace(session, start=replace(session.start, id=f"{name}, {session.start.id}"))
 
 
 def _read_lines(lines: Iterable[bytes]) -> Iterator[str]:
