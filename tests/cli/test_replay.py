@@ -179,6 +179,13 @@ def test_old_files_are_left_out_by_their_age(run: Run, projects: Path) -> None:
     assert run("replay").code == 1
 
 
+def test_calls_are_printed_or_kept(run: Run, projects: Path) -> None:
+    (projects / "b.jsonl").write_text(SESSION)
+    ended = run("replay", str(projects), "--all", "--out", "audit")
+    assert ended.code == 2
+    assert "--all prints calls, and --out keeps them instead" in ended.err
+
+
 def test_opencodes_database_is_replayed_with_the_log_beside_it(run: Run, tmp_path: Path) -> None:
     database = Database(tmp_path)
     database.session("s1")

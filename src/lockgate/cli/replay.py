@@ -206,10 +206,12 @@ def describe(parser: Parser) -> None:
     parser.add_argument("--since", metavar="AGE", help="only files changed in the last AGE: 90m, 12h, 7d or 4w")
     parser.add_argument("--all", action="store_true", help=f"show every held call, not only the {_MOST_SHOWN} newest")
     parser.add_argument("--ask-models", action="store_true", help="ask the models the configuration names; it may cost")
-    parser.add_argument("--json", action="store_true", help="print one JSON object per held call, and a summary")
+    parser.add_argument("--json", action="store_true", help="print JSON: held calls (not with --out), and a summary")
     parser.add_argument("--jobs", metavar="N", type=_parse_jobs, help="replay in so many processes")
     parser.add_argument("--engine", metavar="ENGINE", help="local, ray, or ray://HOST:PORT (lockgate[ray])")
-    parser.add_argument("--out", metavar="FOLDER", help="keep all rulings there as Parquet; the same command goes on")
+    parser.add_argument(
+        "--out", metavar="FOLDER", help="keep all calls there as Parquet, print none; the same command goes on"
+    )
     parser.set_defaults(run=run)
 
 
@@ -272,6 +274,8 @@ def _replay_in_bulk(
     # Here, because it builds on this module.
     from lockgate.cli.replay_bulk import BulkOptions, replay_in_bulk
 
+    if args.all and args.out:
+        raise LockgateError("--all prints calls, and --out keeps them instead", hint="give one of them")
     options = BulkOptions(args.engine or "local", args.jobs, args.out)
     most = None if args.all or args.json else _MOST_SHOWN
     replay_in_bulk(files, policies, report, options, ask=args.ask_models, most_held=most)
