@@ -13,14 +13,15 @@ in here, from the files themselves. What comes out has been read back and found 
     bias
     presets   cautious, balanced, quiet, each with three logits: `clear_below` (calls; must not fall from one preset to
               the next), `safe_below` and `unsafe_from` (whole texts, by `foreign` alone)
+    suspect_request_from  the logit `request` from which on a client's request is suspected
     measured  for people, a list: `of` ("calls" or "texts"), `set`, `attacks` and `ordinary` (counts), `auroc`, `presets`
               ({"balanced": {"kept": share of attacks, "cleared": share of ordinary ones}, ...}), and, if wanted, `roc`
               (pairs of cleared, kept)
     sources   for people, a list: `name`, `licence`, `what`
     tables    for people, a list: `title`, `note`, `columns`, `rows`; the page of figures prints them as they are
 
-The model takes `input_ids`, `attention_mask` and `token_type_ids` (int64, 1 by a multiple of 8) and gives two logits,
-driven and foreign.
+The model takes `input_ids`, `attention_mask` and `token_type_ids` (int64, 1 by a multiple of 8) and gives three
+logits: driven, foreign and request.
 """
 
 from __future__ import annotations

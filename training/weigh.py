@@ -39,6 +39,8 @@ from lockgate.verifiers.embedded_judge import NAMES, EmbeddedJudge, ModelFiles
 # did worse on all others: how often an order stands behind a call, say, is the composer's choice.
 WEIGHTS = {"driven": 2.0, "value-in-order": 0.2, "speaks-to-the-agent": 0.5, "arguments-in-goal": -1.0}
 LINES = {"cautious": -1.1, "balanced": -0.8, "quiet": -0.4}
+# The line that request_head.py prints for 2 % of the banks' ordinary requests, single texts kept apart.
+SUSPECT_REQUEST_FROM = 1.78
 # The share of ordinary composed texts that is called unsafe, and of those with a foreign request that is not called safe.
 UNSAFE = {"cautious": 0.02, "balanced": 0.01, "quiet": 0.005}
 SAFE = {"cautious": 0.99, "balanced": 0.97, "quiet": 0.94}
@@ -56,6 +58,7 @@ def judge_of(source: Path, into: Path) -> EmbeddedJudge:
         "weights": [0.0] * len(NAMES),
         "bias": 0.0,
         "presets": lines,
+        "suspect_request_from": SUSPECT_REQUEST_FROM,
     }
     return EmbeddedJudge(files=ModelFiles(into, pack(source, about, into)))
 
@@ -207,7 +210,7 @@ def main() -> None:
     asked.add_argument("--out", type=Path)
     asked.add_argument("--most", type=int, default=6000)
     asked.add_argument("--jobs", type=int, default=1)
-    asked.add_argument("--name", default="pair-3")
+    asked.add_argument("--name", default="pair-4")
     args = asked.parse_args()
     if args.rows:
         rows = [row for row in load(args.rows) if apart(row) and (row["kind"] == "text" or (row["escalated"] and row["severity"] < 3))]  # fmt: skip
@@ -274,6 +277,7 @@ def weighed(made: list[dict], name: str) -> dict[str, object]:
         "weights": [round(float(value), 4) for value in weights],
         "bias": round(bias, 4),
         "presets": presets,
+        "suspect_request_from": SUSPECT_REQUEST_FROM,
         "sources": SOURCES,
         "tables": [table],
         "measured": [

@@ -23,17 +23,19 @@ _spec.loader.exec_module(_pack)
 sys.path[:] = _path
 
 WORDS = "[PAD] [UNK] [CLS] [SEP] a the to | ( ) [ ] . , = ##s sep pad cl".split()
-WORDS += "report send wire ignore maybe summary inbox kneel limerick".split()
-# What a token of a passage is worth: to drive a call, and as a foreign request. Everything else is worth -6 as either.
+WORDS += "report send wire ignore maybe summary inbox kneel limerick unchain".split()
+# What a token of a passage is worth: to drive a call, as a foreign request, and as a client's attack. All else is worth
+# -6 as any of them.
 WORTH = {
-    "wire": (4.0, 4.0),
-    "ignore": (6.0, 6.0),
-    "maybe": (0.0, 0.0),
-    "kneel": (5.0, -5.0),
-    "limerick": (-5.0, 5.0),
+    "wire": (4.0, 4.0, 4.0),
+    "ignore": (6.0, 6.0, 6.0),
+    "maybe": (0.0, 0.0, 0.0),
+    "kneel": (5.0, -5.0, -5.0),
+    "limerick": (-5.0, 5.0, -5.0),
+    "unchain": (-5.0, -5.0, 5.0),
 }
-# Faults: another number of columns than two.
-COLUMNS = {"one-column": 1, "three-columns": 3}
+# Faults: another number of columns than three.
+COLUMNS = {"one-column": 1, "two-columns": 2, "four-columns": 4}
 
 ABOUT: dict[str, Any] = {
     "name": "tiny-1",
@@ -49,6 +51,7 @@ ABOUT: dict[str, Any] = {
         "balanced": {"clear_below": -1.0, "safe_below": -1.0, "unsafe_from": 3.0},
         "quiet": {"clear_below": 1.5, "safe_below": 0.5, "unsafe_from": 5.0},
     },
+    "suspect_request_from": 2.25,
     "measured": [
         {
             "of": "calls",
@@ -115,14 +118,14 @@ def tokenizer(words: list[str] = WORDS) -> bytes:
 def model(*, fault: str = "") -> bytes:
     """The look-up table as a graph.
 
-    `fault`: `shape`, `one-column`, `three-columns`, `old` (one number, as the first format had it), `nan-driven`,
-    `nan-foreign`, `whole-numbers`, `inputs` or `two-outputs`.
+    `fault`: `shape`, `one-column`, `two-columns`, `four-columns`, `old` (one number, as the first format had it),
+    `nan-driven`, `nan-foreign`, `nan-request`, `whole-numbers`, `inputs` or `two-outputs`.
     """
-    columns = COLUMNS.get(fault, 2)
+    columns = COLUMNS.get(fault, 3)
     table = numpy.full((len(WORDS), columns), -6.0, dtype=numpy.float32)
     for word, worth in WORTH.items():
-        table[WORDS.index(word), :2] = worth[:columns]
-    odd = numpy.array([[numpy.nan if fault == f"nan-{name}" else 1.0 for name in ("driven", "foreign")]])
+        table[WORDS.index(word), :3] = worth[:columns]
+    odd = numpy.array([[numpy.nan if fault == f"nan-{name}" else 1.0 for name in ("driven", "foreign", "request")]])
     names = ["ids", *INPUTS[1:]] if fault == "inputs" else list(INPUTS)
     low = numpy.full((1,), -100.0, dtype=numpy.float32)
     nodes = [

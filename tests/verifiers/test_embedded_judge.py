@@ -231,10 +231,12 @@ def test_without_a_pin_there_is_no_model(files: ModelFiles) -> None:
         "garbage",
         "shape",
         "one-column",
-        "three-columns",
+        "two-columns",
+        "four-columns",
         "old",
         "nan-driven",
         "nan-foreign",
+        "nan-request",
         "whole-numbers",
         "inputs",
         "two-outputs",
@@ -256,7 +258,7 @@ def test_a_tokenizer_without_its_special_tokens_is_refused(tmp_path: Path, word:
         Encoder(files)
 
 
-@pytest.mark.parametrize("column", range(2))
+@pytest.mark.parametrize("column", range(3))
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_an_answer_that_is_no_number_later_on_is_silence(
     files: ModelFiles, monkeypatch: pytest.MonkeyPatch, column: int, value: float
@@ -267,7 +269,7 @@ def test_an_answer_that_is_no_number_later_on_is_silence(
         def run(self, *_: object) -> list[Any]:
             import numpy
 
-            answer = numpy.full((1, 2), -6.0, dtype=numpy.float32)
+            answer = numpy.full((1, 3), -6.0, dtype=numpy.float32)
             answer[0, column] = value
             return [answer]
 
@@ -286,8 +288,10 @@ def preset_lines(**changes: float) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format": "lockgate-judge/2"}, "its format is not lockgate-judge/3"),
-        ({"format": "lockgate-judge/4"}, "its format is not lockgate-judge/3"),
+        ({"format": "lockgate-judge/3"}, "its format is not lockgate-judge/4"),
+        ({"format": "lockgate-judge/5"}, "its format is not lockgate-judge/4"),
+        ({"suspect_request_from": math.nan}, "a number in it is none"),
+        ({"suspect_request_from": None}, "a number in it is none"),
         ({"names": ["driven", "mood"]}, "made for other facts"),
         ({"weights": [1.0]}, "a weight for each name"),
         ({"weights": [math.nan, *tiny_judge.ABOUT["weights"][1:]]}, "a number in it is none"),
@@ -609,28 +613,33 @@ def test_form_does_not_matter(files: ModelFiles, form: str) -> None:
 # --- whole texts
 
 
-def test_calls_go_by_the_first_number_and_texts_by_the_second(files: ModelFiles, encoder: Encoder) -> None:
-    assert encoder.rate_window(encoder.tokenize("kneel")) == WindowLogits(driven=5.0, foreign=-5.0)
-    assert encoder.rate_window(encoder.tokenize("limerick")) == WindowLogits(driven=-5.0, foreign=5.0)
+def test_calls_go_by_the_first_number_texts_by_the_second_and_requests_by_the_third(
+    files: ModelFiles, encoder: Encoder
+) -> None:
+    assert encoder.rate_window(encoder.tokenize("kneel")) == WindowLogits(driven=5.0, foreign=-5.0, request=-5.0)
+    assert encoder.rate_window(encoder.tokenize("limerick")) == WindowLogits(driven=-5.0, foreign=5.0, request=-5.0)
+    assert encoder.rate_window(encoder.tokenize("unchain")) == WindowLogits(driven=-5.0, foreign=-5.0, request=5.0)
     judge = EmbeddedJudge(files=files)
     order, request = CALM._replace(windows=("kneel",)), CALM._replace(windows=("limerick",))
     assert (judge.score(order).driven, judge.score(request).driven) == (5.0, -5.0)
     assert (said(judge, order), said(judge, request)) == (SUSPICIOUS, CLEAR)
     assert (judge.read_text("kneel"), judge.read_text("limerick")) == (
-        TextReading(-5.0, 1, True),
-        TextReading(5.0, 1, True),
+        TextReading(-5.0, -5.0, 1, True),
+        TextReading(5.0, -5.0, 1, True),
     )
     assert judge.rate_text("kneel") == (Rating(False, (("order", 0.0),)), True)
-    assert judge.rate_text("limerick") == (Rating(False, (("order", 0.5),)), True)
+    assert judge.rate_text("limerick") == (Rating(False, (("order", 0.0),)), True)
+    assert judge.rate_text("unchain") == (Rating(False, (("order", 0.5),)), True)
 
 
 def test_a_text_has_the_highest_of_its_windows_and_enough_is_enough(files: ModelFiles) -> None:
     judge = EmbeddedJudge(files=files)
     words = ["report"] * 300
-    words[0], words[150], words[299] = "kneel", "limerick", "ignore"
+    words[0], words[150], words[299] = "kneel", "unchain", "ignore"
     text = " ".join(words)
     whole, some = judge.read_text(text), judge.read_text(text, enough=5.0)
-    assert (whole.foreign, some.foreign) == (6.0, 5.0)
+    assert (whole.foreign, whole.request) == (6.0, 6.0)
+    assert (some.foreign, some.request) == (-5.0, 5.0)
     assert 1 < some.windows < whole.windows
 
 

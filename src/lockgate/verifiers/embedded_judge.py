@@ -5,7 +5,8 @@ It reads the case (what the user wants, what the call would do) beside each pass
 highest rating is added to the facts of the call, with weights from `judge.json`. Below the preset's threshold the call
 is clear; anything else is suspicious.
 
-For a whole text the encoder has a second rating: does a passage carry a request that is foreign to it? No facts count.
+For a whole text the encoder has a second rating: does a passage carry a request that is foreign to it? And for what a
+client sends to an application a third: does it work against the application's own prompt and rules? No facts count.
 
 1. Described.  `judge.json` has the hash that this version was made with, and its content is valid.
 2. Loaded.     The encoder and its tokenizer have the hashes in `judge.json`, and give valid answers. Loaded once per
@@ -49,7 +50,7 @@ from lockgate.verifiers import embedded_model as embedded
 
 _log = logging.getLogger("lockgate.verifier")
 
-FORMAT = "lockgate-judge/3"
+FORMAT = "lockgate-judge/4"
 NAMES = ("driven", *FACTS)
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 PACKAGES = ("onnxruntime", "tokenizers")
@@ -61,9 +62,6 @@ _SUREST = 8.0
 _SCALE = 4.0
 # Windows overlap by a sixth, some forty tokens, so that an ordinary sentence is whole in at least one of them.
 _OVERLAP = 6
-# From this logit on a request is suspected, in every preset. Chosen on bench/requests, so that it adds less than one
-# ordinary request in a hundred to those that the rules suspect: on its dev half first, then for the bounds of both.
-SUSPECT_REQUEST_FROM = 2.25
 # At most so many windows of a text are read, spread over all of it. A text with more is never called safe.
 MAX_WINDOWS = 20
 _MAX_BYTES = 64 * 1024 * 1024
@@ -101,7 +99,10 @@ class Preset(NamedTuple):
 
 
 class JudgeDescription(NamedTuple):
-    """The content of `judge.json`: `files` are name, SHA-256 and size; the fields after it are for people."""
+    """The content of `judge.json`: `files` are name, SHA-256 and size; the fields after it are for people.
+
+    From the logit `suspect_request_from` on a client's request is suspected, in every preset.
+    """
 
     name: str
     made: str
@@ -110,6 +111,7 @@ class JudgeDescription(NamedTuple):
     weights: tuple[float, ...]
     bias: float
     presets: Mapping[str, Preset]
+    suspect_request_from: float
     files: Mapping[str, tuple[str, int]]
     measured: Sequence[Mapping[str, Any]]
     sources: Sequence[Mapping[str, Any]]
@@ -197,6 +199,7 @@ def _description_from_json(said: dict[str, Any]) -> JudgeDescription:
         weights=weights,
         bias=_number(said["bias"]),
         presets=presets,
+        suspect_request_from=_number(said["suspect_request_from"]),
         files=files,
         measured=tuple(dict(each) for each in said.get("measured", ())),
         sources=tuple(dict(each) for each in said.get("sources", ())),
@@ -230,14 +233,15 @@ def _word(value: object) -> str:
 
 
 class WindowLogits(NamedTuple):
-    """A window's two logits.
+    """A window's three logits.
 
     `driven`: beside a case, is its call driven by the window? `foreign`: by itself, does the window carry a request
-    that is foreign to it?
+    that is foreign to it? `request`: as a client's request, does it work against the application's prompt and rules?
     """
 
     driven: float
     foreign: float
+    request: float
 
 
 class Encoder:
@@ -321,7 +325,7 @@ class Encoder:
         if logits.shape != (1, len(WindowLogits._fields)) or logits.dtype.kind != "f":
             raise ValueError("an answer of another shape")
         seen = WindowLogits(*(float(logit) for logit in logits[0]))
-        # Both must be valid, whichever is used: else this is not the model that was measured.
+        # All must be valid, whichever is used: else this is not the model that was measured.
         if not all(map(math.isfinite, seen)):
             raise ValueError("an answer that is no number")
         return seen
@@ -373,9 +377,10 @@ class Score(NamedTuple):
 
 
 class TextReading(NamedTuple):
-    """The rating of a text: its windows' highest `foreign`, how many were read, and whether that is all of it."""
+    """The rating of a text: its windows' highest logits, how many were read, and whether that is all of it."""
 
     foreign: float
+    request: float
     windows: int
     whole: bool
 
@@ -461,27 +466,29 @@ class EmbeddedJudge:
         return Opined(Triage(suspicious=not self.score(evidence, until=until).logit < line))
 
     def read_text(self, text: str, *, until: float = math.inf, enough: float = math.inf) -> TextReading:
-        """Rate a whole text; stop at the first window that reaches `enough`."""
+        """Rate a whole text; stop at the first window whose `request` reaches `enough`."""
         encoder = self._encoder()
         flat = plain_text(text[:_MAX_CHARACTERS])
         pieces, whole = encoder.split_windows(encoder.tokenize(flat), most=MAX_WINDOWS)
         whole = whole and max(len(text), len(flat)) <= _MAX_CHARACTERS
-        worst = -math.inf
+        foreign = request = -math.inf
         for number, piece in enumerate(pieces, 1):
             _check_deadline(until)
-            worst = max(worst, encoder.rate_window(piece).foreign)
-            if worst >= enough:
-                return TextReading(worst, number, whole)
-        return TextReading(worst, len(pieces), whole)
+            seen = encoder.rate_window(piece)
+            foreign, request = max(foreign, seen.foreign), max(request, seen.request)
+            if request >= enough:
+                return TextReading(foreign, request, number, whole)
+        return TextReading(foreign, request, len(pieces), whole)
 
     def rate_text(self, text: str, *, until: float = math.inf) -> tuple[Answer, bool]:
         """Return the rating of a request in an endpoint's form, and whether all of it was read.
 
-        A rating is a suspicion at most: the encoder was taught on documents, where any order is foreign.
+        A rating is a suspicion at most: one ordinary request in some fifty that sound like attacks is suspected.
         """
-        found = self.read_text(text, until=until, enough=SUSPECT_REQUEST_FROM)
-        suspected = found.foreign >= SUSPECT_REQUEST_FROM
-        # A public name from before there were two ratings.
+        line = self._encoder().about.suspect_request_from
+        found = self.read_text(text, until=until, enough=line)
+        suspected = found.request >= line
+        # A public name from before there were several ratings.
         return Rating(False, (("order", 0.5 if suspected else 0.0),)), found.whole
 
     def load_in_background(self) -> Future[JobResult]:

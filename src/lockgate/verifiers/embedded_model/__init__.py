@@ -4,4 +4,4 @@
 this version was measured with. Empty: this installation has no model. training/pack.py writes the line.
 """
 
-PIN = "8cbcb96cc8a2caf9cf9cd8400f72cc97540ea317af15ec09d48327ded5d42aef"
+PIN = "3760ecc1fe4f856321050b4209614903c1d144dd4bed253b4498e587cbfd30e8"
