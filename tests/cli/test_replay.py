@@ -200,6 +200,7 @@ def test_opencodes_database_is_replayed_with_the_log_beside_it(run: Run, tmp_pat
     assert (held["session"], held["call"], held["tool"], held["ran"]) == ("s1", 2, "mail_send_email", "not-run")
     assert (summary["summary"]["sessions"], summary["summary"]["calls"]) == (1, 2)
     assert Path(database.path).read_bytes() == before
+    assert run("replay", str(tmp_path), "--json", "--jobs", "1").out.splitlines()[-1] == ended.out.splitlines()[-1]
     # Its age is that of the log.
     os.utime(database.path, (0, 0))
     assert run("replay", str(tmp_path), "--since", "1h", "--json").code == 1

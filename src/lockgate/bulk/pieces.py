@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import os
 import re
-import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -68,8 +67,7 @@ def whole_file(path: str) -> InputPiece:
     digest, size = sha256(), 0
     log = log_beside(path)
     # Nothing else of that name is opened: a pipe or a link to a device never ends.
-    has_log = is_database(path) and os.path.lexists(log) and stat.S_ISREG(os.lstat(log).st_mode)
-    for each in (path, log) if has_log else (path,):
+    for each in (path, log) if is_database(path) and os.path.isfile(log) else (path,):
         with open(each, "rb") as stream:
             while data := stream.read(1 << 20):
                 digest.update(data)
