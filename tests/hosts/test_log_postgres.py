@@ -31,6 +31,7 @@ from lockgate.journal.journal import Journal
 from lockgate.journal.log import LogRow, Store
 from lockgate.journal.stores.postgres import PostgresLog
 from lockgate.runtime import postgres
+from lockgate.runtime.limited_connection import LimitedConnection
 
 
 def _contract() -> Iterator[tuple[str, Callable[..., None]]]:
@@ -250,7 +251,7 @@ def test_a_stopped_writer_does_not_stop_the_others(
 
 
 def test_a_server_that_does_not_sync_is_refused(store: PostgresLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = psycopg.connect
+    real = LimitedConnection.connect
 
     class Unsynced:
         def __init__(self, db: object) -> None:
@@ -262,7 +263,7 @@ def test_a_server_that_does_not_sync_is_refused(store: PostgresLog, monkeypatch:
         def close(self) -> None:
             self.db.close()  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(psycopg, "connect", lambda *args, **settings: Unsynced(real(*args, **settings)))
+    monkeypatch.setattr(LimitedConnection, "connect", lambda *args, **settings: Unsynced(real(*args, **settings)))
     with pytest.raises(JournalUnavailable, match="fsync"), store.writing(durable=True):
         pass
 
