@@ -118,7 +118,7 @@ class BodyBudget:
         self.held = 0
 
     async def read(self, receive: Receive, most: int) -> bytes | None:
-        """Return the whole body, which counts until `let_go`; None if the client leaves before its end."""
+        """Return the whole body, which counts until `release`; None if the client leaves before its end."""
         size = 0
 
         def count(part: int) -> None:

@@ -32,7 +32,7 @@ class AppendJob:
 
 
 class GroupedSessions(SqlSessions):
-    """Sessions in tables whose commits are shared. A subclass calls `_reset_turns` when it is made."""
+    """Sessions in tables whose commits are shared. A subclass calls `_start_turns` when it is made."""
 
     def _timed_transaction(self, patience_s: float) -> AbstractContextManager[Database]:
         """One transaction as `_write_transaction` gives it, which waits so long for other writers."""
