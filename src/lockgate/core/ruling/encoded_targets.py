@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import codecs
+import re
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -35,11 +36,12 @@ def encoded_forms(target: str) -> tuple[tuple[str, bytes], ...]:
 
 
 def find_encoded(target: str, text: bytes) -> tuple[str, int] | None:
-    """Return the code in which a text holds this target, and where; line breaks and case do not hide it."""
+    """Return the code in which a text holds this target, and where if that is known; breaks and case do not hide it."""
     forms = encoded_forms(target)
     if not forms:
         return None
     joined, lowered = _without_breaks(text)
+    plain = target.lower().encode("utf-8", "ignore")
     for name, form in forms:
         # Codes of letters keep their case; the others are the same in both.
         place = lowered.find(form.lower()) if name in ("reversed", "rot13") else text.find(form)
@@ -47,7 +49,19 @@ def find_encoded(target: str, text: bytes) -> tuple[str, int] | None:
             place = 0 if form in joined else -1
         if place >= 0:
             return name, place
+    if (b"@" in plain or b"." in plain) and plain not in lowered and plain in _written_out(text):
+        return "spelled out", 0
     return None
+
+
+_SPOKEN_AT = re.compile(rb"\s*[\[({<]?\s*\b(?:at|arroba|aet)\b\s*[\])}>]?\s*")
+_SPOKEN_DOT = re.compile(rb"\s*[\[({<]?\s*\b(?:dot|punkt|punto|point)\b\s*[\])}>]?\s*")
+
+
+@lru_cache(maxsize=4)
+def _written_out(text: bytes) -> bytes:
+    """Return a text in lower case with the signs that its author said in words: `clerk (at) drop dot example`."""
+    return _SPOKEN_DOT.sub(b".", _SPOKEN_AT.sub(b"@", text.lower()))
 
 
 @lru_cache(maxsize=4)
