@@ -22,6 +22,31 @@ def test_shells_are_read_as_commands(tool: str) -> None:
     assert found == tuple(limit_effects(read_command("ls -la", "command", NO_PROJECT, NO_ACTIVITY)))
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments", "same_as"),
+    [
+        ("kubectl", {"args": "-n search delete pvc --all"}, "kubectl -n search delete pvc --all"),
+        ("kubectl", {"args": ["delete", "namespace", "search"]}, "kubectl delete namespace search"),
+        ("aws_cli", {"command": "s3 rb s3://shop --force"}, "aws s3 rb s3://shop --force"),
+        ("run_gh_command", {"command": "gh repo delete shop"}, "gh repo delete shop"),
+        ("git", {"args": "push --force"}, "git push --force"),
+        ("kubectl", {"args": "get pods"}, "kubectl get pods"),
+    ],
+)
+def test_the_command_line_of_one_program_may_leave_its_name_out(
+    tool: str, arguments: dict[str, object], same_as: str
+) -> None:
+    found = [(each.kind, each.target) for each in effects_of(ToolCall(tool, arguments))]
+    assert found == [(each.kind, each.target) for each in effects_of(ToolCall("bash", {"command": same_as}))]
+
+
+def test_a_tool_that_does_one_thing_with_a_program_is_no_command_line() -> None:
+    inside = effects_of(ToolCall("docker_exec", {"container": "db", "command": "rm -rf /etc"}))
+    assert {each.kind for each in inside} == {
+        each.kind for each in effects_of(ToolCall("bash", {"command": "rm -rf /etc"}))
+    }
+
+
 def test_the_words_of_a_command_list_are_one_command() -> None:
     found = effects_of(ToolCall("shell", {"command": ["ls", "-la"]}))
     assert found == tuple(limit_effects(read_command("ls -la", "command", NO_PROJECT, NO_ACTIVITY)))

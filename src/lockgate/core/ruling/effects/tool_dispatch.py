@@ -30,6 +30,8 @@ MAX_LEAVES_READ = 1000
 _SHELL_WORDS = frozenset("shell bash terminal ssh console exec cli zsh command subprocess".split())
 _OTHER_SHELLS = frozenset("powershell pwsh batch".split())
 _PROGRAMS = frozenset("aws gcloud az kubectl docker git gh npm terraform helm".split())
+# A tool that is the command line of one program is given what would stand behind its name.
+_COMMAND_LINE_WORDS = frozenset("cli command cmd run execute call tool".split())
 _RUNS = frozenset("run execute exec invoke eval evaluate launch start".split())
 _CODE_WORDS = frozenset(
     "python javascript js node jupyter repl code interpreter cell notebook evaluate eval snippet script".split()
@@ -97,6 +99,8 @@ def _read_shell(
         return None
     if seed in ("read", "write", "glob", "grep", "web_fetch") or not _CODE_WORDS.isdisjoint(name.words):
         return None
+    if found := _read_command_line(_program_of(name), leaves, project, activity):
+        return found
     commands = list(joined_values(leaves, "command"))
     if not commands:
         return [effect("unknown-act", certainty=Certainty.GUESS)] if seed == "bash" else None
@@ -106,6 +110,26 @@ def _read_shell(
     for leaf in commands:
         more = [each.text for each in joined_values(leaves, "command arguments")]
         found += read_command(" ".join([leaf.text, *more]), leaf.argument, project, activity)
+    return found
+
+
+def _program_of(name: ToolName) -> str:
+    """Return the program whose command line a tool is, or nothing: `kubectl`, `aws_cli`, `run_gh_command`."""
+    programs = name.words & _PROGRAMS
+    return min(programs) if len(programs) == 1 and name.words - programs <= _COMMAND_LINE_WORDS else ""
+
+
+def _read_command_line(program: str, leaves: Sequence[Leaf], project: Project, activity: Activity) -> list[Effect]:
+    """Return the effects of a command line that may leave its program's name out; nothing without a program."""
+    found: list[Effect] = []
+    lines = [*joined_values(leaves, "command"), *joined_values(leaves, "command arguments")]
+    for leaf in lines if program else ():
+        if leaf.text.split(maxsplit=1)[:1] == [program]:
+            found += read_command(leaf.text, leaf.argument, project, activity)
+            continue
+        before = len(program) + 1
+        for each in read_command(f"{program} {leaf.text}", leaf.argument, project, activity):
+            found.append(each._replace(start=max(0, each.start - before), end=max(0, each.end - before)))
     return found
 
 
