@@ -441,7 +441,7 @@ _NAMED_CALL = re.compile(r"\w\(")
 
 def _calls_nothing(found: Finding, leaves: Sequence[Leaf]) -> bool:
     """Return whether no bracket in a command has a name before it: `$(cat pid)` and `(a & b)` call no function."""
-    if found.rule != "seed:call-syntax" or found.reading != "raw":
+    if found.rule != _CALL_SYNTAX or found.reading != "raw":
         return False
     text = next((leaf.text for leaf in leaves if leaf.argument == found.where), "")
     line = text[found.start :].partition("\n")[0]
@@ -553,12 +553,18 @@ def _related_notes(review: _Review, traced: OriginTrace) -> list[BlockNote]:
         return []
     found: dict[tuple[str, str], BlockNote] = {}
     for reading, start, end in traced.related:
+        passage = reading.word_index.part.data[start:end]
         for note in context.broad.get(reading.block, ()):
-            if (note.block, note.rule) not in found and context.is_in_passage(
-                note, reading.word_index.part.data[start:end]
-            ):
+            if (note.block, note.rule) in found or (note.rule == _CALL_SYNTAX and not _CALL_IN_TEXT.search(passage)):
+                continue
+            if context.is_in_passage(note, passage):
                 found[note.block, note.rule] = note
     return list(found.values())
+
+
+_CALL_SYNTAX = "seed:call-syntax"
+# A whole word and a name right before the bracket: "recall notice (2 pages)" spells out no call.
+_CALL_IN_TEXT = re.compile(rb"\b(?:execute|run|call)\b[^\n]{0,400}\w\(", re.IGNORECASE)
 
 
 def _conclude(
