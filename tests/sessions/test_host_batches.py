@@ -119,8 +119,8 @@ def test_a_policy_that_changes_within_a_batch_is_recorded_whole(
     open_all(host, "abc")
     real = host._rulings.look
 
-    def change(session: str, key: str = "") -> Any:
-        start = real(session, key)
+    def change(session: str, *rest: Any) -> Any:
+        start = real(session, *rest)
         if session == "b":
             host.change_gate(new)
         return start
