@@ -19,7 +19,7 @@ HALF := tests/core tests/bench tests/gate tests/journal tests/mcp tests/sessions
 TREE := tests/repository/test_tree.py
 # With the hosts, also where they are installed: the embedded judge, for its engine is as large as everything else
 # together, and the SDK of Claude Code, for each of its cases is a run of that program.
-WITH_HOSTS := tests/verifiers/test_embedded_judge.py tests/verifiers/test_embedded_judge_configured.py tests/cli/test_judge.py \
+WITH_HOSTS := tests/abuse_gate/test_middleware_judged.py tests/verifiers/test_embedded_judge.py tests/verifiers/test_embedded_judge_configured.py tests/cli/test_judge.py \
   tests/integrations/test_claude_agent_sdk.py
 
 VENV := .venv

@@ -57,6 +57,7 @@ def pytest_collection_finish() -> None:
 # The embedded judge's engine comes with the hosts, and `make test-hosts` runs these.
 if find_spec("onnx") is None:
     collect_ignore = [
+        "abuse_gate/test_middleware_judged.py",
         "verifiers/test_embedded_judge.py",
         "verifiers/test_embedded_judge_configured.py",
         "cli/test_judge.py",

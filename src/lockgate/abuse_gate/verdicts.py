@@ -57,6 +57,8 @@ _UNSURE = {RULES: RULES_UNSURE, PROVIDER: PROVIDER_UNSURE, PROVIDER_FILTER: PROV
 
 # What the operator's own prompt may be the ground of.
 _UNSURE_BY_RULES = (RULES, RULES_UNSURE)
+# The adapter whose rating stands beside the rules, and which costs nothing to ask again.
+_EMBEDDED = "embedded"
 
 _FAILED = object()
 
@@ -151,19 +153,24 @@ class RequestJudge:
         safe where they look like an attack.
         """
         said = await self._assess_turns(case, ends)
-        if said.verdict != "safe" and said.reason in _UNSURE_BY_RULES:
+        if said.verdict != "safe" and (said.reason in _UNSURE_BY_RULES or said.provider == _EMBEDDED):
             # Only then: this reads the operator's prompt once more.
             spared = tuple(map(_spare_operator, case.found.turns))
             if spared != case.found.turns:
                 case = case._replace(found=case.found._replace(turns=spared))
                 said = await self._assess_turns(case, ends)
         turns = tuple(_without_context(case.found.turns))
-        if said.verdict != "unsafe" or turns == case.found.turns:
+        # The embedded judge alone suspects it: the rules found nothing.
+        judged = (said.provider, said.reason, said.rules) == (_EMBEDDED, PROVIDER_UNSURE, ()) and any(map(_TEXT, turns))
+        if (said.verdict != "unsafe" and not judged) or turns == case.found.turns:
             return said
         try:
             alone = await self._assess_turns(case._replace(found=case.found._replace(turns=turns)), ends)
         except Stop:
             return said
+        if judged:
+            # It reads a chat as one text, in which a prompt and what others said can look like an attack by themselves.
+            return alone if alone.verdict == "safe" else said
         if alone.verdict == "unsafe" or not alone.read:
             return said
         return said._replace(verdict="unclear", reason=_UNSURE.get(said.reason, said.reason))
