@@ -5,7 +5,7 @@
 FOLDER of --model holds `judge.onnx`. The states behind three of its layers are read word piece by word piece: detectors
 that see three neighbours each, the highest of each detector over the window, and one sum. Several small heads of different
 seeds are averaged, which makes one head again. What comes out is a `judge.onnx` with three logits, of which the first two are
-those of before. With a GPU a minute, without one some twenty.
+those of before. It takes a minute on one H200.
 
 Printed for texts of the banks, with whole families (then: single texts) kept apart: attacks found at given shares of ordinary texts.
 """
