@@ -9,6 +9,7 @@ from lockgate.core.ruling.effects.paths import Access, is_secret_variable, read_
 from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.options import has_option, split_options
 from lockgate.core.ruling.effects.programs.protected_files import note_search
+from lockgate.core.ruling.effects.programs.sed_script import read_sed_script
 from lockgate.core.ruling.effects.shell_syntax import decode_escapes
 
 if TYPE_CHECKING:
@@ -193,24 +194,15 @@ def _output_from_text(walk: Walk, text: str, *, hidden: bool) -> Output:
     return Output(Source.DECODED) if hidden else Output(Source.TEXT, text)
 
 
-# Where a command of `sed` begins: at the start, or behind what ends another one, with the lines that it is for.
-_SED_PLACE = r"(?:\d+(?:~\d+)?|\$|/(?:[^/\\]|\\.)*/[IM]*|\\([^\n])(?:\\.|(?!\{0})[^\\])*\{0}[IM]*)"
-_SED_COMMAND = (
-    r"(?:^|[;\n{}])\s*(?:" + _SED_PLACE.format(1) + r"(?:\s*,\s*(?:[+~]?\d+|" + _SED_PLACE.format(2) + r"))?)?[\s!]*"
-)
-_SED_REPLACES = r"s([^\\\n])(?:\\.|(?!\3)[^\\])*\3(?:\\.|(?!\3)[^\\])*\3[gpiImM0-9]*"
-_SED_RUNS = re.compile(rf"{_SED_COMMAND}(?:e(?:\s+\S|\s*$|\s*[;}}])|{_SED_REPLACES}e)")
-_SED_WRITES = re.compile(rf"{_SED_COMMAND}(?:{_SED_REPLACES}w\s*(\S+)|[wW](?:\s+|(?=[/~.]))(\S+))")
-
-
 def _sed(walk: Walk, call: Invocation) -> Output:
     options, paths = split_options(call.arguments, _SED_VALUED)
     scripts = [value for option, value in options if option in ("-e", "--expression")]
     names = {option for option, _ in options}
     if not scripts and not names & {"-f", "--file"}:
         scripts, paths = paths[:1], paths[1:]
-    for script in scripts:
-        _note_script(walk, script)
+    # Several pieces are one script, of which each is a line.
+    if scripts:
+        _note_script(walk, "\n".join(scripts))
     if "-i" in names or "--in-place" in names:
         for path in paths:
             _edit_in_place(walk, path, scripts)
@@ -253,11 +245,12 @@ _SED_VALUED = frozenset(("-e", "--expression", "-f", "--file", "-l", "--line-len
 
 def _note_script(walk: Walk, script: str) -> None:
     """Note what a script of `sed` runs and writes."""
-    if len(script) > MOST_SCRIPT or _SED_RUNS.search(script):
+    found = read_sed_script(script[: MOST_SCRIPT + 1])
+    if len(script) > MOST_SCRIPT or found.runs:
         walk.add_unreadable()
         return
-    for match in _SED_WRITES.finditer(script):
-        walk.access(match.group(4) or match.group(5), Access.WRITE)
+    for path in sorted(found.writes - {"", "/dev/stdout", "/dev/stderr"}):
+        walk.access(path, Access.WRITE)
 
 
 _AWK_RUNS = re.compile(r"\bsystem\s*\(\s*(\"(?:[^\"\\]|\\.)*\")?|\|\s*getline|\|\s*\"|\"\s*\|\s*&?\s*getline|/inet/")
