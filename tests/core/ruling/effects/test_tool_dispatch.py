@@ -6,6 +6,7 @@ import pytest
 
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY
 from lockgate.core.ruling.effects.code import read_code
+from lockgate.core.ruling.effects.effect import Severity
 from lockgate.core.ruling.effects.effects_of_call import effects_of
 from lockgate.core.ruling.effects.project import NO_PROJECT
 from lockgate.core.ruling.effects.shell import read_command
@@ -23,28 +24,33 @@ def test_shells_are_read_as_commands(tool: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "arguments", "same_as"),
+    ("tool", "arguments", "kind"),
     [
-        ("kubectl", {"args": "-n search delete pvc --all"}, "kubectl -n search delete pvc --all"),
-        ("kubectl", {"args": ["delete", "namespace", "search"]}, "kubectl delete namespace search"),
-        ("aws_cli", {"command": "s3 rb s3://shop --force"}, "aws s3 rb s3://shop --force"),
-        ("run_gh_command", {"command": "gh repo delete shop"}, "gh repo delete shop"),
-        ("git", {"args": "push --force"}, "git push --force"),
-        ("kubectl", {"args": "get pods"}, "kubectl get pods"),
+        ("kubectl", {"args": "-n search delete pvc --all"}, "deletes-data"),
+        ("kubectl", {"args": ["delete", "namespace", "search"]}, "deletes-data"),
+        ("kubectl", {"action": "delete", "args": ["namespace", "search"]}, "deletes-data"),
+        ("aws_cli", {"command": "s3 rb s3://shop --force"}, "deletes-data"),
+        ("run_gh_command", {"command": "gh repo delete shop"}, "deletes-data"),
+        ("git", {"args": "push --force origin main"}, "rewrites-history"),
     ],
 )
 def test_the_command_line_of_one_program_may_leave_its_name_out(
-    tool: str, arguments: dict[str, object], same_as: str
+    tool: str, arguments: dict[str, object], kind: str
 ) -> None:
-    found = [(each.kind, each.target) for each in effects_of(ToolCall(tool, arguments))]
-    assert found == [(each.kind, each.target) for each in effects_of(ToolCall("bash", {"command": same_as}))]
+    assert kind in {each.kind for each in effects_of(ToolCall(tool, arguments))}
 
 
-def test_a_tool_that_does_one_thing_with_a_program_is_no_command_line() -> None:
-    inside = effects_of(ToolCall("docker_exec", {"container": "db", "command": "rm -rf /etc"}))
-    assert {each.kind for each in inside} == {
-        each.kind for each in effects_of(ToolCall("bash", {"command": "rm -rf /etc"}))
-    }
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("docker", {"command": "rm -rf /etc"}),
+        ("docker_exec", {"container": "db", "command": "rm -rf /etc"}),
+        ("git_cli", {"command": "git push", "args": ["--force", "origin", "main"]}),
+        ("terraform", {"action": "destroy", "args": ["plan"]}),
+    ],
+)
+def test_a_command_line_is_read_as_no_less_than_a_shell_would(tool: str, arguments: dict[str, object]) -> None:
+    assert effects_of(ToolCall(tool, arguments))[0].severity is Severity.OPENS_A_DOOR
 
 
 def test_the_words_of_a_command_list_are_one_command() -> None:

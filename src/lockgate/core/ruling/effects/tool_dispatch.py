@@ -32,6 +32,8 @@ _OTHER_SHELLS = frozenset("powershell pwsh batch".split())
 _PROGRAMS = frozenset("aws gcloud az kubectl docker git gh npm terraform helm".split())
 # A tool that is the command line of one program is given what would stand behind its name.
 _COMMAND_LINE_WORDS = frozenset("cli command cmd run execute call tool".split())
+_VERB_ARGUMENTS = frozenset("subcommand action verb operation service".split())
+_LINE_ARGUMENTS = _VERB_ARGUMENTS | frozenset("command commands cmd args argv arguments".split())
 _RUNS = frozenset("run execute exec invoke eval evaluate launch start".split())
 _CODE_WORDS = frozenset(
     "python javascript js node jupyter repl code interpreter cell notebook evaluate eval snippet script".split()
@@ -64,7 +66,8 @@ def read_tool(call: ToolCall, leaves: Sequence[Leaf], project: Project, activity
         found = [*read_service_tool(name, seed, call, leaves, project), *_read_queries(leaves)]
     own = read_own_arguments(name, seed, leaves, project)
     carried = [] if is_local else list(find_carried_secrets(leaves))
-    return limit_effects([*own, *found, *carried, *_raised_by_annotations(call, found)])
+    doors = _read_command_line(name, leaves, project, activity)
+    return limit_effects([*own, *doors, *found, *carried, *_raised_by_annotations(call, found)])
 
 
 def read_own(call: ToolCall, leaves: Sequence[Leaf], project: Project, activity: Activity) -> list[Effect]:
@@ -99,8 +102,6 @@ def _read_shell(
         return None
     if seed in ("read", "write", "glob", "grep", "web_fetch") or not _CODE_WORDS.isdisjoint(name.words):
         return None
-    if found := _read_command_line(_program_of(name), leaves, project, activity):
-        return found
     commands = list(joined_values(leaves, "command"))
     if not commands:
         return [effect("unknown-act", certainty=Certainty.GUESS)] if seed == "bash" else None
@@ -119,18 +120,25 @@ def _program_of(name: ToolName) -> str:
     return min(programs) if len(programs) == 1 and name.words - programs <= _COMMAND_LINE_WORDS else ""
 
 
-def _read_command_line(program: str, leaves: Sequence[Leaf], project: Project, activity: Activity) -> list[Effect]:
-    """Return the effects of a command line that may leave its program's name out; nothing without a program."""
-    found: list[Effect] = []
-    lines = [*joined_values(leaves, "command"), *joined_values(leaves, "command arguments")]
-    for leaf in lines if program else ():
-        if leaf.text.split(maxsplit=1)[:1] == [program]:
-            found += read_command(leaf.text, leaf.argument, project, activity)
-            continue
-        before = len(program) + 1
-        for each in read_command(f"{program} {leaf.text}", leaf.argument, project, activity):
-            found.append(each._replace(start=max(0, each.start - before), end=max(0, each.end - before)))
-    return found
+def _read_command_line(name: ToolName, leaves: Sequence[Leaf], project: Project, activity: Activity) -> list[Effect]:
+    """Return the doors that a tool opens if it is one program's command line, with the program's name left out or not.
+
+    Only those: such a tool may take more than this line shows, so that nothing else of it is made light of.
+    """
+    program = _program_of(name)
+    parts = [leaf for leaf in leaves if program and not _LINE_ARGUMENTS.isdisjoint(name_parts(leaf.argument))]
+    if not parts:
+        return []
+    # The verb may be an argument of its own, in front.
+    parts.sort(key=lambda leaf: _VERB_ARGUMENTS.isdisjoint(name_parts(leaf.argument)))
+    line = " ".join(leaf.text for leaf in parts)
+    text = line if line.split(maxsplit=1)[:1] == [program] else f"{program} {line}"
+    argument = parts[0].argument
+    return [
+        effect(each.kind, each.target, argument=argument)
+        for each in read_command(text, argument, project, activity)
+        if each.severity is Severity.OPENS_A_DOOR and each.kind != "unreadable"
+    ]
 
 
 def _read_code_or_query(name: ToolName, leaves: Sequence[Leaf], project: Project) -> list[Effect] | None:
