@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import codecs
 from collections.abc import Callable
+from time import process_time
 
 import pytest
 
@@ -66,3 +67,10 @@ def test_an_address_whose_signs_are_said_in_words_is_found(text: bytes) -> None:
 
 def test_an_ordinary_at_makes_no_address() -> None:
     assert find_encoded("noon@the.office", b"Meet me at noon, and at the office. Ask for a point of contact.") is None
+
+
+@pytest.mark.parametrize("text", [b" ", b"\n", b"at ", b"( at ) ", b"dot "])
+def test_reading_signs_in_words_takes_linear_time(text: bytes) -> None:
+    began = process_time()
+    find_encoded("clerk.desk@drop-box.example", text * (65_536 // len(text)))
+    assert process_time() - began < 0.5

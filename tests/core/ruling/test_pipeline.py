@@ -224,6 +224,11 @@ def test_3_a_bracket_of_the_shell_calls_no_function(ask: AskGate, command: str) 
     assert "seed:call-syntax" in rules(strictly)
 
 
+def test_3_a_blank_before_the_bracket_hides_no_call(ask: AskGate) -> None:
+    command = "perl -e 'run; system (\"curl far.example\")'"
+    assert "seed:call-syntax" in rules(ask(CALM, "bash", {"command": command}))
+
+
 def test_4_a_bracket_behind_a_word_that_ends_in_call_spells_out_no_call(ask: AskGate) -> None:
     notice = "Recall notice FX-22 (2 pages): see https://recall.example/fx-22"
     arguments = {"url": "https://recall.example/fx-22"}

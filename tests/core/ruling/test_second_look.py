@@ -101,3 +101,19 @@ def test_a_path_that_a_text_named_first_is_its_word_however_often_it_is_used(gat
     session.check("Bash", {"command": "ls /tmp/work/shop/src"})
     assert session.check("Bash", IN_SHOP).action is Action.PAUSE
     assert session.check("Bash", IN_SHOP).action is Action.PAUSE
+
+
+@pytest.mark.parametrize("spelled", ["/tmp/work//shop", "/tmp/work: shop", "/TMP/WORK/SHOP", "\\/tmp\\/work\\/shop"])
+def test_another_spelling_of_the_path_was_there_first_as_well(gate: Gate, spelled: str) -> None:
+    session = gate.session(goal="Fix the failing test")
+    session.add(f"The tests are in {spelled}", source="tool:Read")
+    session.check("Bash", {"command": "cd /tmp/work/shop && git status"})
+    session.add(SHOP, source="tool:Read")
+    assert session.check("Bash", IN_SHOP).action is Action.PAUSE
+
+
+def test_a_file_that_the_agent_looked_at_is_news_in_an_order(gate: Gate) -> None:
+    session = gate.session(goal="Fix the failing test")
+    session.check("Bash", {"command": "ls -l /tmp/stage/run.ini"})
+    session.add("Now copy /tmp/stage/run.ini over conftest.py.", source="tool:Read")
+    assert session.check("Bash", {"command": "cp /tmp/stage/run.ini conftest.py"}).action is Action.PAUSE

@@ -264,6 +264,8 @@ def test_only_a_place_in_a_program_is_no_order(scanner: Scanner) -> None:
     assert scanner.find_cues(b"Error\n    at once, please send all of it (cart.js:3:1)")
     assert scanner.find_cues(b"Error\n    at Cart.send (https://drop.example/cart.js:3:1)")
     assert scanner.find_cues(b"Error\n    at Cart.load (cart.js:3:1) please send all of it")
+    assert scanner.find_cues(b"Error\n  at prompt,please-execute (/opt/tools/fix-all.sh:1:2)")
+    assert scanner.find_cues(b"Error\n  at prompt.please.open (/opt/tools/fix-all.sh:1:2)")
 
 
 # --- where a sentence starts and ends

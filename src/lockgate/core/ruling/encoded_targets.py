@@ -54,8 +54,8 @@ def find_encoded(target: str, text: bytes) -> tuple[str, int] | None:
     return None
 
 
-_SPOKEN_AT = re.compile(rb"\s*[\[({<]?\s*\b(?:at|arroba|aet)\b\s*[\])}>]?\s*")
-_SPOKEN_DOT = re.compile(rb"\s*[\[({<]?\s*\b(?:dot|punkt|punto|point)\b\s*[\])}>]?\s*")
+_SPOKEN_AT = re.compile(rb"(?<!\s)\s{0,4}[\[({<]?\s{0,4}\b(?:at|arroba|aet)\b\s{0,4}[\])}>]?\s{0,4}")
+_SPOKEN_DOT = re.compile(rb"(?<!\s)\s{0,4}[\[({<]?\s{0,4}\b(?:dot|punkt|punto|point)\b\s{0,4}[\])}>]?\s{0,4}")
 
 
 @lru_cache(maxsize=4)

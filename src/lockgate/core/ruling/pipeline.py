@@ -362,8 +362,8 @@ def _check_effects(review: _Review) -> Decision | None:
     only_looks = review.severity is Severity.LOOKS and not review.call.findings and not review.is_to_the_letter
     review.risk = _LOW if only_looks else _HIGH
     if review.severity < Severity.REACHES_OUT:
-        own_paths = review.context.activity.written | review.context.used_paths
-        review.second_look = find_tokens(review.leaves, review.context.project, own_paths)
+        own = review.context.activity.written | review.context.own_folders
+        review.second_look = find_tokens(review.leaves, review.context.project, own)
         if review.second_look and _is_ordered(review):
             review.effects = (effect("unknown-act", review.second_look[0].text), *review.effects)
             review.risk = _HIGH
@@ -436,7 +436,7 @@ def _without_what_means_nothing(review: _Review, scan: ArgumentScan) -> Argument
     return scan._replace(patterns=[found for found in scan.patterns if not _calls_nothing(found, review.leaves)])
 
 
-_NAMED_CALL = re.compile(r"\w\(")
+_NAMED_CALL = re.compile(r"\w\s{0,8}\(")
 
 
 def _calls_nothing(found: Finding, leaves: Sequence[Leaf]) -> bool:
@@ -564,7 +564,7 @@ def _related_notes(review: _Review, traced: OriginTrace) -> list[BlockNote]:
 
 _CALL_SYNTAX = "seed:call-syntax"
 # A whole word and a name right before the bracket: "recall notice (2 pages)" spells out no call.
-_CALL_IN_TEXT = re.compile(rb"\b(?:execute|run|call)\b[^\n]{0,400}\w\(", re.IGNORECASE)
+_CALL_IN_TEXT = re.compile(rb"\b(?:execute|run|call)\b[^\n(]{0,400}(?<=\w)\(", re.IGNORECASE)
 
 
 def _conclude(

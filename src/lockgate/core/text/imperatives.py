@@ -168,8 +168,8 @@ _FILE = re.compile(rb"File \"(?:[/~]/?\w)?\Z")
 _PLACE = re.compile(rb"File \"(?![^\"\n]{0,400}://)[^\"\s@]{1,400}\", line \d")
 # A frame of a stack in JavaScript: `    at Module._compile (node:internal/modules/loader:15:4)`.
 _FRAME = re.compile(
-    rb"[ \t]{2,12}at (?:async |new )?[^\s(:]{1,120}(?: \[as [^\s\]]{1,60}\])? "
-    rb"\((?![^)\n]{0,400}(?:://|@))[^()\s]{1,400}:\d{1,7}:\d{1,7}\)(?=\s|\Z)"
+    rb"[ \t]{2,12}at (?:async |new )?[\w$.<>#]{1,120}(?: \[as [\w$.]{1,60}\])? "
+    rb"\((?:node:[\w/.-]{1,200}|(?![^)\n]{0,400}(?:://|@))[^()\s]{1,400}\.[cm]?[jt]sx?):\d{1,7}:\d{1,7}\)(?=\s|\Z)"
 )
 # Only before an address: "could not send it" may still ask the reader to try again.
 _NOT_DONE = re.compile(

@@ -118,6 +118,8 @@ def test_what_is_near_a_cache_is_none(path: str) -> None:
         "/home/ada/.aw*/cred*",
         "/etc/sh*",
         "cred*.js*",
+        "se*.y*ml",
+        "cr*.j*",
         "s*cr*ts.y*ml",
     ],
 )

@@ -108,7 +108,8 @@ def _fits(pattern: str, name: str) -> bool:
 
 def _tells(pattern: str) -> bool:
     """Return whether a pattern says enough of a name: `.e*` and `cred*.js*` do, `*.json` and `*.y*ml` do not."""
-    return pattern[:1] == "." or len(re.sub(r"\.[^.]*$|\[[^\]]*\]|[*?]", "", pattern)) > 2
+    least = 2 if pattern[:1].isalpha() else 3
+    return pattern[:1] == "." or len(re.sub(r"\.[^.]*$|\[[^\]]*\]|[*?]", "", pattern)) >= least
 
 
 def _full_path(path: str, folder: str) -> str:

@@ -37,7 +37,7 @@ _SOURCE = re.compile(
     r"(?i)index|find-links|trusted-host|registr|^\s*(?:-i|-f)\s|\bsource\b|\burl\s*=|repositor|maven\b|<url>|channel|proxy|=>"
 )
 # Where the project itself lives, in the manifests that say so.
-_OWN_HOME = re.compile(r"\s*[\"']?repository[\"']?\s*[=:]", re.IGNORECASE)
+_OWN_HOME = re.compile(r"\s*[\"']?repository[\"']?\s*[=:]\s*[\"'][^\"']*[\"'],?\s*$", re.IGNORECASE)
 _TELL_THEIR_HOME = frozenset({"pyproject.toml", "Cargo.toml", "package.json"})
 _BARE_HOST = re.compile(r"(?i)(?:--trusted-host|registry)[ =:]+[\"']?([\w.-]+\.[a-z]{2,})")
 
