@@ -325,6 +325,22 @@ def test_a_service_that_drips_is_cut_off_by_the_deadline(service: Callable[..., 
     assert b"in time" in ended.stderr
 
 
+def test_no_alarm_is_left_when_the_hook_has_answered() -> None:
+    code = (
+        f"import signal, sys; sys.path.insert(0, {str(SRC)!r})\n"
+        "from lockgate.claude_code import hook_command as hook\n"
+        "code = hook.main(['claude-code'])\n"
+        "sys.exit(code if signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0) else 9)"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+    ended = subprocess.run(
+        [sys.executable, "-I", "-c", code], input=event(), capture_output=True, timeout=60,
+        env={"LOCKGATE_URL": f"http://127.0.0.1:{port}", "LOCKGATE_AGENT_TOKEN": "lga_some-agent-token"},
+    )  # fmt: skip
+    assert ended.returncode == 2
+
+
 def test_a_host_that_never_ends_its_input_is_cut_off_too(service: Callable[..., Service]) -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(SRC)!r})\n"

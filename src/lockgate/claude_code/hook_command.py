@@ -71,7 +71,14 @@ class _Unwatched(Exception):
 
 def main(argv: list[str] | None = None) -> int:
     """Answer one event; never raises, and leaves standard output shut."""
-    words = sys.argv[1:] if argv is None else argv
+    try:
+        return _answer(sys.argv[1:] if argv is None else argv)
+    finally:
+        # While Python ends, an alarm would kill it: no code 2, and a host would run the call.
+        _set_alarm(0)
+
+
+def _answer(words: list[str]) -> int:
     is_plain = words[:1] != ["claude-code"]
     began = monotonic()
     body, out = b"", 2
@@ -157,7 +164,7 @@ def parse_url(url: str) -> tuple[str, int]:
 
 
 def _set_alarm(seconds: float) -> None:
-    """The end of everything, however the time is spent: a host that gives up on us may run the call."""
+    """The end of everything, however the time is spent: a host that gives up on us may run the call. 0 ends it."""
     try:
         import _signal  # type: ignore[import-not-found]  # `signal` without its enumerations, which take milliseconds
     except ImportError:  # pragma: no cover
