@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import wraps
+from functools import partial, wraps
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-from lockgate.integrations.named_agents import named_agents
+from lockgate.integrations.named_agents import named_agents, unseen_agent
 
 
 class Agent:
@@ -76,3 +76,59 @@ def test_an_agent_is_found_by_its_name(function: Any) -> None:
 )
 def test_what_names_no_agent_has_none(function: Any) -> None:
     assert named_agents(function, Agent) == []
+
+
+class Lazy:
+    """Like a proxy with nothing behind it: whatever is asked of it fails."""
+
+    @property
+    def __class__(self) -> Any:
+        raise RuntimeError("working outside of a request")
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError("working outside of a request")
+
+
+LAZY = Lazy()
+RUN = GLOBAL.run
+BY_PART = partial(str, GLOBAL)
+OUTER = ModuleType("outer")
+OUTER.inner = MODULE  # type: ignore[attr-defined]
+
+
+def by_lazy(task: str) -> str:
+    return f"{LAZY} {GLOBAL.run(task)}"
+
+
+def by_inner_function(task: str) -> list[str]:
+    return [*map(lambda each: GLOBAL.run(each), [task])]  # noqa: C417
+
+
+def by_bound_method(task: str) -> str:
+    return RUN(task)
+
+
+def by_part(_task: str) -> str:
+    return BY_PART()
+
+
+def by_inner_module(task: str) -> str:
+    return str(OUTER.inner.helper.run(task))
+
+
+@pytest.mark.parametrize("tool", [by_lazy, by_inner_function, by_bound_method, by_part, by_inner_module])
+def test_an_agent_is_found_behind_what_the_code_names(tool: Any) -> None:
+    assert named_agents(tool, Agent) == [GLOBAL]
+
+
+def test_what_cannot_be_looked_at_ends_no_run() -> None:
+    class Nameless(Agent):
+        @property
+        def name(self) -> str:
+            raise RuntimeError("not configured")
+
+    helper = Nameless()
+    assert unseen_agent("ask", by_closure(helper), Agent, lambda _: False) == ""
+    loop: Any = lambda task: task  # noqa: E731
+    loop.__wrapped__ = loop
+    assert unseen_agent("ask", loop, Agent, lambda _: False) == ""

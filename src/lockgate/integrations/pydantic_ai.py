@@ -199,12 +199,14 @@ class Lockgate(AbstractCapability[Any]):
         handler: Any,
     ) -> Any:
         session = self._session_of(ctx)
-        with self.plug.running(session, PlugCall(call.tool_name, args if isinstance(args, dict) else {})):
-            result = await handler(args)
-        if unseen := _agents_without_plug(ctx.agent).get(call.tool_name):
-            self.plug.cannot_cover(unseen, session)
-        await to_thread(self.plug.ended, session, call.tool_call_id)
-        return result
+        try:
+            with self.plug.running(session, PlugCall(call.tool_name, args if isinstance(args, dict) else {})):
+                return await handler(args)
+        finally:
+            # Also if the tool fails: an agent in it may have acted before.
+            if unseen := _unseen_in(_agents_without_plug(ctx.agent), call.tool_name):
+                self.plug.cannot_cover(unseen, session)
+            await to_thread(self.plug.ended, session, call.tool_call_id)
 
     def _session_of(self, ctx: RunContext[Any]) -> str:
         """Return the session: the conversation, or inside another agent's tool the run."""
@@ -223,6 +225,11 @@ def _agents_without_plug(agent: Any) -> dict[str, str]:
     for toolset in agent.toolsets if agent is not None else ():
         toolset.apply(look)
     return found
+
+
+def _unseen_in(unseen: dict[str, str], tool: str) -> str:
+    """Return what cannot be seen in a tool, whose set may put a prefix before its name."""
+    return unseen.get(tool) or next((what for name, what in unseen.items() if tool.endswith(f"_{name}")), "")
 
 
 def _has_plug(agent: Any) -> bool:

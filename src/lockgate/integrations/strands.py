@@ -171,6 +171,9 @@ class LockgatePlugin(Plugin):
         if not verdict.runs:
             yield self._denial(context, verdict)
             return
+        if unseen := unseen_agent(call.tool, context.tool, Agent, _guarded.__contains__):
+            # Before it runs: the tool may fail after an agent in it has acted.
+            self.plug.cannot_cover(unseen, session)
         steps, failed = aiter(call_next(context)), False
         while True:
             # Not around the yield: what the caller does between two events is not inside this call.
@@ -181,8 +184,6 @@ class LockgatePlugin(Plugin):
             if isinstance(event, ToolResultEvent):
                 failed = event.tool_result.get("status") == "error"
             yield event
-        if unseen := unseen_agent(call.tool, context.tool, Agent, _guarded.__contains__):
-            self.plug.cannot_cover(unseen, session)
         await to_thread(self.plug.ended, session, call.id, failed=failed)
 
     def _denial(self, context: Any, verdict: Verdict) -> ToolResultEvent:
