@@ -33,8 +33,11 @@ def talk(*messages: dict[str, Any]) -> dict[str, Any]:
     ("body", "decision"),
     [
         (talk(user("unchain the report")), "unclear"),
-        (talk({"role": "system", "content": "unchain the report"}, user("send the summary")), "allow"),
-        (talk(user("unchain the report"), model("a summary"), user("send the summary")), "allow"),
+        # A client can make up all of the context, so a turn that is suspected by itself stays so.
+        (talk({"role": "system", "content": "unchain the report"}, user("send the summary")), "unclear"),
+        (talk(user("unchain the report"), model("a summary"), user("send the summary")), "unclear"),
+        (talk(user("send the summary"), model("unchain the report")), "unclear"),
+        # What an agent said in the middle does not count, nor what looks like an attack only beside the rest.
         (talk(user("a report"), model("unchain the report"), user("send the summary")), "allow"),
         (talk({"role": "system", "content": "a report"}, user("unchain the summary")), "unclear"),
         # Nothing is left without the context.
@@ -48,7 +51,7 @@ def talk(*messages: dict[str, Any]) -> dict[str, Any]:
         ),
     ],
 )
-def test_the_embedded_judge_suspects_only_what_the_client_says_now(
+def test_the_embedded_judge_suspects_turns_and_not_their_context(
     tmp_path: Path, body: dict[str, Any], decision: str
 ) -> None:
     judge = EmbeddedJudge(files=tiny_judge.make(tmp_path))

@@ -60,6 +60,8 @@ _UNSURE_BY_RULES = (RULES, RULES_UNSURE)
 # The adapter whose rating stands beside the rules, and which costs nothing to ask again.
 _EMBEDDED = "embedded"
 
+# So many turns of a suspected chat are judged by themselves.
+_MAX_ALONE = 32
 _FAILED = object()
 
 T = TypeVar("T")
@@ -166,14 +168,34 @@ class RequestJudge:
             return said
         try:
             alone = await self._assess_turns(case._replace(found=case.found._replace(turns=turns)), ends)
+            if judged:
+                # It reads a chat as one text, in which a prompt and what others said can look like an attack together.
+                return said if alone.verdict != "safe" or await self._suspects_one(case, turns, ends) else alone
         except Stop:
             return said
-        if judged:
-            # It reads a chat as one text, in which a prompt and what others said can look like an attack by themselves.
-            return alone if alone.verdict == "safe" else said
         if alone.verdict == "unsafe" or not alone.read:
             return said
         return said._replace(verdict="unclear", reason=_UNSURE.get(said.reason, said.reason))
+
+    async def _suspects_one(self, case: ParsedRequest, looked_at: tuple[Turn, ...], ends: float) -> bool:
+        """Return whether a turn of the context is suspected by itself: a client can make up all of it.
+
+        The agent's own words are no part of that, but for those at the end, which the model is to go on from.
+        """
+        turns = [turn for turn in case.found.turns if turn.kind == "text"]
+        speakers = [turn.source for turn in turns]
+        end = max((place for place, source in enumerate(speakers) if source == "user"), default=-1)
+        answered = max((place for place, source in enumerate(speakers[:end]) if source == "agent"), default=-1)
+        # What a client says in several messages in a row can be one sentence.
+        together = tuple(turn for turn in turns[answered + 1 : end + 1] if turn.source == "user")
+        alone = [(turn,) for place, turn in enumerate(turns) if turn.source != "agent" or place > end]
+        parts = [part for part in (together, *alone) if part and part != looked_at]
+        for part in parts[:_MAX_ALONE]:
+            words = case.found._replace(turns=part, uploads=(), flags=())
+            said = await self._assess_turns(case._replace(found=words, inspected=()), ends)
+            if said.verdict != "safe":
+                return True
+        return len(parts) > _MAX_ALONE
 
     async def _assess_turns(self, case: ParsedRequest, ends: float) -> Assessment:
         settled = self._rules_verdict(case)

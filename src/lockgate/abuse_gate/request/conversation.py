@@ -156,6 +156,8 @@ _CALLS: Final = ("functioncall", "function_call", "tooluse")
 _ANSWER, _PAPER, _ECHO = "answer", "paper", "echo"
 _OUTSIDE_NAMES: Final = {_ANSWER: "tool", _PAPER: "document", _ECHO: "agent"}
 # Keys that name a stored conversation, which holds the calls that results answer.
+# Where the messages of a conversation stand; an object with a role elsewhere, as in `metadata`, is none of them.
+_MESSAGE_LISTS = frozenset({"", "messages", "input", "contents"})
 _STORED_CONVERSATION: Final = ("previous_response_id", "conversation", "conversation_id", "thread_id", "tool_outputs")
 # Of these, the keys whose value stays the same for the whole conversation.
 _CONVERSATION_IDS: Final = ("conversation", "conversation_id", "thread_id")
@@ -489,7 +491,7 @@ class ConversationReader:
             self.end_turn()
             self._api = True
             source = self._speaker_from_role(role.lower(), body)
-            if source == "user":
+            if source == "user" and key in _MESSAGE_LISTS:
                 self._message = len(self.turns)
                 self._first_message = self._message if self._first_message < 0 else self._first_message
             if source.startswith(_OUTSIDE):
