@@ -77,6 +77,7 @@ class HostSteps:
             held = decide_unrecorded(kept.decision, live.ruler.policy, "the step was finished meanwhile")
             held = observe(held._replace(action=Action.PAUSE, reason=Reason.RECONCILIATION), live.ruler.policy)
             return self._rulings.keep(start, call, held)
+        self._rulings.refuse_late(start, kept)
         return kept
 
     def finish(self, session: str, step: str, assessment: Mapping[str, object]) -> StoredRuling:

@@ -104,11 +104,16 @@ class RulingKeeper:
     ) -> Routine[StoredRuling]:
         """Do the same as a routine, which waits once the store has taken the ruling in."""
         kept = yield from self._keeping(start, call, decision, also, called=called)
-        # 4. The store or the journal may have stood still.
-        judges_s = sum(ran.latency_us for ran in decision.judged) / 1e6
+        # 4. The store or the journal may have stood still. Nothing runs on the end of a step.
+        if called:
+            self.refuse_late(start, kept)
+        return kept
+
+    def refuse_late(self, start: RulingStart, kept: StoredRuling) -> None:
+        """Raise SessionsBusy if a call would be let through after its time, without that of the judges."""
+        judges_s = sum(ran.latency_us for ran in kept.decision.judged) / 1e6
         if kept.decision.action is Action.CONTINUE and self._steady() - judges_s > start.until_s:
             raise late_error()
-        return kept
 
     def _keeping(
         self, start: RulingStart, call: ToolCall, decision: Decision, also: tuple[SessionEntry, ...], *, called: bool

@@ -289,7 +289,11 @@ class PostgresLog:
                 try:
                     db.execute(statement)
                 except OperationalError:
+                    was_closed = db.broken
                     close_quietly(db)
+                    if not was_closed:
+                        # A server that stands still does so on the next connection, too.
+                        raise
                 else:
                     return db
         db = self._connect()
