@@ -182,14 +182,7 @@ class RequestJudge:
 
         The agent's own words are no part of that, but for those at the end, which the model is to go on from.
         """
-        turns = [turn for turn in case.found.turns if turn.kind == "text"]
-        speakers = [turn.source for turn in turns]
-        end = max((place for place, source in enumerate(speakers) if source == "user"), default=-1)
-        answered = max((place for place, source in enumerate(speakers[:end]) if source == "agent"), default=-1)
-        # What a client says in several messages in a row can be one sentence.
-        together = tuple(turn for turn in turns[answered + 1 : end + 1] if turn.source == "user")
-        alone = [(turn,) for place, turn in enumerate(turns) if turn.source != "agent" or place > end]
-        parts = [part for part in (together, *alone) if part and part != looked_at]
+        parts = [part for part in _parts_of(case.found.turns) if part and part != looked_at]
         for part in parts[:_MAX_ALONE]:
             words = case.found._replace(turns=part, uploads=(), flags=())
             said = await self._assess_turns(case._replace(found=words, inspected=()), ends)
@@ -305,6 +298,17 @@ def _is_agents(found: NormalizedRequest) -> bool:
 def _spare_operator(turn: Turn) -> Turn:
     """Return the turn; the operator's prompt without what it forbids."""
     return turn._replace(text=spare_guards(turn.text)) if turn.kind == "text" and turn.source == "system" else turn
+
+
+def _parts_of(found: Iterable[Turn]) -> Iterator[tuple[Turn, ...]]:
+    """Yield the words that a client may have made up: its last messages together, and each turn by itself."""
+    turns = [turn for turn in found if turn.kind == "text"]
+    speakers = [turn.source for turn in turns]
+    end = max((place for place, source in enumerate(speakers) if source == "user"), default=-1)
+    answered = max((place for place, source in enumerate(speakers[:end]) if source == "agent"), default=-1)
+    # What is said in several messages in a row can be one sentence.
+    yield tuple(turn for turn in turns[answered + 1 : end + 1] if turn.source == "user")
+    yield from ((turn,) for place, turn in enumerate(turns) if turn.source != "agent" or place > end)
 
 
 def _without_context(turns: Iterable[Turn]) -> Iterator[Turn]:

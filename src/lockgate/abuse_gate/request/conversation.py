@@ -492,8 +492,7 @@ class ConversationReader:
             self._api = True
             source = self._speaker_from_role(role.lower(), body)
             if source == "user" and key in _MESSAGE_LISTS:
-                self._message = len(self.turns)
-                self._first_message = self._message if self._first_message < 0 else self._first_message
+                self._note_message()
             if source.startswith(_OUTSIDE):
                 return source, True
         elif kind in ("reasoning", "thinking"):
@@ -507,6 +506,10 @@ class ConversationReader:
             inner = file if isinstance(file, dict) else body
             return source_name(_PAPER, inner.get("filename") or inner.get("title") or inner.get("name")), True
         return source, False
+
+    def _note_message(self) -> None:
+        self._message = len(self.turns)
+        self._first_message = self._message if self._first_message < 0 else self._first_message
 
     def _speaker_from_role(self, role: str, body: dict[str, Any]) -> str:
         if role in _TOOL_ROLES:
