@@ -480,6 +480,25 @@ def test_a_middleware_behind_ours_is_reported_and_one_before_ours_is_not(
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize(("other", "expected"), [(AroundModel, ["ana@example.com"]), (Around, [])])
+def test_an_application_can_vouch_for_what_stands_behind_us_and_the_model_only(
+    plug: Plug, mode: str, other: type[AgentMiddleware], expected: list[str]
+) -> None:
+    sent: list[str] = []
+
+    @tool
+    def send_email(to: str, body: str) -> str:
+        """Send an email."""
+        sent.append(to)
+        return "sent"
+
+    ours = LockgateMiddleware(plug, model_sees_the_same=True)
+    agent = create_agent(ScriptedModel(script=iter([[ANA], "done"])), [send_email], middleware=[ours, other()])
+    invoke(agent, ANA_GOAL, mode)
+    assert sent == expected
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
 def test_an_agent_without_the_plug_inside_a_tool_is_reported(plug: Plug, mode: str, caplog: Any) -> None:
     @tool
     def get_sum(a: int, b: int) -> str:

@@ -66,12 +66,17 @@ class LockgateState(AgentState[Any]):
 
 
 class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
-    """Rules on every tool call of one agent. Without a `plug` it shares one with the other agents of the process."""
+    """Rules on every tool call of one agent. Without a `plug` it shares one with the other agents of the process.
+
+    With `model_sees_the_same` the application vouches that no middleware behind this one gives the model text that was
+    not there before.
+    """
 
     state_schema = LockgateState
 
-    def __init__(self, plug: Plug | None = None) -> None:
+    def __init__(self, plug: Plug | None = None, *, model_sees_the_same: bool = False) -> None:
         super().__init__()
+        self._model_sees_the_same = model_sees_the_same
         require_framework("langchain", "1.4")
         self.plug = plug or shared_plug("langchain")
         # The answered questions about calls that went on to a pause of their own, by session, call and arguments.
@@ -124,7 +129,8 @@ class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
         session = self._read(request.state, request.messages, request)
-        self._warn_of(handler, session, "what the model reads")
+        if not self._model_sees_the_same:
+            self._warn_of(handler, session, "what the model reads")
         response = handler(request)
         self._note_reply(session, response)
         return response
@@ -133,7 +139,8 @@ class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
         session = await to_thread(self._read, request.state, request.messages, request)
-        self._warn_of(handler, session, "what the model reads")
+        if not self._model_sees_the_same:
+            self._warn_of(handler, session, "what the model reads")
         response = await handler(request)
         self._note_reply(session, response)
         return response
