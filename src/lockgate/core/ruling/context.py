@@ -247,13 +247,13 @@ class Context:
 
     def _note_own_folders(self, leaves: Sequence[Leaf]) -> None:
         folders = find_folders(leaves) - self.own_folders
-        texts = [reading.word_index.part.data for reading in self.readings] if folders else []
+        texts = [reading.word_index.prepared for reading in self.readings] if folders else []
         if self.has_unknown_history or sum(map(len, texts)) > _MAX_SEARCHED or len(self.own_folders) >= MAX_PATHS:
             return
         for folder in sorted(folders)[:_MAX_NEW_FOLDERS]:
             # By its name alone: a text may spell the way to it in many forms.
             name = folder.rpartition("/")[2].lower().encode()
-            if not any(name in text.lower() for text in texts):
+            if not any(name in text for text in texts):
                 self.own_folders.add(folder)
 
     def _find_sought(self, tool: str, content: str, *, is_last: bool) -> tuple[str, ...]:
