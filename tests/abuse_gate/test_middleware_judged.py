@@ -1,4 +1,4 @@
-"""Which words of a chat the embedded judge may suspect: those that the client says now."""
+"""Which words of a chat the embedded judge may suspect: each turn by itself, and not the chat as one text."""
 
 from __future__ import annotations
 
