@@ -123,7 +123,7 @@ sbom: $(RELEASE)/installed ## write the bill of materials of Lockgate with all e
 	  --output-file build/sbom.json
 
 clean: ## remove the environment, builds and caches
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist src/lockgate/compiled_rules .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests bench docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # Each stamp is one thing installed once; a changed pyproject.toml or lock installs it again.

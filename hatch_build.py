@@ -1,7 +1,8 @@
-"""Compiles the built-in rules into the wheel, so that the first start on the same platform does not have to."""
+"""Compiles the built-in rules into the package, so that the first start on the same platform does not have to."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,26 +11,25 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class CompiledRules(BuildHookInterface[Any]):
-    """Adds `lockgate/compiled_rules/PLATFORM/` to a wheel; an editable installation has none."""
+    """Adds `lockgate/compiled_rules/PLATFORM/` to the sources: a wheel packs it, an editable installation reads it."""
 
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile every set of built-in patterns, and have the files packed."""
-        if version == "editable":
-            return
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - the signature is hatchling's
+        """Compile every set of built-in patterns, in the place of what an earlier build left."""
         sys.path.insert(0, str(Path(self.root, "src")))
         from lockgate.core.text.scanner import Scanner
         from lockgate.runtime.rule_cache import SHIPPED_FOLDER
 
-        folder, packed = Path(self.directory, "compiled_rules"), Path("lockgate", *SHIPPED_FOLDER.parts[-2:])
-        folder.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(SHIPPED_FOLDER.parent, ignore_errors=True)
+        SHIPPED_FOLDER.mkdir(parents=True)
+        # Git ignores the folder, and so would the wheel.
+        build_data["artifacts"].append(f"/src/lockgate/{SHIPPED_FOLDER.parent.name}/")
 
         class Folder:
-            def read(self, _: str) -> None:
-                return None
+            def read(self, name: str) -> bytes | None:
+                return (SHIPPED_FOLDER / name).read_bytes() if (SHIPPED_FOLDER / name).exists() else None
 
             def write(self, name: str, content: bytes) -> None:
-                (folder / name).write_bytes(content)
-                build_data["force_include"][str(folder / name)] = str(packed / name)
+                (SHIPPED_FOLDER / name).write_bytes(content)
 
         Scanner(cache=Folder()).make_ready()
         # The abuse gate's: it has readings of its own, and none of the rules for agents.
