@@ -87,7 +87,7 @@ def rules_ready(gate: Gate, tick: Tick) -> Table:
     rows = [
         Row({"rules": name, "CPU": time_text(figure)}, (), {"cpu_s": figure})
         for name, figure in (
-            ("compiled, as the first `Gate()` of a user does", compiled),
+            ("compiled, where no compiled copy fits", compiled),
             ("compiled, all that other texts and doubtful calls need", all_compiled),
             ("loaded and checked, as every later one does", loaded),
             ("the first finding of a rule in a process, mean", mean(first)),
