@@ -282,7 +282,7 @@ def test_marks_count_characters_as_the_service_does_and_long_texts_are_cut(share
 def test_the_plots_say_the_same_in_words_in_tables_and_by_keyboard(shared: Page) -> None:
     go(shared, "#/overview")
     expect(shared.locator("figure.plot")).to_have_count(5)
-    expect(shared.locator("figure.plot").first).to_contain_text("against 80 % expected")
+    expect(shared.locator("figure.plot").first).to_contain_text("The rules settle ")
     assert shared.locator(".funnel-row").count() == 3
     for chart in shared.locator("svg.chart").all():
         assert chart.get_attribute("aria-label")

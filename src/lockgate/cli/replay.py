@@ -76,8 +76,6 @@ examples:
 Exit code 0: every call would have run; 1: some would have waited or been turned back, or something
 could not be read; 2: bad input.
 """
-# The aim, in percent of the calls: most end at the first tier, and few need the last.
-TARGETS = (80, 15, 5)
 _MOST_SHOWN = 20
 _MOST_SKIPPED = 100
 _LINES_LOOKED_AT = 100
@@ -640,7 +638,6 @@ def _tier_table(report: ReplayReport) -> Table:
         shares = (f"{_percentage(tiers[tier], report.calls)} ({tiers[tier]:,})" for tier in (1, 2, 3))
         ruled = (f"{actions[action.value]:,}" for action in (Action.CONTINUE, Action.PAUSE, Action.REORIENT))
         table.add_row(make_visible(name), *shares, *ruled)
-    table.add_row("expected about", *(f"{share} %" for share in TARGETS), "", "", "", style="dim")
     return table
 
 

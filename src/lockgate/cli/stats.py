@@ -23,7 +23,7 @@ from lockgate.cli.terminal import format_count, format_duration, make_console, m
 from lockgate.cli.times import parse_since
 from lockgate.core.errors import LockgateError, quoted
 from lockgate.core.judging.prices import PRICES_DATE, cost_usd, find_price, parse_prices
-from lockgate.core.sessions.cost_report import EXPECTED, report_to_dict, summarize_costs
+from lockgate.core.sessions.cost_report import report_to_dict, summarize_costs
 from lockgate.core.sessions.ledger_lines import LedgerPasses, parse_ledger_line
 
 if TYPE_CHECKING:
@@ -261,32 +261,25 @@ def _draw_funnel(screen: Console, found: CostReport) -> None:
     if any(found.would_be.values()):
         would = " and ".join(f"{number:,} {action}" for action, number in found.would_be.items() if number)
         screen.print(Text(f"of these, in observe mode, would have been: {would}", style="yellow"))
-    table = _make_table("settled at", "calls", "share", "expected", "")
+    table = _make_table("settled at", "calls", "share", "")
     plain, length = screen.options.ascii_only, _BAR if screen.width >= _WIDE else _SHORT_BAR
     # Without a supervisor, a person decides what reaches tier 3.
     top = "the supervisor" if any(each.tier == 3 and each.by for each in found.judges) else "a person"
     names = ("tier 1, the rules", "tier 2, triage", f"tier 3, {top}")
-    for name, calls, expected in zip(names, found.reached, EXPECTED, strict=True):
+    for name, calls in zip(names, found.reached, strict=True):
         share = calls / found.rulings
-        table.add_row(
-            name,
-            f"{calls:,}",
-            _format_percent(share),
-            _format_percent(expected),
-            Text(draw_bar(share, expected, length, plain=plain), "cyan"),
-        )
+        bar = Text(draw_bar(share, length, plain=plain), "cyan")
+        table.add_row(name, f"{calls:,}", _format_percent(share), bar)
     screen.print(table)
     if found.undecided:
         said = f"{format_count(found.undecided, 'escalated call')} that no judge ruled on: the policy decided"
         screen.print(Text(said, style="yellow"))
 
 
-def draw_bar(share: float, expected: float, length: int = _BAR, *, plain: bool = False) -> str:
-    """Return a bar for a share of all calls, with a mark at the expected share."""
-    full, mark, empty = ("#", "|", ".") if plain else ("█", "┃", "·")
-    drawn = [full if place < round(share * length) else empty for place in range(length)]
-    drawn[min(length, max(1, round(expected * length))) - 1] = mark
-    return "".join(drawn)
+def draw_bar(share: float, length: int = _BAR, *, plain: bool = False) -> str:
+    """Return a bar for a share of all calls."""
+    full, empty = ("#", ".") if plain else ("█", "·")
+    return (full * round(share * length)).ljust(length, empty)
 
 
 def _draw_tiers(screen: Console, found: CostReport) -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from lockgate.core.sessions.cost_report import EXPECTED, escalation_outcome, report_to_dict, summarize_costs
+from lockgate.core.sessions.cost_report import escalation_outcome, report_to_dict, summarize_costs
 from lockgate.core.sessions.ledger_lines import LedgerEntry, LedgerPasses
 from lockgate.core.vocabulary import Ran, Reason
 
@@ -49,10 +49,8 @@ def test_the_funnel_counts_the_highest_tier_each_call_reached() -> None:
     up = [ruling(ran(2, "clear"))] * 15 + [ruling(ran(2, "suspicious"), ran(3, "PAUSE"), action="PAUSE")] * 5
     found = summarize_costs([*passes, ruling(), *up])
     assert found.reached == (80, 15, 5)
-    assert tuple(calls / found.rulings for calls in found.reached) == EXPECTED
     assert (found.rulings, found.sessions, found.first_s, found.last_s) == (100, 3, 10.0, 300.0)
     assert found.actions == {"CONTINUE": 95, "REORIENT": 0, "PAUSE": 5}
-    assert sum(EXPECTED) == pytest.approx(1.0)
 
 
 def test_times_are_measured_values_and_leave_cached_answers_out() -> None:

@@ -11,9 +11,6 @@ from typing import NamedTuple
 from lockgate.core.sessions.ledger_lines import LedgerEntry, LedgerPasses
 from lockgate.core.vocabulary import WOULD_BE, Action, Ran, Reason
 
-# The shares that the design expects: calls settled by the rules, by triage, by the supervisor.
-EXPECTED = (0.80, 0.15, 0.05)
-
 _UPHELD = frozenset({Reason.HARD_RULE.value, Reason.TOO_MANY_REORIENTS.value, Reason.DENIED.value})
 
 
@@ -269,7 +266,7 @@ def report_to_dict(found: CostReport) -> dict[str, object]:
         "actions": dict(found.actions),
         "would_be": dict(found.would_be),
         "funnel": [
-            {"tier": tier, "calls": calls, "share": round(calls / total, 6), "expected": EXPECTED[tier - 1]}
+            {"tier": tier, "calls": calls, "share": round(calls / total, 6)}
             for tier, calls in enumerate(found.reached, 1)
         ],
         "undecided": found.undecided,

@@ -5,7 +5,6 @@ import { bars, figure, funnel, lines, parts } from "./plots.js";
 import { duration, empty, h, line, part, plural, shell, spelled, usd } from "./show.js";
 
 // Where the design expects calls to be settled: by the rules, by triage, by the supervisor.
-const EXPECTED = [0.8, 0.15, 0.05];
 const SPANS = { hour: [3600, 120], day: [86_400, 3600], week: [7 * 86_400, 6 * 3600], month: [30 * 86_400, 86_400] };
 
 export async function overviewView(view, query, { signal, onEvent }) {
@@ -36,10 +35,8 @@ export async function overviewView(view, query, { signal, onEvent }) {
   return {};
 }
 
-// What was expected of two judges says nothing where one is missing.
 function settledWords(shares, { triage, supervisor }) {
   const share = (at) => `${(shares[at] * 100).toFixed(1)} %`;
-  if (triage && supervisor) return `The rules settle ${share(0)} against 80 % expected, triage ${share(1)} against 15 %, the supervisor ${share(2)} against 5 %.`;
   const third = supervisor ? `the supervisor ${share(2)}` : `a person ${share(2)}`;
   return `The rules settle ${share(0)}, ${triage ? `triage ${share(1)}, ` : ""}${third}.${triage ? "" : " No triage is configured: what the rules send up skips tier 2."}${supervisor ? "" : " No supervisor is configured: what reaches tier 3 waits for a person."}`;
 }
@@ -47,7 +44,6 @@ function settledWords(shares, { triage, supervisor }) {
 function draw(said, span, judges) {
   const { buckets } = said;
   const NAMES = ["1, rules", judges.triage ? "2, triage" : "2, none", judges.supervisor ? "3, supervisor" : "3, a person"];
-  const asExpected = Boolean(judges.triage && judges.supervisor);
   const tiers = [0, 1, 2].map((at) => buckets.reduce((sum, each) => sum + each.tiers[at], 0));
   const calls = tiers[0] + tiers[1] + tiers[2];
   if (!calls) return [empty(`No calls in the last ${span}`, h("p", {}, "The plots fill as agents ask. To see what today's policy would have said about the past:"), shell("lockgate replay"))];
@@ -67,9 +63,8 @@ function draw(said, span, judges) {
     figure(
       "Where calls are settled",
       settledWords(shares, judges),
-      funnel("Share of calls settled at each tier", NAMES.map((name, each) => [name, shares[each], tiers[each], asExpected ? EXPECTED[each] : null, `t${each + 1}`])),
-      { columns: ["Tier", "Calls", "Share", "Expected"], rows: NAMES.map((name, each) => [name, tiers[each].toLocaleString(), `${(shares[each] * 100).toFixed(1)} %`, asExpected ? `${EXPECTED[each] * 100} %` : "–"]) },
-      asExpected ? [["mark-line", "expected"]] : [],
+      funnel("Share of calls settled at each tier", NAMES.map((name, each) => [name, shares[each], tiers[each], `t${each + 1}`])),
+      { columns: ["Tier", "Calls", "Share"], rows: NAMES.map((name, each) => [name, tiers[each].toLocaleString(), `${(shares[each] * 100).toFixed(1)} %`]) },
     ),
     figure(
       "Decisions over time",

@@ -129,17 +129,15 @@ export function lines(label, buckets, series, { format, said }) {
   return box;
 }
 
-// Where calls were settled, beside where they are expected to be. `rows`: [[name, share, count, expected, kind]]
+// Where calls were settled. `rows`: [[name, share, count, kind]]
 export function funnel(label, rows) {
   return h(
     "div.funnel",
     { role: "img", "aria-label": label },
-    rows.map(([name, share, count, expected, kind]) => {
+    rows.map(([name, share, count, kind]) => {
       const bar = h(`div.funnel-bar.${kind}`);
       bar.style.width = `${share * 100}%`;
-      const mark = expected === null ? null : h("div.funnel-mark", { title: `expected: ${expected * 100} %` });
-      if (mark) mark.style.left = `${expected * 100}%`;
-      return h("div.funnel-row", {}, h("span.funnel-name", {}, name), h("div.funnel-track", {}, bar, mark), h("span.num", {}, h("b", {}, `${(share * 100).toFixed(1)} %`), h("span.quiet", {}, `${count.toLocaleString()}${mark ? `, expected ${(expected * 100).toFixed(0)} %` : ""}`)));
+      return h("div.funnel-row", {}, h("span.funnel-name", {}, name), h("div.funnel-track", {}, bar), h("span.num", {}, h("b", {}, `${(share * 100).toFixed(1)} %`), h("span.quiet", {}, count.toLocaleString())));
     }),
   );
 }
