@@ -4,7 +4,7 @@ from time import time
 
 import pytest
 
-from lockgate.cli.ruling_story import clean, story_from_approval, story_from_record
+from lockgate.cli.ruling_story import clean, story_from_approval, story_from_incident, story_from_record
 from lockgate.core.ruling.approvals import (
     Approval,
     ApprovalState,
@@ -74,3 +74,23 @@ def test_a_forged_record_cannot_write_lines_of_its_own() -> None:
     story = story_from_record(StoredRecord("log", 3, b"", fields), [])
     assert dict(story.lines)["record"].startswith("log 3")
     assert story.passes_if == ()
+
+
+def test_an_incident_says_what_was_found_and_where_its_record_is() -> None:
+    incident = "01M7N18WEYSBBS6KTAG5V8GDZP"
+    fields = {
+        "acted": f"unsafe:{incident}",
+        "by": "local",
+        "payload_sha256": "f" * 64,
+        "reason": "rules",
+        "rules": ["request:drop-instructions", "custom:1"],
+        "strikes": 1,
+        "subject": "472b8eeaad5c",
+        "ts_ms": 0,
+        "verdict": "unsafe",
+    }
+    told = dict(story_from_incident(incident, StoredRecord("log", 4, b"", fields), []).lines)
+    assert told["why"].startswith("request:drop-instructions: ignore, drop or bypass previous")
+    assert told["why"].endswith("custom:1: a pattern of this installation")
+    assert told["then"].endswith("was then normal, strike 1")
+    assert told["record"] == f"log 4; lockgate audit show {incident}"

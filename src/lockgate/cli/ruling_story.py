@@ -17,6 +17,7 @@ from lockgate.cli.ruling_tree import SEVERITIES
 from lockgate.cli.times import format_time
 from lockgate.core.errors import InvalidCall
 from lockgate.core.redaction.redact import redact
+from lockgate.core.requests.request_signs import SIGNS
 from lockgate.core.ruling.approvals import BoundCall, canonical_json, describe_call
 from lockgate.core.ruling.effects.effect import KINDS, Severity
 from lockgate.core.ruling.explanations import describe_effect
@@ -319,7 +320,8 @@ def story_from_incident(id: str, found: StoredRecord, joined: Sequence[StoredRec
     acted = str(fields["acted"]).partition(":")[0]
     reason, rules = str(fields["reason"]), _names(fields["rules"])
     text = REASON_TEXTS.get(reason)
-    strikes = f", {fields['strikes']} strikes" if "strikes" in fields else ""
+    signs = {sign.rule: sign.what for sign in SIGNS}
+    strikes = f", strike {fields['strikes']}" if "strikes" in fields else ""
     standing = f"the client {fields['subject']} was then {fields.get('standing', 'normal')}{strikes}"
     shared = ", ".join(f"{each.fields['tool']} {each.fields['action']}" for each in joined[:3])
     lines = [
@@ -328,14 +330,15 @@ def story_from_incident(id: str, found: StoredRecord, joined: Sequence[StoredRec
             "ruled",
             f"{fields['verdict']} by {fields['by'] or 'the rules'}: {reason}{f', {text.meaning}' if text else ''}",
         ),
-        ("why", "; ".join(f"{rule}: {entry_for(rule).what}" for rule in rules[:3])),
+        ("why", "; ".join(f"{rule}: {signs.get(rule) or entry_for(rule).what}" for rule in rules[:3])),
         ("then", f"refused ({acted}); {standing}" if "subject" in fields else f"refused ({acted})"),
         ("beside", f"rulings with the same conversation or trace id, which clients choose: {shared}" if shared else ""),
-        ("record", f"{found.origin} {found.at}; lockgate audit show {id}"),
     ]
     passes = ["a request in which none of these is found"] if rules else []
     passes += [text.advice] if text is not None and text.advice else []
-    shown = tuple((label, clean(line)) for label, line in lines if line)
+    # The id is ours, and looks like a token.
+    record = ("record", f"{clean(f'{found.origin} {found.at}')}; lockgate audit show {id}")
+    shown = (*((label, clean(line)) for label, line in lines if line), record)
     grant = "none: grants are for tool calls; `lockgate gate bans --lift WHO` ends a ban"
     return Story(id, f"{fields['verdict']} at {format_time(fields['ts_ms'])}", shown, tuple(passes), grant)
 
