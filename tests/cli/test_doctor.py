@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hyperscan
 import pytest
 
 from lockgate import Gate
@@ -29,7 +30,9 @@ from lockgate.cli.reasons import REASON_TEXTS
 from lockgate.core.questions import HttpReply, NoAnswerReason, Question
 from lockgate.core.requests.combined_verdict import REASONS, Assessment
 from lockgate.core.ruling.opinions import Silent, Unreadable
+from lockgate.core.text.scanner import Scanner
 from lockgate.gate.approvals_sqlite import SqliteApprovals
+from lockgate.runtime.rule_cache import RuleCache
 from lockgate.testing import LoopbackProvider
 from lockgate.verifiers.providers.compatible import Compatible
 
@@ -570,9 +573,27 @@ def test_a_user_of_the_abuse_gate_hears_that_it_cannot_read_pdf_files(
 def test_a_cache_that_cannot_be_made_is_named(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr("lockgate.cli.doctor.RuleCache", lambda _kept: RuleCache(None, tmp_path))
     ended = run("doctor", "--offline")
     assert "warn  cache" in ended.out
     assert "rules are compiled at every start" in ended.out
+
+
+def test_no_cache_is_needed_where_the_package_brought_the_compiled_rules(
+    run: Run, scanner: Scanner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Shipped(RuleCache):
+        def read(self, name: str) -> bytes | None:
+            return (tmp_path / name).read_bytes() if (tmp_path / name).exists() else None
+
+    monkeypatch.setattr("lockgate.cli.doctor.RuleCache", Shipped)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "none"))
+    for database in (scanner._main, scanner._beyond, scanner._cues, scanner._own):
+        (tmp_path / database.cache_name).write_bytes(bytes(hyperscan.dumpb(database.make_ready())))
+    assert "ok    cache          not needed" in run("doctor", "--offline").out
+    # One that this processor cannot use is compiled at every start.
+    (tmp_path / scanner._own.cache_name).write_bytes(b"cut")
+    assert "warn  cache" in run("doctor", "--offline").out
 
 
 def test_a_missing_extra_is_named_with_the_command_that_brings_it(

@@ -202,6 +202,12 @@ def test_wiring_that_leaves_a_hole_is_found(
     assert words in said
 
 
+def test_only_hooks_make_claude_code_wait_for_the_service(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wiring, "service_answers", lambda _: False)
+    assert "Claude Code runs no tool until it does" in _checked(home, _sound())["service"][1]
+    assert _checked(home, {})["service"] == (CheckState.FAIL, "nothing listens at http://127.0.0.1:7717")
+
+
 @pytest.mark.parametrize(
     ("managed", "state"),
     [

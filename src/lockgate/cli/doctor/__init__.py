@@ -43,6 +43,7 @@ from lockgate.journal.keys import verify
 from lockgate.journal.log import find_shard, newest_head
 from lockgate.runtime.loopback import local_url
 from lockgate.runtime.private_files import writable_by_others
+from lockgate.runtime.rule_cache import RuleCache
 from lockgate.settings.config import Settings
 from lockgate.settings.key_files import is_key, key_file_warning
 from lockgate.settings.verifiers import unknown_variables, verifier_settings_from_env
@@ -260,23 +261,14 @@ def _check_cache(settings: Settings) -> Check:
     """Check the cache of compiled rules; without it each start takes seconds longer, so it is at most a warning."""
     folder = settings.cache_dir
     if folder is None:
-        return Check(
-            "cache",
-            CheckState.WARN,
-            "no home directory is known: rules are compiled at every start",
-            "set XDG_CACHE_HOME",
-        )
+        return _check_shipped(settings, "no home directory is known", "set XDG_CACHE_HOME")
     try:
         status = os.stat(folder)
         kept = any(folder.glob("rules-*.bin"))
     except OSError as error:
         said = (error.strerror or type(error).__name__).lower()
-        return Check(
-            "cache",
-            CheckState.WARN,
-            f"{folder}: {said}: rules are compiled at every start",
-            "make it a folder that you can write, or set XDG_CACHE_HOME to one",
-        )
+        hint = "make it a folder that you can write, or set XDG_CACHE_HOME to one"
+        return _check_shipped(settings, f"{folder}: {said}", hint)
     if os.name == "posix":
         why = writable_by_others(status.st_mode, status.st_uid, os.geteuid())
         if why:
@@ -287,13 +279,16 @@ def _check_cache(settings: Settings) -> Check:
                 f"chmod go-w {folder}" if "belongs" not in why else "set XDG_CACHE_HOME to a folder of your own",
             )
     if not kept:
-        return Check(
-            "cache",
-            CheckState.WARN,
-            f"{folder}: nothing could be kept there: rules are compiled at every start",
-            "free some space, or set XDG_CACHE_HOME and XDG_STATE_HOME to folders that you can write",
-        )
+        hint = "free some space, or set XDG_CACHE_HOME and XDG_STATE_HOME to folders that you can write"
+        return _check_shipped(settings, f"{folder}: nothing is kept there", hint)
     return Check("cache", CheckState.OK, str(folder))
+
+
+def _check_shipped(settings: Settings, said: str, hint: str) -> Check:
+    """Check whether the rules came compiled with the package, where no cache keeps them."""
+    if assemble.scanner_from_settings(settings).can_be_read_from(RuleCache(None)):
+        return Check("cache", CheckState.OK, "not needed: the rules came compiled with the package")
+    return Check("cache", CheckState.WARN, f"{said}: rules are compiled at every start", hint)
 
 
 def _check_state(settings: Settings) -> Check:

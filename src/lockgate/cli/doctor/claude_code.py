@@ -97,7 +97,8 @@ def checks(settings: Settings, cwd: Path, environ: Mapping[str, str]) -> Iterato
         # As the first session would.
         _check_session_start(start, environ)
     if not service_answers(url):
-        said = f"nothing listens at {url}: Claude Code runs no tool until it does"
+        said = f"nothing listens at {url}"
+        said += ": Claude Code runs no tool until it does" if found else ""
         said += ", and the hooks could not start it" if starts else ""
         yield Check("service", CheckState.FAIL, said, "lockgate serve says why; lockgate service install starts it")
         yield Check("canary", CheckState.SKIP, "the service has to run first")

@@ -164,14 +164,18 @@ class PatternDatabase:
         held = self._loading.acquire(timeout=_MOST_LOAD_S)
         try:
             if self._database is None:
-                self._database = self._load() or self._compile()
+                self._database = self._load(self._cache) or self._compile()
             return self._database
         finally:
             if held:
                 self._loading.release()
 
-    def _load(self) -> hyperscan.Database | None:
-        content = None if self._cache is None else self._cache.read(self.cache_name)
+    def can_be_read_from(self, cache: PatternCache) -> bool:
+        """Return whether a cache has these patterns, in a form that this processor can use."""
+        return self._load(cache) is not None
+
+    def _load(self, cache: PatternCache | None) -> hyperscan.Database | None:
+        content = None if cache is None else cache.read(self.cache_name)
         if content is None:
             return None
         try:
@@ -238,6 +242,10 @@ class Scanner:
         """Compile or load everything now, for a process that has time at its start and none later."""
         for database in (self._main, self._beyond, self._cues, self._own):
             database.make_ready()
+
+    def can_be_read_from(self, cache: PatternCache) -> bool:
+        """Return whether a cache has all of these rules, in a form that this processor can use."""
+        return all(database.can_be_read_from(cache) for database in (self._main, self._beyond, self._cues, self._own))
 
     def scan(self, text: str) -> Scan:
         """Return everything found in a text, in all its readings."""
