@@ -83,7 +83,7 @@ def ask(
             Risk.HIGH,
             "`to` comes from b0003",
             (FINDING,),
-            (ORIGIN,),
+            (ORIGIN, ORIGIN),
             judged=(Ran(2, "suspicious", "some/small"), Ran(3, "PAUSE", "some/large")),
         )
     )
@@ -177,6 +177,7 @@ def test_a_person_sees_the_call_and_where_it_came_from(run: Run, store: SqliteAp
         f"digest    {pending.digest}\n",
     ):
         assert part in ended.out, part
+    assert ended.out.count("origin    │") == 1
 
 
 def test_json_has_everything(run: Run, store: SqliteApprovals) -> None:

@@ -395,6 +395,7 @@ def _draw_grounds(screen: Console, shown: ShownDetails) -> None:
         print_behind_bar(
             screen, "tiers", [f"{said.tier}, {spell_out(said.by)}: {spell_out(said.said)}" for said in shown.tiers]
         )
+    drawn: set[tuple[str, str, str]] = set()
     for passage in shown.passages:
         origin = passage.origin
         told = "also in the goal or a trusted block" if origin.known else "not in the goal"
@@ -403,7 +404,10 @@ def _draw_grounds(screen: Console, shown: ShownDetails) -> None:
         text = f"{spell_out(passage.before)}»{spell_out(passage.text)}«{spell_out(passage.after)}"
         head = f'{make_visible(origin.argument)}{kind} = "{spell_out(origin.value)}"'
         place = f"from {make_visible(origin.block)}, {make_visible(origin.source)}{read}, {told}:"
-        print_behind_bar(screen, "origin", [head, place, text])
+        # A value may stand in several places of one argument, and come from one place.
+        if (head, place, text) not in drawn:
+            drawn.add((head, place, text))
+            print_behind_bar(screen, "origin", [head, place, text])
     for found in shown.findings:
         excerpt = f': "{spell_out(found.excerpt)}"' if found.excerpt else ""
         print_behind_bar(screen, "finding", [f"{make_visible(found.rule)} in {make_visible(found.where)}{excerpt}"])
