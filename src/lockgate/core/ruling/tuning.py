@@ -337,7 +337,8 @@ def summarize(report: TuningReport) -> str:
     """Return the effect of all proposals in one sentence."""
     count = len(report.proposals)
     if not count:
-        return f"nothing to propose: {report.pauses} pauses, and no rule would spare several of them"
+        pauses = "1 pause" if report.pauses == 1 else f"{report.pauses} pauses"
+        return f"nothing to propose: {pauses}, and no rule would spare several of them"
     one = "this line" if count == 1 else f"these {count} lines"
     held = f"{report.released or 'none'} of the {report.attacks} held attacks" if report.attacks else ""
     return f"{one} would have saved {report.saved} of {report.pauses} pauses" + (
