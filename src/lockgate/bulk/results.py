@@ -12,16 +12,19 @@ from typing import Any
 from lockgate.bulk.pieces import InputPiece
 from lockgate.core.errors import LockgateError, quoted
 from lockgate.runtime.arrow import require_pyarrow
-from lockgate.runtime.private_files import replace_file
+from lockgate.runtime.private_files import open_locked, replace_file
 
 MANIFEST = "manifest.jsonl"
+# Held while an audit works in the folder: another one would remove the files that it has just written.
+LOCK = "audit.lock"
 _SCHEMA = "lockgate-bulk/1"
 
 
 class ResultsFolder:
     """The results so far: a piece is done when its line is in the manifest, and its file is the one that line names.
 
-    `about` is what the results depend on beside the inputs; a folder made with another one is refused.
+    `about` is what the results depend on beside the inputs; a folder made with another one is refused, and so is one in
+    which another audit is at work. `close` lets the next one in.
     """
 
     def __init__(self, folder: str, about: Mapping[str, object]) -> None:
@@ -31,13 +34,24 @@ class ResultsFolder:
         # The lines of the manifest, by piece.
         self._done: dict[str, dict[str, Any]] = {}
         self._head = {"schema": _SCHEMA, **about}
-        if self._manifest.exists():
-            self._read()
-        else:
-            if self.folder.exists() and any(self.folder.iterdir()):
-                raise LockgateError(f"{quoted(folder, 200)} holds other files", hint="name a new folder")
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._write()
+        is_known = self._manifest.exists() or (self.folder / LOCK).exists()
+        if not is_known and self.folder.exists() and any(self.folder.iterdir()):
+            raise LockgateError(f"{quoted(folder, 200)} holds other files", hint="name a new folder")
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = open_locked(self.folder / LOCK)
+        if lock is None:
+            raise LockgateError(
+                f"another audit writes into {quoted(folder, 200)}", hint="wait for its end, or name a new folder"
+            )
+        self.close = lock.close
+        try:
+            if self._manifest.exists():
+                self._read()
+            else:
+                self._write()
+        except BaseException:
+            self.close()
+            raise
 
     def _read(self) -> None:
         first, *lines = self._manifest.read_bytes().split(b"\n")

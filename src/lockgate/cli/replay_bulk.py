@@ -82,10 +82,11 @@ def replay_in_bulk(
         about = {"version": lockgate.__version__, "policy": [each.settings.policy.hash for each in chosen], "ask": ask}
         about["judge"] = [each.judged for each in chosen]
         results = ResultsFolder(options.out, about)
-        left = results.unfinished(pieces)
-    make_work = partial(_make_work, chosen, report.policies, keep_rows=results is not None)
-    sizes = {str(number): piece.size for number, piece in enumerate(left)}
     try:
+        if results is not None:
+            left = results.unfinished(pieces)
+        make_work = partial(_make_work, chosen, report.policies, keep_rows=results is not None)
+        sizes = {str(number): piece.size for number, piece in enumerate(left)}
         with show_progress(sizes, "replaying") as advance:
             for number, result in run_pieces(left, make_work, engine=engine, jobs=options.jobs) if left else ():
                 if results is not None and result.table:
@@ -96,6 +97,7 @@ def replay_in_bulk(
         report.complete = True
     finally:
         if results is not None:
+            results.close()
             for counts in results.counts():
                 report.merge(report_from_counts(report.policies, counts))
 

@@ -19,14 +19,13 @@ import logging
 import os
 import re
 import socket
-import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import BoundedSemaphore, Lock, Thread
-from typing import Any
+from typing import Any, BinaryIO
 
 from lockgate.core.errors import InvalidNote, LockgateError, printable, quoted
 from lockgate.core.journal.merkle import EMPTY_ROOT, verify_consistency
@@ -48,7 +47,7 @@ from lockgate.core.journal.signed_notes import (
 )
 from lockgate.journal import keys
 from lockgate.runtime.failures import report_failure
-from lockgate.runtime.private_files import replace_file
+from lockgate.runtime.private_files import open_locked, replace_file
 
 PORT = 8766
 # A request has some kilobytes. A slower client occupies one of the connections no longer than this.
@@ -399,27 +398,16 @@ def _keep_lines_of(note: Note, signers: Iterable[PublicKey]) -> Note:
     return Note(note.text, tuple(lines.values()))
 
 
-def _lock_file(path: Path) -> io.BufferedRandom:
+def _lock_file(path: Path) -> BinaryIO:
     """Open and lock a file for this process; raise LockgateError if another process has it. Closing it unlocks."""
     try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
-        file = os.fdopen(handle, "r+b")
+        file = open_locked(path)
     except OSError as error:
         raise _folder_unusable(path, (error.strerror or "").lower()) from error
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
+    if file is None:
         raise LockgateError(
             f"another witness uses the folder {quoted(path.parent, 200)}", hint="stop it, or name another folder"
-        ) from None
+        )
     return file
 
 

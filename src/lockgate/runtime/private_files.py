@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from logging import getLogger
@@ -155,6 +156,24 @@ def locked_file(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
+
+
+def open_locked(path: Path) -> BinaryIO | None:
+    """Open and lock a file, which is made if need be; None if another process has it. Closing the file unlocks it."""
+    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600), "r+b")
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            from fcntl import LOCK_EX, LOCK_NB, flock
+
+            flock(file, LOCK_EX | LOCK_NB)
+    except OSError:
+        file.close()
+        return None
+    return file
 
 
 def wait_for_lock(handle: int, path: Path) -> None:
