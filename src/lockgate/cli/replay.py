@@ -318,8 +318,8 @@ def choose_files(
             f"no transcript or trace{since} under {quoted(where[0], 200)}",
             hint="name the file or folder; Claude Code keeps its own in ~/.claude/projects",
         )
-    # A glob can name a folder and the files in it.
-    return list(dict.fromkeys(files)), skipped
+    # A glob can name a folder and the files in it, and a link a file that is named as well.
+    return list({os.path.realpath(file): file for file in reversed(files)}.values())[::-1], skipped
 
 
 def _changed_at(path: str) -> float:
