@@ -55,6 +55,13 @@ def test_a_missing_column_is_an_error_with_a_hint() -> None:
         audit(pyarrow.table({"session": ["a"]}))
 
 
+@pytest.mark.parametrize("names", [[1, 2], ["a", None], [None, None], [["a"], ["b"]]])
+def test_a_session_whose_name_is_no_text_is_an_error(names: list[object]) -> None:
+    trace = "\n".join(session_lines(1))
+    with pytest.raises(LockgateError, match="column `session` holds a name that is no text"):
+        audit(pyarrow.table({"session": names, "trace": [trace, trace]}))
+
+
 def test_bytes_that_are_no_text_are_a_row_with_an_error() -> None:
     good = "\n".join(session_lines(1, 1)).encode()
     traces = pyarrow.array([good, b"\xff\xfe", good + b"\n\xff"], pyarrow.binary())
