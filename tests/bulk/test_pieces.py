@@ -20,9 +20,11 @@ from lockgate.bulk.pieces import (
     unpacked_lines,
     whole_file,
 )
+from lockgate.bulk.trace_rulings import rule_on_events
 from lockgate.core.errors import InvalidTrace
 from lockgate.core.sessions import trace_format
 from lockgate.core.sessions.trace_format import SessionStart
+from lockgate.gate.gate import Gate
 
 
 def test_the_pieces_are_the_whole_trace(tmp_path: Path) -> None:
@@ -51,6 +53,34 @@ def test_the_word_session_inside_a_text_cuts_nothing(tmp_path: Path) -> None:
     first, second = cut_trace(str(tmp_path / "t.jsonl"), 1)
     assert len([*read_events(first)]) == 6
     assert len([*read_events(second)]) == 5
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        [],
+        session_lines(0)[1:],
+        ["", '{"trace": "lockgate-trace/1"}', *session_lines(0)[1:]],
+        ["\ufeff" + session_lines(0)[0]],
+        ["nonsense", *session_lines(0)[1:]],
+        ['{"session": {"goal": 1}}', *session_lines(0)[1:]],
+        ['{"\\u0073ession": {}}', *session_lines(0)[1:]],
+    ],
+)
+def test_sessions_have_the_same_number_in_a_piece_as_in_the_whole_trace(first: list[str], tmp_path: Path) -> None:
+    trace = tmp_path / "t.jsonl"
+    lines = [*first, *session_lines(1), '{"session": 1}', *session_lines(2), *session_lines(3)]
+    trace.write_text("\n".join(lines))
+    (whole,) = cut_trace(str(trace))
+    pieces = [*cut_trace(str(trace), 1)]
+    gates = [Gate()]
+
+    def numbered(piece: InputPiece) -> list[tuple[int, int]]:
+        rulings = rule_on_events(gates, read_events(piece), sessions=piece.session)
+        return [(each.line, each.session) for each in rulings]
+
+    assert len(pieces) >= 3
+    assert [pair for piece in pieces for pair in numbered(piece)] == numbered(whole)
 
 
 def test_a_packed_trace_is_one_piece(tmp_path: Path) -> None:

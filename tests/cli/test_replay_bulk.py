@@ -14,9 +14,11 @@ import pytest
 from recorded_traces import session_lines, write_trace
 
 from lockgate.bulk.pieces import cut_trace
+from lockgate.bulk.results import LOCK
 from lockgate.cli.replay import choose_gate
 from lockgate.cli.replay_bulk import _make_work
 from lockgate.core.vocabulary import Mode
+from lockgate.runtime.private_files import open_locked
 
 
 def replay(*argv: str | Path, code: int = 1) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -68,6 +70,44 @@ def test_results_are_kept_and_the_same_command_goes_on(tmp_path: Path) -> None:
     assert again == first
     assert rows_in(out) == whole
     assert all((out / name).stat().st_mtime_ns == at for name, at in parts.items())
+
+
+def test_a_second_audit_into_the_same_folder_ends_with_code_2(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    trace, out = write_trace(tmp_path / "t.jsonl", range(3)), tmp_path / "out"
+    replay(trace, "--jobs", "1", "--out", out)
+    before = rows_in(out)
+    command = [sys.executable, "-P", "-m", "lockgate", "replay", str(trace), "--out", str(out)]
+    lock = open_locked(out / LOCK)
+    assert lock is not None
+    with lock:
+        second = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert second.returncode == 2
+    assert "another audit writes into" in second.stderr
+    assert "hint: " in second.stderr
+    assert rows_in(out) == before
+    replay(trace, "--jobs", "1", "--out", out)
+
+
+def test_an_input_that_is_named_twice_counts_once(tmp_path: Path) -> None:
+    trace = write_trace(tmp_path / "t.jsonl", range(8))
+    (tmp_path / "same.jsonl").symlink_to(trace)
+    twice = [trace, tmp_path / "same.jsonl", f"{tmp_path}/../{tmp_path.name}/t.jsonl", tmp_path]
+    found, _ = replay(*twice, "--jobs", "1")
+    assert found["calls"] == 24
+
+
+def test_a_file_whose_sessions_have_no_names_is_named_with_the_column(tmp_path: Path) -> None:
+    arrow: Any = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    lines = "\n".join(session_lines(1))
+    parquet.write_table(arrow.table({"session": [1, 2], "trace": [lines, lines]}), tmp_path / "numbers.parquet")
+    parquet.write_table(arrow.table({"session": ["a"], "trace": [lines]}), tmp_path / "names.parquet")
+    found, _ = replay(tmp_path, "--jobs", "1")
+    assert found["calls"] == 3
+    (skipped,) = found["skipped"]
+    assert "numbers.parquet: the column `session` holds a name that is no text (int64)" in skipped
 
 
 def test_results_below_the_inputs_are_no_inputs(tmp_path: Path) -> None:

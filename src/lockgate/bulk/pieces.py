@@ -15,7 +15,7 @@ from lockgate.bulk.arrow import check_columns, sessions_in
 from lockgate.bulk.trace_rulings import line_parts, lines_in, parse_lines
 from lockgate.coding_agents.opencode_database import is_database
 from lockgate.core.errors import InvalidTrace, LockgateError
-from lockgate.core.sessions.trace_format import Event
+from lockgate.core.sessions.trace_format import BlockEvent, CallEvent, Event, SessionStart, TraceHeader
 from lockgate.runtime.arrow import require_pyarrow
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ _LEAST_EVENT_BYTES = 256
 _MOST_TIMES = 200
 _LEAST_HELD_BYTES = 64 * 1024 * 1024
 _ROWS_AT_ONCE = 16
-_SESSION_LINE = re.compile(rb'\s*\{\s*"session"\s*:')
+# What may be the start of a session: JSON can spell out a letter of the key.
+_SESSION_LINE = re.compile(rb'\s*\{\s*"(?:session"|[^"]{0,99}\\)')
 
 
 def log_beside(path: str) -> str:
@@ -96,12 +97,20 @@ def cut_trace(path: str, sessions: int = _SESSIONS_IN_PIECE) -> Iterator[InputPi
     with open(path, "rb") as stream:
         digest, start, first_session, first_line = sha256(), 0, 0, 0
         seen = line = at = 0
+        has_begun = False
         for begins, data in line_parts(stream, None):
-            if begins and _SESSION_LINE.match(data):
-                if seen and seen % sessions == 0 and at > start:
-                    yield InputPiece(path, digest.hexdigest()[:32], at - start, start, at, first_session, first_line)
-                    digest, start, first_session, first_line = sha256(), at, seen, line
-                seen += 1
+            if begins and (not has_begun or _SESSION_LINE.match(data)):
+                event = next((event for _, event in parse_lines([data], line)), None)
+                if isinstance(event, SessionStart):
+                    if seen and seen % sessions == 0 and at > start:
+                        digested = digest.hexdigest()[:32]
+                        yield InputPiece(path, digested, at - start, start, at, first_session, first_line)
+                        digest, start, first_session, first_line = sha256(), at, seen, line
+                    seen += 1
+                elif not has_begun and isinstance(event, BlockEvent | CallEvent):
+                    # As `rule_on_events` counts: a trace may begin with a session that has no line of its own.
+                    seen += 1
+                has_begun = has_begun or not (event is None or isinstance(event, TraceHeader))
             digest.update(data)
             line += begins
             at += len(data)
