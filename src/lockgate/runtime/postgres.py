@@ -16,6 +16,7 @@ from threading import Semaphore
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from lockgate import __version__
 from lockgate.core.errors import LockgateError
 from lockgate.runtime.forks import on_fork
 from lockgate.runtime.schema_steps import SchemaSteps
@@ -264,7 +265,7 @@ def open_connection(
         keepalives_count=2,
         tcp_user_timeout=2_000 * BUSY_S,
         # `lockgate doctor --fleet` and the server's own log tell instances apart by it.
-        application_name=f"lockgate {node()}:{getpid()}"[:63],
+        application_name=f"lockgate {__version__} {node()[:40]}:{getpid()}"[:63],
     )
     with ExitStack() as on_failure:
         on_failure.callback(close_quietly, db)

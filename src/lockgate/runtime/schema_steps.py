@@ -10,7 +10,6 @@ No step rewrites a table: to a transaction that began before, a rewritten table 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
 from typing import TYPE_CHECKING
 
 from lockgate.core.errors import LockgateError
@@ -19,6 +18,9 @@ if TYPE_CHECKING:
     from lockgate.runtime.limited_connection import LimitedConnection
 
     Steps = tuple[tuple[int, str], ...]
+
+# For one step. Writers wait all the while, and get "busy", so an operator should hear of a step that never ends.
+MAX_STEP_S = 1_800.0
 
 
 class SchemaSteps:
@@ -71,11 +73,27 @@ class SchemaSteps:
             why = f"has tables of an older lockgate: version {version}, and this one knows none before "
             raise self._refuse(f"{why}{self._steps[0][0]}", hint="begin with an empty database")
         # An index over many rows takes its time; to wait for a lock has a limit of its own.
-        db.execute("SET LOCAL statement_timeout = 0")
-        limit_s, db.limit_s = db.limit_s, inf
+        db.execute(f"SET LOCAL statement_timeout = {int(MAX_STEP_S * 1000)}".encode())
+        # The server's limit comes first, because it says more.
+        limit_s, db.limit_s = db.limit_s, MAX_STEP_S + db.limit_s
         for number, statements in self._steps:
             if number > version:
-                db.execute(statements.encode())
+                self._apply(db, statements)
         db.limit_s = limit_s
         db.execute(f"UPDATE {self._mark} SET version = %s".encode(), (self.known,))  # noqa: S608
         db.execute("COMMIT")
+
+    def _apply(self, db: LimitedConnection, statements: str) -> None:
+        from psycopg.errors import LockNotAvailable, QueryCanceled
+
+        try:
+            db.execute(statements.encode())
+        except LockNotAvailable:
+            why = "another transaction holds them"
+            hint = "nothing was changed: end long transactions, such as a dump of the database, and start again"
+        except QueryCanceled:
+            why = f"it took more than {MAX_STEP_S / 60:g} minutes"
+            hint = "nothing was changed: start again when the database has less to do"
+        else:
+            return
+        raise self._refuse(f"has tables that cannot be brought forward to version {self.known}: {why}", hint=hint)

@@ -136,8 +136,12 @@ def _check_processes(db: Connection[Any]) -> Check:
     if not rows:
         hint = "a `lockgate serve` connects with its start; a role sees only its own connections"
         return Check("processes", CheckState.WARN, "no other process of lockgate is connected", hint)
-    connections = sum(count for _, count in rows)
-    return Check("processes", CheckState.OK, f"{len(rows)} connected, {connections} connections: {names}")
+    said = f"{len(rows)} connected, {sum(count for _, count in rows)} connections: {names}"
+    # `lockgate VERSION HOST:PID`, as `open_connection` says it.
+    if len({name.split(" ")[1] for name, _ in rows}) > 1:
+        hint = "a rolling upgrade? Instances go on for one version: `lockgate help teams`"
+        return Check("processes", CheckState.WARN, f"several versions, {said}", hint)
+    return Check("processes", CheckState.OK, said)
 
 
 def _check_locks(db: Connection[Any]) -> Check:
