@@ -3,11 +3,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from asking import Asking
 from prometheus_client.parser import text_string_to_metric_families
 
 from lockgate.core.vocabulary import Action, Decision, Reason, Risk
 from lockgate.runtime.metrics import Metrics
+from lockgate.runtime.worker_pool import Full
 from lockgate.service.request_counts import RequestCounts, label_of, sum_metrics
 from lockgate.service.routes import ROUTES
 
@@ -28,6 +30,26 @@ def test_metrics_count_routes_and_rulings(make: Callable[..., Asking]) -> None:
     assert samples["lockgate_http_requests_total", (("route", "other"), ("status", "4xx"))] == 1
     assert samples["lockgate_decisions_total", (("action", "CONTINUE"), ("tier", "1"))] == 1
     assert "nowhere" not in reply.body.decode()
+
+
+def test_refusals_are_counted_by_reason(make: Callable[..., Asking], monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = make(counts=RequestCounts(map(label_of, ROUTES), metrics=Metrics()))
+
+    async def refuse(*_: object) -> None:
+        raise Full(by_caller=by_caller)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ask.api._store_pool, "run_async", refuse)
+        for by_caller, status in ((False, 503), (True, 429), (True, 429)):
+            assert ask("GET", "/v1/decisions").status == status
+    # The client's own mistakes are none.
+    assert ask("POST", "/v1/sessions/new/checks", {"tool": 1}).status == 422
+    counted = samples(ask("GET", "/metrics").body.decode())
+    refused = {name: count for name, count in counted.items() if "refused" in name and count}
+    assert refused == {
+        "lockgate_http_refused_total['busy']": 1,
+        "lockgate_http_refused_total['too-many-requests']": 2,
+    }
 
 
 PASS = Decision(Action.CONTINUE, 1, Reason.NO_RED_FLAGS, Risk.LOW, latency_us=5.0)

@@ -261,6 +261,7 @@ class Api:
             answer = await self._run_handler(route, request)
         except Problem as problem:
             answer = problem.answer
+            self.counts.count_refusal(problem.code)
             if request is not None and route is not None and route.takes_in and problem.code not in _RETRIED_CODES:
                 await self._mark_context_unknown(request)
             answer = _refusal_in_place(answer, route, request, signed)
@@ -268,6 +269,7 @@ class Api:
             # Not the error's message, which may quote the request.
             LOG.error("a request failed: route=%s error=%s", route.path if route else "", _place_of(error))
             answer = Problem(500, "internal", "this is a bug in lockgate: nothing follows from it").answer
+            self.counts.count_refusal("internal")
             answer = _refusal_in_place(answer, route, request, signed)
             if request is not None and route is not None and route.takes_in:
                 await self._mark_context_unknown(request)

@@ -30,7 +30,10 @@ NAMES = (
     "lockgate_http_seconds",
     "lockgate_decisions_total",
     "lockgate_decision_seconds",
+    "lockgate_http_refused_total",
 )
+# Why a request that was in order got no answer.
+REFUSALS = ("busy", "too-many-requests", "unavailable", "journal-unavailable", "internal")
 
 
 class RequestCounts:
@@ -47,11 +50,19 @@ class RequestCounts:
             NAMES[2], "Rulings, by what came out and the highest tier they reached.", {"action": ACTIONS, "tier": TIERS}
         )
         self.decided = Histogram(NAMES[3], "How long a ruling took.", {"tier": TIERS}, LATENCY_SECONDS)
+        self.refused = Counter(
+            NAMES[4], "Requests that were in order and not answered, by reason.", {"reason": REFUSALS}
+        )
 
     def count_answer(self, route: Route | None, status: int, seconds: float) -> None:
         label = OTHER if route is None else label_of(route)
         self.requests.add(label, f"{status // 100}xx")
         self.seconds.observe(seconds, label)
+
+    def count_refusal(self, code: str) -> None:
+        """Count a Problem by its code, if it was the service's and not the client's."""
+        if code in REFUSALS:
+            self.refused.add(code)
 
     def count_ruling(self, decision: Decision) -> None:
         self.decisions.add(decision.action.value, str(decision.tier))
@@ -60,7 +71,7 @@ class RequestCounts:
     def render(self) -> str:
         """This worker's counts in Prometheus' text format."""
         lines: list[str] = []
-        for metric in (self.requests, self.seconds, self.decisions, self.decided):
+        for metric in (self.requests, self.seconds, self.refused, self.decisions, self.decided):
             lines += [f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} {metric.kind}", *metric.samples()]
         return "\n".join(lines) + "\n" + self._metrics.render()
 
