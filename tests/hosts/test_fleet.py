@@ -439,7 +439,7 @@ def test_a_step_that_does_not_end_is_given_up_with_a_reason(
             db.execute("SELECT FROM theirs")
             step = "SET LOCAL lock_timeout = '100ms'; ALTER TABLE theirs ADD COLUMN note TEXT"
         monkeypatch.setattr(module, "STEPS", (*module.STEPS, (VERSIONS[area] + 1, step)))
-        with pytest.raises(LockgateError, match="cannot be brought forward to version") as refused:
+        with pytest.raises(LockgateError, match="cannot be brought forward to") as refused:
             begin()()
     assert {"slow": "it took more than", "held": "another transaction holds them"}[hindrance] in refused.value.message
     assert "nothing was changed" in refused.value.hint

@@ -35,13 +35,14 @@ def test_metrics_count_routes_and_rulings(make: Callable[..., Asking]) -> None:
 def test_refusals_are_counted_by_reason(make: Callable[..., Asking], monkeypatch: pytest.MonkeyPatch) -> None:
     ask = make(counts=RequestCounts(map(label_of, ROUTES), metrics=Metrics()))
 
+    refusals = [Full(), Full(by_caller=True), Full(by_caller=True)]
+
     async def refuse(*_: object) -> None:
-        raise Full(by_caller=by_caller)
+        raise refusals.pop(0)
 
     with monkeypatch.context() as patch:
         patch.setattr(ask.api._store_pool, "run_async", refuse)
-        for by_caller, status in ((False, 503), (True, 429), (True, 429)):
-            assert ask("GET", "/v1/decisions").status == status
+        assert [ask("GET", "/v1/decisions").status for _ in range(3)] == [503, 429, 429]
     # The client's own mistakes are none.
     assert ask("POST", "/v1/sessions/new/checks", {"tool": 1}).status == 422
     counted = samples(ask("GET", "/metrics").body.decode())

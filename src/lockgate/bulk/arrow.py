@@ -25,7 +25,6 @@ def audit(batch: pyarrow.RecordBatch | pyarrow.Table, gate: Gate | None = None) 
     (`lockgate help trace`). The result depends on the batch and the gate alone, whatever the order of the batches, so
     any engine can call it. Without a gate it is the default one, made once for each process. A line that cannot be
     read gives a row with `error`, after the rows of the calls before it; the rest of its session is not ruled on.
-    Raise InvalidTrace for a batch without these columns, or with a session whose name is no text.
     """
     check_columns(batch.schema.names)
     used = gate or _default_gate()
@@ -48,10 +47,7 @@ def sessions_in(batch: pyarrow.RecordBatch | pyarrow.Table) -> Iterator[tuple[st
     for name, trace in zip(*(batch.column(each) for each in INPUT_COLUMNS), strict=True):
         named = _bytes_of(name)
         if named is None:
-            raise InvalidTrace(
-                f"the column `session` holds a name that is no text ({name.type})",
-                hint="write the names of the sessions as text, with none left out",
-            )
+            raise InvalidTrace(f"the column `session` holds a name that is no text ({name.type})")
         yield named.decode("utf-8", "replace"), _bytes_of(trace)
 
 

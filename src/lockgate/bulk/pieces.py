@@ -15,7 +15,7 @@ from lockgate.bulk.arrow import check_columns, sessions_in
 from lockgate.bulk.trace_rulings import line_parts, lines_in, parse_lines
 from lockgate.coding_agents.opencode_database import is_database
 from lockgate.core.errors import InvalidTrace, LockgateError
-from lockgate.core.sessions.trace_format import BlockEvent, CallEvent, Event, SessionStart, TraceHeader
+from lockgate.core.sessions.trace_format import Event, SessionStart, TraceHeader
 from lockgate.runtime.arrow import require_pyarrow
 
 if TYPE_CHECKING:
@@ -96,21 +96,17 @@ def cut_trace(path: str, sessions: int = _SESSIONS_IN_PIECE) -> Iterator[InputPi
         return
     with open(path, "rb") as stream:
         digest, start, first_session, first_line = sha256(), 0, 0, 0
-        seen = line = at = 0
-        has_begun = False
+        seen, line, at, has_begun = 0, 0, 0, False
         for begins, data in line_parts(stream, None):
             if begins and (not has_begun or _SESSION_LINE.match(data)):
                 event = next((event for _, event in parse_lines([data], line)), None)
-                if isinstance(event, SessionStart):
-                    if seen and seen % sessions == 0 and at > start:
-                        digested = digest.hexdigest()[:32]
-                        yield InputPiece(path, digested, at - start, start, at, first_session, first_line)
-                        digest, start, first_session, first_line = sha256(), at, seen, line
-                    seen += 1
-                elif not has_begun and isinstance(event, BlockEvent | CallEvent):
-                    # As `rule_on_events` counts: a trace may begin with a session that has no line of its own.
-                    seen += 1
-                has_begun = has_begun or not (event is None or isinstance(event, TraceHeader))
+                is_start = isinstance(event, SessionStart)
+                if is_start and seen and seen % sessions == 0 and at > start:
+                    yield InputPiece(path, digest.hexdigest()[:32], at - start, start, at, first_session, first_line)
+                    digest, start, first_session, first_line = sha256(), at, seen, line
+                # As `rule_on_events` counts: a trace may begin with a session that has no line of its own.
+                seen += is_start or not (has_begun or isinstance(event, TraceHeader | InvalidTrace | None))
+                has_begun = has_begun or not isinstance(event, TraceHeader | None)
             digest.update(data)
             line += begins
             at += len(data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
@@ -44,14 +45,10 @@ class ResultsFolder:
                 f"another audit writes into {quoted(folder, 200)}", hint="wait for its end, or name a new folder"
             )
         self.close = lock.close
-        try:
-            if self._manifest.exists():
-                self._read()
-            else:
-                self._write()
-        except BaseException:
-            self.close()
-            raise
+        with ExitStack() as on_failure:
+            on_failure.callback(lock.close)
+            (self._read if self._manifest.exists() else self._write)()
+            on_failure.pop_all()
 
     def _read(self) -> None:
         first, *lines = self._manifest.read_bytes().split(b"\n")

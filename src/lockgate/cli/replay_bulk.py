@@ -76,8 +76,7 @@ def replay_in_bulk(
     pieces = [piece for file in files for piece in _cut(file, report)]
     # Read here, once: a worker on another machine may have another configuration.
     chosen = tuple(choose_gate(path, ask=ask) for path in policies)
-    results = None
-    left = pieces
+    results, left = None, pieces
     if options.out is not None:
         about = {"version": lockgate.__version__, "policy": [each.settings.policy.hash for each in chosen], "ask": ask}
         about["judge"] = [each.judged for each in chosen]

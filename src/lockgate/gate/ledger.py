@@ -131,8 +131,8 @@ class FileLedger:
         No process waits for the lock: one that was stopped while it held the lock must not stop the others.
         """
         with suppress(OSError):
-            if _flock is not None:
-                _flock(handle, _LOCK_EX | _LOCK_NB)
+            if fcntl is not None:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             full, named = os.fstat(handle), os.stat(self.path)
             if (full.st_dev, full.st_ino) == (named.st_dev, named.st_ino):
                 os.replace(self.path, self._rotated_path)
@@ -157,11 +157,9 @@ def _refuse_unsafe_file(status: os.stat_result) -> None:
 
 _PREAD = hasattr(os, "pread")
 try:
-    from fcntl import LOCK_EX as _LOCK_EX
-    from fcntl import LOCK_NB as _LOCK_NB
-    from fcntl import flock as _flock
+    import fcntl
 except ImportError:  # Windows, where a file that others have open cannot be put aside anyway
-    _flock = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]
 
 _ledgers: weakref.WeakSet[FileLedger] = weakref.WeakSet()
 

@@ -88,12 +88,8 @@ class SchemaSteps:
 
         try:
             db.execute(statements.encode())
-        except LockNotAvailable:
-            why = "another transaction holds them"
+        except (LockNotAvailable, QueryCanceled) as error:
+            took = f"it took more than {MAX_STEP_S / 60:g} minutes"
+            why = took if isinstance(error, QueryCanceled) else "another transaction holds them"
             hint = "nothing was changed: end long transactions, such as a dump of the database, and start again"
-        except QueryCanceled:
-            why = f"it took more than {MAX_STEP_S / 60:g} minutes"
-            hint = "nothing was changed: start again when the database has less to do"
-        else:
-            return
-        raise self._refuse(f"has tables that cannot be brought forward to version {self.known}: {why}", hint=hint)
+            raise self._refuse(f"has tables that cannot be brought forward to {self.known}: {why}", hint=hint) from None

@@ -60,7 +60,6 @@ class RequestCounts:
         self.seconds.observe(seconds, label)
 
     def count_refusal(self, code: str) -> None:
-        """Count a Problem by its code, if it was the service's and not the client's."""
         if code in REFUSALS:
             self.refused.add(code)
 
