@@ -126,20 +126,19 @@ class RouteTable:
 
     def __init__(self, routes: Sequence[Route]) -> None:
         self.routes = tuple(routes)
-        self._found: dict[int, list[tuple[tuple[str, ...], dict[str, Route]]]] = {}
+        by_path: dict[str, dict[str, Route]] = {}
         for route in routes:
-            parts = tuple(route.path.split("/"))
-            same = next((methods for known, methods in self._found.get(len(parts), []) if known == parts), None)
-            if same is None:
-                same = {}
-                self._found.setdefault(len(parts), []).append((parts, same))
-            same[route.method] = route
+            by_path.setdefault(route.path, {})[route.method] = route
+        # By the number of slashes.
+        self._found: dict[int, list[tuple[re.Pattern[bytes], dict[str, Route]]]] = {}
+        for path, methods in by_path.items():
+            pattern = re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]*)", re.escape(path)).encode("ascii"))
+            self._found.setdefault(path.count("/"), []).append((pattern, methods))
 
     def find(self, method: str, raw_path: bytes) -> tuple[Route, dict[str, str]]:
         """The route and what its path names; a Problem where there is none, or none for this method."""
-        given = raw_path.split(b"/")
-        for parts, methods in self._found.get(len(given), []):
-            values = _match_path(parts, given)
+        for pattern, methods in self._found.get(raw_path.count(b"/"), ()):
+            values = _match_path(pattern, raw_path)
             if values is None:
                 continue
             # A browser or a monitor may ask for the head of what needs no token.
@@ -151,21 +150,15 @@ class RouteTable:
         raise Problem(404, "no-such-path", "there is nothing at this path", hint="/docs lists what there is")
 
 
-def _match_path(parts: Sequence[str], given: Sequence[bytes]) -> dict[str, str] | None:
-    values: dict[str, str] = {}
-    for part, piece in zip(parts, given, strict=True):
-        if not part.startswith("{"):
-            if piece != part.encode("ascii"):
-                return None
-            continue
-        try:
-            value = unquote_to_bytes(piece).decode("utf-8")
-        except UnicodeDecodeError:
-            return None
-        if find_misfit(value, ID):
-            return None
-        values[part[1:-1]] = value
-    return values
+def _match_path(pattern: re.Pattern[bytes], raw_path: bytes) -> dict[str, str] | None:
+    found = pattern.fullmatch(raw_path)
+    if found is None:
+        return None
+    try:
+        values = {name: unquote_to_bytes(piece).decode("utf-8") for name, piece in found.groupdict().items()}
+    except UnicodeDecodeError:
+        return None
+    return None if any(find_misfit(value, ID) for value in values.values()) else values
 
 
 def openapi_document(routes: Sequence[Route], version: str) -> dict[str, Any]:

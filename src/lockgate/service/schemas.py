@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 
 from lockgate.core.errors import printable, quoted, suggest_closest
@@ -613,9 +614,8 @@ def find_misfit(value: object, schema: Schema, path: str = "the body") -> str:
         said = [find_misfit(value, each, path) for each in schema["anyOf"]]
         return said[0] if all(said) else ""
     types = schema.get("type", ())
-    types = (types,) if isinstance(types, str) else tuple(types)
-    if types and not any(_is(value, each) for each in types):
-        return f"{path} must be {' or '.join(map(_article, types))}"
+    if types and not (_is(value, types) if isinstance(types, str) else any(_is(value, each) for each in types)):
+        return f"{path} must be {' or '.join(map(_article, (types,) if isinstance(types, str) else types))}"
     if "enum" in schema and value is not None and value not in schema["enum"]:
         return f"{path} must be one of {', '.join(schema['enum'])}"
     if isinstance(value, str):
@@ -655,9 +655,15 @@ def _text_misfit(value: str, schema: Schema, path: str) -> str:
         return f"{path} must not be empty"
     if HALVES not in schema and not is_text(value):
         return f"{path} holds half of a surrogate pair, which is no character"
-    if "pattern" in schema and not re.search(schema["pattern"].removesuffix("$") + r"\Z", value):
+    if "pattern" in schema and not _compiled(schema["pattern"]).search(value):
         return f"{path} must be one line, without control characters" if schema["pattern"] == LINE else f"{path} is odd"
     return ""
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    # In Python `$` also stands before a last line feed.
+    return re.compile(pattern.removesuffix("$") + r"\Z")
 
 
 def _object_misfit(value: Mapping[str, object], schema: Schema, path: str) -> str:

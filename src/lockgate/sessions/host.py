@@ -143,7 +143,7 @@ class Host:
         asked = self._parse_session(session, goal, host, mode, scope, parent, meta, known)
         self._pruner.prune_hourly(asked.created_at)
         info = self.store.create(asked)
-        live = self._cache.current(info.id)
+        live = self._cache.current(info.id, info)
         is_changed = bool(info.ended_at or folder or goal.strip()) or live.ruler.context_known != info.context_known
         if is_plug(host) and OPENED_BY in info.meta and OPENED_BY not in asked.meta:
             is_changed = True

@@ -75,8 +75,8 @@ class SessionCache:
             live = self._live.get(session)
         return live if live is not None and live.ruler.gate is self.gate else None
 
-    def current(self, session: str) -> LiveSession:
-        """Return the session with everything that is new in the store.
+    def current(self, session: str, found: SessionInfo | None = None) -> LiveSession:
+        """Return the session with everything that is new in the store; `found` is its row, if it was just read.
 
         A session that was never opened is created; its context counts as unknown.
         """
@@ -87,7 +87,8 @@ class SessionCache:
                     self._live.move_to_end(session)
             lost = self.lost.latest(session)
             if live is None:
-                live = self._build(session)
+                live = self._build(session, found)
+                found = None
                 with self._lock:
                     live = self._live.setdefault(session, live)
             else:
@@ -203,9 +204,9 @@ class SessionCache:
 
     # Building.
 
-    def _build(self, session: str) -> LiveSession:
+    def _build(self, session: str, found: SessionInfo | None) -> LiveSession:
         now = self._clock()
-        info = self._store.session(session)
+        info = found or self._store.session(session)
         if info is None:
             info = self._store.create(SessionInfo(session, created_at=now, seen_at=now, context_known=False))
         chain, unknown = read_chain(self._store, info)
