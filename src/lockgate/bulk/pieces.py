@@ -99,9 +99,9 @@ def cut_trace(path: str, sessions: int = _SESSIONS_IN_PIECE) -> Iterator[InputPi
         seen, line, at, has_begun = 0, 0, 0, False
         for begins, data in line_parts(stream, None):
             if begins and (not has_begun or _SESSION_LINE.match(data)):
-                event = next((event for _, event in parse_lines([data], line)), None)
+                event = _event_in(data, line)
                 is_start = isinstance(event, SessionStart)
-                if is_start and seen and seen % sessions == 0 and at > start:
+                if is_start and seen and seen % sessions == 0:
                     yield InputPiece(path, digest.hexdigest()[:32], at - start, start, at, first_session, first_line)
                     digest, start, first_session, first_line = sha256(), at, seen, line
                 # As `rule_on_events` counts: a trace may begin with a session that has no line of its own.
@@ -112,6 +112,10 @@ def cut_trace(path: str, sessions: int = _SESSIONS_IN_PIECE) -> Iterator[InputPi
             at += len(data)
         if at > start or not at:
             yield InputPiece(path, digest.hexdigest()[:32], at - start, start, at, first_session, first_line)
+
+
+def _event_in(data: bytes, before: int) -> Event | InvalidTrace | None:
+    return next((event for _, event in parse_lines([data], before)), None)
 
 
 def _cut_parquet(path: str) -> Iterator[InputPiece]:

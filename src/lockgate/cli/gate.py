@@ -28,7 +28,7 @@ from lockgate.abuse_gate.proxy.server import make_server, with_health_check
 from lockgate.cli import bans
 from lockgate.cli.exit_codes import Exit
 from lockgate.cli.listening import listening_error, open_listening_socket, socket_place, until_terminated
-from lockgate.cli.parser import parse_whole_number
+from lockgate.cli.parser import parse_count, parse_port, parse_whole_number
 from lockgate.cli.terminal import make_visible
 from lockgate.core.errors import InvalidConfig, LockgateError, quoted
 from lockgate.gate.gate import Gate
@@ -80,7 +80,7 @@ def describe(parser: Parser) -> None:
     place.add_argument("--envoy", action="store_true", help="answer Envoy, which is in ABUSE_TRUSTED_PROXIES")
     place.add_argument("--litellm", action="store_true", help=f"answer LiteLLM, which knows {TOKEN}")
     parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="listen here (127.0.0.1)")
-    parser.add_argument("--port", metavar="N", type=_parse_port, default=8080, help="and on this port (8080); 0 is any")
+    parser.add_argument("--port", metavar="N", type=parse_port, default=8080, help="and on this port (8080); 0 is any")
     parser.add_argument("--key-header", metavar="NAME", default="", help="each client's API key header")
     parser.add_argument("--user-header", metavar="NAME", default="", help="the header in which a proxy names the user")
     parser.add_argument(
@@ -100,10 +100,10 @@ def describe(parser: Parser) -> None:
     parser.add_argument("--ca-file", metavar="PATH", default="", help="trust these authorities, and no others")
     parser.add_argument("--forward-client", action="store_true", help="tell the upstream the client's address")
     parser.add_argument(
-        "--connections", metavar="N", type=_parse_count, default=1000, help="how many may be open (1000)"
+        "--connections", metavar="N", type=parse_count, default=1000, help="how many may be open (1000)"
     )
     parser.add_argument(
-        "--connections-each", metavar="N", type=_parse_count, help="how many of them from one network (a quarter)"
+        "--connections-each", metavar="N", type=parse_count, help="how many of them from one network (a quarter)"
     )
     parser.add_argument(
         "--metrics",
@@ -278,15 +278,7 @@ def _parse_place(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not host:
         raise LockgateError(f"{quoted(text)} is no address to listen on", hint="write HOST:PORT, e.g. 127.0.0.1:9464")
-    return host.strip("[]"), _parse_port(port)
-
-
-def _parse_port(text: str) -> int:
-    return parse_whole_number(text, 0, 65_535)
-
-
-def _parse_count(text: str) -> int:
-    return parse_whole_number(text, 1, 100_000)
+    return host.strip("[]"), parse_port(port)
 
 
 def _parse_seconds(text: str) -> float:

@@ -6,6 +6,7 @@ import argparse
 import re
 import shutil
 import textwrap
+from functools import partial
 
 from lockgate.core.errors import LockgateError
 
@@ -67,3 +68,7 @@ def parse_whole_number(text: str, least: int, most: int) -> int:
     if not text.isascii() or not text.isdigit() or not least <= int(text[:9]) <= most:
         raise argparse.ArgumentTypeError(f"must be a whole number from {least:,} to {most:,}")
     return int(text)
+
+
+parse_port = partial(parse_whole_number, least=0, most=65_535)
+parse_count = partial(parse_whole_number, least=1, most=100_000)

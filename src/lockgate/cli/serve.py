@@ -35,7 +35,7 @@ from lockgate.cli.listening import (
     socket_place,
     until_terminated,
 )
-from lockgate.cli.parser import parse_whole_number
+from lockgate.cli.parser import parse_count, parse_port, parse_whole_number
 from lockgate.cli.policy_watch import watch_policy
 from lockgate.cli.terminal import make_visible
 from lockgate.cli.user import user_name
@@ -115,21 +115,19 @@ def describe(parser: Parser) -> None:
     parser.usage = "lockgate serve [options]"
     parser.description = _HELP
     parser.add_argument("--host", metavar="ADDRESS", help="listen here (`server.host`: 127.0.0.1)")
-    parser.add_argument(
-        "--port", metavar="N", type=_parse_port, help="and on this port (`server.port`: 7717); 0 is any"
-    )
+    parser.add_argument("--port", metavar="N", type=parse_port, help="and on this port (`server.port`: 7717); 0 is any")
     parser.add_argument(
         "--workers", metavar="N", type=_parse_workers, help="processes that serve (`server.workers`: 1)"
     )
     parser.add_argument("--print-url", action="store_true", help="print an address that opens the page, once")
     parser.add_argument("--open-metrics", action="store_true", help="/metrics needs no token; on loopback only")
     parser.add_argument(
-        "--connections", metavar="N", type=_parse_count, default=1000, help="open at once, per worker (1000)"
+        "--connections", metavar="N", type=parse_count, default=1000, help="open at once, per worker (1000)"
     )
     parser.add_argument(
         "--connections-each",
         metavar="N",
-        type=_parse_count,
+        type=parse_count,
         help="how many of them from one network, a load balancer's too (a quarter; on loopback all)",
     )
     parser.add_argument("--config", metavar="PATH", help="use this configuration file")
@@ -542,13 +540,5 @@ def _nothing() -> None:
     return
 
 
-def _parse_port(text: str) -> int:
-    return parse_whole_number(text, 0, 65_535)
-
-
 def _parse_workers(text: str) -> int:
     return parse_whole_number(text, 1, 64)
-
-
-def _parse_count(text: str) -> int:
-    return parse_whole_number(text, 1, 100_000)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -614,8 +614,9 @@ def find_misfit(value: object, schema: Schema, path: str = "the body") -> str:
         said = [find_misfit(value, each, path) for each in schema["anyOf"]]
         return said[0] if all(said) else ""
     types = schema.get("type", ())
-    if types and not (_is(value, types) if isinstance(types, str) else any(_is(value, each) for each in types)):
-        return f"{path} must be {' or '.join(map(_article, (types,) if isinstance(types, str) else types))}"
+    types = (types,) if isinstance(types, str) else types
+    if types and not _is(value, types):
+        return f"{path} must be {' or '.join(map(_article, types))}"
     if "enum" in schema and value is not None and value not in schema["enum"]:
         return f"{path} must be one of {', '.join(schema['enum'])}"
     if isinstance(value, str):
@@ -638,10 +639,10 @@ def find_misfit(value: object, schema: Schema, path: str = "the body") -> str:
     return ""
 
 
-def _is(value: object, type_name: str) -> bool:
-    if isinstance(value, bool) and type_name != "boolean":
-        return False
-    return isinstance(value, _TYPES[type_name])
+def _is(value: object, types: Sequence[str]) -> bool:
+    if isinstance(value, bool):
+        return "boolean" in types
+    return any(isinstance(value, _TYPES[each]) for each in types)
 
 
 def _article(type_name: str) -> str:
