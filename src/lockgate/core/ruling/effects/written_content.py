@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from lockgate.core.ruling.effects.address_shapes import URL, find_hosts, host_from_value, is_local_host
+from lockgate.core.ruling.effects.code import read_code
 from lockgate.core.ruling.effects.effect import Effect, effect
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
 from lockgate.core.ruling.effects.written_manifests import read_written_manifest
@@ -55,6 +56,13 @@ _HOST_NAME = re.compile(
 _IMAGE = re.compile(
     r"(?mi)^[ \t]*(?:FROM[ \t]+(?:--\S+[ \t]+)?|(?:-[ \t]+)?image:[ \t]*[\"']?)([^\s\"'@:/]+\.[^\s\"'@:/]+)/"
 )
+# Whom a setting lets in: an account or role of a cloud, a key that may log in.
+_MEMBER = re.compile(
+    r"\barn:aws[\w-]{0,8}:iam::\d{12}:[\w/+=,.@-]{1,100}|\b(?:user|group|serviceAccount):[\w.+-]{1,64}@[\w.-]{3,100}"
+    r"|\bssh-(?:rsa|ed25519) AAAA[\w+/=]{20,800}"
+)
+_TAKES_MUCH = re.compile(r"environ\b|process\.env\b|\bENV\b|[~/]\.(?:ssh|aws|env|netrc|npmrc|kube|config)\b")
+_VARIABLE = re.compile(r"^[${<%]|[}>]$")
 _SHOWN_URL = re.compile(r"(?i)(?:https?:)?//[^\s\"'<>()\\]{1,500}")
 _SHOWS = re.compile(r"(?i)(?:src|data|background|poster|action|href|url\()\s*=?\s*[\"'(]?$")
 _TAG = re.compile(
@@ -73,13 +81,33 @@ def read_written_file(
     if _is_code_like(path):
         yield from (each for each in _read_hosts(text, replaced, argument) if each.target not in sources)
         yield from read_written_settings(path, text, replaced, argument)
+        yield from _read_members(text, replaced, argument)
+        # One key in a request is how a service is asked; the whole environment, or a file of keys, is what a thief takes.
+        if _TAKES_MUCH.search(text):
+            yield from (
+                each
+                for each in read_code(text, argument, project)
+                if each.kind == "sends-secret" and (each.target == "environment" or "/" in each.target)
+            )
+
+
+def _read_members(text: str, replaced: str, argument: str) -> Iterator[Effect]:
+    """Yield an effect for each account, role or public key of a cloud that this text lets in."""
+    known = set()
+    for match in _MEMBER.finditer(text):
+        if match[0] not in known and match[0] not in replaced:
+            known.add(match[0])
+            yield effect("shares", match[0], argument=argument, span=match.span())
+            if len(known) > _MAX_HOSTS:
+                return
 
 
 def _read_hosts(text: str, replaced: str, argument: str) -> Iterator[Effect]:
     known = {seen.target for seen in find_hosts(replaced)}
     count = 0
     for kind, host, start, end in _embedded_hosts(text):
-        if host in known or is_local_host(host) or host in replaced:
+        # What a host in a variable is stands where the variable is set.
+        if host in known or is_local_host(host) or host in replaced or _VARIABLE.search(host):
             continue
         known.add(host)
         count += 1
