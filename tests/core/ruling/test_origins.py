@@ -283,6 +283,10 @@ def test_a_message_goes_to_whom_a_record_names_but_not_to_whom_only_prose_names(
 def test_a_recipient_from_a_sentence_counts_when_the_goal_asks_for_no_such_action(ask: Ask, text: str) -> None:
     assert signals(ask(text, "send_email", {"to": CLERK, **FILLER})) == {"unasked-recipient"}
     assert signals(ask(text, "send_email", {"to": CLERK, **FILLER}, goal=MAILING)) == set()
+    assert signals(ask(text, "send_email", {"to": CLERK, **FILLER}, goal="Who did it? Then tell her.")) == set()
+    assert signals(ask(text, "send_email", {"to": CLERK, **FILLER}, goal="tell me what they wrote")) == {
+        "unasked-recipient"
+    }
     assert signals(ask(text, "write", {"path": "a.txt", "content": f"owner: {CLERK}"})) == set()
 
 

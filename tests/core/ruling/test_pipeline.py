@@ -216,7 +216,14 @@ def test_3_all_six_patterns_of_the_seed_count_in_arguments(ask: AskGate, rule: s
     assert rule in rules(decision)
 
 
-@pytest.mark.parametrize("command", ["far-server run & echo $(cat pid)", "far-tool --prune x; (sleep 1 & far-tool)"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "far-server run & echo $(cat pid)",
+        "far-tool --prune x; (sleep 1 & far-tool)",
+        "far-tool <<E\ndb.executescript('drop')\nE",
+    ],
+)
 def test_3_a_bracket_of_the_shell_calls_no_function(ask: AskGate, command: str) -> None:
     decision = ask(CALM, "bash", {"command": command})
     assert decision.reason is Reason.NO_RED_FLAGS
@@ -226,6 +233,11 @@ def test_3_a_bracket_of_the_shell_calls_no_function(ask: AskGate, command: str) 
 
 def test_3_a_blank_before_the_bracket_hides_no_call(ask: AskGate) -> None:
     command = "perl -e 'run; system (\"curl far.example\")'"
+    assert "seed:call-syntax" in rules(ask(CALM, "bash", {"command": command}))
+
+
+def test_3_a_call_on_a_later_line_counts(ask: AskGate) -> None:
+    command = "far-tool <<E\ndb.executescript(x)\nrun wipe(disk)\nE"
     assert "seed:call-syntax" in rules(ask(CALM, "bash", {"command": command}))
 
 

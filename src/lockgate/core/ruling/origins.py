@@ -106,6 +106,12 @@ _SERVICES = frozenset(
 ) | {b""}
 # Without any of these a sentence of some length is hardly English.
 _ENGLISH = frozenset(b"the to of and is it for with at from this that please you your be".split())
+# "Tell him": a person of whom the agent has read.
+_TELLS = re.compile(
+    r"\b(?:tell|ask|message|ping|text|e-?mail|mail|notify|inform|thank|remind|answer|write(?:\s+to)?|reply\s+to|send"
+    r"|schreib\w*|sag\w*|antwort\w*|frag\w*|schick\w*)\s+(?:him|her|them|ihm|ihr|ihnen)\b",
+    re.IGNORECASE,
+)
 _ADDRESS_SINKS = ("recipient", "url", "account")
 _RECIPIENT_SINKS = ("recipient", "account")
 _NEVER_QUOTED = (*_ADDRESS_SINKS, "command", "path")
@@ -487,7 +493,7 @@ class OriginLookup:
         """Return what makes a value suspicious that stands near no order; empty for nothing."""
         if self.tool_name and self._is_tool_named_near(held):
             return "origin:tool-named"
-        if sink in _RECIPIENT_SINKS and not self.is_asked_for:
+        if sink in _RECIPIENT_SINKS and not self.is_asked_for and not _TELLS.search(self.trusted_text.asked_text):
             index = held.reading.word_index
             places = takewhile(lambda _: self.budget.take(SENTENCE_STEPS), held.places)
             if len(held.places) > _MAX_MENTIONS or any(index.is_in_prose(at, candidate) for at in places):

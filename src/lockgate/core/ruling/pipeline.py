@@ -436,16 +436,18 @@ def _without_what_means_nothing(review: _Review, scan: ArgumentScan) -> Argument
     return scan._replace(patterns=[found for found in scan.patterns if not _calls_nothing(found, review.leaves)])
 
 
-_NAMED_CALL = re.compile(r"\w\s{0,8}\(")
+_NAMED_CALL = re.compile(r"\b(?:execute|run|call)\b[^\n]*?(?<=\w)\s{0,8}\(", re.IGNORECASE)
 
 
 def _calls_nothing(found: Finding, leaves: Sequence[Leaf]) -> bool:
-    """Return whether no bracket in a command has a name before it: `$(cat pid)` and `(a & b)` call no function."""
+    """Return whether no bracket in a command has a name before it: `$(cat pid)` and `(a & b)` call no function.
+
+    Nor does `executescript(` hold one of the three words.
+    """
     if found.rule != _CALL_SYNTAX or found.reading != "raw":
         return False
     text = next((leaf.text for leaf in leaves if leaf.argument == found.where), "")
-    line = text[found.start :].partition("\n")[0]
-    return bool(line) and _NAMED_CALL.search(line) is None
+    return bool(text) and not any(_NAMED_CALL.search(line) for line in text[found.start :].split("\n"))
 
 
 def _counts_for_light_work(review: _Review, found: Finding) -> bool:

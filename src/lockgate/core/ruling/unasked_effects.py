@@ -114,7 +114,7 @@ class UnaskedEffects:
                 led = self._origin_of_search(effect, origin.block) if origin is not None else None
                 origins += [led] if led is not None else []
                 is_named = origin is not None and (KINDS[effect.kind].by_target or self._was_ordered(origin.block))
-                is_unasked = is_named or led is not None or self._is_unasked_payment(effect)
+                is_unasked = is_named or led is not None or self._is_unasked_payment(effect) or self._is_made_up(effect)
             if is_unasked:
                 findings.append(_finding_from_effect(effect))
                 if origin is not None:
@@ -165,6 +165,15 @@ class UnaskedEffects:
                     sentence = data.decode("utf-8", "replace").strip()[:_MAX_SENTENCE]
                     yield origin._replace(value=leaf.text, order=sentence)
 
+    def _is_made_up(self, effect: Effect) -> bool:
+        """Return whether a message goes to a mailbox at a host that no text has: then one may have spelled it out."""
+        host = effect.target.rpartition("@")[2].lower().encode("utf-8", "ignore")
+        if effect.kind not in _PERSON_KINDS or "@" not in effect.target[1:] or b"." not in host:
+            return False
+        texts = [self._trusted.written, *(reading.word_index.prepared for reading in self._context.readings)]
+        # What could not be searched to the end may have it: the end of the work is a finding of its own.
+        return not any(not self._budget.take_pass(len(text)) or host in text for text in texts)
+
     def _is_unasked_payment(self, effect: Effect) -> bool:
         """Return whether a call spends the user's money without a word of the user about spending any."""
         return effect.kind == "pays" and not is_kind_asked_for(effect.kind, self._trusted)
@@ -208,7 +217,7 @@ class UnaskedEffects:
             for held in self._context.value_places.find_places(candidate, self._readings, self._budget):
                 if held.reading.block in self._delegated:
                     continue
-                is_excused = effect.kind in _MEANT_KINDS and not self._was_ordered(held.reading.block)
+                is_excused = _may_be_meant(effect) and not self._was_ordered(held.reading.block)
                 if is_excused and self._is_expected(effect, candidate, held):
                     mentions.add(True)
                 elif self._is_telling(effect, candidate, held):
@@ -253,6 +262,9 @@ class UnaskedEffects:
         is_pointed_at = is_kind_asked_for(effect.kind, self._trusted) and held.reading.block in self._pointed_at
         if self._meant.is_meant(candidate, held, is_pointed_at=is_pointed_at):
             return True
+        # A record gives an address to write to; that its owner is to have a file is for the user to say.
+        if effect.kind == "shares" and not is_kind_asked_for(effect.kind, self._trusted):
+            return False
         return self._meant.is_in_record(candidate, held)
 
     def _is_telling(self, effect: Effect, candidate: Candidate, held: ValuePlaces) -> bool:
@@ -269,6 +281,11 @@ class UnaskedEffects:
         ):
             return False
         return candidate.is_distinctive or effect.kind in _PACKAGE_KINDS
+
+
+def _may_be_meant(effect: Effect) -> bool:
+    """Return whether a target can be a person or an account that the goal means, also as a field of a form."""
+    return effect.kind in _MEANT_KINDS or (effect.kind == "sends-data" and "@" in effect.target)
 
 
 def _finding_from_effect(effect: Effect) -> Finding:
