@@ -85,9 +85,10 @@ def test_what_runs_anyway_is_what_the_page_says(bare: Machine, agent: str, fault
     word, action = FAULTS[fault]
     put_in_place_of_hook(bare, agent, action)
     _, out = run_agent(bare, agent, "Make a file", shell(agent, "touch one"), trust_hooks=fault != "untrusted")
-    page = (Path(__file__).parents[2] / "docs" / "how-to" / f"{agent}.md").read_text(encoding="utf-8")
-    rows = [line.split("|") for line in page.partition("## What it runs anyway")[2].splitlines() if line[:1] == "|"]
-    (said,) = (row[2].strip() for row in rows if word in row[1])
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "coding-agents.md").read_text(encoding="utf-8")
+    rows = [line.split("|") for line in page.partition("## What they run anyway")[2].splitlines() if line[:1] == "|"]
+    column = next(at for at, title in enumerate(rows[0]) if title.lower().split()[:1] == [agent])
+    (said,) = (row[column].strip() for row in rows if word in row[1])
     assert bare.has("one") is said.startswith("**runs**"), f"{said}\n{out}"
 
 

@@ -70,7 +70,7 @@ leaves that to you. `lockgate service install` has the system start it.
 takes it out again. In a terminal you are asked which one you want.
 
 codex, gemini, copilot and opencode write the same command as hooks into your own settings of that coding agent. What
-it runs although a hook failed differs: `lockgate help codex` and so on say how.
+it runs although a hook failed differs: `lockgate help coding-agents` says how.
 
 mcp puts `lockgate mcp` in front of each server that a client's configuration names.
 
