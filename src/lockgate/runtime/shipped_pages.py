@@ -7,7 +7,8 @@ from pathlib import Path
 
 # The first of two pages with the same name has it; the other one is asked for with its folder.
 _FOLDERS = ("how-to", "tutorial", "reference", "explanation")
-_LINK = re.compile(r"(?<!!)\[([^\]\n]+)\]\(([^)#\s]*\.md)(?:#[^)\s]*)?\)")
+# A line may end inside of a link's words, and code in them may have brackets.
+_LINK = re.compile(r"(?<!!)\[((?:`[^`\n]*`|[^\[\]`\n]|\n(?!\n))+)\]\(([^)#\s]*\.md)(?:#[^)\s]*)?\)")
 _PICTURE = re.compile(r"!\[([^\]\n]*)\]\([^)\n]*\)")
 
 
