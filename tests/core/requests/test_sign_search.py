@@ -16,9 +16,9 @@ from lockgate.core.requests.sign_search import (
     _ANCHORS,
     _PATTERNS,
     _SEQUENCES,
-    _TOKENS,
     WORD_CLASSES,
     _is_misspelt,
+    _places_of,
     _steps_of_whole_sequences,
     comparable,
     decode_letters,
@@ -54,6 +54,9 @@ PIECES = (
     ),
     *("|>", '"', "' + '", '" + "', "a + b + c", "_", ".", "!", ","),
 )
+
+
+TOKENS = re.compile(r"[^\W_]+|[.!?。！？]+(?=\s|$)")
 
 
 def places(text: str) -> set[tuple[str, str]]:
@@ -155,12 +158,16 @@ def test_only_single_words_may_end_in_any_way() -> None:
 
 
 @given(st.text() | st.lists(st.sampled_from("ab1é_忽ß.!?。！？ \n\t\x1f\x01\u00a0-'"), max_size=30).map("".join))
-def test_words_are_split_as_the_tokens_that_their_places_come_from(text: str) -> None:
-    tokens = [match[0] for match in _TOKENS.finditer(text)]
+def test_words_are_split_and_placed_as_a_pattern_of_words_and_ends_does_it(text: str) -> None:
+    tokens = [*TOKENS.finditer(text)]
     words = split_words(text)
     assert [word if word[0].isalnum() else "" for word in words] == [
-        token if token[0].isalnum() else "" for token in tokens
+        token[0] if token[0][0].isalnum() else "" for token in tokens
     ]
+    numbers = [number for number, word in enumerate(words) if word[0].isalnum()]
+    sequences = [(SIGNS[0], number, number) for number in numbers]
+    found = _places_of(sequences, words, text) if sequences else []
+    assert found == [(SIGNS[0], *tokens[number].span()) for number in numbers]
 
 
 def test_an_ordinary_text_costs_little_more_than_reading_its_words() -> None:
@@ -174,7 +181,7 @@ def test_an_ordinary_text_costs_little_more_than_reading_its_words() -> None:
             times.append(process_time() - began)
         return min(times)
 
-    words = least(lambda: [match[0] for match in _TOKENS.finditer(text)])
+    words = least(lambda: [match[0] for match in TOKENS.finditer(text)])
     assert least(lambda: grade_text(text)) < 12 * words
 
 
