@@ -182,19 +182,17 @@ class Identity:
     def network_from_scope(self, scope: Scope) -> str:
         """Return the network that a request comes from, as a text that all of its addresses share."""
         client = scope.get("client")
-        given = client[0] if client else None
-        peer = parse_address(given)
-        nearest = peer
-        if self.trusts_address(peer):
+        nearest = client[0] if client else None
+        if self.trusts_address(parse_address(nearest)):
             for hop in _forwarded_hops(scope.get("headers") or ()):
                 address = parse_address(hop)
                 if address is None:
                     # No proxy of ours wrote this; the values further left are worthless, too.
                     break
-                nearest = address
+                nearest = hop
                 if not self.trusts_address(address):
                     break
-        return _network_text(nearest)
+        return network_from_address(nearest)
 
     def trusts_address(self, address: _Address | None) -> bool:
         """Return whether a trusted proxy has this address; None stands for a socket file."""
@@ -307,10 +305,14 @@ def _parse_address(text: str) -> _Address | None:
     return address
 
 
-@lru_cache(MAX_REMEMBERED)
-def network_from_address(text: str) -> str:
+def network_from_address(text: object) -> str:
     """Return the network of an address, as `network_from_scope` does without proxies."""
-    return _network_text(parse_address(text))
+    return _remembered_network(text) if type(text) is str and len(text) <= _MAX_ADDRESS else _network_text(None)
+
+
+@lru_cache(MAX_REMEMBERED)
+def _remembered_network(text: str) -> str:
+    return _network_text(_parse_address(text))
 
 
 def _network_text(address: _Address | None) -> str:

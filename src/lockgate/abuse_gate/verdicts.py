@@ -155,7 +155,9 @@ class RequestJudge:
         safe where they look like an attack.
         """
         said = await self._assess_turns(case, ends)
-        if said.verdict != "safe" and (said.reason in _UNSURE_BY_RULES or said.provider == _EMBEDDED):
+        if said.verdict == "safe":
+            return said
+        if said.reason in _UNSURE_BY_RULES or said.provider == _EMBEDDED:
             # Only then: this reads the operator's prompt once more.
             spared = tuple(map(_spare_operator, case.found.turns))
             if spared != case.found.turns:

@@ -143,6 +143,7 @@ _TOKEN_IDS: Final = frozenset(
     "prompt_token_ids prompttokenids prompt_ids promptids token_ids tokenids input_ids inputids input_token_ids"
     " inputtokenids decoder_input_ids prompt_embeds promptembeds input_embeds inputembeds inputs_embeds".split()
 )
+_UNREADABLE_NAMES: Final = _TOKEN_IDS | REFERENCE_NAMES
 # Under these, a list of numbers is tokens, too.
 _MAY_BE_TOKENS: Final = frozenset("prompt input inputs tokens prompt_tokens input_tokens context".split())
 _MIME = re.compile(r"[a-z0-9.+-]{1,40}/[a-z0-9.+-]{1,80}(?:;\s?[a-z0-9-]{1,20}=[a-z0-9.-]{1,20})*+;base64")
@@ -193,12 +194,8 @@ def source_name(prefix: str, name: object) -> str:
     return f"{prefix}:{plain.strip('_') or 'unnamed'}"
 
 
-class _Inside(NamedTuple):
-    """A JSON value that is still to be read, with its source and the key that it stands under."""
-
-    value: object
-    source: str
-    key: str
+# A JSON value that is still to be read, with its source and the key that it stands under.
+_Inside = tuple[object, str, str]
 
 
 class ConversationReader:
@@ -348,7 +345,7 @@ class ConversationReader:
             self.conversation = self.conversation or _conversation_id(value)
         if isinstance(value, str):
             source = "user" if source == "request" else source
-        stack: list[_Inside] = [_Inside(value, source, "")]
+        stack: list[_Inside] = [(value, source, "")]
         while stack:
             item, source, key = stack.pop()
             if isinstance(item, str):
@@ -358,7 +355,7 @@ class ConversationReader:
             elif isinstance(item, list):
                 if key in _MAY_BE_TOKENS and any(type(one) in (int, float) for one in item):
                     self.flags["tokens"] = None
-                stack.extend([_Inside(one, source, key) for one in reversed(item)])
+                stack.extend([(one, source, key) for one in reversed(item)])
         self.end_asides()
         self._api = False
 
@@ -466,11 +463,14 @@ class ConversationReader:
             lower = name.lower()
             if lower not in KNOWN_NAMES:
                 inside += self._words_before(name, value, source)
-            self._note_unreadable(lower, value)
+            if lower in _UNREADABLE_NAMES:
+                self._note_unreadable(lower, value)
             # Only the model's provider can read sealed data: it is no file, and only letters to all other readers.
             sealed = kind == _SEALED and lower == "data"
-            speaker = TOOL_DESCRIPTION if lower in _TOOLS and not outside else _speaker_under(lower, source, key)
-            inside.append(_Inside(value, speaker, _SEALED if sealed else lower))
+            speaker = source if source != "request" else _speaker_under(lower, key)
+            if lower in _TOOLS and not outside:
+                speaker = TOOL_DESCRIPTION
+            inside.append((value, speaker, _SEALED if sealed else lower))
         return inside
 
     def _note_unreadable(self, name: str, value: object) -> None:
@@ -482,7 +482,7 @@ class ConversationReader:
 
     def _words_before(self, name: str, value: object, source: str) -> list[_Inside]:
         words = self._note_name(name, value, source)
-        return [_Inside(words, source, _A_NAME if is_plain_name(name) else "")] if words else []
+        return [(words, source, _A_NAME if is_plain_name(name) else "")] if words else []
 
     def _speaker_of(self, body: dict[str, Any], kind: str, source: str, key: str) -> tuple[str, bool]:
         """Return whose words an object holds, and whether they come from outside the conversation."""
@@ -601,13 +601,11 @@ def _document_name(source: str) -> str:
     return source.partition(":")[2] if source.startswith(("document:", f"{_PAPER}:")) else ""
 
 
-def _speaker_under(lower: str, source: str, key: str) -> str:
-    """Return whose words stand under a key: outside of a chat's shape the key itself says so."""
-    if source != "request":
-        return source
-    speaker = _KEYS.get(lower, source)
+def _speaker_under(lower: str, key: str) -> str:
+    """Return whose words stand under a key outside of a chat's shape, where the key itself says so."""
+    speaker = _KEYS.get(lower, "request")
     # Below another key, `system` may be anything.
-    return source if speaker == "system" and key else speaker
+    return "request" if speaker == "system" and key else speaker
 
 
 def _arguments_key(body: dict[str, Any], kind: str, under: str) -> str:
