@@ -14,11 +14,13 @@ from lockgate.core.requests.request_grade import grade_text
 from lockgate.core.requests.request_signs import SIGNS
 from lockgate.core.requests.sign_search import (
     _ANCHORS,
+    _ENTRIES,
     _PATTERNS,
     _SEQUENCES,
     WORD_CLASSES,
     _is_misspelt,
     _places_of,
+    _starred_beginnings,
     _steps_of_whole_sequences,
     comparable,
     decode_letters,
@@ -141,6 +143,16 @@ def test_other_words_are_no_slips(text: str) -> None:
 )
 def test_a_long_word_may_have_two_slips_and_a_short_one_one(word: str, meant: str, expected: bool) -> None:  # noqa: FBT001
     assert _is_misspelt(word, meant) is expected
+
+
+@given(st.sampled_from([entry for entry in _ENTRIES if entry.endswith("*")]), st.text("aeinst", max_size=5))
+def test_a_word_begins_with_every_entry_that_may_end_in_any_way(entry: str, ending: str) -> None:
+    assert entry in _starred_beginnings(entry[:-1] + ending)
+
+
+def test_a_word_of_any_length_has_few_beginnings_to_look_up() -> None:
+    assert len(_starred_beginnings("instruct" * 1000)) < 20
+    assert _starred_beginnings("weather" * 1000) == []
 
 
 def test_letters_are_decoded_only_if_a_word_that_attacks_need_is_among_them() -> None:

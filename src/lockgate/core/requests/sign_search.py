@@ -141,6 +141,7 @@ _SHORTEST_SPELLED: Final = 4
 _LETTERS_FOR_DIGITS: Final = tuple(str.maketrans("0134578", f"o{one}eastb") for one in "il")
 _LONG_WORD: Final = 11
 _MISSPELT: Final = WORD_CLASSES["misspelt"]
+_MISSPELT_FROM: Final = {word[0]: [other for other in _MISSPELT if other[0] == word[0]] for word in _MISSPELT}
 _NOT_MISSPELT: Final = frozenset(WORD_CLASSES["not misspelt"])
 
 
@@ -179,6 +180,9 @@ def _read_entries(
 
 
 _ENTRIES: Final = _read_entries(SIGNS, WORD_CLASSES)
+# Entries whose word may end in any way, and the lengths of what their words begin with.
+_STARRED: Final = re.compile("|".join(re.escape(entry[:-1]) for entry in _ENTRIES if entry.endswith("*")))
+_STARRED_LENGTHS: Final = sorted({len(entry) - 1 for entry in _ENTRIES if entry.endswith("*")})
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +203,7 @@ def _entries_from(word: str) -> _Begun | None:
     alone: list[_Move] = []
     longer: dict[str, list[tuple[list[str], _Moves]]] = {}
     for spelled in _spellings(word):
-        for key in (spelled, *(f"{spelled[:size]}*" for size in range(1, len(spelled) + 1))):
+        for key in (spelled, *_starred_beginnings(spelled)):
             for rest, moves in _ENTRIES.get(key, {}).items():
                 if rest:
                     longer.setdefault(rest.split()[0], []).append((rest.split(), _in_order(moves)))
@@ -208,6 +212,13 @@ def _entries_from(word: str) -> _Begun | None:
         if alone or longer:
             break
     return (_in_order(alone), longer) if alone or longer or word == _END else None
+
+
+def _starred_beginnings(word: str) -> list[str]:
+    """Return the keys of entries that a word may begin with: for most words none, and that takes no time."""
+    if _STARRED.match(word) is None:
+        return []
+    return [f"{word[:size]}*" for size in _STARRED_LENGTHS if size <= len(word)]
 
 
 class _KnownWords(dict[str, _Begun | None]):
@@ -245,13 +256,16 @@ def _spellings(word: str) -> Iterator[str]:
         # `1` is an i or an l.
         yield from (word.translate(digits) for digits in _LETTERS_FOR_DIGITS)
     elif word not in _NOT_MISSPELT:
-        yield from (meant for meant in _MISSPELT if _is_misspelt(word, meant))
+        yield from (meant for meant in _MISSPELT_FROM.get(word[0], ()) if _is_misspelt(word, meant))
 
 
 def _is_misspelt(word: str, meant: str) -> bool:
     """Return whether a word is another one with a slip or, if that is long, with two; `ignored` is no slip."""
     most = 1 if len(meant) < _LONG_WORD else 2
     if word[0] != meant[0] or abs(len(word) - len(meant)) > most or word.startswith(meant):
+        return False
+    # Each slip takes away one letter and adds one at most.
+    if len({*word} ^ {*meant}) > 2 * most:
         return False
     # The optimal string alignment: letters left out, added, replaced, or swapped with the next one.
     before: list[int] = []
