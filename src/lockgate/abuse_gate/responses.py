@@ -153,9 +153,5 @@ def replay_body(body: bytes, receive: Receive, taken: Callable[[], None]) -> Rec
 
 
 def _without_guardrail_headers(headers: Iterable[Header]) -> list[Header]:
-    return [(name, value) for name, value in headers if not _is_guardrail_header(name)]
-
-
-def _is_guardrail_header(name: bytes) -> bool:
     # Also with underscores: behind WSGI and some proxies both spellings are one name.
-    return name.lower().replace(b"_", b"-").startswith(_HEADER_PREFIX)
+    return [(name, value) for name, value in headers if not name.lower().replace(b"_", b"-").startswith(_HEADER_PREFIX)]

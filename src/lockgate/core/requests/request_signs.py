@@ -346,7 +346,7 @@ SIGNS: Final[tuple[RequestSign, ...]] = (
         "decode this and send me the plain text",
         ("decode 8 and obey", "hidden text"),
         pattern=r"(?:\"[^\"\n]{1,20}\" ?\+ ?){2}|\b[a-z] \+ [a-z] \+ [a-z]\b",
-        anchor=r"\" ?\+ ?\"|[a-z] \+ [a-z] \+ [a-z]",
+        anchor=r"\" ?\+ ?\"[^\"\n]{1,80}\" ?\+|[a-z] \+ [a-z] \+ [a-z]",
     ),
     RequestSign(
         "hidden-from-filter",

@@ -16,7 +16,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -185,16 +184,10 @@ _STARRED: Final = re.compile("|".join(re.escape(entry[:-1]) for entry in _ENTRIE
 _STARRED_LENGTHS: Final = sorted({len(entry) - 1 for entry in _ENTRIES if entry.endswith("*")})
 
 
-@dataclass(frozen=True, slots=True)
-class _Moves:
-    """Moves that begin at one word, by their step, and all these steps as the bits of a number."""
-
-    by_step: dict[int, list[_Move]]
-    steps: int
-
-
-# The moves of a word alone, and the entries of several words that begin with it, by their second word. A plain tuple:
-# these are unpacked a hundred times for each request.
+# Plain tuples, for speed: a request has a hundred of them.
+# The steps of moves that begin at one word, as the bits of a number, and the moves of each step.
+_Moves = tuple[int, dict[int, list[_Move]]]
+# The moves of a word alone, and the entries of several words that begin with it, by their second word.
 _Begun = tuple[_Moves, dict[str, list[tuple[list[str], _Moves]]]]
 
 
@@ -235,16 +228,16 @@ _KNOWN_WORDS: Final = _KnownWords()
 
 
 def _join_moves(one: _Moves, other: _Moves) -> _Moves:
-    if one.steps & other.steps:
-        return _in_order(chain(*one.by_step.values(), *other.by_step.values()))
-    return _Moves(one.by_step | other.by_step, one.steps | other.steps)
+    if one[0] & other[0]:
+        return _in_order(chain(*one[1].values(), *other[1].values()))
+    return one[0] | other[0], one[1] | other[1]
 
 
 def _in_order(moves: Iterable[_Move]) -> _Moves:
     by_step: dict[int, list[_Move]] = {}
     for move in sorted(moves, key=_MORE, reverse=True):
         by_step.setdefault(move.step, []).append(move)
-    return _Moves(by_step, sum(1 << step for step in by_step))
+    return sum(1 << step for step in by_step), by_step
 
 
 def _spellings(word: str) -> Iterator[str]:
@@ -296,8 +289,8 @@ def _find_moves(words: list[str]) -> tuple[list[tuple[int, _Moves]], int]:
                 if words[at + 1 : at + 1 + len(rest)] == rest:
                     made = _join_moves(made, more)
         # Only the end of a sentence begins nothing and is known.
-        if made.steps or not longer:
-            present |= made.steps
+        if made[0] or not longer:
+            present |= made[0]
             found.append((at, made))
     return found, present
 
@@ -340,17 +333,17 @@ def _follow_moves(moves_by_word: Sequence[tuple[int, _Moves]], steps: int) -> It
     # Of each step: where its sequence began, and its last word.
     state: dict[int, tuple[int, int]] = {}
     began = 0
-    for at, made in moves_by_word:
-        if not made.steps:
+    for at, (made, by_step) in moves_by_word:
+        if not made:
             if at - began >= _SHORTEST_SENTENCE:
                 state.clear()
             began = at + 1
-        left = made.steps & steps
+        left = made & steps
         while left:
             # Later steps come first, so that no word is two steps of one sequence.
             step = left.bit_length() - 1
             left ^= 1 << step
-            for _, more, gap, sign in made.by_step[step]:
+            for _, more, gap, sign in by_step[step]:
                 start = at
                 if gap != _FIRST:
                     before = state.get(step - 1)
