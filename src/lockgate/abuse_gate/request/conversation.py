@@ -115,15 +115,17 @@ _TOOLS: Final = frozenset(
     " web_search_options".split()
 )
 _DOCUMENTS: Final = frozenset({"document", "file", "input_file", "search_result", "container_upload"})
-_MEDIA_PARTS: Final = {
+# Anthropic's encrypted thinking: the client can read none of it. Also the key under which its data is read.
+_SEALED: Final = "redacted_thinking"
+# The flag that a part of this type raises.
+_FLAGS: Final = {
     **dict.fromkeys(("image", "image_url", "input_image"), "image"),
     **dict.fromkeys(("audio", "input_audio", "audio_url"), "audio"),
     **dict.fromkeys(("video", "video_url", "input_video"), "video"),
+    **dict.fromkeys(("url", _SEALED), "opaque"),
 }
 _MEDIA_TYPE: Final = ("media_type", "mime_type", "mimeType", "mediaType", "format")
 _BASE64_KEYS: Final = frozenset("data bytes file_data b64_json base64 image images audio video".split())
-# Anthropic's encrypted thinking: the client can read none of it. Also the key under which its data is read.
-_SEALED: Final = "redacted_thinking"
 # Keys under which a data URL is a file, and not words that begin like one.
 _FILE_KEYS: Final = _BASE64_KEYS | frozenset(
     "url uri src href source file files file_url file_uri fileuri image_url audio_url video_url input_image input_audio"
@@ -450,10 +452,8 @@ class ConversationReader:
         outside = source.startswith(_OUTSIDE)
         if not outside and source != TOOL_DESCRIPTION:
             source, outside = self._speaker_of(body, kind, source, key)
-        if kind in _MEDIA_PARTS:
-            self.flags[_MEDIA_PARTS[kind]] = None
-        elif kind in ("url", _SEALED):
-            self.flags["opaque"] = None
+        if kind in _FLAGS:
+            self.flags[_FLAGS[kind]] = None
         taken = _NONE if outside else self._take_call(body, kind, key)
         taken = taken or self._take_file(body, source)
         inside: list[_Inside] = []
@@ -467,9 +467,7 @@ class ConversationReader:
                 self._note_unreadable(lower, value)
             # Only the model's provider can read sealed data: it is no file, and only letters to all other readers.
             sealed = kind == _SEALED and lower == "data"
-            speaker = source if source != "request" else _speaker_under(lower, key)
-            if lower in _TOOLS and not outside:
-                speaker = TOOL_DESCRIPTION
+            speaker = TOOL_DESCRIPTION if lower in _TOOLS and not outside else _speaker_under(lower, source, key)
             inside.append((value, speaker, _SEALED if sealed else lower))
         return inside
 
@@ -601,11 +599,13 @@ def _document_name(source: str) -> str:
     return source.partition(":")[2] if source.startswith(("document:", f"{_PAPER}:")) else ""
 
 
-def _speaker_under(lower: str, key: str) -> str:
-    """Return whose words stand under a key outside of a chat's shape, where the key itself says so."""
-    speaker = _KEYS.get(lower, "request")
+def _speaker_under(lower: str, source: str, key: str) -> str:
+    """Return whose words stand under a key: outside of a chat's shape the key itself says so."""
+    if source != "request":
+        return source
+    speaker = _KEYS.get(lower, source)
     # Below another key, `system` may be anything.
-    return "request" if speaker == "system" and key else speaker
+    return source if speaker == "system" and key else speaker
 
 
 def _arguments_key(body: dict[str, Any], kind: str, under: str) -> str:
