@@ -304,7 +304,9 @@ def _origin_from_place(effect: Effect, candidate: Candidate, held: ValuePlaces, 
 def is_kind_asked_for(kind: str, trusted: TrustedText) -> bool:
     """Return whether the user asks for this kind of thing, by the words of its row."""
     words, beginnings = _words_for_kind(kind)
-    return not words.isdisjoint(trusted.asked) or any(word.startswith(beginnings) for word in trusted.asked)
+    if not words.isdisjoint(trusted.asked) or any(word.startswith(beginnings) for word in trusted.asked):
+        return True
+    return any(b" " in each and b" " + each + b" " in trusted.asked_folded for each in words)
 
 
 def is_word_for_kind(kind: str, word: str) -> bool:
@@ -361,7 +363,7 @@ def is_folder_named_by_user(target: str, trusted: TrustedText) -> bool:
 
 @lru_cache(maxsize=256)
 def _words_for_kind(kind: str) -> tuple[frozenset[bytes], tuple[bytes, ...]]:
-    """Return the words by which a goal asks for a kind, and the beginnings of words."""
+    """Return the words by which a goal asks for a kind, a few of them two together, and the beginnings of words."""
     listed = [word.encode() for word in ASKED_BY.get(kind, ())]
     beginnings = tuple(word[:-1] for word in listed if word.endswith(b"*"))
     return frozenset(word for word in listed if not word.endswith(b"*")), beginnings
