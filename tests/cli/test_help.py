@@ -55,6 +55,10 @@ def test_no_path_is_made_from_a_topic(run: Run, topic: str) -> None:
 
 def test_a_mistyped_topic_is_mended(run: Run) -> None:
     assert "did you mean `costs`?" in run("help", "cost").err
+    # A word of a page's title leads to the page.
+    assert "hint: see `lockgate help coding-agents`" in run("help", "Codex").err
+    assert "hint: see `lockgate help langchain`" in run("help", "langgraph").err
+    assert "hint: lockgate help lists the pages" in run("help", "zzzz").err
 
 
 def test_every_topic_that_a_message_names_exists() -> None:

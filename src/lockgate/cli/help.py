@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -52,7 +53,9 @@ def run(args: argparse.Namespace) -> Exit:
     elif topic in COMMANDS:
         print(make_parsers([topic])[topic].format_help(), end="")
     else:
-        hint = suggest_closest(topic, [*pages, *COMMANDS]) or "lockgate help lists the pages"
+        titled = [name for name, path in pages.items() if topic.lower() in re.findall(r"\w+", _title(path).lower())]
+        hint = f"see `lockgate help {titled[0]}`" if titled else suggest_closest(topic, [*pages, *COMMANDS])
+        hint = hint or "lockgate help lists the pages"
         raise LockgateError(f"no page about {quoted(args.topic)}", hint=hint)
     return Exit.CLEAR
 
