@@ -116,7 +116,8 @@ def test_json_has_the_same_figures(run: Run) -> None:
 
 def test_without_a_file_it_reads_the_installation_s_ledger(run: Run, ledger: FileLedger) -> None:
     ended = run("stats")
-    assert (ended.code, ended.out) == (0, f"no rulings in {ledger.path} yet\n")
+    said = f"no rulings in {ledger.path} yet\nrequests that an abuse gate judged: lockgate audit show\n"
+    assert (ended.code, ended.out) == (0, said)
     ledger.note("s", 1, "send", HELD)
     aside = ledger.path.with_name("ledger.jsonl.1")
     aside.write_text(written(CLEAR))

@@ -237,6 +237,8 @@ def _draw(found: CostReport, own: Mapping[str, OwnPrice], read: _ReadCounts, pla
     if not found.rulings:
         where = f" in {make_visible(place)}" if place else ""
         screen.print(Text(f"no rulings{where}" if read.lines else f"no rulings{where} yet"), soft_wrap=True)
+        if where:
+            screen.print(Text("requests that an abuse gate judged: lockgate audit show", style="dim"))
     else:
         _draw_funnel(screen, found)
         _draw_tiers(screen, found)
