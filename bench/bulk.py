@@ -233,7 +233,9 @@ class Audit:
         return self._run(kill_after, kill)
 
     def _run(self, pieces: int | None, act: Callable[[subprocess.Popen[bytes], list[int]], None]) -> int:
-        words = [sys.executable, "-P", "-m", "lockgate", "replay", str(self.traces), "--json"]
+        # A shell has what it starts in the background ignore Ctrl-C, and all that follows from it, too.
+        words = ["env", "--default-signal=INT", sys.executable, "-P", "-m", "lockgate", "replay"]
+        words += [str(self.traces), "--json"]
         words += ["--engine", self.engine, "--jobs", str(self.jobs), "--out", str(self.out)]
         began, waits = monotonic(), pieces is not None
         # A group of its own: Ctrl-C is for the command, and not for this program.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,17 @@ def test_what_differs_is_missing_or_is_there_twice_is_noticed(tmp_path: Path) ->
     write_part(tmp_path / "other", "c.parquet", [4])
     assert bulk.compare_results(tmp_path / "one", tmp_path / "other").differ == ["b.parquet", "c.parquet"]
     assert bulk.count_calls_twice(tmp_path / "other") == 1
+
+
+def test_an_audit_that_is_measured_in_the_background_takes_its_ctrl_c(tmp_path: Path) -> None:
+    bulk.write_traces(tmp_path / "traces", 2_000, 8, 1)
+    audit = bulk.Audit("local", tmp_path / "traces", tmp_path / "out", 2)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        stopped = audit.stop_after(1)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (stopped.code, stopped.said_so) == (bulk.INTERRUPTED, True)
 
 
 def test_both_engines_give_the_same_bytes_through_a_ctrl_c_and_a_killed_worker(tmp_path: Path) -> None:
