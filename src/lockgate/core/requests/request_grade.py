@@ -120,7 +120,10 @@ def _weigh(hit: SignHit, text: str) -> SignHit:
         return hit
     before, after = text[max(0, hit.start - 200) : hit.start], text[hit.end : hit.end + 200]
     half = hit._replace(points=hit.sign.points // 2)
-    if _is_quoted(before.rpartition("\n")[2], after.partition("\n")[0]):
+    if hit.sign.family == "machine":
+        # A pasted document stands in quotes as well; and the client may not know what it holds, so it is never sure.
+        hit = hit._replace(firm=False)
+    elif _is_quoted(before.rpartition("\n")[2], after.partition("\n")[0]):
         return half
     said = _SENTENCE_END.split(before)[-1].translate(_NO_MARKS)
     words, after = (part.translate(_NO_MARKS) for part in (text[hit.start : hit.end], after))
