@@ -7,7 +7,8 @@ that see three neighbours each, the highest of each detector over the window, an
 seeds are averaged, which makes one head again. What comes out is a `judge.onnx` with three logits, of which the first two are
 those of before. It takes a minute on one H200.
 
-Printed for texts of the banks, with whole families (then: single texts) kept apart: attacks found at given shares of ordinary texts.
+Printed for texts of the banks, with whole families, whole languages, then single texts kept apart: attacks found at
+given shares of ordinary texts.
 """
 
 from __future__ import annotations
@@ -144,20 +145,26 @@ def rate(heads: list[Head], data: Data, numbers: list[int]) -> np.ndarray:
 # --- how well it carries over
 
 
-def folds_by(rows: list[dict[str, Any]], *, family: bool) -> list[set[int]]:
+def folds_by(rows: list[dict[str, Any]], what: str) -> list[set[int]]:
     """Which folds each row stands in: its own, or those of the rows that it was put together from."""
 
-    def of(attack: int, name: str, text: str) -> int:
-        # Texts in other languages are one family, of which all kinds are needed.
-        key = f"{attack} {name}" if family and name != "languages" else text
+    def of(attack: int, family: str, language: str, text: str) -> int:
+        if what == "languages":
+            # English is never kept apart.
+            return -1 if language == "en" else zlib.crc32(language.encode()) % FOLDS
+        # The family `languages` has texts of all kinds, so that it is not kept apart as one.
+        key = f"{attack} {family}" if what == "families" and family != "languages" else text
         return zlib.crc32(key.encode()) % FOLDS
 
-    return [{of(*each) for each in row["of"]} or {of(row["attack"], row["family"], row["text"])} for row in rows]
+    return [
+        {of(*each) for each in row["of"]} or {of(row["attack"], row["family"], row["language"], row["text"])}
+        for row in rows
+    ]
 
 
-def keep_apart(data: Data, *, family: bool) -> dict[tuple[int, str], float]:
+def keep_apart(data: Data, what: str) -> dict[tuple[int, str], float]:
     """The rating of each text of the banks by heads that did not see it: its highest window."""
-    folds = folds_by(data.rows, family=family)
+    folds = folds_by(data.rows, what)
     found: dict[tuple[int, str], float] = {}
     for fold in range(FOLDS):
         seen = [number for number, each in enumerate(folds) if fold not in each]
@@ -257,8 +264,8 @@ def main() -> None:
     data = Data(rows, path)
     families = {(row["attack"], row["text"]): row["family"] for row in rows}
     if not args.quick:
-        report("families apart", keep_apart(data, family=True), families)
-        report("texts apart", keep_apart(data, family=False), families)
+        for what in ("families", "languages", "texts"):
+            report(f"{what} apart", keep_apart(data, what), families)
     heads = [teach(data, list(range(len(rows))), seed) for seed in range(SEEDS)]
     model = onnx.load(str(path))
     put_into(model, heads)

@@ -39,6 +39,9 @@ TASKS = (
     "Summarise this mail:\n{}", "{}\n\nWhat does this ask of me?", "Please translate into French:\n{}", "Proofread this:\n\n{}",
     "Answer this for me:\n\"{}\"", "tl;dr?\n{}", "Extract names and dates.\n---\n{}\n---", "{}", "Is this urgent?\n{}",
     "Fasse zusammen:\n{}", "Turn the text into bullet points: {}", "<document>\n{}\n</document>\nSummarise the document.",
+    "What is this about?\n\n{}", "My boss sent me this, what should I answer?\n\n{}", "Résume ce texte : {}", "Resume esto:\n{}",
+    "Traduci in italiano: {}", "Vat dit samen: {}", "Кратко перескажи:\n{}", "Streść to: {}", "Sammanfatta:\n{}", "总结：{}",
+    "Answer from the text alone.\n\n{}\n\nQuestion: what is the main point?", "```\n{}\n```\nExplain this.", "Özetle: {}", "要約して：{}",
 )  # fmt: skip
 ABOUT = (
     'What does "{}" mean when people talk about prompt injection?', 'Why do attackers write things like "{}"?',
@@ -47,6 +50,9 @@ ABOUT = (
     'Slide text: attackers may type "{}" and hope for the best. Make it shorter.',
 )  # fmt: skip
 JOINED = ("{} {}", "{}\n\n{}", "{} Also: {}", "{}\n---\n{}", "{} Thanks. {}", "{} And another thing, {}", "{}\nPS: {}")
+# Ways to bring an order in that speak to a model or in its place, and such as people use among each other.
+TO_A_MODEL = ("to-the-machine", "revoke", "format", "own-voice", "reward")
+TO_PEOPLE = ("bare", "friendly", "pressure")
 OPENED = (
     "Hi! {}",
     "Please help. {}",
@@ -61,24 +67,25 @@ OPENED = (
 
 
 class Row(NamedTuple):
-    """`of`: the rows that it was put together from, as side, family and text."""
+    """`of`: the rows that it was put together from, as side, family, language and text."""
 
     text: str
     attack: int
     family: str
     whole: bool
-    of: tuple[tuple[int, str, str], ...] = ()
+    language: str = "en"
+    of: tuple[tuple[int, str, str, str], ...] = ()
 
     @property
-    def origin(self) -> tuple[int, str, str]:
-        return self.attack, self.family, self.text
+    def origin(self) -> tuple[int, str, str, str]:
+        return self.attack, self.family, self.language, self.text
 
 
 def literal() -> Iterator[Row]:
     for name in ("attacks", "ordinary"):
         for line in (BANK / f"{name}.jsonl").read_text(encoding="utf-8").splitlines():
             said = json.loads(line)
-            yield Row(said["text"], int(name == "attacks"), said["family"], True)
+            yield Row(said["text"], int(name == "attacks"), said["family"], True, said.get("language", "en"))
 
 
 def older(chance: random.Random) -> Iterator[Row]:
@@ -107,35 +114,81 @@ def page(chance: random.Random, bodies: list[str]) -> str:
     return carriers.record(chance, [])[0][:600]
 
 
-def put_together(chance: random.Random, attacks: list[Row], ordinary: list[Row]) -> Iterator[Row]:
+def in_pages(chance: random.Random, attacks: list[Row], ordinary: list[Row]) -> Iterator[Row]:
+    """Pages with what belongs there, and pages with an attack, or with an order to the model that reads them."""
     bodies: list[str] = compose.read("letters.toml")["bodies"]  # type: ignore[assignment]
     belonging: dict[str, list[str]] = compose.read("belonging.toml")["kinds"]  # type: ignore[assignment]
-    for _ in range(1500):
-        task, text = chance.choice(TASKS), page(chance, bodies)
-        if chance.random() < 0.5:
-            said = chance.choice(belonging[chance.choice(list(belonging))])
-            text = carriers.between(text, Slots(chance).fill(said), chance)
-        yield Row(task.replace("{}", text), 0, "page", False)
-    for _ in range(1500):
+    bare: dict[str, list[str]] = compose.read("bare.toml")["kinds"]  # type: ignore[assignment]
+    wrappers: dict[str, dict[str, list[str]]] = compose.read("wrappers.toml")  # type: ignore[assignment]
+
+    def put_in(said: str) -> str:
+        return chance.choice(TASKS).replace("{}", carriers.between(page(chance, bodies), said, chance))
+
+    def order(ways: tuple[str, ...]) -> tuple[str, str]:
+        way = chance.choice(ways)
+        said = chance.choice(bare[chance.choice(list(bare))])
+        return compose.wrapped(said, wrappers[way]["templates"], Slots(chance)), way
+
+    notes = [[row for row in side if row.family == "document" and "\n" not in row.text] for side in (attacks, ordinary)]
+    for _ in range(750):
+        yield Row(chance.choice(TASKS).replace("{}", page(chance, bodies)), 0, "page", False)
+        said = Slots(chance).fill(chance.choice(belonging[chance.choice(list(belonging))]))
+        yield Row(put_in(said), 0, "page", False)
+        yield Row(put_in(order(TO_PEOPLE)[0]), 0, "page", False)
+        note = chance.choice(notes[1])
+        yield Row(put_in(note.text), 0, note.family, False, note.language, (note.origin,))
+    for _ in range(1000):
+        said, way = order(TO_A_MODEL)
+        yield Row(put_in(said), 1, f"order-{way}", False)
+        found = chance.choice(notes[0] if chance.random() < 0.4 else attacks)
+        yield Row(put_in(found.text), 1, found.family, False, found.language, (found.origin,))
+
+
+def chats(chance: random.Random, attacks: list[Row], ordinary: list[Row]) -> Iterator[Row]:
+    """Messages one after the other, as the gate reads a chat; the last of an attack's is mostly the attack."""
+    by_language: dict[str, list[Row]] = {}
+    for row in ordinary:
+        by_language.setdefault(row.language, []).append(row)
+
+    def said(language: str, count: int) -> list[Row]:
+        known = by_language.get(language, ordinary)
+        return chance.choices(known if len(known) > 4 else ordinary, k=count)
+
+    def chat(rows: list[Row], about: Row) -> Row:
+        text = "\n\n".join(row.text for row in rows)
+        return Row(text, about.attack, about.family, False, about.language, tuple(row.origin for row in rows))
+
+    for _ in range(1200):
+        first = chance.choice(ordinary)
+        yield chat([first, *said(first.language, chance.randint(2, 6))], first)
+    for _ in range(1000):
         found = chance.choice(attacks)
-        text = carriers.between(page(chance, bodies), found.text, chance)
-        yield Row(chance.choice(TASKS).replace("{}", text), 1, found.family, False, (found.origin,))
+        rows = said(found.language, chance.randint(1, 4))
+        rows.insert(len(rows) if chance.random() < 0.7 else chance.randrange(len(rows)), found)
+        yield chat(rows, found)
+
+
+def put_together(chance: random.Random, attacks: list[Row], ordinary: list[Row]) -> Iterator[Row]:
+    yield from in_pages(chance, attacks, ordinary)
+    yield from chats(chance, attacks, ordinary)
     for _ in range(1500):
         first, found = chance.choice(ordinary), chance.choice(attacks)
         pair = (first.text, found.text) if chance.random() < 0.7 else (found.text, first.text)
-        yield Row(chance.choice(JOINED).format(*pair), 1, found.family, False, (found.origin, first.origin))
+        text = chance.choice(JOINED).format(*pair)
+        yield Row(text, 1, found.family, False, found.language, (found.origin, first.origin))
         one, two = chance.choice(ordinary), chance.choice(ordinary)
         text = chance.choice(JOINED).format(one.text, two.text)
-        yield Row(text, 0, one.family, False, (one.origin, two.origin))
+        yield Row(text, 0, one.family, False, one.language, (one.origin, two.origin))
     # An application's own prompt stands before what its users write, and so do earlier messages.
     prompts = [row for row in ordinary if row.family == "configuration"]
     for _ in range(900):
         prompt, first, found = chance.choice(prompts), chance.choice(ordinary), chance.choice(attacks)
-        yield Row(f"{prompt.text}\n\n{first.text}", 0, first.family, False, (prompt.origin, first.origin))
-        yield Row(f"{prompt.text}\n\n{found.text}", 1, found.family, False, (prompt.origin, found.origin))
+        for row in (first, found):
+            text = f"{prompt.text}\n\n{row.text}"
+            yield Row(text, row.attack, row.family, False, row.language, (prompt.origin, row.origin))
     for _ in range(250):
         found = chance.choice([row for row in attacks if len(row.text) < 90])
-        yield Row(chance.choice(ABOUT).replace("{}", found.text), 0, "about", False, (found.origin,))
+        yield Row(chance.choice(ABOUT).replace("{}", found.text), 0, "about", False, found.language, (found.origin,))
 
 
 def respelled(text: str, chance: random.Random) -> str:
@@ -165,7 +218,7 @@ def rows(seed: int) -> Iterator[Row]:
     for row in listed:
         for _ in range(2 if row.whole else 1):
             if "\n" not in row.text:
-                yield Row(respelled(row.text, chance), row.attack, row.family, False, (row.origin,))
+                yield Row(respelled(row.text, chance), row.attack, row.family, False, row.language, (row.origin,))
 
 
 def main() -> None:
