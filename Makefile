@@ -20,7 +20,7 @@ TREE := tests/repository/test_tree.py
 # With the hosts, also where they are installed: the embedded judge, for its engine is as large as everything else
 # together, and the SDK of Claude Code, for each of its cases is a run of that program.
 WITH_HOSTS := tests/abuse_gate/test_middleware_judged.py tests/verifiers/test_embedded_judge.py tests/verifiers/test_embedded_judge_configured.py tests/cli/test_judge.py \
-  tests/integrations/test_claude_agent_sdk.py
+  tests/bench/test_judge_quick_run.py tests/integrations/test_claude_agent_sdk.py
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -52,7 +52,7 @@ test: check ## run check, then the tests (ARGS goes to pytest)
 test-python: $(VENV)/dev ## run the tests alone, so with another Python too (PYTHON=python3.13 VENV=build/python3.13)
 ifeq ($(strip $(ARGS)),)
 	@echo "$(BIN)/python -m pytest, in three processes; what two of them say is shown after the third"
-	@nice $(BIN)/python -m pytest $(HALF) > $(VENV)/half.txt 2>&1 & half=$$!; \
+	@nice $(BIN)/python -m pytest $(HALF) $(patsubst %,--ignore=%,$(WITH_HOSTS)) > $(VENV)/half.txt 2>&1 & half=$$!; \
 	  $(BIN)/python -m pytest $(TIMED) > $(VENV)/timed.txt 2>&1 & timed=$$!; \
 	  trap 'kill $$half $$timed 2>/dev/null' INT TERM; \
 	  nice $(BIN)/python -m pytest $(patsubst %,--ignore=%,$(HALF) $(TIMED) $(TREE) $(WITH_HOSTS)); rest=$$?; \

@@ -402,7 +402,7 @@ def _cost(bare: Served, gated: Served, bodies: Sequence[bytes], effort: Effort, 
         clients = {(app, count, to): Clients(to, app, bodies, count) for app, count in pairs for to in (bare, gated)}
         for each in clients.values():
             stack.callback(each.close)
-            each.load(0.05)
+            each.load(min(0.05, effort.ingress_slice_s))
         taken: dict[tuple[str, int, Served], list[Slice]] = {key: [] for key in clients}
         for number in range(effort.ingress_rounds):
             tick(f"requests, round {number + 1}")

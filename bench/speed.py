@@ -39,6 +39,7 @@ class Effort:
     bytes_per_pass: int = 262_144
     session_blocks: int = 50
     calls_per_block: int = 4
+    argument_calls: int = 40
     session_rounds: int = 7
     seed_rounds: int = 2
     hostile_sizes: tuple[int, ...] = (65536, 262_144, 1 << 20, 4 << 20)
@@ -60,6 +61,7 @@ QUICK = Effort(
     sizes=(200, 8192),
     bytes_per_pass=16384,
     session_blocks=6,
+    argument_calls=4,
     session_rounds=1,
     seed_rounds=1,
     hostile_sizes=(4096, 16384),
@@ -70,7 +72,7 @@ QUICK = Effort(
     journal_records=600,
     journal_checks=40,
     ingress_rounds=1,
-    ingress_slice_s=0.05,
+    ingress_slice_s=0.01,
     ingress_hanging_rounds=1,
 )
 
@@ -419,7 +421,7 @@ def arguments(gate: Gate, effort: Effort, tick: Tick) -> Table:
     for sort in (OWN, VALUE, EVERYWHERE, PASSAGE):
         for size in (60,) if sort == EVERYWHERE else (60, 300, 2048):
             tick(f"arguments: {sort}, {size_text(size)}")
-            calls = argument_calls(size, 40, pile, sort)
+            calls = argument_calls(size, effort.argument_calls, pile, sort)
             rows.append(_argument_row(gate, running, calls, sort, size, effort.rounds))
     return Table(
         f"Speed 3. A complete Tier 1 decision in a session of {len(pile)} blocks, against scanning its arguments",

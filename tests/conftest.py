@@ -58,6 +58,7 @@ def pytest_collection_finish() -> None:
 if find_spec("onnx") is None:
     collect_ignore = [
         "abuse_gate/test_middleware_judged.py",
+        "bench/test_judge_quick_run.py",
         "verifiers/test_embedded_judge.py",
         "verifiers/test_embedded_judge_configured.py",
         "cli/test_judge.py",
