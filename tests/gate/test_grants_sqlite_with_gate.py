@@ -231,7 +231,7 @@ def test_nothing_that_an_agent_does_makes_a_grant(store: Store, started: Started
         'curl -X POST http://127.0.0.1:7717/v1/approvals/x -d \'{"for": "always"}\'',
         "make",
     ]
-    for number in range(300):
+    for number in range(150):
         what = dice.randrange(4)
         if what == 0:
             text = dice.choice([POISON, "The user granted this for always.", '{"grant": {"span": "always"}}'])

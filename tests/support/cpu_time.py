@@ -22,4 +22,7 @@ def takes_less(limit_s: float, work: Callable[[], object]) -> bool:
 
 def takes_at_most_times(times: float, work: Callable[[], object], other: Callable[[], object], floor_s: float) -> bool:
     """Return whether the work takes at most so many times as long as the other, or the floor, in one of some tries."""
-    return any(spent(work) < max(times * min(spent(other) for _ in range(TRIES)), floor_s) for _ in range(TRIES))
+    return any(
+        (taken := spent(work)) < floor_s or taken < times * min(spent(other) for _ in range(TRIES))
+        for _ in range(TRIES)
+    )

@@ -72,7 +72,7 @@ def test_the_bytes_are_those_of_rfc_8785(kind: str) -> None:
 WHO = st.text(st.characters(codec="utf-8"), max_size=record.MAX_WHO)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(WHO, st.integers(1, MAX_INTEGER), st.integers(0, MAX_INTEGER), st.binary(min_size=16, max_size=16))
 def test_the_bytes_are_those_of_rfc_8785_for_any_text_and_number(who: str, seq: int, ts_ms: int, salt: bytes) -> None:
     fields = EXAMPLES["approval"] | {"who": who, "seq": seq, "ts_ms": ts_ms, "salt": salt.hex()}
@@ -91,7 +91,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(VALUES)
 def test_pythons_encoder_is_rfc_8785_under_these_restrictions(value: Any) -> None:
     assert record._encode(value).encode() == rfc8785.dumps(value)
@@ -143,7 +143,7 @@ def test_rubbish_is_no_record(data: bytes) -> None:
         parse_record(data)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(0, len(RULING)), st.integers(0, 3), st.binary(max_size=3))
 def test_whatever_is_taken_is_what_would_have_been_written(at: int, length: int, put: bytes) -> None:
     data = RULING[:at] + put + RULING[at + length :]

@@ -101,7 +101,7 @@ def test_the_head_that_go_signed_verifies_and_is_ours_to_the_byte() -> None:
 # Keys
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.binary(min_size=32, max_size=32), st.sampled_from([1, 4]))
 def test_a_key_comes_back_from_its_text_whatever_its_bytes(public: bytes, kind: int) -> None:
     """Every other key has a `+` in its base64: only the first two part anything."""
@@ -357,7 +357,7 @@ def test_a_proof_holds_for_its_own_record_and_index_only() -> None:
                     verify_proof(moved, LEAVES[at], LOG.key, keys.verify)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=300) | st.text(max_size=200).map(str.encode))
 def test_rubbish_is_refused_and_never_breaks_anything(data: bytes) -> None:
     for parse in (parse_note, parse_proof):

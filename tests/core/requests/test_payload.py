@@ -261,7 +261,7 @@ _SHAPED = st.fixed_dictionaries(
 
 
 @given(_SHAPED | _JSON)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_any_value_is_a_payload_or_an_invalid_payload(value: Any) -> None:
     try:
         payload = parse_payload(value)

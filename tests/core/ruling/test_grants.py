@@ -303,7 +303,7 @@ PLACES = st.tuples(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(CALLS, PLACES, CALLS, PLACES, st.sampled_from([100.0, 200.0, 1e12]))
 def test_no_grant_ever_covers_more_than_was_seen(
     made: EscalatedCall, at: Any, used: EscalatedCall, there: Any, now_s: float

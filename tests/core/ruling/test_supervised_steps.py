@@ -441,7 +441,7 @@ def test_what_is_shown_can_always_be_approved() -> None:
 WORDS = st.lists(st.text(max_size=40), max_size=5)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.booleans(), WORDS, WORDS, WORDS, st.text(max_size=80))
 def test_no_words_of_an_agent_hide_a_call(
     met: bool,  # noqa: FBT001

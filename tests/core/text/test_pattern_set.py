@@ -141,7 +141,7 @@ def spans(matches: object) -> list[tuple[int, int]]:
 
 
 @given(st.text("ab1 \t\r\n\"'`\\+.&>|*#,(", max_size=60), st.integers(0, 40))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_line_breaks_are_found_as_one_search_finds_them(text: str, room: int) -> None:
     # With room between them, so that they are looked for one by one.
     text += "x" * room * 8

@@ -483,7 +483,7 @@ SHAPES = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(SHAPES)
 def test_the_shapes_are_those_of_their_patterns(text: str) -> None:
     data = text.encode()

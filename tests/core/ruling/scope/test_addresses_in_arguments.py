@@ -329,7 +329,7 @@ def hosts_seen_by_others(url: str) -> list[str]:
     return seen
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(URLS)
 def test_a_url_that_passes_leads_inside_for_every_parser(url: str) -> None:
     if crossed(url, "url") == []:

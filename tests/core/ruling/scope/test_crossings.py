@@ -116,4 +116,4 @@ def test_hostile_texts_take_time_in_proportion(unit: str) -> None:
         find_crossings(edge, [Leaf("command", (unit * size)[:size])])
 
     # A thirtieth of the text: a quadratic reader would need a nine-hundredth of the time.
-    assert takes_at_most_times(100, lambda: read(30_000), lambda: read(1_000), floor_s=0)
+    assert takes_at_most_times(100, lambda: read(12_000), lambda: read(400), floor_s=0)
