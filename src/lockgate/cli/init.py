@@ -23,7 +23,7 @@ from lockgate.cli.doctor import claude_code as claude_code_checks
 from lockgate.cli.exit_codes import Exit
 from lockgate.cli.terminal import format_count, make_console, make_visible
 from lockgate.coding_agents.hook_events import CODING_AGENTS
-from lockgate.coding_agents.wiring import apply_agent_change, hooks_path, plan_agent_change
+from lockgate.coding_agents.hook_settings import apply_agent_change, hooks_path, plan_agent_change
 from lockgate.core.errors import LockgateError, quoted
 from lockgate.mcp import client_config as mcp_config
 from lockgate.runtime import json_edit as json_text

@@ -11,7 +11,7 @@ from lockgate.claude_code.settings_file import lockgate_hooks, read_settings, se
 from lockgate.cli.doctor.claude_code import service_answers
 from lockgate.cli.terminal import format_count, make_visible
 from lockgate.coding_agents.hook_events import CODING_AGENTS
-from lockgate.coding_agents.wiring import hooks_path, wired_commands
+from lockgate.coding_agents.hook_settings import hooks_path, wired_commands
 from lockgate.core.errors import LockgateError
 from lockgate.core.ruling.approvals import ApprovalState
 from lockgate.runtime.json_edit import parse_json_object

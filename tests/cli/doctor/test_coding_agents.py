@@ -11,7 +11,7 @@ import pytest
 from lockgate.cli.doctor import CheckState
 from lockgate.cli.doctor.coding_agents import canary_event, coding_agent_checks
 from lockgate.coding_agents.hook_events import CODING_AGENTS, EventKind, parse_agent_event
-from lockgate.coding_agents.wiring import apply_agent_change, hooks_path, plan_agent_change
+from lockgate.coding_agents.hook_settings import apply_agent_change, hooks_path, plan_agent_change
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from lockgate.claude_code.hook_command import DEADLINE_S
 from lockgate.coding_agents.hook_events import CODING_AGENTS
-from lockgate.coding_agents.wiring import (
+from lockgate.coding_agents.hook_settings import (
     apply_agent_change,
     hooks_path,
     plan_agent_change,
