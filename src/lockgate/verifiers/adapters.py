@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 from lockgate.core.errors import InvalidPayload
 from lockgate.core.questions import Answer, NoAnswer, NoAnswerReason, Question, Verdict
 from lockgate.core.redaction import redact as redaction
-from lockgate.core.requests import sign_search
+from lockgate.core.requests import request_sign_search
 from lockgate.core.requests.combined_verdict import (
     NO_FINDINGS,
     REASONS,
@@ -163,7 +163,7 @@ class _Adapter:
 
     def make_ready(self) -> None:
         """Compile and load now what the first request would wait for; for a process that has time at its start."""
-        sign_search.make_ready()
+        request_sign_search.make_ready()
 
     def close(self) -> None:
         """Release what the adapter holds open: here nothing."""

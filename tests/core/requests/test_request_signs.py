@@ -7,8 +7,8 @@ import re
 import pytest
 
 from lockgate.core.requests.request_grade import grade_text
+from lockgate.core.requests.request_sign_search import WORD_CLASSES
 from lockgate.core.requests.request_signs import HINT, SIGNS, RequestSign
-from lockgate.core.requests.sign_search import WORD_CLASSES
 
 
 def names_in(text: str) -> set[str]:

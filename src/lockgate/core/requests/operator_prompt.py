@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from lockgate.core.requests.request_grade import weighed_signs
+from lockgate.core.requests.request_sign_search import SignHit
 from lockgate.core.requests.request_signs import HINT
-from lockgate.core.requests.sign_search import SignHit
 
 _REQUESTS: Final = (
     r"attempts?|requests?|asking|demands?|trying|aufforderung(?:en)?|versuche?|demandes?|tentatives?|peticion(?:es)?|intentos?"

@@ -1,6 +1,6 @@
 """The grade of a request by its signs: nothing, suspected or sure.
 
-1. Find the signs in the text (sign_search.py).
+1. Find the signs in the text (request_sign_search.py).
 2. Weigh each where it stands (`_weigh`). A *mention* counts half: a sign that is quoted, forbidden, talked about, or
    about something else than the application (`_MENTIONS`). One with an order beside it is *in doubt*: it counts in
    full, and nothing makes it sure.
@@ -19,8 +19,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from lockgate.core.requests.request_sign_search import WORD_CLASSES, SignHit, comparable, decode_letters, search_pieces
 from lockgate.core.requests.request_signs import HINT, SIGN, RequestSign
-from lockgate.core.requests.sign_search import WORD_CLASSES, SignHit, comparable, decode_letters, search_pieces
 from lockgate.core.text.scanner import Scan
 
 SUSPECTED, SURE = 4, 5

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockgate.core.requests.request_grade import grade_text
-from lockgate.core.requests.request_signs import SIGNS
-from lockgate.core.requests.sign_search import (
+from lockgate.core.requests.request_sign_search import (
     _ANCHORS,
     _ENTRIES,
     _PATTERNS,
@@ -28,6 +27,7 @@ from lockgate.core.requests.sign_search import (
     search_pieces,
     split_words,
 )
+from lockgate.core.requests.request_signs import SIGNS
 
 # What patterns are made of: words in lower case, and all that may stand between them.
 PIECES = (
