@@ -246,32 +246,32 @@ def abuse_settings_from_env(
     environ: Mapping[str, str] | None = None, *, table: Mapping[str, object] | None = None
 ) -> AbuseSettings:
     """Return the settings of this environment and of a table `[abuse_gate]`; raise InvalidConfig saying what to set."""
-    said = Environment(os.environ if environ is None else environ, table)
+    environment = Environment(os.environ if environ is None else environ, table)
     _refuse_unknown_keys(dict(table or {}))
-    _refuse_unknown_variables(said.variables)
+    _refuse_unknown_variables(environment.variables)
     fields: dict[str, Any] = {}
     for row in VARIABLES:
         if row.form is not KeyForm.TEXT:
-            value: Any = said.value(row)
+            value: Any = environment.value(row)
             fields[row.fills] = value / _unit(row) if _unit(row) != 1 else value
     ladder = {name.removeprefix("ladder."): fields.pop(name) for name in list(fields) if name.startswith("ladder.")}
     fields["ladder"] = LadderSettings(**ladder)
-    text, where = said.text(_ROW_FOR["trusted_proxies"])
+    text, where = environment.text(_ROW_FOR["trusted_proxies"])
     fields["trusted_proxies"] = _networks([entry.strip() for entry in text.split(",") if entry.strip()], where)
-    fields["tenant_header"] = said.text(_ROW_FOR["tenant_header"])[0].lower()
-    fields["tenants"] = _tenants(said, table)
-    fields["store"], where = said.text(_ROW_FOR["store"])
+    fields["tenant_header"] = environment.text(_ROW_FOR["tenant_header"])[0].lower()
+    fields["tenants"] = _tenants(environment, table)
+    fields["store"], where = environment.text(_ROW_FOR["store"])
     _check_store(fields["store"], where)
-    fields["bans_file"], where = said.text(_ROW_FOR["bans_file"])
+    fields["bans_file"], where = environment.text(_ROW_FOR["bans_file"])
     _check_bans_file(fields["bans_file"], where)
-    fields["secret"] = _secret(said, "ABUSE_SECRET").encode("ascii")
-    return AbuseSettings(store_password=_secret(said, "ABUSE_STORE_PASSWORD"), **fields)
+    fields["secret"] = _secret(environment, "ABUSE_SECRET").encode("ascii")
+    return AbuseSettings(store_password=_secret(environment, "ABUSE_STORE_PASSWORD"), **fields)
 
 
-def _tenants(said: Environment, table: Mapping[str, object] | None) -> tuple[TenantPolicy, ...]:
-    text, _ = said.text(_ROW_FOR["tenants"])
+def _tenants(environment: Environment, table: Mapping[str, object] | None) -> tuple[TenantPolicy, ...]:
+    text, _ = environment.text(_ROW_FOR["tenants"])
     names = list(dict.fromkeys(entry.strip() for entry in text.split(",") if entry.strip()))
-    for each in (*said.variables, *(table or {})):
+    for each in (*environment.variables, *(table or {})):
         # Other names of this form were refused before.
         tenant = split_tenant(each)[1]
         if tenant and (each.startswith("ABUSE_") or each in (table or {})) and tenant not in names:
@@ -279,7 +279,7 @@ def _tenants(said: Environment, table: Mapping[str, object] | None) -> tuple[Ten
                 f"{quoted(each, 120)}: no such tenant is listed",
                 hint=suggest_closest(tenant, names) or "name it in ABUSE_TENANTS",
             )
-    return policies_from_env(said, names, {field: _ROW_FOR[field] for field in TENANT_FIELDS})
+    return policies_from_env(environment, names, {field: _ROW_FOR[field] for field in TENANT_FIELDS})
 
 
 def _refuse_unknown_keys(table: Mapping[str, object]) -> None:
@@ -311,11 +311,11 @@ def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:
             )
 
 
-def _secret(said: Environment, name: str) -> str:
+def _secret(environment: Environment, name: str) -> str:
     """Return a secret from its variable or its file; no message ever shows one."""
-    text, file = said.variable(name), said.variable(f"{name}_FILE")
+    text, file = environment.variable(name), environment.variable(f"{name}_FILE")
     for each, value in ((name, text), (f"{name}_FILE", file)):
-        if name == "ABUSE_SECRET" and each in said.variables and not value:
+        if name == "ABUSE_SECRET" and each in environment.variables and not value:
             # Its operator expects bans to hold; a new secret at every start would lift them all.
             raise InvalidConfig(f"{each} is set and blank", hint="unset it for a new secret at every start")
     if text and file:

@@ -46,7 +46,7 @@ def split_tenant(name: str) -> tuple[str, str]:
     return setting, tenant
 
 
-def policies_from_env(said: Environment, names: list[str], rows: Mapping[str, Row]) -> tuple[TenantPolicy, ...]:
+def policies_from_env(environment: Environment, names: list[str], rows: Mapping[str, Row]) -> tuple[TenantPolicy, ...]:
     """Return the policies of the listed tenants; `rows` has the row of each of TENANT_FIELDS."""
     policies = []
     for name in names:
@@ -58,8 +58,8 @@ def policies_from_env(said: Environment, names: list[str], rows: Mapping[str, Ro
                 variable=f"{rows[field].variable}{_SEPARATOR}{name}",
                 default="",
             )
-            if said.text(row)[0]:
-                own[field] = str(said.value(row))
+            if environment.text(row)[0]:
+                own[field] = str(environment.value(row))
         policies.append(TenantPolicy(name, **own))
     return tuple(policies)
 

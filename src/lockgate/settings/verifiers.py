@@ -167,12 +167,12 @@ def settings_for_model(
 
     `endpoint` is where the model's name says it stands; the environment's own goes before it.
     """
-    said = _environment(environ)
+    environment = _environment(environ)
     _, model_name, endpoint_name = _PARTS[provider]
-    said.variables.update({"VERIFIER_ADAPTER": provider, model_name: model})
-    if endpoint and not said.variables.get(endpoint_name, "").strip():
-        said.variables[endpoint_name] = endpoint
-    return _settings(said, f"the model {quoted(f'{provider}/{model}')}", keys_elsewhere=False)
+    environment.variables.update({"VERIFIER_ADAPTER": provider, model_name: model})
+    if endpoint and not environment.variables.get(endpoint_name, "").strip():
+        environment.variables[endpoint_name] = endpoint
+    return _settings(environment, f"the model {quoted(f'{provider}/{model}')}", keys_elsewhere=False)
 
 
 def unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -204,47 +204,49 @@ def _environment(environ: Mapping[str, str] | None) -> Environment:
     return Environment(os.environ if environ is None else environ, refuse_quotes=True)
 
 
-def _settings(said: Environment, who: str, *, keys_elsewhere: bool) -> VerifierSettings:
+def _settings(environment: Environment, who: str, *, keys_elsewhere: bool) -> VerifierSettings:
     """Return the checked settings; `who` needs them, in words (empty: the adapter that the environment names)."""
     # 1. Numbers, and the allow-list.
     found: dict[str, Any] = {
-        "timeout_ms": said.value(_ROW["VERIFIER_TIMEOUT_MS"]),
-        "max_retries": said.value(_ROW["VERIFIER_MAX_RETRIES"]),
-        "circuit_open_s": said.value(_ROW["VERIFIER_CIRCUIT_OPEN_SEC"]),
-        "excerpt_characters": said.value(_ROW["VERIFIER_EXCERPT_CHARACTERS"]),
-        "allowed_endpoints": _allowed_endpoints(said),
+        "timeout_ms": environment.value(_ROW["VERIFIER_TIMEOUT_MS"]),
+        "max_retries": environment.value(_ROW["VERIFIER_MAX_RETRIES"]),
+        "circuit_open_s": environment.value(_ROW["VERIFIER_CIRCUIT_OPEN_SEC"]),
+        "excerpt_characters": environment.value(_ROW["VERIFIER_EXCERPT_CHARACTERS"]),
+        "allowed_endpoints": _allowed_endpoints(environment),
     }
     # 2. The adapter.
-    found["adapter"] = adapter = _adapter(said)
+    found["adapter"] = adapter = _adapter(environment)
     who = who or f"VERIFIER_ADAPTER `{adapter}`"
     if adapter not in _REMOTE:
         return VerifierSettings(**found)
     # 3. and 4. What it needs.
     key_name, model_name, endpoint_name = _PARTS[adapter]
-    found["model"] = _require_value(said, model_name, who)
-    found["endpoint"] = _endpoint(said, endpoint_name, found["allowed_endpoints"], who)
+    found["model"] = _require_value(environment, model_name, who)
+    found["endpoint"] = _endpoint(environment, endpoint_name, found["allowed_endpoints"], who)
     found["unsafe_http"] = _is_unsafe_http(found["endpoint"], endpoint_name, found["allowed_endpoints"])
     if adapter == "azure":
-        found["api_version"] = _require_value(said, "AZURE_OPENAI_API_VERSION", who)
+        found["api_version"] = _require_value(environment, "AZURE_OPENAI_API_VERSION", who)
     # 5. Its files.
-    found["ca_file"] = _certificate_file(said)
-    found["custom_redactions"] = _redaction_patterns(said)
+    found["ca_file"] = _certificate_file(environment)
+    found["custom_redactions"] = _redaction_patterns(environment)
     # 6. Its keys.
     found["key_needed"] = _ROW[key_name].needed
     if not keys_elsewhere:
-        found["keys"] = _keys(said, key_name, who)
+        found["keys"] = _keys(environment, key_name, who)
     # 7. Its tenants' endpoints.
-    found["tenant_endpoints"] = tuple(_tenant_endpoints(said, found, keys_elsewhere=keys_elsewhere))
+    found["tenant_endpoints"] = tuple(_tenant_endpoints(environment, found, keys_elsewhere=keys_elsewhere))
     return VerifierSettings(**found)
 
 
-def _tenant_endpoints(said: Environment, found: Mapping[str, Any], *, keys_elsewhere: bool) -> Iterator[TenantEndpoint]:
+def _tenant_endpoints(
+    environment: Environment, found: Mapping[str, Any], *, keys_elsewhere: bool
+) -> Iterator[TenantEndpoint]:
     """Yield each tenant's own endpoint and model; what it has not of its own is the common one."""
     key_name, model_name, endpoint_name = _PARTS[found["adapter"]]
     tenants = {
         variable.partition("__")[2]: None
-        for variable in sorted(said.variables)
-        if variable.startswith((f"{model_name}__", f"{endpoint_name}__")) and said.variable(variable)
+        for variable in sorted(environment.variables)
+        if variable.startswith((f"{model_name}__", f"{endpoint_name}__")) and environment.variable(variable)
     }
     for tenant in tenants:
         if not is_tenant_name(tenant):
@@ -253,7 +255,7 @@ def _tenant_endpoints(said: Environment, found: Mapping[str, Any], *, keys_elsew
                 hint="use letters, digits, dot, dash, underscore",
             )
         own_name = f"{endpoint_name}__{tenant}"
-        own = said.variable(own_name)
+        own = environment.variable(own_name)
         endpoint, unsafe_http = found["endpoint"], found["unsafe_http"]
         if own:
             endpoint = _checked_endpoint(own, own_name, found["allowed_endpoints"])
@@ -264,15 +266,17 @@ def _tenant_endpoints(said: Environment, found: Mapping[str, Any], *, keys_elsew
                     f"{own_name} needs a key of its own",
                     hint=f"set {key_name}__{tenant}, or {key_name}_FILE__{tenant}: the common key does not go there",
                 )
-        yield TenantEndpoint(tenant, endpoint, said.variable(f"{model_name}__{tenant}") or found["model"], unsafe_http)
+        yield TenantEndpoint(
+            tenant, endpoint, environment.variable(f"{model_name}__{tenant}") or found["model"], unsafe_http
+        )
 
 
 def _port(match: re.Match[str]) -> int:
     return int(match["port"] or ("443" if match["scheme"].lower() == "https" else "80"))
 
 
-def _certificate_file(said: Environment) -> str:
-    text = _file_name(said, "VERIFIER_CA_FILE")
+def _certificate_file(environment: Environment) -> str:
+    text = _file_name(environment, "VERIFIER_CA_FILE")
     if not text:
         return ""
     data = _CERTIFICATES.read(Path(text))
@@ -291,9 +295,9 @@ def _certificate_file(said: Environment) -> str:
     return text
 
 
-def _redaction_patterns(said: Environment) -> tuple[str, ...]:
+def _redaction_patterns(environment: Environment) -> tuple[str, ...]:
     name = "VERIFIER_CUSTOM_REDACTIONS_FILE"
-    text = _file_name(said, name)
+    text = _file_name(environment, name)
     if not text:
         return ()
     data = _PATTERNS.read(Path(text))
@@ -342,31 +346,31 @@ def _try_patterns(name: str, patterns: tuple[str, ...]) -> None:
         ) from None
 
 
-def _file_name(said: Environment, name: str) -> str:
-    text = said.variable(name)
+def _file_name(environment: Environment, name: str) -> str:
+    text = environment.variable(name)
     if text and not os.path.isabs(text):
         raise InvalidConfig(f"{name} must be an absolute path", hint="name the file from the root")
     return text
 
 
-def _adapter(said: Environment) -> str:
-    adapter = said.variable("VERIFIER_ADAPTER") or "none"
+def _adapter(environment: Environment) -> str:
+    adapter = environment.variable("VERIFIER_ADAPTER") or "none"
     if adapter not in ADAPTERS:
         hint = f"{suggest_closest(adapter.lower(), ADAPTERS)} use one of: {', '.join(ADAPTERS)}".strip()
         raise InvalidConfig(f"unknown VERIFIER_ADAPTER {quoted(adapter)}", hint=hint)
     return adapter
 
 
-def _require_value(said: Environment, name: str, who: str) -> str:
-    text, _ = said.text(_ROW[name])
+def _require_value(environment: Environment, name: str, who: str) -> str:
+    text, _ = environment.text(_ROW[name])
     if not text:
         doc = _ROW[name].doc.rstrip(".")
         raise InvalidConfig(f"{who} needs {name}", hint=f"set it: {doc[0].lower()}{doc[1:]}")
     return text
 
 
-def _endpoint(said: Environment, name: str, allowed: tuple[str, ...], who: str) -> str:
-    return _checked_endpoint(_require_value(said, name, who), name, allowed)
+def _endpoint(environment: Environment, name: str, allowed: tuple[str, ...], who: str) -> str:
+    return _checked_endpoint(_require_value(environment, name, who), name, allowed)
 
 
 def _checked_endpoint(text: str, name: str, allowed: tuple[str, ...]) -> str:
@@ -403,8 +407,8 @@ def _is_unsafe_http(endpoint: str, name: str, allowed: tuple[str, ...]) -> bool:
     return True
 
 
-def _allowed_endpoints(said: Environment) -> tuple[str, ...]:
-    text = said.variable("VERIFIER_ALLOWED_ENDPOINTS")
+def _allowed_endpoints(environment: Environment) -> tuple[str, ...]:
+    text = environment.variable("VERIFIER_ALLOWED_ENDPOINTS")
     if not text:
         return ()
     entries = tuple(dict.fromkeys(entry.strip().lower() for entry in text.split(",") if entry.strip()))
@@ -420,8 +424,8 @@ def _allowed_endpoints(said: Environment) -> tuple[str, ...]:
     return entries
 
 
-def _keys(said: Environment, name: str, who: str) -> VerifierKeys:
-    found = dict(_find_keys(said, name))
+def _keys(environment: Environment, name: str, who: str) -> VerifierKeys:
+    found = dict(_find_keys(environment, name))
     keys = VerifierKeys(found.pop(None, ""), cast("dict[str, str | Path]", found))
     if not keys and _ROW[name].needed:
         raise InvalidConfig(
@@ -433,16 +437,16 @@ def _keys(said: Environment, name: str, who: str) -> VerifierKeys:
     return keys
 
 
-def _find_keys(said: Environment, name: str) -> Iterator[tuple[str | None, str | Path]]:
+def _find_keys(environment: Environment, name: str) -> Iterator[tuple[str | None, str | Path]]:
     """Yield each key as its tenant (None: the default key) and the key or its file."""
     names = [
         each
-        for each in said.variables
+        for each in environment.variables
         if each in (name, f"{name}_FILE") or each.startswith((f"{name}__", f"{name}_FILE__"))
     ]
     seen: dict[str | None, str] = {}
     for variable in sorted(names):
-        value = said.variable(variable)
+        value = environment.variable(variable)
         if not value:
             continue
         kind, has_tenant, tenant = variable.partition("__")
