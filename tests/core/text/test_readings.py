@@ -5,14 +5,14 @@ import gzip
 import hashlib
 import json
 import re
-import time
 import urllib.parse
 import zlib
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
 import hyperscan
 import pytest
+from cpu_time import takes_at_most_times
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -693,21 +693,12 @@ HOSTILE: dict[str, Callable[[int], str]] = {
 }
 
 
-def _seconds(text: str) -> float:
-    triggers = fired(text)
-    best = 1e9
-    for _ in range(3):
-        before = time.process_time()
-        find_readings(text, triggers)
-        best = min(best, time.process_time() - before)
-    return best
-
-
 @pytest.mark.parametrize("name", HOSTILE)
 def test_the_cost_of_hostile_text_is_linear(name: str) -> None:
     small, large = HOSTILE[name](32_768), HOSTILE[name](131_072)
     assert fired(small), "the text does not reach the code it was written for"
-    assert _seconds(large) < 8 * max(_seconds(small), 0.001)
+    reads = [partial(find_readings, text, fired(text)) for text in (large, small)]
+    assert takes_at_most_times(8, *reads, floor_s=0.008)
 
 
 def test_four_megabytes_are_read() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import hyperscan
 import pytest
+from cpu_time import takes_at_most_times
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -498,17 +499,8 @@ def test_the_error_about_a_pattern_shows_nothing_a_terminal_would_obey() -> None
     ],
 )
 def test_the_cost_of_a_scan_grows_with_the_text_and_no_faster(scanner: Scanner, unit: str) -> None:
-    def cost(size: int) -> float:
-        text = unit * (size // len(unit))
-        best = 9e9
-        for _ in range(3):
-            began = process_time()
-            scanner.scan(text)
-            best = min(best, process_time() - began)
-        return best
-
-    small = 30_000
-    assert cost(small * 8) < 8 * 4 * cost(small) + 0.02
+    small, large = (unit * (size // len(unit)) for size in (30_000, 240_000))
+    assert takes_at_most_times(8 * 4, lambda: scanner.scan(large), lambda: scanner.scan(small), floor_s=0.02)
 
 
 @settings(max_examples=60, deadline=None)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from time import process_time
+from functools import partial
 
 import pytest
+from cpu_time import takes_at_most_times
 
 from lockgate.core.ruling.effects.manifests import (
     NO_NAMES,
@@ -200,15 +201,9 @@ NAMES = "setup.py requirements.txt package-lock.json yarn.lock pnpm-lock.yaml uv
 
 @pytest.mark.parametrize("name", [*NAMES.split(), "build.gradle", "noxfile.py"])
 def test_the_work_is_linear_in_the_text(name: str) -> None:
-    def seconds(unit: str, size: int) -> float:
-        text = unit * (size // len(unit))
-        spent = []
-        for _ in range(3):
-            began = process_time()
-            read_manifest(name, text)
-            spent.append(process_time() - began)
-        return min(spent)
+    def read(unit: str, size: int) -> None:
+        read_manifest(name, unit * (size // len(unit)))
 
     for unit in UNITS:
         # Sixteen times the text: a quadratic reader would need 256 times as long.
-        assert seconds(unit, 320_000) < 80 * max(seconds(unit, 20_000), 0.0005), unit
+        assert takes_at_most_times(80, partial(read, unit, 320_000), partial(read, unit, 20_000), floor_s=0.04), unit
