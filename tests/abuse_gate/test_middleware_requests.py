@@ -10,6 +10,7 @@ from typing import Any
 
 import hyperscan
 import pytest
+import rule_cache
 from asgi import ATTACK, HARMLESS, Handler, chat, gated, post
 
 from lockgate.core.requests import request_sign_search
@@ -138,6 +139,8 @@ def test_nothing_is_compiled_after_the_start(monkeypatch: pytest.MonkeyPatch) ->
         raise AssertionError("the first request waits for the engine")
 
     monkeypatch.setattr(hyperscan, "Database", compiles)
+    # What the tests keep compiled would hide that a small set is compiled now.
+    monkeypatch.setattr(rule_cache, "_MANY", 12)
     call = {"id": "c1", "type": "function", "function": {"name": "send_email", "arguments": '{"to": "a@b.example"}'}}
     agent = [
         {"role": "user", "content": HARMLESS},
