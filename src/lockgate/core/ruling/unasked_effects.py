@@ -168,7 +168,8 @@ class UnaskedEffects:
     def _is_made_up(self, effect: Effect) -> bool:
         """Return whether a message goes to a mailbox at a host that no text has: then one may have spelled it out."""
         host = effect.target.rpartition("@")[2].lower().encode("utf-8", "ignore")
-        if effect.kind not in _PERSON_KINDS or "@" not in effect.target[1:] or b"." not in host:
+        is_mailbox = effect.kind in _PERSON_KINDS and "@" in effect.target[1:] and b"." in host
+        if not is_mailbox or not self._readings:
             return False
         texts = [self._trusted.written, *(reading.word_index.prepared for reading in self._context.readings)]
         # What could not be searched to the end may have it: the end of the work is a finding of its own.
