@@ -72,5 +72,13 @@ def test_an_ordinary_at_makes_no_address() -> None:
 @pytest.mark.parametrize("text", [b" ", b"\n", b"at ", b"( at ) ", b"dot "])
 def test_reading_signs_in_words_takes_linear_time(text: bytes) -> None:
     began = process_time()
-    find_encoded("clerk.desk@drop-box.example", text * (65_536 // len(text)))
+    find_encoded("clerk.desk@drop-box.example", text * (65_536 // len(text)) + b"clerk desk drop-box example")
     assert process_time() - began < 0.5
+
+
+def test_many_targets_read_no_signs_of_texts_that_have_no_part_of_them() -> None:
+    text = b"Some plain words of a page about trees and houses. " * 20
+    began = process_time()
+    for index in range(2000):
+        find_encoded(f"p{index}@host.example", b"%d " % (index % 50) + text)
+    assert process_time() - began < 1

@@ -6,6 +6,7 @@ from base64 import b64encode
 from collections.abc import Callable
 from enum import IntEnum
 from itertools import product
+from time import process_time
 
 import pytest
 from cpu_time import takes_at_most_times
@@ -229,6 +230,12 @@ def test_3_a_bracket_of_the_shell_calls_no_function(ask: AskGate, command: str) 
     assert decision.reason is Reason.NO_RED_FLAGS
     strictly = ask(CALM, "bash", {"command": command}, strict_patterns=True)
     assert "seed:call-syntax" in rules(strictly)
+
+
+def test_3_a_line_of_words_that_call_nothing_is_read_in_linear_time(ask: AskGate) -> None:
+    began = process_time()
+    ask(CALM, "bash", {"command": "far-tool <<E\nrun ;(\n" + "run " * 8000 + "\nE"})
+    assert process_time() - began < 2
 
 
 def test_3_a_blank_before_the_bracket_hides_no_call(ask: AskGate) -> None:

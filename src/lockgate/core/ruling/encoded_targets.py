@@ -49,19 +49,24 @@ def find_encoded(target: str, text: bytes) -> tuple[str, int] | None:
             place = 0 if form in joined else -1
         if place >= 0:
             return name, place
-    if (b"@" in plain or b"." in plain) and plain not in lowered and plain in _written_out(text):
-        return "spelled out", 0
+    parts = _SIGNS.split(plain)
+    # To read all signs of all texts for each target takes seconds: few texts have every part of it.
+    if len(parts) > 1 and plain not in lowered and all(part in lowered for part in parts):
+        return ("spelled out", 0) if plain in _written_out(text) else None
     return None
 
 
-_SPOKEN_AT = re.compile(rb"(?<!\s)\s{0,4}[\[({<]?\s{0,4}\b(?:at|arroba|aet)\b\s{0,4}[\])}>]?\s{0,4}")
-_SPOKEN_DOT = re.compile(rb"(?<!\s)\s{0,4}[\[({<]?\s{0,4}\b(?:dot|punkt|punto|point)\b\s{0,4}[\])}>]?\s{0,4}")
+_SIGNS = re.compile(rb"[@.]")
+_SPOKEN_AT, _SPOKEN_DOT = re.compile(rb"\b(?:at|arroba|aet)\b"), re.compile(rb"\b(?:dot|punkt|punto|point)\b")
+_BEFORE, _BEHIND = b" \t\r\n\v\f[({<", b" \t\r\n\v\f])}>"
 
 
 @lru_cache(maxsize=4)
 def _written_out(text: bytes) -> bytes:
     """Return a text in lower case with the signs that its author said in words: `clerk (at) drop dot example`."""
-    return _SPOKEN_DOT.sub(b".", _SPOKEN_AT.sub(b"@", text.lower()))
+    for sign, spoken in ((b"@", _SPOKEN_AT), (b".", _SPOKEN_DOT)):
+        text = sign.join(piece.lstrip(_BEHIND).rstrip(_BEFORE) for piece in spoken.split(text.lower()))
+    return text
 
 
 @lru_cache(maxsize=4)
