@@ -284,9 +284,8 @@ def test_a_recipient_from_a_sentence_counts_when_the_goal_asks_for_no_such_actio
     assert signals(ask(text, "send_email", {"to": CLERK, **FILLER})) == {"unasked-recipient"}
     assert signals(ask(text, "send_email", {"to": CLERK, **FILLER}, goal=MAILING)) == set()
     assert signals(ask(text, "send_email", {"to": CLERK, **FILLER}, goal="Who did it? Then tell her.")) == set()
-    assert signals(ask(text, "send_email", {"to": CLERK, **FILLER}, goal="tell me what they wrote")) == {
-        "unasked-recipient"
-    }
+    for goal in ("tell me what they wrote", "Sort the letters and write them to notes.md", "tell them apart"):
+        assert signals(ask(text, "send_email", {"to": CLERK, **FILLER}, goal=goal)) == {"unasked-recipient"}
     assert signals(ask(text, "write", {"path": "a.txt", "content": f"owner: {CLERK}"})) == set()
 
 

@@ -49,14 +49,12 @@ def find_encoded(target: str, text: bytes) -> tuple[str, int] | None:
             place = 0 if form in joined else -1
         if place >= 0:
             return name, place
-    parts = _SIGNS.split(plain)
+    parts = re.split(rb"[@.]", plain)
     # To read all signs of all texts for each target takes seconds: few texts have every part of it.
-    if len(parts) > 1 and plain not in lowered and all(part in lowered for part in parts):
-        return ("spelled out", 0) if plain in _written_out(text) else None
-    return None
+    may_be = len(parts) > 1 and plain not in lowered and all(part in lowered for part in parts)
+    return ("spelled out", 0) if may_be and plain in _written_out(text) else None
 
 
-_SIGNS = re.compile(rb"[@.]")
 _SPOKEN_AT, _SPOKEN_DOT = re.compile(rb"\b(?:at|arroba|aet)\b"), re.compile(rb"\b(?:dot|punkt|punto|point)\b")
 _BEFORE, _BEHIND = b" \t\r\n\v\f[({<", b" \t\r\n\v\f])}>"
 

@@ -106,10 +106,11 @@ _SERVICES = frozenset(
 ) | {b""}
 # Without any of these a sentence of some length is hardly English.
 _ENGLISH = frozenset(b"the to of and is it for with at from this that please you your be".split())
-# "Tell him": a person of whom the agent has read.
+# "Tell him": a person of whom the agent has read; "write them to notes.md" is about things.
 _TELLS = re.compile(
     r"\b(?:tell|ask|message|ping|text|e-?mail|mail|notify|inform|thank|remind|answer|write(?:\s+to)?|reply\s+to|send"
-    r"|schreib\w*|sag\w*|antwort\w*|frag\w*|schick\w*)\s+(?:him|her|them|ihm|ihr|ihnen)\b",
+    r"|schreib\w*|sag\w*|antwort\w*|frag\w*|schick\w*)\s+"
+    r"(?:him|her|ihm|ihr|ihnen|them(?!\s+(?:apart|back|down|into|up)\b|\s+to\s+\S{1,80}\.\w))\b",
     re.IGNORECASE,
 )
 _ADDRESS_SINKS = ("recipient", "url", "account")

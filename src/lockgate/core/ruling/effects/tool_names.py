@@ -72,7 +72,7 @@ _INFORMATION = frozenset(
     "logs".split()
 )
 # A message is a thing too where the name ends with which ones are looked at: `mail_latest`.
-_MESSAGES, _WHICH = frozenset("email mail message".split()), frozenset("latest recent unread inbox".split())
+_MESSAGES, _WHICH = frozenset("email mail message".split()), frozenset("latest recent unread".split())
 _WRITES_MESSAGE = frozenset("email mail message text reply respond answer post forward contact".split())
 _OFTEN_THINGS = frozenset("contact phone".split())
 _KEEPS = frozenset("create add update upsert edit save store delete remove merge import insert set change sync".split())
@@ -109,7 +109,7 @@ def _verbs_of(english: str, words: tuple[str, ...]) -> tuple[str, ...]:
 def _only_looks(english: str, words: tuple[str, ...], verbs: tuple[str, ...]) -> bool:
     if english in _LOOKS_BY_NAME or tool_risk(english) is Risk.LOW:
         return True
-    if words[-1] in _WHICH and _MESSAGES.issuperset(verbs):
+    if words[-1] in _WHICH and verbs and _MESSAGES.issuperset(verbs):
         return True
     return words[-1] in _INFORMATION and _MOSTLY_THINGS.issuperset(verbs)
 

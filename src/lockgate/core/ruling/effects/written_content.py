@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from lockgate.core.ruling.effects.address_shapes import URL, find_hosts, host_from_value, is_local_host
-from lockgate.core.ruling.effects.code import read_code
+from lockgate.core.ruling.effects.code import MOST_CHARACTERS, read_code
 from lockgate.core.ruling.effects.effect import Effect, effect
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
 from lockgate.core.ruling.effects.written_manifests import read_written_manifest
@@ -56,13 +56,18 @@ _HOST_NAME = re.compile(
 _IMAGE = re.compile(
     r"(?mi)^[ \t]*(?:FROM[ \t]+(?:--\S+[ \t]+)?|(?:-[ \t]+)?image:[ \t]*[\"']?)([^\s\"'@:/]+\.[^\s\"'@:/]+)/"
 )
-# Whom a setting lets in: an account or role of a cloud, a key that may log in.
+# Whom a setting lets in: an account or role of a cloud, a key that may log in. In a URL, `user:` has a password.
 _MEMBER = re.compile(
-    r"\barn:aws[\w-]{0,8}:iam::\d{12}:[\w/+=,.@-]{1,100}|\b(?:user|group|serviceAccount):[\w.+-]{1,64}@[\w.-]{3,100}"
+    r"\barn:aws[\w-]{0,8}:iam::\d{12}:(?:root|user/|role/)[\w/+=,.@-]{0,100}"
+    r"|\b(?<!/)(?:user|group|serviceAccount):[\w.+-]{1,64}@[\w.-]{3,100}"
     r"|\bssh-(?:rsa|ed25519) AAAA[\w+/=]{20,800}"
 )
 _TAKES_MUCH = re.compile(r"environ\b|process\.env\b|\bENV\b|[~/]\.(?:ssh|aws|env|netrc|npmrc|kube|config)\b")
-_VARIABLE = re.compile(r"^[${<%]|[}>]$")
+# The role that a program takes on lets no one in; the environment of a child process (`env=env`) stays here.
+_OWN_ROLE = re.compile(r"(?i)(?<!trusted_)role(?:[_-]?arn|-to-assume)[\"']?\s{0,4}[:=]\s{0,4}[\"']?$")
+_GIVEN = re.compile(r"\benv\s{0,4}=\s{0,4}(\w+)")
+_COPIED = re.compile(r"([(,]\s{0,40})?\b(\w+)\s{0,4}=\s{0,4}(?:os\.environ\.copy\(|dict\(\s{0,4}os\.environ\b)")
+_VARIABLE = re.compile(r"\$\{\w+:?[-=]([^{}]+)\}|[$#]?\{+[^{}]*\}*|\$\w+|%\w+%")
 _SHOWN_URL = re.compile(r"(?i)(?:https?:)?//[^\s\"'<>()\\]{1,500}")
 _SHOWS = re.compile(r"(?i)(?:src|data|background|poster|action|href|url\()\s*=?\s*[\"'(]?$")
 _TAG = re.compile(
@@ -86,34 +91,46 @@ def read_written_file(
         if _TAKES_MUCH.search(text):
             yield from (
                 each
-                for each in read_code(text, argument, project)
+                for each in read_code(_without_child_environments(text[:MOST_CHARACTERS]), argument, project)
                 if each.kind == "sends-secret" and (each.target == "environment" or "/" in each.target)
             )
 
 
+def _without_child_environments(text: str) -> str:
+    """Return a text without the copies of the environment that it gives to a process which it starts."""
+    given = set(_GIVEN.findall(text))
+    return _COPIED.sub(lambda copy: "" if copy[2] in given or (copy[1] and copy[2] == "env") else copy[0], text)
+
+
 def _read_members(text: str, replaced: str, argument: str) -> Iterator[Effect]:
     """Yield an effect for each account, role or public key of a cloud that this text lets in."""
-    known = set()
+    known = set(_MEMBER.findall(replaced))
+    most = len(known) + _MAX_HOSTS
     for match in _MEMBER.finditer(text):
-        if match[0] not in known and match[0] not in replaced:
+        before = text[max(0, match.start() - _CONTEXT) : match.start()]
+        if match[0] not in known and len(known) <= most and not _OWN_ROLE.search(before):
             known.add(match[0])
             yield effect("shares", match[0], argument=argument, span=match.span())
-            if len(known) > _MAX_HOSTS:
-                return
 
 
 def _read_hosts(text: str, replaced: str, argument: str) -> Iterator[Effect]:
     known = {seen.target for seen in find_hosts(replaced)}
     count = 0
-    for kind, host, start, end in _embedded_hosts(text):
-        # What a host in a variable is stands where the variable is set.
-        if host in known or is_local_host(host) or host in replaced or _VARIABLE.search(host):
+    for kind, named, start, end in _embedded_hosts(text):
+        host = _without_variables(named) if _VARIABLE.search(named) else named
+        if not host or host in known or is_local_host(host) or host in replaced:
             continue
         known.add(host)
         count += 1
         yield effect(kind, host, argument=argument, span=(start, end))
         if count > _MAX_HOSTS:
             return
+
+
+def _without_variables(host: str) -> str:
+    """Return the part of a host that is no variable: what a whole one in a variable is stands where that is set."""
+    parts = (part.strip(".:") for part in _VARIABLE.sub(r" \1 ", host).split())
+    return next((part for part in reversed(list(parts)) if "." in part), "")
 
 
 def read_shown_text(text: str, argument: str) -> Iterator[Effect]:
