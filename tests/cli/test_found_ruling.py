@@ -188,7 +188,7 @@ def test_an_incident_is_told(run: Run, host: Host) -> None:
     )
     told = story(run, incident)
     assert told["outcome"].startswith("unsafe at ")
-    assert "the client abababababab was then slowed, 2 strikes" in told["story"]["then"]
+    assert "the client abababababab was then slowed, strike 2" in told["story"]["then"]
     assert told["grant"]["rule"] is None
 
 

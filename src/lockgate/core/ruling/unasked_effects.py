@@ -49,6 +49,7 @@ _OFF = re.compile(rb"\b(?:false|off|disabl|skip|bypass|without|none|relax|turn|s
 _INSTALLING = re.compile(rb"\b(?:install|add|package|module|librar|depend|require|pip|npm|yarn|gem|cargo|crate|import)")
 # A host, a mailbox or a path: compared as it is written, not word by word.
 _ADDRESSED = re.compile(r"[./@]")
+_HOST_WORDS = re.compile(rb"[^\W_]{5,}")
 _NEAR = 80
 _MAX_SHOWN = 120
 _MAX_SENTENCE = 300
@@ -114,7 +115,9 @@ class UnaskedEffects:
                 led = self._origin_of_search(effect, origin.block) if origin is not None else None
                 origins += [led] if led is not None else []
                 is_named = origin is not None and (KINDS[effect.kind].by_target or self._was_ordered(origin.block))
-                is_unasked = is_named or led is not None or self._is_unasked_payment(effect) or self._is_made_up(effect)
+                is_unasked = (
+                    is_named or led is not None or self._is_unasked_payment(effect) or self._is_spelled_out(effect)
+                )
             if is_unasked:
                 findings.append(_finding_from_effect(effect))
                 if origin is not None:
@@ -165,11 +168,13 @@ class UnaskedEffects:
                     sentence = data.decode("utf-8", "replace").strip()[:_MAX_SENTENCE]
                     yield origin._replace(value=leaf.text, order=sentence)
 
-    def _is_made_up(self, effect: Effect) -> bool:
-        """Return whether a message goes to a mailbox at a host that no text has: then one may have spelled it out."""
+    def _is_spelled_out(self, effect: Effect) -> bool:
+        """Return whether a mailbox stands in no text, and untrusted text has its name: "payroll, at, brightledger"."""
         host = effect.target.rpartition("@")[2].lower().encode("utf-8", "ignore")
         is_mailbox = effect.kind in _PERSON_KINDS and "@" in effect.target[1:] and b"." in host
-        if not is_mailbox or not self._readings or self._is_no_news(effect, ()):
+        # Before the last dot: every text may have the ending.
+        names = [name for name in _HOST_WORDS.findall(host.rpartition(b".")[0]) if name not in self._trusted.known]
+        if not is_mailbox or self._context.untrusted_words.isdisjoint(names) or self._is_no_news(effect, ()):
             return False
         texts = [self._trusted.written, *(reading.word_index.prepared for reading in self._context.readings)]
         # What could not be searched to the end may have it: the end of the work is a finding of its own.
