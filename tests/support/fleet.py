@@ -136,10 +136,8 @@ def fleet(folder: Path, database: str, instances: int, *, program: str = MAIN) -
     try:
         for number, each in enumerate(made):
             if number:
-                # The compiled rules too: to make them takes each instance half a minute on a busy machine.
-                for key in (*made[0].state.glob("postgres.key*"), made[0].state / "cache.key"):
+                for key in made[0].state.glob("postgres.key*"):
                     shutil.copy2(key, each.state / key.name)
-                shutil.copytree(made[0].home / "cache", each.home / "cache")
             each.start()
             if not number:
                 each.wait_until_up()
