@@ -52,7 +52,7 @@ def sessions_in(batch: pyarrow.RecordBatch | pyarrow.Table) -> Iterator[tuple[st
 
 
 def _bytes_of(scalar: Any) -> bytes | None:
-    """Return the bytes of a text, which Arrow would have to decode, and may be those of one that many rows name."""
+    """Return the bytes of a text as they are; in a column that lists each text once, those that the row points to."""
     if hasattr(scalar, "dictionary"):
         scalar = scalar.value
     held = scalar.as_buffer() if hasattr(scalar, "as_buffer") else None

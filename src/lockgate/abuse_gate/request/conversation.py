@@ -158,9 +158,9 @@ _CALLS: Final = ("functioncall", "function_call", "tooluse")
 # Sources inside this file: a tool's answer to a known call, a document in its place, what a model said after it.
 _ANSWER, _PAPER, _ECHO = "answer", "paper", "echo"
 _OUTSIDE_NAMES: Final = {_ANSWER: "tool", _PAPER: "document", _ECHO: "agent"}
-# Keys that name a stored conversation, which holds the calls that results answer.
 # Where the messages of a conversation stand; an object with a role elsewhere, as in `metadata`, is none of them.
 _MESSAGE_LISTS = frozenset({"", "messages", "input", "contents"})
+# Keys that name a stored conversation, which holds the calls that results answer.
 _STORED_CONVERSATION: Final = ("previous_response_id", "conversation", "conversation_id", "thread_id", "tool_outputs")
 # Of these, the keys whose value stays the same for the whole conversation.
 _CONVERSATION_IDS: Final = ("conversation", "conversation_id", "thread_id")

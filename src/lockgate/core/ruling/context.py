@@ -301,7 +301,7 @@ class Context:
         return self._find_named(delegated_names(self.trusted_text.asked_text, tool))
 
     def find_pointed_at(self) -> frozenset[str]:
-        """Return the untrusted blocks in which, says the user, names and addresses stand; likewise without some."""
+        """Return the untrusted blocks where the user says that names stand, without those that speak to an agent."""
         return self._find_named(pointed_at_names(self.trusted_text.asked_text))
 
     def _find_named(self, names: frozenset[str]) -> frozenset[str]:

@@ -593,7 +593,7 @@ def _signal_of_word(order: Order, *, has_verb: bool, is_addressed: bool) -> str:
 
 def compared_size(values: Sequence[ComparedValue], readings: Sequence[IndexedReading]) -> int:
     """Return how many bytes a look-up compares: those of the values and of the texts."""
-    return sum([len(value.data) for value in values]) + sum([len(reading[3].prepared) for reading in readings])
+    return sum([len(value.data) for value in values]) + sum([len(reading.word_index.prepared) for reading in readings])
 
 
 def _names_argument(candidate: Candidate, words: frozenset[bytes]) -> bool:

@@ -148,9 +148,9 @@ _DOOR_KINDS = {
 _DOORS = re.compile("|".join(f"(?P<{section}>{_any_of(section)})" for section in _DOOR_KINDS), re.IGNORECASE)
 # What programs keep to be faster, and fetch or make again when it is gone.
 _CACHE = re.compile("^(?:" + "|".join(_PATTERNS["cache"]) + ")/?$", re.IGNORECASE)
-# The whole of a folder: `.`, `*`, `./*`, `/`.
 # So near to the root a path is a project, or a place where others keep data, rather than a part of one.
 _SHALLOW = re.compile(r"/[^/]+(?:/[^/]+){0,2}/?\Z")
+# The whole of a folder: `.`, `*`, `./*`, `/`.
 _WHOLE = re.compile(r"^(?:\./?)?(?:\*|\.\*|\.)?/?$|^/$")
 
 
