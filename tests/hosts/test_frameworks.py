@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from ast import literal_eval
@@ -132,15 +133,19 @@ def test_a_recipe_holds_the_hijacked_call(pins: Path, tmp_path: Path) -> None:
 def test_the_audit_over_a_dataframe_of_daft_runs(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "how-to" / "bulk.md").read_text(encoding="utf-8")
     (program,) = [each for each in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "import daft" in each]
-    run = subprocess.run(
-        [environment_of(DAFT), "-P", "-c", program],
-        cwd=tmp_path,
-        env={**os.environ, "HOME": str(tmp_path), "DO_NOT_TRACK": "1", "PYTHONPATH": str(ROOT / "src")},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    # Daft's own threads can abort the interpreter at its end, on a busy machine: once in some twenty runs.
+    for _ in range(3):
+        run = subprocess.run(
+            [environment_of(DAFT), "-P", "-c", program],
+            cwd=tmp_path,
+            env={**os.environ, "HOME": str(tmp_path), "DO_NOT_TRACK": "1", "PYTHONPATH": str(ROOT / "src")},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        if run.returncode != -signal.SIGABRT:
+            break
     assert run.returncode == 0, run.stdout[-2_000:] + run.stderr[-4_000:]
     held, damaged = literal_eval(run.stdout.splitlines()[-1])
     assert held == {"file": "monday", "tool": "send_email", "action": "PAUSE", "error": ""}
