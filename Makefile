@@ -14,7 +14,8 @@ TIMED := tests/verifiers/test_client.py tests/verifiers/test_model_judge.py test
   tests/verifiers/test_client_faults.py tests/verifiers/test_adapters.py
 # The others run in two processes beside each other: these folders, about half of the work, and all else. A process that
 # hands out the tests one by one would cost a tenth of the time.
-HALF := tests/core tests/bench tests/bulk tests/coding_agents tests/gate tests/journal tests/mcp tests/sessions tests/settings
+HALF := tests/core tests/bench tests/bulk tests/coding_agents tests/gate tests/journal tests/mcp tests/sessions tests/settings \
+  tests/testing
 # What `check` has run by then.
 TREE := tests/repository/test_tree.py
 # With the hosts, also where they are installed: the embedded judge, for its engine is as large as everything else
