@@ -4,7 +4,6 @@ import { ask } from "./api.js";
 import { bars, figure, funnel, lines, parts } from "./plots.js";
 import { duration, empty, h, line, part, plural, shell, spelled, usd } from "./show.js";
 
-// Where the design expects calls to be settled: by the rules, by triage, by the supervisor.
 const SPANS = { hour: [3600, 120], day: [86_400, 3600], week: [7 * 86_400, 6 * 3600], month: [30 * 86_400, 86_400] };
 
 export async function overviewView(view, query, { signal, onEvent }) {
