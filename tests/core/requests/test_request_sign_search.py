@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from re import _constants, _parser
 from time import process_time
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -58,6 +60,7 @@ PIECES = (
 )
 
 
+SURROUNDINGS = ("{}", "\n{}: ")
 TOKENS = re.compile(r"[^\W_]+|[.!?。！？]+(?=\s|$)")
 
 
@@ -201,6 +204,54 @@ def test_an_ordinary_text_costs_little_more_than_reading_its_words() -> None:
 def test_every_match_of_a_pattern_has_its_anchor_in_it(text: str) -> None:
     make_ready()
     assert {sign.name for sign, pattern in _PATTERNS.values() if pattern.search(text)} <= _ANCHORS.find_in(text)
+
+
+def _variants(pattern: Any) -> list[str]:
+    """Return texts of a parsed pattern in which each of its alternatives stands once."""
+    parts = [_options(*part) for part in pattern]
+    firsts = [options[0] for options in parts]
+    return [
+        "".join((*firsts[:at], option, *firsts[at + 1 :])) for at, options in enumerate(parts) for option in options
+    ] or [""]
+
+
+def _options(what: Any, value: Any) -> list[str]:
+    if what is _constants.LITERAL:
+        return [chr(value)]
+    if what is _constants.BRANCH:
+        return [text for branch in value[1] for text in _variants(branch)]
+    if what is _constants.SUBPATTERN:
+        return _variants(value[3])
+    if what is _constants.MAX_REPEAT:
+        least, most, repeated = value
+        return [text * times for times in {max(least, min(1, most)), least} for text in _variants(repeated)]
+    if what is _constants.IN:
+        letters = (chr(code) for code in range(ord(" "), 0x7F))
+        return [letter for letter in letters if _is_one_of(letter, value)][:3]
+    # An assertion or an end: what the texts are put into has what it needs.
+    return [""]
+
+
+def _is_one_of(letter: str, listed: Any) -> bool:
+    is_negated = listed[0][0] is _constants.NEGATE
+    return is_negated is not any(
+        (what is _constants.LITERAL and ord(letter) == value)
+        or (what is _constants.RANGE and value[0] <= ord(letter) <= value[1])
+        or (what is _constants.CATEGORY and (letter == " " if value is _constants.CATEGORY_SPACE else letter == "w"))
+        for what, value in listed
+    )
+
+
+@pytest.mark.parametrize("name", _PATTERNS)
+def test_every_alternative_of_a_pattern_is_reached_through_its_anchor(name: str) -> None:
+    make_ready()
+    pattern = _PATTERNS[name][1]
+    variants = {
+        around.format(text) for text in _variants(_parser.parse(pattern.pattern)) for around in ("{}", "\n{}: ")
+    }
+    matching = {text for text in variants if pattern.search(text)}
+    assert len(matching) * 3 > len(variants)
+    assert {text for text in matching if name not in _ANCHORS.find_in(text)} == set()
 
 
 @given(st.sets(st.sampled_from([step for first, last in _SEQUENCES for step in range(first, last + 1)])))
