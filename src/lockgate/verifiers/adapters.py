@@ -51,6 +51,7 @@ from lockgate.runtime.failures import error_type
 from lockgate.runtime.metrics import METRICS, OTHER, PROVIDERS, Metrics
 from lockgate.runtime.otel_metrics import OtelMetrics
 from lockgate.runtime.routines import Routine, run_routine, run_routine_async
+from lockgate.runtime.rule_cache import RuleCache
 from lockgate.runtime.tracing import NO_SPAN, AssessmentSpan, Tracing
 from lockgate.runtime.worker_pool import Full, PoolJob, WorkerPool
 from lockgate.verifiers.client import Client, Provider, ProviderQuestion
@@ -164,6 +165,7 @@ class _Adapter:
     def make_ready(self) -> None:
         """Compile and load now what the first request would wait for; for a process that has time at its start."""
         request_sign_search.make_ready()
+        self._scanner.make_ready_to_scan()
 
     def close(self) -> None:
         """Release what the adapter holds open: here nothing."""
@@ -479,8 +481,8 @@ class _AssessmentState:
 
 @cache
 def _plain_scanner() -> Scanner:
-    """Return a scanner that knows the readings of a text and no rules, compiled once per process."""
-    return Scanner(())
+    """Return a scanner that knows the readings of a text and no rules: the package's compiled copy, if it has one."""
+    return Scanner((), RuleCache(None))
 
 
 def _digest(payload: Payload) -> str:

@@ -240,8 +240,13 @@ class Scanner:
 
     def make_ready(self) -> None:
         """Compile or load everything now, for a process that has time at its start and none later."""
-        for database in (self._main, self._beyond, self._cues, self._own):
+        self.make_ready_to_scan()
+        for database in (self._cues, self._own):
             database.make_ready()
+
+    def make_ready_to_scan(self) -> None:
+        """The same for `scan` alone, which requests are read with."""
+        self._beyond.make_ready()
 
     def can_be_read_from(self, cache: PatternCache) -> bool:
         """Return whether a cache has all of these rules, in a form that this processor can use."""
