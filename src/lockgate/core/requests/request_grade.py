@@ -62,6 +62,13 @@ _TALKED_ABOUT: Final = "|".join(sorted(WORD_CLASSES["talked about"]))
 _ORDER: Final = (
     rf"{_AFTER}[^.!?\n]{{0,30}}(?:\band|\bthen|[,;:]) (?:(?:now|just|then|please|only) )?(?:{_DO})\b"
     rf"|\b(?:and|but|so|then)(?: (?:also|now|just|then|please))* {_WORDS}"
+# In other languages: `for`, names of an application, and `your`.
+_FOR: Final = "fur|pour|para|per|voor|dla|для|for|til|pro|pre|pentru|icin|untuk|cho|για"
+_BOT: Final = r"(?:\w*bot|assist|asist|asystent|асистент|ассистент|бот|чат|помощник|помічник)\w*"
+_YOUR: Final = (
+    r"dein\w*|ton|ta|tes|votre|vos|tus?|sus?|tuo\w*|tua|tue|teus?|tuas|seus?|suas?|je|jouw|uw|twoj\w*|swoj\w*|svoj\w*|svuj"
+    r"|сво\w+|тво\w+|ваш\w*|din\w?|dit\w*|tau|tale|σου|σας"
+)
 )
 # What a mention is, the surroundings that show it, and those that leave it in doubt.
 _MENTIONS: Final = tuple(
@@ -85,6 +92,14 @@ _MENTIONS: Final = tuple(
             "a case that ends in a refusal",
             (
                 r"\b(?:if|when|whenever|even if|may|might|tries|tried|attempts?|asks?|told|tells?)\b"
+        (
+            "the prompt of another application, in other languages",
+            (
+                rf"^reveal.*{_WORDS}(?!{_OTHER}\b(?:{_YOUR})\b){_OTHER}{_AFTER} (?:{_FOR}) (?:[^\W\d]+ ){{0,3}}{_BOT}"
+                rf"|बॉट के लिए {_WORDS}"
+            ),
+            "",
+        ),
                 rf"[^.\n{_WORDS}]{{0,80}}{_WORDS}{_OTHER}{_AFTER}[^\n]{{0,60}}(?<!never )(?<!not )(?<!n't )"
                 r"\b(?:refuse|decline|do not comply|say no|keep following)\b"
             ),
