@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockgate.abuse_gate import AbuseGateMiddleware
-from lockgate.core.requests.payload import Payload, PolicyContext
+from lockgate.core.requests.payload import Payload
 from lockgate.runtime.metrics import Metrics
 from lockgate.testing import LoopbackProvider
 from lockgate.verifiers.adapters import LocalRuleAdapter
@@ -24,7 +24,7 @@ WORDS = st.sampled_from(["hello there", "", " ", "user", "USER", "tool", "data:t
 def test_the_fast_path_of_the_rules_gives_the_same_assessment(text: str) -> None:
     adapter = LocalRuleAdapter(metrics=Metrics())
     payload = Payload(text)
-    once, waited = adapter.examine_small(text, PolicyContext()), asyncio.run(adapter.examine_async(payload))
+    once, waited = adapter.examine_small(payload), asyncio.run(adapter.examine_async(payload))
     asked = adapter.examine({"prompt_text": text})
     assert once is not None
     assert once[:3] == waited[:3] == asked[:3]

@@ -15,7 +15,13 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, get_args
 
 from lockgate.abuse_gate.agent_calls import rules_hit_by_calls, rules_hit_outside
-from lockgate.abuse_gate.request.conversation import FIELD_NAMES, SEPARATOR, TOOL_DESCRIPTION, Turn
+from lockgate.abuse_gate.request.conversation import (
+    FIELD_NAMES,
+    SEPARATOR,
+    TOOL_DESCRIPTION,
+    Turn,
+    speaker_breaks,
+)
 from lockgate.abuse_gate.request.payload_from_body import InspectedUpload, NormalizedRequest, payload_from_request
 from lockgate.abuse_gate.responses import Stop
 from lockgate.abuse_gate.tenants import Tenants
@@ -232,16 +238,19 @@ class RequestJudge:
         found = case.found
         if self._local is None or found.uploads or found.flags or _is_agents(found):
             return None
-        return self._local.examine_small(SEPARATOR.join(map(_TEXT, found.turns)), self._context(case.tenant))
+        return self._local.examine_small(self._plain_payload(case))
+
+    def _plain_payload(self, case: ParsedRequest) -> Payload:
+        """Return the payload of a request of words only: no name in it comes from the client, so it needs no check."""
+        turns = case.found.turns
+        text = SEPARATOR.join(map(_TEXT, turns))
+        return Payload(text, policy_context=self._context(case.tenant), breaks=speaker_breaks(turns))
 
     async def _ask_verifier(self, case: ParsedRequest, ends: float) -> Assessment:
         found = case.found
         calls = _is_agents(found)
         if self._own is not None and not (calls or found.uploads or found.flags):
-            # Words only: no name in the payload comes from the client, so its shape needs no check.
-            context = self._context(case.tenant)
-            plain = Payload(SEPARATOR.join(map(_TEXT, found.turns)), policy_context=context)
-            return await self._ask_adapter(self._own, plain, case)
+            return await self._ask_adapter(self._own, self._plain_payload(case), case)
         work = partial(self._build_payload, case)
         # Checking calls takes longer than their size suggests.
         size = len(case.body) + (MAX_BYTES_ON_LOOP if calls or case.inspected else 0)

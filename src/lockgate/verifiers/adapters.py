@@ -43,7 +43,7 @@ from lockgate.core.requests.combined_verdict import (
     view_payload,
     weigh_answer,
 )
-from lockgate.core.requests.payload import Payload, PolicyContext, parse_payload, payload_digest
+from lockgate.core.requests.payload import Payload, parse_payload, payload_digest
 from lockgate.core.requests.verifier_prompts import build_assess_question
 from lockgate.core.text.scanner import Scanner
 from lockgate.runtime.background_loop import is_on_event_loop
@@ -279,21 +279,21 @@ class LocalRuleAdapter(_Adapter):
         found = yield from self._read_steps(payload, seen, driver)
         return found.rules_only if found is not None else verdict_without_answer(None, NoAnswerReason.CALLED_IN_LOOP)
 
-    def examine_small(self, text: str, context: PolicyContext) -> Assessment | None:
+    def examine_small(self, payload: Payload) -> Assessment | None:
         """Fast path of `examine_async` for small texts; return None if it does not apply.
 
         The digest is empty if nothing was found.
         """
-        if type(self) is not LocalRuleAdapter or len(text) > MAX_CHARACTERS_ON_LOOP:
+        if type(self) is not LocalRuleAdapter or len(payload.prompt_text) > MAX_CHARACTERS_ON_LOOP:
             return None
         began = self._clock()
         verdict, reason, rules, digest = _SAFE
         try:
-            found = view_payload(Payload(text, policy_context=context), self._scanner)
+            found = view_payload(payload, self._scanner)
             if found.verdict != "safe":
                 verdict, reason, _ = found.rules_only
                 rules = found.rules
-                digest = _digest(Payload(text, policy_context=context))
+                digest = _digest(payload)
         except Exception:  # noqa: BLE001 - `examine_async` will fail again, and report it
             return None
         latency_ms = (self._clock() - began) * 1000

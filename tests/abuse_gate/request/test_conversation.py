@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lockgate.abuse_gate.request.conversation import ConversationReader, source_name
+from lockgate.abuse_gate.request.conversation import SEPARATOR, ConversationReader, Turn, source_name, speaker_breaks
 from lockgate.abuse_gate.request.payload_from_body import NormalizedRequest, normalize
 
 
@@ -62,3 +62,17 @@ def test_a_message_in_the_place_of_a_tool_s_result_stays_the_tool_s(key: str) ->
     found = normalize(body, "application/json")
     assert isinstance(found, NormalizedRequest)
     assert [turn.source for turn in found.turns] == ["tool:unnamed"]
+
+
+def test_a_break_stands_where_the_client_speaks_after_the_model_or_the_model_after_the_client() -> None:
+    turns = (
+        Turn("text", "system", "s"),
+        Turn("text", "user", "one"),
+        Turn("text", "agent", "two"),
+        Turn("call", "agent", "three"),
+        Turn("text", "tool:f", "four"),
+        Turn("text", "user", "five"),
+    )
+    text = SEPARATOR.join(turn.text for turn in turns)
+    assert speaker_breaks(turns) == (text.index("two"), text.index("four"))
+    assert speaker_breaks(turns[:2]) == speaker_breaks(()) == ()

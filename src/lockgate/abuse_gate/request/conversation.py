@@ -8,7 +8,7 @@ another speaker's words, whatever roles are written inside it. Names are text to
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -76,6 +76,18 @@ class Turn(NamedTuple):
     arguments: Mapping[str, object] = NOTHING
     outside: bool = False
     earlier: bool = False
+
+
+def speaker_breaks(turns: Iterable[Turn]) -> tuple[int, ...]:
+    """Return where in the joined text of turns the model speaks after the client, or the client after the model."""
+    breaks: list[int] = []
+    at, before = 0, False
+    for turn in turns:
+        speaks = turn.kind == "call" or turn.source == "agent"
+        if speaks is not before and at:
+            breaks.append(at)
+        at, before = at + len(turn.text) + _BETWEEN, speaks
+    return tuple(breaks)
 
 
 class Upload(NamedTuple):

@@ -53,13 +53,17 @@ class PayloadSource:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Payload:
-    """A request in its normalized shape: every name in it is a short identifier, and only the prompt is free text."""
+    """A request in its normalized shape: every name in it is a short identifier, and only the prompt is free text.
+
+    `breaks` are the places in the prompt where another speaker of a chat begins. Only the abuse gate knows them.
+    """
 
     prompt_text: str
     modalities: tuple[str, ...] = ("text",)
     policy_context: PolicyContext = field(default_factory=PolicyContext)
     ingress_flags: tuple[str, ...] = ()
     sources: tuple[PayloadSource, ...] = ()
+    breaks: tuple[int, ...] = ()
     _redacted: dict[tuple[str, ...], Redacted] = field(default_factory=dict, init=False, compare=False)
 
     @property

@@ -6,9 +6,9 @@
    full, and nothing makes it sure.
 3. Keep the strongest sign of each family in each stretch (`_keep_strongest`), so that decoys do not hide an attack.
 4. Leave out signs made of the words of another one: they do not support it (`_with_words_of_their_own`).
-5. Add up signs of different families that stand close together (`_add_up`). A full sign, or two halves, are a
-   suspicion. A full sign beyond doubt with anything beside it is sure: an override and what it is for, an extraction
-   and `word for word`.
+5. Add up signs of different families that stand close together (`_add_up`), and closer still if another speaker's
+   message begins between them. A full sign, or two halves, are a suspicion. A full sign beyond doubt with anything
+   beside it is sure: an override and what it is for, an extraction and `word for word`.
 6. Grade the other readings of the text likewise (`grade_scan`). Signs that stand only there were hidden, which
    makes them sure; those in rot13 or backwards, which puzzles are too, count as they are.
 """
@@ -16,7 +16,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from bisect import bisect
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from lockgate.core.requests.request_sign_search import WORD_CLASSES, SignHit, comparable, decode_letters, search_pieces
@@ -26,6 +27,9 @@ from lockgate.core.text.scanner import Scan
 SUSPECTED, SURE = 4, 5
 # Signs farther apart than so many characters do not support each other.
 NEAR: Final = 1000
+# The same for signs in two messages of a chat with a change of speakers between them. An order that is split over a
+# made-up answer stands closer than this; two ordinary questions with a word of a sign each do not make an attack.
+NEAR_ACROSS: Final = 100
 # A text with more signs than these repeats them to hide one: it is suspicious.
 MAX_HITS: Final = 512
 # Of each family, only the strongest sign within so many characters counts.
@@ -58,10 +62,6 @@ _NOT_YOU: Final = rf"{_WORDS}(?![^{_AFTER}]*\byour?\b)"
 _OTHER: Final = rf"[^{_AFTER}]*"
 _AI: Final = "|".join(sorted(word for word in WORD_CLASSES["ai"] if "*" not in word))
 _DO: Final = "|".join(sorted(WORD_CLASSES["do"]))
-_TALKED_ABOUT: Final = "|".join(sorted(WORD_CLASSES["talked about"]))
-_ORDER: Final = (
-    rf"{_AFTER}[^.!?\n]{{0,30}}(?:\band|\bthen|[,;:]) (?:(?:now|just|then|please|only) )?(?:{_DO})\b"
-    rf"|\b(?:and|but|so|then)(?: (?:also|now|just|then|please))* {_WORDS}"
 # In other languages: `for`, names of an application, and `your`.
 _FOR: Final = "fur|pour|para|per|voor|dla|для|for|til|pro|pre|pentru|icin|untuk|cho|για"
 _BOT: Final = r"(?:\w*bot|assist|asist|asystent|асистент|ассистент|бот|чат|помощник|помічник)\w*"
@@ -69,6 +69,10 @@ _YOUR: Final = (
     r"dein\w*|ton|ta|tes|votre|vos|tus?|sus?|tuo\w*|tua|tue|teus?|tuas|seus?|suas?|je|jouw|uw|twoj\w*|swoj\w*|svoj\w*|svuj"
     r"|сво\w+|тво\w+|ваш\w*|din\w?|dit\w*|tau|tale|σου|σας"
 )
+_TALKED_ABOUT: Final = "|".join(sorted(WORD_CLASSES["talked about"]))
+_ORDER: Final = (
+    rf"{_AFTER}[^.!?\n]{{0,30}}(?:\band|\bthen|[,;:]) (?:(?:now|just|then|please|only) )?(?:{_DO})\b"
+    rf"|\b(?:and|but|so|then)(?: (?:also|now|just|then|please))* {_WORDS}"
 )
 # What a mention is, the surroundings that show it, and those that leave it in doubt.
 _MENTIONS: Final = tuple(
@@ -89,10 +93,6 @@ _MENTIONS: Final = tuple(
             "",
         ),
         (
-            "a case that ends in a refusal",
-            (
-                r"\b(?:if|when|whenever|even if|may|might|tries|tried|attempts?|asks?|told|tells?)\b"
-        (
             "the prompt of another application, in other languages",
             (
                 rf"^reveal.*{_WORDS}(?!{_OTHER}\b(?:{_YOUR})\b){_OTHER}{_AFTER} (?:{_FOR}) (?:[^\W\d]+ ){{0,3}}{_BOT}"
@@ -100,6 +100,10 @@ _MENTIONS: Final = tuple(
             ),
             "",
         ),
+        (
+            "a case that ends in a refusal",
+            (
+                r"\b(?:if|when|whenever|even if|may|might|tries|tried|attempts?|asks?|told|tells?)\b"
                 rf"[^.\n{_WORDS}]{{0,80}}{_WORDS}{_OTHER}{_AFTER}[^\n]{{0,60}}(?<!never )(?<!not )(?<!n't )"
                 r"\b(?:refuse|decline|do not comply|say no|keep following)\b"
             ),
@@ -190,27 +194,37 @@ def weighed_signs(text: str) -> tuple[str, list[SignHit]] | None:
 # --- 3. to 5.
 
 
-def grade_text(text: str) -> tuple[int, list[SignHit], bool]:
-    """Return the points of the strongest stretch of a text, its signs, and whether they are sure."""
-    text = comparable(text)
-    kept: dict[tuple[str, int], SignHit] = {}
+def grade_text(text: str, breaks: Sequence[int] = ()) -> tuple[int, list[SignHit], bool]:
+    """Return the points of the strongest stretch of a text, its signs, and whether they are sure.
+
+    `breaks` are the places where another speaker of a chat begins.
+    """
+    folded = comparable(text)
+    # Where a letter became two, the places are wrong: then all is one message.
+    text, breaks = folded, breaks if len(folded) == len(text) else ()
+    kept: dict[tuple[str, int, int], SignHit] = {}
     looked = seen = 0
     for found, dear in search_pieces(text):
         seen, looked = seen + len(found), looked + dear
-        _keep_strongest(kept, found, text)
+        _keep_strongest(kept, found, text, breaks)
         if looked >= MAX_LOOKED_AT:
             break
     hits = list(kept.values())
-    points, sure = _add_up(_with_words_of_their_own(hits))
+    points, sure = _add_up(_with_words_of_their_own(hits), breaks)
     if looked >= MAX_LOOKED_AT:
         hits.append(SignHit(_UNREAD, 0, len(text), SIGN))
     return max(points, SUSPECTED if looked >= MAX_LOOKED_AT or seen >= MAX_HITS else 0), hits, sure
 
 
-def _keep_strongest(kept: dict[tuple[str, int], SignHit], found: Iterable[SignHit], text: str) -> None:
-    """Keep the strongest sign of each family in each stretch; only one that may be the strongest is weighed."""
+def _keep_strongest(
+    kept: dict[tuple[str, int, int], SignHit], found: Iterable[SignHit], text: str, breaks: Sequence[int]
+) -> None:
+    """Keep the strongest sign of each family in each stretch of each speaker's words.
+
+    Only one that may be the strongest is weighed.
+    """
     for hit in found:
-        place = hit.sign.family, hit.start // _STRETCH
+        place = hit.sign.family, hit.start // _STRETCH, bisect(breaks, hit.start)
         best = kept.get(place)
         if best is None or hit.strength > best.strength:
             weighed = _weigh(hit, text)
@@ -238,7 +252,7 @@ def _has_the_words_of(other: SignHit, hit: SignHit) -> bool:
     return is_part and (other.start == hit.start or other.end == hit.end) and other.sign.points == SIGN
 
 
-def _add_up(hits: list[SignHit]) -> tuple[int, bool]:
+def _add_up(hits: list[SignHit], breaks: Sequence[int]) -> tuple[int, bool]:
     """Return the highest sum of points of different families within reach, and whether one is sure."""
     best, sure = 0, False
     if all(hit.sign.points == HINT or hit.sign.family == "cast" for hit in hits):
@@ -248,7 +262,7 @@ def _add_up(hits: list[SignHit]) -> tuple[int, bool]:
     families: dict[str, list[tuple[int, bool]]] = {}
     for hit in hits:
         families.setdefault(hit.sign.family, []).append((hit.points, hit.firm))
-        while hit.start - hits[first].start > NEAR:
+        while _is_out_of_reach(hits[first], hit, breaks):
             families[hits[first].sign.family].pop(0)
             first += 1
         tops = [max(points) for points in families.values() if points]
@@ -258,12 +272,18 @@ def _add_up(hits: list[SignHit]) -> tuple[int, bool]:
     return best, sure
 
 
+def _is_out_of_reach(earlier: SignHit, hit: SignHit, breaks: Sequence[int]) -> bool:
+    if hit.start - earlier.start > NEAR:
+        return True
+    return hit.start - earlier.end > NEAR_ACROSS and bisect(breaks, earlier.end) < bisect(breaks, hit.start)
+
+
 # --- 6. readings
 
 
-def grade_scan(text: str, scan: Scan | None) -> Grade:
-    """Return the grade of a text in all its readings."""
-    points, hits, sure = grade_text(text)
+def grade_scan(text: str, scan: Scan | None, breaks: Sequence[int] = ()) -> Grade:
+    """Return the grade of a text in all its readings; `breaks` as for `grade_text`."""
+    points, hits, sure = grade_text(text, breaks)
     rules = [hit.sign.rule for hit in hits]
     spans = [(hit.start, min(hit.end, len(text))) for hit in hits]
     seen = {hit.sign.family for hit in hits}
