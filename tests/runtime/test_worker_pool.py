@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
+from weakref import ref
 
 import pytest
 
@@ -32,6 +35,34 @@ def test_work_gives_its_result_or_raises_its_error() -> None:
     with pytest.raises(KeyError, match="mine"):
         lane.run(fail, 5)
     assert lane.run(lambda: 8, 5) == 8
+
+
+def test_an_error_keeps_nothing_alive_once_its_caller_has_dropped_it() -> None:
+    class Text:
+        pass
+
+    kept: list[ref[Text]] = []
+
+    def refuse() -> None:
+        text = Text()
+        kept.append(ref(text))
+        raise KeyError
+
+    async def ask() -> None:
+        with suppress(KeyError):
+            await pool.run_async(refuse)
+
+    pool = WorkerPool(1, max_jobs=4)
+    gc.disable()
+    try:
+        with suppress(KeyError):
+            pool.run(refuse, 5)
+        asyncio.run(ask())
+        assert len(kept) == 2
+        # The thread drops its own reference a moment later.
+        assert quiet(lambda: not any(each() for each in kept))
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit])

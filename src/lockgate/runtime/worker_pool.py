@@ -41,9 +41,14 @@ class JobResult(NamedTuple):
     error: Exception | None = None
 
     def __call__(self) -> Any:
-        if self.error is not None:
-            raise self.error
-        return self.result
+        try:
+            if self.error is not None:
+                raise self.error
+            return self.result
+        finally:
+            # An error holds the frames that it passed. If one of them held the error, all that they hold, such as a
+            # client's text, would be kept until the next garbage collection.
+            del self
 
 
 class _Job(NamedTuple):
@@ -110,10 +115,11 @@ class WorkerPool:
         """Run a job and return its result, for a plain thread; raise TimeoutError when it takes longer."""
         future = self.submit(work, client)
         try:
-            outcome = future.result(max(0.0, timeout_s))
+            return future.result(max(0.0, timeout_s))()
         finally:
             future.cancel()
-        return outcome()
+            # As in JobResult.
+            del future
 
     async def run_async(self, work: Callable[[], object], client: str = "") -> Any:
         """Run a job and return its result, for a caller on an event loop; a caller that leaves cancels its job."""
@@ -122,10 +128,11 @@ class WorkerPool:
         future = self.submit(work, client)
         future.add_done_callback(partial(_mailbox_of(loop).post, waiter))
         try:
-            outcome = await waiter
+            return (await waiter)()
         finally:
             future.cancel()
-        return outcome()
+            # As in JobResult.
+            del future, waiter
 
     def _evict_job(self, name: str, subclient: str) -> Future[JobResult] | None:
         """Evict the newest job of the busiest client if the pool is full; raise `Full` if that client is the caller."""
@@ -206,8 +213,6 @@ class WorkerPool:
             if starts_thread:
                 self._start_thread()
             self._run_taken(taken)
-            # Not kept until the next job comes: these hold a client's text, or a key.
-            del taken
 
     def _run_taken(self, taken: list[tuple[str, _Job]]) -> None:
         # A cancelled job is skipped; a running one cannot be stopped.
@@ -218,8 +223,10 @@ class WorkerPool:
             self._under_way -= len(taken)
             self._running.subtract(client for client, _ in taken)
             self._running += Counter()
-        for job, outcome in zip(wanted, outcomes, strict=True):
-            job.future.set_result(outcome)
+        while outcomes:
+            wanted.pop(0).future.set_result(outcomes.pop(0))
+        # As in JobResult: an error's traceback leads to this frame, too. And a thread without a job holds no text.
+        taken.clear()
 
     def _take_jobs(self) -> list[tuple[str, _Job]]:
         """Take the next jobs, at most one of each client; the caller holds the lock and knows that there is one."""
