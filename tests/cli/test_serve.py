@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import signal
@@ -140,6 +141,15 @@ def test_a_session_that_went_unwatched_has_an_unknown_context(
     assert not notes.exists()
     serve._take_unwatched(settings)
     assert capsys.readouterr().err == ""
+
+
+def test_garbage_is_collected_rarely_only_while_it_serves() -> None:
+    before, frozen = gc.get_threshold(), gc.get_freeze_count()
+    with serve._rare_garbage_collection():
+        assert gc.get_threshold()[0] > before[0]
+        assert gc.get_freeze_count() > frozen
+    assert gc.get_threshold() == before
+    assert gc.get_freeze_count() == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="workers need fork")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from errno import EADDRINUSE
 from importlib.util import find_spec
@@ -108,6 +109,8 @@ _CALM_S = 60.0
 # A start that takes longer says why.
 _SLOW_S = 2.0
 _ASK_S = 3.0
+# New objects before the garbage collector looks at them; Python's 700 are one ruling or two.
+_COLLECTED_AFTER = 50_000
 _HELD_SIGNALS = {signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])}
 
 
@@ -359,9 +362,25 @@ def _serve_until_signal(
         host.close()
         assemble.close_journals()
 
-    with until_terminated(close):
+    with until_terminated(close), _rare_garbage_collection():
         serving.run(sockets=[plan.listening])
     return Exit.CLEAR
+
+
+@contextmanager
+def _rare_garbage_collection() -> Iterator[None]:
+    """Collect garbage rarely, and never look at what was there before, which is mostly compiled rules.
+
+    The collector took an eighth of a check's CPU, and found nothing: only closed connections leave it something.
+    """
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(_COLLECTED_AFTER, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 def _make_adapter(settings: Settings) -> Adapter:
