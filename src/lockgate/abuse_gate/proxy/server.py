@@ -18,6 +18,7 @@ from lockgate.core.errors import InvalidConfig
 from lockgate.runtime.asgi import App, Receive, Scope, Send, json_headers, response_messages, send_response
 
 if TYPE_CHECKING:
+    import h11
     import uvicorn
 
 _TOO_MANY_BODY = error_body("busy", "too many connections")
@@ -152,7 +153,9 @@ def make_server(
     # uvicorn warns about each odd request and each cut answer, and quotes what the client sent.
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     options: dict[str, Any] = {
-        "http": _limited_protocol(limits),  # never httptools, which accepts more
+        # Not httptools: it takes 0.2 ms less, but drops the body of a request that offers an upgrade, puts trailers
+        # among the headers, has no limit for a head, and accepts two hosts and encodings that are not decoded.
+        "http": _limited_protocol(limits, head_bytes),
         "ws": "none",
         "lifespan": "on",
         "log_config": None,
@@ -160,18 +163,38 @@ def make_server(
         "proxy_headers": False,  # the gate itself finds out who the client is
         "server_header": False,
         "date_header": False,
-        "h11_max_incomplete_event_size": head_bytes,
         "timeout_keep_alive": 5,
         "timeout_graceful_shutdown": 5,
     }
     return ReadyServer(uvicorn.Config(app, **options))
 
 
-def _limited_protocol(limits: ConnectionLimits) -> type[asyncio.Protocol]:
+def _one_length_parser() -> type[h11.Connection]:
+    """Return h11's parser, for requests with one length. It is made here because h11 may not be installed."""
+    import h11
+
+    class OneLength(h11.Connection):
+        """Refuses a request that gives its length twice: a proxy in front may go by the other one.
+
+        Then what the proxy took for a body would be a request of its own here, which the proxy has not seen.
+        """
+
+        def next_event(self) -> Any:
+            event = super().next_event()
+            if isinstance(event, h11.Request):
+                names = [name for name, _ in event.headers]
+                if b"transfer-encoding" in names and b"content-length" in names:
+                    raise h11.RemoteProtocolError("content-length and transfer-encoding")
+            return event
+
+    return OneLength
+
+
+def _limited_protocol(limits: ConnectionLimits, head_bytes: int) -> type[asyncio.Protocol]:
     """Return uvicorn's HTTP protocol with these limits. It is made here because uvicorn may not be installed."""
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
-    places = OpenConnections(limits)
+    places, parser = OpenConnections(limits), _one_length_parser()
 
     class LimitedProtocol(H11Protocol):
         """uvicorn waits for the end of a head without a limit, so a few slow clients could keep out all others."""
@@ -188,6 +211,7 @@ def _limited_protocol(limits: ConnectionLimits) -> type[asyncio.Protocol]:
                 places.refuse(transport, self.loop)
                 return
             super().connection_made(transport)
+            self.conn = parser(self.conn.our_role, head_bytes)
             self._watch_head()
 
         def data_received(self, data: bytes) -> None:
