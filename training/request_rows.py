@@ -144,6 +144,23 @@ def in_pages(chance: random.Random, attacks: list[Row], ordinary: list[Row]) -> 
         yield Row(put_in(found.text), 1, found.family, False, found.language, (found.origin,))
 
 
+def in_prose(chance: random.Random, attacks: list[Row], ordinary: list[Row]) -> Iterator[Row]:
+    """Requests with plain sentences around them, some of which only fill the room."""
+    bodies: list[str] = compose.read("letters.toml")["bodies"]  # type: ignore[assignment]
+
+    def prose() -> str:
+        said = [each for each in Slots(chance).fill(chance.choice(bodies)).replace("\n", " ").split(". ") if len(each) > 20]
+        some = chance.sample(said, min(len(said), chance.randint(1, 4))) or [""]
+        return ". ".join(some * (chance.randint(2, 5) if chance.random() < 0.4 else 1))[:400] + "."
+
+    for _ in range(900):
+        for row in (chance.choice(attacks), chance.choice(ordinary)):
+            before, after = chance.choice([(True, False), (False, True), (True, True)])
+            parts = [*([prose()] if before else []), row.text, *([prose()] if after else [])]
+            text = chance.choice([" ", "\n", "\n\n"]).join(parts)
+            yield Row(text, row.attack, row.family, False, row.language, (row.origin,))
+
+
 def chats(chance: random.Random, attacks: list[Row], ordinary: list[Row]) -> Iterator[Row]:
     """Messages one after the other, as the gate reads a chat; the last of an attack's is mostly the attack."""
     by_language: dict[str, list[Row]] = {}
@@ -170,6 +187,7 @@ def chats(chance: random.Random, attacks: list[Row], ordinary: list[Row]) -> Ite
 
 def put_together(chance: random.Random, attacks: list[Row], ordinary: list[Row]) -> Iterator[Row]:
     yield from in_pages(chance, attacks, ordinary)
+    yield from in_prose(chance, attacks, ordinary)
     yield from chats(chance, attacks, ordinary)
     for _ in range(1500):
         first, found = chance.choice(ordinary), chance.choice(attacks)
