@@ -107,7 +107,11 @@ class BodyReader:
 
 def json_bytes(value: object) -> bytes:
     """Return a value as JSON in ASCII: half of a surrogate pair cannot be sent as UTF-8, but as an escape."""
-    return json.dumps(value, ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+    return _to_json(value).encode("ascii")
+
+
+# One for all: making an encoder takes a quarter of the time of an ordinary answer.
+_to_json = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode
 
 
 def response_messages(

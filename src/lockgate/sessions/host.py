@@ -7,8 +7,10 @@ opened has an unknown context: every high-risk call in it needs a person.
 from __future__ import annotations
 
 import os
+from asyncio import timeout, to_thread
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import copy_context
 from functools import partial
 from math import isfinite
 from time import monotonic, time
@@ -413,9 +415,6 @@ class Host:
         turns, and within a client its sessions; a call that waits too long, or is one too many, is SessionsBusy. It
         may be on record as let through then, and must not run.
         """
-        from asyncio import timeout, to_thread
-        from contextvars import copy_context
-
         call = ToolCall(tool, arguments, annotations, findings, key, folder)
         pool = self._large_calls if _has_more_text(arguments, _LARGE) else self._small_calls
         # The record of the ruling names the caller's trace.
