@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from time import perf_counter
@@ -16,11 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, get_args
 
 from lockgate.abuse_gate.agent_calls import rules_hit_by_calls, rules_hit_outside
 from lockgate.abuse_gate.request.conversation import (
-    FIELD_NAMES,
+    CONTEXT,
     SEPARATOR,
-    TOOL_DESCRIPTION,
     Turn,
-    speaker_breaks,
+    message_breaks,
+    own_words,
 )
 from lockgate.abuse_gate.request.payload_from_body import InspectedUpload, NormalizedRequest, payload_from_request
 from lockgate.abuse_gate.responses import Stop
@@ -36,7 +37,7 @@ from lockgate.core.requests.combined_verdict import (
     Assessment,
 )
 from lockgate.core.requests.operator_prompt import spare_guards
-from lockgate.core.requests.payload import MAX_RULE_HITS, Payload, PolicyContext
+from lockgate.core.requests.payload import MAX_RULE_HITS, Payload, PolicyContext, parse_payload
 from lockgate.gate.gate import Gate
 from lockgate.runtime.asgi import Scope
 from lockgate.runtime.metrics import OTHER
@@ -57,8 +58,6 @@ _UNANSWERED = Assessment("unclear", OTHER, NoAnswerReason.INTERNAL.value, 0.0)
 
 _KIND, _TEXT, _OUTSIDE = attrgetter("kind"), attrgetter("text"), attrgetter("outside")
 
-# Sources of text that is suspected at most: the client did not say it just now, though it can make it up.
-_CONTEXT = frozenset({"agent", "system", TOOL_DESCRIPTION, FIELD_NAMES})
 _UNSURE = {RULES: RULES_UNSURE, PROVIDER: PROVIDER_UNSURE, PROVIDER_FILTER: PROVIDER_UNSURE}
 
 # What the operator's own prompt may be the ground of.
@@ -244,7 +243,7 @@ class RequestJudge:
         """Return the payload of a request of words only: no name in it comes from the client, so it needs no check."""
         turns = case.found.turns
         text = SEPARATOR.join(map(_TEXT, turns))
-        return Payload(text, policy_context=self._context(case.tenant), breaks=speaker_breaks(turns))
+        return Payload(text, ("text",), self._context(case.tenant), breaks=message_breaks(turns), own=own_words(turns))
 
     async def _ask_verifier(self, case: ParsedRequest, ends: float) -> Assessment:
         found = case.found
@@ -256,7 +255,7 @@ class RequestJudge:
         size = len(case.body) + (MAX_BYTES_ON_LOOP if calls or case.inspected else 0)
         payload = await self.run_bounded(work, size, case.whom)
         if self._own is not None:
-            return await self._ask_adapter(self._own, payload, case)
+            return await self._ask_adapter(self._own, _with_places(payload, found.turns), case)
         return await self._ask_fetch_verdict(Request(case.scope, case.body, payload, case.whom, case.tenant), ends)
 
     def _build_payload(self, case: ParsedRequest) -> Mapping[str, Any]:
@@ -306,6 +305,11 @@ def _is_agents(found: NormalizedRequest) -> bool:
     return "call" in map(_KIND, found.turns) or True in map(_OUTSIDE, found.turns)
 
 
+def _with_places(payload: Mapping[str, Any], turns: Sequence[Turn]) -> Payload:
+    """Return a payload with the places of messages and of the client's own words."""
+    return replace(parse_payload(payload), breaks=message_breaks(turns), own=own_words(turns))
+
+
 def _spare_operator(turn: Turn) -> Turn:
     """Return the turn; the operator's prompt without what it forbids."""
     return turn._replace(text=spare_guards(turn.text)) if turn.kind == "text" and turn.source == "system" else turn
@@ -327,7 +331,7 @@ def _without_context(turns: Iterable[Turn]) -> Iterator[Turn]:
     for turn in turns:
         if turn.kind == "call":
             yield turn._replace(text="")
-        elif not turn.earlier and turn.source not in _CONTEXT:
+        elif not turn.earlier and turn.source not in CONTEXT:
             yield turn
 
 

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from lockgate.abuse_gate.request.conversation import SEPARATOR, ConversationReader, Turn, source_name, speaker_breaks
+from lockgate.abuse_gate.request.conversation import (
+    SEPARATOR,
+    ConversationReader,
+    Turn,
+    message_breaks,
+    own_words,
+    source_name,
+)
 from lockgate.abuse_gate.request.payload_from_body import NormalizedRequest, normalize
 
 
@@ -64,15 +71,18 @@ def test_a_message_in_the_place_of_a_tool_s_result_stays_the_tool_s(key: str) ->
     assert [turn.source for turn in found.turns] == ["tool:unnamed"]
 
 
-def test_a_break_stands_where_the_client_speaks_after_the_model_or_the_model_after_the_client() -> None:
+def test_places_of_messages_and_of_the_clients_own_words() -> None:
     turns = (
         Turn("text", "system", "s"),
-        Turn("text", "user", "one"),
+        Turn("text", "user", "zero", earlier=True),
+        Turn("text", "user", "one", earlier=True),
         Turn("text", "agent", "two"),
         Turn("call", "agent", "three"),
-        Turn("text", "tool:f", "four"),
+        Turn("text", "tool:f", "four", outside=True),
         Turn("text", "user", "five"),
+        Turn("text", "names", "six"),
     )
     text = SEPARATOR.join(turn.text for turn in turns)
-    assert speaker_breaks(turns) == (text.index("two"), text.index("four"))
-    assert speaker_breaks(turns[:2]) == speaker_breaks(()) == ()
+    assert message_breaks(turns) == tuple(text.index(word) for word in ("one", "two", "four"))
+    assert [text[start:end] for start, end in own_words(turns)] == ["zero", "one", "five"]
+    assert message_breaks(turns[:2]) == message_breaks(()) == own_words(()) == ()

@@ -18,7 +18,9 @@ from lockgate.core.requests.request_sign_search import (
     _ENTRIES,
     _PATTERNS,
     _SEQUENCES,
+    ALL_SIGNS,
     WORD_CLASSES,
+    SignHit,
     _is_misspelt,
     _places_of,
     _starred_beginnings,
@@ -33,8 +35,8 @@ from lockgate.core.requests.request_signs import SIGNS
 
 # What patterns are made of: words in lower case, and all that may stand between them.
 PIECES = (
-    *(sign.hit.lower() for sign in SIGNS),
-    *sorted({word for sign in SIGNS for word in re.findall("[a-z_]{3,}", sign.pattern)}),
+    *(sign.hit.lower() for sign in ALL_SIGNS),
+    *sorted({word for sign in ALL_SIGNS for word in re.findall("[a-z_]{3,}", sign.pattern)}),
     *(
         " ",
         "\n",
@@ -64,9 +66,13 @@ SURROUNDINGS = ("{}", "\n{}: ")
 TOKENS = re.compile(r"[^\W_]+|[.!?。！？]+(?=\s|$)")
 
 
+def narrow_hits(text: str) -> list[SignHit]:
+    return [hit for found, _ in search_pieces(text) for hit in found if not hit.sign.is_broad]
+
+
 def places(text: str) -> set[tuple[str, str]]:
     folded = comparable(text)
-    return {(hit.sign.name, text[hit.start : hit.end]) for found, _ in search_pieces(folded) for hit in found}
+    return {(hit.sign.name, text[hit.start : hit.end]) for hit in narrow_hits(folded)}
 
 
 @pytest.mark.parametrize(
@@ -226,7 +232,8 @@ def _options(what: Any, value: Any) -> list[str]:
         least, most, repeated = value
         return [text * times for times in {max(least, min(1, most)), least} for text in _variants(repeated)]
     if what is _constants.IN:
-        letters = (chr(code) for code in range(ord(" "), 0x7F))
+        named = (chr(number) for what, number in value if what is _constants.LITERAL)
+        letters = (*map(chr, range(ord(" "), 0x7F)), *named)
         return [letter for letter in letters if _is_one_of(letter, value)][:3]
     # An assertion or an end: what the texts are put into has what it needs.
     return [""]

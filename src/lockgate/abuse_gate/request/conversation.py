@@ -78,16 +78,31 @@ class Turn(NamedTuple):
     earlier: bool = False
 
 
-def speaker_breaks(turns: Iterable[Turn]) -> tuple[int, ...]:
-    """Return where in the joined text of turns the model speaks after the client, or the client after the model."""
+def message_breaks(turns: Iterable[Turn]) -> tuple[int, ...]:
+    """Return where in the joined text of turns another message of a chat begins."""
     breaks: list[int] = []
-    at, before = 0, False
+    at = 0
+    before: Turn | None = None
     for turn in turns:
-        speaks = turn.kind == "call" or turn.source == "agent"
-        if speaks is not before and at:
+        if before is not None and (before.earlier or _is_model(before) is not _is_model(turn)):
             breaks.append(at)
-        at, before = at + len(turn.text) + _BETWEEN, speaks
+        at, before = at + len(turn.text) + _BETWEEN, turn
     return tuple(breaks)
+
+
+def _is_model(turn: Turn) -> bool:
+    return turn.kind == "call" or turn.source == "agent"
+
+
+def own_words(turns: Iterable[Turn]) -> tuple[tuple[int, int], ...]:
+    """Return where in the joined text of turns the client's own words stand."""
+    spans: list[tuple[int, int]] = []
+    at = 0
+    for turn in turns:
+        if turn.kind == "text" and not turn.outside and turn.source not in CONTEXT:
+            spans.append((at, at + len(turn.text)))
+        at += len(turn.text) + _BETWEEN
+    return tuple(spans)
 
 
 class Upload(NamedTuple):
@@ -122,6 +137,8 @@ _KEYS: Final = {
 TOOL_DESCRIPTION: Final = "offered"
 # The source of the names of fields.
 FIELD_NAMES: Final = "names"
+# Sources of text that is suspected at most: the client did not say it just now, though it can make it up.
+CONTEXT: Final = frozenset({"agent", "system", TOOL_DESCRIPTION, FIELD_NAMES})
 _TOOLS: Final = frozenset(
     "tools functions function_declarations functiondeclarations mcp_servers plugins tool_config toolconfig"
     " web_search_options".split()

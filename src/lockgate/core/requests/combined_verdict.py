@@ -149,7 +149,7 @@ def view_from_scan(payload: Payload, scan: Scan | None) -> RulesView:
     quiet: list[str] = []
     spans: list[tuple[int, int]] = []
     # 1. and 2., the text.
-    grade = grade_scan(payload.prompt_text, scan, payload.breaks)
+    grade = grade_scan(payload.prompt_text, scan, payload.breaks, payload.own)
     (loud if grade.sure else quiet).extend(grade.rules)
     spans.extend(grade.spans)
     if scan is not None:

@@ -53,8 +53,8 @@ def spare_guards(text: str) -> str:
 
 
 def _is_guard(text: str, hit: SignHit) -> bool:
-    # The grade counts it half because it is negated, quoted or talked about.
-    if hit.sign.family == "cast" or hit.points < hit.sign.points:
+    # A prompt is about rules, tools and makers. The grade counts a sign half that is negated, quoted or talked about.
+    if hit.sign.is_broad or hit.sign.family == "cast" or hit.points < hit.sign.points:
         return True
     if not hit.firm:
         return False

@@ -55,7 +55,8 @@ class PayloadSource:
 class Payload:
     """A request in its normalized shape: every name in it is a short identifier, and only the prompt is free text.
 
-    `breaks` are the places in the prompt where another speaker of a chat begins. Only the abuse gate knows them.
+    `breaks` are the places in the prompt where another message of a chat begins, and `own` those of the client's own
+    words, or None where all may be its own. Only the abuse gate knows them.
     """
 
     prompt_text: str
@@ -64,6 +65,7 @@ class Payload:
     ingress_flags: tuple[str, ...] = ()
     sources: tuple[PayloadSource, ...] = ()
     breaks: tuple[int, ...] = ()
+    own: tuple[tuple[int, int], ...] | None = None
     _redacted: dict[tuple[str, ...], Redacted] = field(default_factory=dict, init=False, compare=False)
 
     @property

@@ -6,9 +6,10 @@
    full, and nothing makes it sure.
 3. Keep the strongest sign of each family in each stretch (`_keep_strongest`), so that decoys do not hide an attack.
 4. Leave out signs made of the words of another one: they do not support it (`_with_words_of_their_own`).
-5. Add up signs of different families that stand close together (`_add_up`), and closer still if another speaker's
-   message begins between them. A full sign, or two halves, are a suspicion. A full sign beyond doubt with anything
-   beside it is sure: an override and what it is for, an extraction and `word for word`.
+5. Add up signs of different families that stand close together (`_add_up`), and closer still if another message
+   of a chat begins between them. A full sign, or two halves, are a suspicion. A full sign beyond doubt with anything
+   beside it is sure: an override and what it is for, an extraction and `word for word`. Broad signs count towards a
+   suspicion only, and only in the client's own words.
 6. Grade the other readings of the text likewise (`grade_scan`). Signs that stand only there were hidden, which
    makes them sure; those in rot13 or backwards, which puzzles are too, count as they are.
 """
@@ -27,8 +28,8 @@ from lockgate.core.text.scanner import Scan
 SUSPECTED, SURE = 4, 5
 # Signs farther apart than so many characters do not support each other.
 NEAR: Final = 1000
-# The same for signs in two messages of a chat with a change of speakers between them. An order that is split over a
-# made-up answer stands closer than this; two ordinary questions with a word of a sign each do not make an attack.
+# The same for signs in two messages of a chat. The parts of an order that is split over messages stand closer than
+# this; two ordinary questions with a word of a sign each do not make an attack.
 NEAR_ACROSS: Final = 100
 # A text with more signs than these repeats them to hide one: it is suspicious.
 MAX_HITS: Final = 512
@@ -40,6 +41,9 @@ MAX_LOOKED_AT: Final = 400_000
 _UNREAD: Final = RequestSign("cap", SIGN, "more words of signs than are looked at", "", "")
 
 
+Span = tuple[int, int]
+
+
 class Grade(NamedTuple):
     """What the signs say: nothing, suspected or sure; their names, and where they stand in the text."""
 
@@ -47,6 +51,23 @@ class Grade(NamedTuple):
     suspected: bool = False
     rules: tuple[str, ...] = ()
     spans: tuple[tuple[int, int], ...] = ()
+
+
+class TextGrade(NamedTuple):
+    """The points of the strongest stretch of a text, its signs, whether they are sure, and points without broad signs.
+
+    Broad signs add to a suspicion only: they make nothing sure, and take nothing from what is.
+    """
+
+    points: int
+    hits: list[SignHit]
+    sure: bool
+    narrow: int
+
+    @property
+    def named_hits(self) -> list[SignHit]:
+        """The signs to name as the reason: broad ones only where the others are not enough."""
+        return self.hits if self.narrow < SUSPECTED else [hit for hit in self.hits if not hit.sign.is_broad]
 
 
 # --- 2. weigh
@@ -194,37 +215,50 @@ def weighed_signs(text: str) -> tuple[str, list[SignHit]] | None:
 # --- 3. to 5.
 
 
-def grade_text(text: str, breaks: Sequence[int] = ()) -> tuple[int, list[SignHit], bool]:
-    """Return the points of the strongest stretch of a text, its signs, and whether they are sure.
+def grade_text(text: str, breaks: Sequence[int] = (), own: Sequence[Span] | None = None) -> TextGrade:
+    """Return the grade of one reading of a text.
 
-    `breaks` are the places where another speaker of a chat begins.
+    `breaks` are the places where another message of a chat begins, `own` those of the client's own words: only there do
+    broad signs count, or everywhere if it is None.
     """
     folded = comparable(text)
-    # Where a letter became two, the places are wrong: then all is one message.
-    text, breaks = folded, breaks if len(folded) == len(text) else ()
-    kept: dict[tuple[str, int, int], SignHit] = {}
+    if len(folded) != len(text):
+        # A letter became two, so the places are wrong: all is one message of the client.
+        breaks, own = (), None
+    kept: dict[tuple[str, bool, int, int], SignHit] = {}
     looked = seen = 0
-    for found, dear in search_pieces(text):
+    for found, dear in search_pieces(folded):
         seen, looked = seen + len(found), looked + dear
-        _keep_strongest(kept, found, text, breaks)
+        _keep_strongest(kept, (hit for hit in found if _counts_here(hit, own)), folded, breaks)
         if looked >= MAX_LOOKED_AT:
             break
     hits = list(kept.values())
-    points, sure = _add_up(_with_words_of_their_own(hits), breaks)
+    narrow, sure = _add_up(_with_words_of_their_own(hit for hit in hits if not hit.sign.is_broad), breaks)
+    points = narrow
+    if any(hit.sign.is_broad for hit in hits):
+        points = max(points, _add_up(_with_words_of_their_own(hits), breaks)[0])
     if looked >= MAX_LOOKED_AT:
-        hits.append(SignHit(_UNREAD, 0, len(text), SIGN))
-    return max(points, SUSPECTED if looked >= MAX_LOOKED_AT or seen >= MAX_HITS else 0), hits, sure
+        hits.append(SignHit(_UNREAD, 0, len(folded), SIGN))
+    least = SUSPECTED if looked >= MAX_LOOKED_AT or seen >= MAX_HITS else 0
+    return TextGrade(max(points, least), hits, sure, max(narrow, least))
+
+
+def _counts_here(hit: SignHit, own: Sequence[Span] | None) -> bool:
+    if own is None or not hit.sign.is_broad:
+        return True
+    place = bisect(own, (hit.end, hit.end)) - 1
+    return place >= 0 and hit.start < own[place][1]
 
 
 def _keep_strongest(
-    kept: dict[tuple[str, int, int], SignHit], found: Iterable[SignHit], text: str, breaks: Sequence[int]
+    kept: dict[tuple[str, bool, int, int], SignHit], found: Iterable[SignHit], text: str, breaks: Sequence[int]
 ) -> None:
-    """Keep the strongest sign of each family in each stretch of each speaker's words.
+    """Keep the strongest sign of each family in each stretch of each message.
 
     Only one that may be the strongest is weighed.
     """
     for hit in found:
-        place = hit.sign.family, hit.start // _STRETCH, bisect(breaks, hit.start)
+        place = hit.sign.family, hit.sign.is_broad, hit.start // _STRETCH, bisect(breaks, hit.start)
         best = kept.get(place)
         if best is None or hit.strength > best.strength:
             weighed = _weigh(hit, text)
@@ -281,21 +315,27 @@ def _is_out_of_reach(earlier: SignHit, hit: SignHit, breaks: Sequence[int]) -> b
 # --- 6. readings
 
 
-def grade_scan(text: str, scan: Scan | None, breaks: Sequence[int] = ()) -> Grade:
-    """Return the grade of a text in all its readings; `breaks` as for `grade_text`."""
-    points, hits, sure = grade_text(text, breaks)
-    rules = [hit.sign.rule for hit in hits]
-    spans = [(hit.start, min(hit.end, len(text))) for hit in hits]
-    seen = {hit.sign.family for hit in hits}
+def grade_scan(text: str, scan: Scan | None, breaks: Sequence[int] = (), own: Sequence[Span] | None = None) -> Grade:
+    """Return the grade of a text in all its readings; `breaks` and `own` as for `grade_text`."""
+    plain = grade_text(text, breaks, own)
+    points, sure = plain.points, plain.sure
+    rules = [hit.sign.rule for hit in plain.named_hits]
+    spans = [(hit.start, min(hit.end, len(text))) for hit in plain.named_hits]
+    seen = {(hit.sign.family, hit.sign.is_broad) for hit in plain.hits}
     for reading, span, is_hidden in _other_readings(text, scan):
-        inner, found, is_sure = grade_text(reading)
-        if inner >= SUSPECTED and not {hit.sign.family for hit in found} <= seen:
-            points, sure = points + inner, sure or is_sure or is_hidden
-            rules += [*(hit.sign.rule for hit in found), "request:hidden-reading"]
+        inner = grade_text(reading, own=None if own is None or _is_inside(span, own) else ())
+        if inner.points >= SUSPECTED and not {(hit.sign.family, hit.sign.is_broad) for hit in inner.hits} <= seen:
+            points, sure = points + inner.points, sure or inner.sure or (is_hidden and inner.narrow >= SUSPECTED)
+            rules += [*(hit.sign.rule for hit in inner.named_hits), "request:hidden-reading"]
             spans.append(span)
     if points < SUSPECTED:
         return Grade()
     return Grade(sure, True, tuple(dict.fromkeys(rules)), tuple(dict.fromkeys(spans)))
+
+
+def _is_inside(span: Span, own: Sequence[Span]) -> bool:
+    place = bisect(own, (span[0], span[1])) - 1
+    return any(start <= span[0] and span[1] <= end for start, end in own[max(place, 0) : place + 2])
 
 
 def _other_readings(text: str, scan: Scan | None) -> Iterator[tuple[str, tuple[int, int], bool]]:

@@ -1,4 +1,4 @@
-"""Where the signs of an attack stand in a request (request_signs.py).
+"""Where the signs of an attack stand in a request (request_signs.py, broad_request_signs.py).
 
 A sign is a sequence of word classes, or a pattern for what is no words (markup, scripts without spaces):
 
@@ -20,6 +20,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+from lockgate.core.requests.broad_request_signs import BROAD_SIGNS
 from lockgate.core.requests.request_signs import HINT, SIGNS, RequestSign
 from lockgate.core.text.pattern_set import PatternSet
 from lockgate.core.text.scanner import encode
@@ -31,7 +32,10 @@ _SHARED: Final = 600
 # A piece with more words of signs than one in so many characters is dense.
 _DENSE: Final = 20
 
-WORD_CLASSES: Final = read_sections(__package__, "request_words.txt")
+WORD_CLASSES: Final = read_sections(__package__, "request_words.txt") | read_sections(
+    __package__, "broad_request_words.txt"
+)
+ALL_SIGNS: Final = (*SIGNS, *BROAD_SIGNS)
 
 
 class SignHit(NamedTuple):
@@ -178,7 +182,7 @@ def _read_entries(
     return found
 
 
-_ENTRIES: Final = _read_entries(SIGNS, WORD_CLASSES)
+_ENTRIES: Final = _read_entries(ALL_SIGNS, WORD_CLASSES)
 # Entries whose word may end in any way, and the lengths of what their words begin with.
 _STARRED: Final = re.compile("|".join(re.escape(entry[:-1]) for entry in _ENTRIES if entry.endswith("*")))
 _STARRED_LENGTHS: Final = sorted({len(entry) - 1 for entry in _ENTRIES if entry.endswith("*")})
@@ -372,7 +376,7 @@ def _places_of(
 
 # --- 4. patterns
 
-_PATTERNS: Final = {sign.name: (sign, re.compile(sign.pattern)) for sign in SIGNS if sign.pattern}
+_PATTERNS: Final = {sign.name: (sign, re.compile(sign.pattern)) for sign in ALL_SIGNS if sign.pattern}
 
 
 def _patterns_of(anchored: frozenset[str]) -> list[tuple[RequestSign, re.Pattern[str]]]:

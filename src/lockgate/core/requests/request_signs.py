@@ -20,7 +20,8 @@ class RequestSign(NamedTuple):
     """One sign: sequences such as `drop 2 before 2 orders` (word classes with gaps), or patterns.
 
     `hit` is a text that has the sign, `miss` an ordinary text close to it that has not; both are tests. Every match of
-    `pattern` has a match of `anchor` in it, which the engine looks for (in bytes, and with its own idea of `\\s`).
+    `pattern` has a match of `anchor` in it, which the engine looks for (in bytes, and with its own idea of `\\s`). A
+    broad sign (broad_request_signs.py) never makes a suspicion sure.
     """
 
     name: str
@@ -31,6 +32,7 @@ class RequestSign(NamedTuple):
     sequences: tuple[str, ...] = ()
     pattern: str = ""
     anchor: str = ""
+    is_broad: bool = False
 
     @property
     def family(self) -> str:
