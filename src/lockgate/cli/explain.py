@@ -23,7 +23,7 @@ from lockgate.core.ruling.explanations import describe_effect
 from lockgate.core.ruling.origins import TrustedText
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import canonical_tool
-from lockgate.core.ruling.unasked_effects import is_kind_asked_for, is_named_by_user
+from lockgate.core.ruling.unasked_effects import is_named_by_user
 from lockgate.core.strict_json import InvalidJson, JsonReader
 from lockgate.core.wire import SCHEMA, effect_to_dict
 
@@ -147,7 +147,7 @@ def _read_goal(found: Sequence[Effect], goal: str) -> list[str]:
         "names-target"
         if each.target and is_named_by_user(each.target, trusted)
         else "asks-for-kind"
-        if is_kind_asked_for(each.kind, trusted)
+        if trusted.asks_for_kind(each.kind)
         else "silent"
         for each in found
     ]

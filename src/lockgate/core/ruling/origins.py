@@ -18,6 +18,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
+from lockgate.core.ruling.asked_kinds import is_asked_by, wishes_in
 from lockgate.core.ruling.tool_risk import tool_intent, tool_words
 from lockgate.core.ruling.value_pieces import (
     HOST,
@@ -121,18 +122,32 @@ _NEVER_QUOTED = (*_ADDRESS_SINKS, "command", "path")
 class TrustedText:
     """What the user asked for (goal and messages), and what every trusted or vetted block says besides."""
 
-    __slots__ = ("_asked_tools", "asked", "asked_folded", "asked_text", "folded", "known", "trusted_only", "written")
+    __slots__ = (
+        "_asked_kinds",
+        "_asked_tools",
+        "asked",
+        "asked_folded",
+        "asked_text",
+        "folded",
+        "known",
+        "trusted_only",
+        "wishes",
+        "written",
+    )
 
     def __init__(self) -> None:
         self.folded = b" "
         self.asked_folded = b" "
         self.asked_text = ""
+        # What the user wishes, as `asked_kinds.wishes_in` reads it.
+        self.wishes = ""
         self.written = b""
         # The same without what is only vetted: that never asks for what opens a door.
         self.trusted_only = b""
         self.known: set[bytes] = set()
         self.asked: set[bytes] = set()
         self._asked_tools: dict[str, bool] = {}
+        self._asked_kinds: dict[str, bool] = {}
 
     def add(self, data: bytes, *, asks: bool, vetted: bool = False) -> None:
         """Take in a text; with `asks` it is the user's own, with `vetted` one that a person has vouched for."""
@@ -147,7 +162,16 @@ class TrustedText:
             self.asked_folded += b" ".join(listed) + b" "
             for word in listed:
                 self.asked.update(_stems(word))
+            self.wishes += wishes_in(data.decode("utf-8", "replace"))
             self._asked_tools.clear()
+            self._asked_kinds.clear()
+
+    def asks_for_kind(self, kind: str) -> bool:
+        """Return whether the user asks for this kind of effect, by the words of its row."""
+        answer = self._asked_kinds.get(kind)
+        if answer is None:
+            answer = self._asked_kinds[kind] = is_asked_by(kind, self.wishes)
+        return answer
 
     def asks_for_tool(self, tool: str) -> bool:
         """Return whether what the user asked for names what this tool does, verb and object."""

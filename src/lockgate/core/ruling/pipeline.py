@@ -52,7 +52,6 @@ from lockgate.core.ruling.unasked_effects import (
     EffectFindings,
     UnaskedEffects,
     is_configured_remote,
-    is_kind_asked_for,
 )
 from lockgate.core.ruling.word_index import IndexedReading
 from lockgate.core.text.imperatives import prepare, split_words
@@ -645,7 +644,7 @@ def _is_receiver_open(review: _Review) -> bool:
     if reaching != {"sends-message"} or _RECEIVER.search(trusted.asked_text):
         return False
     # `mail` is an act in "mail it to them", and none in "the mail of today".
-    return is_kind_asked_for("sends-message", trusted) or _MAILS.search(trusted.asked_folded) is not None
+    return trusted.asks_for_kind("sends-message") or _MAILS.search(trusted.asked_folded) is not None
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -15,13 +15,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
+from lockgate.core.ruling.asked_kinds import is_word_for_kind
 from lockgate.core.ruling.context import Context
 from lockgate.core.ruling.delegation import hands_over
-from lockgate.core.ruling.effects.effect import ASKED_BY, KINDS, Effect, Severity
+from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.encoded_targets import find_encoded
 from lockgate.core.ruling.explanations import EFFECT
@@ -182,14 +182,14 @@ class UnaskedEffects:
 
     def _is_unasked_payment(self, effect: Effect) -> bool:
         """Return whether a call spends the user's money without a word of the user about spending any."""
-        return effect.kind == "pays" and not is_kind_asked_for(effect.kind, self._trusted)
+        return effect.kind == "pays" and not self._trusted.asks_for_kind(effect.kind)
 
     def _is_asked_for(self, effect: Effect) -> bool:
         """Return whether the user names this target or asks for this kind of thing."""
         # A text that is only vetted never asks for what opens a door.
         if effect.target and is_named_by_user(effect.target, self._trusted, trusted_only=True):
             return True
-        is_asked = is_kind_asked_for(effect.kind, self._trusted) or (
+        is_asked = self._trusted.asks_for_kind(effect.kind) or (
             effect.kind in _IN_FOLDERS and is_folder_named_by_user(effect.target, self._trusted)
         )
         return is_asked and not self._is_ordered(effect)
@@ -265,11 +265,11 @@ class UnaskedEffects:
         """
         if effect.kind == "pays":
             return self._meant.is_meant(candidate, held, in_records_only=True)
-        is_pointed_at = is_kind_asked_for(effect.kind, self._trusted) and held.reading.block in self._pointed_at
+        is_pointed_at = self._trusted.asks_for_kind(effect.kind) and held.reading.block in self._pointed_at
         if self._meant.is_meant(candidate, held, is_pointed_at=is_pointed_at):
             return True
         # A record gives an address to write to; that its owner is to have a file is for the user to say.
-        if effect.kind == "shares" and not is_kind_asked_for(effect.kind, self._trusted):
+        if effect.kind == "shares" and not self._trusted.asks_for_kind(effect.kind):
             return False
         # "Fill in the address of the record above": beside an order a record is a part of it.
         if effect.kind == "sends-data" and next(held.reading.word_index.find_cues_near(held.places), None) is not None:
@@ -309,24 +309,6 @@ def _origin_from_place(effect: Effect, candidate: Candidate, held: ValuePlaces, 
     how = ("exact" if is_written else "folded") if how == "raw" else how
     shown = effect.target[:_MAX_SHOWN]
     return Origin(effect.argument, shown, held.reading.block, held.reading.source, start, end, how, "", "target")
-
-
-def is_kind_asked_for(kind: str, trusted: TrustedText) -> bool:
-    """Return whether the user asks for this kind of thing, by the words of its row."""
-    words, beginnings = _words_for_kind(kind)
-    if not words.isdisjoint(trusted.asked) or any(word.startswith(beginnings) for word in trusted.asked):
-        return True
-    if any(b" " in each and b" " + each + b" " in trusted.asked_folded for each in words):
-        return True
-    pairs = (listed.encode().split(b"+") for listed in ASKED_BY.get(kind, ()) if "+" in listed)
-    return any(all(any(word.startswith(part) for word in trusted.asked) for part in pair) for pair in pairs)
-
-
-def is_word_for_kind(kind: str, word: str) -> bool:
-    """Return whether a word is one by which a goal asks for this kind."""
-    words, beginnings = _words_for_kind(kind)
-    spelled = word.lower().encode("utf-8", "ignore")
-    return spelled.isalpha() and (spelled in words or spelled.startswith(beginnings or (b"\0",)))
 
 
 def is_known_to_project(effect: Effect, project: Project) -> bool:
@@ -372,11 +354,3 @@ def is_folder_named_by_user(target: str, trusted: TrustedText) -> bool:
         return False
     says_so = _PUTS + rb"\s(?:to|into|under)\s[\"'`(]?" + re.escape(folder) + rb"/?(?![\w~-]|[./]\w)"
     return re.search(says_so, trusted.trusted_only) is not None
-
-
-@lru_cache(maxsize=256)
-def _words_for_kind(kind: str) -> tuple[frozenset[bytes], tuple[bytes, ...]]:
-    """Return the words by which a goal asks for a kind, a few of them two together, and the beginnings of words."""
-    listed = [word.encode() for word in ASKED_BY.get(kind, ()) if "+" not in word]
-    beginnings = tuple(word[:-1] for word in listed if word.endswith(b"*"))
-    return frozenset(word for word in listed if not word.endswith(b"*")), beginnings

@@ -39,8 +39,11 @@ def effect(
     return Effect(kind, KINDS[kind].severity, target, certainty, argument, *span)
 
 
-# By kind, the words by which a goal asks for it; with a star, the beginning of words.
-ASKED_BY = read_sections(__package__, "asked_by.txt")
+# By kind, the phrases by which a goal asks for it, as the file says.
+ASKED_BY = {
+    kind: tuple(phrase for line in lines for phrase in line.split(", "))
+    for kind, lines in read_sections(__package__, "asked_by.txt").items()
+}
 
 _LOOKS, _HERE, _OUT, _DOOR = Severity.LOOKS, Severity.WORKS_HERE, Severity.REACHES_OUT, Severity.OPENS_A_DOOR
 

@@ -1,0 +1,103 @@
+"""By which words a goal asks for a kind of effect: `effects/asked_by.txt`, read as patterns.
+
+What the user forbids or only asks about is no wish: "don't delete anything", "who may write to that bucket?".
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from lockgate.core.ruling.effects.effect import ASKED_BY
+
+# A goal is as long as its user likes; wishes stand in its first pages.
+_MAX_WISHES = 20_000
+_SENTENCE_END = re.compile(r"[.!?;\u061f]{1,8}(?=\s|$)|[\n\u3002\uff01\uff1f]")
+# A question that wants to know something. "Can you rotate the key?" is no such question.
+_ASKS_TO_KNOW = re.compile(
+    r"""\W*(?:
+      (?:and|so|but|hi|hey|hello|und|also|et|y|e)\W+)*(?:
+      (?:what|which|who|whose|whom|why|how\s(?:many|much|long|often|far|old|come)|what's|whats|who's)\b
+    | (?:was|wer|wen|wem|wessen|welche[rsmn]?|warum|wieso|weshalb|wie\sviele?)\b
+    | (?:qué|cuál(?:es)?|quién(?:es)?|cuánt[oa]s?|por\squé)\b | (?:quel(?:le)?s?|qui|pourquoi|combien|c'est\squoi)\b
+    | (?:qual|quais|quem|quant[oa]s|por\sque)\b | (?:quale|quali|chi|perché|quant[oi]|che\scosa|cosa)\b
+    | (?:wat|welke?|waarom|hoeveel|wiens)\b | (?:vad|vilken|vilka|vem|varför|hur\smånga)\b
+    | (?:jak(?:i|a|ie)|kto|dlaczego|ile)\b | (?:что|кто|какой|какие|почему|зачем|сколько)\b
+    | (?:is|are|was|were|do|does|did|has|have|had|when|where|how|any|am|ist|sind|hat|haben|gibt|wann|wo|wie|kann|hay|es
+      |est|est-ce|y|où|quand|comment|est|cuándo|dónde|cómo|quando|onde|dove|come|è|zijn|heeft|wanneer|waar|hoe)\b
+      [^?\uff1f\u061f]{0,400}[?\uff1f\u061f]
+    )""",
+    re.VERBOSE,
+)
+# What stands behind these words is forbidden or missing; "don't forget to …" and "not only …" forbid nothing.
+_FORBIDDEN = re.compile(
+    r"""(?<!\w)(?:
+      (?:do\s?n.?t|do\snot|never|without|nothing|no|(?<!n't\s)(?<!can\s)(?<!does\s)(?<!did\s)(?<!is\s)(?<!are\s)(?<!was\s)not
+        |nicht|nichts|niemals|kein(?:e[nrms]?)?|ohne|sans|ne|n'|sin|nunca|sem|não|nao|senza|non|zonder|geen|niet|niets
+        |inte|utan|inga|ingen|nie|bez|не|без|nada|rien|niente)\b(?!\s+(?:forget|hesitate|only|longer|more|need|worry|nur|problem))
+      (?:\s+[\w'-]+){1,4}
+    | \b[\w'-]{1,30}\s+(?:nothing|nichts|rien|nada|niente|niets)\b
+    | (?:不要|请勿|别|勿|不许|不能).{1,4} | .{1,4}(?:なし|しない|せずに|しなくて|하지\s?마)
+    )""",
+    re.VERBOSE,
+)
+_WORD = re.compile(r"[^\W_]+")
+
+
+def wishes_in(text: str) -> str:
+    """Return the words of a text in lower case, a line for each sentence, without what it forbids.
+
+    Nothing, where all that the text does is to ask questions.
+    """
+    lower = text[:_MAX_WISHES].lower().replace("\u2019", "'")
+    sentences = _split_sentences(lower)
+    if all(_ASKS_TO_KNOW.match(sentence) for sentence in sentences):
+        return ""
+    lines = (_WORD.findall(_FORBIDDEN.sub(" ", sentence)) for sentence in sentences)
+    return "".join(f" {' '.join(words)} \n" for words in lines if words)
+
+
+def _split_sentences(text: str) -> list[str]:
+    """Return the sentences of a text, each with the sign that ends it."""
+    ends = [found.end() for found in _SENTENCE_END.finditer(text)] + [len(text)]
+    starts = [0, *ends]
+    return [part for start, end in zip(starts, ends, strict=False) if (part := text[start:end].strip())]
+
+
+def is_asked_by(kind: str, wishes: str) -> bool:
+    """Return whether wishes, as `wishes_in` gives them, have a phrase by which people ask for this kind."""
+    return (pattern := _pattern_for_kind(kind)) is not None and pattern.search(wishes) is not None
+
+
+def is_word_for_kind(kind: str, word: str) -> bool:
+    """Return whether a word is one by which a goal asks for this kind."""
+    return word.isalpha() and is_asked_by(kind, f" {word.lower()} ")
+
+
+@lru_cache(maxsize=256)
+def _pattern_for_kind(kind: str) -> re.Pattern[str] | None:
+    phrases = ASKED_BY.get(kind, ())
+    return re.compile("|".join(map(_pattern_of_phrase, phrases))) if phrases else None
+
+
+def _pattern_of_phrase(phrase: str) -> str:
+    first, _, second = phrase.partition(" ")
+    if not second:
+        return _pattern_of_word(first)
+    one, other = _pattern_of_word(first), _pattern_of_word(second)
+    return rf"{one}(?:[^ \n]+ ){{0,4}}(?<= ){other[1:]}|{other}(?:[^ \n]+ ){{0,4}}(?<= ){one[1:]}"
+
+
+def _pattern_of_word(word: str) -> str:
+    """Return the pattern of a word with the blanks around it; without them in scripts that have none."""
+    if word[0] > "\u2e80":
+        return re.escape(word)
+    parts = [
+        re.escape(part[:-1]) + r"[^ \n]*"
+        if part.endswith("*")
+        else re.escape(part[:-1]) + "(?:e|es|ed|ing)"
+        if part.endswith("e")
+        else re.escape(part) + "(?:s|es|ed|ing)?"
+        for part in word.split("-")
+    ]
+    return f" {' '.join(parts)} "
