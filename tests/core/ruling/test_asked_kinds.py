@@ -31,7 +31,7 @@ def test_every_section_is_a_kind_and_every_phrase_has_at_most_two_words() -> Non
     ],
 )
 def test_two_words_stand_near_each_other_in_one_sentence(goal: str, *, is_near: bool) -> None:
-    assert is_asked("rewrites-history", goal) is is_near
+    assert is_asked("deletes-branch", goal) is is_near
 
 
 def test_words_with_a_hyphen_stand_side_by_side() -> None:
@@ -70,6 +70,12 @@ def test_what_is_forbidden_or_only_asked_about_is_no_wish(goal: str) -> None:
 )
 def test_a_polite_or_troubled_wish_is_one(goal: str) -> None:
     assert is_asked("deletes-data", goal)
+
+
+def test_to_rotate_a_key_lets_nobody_in_and_to_delete_branches_forces_nothing() -> None:
+    assert not is_asked("grants-access", "rotate the payment key")
+    assert not is_asked("rewrites-history", "delete the merged branches")
+    assert not is_asked("deletes-branch", "force the push of my branch")
 
 
 def test_a_word_is_one_for_a_kind_with_its_endings_only() -> None:

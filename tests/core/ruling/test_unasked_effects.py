@@ -341,8 +341,8 @@ def test_an_address_that_a_record_gives_may_stand_in_a_form(scanner: Scanner) ->
     [
         ("Write a github action for the apk.", "changes-pipeline", ".github/workflows/apk.yml"),
         ("clean my disk, i am at 98%", "deletes-outside", "~/.gradle/daemon"),
-        ("delete the merged branches", "rewrites-history", "origin"),
-        ("rotate the payment key", "grants-access", ""),
+        ("delete the merged branches", "deletes-branch", "origin"),
+        ("rotate the payment key", "makes-key", ""),
         ("Put Wanda's public key onto the jump host.", "grants-access", "deploy@jump"),
         ("our deploy key leaked, make another", "changes-login", "~/.ssh/deploy2"),
         ("switch off its logging", "disables-check", "ufw"),

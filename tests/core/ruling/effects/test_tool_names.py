@@ -28,7 +28,8 @@ changes-own-note: create_note archive_message set_category create_reminder mark_
 changes-own-note: create_calendar_event
 changes-login: update_password reset_2fa disable_two_factor update_security_settings change_recovery_email
 disables-check: disarm_alarm disable_firewall stop_monitoring disable_audit_logging
-grants-access: grant_access unlock_door assign_role create_api_key create_webhook open_garage_door allow_ip
+grants-access: grant_access unlock_door assign_role create_webhook open_garage_door allow_ip
+makes-key: create_api_key issue_token generate_certificate
 grants-access: AugustSmartLockGrantGuestAccess create_forwarding_rule
 changes-permissions: set_visibility update_sharing_settings make_public create_mail_rule create_filter
 changes-agent-file: save_memory remember add_observations update_instructions

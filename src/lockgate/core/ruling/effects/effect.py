@@ -104,6 +104,7 @@ KINDS: dict[str, EffectKind] = {
     "changes-pipeline": EffectKind(_DOOR, "changes `{target}`, which the build server runs"),
     "changes-agent-file": EffectKind(_DOOR, "changes `{target}`, which agents obey"),
     "grants-access": EffectKind(_DOOR, "gives `{target}` access"),
+    "makes-key": EffectKind(_DOOR, "makes a key that lets `{target}` in"),
     "changes-permissions": EffectKind(_DOOR, "changes who may use `{target}`"),
     "disables-check": EffectKind(_DOOR, "switches off `{target}`, which protects"),
     "changes-login": EffectKind(_DOOR, "changes how `{target}` logs in"),
@@ -111,6 +112,7 @@ KINDS: dict[str, EffectKind] = {
     "deletes-outside": EffectKind(_DOOR, "deletes `{target}`, outside the project"),
     "deletes-data": EffectKind(_DOOR, "destroys the data in `{target}`"),
     "rewrites-history": EffectKind(_DOOR, "rewrites history that others share, `{target}`"),
+    "deletes-branch": EffectKind(_DOOR, "deletes branches or tags that others share, at `{target}`"),
     "runs-as-root": EffectKind(_DOOR, "runs with the rights of the administrator"),
     "unreadable": EffectKind(_DOOR, "runs a command that Lockgate cannot read"),
 }

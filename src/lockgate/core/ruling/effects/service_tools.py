@@ -43,6 +43,7 @@ _ROLE_OF_KIND = {
     "pays": "account",
     "orders": "thing",
     "grants-access": "principal",
+    "makes-key": "principal",
     "changes-permissions": "principal",
     "changes-login": "principal",
     "disables-check": "principal",

@@ -20,7 +20,7 @@ _VERBS = {
     for section, lines in read_sections("lockgate.core.ruling.effects.programs", "cloud_verbs.txt").items()
 }
 # In this order: the gravest reading of a verb counts.
-_KINDS = ("disables-check", "grants-access", "deletes-data")
+_KINDS = ("disables-check", "grants-access", "makes-key", "deletes-data")
 
 
 def _has(section: str, words: list[str]) -> bool:
@@ -80,7 +80,8 @@ def _aws_service(walk: Walk, call: Invocation, service: str, verb: str, target: 
         return UNKNOWN_OUTPUT
     if service == "iam":
         if not re.match(r"get|list|generate|simulate", verb):
-            walk.add("deletes-data" if _has("deletes-data", [verb]) else "grants-access", target)
+            kinds = (kind for kind in ("deletes-data", "makes-key") if _has(kind, [verb]))
+            walk.add(next(kinds, "grants-access"), target)
         return UNKNOWN_OUTPUT
     if verb == "get-login-password":
         return Output(Source.SECRET, target=target)
@@ -154,7 +155,7 @@ def _gcloud(walk: Walk, call: Invocation) -> Output:
     target = walk.plain(words[position + 1]) if 0 <= position < len(words) - 1 else " ".join(words[:3])
     if words[:2] in _GRANTING_NOUNS or words[:1] == ["iam"]:
         if not _has("looks", words[1:]):
-            walk.add("grants-access", target)
+            walk.add("makes-key" if {"keys", "create"} <= set(words) else "grants-access", target)
         return UNKNOWN_OUTPUT
     if words[:2] in (["compute", "ssh"], ["vm", "run-command"]):
         walk.run_elsewhere(dict(long_values(call.arguments)).get("--command", ""))

@@ -155,8 +155,10 @@ def _git_push(walk: Walk, arguments: list[str]) -> Output | None:
         ref.startswith("+") for ref in rest[1:]
     )
     deleted = names & {"-d", "--delete", "--prune"} or any(ref.startswith(":") and len(ref) > 1 for ref in rest[1:])
-    if forced or deleted:
+    if forced:
         walk.add("rewrites-history", remote)
+    if deleted:
+        walk.add("deletes-branch", remote)
     walk.add("pushes", remote)
     return UNKNOWN_OUTPUT
 
