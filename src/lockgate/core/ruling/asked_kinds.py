@@ -17,7 +17,7 @@ _SENTENCE_END = re.compile(r"[.!?;\u061f]{1,8}(?=\s|$)|[\n\u3002\uff01\uff1f]")
 _ASKS_TO_KNOW = re.compile(
     r"""\W*(?:
       (?:and|so|but|hi|hey|hello|und|also|et|y|e)\W+)*(?:
-      (?:what|which|who|whose|whom|why|how\s(?:many|much|long|often|far|old|come)|what's|whats|who's)\b
+      (?:what|which|who|whose|whom|why|how\s(?:many|much|long|often|far|old|come)|what's|whats|who's|(?:by|until|since)\swhen)\b
     | (?:was|wer|wen|wem|wessen|welche[rsmn]?|warum|wieso|weshalb|wie\sviele?)\b
     | (?:qué|cuál(?:es)?|quién(?:es)?|cuánt[oa]s?|por\squé)\b | (?:quel(?:le)?s?|qui|pourquoi|combien|c'est\squoi)\b
     | (?:qual|quais|quem|quant[oa]s|por\sque)\b | (?:quale|quali|chi|perché|quant[oi]|che\scosa|cosa)\b

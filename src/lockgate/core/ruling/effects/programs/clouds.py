@@ -154,12 +154,16 @@ def _gcloud(walk: Walk, call: Invocation) -> Output:
     position = next((at for at, word in enumerate(words) if at and _is_verb(word)), -1)
     target = walk.plain(words[position + 1]) if 0 <= position < len(words) - 1 else " ".join(words[:3])
     if words[:2] in _GRANTING_NOUNS or words[:1] == ["iam"]:
-        if not _has("looks", words[1:]):
-            walk.add("makes-key" if {"keys", "create"} <= set(words) else "grants-access", target)
-        return UNKNOWN_OUTPUT
+        return _gcloud_iam(walk, words, target)
     if words[:2] in (["compute", "ssh"], ["vm", "run-command"]):
         walk.run_elsewhere(dict(long_values(call.arguments)).get("--command", ""))
     return read_verbs(walk, words[position : position + 1] if position >= 0 else words, target, call.arguments)
+
+
+def _gcloud_iam(walk: Walk, words: list[str], target: str) -> Output:
+    if not _has("looks", words[1:]):
+        walk.add("makes-key" if {"keys", "create"} <= set(words) else "grants-access", target)
+    return UNKNOWN_OUTPUT
 
 
 def _cloud_login(walk: Walk, call: Invocation, words: list[str]) -> Output:
