@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator
 
 from lockgate.core.ruling.origins import TrustedText
-from lockgate.core.ruling.value_pieces import STOP_WORDS, Candidate
+from lockgate.core.ruling.tool_risk import OBJECT_CLASSES, VERBS
+from lockgate.core.ruling.value_pieces import STOP_WORDS, Candidate, domain_of, is_open_to_all
 from lockgate.core.ruling.word_index import ValuePlaces
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text.confusables import fold_to_latin, triggers_from_text
@@ -29,6 +30,10 @@ _ASKS_TO_ANSWER = (b"repl", b"answer", b"respond", b"antwort", b"beantwort", b"r
 _FEW = 4
 _FIELD_BORDERS = (b"\n", b'"', b"|", b"\t")
 _SEGMENT = 160
+_LEAST_NAME = 4
+# What goals of all sorts say: an address with such a word is no one's in particular.
+_SAYS_NO_NAME = VERBS.union(*OBJECT_CLASSES) | {word + "s" for group in (VERBS, *OBJECT_CLASSES) for word in group}
+_HOST_PART, _LETTERS = re.compile(r"\A[a-z]+://|[/?#:].*\Z", re.DOTALL), re.compile(r"[^\W\d_]+")
 _HAS_ADDRESS = re.compile(rb"[@0-9]|\.[a-z]{2}")
 _COMMON = frozenset(
     b"the and for mail email e-mail send from with this that address contact user name please new old not all our your "
@@ -89,6 +94,26 @@ class MeantByGoal:
     def _names_one_of(self, words: list[bytes]) -> bool:
         """Return whether the goal has one of these words; a word that every goal has names no one."""
         return any(len(word) > 2 and word in self._asked and word not in _COMMON for word in words)
+
+
+def names_owner_in_words(trusted: TrustedText, address: str) -> bool:
+    """Return whether the user wishes something of an address's owner: "send Dacre the offer", `x@dacrehotels.example`.
+
+    A stranger can choose such an address as well: this is for a judge to weigh, and lets nothing pass by itself.
+    """
+    local, _, place = address.lower().rpartition("@")
+    domain = domain_of(_HOST_PART.sub("", place).encode("utf-8", "ignore"))
+    if is_open_to_all(domain) or is_imitation(address):
+        return False
+    wished = {word for word in trusted.wishes.split() if len(word) >= _LEAST_NAME and word not in _SAYS_NO_NAME}
+    names = {name.lower() for name in _PROPER_NAME.findall(trusted.asked_text)} & wished
+    if not names.isdisjoint(_LETTERS.findall(local)):
+        return True
+    labels = _LETTERS.findall(domain.rpartition(b".")[0].decode("utf-8", "ignore"))
+    return any(
+        label in wished or any(label.startswith(word) or label.endswith(word) for word in wished if len(word) > 4)
+        for label in labels
+    )
 
 
 def _own_words(candidate: Candidate) -> list[bytes]:

@@ -38,6 +38,7 @@ from lockgate.core.ruling.delegation import may_be_delegated, may_go_to_judge_if
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity, effect
 from lockgate.core.ruling.effects.effects_of_call import effects_of, own_effects_of
 from lockgate.core.ruling.explanations import CARRIED, EFFECT, explain
+from lockgate.core.ruling.meant_by_goal import names_owner_in_words
 from lockgate.core.ruling.observe_mode import observe
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
 from lockgate.core.ruling.origins import MAX_ORIGINS, NOTHING_TRACED, OriginLookup, OriginTrace
@@ -47,7 +48,7 @@ from lockgate.core.ruling.scope.crossings import find_crossings
 from lockgate.core.ruling.second_look import find_tokens
 from lockgate.core.ruling.self_protection import find_tampering, findings_from_effects, is_unrelated
 from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.ruling.tool_risk import canonical_tool, may_reach_any_address, tool_risk
+from lockgate.core.ruling.tool_risk import canonical_tool, may_reach_any_address, tool_risk, tool_words
 from lockgate.core.ruling.unasked_effects import (
     EffectFindings,
     UnaskedEffects,
@@ -79,6 +80,7 @@ _UNTRUSTED_FREE, _LOW_RISK, _NO_FLAGS = Reason.NO_UNTRUSTED_CONTENT, Reason.LOW_
 # What a call writes into records and files of the user's own goes to no other party.
 _STAYS_HERE = frozenset({"changes-record", "deletes-record", "edits-project", "looks", "weakens-setting"})
 _TELLING_KINDS = frozenset({"embeds-address", "publishes", "publishes-link", "requests", "sends-message"})
+_FORM_WORDS = frozenset({"click", "fill", "form", "submit", "type"})
 _MAILS = re.compile(rb" (?:mail|email|e mail|message|text|post|ping) (?:it|them|him|her|this|these|all|everyone|each) ")
 # An address, or a name after a word that sends: the user says who gets it.
 _RECEIVER = re.compile(
@@ -114,8 +116,8 @@ class EscalatedCall(NamedTuple):
 
     `triage` is what Tier 2 said of it: `clear`, `suspicious` or `unclear`; empty when it was not asked. `followed` are
     the blocks to which the user handed the decision, where a judge may weigh that. `is_receiver_open`: the user asked
-    for a message, and said of no one that it goes to him. `users_sites` are values in orders that are addresses of a
-    site that the user names.
+    for a message, and said of no one that it goes to him. `users_sites` are values in orders that are addresses of
+    someone whom the user names.
     """
 
     call: ToolCall
@@ -629,12 +631,17 @@ def _find_followed(review: _Review, users_sites: frozenset[str]) -> frozenset[st
 
 
 def _find_users_sites(review: _Review, origins: Sequence[Origin]) -> frozenset[str]:
-    """Return the addresses in orders that belong to a site that the user names, where the call only tells or asks."""
+    """Return the addresses in orders whose owner the user names, where the call only tells, asks or fills in a form."""
     reaching = {found.kind for found in review.effects if found.severity >= Severity.REACHES_OUT}
-    if not reaching <= _TELLING_KINDS:
+    is_form = not _FORM_WORDS.isdisjoint(tool_words(review.call.tool)) and not review.is_command_or_file
+    if not reaching <= (_TELLING_KINDS | {"sends-data"} if is_form else _TELLING_KINDS):
         return frozenset()
-    names_owner_of = review.context.trusted_text.names_owner_of
-    return frozenset(origin.value for origin in origins if origin.order and names_owner_of(origin.value))
+    trusted = review.context.trusted_text
+    return frozenset(
+        origin.value
+        for origin in origins
+        if origin.order and (trusted.names_owner_of(origin.value) or names_owner_in_words(trusted, origin.value))
+    )
 
 
 def _is_receiver_open(review: _Review) -> bool:
