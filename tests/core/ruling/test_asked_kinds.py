@@ -93,7 +93,8 @@ deletes-outside: my disk is full / free up some space / désinstalle le vieux cl
 deletes-data: get rid of the old snapshots / lösch die Testdatenbank / supprime l'ancien volume / borra la tabla
 deletes-data: elimina il bucket / verwijder de namespace / удали базу / 删除测试库 / 古い環境を削除して
 rewrites-history: squash my commits / sign off both commits and push them again
-deletes-branch: tidy the stale branches / lösche gemergte Branches / supprime les branches fusionnées / 删除分支
+deletes-branch: tidy the stale branches / lösche gemergte Branches / räum die Branches auf
+deletes-branch: supprime les branches fusionnées / 删除分支
 pays: settle their bill / I owe Baz for lunch / zahl bitte die Gebühr / paie la facture / paga la factura / 付款
 sends-message: let her know / inbox zero pls / gib Bescheid / préviens Luc / avisa a Nieves / 回复他
 """
