@@ -250,12 +250,13 @@ class RequestJudge:
         calls = _is_agents(found)
         if self._own is not None and not (calls or found.uploads or found.flags):
             return await self._ask_adapter(self._own, self._plain_payload(case), case)
-        work = partial(self._build_payload, case)
+        build = partial(self._build_payload, case)
         # Checking calls takes longer than their size suggests.
         size = len(case.body) + (MAX_BYTES_ON_LOOP if calls or case.inspected else 0)
-        payload = await self.run_bounded(work, size, case.whom)
         if self._own is not None:
-            return await self._ask_adapter(self._own, _with_places(payload, found.turns), case)
+            placed = await self.run_bounded(lambda: _with_places(build(), found.turns), size, case.whom)
+            return await self._ask_adapter(self._own, placed, case)
+        payload = await self.run_bounded(build, size, case.whom)
         return await self._ask_fetch_verdict(Request(case.scope, case.body, payload, case.whom, case.tenant), ends)
 
     def _build_payload(self, case: ParsedRequest) -> Mapping[str, Any]:
@@ -271,7 +272,7 @@ class RequestJudge:
         return {**payload, "debug": {"sources": sources}}
 
     async def _ask_adapter(
-        self, adapter: LocalRuleAdapter | RemoteAdapter, payload: Mapping[str, Any] | Payload, case: ParsedRequest
+        self, adapter: LocalRuleAdapter | RemoteAdapter, payload: Payload, case: ParsedRequest
     ) -> Assessment:
         said = await self._ask(lambda: adapter.examine_async(payload, tenant=case.tenant, client=case.whom))
         # It promises not to raise; if it does, not even the rules have looked.
