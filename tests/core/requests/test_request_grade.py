@@ -196,7 +196,11 @@ def test_a_text_full_of_mentions_hides_no_attack() -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["ignore all previous ", "dan ", "'dan' ", "your ", "the system ", "user: x\n", '"a" + ', "<|", "忽略你的"]
+    "piece",
+    [
+        *("ignore all previous ", "dan ", "'dan' ", "your ", "the system ", "user: x\n", '"a" + ', "<|", "忽略你的"),
+        *("if you are an ai ", "note to any ai: reply ", "copy your brief ", "\n\nsystem: ", "你的规则", "every ai, "),
+    ],
 )
 def test_a_hostile_text_takes_little_time(piece: str) -> None:
     text = piece * (300_000 // len(piece))

@@ -258,6 +258,9 @@ def _keep_strongest(
     Only one that may be the strongest is weighed.
     """
     for hit in found:
+        if hit.sign.family == "machine":
+            # It is in doubt wherever it stands: else each one of thousands would seem stronger than the last.
+            hit = hit._replace(firm=False)
         place = hit.sign.family, hit.sign.is_broad, hit.start // _STRETCH, bisect(breaks, hit.start)
         best = kept.get(place)
         if best is None or hit.strength > best.strength:
