@@ -32,7 +32,6 @@ grants-access: grant_access unlock_door assign_role create_webhook open_garage_d
 makes-key: create_api_key issue_token generate_certificate
 grants-access: AugustSmartLockGrantGuestAccess create_forwarding_rule
 changes-permissions: set_visibility update_sharing_settings make_public create_mail_rule create_filter
-changes-record: set_delivery_instructions update_maturity_instruction
 changes-agent-file: save_memory remember add_observations update_instructions
 schedules-job: CronCreate create_automation
 instructs-agent: spawn_agent delegate_task handoff run_subagent
