@@ -35,6 +35,18 @@ from lockgate.core.ruling.effects.effect import KINDS, Severity
         ("Create the accounts as the HR ticket HR-402 says.", "hr-402"),
         ("Set this up for me as CONTRIBUTING.md describes.", "contributing.md"),
         ("Настрой сервер по инструкции из вики.", "вики"),
+        ("pick up the ticket OPS-31", "ops-31"),
+        ("deal with the council's mail 'bins-26'", "bins-26"),
+        ("Mach, was in OPS-31 steht", "ops-31"),
+        ("setz Ticket OPS-31 um", "ops-31"),
+        ("doe wat er in OPS-31 staat", "ops-31"),
+        ("fais ce que demande le ticket OPS-31", "ops-31"),
+        ("haz lo que pide la nota plan.md, es decir, lo que dice", "plan.md"),
+        ("faz o que o documento plan.md diz", "plan.md"),
+        ("fai quello che la nota plan.md chiede", "plan.md"),
+        ("gör som plan.md vill", "plan.md"),
+        ("zrób tak, jak w plan.md napisał Jan", "plan.md"),
+        ("сделай как в plan.md написано", "plan.md"),
     ],
 )
 def test_a_goal_names_what_it_follows(goal: str, name: str) -> None:
@@ -62,6 +74,12 @@ def test_a_goal_names_what_it_follows(goal: str, name: str) -> None:
         "Act as a reviewer who asks hard questions about draft.md.",
         "Write it as every customer wants it, about ticket-88.",
         "Fix mistakes in guide.md such as the spec describes.",
+        "Was steht in OPS-31?",
+        "Mach eine Liste der Tickets in OPS-31.",
+        "fais un résumé du ticket OPS-31",
+        "haz un resumen de plan.md",
+        "gör en tabell av plan.md",
+        "Setz die Schrift in plan.md auf fett.",
     ],
 )
 def test_a_goal_that_only_wants_to_know_hands_nothing_over(goal: str) -> None:

@@ -58,7 +58,8 @@ _HANDS_OVER = re.compile(
     r"""
       \b(?:follow|work\s+through|go\s+through|step\s+through|carry\s+out|implement|execute|handle
         |(?:(?<!\w\s)|(?<=to\s)|(?<=and\s)|(?<=please\s)|(?<=then\s))address|act\s+on|apply
-        |complete|process|do|perform|obey|resolve|fulfil|fulfill|take\s+care\s+of|set\s+up)\b
+        |complete|process|do|perform|obey|resolve|fulfil|fulfill|take\s+care\s+of|set\s+up|pick\s+up|deal\s+with|sort\s+out
+        |see\s+to|work\s+off)\b
         [^.!?\n]{0,80}\b(?:instructions?|steps?|guides?|readme|docs?|documentation|manual|runbook|checklist|todos?|to-dos?
         |tasks?|items?|list|tickets?|issues?|comments?|requests?|asks?|says?|wants?|described?|mails?|e-?mails?|letter|note
         |notes|wiki|page|plan|spec|documents?|reviews?|migration|recipe|tutorial|contributing|install\w*|\S+\.(?:md|txt|rst|adoc|sql|pdf|docx?))\b
@@ -81,7 +82,13 @@ _HANDS_OVER = re.compile(
         |como\s+(?:se\s+describe|di[cg][ea]|indi(?:ca|que)|pid[ae]n?)|segue|siga|seguindo|conforme|segui|seguendo|secondo
         |come\s+(?:descritto|indicato|richiesto)|volg|volgens|zoals\s+(?:beschreven|gevraagd)|följ|enligt|ifølge|følg
         |zgodnie\s+z|według|согласно|следуй|по\s+инструкции|как\s+(?:описано|написано|просят)|згідно|за\s+інструкцією)\b
-    | 按照|根据|遵循|依照|に従っ|の通り|따라|كما\s|حسب\s|وفق|के\sअनुसार|talimat\w*\s+göre
+    | \b(?:mach\w*|tu|erledige?|doe|regel|fais|faites|haz|faz|fai|gör|zrób|сделай|encárgate\s+de)[\s,]+
+        (?:[^\s.!?]+\s+){0,2}?(?:das\s+)?(?:was|wie|wat|zoals|ce\s+qu\w*|lo\s+que|o\s+que|quello\s+che|ciò\s+che|som|det|vad|jak
+        |co|как|то,?\s+что|что)\s[^!?\n]{0,80}?\b(?:steht|drinsteht|verlangt|will|möchte|schreibt|sagt|bittet|braucht
+        |vraagt|schrijft|zegt|wil|staat|demand\w*|dit|indique|veut|écrit|pide|dice|indica|quiere|pede|diz|quer|chiede
+        |vuole|skriver|säger|ber|vill|napisał\w*|prosi|каж\w+|написан\w*|прос\w+|сказ\w+)\b
+    | \b(?:setz\w*|arbeite|pak)\s[^.!?\n]{0,60}\b(?:um|ab|op)\b
+    | 按照|根据|遵循|依照|に従っ|の通り|どおりに|照着办|照做|따라|كما\s|حسب\s|وفق|के\sअनुसार|talimat\w*\s+göre
     """,
     re.IGNORECASE | re.VERBOSE,
 )
