@@ -129,6 +129,7 @@ deletes-data: remove the unused flag / free the buffer
 rewrites-history: delete the merged branches / list historical prices
 deletes-branch: list the stale files / list the branches
 pays: the top ten names / count die Zahlen
+sends-message: book the room / cancel the follow up meeting / bestell den Tee / remember my number
 """
 
 
