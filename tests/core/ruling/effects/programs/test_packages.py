@@ -39,6 +39,7 @@ from lockgate.core.ruling.effects.shell import read_command
         ("curl -sO https://x.example/a.whl && pip install ./a.whl", ("runs-download", "x.example")),
         ("dpkg -i x.deb", ("uses-package-source", "x.deb")),
         ("npm login", ("changes-login", "npm")),
+        ("npm token revoke 9f21c0", ("changes-login", "npm")),
     ],
 )
 def test_a_command_has_this_effect(line: str, effect: tuple[str, str]) -> None:
@@ -56,6 +57,7 @@ def test_a_command_has_this_effect(line: str, effect: tuple[str, str]) -> None:
         ("pip install --extra-index-url https://pkgs.shop.example/s flask", "uses-package-source"),
         ("pip list", "installs-known-package"),
         ("npm view evil", "installs-package"),
+        ("npm token list --json", "changes-login"),
     ],
 )
 def test_a_similar_command_has_not(line: str, kind: str) -> None:

@@ -271,7 +271,9 @@ def _javascript(walk: Walk, call: Invocation) -> Output | None:
     if verb in ("create", "init") and len(words) > 1:
         return run_package(walk, call._replace(arguments=[f"create-{words[1]}", *words[2:]]))
     if verb in ("token", "adduser", "login", "logout", "hook"):
-        walk.add("changes-login", call.name)
+        # `npm token list` shows the ends of tokens only.
+        if verb != "token" or words[1:] not in ([], ["list"], ["ls"]):
+            walk.add("changes-login", call.name)
         return UNKNOWN_OUTPUT
     return None if call.name == "npm" else _script(walk, call, words)
 
