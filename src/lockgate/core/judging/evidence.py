@@ -206,7 +206,7 @@ _HAS_PARTY = frozenset(
 
 def _is_clearable(ask: EscalatedCall, untrusted: set[str]) -> bool:
     """Whether a small model may clear the call at all."""
-    if ask.opens_a_door or ask.hard_findings:
+    if ask.opens_a_door or ask.hard_findings or ask.gives_away_unasked:
         return False
     # Letters that imitate others are there to deceive, and this model reads them as what they imitate.
     if any(is_imitation(effect.target) for effect in ask.effects if effect.severity >= Severity.REACHES_OUT):

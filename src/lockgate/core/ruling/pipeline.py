@@ -41,7 +41,7 @@ from lockgate.core.ruling.explanations import CARRIED, EFFECT, explain
 from lockgate.core.ruling.meant_by_goal import names_owner_in_words
 from lockgate.core.ruling.observe_mode import observe
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
-from lockgate.core.ruling.origins import MAX_ORIGINS, NOTHING_TRACED, OriginLookup, OriginTrace
+from lockgate.core.ruling.origins import MAX_ORIGINS, NOTHING_TRACED, OriginLookup, OriginTrace, TrustedText
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.scope.border import border_from_scope
 from lockgate.core.ruling.scope.crossings import find_crossings
@@ -117,7 +117,8 @@ class EscalatedCall(NamedTuple):
     `triage` is what Tier 2 said of it: `clear`, `suspicious` or `unclear`; empty when it was not asked. `followed` are
     the blocks to which the user handed the decision, where a judge may weigh that. `is_receiver_open`: the user asked
     for a message, and said of no one that it goes to him. `users_sites` are values in orders that are addresses of
-    someone whom the user names.
+    someone whom the user names. `gives_away_unasked`: money or a file goes out, and the user said no word about paying,
+    sharing or writing.
     """
 
     call: ToolCall
@@ -131,6 +132,7 @@ class EscalatedCall(NamedTuple):
     followed: frozenset[str] = frozenset()
     is_receiver_open: bool = False
     users_sites: frozenset[str] = frozenset()
+    gives_away_unasked: bool = False
 
     @property
     def hard_findings(self) -> tuple[Finding, ...]:
@@ -596,6 +598,7 @@ def _conclude(
     findings = (*unasked.findings, *patterns, *encoded, *traced.signals)
     findings += _find_carried(review.context, findings, origins)
     users_sites = _find_users_sites(review, origins)
+    followed = _find_followed(review, users_sites)
     return EscalatedCall(
         review.call,
         review.risk,
@@ -603,9 +606,10 @@ def _conclude(
         findings,
         origins,
         effects=review.effects,
-        followed=_find_followed(review, users_sites),
+        followed=followed,
         is_receiver_open=_is_receiver_open(review),
         users_sites=users_sites,
+        gives_away_unasked=not followed and _gives_away_unasked(review),
     )
 
 
@@ -650,8 +654,22 @@ def _is_receiver_open(review: _Review) -> bool:
     reaching = {found.kind for found in review.effects if found.severity >= Severity.REACHES_OUT}
     if reaching != {"sends-message"} or _RECEIVER.search(trusted.asked_text):
         return False
+    return _asks_for(trusted, "sends-message")
+
+
+def _asks_for(trusted: TrustedText, kind: str) -> bool:
     # `mail` is an act in "mail it to them", and none in "the mail of today".
-    return trusted.asks_for_kind("sends-message") or _MAILS.search(trusted.asked_folded) is not None
+    mails = kind == "sends-message" and _MAILS.search(trusted.asked_folded) is not None
+    return mails or trusted.asks_for_kind(kind)
+
+
+def _gives_away_unasked(review: _Review) -> bool:
+    """Return whether money or a file goes out without a word of the user about paying, sharing or writing."""
+    giving = {"pays", "shares"}
+    if any(review.call.arguments.get(name) for name in ("attachment", "attachments")):
+        giving.add("sends-message")
+    trusted = review.context.trusted_text
+    return any(found.kind in giving and not _asks_for(trusted, found.kind) for found in review.effects)
 
 
 # ---------------------------------------------------------------------------------------------------------------
