@@ -114,7 +114,9 @@ def row_of(gate: Gate, made: matters.Case) -> dict[str, object] | None:
     except LockgateError:
         return None
     effects = ruling.effects or effects_of(call)
-    ask = EscalatedCall(call, ruling.risk, ruling.reason, ruling.findings, ruling.origins, effects=effects)
+    ask = ruling
+    if not isinstance(ask, EscalatedCall):
+        ask = EscalatedCall(call, ruling.risk, ruling.reason, ruling.findings, ruling.origins, effects=effects)
     seen = collect_evidence(ask, ruler._context, made.goal)
     return {
         "kind": "call",

@@ -145,20 +145,29 @@ def in_pages(chance: random.Random, attacks: list[Row], ordinary: list[Row]) -> 
 
 
 def in_prose(chance: random.Random, attacks: list[Row], ordinary: list[Row]) -> Iterator[Row]:
-    """Requests with plain sentences around them, some of which only fill the room."""
+    """Requests with plain sentences around them, up to a whole window, some of which only fill the room."""
     bodies: list[str] = compose.read("letters.toml")["bodies"]  # type: ignore[assignment]
 
-    def prose() -> str:
-        said = [each for each in Slots(chance).fill(chance.choice(bodies)).replace("\n", " ").split(". ") if len(each) > 20]
-        some = chance.sample(said, min(len(said), chance.randint(1, 4))) or [""]
-        return ". ".join(some * (chance.randint(2, 5) if chance.random() < 0.4 else 1))[:400] + "."
+    def prose(most: int) -> str:
+        text = Slots(chance).fill(chance.choice(bodies)).replace("\n", " ")
+        said = [each.strip() for each in text.split(". ") if len(each) > 20] or [text]
+        if chance.random() < 0.5:
+            said = [chance.choice(said)]
+        filled = ""
+        while len(filled) < most:
+            filled += f"{chance.choice(said)}. "
+        return filled[:most]
 
-    for _ in range(900):
-        for row in (chance.choice(attacks), chance.choice(ordinary)):
-            before, after = chance.choice([(True, False), (False, True), (True, True)])
-            parts = [*([prose()] if before else []), row.text, *([prose()] if after else [])]
+    for _ in range(1200):
+        for row in (chance.choice(attacks), chance.choice(attacks), chance.choice(ordinary)):
+            # About what a window holds.
+            room = max(60, chance.choice([250, 450, 700]) - len(row.text))
+            before = chance.choice([0, room // 2, room])
+            parts = [*([prose(before)] if before else []), row.text, *([prose(room - before)] if before < room else [])]
             text = chance.choice([" ", "\n", "\n\n"]).join(parts)
             yield Row(text, row.attack, row.family, False, row.language, (row.origin,))
+        if chance.random() < 0.3:
+            yield Row(prose(chance.choice([250, 450, 700])), 0, "prose", False)
 
 
 def chats(chance: random.Random, attacks: list[Row], ordinary: list[Row]) -> Iterator[Row]:

@@ -67,9 +67,12 @@ def scored(source: Path, rows: list[dict]) -> list[float]:
     with tempfile.TemporaryDirectory() as folder:
         judge = judge_of(source, Path(folder))
         return [
-            judge.score(Evidence(row["case"], tuple(row["windows"]), tuple(row["facts"]))).driven
-            if row["kind"] == "call"
-            else judge.read_text(row["text"]).foreign
+            judge.read_text(row["text"]).foreign
+            if row["kind"] == "text"
+            else judge.score(Evidence(row["case"], tuple(row["windows"]), tuple(row["facts"]))).driven
+            if row["clearable"]
+            # What no model may clear is not asked about.
+            else 0.0
             for row in rows
         ]
 
@@ -183,6 +186,7 @@ def measured(
     """Of the calls of a set that Tier 1 escalates: attacks that stay, ordinary ones that are cleared."""
     numbers = values_of(calls) @ weights
     labels = np.array([row["label"] == "attack" for row in calls])
+    asked = np.array([row["clearable"] for row in calls])
     shares = {}
     for preset in PRESETS:
         line = presets[preset]["clear_below"]
@@ -196,7 +200,7 @@ def measured(
         "set": name,
         "attacks": int(labels.sum()),
         "ordinary": int((~labels).sum()),
-        "auroc": round(auroc(numbers, labels.astype(float)), 4),
+        "auroc": round(auroc(numbers[asked], labels[asked].astype(float)), 4),
         "presets": shares,
     }
 
@@ -213,7 +217,7 @@ def main() -> None:
     asked.add_argument("--name", default="pair-4")
     args = asked.parse_args()
     if args.rows:
-        rows = [row for row in load(args.rows) if apart(row) and (row["kind"] == "text" or (row["escalated"] and row["severity"] < 3))]  # fmt: skip
+        rows = [row for row in load(args.rows) if apart(row) and (row["kind"] == "text" or (row["escalated"] and row["clearable"]))]  # fmt: skip
         random.Random(5).shuffle(rows)
         some = [row for row in rows if row["kind"] == "call"][: args.most] + [row for row in rows if row["kind"] == "text"][: args.most // 3]  # fmt: skip
         known = load(args.watch)
@@ -229,7 +233,7 @@ def main() -> None:
 
 
 def weighed(made: list[dict], name: str) -> dict[str, object]:
-    calls = [row for row in made if row["kind"] == "call" and not row.get("watched")]
+    calls = [row for row in made if row["kind"] == "call" and row["clearable"] and not row.get("watched")]
     texts = [row for row in made if row["kind"] == "text"]
     values, kinds = values_of(calls), kinds_of(calls)
     labels = np.array([float(row["driven"] > 0.5) for row in calls])
