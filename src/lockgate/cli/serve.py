@@ -371,7 +371,7 @@ def _serve_until_signal(
 def _rare_garbage_collection() -> Iterator[None]:
     """Collect garbage rarely, and never look at what was there before, which is mostly compiled rules.
 
-    The collector took an eighth of a check's CPU, and found nothing: only closed connections leave it something.
+    The collector took a tenth of a check's CPU, and found nothing: only closed connections leave it something.
     """
     before = gc.get_threshold()
     gc.freeze()

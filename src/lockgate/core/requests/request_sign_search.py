@@ -95,7 +95,7 @@ _END: Final = "\1"
 # One by one: with a fixed first character each takes a fraction of the time.
 _ENDS: Final = tuple((mark, re.compile(rf"{re.escape(mark)}(?=\s|$)")) for mark in ".!?。！？")
 _LAST_KEPT: Final = 0xFFFF
-# "I have" in French ends like the word for a model. What takes its place is as long, so that places stay where they are.
+# "I have" in French ends like the word for a model. What takes its place is as long: places stay where they are.
 _I_HAVE: Final = re.compile(r"\bj['\u2019]ai\b")
 
 
