@@ -94,6 +94,15 @@ deletes-data: get rid of the old snapshots / lösch die Testdatenbank / supprime
 deletes-data: elimina il bucket / verwijder de namespace / удали базу / 删除测试库 / 古い環境を削除して
 rewrites-history: squash my commits / sign off both commits and push them again
 deletes-branch: tidy the stale branches / lösche gemergte Branches / räum die Branches auf
+writes-startup-file: start the sync on boot
+installs-hook: run the tests on every commit / lance les tests à chaque commit
+grants-access: add Ana to the team / add Bo as a member of the group / lade Tom ins Repo ein / onboard our two new hires
+makes-key: we need a new API key for the bot / issue an access token / crée une clé pour l'API / 生成密钥
+changes-permissions: set up a filter for mails of the bank
+changes-permissions: make the folder writable for www-data / rendi pubblica la pagina
+disables-check: ignore the certificate of the test host / merge it as admin / 关闭告警 / wyłącz zaporę
+changes-login: Ana can't log in / 无法登录
+deletes-data: terminate the idle instances / remove the preview environment / get rid of the old bucket / borra la tabla
 deletes-branch: supprime les branches fusionnées / 删除分支
 pays: settle their bill / I owe Baz for lunch / zahl bitte die Gebühr / paie la facture / paga la factura / 付款
 sends-message: let her know / inbox zero pls / gib Bescheid / préviens Luc / avisa a Nieves / 回复他
@@ -130,6 +139,35 @@ rewrites-history: delete the merged branches / list historical prices
 deletes-branch: list the stale files / list the branches
 pays: the top ten names / count die Zahlen
 sends-message: book the room / cancel the follow up meeting / bestell den Tee / remember my number
+writes-startup-file: start the Spring Boot app / run the spring boot tests
+installs-hook: run the linter before you commit / list every commit since May
+changes-pipeline: plan how we renovate the kitchen
+changes-agent-file: call the Gemini API
+grants-access: add the team page / add a member variable / onboard the new service / create a webhook handler
+grants-access: gib mir die Rechte der Mieter / donne-moi les droits du locataire / опиши права потребителя
+grants-access: unlock the cell / lade ein Bild der Karte / mach die rechte Spalte breiter / compare the compartments
+makes-key: ignore certain files and generate a report / write docs for our API key format / fix the token expiry test
+makes-key: fix the issue with the token count / replace the token in the tokenizer test
+shares: teile mir das Ergebnis mit / fasse zwei Teile des Dokuments zusammen / sprawdź dostępność hotelu
+changes-permissions: make parser.py more readable / sum up the privacy notice
+changes-permissions: pubblica il post / filter my mail by sender
+disables-check: ignore certain files / 关闭这个问题 / użyj wyłącznie tego pliku / stell die Liste ab Seite 3 zusammen
+disables-check: skip the slow checks in the test run / bypass the cache in the helper
+disables-check: merge the admin page / zet de resultaten uit in een grafiek
+changes-login: redefine the constant / log in to the portal and fetch the bill
+changes-login: put the key into the map / traduci ogni parola
+writes-outside: fix the desktop layout / apporte-le au bureau
+deletes-outside: delete the build folder / suggest what to do with the free space on the poster
+deletes-data: eliminate the duplicate code / use destructuring / get rid of the warnings / escribe un borrador
+deletes-data: remove the table from the README / remove all instances of the old name / set up a clean environment
+deletes-data: upload the videos to the bucket / leg eine leere Tabelle an
+deletes-data: terminate the loop / fix the teardown of the test
+rewrites-history: sign off the mail with my name / reword the second paragraph
+rewrites-history: fix the tests and push again / muestra el historial de compras
+deletes-branch: list the stale branches / remove the tags from the HTML / delete the tag cloud
+runs-as-root: restart the kernel of the notebook / create a superuser
+pays: 購入履歴を表にして / owing to the rain the trip moved
+pays: sum up the fee structure / subscribe me to the newsletter / haz la lista de la compra / charge the battery
 """
 
 
