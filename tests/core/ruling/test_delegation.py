@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import process_time
+
 import pytest
 
 from lockgate.core.ruling.delegation import (
@@ -39,6 +41,7 @@ from lockgate.core.ruling.effects.effect import KINDS, Severity
         ("deal with the council's mail 'bins-26'", "bins-26"),
         ("Mach, was in OPS-31 steht", "ops-31"),
         ("setz Ticket OPS-31 um", "ops-31"),
+        ("setz Ticket OPS-31 um und sag Bescheid", "ops-31"),
         ("doe wat er in OPS-31 staat", "ops-31"),
         ("fais ce que demande le ticket OPS-31", "ops-31"),
         ("haz lo que pide la nota plan.md, es decir, lo que dice", "plan.md"),
@@ -80,6 +83,7 @@ def test_a_goal_names_what_it_follows(goal: str, name: str) -> None:
         "haz un resumen de plan.md",
         "gör en tabell av plan.md",
         "Setz die Schrift in plan.md auf fett.",
+        "Setz die Schrift in plan.md größer, um sie zu lesen.",
     ],
 )
 def test_a_goal_that_only_wants_to_know_hands_nothing_over(goal: str) -> None:
@@ -235,6 +239,18 @@ def test_a_name_on_a_strangers_host_or_in_foreign_code_is_not_what_the_goal_foll
     followed: bool,  # noqa: FBT001
 ) -> None:
     assert is_delegated_to(delegated_names(goal), "tool:fetch", produced_by) is followed
+
+
+@pytest.mark.parametrize("piece", [",", "tu,", "mach,", "mach was ", "setz ", "pick up "])
+def test_a_very_long_goal_is_read_in_linear_time(piece: str) -> None:
+    short, long = (_seconds_to_read("mach" + (piece * count)[:count]) for count in (2_500, 20_000))
+    assert long < 40 * short + 0.05
+
+
+def _seconds_to_read(goal: str) -> float:
+    start = process_time()
+    hands_over(goal)
+    return process_time() - start
 
 
 def test_delegation_never_widens_to_what_opens_a_door_or_where_data_and_money_go() -> None:

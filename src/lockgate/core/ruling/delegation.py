@@ -82,12 +82,12 @@ _HANDS_OVER = re.compile(
         |como\s+(?:se\s+describe|di[cg][ea]|indi(?:ca|que)|pid[ae]n?)|segue|siga|seguindo|conforme|segui|seguendo|secondo
         |come\s+(?:descritto|indicato|richiesto)|volg|volgens|zoals\s+(?:beschreven|gevraagd)|följ|enligt|ifølge|følg
         |zgodnie\s+z|według|согласно|следуй|по\s+инструкции|как\s+(?:описано|написано|просят)|згідно|за\s+інструкцією)\b
-    | \b(?:mach\w*|tu|erledige?|doe|regel|fais|faites|haz|faz|fai|gör|zrób|сделай|encárgate\s+de)[\s,]+
+    | \b(?:mach\w*|tu|erledige?|doe|regel|fais|faites|haz|faz|fai|gör|zrób|сделай|encárgate\s+de),?\s+
         (?:[^\s.!?]+\s+){0,2}?(?:das\s+)?(?:was|wie|wat|zoals|ce\s+qu\w*|lo\s+que|o\s+que|quello\s+che|ciò\s+che|som|det|vad|jak
         |co|как|то,?\s+что|что)\s[^!?\n]{0,80}?\b(?:steht|drinsteht|verlangt|will|möchte|schreibt|sagt|bittet|braucht
         |vraagt|schrijft|zegt|wil|staat|demand\w*|dit|indique|veut|écrit|pide|dice|indica|quiere|pede|diz|quer|chiede
         |vuole|skriver|säger|ber|vill|napisał\w*|prosi|каж\w+|написан\w*|прос\w+|сказ\w+)\b
-    | \b(?:setz\w*|arbeite|pak)\s[^.!?\n]{0,60}\b(?:um|ab|op)\b
+    | \b(?:setz\w*|arbeite|pak)\s[^.!?\n]{0,60}\b(?:um|ab|op)\b(?=\s*(?:\Z|[.,;!]|und\b|en\b))
     | 按照|根据|遵循|依照|に従っ|の通り|どおりに|照着办|照做|따라|كما\s|حسب\s|وفق|के\sअनुसार|talimat\w*\s+göre
     """,
     re.IGNORECASE | re.VERBOSE,
