@@ -112,7 +112,7 @@ KINDS: dict[str, EffectKind] = {
     "deletes-outside": EffectKind(_DOOR, "deletes `{target}`, outside the project"),
     "deletes-data": EffectKind(_DOOR, "destroys the data in `{target}`"),
     "rewrites-history": EffectKind(_DOOR, "rewrites history that others share, `{target}`"),
-    "deletes-branch": EffectKind(_DOOR, "deletes branches or tags that others share, at `{target}`"),
+    "deletes-branch": EffectKind(_DOOR, "deletes branches or tags that others share, `{target}`"),
     "runs-as-root": EffectKind(_DOOR, "runs with the rights of the administrator"),
     "unreadable": EffectKind(_DOOR, "runs a command that Lockgate cannot read"),
 }

@@ -23,6 +23,9 @@ _RUNNING_SETTING = re.compile(
     r"|url\..*\.(?:insteadof|pushinsteadof)|include(?:if\..*)?\.path|credential\.helper|gpg(?:\..*)?\.program|protocol\..*allow|sequence\.editor|uploadpack\..*hook|remote\..*\.(?:url|pushurl|uploadpack|receivepack|proxy)|http\..*proxy|http\.sslverify|init\.templatedir|submodule\..*\.(?:url|update)|commit\.template"
 )
 
+# Branches that no one means by "the old branches".
+_TRUNKS = frozenset({"main", "master", "trunk", "develop", "production"})
+
 
 def remote_target(walk: Walk, remote: str) -> str:
     """Return what a remote stands for: its host when it is an address, otherwise its name."""
@@ -154,13 +157,24 @@ def _git_push(walk: Walk, arguments: list[str]) -> Output | None:
     forced = names & {"-f", "--force", "--mirror", "--force-with-lease", "--force-if-includes"} or any(
         ref.startswith("+") for ref in rest[1:]
     )
-    deleted = names & {"-d", "--delete", "--prune"} or any(ref.startswith(":") and len(ref) > 1 for ref in rest[1:])
     if forced:
         walk.add("rewrites-history", remote)
-    if deleted:
-        walk.add("deletes-branch", remote)
+    _note_deleted(walk, remote, names, rest[1:])
     walk.add("pushes", remote)
     return UNKNOWN_OUTPUT
+
+
+def _note_deleted(walk: Walk, remote: str, options: set[str], refs: list[str]) -> None:
+    """Note the remote and each branch that a push deletes: a goal that only names one of them wants no deletion."""
+    is_deletion = not options.isdisjoint({"-d", "--delete"})
+    deleted = [ref.removeprefix(":") for ref in refs if is_deletion or (ref.startswith(":") and len(ref) > 1)]
+    if deleted or is_deletion or "--prune" in options:
+        walk.add("deletes-branch", remote)
+    for ref in deleted:
+        branch = walk.plain(ref).removeprefix("refs/heads/")
+        walk.add("deletes-branch", branch)
+        if branch in _TRUNKS:
+            walk.add("rewrites-history", remote)
 
 
 def _git_clone(walk: Walk, arguments: list[str]) -> Output | None:
