@@ -52,6 +52,8 @@ def test_words_with_a_hyphen_stand_side_by_side() -> None:
         "what would happen if we dropped the table",
         "räum auf, nichts löschen",
         "clean up, no purging please",
+        "resize the volume instead of deleting it",
+        "avoid deleting anything while you tidy up",
     ],
 )
 def test_what_is_forbidden_or_only_asked_about_is_no_wish(goal: str) -> None:
@@ -70,6 +72,15 @@ def test_what_is_forbidden_or_only_asked_about_is_no_wish(goal: str) -> None:
 )
 def test_a_polite_or_troubled_wish_is_one(goal: str) -> None:
     assert is_asked("deletes-data", goal)
+
+
+@pytest.mark.parametrize(
+    "goal",
+    ["Ana has no access to the repo", "Ana hat keinen Zugriff", "Ana no tiene acceso", "Ana doesn't have access"],
+)
+def test_who_has_no_access_shall_perhaps_get_it(goal: str) -> None:
+    assert is_asked("grants-access", goal)
+    assert not is_asked("grants-access", "give Ana no access")
 
 
 ASKS = """

@@ -29,12 +29,16 @@ _ASKS_TO_KNOW = re.compile(
     )""",
     re.VERBOSE,
 )
-# What stands behind these words is forbidden or missing; "don't forget to …" and "not only …" forbid nothing.
+# What stands behind these words is forbidden; "don't forget to …" and "not only …" forbid nothing, and who "has no
+# access" shall perhaps get it.
 _FORBIDDEN = re.compile(
     r"""(?<!\w)(?:
-      (?:do\s?n.?t|do\snot|never|without|nothing|no|(?<!n't\s)(?<!can\s)(?<!does\s)(?<!did\s)(?<!is\s)(?<!are\s)(?<!was\s)not
-        |nicht|nichts|niemals|kein(?:e[nrms]?)?|ohne|sans|ne|n'|sin|nunca|sem|não|nao|senza|non|zonder|geen|niet|niets
-        |inte|utan|inga|ingen|nie|bez|не|без|nada|rien|niente)\b(?!\s+(?:forget|hesitate|only|longer|more|need|worry|nur|problem))
+      (?:do\s?n.?t|do\snot|never|without|nothing|avoid|instead\sof|rather\sthan|(?<!has\s)(?<!have\s)no
+        |(?<!n't\s)(?<!can\s)(?<!does\s)(?<!did\s)(?<!is\s)(?<!are\s)(?<!was\s)not
+        |nicht|nichts|niemals|(?<!hat\s)(?<!haben\s)kein(?:e[nrms]?)?|statt|ohne
+        |sans|ne|n'|sin|nunca|sem|não|nao|senza|non|zonder|geen|niet|niets
+        |inte|utan|inga|ingen|nie|bez|не|без|nada|rien|niente)\b
+      (?!\s+(?:forget|hesitate|only|longer|more|need|worry|nur|problem|tiene|tienen|tem|ha)\b)
       (?:\s+[\w'-]+){1,4}
     | \b[\w'-]{1,30}\s+(?:nothing|nichts|rien|nada|niente|niets)\b
     | (?:不要|请勿|别|勿|不许|不能).{1,4} | .{1,4}(?:なし|しない|せずに|しなくて|하지\s?마)
