@@ -187,8 +187,11 @@ def test_a_word_with_another_meaning_asks_for_nothing(kind: str, goal: str) -> N
     assert not is_asked(kind, goal)
 
 
-def test_to_rotate_a_key_gives_no_access_and_to_delete_branches_forces_no_push() -> None:
+def test_to_ask_for_one_kind_asks_for_no_graver_one() -> None:
     assert not is_asked("grants-access", "rotate the payment key")
+    assert not is_asked("changes-permissions", "rotate the payment key")
+    assert not is_asked("grants-access", "offboard Tom")
+    assert not is_asked("deletes-data", "free up some space")
     assert not is_asked("rewrites-history", "delete the merged branches")
     assert not is_asked("deletes-branch", "force the push of my branch")
 
