@@ -83,12 +83,19 @@ _NOT_YOU: Final = rf"{_WORDS}(?![^{_AFTER}]*\byour?\b)"
 _OTHER: Final = rf"[^{_AFTER}]*"
 _AI: Final = "|".join(sorted(word for word in WORD_CLASSES["ai"] if "*" not in word))
 _DO: Final = "|".join(sorted(WORD_CLASSES["do"]))
-# In other languages: `for`, names of an application, and `your`.
+# In other languages, and `for` is Norwegian as well: `for`, names of an application, `your`, and what means this
+# application or the client itself.
 _FOR: Final = "fur|pour|para|per|voor|dla|для|for|til|pro|pre|pentru|icin|untuk|cho|για"
-_BOT: Final = r"(?:\w*bot|assist|asist|asystent|асистент|ассистент|бот|чат|помощник|помічник)\w*"
+_BOT: Final = r"(?:\w*bot(?!h|ag|an|t[lo])|assist[ae]nt|asist[ae]n(?!ci)|asystent|асистент|ассистент|(?:чат-?)?бот|помощник|помічник)\w*"
 _YOUR: Final = (
-    r"dein\w*|ton|ta|tes|votre|vos|tus?|sus?|tuo\w*|tua|tue|teus?|tuas|seus?|suas?|je|jouw|uw|twoj\w*|swoj\w*|svoj\w*|svuj"
-    r"|сво\w+|тво\w+|ваш\w*|din\w?|dit\w*|tau|tale|σου|σας"
+    r"your?|dein\w*|ihre?[mnrs]?|eure?\w?|ton|ta|tes|votre|vos|tus?|sus?|vuestr\w+|tuo\w*|tua|tue|suo|sue|vostr\w+|teus?|tuas"
+    r"|seus?|suas?|je|jouw|uw|jullie|twoj\w*|swoj\w*|wasz\w*|svoj\w*|svuj|tvoj\w*|tvuj"
+    r"|сво\w+|сві\w+|тво\w+|тві\w+|ваш\w*|din\w?|dit\w*|tau|tale|σου|σας"
+)
+_THIS_OR_ME: Final = (
+    r"this|these|diese\w*|cet\w*|ce|ces|es[st][aeo]s?|quest\w+|deze|dit|te[gjn]\w*|toho\w*|tento|эт\w+|ц[ьеі]\w+|denn\w|dett\w"
+    r"|den har|det har|acest\w*|αυτ\w+|you|me|us|mich|uns|dich|moi|nous|toi|nosotros|vosotros|noi|voi"
+    r"|mij|ons|mnie|nas|меня|нас|тебя|mig|meg|oss"
 )
 _TALKED_ABOUT: Final = "|".join(sorted(WORD_CLASSES["talked about"]))
 _ORDER: Final = (
@@ -116,8 +123,9 @@ _MENTIONS: Final = tuple(
         (
             "the prompt of another application, in other languages",
             (
-                rf"^reveal.*{_WORDS}(?!{_OTHER}\b(?:{_YOUR})\b){_OTHER}{_AFTER} (?:{_FOR}) (?:[^\W\d]+ ){{0,3}}{_BOT}"
-                rf"|बॉट के लिए {_WORDS}"
+                rf"^reveal.*{_WORDS}(?!{_OTHER}\b(?:{_YOUR})\b){_OTHER}{_AFTER} (?:{_FOR}) "
+                rf"(?!(?:[^\W\d]+ ){{0,2}}(?:{_YOUR}|{_THIS_OR_ME})\b)(?:[^\W\d]+ ){{0,3}}{_BOT}(?! (?:ini|nay)\b)"
+                rf"|^reveal(?![^{_AFTER}]*(?:your|इस|अपन|आपक|तुम्हार|तेर))[^{_WORDS}]*बॉट के लिए {_WORDS}"
             ),
             "",
         ),
