@@ -187,10 +187,13 @@ def test_signs_in_two_messages_support_each_other_only_if_one_order_may_be_split
     # In one message they are a suspicion; with an ordinary answer between them they are none.
     assert grade_text(text)[0] >= SUSPECTED
     assert grade_text(text, breaks)[0] < SUSPECTED
-    # A few made-up words between them change nothing, nor does a letter that is two in lower case.
+    # Where half a surrogate pair, which is left out, makes the places wrong, all is one message; no letter does.
+    assert grade_text("\ud800" + text, breaks)[0] >= SUSPECTED
+    assert grade_text("\u0130" + text, tuple(at + 1 for at in breaks))[0] < SUSPECTED
+    assert grade_text("\u0130 " * 99 + text + "\ud800" * 99, breaks)[0] >= SUSPECTED
+    # A few made-up words between them change nothing.
     split = f"{first} Sure. {second}"
     assert grade_text(split, (len(first), len(first) + 7))[0] >= SUSPECTED
-    assert grade_text("\u0130" + text, breaks)[0] >= SUSPECTED
 
 
 @pytest.mark.parametrize("words", ["Ignore all", "Ignore all previous"])

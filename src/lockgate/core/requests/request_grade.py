@@ -86,7 +86,10 @@ _DO: Final = "|".join(sorted(WORD_CLASSES["do"]))
 # In other languages, and `for` is Norwegian as well: `for`, names of an application, `your`, and what means this
 # application or the client itself.
 _FOR: Final = "fur|pour|para|per|voor|dla|для|for|til|pro|pre|pentru|icin|untuk|cho|για"
-_BOT: Final = r"(?:\w*bot(?!h|ag|an|t[lo])|assist[ae]nt|asist[ae]n(?!ci)|asystent|асистент|ассистент|(?:чат-?)?бот|помощник|помічник)\w*"
+_BOT: Final = (
+    r"(?:\w*bot(?!h|ag|an|t[lo])|assist[ae]nt|asist[ae]n(?!ci)|asystent|асистент|ассистент|(?:чат-?)?бот|помощник"
+    r"|помічник)\w*"
+)
 _YOUR: Final = (
     r"your?|dein\w*|ihre?[mnrs]?|eure?\w?|ton|ta|tes|votre|vos|tus?|sus?|vuestr\w+|tuo\w*|tua|tue|suo|sue|vostr\w+|teus?|tuas"
     r"|seus?|suas?|je|jouw|uw|jullie|twoj\w*|swoj\w*|wasz\w*|svoj\w*|svuj|tvoj\w*|tvuj"
@@ -216,7 +219,7 @@ def weighed_signs(text: str) -> tuple[str, list[SignHit]] | None:
         hits += [_weigh(hit, folded) for hit in found]
         if len(hits) > MAX_HITS:
             return None
-    # The places are those of the text itself only if no letter became two.
+    # The places are those of the text itself only if none of its characters was left out.
     return (folded, hits) if len(folded) == len(text) else None
 
 
@@ -231,7 +234,7 @@ def grade_text(text: str, breaks: Sequence[int] = (), own: Sequence[Span] | None
     """
     folded = comparable(text)
     if len(folded) != len(text):
-        # A letter became two, so the places are wrong: all is one message of the client.
+        # Half a surrogate pair was left out, so the places are wrong: all is one message of the client.
         breaks, own = (), None
     kept: dict[tuple[str, bool, int, int], SignHit] = {}
     looked = seen = 0
@@ -335,8 +338,12 @@ def grade_scan(text: str, scan: Scan | None, breaks: Sequence[int] = (), own: Se
     seen = {(hit.sign.family, hit.sign.is_broad) for hit in plain.hits}
     for reading, span, is_hidden in _other_readings(text, scan):
         inner = grade_text(reading, own=None if own is None or _is_inside(span, own) else ())
-        if inner.points >= SUSPECTED and not {(hit.sign.family, hit.sign.is_broad) for hit in inner.hits} <= seen:
-            points, sure = points + inner.points, sure or inner.sure or (is_hidden and inner.narrow >= SUSPECTED)
+        unseen = {(hit.sign.family, hit.sign.is_broad) for hit in inner.hits} - seen
+        if inner.points >= SUSPECTED and unseen:
+            points += inner.points
+            # What is new may be broad signs alone.
+            if not all(is_broad for _, is_broad in unseen):
+                sure = sure or inner.sure or (is_hidden and inner.narrow >= SUSPECTED)
             rules += [*(hit.sign.rule for hit in inner.named_hits), "request:hidden-reading"]
             spans.append(span)
     if points < SUSPECTED:

@@ -20,6 +20,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+from lockgate.core.redaction.spans import lowercase_same_length
 from lockgate.core.requests.broad_request_signs import BROAD_SIGNS
 from lockgate.core.requests.request_signs import HINT, SIGNS, RequestSign
 from lockgate.core.text.pattern_set import PatternSet
@@ -115,7 +116,7 @@ _SEPARATORS: Final = _Separators()
 
 def comparable(text: str) -> str:
     """Return a text in lower case, without accents and without half surrogate pairs, which are never shown."""
-    text = text.lower()
+    text = lowercase_same_length(text)
     if text.isascii():
         return text
     text = encode(text).decode("utf-8")
