@@ -345,15 +345,19 @@ def grade_scan(text: str, scan: Scan | None, breaks: Sequence[int] = (), own: Se
         inner = grade_text(reading, own=None if own is None or _is_inside(span, own) else ())
         unseen = {(hit.sign.family, hit.sign.is_broad) for hit in inner.hits} - seen
         if inner.points >= SUSPECTED and unseen:
-            points += inner.points
-            # What is new may be broad signs alone.
-            if not all(is_broad for _, is_broad in unseen):
-                sure = sure or inner.sure or (is_hidden and inner.narrow >= SUSPECTED)
+            points, sure = points + inner.points, sure or _is_sure_as_reading(inner, unseen, is_hidden=is_hidden)
             rules += [*(hit.sign.rule for hit in inner.named_hits), "request:hidden-reading"]
             spans.append(span)
     if points < SUSPECTED:
         return Grade()
     return Grade(sure, True, tuple(dict.fromkeys(rules)), tuple(dict.fromkeys(spans)))
+
+
+def _is_sure_as_reading(inner: TextGrade, unseen: set[tuple[str, bool]], *, is_hidden: bool) -> bool:
+    # What only this reading shows may be broad signs alone.
+    if all(is_broad for _, is_broad in unseen):
+        return False
+    return inner.sure or (is_hidden and inner.narrow >= SUSPECTED)
 
 
 def _is_inside(span: Span, own: Sequence[Span]) -> bool:

@@ -66,12 +66,13 @@ def search_pieces(text: str) -> Iterator[tuple[list[SignHit], int]]:
         moves, present = _find_moves(words)
         patterns = _patterns_of(_ANCHORS.find_in(piece))
         places = [(sign, *match.span()) for sign, pattern in patterns for match in pattern.finditer(piece)]
+        # A broad pattern has its anchor in many ordinary texts, and takes time only where it matches.
+        is_dear = bool(places) or any(not sign.is_broad for sign, _ in patterns) or len(moves) * _DENSE > len(piece)
         steps = _steps_of_whole_sequences(present)
         sequences = list(_follow_moves(moves, steps)) if steps else []
         # Hints count beside other signs only, and most pieces have nothing else.
         if sequences and (places or any(sign.points > HINT for sign, _, _ in sequences)):
             places += _places_of(sequences, words, piece)
-        is_dear = bool(patterns) or len(moves) * _DENSE > len(piece)
         found = [SignHit(sign, at + start, at + end, sign.points) for sign, start, end in places]
         yield found, len(piece) if is_dear else 0
 
