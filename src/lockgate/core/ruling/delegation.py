@@ -113,6 +113,7 @@ _FILE_NAME = re.compile(
     r"\.(?:md|txt|rst|adoc|org|html?|pdf|docx?|ya?ml|toml|json|sql|ipynb)$|^(?:readme|contributing|changelog)$"
 )
 _HOSTS = re.compile(r"://([^/?#\s]*)")
+_LOGIN = re.compile(r"(?<=://)[^/?#@\s\\]{1,255}@")
 # A second command, a substitution, or a pattern that may fit many files.
 _MORE_THAN_ONE = re.compile(r"[;&<>`$\n*?\[{]")
 # Words of commands that print pieces of many texts, whatever they are asked for.
@@ -121,7 +122,7 @@ _SENTENCE = re.compile(r"[^!?\n;]*?(?:[.!?](?=\s|$)|[\n;]|$)")
 _WORD = re.compile(r"[\w][\w.+#@/-]*[\w]|\w", re.UNICODE)
 _PLAIN = frozenset(
     "read check could would follow work through carry fulfil fulfill implement execute address handle apply complete "
-    "process perform resolve instruction "
+    "http https process perform resolve instruction "
     "instructions step steps exactly described explained documented requested asked specified recommended suggested "
     "according whatever what says asks wants needs please then them their there this that with from into until works "
     "running locally local make sure tell back first then done open here file files folge befolge damit nach wie "
@@ -166,7 +167,7 @@ def pointed_at_names(goal: str) -> frozenset[str]:
 def _telling_words(sentences: Iterable[str]) -> frozenset[str]:
     names: set[str] = set()
     for sentence in sentences:
-        for word in _WORD.findall(sentence):
+        for word in _WORD.findall(_LOGIN.sub("", sentence)):
             lower = word.lower()
             is_telling = any(letter in "._-/0123456789" for letter in word) or len(word) > 3 or not word.isascii()
             if (

@@ -97,6 +97,8 @@ _GOES_ON = re.compile(rb"[a-z0-9_%+@-]|\.[a-z0-9]")
 _PLACE = re.compile(
     rb"[^\s@/?#\\:,;<>()\"]{1,64}@(%b)|(?:https?://)?(%b)(?:[/?#][^\\\s]*)?" % (HOST.pattern, HOST.pattern)
 )
+# Who logs in, in front of a host: `https://ana:pw@host.example/`.
+_LOGIN = re.compile(rb"://[^\s/?#@\\]*@\Z")
 _LABELS = re.compile(rb"(?<![a-z0-9.-])(?:[a-z0-9-]+\.)*\Z")
 _LONGEST_HOST = 255
 # Names that owners give to hosts of their own, and the end of a host's labels.
@@ -244,7 +246,8 @@ class TrustedText:
         at = written.find(address)
         while at >= 0 and budget.take():
             before, after = written[at - 1 : at], written[at + len(address) : at + len(address) + 2]
-            if not _IN_ADDRESS.match(before) and not _GOES_ON.match(after):
+            is_start = not _IN_ADDRESS.match(before) or _LOGIN.search(written[max(0, at - _LONGEST_HOST) : at])
+            if is_start and not _GOES_ON.match(after):
                 return True
             at = written.find(address, at + 1)
         return False
