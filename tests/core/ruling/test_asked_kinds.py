@@ -116,6 +116,7 @@ changes-login: Ana can't log in / 无法登录
 deletes-data: terminate the idle instances / remove the preview environment / get rid of the old bucket / borra la tabla
 deletes-branch: supprime les branches fusionnées / 删除分支
 pays: settle their bill / I owe Baz for lunch / zahl bitte die Gebühr / paie la facture / paga la factura / 付款
+sends-message: translate it and mail them / e-mail it to all / Email these. / text her that I am late / post it
 sends-message: let her know / inbox zero pls / gib Bescheid / préviens Luc / avisa a Nieves / 回复他
 """
 
@@ -149,6 +150,8 @@ deletes-data: remove the unused flag / free the buffer
 rewrites-history: delete the merged branches / list historical prices
 deletes-branch: list the stale files / list the branches
 pays: the top ten names / count die Zahlen
+sends-message: sum up the mail of today / fix the text of the page / sort my e-mails / list each post
+sends-message: don't mail them
 sends-message: book the room / cancel the follow up meeting / bestell den Tee / remember my number
 writes-startup-file: start the Spring Boot app / run the spring boot tests
 installs-hook: run the linter before you commit / list every commit since May

@@ -23,8 +23,8 @@ _ASKS_TO_KNOW = re.compile(
     | (?:qual|quais|quem|quant[oa]s|por\sque)\b | (?:quale|quali|chi|perché|quant[oi]|che\scosa|cosa)\b
     | (?:wat|welke?|waarom|hoeveel|wiens)\b | (?:vad|vilken|vilka|vem|varför|hur\smånga)\b
     | (?:jak(?:i|a|ie)|kto|dlaczego|ile)\b | (?:что|кто|какой|какие|почему|зачем|сколько)\b
-    | (?:is|are|was|were|do|does|did|has|have|had|when|where|how|any|am|ist|sind|hat|haben|gibt|wann|wo|wie|kann|hay|es
-      |est|est-ce|y|où|quand|comment|est|cuándo|dónde|cómo|quando|onde|dove|come|è|zijn|heeft|wanneer|waar|hoe)\b
+    | (?:is|are|were|do|does|did|has|have|had|when|where|how|any|am|ist|sind|hat|haben|gibt|wann|wo|wie|kann|hay|es
+      |est|est-ce|y|où|quand|comment|cuándo|dónde|cómo|quando|onde|dove|come|è|zijn|heeft|wanneer|waar|hoe)\b
       [^?\uff1f\u061f]{0,400}[?\uff1f\u061f]
     )""",
     re.VERBOSE,

@@ -41,7 +41,7 @@ from lockgate.core.ruling.explanations import CARRIED, EFFECT, explain
 from lockgate.core.ruling.meant_by_goal import names_owner_in_words
 from lockgate.core.ruling.observe_mode import observe
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
-from lockgate.core.ruling.origins import MAX_ORIGINS, NOTHING_TRACED, OriginLookup, OriginTrace, TrustedText
+from lockgate.core.ruling.origins import MAX_ORIGINS, NOTHING_TRACED, OriginLookup, OriginTrace
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.scope.border import border_from_scope
 from lockgate.core.ruling.scope.crossings import find_crossings
@@ -81,7 +81,6 @@ _UNTRUSTED_FREE, _LOW_RISK, _NO_FLAGS = Reason.NO_UNTRUSTED_CONTENT, Reason.LOW_
 _STAYS_HERE = frozenset({"changes-record", "deletes-record", "edits-project", "looks", "weakens-setting"})
 _TELLING_KINDS = frozenset({"embeds-address", "publishes", "publishes-link", "requests", "sends-message"})
 _FORM_WORDS = frozenset({"click", "fill", "form", "submit", "type"})
-_MAILS = re.compile(rb" (?:mail|email|e mail|message|text|post|ping) (?:it|them|him|her|this|these|all|everyone|each) ")
 # An address, or a name after a word that sends: the user says who gets it.
 _RECEIVER = re.compile(
     r"\w@\w|://|(?:\b(?:to|an|à|a|para|für|til|till|naar|aan|do|к)\s+(?:\w+\s+){0,2}?"
@@ -654,13 +653,7 @@ def _is_receiver_open(review: _Review) -> bool:
     reaching = {found.kind for found in review.effects if found.severity >= Severity.REACHES_OUT}
     if reaching != {"sends-message"} or _RECEIVER.search(trusted.asked_text):
         return False
-    return _asks_for(trusted, "sends-message")
-
-
-def _asks_for(trusted: TrustedText, kind: str) -> bool:
-    # `mail` is an act in "mail it to them", and none in "the mail of today".
-    mails = kind == "sends-message" and _MAILS.search(trusted.asked_folded) is not None
-    return mails or trusted.asks_for_kind(kind)
+    return trusted.asks_for_kind("sends-message")
 
 
 def _gives_away_unasked(review: _Review) -> bool:
@@ -669,7 +662,7 @@ def _gives_away_unasked(review: _Review) -> bool:
     if any(review.call.arguments.get(name) for name in ("attachment", "attachments")):
         giving.add("sends-message")
     trusted = review.context.trusted_text
-    return any(found.kind in giving and not _asks_for(trusted, found.kind) for found in review.effects)
+    return any(found.kind in giving and not trusted.asks_for_kind(found.kind) for found in review.effects)
 
 
 # ---------------------------------------------------------------------------------------------------------------
