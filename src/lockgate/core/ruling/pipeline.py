@@ -37,6 +37,7 @@ from lockgate.core.ruling.context import BlockNote, Context
 from lockgate.core.ruling.delegation import may_be_delegated, may_go_to_judge_if_delegated
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity, effect
 from lockgate.core.ruling.effects.effects_of_call import effects_of, own_effects_of
+from lockgate.core.ruling.effects.tool_arguments import names_file
 from lockgate.core.ruling.explanations import CARRIED, EFFECT, explain
 from lockgate.core.ruling.meant_by_goal import names_owner_in_words
 from lockgate.core.ruling.observe_mode import observe
@@ -658,9 +659,10 @@ def _is_receiver_open(review: _Review) -> bool:
 
 def _gives_away_unasked(review: _Review) -> bool:
     """Return whether money or a file goes out without a word of the user about paying, sharing or writing."""
-    giving = {"pays", "shares"}
-    if any(review.call.arguments.get(name) for name in ("attachment", "attachments")):
-        giving.add("sends-message")
+    # `include_attachments` may be a plain yes, which is no leaf.
+    given = [leaf.argument for leaf in review.leaves if leaf.text]
+    given += [name for name, value in review.call.arguments.items() if value is True]
+    giving = {"pays", "shares"} | ({"sends-message"} if any(map(names_file, given)) else set())
     trusted = review.context.trusted_text
     return any(found.kind in giving and not trusted.asks_for_kind(found.kind) for found in review.effects)
 

@@ -13,6 +13,7 @@ from lockgate.core.ruling.effects.tool_arguments import (
     is_place,
     is_prose,
     joined_values,
+    names_file,
 )
 
 
@@ -26,6 +27,11 @@ def test_a_role_is_read_from_the_last_name_in_any_common_language() -> None:
 def test_a_path_is_named_by_path_words_only() -> None:
     assert all(map(is_path_name, ["path", "file_path", "destination", "source_path", "save_dir", "paths[2]"]))
     assert not any(map(is_path_name, ["repo_path", "file_id", "folder_color", "name", "target"]))
+
+
+def test_a_file_to_take_along_is_named_at_any_depth_and_in_any_common_language() -> None:
+    assert all(map(names_file, ["attachments", "files[0]", "include_attachments", "mail.anhang", "fichier[1].name"]))
+    assert not any(map(names_file, ["to", "body", "destination", "source", "profile", "output", "mail.text"]))
 
 
 def test_prose_is_told_by_name_length_or_lines() -> None:

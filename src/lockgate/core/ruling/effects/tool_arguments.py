@@ -90,6 +90,12 @@ def is_path_name(argument: str) -> bool:
     return not words.isdisjoint(ROLES["path"] | ROLES["output"]) and words <= _PATH_NAMES
 
 
+@lru_cache(maxsize=1024)
+def names_file(argument: str) -> bool:
+    """Return whether an argument, or one that holds it, is named as a file or folder that a tool takes along."""
+    return not all_parts(argument).isdisjoint(ROLES["path"] - ROLES["output"] - _OWN_SIDE)
+
+
 def is_prose(leaf: Leaf) -> bool:
     """Return whether a value is text for people to read rather than a value that steers the tool."""
     return has_role(leaf.argument, "prose") or len(leaf.text) > 500 or "\n" in leaf.text.strip()
