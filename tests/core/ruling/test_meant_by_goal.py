@@ -58,6 +58,25 @@ def test_an_account_counts_in_records_only(scanner: Scanner) -> None:
     assert not is_meant(scanner, goal, prose, "LT601010012345678901", "pay", records=True)
 
 
+@pytest.mark.parametrize(
+    "book",
+    [
+        "Baz NL91ABNA0417164300\nEve DE89370400440532013000",
+        "Baz NL91 ABNA 0417 1643 00\nEve DE89370400440532013000",
+        '[{"name": "Baz", "iban": "NL91ABNA0417164300"}, {"name": "Eve", "iban": "DE89370400440532013000"}]',
+        '[{"name": "Baz", "account": "0417164300"}, {"name": "Eve", "iban": "DE89370400440532013000"}]',
+    ],
+)
+def test_an_account_belongs_to_the_name_in_its_own_record(scanner: Scanner, book: str) -> None:
+    assert not is_meant(scanner, "I owe Baz 20.", book, "DE89370400440532013000", "pay", records=True)
+    assert is_meant(scanner, "I owe Eve 20.", book, "DE89370400440532013000", "pay", records=True)
+
+
+def test_other_numbers_of_a_record_do_not_hide_whose_it_is(scanner: Scanner) -> None:
+    record = "Baz Ott, baz@post.example, +49 170 1234567, since 2024-03-12, DE89370400440532013000"
+    assert is_meant(scanner, "I owe Baz 20.", record, "DE89370400440532013000", "pay", records=True)
+
+
 def test_letters_that_imitate_others_are_no_name() -> None:
     assert is_imitation("ada@n\u043etary.example")
     assert not is_imitation("ada@notary.example")

@@ -36,6 +36,11 @@ _SAYS_NO_NAME = VERBS.union(*OBJECT_CLASSES) | {word + "s" for group in (VERBS, 
 _HOST_PART, _LETTERS = re.compile(r"\A[a-z]+://|[/?#:].*\Z", re.DOTALL), re.compile(r"[^\W\d_]+")
 _HAS_ADDRESS = re.compile(rb"[@0-9]|\.[a-z]{2}")
 _COMMON = frozenset(
+# An account in a text, as banks and wallets write them.
+_ACCOUNT = re.compile(
+    rb"\b(?:[a-z]{2}\d\d(?: ?[a-z0-9]{4}){2,7}(?: ?[a-z0-9]{1,3})?"
+    rb"|0x[0-9a-f]{40}|(?:bc1|tb1|ltc1)[0-9a-z]{25,80}|\d{9,17})\b"
+)
     b"the and for mail email e-mail send from with this that address contact user name please new old not all our your "
     b"reply answer write tell forward share invite pay order book find list show read what who their there then into "
     b"com org net www http https info mailto".split()
@@ -77,7 +82,7 @@ class MeantByGoal:
             return False
         if in_records_only:
             # Money: the goal has to write the owner's name as a name.
-            named = (_own_words(candidate), *(_words_before(text, at) for at in places))
+            named = (_own_words(candidate), *(_words_before(text, at, in_one_record=True) for at in places))
             return any(not self._names.isdisjoint(words) for words in named)
         return any(map(self._names_one_of, (_own_words(candidate), *(_words_before(text, at) for at in places))))
 
@@ -149,15 +154,21 @@ def _is_in_prose(text: bytes, at: int, candidate: Candidate) -> bool:
     return len(words) >= _FEW and not STOP_WORDS.isdisjoint(words)
 
 
-def _words_before(text: bytes, at: int) -> list[bytes]:
-    """Return the words before a place in its line, and those of the line before where both are lines of a record."""
+def _words_before(text: bytes, at: int, *, in_one_record: bool = False) -> list[bytes]:
+    """Return the words before a place in its line, and those of the line before where both are lines of a record.
+
+    With `in_one_record` only those behind the last account before it, which is another's.
+    """
     start = text.rfind(b"\n", 0, at) + 1
     if start and at - start < _RECORD_LINE // 2:
-        before = text.rfind(b"\n", 0, start - 1) + 1
+        above = text.rfind(b"\n", 0, start - 1) + 1
         # A line with an address of its own is another record.
-        if 0 < start - before < _RECORD_LINE and b"@" not in text[before:start]:
-            start = before
-    return text[max(start, at - _NEAR - _RECORD_LINE) : at].translate(WORD_BYTES).split()
+        if 0 < start - above < _RECORD_LINE and b"@" not in text[above:start]:
+            start = above
+    before = text[max(start, at - _NEAR - _RECORD_LINE) : at]
+    if in_one_record:
+        before = _ACCOUNT.split(before)[-1]
+    return before.translate(WORD_BYTES).split()
 
 
 def _is_sender(text: bytes, at: int, end: int) -> bool:
