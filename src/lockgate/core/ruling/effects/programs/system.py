@@ -55,15 +55,18 @@ def _systemctl(walk: Walk, call: Invocation) -> Output:
 def _crontab(walk: Walk, call: Invocation) -> Output:
     if has_option(call.arguments, "-l") and call.name == "crontab":
         return UNKNOWN_OUTPUT
-    walk.add("schedules-job", "crontab" if call.name == "crontab" else call.name)
+    jobs: list[str] = []
     if call.stdin.source is Source.DOWNLOAD:
         walk.add("runs-download", call.stdin.target)
     elif call.stdin.source is Source.TEXT:
-        lines = call.stdin.text if call.name != "crontab" else "\n".join(_JOB.findall(call.stdin.text))
-        walk.read_text(lines)
+        jobs = _JOB.findall(call.stdin.text) if call.name == "crontab" else [call.stdin.text]
+        walk.read_text("\n".join(jobs))
+    for job in jobs[:_MOST_JOBS] or [call.name]:
+        walk.add("schedules-job", walk.plain(job).strip()[:_MOST_OF_JOB] or call.name)
     return UNKNOWN_OUTPUT
 
 
+_MOST_JOBS, _MOST_OF_JOB = 8, 200
 # What stands behind the five fields of a time, or behind its name, in a line of a crontab.
 _JOB = re.compile(r"(?m)^[ \t]*(?:@\w+|(?:[\d*/,A-Za-z-]+[ \t]+){4}[\d*/,A-Za-z-]+)[ \t]+(.+)$")
 
