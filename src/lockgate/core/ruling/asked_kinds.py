@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from lockgate.core.ruling.effects.effect import ASKED_BY
+from lockgate.core.ruling.effects.effect import ASKED_BY, PROTECTIONS
 
 # A goal is as long as its user likes; wishes stand in its first pages.
 _MAX_WISHES = 20_000
@@ -70,7 +70,7 @@ def _split_sentences(text: str) -> list[str]:
 
 def is_asked_by(kind: str, wishes: str) -> bool:
     """Return whether wishes, as `wishes_in` gives them, have a phrase by which people ask for this kind."""
-    return (pattern := _pattern_for_kind(kind)) is not None and pattern.search(wishes) is not None
+    return _pattern_of_phrases(ASKED_BY.get(kind, ())).search(wishes) is not None
 
 
 def is_word_for_kind(kind: str, word: str) -> bool:
@@ -78,10 +78,17 @@ def is_word_for_kind(kind: str, word: str) -> bool:
     return word.isalpha() and is_asked_by(kind, f" {word.lower()} ")
 
 
+def names_other_protection(wishes: str, act: str) -> bool:
+    """Return whether wishes speak of something that protects, and an act of something else that does: alerts, logs."""
+    wished, switched = (
+        {name for name in PROTECTIONS if _pattern_of_phrases(PROTECTIONS[name]).search(text)} for text in (wishes, act)
+    )
+    return bool(wished) and bool(switched) and wished.isdisjoint(switched)
+
+
 @lru_cache(maxsize=256)
-def _pattern_for_kind(kind: str) -> re.Pattern[str] | None:
-    phrases = ASKED_BY.get(kind, ())
-    return re.compile("|".join(map(_pattern_of_phrase, phrases))) if phrases else None
+def _pattern_of_phrases(phrases: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(_pattern_of_phrase, phrases)) or r"(?!)")
 
 
 def _pattern_of_phrase(phrase: str) -> str:

@@ -12,14 +12,16 @@ from collections.abc import Iterator
 from lockgate.core.ruling.origins import TrustedText
 from lockgate.core.ruling.tool_risk import OBJECT_CLASSES, VERBS
 from lockgate.core.ruling.value_pieces import STOP_WORDS, Candidate, domain_of, is_open_to_all
-from lockgate.core.ruling.word_index import ValuePlaces
+from lockgate.core.ruling.word_index import ValuePlaces, WordIndex
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text.confusables import fold_to_latin, triggers_from_text
-from lockgate.core.text.imperatives import WORD_BYTES
+from lockgate.core.text.imperatives import WORD_BYTES, prepare, split_words
 
 # So far before an address the name of its owner may stand, and so long is a line of a record at most.
 _NEAR, _RECORD_LINE = 80, 120
 _MAX_PLACES = 8
+# Steps for looking at what stands around one place.
+_PLACE_STEPS = 2
 # A capital inside a sentence begins a name.
 _PROPER_NAME = re.compile(r"(?<=[^.!?\s]\s)[A-Z\u00c0-\u00de][\w'-]{2,40}|[\u0400-\u9fff]{2,20}")
 _LOCAL_PARTS = re.compile(rb"[^a-z0-9\x80-\xff]+")
@@ -34,13 +36,13 @@ _LEAST_NAME = 4
 # What goals of all sorts say: an address with such a word is no one's in particular.
 _SAYS_NO_NAME = VERBS.union(*OBJECT_CLASSES) | {word + "s" for group in (VERBS, *OBJECT_CLASSES) for word in group}
 _HOST_PART, _LETTERS = re.compile(r"\A[a-z]+://|[/?#:].*\Z", re.DOTALL), re.compile(r"[^\W\d_]+")
-_HAS_ADDRESS = re.compile(rb"[@0-9]|\.[a-z]{2}")
-_COMMON = frozenset(
 # An account in a text, as banks and wallets write them.
 _ACCOUNT = re.compile(
     rb"\b(?:[a-z]{2}\d\d(?: ?[a-z0-9]{4}){2,7}(?: ?[a-z0-9]{1,3})?"
     rb"|0x[0-9a-f]{40}|(?:bc1|tb1|ltc1)[0-9a-z]{25,80}|\d{9,17})\b"
 )
+_HAS_ADDRESS = re.compile(rb"[@0-9]|\.[a-z]{2}")
+_COMMON = frozenset(
     b"the and for mail email e-mail send from with this that address contact user name please new old not all our your "
     b"reply answer write tell forward share invite pay order book find list show read what who their there then into "
     b"com org net www http https info mailto".split()
@@ -96,6 +98,27 @@ class MeantByGoal:
             return False
         return not any(is_inside for _, is_inside in held.find_orders(candidate, self._budget))
 
+    def names_another(self, name: str) -> bool:
+        """Return whether the goal names people, companies or places, and this is none of them."""
+        words = split_words(prepare(name.encode("utf-8", "ignore")))
+        return bool(self._names) and self._names.isdisjoint(words)
+
+    def is_told(self, candidate: Candidate, index: WordIndex, acts: frozenset[bytes]) -> bool:
+        """Return whether a text speaks of a value in prose, or spells out the call that has it.
+
+        It spells out a whole command, or a value behind two words of what the call does, its `acts`.
+        """
+        # Some write out where `~` is.
+        text, piece = index.prepared, candidate.piece.removeprefix(b"~")
+        at = text.find(piece) if self._budget.take_pass(len(text)) else -1
+        while at >= 0 and self._budget.take(_PLACE_STEPS):
+            line = text[max(text.rfind(b"\n", max(0, at - _NEAR), at) + 1, at - _NEAR) : at]
+            is_spelled_out = b" " in piece or len(acts.intersection(line.translate(WORD_BYTES).split())) > 1
+            if is_spelled_out or _is_in_prose(text, at, candidate):
+                return True
+            at = text.find(piece, at + len(piece))
+        return False
+
     def _names_one_of(self, words: list[bytes]) -> bool:
         """Return whether the goal has one of these words; a word that every goal has names no one."""
         return any(len(word) > 2 and word in self._asked and word not in _COMMON for word in words)
@@ -146,7 +169,7 @@ def _places_of(piece: bytes, text: bytes) -> Iterator[int]:
 
 def _is_in_prose(text: bytes, at: int, candidate: Candidate) -> bool:
     """Return whether a value stands in a sentence, rather than in a field, a column or an entry of a list."""
-    start = max(text.rfind(border, 0, at) for border in _FIELD_BORDERS) + 1
+    start = max(text.rfind(border, max(0, at - _SEGMENT), at) for border in _FIELD_BORDERS) + 1
     ends = [end for border in _FIELD_BORDERS if (end := text.find(border, at, at + _SEGMENT)) >= 0]
     end = min(ends, default=at + _SEGMENT)
     segment = text[max(start, at - _SEGMENT) : at] + text[at + len(candidate.piece) : end]

@@ -12,7 +12,7 @@ being re-wrapped, quoted, escaped or dumped as YAML. Decoded readings of either 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import takewhile
 from typing import NamedTuple
@@ -199,7 +199,11 @@ class TrustedText:
             return True
         if len(candidate.words) < 2 or sink_from_argument(candidate.argument) in ("path", "command"):
             return False
-        return all(not self.asked.isdisjoint(_stems(word)) for word in candidate.words)
+        return self.says_all(candidate.words)
+
+    def says_all(self, words: Iterable[bytes]) -> bool:
+        """Return whether the user says all of these words, in any order and with any ending."""
+        return all(not self.asked.isdisjoint(_stems(word)) for word in words)
 
     def contains_request(self, text: str) -> bool:
         """Return whether these words stand together in what the user asked for."""

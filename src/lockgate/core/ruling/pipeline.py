@@ -524,7 +524,8 @@ def _check_unasked_effects(review: _Review) -> EffectFindings:
     if review.severity < Severity.REACHES_OUT:
         return EffectFindings()
     readings = _recent_readings(review)
-    return UnaskedEffects(review.context, review.call.tool, readings, review.find_delegated()).find(review.effects)
+    look = UnaskedEffects(review.context, review.call.tool, readings, review.find_delegated(), review.leaves)
+    return look.find(review.effects)
 
 
 def _check_blocks(review: _Review, traced: OriginTrace, patterns: list[Finding], encoded: list[Finding]) -> None:

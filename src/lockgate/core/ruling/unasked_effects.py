@@ -5,7 +5,7 @@
 | 0 looks | pass | pass | pass |
 | 1 works here | pass | pass | pass |
 | 2 reaches out | pass | a finding, where the kind says `by_target`; else only with an order | pass |
-| 3 opens a door | a finding, unless the goal asks for this kind | a finding | pass |
+| 3 opens a door | a finding, unless the goal asks for this kind | the same, and always if not in a list only | pass |
 
 Orders, and text that speaks to an agent, are found by the other steps and count for the severities 2 and 3.
 """
@@ -18,15 +18,17 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
-from lockgate.core.ruling.asked_kinds import is_word_for_kind
+from lockgate.core.ruling.asked_kinds import is_word_for_kind, names_other_protection
 from lockgate.core.ruling.context import Context
 from lockgate.core.ruling.delegation import hands_over
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity
 from lockgate.core.ruling.effects.project import Project
+from lockgate.core.ruling.effects.tool_arguments import has_role
 from lockgate.core.ruling.encoded_targets import find_encoded
 from lockgate.core.ruling.explanations import EFFECT
 from lockgate.core.ruling.meant_by_goal import MeantByGoal
 from lockgate.core.ruling.origins import TrustedText, compared_size
+from lockgate.core.ruling.tool_risk import tool_words
 from lockgate.core.ruling.value_pieces import STOP_WORDS, Candidate, find_candidates, prepare_values
 from lockgate.core.ruling.word_index import IndexedReading, ValuePlaces
 from lockgate.core.ruling.work_budget import WorkBudget
@@ -42,6 +44,8 @@ _PUTS = (
     rb"(?<!not )(?<!n't )\b(?:install|copy|put|save|write|download|move|clone|unpack)\b(?:(?!\sand\s)[^!?\n]){0,99}?"
 )
 _MEANT_KINDS = _PERSON_KINDS | {"pays"}
+# Whatever else names such a file, it is what the goal's own word for the kind means: "CI" is `.github/workflows`.
+_FILE_KINDS = frozenset({"changes-agent-file", "changes-pipeline", "installs-hook", "writes-startup-file"})
 # What is told by a number that a list gives: the text that names the thing is another one.
 _LOOKED_UP_KINDS = frozenset({"changes-record", "deletes-record", "orders", "publishes"})
 _MOST_LOOKED_UP = 4
@@ -49,6 +53,11 @@ _OFF = re.compile(rb"\b(?:false|off|disabl|skip|bypass|without|none|relax|turn|s
 _INSTALLING = re.compile(rb"\b(?:install|add|package|module|librar|depend|require|pip|npm|yarn|gem|cargo|crate|import)")
 # A host, a mailbox or a path: compared as it is written, not word by word.
 _ADDRESSED = re.compile(r"[./@]")
+# A word of a command that is no path, address or number: its program, what that does, an option.
+_PLAIN = re.compile(r"(?<!\S)[a-z-]+(?!\S)")
+_WORDS = re.compile(r"[^\W_]+")
+_MAILBOX = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")
+_MOST_AIMS = 8
 _HOST_WORDS = re.compile(rb"[^\W_]{5,}")
 _NEAR = 80
 _MAX_SHOWN = 120
@@ -76,6 +85,7 @@ class UnaskedEffects:
         "_context",
         "_delegated",
         "_expected",
+        "_leaves",
         "_meant",
         "_pointed_at",
         "_readings",
@@ -84,9 +94,15 @@ class UnaskedEffects:
     )
 
     def __init__(
-        self, context: Context, tool: str, readings: Sequence[IndexedReading], delegated: frozenset[str] = frozenset()
+        self,
+        context: Context,
+        tool: str,
+        readings: Sequence[IndexedReading],
+        delegated: frozenset[str] = frozenset(),
+        leaves: Sequence[Leaf] = (),
     ) -> None:
         self._context = context
+        self._leaves = leaves
         self._tool = tool
         self._readings = readings
         self._trusted = context.trusted_text
@@ -154,10 +170,9 @@ class UnaskedEffects:
 
     def _orders_with(self, effect: Effect, word: bytes, block: str) -> Iterator[Origin]:
         """Yield the places before a block, one per text, where a word stands in or beside an order."""
-        leaf = Leaf(effect.argument, word.decode("utf-8", "ignore"))
-        candidates, _ = find_candidates(prepare_values(self._tool, [leaf]), self._context.untrusted_words)
+        text = word.decode("utf-8", "ignore")
         positions = self._context.positions
-        for candidate in candidates[:1]:
+        for candidate in self._find_candidates(effect, [text])[:1]:
             for held in self._context.value_places.find_places(candidate, self._readings, self._budget):
                 if held.reading.block in self._delegated or positions[held.reading.block] >= positions[block]:
                     continue
@@ -166,7 +181,7 @@ class UnaskedEffects:
                     data = held.reading.word_index.part.data[order.start : order.end]
                     origin = _origin_from_place(effect, candidate, held, self._budget)
                     sentence = data.decode("utf-8", "replace").strip()[:_MAX_SENTENCE]
-                    yield origin._replace(value=leaf.text, order=sentence)
+                    yield origin._replace(value=text, order=sentence)
 
     def _is_spelled_out(self, effect: Effect) -> bool:
         """Return whether a mailbox stands in no text, and untrusted text has its name: "payroll, at, brightledger"."""
@@ -187,33 +202,82 @@ class UnaskedEffects:
     def _is_asked_for(self, effect: Effect) -> bool:
         """Return whether the user names this target or asks for this kind of thing."""
         # A text that is only vetted never asks for what opens a door.
-        if effect.target and is_named_by_user(effect.target, self._trusted, trusted_only=True):
+        aims = self._find_aims(effect)
+        if effect.target and all(is_named_by_user(aim, self._trusted, trusted_only=True) for aim in aims):
             return True
         is_asked = self._trusted.asks_for_kind(effect.kind) or (
             effect.kind in _IN_FOLDERS and is_folder_named_by_user(effect.target, self._trusted)
         )
-        return is_asked and not self._is_ordered(effect)
+        if not is_asked or self._switches_off_another(effect):
+            return False
+        return not self._is_ordered(effect) and not self._is_chosen_by_text(effect)
 
     def _is_ordered(self, effect: Effect) -> bool:
         """Return whether an order in untrusted text names the target: then a word of the goal excuses nothing.
 
         `crontab` is what every order about a job says: the name of the very thing that the goal asks for tells nothing.
+        Of a command, the parts that the goal has tell nothing either.
         """
         if is_word_for_kind(effect.kind, effect.target):
             return False
-        leaf = Leaf(effect.argument, effect.target)
-        candidates, _ = find_candidates(prepare_values(self._tool, [leaf]), self._context.untrusted_words)
+        is_command = " " in effect.target
         return any(
             is_inside
-            for candidate in candidates
+            for candidate in self._find_candidates(effect, self._find_aims(effect))
+            if not (is_command and self._trusted.says_all(candidate.words))
             for held in self._context.value_places.find_places(candidate, self._readings, self._budget)
             for _, is_inside in held.find_orders(candidate, self._budget)
         )
 
+    def _is_chosen_by_text(self, effect: Effect) -> bool:
+        """Return whether a text chose the target, and the goal neither fits it nor hands the choice to that text.
+
+        Entries of lists and records are there to be chosen from.
+        """
+        if effect.kind in _FILE_KINDS:
+            return False
+        handed = self._context.find_delegated(self._tool) | self._pointed_at
+        readings = [reading for reading in self._readings if reading.block not in handed]
+        names = [name for aim in self._find_aims(effect) for name in _names_of(aim)]
+        acts = frozenset(split_words(" ".join(_PLAIN.findall(self._text_of_act(effect).lower())[:3]).encode()))
+        return any(
+            self._meant.is_told(candidate, reading.word_index, acts.difference(candidate.words))
+            for candidate in self._find_candidates(effect, names)
+            if candidate.is_distinctive and not self._is_fitting(candidate)
+            for reading in readings
+        )
+
+    def _find_aims(self, effect: Effect) -> list[str]:
+        """Return what an effect is aimed at: its target, and the mailboxes that a command lets in there."""
+        lets_in = effect.kind in _PERSON_KINDS and "@" not in effect.target
+        return [effect.target, *(_MAILBOX.findall(self._text_of_act(effect))[:_MOST_AIMS] if lets_in else ())]
+
+    def _find_candidates(self, effect: Effect, texts: Sequence[str]) -> list[Candidate]:
+        """Return what of these texts, in the place of the target, is worth looking for."""
+        leaves = [Leaf(effect.argument, text) for text in texts]
+        return find_candidates(prepare_values(self._tool, leaves), self._context.untrusted_words)[0]
+
+    def _is_fitting(self, candidate: Candidate) -> bool:
+        """Return whether the goal says all words of a value; of a path, those of its last name; an address as it is."""
+        if candidate.is_address:
+            return self._trusted.contains_value(candidate, self._budget)
+        piece = candidate.piece.rstrip(b"/*")
+        words = split_words(piece if " " in candidate.leaf.text else piece.rpartition(b"/")[2])
+        return bool(words) and self._trusted.says_all(words)
+
+    def _switches_off_another(self, effect: Effect) -> bool:
+        """Return whether the goal speaks of another protection: who mutes an alert wants the audit log to go on."""
+        words = _WORDS.findall(f"{self._text_of_act(effect)} {effect.target}".lower())
+        return effect.kind == "disables-check" and names_other_protection(self._trusted.wishes, f" {' '.join(words)} ")
+
+    def _text_of_act(self, effect: Effect) -> str:
+        """Return what says what a call does: its command, or the words of its tool."""
+        text = next((leaf.text for leaf in self._leaves if leaf.argument == effect.argument), "")
+        return text[effect.start : effect.end] or " ".join(tool_words(self._tool))
+
     def _origin_of_target(self, effect: Effect) -> Origin | None:
         """Return where untrusted text names a target that neither the user nor the project names."""
-        leaf = Leaf(effect.argument, effect.target)
-        candidates, _ = find_candidates(prepare_values(self._tool, [leaf]), self._context.untrusted_words)
+        candidates = self._find_candidates(effect, [effect.target])
         if self._is_no_news(effect, candidates):
             return None
         mentions: set[bool] = set()
@@ -264,7 +328,7 @@ class UnaskedEffects:
         Money needs more: the goal has to name whose account it is.
         """
         if effect.kind == "pays":
-            return self._meant.is_meant(candidate, held, in_records_only=True)
+            return not self._is_other_payee(effect) and self._meant.is_meant(candidate, held, in_records_only=True)
         is_pointed_at = self._trusted.asks_for_kind(effect.kind) and held.reading.block in self._pointed_at
         if self._meant.is_meant(candidate, held, is_pointed_at=is_pointed_at):
             return True
@@ -289,7 +353,12 @@ class UnaskedEffects:
             and effect.target.lower().encode("utf-8", "ignore") not in held.reading.word_index.prepared
         ):
             return False
-        return candidate.is_distinctive or effect.kind in _PACKAGE_KINDS
+        return candidate.is_distinctive or effect.kind in _PACKAGE_KINDS or self._is_other_payee(effect)
+
+    def _is_other_payee(self, effect: Effect) -> bool:
+        """Return whether money goes to a plain name, and the goal names others: who owes Baz pays no Eve."""
+        is_name = effect.kind == "pays" and effect.target.isalpha() and has_role(effect.argument, "recipient")
+        return is_name and self._meant.names_another(effect.target)
 
 
 def _may_be_meant(effect: Effect) -> bool:
@@ -326,6 +395,12 @@ def is_configured_remote(effect: Effect) -> bool:
     return effect.kind == "pushes" and not _ADDRESSED.search(effect.target)
 
 
+def _names_of(target: str) -> list[str]:
+    """Return a target, and the name at the end of a path unless it is a plain word. A command is no path."""
+    last = target.rstrip("/").rpartition("/")[2]
+    return [target] if last.isalpha() or " " in target else [target, last]
+
+
 def is_named_by_user(target: str, trusted: TrustedText, *, trusted_only: bool = False) -> bool:
     """Return whether the user writes this target, or the file name at the end of a path, as a word of its own.
 
@@ -333,8 +408,7 @@ def is_named_by_user(target: str, trusted: TrustedText, *, trusted_only: bool = 
     A plain word is no file name: a goal about a `config` parser does not mean `~/.kube/config`.
     """
     budget = WorkBudget(len(trusted.written))
-    last = target.rstrip("/").rpartition("/")[2]
-    names = [target] if last.isalpha() else [target, last]
+    names = _names_of(target)
     # `user:ana@ours.example` is what the user calls ana@ours.example.
     kind, _, bare = target.partition(":")
     names += [bare] if kind.isalpha() and "@" in bare else []

@@ -39,11 +39,13 @@ def effect(
     return Effect(kind, KINDS[kind].severity, target, certainty, argument, *span)
 
 
-# By kind, the phrases by which a goal asks for it, as the file says.
-ASKED_BY = {
-    kind: tuple(phrase for line in lines for phrase in line.split(", "))
-    for kind, lines in read_sections(__package__, "asked_by.txt").items()
-}
+def _read_phrases(file: str) -> dict[str, tuple[str, ...]]:
+    sections = read_sections(__package__, file)
+    return {name: tuple(phrase for line in lines for phrase in line.split(", ")) for name, lines in sections.items()}
+
+
+# By kind, the phrases by which a goal asks for it; by protection, those that speak of it. The files say how.
+ASKED_BY, PROTECTIONS = _read_phrases("asked_by.txt"), _read_phrases("protections.txt")
 
 _LOOKS, _HERE, _OUT, _DOOR = Severity.LOOKS, Severity.WORKS_HERE, Severity.REACHES_OUT, Severity.OPENS_A_DOOR
 
