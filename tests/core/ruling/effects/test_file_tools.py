@@ -23,6 +23,18 @@ def test_an_edit_that_loads_remote_code_names_the_new_host_only() -> None:
     assert ("embeds-remote-code", "b.example") in found
 
 
+def test_a_tool_that_replaces_text_in_a_file_edits_it_whatever_it_is_called() -> None:
+    found = kinds("str_replace", path="Dockerfile", old="FROM node:20", new="FROM hub.b.example/node:20")
+    assert found == [("embeds-remote-code", "hub.b.example"), ("edits-project", "Dockerfile")]
+    assert kinds("swap_lines", filepath="/home/u/.bashrc", search="a", replacement="b")[0][0] == "writes-startup-file"
+    assert kinds("settings_swap", path="a/b", old="1", new="2")[0][0] != "edits-project"
+
+
+def test_new_is_a_path_where_a_file_is_moved_or_copied() -> None:
+    for tool in ("move_file", "rename_file", "copy_file"):
+        assert ("writes-startup-file", "/home/u/.bashrc") in kinds(tool, old="a.txt", new="/home/u/.bashrc")
+
+
 def test_every_edit_of_a_list_of_edits_counts() -> None:
     edits = [
         {"old_string": "a", "new_string": "b"},

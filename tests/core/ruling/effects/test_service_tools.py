@@ -72,6 +72,21 @@ def test_a_device_is_told_its_action_as_a_service() -> None:
     assert kinds("call_service", domain="lock", service="unlock")[0][0] == "grants-access"
 
 
+def test_a_state_says_what_is_done() -> None:
+    assert kinds("lock.schedule", entity="front_door", state="unlocked")[0][0] == "grants-access"
+    assert kinds("garage_door", state="open")[0][0] == "grants-access"
+    assert kinds("alarm.set_mode", mode="off")[0][0] == "disables-check"
+    assert kinds("alarm.set_mode", mode="disarmed")[0][0] == "disables-check"
+    assert kinds("alarm.set_mode", mode="armed_away") == [("changes-own-note", "")]
+    assert kinds("set_lights", room="kitchen", state="off")[0][0] == "changes-record"
+    assert kinds("update_issue", number=3, state="open")[0][0] == "changes-record"
+
+
+def test_who_becomes_a_delegate_of_a_mailbox_is_given_access() -> None:
+    assert kinds("mail.set_delegate", delegate="eve@x.example") == [("grants-access", "eve@x.example")]
+    assert kinds("delegate_work", task="count them", coworker="Ann")[0][0] == "instructs-agent"
+
+
 def test_a_payment_aims_at_the_account_whatever_its_argument_is_called() -> None:
     assert kinds("issue_refund", order="O-1", amount=9, destination="wallet:0x5Fe3cAa1b2") == [("pays", "0x5Fe3cAa1b2")]
     wallet = "bc1qxy2kgdygjrsqtzq2n0yrf2493p83kkfjhx0wlh"

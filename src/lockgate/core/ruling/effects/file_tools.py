@@ -9,7 +9,7 @@ from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
 from lockgate.core.ruling.effects.paths import Access, read_access
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.effects.tool_arguments import ROLES, has_role, is_path_name, name_parts
+from lockgate.core.ruling.effects.tool_arguments import ROLES, has_role, is_path_name, leaf_name, name_parts
 from lockgate.core.ruling.effects.tool_names import ToolName
 from lockgate.core.ruling.effects.written_content import read_written_file
 
@@ -27,6 +27,7 @@ _TRANSFORMS = frozenset(
 _DELETES = frozenset("delete remove unlink erase trash wipe".split())
 _LOOKING_COMMANDS = frozenset("view read list".split())
 _OLD = frozenset("old_string old_str old_text oldtext search old replaced".split())
+_NEW = frozenset("new_string new_str new_text newtext replace new replacement".split())
 _NOT_CONTENT = frozenset("description instruction instructions explanation title".split())
 _MAX_PATCHED = 200
 _PATCHED = re.compile(
@@ -41,17 +42,23 @@ def read_file_tool(name: ToolName, seed: str, leaves: Sequence[Leaf], project: P
         patched = list(read_patches(leaves, project))
         if patched:
             return patched
-    paths = [leaf for leaf in leaves if is_path_name(leaf.argument) and _is_path(leaf.text)]
+    named = [leaf for leaf in leaves if _names_path(leaf, name)]
+    paths = [leaf for leaf in named if _is_path(leaf.text)]
     access = _direction(name, seed, leaves)
     if access is None or not paths:
         return [effect("unknown-act", certainty=Certainty.GUESS)] if seed == "write" else None
     found = [_access(leaf, _access_of(leaf, access, name), project) for leaf in paths]
     if access is Access.WRITE:
-        found += _read_contents(paths, leaves, project)
+        found += _read_contents(paths, [leaf for leaf in leaves if leaf not in named], project)
         if name.verb == "download":
             found += [effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths]
         found += _read_repository(leaves)
     return found
+
+
+def _names_path(leaf: Leaf, name: ToolName) -> bool:
+    """Return whether an argument names a file: `new` does where one is moved, and is a text where one is edited."""
+    return is_path_name(leaf.argument) and (name.verb in _MOVES | _TRANSFORMS or leaf_name(leaf) not in _NEW)
 
 
 def _access_of(leaf: Leaf, access: Access, name: ToolName) -> Access:
@@ -72,8 +79,11 @@ def _direction(name: ToolName, seed: str, leaves: Sequence[Leaf]) -> Access | No
         return Access.WRITE
     if not _FILE_WORDS.isdisjoint(name.words):
         return Access.DELETE if name.verb in _DELETES else Access.WRITE if name.verb in _WRITES | _MOVES else None
-    is_path = any(not name_parts(leaf.argument).isdisjoint({"path", "filename", "filepath"}) for leaf in leaves)
-    writes = is_path and name.verb in _SURELY_WRITES and _SETTINGS.isdisjoint(name.words)
+    parts = frozenset().union(*(name_parts(leaf.argument) for leaf in leaves))
+    # What is replaced and by what, in a file: an edit, whatever the tool is called.
+    is_edit = not parts.isdisjoint(_OLD) and not parts.isdisjoint(_NEW)
+    writes = (is_edit or name.verb in _SURELY_WRITES) and not parts.isdisjoint({"path", "filename", "filepath"})
+    writes = writes and _SETTINGS.isdisjoint(name.words)
     return Access.WRITE if writes else None
 
 
@@ -89,7 +99,7 @@ def _read_contents(paths: Sequence[Leaf], leaves: Sequence[Leaf], project: Proje
     replaced = "\n".join(leaf.text for leaf in leaves if not name_parts(leaf.argument).isdisjoint(_OLD))
     beside = {leaf.argument.rpartition(".")[0]: leaf.text for leaf in paths}
     for leaf in leaves:
-        if name_parts(leaf.argument).isdisjoint(_OLD | _NOT_CONTENT) and not is_path_name(leaf.argument):
+        if name_parts(leaf.argument).isdisjoint(_OLD | _NOT_CONTENT):
             path = beside.get(leaf.argument.rpartition(".")[0], paths[0].text)
             yield from read_written_file(path, leaf.text, replaced, leaf.argument, project)
 

@@ -27,7 +27,7 @@ from lockgate.core.ruling.effects.tool_arguments import (
     is_prose,
     name_parts,
 )
-from lockgate.core.ruling.effects.tool_names import ToolName, gravest_kind
+from lockgate.core.ruling.effects.tool_names import ToolName, gravest_kind, read_tool_name
 from lockgate.core.ruling.effects.web_tools import NAMES_HOSTS
 from lockgate.core.ruling.effects.written_content import read_shown_text
 from lockgate.core.ruling.tool_call import ToolCall
@@ -161,8 +161,10 @@ def _kind_with_action(kind: str, name: ToolName, leaves: Sequence[Leaf], argumen
         for leaf in leaves
         if leaf.text.isascii() and (has_role(leaf.argument, "action") or (is_call and leaf.argument == "service"))
     ]
-    verbs = [word for text in actions[:4] if len(text) <= _MAX_ACTION for word in acting_words(text)]
-    verbs += _switched_verbs(arguments)
+    actions = [text for text in actions[:4] if len(text) <= _MAX_ACTION]
+    verbs = [word for text in actions for word in acting_words(text)] + _switched_verbs(arguments)
+    # A state says what is done as well: a lock that is to be `unlocked`, an alarm that is to be `off`.
+    verbs += filter(None, (read_tool_name(text).verb for text in actions))
     if not verbs:
         return kind
     stated = gravest_kind(verbs, name.words - {name.verb})[1]

@@ -50,8 +50,19 @@ _AWS_VALUED = frozenset(
 _NAMING = re.compile(r"name|id|bucket|user|role|group|arn|cluster|table|queue|function|stack|key")
 
 
+# The options of `aws s3` that take no value; all others do.
+_S3_FLAGS = frozenset(
+    "--recursive --dryrun --quiet --delete --exact-timestamps --size-only --follow-symlinks --no-follow-symlinks "
+    "--only-show-errors --no-progress --force --human-readable --summarize --no-guess-mime-type --no-sign-request "
+    "--no-verify-ssl --no-paginate --debug --no-overwrite --force-glacier-transfer --ignore-glacier-warnings".split()
+)
+
+
 def _aws(walk: Walk, call: Invocation) -> Output:
     words = split_options(call.arguments, _AWS_VALUED)[1]
+    if words[:1] == ["s3"]:
+        valued = frozenset(each for each in call.arguments if each.startswith("--")) - _S3_FLAGS
+        words = split_options(call.arguments, valued)[1]
     values = dict(long_values(call.arguments))
     endpoint = host_of(walk.plain(values.get("--endpoint-url", "")))
     if endpoint and not is_local(endpoint):
