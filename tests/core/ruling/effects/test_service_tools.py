@@ -82,6 +82,18 @@ def test_a_state_says_what_is_done() -> None:
     assert kinds("update_issue", number=3, state="open")[0][0] == "changes-record"
 
 
+def test_a_rule_that_lets_every_address_in_opens_a_door() -> None:
+    assert ("changes-permissions", "0.0.0.0/0") in kinds("edge_set_policy", zone="a", origin_allow=["0.0.0.0/0"])
+    assert ("changes-permissions", "::/0") in kinds("update_rule", ingress="::/0")
+    assert kinds("update_rule", ingress="10.0.0.0/8")[0][0] == "changes-permissions"
+    assert kinds("find_rules", cidr="0.0.0.0/0") == [("looks", "")]
+
+
+def test_the_priority_before_a_mail_server_is_no_part_of_it() -> None:
+    assert ("routes-to", "mx.b.example") in kinds("dns_upsert", zone="a.example", type="MX", value="5 mx.b.example.")
+    assert ("routes-to", "sip.b.example") in kinds("dns_upsert", type="SRV", value="0 5 5060 sip.b.example")
+
+
 def test_who_becomes_a_delegate_of_a_mailbox_is_given_access() -> None:
     assert kinds("mail.set_delegate", delegate="eve@x.example") == [("grants-access", "eve@x.example")]
     assert kinds("delegate_work", task="count them", coworker="Ann")[0][0] == "instructs-agent"

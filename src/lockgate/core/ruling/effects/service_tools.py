@@ -79,6 +79,8 @@ _ROUTING = frozenset(
 # What is changed, and not where it leads.
 _OWN_NAMES = frozenset("zone domain name hostname source from subdomain id".split())
 _IP = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}")
+# The numbers before the host of a mail server or a service: `10 mx.a.example`.
+_PRIORITY = re.compile(r"^(?:\d{1,5} ){1,3}")
 # Verbs that take something away: `revoke` with `role=admin` makes no administrator.
 _TAKES_AWAY = frozenset("revoke remove delete unassign detach deny withdraw unshare uninvite kick expire".split())
 # To track one of these is to look where it is; to track an event or an hour is to record it.
@@ -111,9 +113,10 @@ def _routes(kind: str, name: ToolName, leaves: Sequence[Leaf]) -> Iterator[Effec
     if kind not in _CHANGES or name.words.isdisjoint(_ROUTING):
         return
     for leaf in leaves:
-        if " " in leaf.text or not name_parts(leaf.argument).isdisjoint(_OWN_NAMES):
+        text = _PRIORITY.sub("", leaf.text).removesuffix(".")
+        if " " in text or not name_parts(leaf.argument).isdisjoint(_OWN_NAMES):
             continue
-        host = leaf.text if _IP.fullmatch(leaf.text) else host_from_value(leaf.text)
+        host = text if _IP.fullmatch(text) else host_from_value(text)
         if host and not is_local_host(host):
             yield effect("routes-to", host, argument=leaf.argument, span=(0, len(leaf.text)))
 

@@ -102,14 +102,17 @@ def _read_shell(
         return None
     if seed in ("read", "write", "glob", "grep", "web_fetch") or not _CODE_WORDS.isdisjoint(name.words):
         return None
+    # `argv` goes with a command, or is one.
+    more = [each.text for each in joined_values(leaves, "command arguments")]
     commands = list(joined_values(leaves, "command"))
+    if not commands and seed == "bash":
+        commands, more = list(joined_values(leaves, "command arguments")), []
     if not commands:
         return [effect("unknown-act", certainty=Certainty.GUESS)] if seed == "bash" else None
     if not _OTHER_SHELLS.isdisjoint(name.words) or {"power", "shell"} <= name.words or name.words == {"cmd"}:
         return [effect("unreadable", argument=each.argument, span=(0, len(each.text))) for each in commands]
     found = []
     for leaf in commands:
-        more = [each.text for each in joined_values(leaves, "command arguments")]
         found += read_command(" ".join([leaf.text, *more]), leaf.argument, project, activity)
     return found
 

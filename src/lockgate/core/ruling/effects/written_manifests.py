@@ -32,6 +32,7 @@ _REQUIREMENT = re.compile(
 )
 _NO_PACKAGE = re.compile(
     r"(?i).*(?:version|edition)|name|python|requires-python|node|npm|pnpm|yarn|resolver|php|engines|ruby"
+    r"|homepage|url|bugs|repository|documentation|funding"
 )
 _SOURCE = re.compile(
     r"(?i)index|find-links|trusted-host|registr|^\s*(?:-i|-f)\s|\bsource\b|\burl\s*=|repositor|maven\b|<url>|channel|proxy|=>"
@@ -39,6 +40,10 @@ _SOURCE = re.compile(
 # Where the project itself lives, in the manifests that say so.
 _OWN_HOME = re.compile(r"\s*[\"']?repository[\"']?\s*[=:]\s*[\"'][^\"']*[\"'],?\s*$", re.IGNORECASE)
 _TELL_THEIR_HOME = frozenset({"pyproject.toml", "Cargo.toml", "package.json"})
+# A package that is taken from an address instead of a registry.
+_DIRECT = re.compile(
+    r"(?i)@\s*(?:git\+)?https?://|\bgit\+(?:https?|ssh)://|https?://\S{1,300}\.(?:whl|tgz|tar\.gz|zip)\b"
+)
 _BARE_HOST = re.compile(r"(?i)(?:--trusted-host|registry)[ =:]+[\"']?([\w.-]+\.[a-z]{2,})")
 
 
@@ -104,9 +109,10 @@ def _sources(name: str, text: str) -> Iterator[tuple[str, int]]:
     for line in text.splitlines(keepends=True):
         short = line[:_MAX_LINE]
         is_own_home = name in _TELL_THEIR_HOME and _OWN_HOME.match(short) is not None
-        if _SOURCE.search(short) and not is_own_home and not short.lstrip().startswith(("#", "//")):
+        is_direct = _DIRECT.search(short) is not None
+        if (is_direct or _SOURCE.search(short)) and not is_own_home and not short.lstrip().startswith(("#", "//")):
             for seen in find_hosts(short):
-                if _SOURCE.search(short[: seen.start]):
+                if is_direct or _SOURCE.search(short[: seen.start]):
                     yield seen.target, at + seen.start
             for match in _BARE_HOST.finditer(short):
                 yield host_from_value(match[1]), at + match.start(1)
