@@ -49,11 +49,16 @@ def read_file_tool(name: ToolName, seed: str, leaves: Sequence[Leaf], project: P
         return [effect("unknown-act", certainty=Certainty.GUESS)] if seed == "write" else None
     found = [_access(leaf, _access_of(leaf, access, name), project) for leaf in paths]
     if access is Access.WRITE:
-        found += _read_contents(paths, [leaf for leaf in leaves if leaf not in named], project)
-        if name.verb == "download":
-            found += [effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths]
-        found += _read_repository(leaves)
+        others = [leaf for leaf in leaves if leaf not in named]
+        found += _read_written(name, paths, others, project)
     return found
+
+
+def _read_written(name: ToolName, paths: Sequence[Leaf], others: Sequence[Leaf], project: Project) -> Iterator[Effect]:
+    yield from _read_contents(paths, others, project)
+    if name.verb == "download":
+        yield from (effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths)
+    yield from _read_repository(others)
 
 
 def _names_path(leaf: Leaf, name: ToolName) -> bool:
@@ -79,12 +84,15 @@ def _direction(name: ToolName, seed: str, leaves: Sequence[Leaf]) -> Access | No
         return Access.WRITE
     if not _FILE_WORDS.isdisjoint(name.words):
         return Access.DELETE if name.verb in _DELETES else Access.WRITE if name.verb in _WRITES | _MOVES else None
+    return Access.WRITE if _edits_by_arguments(name, leaves) else None
+
+
+def _edits_by_arguments(name: ToolName, leaves: Sequence[Leaf]) -> bool:
+    """Return whether a tool gets a path with a verb that writes, or with what is replaced there and by what."""
     parts = frozenset().union(*(name_parts(leaf.argument) for leaf in leaves))
-    # What is replaced and by what, in a file: an edit, whatever the tool is called.
-    is_edit = not parts.isdisjoint(_OLD) and not parts.isdisjoint(_NEW)
-    writes = (is_edit or name.verb in _SURELY_WRITES) and not parts.isdisjoint({"path", "filename", "filepath"})
-    writes = writes and _SETTINGS.isdisjoint(name.words)
-    return Access.WRITE if writes else None
+    if parts.isdisjoint({"path", "filename", "filepath"}) or not _SETTINGS.isdisjoint(name.words):
+        return False
+    return name.verb in _SURELY_WRITES or not (parts.isdisjoint(_OLD) or parts.isdisjoint(_NEW))
 
 
 def _is_path(text: str) -> bool:

@@ -102,19 +102,21 @@ def _read_shell(
         return None
     if seed in ("read", "write", "glob", "grep", "web_fetch") or not _CODE_WORDS.isdisjoint(name.words):
         return None
-    # `argv` goes with a command, or is one.
-    more = [each.text for each in joined_values(leaves, "command arguments")]
-    commands = list(joined_values(leaves, "command"))
-    if not commands and seed == "bash":
-        commands, more = list(joined_values(leaves, "command arguments")), []
+    commands = _command_lines(seed, leaves)
     if not commands:
         return [effect("unknown-act", certainty=Certainty.GUESS)] if seed == "bash" else None
     if not _OTHER_SHELLS.isdisjoint(name.words) or {"power", "shell"} <= name.words or name.words == {"cmd"}:
         return [effect("unreadable", argument=each.argument, span=(0, len(each.text))) for each in commands]
-    found = []
-    for leaf in commands:
-        found += read_command(" ".join([leaf.text, *more]), leaf.argument, project, activity)
-    return found
+    return [each for leaf in commands for each in read_command(leaf.text, leaf.argument, project, activity)]
+
+
+def _command_lines(seed: str, leaves: Sequence[Leaf]) -> list[Leaf]:
+    """Return the commands among the values with the words that go with them; a shell may get such words alone."""
+    words = list(joined_values(leaves, "command arguments"))
+    commands = list(joined_values(leaves, "command"))
+    if not commands:
+        return words if seed == "bash" else []
+    return [Leaf(leaf.argument, " ".join(each.text for each in (leaf, *words))) for leaf in commands]
 
 
 def _program_of(name: ToolName) -> str:
