@@ -186,7 +186,7 @@ async def loaded(to: Served, *, connections: int, count: int, echo: bool) -> Loa
                 waits.append((await client.post("/v1/echo", {"tool": tool, "arguments": arguments}))[0])
             else:
                 if made % SESSION == 0:
-                    name = f"{number}-{made}"
+                    name = os.urandom(8).hex()
                     await client.post("/v1/sessions", {"id": name, "goal": "write up the minutes and send the report"})
                     page = PAGES[(number + made // SESSION) % len(PAGES)]
                     if page is not None:
