@@ -29,6 +29,7 @@ from typing import NamedTuple, Protocol
 
 from lockgate.core.ruling.arguments import flatten_arguments
 from lockgate.core.ruling.effects.effect import KINDS
+from lockgate.core.ruling.explanations import LOOKALIKE
 from lockgate.core.ruling.meant_by_goal import is_imitation
 from lockgate.core.ruling.pipeline import EscalatedCall
 from lockgate.core.text.confusables import fold_to_latin, remove_invisible, triggers_from_text
@@ -207,6 +208,9 @@ _HAS_PARTY = frozenset(
 def _is_clearable(ask: EscalatedCall, untrusted: set[str]) -> bool:
     """Whether a small model may clear the call at all."""
     if ask.opens_a_door or ask.hard_findings or ask.gives_away_unasked:
+        return False
+    # The model takes a name that imitates another for that one, as the attacker wants it to.
+    if any(found.rule == LOOKALIKE for found in ask.findings):
         return False
     # Letters that imitate others are there to deceive, and this model reads them as what they imitate.
     if any(is_imitation(effect.target) for effect in ask.effects if effect.severity >= Severity.REACHES_OUT):

@@ -16,6 +16,8 @@ from lockgate.core.vocabulary import Effect, Finding, Origin, Reason
 EFFECT = "effect:"
 # A block repeats untrusted text of an earlier session; the excerpt is the source of that text, the reading its time.
 CARRIED = "carried:untrusted-text"
+# A call goes to an address that looks like a known one; the excerpt says so in words.
+LOOKALIKE = "origin:lookalike-address"
 # The first sentence has at most so many characters.
 MAX_FIRST = 160
 _MAX_TARGET = 48
@@ -37,6 +39,7 @@ def first_sentence(
     """Return why a call was escalated in one sentence of at most `MAX_FIRST` characters."""
     sentence = (
         _sentence_from_flow(findings)
+        or next((found.excerpt for found in findings if found.rule == LOOKALIKE), "")
         or _sentence_from_effects(findings, origins)
         or _sentence_from_origins(findings, origins, effects)
         or _sentence_from_rules(findings)

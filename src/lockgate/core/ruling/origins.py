@@ -19,6 +19,8 @@ from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.asked_kinds import is_asked_by, wishes_in
+from lockgate.core.ruling.explanations import LOOKALIKE
+from lockgate.core.ruling.lookalikes import AddressIndex
 from lockgate.core.ruling.tool_risk import tool_intent, tool_words
 from lockgate.core.ruling.value_pieces import (
     HOST,
@@ -71,6 +73,10 @@ SIGNALS: dict[str, tuple[str, str]] = {
     "origin:tool-named": (
         "the tool's exact name stands beside an argument's value in untrusted text",
         "a ready-made call in a text is an order in the agent's own language",
+    ),
+    LOOKALIKE: (
+        "the call goes to an address that looks like one which the goal, the project or another text names",
+        "an attacker registers a name that people and models take for one they know; the embedded judge clears none",
     ),
     "origin:tool-in-order": (
         "such a sentence names the tool's verb and object, and the goal asks for neither",
@@ -125,6 +131,7 @@ class TrustedText:
     """What the user asked for (goal and messages), and what every trusted or vetted block says besides."""
 
     __slots__ = (
+        "_addresses",
         "_asked_kinds",
         "_asked_tools",
         "asked",
@@ -150,12 +157,21 @@ class TrustedText:
         self.asked: set[bytes] = set()
         self._asked_tools: dict[str, bool] = {}
         self._asked_kinds: dict[str, bool] = {}
+        self._addresses: AddressIndex | None = None
+
+    @property
+    def addresses(self) -> AddressIndex:
+        """The hosts and mailboxes of all these texts by what they look like."""
+        if self._addresses is None:
+            self._addresses = AddressIndex(self.written)
+        return self._addresses
 
     def add(self, data: bytes, *, asks: bool, vetted: bool = False) -> None:
         """Take in a text; with `asks` it is the user's own, with `vetted` one that a person has vouched for."""
         prepared = prepare(data)
         listed = split_words(prepared)
         self.written += prepared + b"\n"
+        self._addresses = None
         if not vetted:
             self.trusted_only += prepared + b"\n"
         self.folded += b" ".join(listed) + b" "

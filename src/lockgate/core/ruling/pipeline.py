@@ -38,7 +38,7 @@ from lockgate.core.ruling.delegation import may_be_delegated, may_go_to_judge_if
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity, effect
 from lockgate.core.ruling.effects.effects_of_call import effects_of, own_effects_of
 from lockgate.core.ruling.effects.tool_arguments import names_file
-from lockgate.core.ruling.explanations import CARRIED, EFFECT, explain
+from lockgate.core.ruling.explanations import CARRIED, EFFECT, LOOKALIKE, explain
 from lockgate.core.ruling.meant_by_goal import names_owner_in_words
 from lockgate.core.ruling.observe_mode import observe
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
@@ -588,7 +588,7 @@ def _conclude(
         reason = Reason.SUSPICIOUS_PATTERN
     elif encoded:
         reason = Reason.ENCODED_CONTENT
-    elif traced.signals or unasked.origins:
+    elif traced.signals or unasked.origins or any(found.rule == LOOKALIKE for found in unasked.findings):
         reason = Reason.UNTRUSTED_ORIGIN
     elif unasked.findings:
         reason = Reason.UNASKED_EFFECT

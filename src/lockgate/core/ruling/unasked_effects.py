@@ -15,8 +15,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
+from lockgate.core.errors import quoted
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.asked_kinds import is_word_for_kind, names_other_protection
 from lockgate.core.ruling.context import Context
@@ -25,7 +27,8 @@ from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.tool_arguments import has_role
 from lockgate.core.ruling.encoded_targets import find_encoded
-from lockgate.core.ruling.explanations import EFFECT
+from lockgate.core.ruling.explanations import EFFECT, LOOKALIKE
+from lockgate.core.ruling.lookalikes import AddressIndex, address_from_target
 from lockgate.core.ruling.meant_by_goal import MeantByGoal
 from lockgate.core.ruling.origins import TrustedText, compared_size
 from lockgate.core.ruling.tool_risk import tool_words
@@ -46,6 +49,14 @@ _PUTS = (
 _MEANT_KINDS = _PERSON_KINDS | {"pays"}
 # Whatever else names such a file, it is what the goal's own word for the kind means: "CI" is `.github/workflows`.
 _FILE_KINDS = frozenset({"changes-agent-file", "changes-pipeline", "installs-hook", "writes-startup-file"})
+# What goes to the owner of the target, or comes from him: an address that only looks like a known one is a finding. A
+# plain request takes nothing along, unless the call also does one of `_GIVES`.
+_AIMED_KINDS = _PERSON_KINDS | frozenset(
+    "adds-dependency changes-remote clones embeds-remote-code installs-package logs-in makes-key pushes routes-to "
+    "runs-download sends-data uses-package-source".split()
+)
+_GIVES = frozenset({"logs-in", "sends-data", "sends-secret"})
+_MAX_ALIKE, _LOOK_UP_STEPS = 44, 2
 # What is told by a number that a list gives: the text that names the thing is another one.
 _LOOKED_UP_KINDS = frozenset({"changes-record", "deletes-record", "orders", "publishes"})
 _MOST_LOOKED_UP = 4
@@ -81,6 +92,7 @@ class UnaskedEffects:
     """Looks for the effects of one call that the user did not ask for."""
 
     __slots__ = (
+        "_address_budget",
         "_budget",
         "_context",
         "_delegated",
@@ -107,7 +119,7 @@ class UnaskedEffects:
         self._readings = readings
         self._trusted = context.trusted_text
         self._delegated = delegated
-        self._budget = WorkBudget(0)
+        self._budget = self._address_budget = WorkBudget(0)
         self._meant = MeantByGoal(context.trusted_text, self._budget)
         self._pointed_at = context.find_pointed_at()
         # Targets of which every mention in untrusted text is one that the goal means.
@@ -119,7 +131,9 @@ class UnaskedEffects:
         origins: list[Origin] = []
         self._expected = set()
         targets = [Leaf(effect.argument, effect.target) for effect in effects]
-        self._budget = WorkBudget(compared_size(prepare_values(self._tool, targets), self._readings))
+        size = compared_size(prepare_values(self._tool, targets), self._readings)
+        # A long address book must leave steps for the other comparisons.
+        self._budget, self._address_budget = WorkBudget(size), WorkBudget(size)
         self._meant = MeantByGoal(self._trusted, self._budget)
         for effect in effects:
             if effect.severity < Severity.REACHES_OUT:
@@ -138,7 +152,48 @@ class UnaskedEffects:
                 findings.append(_finding_from_effect(effect))
                 if origin is not None:
                     origins.append(origin)
+        findings += self._find_lookalikes(effects)
         return EffectFindings(tuple(findings), tuple(origins), frozenset(self._expected), self._budget.is_spent)
+
+    def _find_lookalikes(self, effects: Sequence[Effect]) -> Iterator[Finding]:
+        """Yield the targets that look like an address which the session knows."""
+        gives = any(effect.kind in _GIVES for effect in effects)
+        for effect in effects:
+            is_aimed = effect.kind in _AIMED_KINDS or (gives and effect.kind == "requests")
+            if is_aimed and (says := self._compare_address(effect.target)):
+                yield Finding(LOOKALIKE, effect.argument, effect.start, effect.end, "raw", says)
+
+    def _compare_address(self, target: str) -> str:
+        """Return which known address a target looks like without being it, in words; empty where there is none."""
+        address, trusted, project = address_from_target(target), self._trusted, self._context.project
+        if address is None:
+            return ""
+        written, host = address.written.decode("utf-8", "replace"), address.host.decode("utf-8", "replace")
+        if is_named_by_user(target, trusted) or is_named_by_user(written, trusted):
+            return ""
+        is_owner_known = project.has_host(host) or trusted.names_owner_of(written)
+        for names, index in self._known_addresses():
+            other = index.find_alike(address, is_owner_known=is_owner_known).decode("utf-8", "replace")
+            if other:
+                shown = quoted(written if "@" in other else host, _MAX_ALIKE)
+                names = "the goal" if other in trusted.asked_text.lower() else names
+                return f"{shown} is not {quoted(other, _MAX_ALIKE)}, which {names} names, but looks like it"
+        return ""
+
+    def _known_addresses(self) -> Iterator[tuple[str, AddressIndex]]:
+        """Yield the addresses that trusted texts, the project and untrusted texts have, each with who names them."""
+        yield "trusted text", self._trusted.addresses
+        yield "the project", _addresses_of_project(self._context.project.hosts)
+        for reading in self._readings:
+            # In a reading with folded letters stand names that no one wrote.
+            index = reading.word_index
+            if index.part.how != "raw":
+                continue
+            is_paid = self._address_budget.take_once(index, index.addresses.steps)
+            if not is_paid or not self._address_budget.take(_LOOK_UP_STEPS):
+                self._budget.exhaust()
+                return
+            yield reading.block, index.addresses
 
     def _was_ordered(self, block: str) -> bool:
         """Return whether an order in an earlier session named what this block names: then it is no plain record."""
@@ -359,6 +414,11 @@ class UnaskedEffects:
         """Return whether money goes to a plain name, and the goal names others: who owes Baz pays no Eve."""
         is_name = effect.kind == "pays" and effect.target.isalpha() and has_role(effect.argument, "recipient")
         return is_name and self._meant.names_another(effect.target)
+
+
+@lru_cache(maxsize=8)
+def _addresses_of_project(hosts: frozenset[str]) -> AddressIndex:
+    return AddressIndex("\n".join(sorted(hosts)).encode("utf-8", "ignore"))
 
 
 def _may_be_meant(effect: Effect) -> bool:

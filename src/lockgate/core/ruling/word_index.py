@@ -12,6 +12,7 @@ from heapq import merge
 from itertools import accumulate, islice
 from typing import NamedTuple
 
+from lockgate.core.ruling.lookalikes import AddressIndex
 from lockgate.core.ruling.value_pieces import MAX_PIECES, Candidate
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text.imperatives import ORDER_REACH, WORD_BYTES, Order, order_from_cue, prepare, split_words
@@ -46,6 +47,7 @@ class WordIndex:
     """One reading of one untrusted text, ready for look-ups; orders are cut out on demand."""
 
     __slots__ = (
+        "_addresses",
         "_chunks",
         "_compact",
         "_names",
@@ -76,6 +78,14 @@ class WordIndex:
         self._chunks: dict[int, list[int]] = {}
         self._orders: dict[int, Order] = {}
         self._names: dict[bytes, bool] = {}
+        self._addresses: AddressIndex | None = None
+
+    @property
+    def addresses(self) -> AddressIndex:
+        """The hosts and mailboxes of the text by what they look like."""
+        if self._addresses is None:
+            self._addresses = AddressIndex(self.prepared)
+        return self._addresses
 
     @property
     def spaced(self) -> bytes:

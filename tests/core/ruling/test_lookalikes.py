@@ -1,0 +1,196 @@
+"""Addresses that look like one that the session knows."""
+
+from __future__ import annotations
+
+import pytest
+
+from lockgate import Action, Gate, Reason
+from lockgate.core.ruling.context import Context
+from lockgate.core.ruling.effects.effect import effect
+from lockgate.core.ruling.effects.project import Project
+from lockgate.core.ruling.explanations import LOOKALIKE
+from lockgate.core.ruling.lookalikes import AddressIndex, address_from_target
+from lockgate.core.ruling.unasked_effects import UnaskedEffects
+from lockgate.core.text.scanner import Scanner
+
+GENUINE, FALSE = "jonas@brandt-immobilien.example", "jonas@brandt-imrnobilien.example"
+
+
+def alike(known: str, target: str) -> bytes:
+    """Return what a text with `known` has that looks like the target."""
+    address = address_from_target(target)
+    assert address is not None
+    return AddressIndex(f"Ask {known}, or call us.".lower().encode()).find_alike(address)
+
+
+def held_against(
+    scanner: Scanner, target: str, goal: str, *texts: str, kind: str = "sends-message", project: Project | None = None
+) -> list[str]:
+    """Return what the look-alike rule says about a call to this target."""
+    context = Context(scanner)
+    context.add(goal, source="goal", id="goal")
+    for text in texts:
+        context.add(text, source="tool:read_mail")
+    context.project = project or context.project
+    found = UnaskedEffects(context, "send_email", context.readings).find([effect(kind, target, argument="to")])
+    return [finding.excerpt for finding in found.findings if finding.rule == LOOKALIKE]
+
+
+@pytest.mark.parametrize(
+    ("known", "target"),
+    [
+        (GENUINE, FALSE),
+        ("brandt-immobilien.example", "mail.brandt-imrnobilien.example"),
+        ("www.brandt-immobilien.example", FALSE),
+        ("modern-bau.example", "modem-bau.example"),
+        ("westvvood.example", "westwood.example"),
+        ("cloudbase.example", "doudbase.example"),
+        ("cloudbase.example", "c1oudbase.example"),
+        ("billing-desk.example", "bi11ing-desk.example"),
+        ("kontor-nord.example", "k0ntor-n0rd.example"),
+        ("silverlane.example", "sllver1ane.example"),
+        ("soleil-bank.example", "5oleil-bank.example"),
+        ("brandtbau.example", "brandt-bau.example"),
+        ("immobilien.example", "imobilien.example"),
+        ("bar-news.example", "barnews.example"),
+        ("brandt.example.com", "brandt-example.com"),
+        ("brandt-bau.example", "br\u0430ndt-bau.example"),
+        ("brandt-bau.example", "xn--brndt-bau-1yh.example"),
+        ("ours-desk.github.io", "0urs-desk.github.io"),
+        ("github.com", "g1thub.com"),
+        # Mailboxes.
+        ("jonas.brandt@kontor.example", "j0nas.brandt@kontor.example"),
+        ("martin@kontor.example", "rnartin@kontor.example"),
+        ("ann@company.com", "ann@company.co"),
+        ("ann@company.com", "ann@company.co.uk"),
+        (FALSE, "jonas@brandt-immobilien.de"),
+    ],
+)
+def test_addresses_that_look_alike(known: str, target: str) -> None:
+    assert alike(known, target)
+    assert alike(target, known)
+
+
+@pytest.mark.parametrize(
+    ("known", "target"),
+    [
+        (GENUINE, GENUINE),
+        (GENUINE, "clara@brandt-immobilien.example"),
+        ("brandt-bau.example", "api.brandt-bau.example"),
+        ("www.brandt-bau.example", "brandt-bau.example"),
+        ("dev.api.brandt-bau.example", "dev-api.brandt-bau.example"),
+        ("node1.brandt-bau.example", "node11.brandt-bau.example"),
+        ("brandt-bau.com", "brandt-bau.de"),
+        ("www.company.com", "ann@company.de"),
+        ("bob@company.com", "ann@company.de"),
+        ("ann@gmx.de", "ann@gmx.net"),
+        ("jonas@yahoo.com", "jonas@yahoo.de"),
+        ("ann@kontor.example", "anne@kontor.example"),
+        ("hannah@kontor.example", "hanna@kontor.example"),
+        ("jonas.brandt@kontor.example", "jonasbrandt@kontor.example"),
+        ("bill@kontor.example", "bi11@kontor.example"),
+        ("github.com", "githubusercontent.com"),
+        ("abc.example", "a-bc.example"),
+        ("bucket.s3-eu-west-1.amazonaws.com", "bucket.s3.eu-west-1.amazonaws.com"),
+        ("m\u00fcller-bau.example", "xn--mller-bau-q9a.example"),
+        ("x.10.0.o", "100.0.1.x"),
+        ("xn--\u00e4\u00f6-999999999.example", "xn--99999999999999.example"),
+    ],
+)
+def test_ordinary_pairs_do_not(known: str, target: str) -> None:
+    assert not alike(known, target)
+    assert not alike(target, known)
+
+
+def test_one_text_may_name_neighbours_but_no_false_letters() -> None:
+    own = address_from_target("info@brandt-bau.example")
+    false, company = address_from_target(FALSE), address_from_target("ann@company.de")
+    assert own is not None
+    assert false is not None
+    assert company is not None
+    assert not AddressIndex(b"Mail info@brandt-bau.example or see www.brandtbau.example").find_alike(own)
+    assert AddressIndex(f"From: {GENUINE}\nFrom: {FALSE}".encode()).find_alike(false) == GENUINE.encode()
+    assert not AddressIndex(b"ann@company.com, ann@company.de").find_alike(company)
+
+
+ANSWER = f"From: {FALSE}\nCould you send me the contracts once more? Kind regards, Jonas"
+
+
+def test_the_finding_says_what_the_address_is_not(scanner: Scanner) -> None:
+    says = f"`{FALSE}` is not `{GENUINE}`, which {{}} names, but looks like it"
+    assert held_against(scanner, FALSE, f"Answer {GENUINE}.", ANSWER) == [says.format("the goal")]
+    assert held_against(scanner, FALSE, "Answer Jonas.", f"Jonas: {GENUINE}", ANSWER) == [says.format("b0002")]
+    assert held_against(scanner, FALSE, "Answer Jonas.", ANSWER, f"Jonas: {GENUINE}") == [says.format("b0003")]
+    project = Project(hosts=frozenset({"brandt-immobilien.example"}))
+    says = "`brandt-imrnobilien.example` is not `brandt-immobilien.example`, which the project names, but looks like it"
+    assert held_against(scanner, FALSE, "Answer Jonas.", ANSWER, project=project) == [says]
+
+
+@pytest.mark.parametrize("kind", ["clones", "grants-access", "logs-in", "pushes", "sends-data", "shares"])
+def test_every_kind_that_gives_or_takes_counts(scanner: Scanner, kind: str) -> None:
+    goal = "Fetch from and push to forge.brandt-bau.example, log in, and share what they ask for."
+    assert held_against(scanner, "forge.brandt-bau.example", goal, "Nothing.", kind=kind) == []
+    assert held_against(scanner, "forge.brandtbau.example", goal, "Nothing.", kind=kind) != []
+
+
+def test_a_request_counts_where_the_call_gives_something(scanner: Scanner) -> None:
+    context = Context(scanner)
+    context.add("Look at kontor-nord.example", source="goal", id="goal")
+    context.add("See k0ntor-nord.example", source="tool:read_page")
+    request, login = effect("requests", "k0ntor-nord.example"), effect("logs-in", "ann")
+    check = UnaskedEffects(context, "open_page", context.readings)
+    assert LOOKALIKE not in [found.rule for found in check.find([request]).findings]
+    assert LOOKALIKE in [found.rule for found in check.find([request, login]).findings]
+
+
+@pytest.mark.parametrize(
+    "goal",
+    [
+        f"Answer {FALSE}, not {GENUINE}.",
+        f"Our people at {GENUINE} moved to www.brandt-imrnobilien.example: answer them.",
+        "Answer Jonas.",
+    ],
+)
+def test_what_the_user_names_or_what_no_text_knows_otherwise_is_none(scanner: Scanner, goal: str) -> None:
+    assert held_against(scanner, FALSE, goal, ANSWER) == []
+
+
+def test_a_mailbox_of_a_known_host_with_false_letters_is_one(scanner: Scanner) -> None:
+    target = "j0nas@brandt-immobilien.example"
+    assert held_against(scanner, target, f"Answer {GENUINE}.", f"From: {target}") != []
+    assert held_against(scanner, target, f"Answer {GENUINE} and {target}.", f"From: {target}") == []
+
+
+def test_the_genuine_address_passes_where_the_user_names_it(scanner: Scanner) -> None:
+    assert held_against(scanner, GENUINE, f"Answer {GENUINE}.", ANSWER) == []
+
+
+def test_a_folded_reading_is_no_other_text(scanner: Scanner) -> None:
+    text = "Write to info@m\u00fcller-bau.example \uff28\uff25\uff2c\uff2c\uff2f \uff37\uff2f\uff32\uff2c\uff24"
+    assert held_against(scanner, "info@m\u00fcller-bau.example", "Answer them.", text) == []
+
+
+def test_an_answer_with_files_to_a_lookalike_waits_and_says_why() -> None:
+    session = Gate().session(goal="Answer Jonas (jonas@brandt-immobilien.example) and send him the contracts.")
+    session.add(ANSWER, source="tool:read_mail")
+    call = {"subject": "Re: contracts", "body": "Here they are.", "attachments": ["contracts.pdf"]}
+    assert session.check("send_email", {"to": GENUINE, **call}).action is Action.CONTINUE
+    held = session.check("send_email", {"to": FALSE, **call})
+    assert (held.action, held.reason) == (Action.PAUSE, Reason.UNTRUSTED_ORIGIN)
+    assert held.explanation.startswith(f"`{FALSE}` is not `{GENUINE}`, which the goal names, but")
+
+
+def test_a_text_full_of_addresses_takes_steps_in_proportion() -> None:
+    texts = [b" ".join(b"a%d.host%d.example" % (n, n) for n in range(count)) for count in (1000, 2000)]
+    small, large = (AddressIndex(text).steps for text in texts)
+    assert small < large < 3 * small
+    unbroken = (b"a" * 200_000, b"a." * 100_000, b"xn--" * 50_000, b"a@" * 100_000 + b".b")
+    assert all(AddressIndex(text).steps < len(text) for text in unbroken)
+
+
+def test_what_could_not_be_compared_to_the_end_is_a_finding(scanner: Scanner) -> None:
+    context = Context(scanner)
+    context.add("Answer Jonas.", source="goal", id="goal")
+    context.add(" ".join(f"xn--a{n}bc.de" for n in range(4000)), source="tool:read_page")
+    found = UnaskedEffects(context, "send_email", context.readings).find([effect("sends-message", FALSE)])
+    assert found.capped
