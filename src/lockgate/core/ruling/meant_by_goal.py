@@ -36,6 +36,13 @@ _LEAST_NAME = 4
 # What goals of all sorts say: an address with such a word is no one's in particular.
 _SAYS_NO_NAME = VERBS.union(*OBJECT_CLASSES) | {word + "s" for group in (VERBS, *OBJECT_CLASSES) for word in group}
 _HOST_PART, _LETTERS = re.compile(r"\A[a-z]+://|[/?#:].*\Z", re.DOTALL), re.compile(r"[^\W\d_]+")
+# Words of sentences in the languages that goals are most often written in.
+_SMALL_WORDS = STOP_WORDS | frozenset(
+    "der die das den dem ein eine ist sind und oder nicht mehr von mit für seit le la les un une est sont et ou ne "
+    "pas plus de du des avec pour depuis el los las una es son y no ya desde con il lo gli è sono non più da di per "
+    "os as um uma é são não mais do em het een zijn niet meer van met voor sinds det är inte och som från att jest nie "
+    "od są się już это не уже для был была было есть bir ve değil için".encode().split()
+)
 # An account in a text, as banks and wallets write them.
 _ACCOUNT = re.compile(
     rb"\b(?:[a-z]{2}\d\d(?: ?[a-z0-9]{4}){2,7}(?: ?[a-z0-9]{1,3})?"
@@ -114,7 +121,7 @@ class MeantByGoal:
         while at >= 0 and self._budget.take(_PLACE_STEPS):
             line = text[max(text.rfind(b"\n", max(0, at - _NEAR), at) + 1, at - _NEAR) : at]
             is_spelled_out = b" " in piece or len(acts.intersection(line.translate(WORD_BYTES).split())) > 1
-            if is_spelled_out or _is_in_prose(text, at, candidate):
+            if is_spelled_out or _is_in_prose(text, at, candidate, _SMALL_WORDS):
                 return True
             at = text.find(piece, at + len(piece))
         return False
@@ -167,14 +174,17 @@ def _places_of(piece: bytes, text: bytes) -> Iterator[int]:
         at = text.find(piece, at + len(piece))
 
 
-def _is_in_prose(text: bytes, at: int, candidate: Candidate) -> bool:
-    """Return whether a value stands in a sentence, rather than in a field, a column or an entry of a list."""
+def _is_in_prose(text: bytes, at: int, candidate: Candidate, small: frozenset[bytes] = STOP_WORDS) -> bool:
+    """Return whether a value stands in a sentence, rather than in a field, a column or an entry of a list.
+
+    A sentence has one of the words in `small`.
+    """
     start = max(text.rfind(border, max(0, at - _SEGMENT), at) for border in _FIELD_BORDERS) + 1
     ends = [end for border in _FIELD_BORDERS if (end := text.find(border, at, at + _SEGMENT)) >= 0]
     end = min(ends, default=at + _SEGMENT)
     segment = text[max(start, at - _SEGMENT) : at] + text[at + len(candidate.piece) : end]
     words = [word for word in segment.translate(WORD_BYTES).split() if word.isalpha()]
-    return len(words) >= _FEW and not STOP_WORDS.isdisjoint(words)
+    return len(words) >= _FEW and not small.isdisjoint(words)
 
 
 def _words_before(text: bytes, at: int, *, in_one_record: bool = False) -> list[bytes]:

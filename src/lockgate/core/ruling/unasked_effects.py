@@ -25,7 +25,7 @@ from lockgate.core.ruling.context import Context
 from lockgate.core.ruling.delegation import hands_over
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.effects.tool_arguments import has_role
+from lockgate.core.ruling.effects.tool_arguments import ROLES, has_role, is_place
 from lockgate.core.ruling.encoded_targets import find_encoded
 from lockgate.core.ruling.explanations import EFFECT, LOOKALIKE
 from lockgate.core.ruling.lookalikes import AddressIndex, address_from_target
@@ -69,6 +69,7 @@ _PLAIN = re.compile(r"(?<!\S)[a-z-]+(?!\S)")
 _WORDS = re.compile(r"[^\W_]+")
 _MAILBOX = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")
 _MOST_AIMS = 8
+_ENDING = re.compile(rb"(?<=\w)\.[a-z0-9]{1,5}\Z")
 _HOST_WORDS = re.compile(rb"[^\W_]{5,}")
 _NEAR = 80
 _MAX_SHOWN = 120
@@ -293,7 +294,10 @@ class UnaskedEffects:
             return False
         handed = self._context.find_delegated(self._tool) | self._pointed_at
         readings = [reading for reading in self._readings if reading.block not in handed]
-        names = [name for aim in self._find_aims(effect) for name in _names_of(aim)]
+        names = self._find_aims(effect)
+        if effect.kind != "schedules-job":
+            # Logs and lists are full of the names of scripts: a job is told by its whole path.
+            names = [name for aim in names for name in _names_of(aim)]
         acts = frozenset(split_words(" ".join(_PLAIN.findall(self._text_of_act(effect).lower())[:3]).encode()))
         return any(
             self._meant.is_told(candidate, reading.word_index, acts.difference(candidate.words))
@@ -303,9 +307,13 @@ class UnaskedEffects:
         )
 
     def _find_aims(self, effect: Effect) -> list[str]:
-        """Return what an effect is aimed at: its target, and the mailboxes that a command lets in there."""
-        lets_in = effect.kind in _PERSON_KINDS and "@" not in effect.target
-        return [effect.target, *(_MAILBOX.findall(self._text_of_act(effect))[:_MOST_AIMS] if lets_in else ())]
+        """Return what an effect is aimed at: its target, whom a command lets in there, or the file to open."""
+        aims: list[str] = []
+        if effect.kind in _PERSON_KINDS and "@" not in effect.target:
+            aims = _MAILBOX.findall(self._text_of_act(effect))
+        elif effect.target.lower() in ROLES["open to all"]:
+            aims = [leaf.text for leaf in self._leaves if is_place(leaf)]
+        return [effect.target, *aims[:_MOST_AIMS]]
 
     def _find_candidates(self, effect: Effect, texts: Sequence[str]) -> list[Candidate]:
         """Return what of these texts, in the place of the target, is worth looking for."""
@@ -313,11 +321,14 @@ class UnaskedEffects:
         return find_candidates(prepare_values(self._tool, leaves), self._context.untrusted_words)[0]
 
     def _is_fitting(self, candidate: Candidate) -> bool:
-        """Return whether the goal says all words of a value; of a path, those of its last name; an address as it is."""
+        """Return whether the goal says all words of a value; of a path, those of its last name; an address as it is.
+
+        Few say the ending of a file's name.
+        """
         if candidate.is_address:
             return self._trusted.contains_value(candidate, self._budget)
         piece = candidate.piece.rstrip(b"/*")
-        words = split_words(piece if " " in candidate.leaf.text else piece.rpartition(b"/")[2])
+        words = split_words(piece if " " in candidate.leaf.text else _ENDING.sub(b"", piece.rpartition(b"/")[2]))
         return bool(words) and self._trusted.says_all(words)
 
     def _switches_off_another(self, effect: Effect) -> bool:
