@@ -249,6 +249,28 @@ def put_into(model: onnx.ModelProto, heads: list[Head]) -> None:
     onnx.checker.check_model(model)
 
 
+def join(model: onnx.ModelProto, other: onnx.ModelProto) -> None:
+    """Let the third column be the mean of its head and that of another model with the same encoder."""
+
+    def head_of(one: onnx.ModelProto) -> dict[str, np.ndarray]:
+        return {
+            each.name: numpy_helper.to_array(each) for each in one.graph.initializer if each.name.startswith("request.")
+        }
+
+    own, others = head_of(model), head_of(other)
+    for each in model.graph.initializer:
+        if each.name in ("request.detectors", "request.detectors.bias"):
+            made = np.concatenate([own[each.name], others[each.name]])
+        elif each.name == "request.sum":
+            made = np.concatenate([own[each.name], others[each.name]]) / 2
+        elif each.name == "request.sum.bias":
+            made = (own[each.name] + others[each.name]) / 2
+        else:
+            continue
+        each.CopyFrom(numpy_helper.from_array(made.astype(own[each.name].dtype), each.name))
+    onnx.checker.check_model(model)
+
+
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--rows", type=Path, required=True)
@@ -256,6 +278,9 @@ def main() -> None:
         "--model", type=Path, required=True, help="the folder with an encoder, with or without such a head"
     )
     asked.add_argument("--out", type=Path, required=True)
+    asked.add_argument(
+        "--beside", type=Path, help="a folder whose head is kept as well: what comes out is the mean of both"
+    )
     asked.add_argument("--quick", action="store_true", help="do not measure")
     args = asked.parse_args()
     with gzip.open(args.rows, "rt", encoding="utf-8") as file:
@@ -269,6 +294,8 @@ def main() -> None:
     heads = [teach(data, list(range(len(rows))), seed) for seed in range(SEEDS)]
     model = onnx.load(str(path))
     put_into(model, heads)
+    if args.beside:
+        join(model, onnx.load(str(args.beside / "judge.onnx")))
     args.out.mkdir(exist_ok=True, parents=True)
     onnx.save(model, str(args.out / "judge.onnx"))
 

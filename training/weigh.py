@@ -39,8 +39,8 @@ from lockgate.verifiers.embedded_judge import NAMES, EmbeddedJudge, ModelFiles
 # did worse on all others: how often an order stands behind a call, say, is the composer's choice.
 WEIGHTS = {"driven": 2.0, "value-in-order": 0.2, "speaks-to-the-agent": 0.5, "arguments-in-goal": -1.0}
 LINES = {"cautious": -1.1, "balanced": -0.8, "quiet": -0.4}
-# The line that request_head.py prints for 2 % of the banks' ordinary requests, single texts kept apart.
-SUSPECT_REQUEST_FROM = 1.78
+# Between the lines that request_head.py prints for 2 and 3 % of the banks' ordinary requests, single texts kept apart.
+SUSPECT_REQUEST_FROM = 1.5
 # The share of ordinary composed texts that is called unsafe, and of those with a foreign request that is not called safe.
 UNSAFE = {"cautious": 0.02, "balanced": 0.01, "quiet": 0.005}
 SAFE = {"cautious": 0.99, "balanced": 0.97, "quiet": 0.94}
@@ -214,7 +214,7 @@ def main() -> None:
     asked.add_argument("--out", type=Path)
     asked.add_argument("--most", type=int, default=6000)
     asked.add_argument("--jobs", type=int, default=1)
-    asked.add_argument("--name", default="pair-4")
+    asked.add_argument("--name", default="pair-5")
     args = asked.parse_args()
     if args.rows:
         rows = [row for row in load(args.rows) if apart(row) and (row["kind"] == "text" or (row["escalated"] and row["clearable"]))]  # fmt: skip

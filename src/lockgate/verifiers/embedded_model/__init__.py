@@ -4,4 +4,4 @@
 this version was measured with. Empty: this installation has no model. training/pack.py writes the line.
 """
 
-PIN = "3760ecc1fe4f856321050b4209614903c1d144dd4bed253b4498e587cbfd30e8"
+PIN = "b9d920278c399baea5a3a8475fa5bc40e7a4597f1fdb44939d04b16b098f25d7"
