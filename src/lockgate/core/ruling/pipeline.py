@@ -431,12 +431,19 @@ def _check_arguments(review: _Review) -> ArgumentScan:
 
 def _without_what_means_nothing(review: _Review, scan: ArgumentScan) -> ArgumentScan:
     """Return the findings that count for a call of this kind."""
+    scan = scan._replace(patterns=[found for found in scan.patterns if not _is_told_by_effects(review, found)])
     if review.is_light_work:
         spoken = [found for found in scan.patterns if _counts_for_light_work(review, found)]
         return ArgumentScan(spoken, [], scan.decoded)
     if canonical_tool(review.call.tool) != "bash":
         return scan
     return scan._replace(patterns=[found for found in scan.patterns if not _calls_nothing(found, review.leaves)])
+
+
+def _is_told_by_effects(review: _Review, found: Finding) -> bool:
+    """Return whether a statement that removes tables is judged by what it removes: the goal asks for such a thing."""
+    removes = any(each.kind == "deletes-data" for each in review.effects)
+    return found.rule == _DROPS_TABLES and removes and review.context.trusted_text.asks_for_kind("deletes-data")
 
 
 # Two patterns, each read once: one for both would begin anew at each of thousands of words.
@@ -571,6 +578,7 @@ def _related_notes(review: _Review, traced: OriginTrace) -> list[BlockNote]:
 
 
 _CALL_SYNTAX = "seed:call-syntax"
+_DROPS_TABLES = "execution:drop-tables"
 # A whole word and a name right before the bracket: "recall notice (2 pages)" spells out no call.
 _CALL_IN_TEXT = re.compile(rb"\b(?:execute|run|call)\b[^\n(]{0,400}(?<=\w)\(", re.IGNORECASE)
 

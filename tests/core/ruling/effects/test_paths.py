@@ -21,7 +21,7 @@ def test_a_secret_is_read(path: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ".env.example|.env.sample|.env.template|~/.ssh/id_rsa.pub|src/token.py|tests/fixtures/a.key|docs/secrets.md|/etc/passwd"
+    ".env.example|.env.sample|.env.template|~/.ssh/id_rsa.pub|~/.ssh/authorized_keys|src/token.py|tests/fixtures/a.key|docs/secrets.md|/etc/passwd"
     "|~/.ssh/config|README.md|certs/ca.pem|src/secrets/store.go|node_modules/a/test.pem|.gitignore|Dockerfile|.npmrc".split(
         "|"
     ),
