@@ -88,6 +88,11 @@ def find_addresses_by_shape(text: str) -> list[Seen]:
     return [each for each in seen if each is not None] if all(seen) else []
 
 
+def is_wallet(text: str) -> bool:
+    """Return whether this is the address of a wallet, from which no bank gets money back."""
+    return _WALLET.fullmatch(text.strip()) is not None
+
+
 def account_start(text: str) -> int:
     """Return where an account begins behind its kind, as in `wallet:0x5f…`; 0 for a text without one."""
     match = _ACCOUNT_KIND.match(text)
