@@ -28,11 +28,24 @@ def test_a_tool_that_replaces_text_in_a_file_edits_it_whatever_it_is_called() ->
     assert found == [("embeds-remote-code", "hub.b.example"), ("edits-project", "Dockerfile")]
     assert kinds("swap_lines", filepath="/home/u/.bashrc", search="a", replacement="b")[0][0] == "writes-startup-file"
     assert kinds("settings_swap", path="a/b", old="1", new="2")[0][0] != "edits-project"
+    found = kinds("apply_change", filename="a.py", search="a", replace="b", description="why", line="3")
+    assert found == [("edits-project", "a.py")]
+
+
+def test_a_tool_that_sends_or_routes_what_it_replaces_edits_no_file() -> None:
+    change = {"path": "a.txt", "old": "x", "new": "y"}
+    assert kinds("send_diff", **change, to="eve@b.example") == [("sends-message", "eve@b.example")]
+    assert ("requests", "b.example") in kinds("post_change", **change, url="https://b.example/c")
+    found = kinds("create_redirect", path="/login", old="https://a.example/", new="https://b.example/")
+    assert ("routes-to", "b.example") in found
 
 
 def test_new_is_a_path_where_a_file_is_moved_or_copied() -> None:
     for tool in ("move_file", "rename_file", "copy_file"):
         assert ("writes-startup-file", "/home/u/.bashrc") in kinds(tool, old="a.txt", new="/home/u/.bashrc")
+    for arguments in ({"path": "a.txt"}, {"path": "a.txt", "command": "rename"}, {"old": "a.txt", "action": "Move"}):
+        assert ("writes-startup-file", "/home/u/.bashrc") in kinds("edit_file", **arguments, new="/home/u/.bashrc")
+    assert kinds("edit_file", path="a.txt", old="x", new="/home/u/.bashrc") == [("edits-project", "a.txt")]
 
 
 def test_every_edit_of_a_list_of_edits_counts() -> None:

@@ -19,7 +19,10 @@ _WRITES = frozenset(
 )
 _SURELY_WRITES = frozenset("write edit append save touch".split())
 # The path of such a thing is a place among settings, not a file.
-_SETTINGS = frozenset("secret config setting settings policy record key value registry".split())
+_SETTINGS = frozenset(
+    "secret config setting settings policy record key value registry dns redirect redirects route routing proxy "
+    "upstream endpoint nameserver gateway".split()
+)
 _MOVES = frozenset("move rename".split())
 _TRANSFORMS = frozenset(
     "convert extract compress zip unzip parse render resize split merge download compile copy duplicate".split()
@@ -28,6 +31,7 @@ _DELETES = frozenset("delete remove unlink erase trash wipe".split())
 _LOOKING_COMMANDS = frozenset("view read list".split())
 _OLD = frozenset("old_string old_str old_text oldtext search old replaced".split())
 _NEW = frozenset("new_string new_str new_text newtext replace new replacement".split())
+_EDITED = frozenset("path filename filepath".split())
 _NOT_CONTENT = frozenset("description instruction instructions explanation title".split())
 _MAX_PATCHED = 200
 _PATCHED = re.compile(
@@ -42,7 +46,7 @@ def read_file_tool(name: ToolName, seed: str, leaves: Sequence[Leaf], project: P
         patched = list(read_patches(leaves, project))
         if patched:
             return patched
-    named = [leaf for leaf in leaves if _names_path(leaf, name)]
+    named = _find_paths(name, leaves)
     paths = [leaf for leaf in named if _is_path(leaf.text)]
     access = _direction(name, seed, leaves)
     if access is None or not paths:
@@ -61,9 +65,11 @@ def _read_written(name: ToolName, paths: Sequence[Leaf], others: Sequence[Leaf],
     yield from _read_repository(others)
 
 
-def _names_path(leaf: Leaf, name: ToolName) -> bool:
-    """Return whether an argument names a file: `new` does where one is moved, and is a text where one is edited."""
-    return is_path_name(leaf.argument) and (name.verb in _MOVES | _TRANSFORMS or leaf_name(leaf) not in _NEW)
+def _find_paths(name: ToolName, leaves: Sequence[Leaf]) -> list[Leaf]:
+    """Return the arguments that name files: `new` is a text where a text is replaced, and else a path to write."""
+    acts = {leaf.text.lower() for leaf in leaves if has_role(leaf.argument, "action")} | {name.verb}
+    is_edit = acts.isdisjoint(_MOVES | _TRANSFORMS) and any(leaf_name(leaf) in _OLD for leaf in leaves)
+    return [leaf for leaf in leaves if is_path_name(leaf.argument) and not (is_edit and leaf_name(leaf) in _NEW)]
 
 
 def _access_of(leaf: Leaf, access: Access, name: ToolName) -> Access:
@@ -88,11 +94,17 @@ def _direction(name: ToolName, seed: str, leaves: Sequence[Leaf]) -> Access | No
 
 
 def _edits_by_arguments(name: ToolName, leaves: Sequence[Leaf]) -> bool:
-    """Return whether a tool gets a path with a verb that writes, or with what is replaced there and by what."""
-    parts = frozenset().union(*(name_parts(leaf.argument) for leaf in leaves))
-    if parts.isdisjoint({"path", "filename", "filepath"}) or not _SETTINGS.isdisjoint(name.words):
+    """Return whether a tool gets a path with a verb that writes, or with what is replaced there, by what, and no more.
+
+    A tool that also gets a recipient or an address may send the change there.
+    """
+    named = [name_parts(leaf.argument) for leaf in leaves if not leaf.text.isdigit()]
+    parts = frozenset().union(*named)
+    if parts.isdisjoint(_EDITED) or not _SETTINGS.isdisjoint(name.words):
         return False
-    return name.verb in _SURELY_WRITES or not (parts.isdisjoint(_OLD) or parts.isdisjoint(_NEW))
+    is_exchange = not parts.isdisjoint(_OLD) and not parts.isdisjoint(_NEW)
+    known = _EDITED | _OLD | _NEW | _NOT_CONTENT
+    return name.verb in _SURELY_WRITES or (is_exchange and not any(map(known.isdisjoint, named)))
 
 
 def _is_path(text: str) -> bool:
