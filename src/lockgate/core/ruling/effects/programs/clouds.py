@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
@@ -47,22 +48,22 @@ _AWS_VALUED = frozenset(
     "--profile --region --output --query --endpoint-url --ca-bundle --color --cli-read-timeout "
     "--cli-connect-timeout".split()
 )
+_S3_OPERAND = re.compile(r"[\"']?s3(?:://|[\"']?\Z)")
 _NAMING = re.compile(r"name|id|bucket|user|role|group|arn|cluster|table|queue|function|stack|key")
 
 
-# The options of `aws s3` that take no value; all others do.
+# The options of `aws s3` that take no value, like all that begin with `--no-`; the others do.
 _S3_FLAGS = frozenset(
-    "--recursive --dryrun --quiet --delete --exact-timestamps --size-only --follow-symlinks --no-follow-symlinks "
-    "--only-show-errors --no-progress --force --human-readable --summarize --no-guess-mime-type --no-sign-request "
-    "--no-verify-ssl --no-paginate --debug --no-overwrite --force-glacier-transfer --ignore-glacier-warnings".split()
+    "--recursive --dryrun --quiet --delete --exact-timestamps --size-only --follow-symlinks --only-show-errors --force "
+    "--human-readable --summarize --debug --force-glacier-transfer --ignore-glacier-warnings "
+    "--validate-same-s3-paths".split()
 )
 
 
 def _aws(walk: Walk, call: Invocation) -> Output:
     words = split_options(call.arguments, _AWS_VALUED)[1]
     if words[:1] == ["s3"]:
-        valued = frozenset(each for each in call.arguments if each.startswith("--")) - _S3_FLAGS
-        words = split_options(call.arguments, valued)[1]
+        words = split_options(call.arguments, _find_s3_valued(call.arguments))[1]
     values = dict(long_values(call.arguments))
     endpoint = host_of(walk.plain(values.get("--endpoint-url", "")))
     if endpoint and not is_local(endpoint):
@@ -76,6 +77,13 @@ def _aws(walk: Walk, call: Invocation) -> Output:
     if "--dry-run" not in call.arguments:
         return _aws_service(walk, call, service, verb, walk.plain(named))
     return UNKNOWN_OUTPUT
+
+
+def _find_s3_valued(arguments: Sequence[str]) -> frozenset[str]:
+    """Return the options that take the next argument, which is neither `s3` nor a bucket."""
+    pairs = zip(arguments, [*arguments[1:], ""], strict=True)
+    valued = {option for option, value in pairs if option.startswith("--") and not _S3_OPERAND.match(value)}
+    return _AWS_VALUED | {option for option in valued - _S3_FLAGS if not option.startswith("--no-")}
 
 
 def _aws_service(walk: Walk, call: Invocation, service: str, verb: str, target: str) -> Output:
