@@ -236,3 +236,31 @@ def _seconds_to_read(goal: str) -> float:
     for kind in ASKED_BY:
         is_asked(kind, goal)
     return process_time() - start
+
+
+@pytest.mark.parametrize(
+    ("kind", "goal"),
+    [
+        ("grants-access", "Unlock the front door for the cleaner"),
+        ("grants-access", "open the garage, please"),
+        ("grants-access", "Schließ bitte die Haustür auf"),
+        ("disables-check", "Wake me at 7, cancel the old alarm"),
+        ("disables-check", "Disarm it, I am home"),
+    ],
+)
+def test_doors_and_alarms_are_asked_for_in_everyday_words(kind: str, goal: str) -> None:
+    assert is_asked(kind, goal)
+
+
+@pytest.mark.parametrize(
+    ("kind", "goal"),
+    [
+        ("grants-access", "Open the report about the lobby"),
+        ("grants-access", "Lock the front door"),
+        ("grants-access", "Is the garage open?"),
+        ("disables-check", "Set an alarm for 7"),
+        ("disables-check", "Cancel my meeting on Monday"),
+    ],
+)
+def test_other_words_about_doors_and_alarms_ask_for_no_such_thing(kind: str, goal: str) -> None:
+    assert not is_asked(kind, goal)
