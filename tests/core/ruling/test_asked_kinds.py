@@ -6,7 +6,13 @@ from time import process_time
 
 import pytest
 
-from lockgate.core.ruling.asked_kinds import is_asked_by, is_word_for_kind, names_other_protection, wishes_in
+from lockgate.core.ruling.asked_kinds import (
+    forbidden_after,
+    is_asked_by,
+    is_word_for_kind,
+    names_other_protection,
+    wishes_in,
+)
 from lockgate.core.ruling.effects.effect import ASKED_BY, KINDS, PROTECTIONS
 
 
@@ -264,3 +270,26 @@ def test_doors_and_alarms_are_asked_for_in_everyday_words(kind: str, goal: str) 
 )
 def test_other_words_about_doors_and_alarms_ask_for_no_such_thing(kind: str, goal: str) -> None:
     assert not is_asked(kind, goal)
+
+
+    ("text", "kinds"),
+    [
+        ("Put the best one in my cart. Don't order.", {"orders", "pays"}),
+        ("Draft a reply to Ann but do not send it yet", {"sends-message"}),
+        ("Tidy the inbox without deleting anything.", {"deletes-record", "deletes-data", "deletes-outside"}),
+        ("commit, don't push", {"pushes"}),
+        ("commit, don't push to main", set()),
+        ("Don't delete anything else", set()),
+        ("Don't send it to Bob, send it to Ann", set()),
+        ("Draft a reply, don't send it. Then send Bob the summary.", set()),
+        ("Order the lamp", set()),
+    ],
+)
+def test_a_goal_may_forbid_a_kind_altogether(text: str, kinds: set[str]) -> None:
+    assert forbidden_after(text) == kinds
+
+
+def test_what_is_forbidden_may_be_asked_for_later() -> None:
+    before = forbidden_after("Compare docks, don't order.")
+    assert forbidden_after("Also look for cables.", before) == before
+    assert forbidden_after("Fine, order the first one.", before) == set()

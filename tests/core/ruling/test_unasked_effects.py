@@ -557,3 +557,13 @@ def test_throwing_away_is_deleting() -> None:
     listed = "zoom.dmg\na.jpg"
     assert findings("Throw the installers away.", listed, "delete_files", paths=["~/Downloads/zoom.dmg"]) == []
     assert findings("Sort the photos.", listed, "delete_files", paths=["~/Downloads/zoom.dmg"]) != []
+
+
+def test_what_the_goal_forbids_is_held_even_where_it_is_light() -> None:
+    listed = "D-4410 dock, two ports, great reviews"
+    goal = "Find a good dock and put it in my cart. Don't order."
+    assert findings(goal, listed, "one_click_buy", items=["D-4410"]) == ["effect:orders"]
+    assert findings(goal, listed, "cart_add_product", product_id="D-4410") == []
+    assert findings("Find a good dock and order it.", listed, "one_click_buy", items=["D-4410"]) == []
+    assert findings("Fix it, commit, don't push.", listed, "Bash", command="git push origin fix") == ["effect:pushes"]
+    assert findings("Fix it on a branch, don't push to main.", listed, "Bash", command="git push origin fix") == []

@@ -35,7 +35,7 @@ from lockgate.core.ruling.meant_by_goal import is_imitation
 from lockgate.core.ruling.pipeline import EscalatedCall
 from lockgate.core.text.confusables import fold_to_latin, remove_invisible, triggers_from_text
 from lockgate.core.text.encodings import CODES
-from lockgate.core.vocabulary import Block, Effect, Finding, Origin, Severity, Trust
+from lockgate.core.vocabulary import Block, Finding, Origin, Severity, Trust
 
 MAX_WINDOWS = 4
 # Characters on each side of what is looked for: with it, some 100 tokens.
@@ -213,17 +213,13 @@ def _is_clearable(ask: EscalatedCall, untrusted: set[str]) -> bool:
     # The model takes a name that imitates another for that one, as the attacker wants it to.
     if any(found.rule == LOOKALIKE for found in ask.findings):
         return False
-    if any(_is_for_good(effect) for effect in ask.effects):
+    # No bank gets this back.
+    if any(effect.kind == "pays" and is_wallet(effect.target) for effect in ask.effects):
         return False
     # Letters that imitate others are there to deceive, and this model reads them as what they imitate.
     if any(is_imitation(effect.target) for effect in ask.effects if effect.severity >= Severity.REACHES_OUT):
         return False
     return not _is_led_by_order(ask) and not _order_speaks_to_machine(ask, untrusted)
-
-
-def _is_for_good(effect: Effect) -> bool:
-    """Whether money goes where no bank gets it back, or the mail and visitors of a domain go to another host."""
-    return effect.kind == "routes-to" or (effect.kind == "pays" and is_wallet(effect.target))
 
 
 def _is_led_by_order(ask: EscalatedCall) -> bool:

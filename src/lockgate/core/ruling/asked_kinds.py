@@ -45,6 +45,27 @@ _FORBIDDEN = re.compile(
     )""",
     re.VERBOSE,
 )
+# An act that is forbidden altogether: "don't order", "do not send anything yet", "without buying it". "Don't push to
+# main" and "don't delete anything else" forbid less.
+_FORBIDDEN_ALTOGETHER = re.compile(
+    r"""(?<!\w)(?:do\s?n.?t|do\snot|never|without)\s+(?:actually\s+)?(?P<act>[a-z]{3,12})
+      (?:\s+(?:it|them|any|anything|that|this|yet|now|one|for\sme|out))*\s*
+      (?=[.,;:!?)\n-]|$|\b(?:and|or|but|just|only|i|let)\b)""",
+    re.VERBOSE,
+)
+_ACTS = {
+    "orders": "order buy purchase book reserve checkout",
+    "pays": "pay transfer order buy purchase",
+    "sends-message": "send mail email",
+    "publishes": "publish post tweet release",
+    "pushes": "push",
+    "shares": "share invite",
+    "deletes-record": "delete remove erase",
+    "deletes-data": "delete remove drop erase",
+    "deletes-outside": "delete remove erase",
+    "changes-service": "deploy restart",
+    "installs-package": "install",
+}
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -59,6 +80,20 @@ def wishes_in(text: str) -> str:
         return ""
     lines = (_WORD.findall(_FORBIDDEN.sub(" ", sentence)) for sentence in sentences)
     return "".join(f" {' '.join(words)} \n" for words in lines if words)
+
+
+def forbidden_after(text: str, before: frozenset[str] = frozenset()) -> frozenset[str]:
+    """Return the kinds of effects that the user forbids altogether, once this text is said after others."""
+    lower = text[:_MAX_WISHES].lower().replace("\u2019", "'")
+    acts = {found["act"] for found in _FORBIDDEN_ALTOGETHER.finditer(lower)}
+    acts |= {act.removesuffix("ing") for act in acts} | {f"{act.removesuffix('ing')}e" for act in acts}
+    # What is asked for in the same breath, or later, is not forbidden.
+    asked = set(wishes_in(text).split())
+    return frozenset(
+        kind
+        for kind, words in _ACTS.items()
+        if asked.isdisjoint(words.split()) and (kind in before or not acts.isdisjoint(words.split()))
+    )
 
 
 def _split_sentences(text: str) -> list[str]:

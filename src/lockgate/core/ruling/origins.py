@@ -18,7 +18,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
-from lockgate.core.ruling.asked_kinds import is_asked_by, wishes_in
+from lockgate.core.ruling.asked_kinds import forbidden_after, is_asked_by, wishes_in
 from lockgate.core.ruling.explanations import LOOKALIKE
 from lockgate.core.ruling.lookalikes import AddressIndex
 from lockgate.core.ruling.tool_risk import tool_intent, tool_words
@@ -138,6 +138,7 @@ class TrustedText:
         "asked_folded",
         "asked_text",
         "folded",
+        "forbidden_kinds",
         "known",
         "trusted_only",
         "wishes",
@@ -150,6 +151,8 @@ class TrustedText:
         self.asked_text = ""
         # What the user wishes, as `asked_kinds.wishes_in` reads it.
         self.wishes = ""
+        # The kinds of effects that the user forbids altogether.
+        self.forbidden_kinds: frozenset[str] = frozenset()
         self.written = b""
         # The same without what is only vetted: that never asks for what opens a door.
         self.trusted_only = b""
@@ -180,7 +183,9 @@ class TrustedText:
             self.asked_folded += b" ".join(listed) + b" "
             for word in listed:
                 self.asked.update(_stems(word))
-            self.wishes += wishes_in(data.decode("utf-8", "replace"))
+            text = data.decode("utf-8", "replace")
+            self.wishes += wishes_in(text)
+            self.forbidden_kinds = forbidden_after(text, self.forbidden_kinds)
             self._asked_tools.clear()
             self._asked_kinds.clear()
 
