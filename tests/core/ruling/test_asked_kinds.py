@@ -272,6 +272,7 @@ def test_other_words_about_doors_and_alarms_ask_for_no_such_thing(kind: str, goa
     assert not is_asked(kind, goal)
 
 
+@pytest.mark.parametrize(
     ("text", "kinds"),
     [
         ("Put the best one in my cart. Don't order.", {"orders", "pays"}),
