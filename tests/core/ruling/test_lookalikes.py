@@ -9,7 +9,7 @@ from lockgate.core.ruling.context import Context
 from lockgate.core.ruling.effects.effect import effect
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.explanations import LOOKALIKE
-from lockgate.core.ruling.lookalikes import AddressIndex, address_from_target
+from lockgate.core.ruling.lookalikes import AddressIndex, addresses_from_target
 from lockgate.core.ruling.unasked_effects import UnaskedEffects
 from lockgate.core.text.scanner import Scanner
 
@@ -18,8 +18,7 @@ GENUINE, FALSE = "jonas@brandt-immobilien.example", "jonas@brandt-imrnobilien.ex
 
 def alike(known: str, target: str) -> bytes:
     """Return what a text with `known` has that looks like the target."""
-    address = address_from_target(target)
-    assert address is not None
+    (address,) = addresses_from_target(target)
     return AddressIndex(f"Ask {known}, or call us.".lower().encode()).find_alike(address)
 
 
@@ -103,11 +102,7 @@ def test_ordinary_pairs_do_not(known: str, target: str) -> None:
 
 
 def test_one_text_may_name_neighbours_but_no_false_letters() -> None:
-    own = address_from_target("info@brandt-bau.example")
-    false, company = address_from_target(FALSE), address_from_target("ann@company.de")
-    assert own is not None
-    assert false is not None
-    assert company is not None
+    own, false, company = addresses_from_target(f"info@brandt-bau.example {FALSE} ann@company.de")
     assert not AddressIndex(b"Mail info@brandt-bau.example or see www.brandtbau.example").find_alike(own)
     assert AddressIndex(f"From: {GENUINE}\nFrom: {FALSE}".encode()).find_alike(false) == GENUINE.encode()
     assert not AddressIndex(b"ann@company.com, ann@company.de").find_alike(company)
@@ -178,6 +173,24 @@ def test_an_answer_with_files_to_a_lookalike_waits_and_says_why() -> None:
     held = session.check("send_email", {"to": FALSE, **call})
     assert (held.action, held.reason) == (Action.PAUSE, Reason.UNTRUSTED_ORIGIN)
     assert held.explanation.startswith(f"`{FALSE}` is not `{GENUINE}`, which the goal names, but")
+
+
+def test_a_name_that_is_written_like_an_address_hides_none(scanner: Scanner) -> None:
+    for target in (f"brandt-immobilien.example support <{FALSE}>", f"ann@ours.example, {FALSE}"):
+        assert held_against(scanner, target, "Answer Jonas.", f"Jonas: {GENUINE}", ANSWER)
+    assert not held_against(scanner, f"ann@ours.example, {GENUINE}", "Answer Jonas.", f"Jonas: {GENUINE}")
+
+
+@pytest.mark.parametrize("count", [10, 1000])
+@pytest.mark.parametrize("other", ["a{}.host{}.example", "p{}@mailer.brandtimmobilien{}.example"])
+def test_an_address_is_found_among_many(count: int, other: str) -> None:
+    many = [other.format(n, n) for n in range(count)]
+    (false,) = addresses_from_target(FALSE)
+    (genuine,) = addresses_from_target(GENUINE)
+    for known in (GENUINE, "mailer.brandt-immobilien.example", "jonas@xn--brandt-immbilien-vkn.example"):
+        index = AddressIndex(" ".join([*many, known, *many]).encode())
+        assert index.find_alike(false)
+    assert not AddressIndex(" ".join([*many, GENUINE, *many]).encode()).find_alike(genuine)
 
 
 def test_a_text_full_of_addresses_takes_steps_in_proportion() -> None:

@@ -28,7 +28,7 @@ from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.tool_arguments import ROLES, has_role, is_place
 from lockgate.core.ruling.encoded_targets import find_encoded
 from lockgate.core.ruling.explanations import EFFECT, LOOKALIKE
-from lockgate.core.ruling.lookalikes import AddressIndex, address_from_target
+from lockgate.core.ruling.lookalikes import AddressIndex, HostOrMailbox, addresses_from_target
 from lockgate.core.ruling.meant_by_goal import MeantByGoal
 from lockgate.core.ruling.origins import TrustedText, compared_size
 from lockgate.core.ruling.tool_risk import tool_words
@@ -169,16 +169,17 @@ class UnaskedEffects:
         gives = any(effect.kind in _GIVES for effect in effects)
         for effect in effects:
             is_aimed = effect.kind in _AIMED_KINDS or (gives and effect.kind == "requests")
-            if is_aimed and (says := self._compare_address(effect.target)):
+            if not is_aimed or is_named_by_user(effect.target, self._trusted):
+                continue
+            says = next(filter(None, map(self._compare_address, addresses_from_target(effect.target))), "")
+            if says:
                 yield Finding(LOOKALIKE, effect.argument, effect.start, effect.end, "raw", says)
 
-    def _compare_address(self, target: str) -> str:
-        """Return which known address a target looks like without being it, in words; empty where there is none."""
-        address, trusted, project = address_from_target(target), self._trusted, self._context.project
-        if address is None:
-            return ""
+    def _compare_address(self, address: HostOrMailbox) -> str:
+        """Return which known address one looks like without being it, in words; empty where there is none."""
+        trusted, project = self._trusted, self._context.project
         written, host = address.written.decode("utf-8", "replace"), address.host.decode("utf-8", "replace")
-        if is_named_by_user(target, trusted) or is_named_by_user(written, trusted):
+        if is_named_by_user(written, trusted):
             return ""
         is_owner_known = project.has_host(host) or trusted.names_owner_of(written)
         for names, index in self._known_addresses():
