@@ -87,6 +87,7 @@ def test_a_rule_that_lets_every_address_in_opens_a_door() -> None:
     assert ("changes-permissions", "::/0") in kinds("update_rule", ingress="::/0")
     assert kinds("update_rule", ingress="10.0.0.0/8")[0][0] == "changes-permissions"
     assert kinds("find_rules", cidr="0.0.0.0/0") == [("looks", "")]
+    assert ("changes-permissions", "everyone") not in kinds("create_poll", question="Lunch?", allow="everyone")
 
 
 def test_the_priority_before_a_mail_server_is_no_part_of_it() -> None:

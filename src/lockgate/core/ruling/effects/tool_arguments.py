@@ -24,7 +24,7 @@ ROLES: Mapping[str, frozenset[str]] = {
 }
 # Two words of a name that protect together.
 PAIRS = (frozenset({"rate", "limit"}), frozenset({"rate", "limiting"}), frozenset({"host", "key"}))
-_STATES = ROLES["off"] | ROLES["on"] | ROLES["open to all"] | ROLES["admits"]
+_STATES = ROLES["off"] | ROLES["on"] | ROLES["open to all"] | ROLES["admits"] | ROLES["every address"]
 _IDS = frozenset("id ids uid uuid".split())
 # An identifier of a letter is no address; one of a person or a channel is.
 _ADDRESSABLE_IDS = frozenset(
@@ -150,7 +150,8 @@ def find_switches(arguments: Mapping[str, object]) -> Iterator[Switch]:
         stated = value.strip().lower()
         kind = _kind_of_switch(name_parts(name), stated) if stated in _STATES else ""
         if kind:
-            target = value if kind == "changes-permissions" and value.lower() in ROLES["open to all"] else name
+            is_whom = stated in ROLES["open to all"] | ROLES["every address"]
+            target = value if kind == "changes-permissions" and is_whom else name
             switch = Switch(kind, target, argument)
             if switch not in found:
                 found.add(switch)
@@ -165,6 +166,8 @@ def _kind_of_switch(words: frozenset[str], value: str) -> str:
         return "disables-check" if protects else ""
     if value in ROLES["on"]:
         return _kind_of_on(words)
+    if value in ROLES["every address"]:
+        return "" if words.isdisjoint(ROLES["lets in"]) else "changes-permissions"
     if not words.isdisjoint(ROLES["visibility"]):
         if value in ROLES["open to all"]:
             return "changes-permissions"
