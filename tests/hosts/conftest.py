@@ -1,12 +1,20 @@
-"""A machine with Claude Code for each test that wants one."""
+"""What several host tests need: a machine with Claude Code, and LiteLLM in an environment of its own."""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from claude_machine import Machine, make_machine
+
+# Another version may describe requests in another way: it is changed on purpose, and looked at.
+LITELLM = "litellm[proxy]==1.106.2"
+INSTALL_S = 200
 
 
 @pytest.fixture(scope="session")
@@ -28,3 +36,19 @@ def machine(bare: Machine) -> Machine:
     bare.serve()
     bare.init()
     return bare
+
+
+@pytest.fixture(scope="session")
+def litellm() -> Path:
+    """LiteLLM's command, installed once; its pins conflict with ours."""
+    folder = Path(sys.prefix) / "litellm"
+    stamp = folder / "installed"
+    if not stamp.is_file() or stamp.read_text(encoding="utf-8") != LITELLM:
+        shutil.rmtree(folder, ignore_errors=True)
+        ends = time.monotonic() + INSTALL_S
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, timeout=INSTALL_S)
+        python = folder / "bin" / "python"
+        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", LITELLM]
+        subprocess.run(install, check=True, timeout=ends - time.monotonic())
+        stamp.write_text(LITELLM, encoding="utf-8")
+    return folder / "bin" / "litellm"

@@ -30,7 +30,6 @@ from lockgate.core.text.scanner import Scanner
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
-LITELLM = Path(sys.prefix) / "litellm" / "bin" / "litellm"
 LIMIT_S = 60
 # Ordinary requests and attacks, 300 together.
 TAKEN = {"ordinary": 180, "attacks": 120}
@@ -48,10 +47,7 @@ async def chat(request: dict) -> dict:
     return {"choices": []}
 """
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform == "win32", reason="neither Envoy nor LiteLLM runs there"),
-    pytest.mark.skipif(not LITELLM.is_file(), reason="test_litellm.py installs it"),
-]
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="neither Envoy nor LiteLLM runs there")
 
 
 class Model(BaseHTTPRequestHandler):
@@ -149,7 +145,7 @@ def put_in(text: str, *places: tuple[str, str]) -> str:
 
 
 @pytest.fixture(scope="module")
-def roads(scanner: Scanner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Road]]:
+def roads(scanner: Scanner, litellm: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Road]]:
     """All four roads to the same model, each with a gate of its own and the same settings."""
     folder = tmp_path_factory.mktemp("roads")
     keep_rules(scanner, folder / "cache", folder / "state")
@@ -172,7 +168,7 @@ def roads(scanner: Scanner, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         "ABUSE_TRUSTED_PROXIES": "127.0.0.1",
         "LOCKGATE_GATE_TOKEN": GATE_TOKEN,
     }
-    app, proxy, envoy, litellm, for_envoy, for_litellm = (free_port() for _ in range(6))
+    app, proxy, envoy, behind_litellm, for_envoy, for_litellm = (free_port() for _ in range(6))
     gate = [sys.executable, "-P", "-m", "lockgate", "gate", "--port"]
     with ExitStack() as stack:
         at = stack.enter_context(model())
@@ -220,16 +216,16 @@ def roads(scanner: Scanner, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",
             "NO_PROXY": "*",
         }
-        options = ["--config", config, "--host", "127.0.0.1", "--port", litellm, "--telemetry", "False"]
-        lively = partial(is_up, litellm, "/health/liveliness", 200)
-        running.append(stack.enter_context(start([LITELLM, *options], answers=lively, **home, **settings)))
+        options = ["--config", config, "--host", "127.0.0.1", "--port", behind_litellm, "--telemetry", "False"]
+        lively = partial(is_up, behind_litellm, "/health/liveliness", 200)
+        running.append(stack.enter_context(start([litellm, *options], answers=lively, **home, **settings)))
         for each in running:
             each.wait()
         yield [
             Road("FastAPI", app),
             Road("proxy", proxy),
             Road("Envoy", envoy),
-            Road("LiteLLM", litellm, f"Bearer {MASTER_KEY}"),
+            Road("LiteLLM", behind_litellm, f"Bearer {MASTER_KEY}"),
         ]
 
 
