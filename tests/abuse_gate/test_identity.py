@@ -117,6 +117,14 @@ def test_a_proxy_that_was_not_named_is_never_locked(header: bytes) -> None:
     assert [each.kind for each in PUBLIC.subjects(about)] == [NETWORK]
 
 
+def test_without_its_headers_it_would_be_the_client_that_may_be_locked() -> None:
+    about = {**scope("8.8.8.8"), "headers": [(b"via", b"1.1 x")]}
+    assert PUBLIC.subject_without_headers(about) == PUBLIC.subjects(scope("8.8.8.8"))[0]
+    assert PUBLIC.subject_without_headers(scope("10.0.0.1", b"8.8.8.8")) is None
+    assert PUBLIC_BEHIND.subject_without_headers(scope("10.0.0.1")) is None
+    assert Identity(SECRET).subject_without_headers(about) is None
+
+
 def test_behind_a_named_proxy_the_client_is_locked_and_the_proxy_is_not() -> None:
     one, two = (PUBLIC_BEHIND.subjects(scope("10.0.0.1", client)) for client in (b"8.8.8.8", b"1.1.1.1"))
     assert [each.kind for each in one] == [PRINCIPAL, NETWORK]

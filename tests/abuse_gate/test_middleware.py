@@ -17,6 +17,7 @@ from lockgate import Assessment, InvalidConfig, LockgateError
 from lockgate.abuse_gate import body_pool, verdicts
 from lockgate.abuse_gate import middleware as abuse_gate
 from lockgate.abuse_gate import responses as answers
+from lockgate.abuse_gate.identity import Identity
 from lockgate.abuse_gate.middleware import AbuseGateMiddleware, Request
 from lockgate.abuse_gate.request.payload_from_body import REFUSALS
 from lockgate.core.journal.record import sha256_hex
@@ -506,6 +507,22 @@ def test_clarify_asks_for_other_words_until_the_client_is_escalated() -> None:
 
     asyncio.run(run())
     assert handler.bodies == []
+
+
+@pytest.mark.parametrize("header", [b"Via", b"x-forwarded-for", b"forwarded", b"x-real-ip", b"cf-connecting-ip"])
+def test_a_locked_client_stays_locked_with_the_header_of_a_proxy(header: bytes) -> None:
+    gate = gated(Handler(), identity=Identity(b"s" * 32, locks_anonymous=True))
+    direct, behind = {"client": ("8.8.8.8", 4711)}, {"client": ("9.9.9.9", 4711), "headers": [(header, b"1.2.3.4")]}
+
+    async def run() -> None:
+        await strikes(gate, 5, **direct)
+        locked = await call(gate, scope(**direct, headers=[(header, b"1.2.3.4")]), [HANG])
+        assert (locked.status, locked.code) == (429, "quarantined")
+        # All clients of a proxy that was not named have its address: it is slowed, and never locked.
+        assert {each.status for each in await strikes(gate, 6, **behind)} == {403}
+        assert (await post(gate, chat(HARMLESS), **behind)).status == 200
+
+    asyncio.run(run())
 
 
 def test_the_ladder_goes_from_strikes_to_the_lock_to_quarantine_and_back() -> None:

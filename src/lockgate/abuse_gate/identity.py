@@ -137,6 +137,17 @@ class Identity:
             return (self._subject_from_value(_ANONYMOUS, place, tenant), network)
         return (self._subject_from_value(PRINCIPAL, name, tenant), network) if name else (network,)
 
+    def subject_without_headers(self, scope: Scope, tenant: str = "") -> Subject | None:
+        """Return the anonymous client that a request would come from, had it no header by which proxies show.
+
+        Nothing is counted against that one, for it may be a proxy's network. But who was locked without such a header
+        stays locked with one: any client can write it.
+        """
+        place = self.network_from_scope(scope)
+        if not self._locks_anonymous or not self._has_address_of_its_own(scope, place):
+            return None
+        return self._subject_from_value(_ANONYMOUS, place, tenant)
+
     def anonymous_subject(self, address: str, tenant: str = "") -> Subject | None:
         """Return the client without a user that has this address; None for what is no address."""
         parsed = parse_address(address)
@@ -171,13 +182,17 @@ class Identity:
         Behind a proxy that the operator has not named, all clients have the proxy's address. Such a proxy shows by what
         it adds to the headers, or by an address of this machine or a private network.
         """
+        if self.trusts(scope):
+            return self._has_address_of_its_own(scope, network)
+        shows_proxy = any(name.lower() in _PROXY_HEADERS for name, _ in scope.get("headers") or ())
+        return not shows_proxy and self._has_address_of_its_own(scope, network)
+
+    def _has_address_of_its_own(self, scope: Scope, network: str) -> bool:
         client = scope.get("client")
         peer = parse_address(client[0] if client else None)
         if self.trusts_address(peer):
             return network != _network_text(peer)
-        if peer is None or not peer.is_global:
-            return False
-        return not any(name.lower() in _PROXY_HEADERS for name, _ in scope.get("headers") or ())
+        return peer is not None and peer.is_global
 
     def network_from_scope(self, scope: Scope) -> str:
         """Return the network that a request comes from, as a text that all of its addresses share."""

@@ -88,10 +88,11 @@ T = TypeVar("T")
 class _Client:
     """The sender of one request: its subjects, and its latest known standing."""
 
-    __slots__ = ("asked_at", "standing", "subjects")
+    __slots__ = ("asked_at", "checked", "standing", "subjects")
 
-    def __init__(self, subjects: tuple[Subject, ...], standing: ClientStanding) -> None:
-        self.subjects, self.standing = subjects, standing
+    def __init__(self, subjects: tuple[Subject, ...], checked: tuple[Subject, ...], standing: ClientStanding) -> None:
+        # Strikes count against the subjects; those that are checked may be more.
+        self.subjects, self.checked, self.standing = subjects, checked, standing
         self.asked_at = perf_counter()
 
 
@@ -226,7 +227,8 @@ class AbuseGateMiddleware:
         content_type, length = self._read_head(scope)
         # 2. Standing.
         body.tenant, subjects = self._identify(scope)
-        client = _Client(subjects, await self._check_standing(subjects))
+        checked = self._with_locked(scope, body.tenant, subjects)
+        client = _Client(subjects, checked, await self._check_standing(checked))
         try:
             # 3. Body.
             if length > self._settings.max_body_bytes:
@@ -301,6 +303,13 @@ class AbuseGateMiddleware:
             self._log_identity_error(error)
             raise Stop("unavailable") from None
 
+    def _with_locked(self, scope: Scope, tenant: str, subjects: tuple[Subject, ...]) -> tuple[Subject, ...]:
+        """Return the subjects whose standing counts: with the one that a client of no name would be without headers."""
+        if len(subjects) > 1:
+            return subjects
+        other = self._identity.subject_without_headers(scope, tenant)
+        return subjects if other is None else (other, *subjects)
+
     async def _check_standing(self, subjects: tuple[Subject, ...]) -> ClientStanding:
         """Return the client's standing, after its delay if it is slowed; raise Stop if it is refused."""
         standing = await self._ask_ladder(self._ladder.standing, subjects)
@@ -325,8 +334,8 @@ class AbuseGateMiddleware:
 
     async def _newer_standing(self, client: _Client, stale: bool) -> ClientStanding:  # noqa: FBT001
         if stale:
-            return await self._ladder.standing(client.subjects)
-        return self._ladder.standing_from_memory(client.subjects, client.standing)
+            return await self._ladder.standing(client.checked)
+        return self._ladder.standing_from_memory(client.checked, client.standing)
 
     async def _ask_ladder(self, ask: Callable[..., Awaitable[T]], *about: object) -> T:
         """Return the ladder's answer; raise Stop if the ladder fails: a banned client must not pass."""
@@ -479,7 +488,7 @@ class AbuseGateMiddleware:
         try:
             self._read_head(scope)
             tenant, subjects = self._identify(scope)
-            standing = await self._check_standing(subjects)
+            standing = await self._check_standing(self._with_locked(scope, tenant, subjects))
             # The gate does not read the messages, so it would not see tools in them.
             if standing.standing is Standing.EXECUTE_LOCKED:
                 raise Stop("tools-locked", judged=standing)
