@@ -21,6 +21,7 @@ from lockgate.abuse_gate.identity import Identity
 from lockgate.abuse_gate.middleware import AbuseGateMiddleware, Request
 from lockgate.abuse_gate.request.payload_from_body import REFUSALS
 from lockgate.core.journal.record import sha256_hex
+from lockgate.core.requests.combined_verdict import COMPOSITION, ProviderSays
 from lockgate.core.requests.incident_ids import is_incident_id
 from lockgate.core.requests.strikes import Subject
 from lockgate.runtime.metrics import GATE_OUTCOMES, GATE_PARTS, GATE_REASONS, OTHER, Metrics
@@ -402,6 +403,29 @@ def test_a_verifier_that_fails_never_takes_the_api_down(error: BaseException) ->
         gate = gated(Handler(), fetch=fetch, settings=AbuseSettings(on_unclear=policy))
         reply = asyncio.run(post(gate, chat(HARMLESS)))
         assert (reply.status, reply.decision) == (status, "unclear" if policy == "allow" else "deny")
+
+
+@pytest.mark.parametrize("on_unclear", ["allow", "block"])
+@pytest.mark.parametrize("override_mode", ["block", "clarify"])
+@pytest.mark.parametrize("says", list(ProviderSays))
+def test_every_composed_verdict_is_acted_on_under_every_setting(
+    says: ProviderSays, override_mode: str, on_unclear: str
+) -> None:
+    settings = AbuseSettings(on_unclear=on_unclear, override_mode=override_mode)  # type: ignore[arg-type]
+    acted = {
+        "safe": (200, "allow"),
+        "unclear": (200, "unclear") if on_unclear == "allow" else (403, "deny"),
+        "unsafe": (422, "clarify") if override_mode == "clarify" else (403, "deny"),
+    }
+    for verdict in COMPOSITION[says]:
+
+        async def fetch(_: Request, said: str = verdict) -> str:
+            return said
+
+        handler = Handler()
+        reply = asyncio.run(post(gated(handler, fetch=fetch, settings=settings), chat(HARMLESS)))
+        assert (reply.status, reply.decision) == acted[verdict]
+        assert len(handler.bodies) == (reply.status == 200)
 
 
 def test_a_verifier_that_hangs_takes_no_longer_than_its_deadline_and_delays_no_other_request() -> None:

@@ -135,6 +135,7 @@ UNCLEAR = {
     "prompt": value({"model": "m", "prompt": TOKENS}),
     "lists of tokens": value({"model": "m", "input": [TOKENS, TOKENS]}),
     "prompt_token_ids": value({"model": "m", "prompt_token_ids": TOKENS}),
+    "a message": value({"model": "m", "messages": [{"role": "user", "content": TOKENS}]}),
     "promptTokenIds": value({"promptTokenIds": TOKENS}),
     "input_ids": value({"input_ids": [TOKENS], "text": HARMLESS}),
     "within a prompt": value({"model": "m", "prompt": {"prompt_token_ids": TOKENS}}),

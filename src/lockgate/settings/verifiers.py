@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from lockgate.core.errors import InvalidConfig, LockgateError, printable, quoted, suggest_closest
+from lockgate.core.judging.model_names import name_at_provider
 from lockgate.runtime.loopback import is_loopback
 from lockgate.settings.key_files import GuardedFile, VerifierKeys, is_key, read_key_file
 from lockgate.settings.keys import Environment, KeyForm, Row
@@ -221,7 +222,7 @@ def _settings(environment: Environment, who: str, *, keys_elsewhere: bool) -> Ve
         return VerifierSettings(**found)
     # 3. and 4. What it needs.
     key_name, model_name, endpoint_name = _PARTS[adapter]
-    found["model"] = _require_value(environment, model_name, who)
+    found["model"] = name_at_provider(adapter, _require_value(environment, model_name, who))
     found["endpoint"] = _endpoint(environment, endpoint_name, found["allowed_endpoints"], who)
     found["unsafe_http"] = _is_unsafe_http(found["endpoint"], endpoint_name, found["allowed_endpoints"])
     if adapter == "azure":

@@ -71,6 +71,14 @@ def resolve_model(name: str, overrides: Mapping[str, str] = MappingProxyType({})
     return _parse_model(name, overrides)
 
 
+def name_at_provider(provider: str, name: str) -> str:
+    """Return what a provider calls a model that may be named by a short name of ours: `Haiku` at Anthropic."""
+    spoken = name.lower().replace(" ", "-")
+    meant = ALIASES.get(_SPOKEN.get(spoken, spoken))
+    # Any other server may have a model of its own by such a name.
+    return meant.model if meant and meant.provider == provider != "compatible" else name
+
+
 def parse_aliases(lines: Iterable[str]) -> dict[str, str]:
     """Short names from lines like `fast = openai/gpt-6-luna`, each checked."""
     found: dict[str, str] = {}
