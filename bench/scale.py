@@ -10,7 +10,7 @@ one seed, so the same numbers give the same tables.
 How one second goes, for each instance that is up:
 
 1. New checks arrive (Poisson), and those that were refused before come again.
-2. What its cores can do is taken from its queue; what does not fit into the queue is refused at once (503), and three
+2. What its cores can do is taken from its queue; what does not fit into the queue is refused at once (429), and three
    of four of those agents ask again after one to three seconds.
 3. Every ruling is written to a PostgreSQL before it is answered: what the stores cannot write stays in the queue.
 4. Some of the rulings need the judge. The breaker admits the question or not; the provider answers, is late, says 429,
@@ -55,7 +55,7 @@ class Measured(NamedTuple):
     # Assumed: such a check also reads and scans its context again.
     cold_check_cpu_s: float = 0.010
     # Checks that may wait at one instance before it refuses.
-    most_waiting: int = 64
+    most_waiting: int = 2048
     # Checks that a PostgreSQL of two cores takes in a second: 2.9 ms of CPU for each, with two instances.
     store_per_s: int = 690
     # The client's own limits, its defaults.
@@ -251,8 +251,7 @@ class Fleet:
         return usual + herd + self._again.pop(second, 0)
 
     def _offer(self, instance: Instance, count: int, second: int, tally: Tally) -> None:
-        # A second's work may come in a second; what waits beyond that has its bound.
-        room = self.measured.most_waiting + int(self.measured.cores / self.measured.check_cpu_s) - instance.queue
+        room = self.measured.most_waiting - instance.queue
         taken = min(count, room)
         instance.queue += taken
         refused = count - taken
