@@ -279,7 +279,7 @@ BROAD_SIGNS: Final = (
         r"|\[/?(?:system|admin)\]|</operator>|</?(?:admin|operator|assistant)[_-][a-z]{1,20}>"
         r"|\bend[_ ]of[_ ](?:the )?user[_ ]input\b",
         anchor=rf"(?:^|\n)[ \t]{{0,4}}{_OPEN}{_OPERATOR}|\[/?(?:system|admin)\]"
-        r"|</?(?:admin|operator|assistant)|end[_ ]of[_ ]",
+        r"|</?(?:admin|operator|assistant)|end[_ ]of[_ ](?:the )?user",
         is_broad=True,
     ),
     RequestSign(
