@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -283,6 +284,27 @@ def test_a_verifier_with_settings_for_an_unlisted_tenant_does_not_start(adapter:
         with pytest.raises(InvalidConfig, match="is not listed"):
             gated(Handler(), settings=settings, adapter=adapter)
     gated(Handler(), settings=AbuseSettings(unlisted_tenants="default"), adapter=adapter)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        AbuseSettings(pii_ruleset="custom"),
+        AbuseSettings(tenants=(TenantPolicy("acme", pii_ruleset="custom"),)),
+    ],
+)
+def test_custom_redaction_without_patterns_does_not_start(settings: AbuseSettings, tmp_path: Path) -> None:
+    said = {"VERIFIER_ADAPTER": "compatible", "VERIFIER_MODEL": "m", "VERIFIER_BASE_URL": "http://127.0.0.1:9"}
+    patterns = tmp_path / "patterns.txt"
+    patterns.write_text("ticket-[0-9]{6}\n")
+    without, with_patterns = (
+        resolve_adapter_from_env({**said, **more}) for more in ({}, {"VERIFIER_CUSTOM_REDACTIONS_FILE": str(patterns)})
+    )
+    with pytest.raises(InvalidConfig, match="no patterns of your own"):
+        gated(Handler(), settings=settings, adapter=without)
+    gated(Handler(), settings=settings, adapter=with_patterns)
+    # The rules alone send nothing anywhere.
+    gated(Handler(), settings=settings, adapter=LocalRuleAdapter(metrics=Metrics()))
 
 
 def test_a_tenant_in_the_scope_is_refused_where_none_is_listed(caplog: pytest.LogCaptureFixture) -> None:

@@ -138,6 +138,8 @@ class AbuseGateMiddleware:
         self._gate.scanner.make_ready()
         if isinstance(self._adapter, RemoteAdapter):
             self._tenants.refuse_unreachable(self._adapter.tenants)
+            if not self._adapter.has_custom_redactions:
+                self._tenants.refuse_missing_patterns()
         if isinstance(self._adapter, LocalRuleAdapter | RemoteAdapter):
             self._adapter.make_ready()
         self._inspector = inspector or defaults.inspector_from_settings(settings, self._gate)

@@ -55,6 +55,14 @@ class Tenants:
                 hint="name it in ABUSE_TENANTS, or set ABUSE_UNLISTED_TENANTS=default",
             )
 
+    def refuse_missing_patterns(self) -> None:
+        """Raise InvalidConfig if a rule set is `custom`, for a verifier without patterns: nothing would be redacted."""
+        if any(policy.pii_ruleset == "custom" for policy in self.policies().values()):
+            raise InvalidConfig(
+                "ABUSE_PII_RULESET is custom, and the verifier has no patterns of your own",
+                hint="set VERIFIER_CUSTOM_REDACTIONS_FILE, or another rule set: default, hipaa, ferpa",
+            )
+
     def policies(self) -> Mapping[str, TenantPolicy]:
         """Return the policies of the listed tenants by name, and under the empty name the one of all others."""
         return {"": self._default, **self._policies}

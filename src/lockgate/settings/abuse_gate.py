@@ -99,7 +99,8 @@ VARIABLES = (
              "looks only at who asks."),
     _row("ABUSE_PII_RULESET", "pii_ruleset", default="default", words=PII_RULESETS,
          doc="What is removed from a text before a provider gets it: the payload's `pii_ruleset`. `hipaa` and `ferpa` "
-             "are for [health and school records](verifiers.md#rule-sets-for-records)."),
+             "are for [health and school records](verifiers.md#rule-sets-for-records), `custom` needs patterns of your "
+             "own in `VERIFIER_CUSTOM_REDACTIONS_FILE`."),
     _row("ABUSE_MAX_BODY_BYTES", "max_body_bytes", default="1048576", form=KeyForm.COUNT, least=1024, most=67_108_864,
          doc="How large a body may be, counted as it arrives. A larger one is answered with 413."),
     _row("ABUSE_MAX_HEADER_BYTES", "max_header_bytes", default="65536", form=KeyForm.COUNT, least=1024, most=1_048_576,

@@ -354,6 +354,11 @@ class RemoteAdapter(_Adapter):
         """The tenants that have a key, an endpoint or a model of their own, as far as the settings name them."""
         return frozenset((*self._tenant_providers, *getattr(self._keys, "tenants", ())))
 
+    @property
+    def has_custom_redactions(self) -> bool:
+        """Whether there are patterns of the operator's own for what must not leave."""
+        return bool(self._custom_redactions)
+
     def make_ready(self) -> None:
         """The same, and what redacts a text before it leaves."""
         super().make_ready()
