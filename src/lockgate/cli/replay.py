@@ -205,7 +205,12 @@ def describe(parser: Parser) -> None:
     parser.add_argument("--all", action="store_true", help=f"show every held call, not only the {_MOST_SHOWN} newest")
     parser.add_argument("--ask-models", action="store_true", help="ask the models the configuration names; it may cost")
     parser.add_argument("--json", action="store_true", help="print JSON: held calls (not with --out), and a summary")
-    parser.add_argument("--jobs", metavar="N", type=_parse_jobs, help="replay in so many processes")
+    parser.add_argument(
+        "--jobs",
+        metavar="N",
+        type=_parse_jobs,
+        help="replay in so many processes (with --engine or --out: one per core)",
+    )
     parser.add_argument("--engine", metavar="ENGINE", help="local, ray, or ray://HOST:PORT (lockgate[ray])")
     parser.add_argument(
         "--out", metavar="FOLDER", help="keep all calls there as Parquet, print none; the same command goes on"
