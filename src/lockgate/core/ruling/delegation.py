@@ -62,14 +62,17 @@ _HANDS_OVER = re.compile(
         |see\s+to|work\s+off)\b
         [^.!?\n]{0,80}\b(?:instructions?|steps?|guides?|readme|docs?|documentation|manual|runbook|checklist|todos?|to-dos?
         |tasks?|items?|list|tickets?|issues?|comments?|requests?|asks?|says?|wants?|described?|mails?|e-?mails?|letter|note
-        |notes|wiki|page|plan|spec|documents?|reviews?|migration|recipe|tutorial|contributing|install\w*|\S+\.(?:md|txt|rst|adoc|sql|pdf|docx?))\b
+        |notes|wiki|page|plan|spec|documents?|reviews?|migration|recipe|tutorial|quick[ -]?start|procedure
+        |playbook|handbook|contributing|install\w*|\S+\.(?:md|txt|rst|adoc|sql|pdf|docx?))\b
     | \bas\s+(?:it\s+is\s+|they\s+are\s+)?(?:described|explained|documented|requested|asked|specified|instructed|shown
         |recommended|suggested|outlined|written|stated|listed)\b
     | \A\s*(?!(?:the|our|my|your|an?|we|i|it|he|she|they|this|that|there|these|those)\b)[^!?\n]{0,400}?
         (?<!,\s)(?<!such\s)(?<!same\s)\bas\s+(?:[^\s,]+\s+){0,3}?
         (?:instructions?|guide|readme|docs|documentation|manual|runbook|checklist|ticket|issue|request|e?mail|letter|notes?
-        |wiki|page|plan|spec|contributing|\S+\.(?:md|txt|rst|adoc|pdf|docx?))\s+(?:[^\s,]+\s+){0,2}?
-        (?:says?|describes?|explains?|asks?|wants?|requires?|specifies|recommends?|suggests?)\b
+        |wiki|page|plan|spec|tutorial|quick[ -]?start|procedure|playbook|handbook|definition|contributing
+        |\S+\.(?:md|txt|rst|adoc|pdf|docx?))\s+(?:[^\s,]+\s+){0,2}?
+        (?:says?|describes?|explains?|shows?|asks?|wants?|requires?|specifies|recommends?|suggests?)\b
+    | \b(?:instructions?|steps|runbook|playbook|procedure)\s+(?:is|are)\s+(?:in|on|at|under)\b
     | \bwhat(?:ever)?\s+(?!do|is|are|was)(?:[^\s,]+\s+){1,4}?(?:says?|asks?|wants?|recommends?|suggests?|requests?
         |needs?|tells?)\b
     | \b(?:according\s+to|as\s+per|per\s+the|in\s+line\s+with|(?:recommend|suggest)(?:s|ed)|asks?\s+for)\b
@@ -106,7 +109,9 @@ _PRINTS = {
     **dict.fromkeys("cat bat batcat less more head tail nl tac type view".split(), 0),
     **dict.fromkeys("awk grep jq rg sed yq".split(), 1),
 }
-_FOLDER, _REDIRECTED = re.compile(r"cd\s+[^\s;&|]+\s*&&\s*"), re.compile(r"\s*(?:2>&1|[12]?>\s*/dev/null)")
+# What a command line may begin with: it prints no text, or the names of files beside the one that is named.
+_FIRST = re.compile(r"(?:(?:cd\s+[^\s;&|]+|ls(?:\s+-\w+)*|pwd)\s*(?:&&|;)\s*)*")
+_REDIRECTED = re.compile(r"\s*(?:2>&1|[12]?>\s*/dev/null)")
 # Folders of code that others wrote, and the hosts in a text.
 VENDORED = re.compile(r"(?:^|[/\\\s:])(?:node_modules|site-packages|dist-packages|third[_-]party|vendor|\.venv)[/\\]")
 _FILE_NAME = re.compile(
@@ -242,7 +247,7 @@ def _names_host(name: str, host: str) -> bool:
 
 def _prints_one_source(command: str) -> bool:
     """Return whether a command line runs one program for its text, and gives it no second file to print."""
-    command = _FOLDER.sub("", command.strip())
+    command = _FIRST.sub("", command.strip(), count=1)
     if _MORE_THAN_ONE.search(command):
         return False
     first, *filters = [part.split() or [""] for part in command.split("|")]
