@@ -121,7 +121,7 @@ class MeantByGoal:
         while at >= 0 and self._budget.take(_PLACE_STEPS):
             line = text[max(text.rfind(b"\n", max(0, at - _NEAR), at) + 1, at - _NEAR) : at]
             is_spelled_out = b" " in piece or len(acts.intersection(line.translate(WORD_BYTES).split())) > 1
-            if is_spelled_out or _is_in_prose(text, at, candidate, _SMALL_WORDS):
+            if is_spelled_out or _is_in_prose(text, at, candidate):
                 return True
             at = text.find(piece, at + len(piece))
         return False
@@ -174,17 +174,17 @@ def _places_of(piece: bytes, text: bytes) -> Iterator[int]:
         at = text.find(piece, at + len(piece))
 
 
-def _is_in_prose(text: bytes, at: int, candidate: Candidate, small: frozenset[bytes] = STOP_WORDS) -> bool:
+def _is_in_prose(text: bytes, at: int, candidate: Candidate) -> bool:
     """Return whether a value stands in a sentence, rather than in a field, a column or an entry of a list.
 
-    A sentence has one of the words in `small`.
+    A sentence has one of the small words.
     """
     start = max(text.rfind(border, max(0, at - _SEGMENT), at) for border in _FIELD_BORDERS) + 1
     ends = [end for border in _FIELD_BORDERS if (end := text.find(border, at, at + _SEGMENT)) >= 0]
     end = min(ends, default=at + _SEGMENT)
     segment = text[max(start, at - _SEGMENT) : at] + text[at + len(candidate.piece) : end]
     words = [word for word in segment.translate(WORD_BYTES).split() if word.isalpha()]
-    return len(words) >= _FEW and not small.isdisjoint(words)
+    return len(words) >= _FEW and not _SMALL_WORDS.isdisjoint(words)
 
 
 def _words_before(text: bytes, at: int, *, in_one_record: bool = False) -> list[bytes]:
