@@ -20,6 +20,9 @@ from lockgate.core.ruling.effects.sql import read_sql
         ("delete from users returning 'where'", "deletes-data", "users"),
         ("DROP TABLE IF EXISTS users", "deletes-data", "users"),
         ("truncate table a.b", "deletes-data", "a.b"),
+        ('drop table "shop" . "old users"', "deletes-data", "shop.old users"),
+        ("drop table [dbo].[users]", "deletes-data", "dbo.users"),
+        ("/*!50000 drop table users */", "deletes-data", "users"),
         ("alter table users drop column a", "deletes-data", "users"),
         ("alter table users disable row level security", "disables-check", "users"),
         ("grant all on t to eve", "grants-access", "eve"),
@@ -39,6 +42,27 @@ def test_a_statement_has_this_effect(text: str, kind: str, target: str) -> None:
 
 def test_each_statement_counts() -> None:
     assert {each.kind for each in read_sql("select 1; drop table a; select ';'")} == {"looks", "deletes-data"}
+
+
+@pytest.mark.parametrize(
+    ("text", "targets"),
+    [
+        ("DROP TABLE IF EXISTS a, s.b , `c` CASCADE", ["a", "s.b", "c"]),
+        ("truncate only a *, only b", ["a", "b"]),
+        ("grant select on a, b to app, eve with grant option", ["app", "eve"]),
+        ("drop table a /* , b */, c -- , d", ["a", "c"]),
+        ("alter table t drop column a, drop column b", ["t"]),
+    ],
+)
+def test_every_name_of_a_list_is_a_target(text: str, targets: list[str]) -> None:
+    assert [each.target for each in read_sql(text)] == targets
+
+
+@pytest.mark.parametrize("gap", [" " * 5_000, '"' + "x" * 100 + '",'])
+def test_a_list_that_goes_on_beyond_the_head_cannot_be_read(gap: str) -> None:
+    kinds = [each.kind for each in read_sql(f"drop table if exists a, {gap * 50} users")]
+    assert {*kinds} == {"deletes-data", "unreadable"}
+    assert [each.kind for each in read_sql(f"insert into a values {'(1),' * 2_000} (1)")] == ["changes-record"]
 
 
 def test_too_many_statements_cannot_be_read() -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 
-from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
+from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
 
 MOST_STATEMENTS = 64
 # Only the head of a statement is looked at: where the condition of a change comes later, it counts as absent.
 MOST_HEAD = 4_000
 
-_NOISE = re.compile(r"--[^\n]*|/\*(?:[^*]|\*(?!/))*(?:\*/|$)|'(?:[^']|'')*'")
-_NAME = r"[`\"\[]?([\w.$-]+)"
+# MySQL runs what stands in `/*! … */`.
+_NOISE = re.compile(r"--[^\n]*|/\*!\d{0,6}|/\*(?:[^*]|\*(?!/))*(?:\*/|$)|\*/|'(?:[^']|'')*'")
+_PART = r"(?:\"[^\"]{1,128}\"|`[^`]{1,128}`|\[[^\]]{1,128}\]|[`\"\[]?[\w$-]+)"
+_NAME = rf"({_PART}(?:\s?\.\s?{_PART})*)"
+_NEXT_NAME = re.compile(rf"(?i)[\s*]*,\s*(?:only\s+)?{_NAME}")
+_QUOTES = re.compile(r"[`\"\[\]]|\s+(?=\.)|(?<=\.)\s+")
 _ANY = r"(?is)\s*"
 _SERVER_PROGRAM = re.compile(
     _ANY + r"(?:copy\b.*\b(?:from|to)\s+program\b|create\s.*\blanguage\s+'*(?:c|plpython\w*|plperlu|plsh)\b)"
@@ -115,10 +119,13 @@ def read_sql(text: str, argument: str = "") -> list[Effect]:
     """Return what statements would do; one that is not known may change anything."""
     statements = [part for part in _NOISE.sub(_blank, text).split(";") if part.strip()]
     found: dict[tuple[str, str], Effect] = {}
+    is_cut = len(statements) > MOST_STATEMENTS
     for statement in statements[:MOST_STATEMENTS]:
-        each = _read_statement(statement[:MOST_HEAD], argument)
-        found.setdefault((each.kind, each.target), each)
-    if len(statements) > MOST_STATEMENTS:
+        for each in _read_statement(statement[:MOST_HEAD], argument):
+            found.setdefault((each.kind, each.target), each)
+            # Beyond the head a list of tables may go on.
+            is_cut = is_cut or (each.severity is Severity.OPENS_A_DOOR and len(statement) > MOST_HEAD)
+    if is_cut:
         found["", ""] = effect("unreadable", certainty=Certainty.GUESS, argument=argument)
     return list(found.values()) or [effect("looks", argument=argument)]
 
@@ -127,26 +134,36 @@ def _blank(match: re.Match[str]) -> str:
     return "''" if match.group()[0] == "'" else " "
 
 
-def _read_statement(statement: str, argument: str) -> Effect:
+def _read_statement(statement: str, argument: str) -> list[Effect]:
     if _SERVER_CALL.search(statement) or _SERVER_PROGRAM.match(statement):
         # A program of the database server: whatever stands in the text that it is given.
-        return effect("unreadable", "database server", argument=argument)
+        return [effect("unreadable", "database server", argument=argument)]
     if _SECRET.search(statement):
-        return effect("reads-secret", "database", argument=argument)
+        return [effect("reads-secret", "database", argument=argument)]
     if _CREDENTIAL_HINT.search(statement) and (name := _credential_shown(statement)):
-        return effect("reads-secret", name, argument=argument)
+        return [effect("reads-secret", name, argument=argument)]
     if _READS.match(statement):
-        return effect("looks", argument=argument)
+        return [effect("looks", argument=argument)]
     for kind, pattern in _HEADS:
         match = pattern.match(statement)
         if match is not None:
-            target = next((group for group in match.groups() if group), "database")
             if kind == "deletes-record" and not _WHERE.search(statement):
                 kind = "deletes-data"
-            return effect(kind, target, argument=argument)
+            names = _names_in_list(statement, match) or ["database"]
+            return [effect(kind, name, argument=argument) for name in names]
     inside = _CHANGE_INSIDE.search(statement)
     if inside is not None:
-        return effect("changes-record", inside.group(1), argument=argument)
+        return [effect("changes-record", inside.group(1), argument=argument)]
     if _LOOKS.match(statement):
-        return effect("looks", argument=argument)
-    return effect("changes-record", "database", certainty=Certainty.GUESS, argument=argument)
+        return [effect("looks", argument=argument)]
+    return [effect("changes-record", "database", certainty=Certainty.GUESS, argument=argument)]
+
+
+def _names_in_list(statement: str, head: re.Match[str]) -> list[str]:
+    """Return the name in the head of a statement and those behind its commas: `drop table a, b` drops two tables."""
+    names: list[str] = []
+    found: re.Match[str] | None = head
+    while found is not None and found.lastindex:
+        names.append(_QUOTES.sub("", found[found.lastindex]))
+        found = _NEXT_NAME.match(statement, found.end(found.lastindex))
+    return names
