@@ -14,6 +14,7 @@ from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_vari
 from lockgate.core.ruling.effects.programs.url_hosts import METADATA_HOSTS, host_of, is_local
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.protected_paths import own_access
+from lockgate.core.ruling.effects.sql import is_scratch_database, read_sql
 
 # A dozen patterns read it: twice as much would take longer than a check may.
 MOST_CHARACTERS = 32 * 1024
@@ -57,6 +58,7 @@ class _CodeReader:
         for secret in secrets if away else ():
             self.add("sends-secret", secret)
         self.read_deletions()
+        self.read_statements()
         self.read_own_paths()
         if _OWN_IMPORT.search(source) and _OWN_PARTS.search(source):
             # Our own package in the place of our commands: it reads the tokens and answers approvals.
@@ -133,6 +135,27 @@ class _CodeReader:
                 self.add(found.kind, found.target)
         if len(paths) > MOST_LITERALS:
             self.add("unreadable", certainty=Certainty.GUESS)
+
+    def read_statements(self) -> None:
+        """Note what statements of SQL remove or open, unless the only databases are there to be tried things on."""
+        if _ASKS_DATABASE.search(self.source) is None:
+            return
+        connected = _CONNECTS.findall(self.source)
+        if connected and all(map(is_scratch_database, connected)):
+            return
+        for count, match in enumerate(_SQL_CHANGE.finditer(self.source)):
+            if count >= MOST_COMMANDS:
+                self.add("unreadable", certainty=Certainty.GUESS)
+                break
+            statement = match.group(1)
+            if statement[:6].lower() == "delete":
+                # A `where` further on is none of its own.
+                statement = _TEXT_END.split(statement, maxsplit=1)[0]
+            # `{name}` of a text, and `" + name` behind one, are tables that only the running program knows.
+            statement = _NAMED_LATER.sub("$", statement.replace("\\", ""))
+            for each in read_sql(statement, self.argument):
+                if each.severity is Severity.OPENS_A_DOOR:
+                    self.add(each.kind, each.target)
 
     def read_own_paths(self) -> None:
         """Note texts, also joined as parts of one path, that lead to Lockgate's secrets, and work on a whole home."""
@@ -357,6 +380,18 @@ _ENVIRON = re.compile(
     r"(?:os\.environ(?:\.get)?\s*[\[(]\s*|os\.getenv\s*\(\s*|process\.env\s*(?:\.|\[\s*)|ENV\s*\[\s*|getenv\s*\(\s*|\$ENV\{\s*)"
     r"['\"]?([A-Za-z_]\w{1,80})"
 )
+_ASKS_DATABASE = re.compile(r"\.(?:execute\w*|query\w*|raw|exec|run|sql|unsafe)\s*[(`]|\$(?:execute|query)Raw")
+# The place of each database, empty where it is no text of this source.
+_CONNECTS = re.compile(
+    r"\b(?:connect|create_engine|Database|createConnection|Client|Pool)\s*\(\s*(?:['\"]([^'\"\n]{1,300})['\"])?"
+)
+# A statement at the beginning of a text, of a line or behind another one, with what follows.
+_SQL_CHANGE = re.compile(
+    r"(?im)(?:^[ \t]{0,40}|[\"'`;]\s{0,40})"
+    r"(?=((?:drop|truncate|delete\s+from|alter|grant|revoke|create\s+(?:user|role|login))\s[^;]{1,600}))"
+)
+_TEXT_END = re.compile(r"(?<!\\)[\"'`]\s*(?:[),;+]|$)")
+_NAMED_LATER = re.compile(r"\$?\{[^{}\n]{0,80}\}|%s|(?<=\s)[\"'`]\s?(?:\+|%|\.format|\|\|)")
 _WHOLE_ENVIRON = re.compile(
     r"dict\s*\(\s*os\.environ\s*\)|os\.environ\.(?:items|copy|values)\s*\(|JSON\.stringify\s*\(\s*process\.env\s*[,)]"
     r"|(?:print|console\.log)\s*\(\s*(?:os\.environ|process\.env)\s*\)|(?:json|data|params)\s*=\s*os\.environ\b|ENV\.to_h|%ENV\b"

@@ -47,6 +47,9 @@ _HEADS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("changes-record", rf"(?:do|call|exec|execute|prepare)\b\s*(?:{_NAME})?"),
     )
 )
+_SCRATCH_DATABASE = re.compile(
+    r"(?i)(?:^|[-_/.])(?:test|tests|dev|local|tmp|temp|demo|example|sample)(?:$|[-_/.\d])|:memory:"
+)
 _WHERE = re.compile(r"(?i)\bwhere\b")
 # `with … delete from t` and `explain analyze delete …` change data behind a harmless first word.
 _CHANGE_INSIDE = re.compile(rf"(?i)\b(?:insert\s+into|update|delete\s+from|truncate|drop\s+table)\s+{_NAME}")
@@ -113,6 +116,11 @@ def _without_counts(words: list[str]) -> list[str]:
         if not depth and word == ")":
             function = ""
     return kept
+
+
+def is_scratch_database(path: str) -> bool:
+    """Return whether the file of a database is there to be tried things on, by its name."""
+    return _SCRATCH_DATABASE.search(path) is not None
 
 
 def read_sql(text: str, argument: str = "") -> list[Effect]:

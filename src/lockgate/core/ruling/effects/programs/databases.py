@@ -9,7 +9,7 @@ from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.options import split_options
 from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_local
-from lockgate.core.ruling.effects.sql import read_sql
+from lockgate.core.ruling.effects.sql import is_scratch_database, read_sql
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
@@ -18,20 +18,15 @@ _VALUED = frozenset(
     "-c --command -e --execute -f --file -h --host -p --port -U --username -u --user -d --dbname -D "
     "--database -o --output -v --set -P --pset -F --eval -S --socket -a -n -x -t --uri".split()
 )
-_SCRATCH_DATABASE = re.compile(
-    r"(?i)(?:^|[-_/.])(?:test|tests|dev|local|tmp|temp|demo|example|sample)(?:$|[-_/.\d])|:memory:"
-)
-
-
 _OWN_RECORDS = ("changes-record", "deletes-record")
 
 
 def _note_statements(walk: Walk, text: str, *, local_file: str = "") -> None:
     for found in read_sql(walk.plain(text), walk.argument):
         kind = found.kind
-        if local_file and (kind in _OWN_RECORDS or (kind == "deletes-data" and _SCRATCH_DATABASE.search(local_file))):
+        if local_file and (kind in _OWN_RECORDS or (kind == "deletes-data" and is_scratch_database(local_file))):
             walk.add("edits-project", local_file)
-        elif not (kind == "reads-secret" and _SCRATCH_DATABASE.search(local_file)):
+        elif not (kind == "reads-secret" and is_scratch_database(local_file)):
             walk.add(kind, found.target, found.certainty)
 
 
