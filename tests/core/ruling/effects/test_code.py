@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import process_time
+
 import pytest
 from command_effects import SHOP
 
@@ -152,3 +154,15 @@ def test_our_own_package_is_not_used_in_the_place_of_our_commands(code: str) -> 
 )
 def test_our_library_may_be_used(code: str) -> None:
     assert not {each.kind for each in read_code(code, "code", NO_PROJECT)} & OWN_KINDS
+
+
+@pytest.mark.parametrize("piece", ["\n", " \n", "drop x\n", "connect(", "';"])
+def test_hostile_source_is_read_in_linear_time(piece: str) -> None:
+    short, long = (_seconds_to_read(piece * count) for count in (1_000, 8_000))
+    assert long < 20 * short + 0.05
+
+
+def _seconds_to_read(text: str) -> float:
+    start = process_time()
+    read_code(f"c.execute(x)\n{text}", "command", NO_PROJECT)
+    return process_time() - start
