@@ -549,6 +549,24 @@ def test_a_locked_client_stays_locked_with_the_header_of_a_proxy(header: bytes) 
     asyncio.run(run())
 
 
+def test_a_locked_client_climbs_on_with_the_header_of_a_proxy() -> None:
+    gate = gated(Handler(), identity=Identity(b"s" * 32, locks_anonymous=True))
+    client = ("8.8.8.8", 4711)
+    via = {"client": client, "headers": [(b"via", b"1.1 x")]}
+
+    async def run() -> None:
+        # Two strikes are too few for a lock, so the header still makes it a network of many.
+        await strikes(gate, 2, client=client)
+        assert {each.status for each in await strikes(gate, 6, **via)} == {403}
+        assert (await post(gate, chat(HARMLESS), **via)).status == 200
+        await strikes(gate, 1, client=client)
+        last = (await strikes(gate, 2, **via))[-1]
+        assert last.headers["x-guardrail-mode"] == "full_quarantine"
+        assert (await post(gate, chat(HARMLESS), client=client)).code == "quarantined"
+
+    asyncio.run(run())
+
+
 def test_the_ladder_goes_from_strikes_to_the_lock_to_quarantine_and_back() -> None:
     from asgi import Clock
 

@@ -140,8 +140,8 @@ class Identity:
     def subject_without_headers(self, scope: Scope, tenant: str = "") -> Subject | None:
         """Return the anonymous client that a request would come from, had it no header by which proxies show.
 
-        Nothing is counted against that one, for it may be a proxy's network. But who was locked without such a header
-        stays locked with one: any client can write it.
+        Until it is locked, nothing is counted against that one, for it may be a proxy's network. But who was locked
+        without such a header stays locked with one: any client can write it.
         """
         place = self.network_from_scope(scope)
         if not self._locks_anonymous or not self._has_address_of_its_own(scope, place):

@@ -59,7 +59,7 @@ from lockgate.core.journal.record import SUBJECT, label
 from lockgate.core.questions import NoAnswerReason, Verdict
 from lockgate.core.requests.combined_verdict import PARTLY_READ, Assessment
 from lockgate.core.requests.incident_ids import incident_id
-from lockgate.core.requests.strikes import NETWORK, Standing, Subject
+from lockgate.core.requests.strikes import BAN_MODES, NETWORK, Standing, Subject
 from lockgate.gate.gate import Gate
 from lockgate.journal.recorder import JournalWriter, record_assessment
 from lockgate.runtime.asgi import App, BodyLimits, Message, Receive, Scope, Send
@@ -230,7 +230,9 @@ class AbuseGateMiddleware:
         # 2. Standing.
         body.tenant, subjects = self._identify(scope)
         checked = self._with_locked(scope, body.tenant, subjects)
-        client = _Client(subjects, checked, await self._check_standing(checked))
+        standing = await self._check_standing(checked)
+        # Once it is locked, what such a client does with a proxy's header counts as well.
+        client = _Client(checked if standing.standing in BAN_MODES else subjects, checked, standing)
         try:
             # 3. Body.
             if length > self._settings.max_body_bytes:
