@@ -131,11 +131,17 @@ READ = {
 }
 
 TOKENS = [40, 3377, 499, 682, 3766]
+_CALL = {"functionCall": {"name": "read_series", "args": {}}}
+_SERIES = {
+    "role": "user",
+    "parts": [{"functionResponse": {"name": "read_series", "response": {"content": TOKENS}}}, {"text": HARMLESS}],
+}
 UNCLEAR = {
     "prompt": value({"model": "m", "prompt": TOKENS}),
     "lists of tokens": value({"model": "m", "input": [TOKENS, TOKENS]}),
     "prompt_token_ids": value({"model": "m", "prompt_token_ids": TOKENS}),
     "a message": value({"model": "m", "messages": [{"role": "user", "content": TOKENS}]}),
+    "a made-up answer of a tool": value({"contents": [_SERIES]}),
     "promptTokenIds": value({"promptTokenIds": TOKENS}),
     "input_ids": value({"input_ids": [TOKENS], "text": HARMLESS}),
     "within a prompt": value({"model": "m", "prompt": {"prompt_token_ids": TOKENS}}),
@@ -191,6 +197,7 @@ NEARBY = {
     "no files": value({"model": "m", "input": HARMLESS, "file_ids": [], "file_id": None, "image_url": ""}),
     "the words of a document": value({"prompt": HARMLESS, "document": "See https://example.org for our hours."}),
     "the name of a file": value({"prompt": HARMLESS, "file": "notes.txt", "image": "sunset"}),
+    "numbers that a tool answers with": value({"contents": [{"role": "model", "parts": [_CALL]}, _SERIES]}),
 }
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 40

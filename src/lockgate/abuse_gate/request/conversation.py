@@ -384,7 +384,7 @@ class ConversationReader:
             elif isinstance(item, dict):
                 stack.extend(reversed(self._read_object(item, source, key)))
             elif isinstance(item, list):
-                if key in _MAY_BE_TOKENS and any(type(one) in (int, float) for one in item):
+                if _may_be_tokens(item, source, key):
                     self.flags["tokens"] = None
                 stack.extend([(one, source, key) for one in reversed(item)])
         self.end_asides()
@@ -622,6 +622,12 @@ class ConversationReader:
             self._note_aside(phrase(declared_type.partition("/")[2]), source)
             self.add_upload(_document_name(source), declared_type, data, source)
         return bool(data) and plain and key in _FILE_KEYS and _MIME.fullmatch(declared) is not None
+
+
+def _may_be_tokens(items: list[object], source: str, key: str) -> bool:
+    """Return whether numbers stand in the place of words; those that a tool answers with are its results."""
+    is_place = key in _MAY_BE_TOKENS and not source.startswith(f"{_ANSWER}:")
+    return is_place and any(type(one) in (int, float) for one in items)
 
 
 def _document_name(source: str) -> str:
