@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockgate.core.errors import InvalidConfig
+from lockgate.core.judging.model_names import ALIASES, GEMINI_ENDPOINT
 from lockgate.settings.key_files import (
     MAX_KEY_CHARACTERS,
     VerifierKeys,
@@ -186,7 +187,7 @@ def test_quotes_that_a_file_of_variables_has_kept_are_named(value: str) -> None:
 def test_a_missing_model_is_asked_for_in_words() -> None:
     assert refusal("anthropic", without="ANTHROPIC_VERIFIER_MODEL") == (
         "VERIFIER_ADAPTER `anthropic` needs ANTHROPIC_VERIFIER_MODEL\n"
-        "hint: set it: the model that verifies, by Anthropic's own name for it; a small, fast one will do"
+        "hint: set it: the model that verifies, by Anthropic's own name for it, or `haiku`; a small, fast one will do"
     )
 
 
@@ -572,6 +573,17 @@ def test_a_tenant_has_its_own_endpoint_and_model() -> None:
         TenantEndpoint("acme", "https://acme.example/v1", "m", False),
         TenantEndpoint("globex", "https://common.example/v1", "other", False),
     )
+
+
+def test_a_tenant_s_model_may_have_a_short_name_too() -> None:
+    environ = {"VERIFIER_ADAPTER": "anthropic", "ANTHROPIC_API_KEY": "k", "ANTHROPIC_VERIFIER_MODEL": "Haiku"}
+    made = verifier_settings_from_env({**environ, "ANTHROPIC_VERIFIER_MODEL__acme": "Claude Opus"})
+    assert made.model == ALIASES["claude-haiku"].model
+    assert [each.model for each in made.tenant_endpoints] == [ALIASES["claude-opus"].model]
+    # Google's server has the model of that name, another one may have its own.
+    environ = {**COMPATIBLE, "VERIFIER_MODEL": "Gemini Flash", "VERIFIER_BASE_URL__acme": GEMINI_ENDPOINT}
+    made = verifier_settings_from_env({**environ, "VERIFIER_MODEL__acme": "Gemini Flash"})
+    assert (made.model, made.tenant_endpoints[0].model) == ("Gemini Flash", ALIASES["gemini-flash"].model)
 
 
 def test_the_common_key_never_goes_to_a_tenant_s_endpoint() -> None:

@@ -80,7 +80,7 @@ VARIABLES = (
          doc="Where OpenAI's API is."),
     _row("ANTHROPIC_API_KEY", adapters=("anthropic",), needed=True, secret=True, doc="Anthropic's key."),
     _row("ANTHROPIC_VERIFIER_MODEL", adapters=("anthropic",), needed=True,
-         doc="The model that verifies, by Anthropic's own name for it; a small, fast one will do."),
+         doc="The model that verifies, by Anthropic's own name for it, or `haiku`; a small, fast one will do."),
     _row("ANTHROPIC_BASE_URL", default="https://api.anthropic.com", adapters=("anthropic",), needed=True,
          doc="Where Anthropic's API is."),
     _row("AZURE_OPENAI_API_KEY", adapters=("azure",), needed=True, secret=True, doc="The key of the Azure resource."),
@@ -222,8 +222,9 @@ def _settings(environment: Environment, who: str, *, keys_elsewhere: bool) -> Ve
         return VerifierSettings(**found)
     # 3. and 4. What it needs.
     key_name, model_name, endpoint_name = _PARTS[adapter]
-    found["model"] = name_at_provider(adapter, _require_value(environment, model_name, who))
+    model = _require_value(environment, model_name, who)
     found["endpoint"] = _endpoint(environment, endpoint_name, found["allowed_endpoints"], who)
+    found["model"] = name_at_provider(adapter, model, found["endpoint"])
     found["unsafe_http"] = _is_unsafe_http(found["endpoint"], endpoint_name, found["allowed_endpoints"])
     if adapter == "azure":
         found["api_version"] = _require_value(environment, "AZURE_OPENAI_API_VERSION", who)
@@ -267,9 +268,8 @@ def _tenant_endpoints(
                     f"{own_name} needs a key of its own",
                     hint=f"set {key_name}__{tenant}, or {key_name}_FILE__{tenant}: the common key does not go there",
                 )
-        yield TenantEndpoint(
-            tenant, endpoint, environment.variable(f"{model_name}__{tenant}") or found["model"], unsafe_http
-        )
+        model = environment.variable(f"{model_name}__{tenant}") or found["model"]
+        yield TenantEndpoint(tenant, endpoint, name_at_provider(found["adapter"], model, endpoint), unsafe_http)
 
 
 def _port(match: re.Match[str]) -> int:

@@ -71,12 +71,15 @@ def resolve_model(name: str, overrides: Mapping[str, str] = MappingProxyType({})
     return _parse_model(name, overrides)
 
 
-def name_at_provider(provider: str, name: str) -> str:
+def name_at_provider(provider: str, name: str, endpoint: str) -> str:
     """Return what a provider calls a model that may be named by a short name of ours: `Haiku` at Anthropic."""
     spoken = name.lower().replace(" ", "-")
     meant = ALIASES.get(_SPOKEN.get(spoken, spoken))
+    if meant is None or meant.provider != provider:
+        return name
     # Any other server may have a model of its own by such a name.
-    return meant.model if meant and meant.provider == provider != "compatible" else name
+    is_elsewhere = provider == "compatible" and endpoint.rstrip("/") != meant.endpoint
+    return name if is_elsewhere else meant.model
 
 
 def parse_aliases(lines: Iterable[str]) -> dict[str, str]:
