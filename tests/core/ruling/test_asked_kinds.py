@@ -284,6 +284,20 @@ def test_other_words_about_doors_and_alarms_ask_for_no_such_thing(kind: str, goa
         ("Don't send it to Bob, send it to Ann", set()),
         ("Draft a reply, don't send it. Then send Bob the summary.", set()),
         ("Order the lamp", set()),
+        ("Sum up my email and draft answers. Don't send anything.", {"sends-message"}),
+        ("Do not send any emails.", {"sends-message"}),
+        ("You must not send it.", {"sends-message"}),
+        ("Look up order 4711, then compare docks. Don't order any.", {"orders", "pays"}),
+        ("Compare docks; don't buy anything without asking me", {"orders", "pays"}),
+        ("Compare docks without placing an order", {"orders", "pays"}),
+        ("Fix it, but don't commit or push anything.", {"pushes"}),
+        ("Don't post, tweet or email it", {"publishes", "sends-message"}),
+        # What is told, not bidden, and what is said of one thing.
+        ("The workers do not restart. Get them going.", set()),
+        ("Find out why the invites do not send, and mend it.", set()),
+        ("Remind the customers who don't pay.", set()),
+        ("The flag is in use, so don't remove it. Clean up the rest.", set()),
+        ("Don't order from them, and don't order chairs.", set()),
     ],
 )
 def test_a_goal_may_forbid_a_kind_altogether(text: str, kinds: set[str]) -> None:
@@ -294,3 +308,25 @@ def test_what_is_forbidden_may_be_asked_for_later() -> None:
     before = forbidden_after("Compare docks, don't order.")
     assert forbidden_after("Also look for cables.", before) == before
     assert forbidden_after("Fine, order the first one.", before) == set()
+
+
+@pytest.mark.parametrize("later", ["Go ahead and order.", "ok order it", "Can you order it?", "I want you to buy one"])
+def test_an_act_that_is_bidden_later_is_free(later: str) -> None:
+    assert forbidden_after(later, frozenset({"orders"})) == set()
+
+
+@pytest.mark.parametrize("later", ["Show me order 4711.", "Where is my order?", "Look at the order of rows", "thanks"])
+def test_a_thing_of_the_same_name_frees_nothing(later: str) -> None:
+    assert forbidden_after(later, frozenset({"orders"})) == {"orders"}
+
+
+@pytest.mark.parametrize("piece", ["don't ", "don't order it ", "don't a, b", "order ", "and order x ", ". ", " "])
+def test_what_is_forbidden_is_found_in_linear_time(piece: str) -> None:
+    short, long = (_seconds_to_forbid(piece * (count // len(piece))) for count in (2_000, 16_000))
+    assert long < 20 * short + 0.05
+
+
+def _seconds_to_forbid(goal: str) -> float:
+    start = process_time()
+    forbidden_after(f"don't order{goal}")
+    return process_time() - start

@@ -45,17 +45,25 @@ _FORBIDDEN = re.compile(
     )""",
     re.VERBOSE,
 )
-# An act that is forbidden altogether: "don't order", "do not send anything yet", "without buying it". "Don't push to
-# main" and "don't delete anything else" forbid less.
+# Acts that are forbidden altogether: "don't order", "do not send anything yet", "without buying it", "don't commit or
+# push". "Don't push to main" and "don't delete anything else" forbid less, and "the workers do not restart" forbids
+# nothing: an order stands where a clause begins.
 _FORBIDDEN_ALTOGETHER = re.compile(
-    r"""(?<!\w)(?:do\s?n.?t|do\snot|never|without)\s+(?:actually\s+)?(?P<act>[a-z]{3,12})
-      (?:\s+(?:it|them|any|anything|that|this|yet|now|one|for\sme|out))*\s*
-      (?=[.,;:!?)\n-]|$|\b(?:and|or|but|just|only|i|let)\b)""",
+    r"""(?:(?:^|[.,;:!?()"\n\u2013\u2014-]\s{0,8}|\b(?:and|but|please|so|then)\s)(?:do\s?n.?t|do\snot|never)
+      | \b(?:must|may|should|shall)\s(?:not|never) | (?<!\w)without)\s+(?:(?:actually|ever|really)\s+)?
+      (?:(?:plac(?:e|ing)|mak(?:e|ing)|hit|press|submit)\s+(?:an?\s|any\s)?)?
+      (?P<acts>[a-z]{3,12}(?:(?:,\s[a-z]{3,12}){0,3},?\s(?:or|nor)\s[a-z]{3,12})?)
+      (?P<what>(?:\s+(?:it|them|any|anything|that|this|yet|now|one|for\sme|out|ever|at\sall|e-?mails?|mails?|messages?
+        |repl(?:y|ies)|orders?|payments?|money|files?|data|records?|changes|commits|posts?|packages?))*)\s*
+      (?=[.,;:!?)\n\u2013\u2014-]|$|\b(?:and|or|but|just|only|i|let)\b|\b(?:without|until|before|unless)\s(?:asking|my|i|we)\b)""",
     re.VERBOSE,
 )
+# Of what is said not to be removed something else may be: "the flag is in use, don't remove it".
+_ONE_THING = frozenset("it them that this one".split())
+_REMOVING = frozenset("delete remove drop erase deleting removing dropping erasing".split())
 _ACTS = {
-    "orders": "order buy purchase book reserve checkout",
-    "pays": "pay transfer order buy purchase",
+    "orders": "order buy purchase book reserve checkout booking reservation",
+    "pays": "pay transfer order buy purchase payment",
     "sends-message": "send mail email",
     "publishes": "publish post tweet release",
     "pushes": "push",
@@ -66,6 +74,11 @@ _ACTS = {
     "changes-service": "deploy restart",
     "installs-package": "install",
 }
+# These are no things as well. Of the others, "my mail" and "order 4711" ask for nothing.
+_ONLY_VERBS = frozenset("send buy publish delete remove erase".split())
+_BEFORE_BID = frozenset("please now just ok okay yes fine then you instead go do ahead may can could should".split())
+_BEFORE_NEXT_BID = frozenset("and to or".split())
+_BEHIND_THING = frozenset("from of for in is was are has and or that to with at on by number".split())
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -85,15 +98,33 @@ def wishes_in(text: str) -> str:
 def forbidden_after(text: str, before: frozenset[str] = frozenset()) -> frozenset[str]:
     """Return the kinds of effects that the user forbids altogether, once this text is said after others."""
     lower = text[:_MAX_WISHES].lower().replace("\u2019", "'")
-    acts = {found["act"] for found in _FORBIDDEN_ALTOGETHER.finditer(lower)}
-    acts |= {act.removesuffix("ing") for act in acts} | {f"{act.removesuffix('ing')}e" for act in acts}
+    acts: set[str] = set()
+    for found in _FORBIDDEN_ALTOGETHER.finditer(lower):
+        is_of_one_thing = not _ONE_THING.isdisjoint(found["what"].split())
+        acts |= {*_WORD.findall(found["acts"])} - (_REMOVING if is_of_one_thing else frozenset())
+    # Deleting, ordering, dropping; orders.
+    stems = {act.removesuffix("ing") for act in acts}
+    acts |= stems | {f"{stem}e" for stem in stems} | {stem[:-1] for stem in stems}
     # What is asked for in the same breath, or later, is not forbidden.
-    asked = set(wishes_in(text).split())
+    asked = _find_bidden(wishes_in(_FORBIDDEN_ALTOGETHER.sub(". ", lower)))
     return frozenset(
         kind
         for kind, words in _ACTS.items()
         if asked.isdisjoint(words.split()) and (kind in before or not acts.isdisjoint(words.split()))
     )
+
+
+def _find_bidden(wishes: str) -> set[str]:
+    """Return the words of wishes that stand where an act does: "mail Bob", "and order it", not "read my mail"."""
+    found: set[str] = set()
+    for line in wishes.replace(" ahead and ", " ahead ").splitlines():
+        words = line.split()
+        for before, word, behind in zip(["", *words], words, [*words[1:], ""], strict=False):
+            is_thing = behind in _BEHIND_THING or behind[:1].isdigit()
+            is_bid = not before or before in _BEFORE_BID or (before in _BEFORE_NEXT_BID and behind)
+            if word in _ONLY_VERBS or (is_bid and not is_thing):
+                found.add(word)
+    return found
 
 
 def _split_sentences(text: str) -> list[str]:
