@@ -55,6 +55,7 @@ KINDS: dict[str, EffectKind] = {
     # 1 works here
     "edits-project": EffectKind(_HERE, "changes `{target}` in the project"),
     "writes-scratch": EffectKind(_HERE, "writes the scratch file `{target}`"),
+    "makes-folder": EffectKind(_HERE, "makes the empty folder `{target}`"),
     "runs-project-task": EffectKind(_HERE, "runs `{target}`, a task of the project"),
     "installs-known-package": EffectKind(_HERE, "installs what the project names, or a common developer tool"),
     "commits": EffectKind(_HERE, "records changes in the local repository"),

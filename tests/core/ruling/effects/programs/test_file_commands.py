@@ -50,3 +50,29 @@ def test_a_command_has_this_effect(line: str, effect: tuple[str, str]) -> None:
 )
 def test_a_similar_command_has_not(line: str, kind: str) -> None:
     assert kind not in {found for found, _ in read_line(line)}
+
+
+@pytest.mark.parametrize("line", ["mkdir -p ~/.venvs", "mkdir ../notes", "cd && mkdir notes", "mkdir /home/ada/x"])
+def test_an_empty_folder_beside_the_project_changes_nothing(line: str) -> None:
+    assert {kind for kind, _ in read_line(line)} == {"makes-folder"}
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("mkdir -p ~/.local/bin", "writes-startup-file"),
+        ("mkdir ~/.ssh", "changes-login"),
+        ("cd && mkdir .ssh", "changes-login"),
+        ("mkdir -p ~/.claude/commands", "changes-agent-file"),
+        ("mkdir /etc/x", "writes-outside"),
+        ("mkdir -m 777 ~/x", "writes-outside"),
+        ("mkdir --mode=777 ~/x", "writes-outside"),
+        ("install -d ~/x", "writes-outside"),
+        ("install -d -m 755 /etc/x", "writes-outside"),
+        ("touch ~/x", "writes-outside"),
+        ("mkdir ~/x && cp a ~/x/", "writes-outside"),
+        ("mkdir ~/x && echo a > ~/x/b", "writes-outside"),
+    ],
+)
+def test_a_folder_that_programs_look_into_and_a_file_in_a_new_one_still_count(line: str, kind: str) -> None:
+    assert kind in {found for found, _ in read_line(line)}

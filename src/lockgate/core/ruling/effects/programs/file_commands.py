@@ -89,11 +89,23 @@ _COPY_VALUED = frozenset("-t --target-directory -S --suffix -m --mode -o --owner
 
 def _make(walk: Walk, call: Invocation) -> Output:
     """`mkdir`, `touch`, `truncate`: paths that are written."""
-    for path in split_options(
-        call.arguments, frozenset("-m --mode -s --size -d --date -t -r --reference -o -g".split())
-    )[1]:
-        walk.access(path, Access.WRITE)
+    options, paths = split_options(call.arguments, _COPY_VALUED if call.name == "install" else _MAKE_VALUED)
+    is_plain_folder = call.name == "mkdir" and not {"-m", "--mode"} & dict(options).keys()
+    for path in paths:
+        if is_plain_folder and _is_beside(walk, path):
+            walk.add("makes-folder", walk.plain(path))
+        else:
+            walk.access(path, Access.WRITE)
     return NO_OUTPUT
+
+
+_MAKE_VALUED = frozenset("-m --mode -s --size -d --date -t -r --reference -o -g".split())
+
+
+def _is_beside(walk: Walk, path: str) -> bool:
+    """Return whether an empty folder at a path changes nothing: outside of the project, but no place of the system."""
+    found = read_access(walk.plain(path), Access.WRITE, walk.project, folder=walk.folder)
+    return found.kind == "writes-outside" and walk.place(path) in (Place.HOME, Place.OUTSIDE)
 
 
 def _tee(walk: Walk, call: Invocation) -> Output:
