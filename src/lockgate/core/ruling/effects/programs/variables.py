@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.effect import Certainty
 from lockgate.core.ruling.effects.paths import Access
-from lockgate.core.ruling.effects.program_io import MARK
+from lockgate.core.ruling.effects.program_io import MARK, Source
 from lockgate.core.ruling.effects.programs.option_uses import is_foreign, is_shell, run_command
 from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_local
 from lockgate.core.ruling.effects.programs.version_control import note_setting
@@ -21,6 +21,8 @@ def note_variable(walk: Walk, name: str, value: str) -> None:
     """Note what setting a variable makes later programs load, run or ask."""
     if name == "PATH":
         _note_path(walk, value)
+    elif name == "LD_LIBRARY_PATH":
+        _note_libraries(walk, value)
     elif name in _KINDS:
         _note_kind(walk, name, value)
     elif not value:
@@ -43,6 +45,21 @@ def _note_path(walk: Walk, value: str) -> None:
             continue
         if walk.place(folder) is Place.SCRATCH:
             walk.add("unreadable", folder, Certainty.GUESS)
+
+
+def _note_libraries(walk: Walk, value: str) -> None:
+    """Note folders of libraries, unless they are the project's or the system's and nothing was downloaded."""
+    has_downloads = walk.downloads or walk.activity.downloaded or walk.activity.is_full
+    for folder in filter(None, re.split("[:;]", value)):
+        is_computed = any(piece.source is not Source.VARIABLE for piece in walk.pieces_in(folder))
+        # Without a known project an absolute path can be anyone's.
+        is_own = walk.place(folder) is Place.INSIDE and (walk.project.root or folder[:1] != "/")
+        is_of_system = _SYSTEM_LIBRARIES.match(walk.full_path(folder)) is not None
+        if has_downloads or is_computed or not (is_own or is_of_system):
+            walk.add("installs-hook", folder)
+
+
+_SYSTEM_LIBRARIES = re.compile(r"/(?:usr|lib(?:32|64)?|opt)(?:/|$)")
 
 
 def _note_kind(walk: Walk, name: str, value: str) -> None:
@@ -138,7 +155,7 @@ _IS_COMMAND = re.compile(
 _HARMLESS_VALUES = frozenset("true false 0 1 cat less : vi vim nano".split())
 _KINDS = {
     **dict.fromkeys(
-        "LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT DYLD_INSERT_LIBRARIES PROMPT_COMMAND BASH_ENV ENV GIT_SSH_COMMAND GIT_SSH "
+        "LD_PRELOAD LD_AUDIT DYLD_INSERT_LIBRARIES PROMPT_COMMAND BASH_ENV ENV GIT_SSH_COMMAND GIT_SSH "
         "GIT_EXTERNAL_DIFF GIT_PROXY_COMMAND GIT_ASKPASS SSH_ASKPASS GIT_EXEC_PATH PYTHONSTARTUP "
         "PERL5OPT RUBYOPT "
         "PYTHONINSPECT ZDOTDIR LESSOPEN".split(),
