@@ -260,6 +260,10 @@ bash scripts/build.sh
 chmod +x scripts/build.sh
 chmod 600 config.json
 mkdir -p src/cart tests/cart && touch src/cart/__init__.py
+mkdir -p ~/.venvs
+deactivate
+workon shop
+LD_LIBRARY_PATH=build/lib ./build/shop
 cp config.example.toml config.toml
 cp .env.example .env
 mv src/old.py src/new.py

@@ -18,6 +18,9 @@ from command_effects import read_line
         ("python -m pytest -q", ("runs-project-task", "-m pytest")),
         ("python -m pip install evil", ("installs-package", "evil")),
         ("python -m http.server 80", ("opens-port", "80")),
+        ("php -S 0.0.0.0:80", ("opens-port", "0.0.0.0:80")),
+        ("php -S shop.example:80", ("opens-port", "shop.example:80")),
+        ("php -S localhost:80 -t public /tmp/x.php", ("runs-program", "/tmp/x.php")),
         ("perl -pi -e 's/a/b/' x", ("edits-project", "x")),
         ('eval "$X"', ("unreadable", "")),
         (". ./setup.sh", ("runs-project-task", "./setup.sh")),
@@ -44,6 +47,7 @@ def test_a_command_has_this_effect(line: str, effect: tuple[str, str]) -> None:
         ("set -euo pipefail", "reads-secret"),
         ("printenv HOME", "reads-secret"),
         ("python -m http.server --bind 127.0.0.1", "opens-port"),
+        ("php -S localhost:8000 -t public", "opens-port"),
         ('eval "$(pyenv init -)"', "unreadable"),
     ],
 )

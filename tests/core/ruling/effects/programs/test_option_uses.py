@@ -32,6 +32,7 @@ from lockgate.core.ruling.effects.activity import Activity
         "EDITOR=\"sh -c 'rm -rf /etc'\" git commit",
         "PAGER='rm -rf /etc' git log",
         "GOFLAGS='-toolexec=\"rm -rf /etc\"' go build",
+        "dpkg-buildpackage -r'rm -rf /etc' -b",
     ],
 )
 def test_a_command_in_an_option_or_a_variable_is_read(line: str) -> None:
@@ -211,3 +212,30 @@ def test_a_program_that_looks_does_more_with_these_words(line: str, effect: tupl
 )
 def test_ordinary_words_of_the_same_programs_only_look(line: str) -> None:
     assert kinds_in(line) <= {"looks"}
+
+
+@pytest.mark.parametrize(
+    "line", ["bazel test //...", "bazel test --keep_going //web/...", "bazel run //web:all", "buck2 build //web:all"]
+)
+def test_a_label_of_a_build_tool_is_no_path(line: str) -> None:
+    assert kinds_in(line) == {"runs-project-task"}
+
+
+@pytest.mark.parametrize(
+    "line", ["bazel --bazelrc //tmp/x build a", "bazel build --package_path //tmp/x:a a", "pytest //tmp/x"]
+)
+def test_a_path_that_looks_like_a_label_is_one(line: str) -> None:
+    assert "runs-program" in kinds_in(line)
+
+
+@pytest.mark.parametrize("line", ["ldconfig", "sudo ldconfig -v", "dpkg-buildpackage -us -uc -rfakeroot", "debuild -b"])
+def test_a_system_tool_without_a_path_or_a_hook_works_here(line: str) -> None:
+    assert kinds_in(line) <= {"looks", "runs-project-task"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["sudo ldconfig ./lib", "ldconfig -f x.conf", "ldconfig -vn x", "debuild --clean-hook=x", "debuild -eCC=/tmp/x"],
+)
+def test_a_system_tool_with_one_cannot_be_read(line: str) -> None:
+    assert "unreadable" in kinds_in(line)

@@ -55,6 +55,10 @@ from command_effects import read_line
         ("mise exec node@20 -- rm -rf /etc", ("deletes-outside", "/etc")),
         ("perf stat rm -rf /etc", ("deletes-outside", "/etc")),
         ("valgrind rm -rf /etc", ("deletes-outside", "/etc")),
+        ("fakeroot -i a -s a rm -rf /etc", ("deletes-outside", "/etc")),
+        ("fakeroot -s ~/.bashrc true", ("writes-startup-file", "~/.bashrc")),
+        ("fakeroot -l /tmp/x.so ls", ("runs-program", "/tmp/x.so")),
+        ("fakeroot -s a make install", ("runs-project-task", "install")),
         ("nvm use 18", ("looks", "")),
     ],
 )

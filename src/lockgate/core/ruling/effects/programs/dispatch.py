@@ -23,7 +23,7 @@ from lockgate.core.ruling.effects.programs import (
 from lockgate.core.ruling.effects.programs.lockgate_commands import note_own_commands
 from lockgate.core.ruling.effects.programs.lockgate_processes import follow_processes
 from lockgate.core.ruling.effects.programs.option_uses import note_option_uses
-from lockgate.core.ruling.effects.programs.program_table import is_listed, read_row
+from lockgate.core.ruling.effects.programs.program_table import WITH_COMMANDS, is_listed, read_row
 from lockgate.core.ruling.effects.programs.protected_files import note_own_files
 from lockgate.core.ruling.effects.project import Place
 
@@ -48,7 +48,7 @@ _READERS: dict[str, Reader] = {
 _ASKS_ABOUT = frozenset("--version -V --help -h version help -version --usage -?".split())
 _SYSTEM_BIN = re.compile(r"/(?:usr/)?(?:local/)?s?bin/([^/]+)|/opt/(?:homebrew|local)/s?bin/([^/]+)")
 _PROJECT_BIN = re.compile(
-    r"(?:.*/)?(?:\.?v?env[^/]*|[^/]*venv[^/]*|\.tox/[^/]+|\.nox/[^/]+|virtualenvs?/[^/]+|conda[^/]*|envs/[^/]+)/(?:bin|Scripts)/([^/]+)"
+    r"(?:.*/)?(?:\.?v?env[^/]*|[^/]*venv[^/]*|\.tox/[^/]+|\.nox/[^/]+|\.?(?:v|virtual)?envs?/[^/]+|conda[^/]*)/(?:bin|Scripts)/([^/]+)"
     r"|(?:.*/)?(?:node_modules/\.bin|vendor/bin|\.cargo/bin)/([^/]+)"
 )
 _VERSIONED = re.compile(r"(python|pip|node|ruby|php|perl|lua|pypy|clang|gcc|java)-?\d[\d.]*t?")
@@ -71,12 +71,17 @@ def read_program(walk: Walk, call: Invocation) -> Output:
         reader = _READERS.get(name)
     if name != call.name:
         call = call._replace(name=name)
-    if len(call.arguments) == 1 and call.arguments[0] in _ASKS_ABOUT and name not in _ACTS_ANYWAY:
+    if len(call.arguments) == 1 and _asks_about(name, call.arguments[0]):
         return UNKNOWN_OUTPUT
     note_option_uses(walk, call)
     note_own_files(walk, call, is_known=reader is not None or is_listed(call))
     output = reader(walk, call) if reader is not None else read_row(walk, call, of_project=of_project)
     return follow_processes(walk, call, output)
+
+
+def _asks_about(name: str, argument: str) -> bool:
+    """Return whether a program's only argument asks for its help or version; `-v` alone can also mean to say more."""
+    return (argument in _ASKS_ABOUT and name not in _ACTS_ANYWAY) or (argument == "-v" and name in WITH_COMMANDS)
 
 
 def _plain_name(name: str) -> str:

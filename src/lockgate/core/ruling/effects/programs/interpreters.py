@@ -250,8 +250,18 @@ def _check(walk: Walk, call: Invocation, argument: str, following: list[str]) ->
     if argument == "--test":
         walk.add("runs-project-task", call.name)
     elif argument == "-S":
-        walk.add("opens-port", [*following, ""][0])
+        _note_server(walk, following[0].rpartition(":")[0] if following else "", [*following, ""][0])
+        for script in split_options(following[1:], _VALUED["php"])[1]:
+            _run_file(walk, script, [], "code")
     return UNKNOWN_OUTPUT
+
+
+def _note_server(walk: Walk, host: str, target: str) -> None:
+    """Note that a server starts: one on a loopback address answers this machine only."""
+    if host in ("127.0.0.1", "localhost", "::1", "[::1]"):
+        walk.add("asks-local", host)
+    else:
+        walk.add("opens-port", target)
 
 
 def _run_codes(walk: Walk, call: Invocation, code: list[str], files: list[str]) -> None:
@@ -282,10 +292,7 @@ def _module(walk: Walk, call: Invocation, arguments: list[str]) -> Output:
     if module in _SERVERS:
         options = split_options(rest, frozenset(("-b", "--bind", "-d", "--directory")))
         bind = dict(options[0]).get("-b") or dict(options[0]).get("--bind") or ""
-        if bind in ("127.0.0.1", "localhost", "::1"):
-            walk.add("asks-local", bind)
-        else:
-            walk.add("opens-port", options[1][0] if options[1] else "8000")
+        _note_server(walk, bind, options[1][0] if options[1] else "8000")
         return UNKNOWN_OUTPUT
     if module == "json.tool" or module.startswith("json"):
         return call.stdin if call.stdin.source is not Source.TEXT else UNKNOWN_OUTPUT

@@ -267,7 +267,7 @@ def note_foreign(walk: Walk, call: Invocation) -> None:
     for argument in call.arguments:
         option, value = before, argument
         before = argument if argument[:1] == "-" and "=" not in argument else ""
-        if "/" not in argument and argument[:1] != "~":
+        if ("/" not in argument and argument[:1] != "~") or _is_label(call.name, option, argument):
             continue
         if argument[:1] == "-":
             option, value = _named_value(argument)
@@ -278,6 +278,17 @@ def note_foreign(walk: Walk, call: Invocation) -> None:
                 walk.access(value, Access.WRITE)
             elif option or call.name not in _TEXTS:
                 walk.run_path(value)
+
+
+_HAS_LABELS = frozenset("bazel bazelisk buck buck2 pants please".split())
+
+
+def _is_label(program: str, option: str, argument: str) -> bool:
+    """Return whether a build tool takes an argument for targets in the project: `//web:all`, `//web/...`.
+
+    An option before it may take it for a path.
+    """
+    return program in _HAS_LABELS and argument[:2] == "//" and (not option or argument.endswith("..."))
 
 
 def _named_value(argument: str) -> tuple[str, str]:

@@ -47,6 +47,10 @@ _SOURCES = frozenset(
     "-i --index-url --extra-index-url --index --default-index -f --find-links --registry --proxy --git "
     "--trusted-host --source --channel".split()
 )
+# Conda's `-f` and `--file` are lists of packages, and its channels are names as often as addresses.
+_CONDA = frozenset("conda mamba micromamba".split())
+_CONDA_OPTIONS = {"-f": "--requirement", "--file": "--requirement", "-c": "--channel"}
+_CONDA_CHANNELS = frozenset("defaults main anaconda conda-forge bioconda pytorch nvidia nodefaults".split())
 _INSTALL_VERBS = {
     "pip": ("install",),
     "pip3": ("install",),
@@ -72,6 +76,7 @@ _INSTALL_VERBS = {
     "brew": ("install", "upgrade", "reinstall", "tap"),
     "pipx": ("install", "inject"),
     "deno": ("add", "install"),
+    "llm": ("install",),
     "luarocks": ("install",),
     "cpan": (),
     "cpanm": (),
@@ -187,10 +192,11 @@ def install_names(walk: Walk, call: Invocation) -> Output | None:
     words = call.arguments[position + 1 :]
     if call.arguments[position] in ("global", "tool", "add") and call.name in _TWO_WORDS:
         words = [word for word in words if word not in ("add", "require", "install", "package", "reference")]
-    options, names = split_options(words, _VALUED)
+    is_conda = call.name in _CONDA
+    options, names = split_options(words, _VALUED | {"--file"} if is_conda else _VALUED)
     registry = _REGISTRIES.get(call.name, "")
     for option, value in options:
-        _note_option(walk, option, value, registry)
+        _note_option(walk, _CONDA_OPTIONS.get(option, option) if is_conda else option, value, registry)
     for name in names:
         note_package(walk, name, registry)
     if not names:
@@ -202,7 +208,10 @@ _TWO_WORDS = frozenset("dotnet yarn composer".split())
 
 
 def _note_option(walk: Walk, option: str, value: str, registry: str) -> None:
-    if option in _SOURCES:
+    if option == "--channel" and "://" not in value:
+        if value not in _CONDA_CHANNELS:
+            walk.add("uses-package-source", walk.plain(value))
+    elif option in _SOURCES:
         note_source(walk, value)
     elif option in ("-e", "--editable", "--path"):
         note_package(walk, value if value.startswith((".", "/", "git+", "http", "~")) else f"./{value}")
@@ -220,11 +229,17 @@ def _manager(walk: Walk, call: Invocation) -> Output:
     """A package manager: installations here, scripts and questions by table."""
     if call.name == "pip3":
         call = call._replace(name="pip")
+    if call.name == "cargo" and call.arguments and _TOOLCHAIN.fullmatch(call.arguments[0]):
+        call = call._replace(arguments=call.arguments[1:])
     special = _SPECIAL.get(call.name)
     stream = special(walk, call) if special is not None else None
     if stream is None:
         stream = install_names(walk, call)
     return stream if stream is not None else read_row(walk, call)
+
+
+# `cargo +nightly fmt`. A toolchain can be a path as well, which is a program of its own.
+_TOOLCHAIN = re.compile(r"\+[\w.-]+")
 
 
 def _pip(walk: Walk, call: Invocation) -> Output | None:
@@ -236,6 +251,36 @@ def _pip(walk: Walk, call: Invocation) -> Output | None:
 
 def _pipx(walk: Walk, call: Invocation) -> Output | None:
     return run_package(walk, call._replace(arguments=call.arguments[1:])) if call.arguments[:1] == ["run"] else None
+
+
+def _llm(walk: Walk, call: Invocation) -> Output | None:
+    """`llm install` is `pip install`; whatever else it is given are words for a model."""
+    return install_names(walk, call._replace(name="pip")) if call.arguments[:1] == ["install"] else read_row(walk, call)
+
+
+def _deno(walk: Walk, call: Invocation) -> Output | None:
+    """`deno run`: a file of the project, a package, or an address whose code runs at once."""
+    if call.arguments[:1] != ["run"]:
+        return None
+    options, words = split_options(call.arguments[1:], _DENO_VALUED)
+    loaded = [value for option, value in options if option in _DENO_LOADS and _SCHEME.match(value)]
+    for address in loaded + words[:1]:
+        scheme = _SCHEME.match(address)
+        if scheme is None:
+            walk.run_program(["node", *words], call.stdin)
+        elif scheme[0] in ("npm:", "jsr:"):
+            note_package(walk, address[4:], "npm" if scheme[0] == "npm:" else "")
+        else:
+            walk.add("runs-download", host_of(address) if "://" in address else scheme[0])
+    # An option that is not known here may have taken the first word as its value.
+    for address in filter(_SCHEME.match, words[1:]):
+        walk.add("requests", host_of(address))
+    return UNKNOWN_OUTPUT
+
+
+_SCHEME = re.compile(r"(?:https?|file|data|blob|npm|jsr):", re.IGNORECASE)
+_DENO_LOADS = frozenset("-c --config --import-map --preload --import --require".split())
+_DENO_VALUED = _DENO_LOADS | frozenset("--cert --location --seed --ext -L --log-level".split())
 
 
 def _go(walk: Walk, call: Invocation) -> Output | None:
@@ -307,6 +352,8 @@ _SPECIAL: dict[str, Callable[[Walk, Invocation], Output | None]] = {
     "pip": _pip,
     "pipx": _pipx,
     "go": _go,
+    "llm": _llm,
+    "deno": _deno,
     **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), _javascript),
     "uv": _uv,
 }
@@ -342,6 +389,9 @@ def run_in_environment(walk: Walk, call: Invocation) -> Output:
             return walk.run_program(["python", "-m", value, *rest], call.stdin)
     if not rest:
         return UNKNOWN_OUTPUT
+    if call.name == "hatch":
+        # `hatch run docs:build` runs `build` in the environment `docs`.
+        rest = [re.sub(r"^[\w.-]*:", "", rest[0]) or "sh", *rest[1:]]
     return walk.run_program(["python", *rest] if rest[0].endswith(".py") else rest, call.stdin)
 
 

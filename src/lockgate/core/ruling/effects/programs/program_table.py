@@ -19,6 +19,10 @@ _ROWS: dict[str, str] = {
     for line in lines
     for entry in line.split(", ")
 }
+# Programs that act by command words: with `-v` alone they show their version.
+WITH_COMMANDS = frozenset(entry.partition(" ")[0] for entry in _ROWS if " " in entry)
+# What a command changes that its arguments do not name.
+_TARGETS = {"writes-startup-file": "the shell's start-up files"}
 # Programs that show a file and take an address for one.
 _VISITS = frozenset("exiftool ffprobe glow identify mdcat xmllint xsltproc".split())
 # Options before the command word that take a value: `kubectl -n web get pods`.
@@ -64,7 +68,7 @@ def read_row(walk: Walk, call: Invocation, *, of_project: bool = False) -> Outpu
     if row in ("runs-project-task", "commits"):
         walk.add(row, "" if row == "commits" else name)
         return UNKNOWN_OUTPUT
-    walk.add(row, target_of(call, words))
+    walk.add(row, _TARGETS.get(row) or target_of(call, words))
     return UNKNOWN_OUTPUT
 
 

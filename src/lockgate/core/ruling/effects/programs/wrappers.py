@@ -37,6 +37,7 @@ _VALUED: dict[str, tuple[frozenset[str], int]] = {
     "systemd-run": (frozenset("-u --unit -p --property --uid --on-calendar --on-boot --on-active -H -M".split()), 0),
     "cross-env": (frozenset(), 0),
     "watch": (frozenset("-n --interval".split()), 0),
+    "fakeroot": (frozenset("-l --lib --faked -s -i -b".split()), 0),
 }
 
 
