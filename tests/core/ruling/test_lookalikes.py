@@ -9,8 +9,9 @@ from lockgate.core.ruling.context import Context
 from lockgate.core.ruling.effects.effect import effect
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.explanations import LOOKALIKE
-from lockgate.core.ruling.lookalikes import AddressIndex, addresses_from_target
+from lockgate.core.ruling.lookalikes import AddressIndex, HostOrMailbox, addresses_from_target
 from lockgate.core.ruling.unasked_effects import UnaskedEffects
+from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text.scanner import Scanner
 
 GENUINE, FALSE = "jonas@brandt-immobilien.example", "jonas@brandt-imrnobilien.example"
@@ -19,7 +20,12 @@ GENUINE, FALSE = "jonas@brandt-immobilien.example", "jonas@brandt-imrnobilien.ex
 def alike(known: str, target: str) -> bytes:
     """Return what a text with `known` has that looks like the target."""
     (address,) = addresses_from_target(target)
-    return AddressIndex(f"Ask {known}, or call us.".lower().encode()).find_alike(address)
+    return found_in(f"Ask {known}, or call us.", address)
+
+
+def found_in(text: str, address: HostOrMailbox) -> bytes:
+    """Return what a text has that looks like an address."""
+    return AddressIndex(text.lower().encode()).find_alike(address, WorkBudget(1 << 20))
 
 
 def held_against(
@@ -103,9 +109,9 @@ def test_ordinary_pairs_do_not(known: str, target: str) -> None:
 
 def test_one_text_may_name_neighbours_but_no_false_letters() -> None:
     own, false, company = addresses_from_target(f"info@brandt-bau.example {FALSE} ann@company.de")
-    assert not AddressIndex(b"Mail info@brandt-bau.example or see www.brandtbau.example").find_alike(own)
-    assert AddressIndex(f"From: {GENUINE}\nFrom: {FALSE}".encode()).find_alike(false) == GENUINE.encode()
-    assert not AddressIndex(b"ann@company.com, ann@company.de").find_alike(company)
+    assert not found_in("Mail info@brandt-bau.example or see www.brandtbau.example", own)
+    assert found_in(f"From: {GENUINE}\nFrom: {FALSE}", false) == GENUINE.encode()
+    assert not found_in("ann@company.com, ann@company.de", company)
 
 
 ANSWER = f"From: {FALSE}\nCould you send me the contracts once more? Kind regards, Jonas"
@@ -188,9 +194,72 @@ def test_an_address_is_found_among_many(count: int, other: str) -> None:
     (false,) = addresses_from_target(FALSE)
     (genuine,) = addresses_from_target(GENUINE)
     for known in (GENUINE, "mailer.brandt-immobilien.example", "jonas@xn--brandt-immbilien-vkn.example"):
-        index = AddressIndex(" ".join([*many, known, *many]).encode())
-        assert index.find_alike(false)
-    assert not AddressIndex(" ".join([*many, GENUINE, *many]).encode()).find_alike(genuine)
+        assert found_in(" ".join([*many, known, *many]), false)
+    assert not found_in(" ".join([*many, GENUINE, *many]), genuine)
+
+
+@pytest.mark.parametrize("subdomain", ["r.", "v.", "c.", "vv-v.", "lists.r."])
+@pytest.mark.parametrize(
+    ("known", "target"),
+    [
+        ("nordbau.example", "n0rdbau.example"),
+        ("linnbau.example", "1inbau.example"),
+        ("villanova.example", "vi11anova.example"),
+        ("wavebau.example", "vvavebau.example"),
+        ("modernclub.example", "rnodemdub.example"),
+        ("\u6771\u4eac-kontor.example", "\u6771\u4eackontor.example"),
+    ],
+)
+def test_what_stands_before_a_domain_does_not_hide_it(known: str, target: str, subdomain: str) -> None:
+    assert alike(subdomain + known, target)
+    assert alike(f"ann@{subdomain}{target}", known)
+
+
+def test_many_neighbours_do_not_hide_a_known_address() -> None:
+    name = "brandtimmobilien"
+    neighbours = [f"{name[:at]}-{name[at:to]}-{name[to:]}.example" for to in range(3, 16) for at in range(1, to)]
+    (false,) = addresses_from_target(FALSE)
+    assert not found_in(" ".join([FALSE, *neighbours]), false)
+    assert found_in(" ".join([FALSE, *neighbours, GENUINE]), false)
+
+
+@pytest.mark.parametrize("blank", ["\u2003", "\u200a", "\u205f"])
+def test_a_blank_in_a_host_is_overlooked_like_a_hyphen(blank: str) -> None:
+    assert alike("brandt-bau.example", f"brandt{blank}bau.example")
+
+
+def test_a_list_of_one_owners_hosts_leaves_steps_for_many_recipients(scanner: Scanner) -> None:
+    context = Context(scanner)
+    context.add("Tell the team.", source="goal", id="goal")
+    context.add("\n".join(f"node{n}.brandt-bau.example" for n in range(2000)), source="tool:read_file")
+    mails = [effect("sends-message", f"p{n}@brandt-bau.example", argument="to") for n in range(30)]
+    assert not UnaskedEffects(context, "send_email", context.readings).find(mails).capped
+    false = effect("sends-message", "p1@brandtbau.example", argument="to")
+    found = UnaskedEffects(context, "send_email", context.readings).find([*mails, false])
+    assert LOOKALIKE in [finding.rule for finding in found.findings]
+
+
+def test_a_comparison_that_the_budget_ends_is_known_by_the_budget() -> None:
+    near = [f"x{n}brandtbau.example" for n in range(2000)]
+    (address,) = addresses_from_target("ann@brandt-bau.example")
+    index = AddressIndex(" ".join([*near, "brandtbau.example"]).encode())
+    budget = WorkBudget(0)
+    assert not index.find_alike(address, budget)
+    assert budget.is_spent
+    assert index.find_alike(address, WorkBudget(1 << 20)) == b"brandtbau.example"
+
+
+def test_what_is_remembered_takes_the_same_steps() -> None:
+    text = " ".join(f"p{n}@brandtbau{n}.example node{n}.modern-bau.example" for n in range(40)).encode()
+    one, two = "brandt-bau1.example", "modem-bau.example"
+    asked = addresses_from_target(f"a@{one} b@{one} c@{two} d@{one} e@{two}")
+    known = AddressIndex(text)
+    for first in asked:
+        known.find_alike(first, WorkBudget(1 << 20))
+        spent = WorkBudget(1 << 20), WorkBudget(1 << 20)
+        for index, budget in zip((AddressIndex(text), known), spent, strict=True):
+            assert [bool(index.find_alike(each, budget)) for each in asked] == [True] * 5
+        assert spent[0].left == spent[1].left
 
 
 def test_a_text_full_of_addresses_takes_steps_in_proportion() -> None:

@@ -57,7 +57,7 @@ _AIMED_KINDS = _PERSON_KINDS | frozenset(
 )
 _CARTS, _ORDERS = frozenset("cart basket wishlist".split()), frozenset("buy order checkout purchase pay".split())
 _GIVES = frozenset({"logs-in", "sends-data", "sends-secret"})
-_MAX_ALIKE, _LOOK_UP_STEPS = 44, 2
+_MAX_ALIKE = 44
 # What is told by a number that a list gives: the text that names the thing is another one.
 _LOOKED_UP_KINDS = frozenset({"changes-record", "deletes-record", "orders", "publishes"})
 _MOST_LOOKED_UP = 4
@@ -135,7 +135,7 @@ class UnaskedEffects:
         targets = [Leaf(effect.argument, effect.target) for effect in effects]
         size = compared_size(prepare_values(self._tool, targets), self._readings)
         # A long address book must leave steps for the other comparisons.
-        self._budget, self._address_budget = WorkBudget(size), WorkBudget(size)
+        self._budget, self._address_budget = WorkBudget(size), WorkBudget(size + len(self._trusted.written))
         self._meant = MeantByGoal(self._trusted, self._budget)
         for effect in effects:
             if effect.severity < Severity.REACHES_OUT:
@@ -183,8 +183,12 @@ class UnaskedEffects:
             return ""
         is_owner_known = project.has_host(host) or trusted.names_owner_of(written)
         for names, index in self._known_addresses():
-            other = index.find_alike(address, is_owner_known=is_owner_known).decode("utf-8", "replace")
-            if other:
+            found = index.find_alike(address, self._address_budget, is_owner_known=is_owner_known)
+            if self._address_budget.is_spent:
+                self._budget.exhaust()
+                return ""
+            if found:
+                other = found.decode("utf-8", "replace")
                 shown = quoted(written if "@" in other else host, _MAX_ALIKE)
                 names = "the goal" if other in trusted.asked_text.lower() else names
                 return f"{shown} is not {quoted(other, _MAX_ALIKE)}, which {names} names, but looks like it"
@@ -196,14 +200,8 @@ class UnaskedEffects:
         yield "the project", _addresses_of_project(self._context.project.hosts)
         for reading in self._readings:
             # In a reading with folded letters stand names that no one wrote.
-            index = reading.word_index
-            if index.part.how != "raw":
-                continue
-            is_paid = self._address_budget.take_once(index, index.addresses.steps)
-            if not is_paid or not self._address_budget.take(_LOOK_UP_STEPS):
-                self._budget.exhaust()
-                return
-            yield reading.block, index.addresses
+            if reading.word_index.part.how == "raw":
+                yield reading.block, reading.word_index.addresses
 
     def _was_ordered(self, block: str) -> bool:
         """Return whether an order in an earlier session named what this block names: then it is no plain record."""
