@@ -70,6 +70,8 @@ def own(tool: str, arguments: dict[str, object], folder: str = "") -> set[str]:
 )
 def test_no_tool_gets_to_our_own_files(tool: str, arguments: dict[str, object]) -> None:
     assert own(tool, arguments)
+    # Nor behind so many other values that a glance at all of them comes first.
+    assert own(tool, {**arguments, "tags": [f"p{number}@host.example" for number in range(40)]}) == own(tool, arguments)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,8 @@ _BLANK = re.compile(r"\s")
 
 def find_own_service(text: str, port: int) -> str:
     """Return the host and port in a text that lead to the service; empty if none do."""
-    for form in dict.fromkeys((text, text.translate(_LEFT_OUT))):
+    forms = (text,) if text.isprintable() else (text, text.translate(_LEFT_OUT))
+    for form in forms:
         if found := _find_plainly(form, port):
             return found
     return ""

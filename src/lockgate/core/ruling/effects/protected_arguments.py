@@ -9,7 +9,7 @@ from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.effects.effect import Effect
 from lockgate.core.ruling.effects.lockgate_address import read_service_arguments
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.effects.protected_paths import Access, may_find_own, own_access
+from lockgate.core.ruling.effects.protected_paths import Access, may_find_own, may_lead_to_own, own_access
 from lockgate.core.ruling.effects.tool_arguments import is_place, leaf_name, names_place
 from lockgate.core.ruling.effects.tool_names import ToolName
 
@@ -18,6 +18,7 @@ _TAKES_AWAY = frozenset("delete remove unlink erase trash wipe move rename".spli
 _TAKES_ALONG = frozenset("copy duplicate compress zip archive upload backup sync share attach extract unzip".split())
 # What finds a token by its first letters, also as a pattern.
 _TOKEN = re.compile(r"lg[pa.\[(]", re.IGNORECASE)
+_FEW_PLACES = 16
 _FILTERS = frozenset("glob include type file_pattern include_pattern".split())
 _BETWEEN_FILTERS = re.compile(r"[\s,|]+(?![^{]*\})")
 
@@ -26,7 +27,7 @@ def read_own_arguments(name: ToolName, seed: str, leaves: Sequence[Leaf], projec
     """Yield what a tool does to Lockgate's own files and service by the places that it is given."""
     access, below = _access_of(name, seed, leaves)
     places = [leaf for leaf in leaves if is_place(leaf)]
-    for leaf in places:
+    for leaf in places if _may_hold_own(places, project) else ():
         found = own_access(leaf.text, access, project, below=below)
         if found is not None:
             yield found._replace(argument=leaf.argument, start=0, end=len(leaf.text))
@@ -35,6 +36,13 @@ def read_own_arguments(name: ToolName, seed: str, leaves: Sequence[Leaf], projec
         if found is not None:
             yield found
     yield from read_service_arguments(name, seed, leaves, project.service_port)
+
+
+def _may_hold_own(places: Sequence[Leaf], project: Project) -> bool:
+    """Return whether a closer look at each place is worth it; at many of them, one glance comes first."""
+    if len(places) <= _FEW_PLACES or project.follow is not None:
+        return True
+    return may_lead_to_own("\n".join([leaf.text for leaf in places]), project)
 
 
 def _access_of(name: ToolName, seed: str, leaves: Sequence[Leaf]) -> tuple[Access, bool]:

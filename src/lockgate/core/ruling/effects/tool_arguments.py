@@ -60,10 +60,14 @@ def own_name(argument: str) -> str:
     return argument.rpartition(".")[2]
 
 
-@lru_cache(maxsize=1024)
 def name_parts(argument: str) -> frozenset[str]:
     """Return the words of an argument's own name, and that name itself."""
-    name = own_name(argument)
+    return _parts_of_name(own_name(argument))
+
+
+# By the own name: a list may have a thousand items, and all go by the list's name.
+@lru_cache(maxsize=1024)
+def _parts_of_name(name: str) -> frozenset[str]:
     return frozenset(argument_words(name)) | {name.lower()}
 
 
@@ -72,10 +76,14 @@ def all_parts(argument: str) -> frozenset[str]:
     return frozenset().union(*map(name_parts, _INDEX.sub("", argument).split(".")))
 
 
-@lru_cache(maxsize=1024)
 def has_role(argument: str, role: str) -> bool:
     """Return whether an argument is for this, by its name."""
-    parts = name_parts(argument)
+    return _has_name_role(own_name(argument), role)
+
+
+@lru_cache(maxsize=1024)
+def _has_name_role(name: str, role: str) -> bool:
+    parts = _parts_of_name(name)
     if parts.isdisjoint(ROLES[role]) or (role == "account" and not parts.isdisjoint(_OWN_SIDE)):
         return False
     return parts.isdisjoint(_IDS) or role == "thing" or not parts.isdisjoint(_ADDRESSABLE_IDS)

@@ -45,12 +45,12 @@ _DATABASE_WORDS = frozenset(
 
 def read_tool(call: ToolCall, leaves: Sequence[Leaf], project: Project, activity: Activity) -> list[Effect]:
     """Return what a tool would do with these arguments; a tool that is not known may do anything."""
+    name, seed = read_tool_name(call.tool), canonical_tool(call.tool)
+    # What leads to Lockgate's own files and service counts wherever it stands.
+    own = list(read_own_arguments(name, seed, leaves, project))
     if len(leaves) > MAX_LEAVES_READ:
-        beyond = effect("unreadable", certainty=Certainty.GUESS)
-        own = read_own_arguments(read_tool_name(call.tool), canonical_tool(call.tool), leaves, project)
-        return limit_effects([beyond, *own, *read_tool(call, leaves[:MAX_LEAVES_READ], project, activity)])
-    name = read_tool_name(call.tool)
-    seed = canonical_tool(call.tool)
+        own.insert(0, effect("unreadable", certainty=Certainty.GUESS))
+        leaves = leaves[:MAX_LEAVES_READ]
     found = _read_shell(name, seed, leaves, project, activity)
     if found is None:
         found = _read_code_or_query(name, leaves, project)
@@ -64,7 +64,6 @@ def read_tool(call: ToolCall, leaves: Sequence[Leaf], project: Project, activity
     if found is None:
         # A migration tool runs the statement that it is given, whatever it is called.
         found = [*read_service_tool(name, seed, call, leaves, project), *_read_queries(leaves)]
-    own = read_own_arguments(name, seed, leaves, project)
     carried = [] if is_local else list(find_carried_secrets(leaves))
     doors = _read_command_line(name, leaves, project, activity)
     return limit_effects([*own, *doors, *found, *carried, *_raised_by_annotations(call, found)])
