@@ -278,6 +278,12 @@ class TrustedText:
         return False
 
 
+@lru_cache(maxsize=8)
+def _asks_to_tell(asked_text: str) -> bool:
+    """Return whether the user asks to tell a person something; a call with many recipients asks this for each."""
+    return _TELLS.search(asked_text) is not None
+
+
 def _stems(word: bytes) -> tuple[bytes, ...]:
     for ending in (b"ing", b"ed", b"es", b"s"):
         if word.endswith(ending) and len(word) - len(ending) > 2:
@@ -546,7 +552,7 @@ class OriginLookup:
         """Return what makes a value suspicious that stands near no order; empty for nothing."""
         if self.tool_name and self._is_tool_named_near(held):
             return "origin:tool-named"
-        if sink in _RECIPIENT_SINKS and not self.is_asked_for and not _TELLS.search(self.trusted_text.asked_text):
+        if sink in _RECIPIENT_SINKS and not self.is_asked_for and not _asks_to_tell(self.trusted_text.asked_text):
             index = held.reading.word_index
             places = takewhile(lambda _: self.budget.take(SENTENCE_STEPS), held.places)
             if len(held.places) > _MAX_MENTIONS or any(index.is_in_prose(at, candidate) for at in places):

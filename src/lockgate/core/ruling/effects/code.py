@@ -70,7 +70,7 @@ class _CodeReader:
             self.add("runs-download" if fetched else "runs-decoded", fetched[0] if fetched else "")
         elif _RUNS_INPUT.search(source):
             self.add("unreadable", certainty=Certainty.GUESS)
-        if _REVERSE_SHELL.search(source) and away:
+        if away and _REVERSE_SHELL.search(source):
             self.add("grants-access", away[0])
         if _LISTENS.search(source):
             self.add("opens-port", "0.0.0.0")  # noqa: S104 - a name, not a bind
@@ -269,6 +269,7 @@ _COMMENT = re.compile(r"(?m)^[^\S\n]*(?:#(?!!)|//).*$")
 _LITERAL = re.compile(_TEXT)
 _ASSIGNED = re.compile(r"\b([A-Za-z_]\w*)\s*=\s*\[?\s*" + _TEXT + r"\s*\]?\s*(?:[;\n]|$)")
 # Calls that start a process, by their whole name or by a word that is a function in their language.
+# A branch that begins with letters is left at once; so `\b` stands once, before all branches that need it.
 _STARTER = (
     r"\b(?:os\.(?:system|popen|exec[lv]\w*|spawn\w+|posix_spawn)|(?:subprocess|sp)\.(?:run|call|Popen|check_output|check_call"
     r"|getoutput|getstatusoutput)|asyncio\.create_subprocess_\w+|pty\.spawn|child_process\.\w+"
@@ -291,15 +292,15 @@ _JOINS_TEXT = re.compile(
     r"['\"]\s*\+|\+\s*['\"]|\.join\s*\(|\bchr\s*\(|\[::-1\]|\.decode\b|fromCharCode|\.replace\s*\(|%x|\bqx"
 )
 _DECODER = re.compile(
-    r"b64decode|b32decode|b85decode|a85decode|unhexlify|fromhex|decompress|\.decode\b|\batob\b|Buffer\.from|rot_?13"
-    r"|marshal|base64_decode|gzinflate|str_rot13|urlopen|requests\.get|\bfetch\b|\bchr\b|fromCharCode|\[::-1\]|\bunpack\b"
+    r"b64decode|b32decode|b85decode|a85decode|unhexlify|fromhex|decompress|\.decode\b|Buffer\.from|rot_?13|marshal"
+    r"|base64_decode|gzinflate|str_rot13|urlopen|requests\.get|fromCharCode|\[::-1\]|\b(?:atob|fetch|chr|unpack)\b"
 )
 _FETCHES = re.compile(r"urlopen|requests\.get|httpx\.get|\bfetch\b")
 _EVALUATOR = re.compile(
     r"(?<![\w.])(?:exec|eval|execfile|compile|Function|instance_eval|class_eval|__import__)\s*\([^\n]*$"
 )
 _HIDDEN_CALL = re.compile(
-    r"\bmarshal\.loads\b|\bpickle\.loads\s*\(\s*(?:base64|requests|urlopen|zlib)"
+    r"\b(?:marshal\.loads\b|pickle\.loads\s*\(\s*(?:base64|requests|urlopen|zlib))"
     r"|getattr\s*\(\s*(?:__import__|(?:os|subprocess|builtins|__builtins__)\s*,)"
 )
 _RUNS_INPUT = re.compile(
@@ -313,7 +314,7 @@ _NETWORK = re.compile(
     r"|dns\.resolver\.\w+|gethostbyname|getaddrinfo|navigator\.sendBeacon|(?:session|client|s|u)\.(?:get|post|put|urlopen))\s*\("
 )
 _SENDS = re.compile(
-    r"\b\w+\.(?:post|put|patch|delete)\s*\(|method\s*[:=]\s*['\"](?:POST|PUT|PATCH|DELETE)|\b(?:data|json|files)\s*=|\bbody\s*:"
+    r"\w\.(?:post|put|patch|delete)\s*\(|method\s*[:=]\s*['\"](?:POST|PUT|PATCH|DELETE)|\b(?:(?:data|json|files)\s*=|body\s*:)"
     r"|\.send(?:all|to|_message|mail)?\s*\(|sendBeacon|\.storbinary\(|Net::HTTP\.post"
 )
 _URL = re.compile(r"\b(?:https?|wss?|ftp|tcp)://[^\s\"'`<>)\\]{1,400}")
@@ -323,8 +324,8 @@ _LISTENS = re.compile(
     r"\b(?:HTTPServer|TCPServer|createServer)\b[^\n]{0,80}['\"](?:0\.0\.0\.0)?['\"]\s*,|\.bind\s*\(\s*\(\s*['\"](?:0\.0\.0\.0)?['\"]"
 )
 _PATH_CALL = re.compile(
-    r"(?P<call>\bopen|\bPath|(?:read|write|append|copy)File(?:Sync)?|create(?:Read|Write)Stream|expanduser"
-    r"|\bFile\.(?:read|write|open|delete)|file_(?:get|put)_contents|fopen|unlink(?:Sync)?|rm(?:dir)?Sync|os\.(?:remove|unlink|symlink|chmod)"
+    r"(?P<call>\b(?:open|Path|File\.(?:read|write|open|delete))|(?:read|write|append|copy)File(?:Sync)?"
+    r"|create(?:Read|Write)Stream|expanduser|file_(?:get|put)_contents|fopen|unlink(?:Sync)?|rm(?:dir)?Sync|os\.(?:remove|unlink|symlink|chmod)"
     r"|shutil\.(?:rmtree|copy\w*|move)|symlinkSync|chmodSync|dotenv_values|load_dotenv|Deno\.(?:read|write)TextFile|Bun\.(?:file|write))"
     r"(?:\s*\(\s*|\s+)(?:os\.path\.expanduser\s*\(\s*)?[rfb]?(?:\"([^\"\n]{1,300})\"|'([^'\n]{1,300})')\s*\)?(?P<rest>[^\n;]{0,120})"
 )
@@ -343,8 +344,8 @@ _LISTS = re.compile(r"\b(?:r?glob|listdir|scandir|walk|iterdir|readdir(?:Sync)?|
 _PUTS = re.compile(r"\b(?:sym|hard)?link(?:_to|Sync)?\s*\(|\b(?:copy\w*|rename|replace|move|cp)(?:Sync)?\s*\(")
 # What writes a file whose name stands in a variable.
 _WRITES = re.compile(
-    r"\bopen\w*\s*\([^\n]{0,200}?['\"][rbt]*[wax+][bt+]*['\"]|\bwrite(?:_text|_bytes|File\w*|Sync|TextFile)\b|\bFile\.write\b"
-    r"|file_put_contents|createWriteStream|\btruncate\b|(?:sym|un)?linkSync"
+    r"\b(?:open\w*\s*\([^\n]{0,200}?['\"][rbt]*[wax+][bt+]*['\"]|(?:write(?:_text|_bytes|File\w*|Sync|TextFile)|File\.write|truncate)\b)"
+    r"|file_put_contents|createWriteStream|linkSync"
 )
 _OWN_IMPORT = re.compile(r"\b(?:(?:import|from)\s+|(?:import_module|run_module|__import__)\s*\(\s*['\"])lockgate\b")
 # What a program does not need that has calls ruled on: our commands, our service, and what the state folder holds.
@@ -397,9 +398,9 @@ _WHOLE_ENVIRON = re.compile(
     r"|(?:print|console\.log)\s*\(\s*(?:os\.environ|process\.env)\s*\)|(?:json|data|params)\s*=\s*os\.environ\b|ENV\.to_h|%ENV\b"
 )
 _PRINTS_ENVIRON = re.compile(
-    r"\b(?:p|pp|puts|print|say)\b[^\n;]{0,60}%ENV\b"
-    r"|\b(?:p|pp|puts|print) +ENV\b(?=\s*(?:[;)}]|$|\.(?:to_|ins|each|map|sort)))"
-    r"|\bENV\.each\w*\b[^\n]{0,60}\b(?:p|puts|print)\b|\A\s*(?:JSON\.stringify\(\s*)?process\.env\s*[,;)\d]*\s*\Z"
+    r"\b(?:(?:p|pp|puts|print|say)\b[^\n;]{0,60}%ENV\b"
+    r"|(?:p|pp|puts|print) +ENV\b(?=\s*(?:[;)}]|$|\.(?:to_|ins|each|map|sort)))"
+    r"|ENV\.each\w*\b[^\n]{0,60}\b(?:p|puts|print)\b)|\A\s*(?:JSON\.stringify\(\s*)?process\.env\s*[,;)\d]*\s*\Z"
     r"|console\.\w+\(\s*(?:Object\.(?:entries|values)\(\s*)?process\.env\s*[),]",
 )
 _SHOWS = re.compile(r"\b(?:print|console\.\w+|puts|echo|write|say|log)\b")
