@@ -63,6 +63,9 @@ COMMANDS: dict[str, Callable[[int], str]] = {
     "words": lambda size: "rm " + "/a " * (size // 3),
     "redirections": lambda size: "a " + ">b " * (size // 3),
     "downloads, then files": lambda size: "".join(f"curl -o f{n} h.example; sh f{n}; " for n in range(size // 32)),
+    "downloads, then other files": lambda size: "".join(
+        f"curl -o f{n} h.example; sh g{n}; " for n in range(size // 32)
+    ),
     "files written, then run": lambda size: "".join(f"echo a > f{n}; sh f{n}; " for n in range(size // 22)),
     "variables": lambda size: "".join(f"A{n}_CMD=/tmp/x " for n in range(size // 16)) + "ls",
     "sed": lambda size: "sed 's/" + "a\\/" * (size // 3) + "/b/e' x",
@@ -198,9 +201,15 @@ def _one_string(part: float) -> tuple[str, str, dict[str, object]]:
     return "hello", "Bash", {"command": "echo " + "lockgate hook " * int(75_000 * part)}
 
 
+def _hosts(part: float) -> tuple[str, str, dict[str, object]]:
+    page = "".join(f"a{n}.host{n}.example " for n in range(int(45_000 * part)))
+    return page, "send_email", {"to": "ann@brandt-bau.example", "subject": "Report", "body": "Here it is."}
+
+
 _STALLS = {
     "1,024 addresses against a page of `a1`": _addresses,
     "1,024 URLs against a web log": _web_log,
+    "a mail after 1 MB of hosts": _hosts,
     "1 MB of strings that speak of Lockgate": _strings,
     "1 MB of one command that speaks of Lockgate": _one_string,
 }

@@ -179,7 +179,7 @@ def normalize_path(path: str) -> str:
 
 
 def _is_absolute(path: str) -> bool:
-    return path.startswith("/") or re.match(r"[A-Za-z]:/", path) is not None
+    return path.startswith("/") or (path[1:3] == ":/" and re.match(r"[A-Za-z]", path) is not None)
 
 
 def _is_below(path: str, folder: str) -> bool:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 MOST_NESTING = 32
 # Commands, quoted words and expansions of one text: what a person or an agent writes has a few hundred at most.
-MOST_PIECES = 3_000
+MOST_PIECES = 2_000
 # The longest text whose tree is kept.
 MOST_KEPT = 2_000
 

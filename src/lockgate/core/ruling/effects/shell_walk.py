@@ -47,12 +47,13 @@ from lockgate.core.ruling.effects.shell_syntax import (
 
 MOST_EFFECTS = 32
 # Work that one command may cause: commands run (functions and loops repeat them), and texts read as commands in turn.
-MOST_STEPS = 1_500
+MOST_STEPS = 1_200
 MOST_DEPTH = 12
 MOST_TEXTS = 24
 MOST_FIELDS = 256
 MOST_WORDS = 2_000
 MOST_CHOICES = 32
+MOST_PATH = 4096
 # Characters that are read as commands, and that variables expand to.
 MOST_READ = 128 * 1024
 MOST_EXPANDED = 512 * 1024
@@ -531,9 +532,11 @@ class Walk:
         if self.downloads:
             if full in self.downloads:
                 return self.downloads[full] or "decoded text"
-            for folder, host in self.downloads.items():
-                if full.startswith(folder + "/") or folder == ".":
-                    return host
+            # By the folders above: there may be a thousand downloads.
+            folders = [full[:at] for at, sign in enumerate(full[:MOST_PATH]) if sign == "/"]
+            above = next((folder for folder in (".", *folders) if folder in self.downloads), None)
+            if above is not None:
+                return self.downloads[above]
         if self.activity.downloaded and (full in self.activity.downloaded or self._was_downloaded(full)):
             return full
         if self.activity.is_full and full not in self.activity.written and self.place(full) is not Place.INSIDE:
