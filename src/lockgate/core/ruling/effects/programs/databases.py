@@ -112,6 +112,22 @@ _MONGO: tuple[tuple[str, re.Pattern[str]], ...] = (
 )
 
 
+# A database or a collection, however it is called up.
+_MONGO_NAMES = re.compile(
+    r"\.(?:getSiblingDB|getCollection|dropCollection)\s*\(\s*['\"]([^'\"]{1,128})|\bdb\[\s*['\"]([^'\"]{1,128})"
+    r"|\bdb\.(\w{1,128})\s*\.(?=\w+\s*\()|\buse\s+(\w{1,128})"
+)
+_MOST_NAMES = 16
+
+
+def _note_mongo_names(walk: Walk, kind: str, text: str, otherwise: str) -> None:
+    named = list(dict.fromkeys(next(filter(None, names)) for names in _MONGO_NAMES.findall(text)))
+    for name in named[:_MOST_NAMES] or [otherwise]:
+        walk.add(kind, name)
+    if len(named) > _MOST_NAMES:
+        walk.add_unreadable()
+
+
 def _mongo(walk: Walk, call: Invocation) -> Output:
     options, rest = split_options(call.arguments, _MONGO_VALUED)
     address = next((walk.plain(argument) for argument in rest if "://" in argument), dict(options).get("--host", ""))
@@ -121,7 +137,7 @@ def _mongo(walk: Walk, call: Invocation) -> Output:
     text = call.stdin.text + "".join(value for option, value in options if option == "--eval")
     for kind, pattern in _MONGO:
         if pattern.search(text):
-            walk.add(kind, host or "database")
+            _note_mongo_names(walk, kind, text, host or "database")
             break
     for path in rest:
         if path.endswith(".js"):
