@@ -105,6 +105,11 @@ class MeantByGoal:
             return False
         return not any(is_inside for _, is_inside in held.find_orders(candidate, self._budget))
 
+    def is_in_sentence(self, candidate: Candidate, held: ValuePlaces) -> bool:
+        """Return whether a text gives a value in a sentence, and not only in fields of records."""
+        text = held.reading.word_index.prepared
+        return any(_is_in_prose(text, at, candidate) for at in _places_of(candidate.piece, text))
+
     def names_another(self, name: str) -> bool:
         """Return whether the goal names people, companies or places, and this is none of them."""
         words = split_words(prepare(name.encode("utf-8", "ignore")))

@@ -118,7 +118,7 @@ class EscalatedCall(NamedTuple):
     the blocks to which the user handed the decision, where a judge may weigh that. `is_receiver_open`: the user asked
     for a message, and said of no one that it goes to him. `users_sites` are values in orders that are addresses of
     someone whom the user names. `gives_away_unasked`: money or a file goes out, and the user said no word about paying,
-    sharing or writing.
+    sharing or writing, or a sentence of a stranger gives the account.
     """
 
     call: ToolCall
@@ -618,7 +618,7 @@ def _conclude(
         followed=followed,
         is_receiver_open=_is_receiver_open(review),
         users_sites=users_sites,
-        gives_away_unasked=not followed and _gives_away_unasked(review),
+        gives_away_unasked=unasked.is_payee_told or (not followed and _gives_away_unasked(review)),
     )
 
 

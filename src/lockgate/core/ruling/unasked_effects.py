@@ -80,13 +80,14 @@ _MAX_SENTENCE = 300
 class EffectFindings(NamedTuple):
     """What is held against a call for its effects, and where the targets stand in untrusted text.
 
-    `meant` are targets that untrusted text names and that the goal means all the same. `capped` says that the work
-    ended before all was compared.
+    `meant` are targets that untrusted text names and that the goal means all the same. `is_payee_told` says that a
+    sentence of such a text gives the account for a payment, and `capped` that the work ended before all was compared.
     """
 
     findings: tuple[Finding, ...] = ()
     origins: tuple[Origin, ...] = ()
     meant: frozenset[str] = frozenset()
+    is_payee_told: bool = False
     capped: bool = False
 
 
@@ -99,6 +100,7 @@ class UnaskedEffects:
         "_context",
         "_delegated",
         "_expected",
+        "_is_payee_told",
         "_leaves",
         "_meant",
         "_pointed_at",
@@ -126,6 +128,7 @@ class UnaskedEffects:
         self._pointed_at = context.find_pointed_at()
         # Targets of which every mention in untrusted text is one that the goal means.
         self._expected: set[str] = set()
+        self._is_payee_told = False
 
     def find(self, effects: Sequence[Effect]) -> EffectFindings:
         """Return the findings of a call's effects, the gravest first."""
@@ -152,7 +155,8 @@ class UnaskedEffects:
                 if origin is not None:
                     origins.append(origin)
         findings += self._find_lookalikes(effects)
-        return EffectFindings(tuple(findings), tuple(origins), frozenset(self._expected), self._budget.is_spent)
+        meant = frozenset(self._expected)
+        return EffectFindings(tuple(findings), tuple(origins), meant, self._is_payee_told, self._budget.is_spent)
 
     def _reaches_unasked(self, effect: Effect, origin: Origin | None) -> bool:
         is_named = origin is not None and (KINDS[effect.kind].by_target or self._was_ordered(origin.block))
@@ -364,6 +368,8 @@ class UnaskedEffects:
                 if is_excused and self._is_expected(effect, candidate, held):
                     mentions.add(True)
                 elif self._is_telling(effect, candidate, held):
+                    is_told = effect.kind == "pays" and self._meant.is_in_sentence(candidate, held)
+                    self._is_payee_told = self._is_payee_told or is_told
                     return _origin_from_place(effect, candidate, held, self._budget)
                 else:
                     mentions.add(False)
