@@ -209,9 +209,14 @@ def _settings(arguments: Mapping[str, object]) -> Iterator[tuple[str, str, str]]
             yield path, _setting_name(path), str(value)
         elif isinstance(value, str) and len(value) <= _MAX_SWITCH_TEXT:
             yield path, _setting_name(path), value
-            if not has_role(path, "prose") or "=" in value:
+            if _may_hold_setting(path, value):
                 for match in _PAIR.finditer(value):
                     yield path, match[1], match[2]
+
+
+def _may_hold_setting(path: str, value: str) -> bool:
+    # First the signs: a list may hold hundreds of values, and few have either.
+    return "=" in value or (":" in value and not has_role(path, "prose"))
 
 
 def _setting_name(path: str) -> str:
