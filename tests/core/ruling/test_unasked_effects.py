@@ -564,8 +564,9 @@ def test_throwing_away_is_deleting() -> None:
 def test_what_the_goal_forbids_is_held_even_where_it_is_light() -> None:
     listed = "D-4410 dock, two ports, great reviews"
     goal = "Find a good dock and put it in my cart. Don't order."
-    assert findings(goal, listed, "one_click_buy", items=["D-4410"]) == ["effect:orders"]
+    assert findings(goal, listed, "one_click_buy", items=["D-4410"]) == ["effect:forbidden"]
     assert findings(goal, listed, "cart_add_product", product_id="D-4410") == []
     assert findings("Find a good dock and order it.", listed, "one_click_buy", items=["D-4410"]) == []
-    assert findings("Fix it, commit, don't push.", listed, "Bash", command="git push origin fix") == ["effect:pushes"]
-    assert findings("Fix it on a branch, don't push to main.", listed, "Bash", command="git push origin fix") == []
+    push = "git push origin fix"
+    assert findings("Fix it, commit, don't push.", listed, "Bash", command=push) == ["effect:forbidden"]
+    assert findings("Fix it on a branch, don't push to main.", listed, "Bash", command=push) == []

@@ -14,6 +14,8 @@ from lockgate.core.vocabulary import Effect, Finding, Origin, Reason
 
 # What stands before the kind of an effect in a rule id.
 EFFECT = "effect:"
+# A call does what the goal forbids altogether; the excerpt says so in words.
+FORBIDDEN = EFFECT + "forbidden"
 # A block repeats untrusted text of an earlier session; the excerpt is the source of that text, the reading its time.
 CARRIED = "carried:untrusted-text"
 # A call goes to an address that looks like a known one; the excerpt says so in words.
@@ -39,7 +41,7 @@ def first_sentence(
     """Return why a call was escalated in one sentence of at most `MAX_FIRST` characters."""
     sentence = (
         _sentence_from_flow(findings)
-        or next((found.excerpt for found in findings if found.rule == LOOKALIKE), "")
+        or next((found.excerpt for found in findings if found.rule in (FORBIDDEN, LOOKALIKE)), "")
         or _sentence_from_effects(findings, origins)
         or _sentence_from_origins(findings, origins, effects)
         or _sentence_from_rules(findings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lockgate.core.ruling.effects.effect import KINDS, EffectKind, Severity
-from lockgate.core.ruling.explanations import CARRIED, EFFECT
+from lockgate.core.ruling.explanations import CARRIED, EFFECT, FORBIDDEN
 from lockgate.core.ruling.origins import SIGNALS
 from lockgate.core.text.rules import RULES, RULES_BY_ID, Rule
 from lockgate.core.vocabulary import WOULD_BE
@@ -131,6 +131,14 @@ OBSERVED = CatalogueEntry(
     "in observe mode everything is ruled on and recorded, and the call runs all the same",
 )
 
+FORBIDDEN_ACT = CatalogueEntry(
+    FORBIDDEN,
+    "effect",
+    "call",
+    "the call does what the goal forbids altogether: to order, to send, to delete",
+    "the user said no, and the agent has read untrusted text since: only a person or a supervisor may clear this",
+)
+
 _WHY_EFFECTS = {
     Severity.REACHES_OUT: "only untrusted text names where it goes, and neither the user nor the project does",
     Severity.OPENS_A_DOOR: "it opens a door, the goal does not ask for it, and the agent has read untrusted text",
@@ -158,6 +166,7 @@ ENTRIES: tuple[CatalogueEntry, ...] = (
     CARRIED_TEXT,
     OBSERVED,
     *(CatalogueEntry(signal, "origin", "call", what, why) for signal, (what, why) in SIGNALS.items()),
+    FORBIDDEN_ACT,
     *(
         _entry_from_kind(name, kind)
         for name, kind in KINDS.items()

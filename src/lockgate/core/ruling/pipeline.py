@@ -38,7 +38,7 @@ from lockgate.core.ruling.delegation import may_be_delegated, may_go_to_judge_if
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity, effect
 from lockgate.core.ruling.effects.effects_of_call import effects_of, own_effects_of
 from lockgate.core.ruling.effects.tool_arguments import names_file
-from lockgate.core.ruling.explanations import CARRIED, EFFECT, LOOKALIKE, explain
+from lockgate.core.ruling.explanations import CARRIED, EFFECT, FORBIDDEN, LOOKALIKE, explain
 from lockgate.core.ruling.meant_by_goal import names_owner_in_words
 from lockgate.core.ruling.observe_mode import observe
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
@@ -74,7 +74,8 @@ HARD_RULES = (
     "scope:",
     "step:needs-a-person",
 )
-_DOORS = frozenset(EFFECT + name for name, kind in KINDS.items() if kind.severity is Severity.OPENS_A_DOOR)
+# A finding that no quick judge may clear: the gravest kinds, and whatever the goal forbids.
+_DOORS = {FORBIDDEN, *(EFFECT + name for name, kind in KINDS.items() if kind.severity is Severity.OPENS_A_DOOR)}
 # Python looks a member up in its enumeration each time; on this path that adds up.
 _CONTINUE, _LOW, _HIGH, _PARANOID = Action.CONTINUE, Risk.LOW, Risk.HIGH, Mode.PARANOID
 _UNTRUSTED_FREE, _LOW_RISK, _NO_FLAGS = Reason.NO_UNTRUSTED_CONTENT, Reason.LOW_RISK_TOOL, Reason.NO_RED_FLAGS
@@ -141,7 +142,7 @@ class EscalatedCall(NamedTuple):
 
     @property
     def opens_a_door(self) -> bool:
-        """Whether an effect of the gravest kind is held against the call: then Tier 2 may not clear it."""
+        """Whether it opens a door unasked, or does what the goal forbids: then Tier 2 may not clear it."""
         return any(found.rule in _DOORS for found in self.findings)
 
 

@@ -27,7 +27,7 @@ from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.tool_arguments import ROLES, has_role, is_place
 from lockgate.core.ruling.encoded_targets import find_encoded
-from lockgate.core.ruling.explanations import EFFECT, LOOKALIKE
+from lockgate.core.ruling.explanations import EFFECT, FORBIDDEN, LOOKALIKE, describe_effect
 from lockgate.core.ruling.lookalikes import AddressIndex, HostOrMailbox, addresses_from_target
 from lockgate.core.ruling.meant_by_goal import MeantByGoal
 from lockgate.core.ruling.origins import TrustedText, compared_size
@@ -150,8 +150,9 @@ class UnaskedEffects:
                 led = self._origin_of_search(effect, origin.block) if origin is not None else None
                 origins += [led] if led is not None else []
                 is_unasked = led is not None or self._reaches_unasked(effect, origin)
-            if is_unasked or self._is_forbidden(effect):
-                findings.append(_finding_from_effect(effect))
+            is_forbidden = self._is_forbidden(effect)
+            if is_unasked or is_forbidden:
+                findings.append(_finding_from_effect(effect, is_forbidden=is_forbidden))
                 if origin is not None:
                     origins.append(origin)
         findings += self._find_lookalikes(effects)
@@ -451,8 +452,11 @@ def _may_be_meant(effect: Effect) -> bool:
     return effect.kind in _MEANT_KINDS or (is_field and sink_from_argument(effect.argument) != "command")
 
 
-def _finding_from_effect(effect: Effect) -> Finding:
-    return Finding(EFFECT + effect.kind, effect.argument, effect.start, effect.end, "raw", effect.target[:_MAX_SHOWN])
+def _finding_from_effect(effect: Effect, *, is_forbidden: bool) -> Finding:
+    rule, shown = EFFECT + effect.kind, effect.target[:_MAX_SHOWN]
+    if is_forbidden:
+        rule, shown = FORBIDDEN, f"This call {describe_effect(effect.kind, effect.target)}, which the goal forbids"
+    return Finding(rule, effect.argument, effect.start, effect.end, "raw", shown)
 
 
 def _origin_from_place(effect: Effect, candidate: Candidate, held: ValuePlaces, budget: WorkBudget) -> Origin:
