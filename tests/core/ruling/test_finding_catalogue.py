@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from lockgate.core.ruling.effects.effect import KINDS, Severity
 from lockgate.core.ruling.finding_catalogue import (
     BORDER,
     CAP,
@@ -53,6 +54,11 @@ def test_every_rule_is_in_the_table_with_its_own_words() -> None:
     for rule in RULES:
         entry = entry_for(rule.id)
         assert (entry.what, entry.why, entry.hit, entry.miss) == (rule.what, rule.why, rule.hit, rule.miss)
+
+
+def test_every_kind_that_reaches_out_is_in_the_table() -> None:
+    for name, kind in KINDS.items():
+        assert (find_entry(f"effect:{name}") is not None) is (kind.severity >= Severity.REACHES_OUT)
 
 
 @pytest.mark.parametrize("rule", ["", "seed", "seed:", "encoded", "no-such:rule"])

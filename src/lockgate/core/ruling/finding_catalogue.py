@@ -140,7 +140,7 @@ FORBIDDEN_ACT = CatalogueEntry(
 )
 
 _WHY_EFFECTS = {
-    Severity.REACHES_OUT: "only untrusted text names where it goes, and neither the user nor the project does",
+    Severity.REACHES_OUT: "untrusted text names or orders its target, and neither the user nor the project names it",
     Severity.OPENS_A_DOOR: "it opens a door, the goal does not ask for it, and the agent has read untrusted text",
 }
 
@@ -167,11 +167,7 @@ ENTRIES: tuple[CatalogueEntry, ...] = (
     OBSERVED,
     *(CatalogueEntry(signal, "origin", "call", what, why) for signal, (what, why) in SIGNALS.items()),
     FORBIDDEN_ACT,
-    *(
-        _entry_from_kind(name, kind)
-        for name, kind in KINDS.items()
-        if kind.by_target or kind.severity is Severity.OPENS_A_DOOR
-    ),
+    *(_entry_from_kind(name, kind) for name, kind in KINDS.items() if kind.severity >= Severity.REACHES_OUT),
 )
 
 
