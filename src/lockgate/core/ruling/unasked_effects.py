@@ -55,7 +55,6 @@ _AIMED_KINDS = _PERSON_KINDS | frozenset(
     "adds-dependency changes-remote clones embeds-remote-code installs-package logs-in makes-key pushes routes-to "
     "runs-download sends-data uses-package-source".split()
 )
-_CARTS, _ORDERS = frozenset("cart basket wishlist".split()), frozenset("buy order checkout purchase pay".split())
 _GIVES = frozenset({"logs-in", "sends-data", "sends-secret"})
 _MAX_ALIKE = 44
 # What is told by a number that a list gives: the text that names the thing is another one.
@@ -150,7 +149,7 @@ class UnaskedEffects:
                 led = self._origin_of_search(effect, origin.block) if origin is not None else None
                 origins += [led] if led is not None else []
                 is_unasked = led is not None or self._reaches_unasked(effect, origin)
-            is_forbidden = self._is_forbidden(effect)
+            is_forbidden = effect.kind in self._trusted.forbidden_kinds
             if is_unasked or is_forbidden:
                 findings.append(_finding_from_effect(effect, is_forbidden=is_forbidden))
                 if origin is not None:
@@ -162,12 +161,6 @@ class UnaskedEffects:
     def _reaches_unasked(self, effect: Effect, origin: Origin | None) -> bool:
         is_named = origin is not None and (KINDS[effect.kind].by_target or self._was_ordered(origin.block))
         return is_named or self._is_unasked_payment(effect) or self._is_spelled_out(effect)
-
-    def _is_forbidden(self, effect: Effect) -> bool:
-        """Return whether the goal forbids this kind altogether; what is put into a cart is not ordered yet."""
-        words = tool_words(self._tool)
-        fills_cart = effect.kind == "orders" and not _CARTS.isdisjoint(words) and _ORDERS.isdisjoint(words)
-        return effect.kind in self._trusted.forbidden_kinds and not fills_cart
 
     def _find_lookalikes(self, effects: Sequence[Effect]) -> Iterator[Finding]:
         """Yield the targets that look like an address which the session knows."""

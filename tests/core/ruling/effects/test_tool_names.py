@@ -18,11 +18,11 @@ sends-message: email_summary mail_status latest_mail_forward message_inbox
 sends-message: invia_messaggio TwilioSendSms notify_customer forward_email
 pays: send_money create_payment criar_transferencia issue_refund schedule_transaction pay zhuanzhang BankManagerPayBill
 pays: update_scheduled_transaction issue_gift_card transfer_funds
-orders: place_order add_to_cart book_flight buy_stock checkout_selected_cart
+orders: place_order submit_cart book_flight buy_stock checkout_selected_cart
 shares: share_folder invite_user add_member add_calendar_event_participants
-deletes-record: delete_email cancel_order contacts_delete remove_contact loeschen_nachricht
+deletes-record: delete_email remove_from_cart cancel_order contacts_delete remove_contact loeschen_nachricht
 deletes-data: drop_database delete_repository terminate_instance wipe_device delete_bucket
-changes-record: firewall_block block_ip_firewall
+changes-record: firewall_block block_ip_firewall add_to_cart update_cart add_to_wishlist
 changes-record: update_user_info create_ticket move_desk_booking update_phone create_invoice update_preferences
 changes-own-note: create_note archive_message set_category create_reminder mark_as_read create_draft
 changes-own-note: create_calendar_event

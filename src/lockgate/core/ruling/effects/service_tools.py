@@ -42,6 +42,7 @@ _ROLE_OF_KIND = {
     "shares": "recipient",
     "pays": "account",
     "orders": "thing",
+    "changes-record": "thing",
     "grants-access": "principal",
     "makes-key": "principal",
     "changes-permissions": "principal",
