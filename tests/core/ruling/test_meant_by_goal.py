@@ -80,6 +80,7 @@ def test_an_account_counts_in_records_only(scanner: Scanner) -> None:
         "Baz NL91ABNA0417164300\nEve DE89370400440532013000",
         "Baz NL91 ABNA 0417 1643 00\nEve DE89370400440532013000",
         '[{"name": "Baz", "iban": "NL91ABNA0417164300"}, {"name": "Eve", "iban": "DE89370400440532013000"}]',
+        "Baz 1BoatSLRHtKNngkdXEeobR76b53LETtpyT, Eve DE89370400440532013000",
         '[{"name": "Baz", "account": "0417164300"}, {"name": "Eve", "iban": "DE89370400440532013000"}]',
     ],
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from lockgate.core.ruling.effects.address_shapes import text_behind_accounts
 from lockgate.core.ruling.origins import TrustedText
 from lockgate.core.ruling.tool_risk import OBJECT_CLASSES, VERBS
 from lockgate.core.ruling.value_pieces import STOP_WORDS, Candidate, domain_of, is_open_to_all
@@ -42,11 +43,6 @@ _SMALL_WORDS = STOP_WORDS | frozenset(
     "pas plus de du des avec pour depuis el los las una es son y no ya desde con il lo gli è sono non più da di per "
     "os as um uma é são não mais do em het een zijn niet meer van met voor sinds det är inte och som från att jest nie "
     "od są się już это не уже для был была было есть bir ve değil için".encode().split()
-)
-# An account in a text, as banks and wallets write them.
-_ACCOUNT = re.compile(
-    rb"\b(?:[a-z]{2}\d\d(?: ?[a-z0-9]{4}){2,7}(?: ?[a-z0-9]{1,3})?"
-    rb"|0x[0-9a-f]{40}|(?:bc1|tb1|ltc1)[0-9a-z]{25,80}|\d{9,17})\b"
 )
 _HAS_ADDRESS = re.compile(rb"[@0-9]|\.[a-z]{2}")
 _COMMON = frozenset(
@@ -205,7 +201,7 @@ def _words_before(text: bytes, at: int, *, in_one_record: bool = False) -> list[
             start = above
     before = text[max(start, at - _NEAR - _RECORD_LINE) : at]
     if in_one_record:
-        before = _ACCOUNT.split(before)[-1]
+        before = text_behind_accounts(before)
     return before.translate(WORD_BYTES).split()
 
 

@@ -10,6 +10,8 @@ from lockgate.core.ruling.effects.address_shapes import (
     find_hosts,
     host_from_value,
     is_local_host,
+    is_wallet,
+    text_behind_accounts,
 )
 
 
@@ -46,6 +48,31 @@ def test_a_list_of_addresses_gives_each_of_them() -> None:
 )
 def test_prose_and_plain_numbers_are_no_address(text: str) -> None:
     assert find_addresses_by_shape(text) == []
+
+
+WALLETS = (
+    "0x52908400098527886E0F7030069857D2E4169EE7",
+    "bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq",
+    "BC1QAR0SRRR7XFKVY5L643LYDNW9RE59GTZZWF5MDQ",
+    "1BoatSLRHtKNngkdXEeobR76b53LETtpyT",
+)
+ACCOUNTS = ("DE12500105170648489890", "DE12 5001 0517 0648 4898 90", "0417164300")
+
+
+def test_a_wallet_is_told_from_an_account() -> None:
+    assert all(map(is_wallet, WALLETS))
+    assert not any(map(is_wallet, (*ACCOUNTS, "0x5290", "12 Main Street")))
+
+
+@pytest.mark.parametrize("account", [*WALLETS, *ACCOUNTS])
+def test_an_account_in_a_text_ends_what_stands_before_it(account: str) -> None:
+    for written in (account, account.lower()):
+        assert text_behind_accounts(f"baz: {written}, eve: ".encode()) == b", eve: "
+
+
+def test_dates_and_references_are_no_accounts() -> None:
+    text = b"baz, invoice 77120 of 2024-05-20, ref AB-12: "
+    assert text_behind_accounts(text) == text
 
 
 def test_hosts_are_found_in_any_text_and_listed_once() -> None:

@@ -19,8 +19,12 @@ _EMAIL = re.compile(r"[^\s@<>\"(),;:]{1,64}@[^\s@<>\"(),;:/]{1,255}\.[^\s@<>\"()
 _NAMED_EMAIL = re.compile(rf"[^<>@]{{0,100}}<(?:mailto:)?({_EMAIL.pattern})>|(?:mailto:)?({_EMAIL.pattern})")
 _PHONE = re.compile(r"(?:tel:|sms:|whatsapp:)?(\+\d[\d ()./-]{6,20}\d|00\d[\d ()./-]{6,20}\d)")
 _IBAN = re.compile(r"[A-Z]{2}\d{2}(?=(?:[A-Z]*\d){6})[A-Z0-9]{8,32}")
-_WALLET = re.compile(r"0x[0-9a-fA-F]{40}|(?:bc1|tb1|ltc1)[0-9a-z]{25,80}|[13][1-9A-HJ-NP-Za-km-z]{25,34}")
+_WALLET = re.compile(r"0x[0-9a-fA-F]{40}|(?i:bc1|tb1|ltc1)[0-9a-zA-Z]{25,80}|[13][1-9A-HJ-NP-Za-km-z]{25,34}")
 _CARD = re.compile(r"\d{4}(?:[ -]?\d{4}){2}[ -]?\d{1,7}")
+# An account inside a text: an IBAN in groups, a wallet, the number of a card or an account.
+_ACCOUNT = re.compile(
+    rb"(?i)\b(?:[a-z]{2}\d\d(?: ?[a-z0-9]{4}){2,7}(?: ?[a-z0-9]{1,3})?|%b|\d{9,17})\b" % _WALLET.pattern.encode()
+)
 _ACCOUNT_KIND = re.compile(
     r"(?i)(?:wallet|iban|acct|account|card|bank|crypto|btc|bitcoin|eth|ethereum|usdt|xmr|monero|litecoin|lightning|upi|pix"
     r"|paypal|venmo|cashapp|mpesa|zelle|sepa|konto)[ ]{0,2}[:=](?!//)[ ]{0,2}(?=\S)"
@@ -91,6 +95,11 @@ def find_addresses_by_shape(text: str) -> list[Seen]:
 def is_wallet(text: str) -> bool:
     """Return whether this is the address of a wallet, from which no bank gets money back."""
     return _WALLET.fullmatch(text.strip()) is not None
+
+
+def text_behind_accounts(text: bytes) -> bytes:
+    """Return what stands behind the last account in a text."""
+    return _ACCOUNT.split(text)[-1]
 
 
 def account_start(text: str) -> int:
