@@ -37,6 +37,7 @@ from lockgate.core.ruling.context import BlockNote, Context
 from lockgate.core.ruling.delegation import may_be_delegated, may_go_to_judge_if_delegated
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity, effect
 from lockgate.core.ruling.effects.effects_of_call import effects_of, own_effects_of
+from lockgate.core.ruling.effects.sql import without_removals
 from lockgate.core.ruling.effects.tool_arguments import names_file
 from lockgate.core.ruling.explanations import CARRIED, EFFECT, FORBIDDEN, LOOKALIKE, explain
 from lockgate.core.ruling.meant_by_goal import names_owner_in_words
@@ -58,7 +59,7 @@ from lockgate.core.ruling.unasked_effects import (
 from lockgate.core.ruling.word_index import IndexedReading
 from lockgate.core.text.imperatives import prepare, split_words
 from lockgate.core.text.rules import RULES_BY_ID, Scope
-from lockgate.core.text.scanner import Scanner
+from lockgate.core.text.scanner import Scanner, encode
 from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Origin, Reason, Risk
 
 # A finding of a rule that starts with one of these holds a call, and no model's answer releases it.
@@ -442,9 +443,16 @@ def _without_what_means_nothing(review: _Review, scan: ArgumentScan) -> Argument
 
 
 def _is_told_by_effects(review: _Review, found: Finding) -> bool:
-    """Return whether a statement that removes tables is judged by what it removes: the goal asks for such a thing."""
-    removes = any(each.kind == "deletes-data" for each in review.effects)
-    return found.rule == _DROPS_TABLES and removes and review.context.trusted_text.asks_for_kind("deletes-data")
+    """Return whether the goal asks for such a thing, and effects tell of every table that an argument removes.
+
+    A statement that was not read as one is in no effect: in code, in a mail, behind an unknown program.
+    """
+    if found.rule != _DROPS_TABLES or not review.context.trusted_text.asks_for_kind("deletes-data"):
+        return False
+    removed = {each.target for each in review.effects if each.kind == "deletes-data"}
+    text = next((leaf.text for leaf in review.leaves if leaf.argument == found.where), "")
+    unread = without_removals(text, removed)
+    return unread != text and not review.scanner.has_match(RULES_BY_ID[_DROPS_TABLES], encode(unread))
 
 
 # Two patterns, each read once: one for both would begin anew at each of thousands of words.

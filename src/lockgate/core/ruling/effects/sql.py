@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
 
@@ -50,6 +51,7 @@ _HEADS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 _SCRATCH_DATABASE = re.compile(
     r"(?i)(?:^|[-_/.])(?:test|tests|dev|local|tmp|temp|demo|example|sample)(?:$|[-_/.\d])|:memory:"
 )
+_REMOVAL = re.compile(rf"(?i)\b(?:drop\s+(?:table|database|schema)|truncate\s+table|delete\s+from)\s+{_IF}{_NAME}")
 _WHERE = re.compile(r"(?i)\bwhere\b")
 # `with … delete from t` and `explain analyze delete …` change data behind a harmless first word.
 _CHANGE_INSIDE = re.compile(rf"(?i)\b(?:insert\s+into|update|delete\s+from|truncate|drop\s+table)\s+{_NAME}")
@@ -175,3 +177,8 @@ def _names_in_list(statement: str, head: re.Match[str]) -> list[str]:
         names.append(_QUOTES.sub("", found[found.lastindex]))
         found = _NEXT_NAME.match(statement, found.end(found.lastindex))
     return names
+
+
+def without_removals(text: str, tables: Collection[str]) -> str:
+    """Return a text without what empties or removes one of these tables, wherever it stands."""
+    return _REMOVAL.sub(lambda match: "" if _QUOTES.sub("", match[1]) in tables else match[0], text)
