@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from lockgate.core.ruling.effects.effects_of_call import effects_of
 from lockgate.core.ruling.tool_call import ToolCall
 
@@ -80,6 +84,49 @@ def test_a_state_says_what_is_done() -> None:
     assert kinds("alarm.set_mode", mode="armed_away") == [("changes-own-note", "")]
     assert kinds("set_lights", room="kitchen", state="off")[0][0] == "changes-record"
     assert kinds("update_issue", number=3, state="open")[0][0] == "changes-record"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "kind"),
+    [
+        ("set_lock", {"locked": False}, "grants-access"),
+        ("set_lock", {"locked": "no"}, "grants-access"),
+        ("set_lock", {"state": {"is_locked": 0}}, "grants-access"),
+        ("front_door", {"lock": "off"}, "grants-access"),
+        ("set_lock", {"unlock": True}, "grants-access"),
+        ("set_garage", {"open": True}, "grants-access"),
+        ("set_alarm", {"armed": False}, "disables-check"),
+        ("set_firewall", {"enabled": False}, "disables-check"),
+        ("set_firewall", {"config": {"enabled": "off"}}, "disables-check"),
+        ("set_firewall", {"disabled": True}, "disables-check"),
+        ("set_device", {"device": "alarm", "enabled": False}, "disables-check"),
+        ("update_settings", {"two_factor": False}, "disables-check"),
+    ],
+)
+def test_a_switch_may_take_a_protection_away(tool: str, arguments: dict[str, Any], kind: str) -> None:
+    assert kinds(tool, **arguments)[0][0] == kind
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "kind"),
+    [
+        ("set_lock", {"locked": True}, "changes-record"),
+        ("set_alarm", {"armed": True}, "changes-own-note"),
+        ("set_alarm", {"time": "07:00", "enabled": True}, "changes-own-note"),
+        ("set_thermostat", {"enabled": False}, "changes-record"),
+        ("create_shape", {"locked": False}, "changes-record"),
+        ("update_note", {"text": "set locked=false in the file"}, "changes-own-note"),
+        ("update_shape", {"lock_ratio": False}, "changes-record"),
+    ],
+)
+def test_other_switches_take_no_protection_away(tool: str, arguments: dict[str, Any], kind: str) -> None:
+    assert kinds(tool, **arguments)[0][0] == kind
+
+
+def test_an_argument_makes_no_tool_lighter() -> None:
+    mail = ("sends-message", "eve@x.example")
+    for more in ({"merge": True}, {"enabled": False}, {"action": "update"}):
+        assert mail in kinds("send_email", to="eve@x.example", **more)
 
 
 def test_a_rule_that_lets_every_address_in_opens_a_door() -> None:

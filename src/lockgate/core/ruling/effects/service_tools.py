@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 
 from lockgate.core.ruling.arguments import Leaf, argument_words, sink_from_argument
 from lockgate.core.ruling.effects.address_shapes import (
@@ -22,6 +21,7 @@ from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.tool_arguments import (
     ROLES,
     all_parts,
+    find_settings,
     find_switches,
     has_role,
     is_prose,
@@ -62,10 +62,28 @@ _INVITES = frozenset("attendee attendees participant participants guest guests i
 _ASSIGNS = frozenset("assignee assignees assigned owner".split())
 # Arguments by which a change of an account changes how it logs in.
 _LOGIN = frozenset("recovery password passcode passphrase passwd totp passkey mfa".split())
-# A switch that is called by a verb does what the verb says: `create_draft` with `send` sends.
-_DOES = frozenset("send publish delete purge pay share submit execute deploy push merge forward post".split())
-_WHEN = frozenset("now immediately auto automatically and after it directly really also too".split())
+# A switch that is called by a verb does what the verb says: `create_draft` with `send` sends. One that is off undoes
+# what its name says: `set_lock` with `locked=False` unlocks.
+_WHEN_ON = {
+    verb: verb
+    for verb in "send publish delete purge pay share submit execute deploy push merge forward post unlock open disarm "
+    "disable bypass".split()
+} | {"unlocked": "unlock", "opened": "open", "disarmed": "disarm", "disabled": "disable", "bypassed": "bypass"}
+_WHEN_OFF = dict.fromkeys(("enable", "enabled", "active", "activated", "on"), "disable") | {
+    "lock": "unlock",
+    "locked": "unlock",
+    "arm": "disarm",
+    "armed": "disarm",
+}
+_FILLERS = frozenset(
+    "now immediately auto automatically and after it directly really also too is be set settings config options "
+    "state".split()
+)
+# What is new was neither locked nor armed.
+_CREATES = frozenset("create add new insert make".split())
 _OPEN = frozenset("unknown-act changes-record changes-own-note".split())
+# An argument says what such a tool does; to what another one does by its name it adds.
+_LEFT_TO_ARGUMENTS = _OPEN | {"changes-permissions"}
 # Where a payment goes may be said in words (`original payment method`): those are no account.
 _VAGUE = frozenset("destination dest target payout method".split())
 # A group that a member is added to is no recipient.
@@ -94,8 +112,10 @@ def read_service_tool(
 ) -> list[Effect]:
     """Return what a tool does by its name, one effect for each target in its arguments."""
     kind = "instructs-agent" if seed == "spawn_agent" else name.kind
-    kind = _kind_with_arguments(_kind_with_action(kind, name, leaves, call.arguments), name, leaves)
+    stated, *by_name = _kinds_with_action(kind, name, leaves, call.arguments)
+    kind = _kind_with_arguments(stated, name, leaves)
     found = [*_aimed_effects(kind, leaves, name), *_routes(kind, name, leaves)]
+    found += [each for other in by_name for each in _aimed_effects(other, leaves, name)]
     found += find_secret_files(leaves, project, sends=kind in _SENDS)
     for leaf in leaves:
         if kind == "instructs-agent" or (kind == "changes-agent-file" and is_prose(leaf)):
@@ -145,19 +165,30 @@ def _switched_effects(kind: str, call: ToolCall, leaves: Sequence[Leaf], name: T
             yield effect(switch.kind, switch.target, argument=switch.argument)
 
 
-def _switched_verbs(arguments: Mapping[str, object]) -> list[str]:
-    """Return the verbs of switches that are on: `send=True`, `publish_now="yes"`."""
+def _switched_verbs(name: ToolName, arguments: Mapping[str, object]) -> list[str]:
+    """Return what switches do that are called by a verb: `send=True`, `publish_now="yes"`, `locked=False`."""
     verbs = []
-    for argument, value in islice(arguments.items(), _MAX_TARGETS):
-        is_on = value is True or (isinstance(value, str) and value.strip().lower() in ROLES["on"])
-        words = frozenset(argument_words(argument)) if is_on and len(argument) <= _MAX_ACTION else frozenset()
-        if words and words <= _DOES | _WHEN:
-            verbs += sorted(words & _DOES)
+    for argument, setting, value in find_settings(arguments):
+        stated = value.strip().lower()
+        if has_role(argument, "prose"):
+            continue
+        if stated in ROLES["on"] or stated == "1":
+            meanings = _WHEN_ON
+        elif (stated in ROLES["off"] or stated == "0") and name.verb not in _CREATES:
+            meanings = _WHEN_OFF
+        else:
+            continue
+        words = frozenset(argument_words(setting[:_MAX_ACTION])) - _FILLERS
+        if words <= meanings.keys():
+            verbs += [meanings[word] for word in sorted(words)]
     return verbs
 
 
-def _kind_with_action(kind: str, name: ToolName, leaves: Sequence[Leaf], arguments: Mapping[str, object]) -> str:
-    """Return the kind of the action that an argument names, unless the tool's name is graver."""
+def _kinds_with_action(kind: str, name: ToolName, leaves: Sequence[Leaf], arguments: Mapping[str, object]) -> list[str]:
+    """Return the kind of the action that an argument names, unless the tool's name is graver, and that of the name.
+
+    Not that of a name that leaves it to the arguments what is done.
+    """
     # Some hosts call a device's action a service: `lock.unlock`.
     is_call = name.verb in ("call", "")
     actions = [
@@ -166,13 +197,13 @@ def _kind_with_action(kind: str, name: ToolName, leaves: Sequence[Leaf], argumen
         if leaf.text.isascii() and (has_role(leaf.argument, "action") or (is_call and leaf.argument == "service"))
     ]
     actions = [text for text in actions[:4] if len(text) <= _MAX_ACTION]
-    verbs = [word for text in actions for word in acting_words(text)] + _switched_verbs(arguments)
+    verbs = [word for text in actions for word in acting_words(text)] + _switched_verbs(name, arguments)
     # A state says what is done as well: a lock that is to be `unlocked`, an alarm that is to be `off`.
     verbs += filter(None, (read_tool_name(text).verb for text in actions))
-    if not verbs:
-        return kind
-    stated = gravest_kind(verbs, name.words - {name.verb})[1]
-    return stated if stated != "unknown-act" and KINDS[stated].severity >= KINDS[kind].severity else kind
+    stated = gravest_kind(verbs, name.words - {name.verb})[1] if verbs else "unknown-act"
+    if stated == "unknown-act" or KINDS[stated].severity < KINDS[kind].severity:
+        return [kind]
+    return [stated] if kind in _LEFT_TO_ARGUMENTS else [stated, kind]
 
 
 def _kind_with_arguments(kind: str, name: ToolName, leaves: Sequence[Leaf]) -> str:

@@ -152,7 +152,7 @@ def _quote_word(word: str) -> str:
 def find_switches(arguments: Mapping[str, object]) -> Iterator[Switch]:
     """Yield what the booleans, words and `key=value` texts of the arguments open or unprotect."""
     found: set[Switch] = set()
-    for argument, name, value in _settings(arguments):
+    for argument, name, value in find_settings(arguments):
         if len(found) > _MAX_SWITCHES:
             return
         stated = value.strip().lower()
@@ -193,7 +193,7 @@ def _kind_of_on(words: frozenset[str]) -> str:
     return "grants-access" if not words.isdisjoint(ROLES["admits"]) else ""
 
 
-def _settings(arguments: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
+def find_settings(arguments: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
     """Yield argument, name and value of everything that may be a setting."""
     pending: list[tuple[str, object]] = [("", arguments)]
     count = 0
