@@ -171,6 +171,13 @@ _FRAME = re.compile(
     rb"[ \t]{2,12}at (?:async |new )?[\w$.<>#]{1,120}(?: \[as [\w$.]{1,60}\])? "
     rb"\((?:node:[\w/.-]{1,200}|(?![^)\n]{0,400}(?:://|@))[^()\s]{1,400}\.[cm]?[jt]sx?):\d{1,7}:\d{1,7}\)(?=\s|\Z)"
 )
+# A path that ends its line, with a verb at its end, as in lists of files: `41G /srv/wal_archive`.
+_PATH_AT_END = re.compile(rb"(?<!\S)(?:/[\w.+-]{1,100}+){2,16}+[^\S\n]{0,8}+\n\s{0,8}+\S\Z")
+# What the command `aws s3` prints for each file, at the start of a text: `download: s3://ours/a.gz to ./a.gz`.
+_TRANSFERRED = re.compile(
+    rb"(?:download: (?=s3://)[^\s\"'`]{1,400} to |upload: [^\s\"'`]{1,400} to (?=s3://)|delete: (?=s3://))"
+    rb"[^\s\"'`]{1,400}[^\S\n]{0,8}(?:\n|\Z)"
+)
 # Only before an address: "could not send it" may still ask the reader to try again.
 _NOT_DONE = re.compile(
     rb"(?:\b(?:could|can|did|was|is)(?: not|n't)|\bcannot|\b(?:failed|unable|trying|tried) to)\s{1,4}"
@@ -245,15 +252,15 @@ def fold_words(prepared: bytes) -> bytes:
 
 
 def is_false_cue(data: bytes, cue: int) -> bool:
-    """Return whether a cue is none: it stands before a place in a program, or tells what was or could not be done.
+    """Return whether a cue is none: it stands before a place in a program, tells what was or could not be done, or ends
+    a path.
 
     `File "cart.py", line 7` and `at cart.send (cart.js:7:1)` say where something happened, `could not open /srv/data`
-    that it did not.
+    that it did not, `download: s3://ours/a.gz to ./a.gz` that it did.
     """
     if b" by " in data[max(0, cue - 40) : cue].lower() and _DONE_BY.search(data, max(0, cue - 80), cue):
         return True
-    line = data.rfind(b"\n", max(0, cue - 160), cue) + 1
-    if data.startswith((b"  ", b"\t"), line) and (frame := _FRAME.match(data, line)) and cue <= frame.end():
+    if _is_printed_by_program(data, cue):
         return True
     # Most cues end neither in a quote nor in the start of an address, which is seen at once.
     tail = data[max(0, cue - 9) : cue]
@@ -262,6 +269,16 @@ def is_false_cue(data: bytes, cue: int) -> bool:
     if (match := _FILE.search(data, max(0, cue - 9), cue)) is not None and _PLACE.match(data, match.start()):
         return True
     return _NOT_DONE.search(data, max(0, cue - 64), cue) is not None
+
+
+def _is_printed_by_program(data: bytes, cue: int) -> bool:
+    """Return whether a cue stands in a frame of a stack, in a list of paths, or in a line of `aws s3`."""
+    line = data.rfind(b"\n", max(0, cue - 160), cue) + 1
+    if data.startswith((b"  ", b"\t"), line) and (frame := _FRAME.match(data, line)) and cue <= frame.end():
+        return True
+    if b"\n" in data[max(0, cue - 17) : cue] and _PATH_AT_END.search(data, max(0, cue - 200), cue):
+        return True
+    return cue <= len(b"download: ") and _TRANSFERRED.match(data) is not None
 
 
 def _is_behind_row(data: bytes, end: int) -> bool:
