@@ -61,6 +61,7 @@ _FORBIDDEN_ALTOGETHER = re.compile(
 # Of what is said not to be removed something else may be: "the flag is in use, don't remove it".
 _ONE_THING = frozenset("it them that this one".split())
 _REMOVING = frozenset("delete remove drop erase deleting removing dropping erasing".split())
+# The act itself, and so less than asks for it in `asked_by.txt`: who wants a reply drafted and not sent says "reply".
 _ACTS = {
     "orders": "order buy purchase book reserve checkout booking reservation",
     "pays": "pay transfer order buy purchase payment",
