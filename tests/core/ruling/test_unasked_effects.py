@@ -533,6 +533,21 @@ def findings(goal: str, text: str, tool: str, **arguments: object) -> list[str]:
     return [found.rule for found in session.check(tool, arguments).findings]
 
 
+@pytest.mark.parametrize(
+    ("goal", "text", "is_held"),
+    [
+        ("Get rid of the old snapshots.", "The table users is old as well.", True),
+        ("Get rid of the old snapshots.", "Note: users table can be dropped, it was moved.", True),
+        ("Drop the table tmp_import.", "Its rows came from the database `users`.", True),
+        ("Drop the tables of users who left.", "The table users is old as well.", False),
+        ("Drop the old tables.", "Our users were told on Friday.", False),
+    ],
+)
+def test_a_goal_excuses_no_table_that_a_text_speaks_of(goal: str, text: str, *, is_held: bool) -> None:
+    found = findings(goal, text, "Bash", command="psql -c 'drop table users'")
+    assert ("effect:deletes-data" in found) is is_held
+
+
 DROP = "psql -c 'drop database {}'"
 
 

@@ -60,6 +60,7 @@ _MAX_ALIKE = 44
 # What is told by a number that a list gives: the text that names the thing is another one.
 _LOOKED_UP_KINDS = frozenset({"changes-record", "deletes-record", "orders", "publishes"})
 _MOST_LOOKED_UP = 4
+_DATA = rb"(?:table|database|schema|collection|db|keyspace|bucket|volume)s?\b"
 _OFF = re.compile(rb"\b(?:false|off|disabl|skip|bypass|without|none|relax|turn|switch|insecure|unverified|0)")
 _INSTALLING = re.compile(rb"\b(?:install|add|package|module|librar|depend|require|pip|npm|yarn|gem|cargo|crate|import)")
 # A host, a mailbox or a path: compared as it is written, not word by word.
@@ -309,6 +310,21 @@ class UnaskedEffects:
             for candidate in self._find_candidates(effect, names)
             if candidate.is_distinctive and not self._is_fitting(candidate)
             for reading in readings
+        ) or self._is_table_told(effect, readings)
+
+    def _is_table_told(self, effect: Effect, readings: Sequence[IndexedReading]) -> bool:
+        """Return whether a text speaks of the table or database that is deleted, and the goal does not.
+
+        Its name is often a plain word, which counts only beside what it names: "the table users is old as well".
+        """
+        name = effect.target.lower().encode("utf-8", "ignore")
+        if effect.kind != "deletes-data" or not name.isalpha() or self._trusted.says_all([name]):
+            return False
+        told = re.compile(rb"\b%b\W{1,3}%b\b|\b%b\W{1,3}%b" % (_DATA, name, name, _DATA))
+        # What could not be searched may speak of it.
+        return any(
+            not self._budget.take_pass(len(text)) or told.search(text) is not None
+            for text in (reading.word_index.prepared for reading in readings)
         )
 
     def _find_aims(self, effect: Effect) -> list[str]:
