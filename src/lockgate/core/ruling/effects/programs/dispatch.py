@@ -11,6 +11,7 @@ from lockgate.core.ruling.effects.programs import (
     clouds,
     databases,
     file_commands,
+    firewalls,
     interpreters,
     network,
     packages,
@@ -44,6 +45,7 @@ _READERS: dict[str, Reader] = {
     **clouds.READERS,
     **databases.READERS,
     **system.READERS,
+    **firewalls.READERS,
 }
 _ASKS_ABOUT = frozenset("--version -V --help -h version help -version --usage -?".split())
 _SYSTEM_BIN = re.compile(r"/(?:usr/)?(?:local/)?s?bin/([^/]+)|/opt/(?:homebrew|local)/s?bin/([^/]+)")

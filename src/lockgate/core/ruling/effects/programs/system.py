@@ -87,17 +87,6 @@ def _disk(walk: Walk, call: Invocation) -> Output:
     return UNKNOWN_OUTPUT
 
 
-def _firewall(walk: Walk, call: Invocation) -> Output:
-    if (
-        not call.arguments
-        or has_option(call.arguments, "-L", "-S", "--list", "--list-all", "--state", "-sr")
-        or call.arguments[0] in ("status", "list", "show", "getenforce", "--status")
-    ):
-        return UNKNOWN_OUTPUT
-    walk.add("disables-check", call.name)
-    return UNKNOWN_OUTPUT
-
-
 def _user(walk: Walk, call: Invocation) -> Output:
     """Accounts: the account is the target."""
     rest = split_options(
@@ -278,11 +267,6 @@ READERS = {
     "launchctl": _launchctl,
     **dict.fromkeys(
         "mkfs mkfs.ext4 mkfs.xfs mkfs.btrfs wipefs fdisk parted sgdisk sfdisk diskutil blkdiscard hdparm".split(), _disk
-    ),
-    **dict.fromkeys(
-        "iptables ip6tables nft ufw firewall-cmd pfctl setenforce auditctl spctl csrutil tccutil semodule "
-        "aa-teardown aa-disable aa-complain".split(),
-        _firewall,
     ),
     **dict.fromkeys("useradd adduser usermod gpasswd groupmod groupadd addgroup createuser".split(), _user),
     **dict.fromkeys("passwd chpasswd chsh chage userdel deluser".split(), _password),
