@@ -46,7 +46,8 @@ CREDENTIAL_RULES: tuple[Rule, ...] = (
     ),
     _rule(
         id="credential:dump-environment",
-        pattern=r"\b(?:printenv|env|export\s+-p|declare\s+-x)\s+[|>]|/proc/(?:self|\d+)/environ\b",
+        # Not the end of a path, `bots/.env | wc`, unless the path is the program's own.
+        pattern=r"(?:^|[^\w./-]|/bin/)(?:printenv|env|export\s+-p|declare\s+-x)\s+[|>]|/proc/(?:self|\d+)/environ\b",
         scope=Scope.ARGUMENTS,
         what="a command that passes the whole environment on",
         why="keys are handed to agents through the environment",
