@@ -81,6 +81,9 @@ def _sentence_from_origins(findings: Sequence[Finding], origins: Sequence[Origin
     for origin in origins:
         if origin.order and not origin.known:
             value = quoted(origin.value, _MAX_TARGET)
+            if any(each.kind == "unknown-act" and each.target == origin.value for each in effects):
+                # A second look found it in a call that seems harmless.
+                return f"This call uses {value}, which an order in {_block(origin)} names, and the goal does not"
             return f"This call {does}; {value} comes from an order in {_block(origin)}, not from the goal"
     for found in findings:
         if found.rule == "origin:tool-in-order":

@@ -370,7 +370,8 @@ def _check_effects(review: _Review) -> Decision | None:
         own = review.context.activity.written | review.context.own_folders
         review.second_look = find_tokens(review.leaves, review.context.project, own)
         if review.second_look and _is_ordered(review):
-            review.effects = (effect("unknown-act", review.second_look[0].text), *review.effects)
+            aim = review.second_look[0]
+            review.effects = (effect("unknown-act", aim.text, argument=aim.argument), *review.effects)
             review.risk = _HIGH
     if review.may_pass_early and review.risk is _LOW:
         return Decision(_CONTINUE, 1, _LOW_RISK, review.risk, effects=review.effects)
@@ -532,7 +533,7 @@ def _leaves_to_trace(review: _Review, decoded: list[Leaf]) -> list[Leaf]:
         for found in review.effects
         if found.target and found.severity >= Severity.REACHES_OUT and not is_configured_remote(found)
     ]
-    return aimed + review.second_look + decoded
+    return [*dict.fromkeys(aimed + review.second_look), *decoded]
 
 
 def _check_unasked_effects(review: _Review) -> EffectFindings:
