@@ -247,3 +247,28 @@ def test_an_alert_that_is_added_watches_and_one_that_is_taken_away_no_longer_doe
 
 def test_a_boundary_that_is_taken_away_opens_a_door() -> None:
     assert kinds("detach_policy_boundary", user="eve", admin=True) == [("changes-permissions", "eve")]
+
+
+OURS, THEIRS = "DE12500105170648489890", "FR7630006000011234567890189"
+
+
+@pytest.mark.parametrize("payer", ["debtor_account", "from_account", "source_account", "pay_from", "payer_iban"])
+def test_the_account_that_money_comes_from_gets_none(payer: str) -> None:
+    arguments: dict[str, object] = {payer: OURS, "creditor_account": THEIRS, "amount": 3}
+    assert kinds("create_payment", **arguments) == [("pays", THEIRS)]
+
+
+def test_a_payer_may_be_an_object() -> None:
+    arguments = {"debtor": {"iban": OURS}, "creditor": {"name": "Ann", "iban": THEIRS}, "amount": 3}
+    assert ("pays", THEIRS) in kinds("create_payment", **arguments)
+    assert ("pays", OURS) not in kinds("create_payment", **arguments)
+
+
+def test_an_account_is_a_receiver_where_no_other_is_named() -> None:
+    assert kinds("create_payment", from_account=THEIRS, amount=3) == [("pays", THEIRS)]
+    assert kinds("create_payment", source_account=THEIRS, to="", note="rent", amount=3) == [("pays", THEIRS)]
+
+
+def test_a_name_with_a_word_for_the_receiver_is_one_whatever_else_it_says() -> None:
+    arguments = {"payee_from_invoice": THEIRS, "source": {"creditor_iban": THEIRS}, "account": "rent", "amount": 3}
+    assert ("pays", THEIRS) in kinds("create_payment", **arguments)

@@ -86,6 +86,9 @@ _OPEN = frozenset("unknown-act changes-record changes-own-note".split())
 _LEFT_TO_ARGUMENTS = _OPEN | {"changes-permissions"}
 # Where a payment goes may be said in words (`original payment method`): those are no account.
 _VAGUE = frozenset("destination dest target payout method".split())
+# Whose account an argument of a payment is, by the words of its name.
+_PAYER = frozenset("from source sender debtor payer debit debited originator funding".split())
+_PAYEE = frozenset("to payee beneficiary creditor credit recipient receiver".split())
 # A group that a member is added to is no recipient.
 _ADDS_MEMBERS = frozenset("shares grants-access changes-permissions".split())
 _CONTAINERS = frozenset("group groups team teams channel channels chat room role folder project".split())
@@ -239,6 +242,8 @@ def _kind_of_note(name: ToolName, parts: frozenset[str], *, has_addresses: bool)
 def _aimed_effects(kind: str, leaves: Sequence[Leaf], name: ToolName) -> Iterator[Effect]:
     if kind in _ADDS_MEMBERS:
         leaves = _without_containers(leaves, _ROLE_OF_KIND[kind])
+    elif kind == "pays":
+        leaves = _without_payer(leaves)
     certainty = Certainty.GUESS if kind == "unknown-act" else Certainty.LIKELY
     role = _ROLE_OF_KIND.get(kind, "")
     count = 0
@@ -267,6 +272,22 @@ def _without_containers(leaves: Sequence[Leaf], role: str) -> Sequence[Leaf]:
         if any(has_role(leaf.argument, role) or find_addresses_by_shape(leaf.text) for leaf in people)
         else leaves
     )
+
+
+def _without_payer(leaves: Sequence[Leaf]) -> Sequence[Leaf]:
+    """Return the arguments without the account that the money comes from, where another argument names one."""
+    receiving = [leaf for leaf in leaves if not _is_payers(leaf)]
+    has_account = any(
+        has_role(leaf.argument, "account") or find_addresses_by_shape(leaf.text)
+        for leaf in receiving
+        if leaf.text.strip() and not is_prose(leaf)
+    )
+    return receiving if has_account else leaves
+
+
+def _is_payers(leaf: Leaf) -> bool:
+    parts = all_parts(leaf.argument)
+    return not parts.isdisjoint(_PAYER) and parts.isdisjoint(_PAYEE)
 
 
 def _kind_for_shape(kind: str, seen: Seen) -> str:
