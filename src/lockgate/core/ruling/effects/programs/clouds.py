@@ -100,11 +100,25 @@ def _aws_service(walk: Walk, call: Invocation, service: str, verb: str, target: 
     if service == "iam":
         if not re.match(r"get|list|generate|simulate", verb):
             kinds = (kind for kind in ("deletes-data", "makes-key") if _has(kind, [verb]))
-            walk.add(next(kinds, "grants-access"), target)
+            kind = _kind_of_key_removal(walk, verb, call.arguments) or next(kinds, "grants-access")
+            walk.add(kind, target)
         return UNKNOWN_OUTPUT
     if verb == "get-login-password":
         return Output(Source.SECRET, target=target)
     return read_verbs(walk, [verb], target, call.arguments)
+
+
+_KEY = re.compile(r"(delete|update)-(?:access-key|ssh-public-key|service-specific-credential|signing-certificate)")
+
+
+def _kind_of_key_removal(walk: Walk, verb: str, arguments: list[str]) -> str:
+    """Return the kind of a command that only takes a key away or switches it off; nothing for any other."""
+    match = _KEY.fullmatch(verb)
+    if match is None or match.group(1) == "delete":
+        return "deletes-record" if match else ""
+    # An option may be shortened; where it is given twice, the last one counts.
+    states = [walk.plain(value) for name, value in long_values(arguments) if name.startswith("--st")]
+    return "changes-record" if states and all(state == "Inactive" for state in states) else ""
 
 
 _BUCKET = re.compile(r"(?:s3|gs|az)://([^/]*)")
@@ -181,7 +195,9 @@ def _gcloud(walk: Walk, call: Invocation) -> Output:
 
 def _gcloud_iam(walk: Walk, words: list[str], target: str) -> Output:
     if not _has("looks", words[1:]):
-        walk.add("makes-key" if {"keys", "create"} <= set(words) else "grants-access", target)
+        verb = words[words.index("keys") + 1 :][:1] if "keys" in words[:3] else []
+        kinds = {"create": "makes-key", "delete": "deletes-record", "disable": "changes-record"}
+        walk.add(kinds.get("".join(verb), "grants-access"), target)
     return UNKNOWN_OUTPUT
 
 
