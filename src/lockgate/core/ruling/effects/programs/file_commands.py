@@ -10,6 +10,7 @@ from lockgate.core.ruling.effects.paths import Access, is_secret, read_access
 from lockgate.core.ruling.effects.program_io import MARK, NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.options import split_options
 from lockgate.core.ruling.effects.programs.protected_files import note_search
+from lockgate.core.ruling.effects.programs.search_names import EXECUTES, find_searched_names
 from lockgate.core.ruling.effects.project import Place
 
 if TYPE_CHECKING:
@@ -157,9 +158,6 @@ def _chown(walk: Walk, call: Invocation) -> Output:
     return NO_OUTPUT
 
 
-_EXECUTES = frozenset("-exec -execdir -ok -okdir -x --exec -X --exec-batch".split())
-
-
 def _find(walk: Walk, call: Invocation) -> Output:
     """`find` and `fd`: what they run, delete and write."""
     arguments = call.arguments
@@ -170,7 +168,7 @@ def _find(walk: Walk, call: Invocation) -> Output:
     for index, argument in enumerate(arguments):
         if index < skip:
             continue
-        if argument in _EXECUTES:
+        if argument in EXECUTES:
             inner = list(takewhile(lambda part: part not in (";", "+"), arguments[index + 1 :]))
             skip = index + 1 + len(inner)
             if inner:
@@ -198,14 +196,20 @@ def _list(walk: Walk, call: Invocation) -> Output:
     return Output(Source.NONE, target=paths[0] if paths else "./found")
 
 
+_FIND_NAMES = frozenset(("-name", "-iname", "-path"))
+
+
 def _search_pattern(walk: Walk, start: str, arguments: list[str]) -> str:
-    """Return a path that stands for those that a search finds: its first folder and the pattern that it looks for."""
+    """Return a path that stands for those that a search finds: its first folder, and the one pattern it looks for."""
     if is_secret(walk.plain(start), walk.folder):
         return start
-    for option in ("-name", "-iname", "-path"):
-        if option in arguments[:-1]:
-            return f"{start.rstrip('/')}/{arguments[arguments.index(option) + 1].lstrip('/')}"
-    return start if start == "/" else f"{start.rstrip('/')}/found"
+    names = find_searched_names(arguments, _FIND_NAMES)
+    found = [f"{start.rstrip('/')}/{name.lstrip('/')}" for name in names]
+    secret = next((path for path in found if is_secret(walk.plain(path), walk.folder)), "")
+    if secret or len(found) == 1:
+        return secret or found[0]
+    is_folder = start == "/" or walk.place(start) is Place.OUTSIDE
+    return start if is_folder else f"{start.rstrip('/')}/found"
 
 
 _TAR_VALUED = frozenset(

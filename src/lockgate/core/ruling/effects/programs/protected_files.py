@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from lockgate.core.ruling.effects.program_io import MARK, Invocation
@@ -21,6 +21,7 @@ from lockgate.core.ruling.effects.programs.options import (
     program_after,
     split_options,
 )
+from lockgate.core.ruling.effects.programs.search_names import EXECUTES, find_searched_names
 from lockgate.core.ruling.effects.protected_paths import Access, find_own, may_find_own
 
 if TYPE_CHECKING:
@@ -278,11 +279,8 @@ def _compared(arguments: list[str]) -> Iterator[Reach]:
         yield Reach(path, Access.READ)
 
 
-_EXECUTES = frozenset("-exec -execdir -ok -okdir -x --exec -X --exec-batch".split())
-
-
 def _found(arguments: list[str]) -> Iterator[Reach]:
-    executed = [arguments[at + 1 : at + 2] for at, argument in enumerate(arguments) if argument in _EXECUTES]
+    executed = [arguments[at + 1 : at + 2] for at, argument in enumerate(arguments) if argument in EXECUTES]
     changes = "-delete" in arguments or any(program[0] in _CHANGES_FOUND for program in executed if program)
     if (executed or changes) and _finds_own(arguments, settings=changes):
         for start in search_starts(arguments):
@@ -301,11 +299,8 @@ def search_starts(arguments: list[str]) -> list[str]:
 
 
 def _finds_own(arguments: list[str], *, settings: bool = False) -> bool:
-    names = [value for option, value in pairwise(arguments) if option in _NAMED_BY]
+    names = find_searched_names(arguments)
     return not names or any(may_find_own(name, settings=settings) for name in names)
-
-
-_NAMED_BY = frozenset("-name -iname -path -ipath -wholename -e --extension -g --glob".split())
 
 
 def note_search(walk: Walk, arguments: list[str], found: str) -> bool:
