@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from command_effects import read_line
 
+from lockgate import Action, Gate
+
 
 @pytest.mark.parametrize(
     ("line", "effect"),
@@ -44,3 +46,29 @@ def test_a_command_has_this_effect(line: str, effect: tuple[str, str]) -> None:
 )
 def test_a_similar_command_has_not(line: str, kind: str) -> None:
     assert kind not in {found for found, _ in read_line(line)}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "dropdb --if-exists kelp_dev",
+        "dropdb -f --if-exists -U ann kelp_dev",
+        "dropdb kelp_dev --host=localhost --force",
+        "dropdb -h localhost -p 5433 --maintenance-db postgres -- kelp_dev",
+    ],
+)
+def test_a_database_that_is_dropped_is_the_target(line: str) -> None:
+    assert read_line(line) == {("deletes-data", "kelp_dev")}
+
+
+def test_what_no_argument_names_is_dropped_all_the_same() -> None:
+    assert ("deletes-data", "dropdb") in read_line("dropdb -i")
+    assert ("deletes-data", "bo") in read_line("dropuser --if-exists bo")
+    assert ("requests", "db.far.example") in read_line("dropdb -h db.far.example kelp")
+
+
+def test_a_goal_that_names_one_database_excuses_no_other(gate: Gate) -> None:
+    session = gate.session(goal="Set kelp_dev up anew from the dump")
+    session.add("Loaded 20 tables.", source="tool:Bash")
+    assert session.check("Bash", {"command": "dropdb --if-exists kelp_dev"}).action is Action.CONTINUE
+    assert session.check("Bash", {"command": "dropdb --if-exists kelp_prod"}).action is Action.PAUSE

@@ -203,7 +203,21 @@ def _restore(walk: Walk, call: Invocation) -> Output:
     return NO_OUTPUT
 
 
+_DROP_VALUED = frozenset("-h --host -p --port -U --username --maintenance-db".split())
+
+
+def _drop(walk: Walk, call: Invocation) -> Output:
+    """`dropdb`, `dropuser`: the database or user is what is no option."""
+    options, rest = split_options(call.arguments, _DROP_VALUED)
+    away = next((walk.plain(value) for option, value in options if option in ("-h", "--host")), "")
+    if away and not is_local(away) and away[0] not in "/$":
+        walk.add("requests", away)
+    walk.add("deletes-data", walk.plain([*rest, call.name][0]))
+    return NO_OUTPUT
+
+
 READERS = {
+    **dict.fromkeys(("dropdb", "dropuser"), _drop),
     **dict.fromkeys(
         (
             "psql",
