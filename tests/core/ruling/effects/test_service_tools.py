@@ -272,3 +272,17 @@ def test_an_account_is_a_receiver_where_no_other_is_named() -> None:
 def test_a_name_with_a_word_for_the_receiver_is_one_whatever_else_it_says() -> None:
     arguments = {"payee_from_invoice": THEIRS, "source": {"creditor_iban": THEIRS}, "account": "rent", "amount": 3}
     assert ("pays", THEIRS) in kinds("create_payment", **arguments)
+
+
+@pytest.mark.parametrize("tool", ["create_event", "schedule_meeting", "calendar_update_event"])
+def test_the_room_of_an_event_gets_no_message(tool: str) -> None:
+    arguments = {"title": "Sync", "attendees": ["ann@shop.example"], "room": "Blue 3"}
+    assert kinds(tool, **arguments) == [("sends-message", "ann@shop.example")]
+
+
+def test_a_room_that_has_a_mailbox_or_is_one_of_a_chat_gets_the_message() -> None:
+    invited = kinds("create_event", title="Sync", attendees=["ann@shop.example"], room="blue@rooms.example")
+    assert ("sends-message", "blue@rooms.example") in invited
+    assert kinds("send_chat_message", room="Blue 3", text="hi") == [("sends-message", "Blue 3")]
+    assert kinds("post_message", room="Blue 3", text="hi") == [("sends-message", "Blue 3")]
+    assert kinds("send_meeting_notes", room="Blue 3", text="hi") == [("sends-message", "Blue 3")]

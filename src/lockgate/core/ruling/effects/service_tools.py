@@ -92,6 +92,7 @@ _PAYEE = frozenset("to payee beneficiary creditor credit recipient receiver".spl
 # A group that a member is added to is no recipient.
 _ADDS_MEMBERS = frozenset("shares grants-access changes-permissions".split())
 _CONTAINERS = frozenset("group groups team teams channel channels chat room role folder project".split())
+_ROOMS = frozenset("room rooms".split())
 _FOR_MANY = frozenset("newsletter mailing campaign broadcast blast mailinglist subscribers".split())
 _PUBLIC_PAGES = frozenset("page site website blog article landing".split())
 _CHANGES = frozenset("changes-service changes-record unknown-act changes-permissions grants-access".split())
@@ -117,6 +118,8 @@ def read_service_tool(
     kind = "instructs-agent" if seed == "spawn_agent" else name.kind
     stated, *by_name = _kinds_with_action(kind, name, leaves, call.arguments)
     kind = _kind_with_arguments(stated, name, leaves)
+    if name.kind == "changes-own-note" and kind == "sends-message":
+        leaves = _without_rooms(leaves)
     found = [*_aimed_effects(kind, leaves, name), *_routes(kind, name, leaves)]
     found += [each for other in by_name for each in _aimed_effects(other, leaves, name)]
     found += find_secret_files(leaves, project, sends=kind in _SENDS)
@@ -272,6 +275,15 @@ def _without_containers(leaves: Sequence[Leaf], role: str) -> Sequence[Leaf]:
         if any(has_role(leaf.argument, role) or find_addresses_by_shape(leaf.text) for leaf in people)
         else leaves
     )
+
+
+def _without_rooms(leaves: Sequence[Leaf]) -> Sequence[Leaf]:
+    """Return the arguments of an invitation without the room that it is for; a room with an address gets the mail."""
+    return [leaf for leaf in leaves if name_parts(leaf.argument).isdisjoint(_ROOMS) or _has_address(leaf)]
+
+
+def _has_address(leaf: Leaf) -> bool:
+    return "@" in leaf.text or bool(find_addresses_by_shape(leaf.text))
 
 
 def _without_payer(leaves: Sequence[Leaf]) -> Sequence[Leaf]:
