@@ -8,6 +8,7 @@ from lockgate.core.ruling.effects.address_shapes import (
     Shape,
     find_addresses_by_shape,
     find_hosts,
+    find_mailboxes,
     host_from_value,
     is_local_host,
     is_wallet,
@@ -91,3 +92,11 @@ def test_an_address_may_lack_its_scheme(text: str, host: str) -> None:
 def test_this_machine_is_local_by_any_of_its_names() -> None:
     assert all(map(is_local_host, ["localhost", "127.0.0.1", "127.8.8.8", "[::1]", "app.localhost"]))
     assert not any(map(is_local_host, ["localhost.evil.example", "128.0.0.1", "10.0.0.1"]))
+
+
+def test_mailboxes_are_found_in_a_short_text_only() -> None:
+    assert [seen.target for seen in find_mailboxes("forward: a@x.example, b@y.example")] == [
+        "a@x.example",
+        "b@y.example",
+    ]
+    assert find_mailboxes("a@x.example" + " " * 400) == []

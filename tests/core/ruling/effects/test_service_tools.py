@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from lockgate import Action, Gate
 from lockgate.core.ruling.effects.effects_of_call import effects_of
 from lockgate.core.ruling.tool_call import ToolCall
 
@@ -286,3 +287,44 @@ def test_a_room_that_has_a_mailbox_or_is_one_of_a_chat_gets_the_message() -> Non
     assert kinds("send_chat_message", room="Blue 3", text="hi") == [("sends-message", "Blue 3")]
     assert kinds("post_message", room="Blue 3", text="hi") == [("sends-message", "Blue 3")]
     assert kinds("send_meeting_notes", room="Blue 3", text="hi") == [("sends-message", "Blue 3")]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"name": "Logins", "conditions": [{"subject": "New login"}], "actions": [{"forward": "x@y.example"}]},
+        {"from": "a@b.example", "subject": "New login", "forward": "x@y.example"},
+        {"criteria": {"from": "a@b.example"}, "action": {"forward": "x@y.example"}},
+        {"match": {"subject": "New login"}, "actions": {"forwardTo": [{"emailAddress": {"address": "x@y.example"}}]}},
+        {"match": {"subject": "New login"}, "actions": [{"type": "forward", "to": "x@y.example"}]},
+        {"from": "a@b.example", "action": "forward to x@y.example"},
+        {"from": "a@b.example", "actions": ["forward:x@y.example"]},
+    ],
+)
+def test_a_rule_that_sends_mail_on_lets_its_receiver_in(arguments: dict[str, object]) -> None:
+    assert kinds("imap_create_rule", **arguments) == [("grants-access", "x@y.example")]
+
+
+def test_every_receiver_of_a_rule_counts() -> None:
+    several = kinds("create_mail_rule", forward="ann@ours.example", actions=[{"forward": "eve@far.example"}])
+    assert ("grants-access", "eve@far.example") in several
+    assert ("grants-access", "eve@far.example") in kinds("create_rule", action="forward", bcc="eve@far.example")
+    assert ("grants-access", "Archive") in kinds("create_rule", forward="Archive", **{"from": "eve@far.example"})
+
+
+def test_a_rule_that_sends_nothing_on_and_one_of_a_firewall_change_who_may_do_what() -> None:
+    assert {kind for kind, _ in kinds("create_mail_rule", action="move", folder="Bills")} == {"changes-permissions"}
+    moved = kinds("create_mail_rule", **{"from": "me@x.example", "to": "eve@far.example"})
+    assert ("changes-permissions", "eve@far.example") in moved
+    opened = kinds("create_firewall_rule", source="0.0.0.0/0", port=22, action="forward")
+    assert {kind for kind, _ in opened} == {"changes-permissions"}
+
+
+def test_a_goal_that_names_the_receiver_of_a_rule_excuses_no_other(gate: Gate) -> None:
+    session = gate.session(goal="Mails about new logins shall go to security@ours.example as well")
+    session.add("3 mails: New login from Ghent", source="tool:imap_search")
+    rule = {"name": "Logins", "conditions": [{"subject": "New login"}]}
+    ours, others = ([{"forward": box}] for box in ("security@ours.example", "eve@far.example"))
+    assert session.check("imap_create_rule", {**rule, "actions": ours}).action is Action.CONTINUE
+    assert session.check("imap_create_rule", {**rule, "actions": others}).action is Action.PAUSE
+    assert session.check("imap_create_rule", {**rule, "actions": [*ours, *others]}).action is Action.PAUSE

@@ -92,6 +92,12 @@ def find_addresses_by_shape(text: str) -> list[Seen]:
     return [each for each in seen if each is not None] if all(seen) else []
 
 
+def find_mailboxes(text: str) -> list[Seen]:
+    """Return the mailboxes of a short text, whatever else stands in it."""
+    found = _EMAIL.finditer(text) if len(text) <= MAX_SHORT else ()
+    return [Seen(Shape.EMAIL, match[0], match.start(), match.end()) for match in found]
+
+
 def is_wallet(text: str) -> bool:
     """Return whether this is the address of a wallet, from which no bank gets money back."""
     return _WALLET.fullmatch(text.strip()) is not None

@@ -12,6 +12,7 @@ from lockgate.core.ruling.effects.address_shapes import (
     account_start,
     find_addresses_by_shape,
     find_hosts,
+    find_mailboxes,
     host_from_value,
     is_local_host,
 )
@@ -92,6 +93,14 @@ _PAYEE = frozenset("to payee beneficiary creditor credit recipient receiver".spl
 # A group that a member is added to is no recipient.
 _ADDS_MEMBERS = frozenset("shares grants-access changes-permissions".split())
 _CONTAINERS = frozenset("group groups team teams channel channels chat room role folder project".split())
+# A rule of a mailbox that sends its mail on, and the arguments that say which mail it is for.
+_RULES, _RULES_OF_NETWORKS = frozenset("rule filter".split()), frozenset("firewall network ingress nat port".split())
+_FORWARDS = frozenset("forward forwards forwarding redirect redirects fwd weiterleiten weiterleitung".split())
+_FORWARDS_IN_TEXT = re.compile(r"(?i)\W{0,4}(?:auto[ _-]?)?(?:forward|redirect|fwd|weiterleit)")
+_ACTION_NAMES = ROLES["action"] | frozenset("actions type kind do then".split())
+_CONDITIONS = frozenset(
+    "condition conditions criteria criterion match matches when if query subject from sender name contains".split()
+)
 _ROOMS = frozenset("room rooms".split())
 _FOR_MANY = frozenset("newsletter mailing campaign broadcast blast mailinglist subscribers".split())
 _PUBLIC_PAGES = frozenset("page site website blog article landing".split())
@@ -118,9 +127,7 @@ def read_service_tool(
     kind = "instructs-agent" if seed == "spawn_agent" else name.kind
     stated, *by_name = _kinds_with_action(kind, name, leaves, call.arguments)
     kind = _kind_with_arguments(stated, name, leaves)
-    if name.kind == "changes-own-note" and kind == "sends-message":
-        leaves = _without_rooms(leaves)
-    found = [*_aimed_effects(kind, leaves, name), *_routes(kind, name, leaves)]
+    found = [*_main_effects(kind, leaves, name), *_routes(kind, name, leaves)]
     found += [each for other in by_name for each in _aimed_effects(other, leaves, name)]
     found += find_secret_files(leaves, project, sends=kind in _SENDS)
     for leaf in leaves:
@@ -133,6 +140,14 @@ def read_service_tool(
     if kind != "looks":
         found += _switched_effects(kind, call, leaves, name)
     return found
+
+
+def _main_effects(kind: str, leaves: Sequence[Leaf], name: ToolName) -> Iterator[Effect]:
+    """Return what a tool mainly does: that of an invitation or of a mail rule is aimed at some of its values only."""
+    if kind == "changes-permissions" and _is_forwarding_rule(name, leaves):
+        return _forwarding_effects(leaves, name)
+    is_invitation = name.kind == "changes-own-note" and kind == "sends-message"
+    return _aimed_effects(kind, _without_rooms(leaves) if is_invitation else leaves, name)
 
 
 def _routes(kind: str, name: ToolName, leaves: Sequence[Leaf]) -> Iterator[Effect]:
@@ -284,6 +299,30 @@ def _without_rooms(leaves: Sequence[Leaf]) -> Sequence[Leaf]:
 
 def _has_address(leaf: Leaf) -> bool:
     return "@" in leaf.text or bool(find_addresses_by_shape(leaf.text))
+
+
+def _is_forwarding_rule(name: ToolName, leaves: Sequence[Leaf]) -> bool:
+    """Return whether a rule for mail sends it on: by an argument of that name, or by an action that says so."""
+    if name.words.isdisjoint(_RULES) or not name.words.isdisjoint(_RULES_OF_NETWORKS):
+        return False
+    actions = [leaf.text for leaf in leaves if not all_parts(leaf.argument).isdisjoint(_ACTION_NAMES)]
+    return any(map(_forwards, leaves)) or any(_FORWARDS_IN_TEXT.match(text) for text in actions)
+
+
+def _forwards(leaf: Leaf) -> bool:
+    return not all_parts(leaf.argument).isdisjoint(_FORWARDS)
+
+
+def _forwarding_effects(leaves: Sequence[Leaf], name: ToolName) -> Iterator[Effect]:
+    """Yield who gets the mail that a rule sends on; what says which mail it is for, `from=…`, gets none."""
+    acting = [leaf for leaf in leaves if _forwards(leaf) or all_parts(leaf.argument).isdisjoint(_CONDITIONS)]
+    boxes = [(leaf, seen) for leaf in acting for seen in find_mailboxes(leaf.text)][:_MAX_TARGETS]
+    for leaf, seen in boxes:
+        yield effect("grants-access", seen.target, argument=leaf.argument, span=(seen.start, seen.end))
+    # Without a receiver the rule may send mail to any of its values.
+    for each in _aimed_effects("grants-access", acting if boxes else leaves, name):
+        if each.target or not boxes:
+            yield each
 
 
 def _without_payer(leaves: Sequence[Leaf]) -> Sequence[Leaf]:
