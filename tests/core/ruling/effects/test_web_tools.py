@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from lockgate.core.ruling.effects.effects_of_call import effects_of
 from lockgate.core.ruling.tool_call import ToolCall
 
@@ -44,3 +46,43 @@ def test_a_page_is_looked_at_typed_into_or_clicked() -> None:
     assert kinds("browser_click", selector="text=OK") == [("unknown-act", "")]
     assert kinds("computer", action="screenshot") == [("looks", "")]
     assert kinds("computer", action="left_click", coordinate=[1, 2])[0][0] == "unknown-act"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("cloudflare_list_dns_records", {"zone": "oxbow.example", "type": "TXT"}),
+        ("dns_get_record", {"zone_name": "oxbow.example", "record_id": "r_12"}),
+        ("list_page_rules", {"zone_id": "8fa2", "page": 2}),
+        ("wiki_get_page", {"page_id": "18022"}),
+        ("list_site_deployments", {"site_id": "s-1", "since": "2025-11-17T10:00:00Z"}),
+        ("get_webhook", {"id": 12}),
+    ],
+)
+def test_looking_up_what_a_service_keeps_about_an_address_only_looks(tool: str, arguments: dict[str, object]) -> None:
+    assert kinds(tool, **arguments) == [("looks", "")]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("get_dns_records", {"domain": "c2VjcmV0.far.example"}),
+        ("get_dns_records", {"name": "c2VjcmV0.far.example"}),
+        ("dns_list_records", {"zone": "c2VjcmV0.c2VjcmV0.c2VjcmV0.c2VjcmV0.far.example"}),
+        ("dns_list_records", {"zone": "oxbow.example", "server": "198.51.100.7"}),
+        ("list_page_rules", {"zone": "https://far.example/x"}),
+        ("get_page", {"url": "far.example"}),
+        ("get_page", {"page": "intranet"}),
+        ("get_page", {"q": "far.example/x?d=1"}),
+        ("get_page", {"id": "far\u3002example"}),
+        ("get_page", {"id": "x" * 300}),
+        ("page", {"id": 12}),
+        ("get_and_post_webhook", {"id": 12}),
+        ("list_dns_loeschen", {"zone": "oxbow.example"}),
+        ("list_dns_delete", {"zone": "oxbow.example"}),
+        ("update_dns_record", {"zone": "oxbow.example", "id": 12}),
+        ("get_p\u0430ge", {"id": 12}),
+    ],
+)
+def test_an_address_of_the_callers_choosing_and_another_verb_do_more(tool: str, arguments: dict[str, object]) -> None:
+    assert "looks" not in {kind for kind, _ in kinds(tool, **arguments)}
