@@ -7,7 +7,9 @@ import shlex
 import pytest
 from command_effects import read_line
 
+from lockgate.core.ruling.effects.effects_of_call import effects_of
 from lockgate.core.ruling.effects.programs.search_names import find_searched_names
+from lockgate.core.ruling.tool_call import ToolCall
 
 
 @pytest.mark.parametrize(
@@ -41,6 +43,11 @@ def test_what_is_excluded_is_not_deleted_but_the_rest_of_the_folder_is(how: str)
     assert read_line(f"find /srv/builds -maxdepth 1 {how} -exec rm -rf {{}} +") == whole
     assert read_line(f"find /srv/builds {how} -delete") == whole
     assert read_line(f"find /srv/builds {how} | xargs rm -rf") == whole
+
+
+def test_the_folder_is_the_target_without_a_project_as_well() -> None:
+    call = ToolCall("ssh", {"host": "build-1", "command": "find /srv/builds ! -name release -exec rm -rf {} +"})
+    assert ("deletes-outside", "/srv/builds") in {(found.kind, found.target) for found in effects_of(call)}
 
 
 def test_a_name_that_is_looked_for_is_what_is_deleted() -> None:

@@ -208,8 +208,10 @@ def _search_pattern(walk: Walk, start: str, arguments: list[str]) -> str:
     secret = next((path for path in found if is_secret(walk.plain(path), walk.folder)), "")
     if secret or len(found) == 1:
         return secret or found[0]
-    is_folder = start == "/" or walk.place(start) is Place.OUTSIDE
-    return start if is_folder else f"{start.rstrip('/')}/found"
+    below = f"{start.rstrip('/')}/found"
+    deletes = read_access(walk.plain(below), Access.DELETE, walk.project, folder=walk.folder)
+    is_elsewhere = start[:1] == "/" and deletes.kind == "deletes-outside"
+    return start if start == "/" or is_elsewhere else below
 
 
 _TAR_VALUED = frozenset(
