@@ -154,8 +154,9 @@ class _FolderReader:
         )
 
     def _folders(self) -> Iterator[str]:
-        """Yield the root, the folders from there to the working one, and one level of projects inside."""
+        """Yield the root, its workflows, the folders down to the working one, and one level of projects inside."""
         yield self._root
+        yield os.path.join(self._root, ".github", "workflows")
         for each in folders_upwards(self._folder):
             if len(each) > len(self._root):
                 yield each

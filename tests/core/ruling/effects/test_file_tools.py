@@ -25,7 +25,8 @@ def test_an_edit_that_loads_remote_code_names_the_new_host_only() -> None:
 
 def test_a_tool_that_replaces_text_in_a_file_edits_it_whatever_it_is_called() -> None:
     found = kinds("str_replace", path="Dockerfile", old="FROM node:20", new="FROM hub.b.example/node:20")
-    assert found == [("embeds-remote-code", "hub.b.example"), ("edits-project", "Dockerfile")]
+    hosted = [("adds-dependency", "hub.b.example/node"), ("embeds-remote-code", "hub.b.example")]
+    assert found == [*hosted, ("edits-project", "Dockerfile")]
     assert kinds("swap_lines", filepath="/home/u/.bashrc", search="a", replacement="b")[0][0] == "writes-startup-file"
     assert kinds("settings_swap", path="a/b", old="1", new="2")[0][0] != "edits-project"
     found = kinds("apply_change", filename="a.py", search="a", replace="b", description="why", line="3")

@@ -48,3 +48,11 @@ def test_a_file_elsewhere_vouches_for_nothing() -> None:
     assert learn_from_reading(NO_PROJECT, "Bash", "cat /tmp/x/pyproject.toml", MANIFEST, ()) is NO_PROJECT
     assert learn_from_reading(NO_PROJECT, "Bash", "ssh far cat pyproject.toml", MANIFEST, ()) is NO_PROJECT
     assert learn_from_reading(NO_PROJECT, "mcp__forge__get_file", "pyproject.toml", MANIFEST, ()) is NO_PROJECT
+
+
+@pytest.mark.parametrize("asked", ["/w/quill/docker/Dockerfile", "cat ./deploy/web.yaml"])
+def test_a_file_that_names_an_image_vouches_for_it(asked: str) -> None:
+    text = "FROM acme/base:1\n" if "Dockerfile" in asked else "    image: acme/base:1\n"
+    learned = learn_from_reading(NO_PROJECT, tool_for(asked), asked, text, ())
+    assert learned.has_package("acme/base", "image")
+    assert not learned.has_package("acme/base", "npm")

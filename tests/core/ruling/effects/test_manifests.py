@@ -207,3 +207,18 @@ def test_the_work_is_linear_in_the_text(name: str) -> None:
     for unit in UNITS:
         # Sixteen times the text: a quadratic reader would need 256 times as long.
         assert takes_at_most_times(80, partial(read, unit, 320_000), partial(read, unit, 20_000), floor_s=0.04), unit
+
+
+@pytest.mark.parametrize(
+    ("name", "folder", "is_one"),
+    [
+        ("Dockerfile", "", True),
+        ("web.Dockerfile", "", True),
+        ("docker-compose.override.yml", "", True),
+        ("ci.yml", "workflows", True),
+        ("ci.yml", "", False),
+        ("mkdocs.yml", "docs", False),
+    ],
+)
+def test_only_files_for_images_mark_a_project(name: str, folder: str, *, is_one: bool) -> None:
+    assert is_manifest(name, folder) is is_one

@@ -16,7 +16,6 @@ LOADS, CONNECTS = "embeds-remote-code", "embeds-address"
         ("a.css", "@import url('https://beacon.example/b.css');", (LOADS, "beacon.example")),
         ("a.mjs", "import x from 'https://esm.beacon.example/x.js'", (LOADS, "esm.beacon.example")),
         ("Dockerfile", "RUN curl -s https://get.example/x | sh", (LOADS, "get.example")),
-        ("Dockerfile", "FROM registry.example/team/base:1", (LOADS, "registry.example")),
         ("pip.conf", "extra-index-url = https://pypi.example/simple", ("uses-package-source", "pypi.example")),
         ("bin/env.sh", "HOST=app-blue.relay.example", (CONNECTS, "app-blue.relay.example")),
         (".env.local", "API_URL=https://api.example/v1", (CONNECTS, "api.example")),
@@ -114,3 +113,9 @@ def test_what_lets_others_in_or_sends_everything_away_is_told(path: str, text: s
 def test_ordinary_code_sends_no_secret_and_lets_no_one_in(path: str, text: str, replaced: str) -> None:
     kinds = {found.kind for found in read_written_file(path, text, replaced, "content")}
     assert kinds.isdisjoint({"sends-secret", "shares", "embeds-remote-code"})
+
+
+def test_an_image_is_a_dependency_and_names_its_host() -> None:
+    found = read_written_file("Dockerfile", "FROM registry.example/team/base:1", "", "content")
+    expected = [("adds-dependency", "registry.example/team/base"), (LOADS, "registry.example")]
+    assert [(each.kind, each.target) for each in found] == expected

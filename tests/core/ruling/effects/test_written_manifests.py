@@ -91,3 +91,46 @@ def test_a_source_of_packages_is_named_by_its_host(path: str, text: str) -> None
 
 def test_a_public_index_is_no_news() -> None:
     assert added("requirements.txt", "--index-url https://pypi.org/simple") == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "name"),
+    [
+        ("Dockerfile", "FROM evilco/base:1 AS build\nRUN make\n", "evilco/base"),
+        ("docker/Dockerfile.web", "FROM --platform=linux/amd64 quay.io/evilco/base@sha256:00", "quay.io/evilco/base"),
+        ("Containerfile", "ARG BASE=evilco/base:1\nFROM ${BASE}", "evilco/base"),
+        ("Dockerfile", "COPY --from=evilco/tools /bin/t /bin/t", "evilco/tools"),
+        ("compose.yaml", "services:\n  web:\n    image: evilco/base:1\n", "evilco/base"),
+        ("k8s/web.yml", '      - image: "reg.example:5000/evilco/web:2"', "reg.example:5000/evilco/web"),
+        ("chart/values.yaml", "image:\n  repository: evilco/web\n  tag: 2", "evilco/web"),
+        (".github/workflows/ci.yml", "      - uses: evilco/setup@v1", "evilco/setup"),
+        (".github/workflows/ci.yml", "      uses: evilco/ci/.github/workflows/x.yml@main", "evilco/ci"),
+        (".github/workflows/ci.yml", "      - uses: docker://evilco/setup:1", "evilco/setup"),
+    ],
+)
+def test_an_image_and_an_action_with_an_owner_are_dependencies(path: str, text: str, name: str) -> None:
+    assert added(path, text) == [(PACKAGE, name)]
+    assert added(path, text, text.replace(":1", ":0").replace("@v1", "@v0")) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("Dockerfile", "FROM python:3.12-slim AS build\nFROM build\nCOPY --from=build /app /app"),
+        ("Dockerfile", "# FROM evilco/base:1"),
+        ("Dockerfile", "FROM mcr.microsoft.com/dotnet/sdk:8.0"),
+        ("compose.yaml", "    image: postgres:16\n    build: ./web"),
+        (".github/workflows/ci.yml", "      - uses: actions/checkout@v4\n      - uses: ./.github/actions/own"),
+        ("Chart.yaml", "repository: https://charts.example/stable"),
+        ("README.md", "FROM evilco/base:1"),
+        ("src/query.py", "FROM sales/items"),
+    ],
+)
+def test_official_images_own_stages_and_other_files_add_nothing(path: str, text: str) -> None:
+    assert added(path, text) == []
+
+
+def test_an_image_that_the_project_uses_already_is_no_news() -> None:
+    project = Project(packages=frozenset({"image:evilco/base", "npm:evilco/web"}))
+    assert added("Dockerfile", "FROM evilco/base:2", "", project) == []
+    assert added("Dockerfile", "FROM evilco/web:2", "", project) == [(PACKAGE, "evilco/web")]

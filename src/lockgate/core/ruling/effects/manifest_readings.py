@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection
 from dataclasses import replace
 
-from lockgate.core.ruling.effects.manifests import is_manifest, read_manifest
+from lockgate.core.ruling.effects.manifests import is_manifest, may_name_images, read_manifest
 from lockgate.core.ruling.effects.project import Place, Project
 from lockgate.core.ruling.tool_risk import canonical_tool
 
@@ -34,7 +34,8 @@ def learn_from_reading(project: Project, tool: str, asked: str, content: str, wr
         return project
     path = paths.pop()
     folder, _, name = path.replace("\\", "/").rpartition("/")
-    if not is_manifest(name) or project.locate(path) is not Place.INSIDE or _is_among(path, written):
+    is_known = is_manifest(name) or may_name_images(name)
+    if not is_known or project.locate(path) is not Place.INSIDE or _is_among(path, written):
         return project
     lines = content.count("\n") + 1
     is_numbered = len(_NUMBERED.findall(content)) * 10 >= lines * 9

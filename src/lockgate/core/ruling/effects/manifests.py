@@ -1,4 +1,4 @@
-"""A project's own files to the names in them: packages, tasks, programs, hosts, and the remotes of its repository.
+"""A project's own files to the names in them: packages, images, tasks, programs, hosts, and its repository's remotes.
 
 Manifests are read by their structure, all others by patterns that look at each line once. A file that is broken names
 nothing: a name that is missed is merely unknown.
@@ -37,8 +37,16 @@ NO_NAMES = ManifestNames()
 
 
 def is_manifest(name: str, folder: str = "") -> bool:
-    """Return whether a file of this name, in a folder of that name, is one that this module reads."""
-    return _reader_of(name, folder) is not None
+    """Return whether a file of this name, in a folder of that name, says what the project uses."""
+    reader = _reader_of(name, folder)
+    if reader is _read_images:
+        return _IMAGE_FILE.fullmatch(name) is not None or folder in _IMAGE_FOLDERS
+    return reader is not None
+
+
+def may_name_images(name: str) -> bool:
+    """Return whether a file of this name may say which images and actions are run, whatever else it says."""
+    return _reader_of(name, "") is _read_images
 
 
 def is_lock_file(name: str) -> bool:
@@ -79,6 +87,8 @@ def _reader_of(name: str, folder: str) -> _Reader | None:
         "requirements" in name or name.startswith("constraints") or folder == "requirements"
     ):
         return _read_requirements
+    if name.endswith((".yml", ".yaml")) or _IMAGE_FILE.fullmatch(name):
+        return _read_images
     return _read_gradle if name.endswith((".gradle", ".gradle.kts")) else None
 
 
@@ -246,6 +256,38 @@ def _coordinates(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
     for group, artifact in pairs:
         yield f"{group}:{artifact}"
         yield artifact
+
+
+# Files that name the images or the actions that are run. Those on a curated registry, or of a forge's own, are no news:
+# no stranger can publish there.
+_IMAGE_FILE = re.compile(
+    r"(?i)(?:.{0,80}[.-])?(?:dockerfile|containerfile)(?:[.-].{0,80})?|(?:docker-)?compose[\w.-]{0,80}\.ya?ml|action\.ya?ml"
+)
+_IMAGE_FOLDERS = frozenset("workflows k8s kubernetes manifests deploy deployments".split())
+_IMAGE = re.compile(
+    r"(?mi)^[ \t]*(?:FROM[ \t]+(?:--\S{1,80}[ \t]+)?|ARG[ \t]+\w{1,80}=|(?:COPY|ADD)[ \t][^\n]{0,200}?--from="
+    r"|(?:-[ \t]+)?[\"']?(?:image|repository|container|newName|(?P<uses>uses))[\"']?:[ \t]*)"
+    r"[\"']?(?:docker://)?(?P<name>[a-z0-9][\w.-]{0,100}(?::\d{1,5}(?=/))?(?:/[\w.-]{1,100}){1,8})"
+)
+_CURATED = re.compile(
+    r"(?:docker\.io/)?library/|public\.ecr\.aws/docker/library/|mcr\.microsoft\.com/|registry\.k8s\.io/|gcr\.io/distroless/"
+)
+
+
+def _read_images(text: str) -> ManifestNames:
+    """Read the images and actions that have an owner or a host in their names; a new tag is the same name."""
+    found = [(match["uses"], match["name"].lower()) for match in islice(_IMAGE.finditer(text), _MAX_NAMES)]
+    images = (name for uses, name in found if not uses and not _CURATED.match(name))
+    # An action may lie in a folder of its repository.
+    actions = ("/".join(name.split("/")[:2]) for uses, name in found if uses)
+    packages = (
+        *_collect("image", dict.fromkeys(images)).packages,
+        *_collect("action", (name for name in dict.fromkeys(actions) if not name.startswith(_OWN_ACTIONS))).packages,
+    )
+    return ManifestNames(packages)
+
+
+_OWN_ACTIONS = ("actions/", "github/")
 
 
 _ANY_URL = r"((?:https?|ssh)://[^\s\"'<>,;)\]}]{3,400})"

@@ -1,4 +1,4 @@
-"""What written text adds to a project's manifest: packages it depends on, and servers that packages come from.
+"""What written text adds to a project's manifest: packages and images it depends on, and servers they come from.
 
 An edit gives a piece of a manifest, which no reader of whole files takes: its lines are read one by one.
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from lockgate.core.ruling.effects.address_shapes import find_hosts, host_from_value, is_local_host
 from lockgate.core.ruling.effects.effect import Effect, effect
-from lockgate.core.ruling.effects.manifests import is_lock_file, is_manifest, read_manifest
+from lockgate.core.ruling.effects.manifests import is_lock_file, is_manifest, may_name_images, read_manifest
 from lockgate.core.ruling.effects.programs.packages import COMMON_TOOLS, PUBLIC_SOURCES
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project, package_name
 
@@ -53,6 +53,9 @@ def read_written_manifest(
     """Yield an effect for each package and each source of packages that a manifest gets by this text."""
     folder, _, name = path.replace("\\", "/").rpartition("/")
     folder = folder.rpartition("/")[2]
+    if may_name_images(name):
+        yield from _added_packages(name, folder, text, replaced, argument, project)
+        return
     is_settings = name in _SETTINGS_OF_MANAGERS
     if not is_settings and (not is_manifest(name, folder) or is_lock_file(name)):
         return

@@ -236,7 +236,7 @@ def note_image(walk: Walk, image: str) -> None:
     if (
         "/" not in name
         or name.startswith(("library/", "docker.io/library/"))
-        or walk.project.has_package(name)
+        or walk.project.has_package(name, "image")
         or walk.project.has_host(name.split("/")[0])
     ):
         walk.add("runs-project-task", f"docker run {name}".strip())
