@@ -10,6 +10,7 @@ from lockgate.core.ruling.effects.carried_secrets import find_carried_secrets
 from lockgate.core.ruling.effects.code import read_code
 from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
 from lockgate.core.ruling.effects.file_tools import read_file_tool, read_patches
+from lockgate.core.ruling.effects.formulas import read_formulas
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.protected_arguments import read_own_arguments
 from lockgate.core.ruling.effects.protected_paths import OWN_KINDS
@@ -66,7 +67,9 @@ def read_tool(call: ToolCall, leaves: Sequence[Leaf], project: Project, activity
         found = [*read_service_tool(name, seed, call, leaves, project), *_read_queries(leaves)]
     carried = [] if is_local else list(find_carried_secrets(leaves))
     doors = _read_command_line(name, leaves, project, activity)
-    return limit_effects([*own, *doors, *found, *carried, *_raised_by_annotations(call, found)])
+    # What is only looked for reaches no sheet.
+    formulas = [] if all(each.kind == "looks" for each in found) else list(read_formulas(leaves))
+    return limit_effects([*own, *doors, *found, *formulas, *carried, *_raised_by_annotations(call, found)])
 
 
 def read_own(call: ToolCall, leaves: Sequence[Leaf], project: Project, activity: Activity) -> list[Effect]:
