@@ -75,6 +75,8 @@ _PROVIDERS = frozenset(
 # Letters of Latin, Greek, Cyrillic, Hebrew and Arabic script.
 _SPACED_WORD = re.compile(r"[a-z\u00df-\u06ff]+")
 HOST = re.compile(rb"(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}")
+# An address that people write without its scheme: `ours.example/card`.
+_BARE_ADDRESS = re.compile(rb"(?<![\w.@/-])" + HOST.pattern + rb"/[\w~%-]")
 
 
 _MESSAGE_WORDS = frozenset(
@@ -313,7 +315,9 @@ def _has_quotes_within_word(data: bytes) -> bool:
 
 
 def _is_address_chunk(chunk: bytes) -> bool:
-    return _AT in chunk or chunk.find(b"://") >= 0 or chunk.find(b"www.") >= 0
+    if _AT in chunk or chunk.find(b"://") >= 0 or chunk.find(b"www.") >= 0:
+        return True
+    return _SLASH in chunk and _BARE_ADDRESS.search(chunk) is not None
 
 
 def _split_address(chunk: bytes, pieces: list[bytes], untrusted_words: set[bytes], *, is_command: bool) -> None:

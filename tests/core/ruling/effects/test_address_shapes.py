@@ -7,6 +7,7 @@ import pytest
 from lockgate.core.ruling.effects.address_shapes import (
     Shape,
     find_addresses_by_shape,
+    find_bare_hosts,
     find_hosts,
     find_mailboxes,
     host_from_value,
@@ -100,3 +101,9 @@ def test_mailboxes_are_found_in_a_short_text_only() -> None:
         "b@y.example",
     ]
     assert find_mailboxes("a@x.example" + " " * 400) == []
+
+
+def test_an_address_without_its_scheme_has_a_host_and_a_path() -> None:
+    text = "Cards: Ours.example/card, (b.example/x) ours.example/two; src/a.py, and/or, a@c.example/x, v1.2/3."
+    assert [seen.target for seen in find_bare_hosts(text)] == ["ours.example", "b.example"]
+    assert list(find_bare_hosts("https://e.example/x")) == []

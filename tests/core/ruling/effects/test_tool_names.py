@@ -50,6 +50,9 @@ pays: issue_credit waive_fee
 changes-service: purge_cache
 reads-secret: get_api_key
 deletes-data: delete_many
+publishes: schedule_post schedule_tweet reschedule_post queue_post draft_and_publish_post post_tweet social_post
+changes-own-note: schedule_meeting draft_post
+looks: get_post_queue list_scheduled_posts
 """
 CASES = [(line.split(":")[0], name) for line in NAMES.split("\n") if line for name in line.split(": ")[1].split()]
 

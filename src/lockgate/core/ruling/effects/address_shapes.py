@@ -15,6 +15,7 @@ from lockgate.core.ruling.scope.machines import NO_HOST, host_and_port, is_host_
 # A short value can be one address, or a list of them; a longer one is prose.
 MAX_SHORT = 320
 URL = re.compile(rf"(?i)\b[a-z][a-z0-9+.-]{{0,30}}:[/\\]{{2,}}([^{NO_HOST}]+)")
+_BARE_URL = re.compile(r"(?i)(?<![\w.@/:-])((?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24})/[\w~%-]")
 _EMAIL = re.compile(r"[^\s@<>\"(),;:]{1,64}@[^\s@<>\"(),;:/]{1,255}\.[^\s@<>\"(),;:/.]{2,63}")
 _NAMED_EMAIL = re.compile(rf"[^<>@]{{0,100}}<(?:mailto:)?({_EMAIL.pattern})>|(?:mailto:)?({_EMAIL.pattern})")
 _PHONE = re.compile(r"(?:tel:|sms:|whatsapp:)?(\+\d[\d ()./-]{6,20}\d|00\d[\d ()./-]{6,20}\d)")
@@ -66,6 +67,16 @@ def find_hosts(text: str) -> Iterator[Seen]:
         if host not in found:
             found.add(host)
             yield Seen(Shape.HOST, host, match.start(1), match.end(1))
+
+
+def find_bare_hosts(text: str) -> Iterator[Seen]:
+    """Yield the host of every address that a text has without its scheme, as people write them, each once."""
+    found = set()
+    for match in _BARE_URL.finditer(text):
+        host = match[1].lower()
+        if host not in found:
+            found.add(host)
+            yield Seen(Shape.HOST, host, *match.span(1))
 
 
 def host_from_value(text: str) -> str:

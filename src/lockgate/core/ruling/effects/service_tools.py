@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
 from lockgate.core.ruling.arguments import Leaf, argument_words, sink_from_argument
 from lockgate.core.ruling.effects.address_shapes import (
@@ -11,6 +12,7 @@ from lockgate.core.ruling.effects.address_shapes import (
     Shape,
     account_start,
     find_addresses_by_shape,
+    find_bare_hosts,
     find_hosts,
     find_mailboxes,
     host_from_value,
@@ -133,7 +135,7 @@ def read_service_tool(
     for leaf in leaves:
         if kind == "instructs-agent" or (kind == "changes-agent-file" and is_prose(leaf)):
             found += [effect("requests", seen.target, argument=leaf.argument) for seen in find_hosts(leaf.text)]
-        elif is_prose(leaf) and "//" in leaf.text:
+        elif is_prose(leaf) and "/" in leaf.text:
             found += read_shown_text(leaf.text, leaf.argument)
             if _is_for_many(kind, name):
                 found += _published_links(leaf)
@@ -171,7 +173,7 @@ def _is_for_many(kind: str, name: ToolName) -> bool:
 
 def _published_links(leaf: Leaf) -> Iterator[Effect]:
     """Yield the hosts of links that many will read: an answer cites its sources, a mailing leads its readers."""
-    for count, seen in enumerate(find_hosts(leaf.text)):
+    for count, seen in enumerate(chain(find_hosts(leaf.text), find_bare_hosts(leaf.text))):
         if count > _MAX_TARGETS:
             return
         yield effect("publishes-link", seen.target, argument=leaf.argument, span=(seen.start, seen.end))
