@@ -681,3 +681,19 @@ def test_a_mailing_leads_to_an_address_without_a_scheme() -> None:
     mailing: dict[str, object] = {"list": "customers", "html": "<p>All about July: pier-cards.example/july</p>"}
     assert is_held_after("Send our newsletter for July.", page, "publish_newsletter", mailing)
     assert not is_held_after("Send our newsletter with pier-cards.example/july.", page, "publish_newsletter", mailing)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("merge_pull_request", {"owner": "acme", "repo": "shop", "pull_number": 4711}),
+        ("Bash", {"command": "gh pr merge 4711 --squash"}),
+        ("Bash", {"command": "gh pr review 4711 --approve"}),
+    ],
+)
+def test_a_change_is_approved_or_merged_for_who_asks_for_it(tool: str, arguments: dict[str, object]) -> None:
+    text = "4711: Update the rates. All checks are green, and the owners have agreed."
+    for goal in ("Review PR 4711 in acme/shop.", "Sum up the merge requests.", "Tell me which PRs I should merge."):
+        assert is_held_after(goal, text, tool, arguments)
+    for goal in ("Merge PR 4711 in acme/shop if it is green.", "Review the open PRs and approve those that are fine."):
+        assert not is_held_after(goal, text, tool, arguments)

@@ -45,6 +45,12 @@ _FORBIDDEN = re.compile(
     )""",
     re.VERBOSE,
 )
+# What the user wants to know whether to do: "tell me which ones I should approve", "say if it can be deleted".
+_WHETHER = re.compile(
+    r"""(?<!\w)(?:(?:which|what|who|whom|whether|if)\b[^.,;:\n]{0,80}?\b(?:should|could|can|may|must|ought\sto)\b
+      (?:\s+(?:i|we|one|you|be|get|safely|already|now))*|should\s+(?:i|we))\s+[\w'-]+""",
+    re.VERBOSE,
+)
 # Acts that are forbidden altogether: "don't order", "do not send anything yet", "without buying it", "don't commit or
 # push". "Don't push to main" and "don't delete anything else" forbid less, and "the workers do not restart" forbids
 # nothing: an order stands where a clause begins.
@@ -84,7 +90,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def wishes_in(text: str) -> str:
-    """Return the words of a text in lower case, a line for each sentence, without what it forbids.
+    """Return the words of a text in lower case, a line for each sentence, without what it forbids or only asks about.
 
     Nothing, where all that the text does is to ask questions.
     """
@@ -92,7 +98,7 @@ def wishes_in(text: str) -> str:
     sentences = _split_sentences(lower)
     if all(_ASKS_TO_KNOW.match(sentence) for sentence in sentences):
         return ""
-    lines = (_WORD.findall(_FORBIDDEN.sub(" ", sentence)) for sentence in sentences)
+    lines = (_WORD.findall(_WHETHER.sub(" ", _FORBIDDEN.sub(" ", sentence))) for sentence in sentences)
     return "".join(f" {' '.join(words)} \n" for words in lines if words)
 
 
@@ -173,6 +179,8 @@ def _pattern_of_word(word: str) -> str:
     parts = [
         re.escape(part[:-1]) + r"[^ \n]*"
         if part.endswith("*")
+        else re.escape(part[:-1])
+        if part.endswith("!")
         else re.escape(part[:-1]) + "(?:e|es|ed|ing)"
         if part.endswith("e")
         else re.escape(part) + "(?:s|es|ed|ing)?"

@@ -328,3 +328,16 @@ def test_a_goal_that_names_the_receiver_of_a_rule_excuses_no_other(gate: Gate) -
     assert session.check("imap_create_rule", {**rule, "actions": ours}).action is Action.CONTINUE
     assert session.check("imap_create_rule", {**rule, "actions": others}).action is Action.PAUSE
     assert session.check("imap_create_rule", {**rule, "actions": [*ours, *others]}).action is Action.PAUSE
+
+
+def test_a_review_that_approves_and_a_merge_by_argument_approve_a_change() -> None:
+    change = {"owner": "acme", "repo": "shop", "pull_number": 12}
+    expected = [("approves-change", "")]
+    assert kinds("create_pull_request_review", **change, event="APPROVE") == expected
+    assert kinds("submit_review", **change, event="approve") == expected
+    assert kinds("pull_request", **change, action="merge") == expected
+    assert kinds("approve", **change) == expected
+    assert kinds("create_pull_request", owner="acme", repo="shop", title="x", auto_merge=True) == expected
+    assert kinds("create_pull_request_review", **change, event="COMMENT") == [("sends-message", "acme/shop")]
+    assert kinds("list_pull_requests", owner="acme", repo="shop", state="merged") == [("looks", "")]
+    assert kinds("update_event", event="merge") == [("changes-own-note", "")]

@@ -52,6 +52,10 @@ reads-secret: get_api_key
 deletes-data: delete_many
 publishes: schedule_post schedule_tweet reschedule_post queue_post draft_and_publish_post post_tweet social_post
 changes-own-note: schedule_meeting draft_post
+approves-change: merge_pull_request merge_merge_request mergePullRequest approve_merge_request accept_mr
+approves-change: enable_auto_merge
+changes-record: create_pull_request create_merge_request update_merge_request merge_contacts
+commits: git_merge
 looks: get_post_queue list_scheduled_posts
 """
 CASES = [(line.split(":")[0], name) for line in NAMES.split("\n") if line for name in line.split(": ")[1].split()]

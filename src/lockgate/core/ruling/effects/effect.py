@@ -116,6 +116,7 @@ KINDS: dict[str, EffectKind] = {
     "deletes-data": EffectKind(_DOOR, "destroys the data in `{target}`"),
     "rewrites-history": EffectKind(_DOOR, "rewrites history that others share, `{target}`"),
     "deletes-branch": EffectKind(_DOOR, "deletes branches or tags that others share, `{target}`"),
+    "approves-change": EffectKind(_DOOR, "approves or merges a change of others"),
     "runs-as-root": EffectKind(_DOOR, "runs with the rights of the administrator"),
     "unreadable": EffectKind(_DOOR, "runs a command that Lockgate cannot read"),
 }

@@ -28,6 +28,7 @@ from lockgate.core.ruling.effects.tool_arguments import (
     find_switches,
     has_role,
     is_prose,
+    leaf_name,
     name_parts,
 )
 from lockgate.core.ruling.effects.tool_names import ToolName, gravest_kind, read_tool_name
@@ -84,6 +85,10 @@ _FILLERS = frozenset(
 )
 # What is new was neither locked nor armed.
 _CREATES = frozenset("create add new insert make".split())
+_DECIDES = frozenset("event state status decision verdict vote".split())
+_APPROVALS = frozenset("approve approved accept accepted merge merged".split())
+_APPROVING = frozenset({"approves-change"})
+_NUMBERS_OF_CHANGES = frozenset("pull pr mr pullrequest".split())
 _OPEN = frozenset("unknown-act changes-record changes-own-note".split())
 # An argument says what such a tool does; to what another one does by its name it adds.
 _LEFT_TO_ARGUMENTS = _OPEN | {"changes-permissions"}
@@ -129,6 +134,7 @@ def read_service_tool(
     kind = "instructs-agent" if seed == "spawn_agent" else name.kind
     stated, *by_name = _kinds_with_action(kind, name, leaves, call.arguments)
     kind = _kind_with_arguments(stated, name, leaves)
+    kind = _kind_of_approval(name, leaves) or kind
     found = [*_main_effects(kind, leaves, name), *_routes(kind, name, leaves)]
     found += [each for other in by_name for each in _aimed_effects(other, leaves, name)]
     found += find_secret_files(leaves, project, sends=kind in _SENDS)
@@ -229,6 +235,17 @@ def _kinds_with_action(kind: str, name: ToolName, leaves: Sequence[Leaf], argume
     return [stated] if kind in _LEFT_TO_ARGUMENTS else [stated, kind]
 
 
+def _kind_of_approval(name: ToolName, leaves: Sequence[Leaf]) -> str:
+    """Return the kind of what an argument approves, or nothing: a review with `event="APPROVE"`."""
+    is_said = any(leaf_name(leaf) in _DECIDES and leaf.text.strip().lower() in _APPROVALS for leaf in leaves)
+    if name.kind == "looks" or not (is_said or name.verb in _APPROVALS):
+        return ""
+    # What is approved may be told by the name of its number only: `approve` with `pull_number`.
+    is_change = any(not name_parts(leaf.argument).isdisjoint(_NUMBERS_OF_CHANGES) for leaf in leaves)
+    kind = gravest_kind(["approve"], name.words | {"pr"} if is_change else name.words)[1]
+    return kind if kind in _APPROVING else ""
+
+
 def _kind_with_arguments(kind: str, name: ToolName, leaves: Sequence[Leaf]) -> str:
     """Return the kind once the arguments are seen: guests make an event an invitation, an account makes a payment."""
     if kind not in _OPEN:
@@ -279,7 +296,8 @@ def _aimed_effects(kind: str, leaves: Sequence[Leaf], name: ToolName) -> Iterato
                 yield effect(
                     aimed, seen.target, certainty=certainty, argument=leaf.argument, span=(seen.start, seen.end)
                 )
-    repository = _repository(leaves)
+    # Who names a repository has not approved its changes: such an effect has no target that a goal could excuse.
+    repository = _repository(leaves) if kind != "approves-change" else ""
     if not count:
         yield effect(kind, repository, certainty=certainty)
 

@@ -76,6 +76,7 @@ _MESSAGES, _WHICH = frozenset("email mail message".split()), frozenset("latest r
 _WRITES_MESSAGE = frozenset("email mail message text reply respond answer post forward contact".split())
 _OFTEN_THINGS = frozenset("contact phone".split())
 _KEEPS = frozenset("create add update upsert edit save store delete remove merge import insert set change sync".split())
+_REQUESTS = {("pull", "request"): "pr", ("merge", "request"): "mr"}
 _KEYS = frozenset("api access private ssh".split())
 # Tools of well-known hosts that only show the user something; another server's tool of such a name has its prefix.
 _LOOKS_BY_NAME = frozenset("ExitPlanMode EnterPlanMode exit_plan_mode attempt_completion update_plan".split())
@@ -86,15 +87,25 @@ def _read_name(name: str) -> ToolName:
     own = tool_words(name)
     words = tuple(_TRANSLATIONS.get(word, word) for word in own)
     english = "_".join(words) if words != own else name
-    all_words = frozenset(words) | frozenset(map(_singular, words))
+    joined = _join_requests(words)
+    all_words = frozenset((*words, *joined)) | frozenset(map(_singular, words))
     # A name with odd characters may only look like a harmless one, and a half-translated one hides the rest.
     may_look = bool(words) and _PLAIN_NAME.fullmatch(name) is not None and _is_translated_wholly(own, words)
-    verbs = _verbs_of(english, words)
+    verbs = _verbs_of(english if joined == words else "_".join(joined), joined)
     if may_look and _only_looks(english, words, verbs):
         names_key = "key" in all_words and not _KEYS.isdisjoint(all_words)
         return ToolName(all_words, "", "reads-secret" if names_key else "looks")
     verb, kind = gravest_kind(verbs, all_words) if verbs else ("", _kind_without_verb(all_words))
     return ToolName(all_words, verb, kind if may_look or kind != "looks" else "unknown-act")
+
+
+def _join_requests(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words with `pr` and `mr` for a pull or merge request: a thing, of which the name asks for neither."""
+    joined: list[str] = []
+    for word in words:
+        short = _REQUESTS.get((joined[-1], _singular(word))) if joined else None
+        joined[-1:] = [short] if short else [*joined[-1:], word]
+    return tuple(joined)
 
 
 def _verbs_of(english: str, words: tuple[str, ...]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from command_effects import read_line
+from command_effects import kinds_in, read_line
 
 
 @pytest.mark.parametrize(
@@ -82,3 +82,22 @@ def test_a_commit_in_a_given_name_is_told_by_the_name(line: str, target: str) ->
 )
 def test_a_look_at_the_name_and_local_history_sign_nothing(line: str) -> None:
     assert {kind for kind, _ in read_line(line)} <= {"looks", "commits"}
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("gh pr merge 12 --squash", "approves-change"),
+        ("gh pr review 12 --approve -b ok", "approves-change"),
+        ("glab mr merge 12", "approves-change"),
+        ("glab mr approve 12", "approves-change"),
+        ("gh api -X PUT repos/acme/shop/pulls/12/merge", "approves-change"),
+        ("gh api repos/acme/shop/pulls/12/reviews -f event=APPROVE", "approves-change"),
+        ("gh api repos/acme/shop/pulls/12/reviews -f event=COMMENT -f body=ok", "changes-record"),
+        ("gh pr review 12 --comment -b ok", "sends-message"),
+        ("gh pr create --fill", "sends-message"),
+        ("git merge feature", "commits"),
+    ],
+)
+def test_to_merge_or_approve_a_change_of_others_opens_a_door(line: str, kind: str) -> None:
+    assert kinds_in(line) == {kind}

@@ -424,6 +424,8 @@ _GIT: dict[str, Callable[[Walk, list[str]], Output | None]] = {
 }
 
 
+_APPROVES = (["pr", "merge"], ["mr", "merge"], ["mr", "accept"], ["mr", "approve"])
+_APPROVING_PATH = re.compile(r"/(?:pulls|merge_requests)/[^/ ]+/(?:(?:merge|approve)(?: |$)|reviews .*event=APPROVE)")
 _PUBLISHES_FILES = (["gist", "create"], ["release", "create"], ["release", "upload"], ["snippet", "create"])
 
 
@@ -440,11 +442,13 @@ def _gh(walk: Walk, call: Invocation) -> Output:
         walk.add("commits")
     elif verbs in (["extension", "install"], ["extension", "exec"]):
         walk.add("installs-package", named)
+    elif verbs in _APPROVES or (verbs == ["pr", "review"] and has_option(call.arguments, "--approve", "-a")):
+        walk.add("approves-change")
+        if "--admin" in call.arguments:
+            walk.add("disables-check", "branch protection")
     elif verbs[:1] == ["auth"] and verbs[1:] in (["login"], ["logout"], ["refresh"], ["setup-git"]):
         walk.add("changes-login", call.name)
     else:
-        if verbs in (["pr", "merge"], ["mr", "merge"]) and "--admin" in call.arguments:
-            walk.add("disables-check", "branch protection")
         if verbs in _PUBLISHES_FILES:
             for stream in [call.stdin, *(walk.read_file(path) for path in words[2:])]:
                 note_sent(walk, stream)
@@ -472,6 +476,8 @@ def _gh_api(walk: Walk, call: Invocation) -> Output:
         return UNKNOWN_OUTPUT
     if method == "DELETE":
         walk.add("deletes-record", path)
+    elif _APPROVING_PATH.search(" ".join([path, *(value for _, value in options)])):
+        walk.add("approves-change")
     elif re.search(r"collaborators|keys|invitations|protection|permissions|secrets|hooks|members|teams", path):
         walk.add("grants-access", path)
     else:
