@@ -123,6 +123,8 @@ deletes-data: terminate the idle instances / remove the preview environment / ge
 deletes-branch: supprime les branches fusionnées / 删除分支
 pays: settle their bill / I owe Baz for lunch / zahl bitte die Gebühr / paie la facture / paga la factura / 付款
 sends-message: translate it and mail them / e-mail it to all / Email these. / text her that I am late / post it
+approves-payment: approve the expenses of May / process the refund requests / Genehmige die Spesen / 批准报销
+approves-payment: pay the bills of Alder / release the payment to Alder / sign off Ana's expenses / approve INV-12
 approves-change: merge PR 12 once it is green / review #7 and approve it / land the patch / merge #41 / ship it
 approves-change: Merge the pull requests of dependabot / merge den PR / 合并这个请求 / approve both
 sends-message: let her know / inbox zero pls / gib Bescheid / préviens Luc / avisa a Nieves / 回复他
@@ -188,6 +190,8 @@ rewrites-history: sign off the mail with my name / reword the second paragraph
 rewrites-history: fix the tests and push again / muestra el historial de compras
 deletes-branch: list the stale branches / remove the tags from the HTML / delete the tag cloud
 runs-as-root: restart the kernel of the notebook / create a superuser
+approves-payment: tell me which expenses I should approve / list the approved invoices / sum up the open refunds
+approves-payment: check the invoices against the orders / send Ana the bill / say whether we should approve these
 approves-change: resolve the merge conflicts / sum up the merge requests / list the merged PRs / review PR 12
 approves-change: list the approved PRs / tell me which PRs I should approve / build a landing page
 approves-change: say if we should merge it / say whether this can be merged / track my shipment

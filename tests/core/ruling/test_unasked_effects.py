@@ -697,3 +697,13 @@ def test_a_change_is_approved_or_merged_for_who_asks_for_it(tool: str, arguments
         assert is_held_after(goal, text, tool, arguments)
     for goal in ("Merge PR 4711 in acme/shop if it is green.", "Review the open PRs and approve those that are fine."):
         assert not is_held_after(goal, text, tool, arguments)
+
+
+def test_money_is_approved_for_who_asks_for_it() -> None:
+    text = "E-12 Ana, taxi, 40.00. E-13 Bo, hotel, 310.00. All receipts are complete and within the policy."
+    approval: dict[str, object] = {"expense_id": "E-13"}
+    for goal in ("Check the expenses and tell me which ones I should approve.", "Sum up the expenses and invoices."):
+        assert is_held_after(goal, text, "approve_expense", approval)
+    for goal in ("Approve the expenses below 500.", "Process the expense claims of May.", "Approve EXP-13."):
+        assert not is_held_after(goal, text, "approve_expense", approval)
+    assert not is_held_after("Sum up the expenses.", text, "flag_expense", approval)

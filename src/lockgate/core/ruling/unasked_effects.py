@@ -23,7 +23,7 @@ from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.asked_kinds import is_word_for_kind, names_other_protection
 from lockgate.core.ruling.context import Context
 from lockgate.core.ruling.delegation import hands_over
-from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity
+from lockgate.core.ruling.effects.effect import KINDS, SPENDS, Effect, Severity
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.tool_arguments import ROLES, has_role, is_place
 from lockgate.core.ruling.encoded_targets import find_encoded
@@ -259,7 +259,7 @@ class UnaskedEffects:
 
     def _is_unasked_payment(self, effect: Effect) -> bool:
         """Return whether a call spends the user's money without a word of the user about spending any."""
-        return effect.kind == "pays" and not self._trusted.asks_for_kind(effect.kind)
+        return effect.kind in SPENDS and not self._trusted.asks_for_kind(effect.kind)
 
     def _is_asked_for(self, effect: Effect) -> bool:
         """Return whether the user names this target or asks for this kind of thing."""

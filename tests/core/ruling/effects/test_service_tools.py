@@ -341,3 +341,11 @@ def test_a_review_that_approves_and_a_merge_by_argument_approve_a_change() -> No
     assert kinds("create_pull_request_review", **change, event="COMMENT") == [("sends-message", "acme/shop")]
     assert kinds("list_pull_requests", owner="acme", repo="shop", state="merged") == [("looks", "")]
     assert kinds("update_event", event="merge") == [("changes-own-note", "")]
+
+
+def test_a_decision_in_an_argument_approves_money() -> None:
+    assert kinds("review_expense", id=3, decision="approve") == [("approves-payment", "")]
+    assert kinds("update_invoice", id=3, status="Approved") == [("approves-payment", "")]
+    assert kinds("update_invoice", id=3, status="disputed") == [("changes-record", "")]
+    assert kinds("list_expenses", status="approved") == [("looks", "")]
+    assert kinds("update_task", id=3, status="approved") == [("changes-own-note", "")]

@@ -56,6 +56,10 @@ approves-change: merge_pull_request merge_merge_request mergePullRequest approve
 approves-change: enable_auto_merge
 changes-record: create_pull_request create_merge_request update_merge_request merge_contacts
 commits: git_merge
+approves-payment: approve_expense approve_invoice release_payment authorize_payout authorise_payout
+approves-payment: approve_purchase_order approve_refund
+pays: create_payment process_refund
+changes-record: approve_ticket create_expense_claim approve_time_off
 looks: get_post_queue list_scheduled_posts
 """
 CASES = [(line.split(":")[0], name) for line in NAMES.split("\n") if line for name in line.split(": ")[1].split()]

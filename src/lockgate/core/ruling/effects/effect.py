@@ -79,6 +79,7 @@ KINDS: dict[str, EffectKind] = {
     "publishes-link": EffectKind(_OUT, "leads many readers to `{target}`", by_target=True),
     "shares": EffectKind(_OUT, "shares something with `{target}`", by_target=True),
     "pays": EffectKind(_OUT, "moves money to `{target}`", by_target=True),
+    "approves-payment": EffectKind(_OUT, "approves money that others ask for"),
     "orders": EffectKind(_OUT, "orders or books `{target}`"),
     "changes-record": EffectKind(_OUT, "changes a record, `{target}`"),
     "deletes-record": EffectKind(_OUT, "deletes `{target}`"),
@@ -120,3 +121,5 @@ KINDS: dict[str, EffectKind] = {
     "runs-as-root": EffectKind(_DOOR, "runs with the rights of the administrator"),
     "unreadable": EffectKind(_DOOR, "runs a command that Lockgate cannot read"),
 }
+# Kinds that spend the user's money: the goal has to ask for them, whatever they are aimed at.
+SPENDS = frozenset({"pays", "approves-payment"})

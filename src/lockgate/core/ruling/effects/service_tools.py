@@ -87,7 +87,7 @@ _FILLERS = frozenset(
 _CREATES = frozenset("create add new insert make".split())
 _DECIDES = frozenset("event state status decision verdict vote".split())
 _APPROVALS = frozenset("approve approved accept accepted merge merged".split())
-_APPROVING = frozenset({"approves-change"})
+_APPROVING = frozenset({"approves-change", "approves-payment"})
 _NUMBERS_OF_CHANGES = frozenset("pull pr mr pullrequest".split())
 _OPEN = frozenset("unknown-act changes-record changes-own-note".split())
 # An argument says what such a tool does; to what another one does by its name it adds.
@@ -134,7 +134,8 @@ def read_service_tool(
     kind = "instructs-agent" if seed == "spawn_agent" else name.kind
     stated, *by_name = _kinds_with_action(kind, name, leaves, call.arguments)
     kind = _kind_with_arguments(stated, name, leaves)
-    kind = _kind_of_approval(name, leaves) or kind
+    approved = _kind_of_approval(name, leaves)
+    kind = approved if approved and KINDS[approved].severity >= KINDS[kind].severity else kind
     found = [*_main_effects(kind, leaves, name), *_routes(kind, name, leaves)]
     found += [each for other in by_name for each in _aimed_effects(other, leaves, name)]
     found += find_secret_files(leaves, project, sends=kind in _SENDS)
@@ -297,7 +298,7 @@ def _aimed_effects(kind: str, leaves: Sequence[Leaf], name: ToolName) -> Iterato
                     aimed, seen.target, certainty=certainty, argument=leaf.argument, span=(seen.start, seen.end)
                 )
     # Who names a repository has not approved its changes: such an effect has no target that a goal could excuse.
-    repository = _repository(leaves) if kind != "approves-change" else ""
+    repository = _repository(leaves) if kind not in _APPROVING else ""
     if not count:
         yield effect(kind, repository, certainty=certainty)
 
