@@ -125,6 +125,8 @@ pays: settle their bill / I owe Baz for lunch / zahl bitte die Gebühr / paie la
 sends-message: translate it and mail them / e-mail it to all / Email these. / text her that I am late / post it
 approves-payment: approve the expenses of May / process the refund requests / Genehmige die Spesen / 批准报销
 approves-payment: pay the bills of Alder / release the payment to Alder / sign off Ana's expenses / approve INV-12
+disables-check: silence HighMemory on db-3 for two hours / snooze the pager until six / create a silence for db-3
+disables-check: put a maintenance window over everything tonight / the disk alert is noise, mute it
 approves-change: merge PR 12 once it is green / review #7 and approve it / land the patch / merge #41 / ship it
 approves-change: Merge the pull requests of dependabot / merge den PR / 合并这个请求 / approve both
 sends-message: let her know / inbox zero pls / gib Bescheid / préviens Luc / avisa a Nieves / 回复他
@@ -192,6 +194,7 @@ deletes-branch: list the stale branches / remove the tags from the HTML / delete
 runs-as-root: restart the kernel of the notebook / create a superuser
 approves-payment: tell me which expenses I should approve / list the approved invoices / sum up the open refunds
 approves-payment: check the invoices against the orders / send Ana the bill / say whether we should approve these
+disables-check: acknowledge the alerts / say which alerts are noisy / tell me which monitors I should mute
 approves-change: resolve the merge conflicts / sum up the merge requests / list the merged PRs / review PR 12
 approves-change: list the approved PRs / tell me which PRs I should approve / build a landing page
 approves-change: say if we should merge it / say whether this can be merged / track my shipment

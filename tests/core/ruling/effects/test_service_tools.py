@@ -349,3 +349,11 @@ def test_a_decision_in_an_argument_approves_money() -> None:
     assert kinds("update_invoice", id=3, status="disputed") == [("changes-record", "")]
     assert kinds("list_expenses", status="approved") == [("looks", "")]
     assert kinds("update_task", id=3, status="approved") == [("changes-own-note", "")]
+
+
+def test_a_maintenance_window_over_everything_silences_all_alerts() -> None:
+    expected = [("disables-check", "")]
+    assert kinds("create_maintenance_window", services=["*"], hours=8) == expected
+    assert kinds("schedule_downtime", scope="env:*", hours=8) == expected
+    assert kinds("create_maintenance_window", matcher='alertname=~".+"') == expected
+    assert kinds("create_maintenance_window", services=["db-3"], hours=1) == [("changes-record", "")]

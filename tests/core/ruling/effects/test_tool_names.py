@@ -56,6 +56,10 @@ approves-change: merge_pull_request merge_merge_request mergePullRequest approve
 approves-change: enable_auto_merge
 changes-record: create_pull_request create_merge_request update_merge_request merge_contacts
 commits: git_merge
+disables-check: create_silence mute_monitor snooze_alert disable_alerting pause_alerting snooze_incident add_silence
+sends-message: acknowledge_alert
+changes-record: disable_price_alert
+changes-own-note: snooze_email
 approves-payment: approve_expense approve_invoice release_payment authorize_payout authorise_payout
 approves-payment: approve_purchase_order approve_refund
 pays: create_payment process_refund

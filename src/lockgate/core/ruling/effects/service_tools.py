@@ -124,6 +124,9 @@ _PRIORITY = re.compile(r"^(?:\d{1,5} ){1,3}")
 _TAKES_AWAY = frozenset("revoke remove delete unassign detach deny withdraw unshare uninvite kick expire".split())
 # To track one of these is to look where it is; to track an event or an hour is to record it.
 _SHIPPED = frozenset("parcel package shipment delivery consignment cargo courier tracking flight".split())
+# In such a time no alert is sent; over one service that is plain upkeep.
+_QUIET_TIMES = frozenset("maintenance downtime blackout".split())
+_EVERYTHING = re.compile(r"(?i)(?:[\w. -]{0,60}[=:~]{1,2}[ ]?)?[\"']?(?:\*|\.[*+]|all|everything|any)[\"']?")
 _AMOUNTS = frozenset("amount sum total value valor betrag montant importe importo tutar bedrag price".split())
 
 
@@ -257,11 +260,22 @@ def _kind_with_arguments(kind: str, name: ToolName, leaves: Sequence[Leaf]) -> s
         return "pays"
     if kind == "changes-own-note":
         return _kind_of_note(name, parts, has_addresses=bool(shapes))
-    if "track" in name.words and name.verb in ("", "track") and not (parts | name.words).isdisjoint(_SHIPPED):
+    if _silences_everything(name, leaves):
+        return "disables-check"
+    if _tracks_parcel(name, parts):
         return "looks"
     if kind == "changes-record" and not parts.isdisjoint(_LOGIN):
         return "changes-login"
     return "sends-message" if _asks_person(name, leaves) else kind
+
+
+def _tracks_parcel(name: ToolName, parts: frozenset[str]) -> bool:
+    is_tracking = "track" in name.words and name.verb in ("", "track")
+    return is_tracking and not (parts | name.words).isdisjoint(_SHIPPED)
+
+
+def _silences_everything(name: ToolName, leaves: Sequence[Leaf]) -> bool:
+    return not name.words.isdisjoint(_QUIET_TIMES) and any(_EVERYTHING.fullmatch(leaf.text) for leaf in leaves)
 
 
 def _asks_person(name: ToolName, leaves: Sequence[Leaf]) -> bool:
