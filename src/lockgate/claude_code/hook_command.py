@@ -101,6 +101,8 @@ def _answer(words: list[str]) -> int:
         return _print_mark(str(passed), body, out)
     except HookFailure as error:
         said = str(error)
+    except TimeoutError:
+        said = "no answer in time"
     except OSError as error:
         said = f"lockgate does not answer: {(error.strerror or type(error).__name__).lower()}"
     except BaseException as error:  # noqa: BLE001  # interrupted, out of memory, a bug: the call must not run
