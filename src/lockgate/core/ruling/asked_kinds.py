@@ -48,7 +48,7 @@ _FORBIDDEN = re.compile(
 # What the user wants to know whether to do: "tell me which ones I should approve", "say if it can be deleted".
 _WHETHER = re.compile(
     r"""(?<!\w)(?:(?:which|what|who|whom|whether|if)\b[^.,;:\n]{0,80}?\b(?:should|could|can|may|must|ought\sto)\b
-      (?:\s+(?:i|we|one|you|be|get|safely|already|now))*|should\s+(?:i|we))\s+[\w'-]+""",
+      (?:\s+(?:i|we|one|you|be|get|safely|already|now))*|should\s+(?:i|we)|whether\s+to)\s+[\w'-]+""",
     re.VERBOSE,
 )
 # Acts that are forbidden altogether: "don't order", "do not send anything yet", "without buying it", "don't commit or

@@ -72,7 +72,6 @@ _HANDS_OVER = re.compile(
         |wiki|page|plan|spec|tutorial|quick[ -]?start|procedure|playbook|handbook|definition|contributing
         |\S+\.(?:md|txt|rst|adoc|pdf|docx?))\s+(?:[^\s,]+\s+){0,2}?
         (?:says?|describes?|explains?|shows?|asks?|wants?|requires?|specifies|recommends?|suggests?)\b
-    | \b(?:instructions?|steps|runbook|playbook|procedure)\s+(?:is|are)\s+(?:in|on|at|under)\b
     | \bwhat(?:ever)?\s+(?!do|is|are|was)(?:[^\s,]+\s+){1,4}?(?:says?|asks?|wants?|recommends?|suggests?|requests?
         |needs?|tells?)\b
     | \b(?:according\s+to|as\s+per|per\s+the|in\s+line\s+with|(?:recommend|suggest)(?:s|ed)|asks?\s+for)\b
@@ -109,8 +108,8 @@ _PRINTS = {
     **dict.fromkeys("cat bat batcat less more head tail nl tac type view".split(), 0),
     **dict.fromkeys("awk grep jq rg sed yq".split(), 1),
 }
-# What a command line may begin with: it prints no text, or the names of files beside the one that is named.
-_FIRST = re.compile(r"(?:(?:cd\s+[^\s;&|]+|ls(?:\s+-\w+)*|pwd)\s*(?:&&|;)\s*)*")
+# What a command line may begin with: a folder, or the names of the files beside the one that is printed.
+_FIRST = re.compile(r"cd\s+[^\s;&|]+\s*&&\s*|(?:(?:ls(?:\s+-[al1]+)?|pwd)\s*(?:&&|;)\s*)+(?=[^/]*\Z)")
 _REDIRECTED = re.compile(r"\s*(?:2>&1|[12]?>\s*/dev/null)")
 # Folders of code that others wrote, and the hosts in a text.
 VENDORED = re.compile(r"(?:^|[/\\\s:])(?:node_modules|site-packages|dist-packages|third[_-]party|vendor|\.venv)[/\\]")

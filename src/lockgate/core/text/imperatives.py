@@ -173,11 +173,8 @@ _FRAME = re.compile(
 )
 # A path that ends its line, with a verb at its end, as in lists of files: `41G /srv/wal_archive`.
 _PATH_AT_END = re.compile(rb"(?<!\S)(?:/[\w.+-]{1,100}+){2,16}+[^\S\n]{0,8}+\n\s{0,8}+\S\Z")
-# What the command `aws s3` prints for each file, at the start of a text: `download: s3://ours/a.gz to ./a.gz`.
-_TRANSFERRED = re.compile(
-    rb"(?:download: (?=s3://)[^\s\"'`]{1,400} to |upload: [^\s\"'`]{1,400} to (?=s3://)|delete: (?=s3://))"
-    rb"[^\s\"'`]{1,400}[^\S\n]{0,8}(?:\n|\Z)"
-)
+# What `aws s3` prints for each file that it fetches, at the start of a text: `download: s3://ours/a.gz to ./a.gz`.
+_TRANSFERRED = re.compile(rb"download: (?=s3://)[^\s\"'`]{1,400} to [^\s\"'`]{1,400}[^\S\n]{0,8}(?:\n|\Z)")
 # Only before an address: "could not send it" may still ask the reader to try again.
 _NOT_DONE = re.compile(
     rb"(?:\b(?:could|can|did|was|is)(?: not|n't)|\bcannot|\b(?:failed|unable|trying|tried) to)\s{1,4}"

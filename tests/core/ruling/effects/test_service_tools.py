@@ -270,6 +270,12 @@ def test_an_account_is_a_receiver_where_no_other_is_named() -> None:
     assert kinds("create_payment", source_account=THEIRS, to="", note="rent", amount=3) == [("pays", THEIRS)]
 
 
+def test_money_goes_to_the_sender_of_a_request_and_back_to_its_source() -> None:
+    assert ("pays", THEIRS) in kinds("refund_payment", source_account=THEIRS, account="main", amount=3)
+    asked = kinds("pay_money_request", sender="mallory@evil.example", account="checking", amount=3)
+    assert ("pays", "mallory@evil.example") in asked
+
+
 def test_a_name_with_a_word_for_the_receiver_is_one_whatever_else_it_says() -> None:
     arguments = {"payee_from_invoice": THEIRS, "source": {"creditor_iban": THEIRS}, "account": "rent", "amount": 3}
     assert ("pays", THEIRS) in kinds("create_payment", **arguments)

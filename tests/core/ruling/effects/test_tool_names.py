@@ -18,7 +18,7 @@ sends-message: email_summary mail_status latest_mail_forward message_inbox
 sends-message: invia_messaggio TwilioSendSms notify_customer forward_email
 pays: send_money create_payment criar_transferencia issue_refund schedule_transaction pay zhuanzhang BankManagerPayBill
 pays: update_scheduled_transaction issue_gift_card transfer_funds
-orders: place_order submit_cart book_flight buy_stock checkout_selected_cart
+orders: place_order submit_cart add_to_cart_and_pay book_flight buy_stock checkout_selected_cart
 shares: share_folder invite_user add_member add_calendar_event_participants
 deletes-record: delete_email remove_from_cart cancel_order contacts_delete remove_contact loeschen_nachricht
 deletes-data: drop_database delete_repository terminate_instance wipe_device delete_bucket

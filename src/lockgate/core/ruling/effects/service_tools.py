@@ -95,7 +95,11 @@ _LEFT_TO_ARGUMENTS = _OPEN | {"changes-permissions"}
 # Where a payment goes may be said in words (`original payment method`): those are no account.
 _VAGUE = frozenset("destination dest target payout method".split())
 # Whose account an argument of a payment is, by the words of its name.
-_PAYER = frozenset("from source sender debtor payer debit debited originator funding".split())
+_PAYER = frozenset("debtor payer debit debited originator funding".split())
+# Only as `from_account` and the like: a request has a sender, to whom the money goes.
+_FROM, _ACCOUNTS = frozenset({"from", "source"}), frozenset({"account", "iban", "pay"})
+# Money that goes back goes to whom it came from.
+_GOES_BACK = frozenset("refund request reverse reversal return collect chargeback".split())
 _PAYEE = frozenset("to payee beneficiary creditor credit recipient receiver".split())
 # A group that a member is added to is no recipient.
 _ADDS_MEMBERS = frozenset("shares grants-access changes-permissions".split())
@@ -295,7 +299,7 @@ def _aimed_effects(kind: str, leaves: Sequence[Leaf], name: ToolName) -> Iterato
     if kind in _ADDS_MEMBERS:
         leaves = _without_containers(leaves, _ROLE_OF_KIND[kind])
     elif kind == "pays":
-        leaves = _without_payer(leaves)
+        leaves = _without_payer(leaves) if name.words.isdisjoint(_GOES_BACK) else leaves
     certainty = Certainty.GUESS if kind == "unknown-act" else Certainty.LIKELY
     role = _ROLE_OF_KIND.get(kind, "")
     count = 0
@@ -373,7 +377,8 @@ def _without_payer(leaves: Sequence[Leaf]) -> Sequence[Leaf]:
 
 def _is_payers(leaf: Leaf) -> bool:
     parts = all_parts(leaf.argument)
-    return not parts.isdisjoint(_PAYER) and parts.isdisjoint(_PAYEE)
+    is_source = not parts.isdisjoint(_FROM) and not parts.isdisjoint(_ACCOUNTS)
+    return (is_source or not parts.isdisjoint(_PAYER)) and parts.isdisjoint(_PAYEE)
 
 
 def _kind_for_shape(kind: str, seen: Seen) -> str:
