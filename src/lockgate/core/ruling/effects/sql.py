@@ -11,8 +11,9 @@ MOST_STATEMENTS = 64
 # Only the head of a statement is looked at: where the condition of a change comes later, it counts as absent.
 MOST_HEAD = 4_000
 
-# MySQL runs what stands in `/*! … */`.
-_NOISE = re.compile(r"--[^\n]*|/\*!\d{0,6}|/\*(?:[^*]|\*(?!/))*(?:\*/|$)|\*/|'(?:[^']|'')*'")
+_NOISE = re.compile(r"--[^\n]*|/\*(?:[^*]|\*(?!/))*(?:\*/|$)|'(?:[^']|'')*'")
+# MySQL and MariaDB, from the version on that may follow, run what stands in such a comment; other databases do not.
+_COMMENT_THAT_RUNS = re.compile(r"(?i)/\*m?!")
 _PART = r"(?:\"[^\"]{1,128}\"|`[^`]{1,128}`|\[[^\]]{1,128}\]|[`\"\[]?[\w$-]+)"
 _NAME = rf"({_PART}(?:\s?\.\s?{_PART})*)"
 _NEXT_NAME = re.compile(rf"(?i)[\s*]*,\s*(?:only\s+)?{_NAME}")
@@ -129,13 +130,13 @@ def read_sql(text: str, argument: str = "") -> list[Effect]:
     """Return what statements would do; one that is not known may change anything."""
     statements = [part for part in _NOISE.sub(_blank, text).split(";") if part.strip()]
     found: dict[tuple[str, str], Effect] = {}
-    is_cut = len(statements) > MOST_STATEMENTS
+    is_unclear = len(statements) > MOST_STATEMENTS or _COMMENT_THAT_RUNS.search(text) is not None
     for statement in statements[:MOST_STATEMENTS]:
         for each in _read_statement(statement[:MOST_HEAD], argument):
             found.setdefault((each.kind, each.target), each)
             # Beyond the head a list of tables may go on.
-            is_cut = is_cut or (each.severity is Severity.OPENS_A_DOOR and len(statement) > MOST_HEAD)
-    if is_cut:
+            is_unclear = is_unclear or (each.severity is Severity.OPENS_A_DOOR and len(statement) > MOST_HEAD)
+    if is_unclear:
         found["", ""] = effect("unreadable", certainty=Certainty.GUESS, argument=argument)
     return list(found.values()) or [effect("looks", argument=argument)]
 
