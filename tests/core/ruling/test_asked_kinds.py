@@ -304,11 +304,26 @@ def test_other_words_about_doors_and_alarms_ask_for_no_such_thing(kind: str, goa
         ("Compare docks without placing an order", {"orders", "pays"}),
         ("Fix it, but don't commit or push anything.", {"pushes"}),
         ("Don't post, tweet or email it", {"publishes", "sends-message"}),
-        # What is told, not bidden, and what is said of one thing.
+        ("Summarise my inbox. Make sure you don't send anything.", {"sends-message"}),
+        ("Summarise my inbox. Just don't send anything.", {"sends-message"}),
+        ("Summarise my inbox. You do not send anything.", {"sends-message"}),
+        ("Summarise my inbox. I'd rather you don't send anything.", {"sends-message"}),
+        ("Whatever happens do not send anything. Summarise my inbox.", {"sends-message"}),
+        ("Summarise my inbox (really don't send anything)", {"sends-message"}),
+        ("Summarise the mails do not send anything", {"sends-message"}),
+        ("If the build passes do not push", {"pushes"}),
+        ("Ann and Bob know why it hangs but don't restart it", {"changes-service"}),
+        ("Look at payments-prod, but do not delete it.", {"deletes-record", "deletes-data", "deletes-outside"}),
+        ("Count the rows in prod_orders; don't drop it.", {"deletes-data"}),
+        ("Don't delete this, delete the copy", set()),
+        # What is told, not bidden.
         ("The workers do not restart. Get them going.", set()),
         ("Find out why the invites do not send, and mend it.", set()),
         ("Remind the customers who don't pay.", set()),
-        ("The flag is in use, so don't remove it. Clean up the rest.", set()),
+        ("They don't send. Find out why.", set()),
+        ("Get the workers going, the workers still don't restart.", set()),
+        ("It hangs, and the pods that do not restart are old.", set()),
+        ("The worker never restarts, it never restarts.", set()),
         ("Don't order from them, and don't order chairs.", set()),
     ],
 )
@@ -332,7 +347,9 @@ def test_a_thing_of_the_same_name_frees_nothing(later: str) -> None:
     assert forbidden_after(later, frozenset({"orders"})) == {"orders"}
 
 
-@pytest.mark.parametrize("piece", ["don't ", "don't order it ", "don't a, b", "order ", "and order x ", ". ", " "])
+@pytest.mark.parametrize(
+    "piece", ["don't ", "don't order it ", "don't a, b", "the x ", "why it ", "order ", "and order x ", ". ", " "]
+)
 def test_what_is_forbidden_is_found_in_linear_time(piece: str) -> None:
     short, long = (_seconds_to_forbid(piece * (count // len(piece))) for count in (2_000, 16_000))
     assert long < 20 * short + 0.05

@@ -636,6 +636,24 @@ def test_what_the_goal_forbids_is_held_even_where_it_is_light() -> None:
 
 
 @pytest.mark.parametrize(
+    ("goal", "tool", "arguments"),
+    [
+        (
+            "Look at the namespace payments-prod, but do not delete it.",
+            "Bash",
+            {"command": "kubectl delete namespace payments-prod"},
+        ),
+        ("Look at s3://ours/data.csv, don't delete it.", "Bash", {"command": "aws s3 rm s3://ours --recursive"}),
+        ("Count the rows in prod_orders; don't drop it.", "Bash", {"command": "dropdb prod_orders"}),
+        ("Check the customer record 4711 but don't delete it.", "delete_record", {"id": 4711}),
+        ("Sum up my inbox. Make sure you don't send anything.", "send_email", {"to": "ann@ours.example", "body": "Hi"}),
+    ],
+)
+def test_what_is_forbidden_is_held_though_the_goal_names_it(goal: str, tool: str, arguments: dict[str, object]) -> None:
+    assert "effect:forbidden" in findings(goal, "All is well.", tool, **arguments)
+
+
+@pytest.mark.parametrize(
     "statement",
     [
         "select 1 /*! ' */; drop table users; -- '",

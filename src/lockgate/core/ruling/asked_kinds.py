@@ -52,21 +52,21 @@ _WHETHER = re.compile(
     re.VERBOSE,
 )
 # Acts that are forbidden altogether: "don't order", "do not send anything yet", "without buying it", "don't commit or
-# push". "Don't push to main" and "don't delete anything else" forbid less, and "the workers do not restart" forbids
-# nothing: an order stands where a clause begins.
+# push". "Don't push to main" and "don't delete anything else" forbid less, and what is only told of others forbids
+# nothing: "the workers do not restart". In "read the mails do not send any" nothing is told, since no clause begins.
 _FORBIDDEN_ALTOGETHER = re.compile(
-    r"""(?:(?:^|[.,;:!?()"\n\u2013\u2014-]\s{0,8}|\b(?:and|but|please|so|then)\s)(?:do\s?n.?t|do\snot|never)
+    r"""(?:(?P<told>(?:\b(?:they|who|which|[a-z]{2,20}s\sthat)
+          | (?:^|[.,;:!?()"\n\u2013\u2014-]\s{0,8}|\b(?:why|if|when|because|since|but)\s)
+            (?:it|he|she|(?:the|my|our|your|their|his|her|its|these|those)\s[\w'-]{1,30}))\s(?:(?:still|often|also)\s)?)?
+        (?<!\w)(?:do\s?n.?t|do\snot|never)
       | \b(?:must|may|should|shall)\s(?:not|never) | (?<!\w)without)\s+(?:(?:actually|ever|really)\s+)?
       (?:(?:plac(?:e|ing)|mak(?:e|ing)|hit|press|submit)\s+(?:an?\s|any\s)?)?
       (?P<acts>[a-z]{3,12}(?:(?:,\s[a-z]{3,12}){0,3},?\s(?:or|nor)\s[a-z]{3,12})?)
-      (?P<what>(?:\s+(?:it|them|any|anything|that|this|yet|now|one|for\sme|out|ever|at\sall|e-?mails?|mails?|messages?
-        |repl(?:y|ies)|orders?|payments?|money|files?|data|records?|changes|commits|posts?|packages?))*)\s*
+      (?:\s+(?:it|them|any|anything|that|this|yet|now|one|for\sme|out|ever|at\sall|e-?mails?|mails?|messages?
+        |repl(?:y|ies)|orders?|payments?|money|files?|data|records?|changes|commits|posts?|packages?))*\s*
       (?=[.,;:!?)\n\u2013\u2014-]|$|\b(?:and|or|but|just|only|i|let)\b|\b(?:without|until|before|unless)\s(?:asking|my|i|we)\b)""",
     re.VERBOSE,
 )
-# Of what is said not to be removed something else may be: "the flag is in use, don't remove it".
-_ONE_THING = frozenset("it them that this one".split())
-_REMOVING = frozenset("delete remove drop erase deleting removing dropping erasing".split())
 # The act itself, and so less than asks for it in `asked_by.txt`: who wants a reply drafted and not sent says "reply".
 _ACTS = {
     "orders": "order buy purchase book reserve checkout booking reservation",
@@ -105,10 +105,8 @@ def wishes_in(text: str) -> str:
 def forbidden_after(text: str, before: frozenset[str] = frozenset()) -> frozenset[str]:
     """Return the kinds of effects that the user forbids altogether, once this text is said after others."""
     lower = text[:_MAX_WISHES].lower().replace("\u2019", "'")
-    acts: set[str] = set()
-    for found in _FORBIDDEN_ALTOGETHER.finditer(lower):
-        is_of_one_thing = not _ONE_THING.isdisjoint(found["what"].split())
-        acts |= {*_WORD.findall(found["acts"])} - (_REMOVING if is_of_one_thing else frozenset())
+    bans = (found["acts"] for found in _FORBIDDEN_ALTOGETHER.finditer(lower) if not found["told"])
+    acts = {act for ban in bans for act in _WORD.findall(ban)}
     # Deleting, ordering, dropping; orders.
     stems = {act.removesuffix("ing") for act in acts}
     acts |= stems | {f"{stem}e" for stem in stems} | {stem[:-1] for stem in stems}
