@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterator, Sequence
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.effects.address_shapes import is_local_host
 from lockgate.core.ruling.effects.project import Place, Project
-from lockgate.core.ruling.effects.tool_arguments import has_role
 from lockgate.core.ruling.scope.domain_names import (
     COMMON_DOMAINS,
     FILE_ENDINGS,
@@ -42,16 +41,6 @@ _IP = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.])")
 _PATH = re.compile(r"(?:(?<=[\s=\"'`:,(<>])|^)(?:~|\$HOME|\$\{HOME\}|\.\.)?(?:/[\w.@+*?-]+)+")
 _GOES_TO = re.compile(r"(?:^|[;&\n]\s{0,4})cd ['\"]?(/[\w.+-]+(?:/[\w.+-]+)+)", re.ASCII)
 _SHELL = re.compile(r"[^\n|]{0,120}\|\s*(?:sudo\s+)?(?:ba|z|da|k|)sh\b")
-# Signs by which a text can hold a quote: where one literal ends can then not be told.
-_NESTED = re.compile(r"\\|--|/\*|\$\w*\$|#")
-_LITERALS = re.compile(r"('[^']*'|\"[^\"]*\"|`[^`]*`)")
-_COMPARES = re.compile(
-    r"\b(?:where|and|or|on|having|when)\s+(?:not\s+)?\(*(?:(?:lower|upper|trim)\([\w.]+\)|[\w.]+)\s*"
-    r"(?:<>|!=|=|(?:not\s+)?i?like|(?:not\s+)?in\s*\((?:\s*''\s*,)*)\s*\Z",
-    re.IGNORECASE,
-)
-# What is read of a statement: so many literals; before each, so many pieces, and so much of their text.
-_MOST_LITERALS, _MOST_BEFORE, _LONGEST_BEFORE = 64, 64, 200
 _OUTSIDE = (Place.SCRATCH, Place.HOME, Place.SYSTEM, Place.OUTSIDE)
 
 
@@ -66,8 +55,6 @@ def find_tokens(leaves: Sequence[Leaf], project: Project, written: Collection[st
         if sink_from_argument(leaf.argument) != "command" and not leaf.argument.startswith(_COMMAND_LIKE):
             continue
         text = leaf.text[:_MAX_TEXT]
-        if has_role(leaf.argument, "query"):
-            text = _without_compared(text)
         hosts = [match[2] for match in _URL.finditer(text)] + list(_bare_hosts(text))
         hosts += _IP.findall(text)
         tokens = [host for host in hosts if not is_local_host(host.lower()) and not project.has_host(host)]
@@ -76,20 +63,6 @@ def find_tokens(leaves: Sequence[Leaf], project: Project, written: Collection[st
         for token in tokens:
             found.setdefault(token, Leaf(leaf.argument, token))
     return list(found.values())
-
-
-def _without_compared(query: str) -> str:
-    """Return a statement without the texts that a column is compared with: no server goes to those.
-
-    What a function or a source is given stays: `url('https://…')` goes there, and `read(path = '…')` may.
-    """
-    if _NESTED.search(query):
-        return query
-    kept: list[str] = []
-    for part in _LITERALS.split(query, _MOST_LITERALS):
-        before = "".join(kept[-_MOST_BEFORE:])[-_LONGEST_BEFORE:]
-        kept.append("''" if part[:1] == "'" and _COMPARES.search(before) else part)
-    return "".join(kept)
 
 
 def find_folders(leaves: Sequence[Leaf]) -> set[str]:

@@ -35,12 +35,9 @@ NAMES_HOSTS = frozenset(
 )
 # A value in a URL's query that is a text of several words: it takes something along.
 _CARRIES_TEXT = re.compile(r"[?&][^=&#]{1,40}=[^&#]{0,200}?(?:(?:%20|\+|%0A|%2C)[^&#%+]{1,40}){3}", re.IGNORECASE)
-_MAX_VALUE = 200
 # A small number, such as that of a page, or a time.
 _PLAIN_VALUE = re.compile(r"\d{1,6}|\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d)?Z?)?", re.ASCII)
-_ZONE = re.compile(r"[\w-]{1,40}(?:\.[\w-]{1,40}){0,3}", re.ASCII)
-# A dot before a letter, a slash, an address of a machine, or what may be any of these once it is decoded.
-_LEADS_AWAY = re.compile(r"[.\u3002\uff0e\uff61]\s*[^\W\d]|[/\\@%&]|\d+\.\d+\.\d|:\d|0x")
+_IDENTIFIER = re.compile(r"[\w-]{1,64}", re.ASCII)
 _ASKING = frozenset("GET HEAD OPTIONS".split())
 
 
@@ -72,14 +69,12 @@ def _only_asks_service(name: ToolName, tool: str, leaves: Sequence[Leaf]) -> boo
 
 
 def _may_be_address(leaf: Leaf) -> bool:
-    """Return whether a value may lead a tool somewhere. A zone is one that the service keeps; an identifier is none."""
-    words = argument_words(leaf.argument)
-    if _PLAIN_VALUE.fullmatch(leaf.text):
-        return False
-    if "zone" in words:
-        return _ZONE.fullmatch(leaf.text) is None
-    is_named_so = sink_from_argument(leaf.argument) == "url" and words[-1:] not in (("id",), ("ids",), ("number",))
-    return is_named_so or len(leaf.text) > _MAX_VALUE or _LEADS_AWAY.search(leaf.text) is not None
+    """Return whether a value may lead a tool somewhere: all may but small numbers, times and plain identifiers.
+
+    A zone or a name may be a host whose lookup asks a server of the attacker's.
+    """
+    is_identifier = argument_words(leaf.argument)[-1:] in (("id",), ("ids",), ("number",))
+    return not _PLAIN_VALUE.fullmatch(leaf.text) and not (is_identifier and _IDENTIFIER.fullmatch(leaf.text))
 
 
 def _is_on_page(name: ToolName) -> bool:
