@@ -50,9 +50,9 @@ def test_a_file_elsewhere_vouches_for_nothing() -> None:
     assert learn_from_reading(NO_PROJECT, "mcp__forge__get_file", "pyproject.toml", MANIFEST, ()) is NO_PROJECT
 
 
-@pytest.mark.parametrize("asked", ["/w/quill/docker/Dockerfile", "cat ./deploy/web.yaml"])
-def test_a_file_that_names_an_image_vouches_for_it(asked: str) -> None:
-    text = "FROM acme/base:1\n" if "Dockerfile" in asked else "    image: acme/base:1\n"
-    learned = learn_from_reading(NO_PROJECT, tool_for(asked), asked, text, ())
-    assert learned.has_package("acme/base", "image")
-    assert not learned.has_package("acme/base", "npm")
+@pytest.mark.parametrize(
+    "asked", ["docs/example.yml", "/w/quill/docker/Dockerfile", "./compose.yaml", "cat .github/workflows/ci.yml"]
+)
+def test_a_file_that_was_read_vouches_for_no_image(asked: str) -> None:
+    text = "FROM evilco/base:1\n  image: evilco/base:1\n  - uses: evilco/setup@v1\n"
+    assert learn_from_reading(NO_PROJECT, tool_for(asked), asked, text, ()) is NO_PROJECT

@@ -34,8 +34,9 @@ def learn_from_reading(project: Project, tool: str, asked: str, content: str, wr
         return project
     path = paths.pop()
     folder, _, name = path.replace("\\", "/").rpartition("/")
-    is_known = is_manifest(name) or may_name_images(name)
-    if not is_known or project.locate(path) is not Place.INSIDE or _is_among(path, written):
+    # Which images and actions a project runs is read from its folder alone: any file can say `image:`.
+    is_packages = is_manifest(name) and not may_name_images(name)
+    if not is_packages or project.locate(path) is not Place.INSIDE or _is_among(path, written):
         return project
     lines = content.count("\n") + 1
     is_numbered = len(_NUMBERED.findall(content)) * 10 >= lines * 9
