@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from cpu_time import takes_at_most_times
 
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.effects.written_manifests import read_written_manifest
+from lockgate.core.ruling.effects.written_manifests import MAX_PACKAGES, read_written_manifest
 
 PACKAGE, SOURCE = "adds-dependency", "uses-package-source"
 
@@ -134,3 +135,21 @@ def test_an_image_that_the_project_uses_already_is_no_news() -> None:
     project = Project(packages=frozenset({"image:evilco/base", "npm:evilco/web"}))
     assert added("Dockerfile", "FROM evilco/base:2", "", project) == []
     assert added("Dockerfile", "FROM evilco/web:2", "", project) == [(PACKAGE, "evilco/web")]
+
+
+@pytest.mark.parametrize(("path", "line"), [("web.yml", "image: evilco/web{}\n"), ("requirements.txt", "evil_{}==1\n")])
+def test_packages_beyond_the_limit_are_unreadable_and_cost_little(path: str, line: str) -> None:
+    def text(names: int) -> str:
+        return "".join(line.format(number) for number in range(names))
+
+    assert {kind for kind, _ in added(path, text(MAX_PACKAGES))} == {PACKAGE}
+    found = added(path, text(MAX_PACKAGES + 1))
+    assert len(found) == MAX_PACKAGES + 1
+    assert found[-1] == ("unreadable", "")
+    assert added(path, text(MAX_PACKAGES + 1), text(MAX_PACKAGES + 1)) == []
+    assert takes_at_most_times(40, lambda: added(path, text(4_500)), lambda: added(path, text(300)), floor_s=0.01)
+
+
+def test_a_package_is_told_as_the_text_spells_it() -> None:
+    assert added("requirements.txt", "Evil_Co.Pkg==1\n") == [(PACKAGE, "Evil_Co.Pkg")]
+    assert added("requirements.txt", "evil__pkg==1\n") == [(PACKAGE, "evil-pkg")]

@@ -20,12 +20,12 @@ from lockgate.core.ruling.effects.sql import read_sql
 from lockgate.core.ruling.effects.tool_arguments import joined_values, name_parts
 from lockgate.core.ruling.effects.tool_names import ToolName, read_tool_name
 from lockgate.core.ruling.effects.web_tools import read_web_tool
+from lockgate.core.ruling.effects.written_manifests import MAX_PACKAGES
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import canonical_tool, has_common_name, tool_risk
 from lockgate.core.vocabulary import Risk
 
 MAX_EFFECTS = 32
-MAX_PACKAGES = 256
 MAX_LEAVES_READ = 1000
 
 _SHELL_WORDS = frozenset("shell bash terminal ssh console exec cli zsh command subprocess".split())

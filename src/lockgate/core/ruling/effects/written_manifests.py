@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from string import ascii_lowercase, ascii_uppercase
 
 from lockgate.core.ruling.effects.address_shapes import find_hosts, host_from_value, is_local_host
-from lockgate.core.ruling.effects.effect import Effect, effect
+from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
 from lockgate.core.ruling.effects.manifests import is_lock_file, is_manifest, may_name_images, read_manifest
 from lockgate.core.ruling.effects.programs.packages import COMMON_TOOLS, PUBLIC_SOURCES
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project, package_name
 
+# So many packages of one text are told; more of them cannot be read.
+MAX_PACKAGES = 256
 _MAX_LINE = 400
+# The signs of a text as `package_name` writes them, one for one.
+_FOLDED = str.maketrans(ascii_uppercase + "_.", ascii_lowercase + "--")
 _SETTINGS_OF_MANAGERS = frozenset(
     ".npmrc .yarnrc .yarnrc.yml pip.conf pip.ini .pypirc uv.toml .condarc bunfig.toml".split()
 )
@@ -72,15 +77,22 @@ def _added_packages(
     name: str, folder: str, text: str, replaced: str, argument: str, project: Project
 ) -> Iterator[Effect]:
     before = {each.partition(":")[2] for each in _packages(name, folder, replaced)}
+    folded = text.translate(_FOLDED)
+    count = 0
     for each in _packages(name, folder, text):
         registry, _, package = each.partition(":")
         if package in before or package in COMMON_TOOLS or project.has_package(package, registry):
             continue
-        spelled = re.search(re.escape(package).replace(r"\-", "[-_.]{1,3}"), text, re.IGNORECASE)
-        if spelled is None:
+        count += 1
+        if count > MAX_PACKAGES:
+            yield effect("unreadable", argument=argument, certainty=Certainty.GUESS)
+            return
+        at = folded.find(package)
+        if at < 0:
             yield effect("adds-dependency", package, argument=argument)
         else:
-            yield effect("adds-dependency", spelled[0], argument=argument, span=spelled.span())
+            end = at + len(package)
+            yield effect("adds-dependency", text[at:end], argument=argument, span=(at, end))
 
 
 def _packages(name: str, folder: str, text: str) -> tuple[str, ...]:
