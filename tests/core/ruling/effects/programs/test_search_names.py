@@ -29,12 +29,63 @@ from lockgate.core.ruling.tool_call import ToolCall
         (". -name a -o -type f", []),
         (r". \( -name a -o -type f \) -delete", []),
         (". -path ./a -prune -o -type f -delete", []),
-        (". -name a -prune", []),
+        (". -name a -prune", ["a"]),
+        (". -name a -prune -o -name b", ["a", "b"]),
+        (". -name a -prune -exec cat {} + -o -name b -print", ["a", "b"]),
+        (r". \( -name a -prune \) -o -name b -print", ["b"]),
+        (r". \( -name a -prune -o -name b -print \) -exec cat {} +", ["a", "b"]),
+        (". -name a -prune -o -name b -regex -print", ["a", "b"]),
+        (". -iname a -name b", ["a", "b"]),
+        (". -regex ! -name a", ["a"]),
+        (". -name -exec -o -name a", ["-exec", "a"]),
+        (". -regex ) -o -name a", []),
+        (r". ! \( ! -name a \)", []),
         (". -name", [""]),
     ],
 )
 def test_everything_found_fits_one_of_these(line: str, names: list[str]) -> None:
     assert find_searched_names(shlex.split(line)) == names
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "-name id_rsa -prune -exec cat {} + -o -name '*.zzz'",
+        "-iname '*' -name id_rsa -exec cat {} +",
+        "-type d -o -name id_rsa -exec cat {} +",
+        r"! \( ! -name id_rsa \) -exec cat {} +",
+        r"! -regex ! -name id_rsa -exec cat {} +",
+        r"-regex \) -o -name id_rsa -exec cat {} +",
+        "-name id_rsa -prune -o -name '*.zzz' | xargs cat",
+        "-fprintf x ! -name id_rsa -exec cat {} +",
+    ],
+)
+def test_a_secret_that_is_looked_for_is_read(how: str) -> None:
+    assert ("reads-secret", "~/id_rsa") in read_line(f"find ~ {how}")
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "-path '*lockgate*' -prune -exec cat {} + -o -name '*.zzz'",
+        "-name '*lockgate*' -prune -o -name '*.zzz' | xargs cat",
+        "-name '*.zzz' -path '*lockgate*' -exec cat {} +",
+        "-name -exec -o -name '*lockgate*' | xargs cat",
+    ],
+)
+def test_a_search_for_files_of_lockgate_reads_them(how: str) -> None:
+    assert "reads-own-token" in {kind for kind, _ in read_line(f"find ~ {how}")}
+
+
+def test_a_file_that_starts_programs_is_written_whatever_name_stands_before_it() -> None:
+    line = "find ~ -iname '*' -name .bashrc -exec sed -i s/a/b/ {} +"
+    assert ("writes-startup-file", "~/.bashrc") in read_line(line)
+
+
+@pytest.mark.parametrize("name", [".env", "id_rsa", "'*lockgate*'"])
+def test_what_is_left_out_of_a_search_is_not_read(name: str) -> None:
+    kinds = {kind for kind, _ in read_line(f"find . -name {name} -prune -o -name '*.zzz' -exec cat {{}} +")}
+    assert kinds == {"looks"}
 
 
 @pytest.mark.parametrize("how", ["! -name release", "-not -name release", r"! \( -name release -o -name x \)"])

@@ -10,7 +10,7 @@ from lockgate.core.ruling.effects.paths import Access, is_secret, read_access
 from lockgate.core.ruling.effects.program_io import MARK, NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.options import split_options
 from lockgate.core.ruling.effects.programs.protected_files import note_search
-from lockgate.core.ruling.effects.programs.search_names import EXECUTES, find_searched_names
+from lockgate.core.ruling.effects.programs.search_names import EXECUTES, find_searched_names, find_wanted_names
 from lockgate.core.ruling.effects.project import Place
 
 if TYPE_CHECKING:
@@ -203,15 +203,24 @@ def _search_pattern(walk: Walk, start: str, arguments: list[str]) -> str:
     """Return a path that stands for those that a search finds: its first folder, and the one pattern it looks for."""
     if is_secret(walk.plain(start), walk.folder):
         return start
-    names = find_searched_names(arguments, _FIND_NAMES)
-    found = [f"{start.rstrip('/')}/{name.lstrip('/')}" for name in names]
-    secret = next((path for path in found if is_secret(walk.plain(path), walk.folder)), "")
-    if secret or len(found) == 1:
-        return secret or found[0]
     below = f"{start.rstrip('/')}/found"
+    wanted = [f"{start.rstrip('/')}/{name.lstrip('/')}" for name in find_wanted_names(arguments, _FIND_NAMES)]
+    special = next((path for path in wanted if _is_special(walk, path, below)), "")
+    if special or len(wanted) == len(find_searched_names(arguments, _FIND_NAMES)) == 1:
+        return special or wanted[0]
     deletes = read_access(walk.plain(below), Access.DELETE, walk.project, folder=walk.folder)
     is_elsewhere = start[:1] == "/" and deletes.kind == "deletes-outside"
     return start if start == "/" or is_elsewhere else below
+
+
+def _is_special(walk: Walk, path: str, other: str) -> bool:
+    """Return whether a path holds a secret, or writing it does more than writing another file of the folder."""
+    if is_secret(walk.plain(path), walk.folder):
+        return True
+    written, usual = (
+        read_access(walk.plain(each), Access.WRITE, walk.project, folder=walk.folder) for each in (path, other)
+    )
+    return written.kind != usual.kind and written.severity >= usual.severity
 
 
 _TAR_VALUED = frozenset(
