@@ -17,7 +17,7 @@ def read_command(text: str, argument: str, project: Project, activity: Activity)
     """Return what a command line would do; one that cannot be read opens a door."""
     if len(text) > MOST_CHARACTERS:
         return [effect("unreadable", certainty=Certainty.GUESS, argument=argument, span=(0, len(text)))]
-    walk = Walk(argument, project, activity, len(text))
+    walk = Walk(argument, project, activity, text)
     # Codes of letters can spell any path.
     walk.is_near_own = project.follow is not None or "\\" in text or may_lead_to_own(text, project)
     walk.read_text(text.replace(MARK, ""))

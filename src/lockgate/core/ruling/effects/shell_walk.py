@@ -62,8 +62,9 @@ MOST_EXPANDED = 512 * 1024
 class Walk:
     """The state of the shell while its commands are read, and the effects found so far."""
 
-    def __init__(self, argument: str, project: Project, activity: Activity, size: int) -> None:
+    def __init__(self, argument: str, project: Project, activity: Activity, line: str) -> None:
         self.argument = argument
+        self.line = line
         self.project = project
         self.activity = activity
         self.folder = ""
@@ -77,7 +78,7 @@ class Walk:
         # What streams into the program that is being read, and from the last connection that was opened.
         self.stdin = NO_OUTPUT
         self.socket = NO_OUTPUT
-        self.span = (0, size)
+        self.span = (0, len(line))
         self._found: dict[tuple[str, str], Effect] = {}
         self._nested = 0
         self._texts = 0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from command_effects import kinds_in, read_line
+from command_effects import SHOP, kinds_in, read_line
 
 from lockgate.core.ruling.effects.activity import Activity
 from lockgate.core.ruling.effects.project import NO_PROJECT
@@ -25,9 +27,26 @@ from lockgate.core.ruling.effects.project import NO_PROJECT
         ("GIT_CONFIG_KEY_0=core.pager git log", ("installs-hook", "core.pager=$GIT_CONFIG_VALUE")),
         ("GIT_TRACE2=/etc/x git log", ("writes-outside", "/etc/x")),
         ("LD_PRELOAD=/tmp/x.so ls", ("installs-hook", "/tmp/x.so")),
-        ("LD_LIBRARY_PATH=build:/tmp/x ls", ("installs-hook", "/tmp/x")),
+        ("LD_LIBRARY_PATH=build:/tmp/x ./build/a", ("installs-hook", "build:/tmp/x")),
+        ("LD_LIBRARY_PATH=build:$LD_LIBRARY_PATH ./build/a", ("installs-hook", "build:$LD_LIBRARY_PATH")),
+        ("cd /tmp/x; cd -; LD_LIBRARY_PATH=$OLDPWD ls", ("installs-hook", "$OLDPWD")),
+        ("LD_LIBRARY_PATH=$TMPDIR/x ls", ("installs-hook", "$TMPDIR/x")),
+        ("export LD_LIBRARY_PATH=.; cd /tmp/x; ls", ("installs-hook", ".")),
+        ("export LD_LIBRARY_PATH=build; cd /tmp/x; ls", ("installs-hook", "build")),
+        ("env -C /tmp/x LD_LIBRARY_PATH=. ls", ("installs-hook", ".")),
+        ("LD_LIBRARY_PATH=build env -C /tmp/x ls", ("installs-hook", "build")),
+        ("LD_LIBRARY_PATH=. git -C /tmp/x status", ("installs-hook", ".")),
+        ("LD_LIBRARY_PATH=build /tmp/x/a", ("installs-hook", "build")),
+        ("LD_LIBRARY_PATH=build sh -c 'cd /tmp/x\nls'", ("installs-hook", "build")),
+        ("tar xf evil.tgz && LD_LIBRARY_PATH=lib sudo -E ls", ("installs-hook", "lib")),
+        ("tar xf evil.tgz\nLD_LIBRARY_PATH=build ./build/a", ("installs-hook", "build")),
+        ("LD_LIBRARY_PATH=/usr/lib LD_LIBRARY_PATH=/tmp/x ls", ("installs-hook", "/tmp/x")),
+        ("LD_LIBRARY_PATH=/usr/lib env LD_LIBRARY_PATH=build ls", ("installs-hook", "build")),
+        ("LD_LIBRARY_PATH=build LD_LIBRARY_PATH=out git -C /tmp/x status", ("installs-hook", "out")),
+        ("LD_LIBRARY_PATH=/opt/x sudo -E ls", ("installs-hook", "/opt/x")),
+        ("LD_LIBRARY_PATH=build/../../x ./build/a", ("installs-hook", "build/../../x")),
         ("LD_LIBRARY_PATH='/tmp/a b' ls", ("installs-hook", "/tmp/a b")),
-        ("LD_LIBRARY_PATH='build;/tmp/x' ls", ("installs-hook", "/tmp/x")),
+        ("LD_LIBRARY_PATH='build;/tmp/x' ls", ("installs-hook", "build;/tmp/x")),
         ("export LD_LIBRARY_PATH=~/lib", ("installs-hook", "~/lib")),
         ("LD_LIBRARY_PATH=/run/user/1000/x ls", ("installs-hook", "/run/user/1000/x")),
         ("LD_LIBRARY_PATH=/usr/../tmp/x ls", ("installs-hook", "/usr/../tmp/x")),
@@ -55,8 +74,8 @@ def test_setting_a_variable_has_this_effect(line: str, effect: tuple[str, str]) 
         "KUBECONFIG=~/.kube/dev kubectl get pods",
         "npm_config_script_shell=bash npm ls",
         "PATH=$PWD/bin:$PATH ls",
-        "LD_LIBRARY_PATH=build/lib:$LD_LIBRARY_PATH ls",
         "export LD_LIBRARY_PATH=/usr/local/lib",
+        "LD_LIBRARY_PATH=/usr/local/lib:/opt/x/lib64 ls -l src",
     ],
 )
 def test_an_ordinary_value_of_a_variable_only_looks(line: str) -> None:
@@ -66,5 +85,9 @@ def test_an_ordinary_value_of_a_variable_only_looks(line: str) -> None:
 def test_libraries_anywhere_are_foreign_where_the_project_or_the_session_is_not_known() -> None:
     line = "LD_LIBRARY_PATH=/data/lib ls"
     assert kinds_in(line, NO_PROJECT) == {"installs-hook"}
-    activity = Activity(downloaded=frozenset({"lib/libc.so.6"}))
-    assert ("installs-hook", "lib") in read_line("LD_LIBRARY_PATH=lib ls", activity=activity)
+    line = "LD_LIBRARY_PATH=./build/lib:out ./build/shop --port=80"
+    assert kinds_in(line) == {"runs-project-task"}
+    activity = Activity(downloaded=frozenset({"build/lib/libc.so.6"}))
+    assert ("installs-hook", "./build/lib:out") in read_line(line, activity=activity)
+    elsewhere = replace(SHOP, folder="/tmp/x")
+    assert ("installs-hook", "./build/lib:out") in read_line(line, elsewhere)

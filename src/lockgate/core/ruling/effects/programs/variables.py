@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.effect import Certainty
 from lockgate.core.ruling.effects.paths import Access
-from lockgate.core.ruling.effects.program_io import MARK, Source
+from lockgate.core.ruling.effects.program_io import MARK
 from lockgate.core.ruling.effects.programs.option_uses import is_foreign, is_shell, run_command
 from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_local
 from lockgate.core.ruling.effects.programs.version_control import note_setting
@@ -21,8 +21,8 @@ def note_variable(walk: Walk, name: str, value: str) -> None:
     """Note what setting a variable makes later programs load, run or ask."""
     if name == "PATH":
         _note_path(walk, value)
-    elif name == "LD_LIBRARY_PATH":
-        _note_libraries(walk, value)
+    elif name == "LD_LIBRARY_PATH" and _may_load_libraries(walk, value):
+        return
     elif name in _KINDS:
         _note_kind(walk, name, value)
     elif not value:
@@ -47,19 +47,26 @@ def _note_path(walk: Walk, value: str) -> None:
             walk.add("unreadable", folder, Certainty.GUESS)
 
 
-def _note_libraries(walk: Walk, value: str) -> None:
-    """Note folders of libraries, unless they are the project's or the system's and nothing was downloaded."""
-    has_downloads = walk.downloads or walk.activity.downloaded or walk.activity.is_full
-    for folder in filter(None, re.split("[:;]", value)):
-        is_computed = any(piece.source is not Source.VARIABLE for piece in walk.pieces_in(folder))
-        # Without a known project an absolute path can be anyone's.
-        is_own = walk.place(folder) is Place.INSIDE and (walk.project.root or folder[:1] != "/")
-        is_of_system = _SYSTEM_LIBRARIES.match(walk.full_path(folder)) is not None
-        if has_downloads or is_computed or not (is_own or is_of_system):
-            walk.add("installs-hook", folder)
+def _may_load_libraries(walk: Walk, value: str) -> bool:
+    """Return whether folders of libraries are the system's, or those of a build that the line does nothing but run.
+
+    A line that also changes the folder, unpacks or downloads something would make the folders another's.
+    """
+    if walk.downloads or walk.activity.downloaded or walk.activity.is_full:
+        return False
+    folders = value.split(":")
+    if all(_SYSTEM_FOLDER.fullmatch(folder) for folder in folders):
+        return _PLAIN_LINE.fullmatch(walk.line) is not None and not _AS_ROOT.search(walk.line)
+    is_build = all(_BUILD_FOLDER.fullmatch(folder) and walk.place(folder) is Place.INSIDE for folder in folders)
+    return is_build and _RUNS_BUILD.fullmatch(walk.line) is not None
 
 
-_SYSTEM_LIBRARIES = re.compile(r"/(?:usr|lib(?:32|64)?|opt)(?:/|$)")
+_SYSTEM_FOLDER = re.compile(r"/(?:usr|lib(?:32|64)?|opt)(?:/\w[\w.+-]*)*/?")
+_BUILD_FOLDER = re.compile(r"(?:\./)?(?:_?build|out|dist|target)(?:/\w[\w.+-]*)*/?")
+_PLAIN_LINE = re.compile(r"[\w ./=:,+-]{1,1000}")
+_AS_ROOT = re.compile(r"\b(?:sudo|doas)\b")
+# A program by its path: one by its name may be `env -C`.
+_RUNS_BUILD = re.compile(r"LD_LIBRARY_PATH=[\w./:+-]+ (?:\./)?\w[\w.-]*/\w[\w./-]*(?: [\w./=:,+-]+)*")
 
 
 def _note_kind(walk: Walk, name: str, value: str) -> None:
@@ -155,7 +162,7 @@ _IS_COMMAND = re.compile(
 _HARMLESS_VALUES = frozenset("true false 0 1 cat less : vi vim nano".split())
 _KINDS = {
     **dict.fromkeys(
-        "LD_PRELOAD LD_AUDIT DYLD_INSERT_LIBRARIES PROMPT_COMMAND BASH_ENV ENV GIT_SSH_COMMAND GIT_SSH "
+        "LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT DYLD_INSERT_LIBRARIES PROMPT_COMMAND BASH_ENV ENV GIT_SSH_COMMAND GIT_SSH "
         "GIT_EXTERNAL_DIFF GIT_PROXY_COMMAND GIT_ASKPASS SSH_ASKPASS GIT_EXEC_PATH PYTHONSTARTUP "
         "PERL5OPT RUBYOPT "
         "PYTHONINSPECT ZDOTDIR LESSOPEN".split(),
