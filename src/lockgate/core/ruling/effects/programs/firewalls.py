@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Invocation, Output
@@ -12,11 +13,14 @@ from lockgate.core.ruling.effects.programs.options import has_option, split_opti
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
-_ADDRESS = re.compile(
-    r"(?:\d{1,3}(?:\.\d{1,3}){3}|(?=[0-9a-f]*:[0-9a-f]*:)[0-9a-f:]{3,39})(?:/(\d{1,3}))?", re.IGNORECASE
-)
 # A wider network than this is a good part of the internet.
 _WIDEST = 8
+# The machine's own addresses and those of its neighbours: who keeps them out takes services apart.
+_NEAR = [
+    ip_network(text)
+    for text in "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.168.0.0/16 "
+    "::/8 fc00::/7 fe80::/10".split()
+]
 _LISTS = ("-L", "-S", "--list", "--list-all", "--state", "-sr")
 _LOOKS = frozenset("status list show getenforce --status ping get banned version".split())
 _IPTABLES_VALUED = frozenset(
@@ -29,10 +33,13 @@ _IPTABLES_ADDS, _IPTABLES_SOURCE = (
 )
 
 
-def _is_address(text: str) -> bool:
-    """Return whether a text is one address, or a network that is not half of the internet."""
-    match = _ADDRESS.fullmatch(text)
-    return match is not None and (match.group(1) is None or int(match.group(1)) >= _WIDEST)
+def _is_far_address(text: str) -> bool:
+    """Return whether a text is one address or network of the internet, and not a good part of it."""
+    try:
+        network = ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return network.prefixlen >= _WIDEST and not any(network.overlaps(near) for near in _NEAR)
 
 
 def _denied_by_ufw(arguments: list[str]) -> str:
@@ -55,15 +62,16 @@ def _denied_by_iptables(arguments: list[str]) -> str:
     return sources[0] if drops and is_plain and is_incoming and len(sources) == 1 else ""
 
 
+_NFT_RULE = re.compile(
+    r"(?:add|insert) rule (?:(?:ip6?|inet) )?([\w-]+ [\w-]+) ip6? saddr ([\w.:/]+)(?: (?:tcp|udp) dport \d+)?"
+    r"(?: counter| log)* (?:drop|reject)"
+)
+
+
 def _denied_by_nft(arguments: list[str]) -> str:
-    """`nft add rule FAMILY TABLE CHAIN ip saddr ADDRESS … drop`."""
-    words = " ".join(arguments).split()
-    adds = words[:2] in (["add", "rule"], ["insert", "rule"]) and "out" not in " ".join(words[2:5]).lower()
-    drops = bool(words) and words[-1] in ("drop", "reject")
-    is_plain = all(re.fullmatch(r"[\w.:/-]+", word) for word in words)
-    if not (adds and drops and is_plain and words.count("saddr") == 1) or {"accept", "jump", "goto"} & set(words):
-        return ""
-    return words[words.index("saddr") + 1]
+    """`nft add rule FAMILY TABLE CHAIN ip saddr ADDRESS … drop`, and no statement behind it."""
+    rule = _NFT_RULE.fullmatch(" ".join(arguments))
+    return rule.group(2) if rule and "out" not in rule.group(1).lower() else ""
 
 
 _RICH_RULE = re.compile(
@@ -98,7 +106,7 @@ def _firewall(walk: Walk, call: Invocation) -> Output:
         return UNKNOWN_OUTPUT
     arguments = [walk.plain(argument) for argument in call.arguments]
     denied = _DENIED[call.name](arguments) if call.name in _DENIED else ""
-    if _is_address(denied):
+    if _is_far_address(denied):
         walk.add("changes-service", denied)
     else:
         walk.add("disables-check", call.name)
