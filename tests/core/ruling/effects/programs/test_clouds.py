@@ -92,6 +92,7 @@ def pairs(command: str) -> list[tuple[str, str]]:
     ("line", "effect"),
     [
         ("aws iam delete-access-key --access-key-id AKIA1 --user-name bo", ("deletes-record", "AKIA1")),
+        ("aws --profile p iam delete-access-key --access-key-id AKIA1", ("deletes-record", "AKIA1")),
         ("aws iam update-access-key --access-key-id AKIA1 --status Inactive", ("changes-record", "AKIA1")),
         ("aws iam update-access-key --access-key-id=AKIA1 --status=Inactive", ("changes-record", "AKIA1")),
         ("gcloud iam service-accounts keys delete k1 --iam-account=a@b.example", ("deletes-record", "k1")),
@@ -117,6 +118,11 @@ def test_taking_a_key_away_makes_none(line: str, effect: tuple[str, str]) -> Non
         "gcloud iam service-accounts keys enable k1 --iam-account=a@b.example",
         "gcloud iam service-accounts keys upload k.pem --iam-account=a@b.example",
         "gcloud iam roles create keys --file delete",
+        "gcloud iam service-accounts --trace-token keys --trace-token delete add-iam-policy-binding a@b --member=u",
+        "gcloud iam service-accounts keys --trace-token delete create k.json --iam-account=a@b.example",
+        "gcloud iam service-accounts keys delete k1 --member=user:e@e.example",
+        "aws iam --query delete-access-key attach-user-policy --user-name bo",
+        "aws iam --unheard-of delete-access-key attach-user-policy --user-name bo",
     ],
 )
 def test_making_a_key_and_removing_an_account_open_a_door(line: str) -> None:

@@ -114,8 +114,11 @@ _KEY = re.compile(r"(delete|update)-(?:access-key|ssh-public-key|service-specifi
 def _kind_of_key_removal(walk: Walk, verb: str, arguments: list[str]) -> str:
     """Return the kind of a command that only takes a key away or switches it off; nothing for any other."""
     match = _KEY.fullmatch(verb)
-    if match is None or match.group(1) == "delete":
-        return "deletes-record" if match else ""
+    # Behind an option, the word may be the option's value.
+    if match is None or arguments[arguments.index("iam") + 1] != verb:
+        return ""
+    if match.group(1) == "delete":
+        return "deletes-record"
     # An option may be shortened; where it is given twice, the last one counts.
     states = [walk.plain(value) for name, value in long_values(arguments) if name.startswith("--st")]
     return "changes-record" if states and all(state == "Inactive" for state in states) else ""
@@ -187,17 +190,25 @@ def _gcloud(walk: Walk, call: Invocation) -> Output:
     position = next((at for at, word in enumerate(words) if at and _is_verb(word)), -1)
     target = walk.plain(words[position + 1]) if 0 <= position < len(words) - 1 else " ".join(words[:3])
     if words[:2] in _GRANTING_NOUNS or words[:1] == ["iam"]:
-        return _gcloud_iam(walk, words, target)
+        return _gcloud_iam(walk, call, words, target)
     if words[:2] in (["compute", "ssh"], ["vm", "run-command"]):
         walk.run_elsewhere(dict(long_values(call.arguments)).get("--command", ""))
     return read_verbs(walk, words[position : position + 1] if position >= 0 else words, target, call.arguments)
 
 
-def _gcloud_iam(walk: Walk, words: list[str], target: str) -> Output:
+_KEY_REMOVALS = {
+    "iam service-accounts keys delete": "deletes-record",
+    "iam service-accounts keys disable": "changes-record",
+}
+
+
+def _gcloud_iam(walk: Walk, call: Invocation, words: list[str], target: str) -> Output:
     if not _has("looks", words[1:]):
-        verb = words[words.index("keys") + 1 :][:1] if "keys" in words[:3] else []
-        kinds = {"create": "makes-key", "delete": "deletes-record", "disable": "changes-record"}
-        walk.add(kinds.get("".join(verb), "grants-access"), target)
+        kind = "makes-key" if {"keys", "create"} <= set(words) else "grants-access"
+        # With an option among them, one of these words may be the option's value.
+        if call.name == "gcloud" and not any(argument.startswith("--member") for argument in call.arguments):
+            kind = _KEY_REMOVALS.get(" ".join(call.arguments[:4]), kind)
+        walk.add(kind, target)
     return UNKNOWN_OUTPUT
 
 
