@@ -253,6 +253,14 @@ def _pipx(walk: Walk, call: Invocation) -> Output | None:
     return run_package(walk, call._replace(arguments=call.arguments[1:])) if call.arguments[:1] == ["run"] else None
 
 
+def _brew(walk: Walk, call: Invocation) -> Output | None:
+    """`brew bundle` gets what the project lists; its other commands and options remove or run anything."""
+    if call.arguments[:1] != ["bundle"] or call.arguments[1:] not in ([], ["install"], ["check"], ["list"]):
+        return None
+    walk.add("runs-project-task", "brew")
+    return UNKNOWN_OUTPUT
+
+
 def _llm(walk: Walk, call: Invocation) -> Output | None:
     """`llm install` is `pip install`; whatever else it is given are words for a model."""
     return install_names(walk, call._replace(name="pip")) if call.arguments[:1] == ["install"] else read_row(walk, call)
@@ -352,6 +360,7 @@ _SPECIAL: dict[str, Callable[[Walk, Invocation], Output | None]] = {
     "pip": _pip,
     "pipx": _pipx,
     "go": _go,
+    "brew": _brew,
     "llm": _llm,
     "deno": _deno,
     **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), _javascript),
