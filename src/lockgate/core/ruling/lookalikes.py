@@ -36,7 +36,7 @@ _COARSE, _UNTOLD = bytes.maketrans(b"015imdw", b"olslnlv"), b".- rc"
 _ASCII = bytes(range(128))
 _WITHOUT_HIGH_BIT = _ASCII * 2
 _ANY_SCRIPT = frozenset({"compat"})
-_BYTES_PER_STEP, _STEPS_PER_LABEL, _STEPS_PER_LOOK_UP, _STEPS_PER_NAME = 16, 32, 2, 8
+_BYTES_PER_STEP, _STEPS_PER_LABEL, _STEPS_PER_LOOK_UP, _STEPS_PER_NAME = 32, 32, 2, 8
 
 
 class HostOrMailbox(NamedTuple):
@@ -66,12 +66,14 @@ class AddressIndex:
     __slots__ = ("_addresses", "_latest", "_signs", "steps")
 
     def __init__(self, prepared: bytes) -> None:
-        self._addresses = _find_addresses(prepared)
+        self._addresses = _find_addresses(prepared) if _DOT in prepared else []
         # The coarse signs of all addresses, a line for each.
         self._signs = b""
         self._latest = (b"", b"", 0)
         encoded = sum([each.count(b"xn--") for each in self._addresses]) if b"xn--" in prepared else 0
-        self.steps = len(prepared) // _BYTES_PER_STEP + _STEPS_PER_LABEL * encoded
+        # No address is without a dot, and to see that a text has none is nearly no work.
+        read = len(prepared) // _BYTES_PER_STEP if _DOT in prepared else 1
+        self.steps = read + _STEPS_PER_LABEL * encoded
 
     def find_alike(self, asked: HostOrMailbox, budget: WorkBudget, *, is_owner_known: bool = False) -> bytes:
         """Return what looks like an address in this text, and is another one; of a known owner only a mailbox.
