@@ -120,11 +120,30 @@ def test_what_the_user_asks_for_runs(asked: Asked) -> None:
     assert asked.tell("call", command=HIJACKED) == {}
 
 
-def test_a_session_that_was_not_seen_from_its_start_is_not_known(asked: Asked) -> None:
+def test_a_session_that_was_not_seen_from_its_start_is_not_known(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lockgate.coding_agents.agent_answers._WAIT_FOR_START_S", 0.2)
     assert asked.tell("prompt", text="Go on") == {}
     info = asked.host.session("s1")
     assert info is not None
     assert not info.context_known
+
+
+def test_a_start_that_comes_just_after_the_first_prompt_is_a_start(host: Host, tmp_path: Path) -> None:
+    """Copilot CLI starts both hooks at once."""
+
+    async def both() -> None:
+        first, second = {"prompt": "Summarise the notes"}, {"source": "new"}
+        told = [json.dumps({"sessionId": "s1", "cwd": str(tmp_path), **said}).encode() for said in (first, second)]
+        prompt = asyncio.create_task(answer_agent_event(host, "copilot", told[0], HEADERS, own_account()))
+        await asyncio.sleep(0.2)
+        assert not prompt.done()
+        assert await answer_agent_event(host, "copilot", told[1], HEADERS, own_account()) == {}
+        assert await prompt == {}
+
+    asyncio.run(both())
+    info = host.session("s1")
+    assert info is not None
+    assert (info.goal, info.context_known) == ("Summarise the notes", True)
 
 
 def test_a_mentioned_file_is_untrusted(asked: Asked) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from time import monotonic
 
 from lockgate.claude_code import call_targets, context_files
 from lockgate.claude_code.context_files import UNREAD
@@ -32,6 +33,10 @@ from lockgate.sessions.spoken_reasons import reason_for_model
 _PLACES = ("file_path", "filePath", "absolute_path", "path")
 _READERS = frozenset({"read", "read_file", "view", "read_many_files"})
 
+# Copilot CLI starts the hooks of a session's start and of its first prompt at once: the start may come second.
+_START_COMES_WITH_PROMPT = frozenset({"copilot"})
+_WAIT_FOR_START_S = 5.0
+
 Denial = dict[str, object]
 
 
@@ -47,6 +52,8 @@ async def answer_agent_event(
             await asyncio.to_thread(_note_unread_event, host, agent, refused.session, account)
         return {"deny": f"Lockgate cannot read this event ({refused}), so nothing is let through."}
     try:
+        if event.kind is EventKind.PROMPT and agent in _START_COMES_WITH_PROMPT:
+            await _wait_for_start(host, event.session)
         await asyncio.to_thread(_enter_session, host, agent, event, account)
         if event.kind is EventKind.CALL:
             return await _check_call(host, event, headers, account)
@@ -60,6 +67,13 @@ def _note_unread_event(host: Host, agent: str, session: str, account: Account) -
     with suppress(LockgateError):
         _enter_session(host, agent, AgentEvent(EventKind.OTHER, session), account)
         host.mark_context_unknown(session)
+
+
+async def _wait_for_start(host: Host, session: str) -> None:
+    """Wait until the session is there: one that its prompt opened counts as unknown, and every call in it pauses."""
+    deadline = monotonic() + _WAIT_FOR_START_S
+    while await asyncio.to_thread(host.session, session) is None and monotonic() < deadline:  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
 
 
 def _enter_session(host: Host, agent: str, event: AgentEvent, account: Account) -> None:
