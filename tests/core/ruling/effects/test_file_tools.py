@@ -76,6 +76,11 @@ def test_a_file_known_by_its_number_only_is_a_record() -> None:
     assert kinds("append_to_file", file_id="3", content="x") == [("changes-own-note", "")]
 
 
+def test_a_folder_of_mail_is_no_folder_of_the_project() -> None:
+    assert kinds("mail_delete_folder", folder="Archive/2023") == [("deletes-record", "Archive/2023")]
+    assert kinds("delete_folder", folder="Archive/2023") == [("edits-project", "Archive/2023")]
+
+
 def test_each_pushed_file_is_read_under_its_own_name() -> None:
     script = '<script src="https://b.example/x"></script>'
     files = [{"path": "a.md", "content": script}, {"path": "b.html", "content": script}]

@@ -28,6 +28,8 @@ _TRANSFORMS = frozenset(
     "convert extract compress zip unzip parse render resize split merge download compile copy duplicate".split()
 )
 _DELETES = frozenset("delete remove unlink erase trash wipe".split())
+# The folders of such a tool are full of mail.
+_MAIL_WORDS = frozenset("mail email gmail outlook imap mailbox inbox".split())
 _LOOKING_COMMANDS = frozenset("view read list".split())
 _OLD = frozenset("old_string old_str old_text oldtext search old replaced".split())
 _NEW = frozenset("new_string new_str new_text newtext replace new replacement".split())
@@ -88,6 +90,8 @@ def _direction(name: ToolName, seed: str, leaves: Sequence[Leaf]) -> Access | No
         return Access.READ if is_view else Access.WRITE
     if name.verb in _TRANSFORMS:
         return Access.WRITE
+    if name.verb in _DELETES and not _MAIL_WORDS.isdisjoint(name.words):
+        return None
     if not _FILE_WORDS.isdisjoint(name.words):
         return Access.DELETE if name.verb in _DELETES else Access.WRITE if name.verb in _WRITES | _MOVES else None
     return Access.WRITE if _edits_by_arguments(name, leaves) else None
