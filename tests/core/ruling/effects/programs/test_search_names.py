@@ -8,7 +8,7 @@ import pytest
 from command_effects import read_line
 
 from lockgate.core.ruling.effects.effects_of_call import effects_of
-from lockgate.core.ruling.effects.programs.search_names import find_searched_names
+from lockgate.core.ruling.effects.programs.search_names import read_search
 from lockgate.core.ruling.tool_call import ToolCall
 
 
@@ -22,7 +22,11 @@ from lockgate.core.ruling.tool_call import ToolCall
         (". -path ./.git -prune -o -name a -print", ["a"]),
         (". -name a -not -path './b/*'", ["a"]),
         (". ! ! -name a", ["a"]),
-        (r". -exec echo '(' {} \; -name a", ["a"]),
+        (r". -name a -exec echo '(' {} \; -name b", ["a", "b"]),
+        (r". -exec echo '(' {} \; -name a", []),
+        (". -delete -name a", []),
+        (r". \( -name a -o -name b \) \( -type f -o -name c \) -delete", ["a", "b", "c"]),
+        (r". \( -type f -o -name a \) -name b -delete", []),
         (". ! -name a", []),
         (". -not -name a", []),
         (r". ! \( -name a -o -name b \)", []),
@@ -44,7 +48,8 @@ from lockgate.core.ruling.tool_call import ToolCall
     ],
 )
 def test_everything_found_fits_one_of_these(line: str, names: list[str]) -> None:
-    assert find_searched_names(shlex.split(line)) == names
+    search = read_search(shlex.split(line))
+    assert (search.wanted if search.is_limited else []) == names
 
 
 @pytest.mark.parametrize(
@@ -120,3 +125,26 @@ def test_an_excluded_name_does_not_hide_what_else_is_deleted(line: str) -> None:
 
 def test_a_secret_among_several_names_is_read() -> None:
     assert ("reads-secret", "~/id_rsa") in read_line(r"find ~ \( -name x -o -name id_rsa \) -exec cat {} +")
+
+
+def test_a_command_is_run_in_every_folder_that_is_searched() -> None:
+    both = {("deletes-outside", "/srv/builds"), ("deletes-outside", "/srv/data")}
+    assert read_line("find /srv/builds /srv/data ! -name release -exec rm -rf {} +") == both
+
+
+def test_a_name_that_stands_behind_the_action_limits_nothing() -> None:
+    assert read_line("find /srv/builds -name old -delete") == {("deletes-outside", "/srv/builds/old")}
+    assert read_line("find /srv/builds -delete -name old") == {("deletes-outside", "/srv/builds")}
+
+
+def test_a_search_in_many_folders_for_many_names_cannot_be_read() -> None:
+    names = "-name a -o " * 20
+    assert read_line(f"find {'/srv/a ' * 8}{names}-name b -delete") == {("deletes-outside", "/srv/a")}
+    assert read_line(f"find {'/srv/a ' * 900}{names}-name b -delete") == {("unreadable", "")}
+
+
+def test_brackets_may_be_nested_as_deep_as_they_like() -> None:
+    assert read_line("find /srv " + r"\( " * 300 + "-name a " + r"\) " * 300 + "-delete") == {
+        ("deletes-outside", "/srv/a")
+    }
+    assert not read_search(["/srv", *["("] * 5_000, "-type", "f"]).is_limited

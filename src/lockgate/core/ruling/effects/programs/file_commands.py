@@ -10,7 +10,7 @@ from lockgate.core.ruling.effects.paths import Access, is_secret, read_access
 from lockgate.core.ruling.effects.program_io import MARK, NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.options import split_options
 from lockgate.core.ruling.effects.programs.protected_files import note_search
-from lockgate.core.ruling.effects.programs.search_names import EXECUTES, find_searched_names, find_wanted_names
+from lockgate.core.ruling.effects.programs.search_names import EXECUTES, Search, read_search
 from lockgate.core.ruling.effects.project import Place
 
 if TYPE_CHECKING:
@@ -158,11 +158,20 @@ def _chown(walk: Walk, call: Invocation) -> Output:
     return NO_OUTPUT
 
 
+# Folders times names that one search may look for.
+MOST_SEARCHED = 256
+
+
 def _find(walk: Walk, call: Invocation) -> Output:
     """`find` and `fd`: what they run, delete and write."""
     arguments = call.arguments
     starts = list(takewhile(lambda argument: argument[:1] not in ("-", "(", "!"), arguments)) or ["."]
-    found = _search_pattern(walk, starts[0], arguments)
+    search = read_search(arguments, _FIND_NAMES)
+    if len(starts) * (len(search.wanted) + 1) > MOST_SEARCHED:
+        walk.add_unreadable()
+        return UNKNOWN_OUTPUT
+    patterns = [_search_pattern(walk, start, search) for start in starts]
+    found = patterns[0]
     note_search(walk, arguments, found)
     skip = 0
     for index, argument in enumerate(arguments):
@@ -171,11 +180,11 @@ def _find(walk: Walk, call: Invocation) -> Output:
         if argument in EXECUTES:
             inner = list(takewhile(lambda part: part not in (";", "+"), arguments[index + 1 :]))
             skip = index + 1 + len(inner)
-            if inner:
-                walk.run_program([part.replace("{}", found) for part in inner], NO_OUTPUT)
+            for pattern in patterns if inner else ():
+                walk.run_program([part.replace("{}", pattern) for part in inner], NO_OUTPUT)
         elif argument == "-delete":
-            for start in starts:
-                walk.access(start if start == "/" else _search_pattern(walk, start, arguments), Access.DELETE)
+            for start, pattern in zip(starts, patterns, strict=True):
+                walk.access(start if start == "/" else pattern, Access.DELETE)
         elif argument in ("-fprint", "-fprintf", "-fls"):
             walk.access([*arguments, ""][index + 1], Access.WRITE)
     return Output(Source.NONE, target=found)
@@ -199,14 +208,14 @@ def _list(walk: Walk, call: Invocation) -> Output:
 _FIND_NAMES = frozenset(("-name", "-iname", "-path"))
 
 
-def _search_pattern(walk: Walk, start: str, arguments: list[str]) -> str:
+def _search_pattern(walk: Walk, start: str, search: Search) -> str:
     """Return a path that stands for those that a search finds: its first folder, and the one pattern it looks for."""
     if is_secret(walk.plain(start), walk.folder):
         return start
     below = f"{start.rstrip('/')}/found"
-    wanted = [f"{start.rstrip('/')}/{name.lstrip('/')}" for name in find_wanted_names(arguments, _FIND_NAMES)]
+    wanted = [f"{start.rstrip('/')}/{name.lstrip('/')}" for name in search.wanted]
     special = next((path for path in wanted if _is_special(walk, path, below)), "")
-    if special or len(wanted) == len(find_searched_names(arguments, _FIND_NAMES)) == 1:
+    if special or (search.is_limited and len(wanted) == 1):
         return special or wanted[0]
     deletes = read_access(walk.plain(below), Access.DELETE, walk.project, folder=walk.folder)
     is_elsewhere = start[:1] == "/" and deletes.kind == "deletes-outside"

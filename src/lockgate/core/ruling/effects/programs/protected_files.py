@@ -21,7 +21,7 @@ from lockgate.core.ruling.effects.programs.options import (
     program_after,
     split_options,
 )
-from lockgate.core.ruling.effects.programs.search_names import EXECUTES, find_searched_names
+from lockgate.core.ruling.effects.programs.search_names import EXECUTES, read_search
 from lockgate.core.ruling.effects.protected_paths import Access, find_own, may_find_own
 
 if TYPE_CHECKING:
@@ -299,8 +299,8 @@ def search_starts(arguments: list[str]) -> list[str]:
 
 
 def _finds_own(arguments: list[str], *, settings: bool = False) -> bool:
-    names = find_searched_names(arguments)
-    return not names or any(may_find_own(name, settings=settings) for name in names)
+    search = read_search(arguments)
+    return not search.is_limited or any(may_find_own(name, settings=settings) for name in search.wanted)
 
 
 def note_search(walk: Walk, arguments: list[str], found: str) -> bool:

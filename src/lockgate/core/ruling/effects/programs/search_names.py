@@ -18,8 +18,15 @@ _VALUED = re.compile(
 )
 
 
+class Search(NamedTuple):
+    """Every pattern that a search looks for, and whether everything that it finds fits one of them."""
+
+    wanted: list[str]
+    is_limited: bool
+
+
 class _Alternative(NamedTuple):
-    """What stands between two `-o`, or in a bracket."""
+    """What stands between two `-o` that are in no bracket."""
 
     names: list[str]
     is_limited: bool
@@ -27,84 +34,60 @@ class _Alternative(NamedTuple):
     is_pruned: bool
 
 
-def find_searched_names(arguments: list[str], named_by: Set[str] = NAMED_BY) -> list[str]:
-    """Return patterns of which everything found fits one; none where anything may be found."""
-    search = _read_search(arguments, named_by)
-    return search.names if search.is_limited else []
-
-
-def find_wanted_names(arguments: list[str], named_by: Set[str] = NAMED_BY) -> list[str]:
-    """Return every pattern that is looked for, even where other files are found as well."""
-    return _read_search(arguments, named_by).names
-
-
-def _read_search(arguments: list[str], named_by: Set[str]) -> _Alternative:
-    rest = _read_arguments(arguments)
-    alternatives: list[_Alternative] = []
-    ended_by = "-o"
-    while ended_by:
-        found, ended_by = _read_alternative(rest, named_by)
-        alternatives.append(found)
+def read_search(arguments: list[str], named_by: Set[str] = NAMED_BY) -> Search:
+    """Return what a search looks for."""
+    alternatives = list(_read_alternatives(arguments, named_by))
     if any(each.acts for each in alternatives):
-        # Without any action, `find` prints what it prunes too; a bracket's action may follow the bracket.
+        # Without any action, `find` prints what it prunes too.
         alternatives = [each for each in alternatives if each.acts or not each.is_pruned]
-    return _join_alternatives(alternatives)
+    names = [name for each in alternatives for name in each.names]
+    return Search(names, all(each.is_limited for each in alternatives))
 
 
-def _read_arguments(arguments: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield each argument with its value, and without the command that it runs for each file."""
+def _read_alternatives(arguments: list[str], named_by: Set[str]) -> Iterator[_Alternative]:
+    """Yield the alternatives, read without their brackets.
+
+    What fits `a ( b -o c ) d` fits all of `a b` or all of `a c d`, so that each of these needs a name. Only `! ( … )`
+    turns this round: it limits nothing, and in it a name behind another `!` is wanted.
+    """
+    # Of each open bracket, whether a name stands before it, and whether names in it are excluded.
+    opened = [(False, False)]
+    names: list[str] = []
+    acts = is_pruned = has_name = False
+    is_limited = True
+    for argument, value, is_negated in _read_arguments(arguments):
+        if argument == "(":
+            is_limited = is_limited and not is_negated
+            opened.append((has_name, opened[-1][1] != is_negated))
+        elif argument == ")" and len(opened) > 1:
+            opened.pop()
+        elif argument in _OR:
+            is_limited, has_name = is_limited and has_name, opened[-1][0]
+            if len(opened) == 1:
+                yield _Alternative(names, is_limited, acts, is_pruned)
+                names, is_limited, acts, is_pruned = [], True, False, False
+        elif argument in named_by and is_negated == opened[-1][1]:
+            names.append(value)
+            # An action that stands before a name is done with any file.
+            has_name = has_name or not acts
+        acts = acts or argument in _ACTS
+        is_pruned = is_pruned or argument == "-prune"
+    yield _Alternative(names, is_limited and has_name, acts, is_pruned)
+
+
+def _read_arguments(arguments: list[str]) -> Iterator[tuple[str, str, bool]]:
+    """Yield each argument with its value and whether `!` stands before it, without the command that it runs."""
     rest = iter(arguments)
+    is_negated = False
     for argument in rest:
+        if argument in _NOT:
+            is_negated = not is_negated
+            continue
         value = next(rest, "") if argument in NAMED_BY or _VALUED.fullmatch(argument) else ""
         if argument == "-fprintf":
             next(rest, "")
         if argument in EXECUTES:
             for _ in takewhile(lambda part: part not in (";", "+"), rest):
                 pass
-        yield argument, value
-
-
-def _read_bracket(rest: Iterator[tuple[str, str]], named_by: Set[str], *, flips: bool) -> _Alternative:
-    alternatives: list[_Alternative] = []
-    ended_by = "-o"
-    while ended_by in _OR:
-        found, ended_by = _read_alternative(rest, named_by, flips=flips)
-        alternatives.append(found)
-    return _join_alternatives(alternatives)
-
-
-def _join_alternatives(alternatives: list[_Alternative]) -> _Alternative:
-    return _Alternative(
-        [name for each in alternatives for name in each.names],
-        all(each.is_limited for each in alternatives),
-        any(each.acts for each in alternatives),
-        any(each.is_pruned for each in alternatives),
-    )
-
-
-def _read_alternative(
-    rest: Iterator[tuple[str, str]], named_by: Set[str], *, flips: bool = False
-) -> tuple[_Alternative, str]:
-    """Return one alternative and the argument that ends it; within `! ( … )`, `flips`, a name behind `!` is wanted."""
-    names: list[str] = []
-    is_limited = acts = is_pruned = is_negated = False
-    ended_by = ""
-    for argument, value in rest:
-        if argument == ")" or argument in _OR:
-            ended_by = argument
-            break
-        if argument in _NOT:
-            is_negated = not is_negated
-            continue
-        if argument == "(":
-            inner = _read_bracket(rest, named_by, flips=flips != is_negated)
-            names += inner.names
-            is_limited = is_limited or (inner.is_limited and not is_negated)
-            acts, is_pruned = acts or inner.acts, is_pruned or inner.is_pruned
-        elif argument in named_by and is_negated == flips:
-            names.append(value)
-            is_limited = True
-        acts = acts or argument in _ACTS
-        is_pruned = is_pruned or argument == "-prune"
+        yield argument, value, is_negated
         is_negated = False
-    return _Alternative(names, is_limited, acts, is_pruned), ended_by
