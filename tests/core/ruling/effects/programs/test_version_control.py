@@ -94,6 +94,8 @@ def test_a_look_at_the_name_and_local_history_sign_nothing(line: str) -> None:
         ("gh api -X PUT repos/acme/shop/pulls/12/merge", "approves-change"),
         ("gh api repos/acme/shop/pulls/12/reviews -f event=APPROVE", "approves-change"),
         ("gh api repos/acme/shop/pulls/12/reviews -f event=COMMENT -f body=ok", "changes-record"),
+        ("gh api -X PUT repos/acme/shop/collaborators/eve -f a=/pulls/12/merge", "grants-access"),
+        ("gh api repos/acme/shop/hooks -f a=/pulls/12/reviews -f event=APPROVE", "grants-access"),
         ("gh pr review 12 --comment -b ok", "sends-message"),
         ("gh pr create --fill", "sends-message"),
         ("git merge feature", "commits"),

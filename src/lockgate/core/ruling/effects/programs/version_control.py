@@ -425,7 +425,10 @@ _GIT: dict[str, Callable[[Walk, list[str]], Output | None]] = {
 
 
 _APPROVES = (["pr", "merge"], ["mr", "merge"], ["mr", "accept"], ["mr", "approve"])
-_APPROVING_PATH = re.compile(r"/(?:pulls|merge_requests)/[^/ ]+/(?:(?:merge|approve)(?: |$)|reviews .*event=APPROVE)")
+# The path, and behind it the fields: a field that looks like such a path approves nothing.
+_APPROVING_PATH = re.compile(
+    r"\S*/(?:pulls|merge_requests)/[^/\s]+/(?:(?:merge|approve)(?: |$)|reviews .*event=APPROVE)"
+)
 _PUBLISHES_FILES = (["gist", "create"], ["release", "create"], ["release", "upload"], ["snippet", "create"])
 
 
@@ -476,7 +479,7 @@ def _gh_api(walk: Walk, call: Invocation) -> Output:
         return UNKNOWN_OUTPUT
     if method == "DELETE":
         walk.add("deletes-record", path)
-    elif _APPROVING_PATH.search(" ".join([path, *(value for _, value in options)])):
+    elif _APPROVING_PATH.match(" ".join([path, *(value for _, value in options)])):
         walk.add("approves-change")
     elif re.search(r"collaborators|keys|invitations|protection|permissions|secrets|hooks|members|teams", path):
         walk.add("grants-access", path)
