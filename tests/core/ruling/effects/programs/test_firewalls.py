@@ -44,6 +44,7 @@ def test_a_network_may_be_kept_out() -> None:
         "ufw deny out from 198.51.100.23",
         "ufw deny from any",
         "ufw deny from 0.0.0.0/1",
+        "ufw deny from 198.0.0.0/8",
         "ufw deny from ::/0",
         'ufw deny from "$ADDRESS"',
         "ufw default allow incoming",
@@ -83,6 +84,13 @@ def test_a_network_may_be_kept_out() -> None:
         "fail2ban-client set sshd unbanip 198.51.100.23",
         "fail2ban-client stop",
         "setenforce 0",
+        "aa-complain ping",
+        "auditctl version -D",
+        "auditctl -a never,exit -S all",
+        "nft get element inet filter x ';' flush ruleset",
+        "nft list ruleset ';' flush ruleset",
+        "nft 'list ruleset\nflush ruleset'",
+        "nft -S flush ruleset",
         "pfctl -d",
     ],
 )
@@ -90,7 +98,16 @@ def test_what_lets_more_in_or_keeps_all_out_is_held(line: str) -> None:
     assert "disables-check" in {kind for kind, _ in read_line(line)}
 
 
-@pytest.mark.parametrize("line", ["ufw status", "iptables -L -n", "nft list ruleset", "fail2ban-client status sshd"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ufw status",
+        "iptables -L -n",
+        "nft list ruleset",
+        "fail2ban-client status sshd",
+        "fail2ban-client get sshd bantime",
+    ],
+)
 def test_a_question_only_looks(line: str) -> None:
     assert {kind for kind, _ in read_line(line)} <= {"looks"}
 
