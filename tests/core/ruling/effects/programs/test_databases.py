@@ -23,6 +23,7 @@ from lockgate import Action, Gate
         ("mongosh --eval 'db.getSiblingDB(\"shop\").dropDatabase()'", ("deletes-data", "shop")),
         ("mongosh --eval 'db.a.drop(); db.getCollection(\"users\").drop()'", ("deletes-data", "users")),
         ("mongosh --eval 'db[\"users\"].deleteMany({})'", ("deletes-data", "users")),
+        ("mongosh mongodb://db.example/x --eval 'db.a.find(); db.dropDatabase()'", ("deletes-data", "db.example")),
         ("redis-cli FLUSHALL", ("deletes-data", "redis")),
         ("redis-cli -h r.example SET a b", ("changes-record", "a")),
         ("pg_dump -h db.example shop -f dump.sql", ("requests", "db.example")),
@@ -46,6 +47,11 @@ def test_a_command_has_this_effect(line: str, effect: tuple[str, str]) -> None:
 )
 def test_a_similar_command_has_not(line: str, kind: str) -> None:
     assert kind not in {found for found, _ in read_line(line)}
+
+
+def test_a_server_on_this_machine_is_told_by_what_is_removed_there() -> None:
+    line = "mongosh mongodb://localhost/shop --eval 'db.carts.drop()'"
+    assert read_line(line) == {("deletes-data", "carts")}
 
 
 @pytest.mark.parametrize(

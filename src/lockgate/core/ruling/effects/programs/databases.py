@@ -120,9 +120,11 @@ _MONGO_NAMES = re.compile(
 _MOST_NAMES = 16
 
 
-def _note_mongo_names(walk: Walk, kind: str, text: str, otherwise: str) -> None:
+def _note_mongo_names(walk: Walk, kind: str, text: str, host: str) -> None:
     named = list(dict.fromkeys(next(filter(None, names)) for names in _MONGO_NAMES.findall(text)))
-    for name in named[:_MOST_NAMES] or [otherwise]:
+    # Another machine is a target as well: not all that is removed there is called by its name.
+    targets = [*named[:_MOST_NAMES], *filter(None, [host])]
+    for name in targets or ["database"]:
         walk.add(kind, name)
     if len(named) > _MOST_NAMES:
         walk.add_unreadable()
@@ -132,12 +134,13 @@ def _mongo(walk: Walk, call: Invocation) -> Output:
     options, rest = split_options(call.arguments, _MONGO_VALUED)
     address = next((walk.plain(argument) for argument in rest if "://" in argument), dict(options).get("--host", ""))
     host = host_of(address)
-    if host and not is_local(host):
+    host = "" if is_local(host) else host
+    if host:
         walk.add("requests", host)
     text = call.stdin.text + "".join(value for option, value in options if option == "--eval")
     for kind, pattern in _MONGO:
         if pattern.search(text):
-            _note_mongo_names(walk, kind, text, host or "database")
+            _note_mongo_names(walk, kind, text, host)
             break
     for path in rest:
         if path.endswith(".js"):
