@@ -63,6 +63,8 @@ from lockgate.core.ruling.effects.shell import read_command
         ("deno run -A https://x.example/m.ts", ("runs-download", "x.example")),
         ("deno run -c deno.json https://x.example/m.ts", ("runs-download", "x.example")),
         ("deno run --import-map=https://x.example/m.json main.ts", ("runs-download", "x.example")),
+        ("deno run --preload /tmp/x.ts main.ts", ("runs-program", "/tmp/x.ts")),
+        ("deno run --import-map=/tmp/x.json main.ts", ("runs-program", "/tmp/x.json")),
         ("deno run --unheard-of x https://x.example/m.ts", ("requests", "x.example")),
         ("deno run data:text/javascript,x", ("runs-download", "data:")),
         ("deno run HTTPS://x.example/m.ts", ("runs-download", "x.example")),
@@ -96,6 +98,7 @@ def test_a_command_has_this_effect(line: str, effect: tuple[str, str]) -> None:
         ("brew bundle install", "installs-package"),
         ("poetry shell", "runs-program"),
         ("deno run -A main.ts", "runs-program"),
+        ("deno run --config deno.json main.ts", "runs-program"),
         ("deno run --allow-net=shop.example:443 main.ts key:value", "runs-download"),
     ],
 )

@@ -19,6 +19,7 @@ from lockgate.core.ruling.effects.program_io import (
 )
 from lockgate.core.ruling.effects.programs.option_uses import note_foreign
 from lockgate.core.ruling.effects.programs.options import has_option, split_options
+from lockgate.core.ruling.effects.project import Place
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
@@ -250,8 +251,13 @@ def _check(walk: Walk, call: Invocation, argument: str, following: list[str]) ->
     if argument == "--test":
         walk.add("runs-project-task", call.name)
     elif argument == "-S":
-        _note_server(walk, following[0].rpartition(":")[0] if following else "", [*following, ""][0])
-        for script in split_options(following[1:], _VALUED["php"])[1]:
+        options, scripts = split_options(call.arguments, _VALUED["php"])
+        # Settings can load code, and a folder elsewhere holds other things to run and to show.
+        folders = [".", *(value for option, value in options if option == "-t")]
+        is_plain = len(options) == len(folders) and all(walk.place(folder) is Place.INSIDE for folder in folders)
+        address = [*following, ""][0]
+        _note_server(walk, address.rpartition(":")[0] if is_plain else "", address)
+        for script in scripts:
             _run_file(walk, script, [], "code")
     return UNKNOWN_OUTPUT
 

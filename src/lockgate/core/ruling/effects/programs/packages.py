@@ -271,11 +271,11 @@ def _deno(walk: Walk, call: Invocation) -> Output | None:
     if call.arguments[:1] != ["run"]:
         return None
     options, words = split_options(call.arguments[1:], _DENO_VALUED)
-    loaded = [value for option, value in options if option in _DENO_LOADS and _SCHEME.match(value)]
+    loaded = [value for option, value in options if option in _DENO_LOADS and value]
     for address in loaded + words[:1]:
         scheme = _SCHEME.match(address)
         if scheme is None:
-            walk.run_program(["node", *words], call.stdin)
+            walk.run_program(["node", address, *words[1:]], call.stdin)
         elif scheme[0] in ("npm:", "jsr:"):
             note_package(walk, address[4:], "npm" if scheme[0] == "npm:" else "")
         else:
