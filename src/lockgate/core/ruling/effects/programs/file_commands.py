@@ -91,7 +91,7 @@ _COPY_VALUED = frozenset("-t --target-directory -S --suffix -m --mode -o --owner
 def _make(walk: Walk, call: Invocation) -> Output:
     """`mkdir`, `touch`, `truncate`: paths that are written."""
     options, paths = split_options(call.arguments, _COPY_VALUED if call.name == "install" else _MAKE_VALUED)
-    is_plain_folder = call.name == "mkdir" and not {"-m", "--mode"} & dict(options).keys()
+    is_plain_folder = call.name == "mkdir" and dict(options).keys() <= _PLAIN_FOLDER
     for path in paths:
         if is_plain_folder and _is_beside(walk, path):
             walk.add("makes-folder", walk.plain(path))
@@ -100,6 +100,8 @@ def _make(walk: Walk, call: Invocation) -> Output:
     return NO_OUTPUT
 
 
+# Any other option may begin like `--mode`, which lets others in.
+_PLAIN_FOLDER = frozenset("-p --parents -v --verbose".split())
 _MAKE_VALUED = frozenset("-m --mode -s --size -d --date -t -r --reference -o -g".split())
 
 

@@ -267,7 +267,7 @@ def note_foreign(walk: Walk, call: Invocation) -> None:
     for argument in call.arguments:
         option, value = before, argument
         before = argument if argument[:1] == "-" and "=" not in argument else ""
-        if ("/" not in argument and argument[:1] != "~") or _is_label(call.name, option, argument):
+        if ("/" not in argument and argument[:1] != "~") or _is_label(walk, call.name, option, argument):
             continue
         if argument[:1] == "-":
             option, value = _named_value(argument)
@@ -283,12 +283,14 @@ def note_foreign(walk: Walk, call: Invocation) -> None:
 _HAS_LABELS = frozenset("bazel bazelisk buck buck2 pants please".split())
 
 
-def _is_label(program: str, option: str, argument: str) -> bool:
+def _is_label(walk: Walk, program: str, option: str, argument: str) -> bool:
     """Return whether a build tool takes an argument for targets in the project: `//web:all`, `//web/...`.
 
-    An option before it may take it for a path.
+    An option before it may take it for a path, where a stranger could have put a file: `--bazelrc //tmp/...`.
     """
-    return program in _HAS_LABELS and argument[:2] == "//" and (not option or argument.endswith("..."))
+    if program not in _HAS_LABELS or argument[:2] != "//":
+        return False
+    return not option or (argument.endswith("...") and walk.place(argument) is Place.OUTSIDE)
 
 
 def _named_value(argument: str) -> tuple[str, str]:

@@ -61,7 +61,8 @@ def _may_load_libraries(walk: Walk, value: str) -> bool:
     return is_build and _RUNS_BUILD.fullmatch(walk.line) is not None
 
 
-_SYSTEM_FOLDER = re.compile(r"/(?:usr|lib(?:32|64)?|opt)(?:/\w[\w.+-]*)*/?")
+# On some systems `/usr/tmp` is the scratch folder.
+_SYSTEM_FOLDER = re.compile(r"/(?:usr(?!/tmp\b)|lib(?:32|64)?|opt)(?:/\w[\w.+-]*)*/?")
 _BUILD_FOLDER = re.compile(r"(?:\./)?(?:_?build|out|dist|target)(?:/\w[\w.+-]*)*/?")
 _PLAIN_LINE = re.compile(r"[\w ./=:,+-]{1,1000}")
 _AS_ROOT = re.compile(r"\b(?:sudo|doas)\b")
