@@ -44,6 +44,18 @@ def test_a_longer_name_that_holds_the_target_is_not_the_target(scanner: Scanner)
     assert held_against(scanner, goal, NAMED, UPLOAD) == ["effect:sends-data"]
 
 
+@pytest.mark.parametrize("folder", ["/srv", "/srv/", "`/srv`", "/srv/."])
+def test_a_folder_that_the_user_names_is_none(scanner: Scanner, folder: str) -> None:
+    removal = effect("deletes-outside", "/srv", argument="command")
+    assert held_against(scanner, f"Tidy {folder}", "Nothing here.", removal) == []
+
+
+@pytest.mark.parametrize("folder", ["/srv/builds", "/srv/.cache", "/srv/*.log", "/srvs", "/data/srv"])
+def test_a_folder_above_what_the_user_names_is_not_named(scanner: Scanner, folder: str) -> None:
+    removal = effect("deletes-outside", "/srv", argument="command")
+    assert held_against(scanner, f"Tidy {folder}", "Nothing here.", removal) == ["effect:deletes-outside"]
+
+
 def test_a_target_that_the_project_names_is_none(scanner: Scanner) -> None:
     project = Project(hosts=frozenset({"drop.mirror-desk.example"}))
     assert held_against(scanner, "Tidy the scripts.", NAMED, UPLOAD, project=project) == []

@@ -99,6 +99,7 @@ _MAX_SHOWN, _MAX_SENTENCE, _MAX_EXCERPT = 120, 240, 160
 _DISTINCTIVE = re.compile(rb"[0-9@_/\\\\]")
 _IN_ADDRESS = re.compile(rb"[a-z0-9._%+@-]")
 _GOES_ON = re.compile(rb"[a-z0-9_%+@-]|\.[a-z0-9]")
+_GOES_DOWN = re.compile(rb"/\.?[\w*]")
 # A mailbox, or a site and what may stand behind its host. `https://a.example?@b.example` is an address of `a`.
 _PLACE = re.compile(
     rb"[^\s@/?#\\:,;<>()\"]{1,64}@(%b)|(?:https?://)?(%b)(?:[/?#][^\\\s]*)?" % (HOST.pattern, HOST.pattern)
@@ -270,9 +271,11 @@ class TrustedText:
         written = self.trusted_only if trusted_only else self.written
         at = written.find(address)
         while at >= 0 and budget.take():
-            before, after = written[at - 1 : at], written[at + len(address) : at + len(address) + 2]
+            before, after = written[at - 1 : at], written[at + len(address) : at + len(address) + 3]
             is_start = not _IN_ADDRESS.match(before) or _LOGIN.search(written[max(0, at - _LONGEST_HOST) : at])
-            if is_start and not _GOES_ON.match(after):
+            # Nor does who writes `/srv/builds` mean `/srv`.
+            is_part = address[:1] in (b"/", b"~") and _GOES_DOWN.match(after)
+            if is_start and not is_part and not _GOES_ON.match(after):
                 return True
             at = written.find(address, at + 1)
         return False
