@@ -90,6 +90,13 @@ def test_ordinary_source_text_only_computes(text: str) -> None:
     assert found_in(text) == {("computes", "")}
 
 
+@pytest.mark.parametrize("comment", ["#\r", "# a\r", "//\u2028", "  // a\u2029", "# ?><?php "])
+def test_what_follows_a_comment_on_another_line_is_read(comment: str) -> None:
+    removal = "os.system('rm -rf /etc')"
+    assert ("deletes-outside", "/etc") in found_in(comment + removal)
+    assert found_in(f"# {removal}\r\n  // {removal}\nprint(1)") == {("computes", "")}
+
+
 def test_text_beyond_the_limit_cannot_be_read() -> None:
     assert ("unreadable", "") in found_in("a" * (MOST_CHARACTERS + 1))
 
