@@ -15,12 +15,6 @@ from functools import lru_cache
 # A shorter target, once encoded, may stand anywhere by chance.
 _MIN_TARGET, _MAX_TARGET = 8, 120
 _MIN_FORM = 10
-# Such signs stand in every form of the code, and in few texts without one.
-_SIGNS_OF_CODES = {
-    "base32": re.compile(rb"[A-Z2-7]{10}"),
-    "decimal": re.compile(rb"[0-9] [0-9]"),
-    "binary": re.compile(rb"[01]{8} [01]{8}"),
-}
 
 
 @lru_cache(maxsize=512)
@@ -46,11 +40,9 @@ def find_encoded(target: str, text: bytes) -> tuple[str, int] | None:
     forms = encoded_forms(target)
     if not forms:
         return None
-    joined, lowered, absent = _without_breaks(text)
+    joined, lowered = _without_breaks(text)
     plain = target.lower().encode("utf-8", "ignore")
     for name, form in forms:
-        if name in absent:
-            continue
         # Codes of letters keep their case; the others are the same in both.
         if name in ("reversed", "rot13"):
             place = lowered.find(form.lower())
@@ -79,15 +71,9 @@ def _written_out(text: bytes) -> bytes:
 
 
 @lru_cache(maxsize=4)
-def _without_breaks(text: bytes) -> tuple[bytes, bytes, frozenset[str]]:
-    """Return a text without blanks, and in lower case, and the codes of which it has no sign.
-
-    A call with many targets asks for the same few texts.
-    """
-    joined = b"".join(text.split())
-    places = {"base32": joined, "decimal": text, "binary": text}
-    absent = frozenset(code for code, sign in _SIGNS_OF_CODES.items() if not sign.search(places[code]))
-    return joined, text.lower(), absent
+def _without_breaks(text: bytes) -> tuple[bytes, bytes]:
+    """Return a text without blanks, and in lower case; a call with many targets asks for the same few texts."""
+    return b"".join(text.split()), text.lower()
 
 
 def _aligned_forms(plain: bytes, encode: Callable[[bytes], bytes], size: int, width: int) -> list[bytes]:
