@@ -12,7 +12,6 @@ from lockgate.core.ruling.tool_risk import (
     VERBS,
     canonical_tool,
     explain_risk,
-    looks_at_address,
     tool_intent,
     tool_risk,
     tool_words,
@@ -545,9 +544,3 @@ def test_the_caches_are_bounded_and_hold_no_endless_names() -> None:
         tool_risk(f"{i}" * (MAX_NAME + 1))
         canonical_tool(f"{i}" * (MAX_NAME + 1))
     assert tools._cached_name_risk.cache_info() == before
-
-
-def test_only_an_address_makes_a_looking_name_risky() -> None:
-    assert all(map(looks_at_address, each("get_page list_dns_records wiki_get_page read_webhook")))
-    others = each("get_user page delete_page get_and_send_page get_page_token query_dns WebFetch get_p\u0430ge")
-    assert not any(map(looks_at_address, [*others, "get_page" * 40]))

@@ -667,17 +667,6 @@ def may_reach_any_address(name: str) -> bool:
     return len(name) > MAX_NAME or _find_known_tool(name, _cached_words(name)) is None
 
 
-def looks_at_address(name: str) -> bool:
-    """Whether a name is high-risk for no other reason than that it looks at something with an address."""
-    if len(name) > MAX_NAME or not _PLAIN.fullmatch(name) or _find_known_tool(name, _cached_words(name)) is not None:
-        return False
-    words = _cached_words(name)
-    at, acts = _first_verb(words)
-    others = (_find_second_verb, _find_secret, _find_vague_verb)
-    is_looking = at >= 0 and not acts and not any(find(words, at) for find in others)
-    return is_looking and _find_address(words, at) is not None
-
-
 def acting_words(name: str) -> tuple[str, ...]:
     """Return the verbs of a name in base form; words that are nouns as well count only where there is no other."""
     return _cached_acting_words(name[:MAX_NAME])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from lockgate.core.ruling.arguments import Leaf, argument_words, sink_from_argument
+from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.effects.address_shapes import find_hosts, host_from_value, is_local_host
 from lockgate.core.ruling.effects.code import read_code
 from lockgate.core.ruling.effects.effect import Effect, effect
@@ -14,7 +14,7 @@ from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.tool_arguments import has_role, is_prose, joined_values, name_parts
 from lockgate.core.ruling.effects.tool_names import ToolName
 from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.ruling.tool_risk import acting_words, looks_at_address, may_reach_any_address
+from lockgate.core.ruling.tool_risk import may_reach_any_address
 
 _PAGE_WORDS = frozenset("browser puppeteer playwright page webpage tab selenium computer screen chrome".split())
 _LOOKS_AT_PAGE = frozenset(
@@ -35,9 +35,6 @@ NAMES_HOSTS = frozenset(
 )
 # A value in a URL's query that is a text of several words: it takes something along.
 _CARRIES_TEXT = re.compile(r"[?&][^=&#]{1,40}=[^&#]{0,200}?(?:(?:%20|\+|%0A|%2C)[^&#%+]{1,40}){3}", re.IGNORECASE)
-# A small number, such as that of a page, or a time.
-_PLAIN_VALUE = re.compile(r"\d{1,6}|\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d)?Z?)?", re.ASCII)
-_IDENTIFIER = re.compile(r"[\w-]{1,64}", re.ASCII)
 _ASKING = frozenset("GET HEAD OPTIONS".split())
 
 
@@ -45,8 +42,6 @@ def read_web_tool(
     name: ToolName, seed: str, call: ToolCall, leaves: Sequence[Leaf], project: Project
 ) -> list[Effect] | None:
     """Return what a tool asks of an address or does to a page; None for a tool that does neither."""
-    if _only_asks_service(name, call.tool, leaves):
-        return [effect("looks")]
     on_page = _is_on_page(name)
     hosts = list(_addressed_hosts(leaves))
     if name.kind == "looks":
@@ -59,22 +54,6 @@ def read_web_tool(
             return [effect("looks")]
         return _requests(leaves, hosts) or [effect("requests")]
     return _read_page_act(name, leaves, hosts, project) if on_page else _read_method(name, hosts)
-
-
-def _only_asks_service(name: ToolName, tool: str, leaves: Sequence[Leaf]) -> bool:
-    """Return whether a tool looks up what a service keeps about an address, and no argument may lead elsewhere."""
-    # A verb of another language is none that `looks_at_address` knows.
-    is_understood = name.verb in ("", *acting_words(tool))
-    return is_understood and looks_at_address(tool) and not any(map(_may_be_address, leaves))
-
-
-def _may_be_address(leaf: Leaf) -> bool:
-    """Return whether a value may lead a tool somewhere: all may but small numbers, times and plain identifiers.
-
-    A zone or a name may be a host whose lookup asks a server of the attacker's.
-    """
-    is_identifier = argument_words(leaf.argument)[-1:] in (("id",), ("ids",), ("number",))
-    return not _PLAIN_VALUE.fullmatch(leaf.text) and not (is_identifier and _IDENTIFIER.fullmatch(leaf.text))
 
 
 def _is_on_page(name: ToolName) -> bool:
