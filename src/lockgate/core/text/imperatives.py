@@ -173,8 +173,6 @@ _FRAME = re.compile(
 )
 # A path that ends its line, with a verb at its end, as in lists of files: `41G /srv/wal_archive`.
 _PATH_AT_END = re.compile(rb"(?<!\S)(?:/[\w.+-]{1,100}+){2,16}+[^\S\n]{0,8}+\n\s{0,8}+\S\Z")
-# What `aws s3` prints for each file that it fetches, at the start of a text: `download: s3://ours/a.gz to ./a.gz`.
-_TRANSFERRED = re.compile(rb"download: (?=s3://)[^\s\"'`]{1,400} to [^\s\"'`]{1,400}[^\S\n]{0,8}(?:\n|\Z)")
 # Only before an address: "could not send it" may still ask the reader to try again.
 _NOT_DONE = re.compile(
     rb"(?:\b(?:could|can|did|was|is)(?: not|n't)|\bcannot|\b(?:failed|unable|trying|tried) to)\s{1,4}"
@@ -253,7 +251,7 @@ def is_false_cue(data: bytes, cue: int) -> bool:
     a path.
 
     `File "cart.py", line 7` and `at cart.send (cart.js:7:1)` say where something happened, `could not open /srv/data`
-    that it did not, `download: s3://ours/a.gz to ./a.gz` that it did.
+    that it did not.
     """
     if b" by " in data[max(0, cue - 40) : cue].lower() and _DONE_BY.search(data, max(0, cue - 80), cue):
         return True
@@ -269,13 +267,11 @@ def is_false_cue(data: bytes, cue: int) -> bool:
 
 
 def _is_printed_by_program(data: bytes, cue: int) -> bool:
-    """Return whether a cue stands in a frame of a stack, in a list of paths, or in a line of `aws s3`."""
+    """Return whether a cue stands in a frame of a stack, or in a list of paths."""
     line = data.rfind(b"\n", max(0, cue - 160), cue) + 1
     if data.startswith((b"  ", b"\t"), line) and (frame := _FRAME.match(data, line)) and cue <= frame.end():
         return True
-    if b"\n" in data[max(0, cue - 17) : cue] and _PATH_AT_END.search(data, max(0, cue - 200), cue):
-        return True
-    return cue <= len(b"download: ") and _TRANSFERRED.match(data) is not None
+    return b"\n" in data[max(0, cue - 17) : cue] and _PATH_AT_END.search(data, max(0, cue - 200), cue) is not None
 
 
 def _is_behind_row(data: bytes, end: int) -> bool:
