@@ -81,6 +81,7 @@ def test_what_the_project_names_already_is_not_added() -> None:
         ("requirements.txt", "--trusted-host wheels.example"),
         ("pyproject.toml", '[[tool.uv.index]]\nurl = "https://wheels.example/simple"'),
         (".npmrc", "@acme:registry=https://wheels.example/"),
+        (".yarnrc.yml", 'npmRegistryServer: "https://wheels.example/"'),
         ("Gemfile", 'source "https://wheels.example"'),
         ("build.gradle", 'maven { url "https://wheels.example/m2" }'),
     ],

@@ -58,10 +58,10 @@ def read_written_manifest(
     """Yield an effect for each package and each source of packages that a manifest gets by this text."""
     folder, _, name = path.replace("\\", "/").rpartition("/")
     folder = folder.rpartition("/")[2]
-    if may_name_images(name):
+    is_settings = name in _SETTINGS_OF_MANAGERS
+    if may_name_images(name) and not is_settings:
         yield from _added_packages(name, folder, text, replaced, argument, project)
         return
-    is_settings = name in _SETTINGS_OF_MANAGERS
     if not is_settings and (not is_manifest(name, folder) or is_lock_file(name)):
         return
     known_hosts = {seen.target for seen in find_hosts(replaced)}
