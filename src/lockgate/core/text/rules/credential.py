@@ -46,8 +46,8 @@ CREDENTIAL_RULES: tuple[Rule, ...] = (
     ),
     _rule(
         id="credential:dump-environment",
-        # Not the end of a name, `bots/.env | wc`, nor of a path that begins with one, `HEAD:deploy/env > old`.
-        pattern=r"(?:\bprintenv|(?:^|[^\w./-]|/bin/)(?:\.{0,2}/(?:\S{0,80}/)?)?(?:env|export\s+-p|declare\s+-x))\s+[|>]|/proc/(?:self|\d+)/environ\b",
+        # Not the end of a name, `bots/.env | wc`. A path may lead to the program, whatever it begins with.
+        pattern=r"(?:\bprintenv|(?:^|[^\w.-])(?:env|export\s+-p|declare\s+-x))\s+[|>]|/proc/(?:self|\d+)/environ\b",
         scope=Scope.ARGUMENTS,
         what="a command that passes the whole environment on",
         why="keys are handed to agents through the environment",
