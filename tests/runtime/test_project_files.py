@@ -89,6 +89,19 @@ def test_without_a_repository_the_nearest_manifest_makes_the_root(home: Path) ->
     assert read(alone, home).root == alone.as_posix()
 
 
+@pytest.mark.parametrize("name", ["docker-compose.yml", "Dockerfile", "action.yml"])
+def test_a_file_that_names_images_makes_no_root(home: Path, name: str) -> None:
+    stack = write(home / "stack" / name, "services: {}").parent
+    web = write(stack / "web" / "a.js", "").parent
+    found = read(web, home)
+    assert found.root == web.as_posix()
+    assert found.locate("../db-data") is not Place.INSIDE
+    write(web / "package.json", "{}")
+    inner = write(web / "image" / name, "FROM evilco/base").parent
+    assert read(inner, home).root == web.as_posix()
+    assert "image:evilco/base" in read(inner, home).packages
+
+
 def test_a_home_is_no_project_though_it_is_a_repository(home: Path) -> None:
     write(home / ".git" / "config", "")
     write(home / "package.json", '{"dependencies": {"left-pad": "1"}}')

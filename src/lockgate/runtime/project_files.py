@@ -13,7 +13,13 @@ from collections.abc import Iterator
 from itertools import islice
 from time import monotonic
 
-from lockgate.core.ruling.effects.manifests import is_lock_file, is_manifest, read_git_remotes, read_manifest
+from lockgate.core.ruling.effects.manifests import (
+    is_lock_file,
+    is_manifest,
+    may_name_images,
+    read_git_remotes,
+    read_manifest,
+)
 from lockgate.core.ruling.effects.project import Project, normalize_path, site_of_url
 
 MAX_FILES = 200
@@ -107,7 +113,8 @@ def _has_repository(folder: str) -> bool:
 
 
 def _has_manifest(folder: str) -> bool:
-    return any(is_manifest(name) for name, _ in _entries(folder))
+    # A file that names images may stand above several projects and their data.
+    return any(is_manifest(name) and not may_name_images(name) for name, _ in _entries(folder))
 
 
 def _entries(folder: str) -> list[tuple[str, bool]]:
