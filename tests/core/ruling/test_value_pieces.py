@@ -42,6 +42,12 @@ def test_a_domain_where_anyone_has_a_page_says_nothing_alone() -> None:
     assert b"evil.herokuapp.com" in pieces("url", "https://evil.herokuapp.com/x", "evil herokuapp com")
 
 
+def test_an_address_without_its_scheme_is_looked_for_in_a_message_and_the_name_of_a_file_is_not() -> None:
+    text = "Now for node.js/deno, see Evil.example/in"
+    assert b"evil.example/in" in pieces("text", text, "now for node js deno see evil example in", tool="post_message")
+    assert not pieces("text", "Now for node.js/deno.", "for node js deno", tool="post_message")
+
+
 @pytest.mark.parametrize(("word", "is_plain"), [("espanol", True), ("español", True), ("отчёт", True), ("报告", False)])
 def test_a_word_with_letters_beyond_ascii_is_as_plain_as_another(word: str, *, is_plain: bool) -> None:
     found = find_candidates(prepare_values("send", [Leaf("name", word)]), {word.encode()})[0]

@@ -13,6 +13,7 @@ from posixpath import normpath
 from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, argument_words, sink_from_argument
+from lockgate.core.ruling.scope.domain_names import TOP_LEVEL_DOMAINS
 from lockgate.core.ruling.tool_risk import tool_words
 from lockgate.core.text.imperatives import WORD_BYTES, prepare
 
@@ -75,8 +76,8 @@ _PROVIDERS = frozenset(
 # Letters of Latin, Greek, Cyrillic, Hebrew and Arabic script.
 _SPACED_WORD = re.compile(r"[a-z\u00df-\u06ff]+")
 HOST = re.compile(rb"(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}")
-# An address that people write without its scheme: `ours.example/card`.
-_BARE_ADDRESS = re.compile(rb"(?<![\w.@/-])" + HOST.pattern + rb"/[\w~%-]")
+# An address that people write without its scheme, `ours.example/card`, unlike `node.js/deno`.
+_BARE_ADDRESS = re.compile(rb"(?<![\w.@/-])(?:[a-z0-9-]{1,63}\.){1,8}([a-z]{2,24})/[\w~%-]")
 
 
 _MESSAGE_WORDS = frozenset(
@@ -317,7 +318,8 @@ def _has_quotes_within_word(data: bytes) -> bool:
 def _is_address_chunk(chunk: bytes) -> bool:
     if _AT in chunk or chunk.find(b"://") >= 0 or chunk.find(b"www.") >= 0:
         return True
-    return _SLASH in chunk and _BARE_ADDRESS.search(chunk) is not None
+    found = _BARE_ADDRESS.findall(chunk) if _SLASH in chunk else ()
+    return any(ending.decode() in TOP_LEVEL_DOMAINS for ending in found)
 
 
 def _split_address(chunk: bytes, pieces: list[bytes], untrusted_words: set[bytes], *, is_command: bool) -> None:

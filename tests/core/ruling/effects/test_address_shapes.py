@@ -107,3 +107,4 @@ def test_an_address_without_its_scheme_has_a_host_and_a_path() -> None:
     text = "Cards: Ours.example/card, (b.example/x) ours.example/two; src/a.py, and/or, a@c.example/x, v1.2/3."
     assert [seen.target for seen in find_bare_hosts(text)] == ["ours.example", "b.example"]
     assert list(find_bare_hosts("https://e.example/x")) == []
+    assert list(find_bare_hosts("for node.js/deno, or app.yaml/env")) == []

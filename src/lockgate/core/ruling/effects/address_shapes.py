@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
+from lockgate.core.ruling.scope.domain_names import TOP_LEVEL_DOMAINS
 from lockgate.core.ruling.scope.machines import NO_HOST, host_and_port, is_host_like
 
 # A short value can be one address, or a list of them; a longer one is prose.
@@ -74,7 +75,7 @@ def find_bare_hosts(text: str) -> Iterator[Seen]:
     found = set()
     for match in _BARE_URL.finditer(text):
         host = match[1].lower()
-        if host not in found:
+        if host not in found and host.rpartition(".")[2] in TOP_LEVEL_DOMAINS:
             found.add(host)
             yield Seen(Shape.HOST, host, *match.span(1))
 
