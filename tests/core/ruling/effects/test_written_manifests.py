@@ -105,6 +105,9 @@ def test_a_public_index_is_no_news() -> None:
         ("compose.yaml", "services:\n  web:\n    image: evilco/base:1\n", "evilco/base"),
         ("k8s/web.yml", '      - image: "reg.example:5000/evilco/web:2"', "reg.example:5000/evilco/web"),
         ("chart/values.yaml", "image:\n  repository: evilco/web\n  tag: 2", "evilco/web"),
+        ("_data/team.yml", "image: evilco/ann.png", "evilco/ann.png"),
+        ("_data/team.yml", "image: reg.example/img/ann.png", "reg.example/img/ann.png"),
+        ("_data/team.yml", "image: reg:5000/img/ann.png", "reg:5000/img/ann.png"),
         (".github/workflows/ci.yml", "      - uses: evilco/setup@v1", "evilco/setup"),
         (".github/workflows/ci.yml", "      uses: evilco/ci/.github/workflows/x.yml@main", "evilco/ci"),
         (".github/workflows/ci.yml", "      - uses: docker://evilco/setup:1", "evilco/setup"),
@@ -125,6 +128,8 @@ def test_an_image_and_an_action_with_an_owner_are_dependencies(path: str, text: 
         (".github/workflows/ci.yml", "      - uses: actions/checkout@v4\n      - uses: ./.github/actions/own"),
         ("Chart.yaml", "repository: https://charts.example/stable"),
         ("README.md", "FROM evilco/base:1"),
+        # A name of more parts that begins with no host is pulled from nowhere: it is a path.
+        ("_data/team.yml", "image: assets/img/ann.png"),
         ("src/query.py", "FROM sales/items"),
     ],
 )
@@ -136,6 +141,10 @@ def test_an_image_that_the_project_uses_already_is_no_news() -> None:
     project = Project(packages=frozenset({"image:evilco/base", "npm:evilco/web"}))
     assert added("Dockerfile", "FROM evilco/base:2", "", project) == []
     assert added("Dockerfile", "FROM evilco/web:2", "", project) == [(PACKAGE, "evilco/web")]
+
+
+def test_an_image_behind_very_many_mentions_of_another_is_found() -> None:
+    assert (PACKAGE, "evilco/web") in added("web.yml", "image: ours/web\n" * 10_001 + "image: evilco/web\n")
 
 
 @pytest.mark.parametrize(("path", "line"), [("web.yml", "image: evilco/web{}\n"), ("requirements.txt", "evil_{}==1\n")])

@@ -261,7 +261,8 @@ def _coordinates(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
 # Files that name the images or the actions that are run. Those on a curated registry, or of a forge's own, are no news:
 # no stranger can publish there.
 _IMAGE_FILE = re.compile(
-    r"(?i)(?:.{0,80}[.-])?(?:dockerfile|containerfile)(?:[.-].{0,80})?|(?:docker-)?compose[\w.-]{0,80}\.ya?ml|action\.ya?ml"
+    r"(?i)(?:.{0,80}[.-])?(?:dockerfile|containerfile)(?:[.-].{0,80})?"
+    r"|(?:(?:docker-)?compose|values)[\w.-]{0,80}\.ya?ml|action\.ya?ml"
 )
 _IMAGE_FOLDERS = frozenset("workflows k8s kubernetes manifests deploy deployments".split())
 _IMAGE = re.compile(
@@ -276,15 +277,21 @@ _CURATED = re.compile(
 
 def _read_images(text: str) -> ManifestNames:
     """Read the images and actions that have an owner or a host in their names; a new tag is the same name."""
-    found = [(match["uses"], match["name"].lower()) for match in islice(_IMAGE.finditer(text), _MAX_NAMES)]
-    images = (name for uses, name in found if not uses and not _CURATED.match(name))
+    found = dict.fromkeys((match["uses"], match["name"].lower()) for match in _IMAGE.finditer(text))
+    images = (name for uses, name in found if not uses and _is_public(name) and not _CURATED.match(name))
     # An action may lie in a folder of its repository.
     actions = ("/".join(name.split("/")[:2]) for uses, name in found if uses)
     packages = (
-        *_collect("image", dict.fromkeys(images)).packages,
+        *_collect("image", images).packages,
         *_collect("action", (name for name in dict.fromkeys(actions) if not name.startswith(_OWN_ACTIONS))).packages,
     )
     return ManifestNames(packages)
+
+
+def _is_public(image: str) -> bool:
+    """Return whether others may publish this: where no host is named, such a name has two parts, unlike a path."""
+    host, *parts = image.split("/")
+    return len(parts) == 1 or "." in host or ":" in host
 
 
 _OWN_ACTIONS = ("actions/", "github/")
