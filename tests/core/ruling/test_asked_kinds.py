@@ -74,6 +74,8 @@ def test_what_is_forbidden_or_only_asked_about_is_no_wish(goal: str) -> None:
         "which volumes are unused? delete them",
         "no rush, delete the old volumes",
         "The deploy did not work, drop the test database.",
+        "If it is unused you can drop the test database.",
+        "See if you can drop the test database",
     ],
 )
 def test_a_polite_or_troubled_wish_is_one(goal: str) -> None:
@@ -316,6 +318,9 @@ def test_other_words_about_doors_and_alarms_ask_for_no_such_thing(kind: str, goa
         ("Look at payments-prod, but do not delete it.", {"deletes-record", "deletes-data", "deletes-outside"}),
         ("Count the rows in prod_orders; don't drop it.", {"deletes-data"}),
         ("Don't delete this, delete the copy", set()),
+        ("Compare shoes. Do not order or buy anything from them.", {"orders", "pays"}),
+        ("Read my mail. Do not send or email anyone.", {"sends-message"}),
+        ("Never delete or remove mail of Ann", {"deletes-record", "deletes-data", "deletes-outside"}),
         # What is told, not bidden.
         ("The workers do not restart. Get them going.", set()),
         ("Find out why the invites do not send, and mend it.", set()),
@@ -337,12 +342,42 @@ def test_what_is_forbidden_may_be_asked_for_later() -> None:
     assert forbidden_after("Fine, order the first one.", before) == set()
 
 
-@pytest.mark.parametrize("later", ["Go ahead and order.", "ok order it", "Can you order it?", "I want you to buy one"])
+@pytest.mark.parametrize(
+    "later",
+    [
+        "Go ahead and order.",
+        "ok order it",
+        "Can you order it?",
+        "I want you to buy one",
+        "Looks good, order them.",
+        "Yes, place the order.",
+        "Go ahead with the order",
+        "Let's order it",
+        "make a booking",
+    ],
+)
 def test_an_act_that_is_bidden_later_is_free(later: str) -> None:
     assert forbidden_after(later, frozenset({"orders"})) == set()
 
 
-@pytest.mark.parametrize("later", ["Show me order 4711.", "Where is my order?", "Look at the order of rows", "thanks"])
+@pytest.mark.parametrize(
+    "later", ["Commit and push", "We are ready to push.", "Tests pass, so push.", "Let's push it."]
+)
+def test_a_verb_that_ends_a_sentence_bids_as_well(later: str) -> None:
+    assert forbidden_after(later, frozenset({"pushes"})) == set()
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        "Show me order 4711.",
+        "Where is my order?",
+        "Look at the order of rows",
+        "thanks",
+        "Show the invoice and order",
+        "Bob's order came",
+    ],
+)
 def test_a_thing_of_the_same_name_frees_nothing(later: str) -> None:
     assert forbidden_after(later, frozenset({"orders"})) == {"orders"}
 
