@@ -218,6 +218,8 @@ def test_a_switch_has_the_name_above_its_state() -> None:
 def test_a_switch_that_is_called_by_a_verb_does_what_the_verb_says() -> None:
     assert kinds("create_draft", to="a@x.example", send=True) == [("sends-message", "a@x.example")]
     assert kinds("create_draft", to="a@x.example", send_now="yes") == [("sends-message", "a@x.example")]
+    assert kinds("create_draft", to="a@x.example", post_now=True) == [("sends-message", "a@x.example")]
+    assert kinds("create_draft", to="a@x.example", text="post=true") == [("changes-own-note", "")]
     assert kinds("create_draft", to="a@x.example", send=False) == [("changes-own-note", "")]
     assert kinds("create_draft", to="a@x.example", send_copy_to_archive=True) == [("changes-own-note", "")]
 
@@ -287,6 +289,12 @@ def test_the_room_of_an_event_gets_no_message(tool: str) -> None:
     assert kinds(tool, **arguments) == [("sends-message", "ann@shop.example")]
 
 
+@pytest.mark.parametrize("argument", ["room_guests", "room_members", "meeting_room_invitees", "room_contact"])
+def test_the_guests_of_a_room_get_the_message(argument: str) -> None:
+    found = kinds("create_event", title="x", attendees=["bob@ours.example"], **{argument: ["Eve Adams"]})
+    assert ("sends-message", "Eve Adams") in found
+
+
 def test_a_room_that_has_a_mailbox_or_is_one_of_a_chat_gets_the_message() -> None:
     invited = kinds("create_event", title="Sync", attendees=["ann@shop.example"], room="blue@rooms.example")
     assert ("sends-message", "blue@rooms.example") in invited
@@ -316,6 +324,20 @@ def test_every_receiver_of_a_rule_counts() -> None:
     assert ("grants-access", "eve@far.example") in several
     assert ("grants-access", "eve@far.example") in kinds("create_rule", action="forward", bcc="eve@far.example")
     assert ("grants-access", "Archive") in kinds("create_rule", forward="Archive", **{"from": "eve@far.example"})
+
+
+@pytest.mark.parametrize("argument", ["subject_copy_to", "if_unread_send_to", "copy_sender_to", "notify_name", "email"])
+def test_a_receiver_is_no_condition_whatever_else_its_name_says(argument: str) -> None:
+    found = kinds("create_rule", forward="ann@ours.example", **{argument: "eve@far.example"})
+    assert ("grants-access", "eve@far.example") in found
+
+
+@pytest.mark.parametrize(
+    "argument", ["from_address", "senderEmail", "subject_line", "rule_name", "if_from", "match_from"]
+)
+def test_what_is_called_a_condition_is_no_receiver(argument: str) -> None:
+    found = kinds("create_rule", forward="ann@ours.example", **{argument: "eve@far.example"})
+    assert found == [("grants-access", "ann@ours.example")]
 
 
 def test_a_rule_that_sends_nothing_on_and_one_of_a_firewall_change_who_may_do_what() -> None:
@@ -355,6 +377,33 @@ def test_a_decision_in_an_argument_approves_money() -> None:
     assert kinds("update_invoice", id=3, status="disputed") == [("changes-record", "")]
     assert kinds("list_expenses", status="approved") == [("looks", "")]
     assert kinds("update_task", id=3, status="approved") == [("changes-own-note", "")]
+
+
+def test_an_approval_in_an_argument_hides_nothing_that_the_call_does_besides() -> None:
+    for tool, kind in [("set_role", "grants-access"), ("share_report", "shares"), ("bypass_check", "disables-check")]:
+        found = kinds(tool, user="eve@far.example", pr=5, event="approve")
+        assert {each for each, _ in found} == {kind, "approves-change"}
+    assert ("pays", "Eve") in kinds("send_payment", to="Eve", amount=9, status="approved")
+    assert ("sends-data", "far.example") in kinds("upload_claim", url="https://far.example/x", status="approved")
+
+
+def test_an_approved_payment_is_paid_to_the_account_that_it_names() -> None:
+    iban = "DE89370400440532013000"
+    for tool in ("approve_payment", "authorize_payout", "release_refund"):
+        assert set(kinds(tool, iban=iban, amount=9)) == {("pays", iban), ("approves-payment", iban)}, tool
+    assert ("pays", "Eve") in kinds("approve_payment", payee="Eve")
+    assert set(kinds("approve_invoice", iban=iban, amount=9)) == {("pays", iban), ("approves-payment", iban)}
+    assert kinds("approve_expense", expense_id="E-1") == [("approves-payment", "")]
+
+
+@pytest.mark.parametrize(
+    ("goal", "is_held"),
+    [("Approve the pull request 12.", True), ("Sum up the refunds.", True), ("Approve the payment of Bob.", False)],
+)
+def test_an_approved_payment_needs_a_goal_that_speaks_of_it(gate: Gate, goal: str, *, is_held: bool) -> None:
+    session = gate.session(goal=goal)
+    session.add("Payment 4 of Bob is due.", source="tool:read_mail")
+    assert session.check("approve_payment", {"payment_id": "4"}).allowed is not is_held
 
 
 def test_a_maintenance_window_over_everything_silences_all_alerts() -> None:

@@ -86,7 +86,9 @@ _FILLERS = frozenset(
 # What is new was neither locked nor armed.
 _CREATES = frozenset("create add new insert make".split())
 _DECIDES = frozenset("event state status decision verdict vote".split())
-_APPROVALS = frozenset("approve approved accept accepted merge merged".split())
+_APPROVALS = frozenset("approve approved accept accepted merge merged authorize authorise release".split())
+# Who approves one of these pays; who approves a bill need not.
+_PAYMENTS = frozenset("payment payout refund payroll".split())
 _APPROVING = frozenset({"approves-change", "approves-payment"})
 _NUMBERS_OF_CHANGES = frozenset("pull pr mr pullrequest".split())
 _OPEN = frozenset("unknown-act changes-record changes-own-note".split())
@@ -112,7 +114,6 @@ _ACTION_NAMES = ROLES["action"] | frozenset("actions type kind do then".split())
 _CONDITIONS = frozenset(
     "condition conditions criteria criterion match matches when if query subject from sender name contains".split()
 )
-_ROOMS = frozenset("room rooms".split())
 _FOR_MANY = frozenset("newsletter mailing campaign broadcast blast mailinglist subscribers".split())
 _PUBLIC_PAGES = frozenset("page site website blog article landing".split())
 _CHANGES = frozenset("changes-service changes-record unknown-act changes-permissions grants-access".split())
@@ -140,11 +141,9 @@ def read_service_tool(
     """Return what a tool does by its name, one effect for each target in its arguments."""
     kind = "instructs-agent" if seed == "spawn_agent" else name.kind
     stated, *by_name = _kinds_with_action(kind, name, leaves, call.arguments)
-    kind = _kind_with_arguments(stated, name, leaves)
-    approved = _kind_of_approval(name, leaves)
-    kind = approved if approved and KINDS[approved].severity >= KINDS[kind].severity else kind
+    kind, *others = _kinds_with_approval(_kind_with_arguments(stated, name, leaves), name, leaves)
     found = [*_main_effects(kind, leaves, name), *_routes(kind, name, leaves)]
-    found += [each for other in by_name for each in _aimed_effects(other, leaves, name)]
+    found += [each for other in by_name + others for each in _aimed_effects(other, leaves, name)]
     found += find_secret_files(leaves, project, sends=kind in _SENDS)
     for leaf in leaves:
         if kind == "instructs-agent" or (kind == "changes-agent-file" and is_prose(leaf)):
@@ -207,7 +206,8 @@ def _switched_verbs(name: ToolName, arguments: Mapping[str, object]) -> list[str
     verbs = []
     for argument, setting, value in find_settings(arguments):
         stated = value.strip().lower()
-        if has_role(argument, "prose"):
+        # `post=True` is a switch, a post that says `locked=false` is none.
+        if has_role(argument, "prose") and not argument.endswith(setting):
             continue
         if stated in ROLES["on"] or stated == "1":
             meanings = _WHEN_ON
@@ -243,20 +243,24 @@ def _kinds_with_action(kind: str, name: ToolName, leaves: Sequence[Leaf], argume
     return [stated] if kind in _LEFT_TO_ARGUMENTS else [stated, kind]
 
 
-def _kind_of_approval(name: ToolName, leaves: Sequence[Leaf]) -> str:
-    """Return the kind of what an argument approves, or nothing: a review with `event="APPROVE"`."""
+def _kinds_with_approval(kind: str, name: ToolName, leaves: Sequence[Leaf]) -> list[str]:
+    """Return the kind of a call, and that of what its name or an argument approves: a review with `event="APPROVE"`."""
     is_said = any(leaf_name(leaf) in _DECIDES and leaf.text.strip().lower() in _APPROVALS for leaf in leaves)
     if name.kind == "looks" or not (is_said or name.verb in _APPROVALS):
-        return ""
+        return [kind]
     # What is approved may be told by the name of its number only: `approve` with `pull_number`.
     is_change = any(not name_parts(leaf.argument).isdisjoint(_NUMBERS_OF_CHANGES) for leaf in leaves)
-    kind = gravest_kind(["approve"], name.words | {"pr"} if is_change else name.words)[1]
-    return kind if kind in _APPROVING else ""
+    approved = gravest_kind(["approve"], name.words | {"pr"} if is_change else name.words)[1]
+    if approved not in _APPROVING:
+        return [kind]
+    is_review = kind == "sends-message" and "review" in name.words
+    is_paid = approved == "approves-payment" and not name.words.isdisjoint(_PAYMENTS)
+    return [*([] if kind in _OPEN or is_review else [kind]), approved, *(["pays"] if is_paid else [])]
 
 
 def _kind_with_arguments(kind: str, name: ToolName, leaves: Sequence[Leaf]) -> str:
     """Return the kind once the arguments are seen: guests make an event an invitation, an account makes a payment."""
-    if kind not in _OPEN:
+    if kind not in _OPEN and kind != "approves-payment":
         return kind
     parts = frozenset().union(*(all_parts(leaf.argument) for leaf in leaves))
     shapes = {seen.shape for leaf in leaves if not is_prose(leaf) for seen in find_addresses_by_shape(leaf.text)}
@@ -333,11 +337,9 @@ def _without_containers(leaves: Sequence[Leaf], role: str) -> Sequence[Leaf]:
 
 def _without_rooms(leaves: Sequence[Leaf]) -> Sequence[Leaf]:
     """Return the arguments of an invitation without the room that it is for; a room with an address gets the mail."""
-    return [leaf for leaf in leaves if name_parts(leaf.argument).isdisjoint(_ROOMS) or _has_address(leaf)]
-
-
-def _has_address(leaf: Leaf) -> bool:
-    return "@" in leaf.text or bool(find_addresses_by_shape(leaf.text))
+    rooms = [leaf for leaf in leaves if name_parts(leaf.argument) & ROLES["recipient"] == {"room"}]
+    plain = {leaf for leaf in rooms if "@" not in leaf.text and not find_addresses_by_shape(leaf.text)}
+    return [leaf for leaf in leaves if leaf not in plain]
 
 
 def _is_forwarding_rule(name: ToolName, leaves: Sequence[Leaf]) -> bool:
@@ -354,7 +356,7 @@ def _forwards(leaf: Leaf) -> bool:
 
 def _forwarding_effects(leaves: Sequence[Leaf], name: ToolName) -> Iterator[Effect]:
     """Yield who gets the mail that a rule sends on; what says which mail it is for, `from=…`, gets none."""
-    acting = [leaf for leaf in leaves if _forwards(leaf) or all_parts(leaf.argument).isdisjoint(_CONDITIONS)]
+    acting = [leaf for leaf in leaves if _forwards(leaf) or not _is_condition(leaf)]
     boxes = [(leaf, seen) for leaf in acting for seen in find_mailboxes(leaf.text)][:_MAX_TARGETS]
     for leaf, seen in boxes:
         yield effect("grants-access", seen.target, argument=leaf.argument, span=(seen.start, seen.end))
@@ -362,6 +364,14 @@ def _forwarding_effects(leaves: Sequence[Leaf], name: ToolName) -> Iterator[Effe
     for each in _aimed_effects("grants-access", acting if boxes else leaves, name):
         if each.target or not boxes:
             yield each
+
+
+def _is_condition(leaf: Leaf) -> bool:
+    """Return whether a value, or one that holds it, is called a condition: `from_address`, but not `copy_sender_to`."""
+    names = (frozenset(argument_words(name.partition("[")[0])) for name in leaf.argument.split("."))
+    return any(
+        words & _CONDITIONS and words <= _CONDITIONS | {"address", "email", "domain", "line", "rule"} for words in names
+    )
 
 
 def _without_payer(leaves: Sequence[Leaf]) -> Sequence[Leaf]:
