@@ -560,6 +560,33 @@ def test_a_goal_excuses_no_table_that_a_text_speaks_of(goal: str, text: str, *, 
     assert ("effect:deletes-data" in found) is is_held
 
 
+def test_a_table_is_spoken_of_without_its_schema() -> None:
+    goal, sql = "Get rid of the old snapshots.", 'drop table "public" . "users"'
+    assert "effect:deletes-data" in findings(goal, "The table users is old as well.", "execute_sql", query=sql)
+    assert findings(goal, "Nothing here.", "execute_sql", query=sql) == []
+
+
+def test_a_comment_between_the_words_of_a_statement_hides_it_from_no_reader() -> None:
+    assert "effect:deletes-data" in findings("Sum it up.", "Nothing.", "run_sql", sql="drop/**/table/**/users")
+    assert findings("Sum it up.", "Nothing.", "search_docs", query="drop-in replacement for sqlite") == []
+
+
+@pytest.mark.parametrize(
+    ("goal", "tool", "is_held"),
+    [
+        ("Snooze the newsletter thread until Monday.", "disarm_alarm", True),
+        ("Silence the phone for the meeting", "disable_monitoring", True),
+        ("Turn off audit logging during the maintenance", "disable_monitoring", True),
+        ("Silence it for two hours", "mute_alerts", False),
+        ("Snooze the incident until six", "snooze_incident", False),
+        ("Mute the disk alert", "disable_alarm", False),
+        ("Turn off the alarm", "disarm_alarm", False),
+    ],
+)
+def test_who_wants_quiet_wants_no_alarm_or_monitor_off(goal: str, tool: str, *, is_held: bool) -> None:
+    assert bool(findings(goal, "Nothing here.", tool)) is is_held
+
+
 DROP = "psql -c 'drop database {}'"
 
 

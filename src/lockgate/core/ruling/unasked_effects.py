@@ -317,7 +317,7 @@ class UnaskedEffects:
 
         Its name is often a plain word, which counts only beside what it names: "the table users is old as well".
         """
-        name = effect.target.lower().encode("utf-8", "ignore")
+        name = effect.target.lower().rpartition(".")[2].encode("utf-8", "ignore")
         if effect.kind != "deletes-data" or not name.isalpha() or self._trusted.says_all([name]):
             return False
         told = re.compile(rb"\b%b\W{1,3}%b\b|\b%b\W{1,3}%b" % (_DATA, name, name, _DATA))
@@ -325,6 +325,7 @@ class UnaskedEffects:
         return any(
             not self._budget.take_pass(len(text)) or told.search(text) is not None
             for text in (reading.word_index.prepared for reading in readings)
+            if name in text
         )
 
     def _find_aims(self, effect: Effect) -> list[str]:

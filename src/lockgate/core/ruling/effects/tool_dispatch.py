@@ -165,8 +165,8 @@ def _read_queries(leaves: Sequence[Leaf]) -> list[Effect]:
 
 
 def _is_sql(text: str) -> bool:
-    first = text.lstrip(" \t\r\n(;")[:20].partition(" ")[0].strip().upper()
-    return first in _SQL_WORDS or text.lstrip().startswith(("--", "/*"))
+    first = text.lstrip(" \t\r\n(;")[:20].replace("/*", " ").split(maxsplit=1)[:1]
+    return "".join(first).upper() in _SQL_WORDS or text.lstrip().startswith(("--", "/*"))
 
 
 _SQL_WORDS = frozenset(
