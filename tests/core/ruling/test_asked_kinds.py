@@ -60,6 +60,7 @@ def test_words_with_a_hyphen_stand_side_by_side() -> None:
         "clean up, no purging please",
         "resize the volume instead of deleting it",
         "avoid deleting anything while you tidy up",
+        "tell me if you can safely delete the volumes",
     ],
 )
 def test_what_is_forbidden_or_only_asked_about_is_no_wish(goal: str) -> None:
@@ -74,8 +75,6 @@ def test_what_is_forbidden_or_only_asked_about_is_no_wish(goal: str) -> None:
         "which volumes are unused? delete them",
         "no rush, delete the old volumes",
         "The deploy did not work, drop the test database.",
-        "If it is unused you can drop the test database.",
-        "See if you can drop the test database",
     ],
 )
 def test_a_polite_or_troubled_wish_is_one(goal: str) -> None:
@@ -352,19 +351,13 @@ def test_what_is_forbidden_may_be_asked_for_later() -> None:
         "Looks good, order them.",
         "Yes, place the order.",
         "Go ahead with the order",
+        "Sounds good, go ahead and order",
         "Let's order it",
         "make a booking",
     ],
 )
 def test_an_act_that_is_bidden_later_is_free(later: str) -> None:
     assert forbidden_after(later, frozenset({"orders"})) == set()
-
-
-@pytest.mark.parametrize(
-    "later", ["Commit and push", "We are ready to push.", "Tests pass, so push.", "Let's push it."]
-)
-def test_a_verb_that_ends_a_sentence_bids_as_well(later: str) -> None:
-    assert forbidden_after(later, frozenset({"pushes"})) == set()
 
 
 @pytest.mark.parametrize(
@@ -376,6 +369,9 @@ def test_a_verb_that_ends_a_sentence_bids_as_well(later: str) -> None:
         "thanks",
         "Show the invoice and order",
         "Bob's order came",
+        "I'll make the order myself",
+        "Bob will place the order",
+        "Check the cart, order history and wishlist",
     ],
 )
 def test_a_thing_of_the_same_name_frees_nothing(later: str) -> None:

@@ -580,6 +580,7 @@ def test_a_comment_between_the_words_of_a_statement_hides_it_from_no_reader() ->
         ("Silence it for two hours", "mute_alerts", False),
         ("Snooze the incident until six", "snooze_incident", False),
         ("Mute the disk alert", "disable_alarm", False),
+        ("Stop the disk alarms until tomorrow", "create_silence", False),
         ("Turn off the alarm", "disarm_alarm", False),
     ],
 )

@@ -45,10 +45,9 @@ _FORBIDDEN = re.compile(
     )""",
     re.VERBOSE,
 )
-# What the user only wants to know: "tell me which ones I should approve", "say if it can go". "If so you may" allows.
+# What the user wants to know whether to do: "tell me which ones I should approve", "say if it can be deleted".
 _WHETHER = re.compile(
-    r"""(?<!\w)(?:(?:(?:which|what|who|whom|whether)\b[^.,;:\n]{0,80}?|if\b[^.,;:\n]{0,80}?(?<!you\s))
-      \b(?:should|could|can|may|must|ought\sto)\b
+    r"""(?<!\w)(?:(?:which|what|who|whom|whether|if)\b[^.,;:\n]{0,80}?\b(?:should|could|can|may|must|ought\sto)\b
       (?:\s+(?:i|we|one|you|be|get|safely|already|now))*|should\s+(?:i|we)|whether\s+to)\s+[\w'-]+""",
     re.VERBOSE,
 )
@@ -84,12 +83,16 @@ _ACTS = {
 }
 # These are no things as well. Of the others, "my mail" and "order 4711" ask for nothing.
 _ONLY_VERBS = frozenset("send buy publish delete remove erase".split())
-_BEFORE_BID = frozenset("please now just ok okay yes fine then so you instead go do may can could should".split())
-# "Go ahead and order", "place the order", "let's order".
-_BIDS = re.compile(r" (?:(?:place|make|do|(?:ahead|proceed)(?: with| and)?)(?: the| an?)?|let s|let us)(?= )")
+_BEFORE_BID = frozenset("please now just ok okay yes fine then you instead go do ahead may can could should".split())
+# "Go ahead and order", "yes, place the order", "let's order", but not "Bob will place the order".
+_BIDS = re.compile(
+    r"(?m)^(?: (?:please|now|just|ok|okay|yes|fine|then|so|you|can|could|may|should))*"
+    r" (?:(?:place|make)(?: the| an?)?|let s|let us)(?= )|(?<= ahead) (?:and|with)(?: the| an?)?(?= )"
+)
+# "Looks good, order them", but not "my cart, order history and mail".
+_BID_AFTER_COMMA = re.compile(r", (?=\w+ (?:it|them|this|that|these|those|the|an?|one|all|both)\b)")
 _BEFORE_NEXT_BID = frozenset("and to or".split())
-_THINGS_AT_END = frozenset("order mail email post book purchase transfer payment booking reservation".split())
-_BEHIND_THING = frozenset("from of for in is was are has and or that with at on by number".split())
+_BEHIND_THING = frozenset("from of for in is was are has and or that to with at on by number".split())
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -115,8 +118,8 @@ def forbidden_after(text: str, before: frozenset[str] = frozenset()) -> frozense
     stems = {act.removesuffix("ing") for act in acts}
     acts |= stems | {f"{stem}e" for stem in stems} | {stem[:-1] for stem in stems}
     # What is asked for in the same breath, or later, is not forbidden; in "don't order or buy from them" nothing is.
-    rest = _FORBIDDEN_ALTOGETHER.sub(". ", lower).replace(", ", ". ").replace(". or ", ". not ")
-    asked = _find_bidden(wishes_in(rest))
+    rest = _FORBIDDEN_ALTOGETHER.sub(". ", lower).replace(". or ", ". not ")
+    asked = _find_bidden(wishes_in(_BID_AFTER_COMMA.sub(". ", rest)))
     return frozenset(
         kind
         for kind, words in _ACTS.items()
@@ -131,8 +134,7 @@ def _find_bidden(wishes: str) -> set[str]:
         words = line.split()
         for before, word, behind in zip(["", *words], words, [*words[1:], ""], strict=False):
             is_thing = behind in _BEHIND_THING or behind[:1].isdigit()
-            is_next = before in _BEFORE_NEXT_BID and (behind or word not in _THINGS_AT_END)
-            is_bid = not before or before in _BEFORE_BID or is_next
+            is_bid = not before or before in _BEFORE_BID or (before in _BEFORE_NEXT_BID and behind)
             if word in _ONLY_VERBS or (is_bid and not is_thing):
                 found.add(word)
     return found
@@ -160,6 +162,8 @@ def names_other_protection(wishes: str, act: str) -> bool:
     wished, switched = (
         {name for name in PROTECTIONS if _pattern_of_phrases(PROTECTIONS[name]).search(text)} for text in (wishes, act)
     )
+    # Who wants an alarm off may have it quiet for a while; who wants quiet has named no alarm.
+    wished |= {"quiet"} if "alerts" in wished else set()
     return bool(wished) and bool(switched) and wished.isdisjoint(switched)
 
 
