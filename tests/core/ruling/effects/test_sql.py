@@ -107,7 +107,16 @@ def test_where_databases_differ_about_texts_and_comments_these_hide_no_statement
 
 
 @pytest.mark.parametrize(
-    "text", ["insert into t values ('a; b; drop shadow')", "select 'it''s; a' -- drop table users", "select ';'"]
+    "text",
+    [
+        "insert into t values ('a; b; drop shadow')",
+        "select 'it''s; a' -- drop table users",
+        "select ';'",
+        "insert into notes values ('Call Bob; grant access to Carol')",
+        "update tasks set note = 'Stop; create user guide' where id = 1",
+        "select path from files where path like 'src/*' or path like 'docs/*'",
+        "select 1 -- see src/*.py and docs/*.md",
+    ],
 )
 def test_other_semicolons_in_texts_and_comments_open_no_door(text: str) -> None:
     assert {each.kind for each in read_sql(text)} <= {"changes-record", "looks"}

@@ -266,7 +266,7 @@ def _quote_word(text: str) -> str:
 
 _TEXT = r"[rbuf]{0,2}(?:\"((?:[^\"\\\n]|\\.){1,600})\"|'((?:[^'\\\n]|\\.){1,600})'|`((?:[^`\\]|\\.){1,600})`)"
 # Other signs than `\n` end a line of Python or JavaScript as well, and `?>` ends a comment of PHP.
-_COMMENT = re.compile(r"(?m)^[^\S\r\n\u2028\u2029]*(?:#(?!!)|//)[^\r\n\u2028\u2029?]*")
+_COMMENT = re.compile(r"(?m)^[^\S\r\n\u2028\u2029]*(?:#(?!!)|//)(?:[^\r\n\u2028\u2029?]|\?(?!>))*")
 _LITERAL = re.compile(_TEXT)
 _ASSIGNED = re.compile(r"\b([A-Za-z_]\w*)\s*=\s*\[?\s*" + _TEXT + r"\s*\]?\s*(?:[;\n]|$)")
 # Calls that start a process, by their whole name or by a word that is a function in their language.

@@ -13,12 +13,14 @@ MOST_HEAD = 4_000
 
 _NOISE = re.compile(r"--[^\n]*|/\*(?:[^*]|\*(?!/))*(?:\*/|$)|'(?:[^']|'')*'")
 # MySQL and MariaDB, from the version on that may follow, run what stands in such a comment; other databases do not.
+_COMMENT_THAT_RUNS = re.compile(r"(?i)/\*m?!")
 # In PostgreSQL a comment goes on behind the end of one that began in it.
-_UNCLEAR_COMMENT = re.compile(r"(?i)/\*(?:m?!|(?:[^*/]|\*(?!/)|/(?!\*))*/\*)")
+_COMMENT_IN_COMMENT = re.compile(r"/\*(?:[^*/]|\*(?!/)|/(?!\*))*/\*")
 # What may open a door behind a semicolon in a text or comment; databases differ in where these end: `\'`, `"'"`, `#`.
 _HIDDEN = re.compile(
     r"(?i);(?:\s|/\*[^*;]{0,80}\*/){0,80}((?:drop|truncate|alter|grant|delete|copy|create)\b[^;]{0,400})"
 )
+_ENDS_DIFFER = re.compile(r"[\\\"`#$\[]|--|/\*")
 _PART = r"(?:\"[^\"]{1,128}\"|`[^`]{1,128}`|\[[^\]]{1,128}\]|[`\"\[]?[\w$-]+)"
 _NAME = rf"({_PART}(?:\s?\.\s?{_PART})*)"
 _NEXT_NAME = re.compile(rf"(?i)[\s*]*,\s*(?:only\s+)?{_NAME}")
@@ -134,9 +136,13 @@ def is_scratch_database(path: str) -> bool:
 def read_sql(text: str, argument: str = "") -> list[Effect]:
     """Return what statements would do; one that is not known may change anything."""
     statements = [part for part in _NOISE.sub(_blank, text).split(";") if part.strip()]
-    statements += [part[1] for noise in _NOISE.findall(text) if ";" in noise for part in _HIDDEN.finditer(noise)]
+    if _ENDS_DIFFER.search(text):
+        statements += [part[1] for noise in _NOISE.findall(text) if ";" in noise for part in _HIDDEN.finditer(noise)]
     found: dict[tuple[str, str], Effect] = {}
-    is_unclear = len(statements) > MOST_STATEMENTS or _UNCLEAR_COMMENT.search(text) is not None
+    inner = _COMMENT_IN_COMMENT.search(text)
+    # What nothing closes is no comment in a comment: `like 'src/*' or path like 'docs/*'`.
+    is_nested = inner is not None and "*/" in text[inner.end() :]
+    is_unclear = len(statements) > MOST_STATEMENTS or is_nested or _COMMENT_THAT_RUNS.search(text) is not None
     for statement in statements[:MOST_STATEMENTS]:
         for each in _read_statement(statement[:MOST_HEAD], argument):
             found.setdefault((each.kind, each.target), each)
