@@ -25,21 +25,23 @@ _LIST_BY_OPTION = frozenset("iptables ip6tables firewall-cmd pfctl ufw".split())
 # `nft` takes more than one statement.
 _ASKS = re.compile(r"(?:\S+ (?:status|list|show|getenforce|--status)|fail2ban-client (?:get|banned|ping))(?: [^;\n]*)?")
 _ADDRESS = r"([\da-f.:/]+)"
+_MATCHES = r"(?: -p \w+| -i \w+| --dport \d+| -m (?:tcp|udp|comment)| --comment [\w ]{1,80})*"
 _IPTABLES = (
-    rf"(?:-A|-I|--append|--insert)[ =](?!\S*out)\w+(?: \d+| -p \w+| --dport \d+)* (?:-s|--source)[ =]{_ADDRESS}"
-    r"(?: -p \w+| --dport \d+)* (?:-j|--jump)[ =](?:drop|reject)"
+    rf"(?:-w )?(?:-A|-I|--append|--insert)[ =](?!\S*out)[\w-]+(?: \d+)?{_MATCHES} (?:-s|--source)[ =]{_ADDRESS}"
+    rf"{_MATCHES} (?:-j|--jump)[ =](?:drop|reject(?: --reject-with [\w-]+)?)"
 )
 # The whole of a rule that keeps one address from coming in, by the firewall's program.
 _KEEPS_OUT = {
     name: re.compile(pattern, re.IGNORECASE)
     for name, pattern in {
-        "ufw": rf"(?:insert \d+ |prepend )?(?:deny|reject) from {_ADDRESS}(?: to any| port \d+| proto \w+)*",
+        "ufw": rf"(?:insert \d+ |prepend )?(?:deny|reject)(?: in| proto \w+)* from {_ADDRESS}"
+        r"(?: to any| port \d+| proto \w+)*(?: comment [\w ]{1,80})?",
         "iptables": _IPTABLES,
         "ip6tables": _IPTABLES,
         "nft": rf"(?:add|insert) rule (?:(?:ip6?|inet) )?[\w-]+ (?!\S*out)[\w-]+ ip6? saddr {_ADDRESS}"
         r"(?: (?:tcp|udp) dport \d+)?(?: counter| log)* (?:drop|reject)",
-        "firewall-cmd": r"(?:--permanent )?--add-rich-rule=rule(?: family=\"?ipv[46]\"?)? "
-        rf"source address=\"?{_ADDRESS}\"? (?:drop|reject)",
+        "firewall-cmd": r"(?:--permanent |--zone=[\w-]+ )*--add-rich-rule=rule(?: family=\"?ipv[46]\"?)? "
+        rf"source address=\"?{_ADDRESS}\"? (?:drop|reject)(?: --permanent)?",
         "fail2ban-client": rf"set [\w-]+ banip {_ADDRESS}",
     }.items()
 }
