@@ -79,6 +79,7 @@ def test_a_file_known_by_its_number_only_is_a_record() -> None:
 def test_a_folder_of_mail_is_no_folder_of_the_project() -> None:
     assert kinds("mail_delete_folder", folder="Archive/2023") == [("deletes-record", "Archive/2023")]
     assert kinds("delete_folder", folder="Archive/2023") == [("edits-project", "Archive/2023")]
+    assert kinds("email_tools_delete_file", path="~/.ssh/authorized_keys")[0][0] == "changes-login"
 
 
 def test_each_pushed_file_is_read_under_its_own_name() -> None:

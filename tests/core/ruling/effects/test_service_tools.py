@@ -333,7 +333,8 @@ def test_a_receiver_is_no_condition_whatever_else_its_name_says(argument: str) -
 
 
 @pytest.mark.parametrize(
-    "argument", ["from_address", "senderEmail", "subject_line", "rule_name", "if_from", "match_from"]
+    "argument",
+    ["from_address", "senderEmail", "subject_line", "rule_name", "if_from", "match_from", "from_emails", "header_from"],
 )
 def test_what_is_called_a_condition_is_no_receiver(argument: str) -> None:
     found = kinds("create_rule", forward="ann@ours.example", **{argument: "eve@far.example"})
@@ -394,6 +395,8 @@ def test_an_approved_payment_is_paid_to_the_account_that_it_names() -> None:
     assert ("pays", "Eve") in kinds("approve_payment", payee="Eve")
     assert set(kinds("approve_invoice", iban=iban, amount=9)) == {("pays", iban), ("approves-payment", iban)}
     assert kinds("approve_expense", expense_id="E-1") == [("approves-payment", "")]
+    for tool in ("track_shipment_payment", "request_payment"):
+        assert "approves-payment" in {kind for kind, _ in kinds(tool, action="approve", to="eve@far.example")}
 
 
 @pytest.mark.parametrize(

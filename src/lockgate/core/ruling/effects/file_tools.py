@@ -90,7 +90,8 @@ def _direction(name: ToolName, seed: str, leaves: Sequence[Leaf]) -> Access | No
         return Access.READ if is_view else Access.WRITE
     if name.verb in _TRANSFORMS:
         return Access.WRITE
-    if name.verb in _DELETES and not _MAIL_WORDS.isdisjoint(name.words):
+    is_local = any(leaf.text.startswith(("/", "~")) for leaf in leaves)
+    if name.verb in _DELETES and not _MAIL_WORDS.isdisjoint(name.words) and not is_local:
         return None
     if not _FILE_WORDS.isdisjoint(name.words):
         return Access.DELETE if name.verb in _DELETES else Access.WRITE if name.verb in _WRITES | _MOVES else None

@@ -114,6 +114,7 @@ _ACTION_NAMES = ROLES["action"] | frozenset("actions type kind do then".split())
 _CONDITIONS = frozenset(
     "condition conditions criteria criterion match matches when if query subject from sender name contains".split()
 )
+_BESIDE_CONDITIONS = frozenset("address email emails domain line rule is header".split())
 _FOR_MANY = frozenset("newsletter mailing campaign broadcast blast mailinglist subscribers".split())
 _PUBLIC_PAGES = frozenset("page site website blog article landing".split())
 _CHANGES = frozenset("changes-service changes-record unknown-act changes-permissions grants-access".split())
@@ -266,6 +267,8 @@ def _kind_with_arguments(kind: str, name: ToolName, leaves: Sequence[Leaf]) -> s
     shapes = {seen.shape for leaf in leaves if not is_prose(leaf) for seen in find_addresses_by_shape(leaf.text)}
     if Shape.ACCOUNT in shapes and not parts.isdisjoint(_AMOUNTS):
         return "pays"
+    if kind == "approves-payment":
+        return kind
     if kind == "changes-own-note":
         return _kind_of_note(name, parts, has_addresses=bool(shapes))
     if _silences_everything(name, leaves):
@@ -369,9 +372,7 @@ def _forwarding_effects(leaves: Sequence[Leaf], name: ToolName) -> Iterator[Effe
 def _is_condition(leaf: Leaf) -> bool:
     """Return whether a value, or one that holds it, is called a condition: `from_address`, but not `copy_sender_to`."""
     names = (frozenset(argument_words(name.partition("[")[0])) for name in leaf.argument.split("."))
-    return any(
-        words & _CONDITIONS and words <= _CONDITIONS | {"address", "email", "domain", "line", "rule"} for words in names
-    )
+    return any(words & _CONDITIONS and words <= _CONDITIONS | _BESIDE_CONDITIONS for words in names)
 
 
 def _without_payer(leaves: Sequence[Leaf]) -> Sequence[Leaf]:
