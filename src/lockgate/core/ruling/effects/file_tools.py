@@ -90,12 +90,16 @@ def _direction(name: ToolName, seed: str, leaves: Sequence[Leaf]) -> Access | No
         return Access.READ if is_view else Access.WRITE
     if name.verb in _TRANSFORMS:
         return Access.WRITE
-    is_local = any(leaf.text.startswith(("/", "~")) for leaf in leaves)
-    if name.verb in _DELETES and not _MAIL_WORDS.isdisjoint(name.words) and not is_local:
+    if _deletes_mail(name, leaves):
         return None
     if not _FILE_WORDS.isdisjoint(name.words):
         return Access.DELETE if name.verb in _DELETES else Access.WRITE if name.verb in _WRITES | _MOVES else None
     return Access.WRITE if _edits_by_arguments(name, leaves) else None
+
+
+def _deletes_mail(name: ToolName, leaves: Sequence[Leaf]) -> bool:
+    is_mail = name.verb in _DELETES and not _MAIL_WORDS.isdisjoint(name.words)
+    return is_mail and not any(leaf.text.startswith(("/", "~")) for leaf in leaves)
 
 
 def _edits_by_arguments(name: ToolName, leaves: Sequence[Leaf]) -> bool:

@@ -17,7 +17,7 @@ _WORDS = ("IMPORT", "IMAGE", "WEBSERVICE", "HYPERLINK")
 _REACHING = re.compile(r"(?i)(?<!\w)(?:IMPORT(?:DATA|XML|HTML|FEED|RANGE)|IMAGE|WEBSERVICE|HYPERLINK)[ ]{0,3}\(")
 # A formula stands at the start of its cell: of the text, of a line, or behind what separates cells. A spreadsheet takes
 # other signs for `=` as well, if the function follows at once.
-_CELL_START = re.compile(r"(?:^|[\t,;|\"'\[])[ ]{0,4}(?:=|[+@-][ ]?$)")
+_CELL_START = re.compile(r"(?m)(?:^|[\t,;|\"'\[])[ ]{0,4}(?:=|[+@-][ ]?\Z)")
 # What joins texts puts the values of other cells into the address. A `&` inside a text joins nothing: `"Q&A"`.
 _JOINS = re.compile(r"(?i)[\"')]\s*&|&\s*[\"'(]|\b(?:CONCAT|CONCATENATE|TEXTJOIN|JOIN|ENCODEURL|SUBSTITUTE)[ ]{0,3}\(")
 
@@ -52,28 +52,23 @@ def _formulas(text: str, numbers: Iterator[int]) -> Iterator[tuple[int, str]]:
         if text.find(")", function.end(), read_to) >= 0:
             # It ends in what was read with the one before it.
             continue
-        least = max(0, function.start() - _BEFORE)
-        before = text[least : function.start()].rstrip()
-        at = before.rfind("\n") + 1
-        begin = _CELL_START.search(before[at:])
-        if begin is None:
-            continue
+        begin = _cell_start(text, function.start())
         # It may go on in the next line until its bracket ends.
         head, bracket, tail = text[function.end() : function.end() + _LONGEST].partition(")")
         behind = head + bracket + tail.partition("\n")[0]
-        start = least + at + begin.start()
-        if not begin[0].endswith("="):
-            # A text in a formula stands in quotes; in `- image (https://ours.example)` none does.
-            if '"' not in behind:
-                continue
-            # This may be code, where `"name"+image(…)` goes on for long.
-            behind = behind[: max(len(head) + 1, _LONGEST // 2)] if bracket else behind
-        is_cut = len(behind) == _LONGEST
-        if is_cut and ("(" in head or not bracket):
-            yield start, ""
-        elif is_cut:
-            # Behind its bracket are other cells.
-            yield start, text[start : function.end()] + head
-        else:
-            read_to = function.end() + len(behind)
-            yield start, text[start:read_to]
+        # A text in a formula stands in quotes; in `- image (https://ours.example)` none does.
+        if begin is None or not (begin[0].endswith("=") or '"' in behind):
+            continue
+        if bracket and not (begin[0].endswith("=") and "(" in head):
+            # Behind its bracket are other cells, or more code.
+            behind = behind[: _LONGEST - 1]
+        start, read_to = begin.start(), function.end() + len(behind)
+        yield start, text[start:read_to] if len(behind) < _LONGEST else ""
+
+
+def _cell_start(text: str, function: int) -> re.Match[str] | None:
+    while text[function - 1 : function].isspace():
+        function -= 1
+    least = max(0, function - _BEFORE)
+    least = max(least, text.rfind("\n", least, function) + 1)
+    return _CELL_START.search(text, least, function)

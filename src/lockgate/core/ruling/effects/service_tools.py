@@ -267,10 +267,12 @@ def _kind_with_arguments(kind: str, name: ToolName, leaves: Sequence[Leaf]) -> s
     shapes = {seen.shape for leaf in leaves if not is_prose(leaf) for seen in find_addresses_by_shape(leaf.text)}
     if Shape.ACCOUNT in shapes and not parts.isdisjoint(_AMOUNTS):
         return "pays"
-    if kind == "approves-payment":
-        return kind
     if kind == "changes-own-note":
         return _kind_of_note(name, parts, has_addresses=bool(shapes))
+    return kind if kind == "approves-payment" else _kind_of_change(kind, name, leaves, parts)
+
+
+def _kind_of_change(kind: str, name: ToolName, leaves: Sequence[Leaf], parts: frozenset[str]) -> str:
     if _silences_everything(name, leaves):
         return "disables-check"
     if _tracks_parcel(name, parts):

@@ -139,10 +139,7 @@ def read_sql(text: str, argument: str = "") -> list[Effect]:
     if _ENDS_DIFFER.search(text):
         statements += [part[1] for noise in _NOISE.findall(text) if ";" in noise for part in _HIDDEN.finditer(noise)]
     found: dict[tuple[str, str], Effect] = {}
-    inner = _COMMENT_IN_COMMENT.search(text)
-    # What nothing closes is no comment in a comment: `like 'src/*' or path like 'docs/*'`.
-    is_nested = inner is not None and "*/" in text[inner.end() :]
-    is_unclear = len(statements) > MOST_STATEMENTS or is_nested or _COMMENT_THAT_RUNS.search(text) is not None
+    is_unclear = len(statements) > MOST_STATEMENTS or _has_unclear_comment(text)
     for statement in statements[:MOST_STATEMENTS]:
         for each in _read_statement(statement[:MOST_HEAD], argument):
             found.setdefault((each.kind, each.target), each)
@@ -151,6 +148,13 @@ def read_sql(text: str, argument: str = "") -> list[Effect]:
     if is_unclear:
         found["", ""] = effect("unreadable", certainty=Certainty.GUESS, argument=argument)
     return list(found.values()) or [effect("looks", argument=argument)]
+
+
+def _has_unclear_comment(text: str) -> bool:
+    inner = _COMMENT_IN_COMMENT.search(text)
+    # What nothing closes is no comment in a comment: `like 'src/*' or path like 'docs/*'`.
+    is_nested = inner is not None and "*/" in text[inner.end() :]
+    return is_nested or _COMMENT_THAT_RUNS.search(text) is not None
 
 
 def _blank(match: re.Match[str]) -> str:
