@@ -73,7 +73,7 @@ def _written_out(text: bytes) -> bytes:
 @lru_cache(maxsize=4)
 def _without_breaks(text: bytes) -> tuple[bytes, bytes]:
     """Return a text without blanks, and in lower case; a call with many targets asks for the same few texts."""
-    return b"".join(text.split()), text.lower()
+    return text.translate(None, b" \t\n\r\v\f"), text.lower()
 
 
 def _aligned_forms(plain: bytes, encode: Callable[[bytes], bytes], size: int, width: int) -> list[bytes]:
