@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import RLock
+from weakref import finalize
 
 from lockgate.core.errors import SessionsUnavailable
 from lockgate.core.sessions.session_entries import SessionInfo
@@ -28,6 +29,7 @@ class MemorySessions(SqlSessions):
         self._lock = RLock()
         self._db: sqlite3.Connection | None = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
         self._db.executescript(TABLES)
+        self._closing = finalize(self, self._db.close)
         self._closed_because = "these sessions were kept in memory, and are closed"
         on_fork(self._forget_parent)
 
@@ -84,6 +86,7 @@ class MemorySessions(SqlSessions):
         # A fork may have happened in the middle of a write: SQLite's own lock may then be held for ever, so that even
         # closing could wait for it.
         if self._db is not None:
+            self._closing.detach()
             _ABANDONED.append(self._db)
         self._lock = RLock()
         self._db = None
