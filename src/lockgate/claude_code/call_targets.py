@@ -56,6 +56,7 @@ def find_protected_targets(
         home=os.path.expanduser("~"),
         follow=names.follow,
         service_port=host.gate.service_port,
+        service_pids=host.gate.service_pids,
         own_folders=host.gate.own_folders,
     )
     # Behind a proxy the port is that of another machine, or of another program.

@@ -298,7 +298,9 @@ class Ruler:
     @project.setter
     def project(self, project: Project) -> None:
         gate = self.gate
-        self._context.project = replace(project, service_port=gate.service_port, own_folders=gate.own_folders)
+        self._context.project = replace(
+            project, service_port=gate.service_port, service_pids=gate.service_pids, own_folders=gate.own_folders
+        )
 
     # Earlier calls.
 

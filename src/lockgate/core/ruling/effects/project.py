@@ -48,7 +48,8 @@ class Project:
     the names of programs it brings along (`.venv/bin`). `follow` says where a path really leads if that is a place of
     Lockgate's own (`protected_paths.py`): only a host can look at links, nothing here does. `brings_lockgate` says
     whether what is installed from a path would take Lockgate's place. `service_port` is where Lockgate's service
-    listens, and `own_folders` is where its files lie besides the usual places.
+    listens, `service_pids` are the processes that rule and their parent, and `own_folders` is where its files lie
+    besides the usual places.
     """
 
     root: str = ""
@@ -62,6 +63,7 @@ class Project:
     follow: Callable[[str], str] | None = field(default=None, compare=False, repr=False)
     brings_lockgate: Callable[[str], bool] | None = field(default=None, compare=False, repr=False)
     service_port: int = field(default=7717, compare=False, repr=False)
+    service_pids: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
     own_folders: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     def has_package(self, name: str, registry: str = "") -> bool:

@@ -3,6 +3,10 @@
 What counts is where an access leads, not how it is spelled: the path is joined to the folder it starts from, `~`,
 variables and detours are resolved, and patterns of the shell are compared name by name. A folder above a listed path
 counts for what works on everything below it, such as `rm -r`, `grep -r` or an archive that is unpacked there.
+
+A piece whose value is not known can be any name. It counts as a listed one only where the known pieces beside it say so:
+`~/.local/state/$X` and `~/.claude/$X` are ours, `$BUILD`, `~/$X`, `bin/$X` and `~/.config/$APP` are not. So a value that
+only a running shell knows can still lead here; the folder's permissions and the journal's proofs are left against that.
 """
 
 from __future__ import annotations
@@ -200,7 +204,9 @@ _UNKNOWN = re.compile(r"\$\{[^}]*\}|\$\(\)|\$\w+")
 _ANY = "\x01"
 _TILDE = re.compile(r"~[\w.-]*(?=/|$)")
 _HOME = re.compile(r"(?:/(?:home|users)/[^/]+|/root|/var/root|[a-z]:/users/[^/]+)(?=/|$)")
-_ABOVE_HOME = re.compile(r"/(?:home|users|\*+|\x01)?|[a-z]:/?(?:users)?")
+_ABOVE_HOME = re.compile(r"/(?:home|users|\*+)?|[a-z]:/?(?:users)?")
+# Names of listed paths that say nothing beside an unknown piece: so many other paths have them.
+_COMMON = frozenset("~ .config .cache bin site-packages dist-packages projects tools".split())
 
 
 def _join(path: str, folder: str) -> str:
@@ -280,12 +286,19 @@ def _shorten_home(text: str, home: str) -> str:
 
 def _compare(parts: list[str], entry: _Listed) -> bool | None:
     """Return True if the path is a folder above the listed one, False if it is that one, None if it leads elsewhere."""
-    for part, listed in zip(parts, entry.parts, strict=False):
+    has_unknown = tells = False
+    for at, (part, listed) in enumerate(zip(parts, entry.parts, strict=False)):
         if part == "**":
             return None if entry.section != "secrets" or not may_find_own(parts[-1]) else False
         if not _fits(part, listed):
             return None
-    return len(parts) < len(entry.parts)
+        if _ANY in part:
+            has_unknown = True
+            tells = tells or len(part.replace(_ANY, "").strip(".")) > 2
+        elif listed not in _COMMON and (at or listed[:1] == "." or "lockgate" in listed):
+            # The first name of a path from the root, such as `/srv`, is that of many others.
+            tells = True
+    return None if has_unknown and not tells else len(parts) < len(entry.parts)
 
 
 def _fits(part: str, listed: str, *, hidden: bool = False) -> bool:

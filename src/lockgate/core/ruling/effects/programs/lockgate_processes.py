@@ -1,19 +1,25 @@
-"""What a program does to Lockgate's own processes: it ends or enters them, or starts them or their host otherwise.
+"""What a program does to Lockgate's service and to the agents that its hooks stand in.
 
-A program that ends processes chooses them: by a pattern, by a port, or by a list that another program printed and a
-filter narrowed. What counts is whether that choice can hold the service, not how the command is spelled. A number is
-any process: `kill 4312` is ordinary.
+It ends or enters the service's process, reaches the service or takes its port, has the system stop it, types our
+commands into another terminal, or starts Lockgate or an agent away from our settings.
+
+A program that ends processes chooses them: by number, by a pattern, by a port, or by a list that another program printed
+and a filter narrowed. What counts is whether that choice can hold the service. The host says the service's number and
+port; a number or pattern that is not known is any process, so `kill $SERVER_PID` is ordinary.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.agent_programs import AGENT_PROGRAMS
+from lockgate.core.ruling.effects.lockgate_address import ASKS_SERVICE, find_own_service
 from lockgate.core.ruling.effects.program_io import MARK, UNKNOWN_OUTPUT, Invocation, Output, Source
-from lockgate.core.ruling.effects.programs.options import has_option, split_options
+from lockgate.core.ruling.effects.programs.lockgate_commands import PROGRAMS
+from lockgate.core.ruling.effects.programs.options import has_option, plain_words, split_options
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
@@ -22,75 +28,102 @@ if TYPE_CHECKING:
 RUNNERS = frozenset("npx bunx pnpx uvx pipx".split())
 # Variables by which a program finds its home and its settings.
 HOME_VARIABLES = frozenset(("HOME", "USERPROFILE", *(agent.variable for agent in AGENT_PROGRAMS.values())))
-STATE_VARIABLES = HOME_VARIABLES | {"XDG_STATE_HOME", "XDG_CACHE_HOME"}
+_STEERS = re.compile("|".join((*HOME_VARIABLES, r"XDG_(?:STATE|CACHE)_HOME|LOCKGATE_\w*")))
+_STEERS_SERVICE = re.compile(rf"{_STEERS.pattern}|PYTHON\w*|LD_\w*|DYLD_\w*|PATH")
 _GUARDS = frozenset("serve hook mcp".split())
 _KILL_VALUED = frozenset("-u -U -g -G -P -s -t -o -y -Z --signal --euid --uid --user --group --parent".split())
 _OF_A_USER = frozenset("-u -U --euid --uid --user".split())
-# These look into a process and read its memory, or take its resources away.
-_ATTACHERS = frozenset(
-    "gdb lldb gcore strace ltrace dtruss perf bpftrace py-spy pyrasite reptyr rr nsenter prlimit renice taskset chrt "
-    "ionice cgexec".split()
-)
-_KILLERS = frozenset("killall pkill skill slay kill killall5 taskkill".split())
-
-# The service as a list of processes shows it: what a hook or the system starts, and what a person does.
-_NAMES = ("python", "python3", *(f"python3.{minor}" for minor in range(11, 16)), "lockgate")
-_PACKAGE = "/home/user/.local/lib/{}/site-packages/lockgate/__main__.py serve --host 127.0.0.1 --port {}"
+_PYTHONS = ("python", "python3", *(f"python3.{minor}" for minor in range(11, 16)))
+_NAMES = (*_PYTHONS, "lockgate")
 # The output of a program that lists processes, as long as no filter has taken the service out of it. It begins with a
 # digit: `/proc/0-every-process/environ` is a path like that of any number.
 _PROCESSES = "0-every-process"
+_QUIET, _CLIENTS, _TYPING, _MANAGERS, _LOOKING_VERBS, _FOR_ALL, _ENVIRONMENT_VERBS, _ATTACHERS = (
+    frozenset(" ".join(PROGRAMS[section]).split())
+    for section in (
+        *("quiet", "clients", "typing", "managers", "looking verbs", "verbs for all", "environment verbs"),
+        "attachers",
+    )
+)
+_KEYS = {"space": " ", "enter": "\n", "return": "\n", "c-m": "\n", "kp_enter": "\n", "minus": "-", "tab": "\t"}
+_TYPED = re.compile(
+    r"lockgate\b[^\n]*?[\s'\"](?:approvals?|approve|deny|grants?|revoke|trust|token|bans|init|--repin|--remove|--lift)\b"
+)
 
 
 def note_own_processes(walk: Walk, call: Invocation) -> None:
-    """Note a program that ends or enters Lockgate's processes, or starts them or an agent away from our settings."""
-    if call.name in _KILLERS:
-        _note_killed(walk, call)
-    elif _enters_process(walk, call):
-        walk.add("reads-own-token", call.name)
-    elif call.name == "fuser" and has_option(call.arguments, "-k", "--kill"):
-        if _selects_service(walk, call):
-            walk.add("changes-own-guard", "fuser")
-    else:
-        _note_moved(walk, call)
+    """Note what a program does to the service, or to Lockgate or an agent that it starts."""
+    name, words = call.name, [walk.plain(word) for word in call.arguments]
+    if _ends_service(walk, call, words):
+        walk.add("changes-own-guard", " ".join([name, *words])[:100])
+    elif name in _ATTACHERS and any(_is_service(walk, word) for word in words):
+        # Its memory holds the tokens.
+        walk.add("reads-own-token", name)
+    elif name in _TYPING:
+        keys = [_KEYS.get(word.lower(), word) for word in words]
+        if any(_TYPED.search(typed.lower()) for typed in ("".join(keys), " ".join(keys))):
+            walk.add("changes-own-guard", "lockgate")
+    elif name in _MANAGERS:
+        _note_managed(walk, name, plain_words(words))
+    _note_moved(walk, call, words)
+    if name not in _QUIET:
+        # An interpreter may get its program through its input.
+        if found := find_own_service(" ".join([*words, "\n", call.stdin.text]), walk.project.service_port):
+            walk.add(ASKS_SERVICE, found)
+        _note_port(walk, call, words)
+    elif name == "ss" and has_option(words, "-K", "--kill"):
+        _note_port(walk, call, words)
 
 
-def _note_killed(walk: Walk, call: Invocation) -> None:
-    """Note what ends processes by a pattern that fits ours, by a list that may hold them, or all of a user's."""
-    if call.name in ("kill", "killall5"):
-        listed = any(_PROCESSES in walk.plain(argument) for argument in (*call.arguments, call.stdin.target))
+def _is_service(walk: Walk, word: str) -> bool:
+    """Return whether a word is the service's process, its group of processes, or a list that may hold it."""
+    if _PROCESSES in word:
+        return True
+    number = word.lstrip("-").rpartition("=")[2].lstrip("0")
+    return number.isdecimal() and int(number[:12]) in walk.project.service_pids
+
+
+def _ends_service(walk: Walk, call: Invocation, words: list[str]) -> bool:
+    """Return whether a program ends processes, and those that it chooses may hold the service."""
+    name = call.name
+    if name in ("kill", "skill", "slay", "tskill", "taskkill", "killall5"):
+        if any(_is_service(walk, word) for word in (*words, call.stdin.target)):
+            return True
+        if name == "taskkill":
+            return any(word.lower().removesuffix(".exe").rstrip("*") in ("", *_NAMES) for word in words)
         # `kill -9 -1`: all that the user may end.
-        if listed or "-1" in call.arguments[1:] or call.name == "killall5":
-            walk.add("changes-own-guard", call.name)
-        return
-    if call.name == "taskkill":
-        chosen = any(name.lower().removesuffix(".exe").rstrip("*") in ("", *_NAMES) for name in call.arguments)
-    elif call.name == "killall" and not has_option(call.arguments, "-r", "--regexp"):
-        options, words = split_options(call.arguments, _KILL_VALUED)
-        chosen = _has_exact_name(walk, words) or (not words and any(name in _OF_A_USER for name, _ in options))
-    else:
-        chosen = _pattern_selects(walk, call)
-    if chosen:
-        walk.add("changes-own-guard", walk.plain(" ".join(call.arguments))[:100])
-
-
-def _enters_process(walk: Walk, call: Invocation) -> bool:
-    """Return whether a program is given the service's process to look into: its memory holds the tokens."""
-    return call.name in _ATTACHERS and any(_PROCESSES in walk.plain(argument) for argument in call.arguments)
+        if name == "kill" or "-1" in words[1:]:
+            return "-1" in words[1:]
+        return name == "killall5" or _pattern_selects(walk, call)
+    if name == "fuser":
+        return has_option(words, "-k", "--kill") and _selects_service(walk, call)
+    if name == "killall" and not has_option(words, "-r", "--regexp"):
+        options, exact = split_options(call.arguments, _KILL_VALUED)
+        return _has_exact_name(walk, exact) or (not exact and any(option in _OF_A_USER for option, _ in options))
+    return name in ("pkill", "killall") and _pattern_selects(walk, call)
 
 
 def _has_exact_name(walk: Walk, words: Iterable[str]) -> bool:
-    return any(MARK in word or walk.plain(word).lower().rpartition("/")[2] in _NAMES for word in words)
+    return any(walk.plain(word).lower().rpartition("/")[2] in _NAMES for word in words)
 
 
 def _pattern_selects(walk: Walk, call: Invocation) -> bool:
     """Return whether the pattern of `pkill`, `pgrep` and their like fits the service, or they have none."""
     options, words = split_options(call.arguments, _KILL_VALUED)
     names = {name for name, _ in options}
+    if any(name in ("-P", "--parent") and _is_service(walk, value) for name, value in options):
+        return True
     if not words:
         return bool(names & _OF_A_USER)
     # Without `-f` only the name counts; it is also a part of the whole line, so both are compared.
-    texts = [*_NAMES, *_command_lines(walk)] if names & {"-f", "--full"} else _NAMES
-    return bool(names & {"-v", "--inverse"}) or any(may_fit(_as_pattern(word), texts) for word in words)
+    texts = [*_NAMES, *_service_lines(walk, "process lines")] if names & {"-f", "--full"} else _NAMES
+    return bool(names & {"-v", "--inverse"}) or any(_may_fit_known(word, texts) for word in words)
+
+
+def _service_lines(walk: Walk, *sections: str) -> list[str]:
+    facts = {"port": walk.project.service_port, "pid": min(walk.project.service_pids, default=4312)}
+    lines = [line for section in sections for line in PROGRAMS[section]]
+    return [line.format(python=python, **facts) for line in lines for python in _PYTHONS]
 
 
 # Lists of processes
@@ -106,26 +139,27 @@ def follow_processes(walk: Walk, call: Invocation, output: Output) -> Output:
         for name in split_options(call.arguments)[1]:
             walk.variables[name] = walk.mark(call.stdin)
     pattern = _kept_lines(call)
-    if pattern and not may_fit(pattern, [*_command_lines(walk), f"tcp 127.0.0.1:{walk.project.service_port} python3"]):
+    if pattern and not may_fit(pattern, _service_lines(walk, "process lines", "port lines")):
         return UNKNOWN_OUTPUT if output.target == _PROCESSES else output
     return call.stdin if output.source in (Source.EMPTY, Source.NONE) else output
 
 
 def _kept_lines(call: Invocation) -> str:
     """Return the pattern of the lines that a filter keeps; empty where it may keep any."""
-    if call.name in ("awk", "gawk", "mawk", "sed"):
-        found = re.search(r"(?<![!~\w])/((?:[^/\\]|\\.)+)/(?!\s*d)", " ".join(call.arguments))
-        return found[1] if found else ""
+    if call.name in ("awk", "gawk", "mawk"):
+        found = re.search(r"(?<![!~\w])\s*/((?:[^/\\]|\\.)+)/", " ".join(call.arguments))
+        # A field begins and ends within the line.
+        return found[1].strip("^$") if found else ""
     if "grep" not in call.name and call.name not in ("rg", "ag"):
         return ""
     options, words = split_options(call.arguments, frozenset("-e -A -B -C -m --regexp".split()))
     names = {name for name, _ in options}
     given = [value for name, value in options if name in ("-e", "--regexp")] or words[:1]
-    if names & {"-v", "--invert-match", "-f", "--file"} or not given:
+    if names & {"-v", "--invert-match", "-f", "--file"} or not given or any(MARK in pattern for pattern in given):
         return ""
     if names & {"-F", "--fixed-strings"} or call.name == "fgrep":
         return "|".join(map(re.escape, given))
-    return "|".join(_as_pattern(each).replace("\\|", "|") for each in given)
+    return "|".join(_as_pattern(pattern).replace("\\|", "|") for pattern in given)
 
 
 def _selects_service(walk: Walk, call: Invocation) -> bool:
@@ -138,17 +172,13 @@ def _selects_service(walk: Walk, call: Invocation) -> bool:
         if "-C" in values:
             return _has_exact_name(walk, [values["-C"]])
         return not values.keys() & {"-p", "-q", "--pid", "--ppid"}
-    if call.name in ("ss", "netstat"):
-        return True
     said = walk.plain(" ".join([*words, *values.values()]))
-    if "$" in said:
-        return True
     ports = re.findall(r"(?:^|[:\s,])(\d+)(?:-(\d+))?(?=/|,|\s|$)", said)
     if call.name == "lsof" and "-c" in values:
         return may_fit(values["-c"], _NAMES)
     if not ports:
-        # A file or a folder; or, without any, all that is open.
-        return not words and call.name == "lsof"
+        # A file, a folder or a port that is not known; or, without any, all that is open.
+        return call.name in ("ss", "netstat") or (not words and call.name == "lsof" and "$" not in said)
     own = walk.project.service_port
     return any(int(first[:6]) <= own <= int((last or first)[:6]) for first, last in ports)
 
@@ -168,12 +198,9 @@ _SELECTORS: dict[str, frozenset[str]] = {
 # Patterns
 
 
-def _command_lines(walk: Walk) -> list[str]:
-    lines = [f"{python} -P -m lockgate serve" for python in _NAMES[:-1]]
-    for python in _NAMES[:-1]:
-        lines.append(f"{python} -I {_PACKAGE.format(python, walk.project.service_port)}")
-        lines.append(f"/home/user/.venv/bin/{python} /home/user/.venv/bin/lockgate serve")
-    return lines
+def _may_fit_known(word: str, texts: Iterable[str]) -> bool:
+    """Return whether a pattern may fit; one of which nothing is known may be that of any program."""
+    return (MARK not in word or len("".join(word.split(MARK)[::2]).strip()) > 1) and may_fit(_as_pattern(word), texts)
 
 
 def _as_pattern(word: str) -> str:
@@ -195,7 +222,7 @@ def may_fit(pattern: str, texts: Iterable[str]) -> bool:
     try:
         # Pieces between `.*` are looked for one after the other, each from where the one before began: more may fit
         # than does, and no pattern costs more than a few passes.
-        choices = [re.split(r"\.[*+]", each) for each in (pattern.split("|") if "(" not in pattern else [pattern])]
+        choices = [re.split(r"\.[*+]", choice) for choice in (pattern.split("|") if "(" not in pattern else [pattern])]
         if any(len(re.findall(r"[*+]", piece)) > 1 for pieces in choices for piece in pieces):
             return True
         compiled = [[re.compile(piece, re.IGNORECASE) for piece in pieces] for pieces in choices]
@@ -207,35 +234,55 @@ def may_fit(pattern: str, texts: Iterable[str]) -> bool:
 def _fits_in_turn(pieces: list[re.Pattern[str]], text: str) -> bool:
     at = 0
     for piece in pieces:
-        found = piece.search(text, at)
-        if found is None:
+        match = piece.search(text, at)
+        if match is None:
             return False
-        at = found.start()
+        at = match.start()
     return True
 
 
-# Started elsewhere
+# The service's port and unit, and what is started elsewhere
 
 
-def _note_moved(walk: Walk, call: Invocation) -> None:
+def _note_port(walk: Walk, call: Invocation, words: list[str]) -> None:
+    """Note a program that is given the service's port: any can listen on one, except those that are known to ask."""
+    if call.name in _CLIENTS and not ("nc" in call.name and has_option(words, "-l", "--listen")):
+        return
+    port = str(walk.project.service_port)
+    given = [*words, *map(walk.plain, call.environment.values()), walk.plain(walk.variables.get("PORT", ""))]
+    if any(port in word and re.search(rf"(?<![\w.#-]){port}(?![\w.-])", word) for word in given):
+        walk.add("changes-own-guard", port)
+
+
+def _note_managed(walk: Walk, name: str, words: list[str]) -> None:
+    if _ENVIRONMENT_VERBS.intersection(words):
+        # Without a name, all variables are changed.
+        if len(words) == 1 or any(_STEERS_SERVICE.fullmatch(word.partition("=")[0]) for word in words):
+            walk.add("changes-own-guard", name)
+        return
+    named = [word for word in words if "lockgate" in word.lower() or _fits_unit(word)]
+    if (named and not _LOOKING_VERBS.intersection(words)) or (_FOR_ALL.intersection(words) and len(words) < 3):
+        walk.add("changes-own-guard", named[0] if named else name)
+
+
+def _fits_unit(word: str) -> bool:
+    """Return whether a pattern can mean the service; of a name that is not known, a part must say so."""
+    pattern = re.sub(r"\$\(\)|\$\w+", "*", word)
+    is_known = pattern == word or pattern.strip("*") != ""
+    return (
+        is_known and not word.isalnum() and any(fnmatchcase(unit, pattern) for unit in ("lockgate", "lockgate.service"))
+    )
+
+
+def _note_moved(walk: Walk, call: Invocation, words: list[str]) -> None:
     """Note a coding agent or a Lockgate that is started with another home: no hook and no token of ours is there."""
     name = call.name.rpartition("/")[2].removesuffix(".exe")
-    first = call.arguments[:8]
-    if name == "lockgate" or any("lockgate" in argument for argument in first[:3]):
-        _note_moved_guard(walk, call)
-    words = [walk.plain(word) for word in call.arguments]
+    if _GUARDS.intersection(words[:8]) and (name == "lockgate" or any("lockgate" in word for word in words[:3])):
+        if moved := [variable for variable in walk.assigned if _STEERS.fullmatch(variable)]:
+            walk.add("changes-own-guard", min(moved))
     for agent in AGENT_PROGRAMS.values():
         if not agent.is_started_by(name, words):
             continue
-        moved = min(HOME_VARIABLES & walk.assigned, default="sudo" if walk.as_root else "")
-        if found := moved or agent.hooks_left_out(words, walk.assigned):
+        moved_home = min(HOME_VARIABLES & walk.assigned, default="sudo" if walk.as_root else "")
+        if found := moved_home or agent.hooks_left_out(words, walk.assigned):
             walk.add("changes-own-guard", found)
-
-
-def _note_moved_guard(walk: Walk, call: Invocation) -> None:
-    first = call.arguments[:8]
-    moved = {each for each in walk.assigned if each in STATE_VARIABLES or each.startswith("LOCKGATE_")}
-    if "serve" in first and has_option(call.arguments, "--config"):
-        moved.add("--config")
-    if moved and _GUARDS.intersection(first):
-        walk.add("changes-own-guard", min(moved))

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lockgate.core.ruling.effects.program_io import MARK, Invocation
 from lockgate.core.ruling.effects.programs.lockgate_processes import RUNNERS, note_own_processes
-from lockgate.core.ruling.effects.programs.lockgate_service import note_own_service
 from lockgate.core.ruling.effects.programs.options import (
     has_option,
     long_values,
@@ -56,7 +55,6 @@ def note_own_files(walk: Walk, call: Invocation, *, is_known: bool) -> None:
         walk.note_own(reach.path, reach.access, below=reach.below)
     _note_searched(walk, call)
     note_own_processes(walk, call)
-    note_own_service(walk, call)
 
 
 def _paths_in(walk: Walk, arguments: Iterable[str]) -> Iterator[str]:
@@ -90,151 +88,93 @@ _ONLY_NAMES = frozenset("echo printf ls stat test [ [[ wc head tail sort uniq ba
 
 # What each program reaches
 
-_RECURSES = ("-r", "-R", "-a", "--recursive", "--archive")
+_Reader = Callable[[list[str]], Iterable[Reach]]
 
 
-def _deleted(arguments: list[str]) -> Iterator[Reach]:
-    for path in split_options(arguments)[1]:
-        yield Reach(path, Access.DELETE)
+def _on_words(access: Access, *only: str, below: bool = True, here: bool = False) -> _Reader:
+    """Return the reader of a program that works on its words, where `only` is empty or one of these options is given.
+
+    With `here` a program without words works on the folder that it is in.
+    """
+
+    def read(arguments: list[str]) -> list[Reach]:
+        words = plain_words(arguments) or (["."] if here else [])
+        return [Reach(path, access, below) for path in words if not only or has_option(arguments, *only)]
+
+    return read
 
 
-def _into(target: str, source: str) -> str:
-    """Return the path that is written when a source is copied to a folder; all of the folder for its content."""
-    name = source.rstrip("/").rpartition("/")[2]
-    return target if name in (".", "..", "*", ".*", "") else f"{target.rstrip('/') or '/'}/{name}"
+def _everything(arguments: list[str]) -> Iterator[Reach]:
+    for argument in arguments:
+        yield Reach(argument, Access.WRITE)
+        yield Reach(argument.partition("=")[2] or argument[2:], Access.WRITE)
 
 
-_COPY_VALUED = frozenset("-t --target-directory -S --suffix -m --mode -o --owner -g --group".split())
-
-
-def _sources_and_target(arguments: list[str], valued: frozenset[str]) -> tuple[list[str], str]:
-    options, paths = split_options(arguments, valued)
-    values = dict(options)
-    target = values.get("-t") or values.get("--target-directory") or ""
-    return (paths, target) if target else (paths[:-1], paths[-1] if paths else "")
-
-
-def _moved(arguments: list[str]) -> Iterator[Reach]:
-    sources, target = _sources_and_target(arguments, _COPY_VALUED)
-    for source in sources:
-        yield Reach(source, Access.DELETE)
-        yield Reach(_into(target, source), Access.WRITE)
-    if has_option(arguments, "-T", "--no-target-directory"):
-        yield Reach(target, Access.WRITE)
-
-
-def _copied(arguments: list[str]) -> Iterator[Reach]:
-    sources, target = _sources_and_target(arguments, _COPY_VALUED)
-    if not has_option(arguments, *_RECURSES):
-        # The target may be a folder; a file is read and written as any program's arguments are.
-        for source in sources:
-            yield Reach(_into(target, source), Access.WRITE, below=False)
-        return
-    for source in sources:
-        yield Reach(source, Access.READ)
-        yield Reach(_into(target, source), Access.WRITE)
-    if has_option(arguments, "-T", "--no-target-directory"):
-        yield Reach(target, Access.WRITE)
-
-
+_TARGETS = frozenset(("-t", "--target-directory"))
+_COPY_VALUED = _TARGETS | frozenset("-S --suffix -m --mode -o --owner -g --group".split())
 _RSYNC_VALUED = frozenset(
-    "-e --rsh --exclude --include --exclude-from --files-from -f --filter --port --rsync-path -o -i -P -p "
-    "--log-file --temp-dir -T --link-dest --backup-dir --chmod --chown".split()
-) - {"-p", "-P", "-o"}
+    "-e --rsh --exclude --include --exclude-from --files-from -f --filter --port --rsync-path -i --log-file --temp-dir "
+    "-T --link-dest --backup-dir --chmod --chown".split()
+)
+_OVER_TARGET = ("-T", "--no-target-directory", "--delete", "--delete-after", "--delete-before", "--delete-excluded")
+_REMOTE = re.compile(r"[\w.@-]+:")
 
 
-def _synchronised(arguments: list[str]) -> Iterator[Reach]:
-    """`rsync` and `scp`: a slash behind a source stands for what is in it."""
-    sources, target = _sources_and_target(arguments, _RSYNC_VALUED)
-    for source in sources:
-        if not re.match(r"[\w.@-]+:", source):
-            yield Reach(source, Access.READ)
-        path = source.partition(":")[2] if re.match(r"[\w.@-]+:", source) else source
-        yield Reach(target if path.endswith("/") or not path else _into(target, path), Access.WRITE)
-    if any(argument.startswith("--delete") for argument in arguments):
-        yield Reach(target, Access.DELETE)
+def _copies(access: Access, valued: frozenset[str] = _COPY_VALUED) -> _Reader:
+    """Return the reader of a program that puts its first words into the last one."""
+
+    def read(arguments: list[str]) -> Iterator[Reach]:
+        options, paths = split_options(arguments, valued)
+        target = next((value for name, value in options if name in _TARGETS), "") or (paths.pop() if paths else "")
+        for source in paths:
+            path = _REMOTE.sub("", source, count=1)
+            if path == source:
+                yield Reach(source, access)
+            name = path.rstrip("/").rpartition("/")[2]
+            # A slash behind a source of `rsync` stands for what is in the folder.
+            is_content = name in (".", "..", ".*", "") or (valued is _RSYNC_VALUED and path[-1:] == "/")
+            yield Reach(target if is_content else f"{target.rstrip('/') or '/'}/{name}", Access.WRITE)
+        if has_option(arguments, *_OVER_TARGET[valued is _RSYNC_VALUED :]):
+            yield Reach(target, Access.WRITE)
+
+    return read
 
 
 def _linked(arguments: list[str]) -> Iterator[Reach]:
     """What is linked can be changed under its other name."""
-    sources, target = _sources_and_target(arguments, _COPY_VALUED)
-    for path in sources or [target]:
-        yield Reach(path, Access.WRITE)
+    paths = split_options(arguments, _COPY_VALUED)[1]
+    yield from (Reach(path, Access.WRITE) for path in paths[:-1] or paths)
 
 
-_TAR_VALUED = frozenset(
-    "-f --file -C --directory -T --files-from -X --exclude --exclude-from -I --transform -g".split()
-)
+_TAR_VALUED = frozenset("-f --file -T --files-from -X --exclude --exclude-from -I --transform -g".split())
 
 
-def _archived(arguments: list[str]) -> Iterator[Reach]:
-    if arguments and re.fullmatch(r"[A-Za-z]+", arguments[0]):
-        arguments = ["-" + arguments[0], *arguments[1:]]
-    options, paths = split_options(arguments, _TAR_VALUED)
-    values = dict(options)
-    folder = values.get("-C") or values.get("--directory") or "."
-    if values.keys() & {"-x", "--extract", "--get"}:
-        # With `-P` an archive says itself which path it writes.
-        yield Reach("/" if values.keys() & {"-P", "--absolute-names"} else folder, Access.WRITE)
-    elif values.keys() & {"-c", "--create", "-r", "-u", "--append", "--update"}:
-        for path in paths:
-            yield Reach(path if folder == "." or path[:1] in ("/", "~", "$") else f"{folder}/{path}", Access.READ)
+def _packs(folder_options: str, unpacking: str = "", looking: str = "") -> _Reader:
+    """Return the reader of a packer; it unpacks with one of the options `unpacking`, or without any of `looking`."""
+    into, unpacks, looks = (frozenset(options.split()) for options in (folder_options, unpacking, looking))
+
+    def read(arguments: list[str]) -> Iterator[Reach]:
+        if re.fullmatch(r"[A-Za-z]+", "".join(arguments[:1])):
+            arguments = ["-" + arguments[0], *arguments[1:]]
+        options, paths = split_options(arguments, into | _TAR_VALUED if "-C" in into else into)
+        names = {name for name, _ in options}
+        folder = next((value for name, value in options if name in into), ".")
+        if names & unpacks if unpacks else names.isdisjoint(looks):
+            # With `-P` an archive says itself which path it writes.
+            yield Reach("/" if names & {"-P", "--absolute-names"} else folder, Access.WRITE)
+        else:
+            yield from (Reach(_below(folder, path), Access.READ) for path in paths)
+
+    return read
 
 
-def _unzipped(arguments: list[str]) -> Iterator[Reach]:
-    options, _ = split_options(arguments, frozenset(("-d", "-x", "-P")))
-    values = dict(options)
-    if not values.keys() & {"-l", "-p", "-t", "-v", "-Z"}:
-        yield Reach(values.get("-d") or ".", Access.WRITE)
-
-
-def _zipped(arguments: list[str]) -> Iterator[Reach]:
-    verb, folder = arguments[0] if arguments else "", ""
-    for argument in arguments:
-        if argument.startswith("-o") and len(argument) > 2:
-            folder = argument[2:]
-    if verb in ("x", "e"):
-        yield Reach(folder or ".", Access.WRITE)
-    else:
-        # The first one is the archive, unless that is standard output.
-        for path in plain_words(arguments):
-            yield Reach(path, Access.READ)
-
-
-def _cpio(arguments: list[str]) -> Iterator[Reach]:
-    options, paths = split_options(arguments, frozenset("-D --directory -F -I -O -E -H".split()))
-    values = dict(options)
-    if not values.keys() & {"-o", "--create", "-t", "--list"}:
-        yield Reach(values.get("-D") or values.get("--directory") or ".", Access.WRITE)
-        for path in paths:
-            yield Reach(path, Access.WRITE)
-
-
-def _chmod(arguments: list[str]) -> Iterator[Reach]:
-    """A folder that its owner may not enter hides all that is below it."""
-    below = has_option(arguments, "-R", "--recursive") or any(map(_LOCKS.fullmatch, arguments))
-    for path in plain_words(arguments):
-        yield Reach(path, Access.WRITE, below)
-
-
+# A folder that its owner may not enter hides all that is below it.
 _LOCKS = re.compile(r"0?0?[0246][0-7]{2}|0|[ugoa]*[ua][go]*-[rwst]*x[rwst]*|-[rwst]*x[rwst]*|[ugoa]*[ua][go]*=[rwst]*")
 
 
-def _owned(arguments: list[str]) -> Iterator[Reach]:
-    for path in plain_words(arguments):
-        yield Reach(path, Access.WRITE)
-
-
-def _written(arguments: list[str]) -> Iterator[Reach]:
-    for path in plain_words(arguments):
-        yield Reach(path, Access.WRITE, below=False)
-
-
-def _everything(arguments: list[str]) -> Iterator[Reach]:
-    for path in plain_words(arguments):
-        yield Reach(path, Access.WRITE)
-    for argument in arguments:
-        yield Reach(argument.partition("=")[2] or argument[2:], Access.WRITE)
+def _chmod(arguments: list[str]) -> Iterator[Reach]:
+    below = has_option(arguments, "-R", "--recursive") or any(map(_LOCKS.fullmatch, arguments))
+    yield from (Reach(path, Access.WRITE, below) for path in plain_words(arguments))
 
 
 _SEARCH_VALUED = frozenset(
@@ -271,11 +211,6 @@ def _searched(options: list[tuple[str, str]], words: list[str], names: set[str])
         return
     files = words if names & {"-e", "-f", "--regexp", "--file"} else words[1:]
     for path in files or ["."]:
-        yield Reach(path, Access.READ)
-
-
-def _compared(arguments: list[str]) -> Iterator[Reach]:
-    for path in plain_words(arguments) if has_option(arguments, "-r", "--recursive") else ():
         yield Reach(path, Access.READ)
 
 
@@ -346,10 +281,11 @@ def _git(arguments: list[str]) -> Iterator[Reach]:
             yield Reach(_below(tree, path), access)
     elif verb in _GIT_PLACES:
         # The address as well: without a folder its last name is the folder.
-        yield from _owned([*plain_words(rest), *(value for _, value in long_values(rest))])
+        places = [*plain_words(rest), *(value for _, value in long_values(rest))]
+        yield from (Reach(path, Access.WRITE) for path in places)
     elif verb == "config":
         options = split_options(rest, frozenset(("-f", "--file")))[0]
-        yield from _owned([value for option, value in options if option in ("-f", "--file")])
+        yield from (Reach(value, Access.WRITE) for option, value in options if option in ("-f", "--file"))
 
 
 def _git_tree(options: list[tuple[str, str]]) -> str:
@@ -387,69 +323,54 @@ def _below(folder: str, path: str) -> str:
 
 def _mounted(arguments: list[str]) -> Iterator[Reach]:
     """Folders that a container gets: what runs there can do anything with them."""
-    options, _ = split_options(arguments, frozenset(("-v", "--volume", "--mount", "-e", "-w", "-p", "-u", "--name")))
-    for option, value in options:
-        if option in ("-v", "--volume"):
-            yield Reach(value.partition(":")[0], Access.WRITE)
-        elif option == "--mount":
-            source = re.search(r"(?:source|src)=([^,]+)", value)
-            if source is not None:
-                yield Reach(source[1], Access.WRITE)
+    for option, value in split_options(arguments, frozenset(("-v", "--volume", "--mount")))[0]:
+        source = re.search(r"(?:source|src)=([^,]+)", value) if option == "--mount" else None
+        if source or option in ("-v", "--volume"):
+            yield Reach(source[1] if source else value.partition(":")[0], Access.WRITE)
 
 
 def _interpreted(arguments: list[str]) -> Iterator[Reach]:
     """A script may do anything with a file it is given; some modules of Python work on a whole folder."""
-    module = arguments[arguments.index("-m") + 1 :] if "-m" in arguments[:3] else []
-    if module[:1] and module[0] in ("zipfile", "tarfile"):
-        words = plain_words(module[1:])
-        if has_option(module, "-e", "-x", "--extract"):
-            yield Reach([*words[1:], "."][0], Access.WRITE)
-        else:
-            yield from (Reach(path, Access.READ) for path in words)
-    elif module[:1] and module[0] in ("venv", "virtualenv"):
-        yield from _owned(module[1:])
-    elif "http.server" in arguments[:3]:
-        options, _ = split_options(arguments, frozenset("-m -d --directory -b --bind".split()))
-        values = dict(options)
+    module, *rest = arguments[arguments.index("-m") + 1 :] or [""] if "-m" in arguments[:3] else [""]
+    words = plain_words(rest)
+    if module in ("zipfile", "tarfile") and has_option(rest, "-e", "-x", "--extract"):
+        yield Reach([*words[1:], "."][0], Access.WRITE)
+    elif module in ("zipfile", "tarfile"):
+        yield from (Reach(path, Access.READ) for path in words)
+    elif module in ("venv", "virtualenv"):
+        yield from (Reach(path, Access.WRITE) for path in words)
+    elif module == "http.server":
+        values = dict(split_options(rest, frozenset(("-d", "--directory")))[0])
         yield Reach(values.get("-d") or values.get("--directory") or ".", Access.READ)
     elif arguments and arguments[0][:1] != "-":
-        for path in plain_words(arguments[1:]):
-            yield Reach(path, Access.WRITE, below=False)
+        yield from (Reach(path, Access.WRITE, below=False) for path in plain_words(arguments[1:]))
 
 
-def _served(arguments: list[str]) -> Iterator[Reach]:
-    for path in plain_words(arguments) or ["."]:
-        yield Reach(path, Access.READ)
-
-
-def _awk(arguments: list[str]) -> Iterator[Reach]:
-    return _written(arguments) if "inplace" in arguments else iter(())
-
-
-_REACHES: dict[str, Callable[[list[str]], Iterator[Reach]]] = {
-    **dict.fromkeys("rm unlink shred srm trash rimraf del".split(), _deleted),
-    **dict.fromkeys(("mv", "gmv"), _moved),
-    **dict.fromkeys(("cp", "gcp", "install"), _copied),
-    **dict.fromkeys(("rsync", "scp"), _synchronised),
-    "ln": _linked,
-    **dict.fromkeys(("tar", "bsdtar", "gtar"), _archived),
-    **dict.fromkeys(("unzip", "bsdunzip", "unar"), _unzipped),
-    **dict.fromkeys("zip 7z 7za 7zz rar unrar".split(), _zipped),
-    "cpio": _cpio,
-    "chmod": _chmod,
-    **dict.fromkeys("chown chgrp chattr setfacl xattr chflags".split(), _owned),
-    **dict.fromkeys("sponge touch crudini".split(), _written),
-    **dict.fromkeys(
-        "stow restic borg rclone duplicity rdiff-backup unison sshfs bindfs mount pax ditto patch".split(), _everything
-    ),
-    **dict.fromkeys("grep egrep fgrep rgrep zgrep ggrep pcregrep pcre2grep".split(), _grepped),
-    **dict.fromkeys("rg ripgrep ag ack ugrep ug".split(), _ripgrepped),
-    **dict.fromkeys(("diff", "colordiff"), _compared),
-    **dict.fromkeys(("find", "fd", "fdfind", "gfind"), _found),
-    "git": _git,
-    **dict.fromkeys(("docker", "podman", "nerdctl"), _mounted),
-    **dict.fromkeys("python python3 node ruby perl php bash sh zsh deno bun".split(), _interpreted),
-    **dict.fromkeys(("serve", "http-server", "webfsd", "darkhttpd"), _served),
-    **dict.fromkeys(("awk", "gawk"), _awk),
-    "virtualenv": _owned,
+_REACHES: dict[str, _Reader] = {
+    program: reader
+    for programs, reader in (
+        ("rm unlink shred srm trash rimraf del", _on_words(Access.DELETE)),
+        ("chown chgrp chattr setfacl xattr chflags virtualenv", _on_words(Access.WRITE)),
+        ("sponge touch crudini", _on_words(Access.WRITE, below=False)),
+        ("awk gawk", _on_words(Access.WRITE, "-i", below=False)),
+        ("diff colordiff", _on_words(Access.READ, "-r", "--recursive")),
+        ("serve http-server webfsd darkhttpd", _on_words(Access.READ, here=True)),
+        ("stow restic borg rclone duplicity rdiff-backup unison sshfs bindfs mount pax ditto patch", _everything),
+        ("mv gmv", _copies(Access.DELETE)),
+        ("cp gcp install", _copies(Access.READ)),
+        ("rsync scp", _copies(Access.READ, _RSYNC_VALUED)),
+        ("ln", _linked),
+        ("tar bsdtar gtar", _packs("-C --directory", unpacking="-x --extract --get")),
+        ("zip 7z 7za 7zz rar unrar", _packs("-o", unpacking="-x -e")),
+        ("unzip bsdunzip unar", _packs("-d", looking="-l -p -t -v -Z")),
+        ("cpio", _packs("-D --directory", looking="-o --create -t --list")),
+        ("chmod", _chmod),
+        ("grep egrep fgrep rgrep zgrep ggrep pcregrep pcre2grep", _grepped),
+        ("rg ripgrep ag ack ugrep ug", _ripgrepped),
+        ("find fd fdfind gfind", _found),
+        ("git", _git),
+        ("docker podman nerdctl", _mounted),
+        ("python python3 node ruby perl php bash sh zsh deno bun", _interpreted),
+    )
+    for program in programs.split()
 }
