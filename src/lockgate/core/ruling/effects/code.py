@@ -63,6 +63,10 @@ class _CodeReader:
         if _OWN_IMPORT.search(source) and _OWN_PARTS.search(source):
             # Our own package in the place of our commands: it reads the tokens and answers approvals.
             self.add("changes-own-state", "lockgate")
+        if _ENDS_PROCESS.search(source):
+            for pid in self.project.service_pids:
+                if re.search(rf"(?<!\d){pid}(?!\d)", source):
+                    self.add("changes-own-guard", str(pid))
         if _STARTS_PROCESS.search(source):
             self.read_processes()
         if self.runs_decoded():
@@ -348,6 +352,7 @@ _WRITES = re.compile(
     r"\b(?:open\w*\s*\([^\n]{0,200}?['\"][rbt]*[wax+][bt+]*['\"]|(?:write(?:_text|_bytes|File\w*|Sync|TextFile)|File\.write|truncate)\b)"
     r"|file_put_contents|createWriteStream|linkSync"
 )
+_ENDS_PROCESS = re.compile(r"(?i)\b(?:\w*kill\w*|terminate|suspend|send_signal|OpenProcess)\b")
 _OWN_IMPORT = re.compile(r"\b(?:(?:import|from)\s+|(?:import_module|run_module|__import__)\s*\(\s*['\"])lockgate\b")
 # What a program does not need that has calls ruled on: our commands, our service, and what the state folder holds.
 _OWN_PARTS = re.compile(

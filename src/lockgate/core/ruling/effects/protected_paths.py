@@ -4,9 +4,9 @@ What counts is where an access leads, not how it is spelled: the path is joined 
 variables and detours are resolved, and patterns of the shell are compared name by name. A folder above a listed path
 counts for what works on everything below it, such as `rm -r`, `grep -r` or an archive that is unpacked there.
 
-A piece whose value is not known can be any name. It counts as a listed one only where the known pieces beside it say so:
-`~/.local/state/$X` and `~/.claude/$X` are ours, `$BUILD`, `~/$X`, `bin/$X` and `~/.config/$APP` are not. So a value that
-only a running shell knows can still lead here; the folder's permissions and the journal's proofs are left against that.
+A piece whose value is not known can be any name. It counts as a listed one only where a known piece beside it says so:
+`~/.local/state/$X` and `~/.claude/$X` are ours, `$BUILD`, `~/$X`, `bin/$X` and `~/.config/$APP` are not. A value that
+only the running shell knows can still lead here; the folder's permissions and the journal's proofs are left then.
 """
 
 from __future__ import annotations

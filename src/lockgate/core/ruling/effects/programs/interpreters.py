@@ -65,6 +65,7 @@ def run_input(walk: Walk, stream: Output, language: str) -> None:
         walk.add("runs-download", stream.target)
     elif stream.source is Source.DECODED:
         walk.add("runs-decoded")
+        run_text(walk, stream, "", [], language=language)
     elif stream.source is Source.FILE and stream.target:
         walk.run_path(stream.target)
     elif stream is not NO_OUTPUT:
@@ -78,7 +79,7 @@ def run_argument(walk: Walk, text: str, arguments: list[str], language: str) -> 
             walk.add("runs-download", piece.target)
             return
         if piece.source is Source.DECODED:
-            walk.add("runs-decoded")
+            run_input(walk, piece, language)
             return
     if language == "shell":
         walk.read_text(text, arguments)

@@ -3,9 +3,9 @@
 It ends or enters the service's process, reaches the service or takes its port, has the system stop it, types our
 commands into another terminal, or starts Lockgate or an agent away from our settings.
 
-A program that ends processes chooses them: by number, by a pattern, by a port, or by a list that another program printed
-and a filter narrowed. What counts is whether that choice can hold the service. The host says the service's number and
-port; a number or pattern that is not known is any process, so `kill $SERVER_PID` is ordinary.
+A program that ends processes chooses them: by number, by a pattern, by a port, or by a list that another program
+printed and a filter narrowed. What counts is whether that choice can hold the service. The host says the service's
+number and port; a number or pattern that is not known is any process, so `kill $SERVER_PID` is ordinary.
 """
 
 from __future__ import annotations

@@ -106,8 +106,8 @@ def _on_words(access: Access, *only: str, below: bool = True, here: bool = False
 
 def _everything(arguments: list[str]) -> Iterator[Reach]:
     for argument in arguments:
-        yield Reach(argument, Access.WRITE)
-        yield Reach(argument.partition("=")[2] or argument[2:], Access.WRITE)
+        value = argument.partition("=")[2] or argument[2:]
+        yield Reach(value if argument[:1] == "-" else argument, Access.WRITE)
 
 
 _TARGETS = frozenset(("-t", "--target-directory"))

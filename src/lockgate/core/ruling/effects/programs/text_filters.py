@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.paths import Access, is_secret_variable, read_access
@@ -69,7 +70,7 @@ def _filter_stream(name: str, arguments: list[str], stream: Output) -> Output:
     if origin in (Source.DOWNLOAD, Source.SECRET, Source.ENVIRONMENT):
         return stream
     if _decodes(name, arguments):
-        return Output(Source.DECODED)
+        return Output(Source.DECODED, _decode_base64(stream.text) if name == "base64" else "")
     if origin is Source.FILE and name not in _ALL:
         return UNKNOWN_OUTPUT
     return stream if name in _WHOLE or origin in (Source.DECODED, Source.NONE) else UNKNOWN_OUTPUT
@@ -123,6 +124,13 @@ def _decodes(name: str, arguments: list[str]) -> bool:
     if name in ("base64", "base32", "basenc"):
         return has_option(arguments, "-d", "-D", "--decode")
     return name in _DECODERS or (name == "xxd" and has_option(arguments, "-r"))
+
+
+def _decode_base64(text: str) -> str:
+    try:
+        return b64decode(text.encode()).decode("utf-8", "replace")
+    except ValueError:
+        return ""
 
 
 _DECODERS = frozenset("rev uudecode zcat gzcat bzcat xzcat lzcat zstdcat lz4cat".split())
