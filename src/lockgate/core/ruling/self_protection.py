@@ -6,17 +6,14 @@ a quick look for a few words decides whether there is anything to match.
 
 from __future__ import annotations
 
-import posixpath
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
-from urllib.parse import unquote
 
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.effects.effect import Effect
 from lockgate.core.ruling.effects.lockgate_address import ASKS_SERVICE
 from lockgate.core.ruling.effects.protected_paths import OWN_KINDS
-from lockgate.core.ruling.effects.tool_arguments import is_content, is_place
+from lockgate.core.ruling.effects.tool_arguments import is_content
 from lockgate.core.text.rules import RULES_BY_ID, SELF_PROTECTION_RULES, Rule
 from lockgate.core.text.scanner import Scanner, encode
 from lockgate.core.vocabulary import Finding
@@ -28,7 +25,10 @@ _HELD = {kind: f"execution:{kind.partition('-')[2]}" for kind in OWN_KINDS} | {A
 # Signs that leave a name what it is: a shell drops quotes, and `[g]` is the letter in a pattern.
 _DROPPED = str.maketrans("", "", "\\'\"^[]")
 _LONG = 4096
-_FILE_URL = re.compile(r"file:(?://[^/\\]*)?", re.IGNORECASE)
+_WORDS = tuple(
+    "lockgate claude approvals local/state disableallhooks 7717 v1/bans v1/grants links/show links/answer "
+    "#/answer/".split()
+)
 
 
 class TamperingReadings(NamedTuple):
@@ -72,8 +72,7 @@ def _locate_hit(rule: Rule, leaves: Sequence[Leaf], scanner: Scanner) -> Finding
 def readings_from_leaves(leaves: Sequence[Leaf]) -> TamperingReadings:
     """Return the texts that the rules have to be matched against; nothing for most calls.
 
-    A program and its words may be values of their own, and a shell drops quotes inside a word: `a''pprove`. A place
-    that a tool is given is read as one that is written to, in its plainest spelling.
+    A program and its words may be values of their own, and a shell drops quotes inside a word: `a''pprove`.
     """
     said = leaves[0].text if len(leaves) == 1 else "\n".join([leaf.text for leaf in leaves])
     low = said.lower()
@@ -85,13 +84,7 @@ def readings_from_leaves(leaves: Sequence[Leaf]) -> TamperingReadings:
         near = near or _may_concern_lockgate("\n".join([leaf.text for leaf in leaves if not is_content(leaf)]).lower())
     if not near:
         return _NOTHING
-    acting: list[str] = []
-    for leaf in leaves:
-        if is_content(leaf):
-            continue
-        acting.append(leaf.text)
-        if is_place(leaf):
-            acting.append(f"> {normalize_place(leaf.text)}")
+    acting = [leaf.text for leaf in leaves if not is_content(leaf)]
     if "disableallhooks" in low:
         acting.append("disableAllHooks")
     # The line end is the end of the last name.
@@ -122,31 +115,7 @@ def _may_concern_lockgate(low: str) -> bool:
 
 
 def _has_protected_word(low: str) -> bool:
-    return (
-        "lockgate" in low
-        or "claude" in low
-        or "approvals" in low
-        or "local/state" in low
-        or "disableallhooks" in low
-        or "7717" in low
-        or "v1/bans" in low
-        or "v1/grants" in low
-        or "links/show" in low
-        or "links/answer" in low
-        or "#/answer/" in low
-    )
-
-
-def normalize_place(place: str) -> str:
-    """Return a place in its plainest spelling: as a path, with `/`, without detours, with `_` for each blank."""
-    if place.isalnum():
-        return place
-    path = place.strip()
-    if (url := _FILE_URL.match(path)) is not None:
-        path = unquote(path[url.end() :])
-    path = re.sub(r"\s", "_", path.replace("\\", "/"))
-    # Windows ignores these at the end of a name, and takes what follows a colon for a part of the file.
-    return posixpath.normpath(path.partition("::")[0].rstrip("._ ") or path)
+    return any(word in low for word in _WORDS)
 
 
 def _as_shells_read(text: str) -> tuple[str, ...]:

@@ -75,41 +75,14 @@ def find_own(path: str, project: Project, folder: str = "") -> tuple[OwnPath, ..
 def may_lead_to_own(text: str, project: Project) -> bool:
     """Return after a quick look whether a call with these values can come near a listed path; most cannot."""
     low = text.lower()
-    if any(sign in low for sign in _SIGNS) or _has_name(low, project) or may_name_service(low, project.service_port):
+    if any(sign in low for sign in _SIGNS) or _WIDE.search(low) or may_name_service(low, project.service_port):
         return True
-    if any(quote in low for quote in _QUOTES):
-        # A shell drops quotes inside a name.
-        if _has_name(low.replace("'", "").replace('"', "").replace("\\", "").replace("^", ""), project):
-            return True
-    if (
-        _reaches_unnamed(low, project)
-        or _WIDE.search(low)
-        or (".." in low and _UPWARDS.search(low))
-        or ("cd" in low and _TO_HOME.search(low))
-    ):
+    # A shell drops quotes inside a name.
+    bare = low.translate(_DROPPED) if any(quote in low for quote in "'\"\\^") else low
+    folders = (project.home, *project.own_folders) if project.home else project.own_folders
+    if any(name in bare for name in _NEAR_NAMES) or any(_first_name(folder) in bare for folder in folders):
         return True
-    return _is_near_home(low, project)
-
-
-def _reaches_unnamed(low: str, project: Project) -> bool:
-    """Return whether a call may write what it does not name: out of an archive, or from a folder that it installs."""
-    if project.brings_lockgate is not None and _INSTALLS.search(low):
-        return True
-    return "tar" in low and _ANYWHERE_BY_ARCHIVE.search(low) is not None
-
-
-def _is_near_home(low: str, project: Project) -> bool:
-    """Return whether a call names the first folder on the way to the user's home, or is made near a listed path."""
-    home = project.home
-    if home and "/" + home.lower().strip("/").partition("/")[0] in low:
-        return True
-    return bool(project.folder and _find_own(project.folder, "", home, project.own_folders))
-
-
-def _has_name(low: str, project: Project) -> bool:
-    if any(name in low for name in _NEAR_NAMES) or any(name in low for name in _TYPING):
-        return True
-    return any(_first_name(folder) in low for folder in project.own_folders)
+    return bool(project.folder and _find_own(project.folder, "", project.home, project.own_folders))
 
 
 @lru_cache(maxsize=64)
@@ -144,26 +117,16 @@ def _expand_braces(pattern: str) -> list[str]:
 _MOST_PATH = 4096
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _MOST_CHOICES = 64
-# Signs that a shell fills in a value, and names of a home or of a listed path.
-_SIGNS = ("~", "$", "`", "\x00")
-_QUOTES = ("'", '"', "\\", "^")
-_NEAR_NAMES = tuple(
-    "home /root users %userprofile lockgate claude codex gemini copilot opencode .local .config .cache kill 7717 "
-    "fuser ctl site-packages /proc pgrep pidof gdb gcore trace".split()  # by topic
-)
-# What types into another terminal can type a name letter by letter.
-_TYPING = ("tmux", "screen", "dotool", "wtype", "zellij", "byobu")
-# The root alone or a pattern right below it (the first sign is a plain one, for speed), `..`, a `cd` without a folder.
-_WIDE = re.compile(r"/(?<![^\s\"'=(:,]/)(?:[\s\"');|&,]|\Z|\w{0,6}[*?\[])")
-_UPWARDS = re.compile(r"(?:^|[\s\"'=(:,/])\.\.(?:[\s\"');|&,/]|$)")
-_INSTALLS = re.compile(r"install|sync|setup\.py|\badd\b")
-# An archive that says itself which paths it writes.
-_ANYWHERE_BY_ARCHIVE = re.compile(r"tar\s[^|;&\n]{0,200}?(?:-p|-?\bx[a-z]*p|absolute-names)")
-_TO_HOME = re.compile(r"\bcd\s*(?:$|[;&|)\n])")
+# Signs that a shell fills in a value or goes up, and names of a home or of a listed path. What types into another
+# terminal can type a name letter by letter, and an archive can say itself which paths it writes.
+_SIGNS = ("~", "$", "`", "\x00", "..")
+_DROPPED = str.maketrans("", "", "'\"\\^")
 _LISTED = read_sections("lockgate.core.ruling.effects", "protected_paths.txt")
-_STATE_NAMES, _SETTINGS_NAMES = (
-    tuple(" ".join(_LISTED.pop(section)).split()) for section in ("names of secrets", "names of settings")
+_NEAR_NAMES, _STATE_NAMES, _SETTINGS_NAMES = (
+    tuple(" ".join(_LISTED.pop(section)).split()) for section in ("near names", "names of secrets", "names of settings")
 )
+# The root alone or a pattern right below it (the first sign is a plain one, for speed), and a `cd` without a folder.
+_WIDE = re.compile(r"/(?<![^\s\"'=(:,]/)(?:[\s\"');|&,]|\Z|\w{0,6}[*?\[])|\bcd\s*(?:$|[;&|)\n])")
 
 
 class _Listed(NamedTuple):

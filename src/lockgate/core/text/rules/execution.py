@@ -254,14 +254,8 @@ EXECUTION_RULES: tuple[Rule, ...] = (
             rf"\bdisableallhooks\b|\bclaude\s{_ON}--(?:settings|setting-sources|bare)\b|\bclaude_config_dir={_ON}\bclaude\s",
             rf">\|?\s*(?:[^\s>|&;]*|[\"'][^\n\"'>]*){_HOOKS}",
             rf"\b(?:rm|mv|unlink|shred|truncate|chmod|chown|chattr|tee|sponge|dd|rename|remove-item|move-item|set-content|add-content"
-            rf"|clear-content|out-file|sed\s{_ON}-i\S*|perl\s+-\S*i\S*|git\s+(?:checkout|restore|rm|mv|clean))\s{_ON}{_HOOKS}",
-            rf"\b(?:rm|mv|unlink|shred|rename)\s{_ON}\.claude(?:[\\/]*[\"']?(?:[\s;|&)]|$)|[\\/]{{1,2}}[\w.]*[*?{{\[$])",
-            rf"\b(?:cp|ln|install|rsync|scp)\s+(?:-\S+\s+)*[^\s;|&-][^\s;|&]*\s{_ON}{_HOOKS}",
-            rf"\b(?:curl|wget)\s{_ON}\s-{{1,2}}o\S*[\s=]{_ON}{_HOOKS}",
-            rf"\bfind\s{_ON}\.claude\b[^\n]*\s-(?:delete|exec\s+(?:rm|mv|sed|truncate))\b",
-            r"\b(?:cd|pushd)\s+[^\s;|&]*\.claude[\"'\\/]*\s*[;&|\n]{1,2}[^\n]*"
-            r"(?:>|\b(?:rm|mv|cp|ln|tee|unlink|truncate|sed|perl|chmod)\s)[^\n]*\bsettings\b",
-            rf"\b(?:del|erase|ren|move|copy)\s{_ON}\.claude\\{{1,2}}settings",
+            rf"|clear-content|out-file|del|erase|ren|move|sed\s{_ON}-i\S*|perl\s+-\S*i\S*|git\s+(?:checkout|restore|rm|mv|clean)"
+            rf"|(?:cp|ln|install|rsync|scp|copy)\s+(?:-\S+\s+)*[^\s;|&-][^\s;|&]*|(?:curl|wget)\s{_ON}\s-{{1,2}}o\S*)\s{_ON}{_HOOKS}",
             rf"\b(?:python[\d.]*|node|ruby|perl|php|deno|bun)\s.{{0,200}}(?:{_HOOKS}[^\n]*{_WRITES}|{_WRITES}[^\n]*{_HOOKS})",
         ),
         scope=Scope.ARGUMENTS,

@@ -64,7 +64,7 @@ def note_own_commands(walk: Walk, call: Invocation) -> None:
         walk.add("changes-own-guard", "lockgate")
     words = words if _OWN_PROGRAM.fullmatch(call.name) else _words_behind_ours(words, name)
     if _is_refused(words):
-        walk.add(ASKS_SERVICE if not _ANSWERING.isdisjoint(words) else "changes-own-guard", "lockgate")
+        walk.add(ASKS_SERVICE if not _ANSWERING.isdisjoint(map(str.lower, words)) else "changes-own-guard", "lockgate")
 
 
 def _words_behind_ours(words: list[str], name: str) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
+from posixpath import splitext
 from typing import TYPE_CHECKING, NamedTuple
 
 from lockgate.core.ruling.effects.program_io import MARK, Invocation
@@ -133,7 +134,9 @@ def _copies(access: Access, valued: frozenset[str] = _COPY_VALUED) -> _Reader:
             name = path.rstrip("/").rpartition("/")[2]
             # A slash behind a source of `rsync` stands for what is in the folder.
             is_content = name in (".", "..", ".*", "") or (valued is _RSYNC_VALUED and path[-1:] == "/")
-            yield Reach(target if is_content else f"{target.rstrip('/') or '/'}/{name}", Access.WRITE)
+            # A target with the ending of the source is a file, and no folder that gets one.
+            is_file = splitext(target)[1] == splitext(name)[1] != ""
+            yield Reach(target if is_content or is_file else f"{target.rstrip('/') or '/'}/{name}", Access.WRITE)
         if has_option(arguments, *_OVER_TARGET[valued is _RSYNC_VALUED :]):
             yield Reach(target, Access.WRITE)
 
@@ -256,36 +259,39 @@ _GIT_WRITES = frozenset(
     "checkout restore reset clean pull merge rebase stash apply am switch rm mv read-tree checkout-index "
     "cherry-pick".split()
 )
-
-
 # These make or fill a folder that is named last.
 _GIT_PLACES = frozenset("clone worktree submodule subtree".split())
 _GIT_VALUED = frozenset("-C -c --work-tree --git-dir --namespace --exec-path".split())
-
-
 # These print or keep what the files of a work tree hold; which files those are, the index says, and `--no-index` all.
-_GIT_SHOWS = frozenset("archive commit diff diff-files diff-index difftool grep stash status".split())
-_GIT_TREES = ("--work-tree", "--git-dir")
+_GIT_SHOWS = frozenset("archive commit diff diff-files diff-index difftool grep stash".split())
 
 
 def _git(arguments: list[str]) -> Iterator[Reach]:
-    verb, rest = [*program_after(arguments, _GIT_VALUED), ""][0], program_after(arguments, _GIT_VALUED)[1:]
+    verb, *rest = program_after(arguments, _GIT_VALUED) or [""]
     options = split_options(arguments[: len(arguments) - len(rest)], _GIT_VALUED)[0]
     tree = _git_tree(options)
-    if verb in _GIT_SHOWS:
-        yield from _git_shown(verb, rest, tree, options)
+    words = plain_words(rest[rest.index("--") + 1 :] if "--" in rest else rest)
+    is_led = any(option in ("--work-tree", "--git-dir") for option, _ in options)
     if verb in _GIT_WRITES or verb == "add":
         access = Access.WRITE if verb != "add" else Access.READ
-        yield Reach(tree, access)
-        for path in plain_words(rest[rest.index("--") + 1 :] if "--" in rest else rest):
-            yield Reach(_below(tree, path), access)
+        yield from (Reach(_below(tree, path), access) for path in (".", *words))
+    if is_led and (verb in _GIT_SHOWS or (verb == "status" and has_option(rest, "-v", "--verbose"))):
+        yield Reach(tree, Access.READ)
+    elif verb in ("diff", "difftool", "grep") and (
+        # `-c grep.fallbackToNoIndex=true`
+        has_option(rest, "--no-index", "--untracked") or any(value.lower()[:5] == "grep." for _, value in options)
+    ):
+        is_pattern = verb == "grep" and "--" not in rest and not has_option(rest, "-e", "-f")
+        yield from (Reach(_below(tree, path), Access.READ) for path in words[is_pattern:] or ["."])
+    elif verb == "grep":
+        yield Reach(f"{tree}/*/*", Access.READ, below=False)
     elif verb in _GIT_PLACES:
         # The address as well: without a folder its last name is the folder.
         places = [*plain_words(rest), *(value for _, value in long_values(rest))]
         yield from (Reach(path, Access.WRITE) for path in places)
     elif verb == "config":
-        options = split_options(rest, frozenset(("-f", "--file")))[0]
-        yield from (Reach(value, Access.WRITE) for option, value in options if option in ("-f", "--file"))
+        files = split_options(rest, frozenset(("-f", "--file")))[0]
+        yield from (Reach(value, Access.WRITE) for option, value in files if option in ("-f", "--file"))
 
 
 def _git_tree(options: list[tuple[str, str]]) -> str:
@@ -298,23 +304,6 @@ def _git_tree(options: list[tuple[str, str]]) -> str:
         elif option == "-c" and setting.lower() == "core.worktree":
             tree = _below(tree, named)
     return tree
-
-
-def _git_shown(verb: str, rest: list[str], tree: str, options: list[tuple[str, str]]) -> Iterator[Reach]:
-    """Yield what is printed: all below a tree that git is led to; else what is tracked in a repository there."""
-    if any(option in _GIT_TREES for option, _ in options):
-        if verb != "status" or has_option(rest, "-v", "--verbose"):
-            yield Reach(tree, Access.READ)
-    elif verb in ("diff", "difftool") and "--no-index" in rest:
-        yield from (Reach(_below(tree, path), Access.READ) for path in plain_words(rest))
-    elif verb == "grep":
-        # `-c grep.fallbackToNoIndex=true`
-        settings = [value.lower()[:5] for _, value in options]
-        if "grep." in settings or has_option(rest, "--no-index", "--untracked"):
-            named = plain_words(rest)[0 if has_option(rest, "-e", "-f") else 1 :]
-            yield from (Reach(_below(tree, path), Access.READ) for path in named or ["."])
-        else:
-            yield Reach(f"{tree}/*/*", Access.READ, below=False)
 
 
 def _below(folder: str, path: str) -> str:

@@ -12,6 +12,7 @@ from lockgate.core.ruling.effects.programs.option_uses import is_foreign, is_she
 from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_local
 from lockgate.core.ruling.effects.programs.version_control import note_setting
 from lockgate.core.ruling.effects.project import Place
+from lockgate.core.word_lists import read_sections
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
@@ -139,19 +140,12 @@ def _note_loads(walk: Walk, value: str, own: tuple[Place, ...]) -> None:
             walk.run_path(piece)
 
 
-# Variables whose value is a command; those whose value is options or paths from which code is loaded; and servers.
-_COMMANDS = frozenset(
-    "PAGER MANPAGER GIT_PAGER SYSTEMD_PAGER PSQL_PAGER EDITOR VISUAL GIT_EDITOR GIT_SEQUENCE_EDITOR KUBE_EDITOR "
-    "BROWSER CC CXX CPP LD AR RUSTC RUSTC_WRAPPER RUSTC_WORKSPACE_WRAPPER CARGO_BUILD_RUSTC_WRAPPER "
-    "npm_config_script_shell NPM_CONFIG_SCRIPT_SHELL npm_config_shell MAKESHELL CONFIG_SHELL "
-    "npm_config_editor npm_config_git".split()
-)
-_LOADS = frozenset(
-    "NODE_OPTIONS NODE_PATH PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTEST_ADDOPTS PYTEST_PLUGINS JAVA_TOOL_OPTIONS "
-    "_JAVA_OPTIONS JDK_JAVA_OPTIONS JAVA_OPTS MAVEN_OPTS GRADLE_OPTS CLASSPATH GOFLAGS RUSTFLAGS MAKEFLAGS MAKEFILES "
-    "GNUMAKEFLAGS RUBYLIB PERL5LIB PHPRC PHP_INI_SCAN_DIR LUA_PATH LUA_CPATH R_PROFILE_USER BUN_OPTIONS DENO_DIR "
-    "CMAKE_TOOLCHAIN_FILE ANSIBLE_CONFIG ESLINT_USE_FLAT_CONFIG CFLAGS LDFLAGS KUBECONFIG VIMINIT EXINIT".split()
-)
+_LISTED = {
+    section: frozenset(" ".join(lines).split())
+    for section, lines in read_sections("lockgate.core.ruling.effects.programs", "variables.txt").items()
+}
+_COMMANDS, _LOADS = _LISTED.pop("commands"), _LISTED.pop("loads")
+_KINDS = {name: kind for kind, names in _LISTED.items() for name in names}
 # Ends of names that say that the value is a program, and values that are more than a word.
 _NAMED_FOR_COMMAND = re.compile(
     r"(?i)(?:pager|editor|browser|askpass|(?:^|_)(?:command|cmd|exec|wrapper|hook|diff|difftool|mergetool|launcher|runner"
@@ -161,27 +155,3 @@ _IS_COMMAND = re.compile(
     r"[;|&`]|\$\(|^\s*(?:\S*/)?(?:(?:ba|z|da|k)?sh|python[\d.]*|perl|ruby|node|php|curl|wget|nc|env|eval)\s"
 )
 _HARMLESS_VALUES = frozenset("true false 0 1 cat less : vi vim nano".split())
-_KINDS = {
-    **dict.fromkeys(
-        "LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT DYLD_INSERT_LIBRARIES PROMPT_COMMAND BASH_ENV ENV GIT_SSH_COMMAND GIT_SSH "
-        "GIT_EXTERNAL_DIFF GIT_PROXY_COMMAND GIT_ASKPASS SSH_ASKPASS GIT_EXEC_PATH PYTHONSTARTUP "
-        "PERL5OPT RUBYOPT "
-        "PYTHONINSPECT ZDOTDIR LESSOPEN".split(),
-        "installs-hook",
-    ),
-    **dict.fromkeys(
-        "PIP_INDEX_URL PIP_EXTRA_INDEX_URL UV_INDEX_URL UV_EXTRA_INDEX_URL UV_DEFAULT_INDEX UV_INDEX "
-        "NPM_CONFIG_REGISTRY "
-        "npm_config_registry GOPROXY PIP_FIND_LINKS PIP_TRUSTED_HOST YARN_REGISTRY CARGO_REGISTRIES_CRATES_IO_INDEX "
-        "HTTP_PROXY HTTPS_PROXY http_proxy https_proxy ALL_PROXY all_proxy GIT_CONFIG_GLOBAL".split(),
-        "source",
-    ),
-    **dict.fromkeys(
-        "GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_AUTHOR_DATE GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL "
-        "GIT_COMMITTER_DATE".split(),
-        "signs-as",
-    ),
-    "NODE_TLS_REJECT_UNAUTHORIZED": "tls",
-    "GIT_SSL_NO_VERIFY": "tls",
-    "PYTHONHTTPSVERIFY": "tls",
-}
