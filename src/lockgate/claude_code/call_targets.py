@@ -25,6 +25,7 @@ from lockgate.core.ruling.self_protection import findings_from_effects
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import tool_risk
 from lockgate.core.vocabulary import Finding, Risk
+from lockgate.gate.ruler import ruling_processes
 from lockgate.runtime.accounts import Account
 from lockgate.runtime.loopback import is_loopback
 from lockgate.sessions import Host
@@ -56,7 +57,7 @@ def find_protected_targets(
         home=os.path.expanduser("~"),
         follow=names.follow,
         service_port=host.gate.service_port,
-        service_pids=host.gate.service_pids,
+        service_pids=ruling_processes(),
         own_folders=host.gate.own_folders,
     )
     # Behind a proxy the port is that of another machine, or of another program.

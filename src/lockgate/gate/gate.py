@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from os import PathLike, environ, fspath, getpid, getppid, path, urandom
+from os import PathLike, environ, fspath, path, urandom
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -124,11 +124,6 @@ class Gate:
         if self._scanner is None:
             self._scanner = shared_scanner(self.policy)
         return self._scanner
-
-    @property
-    def service_pids(self) -> frozenset[int]:
-        """The process that rules, and its parent: that of several workers starts and ends them."""
-        return frozenset((getpid(), getppid())) - {0, 1}
 
     def session(
         self,

@@ -20,6 +20,7 @@ from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from logging import getLogger
+from os import getpid, getppid
 from os.path import realpath
 from threading import Lock
 from time import perf_counter_ns
@@ -74,6 +75,11 @@ _FETCHING = re.compile(
 )
 # Reasons of a CONTINUE that a judge or a person has looked at.
 _CLEARING_REASONS = frozenset({Reason.TRIAGE_CLEARED, Reason.SUPERVISOR, Reason.APPROVED, Reason.GRANTED})
+
+
+def ruling_processes() -> frozenset[int]:
+    """Return the process that rules, and its parent: that of several workers starts and ends them."""
+    return frozenset((getpid(), getppid())) - {0, 1}
 
 
 class Ledger(Protocol):
@@ -299,7 +305,7 @@ class Ruler:
     def project(self, project: Project) -> None:
         gate = self.gate
         self._context.project = replace(
-            project, service_port=gate.service_port, service_pids=gate.service_pids, own_folders=gate.own_folders
+            project, service_port=gate.service_port, service_pids=ruling_processes(), own_folders=gate.own_folders
         )
 
     # Earlier calls.

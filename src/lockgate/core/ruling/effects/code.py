@@ -60,13 +60,10 @@ class _CodeReader:
         self.read_deletions()
         self.read_statements()
         self.read_own_paths()
+        self.read_ended_processes()
         if _OWN_IMPORT.search(source) and _OWN_PARTS.search(source):
             # Our own package in the place of our commands: it reads the tokens and answers approvals.
             self.add("changes-own-state", "lockgate")
-        if _ENDS_PROCESS.search(source):
-            for pid in self.project.service_pids:
-                if re.search(rf"(?<!\d){pid}(?!\d)", source):
-                    self.add("changes-own-guard", str(pid))
         if _STARTS_PROCESS.search(source):
             self.read_processes()
         if self.runs_decoded():
@@ -180,6 +177,12 @@ class _CodeReader:
                 found = own_access(path, access, self.project, below=True)
                 if found is not None:
                     self.add(found.kind, path)
+
+    def read_ended_processes(self) -> None:
+        """Note the number of Lockgate's own process beside a call that ends or stops one."""
+        numbers = _NUMBER.findall(self.source) if _ENDS_PROCESS.search(self.source) else ()
+        if not self.project.service_pids.isdisjoint(map(int, numbers)):
+            self.add("changes-own-guard", "lockgate")
 
     def note_access(self, path: str, access: Access) -> None:
         found = read_access(path, access, self.project)
@@ -353,6 +356,7 @@ _WRITES = re.compile(
     r"|file_put_contents|createWriteStream|linkSync"
 )
 _ENDS_PROCESS = re.compile(r"(?i)\b(?:\w*kill\w*|terminate|suspend|send_signal|OpenProcess)\b")
+_NUMBER = re.compile(r"(?<!\d)\d{1,10}(?!\d)")
 _OWN_IMPORT = re.compile(r"\b(?:(?:import|from)\s+|(?:import_module|run_module|__import__)\s*\(\s*['\"])lockgate\b")
 # What a program does not need that has calls ruled on: our commands, our service, and what the state folder holds.
 _OWN_PARTS = re.compile(

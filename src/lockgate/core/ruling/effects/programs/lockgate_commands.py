@@ -7,10 +7,11 @@ not known may be any option.
 from __future__ import annotations
 
 import re
+from itertools import dropwhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from lockgate.core.ruling.effects.lockgate_address import ASKS_SERVICE
-from lockgate.core.ruling.effects.programs.options import split_options
+from lockgate.core.ruling.effects.programs.options import plain_words, split_options
 from lockgate.core.ruling.effects.protected_paths import find_own
 from lockgate.core.word_lists import read_sections
 
@@ -42,6 +43,14 @@ class _Allowed(NamedTuple):
     only_known: bool
     options: frozenset[str]
     valued: frozenset[str]
+
+    def allows(self, words: list[str]) -> bool:
+        options, plain = split_options(words, self.valued)
+        if any(name not in self.options for name, _ in options) or (
+            self.only_known and any(map(_UNKNOWN.match, words))
+        ):
+            return False
+        return not plain or "*" in self.first_words or plain[0] in self.first_words
 
 
 def _read_allowed(line: str) -> tuple[str, _Allowed]:
@@ -90,13 +99,8 @@ def _is_refused(words: list[str]) -> bool:
     if not words or {"--help", "-h"}.intersection(words):
         return False
     row = _ALLOWED.get(words[0])
-    if row is None:
-        return True
     rest = words[1 : words.index("--")] if words[0] == "mcp" and "--" in words else words[1:]
-    options, plain = split_options(rest, row.valued)
-    if any(name not in row.options for name, _ in options) or (row.only_known and any(map(_UNKNOWN.match, rest))):
-        return True
-    return bool(plain) and "*" not in row.first_words and plain[0] not in row.first_words
+    return row is None or not row.allows(rest)
 
 
 def _changes_package(walk: Walk, words: list[str], name: str) -> bool:
@@ -127,9 +131,9 @@ def _installs_our_name(walk: Walk, words: list[str], name: str) -> bool:
     is_setup = _PYTHON.fullmatch(name) and any(word.endswith("setup.py") for word in words)
     if brings is None or not (name in _INSTALLERS or is_setup) or _INSTALLS.isdisjoint(words):
         return False
-    words = words[next(at for at, word in enumerate(words) if word in _INSTALLS) + 1 :]
+    words = list(dropwhile(lambda word: word not in _INSTALLS, words))[1:]
     # `uv sync`, `poetry install`, `python setup.py install`: the project itself.
-    here = [] if any(word[:1] != "-" for word in words) else ["."]
+    here = [] if plain_words(words) else ["."]
     named = [_FROM_FILE.sub("", word) for word in words]
     paths = here + [word for word in named if _PATH.match(word) and "://" not in word]
     return any(brings(walk.full_path(path)) for path in paths)

@@ -32,6 +32,7 @@ _STEERS = re.compile("|".join((*HOME_VARIABLES, r"XDG_(?:STATE|CACHE)_HOME|LOCKG
 _STEERS_SERVICE = re.compile(rf"{_STEERS.pattern}|PYTHON\w*|LD_\w*|DYLD_\w*|PATH")
 _GUARDS = frozenset("init serve hook mcp".split())
 _KILL_VALUED = frozenset("-u -U -g -G -P -s -t -o -y -Z --signal --euid --uid --user --group --parent".split())
+_KILLERS = frozenset("kill killall pkill skill slay tskill killall5 taskkill".split())
 _OF_A_USER = frozenset("-u -U --euid --uid --user".split())
 _PYTHONS = ("python", "python3", *(f"python3.{minor}" for minor in range(11, 16)))
 _NAMES = (*_PYTHONS, "lockgate")
@@ -86,21 +87,17 @@ def _is_service(walk: Walk, word: str) -> bool:
 def _ends_service(walk: Walk, call: Invocation, words: list[str]) -> bool:
     """Return whether a program ends processes, and those that it chooses may hold the service."""
     name = call.name
-    if name in ("kill", "skill", "slay", "tskill", "taskkill", "killall5"):
-        if any(_is_service(walk, word) for word in (*words, call.stdin.target)):
-            return True
-        if name == "taskkill":
-            return any(word.lower().removesuffix(".exe").rstrip("*") in ("", *_NAMES) for word in words)
-        # `kill -9 -1`: all that the user may end.
-        if name == "kill" or "-1" in words[1:]:
-            return "-1" in words[1:]
-        return name == "killall5" or _pattern_selects(walk, call)
-    if name == "fuser":
-        return has_option(words, "-k", "--kill") and _selects_service(walk, call)
+    if name not in _KILLERS:
+        return name == "fuser" and has_option(words, "-k", "--kill") and _selects_service(walk, call)
+    # `kill -9 -1`: all that the user may end.
+    if "-1" in words[1:] or any(_is_service(walk, word) for word in (*words, call.stdin.target)):
+        return True
+    if name == "taskkill":
+        return any(word.lower().removesuffix(".exe").rstrip("*") in ("", *_NAMES) for word in words)
     if name == "killall" and not has_option(words, "-r", "--regexp"):
         options, exact = split_options(call.arguments, _KILL_VALUED)
-        return _has_exact_name(walk, exact) or (not exact and any(option in _OF_A_USER for option, _ in options))
-    return name in ("pkill", "killall") and _pattern_selects(walk, call)
+        return _has_exact_name(walk, exact) if exact else any(option in _OF_A_USER for option, _ in options)
+    return name == "killall5" or (name != "kill" and _pattern_selects(walk, call))
 
 
 def _has_exact_name(walk: Walk, words: Iterable[str]) -> bool:
@@ -111,8 +108,6 @@ def _pattern_selects(walk: Walk, call: Invocation) -> bool:
     """Return whether the pattern of `pkill`, `pgrep` and their like fits the service, or they have none."""
     options, words = split_options(call.arguments, _KILL_VALUED)
     names = {name for name, _ in options}
-    if any(name in ("-P", "--parent") and _is_service(walk, value) for name, value in options):
-        return True
     if not words:
         return bool(names & _OF_A_USER)
     # Without `-f` only the name counts; it is also a part of the whole line, so both are compared.
@@ -153,13 +148,12 @@ def _kept_lines(call: Invocation) -> str:
     if "grep" not in call.name and call.name not in ("rg", "ag"):
         return ""
     options, words = split_options(call.arguments, frozenset("-e -A -B -C -m --regexp".split()))
-    names = {name for name, _ in options}
-    given = [value for name, value in options if name in ("-e", "--regexp")] or words[:1]
-    if names & {"-v", "--invert-match", "-f", "--file"} or not given or any(MARK in pattern for pattern in given):
+    patterns = [value for name, value in options if name in ("-e", "--regexp")] or words[:1]
+    if has_option(call.arguments, "-v", "--invert-match", "-f", "--file") or MARK in "".join(patterns):
         return ""
-    if names & {"-F", "--fixed-strings"} or call.name == "fgrep":
-        return "|".join(map(re.escape, given))
-    return "|".join(_as_pattern(pattern).replace("\\|", "|") for pattern in given)
+    if has_option(call.arguments, "-F", "--fixed-strings") or call.name == "fgrep":
+        return "|".join(map(re.escape, patterns))
+    return "|".join(_as_pattern(pattern).replace("\\|", "|") for pattern in patterns)
 
 
 def _selects_service(walk: Walk, call: Invocation) -> bool:

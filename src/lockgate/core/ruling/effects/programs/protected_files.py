@@ -270,21 +270,11 @@ def _git(arguments: list[str]) -> Iterator[Reach]:
     verb, *rest = program_after(arguments, _GIT_VALUED) or [""]
     options = split_options(arguments[: len(arguments) - len(rest)], _GIT_VALUED)[0]
     tree = _git_tree(options)
-    words = plain_words(rest[rest.index("--") + 1 :] if "--" in rest else rest)
-    is_led = any(option in ("--work-tree", "--git-dir") for option, _ in options)
+    yield from _git_shown(verb, rest, tree, options)
     if verb in _GIT_WRITES or verb == "add":
         access = Access.WRITE if verb != "add" else Access.READ
+        words = plain_words(rest[rest.index("--") + 1 :] if "--" in rest else rest)
         yield from (Reach(_below(tree, path), access) for path in (".", *words))
-    if is_led and (verb in _GIT_SHOWS or (verb == "status" and has_option(rest, "-v", "--verbose"))):
-        yield Reach(tree, Access.READ)
-    elif verb in ("diff", "difftool", "grep") and (
-        # `-c grep.fallbackToNoIndex=true`
-        has_option(rest, "--no-index", "--untracked") or any(value.lower()[:5] == "grep." for _, value in options)
-    ):
-        is_pattern = verb == "grep" and "--" not in rest and not has_option(rest, "-e", "-f")
-        yield from (Reach(_below(tree, path), Access.READ) for path in words[is_pattern:] or ["."])
-    elif verb == "grep":
-        yield Reach(f"{tree}/*/*", Access.READ, below=False)
     elif verb in _GIT_PLACES:
         # The address as well: without a folder its last name is the folder.
         places = [*plain_words(rest), *(value for _, value in long_values(rest))]
@@ -292,6 +282,20 @@ def _git(arguments: list[str]) -> Iterator[Reach]:
     elif verb == "config":
         files = split_options(rest, frozenset(("-f", "--file")))[0]
         yield from (Reach(value, Access.WRITE) for option, value in files if option in ("-f", "--file"))
+
+
+def _git_shown(verb: str, rest: list[str], tree: str, options: list[tuple[str, str]]) -> Iterator[Reach]:
+    """Yield what is printed: all below a tree that git is led to; else what is tracked in a repository there."""
+    if any(option in ("--work-tree", "--git-dir") for option, _ in options):
+        if verb in _GIT_SHOWS or (verb == "status" and has_option(rest, "-v", "--verbose")):
+            yield Reach(tree, Access.READ)
+    elif verb in ("diff", "difftool", "grep"):
+        # `-c grep.fallbackToNoIndex=true`
+        if has_option(rest, "--no-index", "--untracked") or any(value.lower()[:5] == "grep." for _, value in options):
+            has_pattern = verb == "grep" and not has_option(rest, "-e", "-f")
+            yield from (Reach(_below(tree, path), Access.READ) for path in plain_words(rest)[has_pattern:] or ["."])
+        elif verb == "grep":
+            yield Reach(f"{tree}/*/*", Access.READ, below=False)
 
 
 def _git_tree(options: list[tuple[str, str]]) -> str:
