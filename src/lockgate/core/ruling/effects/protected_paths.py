@@ -117,16 +117,19 @@ def _expand_braces(pattern: str) -> list[str]:
 _MOST_PATH = 4096
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _MOST_CHOICES = 64
-# Signs that a shell fills in a value or goes up, and names of a home or of a listed path. What types into another
-# terminal can type a name letter by letter, and an archive can say itself which paths it writes.
-_SIGNS = ("~", "$", "`", "\x00", "..")
+# Signs that a shell fills in a value.
+_SIGNS = ("~", "$", "`", "\x00")
 _DROPPED = str.maketrans("", "", "'\"\\^")
 _LISTED = read_sections("lockgate.core.ruling.effects", "protected_paths.txt")
 _NEAR_NAMES, _STATE_NAMES, _SETTINGS_NAMES = (
     tuple(" ".join(_LISTED.pop(section)).split()) for section in ("near names", "names of secrets", "names of settings")
 )
-# The root alone or a pattern right below it (the first sign is a plain one, for speed), and a `cd` without a folder.
-_WIDE = re.compile(r"/(?<![^\s\"'=(:,]/)(?:[\s\"');|&,]|\Z|\w{0,6}[*?\[])|\bcd\s*(?:$|[;&|)\n])")
+# The root alone, a pattern right below it or a folder above (a plain sign comes first, for speed), a `cd` without a
+# folder, and an archive that says itself which paths it writes.
+_WIDE = re.compile(
+    r"/(?<![^\s\"'=(:,]/)(?:[\s\"');|&,]|\Z|\w{0,6}[*?\[])|\.\.(?<![^\s\"'=(:,/]\.\.)(?:[\s\"');|&,/]|\Z)"
+    r"|\bcd\s*(?:$|[;&|)\n])|tar\s[^|;&\n]{0,200}?(?:-p|-?\bx[a-z]*p|absolute-names)"
+)
 
 
 class _Listed(NamedTuple):
