@@ -316,8 +316,9 @@ def _find_reordered(text: str) -> Iterator[HiddenText]:
 # Phonetic letters are folded too, but prove nothing: dictionaries are full of them.
 _IS_FOREIGN = f"[{_FOREIGN}\u0250-\u02af]"
 # A foreign letter inside a word, or a Cyrillic or Armenian one in front. A Greek letter at an end is a symbol, a
-# Cyrillic ending on a foreign name is grammar, and capitals get mixed by accident in acronyms and part numbers.
-_FOREIGN_INSIDE = f"[a-z][{_FOREIGN}]+[a-z]|[{_FOREIGN}][a-z]+[{_FOREIGN}]|^[\u0400-\u052f\u0531-\u0587][a-z]{{2}}"
+# Cyrillic ending on a foreign name is grammar, and capitals get mixed by accident in acronyms and part numbers. A mu
+# between m and n is the prefix of a unit: `mμnpf`.
+_FOREIGN_INSIDE = f"(?![mn]\u03bc[mn])[a-z][{_FOREIGN}]+[a-z]|[{_FOREIGN}][a-z]+[{_FOREIGN}]|^[\u0400-\u0587][a-z]{{2}}"
 _WORD_BEFORE, _WORD_AFTER = f"[\\w{INVISIBLE}]{{0,40}}\\Z", f"[\\w{INVISIBLE}]{{0,40}}"
 _MAX_MIXED_WORDS, _MAX_TRIES = 64, 2048
 _TOUCH = bytes(97 if chr(i).isalpha() else 63 if i == 63 else 32 for i in range(128)) + b" " * 128

@@ -112,7 +112,7 @@ TOOL_RULES: tuple[Rule, ...] = (
     ),
     _rule(
         id="tool:call-as-tag",
-        pattern=r"</?(?:tool_calls?|function_calls?|tool_use|tool_code|use_mcp_tool|invoke\s+name\s?=)",
+        pattern=r"</?(?:tool_calls?|function_calls?|tool_use\b|tool_code|use_mcp_tool|invoke\s+name\s?=)",
         what="a tool call written out as tags",
         why="an agent that copies it, or a host that parses it, makes the attacker's call",
         hit='<invoke name="wire">',
