@@ -15,17 +15,15 @@ from lockgate.core.vocabulary import Finding
 
 _SEPARATOR = "\n\n"
 _MAX_EXCERPT = 120
-
-
-_CREDENTIAL_ARGUMENTS = tuple(
-    (word,) for word in ("otp", "pin", "passcode", "password", "secret", "token", "passphrase")
-)
-
-
+_CREDENTIAL_ARGUMENTS = frozenset("otp pin passcode password secret token passphrase".split())
 # `secretary` and `tokenizer` are other words, and a word with a value behind it is more than a mention of it.
 _OTHER_WORD = re.compile(rb"ar(?:y|ies|ial|iat)|i(?:[sz]|on|ve)|ly|less")
 _HAS_VALUE = re.compile(
     rb"""[\w-]{0,40}(?:["'`\])]{0,2}\s{0,4}(?:[:=]|(?:is|was|ist|est|es|are)\s)|\s{1,4}[^\s\w]?\w*\d)"""
+)
+# `GITHUB_TOKEN: ${{ secrets.GITHUB_TOKEN }}` in a workflow holds no secret. The rule sees what uses such a name.
+_REFERENCE = re.compile(
+    rb"(?im)[ -]{0,40}[\w-]{0,40}(?:token|secret|password)[\w-]{0,40}: \$\{\{ ?secrets\.\w{1,60} ?\}\} *$"
 )
 
 
@@ -113,11 +111,13 @@ class _Expected(NamedTuple):
         if rule.id != "seed:credential-word":
             return False
         data, end = self.part.data, start + len(excerpt.encode("utf-8", "ignore"))
-        if _OTHER_WORD.match(data, end) or (self.stays_here and not _HAS_VALUE.match(data, end)):
+        reference = _REFERENCE.match(data, data.rfind(b"\n", max(0, start - 160), start) + 1)
+        is_reference = reference is not None and end <= reference.end()
+        if is_reference or _OTHER_WORD.match(data, end) or (self.stays_here and not _HAS_VALUE.match(data, end)):
             return True
         argument = self.places.argument_at(len(data[:start].decode("utf-8", "ignore")))
         is_named_for_it = excerpt.lower().replace("-", "_") in argument.lower().replace("-", "_")
-        return is_named_for_it or argument_words(argument)[-1:] in _CREDENTIAL_ARGUMENTS
+        return is_named_for_it or not _CREDENTIAL_ARGUMENTS.isdisjoint(argument_words(argument)[-1:])
 
 
 def _counts(hit: RuleHit, expected: _Expected, scanner: Scanner, policy: Policy) -> bool:
