@@ -33,6 +33,8 @@ _ASKS_TO_ANSWER = (b"repl", b"answer", b"respond", b"antwort", b"beantwort", b"r
 _FEW = 4
 _FIELD_BORDERS = (b"\n", b'"', b"|", b"\t")
 _SEGMENT = 160
+# A subject that git or its server writes: `1a2b3c4 Merge branch 'login' into main`.
+_MERGED = re.compile(rb"[\W\da-f]*merge (?:branch '[^'\s]*'(?: (?:of|into) \S*)*|pull request #\d+ from \S*)")
 _LEAST_NAME = 4
 # What goals of all sorts say: an address with such a word is no one's in particular.
 _SAYS_NO_NAME = VERBS.union(*OBJECT_CLASSES) | {word + "s" for group in (VERBS, *OBJECT_CLASSES) for word in group}
@@ -185,7 +187,7 @@ def _is_in_prose(text: bytes, at: int, candidate: Candidate) -> bool:
     end = min(ends, default=at + _SEGMENT)
     segment = text[max(start, at - _SEGMENT) : at] + text[at + len(candidate.piece) : end]
     words = [word for word in segment.translate(WORD_BYTES).split() if word.isalpha()]
-    return len(words) >= _FEW and not _SMALL_WORDS.isdisjoint(words)
+    return len(words) >= _FEW and not _SMALL_WORDS.isdisjoint(words) and not _MERGED.fullmatch(segment)
 
 
 def _words_before(text: bytes, at: int, *, in_one_record: bool = False) -> list[bytes]:

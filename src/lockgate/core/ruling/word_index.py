@@ -257,9 +257,9 @@ class WordIndex:
         budget.take(_CUE_STEPS)
         start = max(0, at - _BEFORE_VERB)
         # A cue ends at its verb or at the first letters behind it.
-        for cue in self._scanner.find_cues(self.part.data[start : at + len(verb) + 12]):
-            if start + cue > at:
-                return self.order_at_cue(start + cue) if budget.take(SENTENCE_STEPS) else None
+        for cue in self._scanner.find_cues(self.part.data, start, at + len(verb) + 12):
+            if cue > at:
+                return self.order_at_cue(cue) if budget.take(SENTENCE_STEPS) else None
         return None
 
     def order_at_cue(self, cue: int) -> Order:
@@ -275,9 +275,8 @@ class WordIndex:
         cues = self._chunks.get(chunk)
         if cues is None:
             low, high = chunk * _CHUNK, (chunk + 1) * _CHUNK
-            start = max(0, low - _OVERLAP)
-            found = self._scanner.find_cues(self.part.data[start : high + _OVERLAP])
-            cues = self._chunks[chunk] = [start + cue for cue in found if low <= start + cue < high]
+            around = self._scanner.find_cues(self.part.data, max(0, low - _OVERLAP), high + _OVERLAP)
+            cues = self._chunks[chunk] = [cue for cue in around if low <= cue < high]
         return cues
 
 

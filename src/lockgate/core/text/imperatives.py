@@ -166,10 +166,13 @@ _GOES_ON = re.compile(
 )
 _FILE = re.compile(rb"File \"(?:[/~]/?\w)?\Z")
 _PLACE = re.compile(rb"File \"(?![^\"\n]{0,400}://)[^\"\s@]{1,400}\", line \d")
-# A frame of a stack in JavaScript: `    at Module._compile (node:internal/modules/loader:15:4)`.
-_FRAME = re.compile(
+# A frame of a stack in JavaScript: `    at Module._compile (node:internal/modules/loader:15:4)`; a server's answer to a
+# push: `remote: Create a pull request for 'x' on GitHub by visiting:`, and the address in the next line.
+_PRINTED = re.compile(
     rb"[ \t]{2,12}at (?:async |new )?[\w$.<>#]{1,120}(?: \[as [\w$.]{1,60}\])? "
-    rb"\((?:node:[\w/.-]{1,200}|(?![^)\n]{0,400}(?:://|@))[^()\s]{1,400}\.[cm]?[jt]sx?):\d{1,7}:\d{1,7}\)(?=\s|\Z)"
+    rb"\((?:node:[\w/.-]{1,200}|(?![^)\n]{0,400}(?:://|@))[^()\s]{1,400}\.[cm]?[jt]sx?):\d{1,7}:\d{1,7}\)(?=\s|\Z)|"
+    rb"remote: (?:To c|C)reate a (?:pull|merge) request for [^\s,]{1,120}(?: on GitHub by visiting|, visit):[ \t]*\n"
+    rb"remote:[ \t]{1,8}https://git(?:hub|lab)\.com/[^\s?#]{1,200}/new[/?]\S{1,200}(?=\s|\Z)"
 )
 # A path that ends its line, with a verb at its end, as in lists of files: `41G /srv/wal_archive`.
 _PATH_AT_END = re.compile(rb"(?<!\S)(?:/[\w.+-]{1,100}+){2,16}+[^\S\n]{0,8}+\n\s{0,8}+\S\Z")
@@ -267,9 +270,9 @@ def is_false_cue(data: bytes, cue: int) -> bool:
 
 
 def _is_printed_by_program(data: bytes, cue: int) -> bool:
-    """Return whether a cue stands in a frame of a stack, or in a list of paths."""
+    """Return whether a cue stands in a frame of a stack, an answer to a push, or a list of paths."""
     line = data.rfind(b"\n", max(0, cue - 160), cue) + 1
-    if data.startswith((b"  ", b"\t"), line) and (frame := _FRAME.match(data, line)) and cue <= frame.end():
+    if (printed := _PRINTED.match(data, line)) is not None and cue <= printed.end():
         return True
     return b"\n" in data[max(0, cue - 17) : cue] and _PATH_AT_END.search(data, max(0, cue - 200), cue) is not None
 

@@ -278,9 +278,10 @@ class Scanner:
             parts.extend(self._scan_reading(reading) for reading in others.items)
         return Scan(tuple(parts), segments, tuple(dict.fromkeys(capped)))
 
-    def find_cues(self, data: bytes) -> list[int]:
-        """Return where the order cues of a text end, in order."""
-        return sorted({end for _, end in self._cues.find_in(data) if not imperatives.is_false_cue(data, end)})
+    def find_cues(self, data: bytes, low: int = 0, high: int | None = None) -> list[int]:
+        """Return where the order cues in a part of a text end, in order."""
+        cues = {low + end for _, end in self._cues.find_in(data[low:high])}
+        return sorted(cue for cue in cues if not imperatives.is_false_cue(data, cue))
 
     def _scan_reading(self, reading: Reading) -> ScannedPart:
         data = encode(reading.text)
