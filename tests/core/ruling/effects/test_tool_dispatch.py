@@ -111,10 +111,18 @@ def test_a_reassuring_annotation_changes_nothing() -> None:
     assert effects_of(ToolCall("frobnicate", {}, calm)) == effects_of(ToolCall("frobnicate", {}))
 
 
-def test_more_effects_than_the_limit_end_as_unreadable() -> None:
-    found = effects_of(ToolCall("send_email", {"to": [f"u{n}@x.example" for n in range(99)]}))
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("send_email", {"to": [f"u{n}@x.example" for n in range(99)]}),
+        ("Bash", {"command": "; ".join(f"rm /etc/{n}" for n in range(60))}),
+        ("Bash", {"command": "\n".join(f"make t{n}" for n in range(300))}),
+    ],
+)
+def test_more_effects_than_the_limit_end_as_unreadable(tool: str, arguments: dict[str, object]) -> None:
+    found = effects_of(ToolCall(tool, arguments))
     assert len(found) == MAX_EFFECTS
-    assert found[0].kind == "unreadable"
+    assert "unreadable" in {each.kind for each in found}
 
 
 def test_the_same_effect_is_listed_once() -> None:

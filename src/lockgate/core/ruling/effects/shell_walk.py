@@ -45,7 +45,6 @@ from lockgate.core.ruling.effects.shell_syntax import (
     parse_script,
 )
 
-MOST_EFFECTS = 32
 # Work that one command may cause: commands run (functions and loops repeat them), and texts read as commands in turn.
 MOST_STEPS = 1_200
 MOST_DEPTH = 12
@@ -129,14 +128,9 @@ class Walk:
             self.add(found.kind, found.target)
 
     def effects(self) -> list[Effect]:
-        """Return what was found: each effect once, at most `MOST_EFFECTS`; only looking when there is nothing."""
+        """Return what was found: each effect once; only looking when there is nothing."""
         found = sorted(self._found.values(), key=lambda each: -each.severity)
-        if not found:
-            return [effect("looks", argument=self.argument, span=(0, self.span[1]))]
-        if len(found) > MOST_EFFECTS:
-            rest = effect("unreadable", certainty=Certainty.GUESS, argument=self.argument)
-            found = [rest, *found[: MOST_EFFECTS - 1]]
-        return found
+        return found or [effect("looks", argument=self.argument, span=(0, self.span[1]))]
 
     # Values
 
@@ -670,7 +664,10 @@ class Walk:
         if part.what == SUBSTITUTION and stream.source is Source.TEXT:
             return stream.text.rstrip("\n")
         if stream is NO_OUTPUT or stream is UNKNOWN_OUTPUT:
-            stream = SETUP if _sets_up(script) else UNKNOWN_OUTPUT
+            line = _plain_line(script)
+            if _PRINTS_LIBRARY.fullmatch(line):
+                return f"/usr/lib/{line.rpartition('=')[2]}"
+            stream = SETUP if _SETTING_UP.fullmatch(line) else UNKNOWN_OUTPUT
         return self.mark(stream)
 
 
@@ -679,8 +676,7 @@ _RUNS_FOLDER = frozenset(("runs-project-task", "installs-known-package"))
 # What happens to the files of a container or of another machine says nothing about this one.
 _STAYS_IN_CONTAINER = frozenset(
     "edits-project writes-scratch writes-outside commits computes runs-project-task runs-program "
-    "installs-known-package "
-    "installs-package asks-local".split()
+    "installs-known-package installs-package asks-local".split()
 )
 _BLANKS = re.compile(r"[ \t\n]")
 _GLOB = re.compile(r"[*?\[]")
@@ -699,12 +695,15 @@ _SETTING_UP = re.compile(
 )
 
 
-def _sets_up(script: Script) -> bool:
-    """Return whether what a substitution runs prints settings of a shell."""
+# Where the compiler has the library of a sanitizer.
+_PRINTS_LIBRARY = re.compile(r"(?:gcc|clang)(?:-\d+)? -print-file-name=lib(?:clang_rt\.)?\w{1,4}san[\w-]*\.so")
+
+
+def _plain_line(script: Script) -> str:
+    """Return the words of a script that is one command without variables; nothing for any other."""
     command = script.commands[0] if len(script.commands) == 1 else None
-    if not isinstance(command, Simple) or not all(isinstance(word, str) for word in command.words):
-        return False
-    return _SETTING_UP.fullmatch(" ".join(map(str, command.words))) is not None
+    words = command.words if isinstance(command, Simple) and not command.assignments else ()
+    return " ".join(map(str, words)) if all(isinstance(word, str) for word in words) else ""
 
 
 # With the administrator's rights: programs that are not known, code, and scripts.

@@ -89,8 +89,9 @@ def limit_effects(found: Sequence[Effect]) -> list[Effect]:
     distinct = list({(each.kind, each.target): each for each in reversed(found)}.values())[::-1]
     if len(distinct) > 1:
         distinct = [each for each in distinct if each.kind != "looks"] or distinct[:1]
-    # A manifest that is written whole names many packages.
-    most = MAX_EFFECTS + min(MAX_PACKAGES, sum(each.kind == "adds-dependency" for each in distinct))
+    # A manifest that is written whole names many packages, and a build has many steps.
+    light = sum(each.kind == "adds-dependency" or each.severity <= Severity.WORKS_HERE for each in distinct)
+    most = MAX_EFFECTS + min(MAX_PACKAGES, light)
     if len(distinct) <= most:
         return distinct or [effect("unknown-act", certainty=Certainty.GUESS)]
     distinct.sort(key=lambda each: -each.severity)

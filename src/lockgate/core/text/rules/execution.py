@@ -152,7 +152,7 @@ EXECUTION_RULES: tuple[Rule, ...] = (
     ),
     _rule(
         id="execution:library-preload",
-        pattern=r"\b(?:ld_preload|dyld_insert_libraries)\s?=\s?[\"']?[./~$\w]|/etc/ld\.so\.preload",
+        pattern=r"\b(?:ld_preload|dyld_insert_libraries)\s?=\s?[\"']?(?:[.~\w]|\$(?:[\w{]|\((?:[^gc]|g[^c]|c[^l]))|/(?:[^ul]|u[^s]|l[^i]))|/etc/ld\.so\.preload",
         what="a library forced into every program that starts",
         why="trusted programs are made to run the attacker's code",
         hit="LD_PRELOAD=/tmp/hook.so ssh build",

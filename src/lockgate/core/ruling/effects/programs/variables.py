@@ -22,7 +22,7 @@ def note_variable(walk: Walk, name: str, value: str) -> None:
     """Note what setting a variable makes later programs load, run or ask."""
     if name == "PATH":
         _note_path(walk, value)
-    elif name == "LD_LIBRARY_PATH" and _may_load_libraries(walk, value):
+    elif name in ("LD_LIBRARY_PATH", "LD_PRELOAD") and _may_load_libraries(walk, value):
         return
     elif name in _KINDS:
         _note_kind(walk, name, value)
@@ -49,7 +49,7 @@ def _note_path(walk: Walk, value: str) -> None:
 
 
 def _may_load_libraries(walk: Walk, value: str) -> bool:
-    """Return whether folders of libraries are the system's, or those of a build that the line does nothing but run.
+    """Return whether libraries are the system's, or those of a build that the line does nothing but run.
 
     A line that also changes the folder, unpacks or downloads something would make the folders another's.
     """
@@ -57,7 +57,7 @@ def _may_load_libraries(walk: Walk, value: str) -> bool:
         return False
     folders = value.split(":")
     if all(_SYSTEM_FOLDER.fullmatch(folder) for folder in folders):
-        return _PLAIN_LINE.fullmatch(walk.line) is not None and not _AS_ROOT.search(walk.line)
+        return (_SANITIZER.fullmatch(value) or _PLAIN_LINE.fullmatch(walk.line)) is not None
     is_build = all(_BUILD_FOLDER.fullmatch(folder) and walk.place(folder) is Place.INSIDE for folder in folders)
     return is_build and _RUNS_BUILD.fullmatch(walk.line) is not None
 
@@ -65,8 +65,8 @@ def _may_load_libraries(walk: Walk, value: str) -> bool:
 # On some systems `/usr/tmp` is the scratch folder.
 _SYSTEM_FOLDER = re.compile(r"/(?:usr(?!/tmp\b)|lib(?:32|64)?|opt)(?:/\w[\w.+-]*)*/?")
 _BUILD_FOLDER = re.compile(r"(?:\./)?(?:_?build|out|dist|target)(?:/\w[\w.+-]*)*/?")
-_PLAIN_LINE = re.compile(r"[\w ./=:,+-]{1,1000}")
-_AS_ROOT = re.compile(r"\b(?:sudo|doas)\b")
+_SANITIZER = re.compile(r"/(?:usr/)?lib(?:64)?/(?:\w[\w.+-]*/)*lib(?:clang_rt\.)?\w{1,4}san[\w-]*\.so[\d.]*")
+_PLAIN_LINE = re.compile(r"(?!.*\b(?:sudo|doas)\b)[\w ./=:,+-]{1,1000}")
 # A program by its path: one by its name may be `env -C`.
 _RUNS_BUILD = re.compile(r"LD_LIBRARY_PATH=[\w./:+-]+ (?:\./)?\w[\w.-]*/\w[\w./-]*(?: [\w./=:,+-]+)*")
 
