@@ -154,9 +154,10 @@ KEYS = (
          tightens="by adding tools", doc="Names of tools to treat as high-risk besides those that already are."),
     _row("security.verification.strict_patterns", "strict_patterns", KeyForm.FLAG, tightens="to `true`",
          doc="Whether every rule counts in every recent untrusted block. By default the broad ones (call syntax, "
-             "credential words) count in the values of the arguments, and in a block only when the call is related to "
-             "it; with `true` they count in the names of the arguments as well, and for every call of a high-risk "
-             "tool, also one that only looks. What a call would do is held as by default."),
+             "credential words) count in a block only when the call is related to it, and in the arguments only when "
+             "the call reaches beyond the project and the user has not used the words. With `true` they count in all "
+             "values and names of arguments, for every call of a high-risk tool, also one that only looks; never in a "
+             "session without untrusted text. What a call would do is held as by default."),
     _row("security.verification.recent_blocks", "recent_blocks", KeyForm.COUNT,
          tightens="to a larger window (0 is the largest)", most=MAX_WINDOW,
          doc="How many of the latest blocks count as recent context; 0 is everything since the session began."),
