@@ -619,6 +619,9 @@ def test_nothing_else_is_tried_again(client: Client, raw: bytes, reason: NoAnswe
         assert (why(outcome), outcome.attempts) == (reason, 1)
 
 
+NO_SCHEMAS = reply(400, body=b"`response_format` is not supported")
+
+
 class PickyWords(Words):
     """The same with a body that says whether a schema was asked for; both bodies are of one length."""
 
@@ -628,7 +631,7 @@ class PickyWords(Words):
 
 def test_a_server_that_refuses_a_schema_is_asked_without_and_remembered(client: Client) -> None:
     def picky(server: Server, connection: socket.socket, request: bytes) -> object:
-        return connection.sendall(OK if server.requests[-1].endswith(b'{"plain":1}') else reply(400))
+        return connection.sendall(OK if server.requests[-1].endswith(b'{"plain":1}') else NO_SCHEMAS)
 
     asked = QUESTION._replace(schema={"type": "object"})
     with Server(picky) as server:
@@ -643,7 +646,7 @@ def test_a_server_that_refuses_a_schema_is_asked_without_and_remembered(client: 
 
 def test_a_server_that_refuses_both_is_asked_twice_and_not_remembered(client: Client) -> None:
     asked = QUESTION._replace(schema={"type": "object"})
-    with Server(says(reply(400))) as server:
+    with Server(says(NO_SCHEMAS)) as server:
         for _ in range(2):
             outcome = client.ask(PickyWords(server.url), asked, "key")
             assert (why(outcome), outcome.attempts) == (NoAnswerReason.CLIENT_ERROR, 2)
@@ -653,7 +656,7 @@ def test_a_server_that_refuses_a_schema_and_hangs_up_has_answered() -> None:
     def rude(server: Server, connection: socket.socket, request: bytes) -> object:
         if server.requests[-1].endswith(b'{"plain":1}'):
             return connection.close()
-        return connection.sendall(reply(400))
+        return connection.sendall(NO_SCHEMAS)
 
     asked = QUESTION._replace(schema={"type": "object"})
     with Server(rude) as server:

@@ -8,8 +8,9 @@ How one question is asked:
    caller waits until the deadline and a moment longer.
 3. The circuit gives a ticket, which is returned with the result, also when the caller is cancelled.
 4. Connecting may take a share of the time left; after that, the provider may take all of it. A question that could not
-   be delivered, lost its connection or got a 5xx is asked again, within the time left and the budget for retries. A 429
-   is never retried: its Retry-After opens the circuit.
+   be delivered, lost its connection or got a 5xx is asked again, within the time left and the budget for retries. A 4xx
+   is never retried; one that refuses the schema gets the question once without it. The Retry-After of a 429 opens the
+   circuit.
 5. The reply is read within caps (`http_post`), and the provider turns it into an answer.
 """
 
@@ -21,6 +22,7 @@ import logging
 import math
 import os
 import random
+import re
 import sys
 import threading
 import time
@@ -73,6 +75,8 @@ EXIT_WAIT_S = 1.0
 STUCK_S = 5.0
 MAX_STUCK = 3
 MAX_NO_SCHEMAS = 4096
+# The names of what carries the schema in a request: a reply that refuses it names one of them.
+_SCHEMA_NAMES = re.compile(rb"schema|response.?format|output.?config|structured.?output|grammar", re.IGNORECASE)
 
 _RETRIED = frozenset({NoAnswerReason.DEADLINE, NoAnswerReason.NETWORK, NoAnswerReason.SERVER_ERROR})
 # These say nothing about the provider's health: the question was wrong, or was never sent.
@@ -575,7 +579,7 @@ class _Dispatcher:
     async def _ask_without_schema(
         self, client_loop: _ClientLoop, pending: _PendingQuestion, *, is_last: bool
     ) -> Answer:
-        """Ask again after a 4xx: many servers of this format refuse a schema. One that then answers is remembered."""
+        """Ask again: many servers of this format refuse a schema. One that then answers is remembered."""
         left = pending.deadline - asyncio.get_running_loop().time()
         if left <= 0:
             return NoAnswer(NoAnswerReason.DEADLINE)
@@ -619,6 +623,8 @@ class _Dispatcher:
                     cast(asyncio.WriteTransport, connection).abort()
         if isinstance(reply, NoAnswer):
             return reply
+        if 400 <= reply.status < 500 and _SCHEMA_NAMES.search(reply.body) is None:
+            pending.plain = None
         try:
             answer = pending.provider.answer(pending.question, reply)
         except BaseException as error:  # noqa: BLE001 - foreign code; SystemExit would end the shared loop
