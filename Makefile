@@ -21,7 +21,8 @@ TREE := tests/repository/test_tree.py
 # With the hosts, also where they are installed: the embedded judge, for its engine is as large as everything else
 # together, and the SDK of Claude Code, for each of its cases is a run of that program.
 WITH_HOSTS := tests/abuse_gate/test_middleware_judged.py tests/verifiers/test_embedded_judge.py tests/verifiers/test_embedded_judge_configured.py tests/cli/test_judge.py \
-  tests/bench/test_judge_quick_run.py tests/integrations/test_claude_agent_sdk.py
+  tests/bench/test_judge_quick_run.py tests/integrations/test_claude_agent_sdk.py \
+  tests/behaviour/test_hole_09_exit_while_loading.py tests/behaviour/test_hole_04_embedded_judge.py
 
 VENV := .venv
 BIN := $(VENV)/bin

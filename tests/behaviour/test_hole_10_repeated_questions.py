@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
+
 from lockgate import Gate, resolve_adapter_from_env
 from lockgate.core.text.scanner import Scanner
 from lockgate.settings.key_files import VerifierKeys

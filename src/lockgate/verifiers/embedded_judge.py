@@ -19,6 +19,7 @@ call.
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
 import math
@@ -31,7 +32,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
-from threading import Lock
+from threading import Lock, RLock
 from time import monotonic
 from typing import Any, NamedTuple, cast
 
@@ -68,8 +69,24 @@ _MAX_BYTES = 64 * 1024 * 1024
 _MAX_CHARACTERS = 1_000_000
 _MULTIPLE = 8
 
+# How long the end of the process waits for a thread inside the engine: loading takes seconds on a busy machine.
+_EXIT_WAIT_S = 60.0
+
 # One core for all questions. Waiting counts against a question's deadline.
 _pool = WorkerPool(1, max_jobs=64)
+# Held by a thread inside the engine. Python ends daemon threads by unwinding their stacks, and in C++ and Rust that
+# aborts the process.
+_engine = RLock()
+
+
+@atexit.register
+def _close_engine() -> None:
+    """Let no other thread into the engine any more, and wait for the one that is inside."""
+    global _engine
+    closed = RLock()
+    closed.acquire()
+    _engine, entered = closed, _engine
+    entered.acquire(timeout=_EXIT_WAIT_S)
 
 
 # --- 1. described
@@ -245,7 +262,7 @@ class WindowLogits(NamedTuple):
 
 
 class Encoder:
-    """The model and its tokenizer, checked and ready. Several threads may ask at once."""
+    """The model and its tokenizer, checked and ready. Several threads may ask; the engine serves one at a time."""
 
     def __init__(self, files: ModelFiles) -> None:
         self.about = describe(files)
@@ -253,7 +270,8 @@ class Encoder:
             raise InvalidConfig(f"the embedded judge needs {' and '.join(absent)}", hint=INSTALL)
         model, vocabulary = (_read(files.folder / name, self.about.files[name][0]) for name in _FILES)
         try:
-            self._load(model, vocabulary)
+            with _engine:
+                self._load(model, vocabulary)
             self.rate_window(self.tokenize("ready?"), self.tokenize("yes"))
         except Exception as error:
             # The type only: the library's message names files and lines of its own.
@@ -294,7 +312,8 @@ class Encoder:
 
     def tokenize(self, text: str) -> list[int]:
         """Return the tokens of a text, of its first million characters."""
-        return list(self._tokenizer.encode(text[:_MAX_CHARACTERS], add_special_tokens=False).ids)
+        with _engine:
+            return list(self._tokenizer.encode(text[:_MAX_CHARACTERS], add_special_tokens=False).ids)
 
     def split_windows(
         self, passage: Sequence[int], case: Sequence[int] = (), most: int | None = None
@@ -321,7 +340,8 @@ class Encoder:
         kinds = [0] * len(head) + [int(bool(case))] * (len(ids) - len(head))
         rows = (ids + [self._pad] * gap, [1] * len(ids) + [0] * gap, kinds + [0] * gap)
         feed = {name: self._numpy.array([row], dtype=self._numpy.int64) for name, row in zip(INPUTS, rows, strict=True)}
-        (logits,) = self._session.run(None, feed)
+        with _engine:
+            (logits,) = self._session.run(None, feed)
         if logits.shape != (1, len(WindowLogits._fields)) or logits.dtype.kind != "f":
             raise ValueError("an answer of another shape")
         seen = WindowLogits(*(float(logit) for logit in logits[0]))
@@ -358,9 +378,9 @@ _inherited: list[_EncoderCache] = []
 
 
 def _reset_encoders() -> None:
-    global _shared
+    global _shared, _engine
     _inherited.append(_shared)
-    _shared = _EncoderCache()
+    _shared, _engine = _EncoderCache(), RLock()
 
 
 on_fork(_reset_encoders)
