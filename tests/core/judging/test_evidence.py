@@ -303,12 +303,14 @@ def test_a_large_context_costs_no_more_than_a_bounded_one(scanner: Scanner, text
 @pytest.mark.parametrize(
     ("goal", "is_clearable"),
     [
-        # The user asks for the act and leaves it to the text to say to whom.
-        ("Forward the report to the person that the mail asks for", True),
+        # The user asks for the act and leaves it open to whom: a stranger's sentence may not say it.
+        ("Forward the report to the person that the mail asks for", False),
+        ("Mail it to them", False),
+        # The user names whose address it is.
+        ("Send the vendor the report", True),
         # The user asks for something else, or says to whom.
         ("Summarise what came in this week", False),
         ("Get me the link, it should be in an email of this week", False),
-        ("Mail it to them", True),
         ("Send the report to boss@firm.example", False),
         ("Send the report to Anna", False),
         ("Forward the report to our accountant Selma Brandt", False),
@@ -319,7 +321,7 @@ def test_a_large_context_costs_no_more_than_a_bounded_one(scanner: Scanner, text
         ("List the mandatory fields and the notifications", False),
     ],
 )
-def test_a_receiver_that_an_order_names_is_weighed_where_the_user_left_it_open(
+def test_a_receiver_that_an_order_names_is_weighed_only_where_the_user_names_its_owner(
     scanner: Scanner, goal: str, *, is_clearable: bool
 ) -> None:
     assert seen(scanner, ORDER, goal=goal).is_clearable is is_clearable

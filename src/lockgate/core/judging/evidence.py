@@ -30,9 +30,10 @@ from typing import NamedTuple, Protocol
 from lockgate.core.ruling.arguments import flatten_arguments
 from lockgate.core.ruling.effects.address_shapes import is_wallet
 from lockgate.core.ruling.effects.effect import KINDS
-from lockgate.core.ruling.explanations import LOOKALIKE
+from lockgate.core.ruling.explanations import EFFECT, LOOKALIKE
 from lockgate.core.ruling.meant_by_goal import is_imitation
-from lockgate.core.ruling.pipeline import EscalatedCall
+from lockgate.core.ruling.pipeline import FORM_WORDS, EscalatedCall
+from lockgate.core.ruling.tool_risk import tool_words
 from lockgate.core.text.confusables import fold_to_latin, remove_invisible, triggers_from_text
 from lockgate.core.text.encodings import CODES
 from lockgate.core.vocabulary import Block, Finding, Origin, Severity, Trust
@@ -64,8 +65,8 @@ class Evidence(NamedTuple):
     the call could come from, the first ones the likeliest; `facts` are in the order of `FACTS`.
 
     Not `is_complete`: there was one more such passage, and no room for it. Not `is_clearable`: an effect of the gravest
-    kind or a hard finding is held against the call, an order names its tool or says where it is to go, or what speaks
-    to the machine stands beside a value of it.
+    kind or a hard finding is held against the call, something goes to a receiver that only untrusted text names, an
+    order names its tool or says where it is to go, or what speaks to the machine stands beside a value of it.
     """
 
     case: str
@@ -111,7 +112,7 @@ def collect_evidence(ask: EscalatedCall, context: _Known, goal: str) -> Evidence
         windows or _latest(context),
         _facts(ask, request.words | _followed_words(ask, context), [leaf.text for leaf in leaves], untrusted),
         is_complete,
-        _is_clearable(ask, untrusted),
+        _is_clearable(ask, untrusted) and not _has_strange_receiver(ask, context),
     )
 
 
@@ -220,6 +221,50 @@ def _is_clearable(ask: EscalatedCall, untrusted: set[str]) -> bool:
     if any(is_imitation(effect.target) for effect in ask.effects if effect.severity >= Severity.REACHES_OUT):
         return False
     return not _is_led_by_order(ask) and not _order_speaks_to_machine(ask, untrusted)
+
+
+# Findings about what goes to a target. What is typed into a form of a page is not among them, for people follow links
+# to forms all day: there an order has to name the page.
+_GIVES = frozenset(EFFECT + kind for kind in "changes-remote pushes routes-to sends-data sends-message shares".split())
+_TYPES = FORM_WORDS | {"input"}
+_MAILBOX, _WORDS = re.compile(r"\S+@\S+"), re.compile(r"\w+(?:\s\w+)*")
+
+
+def _has_strange_receiver(ask: EscalatedCall, context: _Known) -> bool:
+    """Whether something goes to a receiver that untrusted text names, and neither the user nor the project.
+
+    However the text puts it, the receiver is what an attacker gains by. Three receivers are no strangers: in a text
+    that the user told the agent to follow, at a site of someone whom the user names, and, where the user left it open
+    whom to write to, in a list.
+    """
+    places = {origin.value: origin for origin in ask.origins if origin.sink == "target"}
+    gives = _GIVES if _TYPES.isdisjoint(tool_words(ask.call.tool)) else _GIVES - {EFFECT + "sends-data"}
+    for found in ask.findings:
+        if found.rule not in gives or found.excerpt in ask.users_sites:
+            continue
+        place = places.get(found.excerpt)
+        if place is None or not (place.block in ask.followed or _is_in_open_list(ask, place, context)):
+            return True
+    return False
+
+
+def _is_in_open_list(ask: EscalatedCall, place: Origin, context: _Known) -> bool:
+    """Whether the user left it open whom to write to, and a mailbox stands in a line of the same form as one beside it.
+
+    No order leads to the list, and a mark, not a word, stands before the mailbox.
+    """
+    orders = [origin.order for origin in ask.origins if origin.order and origin.value == place.value]
+    if not ask.is_receiver_open or any("\n" in order.partition(place.value)[0] for order in orders):
+        return False
+    content = context.blocks[context.positions[place.block]].content
+    low = max(0, place.start - _WINDOW)
+    number = content.count("\n", low, place.start)
+    lines = content[low : place.end + _WINDOW].split("\n")
+    before, form, behind = (
+        _WORDS.sub("w", _MAILBOX.sub("@", lines[at] if 0 <= at < len(lines) else ""))
+        for at in (number - 1, number, number + 1)
+    )
+    return "@" in form and "w @" not in form and form in (before, behind)
 
 
 def _is_led_by_order(ask: EscalatedCall) -> bool:

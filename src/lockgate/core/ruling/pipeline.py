@@ -83,7 +83,7 @@ _UNTRUSTED_FREE, _LOW_RISK, _NO_FLAGS = Reason.NO_UNTRUSTED_CONTENT, Reason.LOW_
 # What a call writes into records and files of the user's own goes to no other party.
 _STAYS_HERE = frozenset({"changes-record", "deletes-record", "edits-project", "looks", "weakens-setting"})
 _TELLING_KINDS = frozenset({"embeds-address", "publishes", "publishes-link", "requests", "sends-message"})
-_FORM_WORDS = frozenset({"click", "fill", "form", "submit", "type"})
+FORM_WORDS = frozenset({"click", "fill", "form", "submit", "type"})
 # An address, or a name after a word that sends: the user says who gets it.
 _RECEIVER = re.compile(
     r"\w@\w|://|(?:\b(?:to|an|à|a|para|für|til|till|naar|aan|do|к)\s+(?:\w+\s+){0,2}?"
@@ -118,8 +118,8 @@ class EscalatedCall(NamedTuple):
 
     `triage` is what Tier 2 said of it: `clear`, `suspicious` or `unclear`; empty when it was not asked. `followed` are
     the blocks to which the user handed the decision, where a judge may weigh that. `is_receiver_open`: the user asked
-    for a message, and said of no one that it goes to him. `users_sites` are values in orders that are addresses of
-    someone whom the user names. `gives_away_unasked`: money or a file goes out, and the user said no word about paying,
+    for a message, and said of no one that it goes to him. `users_sites` are addresses in texts of someone whom
+    the user names. `gives_away_unasked`: money or a file goes out, and the user said no word about paying,
     sharing or writing, or a sentence of a stranger gives the account.
     """
 
@@ -654,16 +654,17 @@ def _find_followed(review: _Review, users_sites: frozenset[str]) -> frozenset[st
 
 
 def _find_users_sites(review: _Review, origins: Sequence[Origin]) -> frozenset[str]:
-    """Return the addresses in orders whose owner the user names, where the call only tells, asks or fills in a form."""
+    """Return the addresses in texts whose owner the user names, where the call only tells, asks or fills in a form."""
     reaching = {found.kind for found in review.effects if found.severity >= Severity.REACHES_OUT}
-    is_form = not _FORM_WORDS.isdisjoint(tool_words(review.call.tool)) and not review.is_command_or_file
+    is_form = not FORM_WORDS.isdisjoint(tool_words(review.call.tool)) and not review.is_command_or_file
     if not reaching <= (_TELLING_KINDS | {"sends-data"} if is_form else _TELLING_KINDS):
         return frozenset()
     trusted = review.context.trusted_text
     return frozenset(
         origin.value
         for origin in origins
-        if origin.order and (trusted.names_owner_of(origin.value) or names_owner_in_words(trusted, origin.value))
+        if (origin.order or origin.sink == "target")
+        and (trusted.names_owner_of(origin.value) or names_owner_in_words(trusted, origin.value))
     )
 
 
