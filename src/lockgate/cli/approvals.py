@@ -341,6 +341,9 @@ def _draw(approval: Approval, *, full: bool) -> bool:
     print_behind_bar(screen, "arguments", lines)
     if left_out:
         screen.print(Text(f"{'':{_LABEL}}{left_out:,} characters are not shown; --full shows them", style="bold red"))
+    if pending.bound.files:
+        files = [f"{path}  {said[:19] if said.startswith('sha256:') else said}" for path, said in pending.bound.files]
+        print_behind_bar(screen, "runs", [make_visible(file) for file in files])
     for note in _lookalike_notes([pending.tool, *_all_texts(arguments)]):
         print_behind_bar(screen, "beware", [note])
     why = f"{shown.reason}, {shown.risk} risk" if shown.reason else "not said"
@@ -424,9 +427,9 @@ def _draw_meaning(screen: Console, pending: PendingApproval) -> None:
     what = "step" if step else "call"
     meaning = (
         f"A yes lets exactly this {what} {'end' if step else 'run'}, once, in this session, before "
-        f"{format_moment(pending.expires_s)}. Another argument, another policy or anything untrusted that the agent "
-        f"reads meanwhile voids it. A no to this {what} stands for the rest of the session, whatever the agent "
-        "reads next."
+        f"{format_moment(pending.expires_s)}. Another argument, another policy, a changed file that it runs or "
+        f"anything untrusted that the agent reads meanwhile voids it. A no to this {what} stands for the rest "
+        "of the session, whatever the agent reads next."
     )
     for at, line in enumerate(Text(meaning).wrap(screen, max(20, screen.width - _LABEL))):
         screen.print(Text.assemble((f"{'' if at else 'meaning':{_LABEL}}", "dim"), line))

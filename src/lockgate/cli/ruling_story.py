@@ -264,7 +264,7 @@ def _grant(grounds: _Grounds, approval: Approval | None) -> tuple[str, GrantOffe
     if not offers:
         return f"none can be made: {approval.pending.shown.facts.barred or 'not said'}", None
     rule = offers[0].rule
-    given = "with exactly the same arguments" if rule.arguments else f"with any values of {', '.join(rule.names)}"
+    given = "with exactly the same arguments" if rule.arguments else f"with other values of {', '.join(rule.names)}"
     covers = f"such calls of {rule.tool}, {given}, {dict(describe_rule(rule))['in']}"
     id, span = approval.pending.id, rule.span.value
     if approval.state.value == "waiting":

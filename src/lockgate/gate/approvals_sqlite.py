@@ -402,7 +402,7 @@ def _row_from_approval(approval: Approval) -> tuple[object, ...]:
     pending, said = approval.pending, approval.answered
     return (
         pending.id,
-        *pending.bound,
+        *pending.bound[:5],
         pending.digest,
         pending.call_key,
         pending.created_s,
@@ -431,8 +431,9 @@ def _approval_from_row(row: tuple[object, ...]) -> Approval:
         for text in (id, session, tool, arguments, policy_hash, context, digest, matter, shown):
             if not isinstance(text, str):
                 raise TypeError("not text")
-        bound = BoundCall(session, tool, arguments, policy_hash, context)  # type: ignore[arg-type]
-        pending = PendingApproval(id, bound, created_s, expires_s, details_from_json(shown))  # type: ignore[arg-type]
+        details = details_from_json(shown)  # type: ignore[arg-type]
+        bound = BoundCall(session, tool, arguments, policy_hash, context, details.files)  # type: ignore[arg-type]
+        pending = PendingApproval(id, bound, created_s, expires_s, details)  # type: ignore[arg-type]
         why, reason = (reason or "", "") if state == "voided" else ("", reason)
         if not isinstance(why, str):
             raise TypeError("not text")

@@ -17,6 +17,7 @@ from lockgate.gate.judge import Judge
 from lockgate.gate.person_questions import Approvals
 from lockgate.gate.ruler import CarriedTexts, Ledger, Ruler, VouchedTexts
 from lockgate.gate.session import Session
+from lockgate.runtime.accounts import own_account
 from lockgate.runtime.forks import on_fork
 from lockgate.runtime.rule_cache import RuleCache
 from lockgate.runtime.sealed_cache import SealedCache
@@ -146,6 +147,7 @@ class Gate:
         whether another process may have asked a person in it already; by default it is where an id is given.
         """
         ruler = self.ruler(goal=goal, mode=mode, scope=scope, id=id, resumed=resumed)
+        ruler.files_from = (own_account(), ".")
         if project is not None:
             ruler.project = _read_project(project)
         return Session(ruler)

@@ -125,16 +125,17 @@ class PersonQuestions:
                 self._approvals.void(self._session, time(), why)
                 self._open, self._stale = False, None
 
-    def bind(self, call: ToolCall, context_sha256: str) -> BoundCall | None:
+    def bind(self, call: ToolCall, context_sha256: str, files: tuple[tuple[str, str], ...] = ()) -> BoundCall | None:
         """Return what an answer to this call is bound to; None where no person can be asked about it."""
         if self._approvals is None:
             return None
         from lockgate.core.ruling.approvals import bind_call
 
         try:
-            return bind_call(self._session, call.tool, call.arguments, self._policy_hash, context_sha256)
+            bound = bind_call(self._session, call.tool, call.arguments, self._policy_hash, context_sha256)
         except InvalidCall:
             return None
+        return bound._replace(files=files)
 
     def take(self, bound: BoundCall) -> Routine[object]:
         """Return what the store says of this call: a `TakeResult`, or the error."""
@@ -282,7 +283,7 @@ def why_unusable(answer: object) -> str:
     if not isinstance(answer, TakeResult):
         return ""
     if answer.state is ApprovalState.USED:
-        return "a person approved this call once, and that has been used"
+        return answer.why or "a person approved this call once, and that has been used"
     if answer.differs:
         return f"a person approved a call with another {' and '.join(answer.differs)}"
     return ""

@@ -30,7 +30,7 @@ from lockgate.core.errors import InvalidCall, LockgateError, printable
 from lockgate.core.ruling import pipeline
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import CarriedFrom, Context, PastCall
-from lockgate.core.ruling.effects.effects_of_call import effects_of
+from lockgate.core.ruling.effects.effects_of_call import effects_of, files_of
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
 from lockgate.core.ruling.observe_mode import is_always_enforced, observe
 from lockgate.core.ruling.opinions import Opinion
@@ -49,6 +49,7 @@ from lockgate.gate.person_questions import (
     person_answer,
     why_unusable,
 )
+from lockgate.runtime.accounts import Account, own_account
 from lockgate.runtime.failures import report_failure
 from lockgate.runtime.routines import Routine, run_routine, run_routine_async
 
@@ -126,6 +127,8 @@ class Ruler:
         self._scanner = gate.scanner
         self._context = Context(self._scanner, user_trust=policy.user_trust, label_rows=policy.labels)
         self.project = NO_PROJECT
+        # The account that the calls run as, if that is known, and its folder where the host names none.
+        self.files_from: tuple[Account | None, str] = (None, "")
         self._lock = Lock()
         self._calls: deque[tuple[str, Sequence[Leaf], Decision]] = deque(maxlen=MAX_HISTORY)
         self._count = 0
@@ -488,7 +491,8 @@ class Ruler:
     def _escalate(self, ask: EscalatedCall, *, judged: bool) -> Routine[SettledRuling]:
         people = self._people
         yield from people.end_stale()
-        bound, unusable = people.bind(ask.call, self.untrusted_sha256), ""
+        files = yield from self._files_of(ask.call)
+        bound, unusable = people.bind(ask.call, self.untrusted_sha256, files), ""
         if bound is not None:
             answer = yield from people.take(bound)
             settled = yield from self._follow_person(ask, bound, answer)
@@ -544,8 +548,9 @@ class Ruler:
         return ruling._replace(judged=tuple(ran)) if ran else ruling
 
     def _ask_person(self, ask: EscalatedCall, decision: Decision, replaces: str = "") -> Routine[Decision]:
-        # Bound anew: the context may have grown while the judges thought.
-        bound = self._people.bind(ask.call, self.untrusted_sha256)
+        # Bound anew: the context may have grown, and files may have changed, while the judges thought.
+        files = yield from self._files_of(ask.call)
+        bound = self._people.bind(ask.call, self.untrusted_sha256, files)
         if bound is None:
             return decision
         facts = self._facts_of(ask, bound)
@@ -554,6 +559,25 @@ class Ruler:
         people = 2 if self._needs_two_people(ask) else 1
         return (yield from self._people.ask(bound, decision, contents, self.goal, facts, replaces, people))
 
+    def _files_of(self, call: ToolCall) -> Routine[tuple[tuple[str, str], ...]]:
+        """Return the files that a call runs or loads, as they are now."""
+        if not self._people.can_be_asked:
+            return ()
+        from lockgate.gate.call_files import digest_files
+
+        project, (account, folder) = self.project, self.files_from
+        # A host that names the session's folder is on this machine.
+        account = own_account() if account is None and project.folder else account
+        folder = call.folder or project.folder or project.root or folder
+
+        def read() -> object:
+            with self._lock:
+                named = files_of(call, project, self._context.activity)
+            return digest_files(*named, folder, account)
+
+        files = yield attempt_in_thread(read)
+        return files if isinstance(files, tuple) else (("the files of this call", "cannot be read"),)
+
     def _needs_two_people(self, ask: EscalatedCall) -> bool:
         from lockgate.core.ruling.approvals import needs_two_people
 
@@ -561,7 +585,7 @@ class Ruler:
 
     def _facts_of(self, ask: EscalatedCall, bound: BoundCall) -> HeldFacts:
         """Return what a grant for this call would be made from, or is compared with."""
-        from lockgate.core.ruling.grants import facts_from_ask, find_sources
+        from lockgate.core.ruling.grants import facts_from_ask, find_sources, find_unread
 
         with self._lock:
             sources, root = find_sources(ask, self._context), self._context.project.root
@@ -570,7 +594,7 @@ class Ruler:
         if self._needs_two_people(ask):
             # One person's rule must not stand in for the second person.
             return facts._replace(widest="", barred="two people have to approve such a call, each time")
-        return facts
+        return facts._replace(widest="", barred=unread) if (unread := find_unread(bound.files)) else facts
 
     def _look_for_judge(self, ask: EscalatedCall) -> tuple[ContextSnapshot, Sequence[PastCall]]:
         from lockgate.core.judging.case import take_snapshot

@@ -331,12 +331,14 @@ STEP = record(
         "triggers": array("what the last end found that does not fit together", {"type": "string"}),
     },
 )
+_FILES = "each file that the call runs or loads: its path, and its digest or why it was not read"
 APPROVAL = record(
     "A call that waits for a person, or has.",
     {
         **{name: {"type": "string"} for name in ("id", "state", "session", "tool", "would_do", "digest", "policy")},
         "arguments": anything("the frozen arguments: what would run"),
         "context": {"type": "string"},
+        "files": array(_FILES, array("", {"type": "string"})),
         "asked_at": NUMBER,
         "expires_at": NUMBER,
         "ended_at": maybe(NUMBER),
@@ -357,6 +359,7 @@ GRANT_RULE = record(
         **{name: array("", {"type": "string"}) for name in ("sources", "rules", "names")},
         "expires_s": {"type": "integer"},
     },
+    {"files": array(_FILES, array("", {"type": "string"}))},
 )
 OFFER = record(
     "A rule that a yes may make.",

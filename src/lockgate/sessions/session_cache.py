@@ -26,6 +26,7 @@ from lockgate.core.sessions.session_entries import (
 from lockgate.core.vocabulary import OBSERVE, Mode
 from lockgate.gate.gate import Gate
 from lockgate.gate.ruler import MAX_HISTORY, Ruler
+from lockgate.runtime.accounts import Account
 from lockgate.runtime.failures import report_failure
 from lockgate.runtime.routines import Routine, ThreadWait
 from lockgate.sessions.live_session import OPENER_ACCOUNT, HostedSession, LiveSession
@@ -221,6 +222,8 @@ class SessionCache:
         live.unknown_context = unknown
         live.parent_ids = tuple(each.id for each in chain[1:])
         live.openers = tuple(each.meta[OPENER_ACCOUNT] for each in chain if OPENER_ACCOUNT in each.meta)
+        if live.openers:
+            live.ruler.files_from = (Account(int(live.openers[0])), "")
         with live.lock:
             live.apply([row for row in rows if row.sort != EntrySort.MODE])
             live.cursor = rows[-1].seq if rows else 0

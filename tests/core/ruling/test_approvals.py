@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from enum import IntEnum, StrEnum
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -228,10 +229,11 @@ def test_texts_are_equal_exactly_when_the_arguments_are(one: dict[str, object], 
         ({"arguments": canonical_json({"to": "eve@example.com"})}, ("arguments",)),
         ({"policy_hash": "sha256:q"}, ("policy",)),
         ({"context": "sha256:d"}, ("context",)),
+        ({"files": (("/deploy.sh", "sha256:e"),)}, ("file content",)),
         ({"session": "s2", "context": "sha256:d"}, ("session", "context")),
     ],
 )
-def test_every_part_is_bound(change: dict[str, str], names: tuple[str, ...]) -> None:
+def test_every_part_is_bound(change: dict[str, Any], names: tuple[str, ...]) -> None:
     other = BOUND._replace(**change)
     assert other.digest != BOUND.digest
     assert differing_fields(BOUND, other) == names

@@ -121,7 +121,7 @@ def test_a_rule_says_all_that_it_allows() -> None:
         "tool": "send_email",
         "like": f'send_email with to (recipient) = "{TO}", body = "hello"',
         "does": f"sends a message to `{TO}`",
-        "with": "any values of body, to; no other names",
+        "with": "values of body, to that fit the other lines; no other names",
         "after": f"text of {PAGE}",
         "despite": "origin:value-in-order",
         "in": "every session in /home/ana/shop",

@@ -1,7 +1,7 @@
 """A person's yes or no to one PAUSE, as values: what is bound, what a person is shown, and what follows from what.
 
-1. Bound.   A yes is bound to session, tool, canonical arguments, policy and everything untrusted that was read; a no
-            to session, tool and arguments alone, so that reading one more page does not undo it.
+1. Bound.   A yes is bound to session, tool, canonical arguments, policy, everything untrusted that was read and files
+            that are run; a no to session, tool and arguments alone, so that reading one more page does not undo it.
 2. Asked.   One call waits once: the same call, asked again while it waits, is the same question. From then on only a
             person clears the call, until one has, however often the question expires or is voided.
 3. Answered. The first answer counts, while the question lives, and only for the digest that was shown. A no answers
@@ -83,18 +83,19 @@ OPEN_STATES = frozenset({ApprovalState.WAITING, ApprovalState.GRANTED})
 
 
 class BoundCall(NamedTuple):
-    """1. Exactly what a yes would allow. `arguments` is canonical JSON, and is what may run."""
+    """1. Exactly what a yes would allow: canonical JSON that may run, and files that it runs, each with its digest."""
 
     session: str
     tool: str
     arguments: str
     policy_hash: str
     context: str
+    files: tuple[tuple[str, str], ...] = ()
 
     @property
     def digest(self) -> str:
-        """`sha256:` and 64 hexadecimal digits over all five, each a JSON string so that none can run into the next."""
-        return hash_texts(_SCHEMA, *self)
+        """`sha256:` and 64 hexadecimal digits over all texts, each a JSON string so that none can run into the next."""
+        return hash_texts(_SCHEMA, *self[:5], *(text for pair in self.files for text in pair))
 
     @property
     def call_key(self) -> str:
@@ -110,6 +111,13 @@ class BoundCall(NamedTuple):
 def hash_texts(*texts: str) -> str:
     said = json.dumps(texts, ensure_ascii=True, separators=(",", ":"))
     return f"sha256:{sha256(said.encode('ascii')).hexdigest()}"
+
+
+def describe_changes(approval: Approval, bound: BoundCall) -> str:
+    """Return why a question is void, or which files differ between what a person was asked about and now."""
+    names = sorted({path.rpartition("/")[2] for path, _ in set(approval.pending.bound.files) ^ set(bound.files)})
+    listed = ", ".join(map(quoted, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return approval.why or (f"{listed} changed since a person was asked about this call" if names else "")
 
 
 def _step_name(arguments: str) -> str:
@@ -256,7 +264,7 @@ class ShownDetails(NamedTuple):
     """What a person is shown besides the call itself. `left_out` counts findings and origins that had no room.
 
     `replaces` is the id of an earlier question about the same call, which has ended without an answer that counts.
-    `people` is how many different persons have to say yes.
+    `people` is how many different persons have to say yes. `files` are those of the call.
     """
 
     goal: str = ""
@@ -270,6 +278,7 @@ class ShownDetails(NamedTuple):
     facts: HeldFacts = NO_FACTS
     replaces: str = ""
     people: int = 1
+    files: tuple[tuple[str, str], ...] = ()
 
 
 NO_DETAILS = ShownDetails()
@@ -394,6 +403,7 @@ class PendingApproval:
             raise InvalidCall(f"an approval's id must be 8 to 64 lowercase letters and digits, not {quoted(self.id)}")
         if not (math.isfinite(self.created_s) and math.isfinite(self.expires_s) and self.created_s < self.expires_s):
             raise InvalidCall("an approval must expire after it was created")
+        object.__setattr__(self, "shown", self.shown._replace(files=self.bound.files))
         object.__setattr__(self, "digest", self.bound.digest)
         object.__setattr__(self, "call_key", self.bound.call_key)
 
@@ -508,8 +518,8 @@ class TakeResult(NamedTuple):
 
     `denied` stands for the session. `expired` and `voided` mean that a person was asked and has not said no: the next
     question is theirs too. `unknown` means that no person was asked about this call; `used` that one said yes, and
-    that it has run. `differs` says why a yes that is there does not fit: `session`, `tool`, `arguments`, `policy`
-    or `context`. `why` says why the question was voided.
+    that it has run. `differs` says why a yes that is there does not fit: `session`, `tool`, `arguments`, `policy`,
+    `context` or `file content`. `why` says why the question was voided, or which files have changed.
     """
 
     state: ApprovalState
@@ -591,13 +601,14 @@ def void_approval(approval: Approval, now_s: float, why: str) -> Approval:
 
 def find_replaced(pending: PendingApproval, asked: Iterable[Approval], now_s: float) -> list[Approval]:
     """5. What a new question does to the open one that it replaces, which is about an older context."""
+    bound, again = pending.bound, f"and it was asked again as {pending.id}"
     return [
-        void_approval(each, now_s, f"the agent has read more since, and it was asked again as {pending.id}")
+        void_approval(each, now_s, f"{describe_changes(each, bound) or 'the agent has read more since'}, {again}")
         for each in asked
         if each.state in OPEN_STATES
         and each.pending.id == pending.shown.replaces
         # Under another policy the other question may still be of use to the process that asked it.
-        and each.pending.bound._replace(context=pending.bound.context) == pending.bound
+        and each.pending.bound._replace(context=bound.context, files=bound.files) == bound
     ]
 
 
@@ -634,23 +645,23 @@ def take_approval(
             return said, replace(each, state=ApprovalState.USED, ended_s=now_s) if granted else None
     if mark is None:
         if asked and asked[-1].state is ApprovalState.USED:
-            return TakeResult(ApprovalState.USED, asked[-1].pending.id, asked[-1].answered), None
+            why = describe_changes(asked[-1], bound)
+            return TakeResult(ApprovalState.USED, asked[-1].pending.id, asked[-1].answered, why=why), None
         return TakeResult(ApprovalState.UNKNOWN, differs=_closest_difference(bound, near)), None
     for each in asked:
         if each.state is ApprovalState.GRANTED:
-            return TakeResult(
-                ApprovalState.VOIDED, each.pending.id, differs=differing_fields(bound, each.pending.bound)
-            ), None
+            differs, why = differing_fields(bound, each.pending.bound), describe_changes(each, bound)
+            return TakeResult(ApprovalState.VOIDED, each.pending.id, differs=differs, why=why), None
     last = next((each for each in reversed(asked) if each.state is not ApprovalState.USED), None)
     if last is None:
         return TakeResult(ApprovalState.EXPIRED, mark.id), None
     state = ApprovalState.VOIDED if last.state in OPEN_STATES else last.state
-    return TakeResult(state, last.pending.id, last.answered, why=last.why), None
+    return TakeResult(state, last.pending.id, last.answered, why=describe_changes(last, bound)), None
 
 
 def differing_fields(bound: BoundCall, other: BoundCall) -> tuple[str, ...]:
     """What differs between two calls, by name."""
-    names = ("session", "tool", "arguments", "policy", "context")
+    names = ("session", "tool", "arguments", "policy", "context", "file content")
     return tuple(name for name, mine, yours in zip(names, bound, other, strict=True) if mine != yours)
 
 
@@ -692,19 +703,24 @@ def details_from_json(text: str) -> ShownDetails:
             ),
             tiers=tuple(TierAnswer(**said) for said in shown.tiers),  # type: ignore[arg-type]
             facts=_facts_from_dict(value.get("facts", {})),
+            files=pairs_from_json(shown.files),
         )
-    except (TypeError, KeyError, RecursionError) as error:
+    except (TypeError, ValueError, KeyError, RecursionError) as error:
         raise ValueError("not what a person was shown") from error
     if not _has_expected_types(shown):
         raise ValueError("not what a person was shown")
     return shown
 
 
+def pairs_from_json(pairs: Iterable[Iterable[object]]) -> tuple[tuple[str, str], ...]:
+    return tuple((str(one), str(other)) for one, other in pairs)
+
+
 def _facts_from_dict(value: dict[str, object]) -> HeldFacts:
     """Return the facts as they were stored; a row of an earlier version has none, and then no grant can be made."""
     facts = HeldFacts(**value)  # type: ignore[arg-type]
     return facts._replace(
-        effects=tuple((str(kind), str(target)) for kind, target in facts.effects),
+        effects=pairs_from_json(facts.effects),
         sources=tuple(map(str, facts.sources)),
         rules=tuple(map(str, facts.rules)),
         names=tuple(map(str, facts.names)),
@@ -713,7 +729,7 @@ def _facts_from_dict(value: dict[str, object]) -> HeldFacts:
 
 _SORTS = {
     **dict.fromkeys(("start", "end", "left_out", "tier", "people"), int),
-    **dict.fromkeys(("findings", "passages", "tiers", "effects", "sources", "rules", "names"), tuple),
+    **dict.fromkeys(("findings", "passages", "tiers", "effects", "sources", "rules", "names", "files"), tuple),
     **dict.fromkeys(("known", "is_exact"), bool),
     "facts": HeldFacts,
 }
@@ -736,7 +752,7 @@ def approval_to_dict(approval: Approval) -> dict[str, object]:
 
     pending, said = approval.pending, approval.answered
     shown = details_to_dict(pending.shown)
-    del shown["facts"], shown["replaces"]
+    del shown["facts"], shown["replaces"], shown["files"]
     return {
         "id": pending.id,
         "state": approval.state.value,
@@ -747,6 +763,7 @@ def approval_to_dict(approval: Approval) -> dict[str, object]:
         "digest": pending.digest,
         "policy": pending.policy_hash,
         "context": pending.bound.context,
+        "files": [list(pair) for pair in pending.bound.files],
         "created_s": pending.created_s,
         "expires_s": pending.expires_s,
         "answered": None if said is None else said._asdict(),

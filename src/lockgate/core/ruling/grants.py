@@ -8,6 +8,7 @@ A grant is as narrow as the call that it was made from. It covers a call only if
 4. Nothing new was found: each rule that holds the call held the granted one.
 5. The same arguments to the last bit, where the target alone does not say what happens (`BY_RECEIVER`); else no
    argument under a name that the granted call did not have.
+6. Nothing new runs: each file that the call runs or loads has the content that it had when the person was asked.
 
 What opens a door is granted for the session at most. What a hard rule holds, what touches Lockgate itself, and what was
 not read to its end is never granted. Only a person's answer makes a grant; nothing here has a clock or a file.
@@ -39,6 +40,7 @@ from lockgate.core.ruling.approvals import (
     canonical_json,
     describe_call,
     hash_texts,
+    pairs_from_json,
 )
 from lockgate.core.vocabulary import Block, Certainty, Effect, Severity, Trust
 
@@ -72,7 +74,7 @@ class GrantSpan(StrEnum):
 
 
 class GrantRule(NamedTuple):
-    """What a grant allows; every field but `like` narrows it. Without `arguments` any values are covered under `names`.
+    """What a grant allows; every field but `like` narrows it. Without `arguments` other values may stand under `names`.
 
     `like` is the call that it was made from in one line: a hash tells a person nothing when they look again.
     """
@@ -89,6 +91,7 @@ class GrantRule(NamedTuple):
     project: str
     policy_hash: str
     expires_s: int
+    files: tuple[tuple[str, str], ...] = ()
 
 
 class Grant(NamedTuple):
@@ -207,6 +210,12 @@ def _why_barred(ask: EscalatedCall) -> str:
     return ""
 
 
+def find_unread(files: Iterable[tuple[str, str]]) -> str:
+    """Return why no later call can be compared with this one: a file that was not read; empty where all were."""
+    unread = next((pair for pair in files if not pair[1].startswith("sha256:")), None)
+    return f"{quoted(unread[0].rpartition('/')[2])} was not read ({unread[1]}), so a yes counts once" if unread else ""
+
+
 def _is_readable(facts: HeldFacts) -> bool:
     texts = (*facts.sources, *facts.names, *facts.rules, *(text for pair in facts.effects for text in pair))
     is_short = all(len(text) <= MAX_TEXT and _is_text(text) for text in texts)
@@ -263,6 +272,7 @@ def rule_from_facts(bound: BoundCall, facts: HeldFacts, span: GrantSpan, made_s:
         project=facts.project if span is GrantSpan.PROJECT else "",
         policy_hash=bound.policy_hash,
         expires_s=int(made_s) + (SESSION_S if span is GrantSpan.SESSION else KEPT_S),
+        files=bound.files,
     )
 
 
@@ -330,21 +340,24 @@ def covers(grant: Grant, bound: BoundCall, facts: HeldFacts, now_s: float) -> bo
         set(new) <= set(granted)
         for new, granted in ((facts.effects, rule.effects), (facts.sources, rule.sources), (facts.rules, rule.rules))
     )
-    # 5.
+    # 5., then 6.
     if rule.arguments:
         is_same = facts.arguments == rule.arguments
     else:
         is_same = not facts.is_exact and set(facts.names) <= set(rule.names)
-    return is_here and is_known and is_same
+    return is_here and is_known and is_same and set(bound.files) <= set(rule.files)
 
 
 # As JSON and in words
 
 
 def rule_to_dict(rule: GrantRule) -> dict[str, object]:
-    """Return the rule as the page draws it and hashes it."""
+    """Return the rule as the page draws it and hashes it; rules of earlier versions have no files."""
+    fields = rule._asdict()
+    del fields["files"]
     return {
-        **rule._asdict(),
+        **fields,
+        **({"files": [list(pair) for pair in rule.files]} if rule.files else {}),
         "span": rule.span.value,
         "effects": [list(pair) for pair in rule.effects],
         "sources": list(rule.sources),
@@ -364,7 +377,8 @@ def rule_from_json(text: str) -> GrantRule:
         value = json.loads(text)
         rule = GrantRule(**value)._replace(
             span=GrantSpan(value["span"]),
-            effects=tuple((str(kind), str(target)) for kind, target in value["effects"]),
+            effects=pairs_from_json(value["effects"]),
+            files=pairs_from_json(value.get("files", ())),
             sources=tuple(map(str, value["sources"])),
             rules=tuple(map(str, value["rules"])),
             names=tuple(map(str, value["names"])),
@@ -411,14 +425,14 @@ def describe_rule(rule: GrantRule) -> tuple[tuple[str, str], ...]:
         GrantSpan.ALWAYS: "every session in every project",
     }[rule.span]
     listed = ", ".join(rule.names) or "none"
-    given = (
-        f"exactly the same {listed}: {rule.arguments}" if rule.arguments else f"any values of {listed}; no other names"
-    )
+    exact = f"exactly the same {listed}: {rule.arguments}"
+    given = exact if rule.arguments else f"values of {listed} that fit the other lines; no other names"
     return (
         ("tool", rule.tool),
         ("like", rule.like),
         ("does", "; ".join(does) or "nothing that Lockgate can tell"),
         ("with", given),
+        *([("runs", "; ".join(f"{path} {content}" for path, content in rule.files))] if rule.files else []),
         ("after", f"text of {', '.join(rule.sources)}" if rule.sources else "no untrusted text"),
         ("despite", ", ".join(rule.rules) or "no finding"),
         ("in", where),

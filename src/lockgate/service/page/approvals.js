@@ -134,7 +134,7 @@ function texts(value) {
 async function digestOf(each) {
   // Without https the browser will not hash; the service compares the digest again in any case.
   if (!globalThis.crypto?.subtle) return each.digest;
-  return `sha256:${await hashOf(canonical(["lockgate approval/1", each.session, each.tool, canonical(each.arguments), each.policy, each.context]))}`;
+  return `sha256:${await hashOf(canonical(["lockgate approval/1", each.session, each.tool, canonical(each.arguments), each.policy, each.context, ...(each.files ?? []).flat()]))}`;
 }
 
 // `brief` leaves out what the decision around it shows already.
@@ -254,6 +254,7 @@ export function answerBox(given, { signal, tell, brief = false, send = (body) =>
       h("header", {}, h("h2", {}, drawn(null, given.tool)), clock),
       given.would_do ? h("p.would", {}, line(given.would_do, 600)) : null,
       h("div.call-box", {}, args),
+      given.files?.length ? h("p.would", {}, "Runs ", given.files.map(([path, content], at) => [at ? "; " : "", line(path, 400), " ", h("code.hash", {}, line(content.startsWith("sha256:") ? content.slice(0, 19) : content, 80))])) : null,
       ...beware.map(([word, codes]) => h("p.beware", {}, "Look closely: ", line(word, 80), ` holds letters that only look Latin (${codes})`)),
       !brief && passages.length ? h("div.passages", {}, h("h3", {}, "From outside"), passages.slice(0, 8).map(outside), passages.length > 8 ? h("p.quiet", {}, `and ${passages.length - 8} more in the decision`) : null) : null,
       shown.people > 1 ? h("p.beware", {}, "Two different persons have to approve this. ", given.answered ? ["The first was ", line(given.answered.who, 60), "."] : "A no of either ends it.") : null,

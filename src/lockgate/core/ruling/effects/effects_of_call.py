@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from lockgate.core.ruling.arguments import Leaf, flatten_arguments
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY, Activity
@@ -31,6 +32,15 @@ def effects_of(
         project = project.at(call.folder)
     effects = _read_safely(lambda: read_tool(call, leaves, project, activity), "unreadable")
     return tuple(sorted(effects, key=lambda found: -found.severity))
+
+
+def files_of(call: ToolCall, project: Project, activity: Activity) -> tuple[list[str], list[str]]:
+    """Return the files that a call surely runs or loads, and the texts that it runs; nothing is looked up."""
+    leaves, named = flatten_arguments(call.arguments)[0], list[str]()
+    effects_of(call, replace(project, named=named), activity, leaves=leaves)
+    # No shell reads what the agent says of its own command.
+    run = [leaf.text for leaf in leaves if "" in named and leaf_name(leaf) not in ("content", "description")]
+    return [path for path in named if path], run
 
 
 def own_effects_of(

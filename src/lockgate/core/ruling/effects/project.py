@@ -49,7 +49,8 @@ class Project:
     Lockgate's own (`protected_paths.py`): only a host can look at links, nothing here does. `brings_lockgate` says
     whether what is installed from a path would take Lockgate's place. `service_port` is where Lockgate's service
     listens, `service_pids` are the processes that rule and their parent, and `own_folders` is where its files lie
-    besides the usual places.
+    besides the usual places. `named` collects the files that a call surely runs or loads, for a caller that wants them;
+    an empty path says that its arguments run.
     """
 
     root: str = ""
@@ -65,6 +66,7 @@ class Project:
     service_port: int = field(default=7717, compare=False, repr=False)
     service_pids: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
     own_folders: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    named: list[str] | None = field(default=None, compare=False, repr=False)
 
     def has_package(self, name: str, registry: str = "") -> bool:
         """Return whether a manifest or lock file names this package; in `registry` where the caller knows it.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 from lockgate.core.ruling.effects.activity import Activity
 from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
@@ -394,9 +395,10 @@ class Walk:
 
     def _elsewhere(self, run: Callable[[], object]) -> Collection[Effect]:
         """Keep of what runs elsewhere what leaves that place; return all of it."""
-        found, folder, variables = self._found, self.folder, dict(self.variables)
-        self._found = {}
+        found, folder, variables, project = self._found, self.folder, dict(self.variables), self.project
+        self._found, self.project = {}, replace(project, named=None)
         run()
+        self.project = project
         inner, self._found, self.folder, self.variables = self._found, found, folder, variables
         for key, each in inner.items():
             if each.kind not in _STAYS_IN_CONTAINER:
@@ -443,6 +445,7 @@ class Walk:
                 self.connect(self.plain(path))
                 stdin = stdin if operator in (">", ">>", ">|") else self.socket
             elif operator == "<":
+                self.load(path)
                 stdin = self.read_file(path)
             elif path not in ("/dev/null", "/dev/stderr", "/dev/stdout", "/dev/tty", "NUL", "$null"):
                 output = path
@@ -544,6 +547,7 @@ class Walk:
 
     def run_path(self, path: str, stream: Output | None = None) -> None:
         """Note what running a file does."""
+        self.load(path)
         stream = stream or self.read_file(path)
         if stream.source is Source.DOWNLOAD:
             self.add("runs-download", stream.target)
@@ -557,6 +561,17 @@ class Walk:
                 return
         found = read_access(plain, Access.RUN, self.project, folder=self.folder)
         self.add(found.kind, found.target, found.certainty)
+
+    def load(self, path: str) -> None:
+        """Note that the command runs or loads a file of this machine, if it does not write that file itself."""
+        named, path = self.project.named, self.plain(path)
+        if (
+            named is not None
+            and path not in (*STANDARD_INPUT, "/dev/null")
+            and self.full_path(path) not in self.written
+        ):
+            base = "" if path[:1] in ("/", "~") else self.folder or self.project.folder or self.project.root
+            named.append(f"{base}/{path}" if base else path)
 
     def enter_folder(self, path: str) -> None:
         """Follow `cd`."""

@@ -56,6 +56,8 @@ def read_tool(call: ToolCall, leaves: Sequence[Leaf], project: Project, activity
     if found is None:
         found = _read_code_or_query(name, leaves, project)
     is_local = found is not None
+    if project.named is not None and (is_local or name.verb in _RUNS):
+        project.named.append("")
     if found is None:
         found = read_file_tool(name, seed, leaves, project)
         # A stranger's tool that looks something up gets what it is asked for, wherever the file is.

@@ -40,6 +40,7 @@ def _sql_client(walk: Walk, call: Invocation) -> Output:
         if option in ("-c", "--command", "-e", "--execute"):
             streams.append(Output(Source.TEXT, value))
         elif option in ("-f", "--file"):
+            walk.load(value)
             streams.append(walk.read_file(value))
         elif option in ("-h", "--host"):
             host = walk.plain(value)

@@ -122,6 +122,7 @@ def _run_file(walk: Walk, path: str, arguments: list[str], language: str) -> Non
         run_input(walk, walk.stdin, language)
         return
     stream = walk.read_file(path)
+    walk.load(path)
     if stream.source in (Source.TEXT, Source.DOWNLOAD, Source.DECODED):
         if stream.source is Source.TEXT:
             run_text(walk, stream, path, arguments, language=language)
@@ -150,6 +151,7 @@ def _source(walk: Walk, call: Invocation) -> Output:
     """`source FILE` and `. FILE`: settings and activation scripts are ordinary, anything else is run."""
     path = call.arguments[0] if call.arguments else ""
     plain = walk.plain(path)
+    walk.load(path)
     if re.search(
         r"(?:^|/)(?:bin/activate(?:\.fish)?|\.env[\w.-]*|\.bashrc|\.profile|\.zshrc|\.bash_profile|[\w.-]*(?:env|vars)\.sh|nvm\.sh|etc/profile|\.cargo/env|conda\.sh)$",
         plain,
