@@ -39,7 +39,7 @@ def test_a_session_is_prompts_calls_and_results_with_their_tools() -> None:
     assert read(
         user("look at notes.txt"),
         used("t1", "Read", {"file_path": "notes.txt"}),
-        result("t1", [{"type": "text", "text": "hello"}, {"type": "image", "source": {"data": "AAAA"}}]),
+        result("t1", [{"type": "text", "text": "hello"}, {"type": "image", "source": {"data": "A" * 64}}]),
         used("t2", "Bash", {"command": "false"}),
         result("t2", "Exit code 1", is_error=True),
     ) == [
@@ -207,7 +207,7 @@ def test_a_file_that_stands_in_for_a_skill_of_the_host(
 
 def test_a_log_of_commits_and_what_other_hooks_say_is_text() -> None:
     assert texts(attached("session_context", context={"gitStatus": "Recent commits:\nab12 run it now"})) == [
-        "Recent commits:\nab12 run it now"
+        "gitStatus\nRecent commits:\nab12 run it now"
     ]
     assert texts(attached("session_context", context={})) == []
     assert texts(attached("hook_success", content="run it now", stdout="{}")) == ["run it now"]
@@ -231,31 +231,6 @@ def test_what_no_person_has_typed_is_no_prompt(text: str) -> None:
 @pytest.mark.parametrize("text", ["<app-header> is broken, run make", "<div> is", "<bash-input>ls</bash-input> what?"])
 def test_a_user_who_writes_about_a_tag_is_heard(text: str) -> None:
     assert read(user(text)) == [Prompt(text, TIME)]
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ({"type": "text", "text": "a"}, "a"),
-        ({"type": "now run it", "text": "a"}, "now run it\na"),
-        ({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}, "image/png"),
-        ({"type": "image", "data": "AAAA", "note": "run it"}, "run it"),
-        ({"type": "image", "data": "now run it"}, "now run it"),
-        ({"now run it": 1}, "now run it\n1"),
-        ({"content": [{"plain_name": None}]}, ""),
-    ],
-    ids=["label", "no label", "picture", "beside", "no data", "name", "nothing"],
-)
-def test_nothing_that_can_be_read_hides_behind_a_label(value: object, text: str) -> None:
-    assert transcripts.text_of(value) == text
-
-
-@pytest.mark.parametrize("levels", [64, 65, 400, 5_000])
-def test_no_text_is_too_deep_to_be_read(levels: int) -> None:
-    deep: object = {"note": "now run it"}
-    for level in range(levels):
-        deep = [deep] if level % 2 else {"a": deep}
-    assert transcripts.text_of(deep) == "now run it"
 
 
 def test_a_transcript_says_where_the_agent_worked(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_what_was_said_called_and_read_is_found_in_order(database: Database) -> 
     assert isinstance(prompt, Prompt)
     assert prompt.text == "Look at it"
     assert isinstance(added, Text)
-    assert (added.text, added.source) == ("<content>from a file", "tool:opencode")
+    assert (added.text, added.source) == ("<content>from a file\nsynthetic", "tool:opencode")
     assert isinstance(first, Call)
     assert (first.id, first.tool, dict(first.arguments)) == ("c1", "bash", {"command": "cat f"})
     assert isinstance(read, Result)

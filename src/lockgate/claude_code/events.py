@@ -34,11 +34,12 @@ from weakref import WeakKeyDictionary
 
 from lockgate.claude_code import call_targets, context_files
 from lockgate.claude_code.context_files import TranscriptFollower, TranscriptOwner, is_written
-from lockgate.claude_code.transcripts import is_machine, text_of
+from lockgate.claude_code.transcripts import is_machine
 from lockgate.core.errors import InvalidBlock, InvalidCall, LockgateError, printable, quoted
 from lockgate.core.ruling.approvals import VoidReason, needs_two_people
 from lockgate.core.ruling.arguments import flatten_arguments
 from lockgate.core.sessions.session_entries import MAX_PAGE
+from lockgate.core.text.structured_text import text_of
 from lockgate.core.vocabulary import Action, Decision
 from lockgate.runtime.accounts import Account, may_read, own_account
 from lockgate.sessions import Host, Piece, SessionInfo, StoredRuling

@@ -17,6 +17,8 @@ from datetime import datetime
 from itertools import islice
 from typing import BinaryIO
 
+from lockgate.core.text.structured_text import text_of
+
 MAX_LINE_BYTES = 32 * 1024 * 1024
 _MAX_FOLDERS = 32
 _FIRST_LINES = 50
@@ -40,12 +42,8 @@ _MACHINE = re.compile(
     r"|coordinator-task|turn-ended|new-diagnostics|mcp-resource|persisted-output|repl-output|fork-boilerplate"
     r"|skill-watcher-idle-wake)[\s>/]|([a-z]+(?:-[a-z]+)+)[\s>])"
 )
-# What only says what kind of thing something is; anything longer may be a sentence.
-_LABEL = re.compile(r"[\w.+$-]{1,64}(?:/[\w.+-]{1,64})?")
 # What the host says behind an agent's description; only names, since the agent's author lists them.
 _TOOLS = re.compile(r" \(Tools: (?:\*|All tools|(?:All tools except )?[\w*]+(?:, [\w*]+)*)\)$")
-_PICTURES = ("image", "base64", "redacted_thinking")
-_BINARY = re.compile(r"[A-Za-z0-9+/_=-]*")
 # Who starts a turn without a person having said anything.
 _AUTOMATIC_ORIGINS = frozenset({"system", "loop_wakeup", "schedule_wakeup", "poll_event"})
 # How versions that did not yet say so in a key of its own began the result of a call that was not let run.
@@ -266,7 +264,7 @@ def _parse_attachment(line: Mapping[str, object], at: float | None, folders: lis
             # What other hooks have the model read; ours say nothing there.
             text = text_of(attachment.get("content"))
         case _:
-            text = text_of({key: value for key, value in attachment.items() if key != "type"})
+            text = text_of([value for key, value in attachment.items() if key != "type"])
     if text:
         name = attachment.get("filename") or attachment.get("path") or attachment.get("type")
         yield Text(text, f"file:{_text_or_empty(name)}"[:1000], at)
@@ -334,33 +332,6 @@ def _parse_result(line: Mapping[str, object], part: Mapping[str, object], at: fl
     # A denial that is not plainly the host's own rule was a person's answer only if the host says so.
     by_a_person = not denied and str(ruling.get("source", "")).startswith("user")
     return Result(_text_or_empty(part.get("tool_use_id")), "", text, outcome, by_a_person, at)
-
-
-def text_of(value: object) -> str:
-    """All text of a reply, in its order: what a model may have read of it. Pictures and the like are left out."""
-    found: list[str] = []
-    # A list of what is left, and no recursion: no level is too deep to be looked at.
-    pending: list[tuple[object, bool]] = [(value, False)]
-    while pending:
-        item, picture = pending.pop()
-        if isinstance(item, str):
-            found.append(item)
-        elif isinstance(item, dict):
-            picture = picture or item.get("type") in _PICTURES
-            inner: list[tuple[object, bool]] = []
-            for key, each in item.items():
-                # A name that is not one may be a sentence.
-                if isinstance(key, str) and not _LABEL.fullmatch(key):
-                    inner.append((key, picture))
-                drop = _LABEL if key == "type" else _BINARY if picture and key == "data" else None
-                if drop is None or not isinstance(each, str) or not drop.fullmatch(each):
-                    inner.append((each, picture))
-            pending += reversed(inner)
-        elif isinstance(item, list):
-            pending += [(each, picture) for each in reversed(item)]
-        elif item is not None and not isinstance(item, bool):
-            found.append(str(item))
-    return "\n".join(filter(None, found))
 
 
 def _text_or_empty(value: object) -> str:

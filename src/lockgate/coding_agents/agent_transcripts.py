@@ -15,7 +15,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from lockgate.claude_code import transcripts
-from lockgate.claude_code.transcripts import Call, Entry, Prompt, Result, Text, parse_time, text_of
+from lockgate.claude_code.transcripts import Call, Entry, Prompt, Result, Text, parse_time
+from lockgate.core.text.structured_text import text_of
 
 Line = Mapping[str, object]
 Reader = Callable[[Line], Iterator[Entry]]

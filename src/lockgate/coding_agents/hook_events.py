@@ -17,7 +17,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from lockgate.claude_code.events import MAX_DEPTH, RefusedEvent, is_deeper, parse_body
-from lockgate.claude_code.transcripts import text_of
+from lockgate.core.text.structured_text import text_of
 
 _MAX_ID = 90
 
@@ -163,7 +163,7 @@ def _parse_opencode(said: Said) -> AgentEvent:
         parent=parent,
         begins=kind is EventKind.START,
         by_agent=bool(parent),
-        text=_text(said, "text"),
+        text=text_of(said.get("text")),
         tool=_text(said, "tool"),
         arguments=_arguments(said.get("arguments")),
         call=_text(said, "call"),

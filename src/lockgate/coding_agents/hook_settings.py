@@ -80,8 +80,9 @@ export const Lockgate = async ({ directory }) => {
     },
     "tool.execute.before": async ({ tool, sessionID, callID }, { args }) =>
       tell(sessionID, { event: "call", tool, call: callID, arguments: args ?? {} }),
-    "tool.execute.after": async ({ tool, sessionID, callID, args }, { output }) =>
-      tell(sessionID, { event: "result", tool, call: callID, arguments: args ?? {}, text: String(output ?? "") }),
+    // What a tool of an MCP server returns has no `output`.
+    "tool.execute.after": async ({ tool, sessionID, callID, args }, result) =>
+      tell(sessionID, { event: "result", tool, call: callID, arguments: args ?? {}, text: result?.output ?? result }),
   }
 }
 """

@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lockgate.claude_code import transcripts
-from lockgate.claude_code.transcripts import Call, Entry, Prompt, Result, Text, UnreadableLine, text_of
+from lockgate.claude_code.transcripts import Call, Entry, Prompt, Result, Text, UnreadableLine
 from lockgate.coding_agents.instruction_files import commands_of_prompt
 from lockgate.core.errors import InvalidTrace
+from lockgate.core.text.structured_text import text_of
 from lockgate.runtime.accounts import own_account
 
 DATABASES = ("opencode*.db",)
@@ -213,7 +214,7 @@ def _read_call(part: Part, at: float | None) -> Iterator[Entry]:
     yield Call(id, tool, arguments if isinstance(arguments, dict) else {"input": arguments}, at)
     ended = _seconds(times.get("end")) or at
     if done.get("status") == "completed":
-        text = text_of([done.get("output"), _without_pictures(done.get("attachments"))])
+        text = text_of([done.get("output"), done.get("attachments")])
         yield Result(id, tool, text, "ran", False, ended)
     elif done.get("status") == "error":
         text = text_of(done.get("error"))
@@ -225,24 +226,8 @@ def _read_call(part: Part, at: float | None) -> Iterator[Entry]:
 
 
 def _text(part: Part, at: float | None) -> Iterator[Entry]:
-    if text := text_of(_without_pictures([part])):
+    if text := text_of(part):
         yield Text(text, "tool:opencode", at)
-
-
-def _without_pictures(files: object) -> object:
-    """Return files without the content of those that are no text."""
-    if not isinstance(files, list):
-        return files
-    return [
-        {key: value for key, value in each.items() if key != "url" or not _is_picture(value)}
-        if isinstance(each, dict)
-        else each
-        for each in files
-    ]
-
-
-def _is_picture(url: object) -> bool:
-    return isinstance(url, str) and url.startswith("data:") and not url.startswith("data:text/")
 
 
 def _parse(data: object) -> Part | None:

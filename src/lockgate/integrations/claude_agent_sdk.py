@@ -12,10 +12,11 @@ import inspect
 import re
 from asyncio import timeout, to_thread
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
+from lockgate.core.text.structured_text import text_of
 from lockgate.integrations.extras import naming_extra
 from lockgate.integrations.plug import HeldQuestion, Line, Plug, PlugCall, Verdict, shared_plug, source_of_result
 
@@ -130,7 +131,7 @@ class LockgateHooks:
         session, id = _session_of(event), str(event.get("tool_use_id") or tool_use_id or "")
         failed = event["hook_event_name"] == "PostToolUseFailure"
         given = event.get("error") if failed else event.get("tool_response")
-        line = Line(id, "\n".join(_texts(given)), source_of_result(event["tool_name"], event["tool_input"]))
+        line = Line(id, text_of(given), source_of_result(event["tool_name"], event["tool_input"]))
         if self._ruling[session]:
             self._later.setdefault(session, []).append(line)
         else:
@@ -146,19 +147,6 @@ def _session_of(event: Mapping[str, Any]) -> str:
     """Return the session: a subagent's is inside its caller's."""
     agent = event.get("agent_id")
     return f"{event['session_id']}/{agent}" if agent else str(event["session_id"])
-
-
-def _texts(value: object) -> Iterator[str]:
-    """Yield every text in a result, names included."""
-    if isinstance(value, Mapping):
-        for name, each in value.items():
-            yield str(name)
-            yield from _texts(each)
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _texts(each)
-    elif value is not None:
-        yield str(value)
 
 
 def _denial(verdict: Verdict) -> dict[str, Any]:

@@ -8,12 +8,13 @@ when it is tried again after a yes in the approvals.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+from lockgate.core.text.structured_text import text_of
 from lockgate.integrations.extras import naming_extra
 from lockgate.integrations.plug import HeldByLockgate, Line, Plug, PlugCall, shared_plug, source_of_result
 from lockgate.integrations.tools import AskPerson
@@ -106,10 +107,10 @@ class CrewGuard:
         for tool in getattr(context.executor, "original_tools", None) or ():
             if isinstance(tool, MCPNativeTool | MCPToolWrapper):
                 yield Line(f"tool {tool.name}", tool.description, f"tool-description:{tool.name}")
-        prompts = [_text_of(each.get("content")) for each in context.messages if each.get("role") == "system"]
+        prompts = [text_of(each.get("content")) for each in context.messages if each.get("role") == "system"]
         yield from self.plug.system_prompts(self.session, prompts, str(getattr(context.agent, "role", "")))
         for message in context.messages:
-            text = _text_of(message.get("content"))
+            text = text_of(message.get("content"))
             match message.get("role"):
                 case "system" | "assistant":
                     # The model's own words, and in its midst results that were read when their calls ended.
@@ -196,11 +197,3 @@ class CrewGuard:
 def _key(arguments: dict[str, Any]) -> int:
     """Return the name of a call: both hooks get the same dictionary, which is kept in between."""
     return id(arguments)
-
-
-def _text_of(content: Any) -> str:
-    if isinstance(content, list):
-        return "\n".join(_text_of(each) for each in content)
-    if isinstance(content, Mapping):
-        return str(content.get("text") or "")
-    return str(content or "")

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
+from lockgate.core.text.structured_text import text_of
 from lockgate.integrations.extras import naming_extra
 from lockgate.integrations.plug import (
     HeldByLockgate,
@@ -253,11 +254,8 @@ def _dumped(value: Any) -> str:
 
 
 def _result_text(given: Any) -> str:
-    """Return a result as the model reads it; the one text of a plain result or an error alone."""
-    response = given.response or {}
-    alone = next(iter(response.values())) if len(response) == 1 else None
-    text = alone if isinstance(alone, str) else json.dumps(response, ensure_ascii=False, default=str)
-    return "\n".join([text, *(_dumped(part) for part in given.parts or ())])
+    """Return a result as the model reads it."""
+    return "\n".join([text_of(given.response), *(_dumped(part) for part in given.parts or ())])
 
 
 def _text_of(value: Any) -> str:

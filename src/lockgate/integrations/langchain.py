@@ -16,9 +16,9 @@ from typing import Annotated, Any, NotRequired
 from uuid import uuid4
 
 from lockgate.core.errors import printable
+from lockgate.core.text.structured_text import text_of
 from lockgate.core.vocabulary import Trust
 from lockgate.integrations.extras import naming_extra
-from lockgate.integrations.message_texts import text_in
 from lockgate.integrations.plug import (
     HeldByLockgate,
     HeldQuestion,
@@ -392,7 +392,7 @@ def _lines_of_documents(key: str, text: str, source: str, artifact: object) -> I
 
 
 def _text_of(message: AnyMessage) -> str:
-    return text_in(message.content)
+    return text_of(message.content)
 
 
 def _provider_results(message: AIMessage) -> list[str]:

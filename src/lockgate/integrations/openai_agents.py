@@ -20,8 +20,8 @@ from typing import Any
 from uuid import uuid4
 
 from lockgate.core.errors import InvalidConfig
+from lockgate.core.text.structured_text import text_of
 from lockgate.integrations.extras import naming_extra
-from lockgate.integrations.message_texts import text_in
 from lockgate.integrations.plug import (
     HeldByLockgate,
     HeldQuestion,
@@ -349,18 +349,18 @@ def _lines_of_items(run: _Run, items: Sequence[Any]) -> Iterator[Line]:
 
 def _line_of_result(item: Mapping[str, Any], calls: Mapping[Any, Any], number: str) -> Line:
     if not str(item.get("type", "")).endswith("_output"):
-        return Line(str(item.get("id") or number), text_in(item), "provider:tool-result")
+        return Line(str(item.get("id") or number), text_of(item), "provider:tool-result")
     call = calls.get(item.get("call_id"), {})
     known = _call_from(str(call.get("name", "")), str(call.get("arguments", "")), "")
     source = source_of_result(known.tool, known.arguments if isinstance(known.arguments, dict) else {})
-    return Line(str(item.get("call_id")), text_in(item.get("output")), source)
+    return Line(str(item.get("call_id")), text_of(item.get("output")), source)
 
 
 def _lines_of_reply(content: Any) -> list[Line]:
     """Return the model's own words, which are no news where it was seen to write them, and what it cites."""
     blocks = [{"text": content}] if isinstance(content, str) else [each for each in content if isinstance(each, dict)]
     words = "\n".join(str(each.get("text") or each.get("refusal") or "") for each in blocks)
-    cited = text_in([each.get("annotations") or [] for each in blocks])
+    cited = text_of([each.get("annotations") or [] for each in blocks])
     own = Line("reply", words, "message:assistant")
     return [own, Line("cited", cited, "provider:tool-result")] if cited.strip() else [own]
 
@@ -376,7 +376,7 @@ def _note_reply(run: _Run, response: Any) -> None:
             found += cited
         elif kind not in _OWN_ITEMS:
             run.gate.plug.cannot_cover(f"the calls of {kind}, which the provider runs itself")
-            found.append(Line("reply", text_in(item.model_dump(exclude_none=True)), "provider:tool-result"))
+            found.append(Line("reply", text_of(item.model_dump(exclude_none=True)), "provider:tool-result"))
     run.gate.plug.model_reads(run.session, found)
 
 
@@ -575,7 +575,7 @@ def _role_of(item: Any) -> str:
 
 
 def _text_of(item: Any) -> str:
-    return text_in(item.get("content", "")) if isinstance(item, dict) else str(item)
+    return text_of(item.get("content", "")) if isinstance(item, dict) else str(item)
 
 
 def _trailing_input(items: Sequence[Any]) -> list[Any]:

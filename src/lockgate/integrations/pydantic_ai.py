@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
+from lockgate.core.text.structured_text import text_of
 from lockgate.integrations.extras import naming_extra
 from lockgate.integrations.named_agents import unseen_agent
 from lockgate.integrations.plug import (
@@ -96,7 +97,7 @@ class Lockgate(AbstractCapability[Any]):
             self.plug.cannot_cover(what)
         with self.plug.hook():
             if ctx.prompt is not None:
-                text = _text_of(ctx.prompt)
+                text = text_of(ctx.prompt)
                 await to_thread(self.plug.user_said, session, text, parent=caller, known=not history)
             await self.plug.model_reads_async(session, self._lines(session, history))
 
@@ -268,18 +269,5 @@ def _part_text(part: Any) -> str:
     if part.part_kind == "retry-prompt":
         return str(part.model_response())
     if hasattr(part, "model_response_str"):
-        return str(part.model_response_str()) + "\n" + _text_of(part.content if isinstance(part.content, bytes) else "")
-    return _text_of(getattr(part, "content", ""))
-
-
-def _text_of(value: object) -> str:
-    """Return every text in a message's content."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, Mapping):
-        return "\n".join(f"{name}: {_text_of(each)}" for name, each in value.items())
-    if isinstance(value, list | tuple):
-        return "\n".join(filter(None, (_text_of(each) for each in value)))
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return "" if value is None else str(value)[:1_000_000]
+        return str(part.model_response_str()) + "\n" + text_of(part.content if isinstance(part.content, bytes) else "")
+    return text_of(getattr(part, "content", ""))

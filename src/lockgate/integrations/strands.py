@@ -13,6 +13,7 @@ from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary, WeakSet
 
+from lockgate.core.text.structured_text import text_of
 from lockgate.integrations.extras import naming_extra
 from lockgate.integrations.named_agents import unseen_agent
 from lockgate.integrations.plug import (
@@ -128,7 +129,7 @@ class LockgatePlugin(Plugin):
     def _lines(self, session: str, context: Any) -> Iterator[Line]:
         # Agents that share a session are told apart by name.
         agent = f"{context.agent.agent_id} {context.agent.name}"
-        yield from self.plug.system_prompts(session, [_text_of(context.system_prompt)], agent)
+        yield from self.plug.system_prompts(session, [text_of(context.system_prompt)], agent)
         for spec in context.tool_specs:
             if hasattr(context.agent.tool_registry.registry.get(spec["name"]), "mcp_tool"):
                 yield Line(f"tool {spec['name']}", spec["description"], f"tool-description:{spec['name']}")
@@ -147,12 +148,12 @@ class LockgatePlugin(Plugin):
                     call = calls.get(result["toolUseId"], {})
                     arguments = call.get("input") if isinstance(call.get("input"), dict) else {}
                     source = source_of_result(call.get("name", ""), arguments)
-                    yield Line(result["toolUseId"], _text_of(result.get("content")), source)
+                    yield Line(result["toolUseId"], text_of(result.get("content")), source)
                 elif message["role"] == "assistant":
                     yield from _lines_of_reply([block])
-                    yield Line("", _text_of(block.get("text")), "message:assistant")
+                    yield Line("", text_of(block.get("text")), "message:assistant")
                 elif block.get("text") not in said:
-                    yield Line("", _text_of(block), "message:user")
+                    yield Line("", text_of(block), "message:user")
 
     # Calls.
 
@@ -254,17 +255,4 @@ def _lines_of_reply(content: list[Any]) -> Iterator[Line]:
     """Yield what the provider itself added to the model's message."""
     for block in content:
         if not any(name in block for name in _OWN_BLOCKS):
-            yield Line("", _text_of(block), "provider:tool-result")
-
-
-def _text_of(value: object) -> str:
-    """Return every text in a message's content, names included."""
-    if isinstance(value, Mapping):
-        return "\n".join(
-            _text_of(each) if name == "text" else f"{name}: {_text_of(each)}" for name, each in value.items()
-        )
-    if isinstance(value, list | tuple):
-        return "\n".join(filter(None, (_text_of(each) for each in value)))
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return "" if value is None else str(value)
+            yield Line("", text_of(block), "provider:tool-result")

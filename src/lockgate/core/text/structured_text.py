@@ -1,0 +1,61 @@
+"""Structured data as the text that a model reads of it: its names as well as its values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+# Field names of the hosts' and providers' own envelopes. None can be a host, a path or an address. Any other name may
+# be data, and is text.
+_ENVELOPE = frozenset(
+    "type text id index content data url stdout stderr interrupted isImage noOutputExpected file filePath numLines"
+    " startLine totalLines filenames numFiles numMatches mode durationMs durationSeconds truncated bytes code codeText"
+    " result output error message source media_type mimeType llmContent returnDisplay textResultForLlm resultType"
+    " metadata exit_code duration_seconds is_error isError structuredContent toolUseId tool_use_id call_id".split()
+)
+# The kinds of block that these envelopes name. A `type` of any other value is text.
+_KINDS = frozenset(
+    "text json image image_url base64 audio video file document resource resource_link tool_use tool_result"
+    " input_text output_text refusal input_image input_audio input_file redacted_thinking thinking reasoning"
+    " function_call_output update create".split()
+)
+_MEDIA = frozenset(
+    "image image_url input_image base64 audio input_audio video file document input_file redacted_thinking".split()
+)
+_DATA = frozenset({"base64", "data", "file_data", "url", "image_url"})
+# Shorter data may be a word or a number that a model reads.
+_BINARY = re.compile(r"data:(?!text/)[\w.+/-]*(?:;[\w=.+-]*)*,[A-Za-z0-9+/_=-]*|[A-Za-z0-9+/_=\r\n-]{64,}")
+
+
+def text_of(value: object) -> str:
+    """Return every text in a value, names included, in its order; the bytes of pictures and files are no text."""
+    texts: list[str] = []
+    names: set[str] = set()
+    # A list of what is left, and no recursion: no level is too deep to be read.
+    pending: list[tuple[object, bool]] = [(value, False)]
+    while pending:
+        item, media = pending.pop()
+        if isinstance(item, str):
+            texts.append(item)
+        elif isinstance(item, Mapping):
+            kind = item.get("type")
+            media = media or (isinstance(kind, str) and kind in _MEDIA)
+            inner: list[tuple[object, bool]] = []
+            for name, content in item.items():
+                # Once: a table has the same names in every row.
+                if name not in _ENVELOPE and name not in names:
+                    names.add(name)
+                    inner.append((str(name), False))
+                is_text = not isinstance(content, str) or not (
+                    content in _KINDS if name == "type" else media and name in _DATA and _BINARY.fullmatch(content)
+                )
+                if is_text:
+                    inner.append((content, media))
+            pending += reversed(inner)
+        elif isinstance(item, list | tuple):
+            pending += [(part, media) for part in reversed(item)]
+        elif isinstance(item, bytes):
+            texts.append(item.decode("utf-8", "replace"))
+        elif item is not None and not isinstance(item, bool):
+            texts.append(str(item))
+    return "\n".join(filter(None, texts))
