@@ -365,7 +365,7 @@ _AFTER_LABEL = re.compile(
     r"[\w.-]{0,32}(?:\[[\w\"'-]{0,32}\])?[\"'`\\\])*]{0,4}\s{0,4}(?:=>|->|:=|={1,2}|[:：＝>|])[>\s]{0,4}"
 )
 _CODE_AFTER = re.compile(
-    r"(?:\s{1,3}(?:number|code|no\.?))?\s{0,3}(?:is|was|[:：=#])?\s{0,4}[\"']?([0-9]{3,8})(?![0-9])"
+    r"(?:\s{1,3}(?:number|code|no\.?))?\s{0,3}(?:is|was)?\s{0,3}[:：=#]?\s{0,4}[\"']?([0-9]{3,8})(?![0-9])"
 )
 _BLANK_AFTER = re.compile(r"[\w.-]{0,32}[ \t]{1,4}")
 _SAID_AFTER = re.compile(
@@ -505,11 +505,12 @@ _COMMANDS = (
         frozenset(("wifi:",)),
         re.compile(r"wifi:(?:[A-OQ-Z]:(?:[^;\\\n]|\\.){0,64}+;){0,4}P:((?:[^;\\\n]|\\.){1,128}+)", re.IGNORECASE),
     ),
+    (frozenset(("use ", "enter ")), re.compile(r"(?:use|enter) (?:the )?code:? ([0-9]{4,8})(?![0-9])", re.IGNORECASE)),
     (frozenset(("identified",)), re.compile(r"identified\s{1,4}by\s{1,4}'([^'\n]{1,128})'", re.IGNORECASE)),
     (
         frozenset(("seed", "recovery", "mnemonic", "secret")),
         re.compile(
-            r"(?:seed|recovery|mnemonic|secret)(?: recovery)?(?: (?:phrase|words?))?[^a-z\n]{1,12}"
+            r"(?:seed|recovery|mnemonic|secret)(?: recovery)?(?: (?:phrase|words?))?(?: is| are)?[^a-z\n]{1,12}"
             r"((?:[a-z]{3,8}[ \n]{1,2}){11,23}[a-z]{3,8})",
             re.IGNORECASE,
         ),
