@@ -11,10 +11,12 @@ TEXT = (ROOT / "Containerfile").read_text(encoding="utf-8")
 LINES = [line for line in TEXT.replace("\\\n", " ").splitlines() if line.strip() and not line.lstrip().startswith("#")]
 
 
-def test_bases_have_a_registry_and_a_version() -> None:
+def test_bases_have_a_registry_a_version_and_a_digest_that_the_build_must_name() -> None:
     bases = [line.split()[1] for line in LINES if line.startswith("FROM ")]
     assert len(bases) == 2
-    assert all(re.fullmatch(r"docker\.io/library/python:3\.\d+-slim", base) for base in bases)
+    assert all(re.fullmatch(r"docker\.io/library/python:3\.\d+-slim@\$\{BASE_DIGEST\}", base) for base in bases)
+    # Before the first FROM, and without a default: a build that does not name one has no valid base.
+    assert LINES[0] == "ARG BASE_DIGEST"
 
 
 def test_packages_are_installed_by_their_hashes_only() -> None:
