@@ -62,6 +62,15 @@ def test_an_older_head_says_from_where_on_nothing_is_shown(run: Run, log: Path, 
     assert f"has not rewritten or cut off {NAME} from record 6 on" in " ".join(ended.out.split())
 
 
+@pytest.mark.skipif(os.name != "posix", reason="files have no such modes there")
+@pytest.mark.parametrize(("mode", "code"), [(0o666, 1), (0o660, 1), (0o602, 1), (0o600, 0), (0o644, 0)])
+def test_a_log_that_others_may_write_to_is_not_sound(run: Run, log: Path, mode: int, code: int) -> None:
+    log.chmod(mode)
+    assert run("audit", "verify").code == code
+    faults = json.loads(run("audit", "verify", "--json").out)["faults"]
+    assert [each["what"] for each in faults] == ["writable"] * code
+
+
 def test_a_cut_log_is_told_as_what_was_done_to_it(run: Run, log: Path) -> None:
     changed(log, "DELETE FROM leaves WHERE number >= 7", "DELETE FROM bodies WHERE number >= 7")
     ended = run("audit", "verify")

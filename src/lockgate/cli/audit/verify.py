@@ -195,6 +195,8 @@ def _audit_log_once(
         report = _run_audit(opened, asked, key, live=True, odd=odd)
         if unsealed := _seal_fault(place, view):
             report.add_fault(2, FaultKind.UNSIGNED, unsealed)
+    if writable := _writable_fault(place):
+        report.add_fault(1, FaultKind.WRITABLE, writable)
     if pieces:
         # Outside the snapshot: PostgreSQL ends one that waits while large files are read.
         alone = asked._replace(held=[], receipts=[], witnesses=[])
@@ -259,6 +261,13 @@ def _seal_fault(place: LogPlace, view: Snapshot) -> str:
             except JournalDamaged as error:
                 return error.message
     return ""
+
+
+def _writable_fault(place: LogPlace) -> str:
+    """Return that others may write to the file of a log: they can remove its end, and the key beside it signs anew."""
+    if os.name != "posix" or not os.path.exists(place.log) or not os.stat(place.log).st_mode & 0o022:
+        return ""
+    return f"other accounts may write to {quoted(place.log, 200)}; hint: chmod 600"
 
 
 def _choose_key(args: argparse.Namespace, beside: Path | None, opened: OpenedShards) -> tuple[PublicKey, str]:

@@ -64,6 +64,7 @@ class FaultKind(StrEnum):
     HOLE = "hole"
     DELETED = "deleted"
     SHARD = "shard"
+    WRITABLE = "writable"
 
 
 class Fault(NamedTuple):
