@@ -28,7 +28,10 @@ _PROPER_NAME = re.compile(r"(?<=[^.!?\s]\s)[A-Z\u00c0-\u00de][\w'-]{2,40}|[\u040
 _LOCAL_PARTS = re.compile(rb"[^a-z0-9\x80-\xff]+")
 # A sender as mails show one, where a line begins: `From: address`, or `Name <address>` with a colon or nothing behind.
 _FROM = re.compile(rb"\W{0,8}(?:from|von|de|da|van|sender)\W[^\n.!?]{0,60}\Z")
-_NAME_BEFORE, _NOTHING_BEHIND = re.compile(rb"[^\n:.!?<]{0,60}<\Z"), re.compile(rb">[^\S\n]*(?:[:\n]|\Z)")
+_NAME_BEFORE, _NOTHING_BEHIND = (
+    re.compile(rb"[^\w\n:.!?<\x80-\xff]{0,8}[\w\x80-\xff][^\n:.!?<]{0,60}<\Z"),
+    re.compile(rb">[^\S\n]*(?:[:\n]|\Z)"),
+)
 _ASKS_TO_ANSWER = (b"repl", b"answer", b"respond", b"antwort", b"beantwort", b"r\xc3\xa9pond", b"rispond")
 _FEW = 4
 _FIELD_BORDERS = (b"\n", b'"', b"|", b"\t")
