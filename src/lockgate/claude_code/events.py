@@ -44,8 +44,7 @@ from lockgate.core.vocabulary import Action, Decision
 from lockgate.runtime.accounts import Account, may_read, own_account
 from lockgate.sessions import Host, Piece, SessionInfo, StoredRuling
 from lockgate.sessions.held_calls import AnswerStore, held_calls
-from lockgate.sessions.host import OPENED_BY
-from lockgate.sessions.live_session import OPENER_ACCOUNT
+from lockgate.sessions.live_session import OPENED_BY, OPENER_ACCOUNT
 from lockgate.sessions.spoken_reasons import reason_for_model
 
 HOST = "claude-code"
@@ -172,6 +171,11 @@ async def answer_event(host: Host, body: bytes, headers: Mapping[str, str], acco
             answer = await asyncio.to_thread(_EVENT_HANDLERS[event.name], host, event)
             # At a terminal the person was asked about each call.
             return {} if event.name == "SessionEnd" and _is_attended(headers) else answer
+        if "tool_name" in event.said or "tool_input" in event.said:
+            # A later version may ask about a call under another name.
+            return stop_agent(
+                f"Lockgate does not know the event {quoted(event.name, 60)}, so its call is not let through."
+            )
     except Exception as error:  # noqa: BLE001  # whatever it is, the host must not take it for a yes
         return _answer_failure(event.name, error)
     return {}

@@ -5,8 +5,8 @@
     Copilot CLI no event names at all, so the fields say which event it is; no ids of calls
     OpenCode    what our own plugin there sends
 
-Each host has events that we do not ask for; one of those, or one that is new, is read as OTHER. What cannot be read
-raises RefusedEvent, and is denied.
+Each host has events that we do not ask for; one of those, or one that is new, is read as OTHER. What cannot be read,
+and an unknown event that carries a call, raises RefusedEvent and is denied.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from lockgate.claude_code.events import MAX_DEPTH, RefusedEvent, is_deeper, pars
 from lockgate.core.text.structured_text import text_of
 
 _MAX_ID = 90
+# A later version of a host may ask about a call under a name that is not known here.
+_CALL_FIELDS = frozenset({"tool_name", "tool_input", "toolName", "toolArgs", "tool", "arguments"})
 
 
 class EventKind(Enum):
@@ -65,6 +67,8 @@ def parse_agent_event(agent: str, body: bytes) -> AgentEvent:
             raise RefusedEvent("it does not say whose it is")
     if is_deeper(said, MAX_DEPTH):
         raise RefusedEvent("it is nested too deep", event.session)
+    if event.kind is EventKind.OTHER and _CALL_FIELDS & said.keys():
+        raise RefusedEvent("it is an unknown event with a call", event.session)
     if event.kind is EventKind.CALL and (not event.tool or event.arguments is None):
         raise RefusedEvent("the call is not a name and an object", event.session)
     return event

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from os import urandom
@@ -82,6 +82,8 @@ class PersonQuestions:
         # Whether a question may be open; and the block, with its source, that has made it one about an older context.
         self._open = False
         self._stale: tuple[str, str] | None = None
+        # Whether whoever opened this session has too many open questions in all of theirs.
+        self.is_crowded: Callable[[], bool] = lambda: False
 
     @property
     def can_be_asked(self) -> bool:
@@ -180,7 +182,10 @@ class PersonQuestions:
         now = time()
         details = details_from_decision(decision, contents, goal=goal, facts=facts, replaces=replaces, people=people)
         pending = PendingApproval(urandom(8).hex(), bound, now, now + self._life_s, details)
-        asked = yield attempt_in_thread(partial(self._approvals.ask, pending))
+        crowded = yield attempt_in_thread(self.is_crowded)
+        asked = "" if crowded is True else crowded
+        if crowded is False:
+            asked = yield attempt_in_thread(partial(self._approvals.ask, pending))
         if isinstance(asked, str) and asked:
             return decision._replace(approval=asked)
         why = "too many calls wait for a person already" if asked == "" else "the question to a person was not stored"

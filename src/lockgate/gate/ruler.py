@@ -138,7 +138,7 @@ class Ruler:
         # Everything untrusted so far as one hash: an approval given before the latest of it is void.
         self._untrusted_hash = sha256()
         self.untrusted_sha256 = self._untrusted_hash.hexdigest()
-        self._people = PersonQuestions(gate.approvals, id, policy, gate.approval_life_s, resumed=resumed)
+        self.people = PersonQuestions(gate.approvals, id, policy, gate.approval_life_s, resumed=resumed)
         self._judges = JudgeQuestions(policy, gate.prices)
         self._records = None
         if gate.journal is not None:
@@ -211,10 +211,10 @@ class Ruler:
                 self._untrusted_hash.update(f"{block.id}\0{block.digest}\n".encode("utf-8", "replace"))
                 self.untrusted_sha256 = self._untrusted_hash.hexdigest()
                 if voids:
-                    self._people.mark_stale(block.id, source)
+                    self.people.mark_stale(block.id, source)
             elif speaker in ("user", "goal"):
                 self._reorients = 0
-        self._people.void_stale()
+        self.people.void_stale()
         return block
 
     def preview_block(
@@ -331,13 +331,13 @@ class Ruler:
             if decision.action is Action.REORIENT:
                 self._reorients += 1
             if decision.approval:
-                self._people.note_question()
+                self.people.note_question()
         if called:
             self._add_to_history(tool, leaves, decision)
 
     def void_approvals(self, block: Block) -> None:
         """End the questions that are open with a person: they were about the context before this block."""
-        self._people.void((block.id, block.source))
+        self.people.void((block.id, block.source))
 
     def watch_calls(self, watcher: CallWatcher) -> Callable[[], None]:
         """Tell the watcher of each checked call once it is ruled on, until the returned function is called."""
@@ -353,7 +353,7 @@ class Ruler:
     @property
     def can_reach_person(self) -> bool:
         """Whether a PAUSE can be answered at all."""
-        return self._people.can_be_asked
+        return self.people.can_be_asked
 
     def next_step_name(self) -> str:
         """Return the name of the next supervised step of this session."""
@@ -394,7 +394,7 @@ class Ruler:
         """
         began = perf_counter_ns()
         leaves, ruling, subject, began = start or CallStart(*self._begin(call), began)
-        if isinstance(ruling, EscalatedCall) or subject is not None or self._people.must_check_for_denial(ruling):
+        if isinstance(ruling, EscalatedCall) or subject is not None or self.people.must_check_for_denial(ruling):
             with self._notify_watchers(call.tool, leaves):
                 decision = await run_routine_async(self._settle(call, ruling, subject, began))
         else:
@@ -424,7 +424,7 @@ class Ruler:
 
     def _must_wait(self, ruling: Decision, subject: RulingSubject | None) -> bool:
         """Return whether a person or a watcher has to be heard before a Tier 1 ruling counts."""
-        return bool(subject and self._watchers) or self._people.must_check_for_denial(ruling)
+        return bool(subject and self._watchers) or self.people.must_check_for_denial(ruling)
 
     # Steps 1 to 5.
 
@@ -481,15 +481,15 @@ class Ruler:
     ) -> Routine[Decision]:
         if isinstance(ruling, EscalatedCall):
             settled = yield from self._escalate(ruling, judged=judged)
-        elif self._people.must_check_for_denial(ruling):
-            settled = yield from self._people.hold_if_denied(call, ruling, self.untrusted_sha256)
+        elif self.people.must_check_for_denial(ruling):
+            settled = yield from self.people.hold_if_denied(call, ruling, self.untrusted_sha256)
         else:
             settled = SettledRuling(ruling)
         decision = observe(_with_latency(settled.decision, began), self.policy)
         return (yield from self._record(call.tool, subject, decision, settled.approved_by))
 
     def _escalate(self, ask: EscalatedCall, *, judged: bool) -> Routine[SettledRuling]:
-        people = self._people
+        people = self.people
         yield from people.end_stale()
         files = yield from self._files_of(ask.call)
         bound, unusable = people.bind(ask.call, self.untrusted_sha256, files), ""
@@ -518,7 +518,7 @@ class Ruler:
         """Return what a person's answer or grant says of this call; None where no person has said anything."""
         person = person_answer(ask, answer)
         if person is None or may_be_granted(answer):
-            granted = yield from self._people.use_grant(bound, self._facts_of(ask, bound), ask)
+            granted = yield from self.people.use_grant(bound, self._facts_of(ask, bound), ask)
             if granted is not None:
                 return granted
         if person is None:
@@ -550,18 +550,18 @@ class Ruler:
     def _ask_person(self, ask: EscalatedCall, decision: Decision, replaces: str = "") -> Routine[Decision]:
         # Bound anew: the context may have grown, and files may have changed, while the judges thought.
         files = yield from self._files_of(ask.call)
-        bound = self._people.bind(ask.call, self.untrusted_sha256, files)
+        bound = self.people.bind(ask.call, self.untrusted_sha256, files)
         if bound is None:
             return decision
         facts = self._facts_of(ask, bound)
         with self._lock:
             contents = {block.id: block.content for block in self._context.blocks}
         people = 2 if self._needs_two_people(ask) else 1
-        return (yield from self._people.ask(bound, decision, contents, self.goal, facts, replaces, people))
+        return (yield from self.people.ask(bound, decision, contents, self.goal, facts, replaces, people))
 
     def _files_of(self, call: ToolCall) -> Routine[tuple[tuple[str, str], ...]]:
         """Return the files that a call runs or loads, as they are now."""
-        if not self._people.can_be_asked:
+        if not self.people.can_be_asked:
             return ()
         from lockgate.gate.call_files import digest_files
 

@@ -26,8 +26,8 @@ from lockgate.core.errors import LockgateError
 from lockgate.core.vocabulary import OBSERVE, Decision, Finding
 from lockgate.runtime.accounts import account_of_peer
 from lockgate.service.http import Caller, Problem, Request
-from lockgate.sessions.host import OPENED_BY, is_plug
-from lockgate.sessions.live_session import OPENER_ACCOUNT
+from lockgate.sessions.host import is_plug
+from lockgate.sessions.live_session import OPENED_BY, OPENER_ACCOUNT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,6 +64,8 @@ def open_session_for(host: Host, request: Request, id: str, goal: str, given: di
         return host.open(id, goal=goal, **given)
     for name in (id, given.get("parent", "")):
         require_same_account(host, request, name)
+    if not given.get("host", "").isascii():
+        raise Problem(422, "invalid", "a host's name must be ASCII", hint="name your program in plain letters")
     if is_plug(_as_shown(given.get("host", ""))):
         raise Problem(
             403, "not-yours", "this host opens its sessions itself", hint="give `host` the name of your own program"

@@ -50,7 +50,7 @@ from lockgate.runtime.project_files import read_project
 from lockgate.runtime.routines import Routine, begin_routine
 from lockgate.runtime.worker_pool import Full, WorkerPool
 from lockgate.sessions.host_steps import HostSteps
-from lockgate.sessions.live_session import LiveSession
+from lockgate.sessions.live_session import OPENED_BY, LiveSession
 from lockgate.sessions.readiness import Readiness, ReadinessCheck
 from lockgate.sessions.ruling_keeper import MAX_WAIT_S, RulingKeeper, RulingStart, late_error
 from lockgate.sessions.session_cache import MAX_DEPTH, SessionCache, is_valid_name, strictest
@@ -60,8 +60,6 @@ from lockgate.sessions.store import SessionStore
 # Lockgate's own plugs, by the first part of their host's name; `plug:…` are those for frameworks, in the agent's own
 # process. The ids of their sessions come from the agent's host, so another client can guess them.
 _PLUGS = frozenset({"claude-code", "codex", "copilot", "gemini", "mcp", "opencode", "plug"})
-# This key in a session's meta: a client other than a plug opened the session.
-OPENED_BY = "opened"
 
 
 class Piece(NamedTuple):

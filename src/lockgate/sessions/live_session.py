@@ -36,6 +36,8 @@ NO_CALL = b"step"
 MAX_STEPS = 1_000
 # This key in a session's meta: the account whose hook opened the session. It is there from the start, or never.
 OPENER_ACCOUNT = "account"
+# This key in a session's meta: a client other than a plug opened the session.
+OPENED_BY = "opened"
 _MAX_STEP_RESULTS = 64
 
 

@@ -29,7 +29,7 @@ from lockgate.gate.ruler import MAX_HISTORY, Ruler
 from lockgate.runtime.accounts import Account
 from lockgate.runtime.failures import report_failure
 from lockgate.runtime.routines import Routine, ThreadWait
-from lockgate.sessions.live_session import OPENER_ACCOUNT, HostedSession, LiveSession
+from lockgate.sessions.live_session import OPENED_BY, OPENER_ACCOUNT, HostedSession, LiveSession
 from lockgate.sessions.lost_blocks import LostBlocks
 from lockgate.sessions.store import SessionStore
 
@@ -221,6 +221,7 @@ class SessionCache:
         live.steps_session = HostedSession(live.ruler, partial(self.catch_up, live))
         live.unknown_context = unknown
         live.parent_ids = tuple(each.id for each in chain[1:])
+        live.ruler.people.is_crowded = partial(self._is_crowded, _opener_of(info))
         live.openers = tuple(each.meta[OPENER_ACCOUNT] for each in chain if OPENER_ACCOUNT in each.meta)
         if live.openers:
             live.ruler.files_from = (Account(int(live.openers[0])), "")
@@ -228,6 +229,17 @@ class SessionCache:
             live.apply([row for row in rows if row.sort != EntrySort.MODE])
             live.cursor = rows[-1].seq if rows else 0
         return live
+
+    def _is_crowded(self, opener: tuple[str, str]) -> bool:
+        """Return whether the sessions of one opener have as many open questions as one agent may have."""
+        waiting = getattr(self.gate.approvals, "waiting", None)
+        if not any(opener) or waiting is None:
+            return False
+        from lockgate.core.ruling.approvals import MAX_WAITING_PER_AGENT
+
+        sessions = [each.session for each in waiting(self._clock())]
+        infos = {id: self._store.session(id) for id in set(sessions)}
+        return sum(_opener_of(infos[id]) == opener for id in sessions) >= MAX_WAITING_PER_AGENT
 
     def _drop(self, live: LiveSession) -> None:
         with self._lock:
@@ -278,6 +290,11 @@ def begin_ruler(gate: Gate, chain: Sequence[SessionInfo], rows: Iterable[Session
     except LockgateError:
         # The policy has changed since, and does not allow this mode: then the strictest one.
         return gate.ruler(mode=Mode.PARANOID, id=info.id, resumed=info.asked)
+
+
+def _opener_of(info: SessionInfo | None) -> tuple[str, str]:
+    """Return which client opened a session, and for which account; empty where neither is known."""
+    return ("", "") if info is None else (info.meta.get(OPENED_BY, ""), info.meta.get(OPENER_ACCOUNT, ""))
 
 
 def _retry(weak: ref[SessionCache], closed: Event) -> None:

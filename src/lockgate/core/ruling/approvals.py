@@ -36,6 +36,8 @@ MAX_NAME = 1_000
 MAX_INTEGER_BITS = 2_048
 # An agent must not be able to bury one question under others, nor to fill the disk with them.
 MAX_WAITING_PER_SESSION = 32
+# In all sessions that one client opened for one account.
+MAX_WAITING_PER_AGENT = 50
 MAX_WAITING = 512
 # Of all places these are only for sessions that have nothing waiting: a few greedy ones must not shut out the others.
 NEWCOMERS = 128
