@@ -242,11 +242,8 @@ export function answerBox(given, { signal, tell, brief = false, send = (body) =>
 
   function draw() {
     const shown = given.shown ?? {};
-    const drawn = (path, text) => {
-      const made = passage(text, { most: MOST_VALUE, flat: path === null, onWhole: () => { delete made.dataset.cut; gate(); } });
-      return made;
-    };
-    const args = tree(given.arguments, "", drawn);
+    const drawn = (path, text, room) => passage(text, { most: MOST_VALUE, flat: path === null, room, onMore: look });
+    const args = tree(given.arguments, "", drawn, look);
     const sources = telling((shown.passages ?? []).map((each) => each.origin));
     const passages = (shown.passages ?? []).filter((each) => sources.includes(each.origin));
     const beware = lookalikes([given.tool, ...texts(given.arguments)]);
@@ -266,7 +263,11 @@ export function answerBox(given, { signal, tell, brief = false, send = (body) =>
       first,
       outcome,
     ].filter(Boolean));
-    pieces = [...box.querySelectorAll("header .passage, .call-box dt, .call-box .passage, .call-box .value")];
+    look();
+  }
+
+  function look() {
+    pieces = [...box.querySelectorAll("header .passage, .call-box dt, .call-box .passage, .call-box .value, .call-box button.more")];
     gate();
   }
 

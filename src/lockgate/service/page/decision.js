@@ -103,10 +103,10 @@ function call(given, refs) {
   const byPath = Map.groupBy(refs, (each) => each.argument);
   const hits = Map.groupBy(given.decision.findings.filter((each) => !each.rule.startsWith("origin:")), (each) => each.where);
   const drawn = new Set();
-  const body = tree(given.arguments, "", (path, text) => {
-    if (path === null) return passage(text, { flat: true });
+  const body = tree(given.arguments, "", (path, text, room) => {
+    if (path === null) return passage(text, { flat: true, room });
     drawn.add(path);
-    return leaf(text, byPath.get(path) ?? [], hits.get(path) ?? []);
+    return leaf(text, byPath.get(path) ?? [], hits.get(path) ?? [], room);
   });
   const lost = refs.filter((each) => !drawn.has(each.argument));
   return h(
@@ -120,23 +120,22 @@ function call(given, refs) {
   );
 }
 
-function leaf(text, origins, hits) {
-  const points = [...text];
+function leaf(text, origins, hits, room) {
   const marks = [];
   for (const each of origins) {
-    const at = place(text, points, each.value);
+    const at = place(text, each.value);
     const title = `from ${spelled(each.block)}${each.sink ? `, as ${each.sink}` : ""}${each.how === "exact" ? "" : `, read as ${each.how}`}; ${each.known ? "also in the goal or something trusted" : "not in the goal"}`;
     marks.push({ ...at, kind: each.known ? "origin known" : "origin", label: String(each.number), title, href: "#source", jump: `span-${each.number}` });
   }
   for (const each of hits) marks.push({ start: each.start, end: each.end, kind: "finding", title: each.rule });
-  return passage(text, { marks, flat: false });
+  return passage(text, { marks, room });
 }
 
 // The piece in the argument, in characters; a value that was decoded or folded on the way marks the whole argument.
-function place(text, points, value) {
+function place(text, value) {
   let at = text.indexOf(value);
   if (at < 0) at = text.toLowerCase().length === text.length ? text.toLowerCase().indexOf(value.toLowerCase()) : -1;
-  if (at < 0 || !value) return { start: 0, end: points.length };
+  if (at < 0 || !value) return { start: 0, end: text.length };
   const start = [...text.slice(0, at)].length;
   return { start, end: start + [...value].length };
 }

@@ -35,6 +35,11 @@ const ODD = new RegExp(
 // More than this of one text is drawn only when asked for.
 const MOST = 6000;
 const AROUND = 600;
+// What is drawn of one value at first, and with each press of a button: a hostile text must not stall the page.
+const FIRST = { values: 60, chips: 200, characters: 12_000 };
+const MORE = { values: 400, chips: 1000, characters: 60_000 };
+// However little room is left, so that a value shows how it begins.
+const LEAST = { chips: 10, characters: 80 };
 
 export function h(name, given = {}, ...children) {
   const [tag, ...classes] = name.split(".");
@@ -180,45 +185,94 @@ export function line(text, most = 300) {
   return h("span.theirs", cut ? { title: `${whole.length.toLocaleString()} characters` } : {}, shown(cut ? whole.slice(0, most) : whole, { flat: true }), cut ? "…" : null);
 }
 
-// A long text with its marks: cut around the first of them, and whole on request. `onWhole` hears of that.
-export function passage(text, { marks = [], offset = 0, flat = false, most = MOST, onWhole } = {}) {
+// The end of the stretch that starts here and is drawn at once: `room` bounds its characters and its chips.
+function endOf(text, from, most, room) {
+  let to = Math.min(text.length, from + Math.min(most, Math.max(LEAST.characters, room.characters)));
+  if (/[\udc00-\udfff]/.test(text[to] ?? "")) to += 1;
+  let left = Math.max(LEAST.chips, room.chips);
+  for (const found of text.slice(from, to).matchAll(ODD)) {
+    const chips = 1 + (found.groups.html?.replace(/[ -~]/g, "").length ?? 0);
+    if (chips > left && found.index > 0) {
+      to = from + found.index;
+      break;
+    }
+    left -= chips;
+  }
+  room.characters -= to - from;
+  room.chips -= Math.max(LEAST.chips, room.chips) - left;
+  return to;
+}
+
+// How many characters, as the service counts them.
+function pointsIn(text) {
+  return text.length - (text.match(/[\ud800-\udbff][\udc00-\udfff]/g)?.length ?? 0);
+}
+
+// A long text with its marks: cut around the first of them, and the rest in pieces on request. `onMore` hears of those.
+export function passage(text, { marks = [], offset = 0, flat = false, most = MOST, room = { ...FIRST }, onMore } = {}) {
   const box = h("div.passage");
   text = String(text);
-  if (text.length <= most) {
-    box.append(shown(text, { marks, offset, flat }));
-    return box;
-  }
-  const first = Math.min(...marks.map((each) => each.start - offset), text.length);
+  const first = text.length > most ? Math.min(...marks.map((each) => each.start - offset), text.length) : text.length;
   const begin = Math.max(0, (first < text.length ? unitsAt(text, [first]).get(first) : 0) - AROUND);
   const from = /[\udc00-\udfff]/.test(text[begin] ?? "") ? begin - 1 : begin;
-  let to = Math.min(text.length, from + most);
-  if (/[\udc00-\udfff]/.test(text[to] ?? "")) to += 1;
-  const points = [...text.slice(0, from)].length;
-  const all = () => {
-    box.replaceChildren(shown(text, { marks, offset, flat }));
-    onWhole?.();
+  const to = endOf(text, from, most, room);
+  const stretch = (start, end) => shown(text.slice(start, end), { marks, offset: marks.length ? offset + pointsIn(text.slice(0, start)) : 0, flat });
+  const gap = (start, end, where) => {
+    if (start >= end) return "";
+    const button = h("button.more", { type: "button", "data-left": String(end - start), click: () => {
+      const until = Math.min(end, endOf(text, start, Infinity, { ...MORE }));
+      button.replaceWith(stretch(start, until), gap(until, end, "more"));
+      count();
+      onMore?.();
+    } }, `${(end - start).toLocaleString()} of ${text.length.toLocaleString()} characters ${where}: show`);
+    return button;
   };
-  const more = (count, where) =>
-    count > 0 ? h("button.more", { type: "button", click: all }, `${count.toLocaleString()} characters ${where}: show all ${text.length.toLocaleString()}`) : null;
-  box.append(...[more(from, "before this")].filter(Boolean));
-  box.append(shown(text.slice(from, to), { marks, offset: offset + points, flat }));
-  box.append(...[more(text.length - to, "more")].filter(Boolean));
-  box.dataset.cut = text.length - (to - from);
+  const count = () => {
+    const left = [...box.querySelectorAll(":scope > button.more")].reduce((sum, each) => sum + Number(each.dataset.left), 0);
+    if (left) box.dataset.cut = left;
+    else delete box.dataset.cut;
+  };
+  box.append(gap(0, from, "before this"), stretch(from, to), gap(to, text.length, "more"));
+  count();
   return box;
 }
 
 // JSON as a list to read: names, then values; texts keep their lines behind a bar, so that none can pose as another.
-// `text` draws both: (path, text) for a value, and (null, text) for a name.
-export function tree(value, path, text) {
+// `text` draws both: (path, text, room) for a value, and (null, text, room) for a name. Entries for which there is no
+// room are drawn in pieces on request; `onMore` hears of those.
+export function tree(value, path, text, onMore, room = { ...FIRST }) {
   if (value instanceof Exact) return h("span.value.number", {}, value.source, value.rounded ? h("span.chip.hidden", {}, "⟨may be rounded⟩") : null);
   if (value === "") return h("span.value.number", {}, '""');
-  if (typeof value === "string") return h("div.value.text", {}, text(path, value));
+  if (typeof value === "string") return h("div.value.text", {}, text(path, value, room));
   if (typeof value !== "object" || value === null) return h("span.value.number", {}, String(value));
   const list = Array.isArray(value);
-  const entries = list ? value.map((item, at) => [at, item]) : Object.entries(value);
-  if (!entries.length) return h("span.value.number", {}, list ? "[ ]" : "{ }");
+  const names = list ? null : Object.keys(value);
+  const count = (names ?? value).length;
+  if (!count) return h("span.value.number", {}, list ? "[ ]" : "{ }");
   const down = (name) => (list ? `${path}[${name}]` : path ? `${path}.${name}` : name);
-  return h(`dl.args${list ? ".list" : ""}`, {}, entries.map(([name, item]) => h("div", {}, h("dt", {}, list ? `[${name}]` : name === "" ? '""' : text(null, name)), h("dd", {}, tree(item, down(name), text)))));
+  const box = h(`dl.args${list ? ".list" : ""}`);
+  const draw = (at, left) => {
+    const rows = [];
+    for (; at < count && left.values > 0; at += 1) {
+      // Its share: a long list must not push the entries beside it out of sight.
+      const own = Math.max(1, Math.floor(left.values / (count - at)));
+      const others = left.values - own;
+      left.values = own - 1;
+      const name = names ? names[at] : at;
+      rows.push(h("div", {}, h("dt", {}, list ? `[${name}]` : name === "" ? '""' : text(null, name, left)), h("dd", {}, tree(value[name], down(name), text, onMore, left))));
+      left.values += others;
+    }
+    box.append(...rows);
+    if (at >= count) return;
+    const rest = h("div", {}, h("dt", {}, "…"), h("dd", {}, h("button.more", { type: "button", "data-cut": String(count - at), click: () => {
+      rest.remove();
+      draw(at, { ...MORE });
+      onMore?.();
+    } }, `${(count - at).toLocaleString()} of ${count.toLocaleString()} entries more: show`)));
+    box.append(rest);
+  };
+  draw(0, room);
+  return box;
 }
 
 // Origins a person needs to see. A piece inside another of the same argument and block says nothing more; and where the
