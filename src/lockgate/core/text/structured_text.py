@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 # Field names of the hosts' and providers' own envelopes. None can be a host, a path or an address. Any other name may
 # be data, and is text.
@@ -30,7 +30,7 @@ _BINARY = re.compile(r"data:(?!text/)[\w.+/-]*(?:;[\w=.+-]*)*,[A-Za-z0-9+/_=-]*|
 def text_of(value: object) -> str:
     """Return every text in a value, names included, in its order; the bytes of pictures and files are no text."""
     texts: list[str] = []
-    names: set[str] = set()
+    names: set[object] = set()
     # A list of what is left, and no recursion: no level is too deep to be read.
     pending: list[tuple[object, bool]] = [(value, False)]
     while pending:
@@ -38,20 +38,7 @@ def text_of(value: object) -> str:
         if isinstance(item, str):
             texts.append(item)
         elif isinstance(item, Mapping):
-            kind = item.get("type")
-            media = media or (isinstance(kind, str) and kind in _MEDIA)
-            inner: list[tuple[object, bool]] = []
-            for name, content in item.items():
-                # Once: a table has the same names in every row.
-                if name not in _ENVELOPE and name not in names:
-                    names.add(name)
-                    inner.append((str(name), False))
-                is_text = not isinstance(content, str) or not (
-                    content in _KINDS if name == "type" else media and name in _DATA and _BINARY.fullmatch(content)
-                )
-                if is_text:
-                    inner.append((content, media))
-            pending += reversed(inner)
+            pending += reversed(list(_parts_of(item, names, media=media)))
         elif isinstance(item, list | tuple):
             pending += [(part, media) for part in reversed(item)]
         elif isinstance(item, bytes):
@@ -59,3 +46,18 @@ def text_of(value: object) -> str:
         elif item is not None and not isinstance(item, bool):
             texts.append(str(item))
     return "\n".join(filter(None, texts))
+
+
+def _parts_of(item: Mapping[object, object], names: set[object], *, media: bool) -> Iterator[tuple[object, bool]]:
+    """Yield the names of a mapping that may be data, each once, and its values, each with whether it is media."""
+    kind = item.get("type")
+    media = media or (isinstance(kind, str) and kind in _MEDIA)
+    for name, content in item.items():
+        # Once: a table has the same names in every row.
+        if name not in _ENVELOPE and name not in names:
+            names.add(name)
+            yield str(name), False
+        is_label = name == "type" and isinstance(content, str) and content in _KINDS
+        is_binary = media and name in _DATA and isinstance(content, str) and _BINARY.fullmatch(content)
+        if not is_label and not is_binary:
+            yield content, media
