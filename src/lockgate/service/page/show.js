@@ -36,7 +36,7 @@ const ODD = new RegExp(
 const MOST = 6000;
 const AROUND = 600;
 // What is drawn of one value at first, and with each press of a button: a hostile text must not stall the page.
-const FIRST = { values: 60, chips: 200, characters: 12_000 };
+const FIRST = { values: 120, chips: 200, characters: 12_000 };
 const MORE = { values: 400, chips: 1000, characters: 60_000 };
 // However little room is left, so that a value shows how it begins.
 const LEAST = { chips: 10, characters: 80 };
@@ -255,9 +255,10 @@ export function tree(value, path, text, onMore, room = { ...FIRST }) {
     const rows = [];
     for (; at < count && left.values > 0; at += 1) {
       // Its share: a long list must not push the entries beside it out of sight.
-      const own = Math.max(1, Math.floor(left.values / (count - at)));
+      const own = Math.max(1, left.values / (count - at));
       const others = left.values - own;
-      left.values = own - 1;
+      // Depth is bounded, and a lone entry inside another is part of it.
+      left.values = own - (count === 1 ? 0.25 : 1);
       const name = names ? names[at] : at;
       rows.push(h("div", {}, h("dt", {}, list ? `[${name}]` : name === "" ? '""' : text(null, name, left)), h("dd", {}, tree(value[name], down(name), text, onMore, left))));
       left.values += others;
