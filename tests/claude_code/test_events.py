@@ -414,8 +414,8 @@ def test_half_a_character_in_a_call_is_no_crash(plug: Plug) -> None:
     assert set(plug.check({"command": "echo \ud800"})) <= {"hookSpecificOutput", "continue", "stopReason"}
 
 
-def test_an_unknown_event_is_nothing(plug: Plug) -> None:
-    assert plug.tell("SomethingNew", tool_name="Bash") == {}
+def test_an_unknown_event_without_a_call_is_nothing(plug: Plug) -> None:
+    assert plug.tell("SomethingNew", message="hello") == {}
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ class PersonQuestions:
         # Whether a question may be open; and the block, with its source, that has made it one about an older context.
         self._open = False
         self._stale: tuple[str, str] | None = None
-        # Whether whoever opened this session has too many open questions in all of theirs.
+        # Whether the sessions of this opener have too many open questions already.
         self.is_crowded: Callable[[], bool] = lambda: False
 
     @property

@@ -64,12 +64,12 @@ def open_session_for(host: Host, request: Request, id: str, goal: str, given: di
         return host.open(id, goal=goal, **given)
     for name in (id, given.get("parent", "")):
         require_same_account(host, request, name)
-    if not given.get("host", "").isascii():
-        raise Problem(422, "invalid", "a host's name must be ASCII", hint="name your program in plain letters")
     if is_plug(_as_shown(given.get("host", ""))):
         raise Problem(
             403, "not-yours", "this host opens its sessions itself", hint="give `host` the name of your own program"
         )
+    if not given.get("host", "").isascii():
+        raise Problem(422, "invalid", "a host's name must be ASCII", hint="name your program in plain letters")
     if "scope" in given:
         raise Problem(
             403, "needs-a-person", "only a person's token says the scope of a session", hint="leave `scope` out"
