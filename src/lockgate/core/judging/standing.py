@@ -1,0 +1,53 @@
+"""What a judge may clear, by the exam that it took."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Standing(StrEnum):
+    """How far a judge's "not suspicious" counts; docs/explanation/who-judges.md has the table."""
+
+    # A `Judge` object that a program passes in: what it may clear is the developer's decision.
+    DEVELOPER = "developer"
+    EMBEDDED = "embedded"
+    UNEXAMINED = "unexamined"
+    # Examined and failed, or an exam that no longer holds.
+    FAILED = "failed"
+    PASSED = "passed"
+    DISTINCTION = "distinction"
+
+
+class JudgeIdentity(NamedTuple):
+    """What an exam holds for: another route, endpoint, program or model is another judge.
+
+    `model` is the id that the judge's replies carry, which may differ from the name that was configured.
+    """
+
+    route: str
+    model: str
+    endpoint: str = ""
+    program_sha256: str = ""
+
+
+class JudgeStanding(NamedTuple):
+    """A judge's standing, the exam behind it (id and day), and why it may clear nothing, where that is so."""
+
+    standing: Standing
+    exam: str = ""
+    examined_on: str = ""
+    why: str = ""
+
+    @property
+    def has_passed(self) -> bool:
+        return self.standing in (Standing.PASSED, Standing.DISTINCTION)
+
+
+_DEVELOPERS = JudgeStanding(Standing.DEVELOPER)
+
+
+def standing_of(judge: object) -> JudgeStanding:
+    """Return a judge's standing; one that has none was passed in by a program."""
+    standing = getattr(judge, "standing", _DEVELOPERS)
+    return standing if isinstance(standing, JudgeStanding) else _DEVELOPERS
