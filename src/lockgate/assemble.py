@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from lockgate.core.sessions.trust_pins import TrustPin
     from lockgate.gate.approvals_sqlite import SqliteApprovals
     from lockgate.gate.carried_sqlite import SqliteCarriedTexts
+    from lockgate.gate.judge_budget import JudgeBudget
     from lockgate.gate.ledger import FileLedger
     from lockgate.gate.trust_store import TrustStore
     from lockgate.journal.journal import Journal
@@ -83,6 +84,7 @@ def gate_from_settings(settings: Settings, *, keep_records: bool = True) -> Gate
         ledger=ledger_from_settings(settings) if keep_records else None,
         journal=journal,
         prices=partial(_price, supervision.prices),
+        budget=_budget_from_settings(settings) if keep_records else None,
         vouched=trust_from_settings(settings) if settings.state_dir is not None else None,
         carried=carried_from_settings(settings) if keep_records else None,
         human_timeout_s=supervision.human_timeout_s,
@@ -133,6 +135,7 @@ def changed_gate(gate: Gate, before: Settings, settings: Settings) -> Gate:
         # Its own: it records the changed settings before the first ruling under them.
         journal=journal_from_settings(settings) if gate.journal is not None else None,
         prices=partial(_price, supervision.prices),
+        budget=_budget_from_settings(settings) if gate.budget is not None else None,
         vouched=gate.vouched,
         carried=gate.carried,
         human_timeout_s=supervision.human_timeout_s,
@@ -182,7 +185,7 @@ def triage_from_settings(settings: Settings) -> Judge | None:
     """
     name = settings.policy.triage_model
     if name not in ("", EMBEDDED):
-        return _judge_for_key(settings, TRIAGE_KEY, name)
+        return _judge_for_key(settings, TRIAGE_KEY, name, settings.supervision.triage_timeout_s or None)
     if not name and not is_embedded_installed():
         return None
     judge = embedded_from_settings(settings)
@@ -277,6 +280,21 @@ def _price(lines: tuple[str, ...], name: str, tokens_in: int, tokens_out: int) -
 
     today = datetime.now(UTC).date().isoformat()
     return cost_usd(name, tokens_in, tokens_out, parse_prices(lines), on=today)
+
+
+def _budget_from_settings(settings: Settings) -> JudgeBudget | None:
+    """Return the budget for questions to judges; None without a state directory."""
+    if settings.state_dir is None:
+        return None
+    from lockgate.gate.judge_budget import JudgeBudget
+
+    limits = settings.supervision
+    return JudgeBudget(
+        settings.state_dir / "judge_budget.db",
+        per_session=limits.budget_session,
+        per_day=limits.budget_day,
+        usd_per_day=limits.budget_usd,
+    )
 
 
 def ledger_from_settings(settings: Settings) -> FileLedger | None:

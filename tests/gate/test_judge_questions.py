@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockgate import Action, Decision, Gate, InvalidConfig, Mode, Policy, Reason, Risk
+from lockgate.core.ruling.escalated import resume
 from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unreadable
-from lockgate.core.ruling.pipeline import HARD_RULES, EscalatedCall, Stage, resume
+from lockgate.core.ruling.pipeline import HARD_RULES, EscalatedCall, Stage
 from lockgate.core.ruling.policy import MAX_ATTEMPTS
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.vocabulary import Finding
@@ -214,9 +215,9 @@ def test_an_unclear_supervisor_pauses_high_risk(broken: Opinion | Exception) -> 
 @pytest.mark.parametrize(
     ("triage", "says"),
     [
-        (SUSPICIOUS, "the judge found it suspicious, so this call pauses"),
-        (SILENT, "no judge has cleared it, so this call pauses"),
-        (None, "no judge has cleared it, so this call pauses"),
+        (SUSPICIOUS, "the judge found it suspicious"),
+        (SILENT, "no judge has cleared it: the judge did not answer in time"),
+        (None, "no judge has cleared it"),
     ],
     ids=["suspicious", "silent", "none"],
 )
@@ -224,7 +225,9 @@ def test_the_explanation_says_what_the_judge_said(
     triage: Opinion | None, supervisor: Opinion | None, says: str
 ) -> None:
     decision = ask(session(Judge(triage) if triage else None, Judge(supervisor) if supervisor else None))
-    assert decision.explanation.endswith(says)
+    if triage is None and supervisor is not None:
+        says += ": the judge did not answer in time"
+    assert decision.explanation.endswith(f"{says}, so this call pauses")
     assert (decision.action, decision.tier, decision.reason) == (Action.PAUSE, 3, Reason.SUSPICIOUS_PATTERN)
 
 

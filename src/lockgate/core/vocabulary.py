@@ -70,6 +70,8 @@ class Reason(StrEnum):
     UNTRUSTED_ORIGIN = "untrusted-origin"
     UNASKED_EFFECT = "unasked-effect"
     PARANOID_MODE = "paranoid-mode"
+    UNNAMED_TARGET = "unnamed-target"
+    JUDGE_DOWN = "judge-down"
     TRIAGE_CLEARED = "triage-cleared"
     SUPERVISOR = "supervisor"
     TOO_MANY_REORIENTS = "too-many-reorients"
@@ -209,7 +211,7 @@ class Ran(NamedTuple):
 
     `said` is `pass` or `escalate` for the rules, `clear`, `suspicious` or `unclear` for triage, an action or
     `unclear` for the supervisor. `cached` answers were paid for by an earlier call; a
-    cost of None is unknown.
+    cost of None is unknown. `exam` is the id of the exam behind a judge's word; empty where there is none.
     """
 
     tier: int
@@ -220,6 +222,7 @@ class Ran(NamedTuple):
     tokens_out: int = 0
     cost_usd: float | None = 0.0
     cached: bool = False
+    exam: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +240,8 @@ class Decision(NamedTuple):
     It has no truth value: as a condition, a decision that holds the call would otherwise be true like any other.
     `effects` is what the call would do, the gravest first; empty where the ruling did not depend on it.
     `correction` is what a REORIENT tells the agent, `approval` the id under which a person can answer a PAUSE,
-    `receipt` where it stands in the journal; None when it is in none.
+    `receipt` where it stands in the journal; None when it is in none. `width` says how much was asked about,
+    `narrow` or `wide`; it is empty for what is no ruling on a call.
     """
 
     action: Action
@@ -251,6 +255,7 @@ class Decision(NamedTuple):
     approval: str = ""
     judged: tuple[Ran, ...] = ()
     effects: tuple[Effect, ...] = ()
+    width: str = ""
     latency_us: float = 0.0
     receipt: Receipt | None = None
 

@@ -24,6 +24,7 @@ from lockgate.runtime.sealed_cache import SealedCache
 from lockgate.settings.files import home_folder, xdg_folder
 
 if TYPE_CHECKING:
+    from lockgate.gate.judge_budget import JudgeBudget
     from lockgate.journal.recorder import JournalWriter
 
 _MAX_SCANNERS = 8
@@ -62,7 +63,8 @@ class Gate:
     """Rules on tool calls. `Gate()` uses the defaults and keeps everything in memory, but for its compiled rules.
 
     Without judges an escalated call gets what the policy says of calls that no judge could clear: PAUSE when the tool
-    is high-risk. `prices` turns a judge's name and tokens into US dollars, or None where it does not know. With a
+    is high-risk. `prices` turns a judge's name and tokens into US dollars, or None where it does not know, and `budget`
+    limits the questions. With a
     `journal` no ruling is returned before it is recorded there. `vouched` knows what a person has vouched for,
     `carried` what agents have written from untrusted text.
     """
@@ -78,6 +80,7 @@ class Gate:
         ledger: Ledger | None = None,
         journal: JournalWriter | None = None,
         prices: Callable[[str, int, int], float | None] | None = None,
+        budget: JudgeBudget | None = None,
         vouched: VouchedTexts | None = None,
         carried: CarriedTexts | None = None,
         human_timeout_s: float = 300.0,
@@ -93,6 +96,7 @@ class Gate:
         self.ledger = ledger
         self.journal = journal
         self.prices = prices
+        self.budget = budget
         self.vouched = vouched
         self.carried = carried
         for name, seconds in (("human_timeout_s", human_timeout_s), ("approval_life_s", approval_life_s)):

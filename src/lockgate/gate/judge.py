@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from lockgate.core.ruling.opinions import Opinion
@@ -13,11 +14,16 @@ if TYPE_CHECKING:
 
 
 class Inquiry(NamedTuple):
-    """A question to a judge: the tier that asks, and the case. `evidence` is for a judge that has `reads_evidence`."""
+    """A question to a judge: the tier that asks, and the case. `evidence` is for a judge that has `reads_evidence`.
+
+    `until` is when all judges of the call must have answered, by `time.monotonic`: a judge takes its own time or what
+    is left, whichever is less.
+    """
 
     stage: Stage
     case: JudgeCase
     evidence: Evidence | None = None
+    until: float = math.inf
 
 
 class Opined(NamedTuple):

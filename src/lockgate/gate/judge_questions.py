@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -11,6 +12,7 @@ from threading import Lock
 from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING
 
+from lockgate.core.judging.standing import Standing, standing_of
 from lockgate.core.questions import NoAnswerReason
 from lockgate.core.ruling.context import PastCall
 from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unreadable
@@ -24,11 +26,13 @@ from lockgate.runtime.routines import Routine
 
 if TYPE_CHECKING:
     from lockgate.core.judging.case import ContextSnapshot
+    from lockgate.gate.judge_budget import JudgeBudget
 
 # A question is not paid for twice while its answer is younger than this.
 ANSWER_LIFE_S = 300.0
 _MAX_ANSWERS = 256
 _NO_ANSWER = Opined(Silent(NoAnswerReason.INTERNAL))
+BUDGET_SPENT = "budget"
 
 Prices = Callable[[str, int, int], float | None]
 # Takes the context and the history that a judge is shown, under the session's lock.
@@ -38,16 +42,25 @@ LookAtSession = Callable[[EscalatedCall], "tuple[ContextSnapshot, Sequence[PastC
 class JudgeQuestions:
     """The questions of one session to its judges. Safe for several threads."""
 
-    def __init__(self, policy: Policy, prices: Prices | None) -> None:
+    def __init__(
+        self, policy: Policy, prices: Prices | None, budget: JudgeBudget | None = None, session: str = ""
+    ) -> None:
         self._policy = policy
         self._prices = prices
+        self._budget = budget
+        self._session = session
         self._lock = Lock()
         # Questions under way and answers by the hash of the question; changed under the lock.
         self._asking: dict[str, Future[Opined]] = {}
         self._answers: OrderedDict[str, tuple[float, Opined]] = OrderedDict()
 
-    def ask(self, judge: Judge, ask: EscalatedCall, look: LookAtSession, goal: str) -> Routine[tuple[Opinion, Ran]]:
-        """Return one judge's opinion and what it took, from memory where the very same was asked before."""
+    def ask(
+        self, judge: Judge, ask: EscalatedCall, look: LookAtSession, goal: str, until: float = math.inf
+    ) -> Routine[tuple[Opinion, Ran]]:
+        """Return one judge's opinion and what it took, from memory where the very same was asked before.
+
+        It answers by `until`.
+        """
         tier = 3 if ask.stage is Stage.SUPERVISOR else 2
         # Putting the question together is part of what asking costs.
         began = perf_counter_ns()
@@ -59,19 +72,26 @@ class JudgeQuestions:
         )
         if not isinstance(inquiry, Inquiry):
             return _NO_ANSWER.opinion, Ran(tier, "unclear", judge.name, (perf_counter_ns() - began) / 1000)
-        opined, cached = yield from self._find_or_ask(judge, inquiry)
+        opined, cached = yield from self._find_or_ask(judge, inquiry._replace(until=until), ask)
         if inquiry.case.truncated and isinstance(opined.opinion, Triage):
             # A judge that saw only parts of the case cannot clear it.
             opined = opined._replace(opinion=Triage(suspicious=True))
         tokens_in, tokens_out = (0, 0) if cached else (opined.tokens_in, opined.tokens_out)
         cost = 0.0 if cached else self._price_of(judge.name, tokens_in, tokens_out)
+        if cost and self._budget is not None:
+            yield attempt_in_thread(partial(self._budget.spend, self._session, cost))
         latency_us = (perf_counter_ns() - began) / 1000
         said = _word_for_opinion(opined.opinion)
-        return opined.opinion, Ran(tier, said, judge.name, latency_us, tokens_in, tokens_out, cost, cached)
+        exam = standing_of(judge).exam
+        return opined.opinion, Ran(tier, said, judge.name, latency_us, tokens_in, tokens_out, cost, cached, exam)
 
-    def _find_or_ask(self, judge: Judge, inquiry: Inquiry) -> Routine[tuple[Opined, bool]]:
-        """Return the answer, and whether it came from memory or from another caller's question."""
-        key = sha256(repr((judge.name, self._policy.hash, inquiry)).encode("utf-8", "backslashreplace")).hexdigest()
+    def _find_or_ask(self, judge: Judge, inquiry: Inquiry, ask: EscalatedCall) -> Routine[tuple[Opined, bool]]:
+        """Return the answer, and whether it came from memory or from another caller's question.
+
+        An answer holds for the very same call with all that was shown, secrets included, which the case leaves out.
+        """
+        asked_about = (judge.name, self._policy.hash, ask.call.tool, ask.call.arguments, inquiry[:3])
+        key = sha256(repr(asked_about).encode("utf-8", "backslashreplace")).hexdigest()
         with self._lock:
             until, known = self._answers.get(key, (0.0, None))
             if known is not None and monotonic() < until:
@@ -87,6 +107,9 @@ class JudgeQuestions:
     def _put_question(self, judge: Judge, inquiry: Inquiry, key: str, asked: Future[Opined]) -> Routine[Opined]:
         opined = _NO_ANSWER
         try:
+            if not (yield from self._may_ask(judge)):
+                opined = Opined(Silent(BUDGET_SPENT))
+                return opined
             answer = yield Attempt(partial(judge.opine, inquiry), partial(judge.opine_async, inquiry))
             opined = _validate_answer(answer)
             self._remember(key, opined)
@@ -96,6 +119,11 @@ class JudgeQuestions:
             with self._lock:
                 self._asking.pop(key, None)
             asked.set_result(opined)
+
+    def _may_ask(self, judge: Judge) -> Routine[bool]:
+        if self._budget is None or standing_of(judge).standing is Standing.EMBEDDED:
+            return True
+        return (yield attempt_in_thread(partial(self._budget.take, self._session))) is True
 
     def _price_of(self, name: str, tokens_in: int, tokens_out: int) -> float | None:
         if self._prices is None:

@@ -23,20 +23,22 @@ from logging import getLogger
 from os import getpid, getppid
 from os.path import realpath
 from threading import Lock
-from time import perf_counter_ns
+from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from lockgate.core.errors import InvalidCall, LockgateError, printable
-from lockgate.core.ruling import pipeline
+from lockgate.core.judging.standing import standing_of
+from lockgate.core.ruling import escalated, pipeline
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import CarriedFrom, Context, PastCall
 from lockgate.core.ruling.effects.effects_of_call import effects_of, files_of
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
 from lockgate.core.ruling.observe_mode import is_always_enforced, observe
-from lockgate.core.ruling.opinions import Opinion
+from lockgate.core.ruling.opinions import Opinion, Silent
 from lockgate.core.ruling.pipeline import EscalatedCall, Stage
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.tool_call import ToolCall
+from lockgate.core.ruling.widths import Width, effective_width
 from lockgate.core.vocabulary import Action, Block, Decision, Kind, Lineage, Ran, Reason, Risk, Trust
 from lockgate.gate.attempt import attempt_in_thread
 from lockgate.gate.block_request import parse_block_request
@@ -74,6 +76,11 @@ _FETCHING = re.compile(
     r"://|\b(?:aria2c|curl|curlie|decode|download|fetch|ftp|gh|http|https|iwr|rsync|save|scp|sftp|wget|xh)\b",
     re.IGNORECASE,
 )
+# How long all judges of one call may take together: below the limit that `init` writes for the hooks.
+JUDGES_S = 35.0
+# A judge that did not answer for one of these may be down. A time-out, a rate limit, garbage, a replaced program and a
+# spent budget are no outage: an attacker could bring them about.
+_OUTAGES = frozenset({"network", "tls", "unauthorized", "no-key", "logged-out", "circuit-open"})
 # Reasons of a CONTINUE that a judge or a person has looked at.
 _CLEARING_REASONS = frozenset({Reason.TRIAGE_CLEARED, Reason.SUPERVISOR, Reason.APPROVED, Reason.GRANTED})
 
@@ -139,7 +146,7 @@ class Ruler:
         self._untrusted_hash = sha256()
         self.untrusted_sha256 = self._untrusted_hash.hexdigest()
         self.people = PersonQuestions(gate.approvals, id, policy, gate.approval_life_s, resumed=resumed)
-        self._judges = JudgeQuestions(policy, gate.prices)
+        self._judges = JudgeQuestions(policy, gate.prices, gate.budget, id)
         self._records = None
         if gate.journal is not None:
             from lockgate.gate.ruling_records import RulingRecords
@@ -147,6 +154,12 @@ class Ruler:
             self._records = RulingRecords(gate.journal, id, policy)
         if goal:
             self._context.add(goal, source="goal", id="goal")
+
+    @property
+    def width(self) -> Width:
+        """How much is asked about now: a judge may pass its exam, or lose its standing, while a session runs."""
+        judge = self.gate.triage
+        return effective_width(self.policy.escalate, None if judge is None else standing_of(judge))
 
     # The context.
 
@@ -382,7 +395,7 @@ class Ruler:
         leaves, ruling, subject = self._begin(call)
         if isinstance(ruling, EscalatedCall) or self._must_wait(ruling, subject):
             return CallStart(leaves, ruling, subject, began)
-        decision = _with_latency(ruling, began)
+        decision = _with_latency(ruling, began, self.width)
         if subject is not None and self._records is not None:
             decision = yield from self._records.recording(call.tool, subject, self._context.blocks, decision)
         return self._end(call, leaves, decision)
@@ -398,7 +411,7 @@ class Ruler:
             with self._notify_watchers(call.tool, leaves):
                 decision = await run_routine_async(self._settle(call, ruling, subject, began))
         else:
-            decision = _with_latency(ruling, began)
+            decision = _with_latency(ruling, began, self.width)
         return self._end(call, leaves, decision)
 
     def rule_on(self, ask: EscalatedCall, *, judged: bool = True) -> Decision:
@@ -459,11 +472,11 @@ class Ruler:
         self, call: ToolCall, taken: tuple[list[Leaf], bool]
     ) -> tuple[Decision | EscalatedCall, RulingSubject | None]:
         with self._lock:
-            ruling = pipeline.begin(self._context, call, self.policy, self._scanner, flattened=taken)
+            ruling = pipeline.begin(self._context, call, self.policy, self._scanner, flattened=taken, width=self.width)
             return ruling, self._describe(call.arguments, taken[0])
 
     def _settle_at_once(self, tool: str, ruling: Decision, subject: RulingSubject | None, began: int) -> Decision:
-        decision = _with_latency(ruling, began)
+        decision = _with_latency(ruling, began, self.width)
         if subject is None or self._records is None:
             return decision
         return self._records.record(tool, subject, self._context.blocks, decision)
@@ -485,7 +498,8 @@ class Ruler:
             settled = yield from self.people.hold_if_denied(call, ruling, self.untrusted_sha256)
         else:
             settled = SettledRuling(ruling)
-        decision = observe(_with_latency(settled.decision, began), self.policy)
+        width = ruling.width if isinstance(ruling, EscalatedCall) else self.width
+        decision = observe(_with_latency(settled.decision, began, width), self.policy)
         return (yield from self._record(call.tool, subject, decision, settled.approved_by))
 
     def _escalate(self, ask: EscalatedCall, *, judged: bool) -> Routine[SettledRuling]:
@@ -538,13 +552,26 @@ class Ruler:
     def _ask_judges(self, ask: EscalatedCall, *, judged: bool) -> Routine[Decision]:
         ran: list[Ran] = []
         ruling: Decision | EscalatedCall = ask
+        # All tiers and retries share one deadline: a host's hook waits only so long, and then does what it likes.
+        until = monotonic() + JUDGES_S
         while isinstance(ruling, EscalatedCall):
             judge = self.gate.supervisor if ruling.stage is Stage.SUPERVISOR else self.gate.triage
             opinion: Opinion | None = None
+            is_down = False
             if judge is not None and judged:
-                opinion, took = yield from self._judges.ask(judge, ruling, self._look_for_judge, self.goal)
+                opinion, took = yield from self._judges.ask(judge, ruling, self._look_for_judge, self.goal, until)
                 ran.append(took)
-            ruling = pipeline.resume(ruling, opinion, self.policy, reorients=self._reorients)
+                if isinstance(opinion, Silent) and opinion.why in _OUTAGES and hasattr(judge, "probe"):
+                    # Without a judged text, so that no text can make a judge seem to be down.
+                    is_down = (yield attempt_in_thread(judge.probe)) is False
+            ruling = escalated.resume(
+                ruling,
+                opinion,
+                self.policy,
+                reorients=self._reorients,
+                judge=standing_of(judge),
+                is_down=is_down,
+            )
         return ruling._replace(judged=tuple(ran)) if ran else ruling
 
     def _ask_person(self, ask: EscalatedCall, decision: Decision, replaces: str = "") -> Routine[Decision]:
@@ -727,9 +754,9 @@ def _may_fetch(leaves: Sequence[Leaf]) -> bool:
     return any(_FETCHING.search(leaf.text) is not None for leaf in leaves)
 
 
-def _with_latency(ruling: Decision, began: int) -> Decision:
+def _with_latency(ruling: Decision, began: int, width: Width) -> Decision:
     """Return the ruling with the time it took: the pure pipeline has no clock. Recording is not part of it."""
-    return tuple.__new__(Decision, (*ruling[:-2], (perf_counter_ns() - began) / 1000, None))
+    return tuple.__new__(Decision, (*ruling[:-3], width._value_, (perf_counter_ns() - began) / 1000, None))
 
 
 def _argument_values(leaves: Iterable[Leaf]) -> tuple[tuple[str, str], ...]:

@@ -31,7 +31,7 @@ MAX_JOINED = 50
 _CHUNK = 1024
 _ASSESS, _RULING = b'"kind":"assess"', b'"kind":"ruling"'
 # In canonical bytes, neither can stand inside a text: there, quotes are escaped.
-_TIME = re.compile(rb'"ts_ms":([0-9]{1,16}),"v":1[,}]')
+_TIME = re.compile(rb'"ts_ms":([0-9]{1,16}),"v":[12][,}]')
 _SESSION = re.compile(rb'"session":"([^"\\]+)"')
 
 Fields = Mapping[str, object]

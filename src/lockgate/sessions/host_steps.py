@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from lockgate.core.errors import SessionsUnavailable
+from lockgate.core.ruling.escalated import decide_unrecorded
 from lockgate.core.ruling.observe_mode import observe
-from lockgate.core.ruling.pipeline import decide_unrecorded
 from lockgate.core.ruling.supervised_steps import FINISH, parse_assessment, parse_commitment
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.sessions.session_entries import EntrySort, SessionEntry, StoredRuling, check_name, to_json

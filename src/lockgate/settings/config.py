@@ -21,6 +21,7 @@ from lockgate.core.errors import InvalidConfig, quoted, suggest_closest
 from lockgate.core.judging.model_names import parse_aliases
 from lockgate.core.judging.prices import parse_prices
 from lockgate.core.ruling.policy import (
+    ESCALATE,
     MAX_ATTEMPTS,
     MAX_PATTERN_LENGTH,
     MAX_PATTERNS,
@@ -51,6 +52,10 @@ SYSTEM_FILE = Path("/etc/lockgate/config.toml")
 @dataclass(frozen=True, slots=True)
 class SupervisionSettings:
     timeout_s: float = 30.0
+    triage_timeout_s: float = 0.0
+    budget_session: int = 200
+    budget_day: int = 1_000
+    budget_usd: float = 0.0
     human_timeout_s: float = 300.0
     approval_life_s: float = 86_400.0
     two_person: tuple[str, ...] = ()
@@ -138,6 +143,21 @@ KEYS = (
          words={preset: preset for preset in PRESETS},
          doc="How sure the embedded judge has to be before it clears a call: `cautious` lets the fewest attacks "
              "through, `quiet` asks the fewest questions. `lockgate judge report` prints what was measured for each."),
+    _row("security.verification.escalate", "escalate", KeyForm.WORD, tightens="to `wide`",
+         words={width: width for width in ESCALATE},
+         doc="Which calls are asked about: `narrow`, where something was found; `wide`, after untrusted text every "
+             "call that reaches out unless you name all that it is aimed at; `auto`, wide with a judge that has passed "
+             "[its exam](../explanation/exam.md), else narrow."),
+    _row("security.verification.triage_timeout_seconds", "triage_timeout_s", KeyForm.SECONDS, most=30,
+         doc="How long the judge of Tier 2 may take. 0: 1.5 for a provider (`VERIFIER_TIMEOUT_MS`), 20 for a program."),
+    _row("security.verification.triage_budget_session", "budget_session", KeyForm.COUNT, most=1_000_000,
+         doc="How many questions one session may put to a judge that costs something. Past it every call that would be "
+             "asked about pauses."),
+    _row("security.verification.triage_budget_day", "budget_day", KeyForm.COUNT, most=1_000_000,
+         doc="The same for all sessions of a day."),
+    _row("security.verification.triage_budget_usd", "budget_usd", KeyForm.SECONDS, most=100_000,
+         doc="What the questions of a day may cost in US dollars; 0 is no limit. A price that is not known counts as "
+             "nothing."),
     _row("security.verification.model_aliases", "model_aliases", KeyForm.TEXTS,
          doc='Short names of your own for models, each written as `"NAME = provider/model"`.'),
     _row("security.verification.prices", "prices", KeyForm.TEXTS,

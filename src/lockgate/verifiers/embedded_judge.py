@@ -38,6 +38,7 @@ from typing import Any, NamedTuple, cast
 
 from lockgate.core.errors import InvalidConfig, quoted
 from lockgate.core.judging.evidence import FACTS, Evidence, plain_text
+from lockgate.core.judging.standing import JudgeStanding, Standing
 from lockgate.core.questions import Answer, NoAnswerReason, Rating
 from lockgate.core.ruling.opinions import Silent, Triage
 from lockgate.core.ruling.pipeline import Stage
@@ -433,6 +434,10 @@ class EmbeddedJudge:
                 return "embedded/unknown"
         return self._name
 
+    @property
+    def standing(self) -> JudgeStanding:
+        return JudgeStanding(Standing.EMBEDDED)
+
     def __repr__(self) -> str:
         return f"EmbeddedJudge({self.name})"
 
@@ -468,9 +473,10 @@ class EmbeddedJudge:
         return await run_routine_async(self._opinion_steps(inquiry))
 
     def _opinion_steps(self, inquiry: Inquiry) -> Routine[Opined]:
-        work = partial(self._judge, inquiry, monotonic() + self._timeout_s)
+        now = monotonic()
+        until = min(now + self._timeout_s, inquiry.until)
         try:
-            opined: Opined = yield PoolJob(self.pool, work, self._timeout_s)
+            opined: Opined = yield PoolJob(self.pool, partial(self._judge, inquiry, until), until - now)
         except Exception as error:  # noqa: BLE001  # the edge to the model: without an answer there is no opinion
             return self._silent_after(error)
         return opined

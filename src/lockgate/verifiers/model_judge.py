@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from functools import partial
 from secrets import token_hex
+from time import monotonic
 
 from lockgate.core.judging.judge_prompts import build_question
 from lockgate.core.judging.judge_replies import parse_opinion
+from lockgate.core.judging.standing import JudgeStanding, Standing
 from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Rating
 from lockgate.core.ruling.opinions import Silent
 from lockgate.gate.judge import Inquiry, Opined
@@ -52,6 +55,11 @@ class ModelJudge:
     def name(self) -> str:
         return f"{self._provider.name}/{self._provider.model}"
 
+    @property
+    def standing(self) -> JudgeStanding:
+        """What its word is worth before an exam; `ExaminedJudge` knows of exams."""
+        return JudgeStanding(Standing.UNEXAMINED)
+
     def __repr__(self) -> str:
         return f"ModelJudge({self.name})"
 
@@ -73,7 +81,8 @@ class ModelJudge:
                 return Opined(Silent(NoAnswerReason.NO_KEY))
             nonce = self._nonce()
             question = build_question(inquiry.stage, inquiry.case, nonce)
-            answer: Answer = yield ProviderQuestion(self._client, self._provider, question, key, self._tenant)
+            left_s = None if inquiry.until == math.inf else max(0.0, inquiry.until - monotonic())
+            answer: Answer = yield ProviderQuestion(self._client, self._provider, question, key, self._tenant, left_s)
             return _opinion_from_answer(inquiry, nonce, answer)
         except Full:
             return Opined(Silent(NoAnswerReason.BUSY))

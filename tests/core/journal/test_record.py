@@ -209,6 +209,7 @@ DECISIONS = st.builds(
         max_size=80,
     ).map(tuple),
     approval=st.sampled_from(["", "3f9a1c20b7d4e856", "A 1", '"']),
+    width=st.sampled_from(["", "narrow", "wide"]),
     judged=st.lists(
         st.builds(Ran, st.just(2), st.sampled_from(["clear", "suspicious", "unclear"]), NAMES)
         | st.builds(Ran, st.just(3), st.sampled_from([*(action.value for action in Action), "unclear"]), NAMES),
@@ -302,8 +303,11 @@ def test_a_word_of_ours_is_written_as_the_text_it_is() -> None:
         ("args_sha256", HASH[:-1]),
         ("salt", "00" * 15),
         ("seq", 0),
-        ("v", 2),
+        ("v", 1),
+        ("v", 3),
         ("v", True),
+        ("width", "broad"),
+        ("tier2_exam", "passed, honestly"),
         ("kind", "verdict"),
         ("kind", "prune"),
         ("kind", ["ruling"]),

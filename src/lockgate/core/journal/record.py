@@ -23,6 +23,8 @@ from lockgate.core.strict_json import InvalidJson, JsonFault, JsonReader
 from lockgate.core.vocabulary import Action, Decision, Mode, Reason, Risk, Trust
 
 VERSION = 1
+# Rulings say how much was asked about, and which exams stand behind the judges; those of version 1 do not.
+RULING_VERSION = 2
 # The limit of C2SP's tiles; our records have a few hundred bytes.
 MAX_RECORD = 1 << 16
 MAX_INTEGER = (1 << 53) - 1
@@ -110,6 +112,11 @@ def _approval_id(id: str) -> str:
     return id if _APPROVAL_ID.fullmatch(id) else sha256_hex(id)
 
 
+def _exam(id: str) -> str:
+    """Return the ids of our own exams unchanged and hash all others: a caller's judge may say anything."""
+    return id if not id or _EXAM_ID.fullmatch(id) else sha256_hex(id)
+
+
 _encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
 
@@ -165,6 +172,7 @@ def ruling_record(
     said = {ran.tier: ran for ran in decision.judged}
     return {
         **_common_fields("ruling", run, seq, ts_ms, salt),
+        "v": RULING_VERSION,
         "session": label(session),
         "mode": mode,
         "tool": label(tool),
@@ -176,8 +184,11 @@ def ruling_record(
         "tier1_result": decision.tiers[0].said,
         "tier2_result": said[2].said if 2 in said else NOT_RUN,
         "tier2_by": label(said[2].by) if 2 in said else "",
+        "tier2_exam": _exam(said[2].exam) if 2 in said else "",
         "tier3_result": said[3].said if 3 in said else NOT_RUN,
         "tier3_by": label(said[3].by) if 3 in said else "",
+        "tier3_exam": _exam(said[3].exam) if 3 in said else "",
+        "width": decision.width,
         "action": decision.action.value,
         "reason": decision.reason.value,
         "rules": list(dict.fromkeys(label(found.rule) for found in decision.findings))[:MAX_RULES],
@@ -212,12 +223,12 @@ def ruling_bytes(
     checking. A test compares the two functions.
     """
     two = three = NOT_RUN
-    by_two = by_three = rules = origins = listed = ""
+    by_two = by_three = exam_two = exam_three = rules = origins = listed = ""
     for ran in decision.judged:
         if ran.tier == 2:
-            two, by_two = ran.said, label(ran.by)
+            two, by_two, exam_two = ran.said, label(ran.by), _exam(ran.exam)
         elif ran.tier == 3:
-            three, by_three = ran.said, label(ran.by)
+            three, by_three, exam_three = ran.said, label(ran.by), _exam(ran.exam)
     if decision.findings:
         rules = _quote_all({label(found.rule): None for found in decision.findings}, MAX_RULES)
     if decision.origins:
@@ -236,8 +247,9 @@ def ruling_bytes(
         f'"mode":"{mode}","origins":[{origins}],"policy_sha256":"{policy_hash.removeprefix("sha256:")}",'
         f'"reason":"{decision.reason._value_}","risk":"{decision.risk._value_}","rules":[{rules}],"run":"{run}",'
         f'"salt":"{salt.hex()}","seq":{seq},"session":"{label(session)}","tier":{decision.tier},'
-        f'"tier1_result":"{first}","tier2_by":"{by_two}","tier2_result":"{two}","tier3_by":"{by_three}",'
-        f'"tier3_result":"{three}","tool":"{label(tool)}",{traced}"ts_ms":{ts_ms},"v":{VERSION}}}'
+        f'"tier1_result":"{first}","tier2_by":"{by_two}","tier2_exam":"{exam_two}","tier2_result":"{two}",'
+        f'"tier3_by":"{by_three}","tier3_exam":"{exam_three}","tier3_result":"{three}","tool":"{label(tool)}",{traced}'
+        f'"ts_ms":{ts_ms},"v":{RULING_VERSION},"width":"{decision.width}"}}'
     ).encode()
     if len(data) > MAX_RECORD or len(approved_by) > MAX_WHO:
         raise InvalidRecord(f"a ruling's record of {len(data):,} bytes, or with so long a name, is refused")
@@ -393,6 +405,7 @@ _BLOCK = re.compile(r"goal|b[0-9]{1,9}")
 _SHA256 = "[0-9a-f]{64}"
 _APPROVAL = "[0-9a-z]{8,64}"
 _APPROVAL_ID = re.compile(_APPROVAL)
+_EXAM_ID = re.compile("[0-9a-f]{16,64}")
 
 # Returns a truthy value if the field fits. TypeError, for a value of a wrong type, counts as a no: most checks are
 # methods of C types, so that checking twenty fields costs little on every call.
@@ -503,6 +516,13 @@ KINDS: Mapping[str, Mapping[str, Fits]] = {
     }.items()
 }
 
+_RULING_2: Mapping[str, Fits] = {
+    **KINDS["ruling"],
+    "v": _number(RULING_VERSION),
+    "tier2_exam": _like(f"(?:{_EXAM_ID.pattern})?"),
+    "tier3_exam": _like(f"(?:{_EXAM_ID.pattern})?"),
+    "width": _word("", "narrow", "wide"),
+}
 _TRACE = _like("(?!0{32})[0-9a-f]{32}")
 SUBJECT = 12
 STANDINGS = ("normal", "slowed", "execute_locked", "full_quarantine")
@@ -522,9 +542,11 @@ OPTIONAL: Mapping[str, Mapping[str, Fits]] = {
 
 def _check_schema(fields: Fields) -> None:
     """Raise InvalidRecord unless the fields are those of the kind: other fields could hide content."""
-    kind = fields.get("kind")
-    schema = KINDS.get(kind) if type(kind) is str else None
-    if schema is None or fields.get("v") != VERSION:
+    kind, version = fields.get("kind"), fields.get("v")
+    schema = KINDS.get(kind) if type(kind) is str and version == VERSION else None
+    if kind == "ruling" and version == RULING_VERSION:
+        schema = _RULING_2
+    if schema is None:
         raise InvalidRecord(
             f"a record of kind {quoted(kind)}, version {quoted(fields.get('v'))}, is not known here",
             hint="a newer Lockgate may have written it",

@@ -44,10 +44,10 @@ class JudgeStanding(NamedTuple):
         return self.standing in (Standing.PASSED, Standing.DISTINCTION)
 
 
-_DEVELOPERS = JudgeStanding(Standing.DEVELOPER)
+DEVELOPERS = JudgeStanding(Standing.DEVELOPER)
 
 
 def standing_of(judge: object) -> JudgeStanding:
     """Return a judge's standing; one that has none was passed in by a program."""
-    standing = getattr(judge, "standing", _DEVELOPERS)
-    return standing if isinstance(standing, JudgeStanding) else _DEVELOPERS
+    standing = getattr(judge, "standing", DEVELOPERS)
+    return standing if isinstance(standing, JudgeStanding) else DEVELOPERS

@@ -46,6 +46,7 @@ def first_sentence(
         or _sentence_from_origins(findings, origins, effects)
         or _sentence_from_rules(findings)
         or ("Every call is escalated in paranoid mode" if reason is Reason.PARANOID_MODE else "")
+        or _sentence_for_unnamed(reason, effects)
         or f"This call was escalated: {reason.value}"
     )
     return f"{sentence[: MAX_FIRST - 2]}…" if len(sentence) >= MAX_FIRST else f"{sentence}."
@@ -99,6 +100,13 @@ def _sentence_from_rules(findings: Sequence[Finding]) -> str:
             what = f": {quoted(found.excerpt, 60)}" if found.excerpt else ""
             return f"Rule {found.rule} matches in {printable(found.where)}{what}"
     return ""
+
+
+def _sentence_for_unnamed(reason: Reason, effects: Sequence[Effect]) -> str:
+    if reason is not Reason.UNNAMED_TARGET or not effects:
+        return ""
+    does = describe_effect(effects[0].kind, effects[0].target)
+    return f"This call {does}, after untrusted text was read, and the user does not name that letter by letter"
 
 
 def _block(origin: Origin) -> str:

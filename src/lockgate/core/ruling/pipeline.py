@@ -9,9 +9,11 @@
 4. Encoding. Hidden readable text in the arguments or in a recent untrusted block.
 5. Origins.  Values or a tool that an order in untrusted text names, and that the goal does not; an effect that the
    user did not ask for (unasked_effects.py).
-   Nothing in 3-5: CONTINUE, `no-red-flags`. Anything: the call is escalated; a rule never blocks by itself.
+   Nothing in 3-5: CONTINUE, `no-red-flags`. Anything: the call is escalated; a rule never blocks by itself. With the
+   wide width a call is also escalated where the user does not name what it reaches, `unnamed-target` (widths.py).
 6. Triage.   Tier 2 is asked once, and once more in plain words when its answer cannot be read. Only a plain "not
-   suspicious" clears the call: CONTINUE, `triage-cleared`. Everything else goes one tier up.
+   suspicious" of a judge that may clear it clears the call: CONTINUE, `triage-cleared`. Everything else goes one tier
+   up. Where the judge is down, a call of severity 2 in which nothing was found follows narrow: `judge-down`.
 7. Supervisor. Tier 3 says CONTINUE, REORIENT with a correction, or PAUSE. Past the policy's limit a REORIENT is a
    PAUSE. No answer of a model lets a call run that a hard rule holds.
 8. No answer. No judge above Tier 1 answers: the policy's `on_unclear` for the tool's risk, PAUSE when it is high.
@@ -19,7 +21,8 @@
    `journal-unavailable`, and a low-risk one gets the policy's `on_unclear`; a call that is held stays held.
 
 Paranoid mode sends every call through all three tiers, after the same steps have collected what there is to say.
-`begin` and `resume` have no clock and no connection: the gate asks the judges and gives their answers back.
+Steps 0 to 5 are here (`begin`), 6 to 9 in `escalated.py` (`resume`). Neither has a clock or a connection: the gate asks
+the judges and gives their answers back.
 """
 
 from __future__ import annotations
@@ -39,10 +42,8 @@ from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity, effect
 from lockgate.core.ruling.effects.effects_of_call import effects_of, own_effects_of
 from lockgate.core.ruling.effects.sql import without_removals
 from lockgate.core.ruling.effects.tool_arguments import names_file
-from lockgate.core.ruling.explanations import CARRIED, EFFECT, FORBIDDEN, LOOKALIKE, explain
+from lockgate.core.ruling.explanations import CARRIED, EFFECT, FORBIDDEN, LOOKALIKE
 from lockgate.core.ruling.meant_by_goal import names_owner_in_words
-from lockgate.core.ruling.observe_mode import observe
-from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
 from lockgate.core.ruling.origins import MAX_ORIGINS, NOTHING_TRACED, OriginLookup, OriginTrace
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.scope.border import border_from_scope
@@ -51,11 +52,8 @@ from lockgate.core.ruling.second_look import find_tokens
 from lockgate.core.ruling.self_protection import find_tampering, findings_from_effects, is_unrelated
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import canonical_tool, may_reach_any_address, tool_risk, tool_words
-from lockgate.core.ruling.unasked_effects import (
-    EffectFindings,
-    UnaskedEffects,
-    is_configured_remote,
-)
+from lockgate.core.ruling.unasked_effects import EffectFindings, UnaskedEffects, is_configured_remote
+from lockgate.core.ruling.widths import Width, must_ask_widely
 from lockgate.core.ruling.word_index import IndexedReading
 from lockgate.core.text.imperatives import prepare, split_words
 from lockgate.core.text.rules import RULES_BY_ID, Scope
@@ -79,6 +77,7 @@ HARD_RULES = (
 _DOORS = {FORBIDDEN, *(EFFECT + name for name, kind in KINDS.items() if kind.severity is Severity.OPENS_A_DOOR)}
 # Python looks a member up in its enumeration each time; on this path that adds up.
 _CONTINUE, _LOW, _HIGH, _PARANOID = Action.CONTINUE, Risk.LOW, Risk.HIGH, Mode.PARANOID
+_DOOR = Severity.OPENS_A_DOOR
 _UNTRUSTED_FREE, _LOW_RISK, _NO_FLAGS = Reason.NO_UNTRUSTED_CONTENT, Reason.LOW_RISK_TOOL, Reason.NO_RED_FLAGS
 # What a call writes into records and files of the user's own goes to no other party.
 _STAYS_HERE = frozenset({"changes-record", "deletes-record", "edits-project", "looks", "weakens-setting"})
@@ -120,7 +119,7 @@ class EscalatedCall(NamedTuple):
     the blocks to which the user handed the decision, where a judge may weigh that. `is_receiver_open`: the user asked
     for a message, and said of no one that it goes to him. `users_sites` are addresses in texts of someone whom
     the user names. `gives_away_unasked`: money or a file goes out, and the user said no word about paying,
-    sharing or writing, or a sentence of a stranger gives the account.
+    sharing or writing, or a sentence of a stranger gives the account. `no_answer` is why a judge did not answer.
     """
 
     call: ToolCall
@@ -135,6 +134,8 @@ class EscalatedCall(NamedTuple):
     is_receiver_open: bool = False
     users_sites: frozenset[str] = frozenset()
     gives_away_unasked: bool = False
+    width: Width = Width.NARROW
+    no_answer: str = ""
 
     @property
     def hard_findings(self) -> tuple[Finding, ...]:
@@ -144,7 +145,8 @@ class EscalatedCall(NamedTuple):
     @property
     def opens_a_door(self) -> bool:
         """Whether it opens a door unasked, or does what the goal forbids: then Tier 2 may not clear it."""
-        return any(found.rule in _DOORS for found in self.findings)
+        is_grave = self.width is Width.WIDE and any(effect.severity is _DOOR for effect in self.effects)
+        return is_grave or any(found.rule in _DOORS for found in self.findings)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -176,6 +178,7 @@ class _Review:
         "scanner",
         "second_look",
         "text",
+        "width",
     )
 
     def __init__(
@@ -185,8 +188,10 @@ class _Review:
         policy: Policy,
         scanner: Scanner,
         flattened: tuple[list[Leaf], bool] | None,
+        width: Width,
     ) -> None:
         self.context = context
+        self.width = width
         self.call = call
         self.policy = policy
         self.scanner = scanner
@@ -263,12 +268,13 @@ def begin(
     scanner: Scanner,
     *,
     flattened: tuple[list[Leaf], bool] | None = None,
+    width: Width = Width.NARROW,
 ) -> Decision | EscalatedCall:
     """Take a call through steps 0 to 5: return Tier 1's ruling, or the question for the tiers above.
 
     `flattened` is what `flatten_arguments` gave for the arguments, where the caller has it already.
     """
-    review = _Review(context, call, policy, scanner, flattened)
+    review = _Review(context, call, policy, scanner, flattened, width)
     # 0. Always.
     _check_scope(review)
     _check_self_protection(review)
@@ -612,6 +618,10 @@ def _conclude(
         reason = Reason.UNASKED_EFFECT
     elif review.is_paranoid:
         reason = Reason.PARANOID_MODE
+    elif review.width is Width.WIDE and must_ask_widely(
+        review.context, review.effects, review.leaves, _recent_readings(review)
+    ):
+        reason = Reason.UNNAMED_TARGET
     else:
         return Decision(_CONTINUE, 1, _NO_FLAGS, review.risk, "", (), origins, effects=review.effects)
     findings = (*unasked.findings, *patterns, *encoded, *traced.signals)
@@ -629,6 +639,7 @@ def _conclude(
         is_receiver_open=_is_receiver_open(review),
         users_sites=users_sites,
         gives_away_unasked=unasked.is_payee_told or (not followed and _gives_away_unasked(review)),
+        width=review.width,
     )
 
 
@@ -685,105 +696,3 @@ def _gives_away_unasked(review: _Review) -> bool:
     giving = {"pays", "shares"} | ({"sends-message"} if any(map(names_file, given)) else set())
     trusted = review.context.trusted_text
     return any(found.kind in giving and not trusted.asks_for_kind(found.kind) for found in review.effects)
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Steps 6 to 9: the tiers above
-
-
-def resume(
-    ask: EscalatedCall, opinion: Opinion | None, policy: Policy, *, reorients: int = 0
-) -> Decision | EscalatedCall:
-    """Take an escalated call through steps 6 to 8; `opinion` is None when there is no judge to ask.
-
-    `reorients` is how often the agent has been told to reconsider since the user last spoke.
-    """
-    # 6. Triage.
-    if ask.stage is not Stage.SUPERVISOR:
-        return _follow_triage(ask, opinion, policy)
-    # 7. Supervisor, 8. No answer.
-    for held in (_follow_supervisor(ask, opinion, policy, reorients), _hold_hard(ask)):
-        if held is not None:
-            return held
-    return _follow_policy(ask, policy)
-
-
-def _follow_triage(ask: EscalatedCall, opinion: Opinion | None, policy: Policy) -> Decision | EscalatedCall:
-    """6. CONTINUE only on a plain "not suspicious"; ask once more what cannot be read; else go one tier up."""
-    suspicious = opinion.suspicious if isinstance(opinion, Triage) else None
-    may_clear = policy.mode is not Mode.PARANOID and not ask.hard_findings and not ask.opens_a_door
-    if suspicious is False and may_clear:
-        explanation = "triage found nothing that the untrusted text made this call do"
-        return _decision_from_ask(ask, Action.CONTINUE, 2, Reason.TRIAGE_CLEARED, explanation)
-    if isinstance(opinion, Unreadable) and ask.stage is Stage.TRIAGE:
-        return ask._replace(stage=Stage.TRIAGE_AGAIN)
-    heard = "suspicious" if suspicious is True else "clear" if suspicious is False else "unclear"
-    return ask._replace(stage=Stage.SUPERVISOR, triage="" if opinion is None else heard)
-
-
-def _follow_supervisor(ask: EscalatedCall, opinion: Opinion | None, policy: Policy, reorients: int) -> Decision | None:
-    """7. Return what the supervisor says; None where it says nothing that may be followed."""
-    match opinion:
-        case Ruling(action=Action.REORIENT, correction=correction) if reorients < policy.max_reorient_attempts:
-            explanation = "the supervisor asks the agent to reconsider"
-            return _decision_from_ask(ask, Action.REORIENT, 3, Reason.SUPERVISOR, explanation, correction)
-        case Ruling(action=Action.REORIENT):
-            explanation = f"the agent was asked to reconsider {reorients} times already, so this call pauses"
-            return _decision_from_ask(ask, Action.PAUSE, 3, Reason.TOO_MANY_REORIENTS, explanation)
-        case Ruling(action=Action.PAUSE):
-            return _decision_from_ask(ask, Action.PAUSE, 3, Reason.SUPERVISOR, "the supervisor holds this call")
-        # By its type as well: text that compares equal is no ruling.
-        case Ruling(action=Action() as action) if action is Action.CONTINUE and not ask.hard_findings:
-            return _decision_from_ask(ask, Action.CONTINUE, 3, Reason.SUPERVISOR, "the supervisor lets this call run")
-    return None
-
-
-def _hold_hard(ask: EscalatedCall) -> Decision | None:
-    """7. PAUSE where a hard rule holds the call."""
-    if not ask.hard_findings:
-        return None
-    held = ", ".join(dict.fromkeys(printable(found.rule) for found in ask.hard_findings))
-    return _decision_from_ask(ask, Action.PAUSE, 3, Reason.HARD_RULE, f"no model may clear {held}, so this call pauses")
-
-
-def _follow_policy(ask: EscalatedCall, policy: Policy) -> Decision:
-    """8. Return what the policy says about a call that no judge has cleared."""
-    action = policy.on_unclear(ask.risk)
-    return Decision(
-        action, 3, ask.reason, ask.risk, _explain_unclear(ask, action), ask.findings, ask.origins, effects=ask.effects
-    )
-
-
-def decide_unrecorded(decision: Decision, policy: Policy, why: str) -> Decision:
-    """9. Return what becomes of a ruling that could not be recorded; `why` is what the journal says."""
-    told = [decision.explanation] if decision.explanation else []
-    if decision.action is not Action.CONTINUE:
-        return decision._replace(explanation="; ".join([*told, f"this is not on record: {why}"]))
-    action = Action.PAUSE if decision.risk is Risk.HIGH else policy.on_unclear(decision.risk)
-    told.append(f"this cannot be recorded: {why}")
-    if action is Action.CONTINUE:
-        told.append("the policy lets it continue")
-    elif decision.reason is Reason.APPROVED:
-        told.append("a person's yes to it is used up, and the call pauses until it is approved anew")
-    else:
-        told.append("so this call pauses" if action is Action.PAUSE else "so the agent is asked to reconsider")
-    held = decision._replace(action=action, reason=Reason.JOURNAL_UNAVAILABLE, explanation="; ".join(told))
-    return observe(held, policy)
-
-
-def _decision_from_ask(
-    ask: EscalatedCall, action: Action, tier: int, reason: Reason, why: str, correction: str = ""
-) -> Decision:
-    told = explain(ask.reason, ask.findings, ask.origins, ask.effects, why)
-    return Decision(action, tier, reason, ask.risk, told, ask.findings, ask.origins, correction, effects=ask.effects)
-
-
-def _explain_unclear(ask: EscalatedCall, action: Action) -> str:
-    """Say how the call comes out without a judge."""
-    heard = "the judge found it suspicious" if ask.triage == "suspicious" else "no judge has cleared it"
-    verdict = {
-        Action.PAUSE: ", so this call pauses",
-        Action.REORIENT: ", so the agent is asked to reconsider",
-        Action.CONTINUE: "; the policy lets it continue",
-    }[action]
-    return explain(ask.reason, ask.findings, ask.origins, ask.effects, heard + verdict)

@@ -18,6 +18,8 @@ MAX_SCOPE_LENGTH = 4_000
 MAX_MODEL_LENGTH = 200
 # The embedded judge's thresholds by name, the most cautious first.
 PRESETS = ("cautious", "balanced", "quiet")
+# Which calls are asked about, the fewest first: a project's file may only raise it (`widths.py`).
+ESCALATE = ("narrow", "auto", "wide")
 
 _STRICTNESS_OF_MODE = {Mode.DEFAULT: 0, Mode.RESEARCH: 1, Mode.PARANOID: 2}
 _STRICTNESS_OF_ACTION = {Action.CONTINUE: 0, Action.REORIENT: 1, Action.PAUSE: 2}
@@ -54,6 +56,8 @@ class Policy:
     supervisor_model: str = ""
     # Where the embedded judge draws its line, one of `PRESETS`; no other judge has one.
     judge_preset: str = "balanced"
+    # How much is asked about, one of `widths.ESCALATE`. Not in the hash: rulings record the width that was in force.
+    escalate: str = "auto"
     unsafe_continue_on_unclear: bool = False
     unsafe_disable_phrase_rules: bool = False
     # Made from the fields above: the set is asked for on every call, the hash goes into every record.
@@ -83,6 +87,8 @@ class Policy:
             raise InvalidConfig(
                 f"unknown judge_preset {quoted(self.judge_preset)}", hint=f"use one of: {', '.join(PRESETS)}"
             )
+        if self.escalate not in ESCALATE:
+            raise InvalidConfig(f"unknown escalate {quoted(self.escalate)}", hint=f"use one of: {', '.join(ESCALATE)}")
         _whole_number(self.recent_blocks, "recent_blocks", MAX_WINDOW)
         _whole_number(self.max_reorient_attempts, "max_reorient_attempts", MAX_ATTEMPTS)
         for name in ("enforce", "strict_patterns", "unsafe_continue_on_unclear", "unsafe_disable_phrase_rules"):
@@ -112,7 +118,7 @@ class Policy:
 
     def _is_left_out(self, name: str) -> bool:
         """Whether a field is newer than the hash, and at its default: older policies keep their hash."""
-        return bool(getattr(self, name) == {"enforce": True, "flows": (), "labels": ()}.get(name))
+        return name == "escalate" or bool(getattr(self, name) == {"enforce": True, "flows": (), "labels": ()}.get(name))
 
     @property
     def high_risk_tools(self) -> frozenset[str]:
@@ -158,6 +164,7 @@ def combine_strictest(a: Policy, b: Policy) -> Policy:
         triage_model=a.triage_model or b.triage_model,
         supervisor_model=a.supervisor_model or b.supervisor_model,
         judge_preset=min(a.judge_preset, b.judge_preset, key=PRESETS.index),
+        escalate=max(a.escalate, b.escalate, key=ESCALATE.index),
         unsafe_continue_on_unclear=a.unsafe_continue_on_unclear and b.unsafe_continue_on_unclear,
         unsafe_disable_phrase_rules=a.unsafe_disable_phrase_rules and b.unsafe_disable_phrase_rules,
     )

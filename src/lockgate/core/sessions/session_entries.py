@@ -338,7 +338,7 @@ def decision_from_json(value: Sequence[object]) -> Decision:
             correction,
             approval,
             judged,
-            *effects,
+            *later,
             latency,
             at,
         ) = value
@@ -354,8 +354,9 @@ def decision_from_json(value: Sequence[object]) -> Decision:
             str(correction),
             str(approval),
             tuple(Ran(*ran) for ran in judged),  # type: ignore[attr-defined]
-            # A ruling from before there were effects has none.
-            tuple(_effect_from_json(*each) for each in (effects[0] if effects else ())),  # type: ignore[attr-defined]
+            # A ruling from before there were effects has none, and one from before there were widths no width.
+            tuple(_effect_from_json(*each) for each in (later[0] if later else ())),  # type: ignore[attr-defined]
+            str(later[1]) if len(later) > 1 else "",
             float(latency),  # type: ignore[arg-type]
             receipt,
         )
