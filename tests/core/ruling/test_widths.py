@@ -90,7 +90,7 @@ def test_auto_is_wide_only_with_a_judge_that_passed(escalate: str, standing: Sta
     ],
 )
 def test_wide_asks_about_what_the_user_does_not_name(
-    call: tuple[str, dict[str, object]], goal: str, asked: bool
+    call: tuple[str, dict[str, object]], goal: str, *, asked: bool
 ) -> None:
     wide, narrow = check(call, goal=goal), check(call, goal=goal, escalate="narrow")
     assert (wide.reason is Reason.UNNAMED_TARGET, wide.width) == (asked, "wide")
@@ -107,7 +107,7 @@ def test_wide_asks_about_what_the_user_does_not_name(
         ("make all", "Build it.", False),
     ],
 )
-def test_wide_asks_about_a_command_that_a_text_dictates(command: str, goal: str, asked: bool) -> None:
+def test_wide_asks_about_a_command_that_a_text_dictates(command: str, goal: str, *, asked: bool) -> None:
     decision = check(("bash", {"command": command}), goal=goal, text=NOTE)
     assert (decision.reason is Reason.UNNAMED_TARGET) is asked
 
