@@ -21,9 +21,10 @@ def recovered(user: str) -> list[tuple[str, object]]:
     """Return what a prompt says, read by its form alone; anything that does not fit the form fails."""
     lines = user.split("\n")
     assert user.splitlines() == lines, "something in there ends a line"
+    assert lines[0] == f"The case with the nonce {NONCE}:"
     assert lines[-1] in ENDS
     told = []
-    for line in lines[:-1]:
+    for line in lines[1:-1]:
         match = re.fullmatch(rf"{NONCE} ([a-z-]+) (.+)", line)
         assert match is not None, line
         assert line.isprintable()
@@ -38,7 +39,9 @@ def whole_of(shown: JudgeCase, *, top: bool) -> list[tuple[str, object]]:
     told: list[tuple[str, object]] = [("goal", shown.goal), ("mode", shown.mode)]
     told += [("scope", shown.scope)] if shown.scope else []
     told += [("tool", shown.tool), ("arguments", shown.arguments), ("risk", shown.risk)]
-    told += [("finding", line) for line in shown.findings] + [("origin", line) for line in shown.origins]
+    told += [("target", line) for line in shown.targets] + [("secret", line) for line in shown.secrets]
+    told += [("note", line) for line in shown.findings] + [("origin", line) for line in shown.origins]
+    told += [("earlier-call", line) for line in shown.trail]
     for each in shown.excerpts:
         how_much = "whole" if each.whole else "in parts"
         if not each.pieces:
@@ -47,7 +50,7 @@ def whole_of(shown: JudgeCase, *, top: bool) -> list[tuple[str, object]]:
         told.append(("block", line | {"shown": how_much, "sha256": each.digest}))
         told += [("text", piece) for piece in each.pieces]
     if top:
-        told += [("earlier-call", line) for line in shown.trail] + [("made-from", line) for line in shown.lineage]
+        told += [("made-from", line) for line in shown.lineage]
         told += [("triage", shown.triage)] if shown.triage else []
     told += [("left-out", line) for line in shown.left_out]
     return [*told, ("complete", not (shown.truncated or shown.withheld))]

@@ -141,7 +141,7 @@ def test_every_question_has_a_nonce_of_its_own() -> None:
     asked = ModelJudge(client, MODEL, KEY)  # type: ignore[arg-type]
     for _ in range(20):
         asked.opine(Inquiry(Stage.TRIAGE, CASE))
-    nonces = {re.findall("nonce ([0-9a-f]{32})", question.system)[0] for question, _, _ in client.asked}
+    nonces = {re.findall("nonce ([0-9a-f]{32})", question.user)[0] for question, _, _ in client.asked}
     assert len(nonces) == 20
 
 

@@ -627,16 +627,19 @@ class Ruler:
         from lockgate.core.judging.case import take_snapshot
 
         with self._lock:
-            history = self._history_for_supervisor(ask) if ask.stage is Stage.SUPERVISOR else ()
-            return take_snapshot(self._context), history
+            return take_snapshot(self._context), self._history_for_judge(ask)
 
-    def _history_for_supervisor(self, ask: EscalatedCall) -> tuple[PastCall, ...]:
-        """Return the earlier calls, without this very call where it was held: it would be a new question each time."""
+    def _history_for_judge(self, ask: EscalatedCall) -> tuple[PastCall, ...]:
+        """Return the earlier calls, without this very call where it was held: it would be a new question each time.
+
+        The supervisor is told where it ran before.
+        """
         again = (ask.call.tool, _argument_values(pipeline.flatten_arguments(ask.call.arguments)[0]))
+        may_repeat = ask.stage is Stage.SUPERVISOR
         return tuple(
             past
             for past in _past_calls(tuple(self._calls))
-            if past[:2] != again or past.action == Action.CONTINUE.value
+            if past[:2] != again or (may_repeat and past.action == Action.CONTINUE.value)
         )
 
     # Step 9.

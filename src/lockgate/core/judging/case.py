@@ -18,6 +18,7 @@ made of a `ContextSnapshot`, which is quick to take: the rest needs no lock.
 from __future__ import annotations
 
 import json
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
@@ -37,7 +38,9 @@ from lockgate.core.redaction.excerpts import (
     written_size,
     written_size_twice,
 )
+from lockgate.core.ruling.arguments import flatten_arguments
 from lockgate.core.ruling.context import Context, PastCall
+from lockgate.core.ruling.effects.effect import KINDS
 from lockgate.core.ruling.origins import SIGNALS
 from lockgate.core.ruling.pipeline import HARD_RULES, EscalatedCall, Stage
 from lockgate.core.ruling.policy import Policy
@@ -61,6 +64,8 @@ _MAX_NAME = 120
 # And the line about a block: its id, its source, its hash.
 _OWN_LINE = 320
 _MAX_SAID = 8
+_MAX_TARGETS, _MAX_NAMED, _MAX_SECRET = 6, 4, 4_000
+_LONG_WORDS = re.compile(r"[^\s\"'=:,;]{6,}")
 # A block that cannot have so many characters is told of by its findings alone.
 _LEAST_SHARE = 400
 # What is kept of blocks for the next call, all sessions together.
@@ -119,6 +124,8 @@ class JudgeCase(NamedTuple):
     tool: str
     arguments: str
     risk: str
+    targets: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
     findings: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     excerpts: tuple[Excerpt, ...] = ()
@@ -169,13 +176,15 @@ def build_case(
     origins = _fit_lines(
         map(_origin_line, ranked), len(ranked), budget // 8, "of the origins", missing, telling=_count_orders(ranked)
     )
-    trail: tuple[str, ...] = ()
+    trail = _trail(history, policy, budget // (8 if top else 16), missing, top=top)
+    targets = tuple(_target_lines(ask, context))
+    secrets = tuple(_secret_lines(ask, context))
     lineage: tuple[str, ...] = ()
     if top:
-        trail = _trail(history, policy, budget // 8, missing)
         made = list(_lineage(ask, context))
         lineage = _fit_lines(made, len(made), budget // 16, "of the lines on what was made from what", missing)
-    shown = *asked.pieces, tool.text, arguments, policy.research_scope, *findings, *origins, *trail, *lineage
+    lines = *targets, *secrets, *findings, *origins, *trail, *lineage
+    shown = *asked.pieces, tool.text, arguments, policy.research_scope, *lines
     # 3. and 4. The blocks.
     left = budget - sum(written_size(line) + LINE_OVERHEAD for line in shown)
     excerpts, hidden = _excerpts(ask, context, policy, left, missing)
@@ -185,6 +194,8 @@ def build_case(
         tool=tool.text,
         arguments=arguments,
         risk=ask.risk.value,
+        targets=targets,
+        secrets=secrets,
         findings=findings,
         origins=origins,
         excerpts=excerpts,
@@ -323,11 +334,13 @@ def _origin_line(origin: Origin) -> str:
     )
 
 
-def _trail(history: Sequence[PastCall], policy: Policy, budget: int, missing: _LeftOut) -> tuple[str, ...]:
+def _trail(
+    history: Sequence[PastCall], policy: Policy, budget: int, missing: _LeftOut, *, top: bool
+) -> tuple[str, ...]:
     """The earlier calls, latest last. Sixty looks around must not push out the one call that did something."""
 
     def rank(past: PastCall) -> int:
-        if past.action != Action.CONTINUE.value or past.tier > 1:
+        if past.action != Action.CONTINUE.value:
             return 0
         return 1 if tool_risk(past.tool, additional=policy.high_risk_tools) is Risk.HIGH else 2
 
@@ -337,8 +350,8 @@ def _trail(history: Sequence[PastCall], policy: Policy, budget: int, missing: _L
         line = _past_line(number, past)
         budget -= written_size(line) + LINE_OVERHEAD
         if budget < 0 or len(kept) >= MAX_LINES:
-            # One that was held or judged tells of an attack; the others passed by themselves.
-            missing.count(len(history) - len(kept), "of the earlier calls", matters=least == 0)
+            # A held call tells of an attack; the others were let run. Triage asks about this call, not about the trail.
+            missing.count(len(history) - len(kept), "of the earlier calls", matters=top and least == 0)
             break
         kept[number] = line
     return tuple(kept[number] for number in sorted(kept))
@@ -370,6 +383,33 @@ def _lineage(ask: EscalatedCall, context: BlockLookup) -> Iterator[str]:
 def _describe_block(name: str, context: BlockLookup) -> str:
     block = context.blocks[context.positions[name]]
     return f"{quote(name, 80)} ({quote(block.source, 80)}, {block.trust.word})"
+
+
+def _target_lines(ask: EscalatedCall, context: BlockLookup) -> Iterator[str]:
+    """What the call would do, and which texts name what it is aimed at, also where nothing was found."""
+    for effect in dict.fromkeys(ask.effects[:_MAX_TARGETS]):
+        does = KINDS[effect.kind].does.replace("`{target}`", quote(effect.target) if effect.target else "something")
+        named = f"; {_list_blocks(context, [effect.target])}" if effect.target else ""
+        yield f"{does}{named}"
+
+
+def _secret_lines(ask: EscalatedCall, context: BlockLookup) -> Iterator[str]:
+    """Where the secrets in the arguments come from; of a secret itself only its kind is shown."""
+    for leaf in flatten_arguments(ask.call.arguments)[0][:MAX_LEAVES]:
+        text = leaf.text[:_MAX_SECRET]
+        clean = remove_secrets_from_value(leaf.argument, text)
+        if clean.removed:
+            removed = [word for word in _LONG_WORDS.findall(text) if word not in clean.text]
+            yield f"the secret in argument {quote(leaf.argument, 80)}: {_list_blocks(context, removed)}"
+
+
+def _list_blocks(context: BlockLookup, words: Sequence[str]) -> str:
+    """Which of the blocks have one of these words."""
+    folded = [word.casefold() for word in words if word]
+    named = [block.id for block in context.blocks if any(word in block.content.casefold() for word in folded)]
+    listed = ", ".join(_describe_block(name, context) for name in named[:_MAX_NAMED])
+    more = f" and {len(named) - _MAX_NAMED} more" if len(named) > _MAX_NAMED else ""
+    return f"it stands in block {listed}{more}" if named else "it stands in nothing that is on record"
 
 
 # --- the arguments
