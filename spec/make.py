@@ -65,6 +65,15 @@ PAUSE = Decision(
     origins=(Origin("to", "", "b0001", "tool:read_inbox", 0, 4),),
     approval="k3v9x2m7q1",
     judged=(Ran(2, "suspicious", "openai/small"), Ran(3, "PAUSE", "anthropic/large")),
+    width="narrow",
+)
+CLEARED = Decision(
+    Action.CONTINUE,
+    2,
+    Reason.TRIAGE_CLEARED,
+    Risk.HIGH,
+    judged=(Ran(2, "clear", "anthropic/small", exam="00112233445566778899aabbccddeeff"),),
+    width="wide",
 )
 BLOCK = ("b0001", "untrusted", record.sha256_hex("a page"))
 EXAMPLES: dict[str, dict[str, object]] = {
@@ -119,6 +128,12 @@ JOINED: dict[str, dict[str, object]] = {
         },
     ),
     "ruling, of the same trace": ruling(12, PASS, trace="4bf92f3577b34da6a3ce929d0e0e4736"),
+    "ruling, cleared by an examined judge": ruling(13, CLEARED, tool="send_email"),
+    "ruling, of version 1": {
+        name: value
+        for name, value in (ruling(14, PAUSE) | {"v": 1}).items()
+        if name not in ("width", "tier2_exam", "tier3_exam")
+    },
 }
 *BODIES, ROTATION = (record.encode_record(fields) for fields in EXAMPLES.values())
 LEAVES = [leaf_hash(data) for data in BODIES]
@@ -159,7 +174,9 @@ def records() -> object:
         "a trace of zeros": PAUSED.replace(b'"ts_ms"', b'"trace":"' + b"0" * 32 + b'","ts_ms"'),
         "a field missing": PAUSED.replace(b'"tool":"send_email",', b""),
         "a kind nobody knows": PAUSED.replace(b'"kind":"ruling"', b'"kind":"ruled"'),
-        "another version": PAUSED.replace(b'"v":1', b'"v":2'),
+        "another version": PAUSED.replace(b'"v":2', b'"v":3'),
+        "version 1 with fields of version 2": PAUSED.replace(b'"v":2', b'"v":1'),
+        "a width nobody knows": PAUSED.replace(b'"width":"narrow"', b'"width":"broad"'),
         "an action nobody knows": PAUSED.replace(b'"action":"PAUSE"', b'"action":"ALLOW"'),
         "content where a hash belongs": PAUSED.replace(record.sha256_hex("context").encode(), b"the page said"),
         "half a surrogate pair": PAUSED.replace(b'"approved_by":""', b'"approved_by":"\\ud800"'),

@@ -451,6 +451,7 @@ _IN_BLOCK: Mapping[str, Fits] = {
 }
 _NAME = _like(_LABEL.pattern)
 _NAME_OR_NONE = _like(f"(?:{_LABEL.pattern})?")
+_EXAM_OR_NONE = _like(f"(?:{_EXAM_ID.pattern})?")
 _NAMES = _list_of(_NAME, MAX_RULES)
 _HASH = _like(_SHA256)
 _HEAD: Mapping[str, Fits] = {
@@ -466,6 +467,7 @@ KINDS: Mapping[str, Mapping[str, Fits]] = {
     kind: {**_HEAD, **fields}
     for kind, fields in {
         "ruling": {
+            "v": _number(RULING_VERSION),
             "session": _NAME,
             "mode": _word(*(mode.value for mode in Mode)),
             "tool": _NAME,
@@ -477,8 +479,11 @@ KINDS: Mapping[str, Mapping[str, Fits]] = {
             "tier1_result": _word("pass", "escalate"),
             "tier2_result": _word("clear", "suspicious", "unclear", NOT_RUN),
             "tier2_by": _NAME_OR_NONE,
+            "tier2_exam": _EXAM_OR_NONE,
             "tier3_result": _word(*(action.value for action in Action), "unclear", NOT_RUN),
             "tier3_by": _NAME_OR_NONE,
+            "tier3_exam": _EXAM_OR_NONE,
+            "width": _word("", "narrow", "wide"),
             "action": _word(*(action.value for action in Action)),
             "reason": _word(*(reason.value for reason in Reason)),
             "rules": _NAMES,
@@ -516,13 +521,9 @@ KINDS: Mapping[str, Mapping[str, Fits]] = {
     }.items()
 }
 
-_RULING_2: Mapping[str, Fits] = {
-    **KINDS["ruling"],
-    "v": _number(RULING_VERSION),
-    "tier2_exam": _like(f"(?:{_EXAM_ID.pattern})?"),
-    "tier3_exam": _like(f"(?:{_EXAM_ID.pattern})?"),
-    "width": _word("", "narrow", "wide"),
-}
+_OLDER_RULING: Mapping[str, Fits] = {
+    name: fits for name, fits in KINDS["ruling"].items() if name not in ("tier2_exam", "tier3_exam", "width")
+} | {"v": _number(VERSION)}
 _TRACE = _like("(?!0{32})[0-9a-f]{32}")
 SUBJECT = 12
 STANDINGS = ("normal", "slowed", "execute_locked", "full_quarantine")
@@ -543,10 +544,10 @@ OPTIONAL: Mapping[str, Mapping[str, Fits]] = {
 def _check_schema(fields: Fields) -> None:
     """Raise InvalidRecord unless the fields are those of the kind: other fields could hide content."""
     kind, version = fields.get("kind"), fields.get("v")
-    schema = KINDS.get(kind) if type(kind) is str and version == VERSION else None
-    if kind == "ruling" and version == RULING_VERSION:
-        schema = _RULING_2
-    if schema is None:
+    schema = KINDS.get(kind) if type(kind) is str else None
+    if kind == "ruling" and version == VERSION:
+        schema = _OLDER_RULING
+    if schema is None or not _does_fit(schema["v"], version):
         raise InvalidRecord(
             f"a record of kind {quoted(kind)}, version {quoted(fields.get('v'))}, is not known here",
             hint="a newer Lockgate may have written it",
