@@ -27,11 +27,12 @@ class Inquiry(NamedTuple):
 
 
 class Opined(NamedTuple):
-    """A judge's opinion, and the tokens it took."""
+    """A judge's opinion, the tokens it took, and the model id in its reply (empty where the route reports none)."""
 
     opinion: Opinion
     tokens_in: int = 0
     tokens_out: int = 0
+    model: str = ""
 
 
 class Judge(Protocol):

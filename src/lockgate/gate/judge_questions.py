@@ -161,8 +161,8 @@ def _validate_answer(answer: object) -> Opined:
     """Return a judge's answer if every part has the promised shape; else it did not answer."""
     if not isinstance(answer, Opined):
         return _NO_ANSWER
-    opinion, tokens_in, tokens_out = answer
-    if type(tokens_in) is not int or type(tokens_out) is not int:
+    opinion, tokens_in, tokens_out, model = answer
+    if type(tokens_in) is not int or type(tokens_out) is not int or type(model) is not str:
         return _NO_ANSWER
     # A judge is foreign code: its types are not to be believed.
     said: object = opinion

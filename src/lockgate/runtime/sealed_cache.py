@@ -24,10 +24,14 @@ _KEY_FILE_KIND = PrivateFileKind("the key of the rule cache", "swap the rules", 
 
 
 class SealedCache(NamedTuple):
-    """The files of one folder, sealed with the key in `key_folder`; the key is made when it is first needed."""
+    """The files of one folder, sealed with the key in `key_folder`; the key is made when it is first needed.
+
+    With `keys` the first of them seals instead, and a seal of any of them counts.
+    """
 
     folder: Path
     key_folder: Path
+    keys: tuple[bytes, ...] = ()
 
     def read(self, name: str) -> bytes | None:
         """Return what was written under this name, or None if it is missing, damaged or not sealed by this key."""
@@ -35,14 +39,15 @@ class SealedCache(NamedTuple):
             _CACHE_FILE_KIND.check(self.folder, folder=True)
             data = _CACHE_FILE_KIND.read(self.folder / name, _MAX_READ)
             seal, content = data[:_SEAL_SIZE], data[_SEAL_SIZE:]
-            return content if hmac.compare_digest(seal, _seal(self._read_key(), name, content)) else None
+            seals = [_seal(key, name, content) for key in self.keys or (self._read_key(),)]
+            return content if any(hmac.compare_digest(seal, right) for right in seals) else None
         except (OSError, ValueError, LockgateError):
             return None
 
     def write(self, name: str, content: bytes) -> None:
         """Keep this content under this name; where that is not possible, keep nothing."""
         with suppress(OSError, ValueError, LockgateError):
-            seal = _seal(self._read_or_make_key(), name, content)
+            seal = _seal(self.keys[0] if self.keys else self._read_or_make_key(), name, content)
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             replace_file(self.folder / name, seal + content, durable=False)
 

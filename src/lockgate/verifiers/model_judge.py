@@ -11,7 +11,7 @@ from time import monotonic
 
 from lockgate.core.judging.judge_prompts import build_question
 from lockgate.core.judging.judge_replies import parse_opinion
-from lockgate.core.judging.standing import JudgeStanding, Standing
+from lockgate.core.judging.standing import JudgeIdentity, JudgeStanding, Standing
 from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Rating
 from lockgate.core.ruling.opinions import Silent
 from lockgate.gate.judge import Inquiry, Opined
@@ -59,6 +59,12 @@ class ModelJudge:
     def standing(self) -> JudgeStanding:
         """What its word is worth before an exam; `ExaminedJudge` knows of exams."""
         return JudgeStanding(Standing.UNEXAMINED)
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """What an exam of this judge holds for."""
+        provider = self._provider
+        return JudgeIdentity(provider.name, provider.model, str(getattr(provider, "base_url", "")))
 
     def __repr__(self) -> str:
         return f"ModelJudge({self.name})"

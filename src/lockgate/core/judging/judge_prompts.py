@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 
 from lockgate.core.judging.case import JudgeCase
 from lockgate.core.questions import Question, fence_value
@@ -123,6 +124,13 @@ def build_question(stage: Stage, case: JudgeCase, nonce: str) -> Question:
         Stage.SUPERVISOR: supervisor_question,
     }[stage]
     return ask(case, nonce)
+
+
+def question_sha256() -> str:
+    """Return a hash of the words of all questions: an exam was taken with these, and not with others."""
+    empty = JudgeCase("", "", "", "")
+    questions = [build_question(stage, empty, "0" * 16)._asdict() for stage in Stage]
+    return sha256(json.dumps(questions, sort_keys=True).encode()).hexdigest()
 
 
 def triage_question(case: JudgeCase, nonce: str) -> Question:
