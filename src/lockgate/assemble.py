@@ -34,6 +34,7 @@ from lockgate.settings.files import read_regular
 from lockgate.settings.journal_paths import POSTGRES, list_key_files, path_beside_log
 
 if TYPE_CHECKING:
+    from lockgate.core.judging.exam import ExamResult
     from lockgate.core.judging.model_names import ModelName
     from lockgate.core.sessions.trust_pins import TrustPin
     from lockgate.gate.approvals_sqlite import SqliteApprovals
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from lockgate.verifiers.adapters import EmbeddedAdapter, KeySource, LocalRuleAdapter, RemoteAdapter
     from lockgate.verifiers.client import Client, Provider
     from lockgate.verifiers.embedded_judge import EmbeddedJudge
+    from lockgate.verifiers.exam_store import ExamStore
     from lockgate.verifiers.model_judge import ModelJudge
 
     # Wraps a provider, for a command that shows what the provider says.
@@ -83,7 +85,7 @@ def gate_from_settings(settings: Settings, *, keep_records: bool = True) -> Gate
         else None,
         ledger=ledger_from_settings(settings) if keep_records else None,
         journal=journal,
-        prices=partial(_price, supervision.prices),
+        prices=partial(price_of, supervision.prices),
         budget=_budget_from_settings(settings) if keep_records else None,
         vouched=trust_from_settings(settings) if settings.state_dir is not None else None,
         carried=carried_from_settings(settings) if keep_records else None,
@@ -134,7 +136,7 @@ def changed_gate(gate: Gate, before: Settings, settings: Settings) -> Gate:
         ledger=gate.ledger,
         # Its own: it records the changed settings before the first ruling under them.
         journal=journal_from_settings(settings) if gate.journal is not None else None,
-        prices=partial(_price, supervision.prices),
+        prices=partial(price_of, supervision.prices),
         budget=_budget_from_settings(settings) if gate.budget is not None else None,
         vouched=gate.vouched,
         carried=gate.carried,
@@ -273,7 +275,7 @@ def judge_settings(settings: Settings, name: str) -> VerifierSettings:
     return chosen
 
 
-def _price(lines: tuple[str, ...], name: str, tokens_in: int, tokens_out: int) -> float | None:
+def price_of(lines: tuple[str, ...], name: str, tokens_in: int, tokens_out: int) -> float | None:
     from datetime import UTC, datetime
 
     from lockgate.core.judging.prices import cost_usd, parse_prices
@@ -360,6 +362,32 @@ def trust_from_settings(settings: Settings, journal: recording.JournalWriter | N
 def _record_trust(journal: recording.JournalWriter, pin: TrustPin, made: bool) -> None:  # noqa: FBT001
     state = ApprovalState.GRANTED if made else ApprovalState.VOIDED
     recording.Recorder(journal).record_approvals([ApprovalChange("trust", pin.id, state, pin.digest, pin.who)])
+
+
+def exams_from_settings(settings: Settings, *, who: str = "") -> ExamStore:
+    """Return the exams that judges took; with `who`, a new result is put on record under that name first."""
+    from lockgate.core.judging.exam import LIMITS
+    from lockgate.verifiers.exam_store import ExamStore
+
+    if settings.state_dir is None:
+        raise InvalidConfig("there is no folder to keep exams in", hint="set HOME or XDG_STATE_HOME")
+    journal = journal_from_settings(settings) if who else None
+
+    def record(result: ExamResult) -> None:
+        state = ApprovalState.GRANTED if result.standing in LIMITS else ApprovalState.DENIED
+        if journal is not None:
+            digest = sha256(repr(result).encode()).hexdigest()
+            recording.Recorder(journal).record_approvals([ApprovalChange("exam", result.id, state, digest, who)])
+
+    return ExamStore(settings.state_dir, keys=partial(_exam_keys, settings), record=record)
+
+
+def _exam_keys(settings: Settings) -> tuple[bytes, ...]:
+    """Return the keys that seal exams, made from those of the journal, newest first; none without a journal."""
+    from lockgate.journal import keys
+
+    files = reversed(journal_files(settings).key_files()) if settings.audit.enabled else ()
+    return tuple(sha256(keys.load(path).sign(b"lockgate exam seal/1")).digest() for path in files)
 
 
 class JournalFiles(NamedTuple):

@@ -1,4 +1,4 @@
-"""`lockgate judge`: describe the embedded judge, or score a text."""
+"""`lockgate judge`: describe the embedded judge, score a text, or let a model take the judges' exam."""
 
 from __future__ import annotations
 
@@ -7,17 +7,27 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from time import perf_counter
+from random import SystemRandom
+from time import perf_counter, time
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.text import Text
 
 from lockgate import assemble
+from lockgate.cli.approvals import read_answer
+from lockgate.cli.eval import show_progress
 from lockgate.cli.exit_codes import Exit
 from lockgate.cli.terminal import format_count, format_duration, make_console, make_visible
+from lockgate.cli.user import user_name
 from lockgate.core.errors import LockgateError
+from lockgate.core.judging.exam import LOOKS, MOST_QUESTIONS, ExamResult, Sitting, Tally
+from lockgate.core.judging.judge_prompts import question_sha256
+from lockgate.core.judging.model_names import EMBEDDED, NO_JUDGE
+from lockgate.core.judging.standing import Standing
 from lockgate.verifiers import embedded_judge as embedded
 from lockgate.verifiers.embedded_judge import INSTALL, NAMES
+from lockgate.verifiers.exam_run import ExamRun, load_bank
+from lockgate.verifiers.exam_store import ExamStore, result_as_json
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
@@ -25,48 +35,124 @@ if TYPE_CHECKING:
 
 _HELP = """\
 `report` shows the files of the embedded judge, and the measurements of each preset: the share of attack
-calls it kept, and of ordinary calls it cleared.
+calls it kept, and of ordinary calls it cleared. Then it lists the exams that models took, and what each may clear.
 
 `score` prints the judge's score for a text (a file, or - for standard input): does it carry a request that is
 foreign to it? A score is no verdict: documents are full of requests to people. For what a client sends, ask
 `lockgate assess`.
 
+`exam` puts up to 1,020 questions to a model (by default the one of `triage_model`) and says whether it may clear
+calls. Only a person at a terminal can start it; it says first what it costs.
+
 example:
   $ lockgate judge report
   $ lockgate judge score page.html
+  $ lockgate judge exam claude-haiku
 
-`lockgate help embedded` says how to install and choose it.
+`lockgate help embedded` says how to install and choose it, `lockgate help exam` how the exam works.
 """
+
+# Measured over the bank, with some room.
+_TOKENS_IN, _TOKENS_OUT = 1_500, 50
+_MAY_CLEAR = {
+    Standing.UNEXAMINED: "not examined",
+    Standing.FAILED: "may clear nothing",
+    Standing.PASSED: "may clear calls of severity 2",
+    Standing.DISTINCTION: "may clear calls of severity 2, and of severity 3 when Tier 3 agrees",
+}
 
 
 def describe(parser: Parser) -> None:
-    parser.usage = "lockgate judge report|score [FILE|-] [options]"
+    parser.usage = "lockgate judge report|score|exam [FILE|-|MODEL] [options]"
     parser.description = _HELP
-    parser.add_argument("what", metavar="report|score", choices=("report", "score"), help="what to do")
-    parser.add_argument("file", nargs="?", metavar="FILE", help="the text to score; - for standard input")
+    actions = ("report", "score", "exam")
+    parser.add_argument("what", metavar="report|score|exam", choices=actions, help="what to do")
+    target = "the text to score, - for standard input; or the model to examine"
+    parser.add_argument("file", nargs="?", metavar="FILE|MODEL", help=target)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--config", metavar="PATH", help="use this configuration file")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> Exit:
+    if args.what == "exam":
+        return _take_exam(args)
     if (args.file is None) is (args.what == "score"):
         raise LockgateError(
             "score needs a text" if args.what == "score" else "report reads no file",
             hint="lockgate judge score FILE, or - for standard input",
         )
     about = embedded.describe()
-    judge = assemble.embedded_from_settings(assemble.settings_from_environment(args.config))
+    settings = assemble.settings_from_environment(args.config)
+    judge = assemble.embedded_from_settings(settings)
     if args.what == "score":
         return _print_score(judge, about, _read_input(args.file), as_json=args.json)
     absent = embedded.missing_packages()
     if not absent:
         embedded.verify()
+    exams = assemble.exams_from_settings(settings)
     if args.json:
-        print(json.dumps(_as_json(about, judge.preset, absent), indent=2))
+        results = [result_as_json(result) for result in exams.results()]
+        print(json.dumps({**_as_json(about, judge.preset, absent), "exams": results}, indent=2))
     else:
         _draw_report(about, judge.preset, absent)
+        _print_exams(exams)
     return Exit.CLEAR
+
+
+def _take_exam(args: argparse.Namespace) -> Exit:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise LockgateError("only a person at a terminal can start an exam", hint="type the command yourself")
+    settings = assemble.settings_from_environment(args.config)
+    name = args.file or settings.policy.triage_model
+    if name in ("", NO_JUDGE, EMBEDDED):
+        raise LockgateError("no model to examine", hint="lockgate judge exam MODEL; the embedded judge takes no exam")
+    judge = assemble.judge_from_settings(settings, name)
+    exams = assemble.exams_from_settings(settings, who=user_name())
+    if not exams.tries_left(judge.identity, time()):
+        raise LockgateError(f"{judge.name} took two exams within a day", hint="try again tomorrow")
+    cost = assemble.price_of(settings.supervision.prices, judge.name, _TOKENS_IN, _TOKENS_OUT)
+    price = "at a price that is not known here" if cost is None else f"for at most ${cost * MOST_QUESTIONS:.2f}"
+    tokens = _TOKENS_IN * MOST_QUESTIONS / 1e6
+    print(f"{judge.name} gets up to {MOST_QUESTIONS:,} questions, about {tokens:.1f} million tokens, {price}.")
+    if read_answer("Type yes to start: ") != "yes":
+        print("nothing was asked")
+        return Exit.FLAGGED
+    exam = ExamRun(judge, Sitting(load_bank(), assemble.scanner_from_settings(settings), SystemRandom()))
+    try:
+        with show_progress(MOST_QUESTIONS, "questions") as advance:
+            exam.take(advance)
+    except KeyboardInterrupt:
+        counts = exam.asked > MOST_QUESTIONS // 2
+        if counts:
+            exams.add(exam.result(judge.identity, time(), whole=False))
+        print(f"given up after {exam.asked} questions, without a result; {'it counts' if counts else 'not counted'}")
+        return Exit.INTERRUPTED
+    result = exam.result(judge.identity, time())
+    exams.add(result)
+    if args.json:
+        print(json.dumps(result_as_json(result), indent=2))
+    else:
+        _print_result(result)
+    return Exit.FLAGGED if result.standing is Standing.FAILED else Exit.CLEAR
+
+
+def _print_result(result: ExamResult) -> None:
+    for stage, tally in ((stage, Tally(**fields)) for stage, fields in result.questions.items()):
+        kept, cleared = tally.bounds(LOOKS[-1][2])
+        print(f"{stage}: kept {tally.kept} of {tally.unwanted} unwanted calls (at least {kept:.1%}),", end=" ")
+        print(f"cleared {tally.cleared} of {tally.wanted} wanted ones (at least {cleared:.1%});", end=" ")
+        print(f"kept {tally.resisted} of {tally.addressed} that speak to the judge; {tally.unread} unreadable")
+    for kind, tally in ((kind, Tally(**fields)) for kind, fields in result.kinds.items()):
+        print(f"  {kind:<10} kept {tally.kept:>3}/{tally.unwanted:<3}  cleared {tally.cleared:>3}/{tally.wanted:<3}")
+    print(f"{result.standing.value} {result.why}".strip() + f": {_MAY_CLEAR[result.standing]}")
+
+
+def _print_exams(exams: ExamStore) -> None:
+    for identity in dict.fromkeys(result.identity for result in exams.results()):
+        held = exams.standing(identity, question_sha256(), time())
+        said = f"{held.standing.value} {held.examined_on}: {_MAY_CLEAR[held.standing]} {held.why}".strip()
+        print(make_visible(f"exam of {identity.route}/{identity.model} {identity.endpoint}: {said}"))
 
 
 def _read_input(name: str) -> str:

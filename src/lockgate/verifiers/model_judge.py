@@ -64,7 +64,8 @@ class ModelJudge:
     def identity(self) -> JudgeIdentity:
         """What an exam of this judge holds for."""
         provider = self._provider
-        return JudgeIdentity(provider.name, provider.model, str(getattr(provider, "base_url", "")))
+        endpoint = getattr(provider, "base_url", "") or getattr(provider, "endpoint", "")
+        return JudgeIdentity(provider.name, provider.model, str(endpoint))
 
     def __repr__(self) -> str:
         return f"ModelJudge({self.name})"

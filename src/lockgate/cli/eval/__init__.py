@@ -189,7 +189,7 @@ def _measure(
 ) -> bool:
     """Replay all sessions; return False if Ctrl-C ended it."""
     try:
-        with _show_progress(len(sessions)) as advance:
+        with show_progress(len(sessions), "sessions") as advance:
             rulings = replay_sessions(sessions, [each.choice for each in measured], jobs, engine)
             for session, by_gate in zip(sessions, rulings, strict=True):
                 group = " / ".join(getattr(session.start, name) for name in names)
@@ -202,14 +202,14 @@ def _measure(
 
 
 @contextmanager
-def _show_progress(total: int) -> Iterator[Callable[[], None]]:
+def show_progress(total: int, nouns: str) -> Iterator[Callable[[], None]]:
     """Yield a function that advances a progress bar, if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield lambda: None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("sessions"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn(nouns), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=make_console(sys.stderr), transient=True) as bar:
         task = bar.add_task("", total=total)
         yield lambda: bar.advance(task)

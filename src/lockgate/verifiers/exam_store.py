@@ -1,0 +1,130 @@
+"""The results of judges' exams, in a sealed file of the state folder, and what follows from them.
+
+The worst of a judge's last four exams counts, so that a lucky one is worth nothing. An exam with other words of the
+question counts for seven days after a gate first had the new ones. A file that is damaged, or that our key did not
+seal, holds no result.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from lockgate.core.errors import LockgateError, quoted
+from lockgate.core.judging.exam import GRADES, ExamResult
+from lockgate.core.judging.standing import JudgeIdentity, JudgeStanding, Standing
+from lockgate.runtime.private_files import locked_file
+from lockgate.runtime.sealed_cache import SealedCache
+
+FILE = "exams.json"
+TRIES_A_DAY, COUNTED, DAY_S = 2, 4, 86_400
+GRACE_S = 7 * DAY_S
+_MAX_RESULTS = 100
+
+# All results, oldest first, and when a gate first had each question.
+_Kept = tuple[list[ExamResult], dict[str, int]]
+_Record = Callable[[ExamResult], None]
+
+
+def result_as_json(result: ExamResult) -> dict[str, Any]:
+    """Return a result as a JSON object."""
+    return {**result._asdict(), "identity": result.identity._asdict()}
+
+
+def _result_from_json(fields: dict[str, Any]) -> ExamResult:
+    identity, standing = JudgeIdentity(**fields["identity"]), Standing(fields["standing"])
+    return ExamResult(**{**fields, "identity": identity, "standing": standing})
+
+
+class ExamStore:
+    """Exam results in a file. Safe for several threads and processes.
+
+    `keys` gives the keys that seal it, newest first; without any, a key of the folder does. `record` puts a result into
+    the journal before it counts.
+    """
+
+    def __init__(
+        self, folder: Path, *, keys: Callable[[], tuple[bytes, ...]] = tuple, record: _Record = lambda _: None
+    ) -> None:
+        self._path, self._keys, self._record = folder / FILE, keys, record
+        self._known: tuple[object, _Kept] = (None, ([], {}))
+
+    def results(self) -> list[ExamResult]:
+        """Return all results, oldest first; raise LockgateError where the file is there and does not count."""
+        return self._read()[0]
+
+    def add(self, result: ExamResult) -> None:
+        """Keep a result, which is on record first."""
+        self._record(result)
+        self._replace(lambda kept: kept[0].append(result))
+        if result not in self.results():
+            raise LockgateError(f"{quoted(self._path)} cannot be written")
+
+    def tries_left(self, identity: JudgeIdentity, now: float) -> int:
+        recent = [each for each in self.results() if each.identity == identity and now - each.taken_at < DAY_S]
+        return max(0, TRIES_A_DAY - len(recent))
+
+    def replied(self, identity: JudgeIdentity) -> str | None:
+        """Return the model id in the replies of this judge's latest exam; None where it took none."""
+        with suppress(LockgateError):
+            return next((each.replied for each in reversed(self.results()) if _is_exam_of(identity, each)), None)
+        return None
+
+    def standing(self, identity: JudgeIdentity, question_sha256: str, now: float) -> JudgeStanding:
+        """Return what this judge may clear with these words of the question."""
+        try:
+            results, seen = self._read()
+        except LockgateError as error:
+            return JudgeStanding(Standing.UNEXAMINED, why=error.message)
+        exams = [each for each in results if _is_exam_of(identity, each)]
+        if not exams:
+            is_other = any(each.identity[:2] == identity[:2] for each in results)
+            why = "was examined at another endpoint or as another program" if is_other else "has not taken the exam"
+            return JudgeStanding(Standing.UNEXAMINED, why=f"{identity.route}/{identity.model} {why}")
+        current = [each for each in exams if each.question_sha256 == question_sha256]
+        worst = min(reversed((current or exams)[-COUNTED:]), key=lambda each: GRADES.index(each.standing))
+        day = datetime.fromtimestamp(worst.taken_at, UTC).date().isoformat()
+        if not current and question_sha256 not in seen:
+            with suppress(OSError, LockgateError):
+                self._replace(lambda kept: kept[1].update({question_sha256: int(now)}))
+                seen = self._read()[1]
+        # Where it cannot be kept when a gate first had these words, they count as old.
+        if not current and now - seen.get(question_sha256, 0) >= GRACE_S:
+            return JudgeStanding(Standing.FAILED, worst.id, day, f"its exam of {day} is void: the question has changed")
+        why = f"it failed its exam on {day} {worst.why}".strip() if worst.standing is Standing.FAILED else ""
+        return JudgeStanding(worst.standing, worst.id, day, why)
+
+    def _read(self) -> _Kept:
+        if not self._path.exists():
+            return [], {}
+        status = self._path.stat()
+        stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
+        if stamp != self._known[0]:
+            folder = self._path.parent
+            try:
+                kept = json.loads(SealedCache(folder, folder, self._keys()).read(FILE) or b"")
+                results = [_result_from_json(fields) for fields in kept["results"]]
+                self._known = (stamp, (results, dict(kept["questions"])))
+            except (KeyError, TypeError, ValueError):
+                why = "are damaged, or were not sealed with the key of this machine"
+                hint = "move the file away, and let the judges take the exam again"
+                raise LockgateError(f"the exam results in {quoted(self._path)} {why}", hint=hint) from None
+        results, seen = self._known[1]
+        return [*results], {**seen}
+
+    def _replace(self, change: Callable[[_Kept], None]) -> None:
+        folder = self._path.parent
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with locked_file(self._path.with_suffix(".lock")):
+            results, seen = kept = self._read()
+            change(kept)
+            data = {"results": [result_as_json(each) for each in results[-_MAX_RESULTS:]], "questions": seen}
+            SealedCache(folder, folder, self._keys()).write(FILE, json.dumps(data).encode())
+
+
+def _is_exam_of(identity: JudgeIdentity, result: ExamResult) -> bool:
+    return result.identity == identity and result.standing in GRADES

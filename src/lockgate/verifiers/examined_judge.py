@@ -1,0 +1,47 @@
+"""A judge with the standing that its exam gives it. An answer of another model than the examined one does not count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import time
+from typing import Any
+
+from lockgate.core.judging.judge_prompts import question_sha256
+from lockgate.core.judging.standing import JudgeStanding, Standing
+from lockgate.core.ruling.opinions import Silent
+from lockgate.gate.judge import Inquiry, Opined
+from lockgate.verifiers.exam_store import ExamStore
+
+# `NoAnswerReason` has the word: what answers is not what was examined.
+_REPLACED = Opined(Silent("replaced"))
+
+
+class ExaminedJudge:
+    """Asks a judge that has an `identity`. Once a reply names another model, it is unexamined, and not asked again."""
+
+    def __init__(self, judge: Any, exams: ExamStore, *, clock: Callable[[], float] = time) -> None:
+        self._judge, self._exams, self._clock = judge, exams, clock
+        self._question, self._is_replaced = question_sha256(), False
+
+    def __getattr__(self, name: str) -> Any:
+        # `name`, `identity`, and what only some judges have: `probe`, `reads_evidence`.
+        return getattr(self._judge, name)
+
+    @property
+    def standing(self) -> JudgeStanding:
+        if self._is_replaced:
+            why = f"{self._judge.name} answered as another model than the one that took the exam"
+            return JudgeStanding(Standing.UNEXAMINED, why=why)
+        return self._exams.standing(self._judge.identity, self._question, self._clock())
+
+    def opine(self, inquiry: Inquiry) -> Opined:
+        return _REPLACED if self._is_replaced else self._check(self._judge.opine(inquiry))
+
+    async def opine_async(self, inquiry: Inquiry) -> Opined:
+        return _REPLACED if self._is_replaced else self._check(await self._judge.opine_async(inquiry))
+
+    def _check(self, opined: Opined) -> Opined:
+        examined = self._exams.replied(self._judge.identity)
+        if examined is not None and not isinstance(opined.opinion, Silent):
+            self._is_replaced = opined.model != examined
+        return _REPLACED if self._is_replaced else opined
