@@ -225,7 +225,7 @@ def test_two_models_behind_one_name_are_no_judge(sheets: Sheets) -> None:
     run = ExamRun(Two(lambda *_: ""), Drawn(sheets))
     run.take()
     result = run.result(WHO, 0)
-    assert (result.standing, result.why) == (Standing.FAILED, "its replies came from 2 models")
+    assert (result.standing, result.why) == (Standing.FAILED, "because its replies came from 2 models")
 
 
 def test_ten_thousand_mutated_answers_count_only_where_nothing_that_matters_changed() -> None:

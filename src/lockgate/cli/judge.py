@@ -82,21 +82,22 @@ def run(args: argparse.Namespace) -> Exit:
             "score needs a text" if args.what == "score" else "report reads no file",
             hint="lockgate judge score FILE, or - for standard input",
         )
-    about = embedded.describe()
     settings = assemble.settings_from_environment(args.config)
+    exams = assemble.exams_from_settings(settings) if settings.state_dir is not None else None
+    if args.what == "report" and not args.json and exams is not None:
+        _print_exams(exams)
+    about = embedded.describe()
     judge = assemble.embedded_from_settings(settings)
     if args.what == "score":
         return _print_score(judge, about, _read_input(args.file), as_json=args.json)
     absent = embedded.missing_packages()
     if not absent:
         embedded.verify()
-    exams = assemble.exams_from_settings(settings)
     if args.json:
-        results = [result_as_json(result) for result in exams.results()]
+        results = [result_as_json(result) for result in exams.results()] if exams is not None else []
         print(json.dumps({**_as_json(about, judge.preset, absent), "exams": results}, indent=2))
     else:
         _draw_report(about, judge.preset, absent)
-        _print_exams(exams)
     return Exit.CLEAR
 
 

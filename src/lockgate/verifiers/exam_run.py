@@ -55,7 +55,7 @@ class ExamRun:
         """Return how it ended; an exam that is not whole was given up."""
         standing, why = (self._sitting.standing, "") if whole else (Standing.UNEXAMINED, "given up")
         if whole and len(self._models) > 1:
-            standing, why = Standing.FAILED, f"its replies came from {len(self._models)} models"
+            standing, why = Standing.FAILED, f"because its replies came from {len(self._models)} models"
         questions = {stage.value: tally._asdict() for stage, tally in self._sitting.tallies.items()}
         kinds = {kind: tally._asdict() for kind, tally in sorted(self._sitting.kinds.items())}
         replied, tokens = min(self._models, default=""), (self.tokens_in, self.tokens_out)
