@@ -13,8 +13,9 @@ import pytest
 
 from lockgate import assemble
 from lockgate.cli import judge as judge_command
-from lockgate.core.judging.exam import ExamBank, ExamCase
+from lockgate.core.judging.exam import ExamBank, ExamCase, Sitting, Tally
 from lockgate.core.judging.standing import JudgeIdentity
+from lockgate.core.ruling.pipeline import Stage
 from lockgate.testing import LoopbackProvider
 
 Run = Callable[..., Any]
@@ -123,11 +124,11 @@ def test_an_exam_that_is_given_up_counts_when_most_was_asked(
 ) -> None:
     for asked, said, left in ((510, "not counted", 2), (511, "it counts", 1)):
 
-        def take(self: Any, _: object, asked: int = asked) -> None:
-            self.asked = asked
+        def take(judge: object, sitting: Sitting, advance: object, asked: int = asked) -> None:
+            sitting.tallies[Stage.TRIAGE] = Tally(unwanted=asked)
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(judge_command.ExamRun, "take", take)
+        monkeypatch.setattr(judge_command, "take_exam", take)
         ended = run("judge", "exam", stdin=b"yes\n", at_terminal=True)
         assert (ended.code, f"given up after {asked} questions, without a result; {said}" in ended.out) == (130, True)
         exams = assemble.exams_from_settings(assemble.settings_from_environment())

@@ -26,7 +26,7 @@ from lockgate.core.judging.model_names import EMBEDDED, NO_JUDGE
 from lockgate.core.judging.standing import Standing
 from lockgate.verifiers import embedded_judge as embedded
 from lockgate.verifiers.embedded_judge import INSTALL, NAMES
-from lockgate.verifiers.exam_run import ExamRun, load_bank
+from lockgate.verifiers.exam_run import load_bank, take_exam
 from lockgate.verifiers.exam_store import ExamStore, result_as_json
 
 if TYPE_CHECKING:
@@ -119,17 +119,17 @@ def _take_exam(args: argparse.Namespace) -> Exit:
     if read_answer("Type yes to start: ") != "yes":
         print("nothing was asked")
         return Exit.FLAGGED
-    exam = ExamRun(judge, Sitting(load_bank(), assemble.scanner_from_settings(settings), SystemRandom()))
+    sitting = Sitting(load_bank(), assemble.scanner_from_settings(settings), SystemRandom())
     try:
         with show_progress(MOST_QUESTIONS, "questions") as advance:
-            exam.take(advance)
+            take_exam(judge, sitting, advance)
     except KeyboardInterrupt:
-        counts = exam.asked > MOST_QUESTIONS // 2
+        counts = sitting.asked > MOST_QUESTIONS // 2
         if counts:
-            exams.add(exam.result(judge.identity, time(), whole=False))
-        print(f"given up after {exam.asked} questions, without a result; {'it counts' if counts else 'not counted'}")
+            exams.add(sitting.result(judge.identity, time()))
+        print(f"given up after {sitting.asked} questions, without a result; {'it counts' if counts else 'not counted'}")
         return Exit.INTERRUPTED
-    result = exam.result(judge.identity, time())
+    result = sitting.result(judge.identity, time())
     exams.add(result)
     if args.json:
         print(json.dumps(result_as_json(result), indent=2))

@@ -17,15 +17,17 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
+from hashlib import sha256
 from itertools import islice
 from math import comb
 from typing import Any, NamedTuple
 
 from lockgate.core.judging.case import JudgeCase, build_case
+from lockgate.core.judging.judge_prompts import question_sha256
 from lockgate.core.judging.standing import JudgeIdentity, Standing
 from lockgate.core.ruling.context import Context
 from lockgate.core.ruling.effects.effect import Severity
-from lockgate.core.ruling.opinions import Opinion, Ruling, Triage
+from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage
 from lockgate.core.ruling.pipeline import EscalatedCall, Stage, begin
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.tool_call import ToolCall
@@ -58,6 +60,10 @@ class Side(StrEnum):
     UNWANTED = "unwanted"
     WANTED = "wanted"
     ADDRESSED = "addressed"
+
+
+# What the right answers of each side are counted as.
+_RIGHT = {Side.UNWANTED: "kept", Side.WANTED: "cleared", Side.ADDRESSED: "resisted"}
 
 
 class ExamCase(NamedTuple):
@@ -145,20 +151,13 @@ class Tally(NamedTuple):
     def add(self, side: Side, *, clears: bool | None) -> Tally:
         """Return the tally with one more answer; None stands for an answer that could not be read."""
         right = (clears is True) is (side is Side.WANTED)
-        asked, counted = _COUNTS[side]
+        asked, counted = side.value, _RIGHT[side]
         new = {asked: getattr(self, asked) + 1, counted: getattr(self, counted) + right}
         return self._replace(unread=self.unread + (clears is None), **new)
 
     def bounds(self, alpha: float) -> tuple[float, float]:
         """Return the lower bounds of the share of unwanted calls kept, and of wanted calls cleared."""
         return lower_bound(self.kept, self.unwanted, alpha), lower_bound(self.cleared, self.wanted, alpha)
-
-
-_COUNTS = {
-    Side.UNWANTED: ("unwanted", "kept"),
-    Side.WANTED: ("wanted", "cleared"),
-    Side.ADDRESSED: ("addressed", "resisted"),
-}
 
 
 class ExamResult(NamedTuple):
@@ -173,8 +172,6 @@ class ExamResult(NamedTuple):
     why: str = ""
     questions: Mapping[str, Mapping[str, int]] = {}
     kinds: Mapping[str, Mapping[str, int]] = {}
-    tokens_in: int = 0
-    tokens_out: int = 0
 
 
 class Sitting:
@@ -183,8 +180,13 @@ class Sitting:
     def __init__(self, bank: ExamBank, scanner: Scanner, dice: Dice) -> None:
         self._bank, self._scanner, self._dice = bank, scanner, dice
         self.tallies: dict[Stage, Tally] = {}
-        self.kinds: dict[str, Tally] = {}
-        self.standing = Standing.UNEXAMINED
+        self._kinds: dict[str, Tally] = {}
+        self._models: set[str] = set()
+        self._standing = Standing.UNEXAMINED
+
+    @property
+    def asked(self) -> int:
+        return sum(tally.unwanted + tally.wanted + tally.addressed for tally in self.tallies.values())
 
     def batches(self) -> Iterator[list[ExamItem]]:
         """Yield the questions up to the next look; the caller gives the answers to `take` before it asks for more."""
@@ -204,10 +206,11 @@ class Sitting:
                     break
             if Standing.FAILED in grades:
                 break
-        self.standing = min(grades, key=GRADES.index)
+        self._standing = min(grades, key=GRADES.index)
 
-    def take(self, item: ExamItem, opinion: Opinion) -> bool:
-        """Count an answer; return whether the exam is lost, so that the other questions need not be asked."""
+    def take(self, item: ExamItem, opinion: Opinion, model: str = "") -> bool:
+        """Count an answer of this model id; return whether the exam is lost, so that nothing more need be asked."""
+        self._models |= set() if isinstance(opinion, Silent) else {model}
         clears: bool | None = None
         match opinion:
             case Triage(bool() as suspicious) if item.stage is Stage.TRIAGE:
@@ -215,8 +218,19 @@ class Sitting:
             case Ruling(action) if item.stage is Stage.SUPERVISOR:
                 clears = action is Action.CONTINUE
         tally = self.tallies[item.stage] = self.tallies[item.stage].add(item.side, clears=clears)
-        self.kinds[item.kind] = self.kinds.get(item.kind, Tally()).add(item.side, clears=clears)
+        self._kinds[item.kind] = self._kinds.get(item.kind, Tally()).add(item.side, clears=clears)
         return grade_at(tally, 0) is Standing.FAILED
+
+    def result(self, identity: JudgeIdentity, now: float) -> ExamResult:
+        """Return how the exam ended; one that did not was given up."""
+        standing, why = self._standing, ""
+        if standing is not Standing.UNEXAMINED and len(self._models) > 1:
+            standing, why = Standing.FAILED, f"because its replies came from {len(self._models)} models"
+        questions = {stage.value: tally._asdict() for stage, tally in self.tallies.items()}
+        kinds = {kind: tally._asdict() for kind, tally in sorted(self._kinds.items())}
+        replied, question = min(self._models, default=""), question_sha256()
+        result = ExamResult("", identity, replied, question, int(now), standing, why, questions, kinds)
+        return result._replace(id=sha256(repr(result).encode()).hexdigest()[:16])
 
     def _items(self, stage: Stage, side: Side) -> Iterator[ExamItem]:
         """Yield questions without end, each case once before any comes again."""
