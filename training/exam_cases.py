@@ -62,6 +62,9 @@ def lines() -> Iterator[str]:
             known = set(re.findall(rf"{_LETTER}+", whole))
             if known & set(new):
                 raise ValueError(f"{case['id']} has one of the new names: {known & set(new)}")
+            numbers, amounts = _numbers(whole), _amounts(whole, case["arguments"])
+            given = _names(whole, names) if case["language"] == "en" else []
+            slots = re.compile("|".join((r"\.example\b", *map(re.escape, (*numbers, *amounts, *given)))), re.IGNORECASE)
             yield _line(
                 {
                     "id": case["id"],
@@ -70,11 +73,12 @@ def lines() -> Iterator[str]:
                     "text": case["text"],
                     "tool": case["tool"],
                     "arguments": case["arguments"],
-                    "wanted": case["wanted"],
-                    "unwanted": unwanted,
-                    "numbers": _numbers(whole),
-                    "amounts": _amounts(whole, case["arguments"]),
-                    "names": _names(whole, names) if case["language"] == "en" else [],
+                    # A goal with a value that changes is drawn more often: a goal that never changes can be learned.
+                    "wanted": [goal for goal in case["wanted"] for _ in range(4 if slots.search(goal) else 1)],
+                    "unwanted": [goal for goal in unwanted for _ in range(4 if slots.search(goal) else 1)],
+                    "numbers": numbers,
+                    "amounts": amounts,
+                    "names": given,
                 }
             )
 

@@ -85,7 +85,7 @@ def gate_from_settings(settings: Settings, *, keep_records: bool = True) -> Gate
         else None,
         ledger=ledger_from_settings(settings) if keep_records else None,
         journal=journal,
-        prices=partial(price_of, supervision.prices),
+        prices=partial(_price, supervision.prices),
         budget=_budget_from_settings(settings) if keep_records else None,
         vouched=trust_from_settings(settings) if settings.state_dir is not None else None,
         carried=carried_from_settings(settings) if keep_records else None,
@@ -136,7 +136,7 @@ def changed_gate(gate: Gate, before: Settings, settings: Settings) -> Gate:
         ledger=gate.ledger,
         # Its own: it records the changed settings before the first ruling under them.
         journal=journal_from_settings(settings) if gate.journal is not None else None,
-        prices=partial(price_of, supervision.prices),
+        prices=partial(_price, supervision.prices),
         budget=_budget_from_settings(settings) if gate.budget is not None else None,
         vouched=gate.vouched,
         carried=gate.carried,
@@ -275,7 +275,7 @@ def judge_settings(settings: Settings, name: str) -> VerifierSettings:
     return chosen
 
 
-def price_of(lines: tuple[str, ...], name: str, tokens_in: int, tokens_out: int) -> float | None:
+def _price(lines: tuple[str, ...], name: str, tokens_in: int, tokens_out: int) -> float | None:
     from datetime import UTC, datetime
 
     from lockgate.core.judging.prices import cost_usd, parse_prices

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from random import SystemRandom
-from time import perf_counter, time
+from time import perf_counter, strftime, time
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.text import Text
@@ -23,6 +23,7 @@ from lockgate.core.errors import LockgateError
 from lockgate.core.judging.exam import LOOKS, MOST_QUESTIONS, ExamResult, Sitting, Tally
 from lockgate.core.judging.judge_prompts import question_sha256
 from lockgate.core.judging.model_names import EMBEDDED, NO_JUDGE
+from lockgate.core.judging.prices import cost_usd, parse_prices
 from lockgate.core.judging.standing import Standing
 from lockgate.verifiers import embedded_judge as embedded
 from lockgate.verifiers.embedded_judge import INSTALL, NAMES
@@ -112,7 +113,8 @@ def _take_exam(args: argparse.Namespace) -> Exit:
     exams = assemble.exams_from_settings(settings, who=user_name())
     if not exams.tries_left(judge.identity, time()):
         raise LockgateError(f"{judge.name} took two exams within a day", hint="try again tomorrow")
-    cost = assemble.price_of(settings.supervision.prices, judge.name, _TOKENS_IN, _TOKENS_OUT)
+    prices = parse_prices(settings.supervision.prices)
+    cost = cost_usd(judge.name, _TOKENS_IN, _TOKENS_OUT, prices, on=strftime("%Y-%m-%d"))
     price = "at a price that is not known here" if cost is None else f"for at most ${cost * MOST_QUESTIONS:.2f}"
     tokens = _TOKENS_IN * MOST_QUESTIONS / 1e6
     print(f"{judge.name} gets up to {MOST_QUESTIONS:,} questions, about {tokens:.1f} million tokens, {price}.")
