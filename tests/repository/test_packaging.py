@@ -35,7 +35,7 @@ MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 MOST_PACKAGES = 8
-MOST_BYTES = 25_000_000
+MOST_BYTES = 26_000_000
 MOST_MODEL_BYTES = 25_000_000
 MOST_IMPORT_COST = 3.0
 PERMISSIVE = frozenset(
