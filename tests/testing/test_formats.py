@@ -54,7 +54,7 @@ def test_a_good_reply_is_what_its_provider_reads(dialect: Dialect) -> None:
         assert isinstance(answer, Rating)
         assert answer.flagged
     else:
-        assert answer == ModelText("safe", 21, 12)
+        assert answer == ModelText("safe", 21, 12, "m")
 
 
 @pytest.mark.parametrize("dialect", PROVIDERS, ids=lambda dialect: dialect.name)

@@ -199,7 +199,7 @@ def as_theirs(reply: Any) -> Answer:
                 return NoAnswer(NoAnswerReason.CUT_SHORT)
             case "end_turn":
                 (text,) = (block.text for block in reply.content if block.type == "text")
-                return ModelText(text, reply.usage.input_tokens, reply.usage.output_tokens)
+                return ModelText(text, reply.usage.input_tokens, reply.usage.output_tokens, reply.model)
         return NoAnswer(NoAnswerReason.ODD_ANSWER)
     assert isinstance(reply, openai.types.chat.ChatCompletion)
     (choice,) = reply.choices
@@ -211,7 +211,7 @@ def as_theirs(reply: Any) -> Answer:
         return NoAnswer(NoAnswerReason.ODD_ANSWER)
     assert choice.message.content is not None
     assert reply.usage is not None
-    return ModelText(choice.message.content, reply.usage.prompt_tokens, reply.usage.completion_tokens)
+    return ModelText(choice.message.content, reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.model)
 
 
 def test_the_official_types_accept_a_good_reply(pair: Pair, loopback: LoopbackProvider) -> None:

@@ -89,8 +89,8 @@ def both(asked: ModelJudge, stage: Stage, case: JudgeCase = CASE) -> Opined:
     ],
 )
 def test_words_become_an_opinion_and_count_what_they_took(stage: Stage, text: str, opinion: Opinion) -> None:
-    asked, _ = judge(ModelText(text, 210, 12))
-    assert both(asked, stage) == Opined(opinion, 210, 12)
+    asked, _ = judge(ModelText(text, 210, 12, "id"))
+    assert both(asked, stage) == Opined(opinion, 210, 12, "id")
 
 
 @pytest.mark.parametrize("stage", list(Stage))
@@ -265,7 +265,8 @@ def test_every_provider_can_be_a_judge(client: Client, provider: LoopbackProvide
         ("Write to clerk@vendor.example", (Triage(suspicious=True), Ruling(Action.PAUSE))),
     ):
         said = both(asked, stage, CASE._replace(goal=goal))
-        assert said == Opined(opinions[stage is Stage.SUPERVISOR], 21, 12)
+        assert said == Opined(opinions[stage is Stage.SUPERVISOR], 21, 12, said.model)
+        assert said.model
 
 
 @pytest.mark.parametrize("fault", ["status-500", "hang", "body-drip", "reset", "garbage", "refused"])

@@ -31,6 +31,9 @@ class NoAnswerReason(StrEnum):
     CALLED_IN_LOOP = "called-in-loop"
     BAD_PAYLOAD = "bad-payload"
     NO_KEY = "no-key"
+    LOGGED_OUT = "logged-out"
+    REPLACED = "replaced"
+    BUDGET = "budget"
     INTERNAL = "internal"
 
 
@@ -68,11 +71,12 @@ class HttpReply(NamedTuple):
 
 
 class ModelText(NamedTuple):
-    """A model's reply as text, still to be parsed strictly."""
+    """A model's reply as text, still to be parsed strictly; `model` is the id in the reply, empty where it has none."""
 
     text: str
     tokens_in: int = 0
     tokens_out: int = 0
+    model: str = ""
 
 
 class Rating(NamedTuple):

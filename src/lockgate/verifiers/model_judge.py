@@ -105,8 +105,8 @@ class ModelJudge:
 
 def _opinion_from_answer(inquiry: Inquiry, nonce: str, answer: Answer) -> Opined:
     match answer:
-        case ModelText(text, tokens_in, tokens_out):
-            return Opined(parse_opinion(inquiry.stage, text, nonce, inquiry.case), tokens_in, tokens_out)
+        case ModelText(text, tokens_in, tokens_out, model):
+            return Opined(parse_opinion(inquiry.stage, text, nonce, inquiry.case), tokens_in, tokens_out, model)
         case NoAnswer(why=why):
             return Opined(Silent(why))
         case ProviderBlock():

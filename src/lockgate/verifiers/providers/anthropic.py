@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -53,12 +54,12 @@ class Anthropic:
             case {"stop_details": details} if not isinstance(details, dict | None):
                 return MALFORMED
             case {"type": "message", "role": "assistant", "stop_reason": str() as stop, "content": [*blocks], **rest}:
-                return _answer_from_blocks(stop, blocks, rest.get("usage"))
+                return _answer_from_blocks(stop, blocks, rest)
             case _:
                 return MALFORMED
 
 
-def _answer_from_blocks(stop: str, blocks: list[object], usage: object) -> Answer:
+def _answer_from_blocks(stop: str, blocks: list[object], rest: Mapping[str, object]) -> Answer:
     if stop == "refusal":
         return REFUSED
     if stop in ("max_tokens", "model_context_window_exceeded"):
@@ -80,10 +81,12 @@ def _answer_from_blocks(stop: str, blocks: list[object], usage: object) -> Answe
     # The answer is one object in one block; it is never put together from two.
     if len(spoken) != 1 or not envelope.is_encodable(spoken[0]):
         return ODD
+    usage = rest.get("usage")
     tokens = usage if isinstance(usage, dict) else {}
     read = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
     return ModelText(
         spoken[0],
         sum(envelope.token_count(tokens.get(name)) for name in read),
         envelope.token_count(tokens.get("output_tokens")),
+        envelope.model_id(rest.get("model")),
     )

@@ -70,12 +70,12 @@ def answer_from_reply(reply: HttpReply) -> Answer:
         case {"object": "error"}:
             return MALFORMED
         case {"choices": [{"finish_reason": str() as finish, "message": {"role": "assistant", **message}}], **rest}:
-            return _answer_from_message(finish, message, rest.get("usage"))
+            return _answer_from_message(finish, message, rest)
         case _:
             return MALFORMED
 
 
-def _answer_from_message(finish: str, message: Mapping[object, object], usage: object) -> Answer:
+def _answer_from_message(finish: str, message: Mapping[object, object], rest: Mapping[str, object]) -> Answer:
     content, refusal = message.get("content"), message.get("refusal")
     if not isinstance(content, str | None) or not isinstance(refusal, str | None):
         return MALFORMED
@@ -88,11 +88,13 @@ def _answer_from_message(finish: str, message: Mapping[object, object], usage: o
     # An unknown finish reason may mean an incomplete answer.
     if finish != "stop" or content is None or called or not envelope.is_encodable(content):
         return ODD
+    usage = rest.get("usage")
     tokens = usage if isinstance(usage, dict) else {}
     return ModelText(
         content,
         envelope.token_count(tokens.get("prompt_tokens")),
         envelope.token_count(tokens.get("completion_tokens")),
+        envelope.model_id(rest.get("model")),
     )
 
 

@@ -152,6 +152,13 @@ def token_count(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 40 else 0
 
 
+def model_id(value: object) -> str:
+    """Return the id of the model in a reply: empty where there is none, a mark for one that no model has."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) and _MODEL.fullmatch(value) else "?"
+
+
 def is_encodable(value: str) -> bool:
     """Return whether the text has no lone surrogates, which JSON can spell but nothing can encode."""
     try:
