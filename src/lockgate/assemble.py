@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from lockgate.settings.verifiers import VerifierSettings
     from lockgate.verifiers.adapters import EmbeddedAdapter, KeySource, LocalRuleAdapter, RemoteAdapter
     from lockgate.verifiers.client import Client, Provider
+    from lockgate.verifiers.command_judge import CommandJudge
     from lockgate.verifiers.embedded_judge import EmbeddedJudge
     from lockgate.verifiers.exam_store import ExamStore
     from lockgate.verifiers.model_judge import ModelJudge
@@ -98,10 +99,16 @@ def gate_from_settings(settings: Settings, *, keep_records: bool = True) -> Gate
 
 
 def _own_folders(settings: Settings) -> tuple[str, ...]:
-    """Return where these settings put the state and the journal, as they are called and as links lead there."""
+    """Return where these settings put the state and the journal, and the programs that judge.
+
+    Each as it is called and as links lead there.
+    """
     log = settings.audit.log_path
     beside = [] if not log or log.startswith(POSTGRES) else [log, f"{log}-wal", f"{path_beside_log(Path(log), '.')}*"]
     places = [*([str(settings.state_dir)] if settings.state_dir is not None else []), *beside]
+    for name in (settings.policy.triage_model, settings.policy.supervisor_model):
+        judge = program_judge_from_settings(settings, name)
+        places += judge.files if judge is not None else ()
     return tuple(dict.fromkeys(each for place in places for each in (os.path.abspath(place), os.path.realpath(place))))
 
 
@@ -121,7 +128,7 @@ def changed_gate(gate: Gate, before: Settings, settings: Settings) -> Gate:
 
     def judges(of: Settings) -> tuple[object, ...]:
         named = (of.policy.triage_model, of.policy.judge_preset, of.policy.supervisor_model)
-        return (*named, of.supervision.timeout_s, of.supervision.model_aliases)
+        return (*named, of.supervision.timeout_s, of.supervision.model_aliases, of.supervision.host_endpoint)
 
     same_judges = judges(before) == judges(settings)
     same_rules = before.policy.additional_patterns == policy.additional_patterns
@@ -144,7 +151,8 @@ def changed_gate(gate: Gate, before: Settings, settings: Settings) -> Gate:
         approval_life_s=supervision.approval_life_s,
         two_person=supervision.two_person,
         service_port=gate.service_port,
-        own_folders=gate.own_folders,
+        # What was protected stays so: a changed place of the journal counts only after a restart.
+        own_folders=dict.fromkeys((*gate.own_folders, *_own_folders(settings))),
     )
 
 
@@ -221,19 +229,19 @@ def embedded_from_settings(settings: Settings, *, patient: bool = False) -> Embe
     return EmbeddedJudge(preset=preset, timeout_s=PATIENT_S) if patient else EmbeddedJudge(preset=preset)
 
 
-def _judge_for_key(settings: Settings, key: str, name: str, timeout_s: float | None = None) -> ModelJudge | None:
+def _judge_for_key(settings: Settings, key: str, name: str, timeout_s: float | None = None) -> Judge | None:
     """Return the judge that a configuration key names; errors name the key."""
     if name in ("", NO_JUDGE):
         return None
     try:
-        return judge_from_settings(settings, name, timeout_s)
+        return program_judge_from_settings(settings, name, timeout_s) or judge_from_settings(settings, name, timeout_s)
     except InvalidConfig as error:
         raise InvalidConfig(f"`{key}` names {quoted(name)}: {error.message}", hint=error.hint) from None
 
 
 def models_from_settings(settings: Settings) -> dict[str, ModelName]:
     """Return the resolved models that the configuration names, by key; the environment is not read."""
-    from lockgate.core.judging.model_names import parse_aliases, resolve_model
+    from lockgate.core.judging.model_names import parse_aliases, parse_program, resolve_model
 
     named = {TRIAGE_KEY: settings.policy.triage_model, SUPERVISOR_KEY: settings.policy.supervisor_model}
     aliases = parse_aliases(settings.supervision.model_aliases)
@@ -241,10 +249,24 @@ def models_from_settings(settings: Settings) -> dict[str, ModelName]:
     for key, name in named.items():
         try:
             named_here = name and name != NO_JUDGE and (name != EMBEDDED or key != TRIAGE_KEY)
-            found |= {key: resolve_model(name, aliases)} if named_here else {}
+            found |= {key: resolve_model(name, aliases)} if named_here and parse_program(name) is None else {}
         except InvalidConfig as error:
             raise InvalidConfig(f"`{key}`: {error.message}", hint=error.hint) from None
     return found
+
+
+def program_judge_from_settings(settings: Settings, name: str, timeout_s: float | None = None) -> CommandJudge | None:
+    """Return the program of this name as a judge; None where the name is that of a provider's model."""
+    from lockgate.core.judging.model_names import parse_program
+
+    if (program := parse_program(name)) is None:
+        return None
+    if settings.state_dir is None or os.name != "posix":
+        raise InvalidConfig("a program cannot judge here", hint="it takes a POSIX system, and HOME or XDG_STATE_HOME")
+    from lockgate.verifiers.command_judge import TIMEOUT_S, CommandJudge
+
+    endpoint = settings.supervision.host_endpoint
+    return CommandJudge(program, settings.state_dir, timeout_s=timeout_s or TIMEOUT_S, endpoint=endpoint)
 
 
 def judge_from_settings(

@@ -46,6 +46,7 @@ from lockgate.sessions import Host, Piece, SessionInfo, StoredRuling
 from lockgate.sessions.held_calls import AnswerStore, held_calls
 from lockgate.sessions.live_session import OPENED_BY, OPENER_ACCOUNT
 from lockgate.sessions.spoken_reasons import reason_for_model
+from lockgate.verifiers.command_judge import is_running_judge
 
 HOST = "claude-code"
 MAX_BODY_BYTES = 32 * 1024 * 1024
@@ -55,6 +56,7 @@ _WAIT_S, _WAITS = 0.05, 12
 _MAX_REMEMBERED = 10_000
 
 Answer = dict[str, object]
+JUDGE_DENIAL = "Lockgate asked this program to judge a call: it calls no tools meanwhile."
 
 # Tools by which the model schedules a later prompt to itself.
 _SCHEDULERS = ("ScheduleWakeup", "CronCreate", "RemoteTrigger", "SendMessage")
@@ -158,10 +160,12 @@ async def answer_event(host: Host, body: bytes, headers: Mapping[str, str], acco
     try:
         event = parse_event(body, account)
     except RefusedEvent as refused:
-        if refused.session:
+        if refused.session and not is_running_judge(headers.get("x-lockgate-judge", "")):
             await asyncio.to_thread(_note_unread_event, host, HookEvent(account, "", refused.session, "", {}))
         # A call is denied; for other events the agent is stopped, since its model may have read an unscanned text.
         return stop_agent(f"Lockgate cannot read this event ({refused}), so nothing is let through.")
+    if is_running_judge(headers.get("x-lockgate-judge", "")):
+        return _deny(JUDGE_DENIAL) if event.name == "PreToolUse" else {}
     try:
         if event.name in EVENTS:
             await asyncio.to_thread(_enter_session, host, event)

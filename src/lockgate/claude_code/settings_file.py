@@ -97,8 +97,10 @@ class HookForm:
             where = [] if shared else ["--url", self.url, *(["--http"] if self.token else [])]
             words = [*self.words, "claude-code", *where, *(["--start", *self.start] if self.start else [])]
             return {"type": "command", "command": self.command, "args": words, **ends}
-        headers = {"Authorization": f"Bearer {self.token}", "X-Lockgate-Entrypoint": f"${ENTRYPOINT}"}
-        return {"type": "http", "url": self.url + PATH, **ends, "headers": headers, "allowedEnvVars": [ENTRYPOINT]}
+        forwarded = {"X-Lockgate-Entrypoint": ENTRYPOINT, "X-Lockgate-Judge": "LOCKGATE_JUDGE"}
+        headers = {"Authorization": f"Bearer {self.token}", **{name: f"${each}" for name, each in forwarded.items()}}
+        allowed = [*forwarded.values()]
+        return {"type": "http", "url": self.url + PATH, **ends, "headers": headers, "allowedEnvVars": allowed}
 
     def group(self, event: str) -> dict[str, object]:
         group: dict[str, object] = {"matcher": "*"} if EVENTS[event].matched else {}

@@ -20,7 +20,14 @@ from time import monotonic
 
 from lockgate.claude_code import call_targets, context_files
 from lockgate.claude_code.context_files import UNREAD
-from lockgate.claude_code.events import RefusedEvent, add_pieces, failure_sentence, how_to_answer, open_session
+from lockgate.claude_code.events import (
+    JUDGE_DENIAL,
+    RefusedEvent,
+    add_pieces,
+    failure_sentence,
+    how_to_answer,
+    open_session,
+)
 from lockgate.coding_agents.hook_events import AgentEvent, EventKind, parse_agent_event
 from lockgate.coding_agents.instruction_files import commands_of_prompt, instruction_pieces, pieces_on_the_way
 from lockgate.core.errors import LockgateError, printable
@@ -28,6 +35,7 @@ from lockgate.core.vocabulary import Action, Decision
 from lockgate.runtime.accounts import Account
 from lockgate.sessions import Host, Piece
 from lockgate.sessions.spoken_reasons import reason_for_model
+from lockgate.verifiers.command_judge import is_running_judge
 
 # Tools that read one file or page, and how they call it.
 _PLACES = ("file_path", "filePath", "absolute_path", "path")
@@ -47,10 +55,12 @@ async def answer_agent_event(
     try:
         event = parse_agent_event(agent, body)
     except RefusedEvent as refused:
-        if refused.session:
+        if refused.session and not is_running_judge(headers.get("x-lockgate-judge", "")):
             # Some hosts let their model read what the hook has refused.
             await asyncio.to_thread(_note_unread_event, host, agent, refused.session, account)
         return {"deny": f"Lockgate cannot read this event ({refused}), so nothing is let through."}
+    if is_running_judge(headers.get("x-lockgate-judge", "")):
+        return {"deny": JUDGE_DENIAL} if event.kind is EventKind.CALL else {}
     try:
         if event.kind is EventKind.PROMPT and agent in _START_COMES_WITH_PROMPT:
             await _wait_for_start(host, event.session)

@@ -61,6 +61,7 @@ class SupervisionSettings:
     two_person: tuple[str, ...] = ()
     model_aliases: tuple[str, ...] = ()
     prices: tuple[str, ...] = ()
+    host_endpoint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,12 @@ KEYS = (
     _row("security.verification.triage_model", "triage_model", KeyForm.TEXT,
          doc="Who judges in Tier 2: `embedded` (the [judge](../how-to/embedded.md) that runs in this process), or a "
              "fast, cheap model by a short name (`claude-haiku`, see [models](models.md)) or as `provider/model`, or "
-             "`none`. Empty: the embedded judge if it is installed, else no judge."),
+             "the model of a coding agent, by `host:claude-code` or `host:codex` (`host:codex/MODEL`), or a program of "
+             "yours, by `command:/PATH ARGUMENTS`, or `none`. Empty: the embedded judge if it is installed, else no "
+             "judge."),
+    _row("security.verification.host_endpoint", "host_endpoint", KeyForm.TEXT,
+         doc="Where a coding agent that judges reaches its model, if not at its vendor's: the address of a gateway. "
+             "The agent's own settings and variables for that do not count here."),
     _row("security.verification.judge_preset", "judge_preset", KeyForm.WORD, tightens="to a more cautious one",
          words={preset: preset for preset in PRESETS},
          doc="How sure the embedded judge has to be before it clears a call: `cautious` lets the fewest attacks "

@@ -90,7 +90,7 @@ class ModelJudge:
             question = build_question(inquiry.stage, inquiry.case, nonce)
             left_s = None if inquiry.until == math.inf else max(0.0, inquiry.until - monotonic())
             answer: Answer = yield ProviderQuestion(self._client, self._provider, question, key, self._tenant, left_s)
-            return _opinion_from_answer(inquiry, nonce, answer)
+            return opinion_from_answer(inquiry, nonce, answer)
         except Full:
             return Opined(Silent(NoAnswerReason.BUSY))
         except Exception as error:  # noqa: BLE001  # the edge to a key source and a provider: there is no opinion
@@ -103,7 +103,8 @@ class ModelJudge:
         return Opined(Silent(why))
 
 
-def _opinion_from_answer(inquiry: Inquiry, nonce: str, answer: Answer) -> Opined:
+def opinion_from_answer(inquiry: Inquiry, nonce: str, answer: Answer) -> Opined:
+    """Return what an answer says of the case: an opinion only for a reply that is exactly what was asked for."""
     match answer:
         case ModelText(text, tokens_in, tokens_out, model):
             return Opined(parse_opinion(inquiry.stage, text, nonce, inquiry.case), tokens_in, tokens_out, model)

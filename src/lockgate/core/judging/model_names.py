@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -13,6 +14,9 @@ from lockgate.core.errors import InvalidConfig, quoted
 PROVIDERS = ("anthropic", "openai", "azure", "compatible")
 # Names of no provider's model: the judge that comes with Lockgate, and no judge at all.
 EMBEDDED, NO_JUDGE = "embedded", "none"
+# Programs that are asked: any by its path, and the coding agents whose own model judges, with the names of theirs.
+COMMAND, HOST = "command", "host"
+HOST_PROGRAMS: Mapping[str, str] = MappingProxyType({"claude-code": "claude", "codex": "codex"})
 MAX_ALIASES = 100
 
 GEMINI_ENDPOINT = "https://generativelanguage.googleapis.com/v1beta/openai"
@@ -30,6 +34,21 @@ class ModelName(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.provider}/{self.model}"
+
+
+class ProgramName(NamedTuple):
+    """A program that judges: the route, the program with its arguments, and the model it is to ask (empty: its own).
+
+    The program is an absolute path; that of a host may be a name, which is looked up.
+    """
+
+    route: str
+    words: tuple[str, ...]
+    model: str = ""
+
+    def __str__(self) -> str:
+        said = shlex.join(self.words) if self.route == COMMAND else self.model
+        return self.route + (":" if self.route == COMMAND else "/" if said else "") + said
 
 
 # A short name means a kind of model, not a version: it moves when a newer one of its kind is out, and the changelog
@@ -71,6 +90,30 @@ def resolve_model(name: str, overrides: Mapping[str, str] = MappingProxyType({})
     return _parse_model(name, overrides)
 
 
+def parse_program(name: str) -> ProgramName | None:
+    """Return the program that `command:PROGRAM ARGS`, `host:AGENT` or `host:AGENT/MODEL` means; None for any other."""
+    route, colon, rest = name.partition(":")
+    if route not in (COMMAND, HOST) or (route == COMMAND and not colon):
+        return None
+    if route == HOST:
+        agent, _, model = rest.partition("/")
+        if agent not in HOST_PROGRAMS or (model and (_MODEL.fullmatch(model) is None or model[0] == "-")):
+            agents = " or ".join(f"`{HOST}:{each}`" for each in HOST_PROGRAMS)
+            raise InvalidConfig(f"{quoted(name)} names no model", hint=f"write {agents}, with /MODEL for another model")
+        return ProgramName(f"{HOST}:{agent}", (HOST_PROGRAMS[agent],), model)
+    try:
+        words = tuple(shlex.split(rest))
+    except ValueError:
+        words = ()
+    if not words or words[0][:1] != "/":
+        raise InvalidConfig(f"{quoted(name)} names no program", hint="write `command:/PATH/TO/PROGRAM ARGUMENTS`")
+    agent = next((agent for agent, own in HOST_PROGRAMS.items() if words[0].rpartition("/")[2] == own), "")
+    if agent and len(words) > 1:
+        # Its plain form reads files that the judged text names.
+        raise InvalidConfig(f"{quoted(words[0])} takes no arguments here", hint=f"write `{HOST}:{agent}`")
+    return ProgramName(f"{HOST}:{agent}", words) if agent else ProgramName(COMMAND, words)
+
+
 def name_at_provider(provider: str, name: str, endpoint: str) -> str:
     """Return what a provider calls a model that may be named by a short name of ours: `Haiku` at Anthropic."""
     spoken = name.lower().replace(" ", "-")
@@ -91,7 +134,7 @@ def parse_aliases(lines: Iterable[str]) -> dict[str, str]:
             raise InvalidConfig(
                 f"{quoted(line)} names no model", hint='write it as "NAME = provider/model", the name in small letters'
             )
-        if alias in (EMBEDDED, NO_JUDGE):
+        if alias in (EMBEDDED, NO_JUDGE, HOST, COMMAND):
             raise InvalidConfig(f"the model name {quoted(alias)} is taken", hint="choose another short name")
         if alias in found:
             raise InvalidConfig(f"the model name {quoted(alias)} is given twice", hint="remove one of them")
