@@ -404,3 +404,57 @@ def test_no_call_touches_lockgate_where_the_settings_put_it(
     for command, rule in calls.items():
         assert rule in {each.rule for each in found[command].findings}, command
     assert not [command for command in free if found[command].findings]
+
+
+# Programs that judge
+
+
+@posix_only
+def test_a_program_judges_by_its_name_and_is_protected_like_our_own_files(tmp_path: Path) -> None:
+    from lockgate.core.ruling.policy import Policy
+    from lockgate.settings.config import Settings
+    from lockgate.verifiers.command_judge import CommandJudge
+
+    program, script = tmp_path / "real" / "judge", tmp_path / "script"
+    program.parent.mkdir()
+    for path in (program, script):
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o700)
+    link = tmp_path / "judge"
+    link.symlink_to(program)
+    policy = Policy(triage_model=f"command:{link} {script}", supervisor_model="host:codex")
+    settings = Settings(policy, state_dir=tmp_path / "state")
+    gate = assemble.gate_from_settings(settings, keep_records=False)
+    assert isinstance(gate.triage, CommandJudge)
+    assert (gate.triage.name, gate.supervisor and gate.supervisor.name) == (f"command:{link} {script}", "host:codex")
+    assert {str(link), str(program), str(script)} <= set(gate.own_folders)
+    assert assemble.models_from_settings(settings) == {}
+    session = gate.session(goal="Tidy up")
+    for command in (f"cp new {link}", f"rm {program}", f"echo exit > {script}"):
+        assert session.check("Bash", {"command": command}).action.value == "PAUSE", command
+    # A reload protects another program as well, and goes on with the first.
+    other = Settings(Policy(triage_model=f"command:{script}"), state_dir=tmp_path / "state")
+    assert {str(link), str(script)} <= set(assemble.changed_gate(gate, settings, other).own_folders)
+
+
+@pytest.mark.parametrize(
+    ("name", "endpoint", "said"),
+    [
+        ("host", "", "names no model"),
+        ("command:judge", "", "names no program"),
+        ("host:codex", "http://gateway.example", "http"),
+    ],
+)
+def test_a_program_that_cannot_judge_is_refused_with_its_key(
+    tmp_path: Path, name: str, endpoint: str, said: str
+) -> None:
+    from lockgate.core.errors import InvalidConfig
+    from lockgate.core.ruling.policy import Policy
+    from lockgate.settings.config import Settings, SupervisionSettings
+
+    supervision = SupervisionSettings(host_endpoint=endpoint)
+    settings = Settings(Policy(triage_model=name), supervision, state_dir=tmp_path)
+    with pytest.raises(InvalidConfig, match=f"triage_model.*{said}"):
+        assemble.triage_from_settings(settings)
+    with pytest.raises(InvalidConfig):
+        assemble.triage_from_settings(Settings(Policy(triage_model="host:codex")))

@@ -264,8 +264,10 @@ def program_judge_from_settings(settings: Settings, name: str, timeout_s: float 
     if settings.state_dir is None or os.name != "posix":
         raise InvalidConfig("a program cannot judge here", hint="it takes a POSIX system, and HOME or XDG_STATE_HOME")
     from lockgate.verifiers.command_judge import TIMEOUT_S, CommandJudge
+    from lockgate.verifiers.providers.envelope import parse_address
 
     endpoint = settings.supervision.host_endpoint
+    endpoint = parse_address(endpoint, "host_endpoint") if endpoint else ""
     return CommandJudge(program, settings.state_dir, timeout_s=timeout_s or TIMEOUT_S, endpoint=endpoint)
 
 

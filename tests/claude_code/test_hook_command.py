@@ -120,7 +120,8 @@ def run(
 
 def test_nothing_against_it_is_no_output_at_all(service: Callable[..., Service]) -> None:
     there = service(http({}))
-    ended = run(there.url, event(), CLAUDE_CODE_ENTRYPOINT="cli", CLAUDE_CODE_SESSION_ATTENDED="1")
+    own = {"CLAUDE_CODE_ENTRYPOINT": "cli", "CLAUDE_CODE_SESSION_ATTENDED": "1", "LOCKGATE_JUDGE": "0f" * 16}
+    ended = run(there.url, event(), **own)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
     (heard,) = there.heard
     head, _, body = heard.partition(b"\r\n\r\n")
@@ -130,6 +131,14 @@ def test_nothing_against_it_is_no_output_at_all(service: Callable[..., Service])
     assert signed_by(TOKEN, head, body)
     assert b"X-Lockgate-Entrypoint: cli" in head
     assert b"X-Lockgate-Attended: 1" in head
+    assert b"X-Lockgate-Judge: " + b"0f" * 16 in head
+
+
+@pytest.mark.parametrize("token", ["", "a b", "x\ny", "é", "0" * 100])
+def test_what_is_no_token_of_a_judge_is_not_passed_on(service: Callable[..., Service], token: str) -> None:
+    there = service(http({}))
+    assert run(there.url, event(), LOCKGATE_JUDGE=token).returncode == 0
+    assert b"Lockgate-Judge" not in there.heard[0]
 
 
 @pytest.mark.parametrize("status", ["429 Too Many Requests", "503 Service Unavailable"])

@@ -37,6 +37,7 @@ OTHER: dict[str, object] = {
     "security.enforce": False,
     "security.user_trust": Trust.VETTED,
     "security.verification.triage_model": "claude-haiku",
+    "security.verification.host_endpoint": "https://gateway.example",
     "security.verification.judge_preset": "cautious",
     "security.verification.model_aliases": ("fast = openai/small",),
     "security.verification.prices": ("openai/small = 0.15 / 0.60",),
@@ -361,8 +362,8 @@ ERRORS = {
         '[security.verification]\nadditional_patterns = [\n  "[", # ]\n  """\n]"\n""",\n]\nx.y = 1\n',
         (
             "FILE:8: `security.verification.x` is an unknown key\n"
-            "hint: known here: triage_model, judge_preset, model_aliases, prices, additional_patterns, "
-            "additional_high_risk_tools, strict_patterns, recent_blocks"
+            "hint: known here: triage_model, host_endpoint, judge_preset, model_aliases, prices, "
+            "additional_patterns, additional_high_risk_tools, strict_patterns, recent_blocks"
         ),
     ),
     "a table that is a value": ("security = 3", "FILE:1: `security` must be a table, not an integer"),
@@ -568,6 +569,7 @@ def test_the_operators_own_keys_are_these() -> None:
     assert {key.key for key in KEYS if not key.tightens} == {
         "security.scope",
         "security.verification.triage_model",
+        "security.verification.host_endpoint",
         "security.verification.model_aliases",
         "security.verification.prices",
         "security.audit.enabled",

@@ -16,6 +16,7 @@ from lockgate.core.judging.model_names import (
     ModelName,
     name_at_provider,
     parse_aliases,
+    parse_program,
     resolve_model,
 )
 from lockgate.settings.verifiers import ADAPTERS
@@ -159,3 +160,43 @@ def test_a_short_name_is_the_providers_own_where_it_has_such_a_model(provider: s
     provider, _, elsewhere = provider.partition(" at ")
     endpoint = f"{GEMINI_ENDPOINT}/" if elsewhere else "https://models.ours.example/v1"
     assert name_at_provider(provider, name, endpoint) == model
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("command:/opt/judge", ("command", ("/opt/judge",), "")),
+        ("command:/opt/my\\ judge 'two words' --x", ("command", ("/opt/my judge", "two words", "--x"), "")),
+        ("command:/opt/bin/claude", ("host:claude-code", ("/opt/bin/claude",), "")),
+        ("host:claude-code", ("host:claude-code", ("claude",), "")),
+        ("host:codex/gpt-6-luna", ("host:codex", ("codex",), "gpt-6-luna")),
+        ("claude-haiku", None),
+        ("command/x", None),
+        ("none", None),
+    ],
+)
+def test_a_program_can_be_named(name: str, meant: object) -> None:
+    assert parse_program(name) == meant
+    if meant is not None and "/bin/" not in name:
+        assert parse_program(str(parse_program(name))) == meant
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("host", "write `host:claude-code` or `host:codex`"),
+        ("host:cursor", "write `host:claude-code`"),
+        ("host:codex/--dangerous", "/MODEL"),
+        ("host:codex/a\nb", "/MODEL"),
+        ("command:", "command:/PATH"),
+        ("command:judge", "command:/PATH"),
+        ("command:./judge", "command:/PATH"),
+        ("command:/opt/judge 'open", "command:/PATH"),
+        # Its plain form would read the files that the judged text names.
+        ("command:/opt/bin/claude -p", "write `host:claude-code`"),
+    ],
+)
+def test_what_names_no_program_is_refused_with_a_hint(name: str, hint: str) -> None:
+    with pytest.raises(InvalidConfig) as refused:
+        parse_program(name)
+    assert hint in (refused.value.hint or "")
