@@ -94,22 +94,24 @@ def gate_from_settings(settings: Settings, *, keep_records: bool = True) -> Gate
         approval_life_s=supervision.approval_life_s,
         two_person=supervision.two_person,
         service_port=settings.server.port,
-        own_folders=_own_folders(settings),
+        own_folders=(*_own_folders(settings), *_judge_files(settings)),
     )
 
 
 def _own_folders(settings: Settings) -> tuple[str, ...]:
-    """Return where these settings put the state and the journal, and the programs that judge.
-
-    Each as it is called and as links lead there.
-    """
+    """Return where these settings put the state and the journal, as they are called and as links lead there."""
     log = settings.audit.log_path
     beside = [] if not log or log.startswith(POSTGRES) else [log, f"{log}-wal", f"{path_beside_log(Path(log), '.')}*"]
     places = [*([str(settings.state_dir)] if settings.state_dir is not None else []), *beside]
-    for name in (settings.policy.triage_model, settings.policy.supervisor_model):
-        judge = program_judge_from_settings(settings, name)
-        places += judge.files if judge is not None else ()
     return tuple(dict.fromkeys(each for place in places for each in (os.path.abspath(place), os.path.realpath(place))))
+
+
+def _judge_files(settings: Settings) -> list[str]:
+    """Return the programs that judge, to be protected like our own files."""
+    judges = [
+        program_judge(settings, name) for name in (settings.policy.triage_model, settings.policy.supervisor_model)
+    ]
+    return [place for judge in judges if judge for file in judge.files for place in (file, os.path.realpath(file))]
 
 
 def host_from_settings(settings: Settings) -> Host:
@@ -151,8 +153,7 @@ def changed_gate(gate: Gate, before: Settings, settings: Settings) -> Gate:
         approval_life_s=supervision.approval_life_s,
         two_person=supervision.two_person,
         service_port=gate.service_port,
-        # What was protected stays so: a changed place of the journal counts only after a restart.
-        own_folders=dict.fromkeys((*gate.own_folders, *_own_folders(settings))),
+        own_folders=dict.fromkeys((*gate.own_folders, *_judge_files(settings))),
     )
 
 
@@ -234,7 +235,7 @@ def _judge_for_key(settings: Settings, key: str, name: str, timeout_s: float | N
     if name in ("", NO_JUDGE):
         return None
     try:
-        return program_judge_from_settings(settings, name, timeout_s) or judge_from_settings(settings, name, timeout_s)
+        return program_judge(settings, name, timeout_s) or judge_from_settings(settings, name, timeout_s)
     except InvalidConfig as error:
         raise InvalidConfig(f"`{key}` names {quoted(name)}: {error.message}", hint=error.hint) from None
 
@@ -255,7 +256,7 @@ def models_from_settings(settings: Settings) -> dict[str, ModelName]:
     return found
 
 
-def program_judge_from_settings(settings: Settings, name: str, timeout_s: float | None = None) -> CommandJudge | None:
+def program_judge(settings: Settings, name: str, timeout_s: float | None = None) -> CommandJudge | None:
     """Return the program of this name as a judge; None where the name is that of a provider's model."""
     from lockgate.core.judging.model_names import parse_program
 
@@ -266,8 +267,8 @@ def program_judge_from_settings(settings: Settings, name: str, timeout_s: float 
     from lockgate.verifiers.command_judge import TIMEOUT_S, CommandJudge
     from lockgate.verifiers.providers.envelope import parse_address
 
-    endpoint = settings.supervision.host_endpoint
-    endpoint = parse_address(endpoint, "host_endpoint") if endpoint else ""
+    if endpoint := settings.supervision.host_endpoint:
+        endpoint = parse_address(endpoint, "host_endpoint")
     return CommandJudge(program, settings.state_dir, timeout_s=timeout_s or TIMEOUT_S, endpoint=endpoint)
 
 

@@ -134,7 +134,7 @@ def test_nothing_against_it_is_no_output_at_all(service: Callable[..., Service])
     assert b"X-Lockgate-Judge: " + b"0f" * 16 in head
 
 
-@pytest.mark.parametrize("token", ["", "a b", "x\ny", "é", "0" * 100])
+@pytest.mark.parametrize("token", ["", "a b", "x\ny", "é"])
 def test_what_is_no_token_of_a_judge_is_not_passed_on(service: Callable[..., Service], token: str) -> None:
     there = service(http({}))
     assert run(there.url, event(), LOCKGATE_JUDGE=token).returncode == 0

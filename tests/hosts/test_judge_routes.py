@@ -13,9 +13,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from claude_machine import CLAUDE, KEY, MISSING, bash
+from claude_machine import CLAUDE, HIJACK, KEY, MISSING, POISON, Machine, bash
 
-from coding_agents import program_of, shell, why_missing
+from coding_agents import program_of, run_agent, shell, why_missing
 from lockgate.core.judging.case import Excerpt, JudgeCase
 from lockgate.core.judging.model_names import ProgramName
 from lockgate.core.questions import NoAnswerReason
@@ -275,7 +275,42 @@ def test_a_program_that_is_logged_out_is_down(agent: str, home: Path, api: Judge
 def test_a_program_that_is_offline_is_down(agent: str, home: Path, api: Judged) -> None:
     judge = make_judge(agent, home, api)
     api.close()
-    said = ask(judge, home).opinion
-    assert isinstance(said, Silent)
-    assert said.why in (NoAnswerReason.NETWORK, NoAnswerReason.SERVER_ERROR, NoAnswerReason.DEADLINE), said
+    assert ask(judge, home).opinion == Silent(NoAnswerReason.NETWORK)
     assert not judge.probe()
+
+
+def test_a_replaced_program_is_not_asked(agent: str, home: Path, api: Judged) -> None:
+    judge = make_judge(agent, home, api)
+    assert ask(judge, home).opinion == Triage(suspicious=False)
+    (pin,) = (home / "state" / "judge").glob("*.sha256")
+    pin.write_text("0" * 64)
+    assert ask(judge, home).opinion == Silent(NoAnswerReason.REPLACED)
+    assert len(api.asked) == 1
+    assert judge.probe()
+
+
+def test_the_service_has_the_agents_own_model_judge_the_agents_call(agent: str, bare: Machine, api: Judged) -> None:
+    api.suspicious = True
+    with (bare.home / ".config" / "lockgate" / "config.toml").open("a") as file:
+        name = agent if agent == "claude-code" else f"{agent}/scripted"
+        file.write(f'[security.verification]\ntriage_model = "host:{name}"\nhost_endpoint = "{api.at(agent)}"\n')
+    if agent == "codex":
+        (bare.home / "bin" / "codex").symlink_to(program_of("codex"))
+        (bare.home / ".codex").mkdir()
+        (bare.home / ".codex" / "auth.json").write_text(json.dumps({"OPENAI_API_KEY": "sk-loopback"}))
+    ended = bare.lockgate("init", agent, "--yes", "--no-start")
+    assert ended.returncode == 0, ended.stderr
+    bare.serve()
+    bare.work.joinpath("README.md").write_text(POISON)
+    if agent == "claude-code":
+        bare.claude("Say how long the build takes", bash("cat README.md"), bash(HIJACK))
+    else:
+        run_agent(bare, agent, "Say how long the build takes", shell(agent, "cat README.md"), shell(agent, HIJACK))
+    assert not bare.has("pwned")
+    newest = bare.decisions()[0]
+    assert (newest["action"], len(api.asked)) == ("PAUSE", 1), newest
+    assert "collect.invalid" in api.heard()
+    # The judge's own run is no session here.
+    sessions = bare.api("/v1/sessions")["sessions"]
+    assert isinstance(sessions, list)
+    assert len(sessions) == 1

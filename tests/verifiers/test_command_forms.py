@@ -73,6 +73,7 @@ def test_what_claude_code_says(out: str, answer: ModelText | NoAnswerReason) -> 
         (lines({"type": "turn.failed", "error": {"message": "unexpected status 401 U"}}), NoAnswerReason.LOGGED_OUT),
         (lines({"type": "turn.failed", "error": {"message": "high demand"}}), NoAnswerReason.SERVER_ERROR),
         (lines({"type": "turn.failed", "error": None}), NoAnswerReason.SERVER_ERROR),
+        (lines({"type": "turn.failed", "error": {"message": "Connection failed: x"}}), NoAnswerReason.NETWORK),
     ],
 )
 def test_what_codex_says(out: str, answer: ModelText | NoAnswerReason) -> None:

@@ -46,7 +46,7 @@ from lockgate.sessions import Host, Piece, SessionInfo, StoredRuling
 from lockgate.sessions.held_calls import AnswerStore, held_calls
 from lockgate.sessions.live_session import OPENED_BY, OPENER_ACCOUNT
 from lockgate.sessions.spoken_reasons import reason_for_model
-from lockgate.verifiers.command_judge import is_running_judge
+from lockgate.verifiers.command_judge import JUDGE_DENIAL, is_running_judge
 
 HOST = "claude-code"
 MAX_BODY_BYTES = 32 * 1024 * 1024
@@ -56,7 +56,6 @@ _WAIT_S, _WAITS = 0.05, 12
 _MAX_REMEMBERED = 10_000
 
 Answer = dict[str, object]
-JUDGE_DENIAL = "Lockgate asked this program to judge a call: it calls no tools meanwhile."
 
 # Tools by which the model schedules a later prompt to itself.
 _SCHEDULERS = ("ScheduleWakeup", "CronCreate", "RemoteTrigger", "SendMessage")

@@ -258,9 +258,9 @@ def ask_service(url: str, body: bytes, environment: Mapping[str, str], deadline:
         "Connection: close",
     ]
     lines += [f"{header}: {value}" for header, value in zip(FORWARDED_VARIABLES, forwarded, strict=True) if value]
-    # A judge's own process says so by its token, with which nothing is let through: unsigned, as it can only deny.
-    judge = os.environ.get("LOCKGATE_JUDGE", "")
-    lines += [f"X-Lockgate-Judge: {judge}"] if len(judge) < 100 and judge.isascii() and judge.isalnum() else []
+    # A judge's own process says so by its token, with which nothing passes: unsigned, as it can only deny.
+    judge = os.environ.get("LOCKGATE_JUDGE", "")[:64]
+    lines += [f"X-Lockgate-Judge: {judge}"] if judge.encode("utf-8", "replace").isalnum() else []
     head = "\r\n".join([*lines, "", ""]).encode("ascii")
     status, fields, answer = _exchange((host, port), head + body, deadline)
     if fields.get(PROOF_HEADER) != sign_answer(key, signed, status, answer).encode("ascii"):

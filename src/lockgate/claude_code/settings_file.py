@@ -99,8 +99,8 @@ class HookForm:
             return {"type": "command", "command": self.command, "args": words, **ends}
         forwarded = {"X-Lockgate-Entrypoint": ENTRYPOINT, "X-Lockgate-Judge": "LOCKGATE_JUDGE"}
         headers = {"Authorization": f"Bearer {self.token}", **{name: f"${each}" for name, each in forwarded.items()}}
-        allowed = [*forwarded.values()]
-        return {"type": "http", "url": self.url + PATH, **ends, "headers": headers, "allowedEnvVars": allowed}
+        own = {"headers": headers, "allowedEnvVars": list(forwarded.values())}
+        return {"type": "http", "url": self.url + PATH, **ends, **own}
 
     def group(self, event: str) -> dict[str, object]:
         group: dict[str, object] = {"matcher": "*"} if EVENTS[event].matched else {}

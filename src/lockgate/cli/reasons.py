@@ -67,13 +67,8 @@ REASON_TEXTS: Mapping[str, ReasonText] = MappingProxyType(
         ),
         "bad-payload": ReasonText("this is not a payload", "`lockgate help verifiers` describes it"),
         "no-key": ReasonText("there is no key for this tenant", "set the adapter's key, or this tenant's own"),
-        "logged-out": ReasonText(
-            "the program that was to judge is not logged in", "log in with it once, as the user the service runs as"
-        ),
-        "replaced": ReasonText(
-            "the program that was to judge is another one than before, and is not asked",
-            "if you replaced it, confirm it: lockgate judge exam",
-        ),
+        "logged-out": ReasonText("the program is not logged in", "log in with it, as the user the service runs as"),
+        "replaced": ReasonText("the program is not the one that was examined", "confirm it: lockgate judge exam"),
         "budget": ReasonText("the budget for questions is spent", "a person may raise it in the configuration"),
         "internal": ReasonText("lockgate itself failed", "this is a bug in lockgate; please report it"),
     }

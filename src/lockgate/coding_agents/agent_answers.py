@@ -20,14 +20,7 @@ from time import monotonic
 
 from lockgate.claude_code import call_targets, context_files
 from lockgate.claude_code.context_files import UNREAD
-from lockgate.claude_code.events import (
-    JUDGE_DENIAL,
-    RefusedEvent,
-    add_pieces,
-    failure_sentence,
-    how_to_answer,
-    open_session,
-)
+from lockgate.claude_code.events import RefusedEvent, add_pieces, failure_sentence, how_to_answer, open_session
 from lockgate.coding_agents.hook_events import AgentEvent, EventKind, parse_agent_event
 from lockgate.coding_agents.instruction_files import commands_of_prompt, instruction_pieces, pieces_on_the_way
 from lockgate.core.errors import LockgateError, printable
@@ -35,7 +28,7 @@ from lockgate.core.vocabulary import Action, Decision
 from lockgate.runtime.accounts import Account
 from lockgate.sessions import Host, Piece
 from lockgate.sessions.spoken_reasons import reason_for_model
-from lockgate.verifiers.command_judge import is_running_judge
+from lockgate.verifiers.command_judge import JUDGE_DENIAL, is_running_judge
 
 # Tools that read one file or page, and how they call it.
 _PLACES = ("file_path", "filePath", "absolute_path", "path")

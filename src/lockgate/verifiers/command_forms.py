@@ -18,9 +18,8 @@ from typing import NamedTuple
 from lockgate.core.questions import ModelText, NoAnswer, NoAnswerReason, Question
 from lockgate.verifiers.providers.envelope import model_id, token_count
 
-_OPENING = "The case, one value on each line:\n"
-
 _Object = Mapping[str, object]
+_Reader = Callable[[str], ModelText | NoAnswer]
 _MALFORMED = NoAnswer(NoAnswerReason.MALFORMED_REPLY)
 
 
@@ -56,7 +55,7 @@ class Form(NamedTuple):
 
 def _case_text(question: Question) -> str:
     """Return the question's text as a program is given it."""
-    return _OPENING + question.user.replace("@", "\\u0040")
+    return "The case, one value on each line:\n" + question.user.replace("@", "\\u0040")
 
 
 def _plain_text(question: Question) -> str:
@@ -87,10 +86,7 @@ def _read_claude(out: str) -> ModelText | NoAnswer:
         return _MALFORMED
     # More than one model is none that has taken an exam.
     models = "+".join(sorted({model_id(reply.get("model")) for reply in replies}))
-    tokens_in = sum(
-        token_count(used.get(name))
-        for name in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-    )
+    tokens_in = sum(token_count(used.get(f"{each}input_tokens")) for each in ("", "cache_creation_", "cache_read_"))
     return ModelText(text, tokens_in, token_count(used.get("output_tokens")), models)
 
 
@@ -101,9 +97,9 @@ def _read_codex(out: str) -> ModelText | NoAnswer:
     lines = _objects(out)
     ended = lines[-1] if lines else {}
     if ended.get("type") == "turn.failed":
-        said = str(_object(ended.get("error")).get("message"))
-        status = _STATUS.search(said)
-        return NoAnswer(_why_from_status(int(status[1])) if status else NoAnswerReason.SERVER_ERROR)
+        status = _STATUS.search(said := str(_object(ended.get("error")).get("message")))
+        why = NoAnswerReason.NETWORK if said.startswith("Connection failed") else NoAnswerReason.SERVER_ERROR
+        return NoAnswer(_why_from_status(int(status[1])) if status else why)
     items = [_object(line.get("item")) for line in lines if line.get("type") == "item.completed"]
     texts = [item.get("text") for item in items if item.get("type") == "agent_message"]
     if ended.get("type") != "turn.completed" or not texts or not isinstance(texts[-1], str):
@@ -128,13 +124,7 @@ def _object(value: object) -> _Object:
 
 
 _WRITERS = {"plain": _plain_text, "claude": _claude_message, "codex": _case_text}
-_READERS: Mapping[str, Callable[[str], ModelText | NoAnswer]] = {
-    "plain": ModelText,
-    "claude": _read_claude,
-    "codex": _read_codex,
-}
+_READERS: Mapping[str, _Reader] = {"plain": ModelText, "claude": _read_claude, "codex": _read_codex}
+_TABLES = tomllib.loads(files("lockgate.verifiers").joinpath("judge_programs.toml").read_text(encoding="utf-8"))
 # By the route of a name in the configuration.
-FORMS = {
-    route: Form(**row)
-    for route, row in tomllib.loads(files("lockgate.verifiers").joinpath("judge_programs.toml").read_text()).items()
-}
+FORMS = {route: Form(**row) for route, row in _TABLES.items()}

@@ -8,7 +8,6 @@ hooks ask the service with the token of a running judge is neither recorded nor 
 
 from __future__ import annotations
 
-import atexit
 import json
 import logging
 import os
@@ -46,21 +45,21 @@ from lockgate.verifiers.model_judge import opinion_from_answer
 
 TIMEOUT_S, PROBE_S = 20.0, 5.0
 MAX_REPLY_BYTES = 1 << 20
+JUDGE_DENIAL = "Lockgate asked this program to judge a call: it calls no tools meanwhile."
 # What every program gets of the service's environment.
 _INHERITED = ("HOME", "PATH", "LANG", "LANGUAGE", "USER", "LOGNAME", "TZ")
 # Where programs are that a service's PATH may lack.
 _USUAL_FOLDERS = ("~/.local/bin", "/usr/local/bin", "/opt/homebrew/bin")
 # Longer than any judge may run: an older folder is what a killed service has left.
 _MAX_AGE_S = 3600.0
-_POLL_S = 0.1
 _SLOT = re.compile(r"\{([a-z_]+)\}")
 _TOKEN = re.compile("[0-9a-f]{32}")
 _KIND = PrivateFileKind("a file of the judges", "answer for the judge", "service")
 
 _log = logging.getLogger("lockgate.verifier")
-# Every judge process runs in one of these threads, so no more at once.
-_processes = WorkerPool(2, max_jobs=32)
-_running: set[Popen[bytes]] = set()
+# Every judge process runs in one of these threads, so no more at once. A probe never waits for another: else those who
+# keep the judges busy could make one look like an outage.
+_processes, _probes = WorkerPool(2, max_jobs=32), WorkerPool(4, max_jobs=4)
 _folders: set[Path] = set()
 
 
@@ -87,7 +86,7 @@ def program_files(program: ProgramName, environ: Mapping[str, str]) -> tuple[str
     beside = os.path.dirname(os.path.realpath(path))
     started = [found for each in FORMS[program.route].started for found in glob(os.path.join(beside, each)) if path]
     path = os.path.realpath(started[0]) if len(started) == 1 else path
-    return (path, *(each for each in arguments if os.path.isabs(each) and os.path.isfile(each))) if path else ()
+    return (path, *(each for each in arguments if os.path.isabs(each) and not os.path.isdir(each))) if path else ()
 
 
 class CommandJudge:
@@ -117,7 +116,7 @@ class CommandJudge:
         self.files = program_files(program, environ)
         self._digest: tuple[object, str] = ((), "")
         self._folder = state_dir / "judge"
-        self._pin = self._folder / f"{_short_hash(shlex.join([self.name, *self.files]))}.sha256"
+        self._pin = self._folder / f"{_short_hash(shlex.join([self.name, *self.files[:1]]))}.sha256"
         _folders.add(self._folder)
 
     @property
@@ -127,15 +126,15 @@ class CommandJudge:
     @property
     def identity(self) -> JudgeIdentity:
         """What an exam holds for; `model` is the configured name, and the reply's own id comes with each opinion."""
-        with suppress(OSError), self._opened():
-            pass
-        route = self.name if self._program.route == COMMAND else self._program.route
-        return JudgeIdentity(route, self._model, self._endpoint, self._digest[1])
+        route, found = self.name if self._program.route == COMMAND else self._program.route, ""
+        with suppress(OSError, _NoReply), self._opened() as (_, digest):
+            found = digest
+        return JudgeIdentity(route, self._model, self._endpoint, found)
 
     def confirm_program(self) -> None:
         """Take the program as it is now for the right one: for an exam that a person takes."""
-        with self._opened():
-            _KIND.replace(self._pin, self._digest[1].encode("ascii"))
+        with self._opened() as (_, digest):
+            _KIND.replace(self._pin, digest.encode("ascii"))
 
     def opine(self, inquiry: Inquiry) -> Opined:
         """Return the program's opinion of the case. From a coroutine use `opine_async`: this one cannot wait there."""
@@ -151,20 +150,20 @@ class CommandJudge:
         """Return whether the program is there, logged in and online; True where that cannot be told."""
         deadline = monotonic() + PROBE_S
         try:
-            with self._opened() as files:
+            with self._opened() as (handle, digest):
                 # A replaced program is not run, and is no outage.
-                if self._is_replaced() or not self._form.status:
+                if self._is_replaced(digest) or not self._form.status:
                     return os.access(self.files[0], os.X_OK)
                 logged_in = any(self._environment.get(key) for key in self._form.keys)
-                if not logged_in and self._run(files[0].fileno(), deadline, None)[0] != 0:
+                if not logged_in and self._run(handle, deadline, None)[0] != 0:
                     return False
             parts, left_s = urlsplit(self._endpoint), deadline - monotonic()
             own = [(parts.hostname or "", parts.port or (80 if parts.scheme == "http" else 443))]
             servers = own if self._endpoint else [(server, 443) for server in self._form.servers]
-            return bool(_processes.run(partial(_is_reachable, servers, left_s), left_s))
-        except (_NoReply, Full):
+            return bool(_probes.run(partial(_is_reachable, servers, left_s), left_s))
+        except (_NoReply, Full, LockgateError):
             return True
-        except (OSError, ValueError):
+        except OSError:
             return False
 
     def _opinion_steps(self, inquiry: Inquiry) -> Routine[Opined]:
@@ -187,13 +186,10 @@ class CommandJudge:
 
     def _ask(self, inquiry: Inquiry, deadline: float) -> Opined:
         nonce = self._nonce()
-        with self._opened() as files:
-            if self._is_replaced():
+        with self._opened() as (handle, digest):
+            if self._is_replaced(digest):
                 raise _NoReply(NoAnswerReason.REPLACED)
-            before = _stamp(files)
-            code, out = self._run(files[0].fileno(), deadline, build_question(inquiry.stage, inquiry.case, nonce))
-            if _stamp(files) != before:
-                raise _NoReply(NoAnswerReason.REPLACED)
+            code, out = self._run(handle, deadline, build_question(inquiry.stage, inquiry.case, nonce))
         answer = self._form.read(out.decode("utf-8", "replace"))
         if isinstance(answer, ModelText) and code != 0:
             answer = NoAnswer(NoAnswerReason.MALFORMED_REPLY)
@@ -202,7 +198,11 @@ class CommandJudge:
     def _run(self, handle: int, deadline: float, question: Question | None) -> tuple[int, bytes]:
         """Ask the question, or whether the program is logged in; return the exit code and the output."""
         token = token_hex(16)
-        with self._question_folder(token) as folder, TemporaryFile(dir=folder) as given, TemporaryFile() as out:
+        with (
+            self._question_folder(token) as folder,
+            TemporaryFile(dir=folder) as given,
+            TemporaryFile(dir=folder) as out,
+        ):
             environment = {**self._environment, **self._form.variables}
             environment |= {"TMPDIR": str(folder / "tmp"), "LOCKGATE_JUDGE": token}
             if self._endpoint and self._form.endpoint_variable:
@@ -258,20 +258,24 @@ class CommandJudge:
             rmtree(folder, ignore_errors=True)
 
     @contextmanager
-    def _opened(self) -> Iterator[list[BufferedReader]]:
-        """Open the program and its files; their digest is computed again only for files that have changed."""
+    def _opened(self) -> Iterator[tuple[int, str]]:
+        """Open the program and its files, which must not change meanwhile: give the program's handle and the digest."""
         if not self.files:
             raise FileNotFoundError
         with ExitStack() as stack:
-            files: list[BufferedReader] = [stack.enter_context(open(path, "rb")) for path in self.files]
-            if self._digest[0] != (stamp := _stamp(files)):
-                self._digest = stamp, _digest_of(files)
-            yield files
+            files = [stack.enter_context(open(path, "rb")) for path in self.files]
+            stamp, known = _stamp(files), self._digest
+            if known[0] != stamp:
+                # It takes a while for a large program, so it is done once for each state of the files.
+                self._digest = known = stamp, _digest_of(files)
+            yield files[0].fileno(), known[1]
+            if _stamp(files) != stamp:
+                raise _NoReply(NoAnswerReason.REPLACED)
 
-    def _is_replaced(self) -> bool:
+    def _is_replaced(self, digest: str) -> bool:
         """Return whether the program is another one than before; the first one that is asked is the right one."""
         try:
-            return _KIND.read(self._pin, 100) != self._digest[1].encode("ascii")
+            return _KIND.read(self._pin, 100) != digest.encode("ascii")
         except FileNotFoundError:
             self.confirm_program()
             return False
@@ -281,31 +285,19 @@ class CommandJudge:
 
 def _wait_for_end(process: Popen[bytes], deadline: float, out: int) -> int:
     """Return the exit code of a program that ends by itself; end it and all its children in any case."""
-    _running.add(process)
     try:
         while True:
             with suppress(TimeoutExpired):
-                return process.wait(max(0.0, min(_POLL_S, deadline - monotonic())))
+                return process.wait(max(0.0, min(0.1, deadline - monotonic())))
             if os.fstat(out).st_size > MAX_REPLY_BYTES:
                 raise _NoReply(NoAnswerReason.REPLY_TOO_LARGE)
             if monotonic() >= deadline:
                 raise _NoReply(NoAnswerReason.DEADLINE)
     finally:
-        _end_group(process)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
         with suppress(TimeoutExpired):
             process.wait(1.0)
-        _running.discard(process)
-
-
-def _end_group(process: Popen[bytes]) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-@atexit.register
-def _end_all() -> None:
-    for process in tuple(_running):
-        _end_group(process)
 
 
 def _short_hash(text: str) -> str:

@@ -101,6 +101,10 @@ def parse_program(name: str) -> ProgramName | None:
             agents = " or ".join(f"`{HOST}:{each}`" for each in HOST_PROGRAMS)
             raise InvalidConfig(f"{quoted(name)} names no model", hint=f"write {agents}, with /MODEL for another model")
         return ProgramName(f"{HOST}:{agent}", (HOST_PROGRAMS[agent],), model)
+    return _parse_command(name, rest)
+
+
+def _parse_command(name: str, rest: str) -> ProgramName:
     try:
         words = tuple(shlex.split(rest))
     except ValueError:

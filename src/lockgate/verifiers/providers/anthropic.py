@@ -81,8 +81,7 @@ def _answer_from_blocks(stop: str, blocks: list[object], rest: Mapping[str, obje
     # The answer is one object in one block; it is never put together from two.
     if len(spoken) != 1 or not envelope.is_encodable(spoken[0]):
         return ODD
-    usage = rest.get("usage")
-    tokens = usage if isinstance(usage, dict) else {}
+    tokens = usage if isinstance(usage := rest.get("usage"), dict) else {}
     read = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
     return ModelText(
         spoken[0],

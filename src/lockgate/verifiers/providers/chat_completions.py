@@ -88,8 +88,7 @@ def _answer_from_message(finish: str, message: Mapping[object, object], rest: Ma
     # An unknown finish reason may mean an incomplete answer.
     if finish != "stop" or content is None or called or not envelope.is_encodable(content):
         return ODD
-    usage = rest.get("usage")
-    tokens = usage if isinstance(usage, dict) else {}
+    tokens = usage if isinstance(usage := rest.get("usage"), dict) else {}
     return ModelText(
         content,
         envelope.token_count(tokens.get("prompt_tokens")),
