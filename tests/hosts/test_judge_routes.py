@@ -226,6 +226,15 @@ def test_the_judged_text_reaches_the_model_as_text_and_nothing_else(
     assert [path.suffix for path in (home / "state" / "judge").iterdir()] == [".sha256"]
 
 
+def test_a_login_by_a_variable_brings_no_memory_file_in(agent: str, home: Path, api: Judged) -> None:
+    (home / ".codex" / "auth.json").unlink()
+    judge = make_judge(agent, home, api, CODEX_API_KEY="sk-loopback")
+    assert ask(judge, home).opinion == Triage(suspicious=False)
+    assert MEMORY not in api.heard()
+    assert not (home / "marker").exists()
+    assert judge.probe()
+
+
 def test_a_judge_that_says_yes(agent: str, home: Path, api: Judged) -> None:
     api.suspicious = True
     assert ask(make_judge(agent, home, api), home).opinion == Triage(suspicious=True)

@@ -209,7 +209,7 @@ class CommandJudge:
                 environment[self._form.endpoint_variable] = self._endpoint
             variable, usual, login_file = self._form.home
             login = Path(environment.get(variable) or Path(environment.get("HOME", "/"), usual), login_file)
-            if variable and login.is_file():
+            if variable and (login.is_file() or any(map(environment.get, self._form.keys))):
                 (folder / "home" / login_file).symlink_to(login)
                 environment[variable] = str(folder / "home")
             words = list(self._form.status) if question is None else self._words(folder, question)
