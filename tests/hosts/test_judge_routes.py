@@ -217,6 +217,7 @@ def test_the_judged_text_reaches_the_model_as_text_and_nothing_else(
     assert [json.loads(values[label]) for label in ("goal", "arguments")] == [case.goal, case.arguments]
     assert json.loads(values["text"]) == case.excerpts[0].pieces[0]
     assert CANARY not in heard
+    assert "spawn_agent" not in heard
     assert MEMORY not in heard
     assert not (home / "marker").exists()
     assert not (home / "ran").exists()
