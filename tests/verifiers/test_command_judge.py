@@ -15,7 +15,7 @@ import pytest
 
 from lockgate.core.judging.case import JudgeCase
 from lockgate.core.judging.model_names import ProgramName
-from lockgate.core.judging.standing import Standing, standing_of
+from lockgate.core.judging.standing import Authority, standing_of
 from lockgate.core.questions import NoAnswerReason
 from lockgate.core.ruling.opinions import Ruling, Silent, Triage, Unreadable
 from lockgate.core.ruling.pipeline import Stage
@@ -272,7 +272,7 @@ def test_a_folder_that_others_can_write_is_not_used(tmp_path: Path) -> None:
 
 def test_a_program_is_unexamined_and_says_its_name(tmp_path: Path) -> None:
     judge = judge_by(tmp_path, "pass")
-    assert standing_of(judge).standing is Standing.UNEXAMINED
+    assert standing_of(judge).standing is Authority.UNEXAMINED
     assert judge.name == f"command:{tmp_path}/program 'first word' --flag"
 
 

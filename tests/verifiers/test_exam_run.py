@@ -15,7 +15,7 @@ from lockgate.core.judging.case import JudgeCase
 from lockgate.core.judging.exam import ADDRESSED, MOST_QUESTIONS, ExamBank, ExamItem, ExamResult, Side, Sitting
 from lockgate.core.judging.judge_prompts import build_question, question_sha256
 from lockgate.core.judging.judge_replies import parse_opinion
-from lockgate.core.judging.standing import JudgeIdentity, Standing
+from lockgate.core.judging.standing import Authority, JudgeIdentity
 from lockgate.core.questions import Question
 from lockgate.core.ruling.opinions import Ruling, Silent, Triage, Unreadable
 from lockgate.core.ruling.pipeline import Stage
@@ -106,7 +106,11 @@ def examine_by_label(sheets: Sheets, clears: Clears) -> ExamResult:
 
 def test_a_perfect_judge_passes_with_distinction(sheets: Sheets) -> None:
     result = examine_by_label(sheets, lambda _, side: side is Side.WANTED)
-    assert (result.standing, result.replied, result.question_sha256) == (Standing.DISTINCTION, "m-1", question_sha256())
+    assert (result.standing, result.replied, result.question_sha256) == (
+        Authority.DISTINCTION,
+        "m-1",
+        question_sha256(),
+    )
     assert set(result.kinds) == {"assistant", "coding", "mixed", "office", "ops", "web"}
     # The exam ended at the second look of each question.
     assert [
@@ -120,7 +124,7 @@ def test_unread_answers_are_kept_as_in_a_gate_and_asked_for_once_more(sheets: Sh
         right = sheets.sides[inquiry.case] is Side.WANTED
         return "I think not." if inquiry.stage is Stage.TRIAGE else say(inquiry.stage, clears=right)
 
-    assert examine(sheets, mumbles).standing is Standing.DISTINCTION
+    assert examine(sheets, mumbles).standing is Authority.DISTINCTION
 
 
 def text_of(case: JudgeCase) -> str:
@@ -158,7 +162,7 @@ def test_the_shipped_file_learned_by_heart_is_not_enough(sheets: Sheets, how: st
     learned = learned_judges(sheets.bank)[how]
     # Also where it resists all that speaks to it.
     result = examine_by_label(sheets, lambda case, side: side is not Side.ADDRESSED and learned(case, side))
-    assert result.standing is Standing.FAILED
+    assert result.standing is Authority.FAILED
 
 
 def obey(inquiry: Inquiry, question: Question) -> str:
@@ -184,7 +188,7 @@ BAD: dict[str, Callable[[Inquiry, Question], str]] = {
 @pytest.mark.parametrize("how", BAD)
 def test_a_bad_judge_fails(sheets: Sheets, how: str) -> None:
     result = examine(sheets, BAD[how])
-    assert result.standing is Standing.FAILED
+    assert result.standing is Authority.FAILED
     # It is not asked to the end.
     assert sum(tally["addressed"] for tally in result.questions.values()) <= ADDRESSED
 
@@ -192,12 +196,12 @@ def test_a_bad_judge_fails(sheets: Sheets, how: str) -> None:
 @pytest.mark.parametrize("share", [0.05, 0.5, 0.95])
 def test_a_judge_that_answers_at_random_fails(sheets: Sheets, share: float) -> None:
     dice = Random(11)
-    assert examine_by_label(sheets, lambda *_: dice.random() < share).standing is Standing.FAILED
+    assert examine_by_label(sheets, lambda *_: dice.random() < share).standing is Authority.FAILED
 
 
 def test_a_judge_that_obeys_only_what_speaks_to_it_fails(sheets: Sheets) -> None:
     result = examine_by_label(sheets, lambda _, side: side is not Side.UNWANTED)
-    assert (result.standing, result.questions["triage"]["resisted"]) == (Standing.FAILED, 0)
+    assert (result.standing, result.questions["triage"]["resisted"]) == (Authority.FAILED, 0)
 
 
 class Broken(TextJudge):
@@ -213,7 +217,7 @@ class Silenced(TextJudge):
 @pytest.mark.parametrize("judge", [Broken, Silenced])
 def test_no_answers_are_no_pass(sheets: Sheets, judge: type[TextJudge]) -> None:
     result = sit(judge(lambda *_: ""), sheets)
-    assert (result.standing, result.replied) == (Standing.FAILED, "")
+    assert (result.standing, result.replied) == (Authority.FAILED, "")
 
 
 def test_two_models_behind_one_name_are_no_judge(sheets: Sheets) -> None:
@@ -224,7 +228,7 @@ def test_two_models_behind_one_name_are_no_judge(sheets: Sheets) -> None:
             return judge.opine(inquiry)._replace(model=f"m-{len(inquiry.case.goal) % 2}")
 
     result = sit(Two(lambda *_: ""), sheets)
-    assert (result.standing, result.why) == (Standing.FAILED, "because its replies came from 2 models")
+    assert (result.standing, result.why) == (Authority.FAILED, "because its replies came from 2 models")
 
 
 def test_ten_thousand_mutated_answers_count_only_where_nothing_that_matters_changed() -> None:

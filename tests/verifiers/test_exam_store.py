@@ -7,18 +7,18 @@ import pytest
 
 from lockgate.core.errors import LockgateError
 from lockgate.core.judging.exam import ExamResult
-from lockgate.core.judging.standing import JudgeIdentity, JudgeStanding, Standing
+from lockgate.core.judging.standing import Authority, JudgeIdentity, JudgeStanding
 from lockgate.verifiers.exam_store import DAY_S, FILE, GRACE_S, ExamStore, result_as_json
 
 WHO = JudgeIdentity("anthropic", "claude-haiku-5-5", "https://api.anthropic.example")
 NOW = 1_795_000_000
 DAY = "2026-11-18"
 QUESTION = "a" * 64
-FAILED, PASSED, DISTINCTION = Standing.FAILED, Standing.PASSED, Standing.DISTINCTION
+FAILED, PASSED, DISTINCTION = Authority.FAILED, Authority.PASSED, Authority.DISTINCTION
 
 
 def result(
-    standing: Standing = PASSED, at: int = NOW, question: str = QUESTION, who: JudgeIdentity = WHO
+    standing: Authority = PASSED, at: int = NOW, question: str = QUESTION, who: JudgeIdentity = WHO
 ) -> ExamResult:
     tally = {"unwanted": 300, "kept": 299}
     return ExamResult(
@@ -33,7 +33,7 @@ def standing(store: ExamStore, now: float = NOW, question: str = QUESTION, who: 
 def test_a_result_is_kept_and_counts(tmp_path: Path) -> None:
     store = ExamStore(tmp_path / "state")
     assert standing(store) == JudgeStanding(
-        Standing.UNEXAMINED, why="anthropic/claude-haiku-5-5 has not taken the exam"
+        Authority.UNEXAMINED, why="anthropic/claude-haiku-5-5 has not taken the exam"
     )
     store.add(result())
     for each in (store, ExamStore(tmp_path / "state")):
@@ -50,7 +50,7 @@ def test_another_judge_has_no_exam(tmp_path: Path, other: JudgeIdentity) -> None
     store = ExamStore(tmp_path)
     store.add(result())
     found = standing(store, who=other)
-    assert found.standing is Standing.UNEXAMINED
+    assert found.authority is Authority.UNEXAMINED
     assert found.why
     assert store.replied(other) is None
 
@@ -62,22 +62,22 @@ def test_another_judge_has_no_exam(tmp_path: Path, other: JudgeIdentity) -> None
         ([FAILED, DISTINCTION, DISTINCTION, DISTINCTION], FAILED),
         ([FAILED, DISTINCTION, DISTINCTION, DISTINCTION, DISTINCTION], DISTINCTION),
         # One that was given up neither helps nor harms.
-        ([PASSED, Standing.UNEXAMINED], PASSED),
-        ([Standing.UNEXAMINED], Standing.UNEXAMINED),
+        ([PASSED, Authority.UNEXAMINED], PASSED),
+        ([Authority.UNEXAMINED], Authority.UNEXAMINED),
     ],
 )
-def test_the_worst_of_the_last_four_counts(tmp_path: Path, taken: list[Standing], counts: Standing) -> None:
+def test_the_worst_of_the_last_four_counts(tmp_path: Path, taken: list[Authority], counts: Authority) -> None:
     store = ExamStore(tmp_path)
     for number, each in enumerate(taken):
         store.add(result(each, NOW + number * DAY_S))
-    assert standing(store, NOW + 9 * DAY_S).standing is counts
+    assert standing(store, NOW + 9 * DAY_S).authority is counts
 
 
 def test_two_tries_a_day(tmp_path: Path) -> None:
     store = ExamStore(tmp_path)
     assert store.tries_left(WHO, NOW) == 2
     store.add(result(FAILED, NOW))
-    store.add(result(Standing.UNEXAMINED, NOW + 60))
+    store.add(result(Authority.UNEXAMINED, NOW + 60))
     assert store.tries_left(WHO, NOW + 61) == 0
     assert store.tries_left(WHO._replace(model="other"), NOW + 61) == 2
     assert store.tries_left(WHO, NOW + DAY_S + 1) == 1
@@ -88,14 +88,14 @@ def test_a_changed_question_voids_an_exam_after_seven_days(tmp_path: Path) -> No
     store.add(result())
     # A gate has the new words for the first time half a year later.
     began = NOW + 180 * DAY_S
-    assert standing(store, began, new).standing is PASSED
-    assert standing(ExamStore(tmp_path), began + GRACE_S - 1, new).standing is PASSED
+    assert standing(store, began, new).authority is PASSED
+    assert standing(ExamStore(tmp_path), began + GRACE_S - 1, new).authority is PASSED
     void = standing(ExamStore(tmp_path), began + GRACE_S, new)
-    assert (void.standing, void.why) == (FAILED, f"its exam of {DAY} is void: the question has changed")
-    assert standing(store, began + GRACE_S).standing is PASSED
+    assert (void.authority, void.why) == (FAILED, f"its exam of {DAY} is void: the question has changed")
+    assert standing(store, began + GRACE_S).authority is PASSED
     # Exams with the old words no longer count once there is one with the new ones.
     store.add(result(DISTINCTION, began + GRACE_S, new))
-    assert standing(store, began + GRACE_S, new).standing is DISTINCTION
+    assert standing(store, began + GRACE_S, new).authority is DISTINCTION
 
 
 def test_an_exam_that_was_failed_says_when(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_file_that_was_tampered_with_holds_no_exam(tmp_path: Path, how: str) -
     TAMPERINGS[how](tmp_path / FILE)
     store = ExamStore(tmp_path)
     found = standing(store)
-    assert found.standing is Standing.UNEXAMINED
+    assert found.authority is Authority.UNEXAMINED
     assert "damaged, or were not sealed with the key of this machine" in found.why
     assert store.replied(WHO) is None
     with pytest.raises(LockgateError):

@@ -8,7 +8,7 @@ import pytest
 from lockgate.core.judging.case import JudgeCase
 from lockgate.core.judging.exam import ExamResult
 from lockgate.core.judging.judge_prompts import question_sha256
-from lockgate.core.judging.standing import JudgeIdentity, Standing, standing_of
+from lockgate.core.judging.standing import Authority, JudgeIdentity, standing_of
 from lockgate.core.ruling.opinions import Silent, Triage
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.gate.judge import Inquiry, Opined
@@ -38,7 +38,7 @@ class Judge:
         return False
 
 
-def examined(folder: Path, standing: Standing | None = Standing.PASSED) -> tuple[ExaminedJudge, Judge]:
+def examined(folder: Path, standing: Authority | None = Authority.PASSED) -> tuple[ExaminedJudge, Judge]:
     store, judge = ExamStore(folder), Judge()
     if standing is not None:
         store.add(ExamResult("e1", judge.identity, "m-1", question_sha256(), NOW, standing))
@@ -47,7 +47,7 @@ def examined(folder: Path, standing: Standing | None = Standing.PASSED) -> tuple
 
 def test_the_standing_is_that_of_the_exam(tmp_path: Path) -> None:
     judge, _ = examined(tmp_path)
-    assert (standing_of(judge).standing, standing_of(judge).examined_on) == (Standing.PASSED, "2026-11-18")
+    assert (standing_of(judge).authority, standing_of(judge).examined_on) == (Authority.PASSED, "2026-11-18")
     assert (judge.name, judge.identity.model, judge.probe()) == ("mine/m", "m", False)
     assert judge.opine(ASKED) == asyncio.run(judge.opine_async(ASKED)) == CLEAR
 
@@ -55,7 +55,7 @@ def test_the_standing_is_that_of_the_exam(tmp_path: Path) -> None:
 def test_a_judge_that_took_no_exam_is_asked_and_is_unexamined(tmp_path: Path) -> None:
     judge, _ = examined(tmp_path, None)
     assert judge.opine(ASKED) == CLEAR
-    assert (judge.standing.standing, judge.standing.why) == (Standing.UNEXAMINED, "mine/m has not taken the exam")
+    assert (judge.standing.authority, judge.standing.why) == (Authority.UNEXAMINED, "mine/m has not taken the exam")
 
 
 @pytest.mark.parametrize("model", ["m-2", "", "M-1", "m-1 "])
@@ -63,7 +63,7 @@ def test_an_answer_of_another_model_does_not_count_and_it_is_not_asked_again(tmp
     judge, asked = examined(tmp_path)
     asked.says = CLEAR._replace(model=model)
     assert judge.opine(ASKED) == Opined(Silent("replaced"))
-    assert judge.standing.standing is Standing.UNEXAMINED
+    assert judge.standing.authority is Authority.UNEXAMINED
     assert "another model" in judge.standing.why
     asked.says = CLEAR
     assert judge.opine(ASKED) == asyncio.run(judge.opine_async(ASKED)) == Opined(Silent("replaced"))
@@ -74,4 +74,4 @@ def test_no_answer_is_no_other_model(tmp_path: Path) -> None:
     judge, asked = examined(tmp_path)
     asked.says = Opined(Silent("deadline"))
     assert judge.opine(ASKED) == Opined(Silent("deadline"))
-    assert judge.standing.standing is Standing.PASSED
+    assert judge.standing.authority is Authority.PASSED

@@ -24,7 +24,7 @@ from lockgate.core.judging.exam import LOOKS, MOST_QUESTIONS, ExamResult, Sittin
 from lockgate.core.judging.judge_prompts import question_sha256
 from lockgate.core.judging.model_names import EMBEDDED, NO_JUDGE
 from lockgate.core.judging.prices import cost_usd, parse_prices
-from lockgate.core.judging.standing import Standing
+from lockgate.core.judging.standing import Authority
 from lockgate.verifiers import embedded_judge as embedded
 from lockgate.verifiers.embedded_judge import INSTALL, NAMES
 from lockgate.verifiers.exam_run import load_bank, take_exam
@@ -56,10 +56,10 @@ example:
 # Measured over the bank, with some room.
 _TOKENS_IN, _TOKENS_OUT = 1_500, 50
 _MAY_CLEAR = {
-    Standing.UNEXAMINED: "not examined",
-    Standing.FAILED: "may clear nothing",
-    Standing.PASSED: "may clear calls of severity 2",
-    Standing.DISTINCTION: "may clear calls of severity 2, and of severity 3 when Tier 3 agrees",
+    Authority.UNEXAMINED: "not examined",
+    Authority.FAILED: "may clear nothing",
+    Authority.PASSED: "may clear calls of severity 2",
+    Authority.DISTINCTION: "may clear calls of severity 2, and of severity 3 when Tier 3 agrees",
 }
 
 
@@ -137,7 +137,7 @@ def _take_exam(args: argparse.Namespace) -> Exit:
         print(json.dumps(result_as_json(result), indent=2))
     else:
         _print_result(result)
-    return Exit.FLAGGED if result.standing is Standing.FAILED else Exit.CLEAR
+    return Exit.FLAGGED if result.standing is Authority.FAILED else Exit.CLEAR
 
 
 def _print_result(result: ExamResult) -> None:
@@ -154,7 +154,7 @@ def _print_result(result: ExamResult) -> None:
 def _print_exams(exams: ExamStore) -> None:
     for identity in dict.fromkeys(result.identity for result in exams.results()):
         held = exams.standing(identity, question_sha256(), time())
-        said = f"{held.standing.value} {held.examined_on}: {_MAY_CLEAR[held.standing]} {held.why}".strip()
+        said = f"{held.authority.value} {held.examined_on}: {_MAY_CLEAR[held.authority]} {held.why}".strip()
         print(make_visible(f"exam of {identity.route}/{identity.model} {identity.endpoint}: {said}"))
 
 

@@ -12,7 +12,7 @@ from threading import Lock
 from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING
 
-from lockgate.core.judging.standing import Standing, standing_of
+from lockgate.core.judging.standing import Authority, standing_of
 from lockgate.core.questions import NoAnswerReason
 from lockgate.core.ruling.context import PastCall
 from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unreadable
@@ -121,7 +121,7 @@ class JudgeQuestions:
             asked.set_result(opined)
 
     def _may_ask(self, judge: Judge) -> Routine[bool]:
-        if self._budget is None or standing_of(judge).standing is Standing.EMBEDDED:
+        if self._budget is None or standing_of(judge).authority is Authority.EMBEDDED:
             return True
         return (yield attempt_in_thread(partial(self._budget.take, self._session))) is True
 

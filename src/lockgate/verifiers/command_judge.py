@@ -32,7 +32,7 @@ from urllib.parse import urlsplit
 from lockgate.core.errors import LockgateError
 from lockgate.core.judging.judge_prompts import build_question
 from lockgate.core.judging.model_names import COMMAND, ProgramName
-from lockgate.core.judging.standing import JudgeIdentity, JudgeStanding, Standing
+from lockgate.core.judging.standing import Authority, JudgeIdentity, JudgeStanding
 from lockgate.core.questions import ModelText, NoAnswer, NoAnswerReason, Question
 from lockgate.core.ruling.opinions import Silent
 from lockgate.gate.judge import Inquiry, Opined
@@ -96,7 +96,7 @@ class CommandJudge:
     """
 
     # Until an exam says more.
-    standing = JudgeStanding(Standing.UNEXAMINED)
+    standing = JudgeStanding(Authority.UNEXAMINED)
 
     def __init__(
         self,

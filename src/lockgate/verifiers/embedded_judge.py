@@ -38,7 +38,7 @@ from typing import Any, NamedTuple, cast
 
 from lockgate.core.errors import InvalidConfig, quoted
 from lockgate.core.judging.evidence import FACTS, Evidence, plain_text
-from lockgate.core.judging.standing import JudgeStanding, Standing
+from lockgate.core.judging.standing import Authority, JudgeStanding
 from lockgate.core.questions import Answer, NoAnswerReason, Rating
 from lockgate.core.ruling.opinions import Silent, Triage
 from lockgate.core.ruling.pipeline import Stage
@@ -436,7 +436,7 @@ class EmbeddedJudge:
 
     @property
     def standing(self) -> JudgeStanding:
-        return JudgeStanding(Standing.EMBEDDED)
+        return JudgeStanding(Authority.EMBEDDED)
 
     def __repr__(self) -> str:
         return f"EmbeddedJudge({self.name})"

@@ -16,7 +16,7 @@ from typing import Any
 
 from lockgate.core.errors import LockgateError, quoted
 from lockgate.core.judging.exam import GRADES, ExamResult
-from lockgate.core.judging.standing import JudgeIdentity, JudgeStanding, Standing
+from lockgate.core.judging.standing import Authority, JudgeIdentity, JudgeStanding
 from lockgate.runtime.private_files import locked_file
 from lockgate.runtime.sealed_cache import SealedCache
 
@@ -36,7 +36,7 @@ def result_as_json(result: ExamResult) -> dict[str, Any]:
 
 
 def _result_from_json(fields: dict[str, Any]) -> ExamResult:
-    identity, standing = JudgeIdentity(**fields["identity"]), Standing(fields["standing"])
+    identity, standing = JudgeIdentity(**fields["identity"]), Authority(fields["standing"])
     return ExamResult(**{**fields, "identity": identity, "standing": standing})
 
 
@@ -79,12 +79,12 @@ class ExamStore:
         try:
             results, seen = self._read()
         except LockgateError as error:
-            return JudgeStanding(Standing.UNEXAMINED, why=error.message)
+            return JudgeStanding(Authority.UNEXAMINED, why=error.message)
         exams = [each for each in results if _is_exam_of(identity, each)]
         if not exams:
             is_other = any(each.identity[:2] == identity[:2] for each in results)
             why = "was examined at another endpoint or as another program" if is_other else "has not taken the exam"
-            return JudgeStanding(Standing.UNEXAMINED, why=f"{identity.route}/{identity.model} {why}")
+            return JudgeStanding(Authority.UNEXAMINED, why=f"{identity.route}/{identity.model} {why}")
         current = [each for each in exams if each.question_sha256 == question_sha256]
         worst = min(reversed((current or exams)[-COUNTED:]), key=lambda each: GRADES.index(each.standing))
         day = datetime.fromtimestamp(worst.taken_at, UTC).date().isoformat()
@@ -94,8 +94,10 @@ class ExamStore:
                 seen = self._read()[1]
         # Where it cannot be kept when a gate first had these words, they count as old.
         if not current and now - seen.get(question_sha256, 0) >= GRACE_S:
-            return JudgeStanding(Standing.FAILED, worst.id, day, f"its exam of {day} is void: the question has changed")
-        why = f"it failed its exam on {day} {worst.why}".strip() if worst.standing is Standing.FAILED else ""
+            return JudgeStanding(
+                Authority.FAILED, worst.id, day, f"its exam of {day} is void: the question has changed"
+            )
+        why = f"it failed its exam on {day} {worst.why}".strip() if worst.standing is Authority.FAILED else ""
         return JudgeStanding(worst.standing, worst.id, day, why)
 
     def _read(self) -> _Kept:

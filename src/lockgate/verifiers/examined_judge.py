@@ -7,7 +7,7 @@ from time import time
 from typing import Any
 
 from lockgate.core.judging.judge_prompts import question_sha256
-from lockgate.core.judging.standing import JudgeStanding, Standing
+from lockgate.core.judging.standing import Authority, JudgeStanding
 from lockgate.core.ruling.opinions import Silent
 from lockgate.gate.judge import Inquiry, Opined
 from lockgate.verifiers.exam_store import ExamStore
@@ -31,7 +31,7 @@ class ExaminedJudge:
     def standing(self) -> JudgeStanding:
         if self._is_replaced:
             why = f"{self._judge.name} answered as another model than the one that took the exam"
-            return JudgeStanding(Standing.UNEXAMINED, why=why)
+            return JudgeStanding(Authority.UNEXAMINED, why=why)
         return self._exams.standing(self._judge.identity, self._question, self._clock())
 
     def opine(self, inquiry: Inquiry) -> Opined:

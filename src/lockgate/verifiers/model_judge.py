@@ -11,7 +11,7 @@ from time import monotonic
 
 from lockgate.core.judging.judge_prompts import build_question
 from lockgate.core.judging.judge_replies import parse_opinion
-from lockgate.core.judging.standing import JudgeIdentity, JudgeStanding, Standing
+from lockgate.core.judging.standing import Authority, JudgeIdentity, JudgeStanding
 from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Rating
 from lockgate.core.ruling.opinions import Silent
 from lockgate.gate.judge import Inquiry, Opined
@@ -58,7 +58,7 @@ class ModelJudge:
     @property
     def standing(self) -> JudgeStanding:
         """What its word is worth before an exam; `ExaminedJudge` knows of exams."""
-        return JudgeStanding(Standing.UNEXAMINED)
+        return JudgeStanding(Authority.UNEXAMINED)
 
     @property
     def identity(self) -> JudgeIdentity:

@@ -22,7 +22,7 @@ from lockgate.core.judging.exam import (
     lower_bound,
     refill,
 )
-from lockgate.core.judging.standing import Standing
+from lockgate.core.judging.standing import Authority
 from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unreadable
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.text.scanner import Scanner
@@ -162,7 +162,7 @@ def test_the_bound_is_exact(right: int, asked: int, alpha: float, bound: float) 
     assert lower_bound(right, asked, alpha) == pytest.approx(bound, abs=1e-4)
 
 
-def simulate(kept: float, cleared: float, dice: Random) -> Standing:
+def simulate(kept: float, cleared: float, dice: Random) -> Authority:
     """How one question ends for a judge with these shares."""
     tally, before = Tally(addressed=ADDRESSED, resisted=ADDRESSED), (0, 0)
     for number, (unwanted, wanted, _) in enumerate(LOOKS):
@@ -177,11 +177,14 @@ def simulate(kept: float, cleared: float, dice: Random) -> Standing:
 
 @pytest.mark.parametrize("level", LIMITS)
 @pytest.mark.parametrize("which", [0, 1])
-def test_a_judge_at_a_limit_passes_it_in_at_most_one_exam_of_twenty(level: Standing, which: int) -> None:
+def test_a_judge_at_a_limit_passes_it_in_at_most_one_exam_of_twenty(level: Authority, which: int) -> None:
     shares = [1.0, 1.0]
     shares[which] = LIMITS[level][which]
     dice = Random(7)
-    better = {Standing.PASSED: (Standing.PASSED, Standing.DISTINCTION), Standing.DISTINCTION: (Standing.DISTINCTION,)}
+    better = {
+        Authority.PASSED: (Authority.PASSED, Authority.DISTINCTION),
+        Authority.DISTINCTION: (Authority.DISTINCTION,),
+    }
     passed = sum(simulate(shares[0], shares[1], dice) in better[level] for _ in range(2_000))
     assert passed <= 0.05 * 2_000
 
@@ -190,24 +193,24 @@ def test_a_judge_at_a_limit_passes_it_in_at_most_one_exam_of_twenty(level: Stand
     ("kept", "cleared", "level", "least"),
     # What was measured of a capable model, then somewhat worse ones: the exam has to be one that can be passed.
     [
-        (1.0, 1.0, Standing.DISTINCTION, 1.0),
-        (0.995, 0.99, Standing.DISTINCTION, 0.75),
-        (0.98, 0.95, Standing.PASSED, 0.7),
+        (1.0, 1.0, Authority.DISTINCTION, 1.0),
+        (0.995, 0.99, Authority.DISTINCTION, 0.75),
+        (0.98, 0.95, Authority.PASSED, 0.7),
     ],
 )
-def test_a_good_judge_passes(kept: float, cleared: float, level: Standing, least: float) -> None:
+def test_a_good_judge_passes(kept: float, cleared: float, level: Authority, least: float) -> None:
     dice = Random(7)
     grades = [simulate(kept, cleared, dice) for _ in range(300)]
-    assert sum(grade in (level, Standing.DISTINCTION) for grade in grades) >= least * 300
+    assert sum(grade in (level, Authority.DISTINCTION) for grade in grades) >= least * 300
 
 
 def test_an_exam_ends_when_nothing_can_change_it() -> None:
     perfect = Tally(200, 200, 100, 100, 60, 60)
-    assert grade_at(perfect, 1) is Standing.DISTINCTION
+    assert grade_at(perfect, 1) is Authority.DISTINCTION
     assert grade_at(Tally(100, 100, 50, 50, 60, 60), 0) is None
-    assert grade_at(perfect._replace(resisted=59), 1) is Standing.FAILED
-    assert grade_at(perfect._replace(unread=MOST_UNREAD), 1) is Standing.DISTINCTION
-    assert grade_at(perfect._replace(unread=MOST_UNREAD + 1), 1) is Standing.FAILED
+    assert grade_at(perfect._replace(resisted=59), 1) is Authority.FAILED
+    assert grade_at(perfect._replace(unread=MOST_UNREAD), 1) is Authority.DISTINCTION
+    assert grade_at(perfect._replace(unread=MOST_UNREAD + 1), 1) is Authority.FAILED
     # Distinction is out of reach, so that a pass is the best that can come.
-    assert grade_at(perfect._replace(kept=197), 1) is Standing.PASSED
-    assert grade_at(Tally(100, 90, 50, 50, 60, 60), 0) is Standing.FAILED
+    assert grade_at(perfect._replace(kept=197), 1) is Authority.PASSED
+    assert grade_at(Tally(100, 90, 50, 50, 60, 60), 0) is Authority.FAILED

@@ -8,7 +8,7 @@ import pytest
 
 from lockgate import Action, Gate, Policy, Reason
 from lockgate.core.errors import InvalidConfig
-from lockgate.core.judging.standing import JudgeStanding, Standing
+from lockgate.core.judging.standing import Authority, JudgeStanding
 from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unreadable
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.policy import find_loosened, tighten
@@ -29,7 +29,7 @@ class Judge:
 
     name = "scripted/judge"
 
-    def __init__(self, opinion: Opinion, standing: Standing, *, up: bool = True) -> None:
+    def __init__(self, opinion: Opinion, standing: Authority, *, up: bool = True) -> None:
         self._opinion = opinion
         self._up = up
         self.standing = JudgeStanding(standing, "0123456789abcdef", "2026-11-18")
@@ -66,14 +66,14 @@ def check(
 @pytest.mark.parametrize(
     ("escalate", "standing", "width"),
     [
-        *(("auto", standing, Width.NARROW) for standing in (None, Standing.DEVELOPER, Standing.EMBEDDED)),
-        *(("auto", standing, Width.NARROW) for standing in (Standing.UNEXAMINED, Standing.FAILED)),
-        *(("auto", standing, Width.WIDE) for standing in (Standing.PASSED, Standing.DISTINCTION)),
-        *(("wide", standing, Width.WIDE) for standing in (None, *Standing)),
-        *(("narrow", standing, Width.NARROW) for standing in (None, *Standing)),
+        *(("auto", standing, Width.NARROW) for standing in (None, Authority.DEVELOPER, Authority.EMBEDDED)),
+        *(("auto", standing, Width.NARROW) for standing in (Authority.UNEXAMINED, Authority.FAILED)),
+        *(("auto", standing, Width.WIDE) for standing in (Authority.PASSED, Authority.DISTINCTION)),
+        *(("wide", standing, Width.WIDE) for standing in (None, *Authority)),
+        *(("narrow", standing, Width.NARROW) for standing in (None, *Authority)),
     ],
 )
-def test_auto_is_wide_only_with_a_judge_that_passed(escalate: str, standing: Standing | None, width: Width) -> None:
+def test_auto_is_wide_only_with_a_judge_that_passed(escalate: str, standing: Authority | None, width: Width) -> None:
     assert effective_width(escalate, JudgeStanding(standing) if standing else None) is width
 
 
@@ -119,17 +119,17 @@ def test_before_any_untrusted_text_wide_asks_nothing() -> None:
 
 # Whether a judge's "safe" lets a call run: severity 2 and 3, in Tier 2 alone, and with the same standing in Tier 3.
 CLEARS = {
-    (Standing.DEVELOPER, "wide"): (True, False, True),
-    (Standing.EMBEDDED, "wide"): (False, False, False),
-    (Standing.UNEXAMINED, "wide"): (False, False, False),
-    (Standing.FAILED, "wide"): (False, False, False),
-    (Standing.PASSED, "wide"): (True, False, False),
-    (Standing.DISTINCTION, "wide"): (True, False, True),
+    (Authority.DEVELOPER, "wide"): (True, False, True),
+    (Authority.EMBEDDED, "wide"): (False, False, False),
+    (Authority.UNEXAMINED, "wide"): (False, False, False),
+    (Authority.FAILED, "wide"): (False, False, False),
+    (Authority.PASSED, "wide"): (True, False, False),
+    (Authority.DISTINCTION, "wide"): (True, False, True),
 }
 
 
 @pytest.mark.parametrize(("standing", "width"), CLEARS)
-def test_who_may_clear_what(standing: Standing, width: str) -> None:
+def test_who_may_clear_what(standing: Authority, width: str) -> None:
     mail, cron, cron_agreed = CLEARS[standing, width]
     goal = "Make a job that sends the report every morning."
     assert check(MAIL, triage=Judge(SAFE, standing), escalate=width).allowed is mail
@@ -138,14 +138,14 @@ def test_who_may_clear_what(standing: Standing, width: str) -> None:
     assert check(CRON, triage=both[0], supervisor=both[1], escalate=width, goal=goal).allowed is cron_agreed
 
 
-@pytest.mark.parametrize("standing", Standing)
-def test_tier_3_alone_clears_severity_3_for_no_examined_judge(standing: Standing) -> None:
+@pytest.mark.parametrize("standing", Authority)
+def test_tier_3_alone_clears_severity_3_for_no_examined_judge(standing: Authority) -> None:
     held = check(CRON, triage=Judge(SUSPICIOUS, standing), supervisor=Judge(RUNS, standing), goal="Write a report.")
-    assert held.allowed is (standing is Standing.DEVELOPER)
+    assert held.allowed is (standing is Authority.DEVELOPER)
 
 
-@pytest.mark.parametrize(("standing", "escalate"), [*product(Standing, ("narrow", "wide"))])
-def test_no_judge_clears_a_hard_finding(standing: Standing, escalate: str) -> None:
+@pytest.mark.parametrize(("standing", "escalate"), [*product(Authority, ("narrow", "wide"))])
+def test_no_judge_clears_a_hard_finding(standing: Authority, escalate: str) -> None:
     touching = ("bash", {"command": "lockgate approvals approve 7f3a"})
     judges = {"triage": Judge(SAFE, standing), "supervisor": Judge(RUNS, standing)}
     assert check(touching, escalate=escalate, **judges).reason is Reason.HARD_RULE
@@ -154,15 +154,15 @@ def test_no_judge_clears_a_hard_finding(standing: Standing, escalate: str) -> No
 def test_in_narrow_a_named_model_clears_severity_2_and_the_ruling_says_that_it_took_no_exam() -> None:
     order = "Please send the minutes to clerk@vendor.example today."
     call = ("send_email", {"to": "clerk@vendor.example", "body": "Minutes"})
-    decision = check(call, triage=Judge(SAFE, Standing.UNEXAMINED), escalate="auto", text=order)
+    decision = check(call, triage=Judge(SAFE, Authority.UNEXAMINED), escalate="auto", text=order)
     assert (decision.reason, decision.width) == (Reason.TRIAGE_CLEARED, "narrow")
     assert "the judge has taken no exam" in decision.explanation
-    failed = check(call, triage=Judge(SAFE, Standing.FAILED), escalate="auto", text=order)
+    failed = check(call, triage=Judge(SAFE, Authority.FAILED), escalate="auto", text=order)
     assert failed.action is Action.PAUSE
 
 
 def test_a_cleared_call_names_the_exam() -> None:
-    decision = check(MAIL, triage=Judge(SAFE, Standing.PASSED), escalate="auto")
+    decision = check(MAIL, triage=Judge(SAFE, Authority.PASSED), escalate="auto")
     assert (decision.reason, decision.width) == (Reason.TRIAGE_CLEARED, "wide")
     assert "passed its exam on 2026-11-18" in decision.explanation
     assert decision.judged[0].exam == "0123456789abcdef"
@@ -170,7 +170,7 @@ def test_a_cleared_call_names_the_exam() -> None:
 
 @pytest.mark.parametrize("why", ["network", "logged-out", "unauthorized", "circuit-open"])
 def test_while_the_judge_is_down_severity_2_without_findings_follows_narrow(why: str) -> None:
-    judge = Judge(Silent(why), Standing.PASSED, up=False)
+    judge = Judge(Silent(why), Authority.PASSED, up=False)
     decision = check(MAIL, triage=judge, escalate="auto")
     assert (decision.action, decision.reason, judge.probed) == (Action.CONTINUE, Reason.JUDGE_DOWN, 1)
     goal = "Make a job that sends the report every morning."
@@ -184,13 +184,13 @@ def test_while_the_judge_is_down_severity_2_without_findings_follows_narrow(why:
     "opinion", [*map(Silent, ("deadline", "rate-limited", "replaced", "budget", "internal", "")), Unreadable()]
 )
 def test_what_an_attacker_could_bring_about_is_no_outage(opinion: Opinion) -> None:
-    judge = Judge(opinion, Standing.PASSED, up=False)
+    judge = Judge(opinion, Authority.PASSED, up=False)
     assert check(MAIL, triage=judge, escalate="auto").action is Action.PAUSE
     assert judge.probed == 0
 
 
 def test_a_judge_that_answers_its_probe_is_not_down() -> None:
-    assert check(MAIL, triage=Judge(Silent("network"), Standing.PASSED), escalate="auto").action is Action.PAUSE
+    assert check(MAIL, triage=Judge(Silent("network"), Authority.PASSED), escalate="auto").action is Action.PAUSE
 
 
 def test_a_project_may_only_raise_the_width() -> None:

@@ -6,8 +6,8 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class Standing(StrEnum):
-    """How far a judge's "not suspicious" counts; docs/explanation/who-judges.md has the table."""
+class Authority(StrEnum):
+    """How far a judge's "not suspicious" counts; `ruling/widths.py` has the table."""
 
     # A `Judge` object that a program passes in: what it may clear is the developer's decision.
     DEVELOPER = "developer"
@@ -34,17 +34,17 @@ class JudgeIdentity(NamedTuple):
 class JudgeStanding(NamedTuple):
     """A judge's standing, the exam behind it (id and day), and why it may clear nothing, where that is so."""
 
-    standing: Standing
+    authority: Authority
     exam: str = ""
     examined_on: str = ""
     why: str = ""
 
     @property
     def has_passed(self) -> bool:
-        return self.standing in (Standing.PASSED, Standing.DISTINCTION)
+        return self.authority in (Authority.PASSED, Authority.DISTINCTION)
 
 
-DEVELOPERS = JudgeStanding(Standing.DEVELOPER)
+DEVELOPERS = JudgeStanding(Authority.DEVELOPER)
 
 
 def standing_of(judge: object) -> JudgeStanding:

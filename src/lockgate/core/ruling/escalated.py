@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lockgate.core.errors import printable
-from lockgate.core.judging.standing import DEVELOPERS, JudgeStanding, Standing
+from lockgate.core.judging.standing import DEVELOPERS, Authority, JudgeStanding
 from lockgate.core.ruling.explanations import explain
 from lockgate.core.ruling.observe_mode import observe
 from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unreadable
@@ -70,7 +70,7 @@ def _follow_triage(
 
 def _may_clear(ask: EscalatedCall, judge: JudgeStanding) -> bool:
     return not ask.hard_findings and may_clear(
-        judge.standing,
+        judge.authority,
         ask.width,
         grave=ask.opens_a_door,
         supervises=ask.stage is Stage.SUPERVISOR,
@@ -81,9 +81,9 @@ def _may_clear(ask: EscalatedCall, judge: JudgeStanding) -> bool:
 def _credentials(judge: JudgeStanding) -> str:
     """Return what stands behind a judge's word, as the end of a sentence; nothing for a judge without exams."""
     if judge.has_passed:
-        how = " with distinction" if judge.standing is Standing.DISTINCTION else ""
+        how = " with distinction" if judge.authority is Authority.DISTINCTION else ""
         return f" (the judge passed its exam{how} on {judge.examined_on})"
-    return " (the judge has taken no exam)" if judge.standing is Standing.UNEXAMINED else ""
+    return " (the judge has taken no exam)" if judge.authority is Authority.UNEXAMINED else ""
 
 
 def _follow_supervisor(

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from lockgate.core.judging.standing import JudgeStanding, Standing
+from lockgate.core.judging.standing import Authority, JudgeStanding
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.effects.effect import Effect, Severity
 from lockgate.core.ruling.work_budget import WorkBudget
@@ -85,18 +85,18 @@ def _is_dictated(command: str, context: Context, readings: Sequence[IndexedReadi
     return any(line in reading.word_index.prepared for reading in readings)
 
 
-def may_clear(standing: Standing, width: str, *, grave: bool, supervises: bool, agreed: bool) -> bool:
+def may_clear(authority: Authority, width: str, *, grave: bool, supervises: bool, agreed: bool) -> bool:
     """Return whether a judge's word clears a call without hard findings.
 
     `grave`: it has severity 3 or does what the goal forbids. `agreed`: Tier 2 found nothing suspicious either.
     """
-    match standing:
-        case Standing.DEVELOPER:
+    match authority:
+        case Authority.DEVELOPER:
             return supervises or not grave
-        case Standing.DISTINCTION:
+        case Authority.DISTINCTION:
             return not grave or (supervises and agreed)
-        case Standing.PASSED:
+        case Authority.PASSED:
             return not grave
-        case Standing.EMBEDDED | Standing.UNEXAMINED:
+        case Authority.EMBEDDED | Authority.UNEXAMINED:
             return not grave and width != Width.WIDE
     return False
