@@ -11,6 +11,7 @@ import hyperscan
 import pytest
 
 from lockgate import Gate, Reason, assemble
+from lockgate.core.judging.standing import Authority, standing_of
 from lockgate.core.text import scanner as scanner_module
 from lockgate.core.text.rules import RULES, Rule
 from lockgate.core.text.scanner import Scanner, encode, rules_from_patterns
@@ -413,7 +414,6 @@ def test_no_call_touches_lockgate_where_the_settings_put_it(
 def test_a_program_judges_by_its_name_and_is_protected_like_our_own_files(tmp_path: Path) -> None:
     from lockgate.core.ruling.policy import Policy
     from lockgate.settings.config import Settings
-    from lockgate.verifiers.command_judge import CommandJudge
 
     program, script = tmp_path / "real" / "judge", tmp_path / "script"
     program.parent.mkdir()
@@ -425,7 +425,8 @@ def test_a_program_judges_by_its_name_and_is_protected_like_our_own_files(tmp_pa
     policy = Policy(triage_model=f"command:{link} {script}", supervisor_model="host:codex")
     settings = Settings(policy, state_dir=tmp_path / "state")
     gate = assemble.gate_from_settings(settings, keep_records=False)
-    assert isinstance(gate.triage, CommandJudge)
+    assert gate.triage is not None
+    assert standing_of(gate.triage).authority is Authority.UNEXAMINED
     assert (gate.triage.name, gate.supervisor and gate.supervisor.name) == (f"command:{link} {script}", "host:codex")
     assert {str(link), str(program), str(script)} <= set(gate.own_folders)
     assert assemble.models_from_settings(settings) == {}
@@ -458,3 +459,38 @@ def test_a_program_that_cannot_judge_is_refused_with_its_key(
         assemble.triage_from_settings(settings)
     with pytest.raises(InvalidConfig):
         assemble.triage_from_settings(Settings(Policy(triage_model="host:codex")))
+
+
+def test_auto_takes_the_first_judge_that_has_passed_and_no_other(tmp_path: Path) -> None:
+    from lockgate.core.judging.exam import ExamResult
+    from lockgate.core.judging.judge_prompts import question_sha256
+    from lockgate.core.ruling.policy import Policy
+    from lockgate.settings.config import AuditSettings, Settings
+
+    policy = Policy(triage_model="auto", supervisor_model="auto")
+    settings = Settings(policy, audit=AuditSettings(enabled=False), state_dir=tmp_path)
+    names = {}
+    for name in ("passed", "failed"):
+        program = tmp_path / name
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o700)
+        names[name] = f"command:{program}"
+    before = assemble.gate_from_settings(settings, keep_records=False)
+    assert before.supervisor is None
+    assert before.triage is None or standing_of(before.triage).authority is Authority.EMBEDDED
+    exams = assemble.exams_from_settings(settings)
+    for name, authority in (("passed", Authority.PASSED), ("failed", Authority.FAILED)):
+        identity = assemble.named_judge(settings, names[name]).identity
+        result = ExamResult("ab" * 8, identity, "", question_sha256(), 1_790_000_000, authority, name=names[name])
+        exams.add(result)
+    gate = assemble.gate_from_settings(settings, keep_records=False)
+    assert gate.triage is not None and gate.supervisor is not None
+    assert gate.triage.name == gate.supervisor.name == names["passed"]
+    assert standing_of(gate.triage).has_passed
+    assert str(tmp_path / "passed") in gate.own_folders
+    assert gate.ruler(goal="Tidy up").width == "wide"
+    # Another program at the same path has taken no exam.
+    (tmp_path / "passed").write_text("#!/bin/sh\necho fine\n")
+    replaced = assemble.gate_from_settings(settings, keep_records=False)
+    assert replaced.supervisor is None
+    assert replaced.ruler(goal="Tidy up").width == "narrow"

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from lockgate import __version__
 from lockgate.core.errors import InvalidConfig, JournalUnavailable, LockgateError, quoted
-from lockgate.core.judging.model_names import EMBEDDED, NO_JUDGE
+from lockgate.core.judging.model_names import AUTO, EMBEDDED, NO_JUDGE
+from lockgate.core.judging.standing import standing_of
 from lockgate.core.ruling.approvals import ApprovalChange, ApprovalState
 from lockgate.core.text.rules import RULES, Rule
 from lockgate.core.text.scanner import Scanner, check_pattern, rules_from_patterns
@@ -76,11 +77,12 @@ def gate_from_settings(settings: Settings, *, keep_records: bool = True) -> Gate
     """Return a gate with the judges and stores of these settings; without `keep_records` it leaves no trace."""
     supervision, policy = settings.supervision, settings.policy
     journal = journal_from_settings(settings) if keep_records else None
+    triage, supervisor = _judges_from_settings(settings)
     return Gate(
         policy,
         scanner=scanner_from_settings(settings),
-        triage=triage_from_settings(settings),
-        supervisor=_judge_for_key(settings, SUPERVISOR_KEY, policy.supervisor_model, supervision.timeout_s),
+        triage=triage,
+        supervisor=supervisor,
         approvals=approvals_from_settings(settings, journal)
         if keep_records and _has_place_for_approvals(settings)
         else None,
@@ -94,7 +96,7 @@ def gate_from_settings(settings: Settings, *, keep_records: bool = True) -> Gate
         approval_life_s=supervision.approval_life_s,
         two_person=supervision.two_person,
         service_port=settings.server.port,
-        own_folders=(*_own_folders(settings), *_judge_files(settings)),
+        own_folders=(*_own_folders(settings), *_judge_files(triage, supervisor)),
     )
 
 
@@ -106,12 +108,16 @@ def _own_folders(settings: Settings) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each for place in places for each in (os.path.abspath(place), os.path.realpath(place))))
 
 
-def _judge_files(settings: Settings) -> list[str]:
+def _judges_from_settings(settings: Settings) -> tuple[Judge | None, Judge | None]:
+    supervision = settings.supervision
+    supervisor = _judge_for_key(settings, SUPERVISOR_KEY, settings.policy.supervisor_model, supervision.timeout_s)
+    return triage_from_settings(settings), supervisor
+
+
+def _judge_files(*judges: Judge | None) -> list[str]:
     """Return the programs that judge, to be protected like our own files."""
-    judges = [
-        program_judge(settings, name) for name in (settings.policy.triage_model, settings.policy.supervisor_model)
-    ]
-    return [place for judge in judges if judge for file in judge.files for place in (file, os.path.realpath(file))]
+    files = [file for judge in judges for file in getattr(judge, "files", ())]
+    return [place for file in files for place in (file, os.path.realpath(file))]
 
 
 def host_from_settings(settings: Settings) -> Host:
@@ -134,13 +140,12 @@ def changed_gate(gate: Gate, before: Settings, settings: Settings) -> Gate:
 
     same_judges = judges(before) == judges(settings)
     same_rules = before.policy.additional_patterns == policy.additional_patterns
+    triage, supervisor = (gate.triage, gate.supervisor) if same_judges else _judges_from_settings(settings)
     return Gate(
         policy,
         scanner=gate.scanner if same_rules else scanner_from_settings(settings),
-        triage=gate.triage if same_judges else triage_from_settings(settings),
-        supervisor=gate.supervisor
-        if same_judges
-        else _judge_for_key(settings, SUPERVISOR_KEY, policy.supervisor_model, supervision.timeout_s),
+        triage=triage,
+        supervisor=supervisor,
         approvals=gate.approvals,
         ledger=gate.ledger,
         # Its own: it records the changed settings before the first ruling under them.
@@ -153,7 +158,7 @@ def changed_gate(gate: Gate, before: Settings, settings: Settings) -> Gate:
         approval_life_s=supervision.approval_life_s,
         two_person=supervision.two_person,
         service_port=gate.service_port,
-        own_folders=dict.fromkeys((*gate.own_folders, *_judge_files(settings))),
+        own_folders=dict.fromkeys((*gate.own_folders, *_judge_files(triage, supervisor))),
     )
 
 
@@ -189,18 +194,20 @@ def sessions_from_settings(settings: Settings) -> SessionStore:
 
 
 def triage_from_settings(settings: Settings) -> Judge | None:
-    """Return the judge of Tier 2: the named model, else the embedded judge if it is installed.
+    """Return the judge of Tier 2: the named model, or one that has passed; else the embedded judge if it is installed.
 
     An embedded judge that the settings name is verified here. One that they do not name is loaded with its first
     question, which counts as unanswered if it fails: a damaged installation must not keep every program from starting.
     """
     name = settings.policy.triage_model
     if name not in ("", EMBEDDED):
-        return _judge_for_key(settings, TRIAGE_KEY, name, settings.supervision.triage_timeout_s or None)
-    if not name and not is_embedded_installed():
+        passed = _judge_for_key(settings, TRIAGE_KEY, name, settings.supervision.triage_timeout_s or None)
+        if passed is not None or name != AUTO:
+            return passed
+    if name != EMBEDDED and not is_embedded_installed():
         return None
     judge = embedded_from_settings(settings)
-    if name:
+    if name == EMBEDDED:
         try:
             judge.verify()
         except InvalidConfig as error:
@@ -234,10 +241,48 @@ def _judge_for_key(settings: Settings, key: str, name: str, timeout_s: float | N
     """Return the judge that a configuration key names; errors name the key."""
     if name in ("", NO_JUDGE):
         return None
+    if name == AUTO:
+        return _passed_judge(settings, timeout_s)
     try:
-        return program_judge(settings, name, timeout_s) or judge_from_settings(settings, name, timeout_s)
+        return _examined(settings, named_judge(settings, name, timeout_s))
     except InvalidConfig as error:
         raise InvalidConfig(f"`{key}` names {quoted(name)}: {error.message}", hint=error.hint) from None
+
+
+def named_judge(settings: Settings, name: str, timeout_s: float | None = None) -> CommandJudge | ModelJudge:
+    """Return the program or the provider's model of this name as a judge that knows of no exam."""
+    return program_judge(settings, name, timeout_s) or judge_from_settings(settings, name, timeout_s)
+
+
+def _examined(settings: Settings, judge: CommandJudge | ModelJudge) -> Judge:
+    """Return a judge with the standing that its exams give it; without a state directory there are none."""
+    if settings.state_dir is None:
+        return judge
+    from lockgate.verifiers.examined_judge import ExaminedJudge
+
+    return ExaminedJudge(judge, exams_from_settings(settings))
+
+
+def _passed_judge(settings: Settings, timeout_s: float | None) -> Judge | None:
+    """Return the first judge that has passed its exam: an agent's own model, another program, a provider's model.
+
+    An exam is the only thing that makes a judge eligible: a model that is merely there, or a key that the environment
+    happens to hold, is never asked.
+    """
+    if settings.state_dir is None:
+        return None
+    with suppress(LockgateError):
+        names = dict.fromkeys(result.name for result in reversed(exams_from_settings(settings).results()))
+        for name in sorted(filter(None, names), key=_rank_of_route):
+            with suppress(InvalidConfig):
+                judge = _examined(settings, named_judge(settings, name, timeout_s))
+                if standing_of(judge).has_passed:
+                    return judge
+    return None
+
+
+def _rank_of_route(name: str) -> int:
+    return ("host", "command").index(route) if (route := name.partition(":")[0]) in ("host", "command") else 2
 
 
 def models_from_settings(settings: Settings) -> dict[str, ModelName]:
@@ -249,7 +294,7 @@ def models_from_settings(settings: Settings) -> dict[str, ModelName]:
     found: dict[str, ModelName] = {}
     for key, name in named.items():
         try:
-            named_here = name and name != NO_JUDGE and (name != EMBEDDED or key != TRIAGE_KEY)
+            named_here = name and name not in (NO_JUDGE, AUTO) and (name != EMBEDDED or key != TRIAGE_KEY)
             found |= {key: resolve_model(name, aliases)} if named_here and parse_program(name) is None else {}
         except InvalidConfig as error:
             raise InvalidConfig(f"`{key}`: {error.message}", hint=error.hint) from None

@@ -272,7 +272,7 @@ def test_a_folder_that_others_can_write_is_not_used(tmp_path: Path) -> None:
 
 def test_a_program_is_unexamined_and_says_its_name(tmp_path: Path) -> None:
     judge = judge_by(tmp_path, "pass")
-    assert standing_of(judge).standing is Authority.UNEXAMINED
+    assert standing_of(judge).authority is Authority.UNEXAMINED
     assert judge.name == f"command:{tmp_path}/program 'first word' --flag"
 
 

@@ -22,10 +22,11 @@ from lockgate.cli.user import user_name
 from lockgate.core.errors import LockgateError
 from lockgate.core.judging.exam import LOOKS, MOST_QUESTIONS, ExamResult, Sitting, Tally
 from lockgate.core.judging.judge_prompts import question_sha256
-from lockgate.core.judging.model_names import EMBEDDED, NO_JUDGE
+from lockgate.core.judging.model_names import AUTO, EMBEDDED, NO_JUDGE
 from lockgate.core.judging.prices import cost_usd, parse_prices
 from lockgate.core.judging.standing import Authority
 from lockgate.verifiers import embedded_judge as embedded
+from lockgate.verifiers.command_judge import CommandJudge
 from lockgate.verifiers.embedded_judge import INSTALL, NAMES
 from lockgate.verifiers.exam_run import load_bank, take_exam
 from lockgate.verifiers.exam_store import ExamStore, result_as_json
@@ -107,9 +108,9 @@ def _take_exam(args: argparse.Namespace) -> Exit:
         raise LockgateError("only a person at a terminal can start an exam", hint="type the command yourself")
     settings = assemble.settings_from_environment(args.config)
     name = args.file or settings.policy.triage_model
-    if name in ("", NO_JUDGE, EMBEDDED):
+    if name in ("", AUTO, NO_JUDGE, EMBEDDED):
         raise LockgateError("no model to examine", hint="lockgate judge exam MODEL; the embedded judge takes no exam")
-    judge = assemble.judge_from_settings(settings, name)
+    judge = assemble.named_judge(settings, name)
     exams = assemble.exams_from_settings(settings, who=user_name())
     if not exams.tries_left(judge.identity, time()):
         raise LockgateError(f"{judge.name} took two exams within a day", hint="try again tomorrow")
@@ -121,6 +122,9 @@ def _take_exam(args: argparse.Namespace) -> Exit:
     if read_answer("Type yes to start: ") != "yes":
         print("nothing was asked")
         return Exit.FLAGGED
+    if isinstance(judge, CommandJudge):
+        # A program that changed is not asked until a person confirms it: this is how.
+        judge.confirm_program()
     sitting = Sitting(load_bank(), assemble.scanner_from_settings(settings), SystemRandom())
     try:
         with show_progress(MOST_QUESTIONS, "questions") as advance:
@@ -128,10 +132,10 @@ def _take_exam(args: argparse.Namespace) -> Exit:
     except KeyboardInterrupt:
         counts = sitting.asked > MOST_QUESTIONS // 2
         if counts:
-            exams.add(sitting.result(judge.identity, time()))
+            exams.add(sitting.result(judge.identity, time())._replace(name=name))
         print(f"given up after {sitting.asked} questions, without a result; {'it counts' if counts else 'not counted'}")
         return Exit.INTERRUPTED
-    result = sitting.result(judge.identity, time())
+    result = sitting.result(judge.identity, time())._replace(name=name)
     exams.add(result)
     if args.json:
         print(json.dumps(result_as_json(result), indent=2))

@@ -169,8 +169,9 @@ class CommandJudge:
     def _opinion_steps(self, inquiry: Inquiry) -> Routine[Opined]:
         try:
             # The program ends before the caller stops waiting.
-            ask = partial(self._ask, inquiry, monotonic() + self._timeout_s * 0.95)
-            opined: Opined = yield PoolJob(_processes, ask, self._timeout_s)
+            left_s = min(self._timeout_s, inquiry.until - monotonic())
+            ask = partial(self._ask, inquiry, monotonic() + left_s * 0.95)
+            opined: Opined = yield PoolJob(_processes, ask, left_s)
             return opined
         except _NoReply as error:
             why = error.args[0]

@@ -161,7 +161,10 @@ class Tally(NamedTuple):
 
 
 class ExamResult(NamedTuple):
-    """How an exam ended, with its tallies; `replied` is the model id in the replies. One given up is `unexamined`."""
+    """How an exam ended, with its tallies; `replied` is the model id in the replies. One given up is `unexamined`.
+
+    `name` is what the configuration calls the judge.
+    """
 
     id: str
     identity: JudgeIdentity
@@ -172,6 +175,7 @@ class ExamResult(NamedTuple):
     why: str = ""
     questions: Mapping[str, Mapping[str, int]] = {}
     kinds: Mapping[str, Mapping[str, int]] = {}
+    name: str = ""
 
 
 class Sitting:

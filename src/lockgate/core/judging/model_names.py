@@ -12,8 +12,8 @@ from lockgate.core.errors import InvalidConfig, quoted
 
 # Who can be asked; the names of the adapters, without `none` and `embedded`.
 PROVIDERS = ("anthropic", "openai", "azure", "compatible")
-# Names of no provider's model: the judge that comes with Lockgate, and no judge at all.
-EMBEDDED, NO_JUDGE = "embedded", "none"
+# Names of no provider's model: the judge that comes with Lockgate, no judge at all, and whichever has passed its exam.
+EMBEDDED, NO_JUDGE, AUTO = "embedded", "none", "auto"
 # Programs that are asked: any by its path, and the coding agents whose own model judges, with the names of theirs.
 COMMAND, HOST = "command", "host"
 HOST_PROGRAMS: Mapping[str, str] = MappingProxyType({"claude-code": "claude", "codex": "codex"})
@@ -138,7 +138,7 @@ def parse_aliases(lines: Iterable[str]) -> dict[str, str]:
             raise InvalidConfig(
                 f"{quoted(line)} names no model", hint='write it as "NAME = provider/model", the name in small letters'
             )
-        if alias in (EMBEDDED, NO_JUDGE, HOST, COMMAND):
+        if alias in (EMBEDDED, NO_JUDGE, AUTO, HOST, COMMAND):
             raise InvalidConfig(f"the model name {quoted(alias)} is taken", hint="choose another short name")
         if alias in found:
             raise InvalidConfig(f"the model name {quoted(alias)} is given twice", hint="remove one of them")
