@@ -484,7 +484,8 @@ def test_auto_takes_the_first_judge_that_has_passed_and_no_other(tmp_path: Path)
         result = ExamResult("ab" * 8, identity, "", question_sha256(), 1_790_000_000, authority, name=names[name])
         exams.add(result)
     gate = assemble.gate_from_settings(settings, keep_records=False)
-    assert gate.triage is not None and gate.supervisor is not None
+    assert gate.triage is not None
+    assert gate.supervisor is not None
     assert gate.triage.name == gate.supervisor.name == names["passed"]
     assert standing_of(gate.triage).has_passed
     assert str(tmp_path / "passed") in gate.own_folders
