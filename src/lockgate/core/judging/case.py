@@ -177,12 +177,9 @@ def build_case(
         map(_origin_line, ranked), len(ranked), budget // 8, "of the origins", missing, telling=_count_orders(ranked)
     )
     trail = _trail(history, policy, budget // (8 if top else 16), missing, top=top)
-    targets = tuple(_target_lines(ask, context))
-    secrets = tuple(_secret_lines(ask, context))
-    lineage: tuple[str, ...] = ()
-    if top:
-        made = list(_lineage(ask, context))
-        lineage = _fit_lines(made, len(made), budget // 16, "of the lines on what was made from what", missing)
+    targets, secrets = tuple(_target_lines(ask, context)), tuple(_secret_lines(ask, context))
+    made = list(_lineage(ask, context)) if top else []
+    lineage = _fit_lines(made, len(made), budget // 16, "of the lines on what was made from what", missing)
     lines = *targets, *secrets, *findings, *origins, *trail, *lineage
     shown = *asked.pieces, tool.text, arguments, policy.research_scope, *lines
     # 3. and 4. The blocks.
