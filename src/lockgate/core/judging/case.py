@@ -158,8 +158,7 @@ def build_case(
     Given a `ContextSnapshot` it may take its time on any thread; a `Context` must not change meanwhile.
     """
     top = ask.stage is Stage.SUPERVISOR
-    wanted = SUPERVISOR_CHARACTERS if top else TRIAGE_CHARACTERS
-    budget = max(wanted if budget is None else budget, LEAST_CHARACTERS)
+    budget = max((SUPERVISOR_CHARACTERS if top else TRIAGE_CHARACTERS) if budget is None else budget, LEAST_CHARACTERS)
     missing = _LeftOut()
     # 2. The goal, the call, the findings and the origins.
     asked = cut_to_budget(goal, (), min(MAX_GOAL, budget // 8))
@@ -167,7 +166,6 @@ def build_case(
     tool = remove_secrets(ask.call.tool[:_MAX_NAME])
     missing.note("the end of the tool's name", matters=len(ask.call.tool) > _MAX_NAME)
     arguments = _arguments(ask, budget // 4, missing)
-    unread = asked.unread or tool.unread
     for found in ask.findings:
         missing.note(found.excerpt, matters=found.rule == UNSHOWN)
     told = (_finding_line(found, context) for found in _rank_findings(ask.findings))
@@ -181,11 +179,11 @@ def build_case(
     made = list(_lineage(ask, context)) if top else []
     lineage = _fit_lines(made, len(made), budget // 16, "of the lines on what was made from what", missing)
     lines = *targets, *secrets, *findings, *origins, *trail, *lineage
-    shown = *asked.pieces, tool.text, arguments, policy.research_scope, *lines
     # 3. and 4. The blocks.
+    shown = *asked.pieces, tool.text, arguments, policy.research_scope, *lines
     left = budget - sum(written_size(line) + LINE_OVERHEAD for line in shown)
     excerpts, hidden = _excerpts(ask, context, policy, left, missing)
-    missing.note("words that were removed together with secrets", matters=unread or hidden)
+    missing.note("words that were removed together with secrets", matters=asked.unread or tool.unread or hidden)
     return JudgeCase(
         goal="\n[…]\n".join(asked.pieces),
         tool=tool.text,
