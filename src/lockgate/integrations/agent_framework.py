@@ -22,6 +22,7 @@ from lockgate.integrations.plug import (
     PlugCall,
     shared_plug,
     source_of_result,
+    trailing_input,
 )
 from lockgate.runtime.failures import report_failure
 
@@ -101,7 +102,7 @@ class _Input(AgentMiddleware):
             # A run is known by its session, so that one without gets its own.
             context.session = context.agent.create_session()
         session, parent = _session_of(self._plug, context.session), self._plug.caller
-        given = _trailing_input(context.messages)
+        given = trailing_input(context.messages, lambda each: each.role == "user")
         known = len(given) == len(context.messages) and not context.session.state
         for message in given:
             for content in message.contents:
@@ -267,12 +268,6 @@ def _request_for(context: FunctionInvocationContext, call: PlugCall, question: H
     id = str(context.metadata.get("function_call_occurrence_id") or call.id)
     asked = Content.from_function_call(call_id=call.id, name=call.tool, arguments=dict(call.arguments), id=id)
     return Content.from_function_approval_request(id=id, function_call=asked, additional_properties=question.as_dict())
-
-
-def _trailing_input(messages: Sequence[Any]) -> Sequence[Any]:
-    """Return what the caller has just said: the user's messages at the end, behind a history that came along."""
-    others = [place for place, each in enumerate(messages) if each.role != "user"]
-    return messages[others[-1] + 1 :] if others else messages
 
 
 def _answered_calls(messages: Sequence[Any]) -> dict[str, str]:

@@ -29,6 +29,7 @@ from lockgate.integrations.plug import (
     require_framework,
     shared_plug,
     source_of_result,
+    trailing_input,
 )
 
 with naming_extra("langchain", "langchain"):
@@ -99,7 +100,7 @@ class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
         elif not session.startswith(f"{parent}/"):
             session = f"{parent}/{uuid4().hex}"
         messages = list(state.get("messages", ()))
-        given = _trailing_input(messages)
+        given = trailing_input(messages, lambda each: isinstance(each, HumanMessage))
         # What the caller brought along from another run was read elsewhere.
         known = len(given) == len(messages)
         if not parent and "|" in str(get_config().get("configurable", {}).get("checkpoint_ns", "")):
@@ -335,16 +336,6 @@ def _session_of(state: Any) -> str:
     """Return the session of this run; where it was not seen from its start, that of its thread."""
     named = state.get("lockgate_session") if isinstance(state, Mapping) else getattr(state, "lockgate_session", None)
     return str(named or get_config().get("configurable", {}).get("thread_id") or "unseen-run")
-
-
-def _trailing_input(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
-    """Return what the caller has just given: the human messages at the end."""
-    count = 0
-    for message in reversed(messages):
-        if not isinstance(message, HumanMessage):
-            break
-        count += 1
-    return list(messages[len(messages) - count :])
 
 
 def _call_of(request: ToolCallRequest) -> PlugCall:

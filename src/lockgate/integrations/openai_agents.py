@@ -32,6 +32,7 @@ from lockgate.integrations.plug import (
     require_framework,
     shared_plug,
     source_of_result,
+    trailing_input,
 )
 
 with naming_extra("openai-agents", "agents"):
@@ -152,7 +153,7 @@ class LockgateRunner:
             run = _Run(self, chat or f"run-{uuid4().hex}", self.plug.caller)
             if not isinstance(given, RunState):
                 items = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
-                words = [_text_of(each) for each in _trailing_input(items)]
+                words = [_text_of(each) for each in trailing_input(items, _is_users)]
                 managed = options.get("conversation_id") or options.get("previous_response_id")
                 run.words, run.known = words, len(words) == len(items) and not managed
                 run.is_new = True
@@ -317,7 +318,7 @@ def _read_request(run: _Run, agent: str, prompt: str | None, items: Sequence[Any
             run.is_new = False
             words = run.words
             if words is None:
-                words = [_text_of(each) for each in _trailing_input(items)]
+                words = [_text_of(each) for each in trailing_input(items, _is_users)]
             # What the model or a tool wrote before this run was read elsewhere.
             known = run.known and all(_role_of(each) in ("user", *_PROMPTS) for each in items)
             for text in words:
@@ -570,16 +571,13 @@ def _key(call: PlugCall) -> str:
     return json.dumps([call.id, call.tool, call.arguments], sort_keys=True, default=repr)
 
 
+def _is_users(item: Any) -> bool:
+    return _role_of(item) == "user"
+
+
 def _role_of(item: Any) -> str:
     return str(item.get("role", "")) if isinstance(item, dict) else ""
 
 
 def _text_of(item: Any) -> str:
     return text_of(item.get("content", "")) if isinstance(item, dict) else str(item)
-
-
-def _trailing_input(items: Sequence[Any]) -> list[Any]:
-    count = 0
-    while count < len(items) and _role_of(items[-1 - count]) == "user":
-        count += 1
-    return list(items[len(items) - count :])

@@ -16,17 +16,17 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from functools import partial
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
-from itertools import count
+from itertools import count, takewhile
 from threading import Lock, Thread
 from time import monotonic
-from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, Protocol, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Protocol, TypeVar, get_args
 
 from lockgate.core.errors import InvalidCall, InvalidConfig, LockgateError, printable, quoted
 from lockgate.core.sessions.session_entries import MAX_ID
@@ -607,6 +607,11 @@ def shared_plug(name: str) -> Plug:
 
 _shared: dict[str, Plug] = {}
 _shared_lock = Lock()
+
+
+def trailing_input(messages: Sequence[Any], is_users: Callable[[Any], bool]) -> list[Any]:
+    """Return what the caller has just said: the user's messages at the end, behind a history that came along."""
+    return list(takewhile(is_users, reversed(messages)))[::-1]
 
 
 def source_of_result(tool: str, arguments: Mapping[str, object]) -> str:

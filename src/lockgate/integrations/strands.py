@@ -25,6 +25,7 @@ from lockgate.integrations.plug import (
     Verdict,
     shared_plug,
     source_of_result,
+    trailing_input,
 )
 
 with naming_extra("strands", "strands"):
@@ -84,7 +85,7 @@ class LockgatePlugin(Plugin):
         for tool in agent.tool_registry.registry.values():
             if unseen := unseen_agent(tool.tool_name, tool, Agent, _guarded.__contains__):
                 self.plug.cannot_cover(unseen)
-        given = _trailing_input(messages)
+        given = trailing_input(messages, lambda each: each["role"] == "user")
         written = self._continued.pop(agent, self) is None or _is_from_agents(agent, messages)
         known = not agent.messages and len(given) == len(messages)
         for message in () if written else given:
@@ -223,12 +224,6 @@ def _held(result: Any) -> list[tuple[str, HeldQuestion]]:
         for each in result.interrupts or ()
         if isinstance(each.reason, Mapping) and each.reason.get("held_by") == "lockgate"
     ]
-
-
-def _trailing_input(messages: list[Any]) -> list[Any]:
-    """Return what the caller has just said: the user's messages at the end, behind a history that came along."""
-    others = [place for place, each in enumerate(messages) if each["role"] != "user"]
-    return messages[others[-1] + 1 :] if others else messages
 
 
 def _up_to_last_reply(messages: list[Any]) -> list[Any]:
