@@ -27,6 +27,7 @@ from agent_framework import (
     Message,
     ResponseStream,
 )
+from host_judging import check_host_judge, judge_reply
 from page_programs import run_page
 from plug_attack import Attack
 
@@ -44,7 +45,7 @@ class ScriptedClient(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClien
         self.script = script
 
     def _inner_get_response(self, *, messages: Any, stream: Any, options: Any, **more: Any) -> Any:
-        contents = contents_of(next(self.script, "done"))
+        contents = contents_of(judge_reply(messages[-1].text) or next(self.script, "done"))
 
         async def reply() -> ChatResponse:
             return ChatResponse(messages=[Message("assistant", contents)])
@@ -237,6 +238,11 @@ async def result_of(agent: Agent, given: Any, chat: AgentSession, mode: str) -> 
 def told_by(messages: Sequence[Any]) -> list[str]:
     found = [each for message in messages for each in message.contents if each.type == "function_result"]
     return [str(each.result) for each in found]
+
+
+@pytest.mark.parametrize("mode", FrameworkDriver.modes)
+def test_the_agents_own_model_judges_its_calls(mode: str) -> None:
+    check_host_judge(FrameworkDriver, lambda plug: LockgateLayer(plug, judge="host"), mode)
 
 
 def test_the_plug_holds_what_plugs_promise() -> None:

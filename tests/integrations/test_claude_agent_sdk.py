@@ -21,6 +21,7 @@ import pytest
 pytest.importorskip("claude_agent_sdk")
 
 from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, HookMatcher, create_sdk_mcp_server, query, tool
+from host_judging import check_host_judge, judge_reply
 from page_programs import run_page
 from plug_attack import Attack
 
@@ -50,7 +51,9 @@ class ScriptedApi:
                 with lock:
                     asked.append(body)
                     script = scripts[INNER in json.dumps(body.get("messages", [])[:1])]
-                    reply = next(script, "done") if body.get("tools") else "ok"
+                    reply = judge_reply(json.dumps(body.get("messages"), ensure_ascii=False))
+                    if reply is None:
+                        reply = next(script, "done") if body.get("tools") else "ok"
                 self.send_response(200)
                 self.send_header("content-type", "text/event-stream")
                 self.end_headers()
@@ -231,6 +234,11 @@ class ClaudeDriver:
         raise NotImplementedError
 
     start_changed = start_with_mcp = start_with_provider_result = resume_edited
+
+
+@pytest.mark.parametrize("mode", ClaudeDriver.modes)
+def test_the_agents_own_model_judges_its_calls(mode: str) -> None:
+    check_host_judge(ClaudeDriver, lambda plug: LockgateHooks(plug, judge="host"), mode)
 
 
 def test_the_plug_holds_what_plugs_promise() -> None:

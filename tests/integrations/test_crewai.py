@@ -25,6 +25,7 @@ from crewai import Agent, BaseLLM, Crew, Task
 from crewai.hooks.dispatch import InterceptionPoint, register, scoped_hooks, unregister
 from crewai.tools import tool
 from crewai.tools.mcp_native_tool import MCPNativeTool
+from host_judging import check_host_judge, judge_reply
 from page_programs import run_page
 from plug_attack import Attack
 
@@ -55,6 +56,10 @@ class ScriptedLLM(BaseLLM):
     seen: Any = None
 
     def call(self, messages: Any, **_: Any) -> Any:
+        if said := judge_reply(messages[-1]["content"]):
+            # As the models of CrewAI do, and all hooks with them.
+            self._invoke_before_llm_call_hooks(messages)
+            return said
         self.seen[:] = [dict(each) for each in messages]
         reply = next(self.script, "done")
         return reply if isinstance(reply, str) else [function_call(each) for each in reply]
@@ -223,6 +228,22 @@ class CrewDriver:
         raise NotImplementedError
 
     start_with_mcp = start_with_provider_result = resume_edited
+
+
+@pytest.mark.parametrize("mode", CrewDriver.modes)
+def test_the_agents_own_model_judges_its_calls(mode: str) -> None:
+    def attach(plug: Plug) -> None:
+        with guarded(plug=plug, judge="host"):
+            pass
+
+    questions: list[Any] = []
+
+    def listen(context: Any) -> None:
+        questions.extend(each for each in context.messages if "The case with the nonce" in str(each))
+
+    with global_hook(InterceptionPoint.PRE_MODEL_CALL, listen):
+        check_host_judge(CrewDriver, attach, mode)
+    assert not questions
 
 
 def test_the_plug_holds_what_plugs_promise() -> None:

@@ -22,6 +22,7 @@ from google.adk.sessions import InMemorySessionService
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.function_tool import FunctionTool
 from google.genai import types
+from host_judging import check_host_judge, judge_reply
 from page_programs import run_page
 from plug_attack import Attack
 
@@ -48,7 +49,7 @@ class ScriptedModel(BaseLlm):
     script: Any
 
     async def generate_content_async(self, llm_request: Any, stream: Any = None) -> Any:
-        reply = next(self.script, "done")
+        reply = judge_reply(str(llm_request.contents[-1].parts[0].text)) or next(self.script, "done")
         parts = reply if isinstance(reply, list) and reply and isinstance(reply[0], types.Part) else parts_of(reply)
         yield LlmResponse(content=types.Content(role="model", parts=parts))
 
@@ -200,6 +201,11 @@ class AdkDriver:
 def told_by(events: Sequence[Any]) -> list[str]:
     found = [each for event in events for each in event.get_function_responses()]
     return [str(next(iter(each.response.values()), "")) for each in found]
+
+
+@pytest.mark.parametrize("mode", AdkDriver.modes)
+def test_the_agents_own_model_judges_its_calls(mode: str) -> None:
+    check_host_judge(AdkDriver, lambda plug: LockgateAdkPlugin(plug, judge="host"), mode)
 
 
 def test_the_plug_holds_what_plugs_promise() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Thread
@@ -12,6 +13,7 @@ import pytest
 
 pytest.importorskip("langchain")
 
+from host_judging import check_host_judge, judge_reply
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, before_agent, dynamic_prompt
 from langchain_core.documents import Document
@@ -45,7 +47,16 @@ class ScriptedModel(BaseChatModel):
     def _generate(
         self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **more: Any
     ) -> ChatResult:
-        return ChatResult(generations=[ChatGeneration(message=message_from(next(self.script, "done")))])
+        said = judge_reply(str(messages[-1].content))
+        message = message_from(next(self.script, "done")) if said is None else verdict_message(said)
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+def verdict_message(said: str) -> AIMessage:
+    """Return what a provider makes of a structured answer: a call of the schema's name."""
+    if not said.startswith("{"):
+        return AIMessage(said)
+    return AIMessage("", tool_calls=[{"name": "Verdict", "args": json.loads(said), "id": "v", "type": "tool_call"}])
 
 
 def message_from(reply: Any) -> AIMessage:
@@ -218,6 +229,11 @@ async def _stream(agent: Any, given: Any, config: Any) -> dict[str, Any]:
 
 def texts_of(messages: Sequence[BaseMessage]) -> list[str]:
     return [str(message.content) for message in messages if isinstance(message, ToolMessage)]
+
+
+@pytest.mark.parametrize("mode", LangChainDriver.modes)
+def test_the_agents_own_model_judges_its_calls(mode: str) -> None:
+    check_host_judge(LangChainDriver, lambda plug: LockgateMiddleware(plug, judge="host"), mode)
 
 
 def test_the_plug_holds_what_plugs_promise() -> None:

@@ -20,14 +20,17 @@ from agents import (
     ComputerTool,
     CustomTool,
     LocalShellTool,
+    ModelResponse,
     Runner,
     RunState,
     ShellTool,
+    Usage,
     function_tool,
     handoff,
     set_tracing_disabled,
 )
 from agents.testing import ScriptedModel, assistant_message, function_call
+from host_judging import check_host_judge, judge_reply
 from openai.types.responses import (
     ResponseApplyPatchToolCall,
     ResponseCodeInterpreterToolCall,
@@ -67,8 +70,17 @@ def items_of(reply: Any) -> list[Any]:
     ]
 
 
+class JudgingModel(ScriptedModel):
+    """Also answers what a judge is asked."""
+
+    async def get_response(self, *given: Any, **named: Any) -> Any:
+        if said := judge_reply(str(given[1:2])):
+            return ModelResponse([assistant_message(said)], Usage(), None)
+        return await super().get_response(*given, **named)
+
+
 def scripted(replies: Sequence[Any]) -> ScriptedModel:
-    return ScriptedModel([*map(items_of, replies), *([[assistant_message("done")]] * 9)])
+    return JudgingModel([*map(items_of, replies), *([[assistant_message("done")]] * 9)])
 
 
 def tool_of(function: Any, **more: Any) -> Any:
@@ -191,6 +203,11 @@ async def streamed(gate: LockgateRunner, agent: Any, given: Any, chat: str) -> A
     async for _ in result.stream_events():
         pass
     return result
+
+
+@pytest.mark.parametrize("mode", OpenAiDriver.modes)
+def test_the_agents_own_model_judges_its_calls(mode: str) -> None:
+    check_host_judge(OpenAiDriver, lambda plug: LockgateRunner(plug, judge="host"), mode)
 
 
 def test_the_plug_holds_what_plugs_promise() -> None:

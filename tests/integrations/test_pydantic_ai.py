@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("pydantic_ai")
 
+from host_judging import check_host_judge, judge_reply
 from page_programs import run_page
 from plug_attack import Attack
 from pydantic import BaseModel, Field
@@ -55,7 +56,8 @@ def scripted(script: Any) -> FunctionModel:
             yield {place: DeltaToolCall(call.tool, json.dumps(dict(call.arguments)), tool_call_id=call.id)}
 
     return FunctionModel(
-        lambda messages, info: ModelResponse(parts=parts_of(next(script, "done"))), stream_function=stream
+        lambda messages, info: ModelResponse(parts=parts_of(judge_reply(str(messages)) or next(script, "done"))),
+        stream_function=stream,
     )
 
 
@@ -213,6 +215,11 @@ async def _stream(agent: Any, prompt: Any, **options: Any) -> Any:
         async for event in events:
             result = getattr(event, "result", None) or result
     return result
+
+
+@pytest.mark.parametrize("mode", PydanticDriver.modes)
+def test_the_agents_own_model_judges_its_calls(mode: str) -> None:
+    check_host_judge(PydanticDriver, lambda plug: Lockgate(plug, judge="host"), mode)
 
 
 def test_the_plug_holds_what_plugs_promise() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("strands")
 
+from host_judging import check_host_judge, judge_reply
 from page_programs import run_page
 from plug_attack import Attack
 from strands import Agent, tool
@@ -50,8 +51,9 @@ class ScriptedModel(Model):
     def get_config(self) -> Any:
         return {}
 
-    async def structured_output(self, *_: Any, **__: Any) -> Any:
+    async def structured_output(self, output_model: Any, prompt: Any, **_: Any) -> Any:
         yield {}
+        yield {"output": output_model.model_validate_json(judge_reply(prompt[-1]["content"][0]["text"]))}
 
     async def stream(self, *_: Any, **__: Any) -> Any:
         reply = next(self.script, "done")
@@ -199,6 +201,11 @@ async def last_of(agent: Agent, given: Any) -> Any:
 def told_by(agent: Agent) -> list[str]:
     results = [b["toolResult"] for m in agent.messages for b in m["content"] if "toolResult" in b]
     return [" ".join(each.get("text", "") for each in result["content"]) for result in results]
+
+
+@pytest.mark.parametrize("mode", StrandsDriver.modes)
+def test_the_agents_own_model_judges_its_calls(mode: str) -> None:
+    check_host_judge(StrandsDriver, lambda plug: LockgatePlugin(plug, judge="host"), mode)
 
 
 def test_the_plug_holds_what_plugs_promise() -> None:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lockgate.integrations.extras import naming_extra
+from lockgate.integrations.host_judge import use_judge, verdict_class
 from lockgate.integrations.named_agents import unseen_agent
 from lockgate.integrations.plug import (
     HeldByLockgate,
@@ -53,8 +54,9 @@ _APPROVALS = ("function_approval_request", "function_approval_response")
 class LockgateLayer:
     """Rules on every tool call of one agent. Without a `plug` it shares one with the other agents of the process."""
 
-    def __init__(self, plug: Plug | None = None) -> None:
+    def __init__(self, plug: Plug | None = None, *, judge: Any = None) -> None:
         self.plug = plug or shared_plug("agent-framework")
+        use_judge(self.plug, judge, "get_response", _ask)
         requests = _Requests(self.plug)
         self.middleware: list[Any] = [_Input(self.plug, requests), requests, _Calls(self.plug)]
 
@@ -73,6 +75,12 @@ class LockgateLayer:
             self.plug.answer(question, answer)
             contents.append(request.to_function_approval_response(answer.get("yes") is True))
         return Message("user", contents)
+
+
+async def _ask(client: Any, question: Any) -> tuple[object, object]:
+    given = [Message("system", [question.system]), Message("user", [question.user])]
+    reply = await client.get_response(given, options={"response_format": verdict_class()} if question.schema else {})
+    return reply.text, reply.model
 
 
 def _held(result: Any) -> list[tuple[Content, HeldQuestion]]:
@@ -155,6 +163,7 @@ class _Requests(ChatMiddleware):
 
     async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
         session = _session_of(self._plug, context.session)
+        self._plug.note_model(session, lambda: context.client)
         await self._plug.model_reads_async(session, self._lines(session, context))
 
         async def note(response: Any) -> None:

@@ -14,14 +14,16 @@ from asyncio import timeout, to_thread
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from lockgate.core.text.structured_text import text_of
 from lockgate.integrations.extras import naming_extra
+from lockgate.integrations.host_judge import use_judge
 from lockgate.integrations.plug import HeldQuestion, Line, Plug, PlugCall, Verdict, shared_plug, source_of_result
 
 with naming_extra("claude-agent-sdk", "claude_agent_sdk"):
-    from claude_agent_sdk import ClaudeAgentOptions, HookMatcher
+    from claude_agent_sdk import ClaudeAgentOptions, HookMatcher, ResultMessage, query
 
 # Shows a question to a person and returns `question.yes(who)` or `question.no(who)`; all else is no answer.
 AskInTime = Callable[[HeldQuestion], Mapping[str, object] | Awaitable[Mapping[str, object] | None] | None]
@@ -31,6 +33,9 @@ _MACHINE = re.compile(r"\s*<(?:[a-z]+(?:-[a-z]+)+|channel|tick)[\s>/]")
 _MAX_REMEMBERED = 10_000
 # What a hook may take besides our own deadlines: they come first, with a reason for the model.
 _HOOK_S = 60
+# For a judge. Without `verbatim_prompts` Claude Code reads the files that a text names with `@`.
+_CLOSED: Any = {"tools": [], "setting_sources": [], "strict_mcp_config": True, "verbatim_prompts": True}
+_ALONE: Any = {**_CLOSED, "extra_args": {"no-session-persistence": None, "safe-mode": None}}
 
 
 class LockgateHooks:
@@ -40,8 +45,11 @@ class LockgateHooks:
     in a thread. After `wait_s` seconds without its answer the call does not run.
     """
 
-    def __init__(self, plug: Plug | None = None, *, ask: AskInTime | None = None, wait_s: float = 3600) -> None:
+    def __init__(
+        self, plug: Plug | None = None, *, ask: AskInTime | None = None, wait_s: float = 3600, judge: Any = None
+    ) -> None:
         self.plug = plug or shared_plug("claude-agent-sdk")
+        use_judge(self.plug, judge, "cli_path", _ask)
         self._ask = ask
         self._wait_s = wait_s
         # The arguments of running calls as they were ruled on, how many calls of a session are being ruled on or wait
@@ -60,7 +68,7 @@ class LockgateHooks:
         made: dict[str, Any] = {
             "UserPromptSubmit": partial(self._on_prompt, known=not is_old),
             "SubagentStart": self._on_subagent,
-            "PreToolUse": self._before_call,
+            "PreToolUse": partial(self._before_call, options=options),
             "PostToolUse": self._after_call,
             "PostToolUseFailure": self._after_call,
         }
@@ -97,9 +105,10 @@ class LockgateHooks:
 
     # Calls.
 
-    async def _before_call(self, event: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:  # noqa: ARG002
+    async def _before_call(self, event: Any, tool_use_id: str | None, context: Any, **given: Any) -> dict[str, Any]:  # noqa: ARG002
         session, id = _session_of(event), str(event.get("tool_use_id") or tool_use_id or "")
         call = PlugCall(event["tool_name"], event["tool_input"], id)
+        self.plug.note_model(session, lambda: given["options"])
         self._ruling[session] += 1
         try:
             verdict = await self.plug.check_async(session, call)
@@ -141,6 +150,16 @@ class LockgateHooks:
             self.plug.cannot_cover(unseen, session)
         await to_thread(self.plug.ended, session, id, failed=failed)
         return {}
+
+
+async def _ask(options: ClaudeAgentOptions, question: Any) -> tuple[object, object]:
+    form = {"type": "json_schema", "schema": question.schema} if question.schema else None
+    own: Any = {"model": options.model, "cli_path": options.cli_path, "env": options.env, "output_format": form}
+    with TemporaryDirectory() as empty:
+        alone = ClaudeAgentOptions(system_prompt=question.system, cwd=empty, **_ALONE, **own)
+        messages = [each async for each in query(prompt=question.user, options=alone)]
+    (ended,) = (each for each in messages if isinstance(each, ResultMessage))
+    return ended.structured_output or ended.result, "+".join(sorted(ended.model_usage or ()))
 
 
 def _session_of(event: Mapping[str, Any]) -> str:

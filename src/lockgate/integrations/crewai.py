@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from lockgate.core.text.structured_text import text_of
 from lockgate.integrations.extras import naming_extra
+from lockgate.integrations.host_judge import use_judge, verdict_class
 from lockgate.integrations.plug import HeldByLockgate, Line, Plug, PlugCall, shared_plug, source_of_result
 from lockgate.integrations.tools import AskPerson
 
@@ -28,6 +29,7 @@ with naming_extra("crewai", "crewai"):
         scoped_hooks,
         unregister,
     )
+    from crewai.hooks.llm_hooks import model_call_hooks_dispatched
     from crewai.tools.mcp_native_tool import MCPNativeTool
     from crewai.tools.mcp_tool_wrapper import MCPToolWrapper
 
@@ -36,7 +38,7 @@ _MAX_REMEMBERED = 10_000
 
 @contextmanager
 def guarded(
-    goal: str = "", *, session: str = "", plug: Plug | None = None, ask: AskPerson | None = None
+    goal: str = "", *, session: str = "", plug: Plug | None = None, ask: AskPerson | None = None, judge: Any = None
 ) -> Iterator[CrewGuard]:
     """Rule on every tool call of the crews, flows and agents that run in this block, also in threads that they start.
 
@@ -44,6 +46,7 @@ def guarded(
     question to a person and returns `question.yes(who)` or `question.no(who)`.
     """
     guard = CrewGuard(plug or shared_plug("crewai"), session or f"run-{uuid4().hex}", ask)
+    use_judge(guard.plug, judge, "supports_function_calling", _ask)
     if goal:
         guard.plug.user_said(guard.session, goal, parent=guard.parent)
     hooks: Any = {
@@ -59,6 +62,12 @@ def guarded(
     finally:
         unregister(InterceptionPoint.PRE_TOOL_CALL, guard.before_lost_call)
         guard.plug.enter(guard.parent)
+
+
+def _ask(model: Any, question: Any) -> tuple[object, object]:
+    given = [{"role": "system", "content": question.system}, {"role": "user", "content": question.user}]
+    with model_call_hooks_dispatched():  # keeps all hooks out, also global ones
+        return model.call(given, response_model=verdict_class() if question.schema else None), None
 
 
 class _CrewCall(NamedTuple):
@@ -153,6 +162,7 @@ class CrewGuard:
     def _may_run(self, context: Any, session: str) -> bool:
         id, arguments = uuid4().hex, context.tool_input
         call = PlugCall(context.tool_name, dict(arguments), id)
+        self.plug.note_model(session, lambda: getattr(context.agent, "llm", None))
         verdict = self.plug.check(session, call)
         if verdict.question is not None and self._ask is not None:
             self.plug.answer(verdict.question, self._ask(verdict.question))

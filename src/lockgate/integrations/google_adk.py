@@ -15,6 +15,7 @@ from typing import Any
 
 from lockgate.core.text.structured_text import text_of
 from lockgate.integrations.extras import naming_extra
+from lockgate.integrations.host_judge import use_judge, verdict_class
 from lockgate.integrations.plug import (
     HeldByLockgate,
     HeldQuestion,
@@ -26,6 +27,7 @@ from lockgate.integrations.plug import (
 )
 
 with naming_extra("google-adk", "google.adk"):
+    from google.adk.models import LlmRequest
     from google.adk.plugins.base_plugin import BasePlugin
     from google.adk.tools.agent_tool import AgentTool
     from google.adk.tools.set_model_response_tool import SetModelResponseTool
@@ -41,9 +43,10 @@ _MAX_REMEMBERED = 10_000
 class LockgateAdkPlugin(BasePlugin):
     """Rules on every tool call of one runner. Without a `plug` it shares one with the others of the process."""
 
-    def __init__(self, plug: Plug | None = None) -> None:
+    def __init__(self, plug: Plug | None = None, *, judge: Any = None) -> None:
         super().__init__(name="lockgate")
         self.plug = plug or shared_plug("google-adk")
+        use_judge(self.plug, judge, "generate_content_async", _ask)
         # The sessions of agents inside a tool, and the arguments of running calls as they were ruled on.
         self._inner: OrderedDict[tuple[str, str, str], str] = OrderedDict()
         self._running: OrderedDict[tuple[str, str], Any] = OrderedDict()
@@ -140,6 +143,7 @@ class LockgateAdkPlugin(BasePlugin):
             return None
         session, id = self._name_of(tool_context.session), str(tool_context.function_call_id or "")
         call = PlugCall(tool.name, _as_json(tool_args), id, _annotations_of(tool))
+        self.plug.note_model(session, lambda: tool_context._invocation_context.agent.canonical_model)
         verdict, answer = await self.plug.check_async(session, call), tool_context.tool_confirmation
         if verdict.question is not None and answer is not None:
             await to_thread(self.plug.answer, verdict.question, _given_answer(verdict.question, answer))
@@ -184,6 +188,15 @@ class LockgateAdkPlugin(BasePlugin):
         if ruled != _as_json(arguments):
             self.plug.cannot_cover(f"the arguments that {tool.name} ran with: they were changed behind it", session)
         await to_thread(self.plug.ended, session, id, failed=failed)
+
+
+async def _ask(model: Any, question: Any) -> tuple[object, object]:
+    config = types.GenerateContentConfig(system_instruction=question.system)
+    if question.schema:
+        config.response_mime_type, config.response_schema = "application/json", verdict_class()
+    request = LlmRequest(model=model.model, contents=[types.UserContent(question.user)], config=config)
+    replies = [each async for each in model.generate_content_async(request)]
+    return replies[-1].content.parts[-1].text, replies[-1].model_version
 
 
 def held(events: Iterable[Any]) -> list[HeldQuestion]:

@@ -19,6 +19,7 @@ from lockgate.core.errors import printable
 from lockgate.core.text.structured_text import text_of
 from lockgate.core.vocabulary import Trust
 from lockgate.integrations.extras import naming_extra
+from lockgate.integrations.host_judge import use_judge, verdict_class
 from lockgate.integrations.plug import (
     HeldByLockgate,
     HeldQuestion,
@@ -48,6 +49,7 @@ with naming_extra("langchain", "langchain"):
     from langgraph.config import get_config
     from langgraph.errors import GraphBubbleUp, GraphInterrupt
     from langgraph.types import Command, interrupt
+    from langsmith import tracing_context
 
 # Blocks in which the model itself speaks.
 _OWN_BLOCKS = frozenset({"text", "output_text", "reasoning", "thinking", "redacted_thinking", "tool_use", "tool_call"})
@@ -75,11 +77,12 @@ class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
 
     state_schema = LockgateState
 
-    def __init__(self, plug: Plug | None = None, *, model_sees_the_same: bool = False) -> None:
+    def __init__(self, plug: Plug | None = None, *, model_sees_the_same: bool = False, judge: Any = None) -> None:
         super().__init__()
         self._model_sees_the_same = model_sees_the_same
         require_framework("langchain", "1.4")
         self.plug = plug or shared_plug("langchain")
+        use_judge(self.plug, judge, "with_structured_output", _ask)
         # The answered questions about calls that went on to a pause of their own, by session, call and arguments.
         self._interrupted: OrderedDict[str, HeldQuestion] = OrderedDict()
 
@@ -154,6 +157,7 @@ class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _lines(self, session: str, messages: Sequence[AnyMessage], request: ModelRequest[Any] | None) -> Iterator[Line]:
         if request is not None:
+            self.plug.note_model(session, lambda: request.model)
             yield from self._lines_of_request(session, request)
         said = self.plug.said(session, (_text_of(each) for each in messages if isinstance(each, HumanMessage)))
         calls = {call["id"]: call for each in messages if isinstance(each, AIMessage) for call in each.tool_calls}
@@ -292,6 +296,15 @@ class LockgateMiddleware(AgentMiddleware[Any, Any, Any]):
                 while len(self._interrupted) > _MAX_INTERRUPTED:
                     self._interrupted.popitem(last=False)
             raise
+
+
+def _ask(model: Any, question: Any) -> tuple[object, object]:
+    plain, given = getattr(model, "bound", model), [("system", question.system), ("human", question.user)]
+    asked = plain.with_structured_output(verdict_class(), include_raw=True) if question.schema else plain
+    with tracing_context(enabled=False):
+        reply = asked.invoke(given, config={"callbacks": []})
+    raw, parsed = (reply["raw"], reply["parsed"]) if question.schema else (reply, None)
+    return parsed or raw.text, raw.response_metadata.get("model_name")
 
 
 class _AgentInside(BaseCallbackHandler):

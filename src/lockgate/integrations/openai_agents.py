@@ -22,6 +22,7 @@ from uuid import uuid4
 from lockgate.core.errors import InvalidConfig
 from lockgate.core.text.structured_text import text_of
 from lockgate.integrations.extras import naming_extra
+from lockgate.integrations.host_judge import use_judge, verdict_class
 from lockgate.integrations.plug import (
     HeldByLockgate,
     HeldQuestion,
@@ -36,6 +37,7 @@ from lockgate.integrations.plug import (
 )
 
 with naming_extra("openai-agents", "agents"):
+    import agents
     from agents import (
         Agent,
         AgentHooks,
@@ -82,6 +84,7 @@ class _Run:
         self.gate, self.session, self.parent = gate, session, parent
         self.words: list[str] | None = None
         self.known = True
+        self.config: Any = None
         self.is_new = bool(parent)
         # What MCP servers say of their tools, for the next request.
         self.about: dict[str, Line] = {}
@@ -95,9 +98,10 @@ _current: ContextVar[_Run | None] = ContextVar("lockgate_openai_run", default=No
 class LockgateRunner:
     """Runs agents so that every tool call is ruled on. Without a `plug` it shares one with the other agents here."""
 
-    def __init__(self, plug: Plug | None = None) -> None:
+    def __init__(self, plug: Plug | None = None, *, judge: Any = None) -> None:
         require_framework("openai-agents", "0.24")
         self.plug = plug or shared_plug("openai-agents")
+        use_judge(self.plug, judge, "get_response", _ask)
         # The questions about calls that wait, by call.
         self._held: OrderedDict[str, HeldQuestion] = OrderedDict()
 
@@ -151,6 +155,7 @@ class LockgateRunner:
             run = outer
         else:
             run = _Run(self, chat or f"run-{uuid4().hex}", self.plug.caller)
+            run.config = options.get("run_config")
             if not isinstance(given, RunState):
                 items = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
                 words = [_text_of(each) for each in trailing_input(items, _is_users)]
@@ -218,6 +223,19 @@ class LockgateRunner:
             self._held.popitem(last=False)
 
 
+def _model_of(agent: Any, config: Any) -> Any:
+    named = config.model or agent.model
+    return named if isinstance(named, agents.Model) else config.model_provider.get_model(named)
+
+
+async def _ask(model: Any, question: Any) -> tuple[object, object]:
+    form = agents.AgentOutputSchema(verdict_class()) if question.schema else None
+    alone: dict[str, Any] = dict.fromkeys(("previous_response_id", "conversation_id", "prompt"))
+    plain, silent = agents.ModelSettings(), agents.ModelTracing.DISABLED
+    reply = await model.get_response(question.system, question.user, plain, [], form, [], silent, **alone)
+    return "".join(agents.ItemHelpers.extract_text(each) or "" for each in reply.output), None
+
+
 def _run_here() -> _Run:
     """Return the run of this call; where it was started past `gate.run`, one with an unknown context."""
     return _current.get() or _Run(LockgateRunner(), "unseen-run")
@@ -276,7 +294,9 @@ class _WatchingHooks(AgentHooks[Any]):
         self.own = own
 
     async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
-        await to_thread(_read_request, _run_here(), agent.name, system_prompt, list(input_items))
+        run = _run_here()
+        run.gate.plug.note_model(run.session, partial(_model_of, agent, run.config or agents.RunConfig()))
+        await to_thread(_read_request, run, agent.name, system_prompt, list(input_items))
         if self.own is not None:
             await self.own.on_llm_start(context, agent, system_prompt, input_items)
 

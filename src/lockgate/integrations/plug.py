@@ -52,6 +52,10 @@ _MAX_SOURCE = 1_000
 _running: ContextVar[str] = ContextVar("lockgate_running", default="")
 # When the hook that runs here has to be over; 0 outside of `Plug.hook`.
 _until: ContextVar[float] = ContextVar("lockgate_until", default=0.0)
+# For a judge: the model of the agent whose call is being ruled on, and the event loop that waits for the ruling. And a
+# mark that is not empty while a judge is asked here.
+agent_here: ContextVar[tuple[object, Any]] = ContextVar("lockgate_agent", default=(None, None))
+judging: ContextVar[list[bool] | None] = ContextVar("lockgate_judging", default=None)
 _MAX_KEY = 100
 # Fewer words in an argument are no order that an agent could be started with.
 _MIN_ORDER_WORDS = 3
@@ -186,6 +190,7 @@ class Plug:
         self.name = name
         self.on_pause = on_pause
         self.deadline_s = deadline_s
+        self.owns_gate = gate is None and host is None
         if url:
             from lockgate.integrations.plug_service import ServiceHost
 
@@ -195,6 +200,9 @@ class Plug:
 
             host = LocalHost.made_of(gate, keep=keep)
         self._host = host
+        # The judge that an agent asked for; where that is the agents' own model, this by session.
+        self.judge: Any = None
+        self._models: OrderedDict[str, object] = OrderedDict()
         self._lock = Lock()
         # Lines that are kept and texts that need not be, so that a long history costs one look-up a line.
         self._kept: OrderedDict[tuple[str, str], None] = OrderedDict()
@@ -228,6 +236,12 @@ class Plug:
         finally:
             _until.reset(before)
 
+    def note_model(self, session: str, model: Callable[[], object]) -> None:
+        """Note the model of a session's agent, where it is to judge the agent's calls."""
+        if getattr(self.judge, "model", None) == "host":
+            with self._lock:
+                self._remember(self._models, session, model(), 1_000)
+
     # 1. The user's words.
 
     def user_said(self, session: str, text: str, *, parent: str = "", known: bool = True) -> None:
@@ -235,6 +249,8 @@ class Plug:
 
         `known` is False for a run whose earlier messages came from elsewhere. Call this at the start of every run.
         """
+        if judging.get():
+            return
         with self._lock:
             if session not in self._prompts or session not in self._tainted:
                 self._remember(self._prompts, session, {})
@@ -281,7 +297,7 @@ class Plug:
 
     def agent_wrote(self, session: str, text: str) -> None:
         """Note what the model itself wrote here: it is no news when it stands in the next request."""
-        if text.strip():
+        if text.strip() and not judging.get():
             self._note_kept(session, _own_name(text))
 
     def system_prompts(self, session: str, texts: Collection[str], agent: str = "") -> list[Line]:
@@ -318,6 +334,8 @@ class Plug:
 
     def model_reads(self, session: str, lines: Iterable[Line]) -> None:
         """Take in what the next request to the model holds; lines that are kept already cost a look-up."""
+        if judging.get():
+            return
         try:
             fresh = [(line, name) for line in lines if self._is_news(session, line, name := _line_name(line))]
         except Exception as error:  # noqa: BLE001  # an edge: lines come from a framework's objects
@@ -377,21 +395,26 @@ class Plug:
 
     async def check_async(self, session: str, call: PlugCall) -> Verdict:
         """Rule on a call for a caller on an event loop; its cancellation is no error."""
-        from asyncio import wait_for, wrap_future
+        from asyncio import get_running_loop, wait_for, wrap_future
 
         try:
-            ruled = await wait_for(wrap_future(self._start(self._ask(session, call))), self._left_s())
+            asked = self._start(self._ask(session, call, get_running_loop()))
+            ruled = await wait_for(wrap_future(asked), self._left_s())
             return self._verdict(session, call, ruled)
         except Exception as error:  # noqa: BLE001  # as above
             return self._failure(session, error)
 
-    def _ask(self, session: str, call: PlugCall) -> Callable[[], tuple[Decision, HeldQuestion | None]]:
+    def _ask(self, session: str, call: PlugCall, loop: Any = None) -> Callable[[], tuple[Decision, Any]]:
+        if judging.get():
+            raise InvalidCall("this model was asked to judge a call: it calls no tools meanwhile")
         if not isinstance(call.arguments, Mapping):
             raise InvalidCall("a call's arguments are not an object")
         lost = (Finding("plug:lost-text", "", 0, 0),) if self._lost.get(session) else ()
         asked = call._replace(id=call.id[:_MAX_KEY], findings=(*call.findings, *lost))
+        agent = self._models.get(session), loop
 
         def ask() -> tuple[Decision, HeldQuestion | None]:
+            agent_here.set(agent)
             if session not in self._opened:
                 self._open(session, "", known=False)
             id = _host_id(session)
@@ -509,10 +532,10 @@ class Plug:
             self._lost.setdefault(session, set()).add(name)
 
     @staticmethod
-    def _remember(where: OrderedDict[K, T], key: K, what: T) -> None:
+    def _remember(where: OrderedDict[K, T], key: K, what: T, most: int = _MAX_REMEMBERED) -> None:
         where[key] = what
         where.move_to_end(key)
-        while len(where) > _MAX_REMEMBERED:
+        while len(where) > most:
             where.popitem(last=False)
 
     def _left_s(self) -> float:

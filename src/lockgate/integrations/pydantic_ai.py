@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 from lockgate.core.text.structured_text import text_of
 from lockgate.integrations.extras import naming_extra
+from lockgate.integrations.host_judge import use_judge
 from lockgate.integrations.named_agents import unseen_agent
 from lockgate.integrations.plug import (
     HeldByLockgate,
@@ -29,8 +30,11 @@ with naming_extra("pydantic-ai", "pydantic_ai"):
     from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, ToolDenied
     from pydantic_ai.agent import AbstractAgent
     from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
+    from pydantic_ai.direct import model_request
     from pydantic_ai.exceptions import ApprovalRequired, SkipToolExecution
     from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
+    from pydantic_ai.models import ModelRequestParameters
+    from pydantic_ai.output import OutputObjectDefinition
     from pydantic_ai.toolsets import FunctionToolset
     from pydantic_core import to_jsonable_python
 
@@ -42,9 +46,10 @@ _DENIAL = "denial"
 class Lockgate(AbstractCapability[Any]):
     """Rules on every tool call of one agent. Without a `plug` it shares one with the other agents of the process."""
 
-    def __init__(self, plug: Plug | None = None) -> None:
+    def __init__(self, plug: Plug | None = None, *, judge: Any = None) -> None:
         require_framework("pydantic-ai-slim", "2.66")
         self.plug = plug or shared_plug("pydantic-ai")
+        use_judge(self.plug, judge, "request", _ask)
         # The sessions of runs inside a tool of another agent, by the run.
         self._inner: dict[str, str] = {}
 
@@ -165,6 +170,7 @@ class Lockgate(AbstractCapability[Any]):
         asked = PlugCall(
             call.tool_name, given, call.tool_call_id, annotations if isinstance(annotations, dict) else None
         )
+        self.plug.note_model(session, lambda: ctx.model)
         verdict = await self.plug.check_async(session, asked)
         if verdict.runs:
             return args
@@ -212,6 +218,15 @@ class Lockgate(AbstractCapability[Any]):
     def _session_of(self, ctx: RunContext[Any]) -> str:
         """Return the session: the conversation, or inside another agent's tool the run."""
         return self._inner.get(str(ctx.run_id)) or str(ctx.conversation_id or ctx.run_id or "unseen-run")
+
+
+async def _ask(model: Any, question: Any) -> tuple[object, object]:
+    plain, form = model.wrapped if type(model).__name__ == "InstrumentedModel" else model, ModelRequestParameters()
+    if question.schema and plain.profile.get("supports_json_schema_output"):
+        form = ModelRequestParameters(output_mode="native", output_object=OutputObjectDefinition(dict(question.schema)))
+    given = ModelRequest.user_text_prompt(question.user, instructions=question.system)
+    reply = await model_request(plain, [given], model_request_parameters=form, instrument=False)
+    return reply.text, reply.model_name
 
 
 def _agents_without_plug(agent: Any) -> dict[str, str]:

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from lockgate.core.text.structured_text import text_of
 from lockgate.integrations.extras import naming_extra
+from lockgate.integrations.host_judge import use_judge, verdict_class
 from lockgate.integrations.named_agents import unseen_agent
 from lockgate.integrations.plug import (
     HeldByLockgate,
@@ -56,9 +57,10 @@ class LockgatePlugin(Plugin):
 
     name = "lockgate"
 
-    def __init__(self, plug: Plug | None = None, *, session: str = "") -> None:
+    def __init__(self, plug: Plug | None = None, *, session: str = "", judge: Any = None) -> None:
         super().__init__()
         self.plug = plug or shared_plug("strands")
+        use_judge(self.plug, judge, "structured_output", _ask)
         self._given = session
         self._sessions: WeakKeyDictionary[Agent, str] = WeakKeyDictionary()
         # Agents whose next input was written by a hook, and runs that end because a call was held.
@@ -165,6 +167,7 @@ class LockgatePlugin(Plugin):
                 yield event
             return
         session, call = self._session_of(context.agent), _call_of(context)
+        self.plug.note_model(session, lambda: context.agent.model)
         verdict = await self.plug.check_async(session, call)
         if verdict.question is not None:
             asked = context.interrupt(f"lockgate {verdict.question.approval}", reason=verdict.question.as_dict())
@@ -199,6 +202,12 @@ class LockgatePlugin(Plugin):
         if text := self._stopped.pop(event.agent, ""):
             # The constructor is that of Strands, whose types are not installed where ours are checked.
             raise StrandsRunStopped(HeldByLockgate(text))  # type: ignore[arg-type]
+
+
+async def _ask(model: Any, question: Any) -> tuple[object, object]:
+    given = [{"role": "user", "content": [{"text": question.user}]}]
+    events = model.structured_output(verdict_class(), given, system_prompt=question.system)
+    return [each["output"] async for each in events if "output" in each][-1], None
 
 
 class StrandsRunStopped(EventLoopException, HeldByLockgate):
