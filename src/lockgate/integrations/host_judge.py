@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import logging
-from asyncio import get_running_loop, run, run_coroutine_threadsafe, to_thread, wait_for
+from asyncio import get_running_loop, run_coroutine_threadsafe, to_thread, wait_for
 from collections.abc import Callable
+from contextvars import copy_context
 from functools import cache, partial
-from inspect import isawaitable, iscoroutinefunction
+from inspect import iscoroutinefunction
 from secrets import token_hex
 from time import monotonic
 from typing import Any, NamedTuple
@@ -51,7 +52,7 @@ class HostModelJudge(NamedTuple):
         """Return the model's opinion of the case. From a coroutine use `opine_async`: this one cannot wait there."""
         if is_on_event_loop():
             return Opined(Silent(NoAnswerReason.CALLED_IN_LOOP))
-        nonce, left_s = token_hex(16), max(0.0, min(TIMEOUT_S, inquiry.until - monotonic()))
+        nonce, left_s = token_hex(16), min(TIMEOUT_S, inquiry.until - monotonic())
         try:
             reply, model = self._reply(build_question(inquiry.stage, inquiry.case, nonce), left_s)
             if not isinstance(reply, str):
@@ -76,18 +77,17 @@ class HostModelJudge(NamedTuple):
         model, loop, is_async = self._model_here(), agent_here.get()[1], iscoroutinefunction(self.ask)
         if model is None or (is_async and loop is None):
             raise LookupError("the agent's model or its event loop is not known here")
-        work = self._marked(model, question, timeout_s)
-        asked = run_coroutine_threadsafe(work, loop) if is_async else Plug._start(partial(run, work))
+        if timeout_s <= 0:
+            raise TimeoutError
+        # In a context of its own. Emptied at the end: what a framework has started meanwhile has a copy of it.
+        context, mark = copy_context(), [True]
+        context.run(judging.set, mark)
+        if is_async:
+            asked = context.run(run_coroutine_threadsafe, wait_for(self.ask(model, question), timeout_s), loop)
+        else:
+            asked = context.run(Plug._start, partial(self.ask, model, question))
+        asked.add_done_callback(lambda _: mark.clear())
         return asked.result(timeout_s)
-
-    async def _marked(self, model: object, question: Question, timeout_s: float) -> Any:
-        # In the context of this task alone. Emptied: what a framework has started meanwhile has a copy of the context.
-        judging.set(mark := [True])
-        try:
-            reply = self.ask(model, question)
-            return await wait_for(reply, timeout_s) if isawaitable(reply) else reply
-        finally:
-            mark.clear()
 
 
 @cache
