@@ -40,8 +40,10 @@ from lockgate.testing.plug_suite import EVE, POISON, READ, SEND, PlugKit, Reply,
 class ScriptedClient(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):  # type: ignore[misc]
     """Says what it was told to, and then only: done."""
 
+    shared: Sequence[Any] = ()
+
     def __init__(self, script: Any) -> None:
-        super().__init__()
+        super().__init__(middleware=self.shared)
         self.script = script
 
     def _inner_get_response(self, *, messages: Any, stream: Any, options: Any, **more: Any) -> Any:
@@ -243,6 +245,18 @@ def told_by(messages: Sequence[Any]) -> list[str]:
 @pytest.mark.parametrize("mode", FrameworkDriver.modes)
 def test_the_agents_own_model_judges_its_calls(mode: str) -> None:
     check_host_judge(FrameworkDriver, lambda plug: LockgateLayer(plug, judge="host"), mode)
+
+
+def test_our_own_middleware_of_a_client_keeps_nothing_of_the_judges_question() -> None:
+    class Driver(FrameworkDriver):
+        def __init__(self, plug: Plug, storage: dict[str, Any]) -> None:
+            super().__init__(plug, storage)
+            ScriptedClient.shared = [each for each in self.gate.middleware if isinstance(each, ChatMiddleware)]
+
+    try:
+        check_host_judge(Driver, lambda plug: LockgateLayer(plug, judge="host"), "async")
+    finally:
+        ScriptedClient.shared = []
 
 
 def test_the_plug_holds_what_plugs_promise() -> None:

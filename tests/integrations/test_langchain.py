@@ -13,9 +13,10 @@ import pytest
 
 pytest.importorskip("langchain")
 
-from host_judging import check_host_judge, judge_reply
+from host_judging import answer_with, asked, check_host_judge, judge_reply
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, before_agent, dynamic_prompt
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -234,6 +235,36 @@ def texts_of(messages: Sequence[BaseMessage]) -> list[str]:
 @pytest.mark.parametrize("mode", LangChainDriver.modes)
 def test_the_agents_own_model_judges_its_calls(mode: str) -> None:
     check_host_judge(LangChainDriver, lambda plug: LockgateMiddleware(plug, judge="host"), mode)
+
+
+def test_the_callbacks_of_a_run_are_not_told_of_the_judges_question() -> None:
+    seen: list[str] = []
+
+    class Listens(BaseCallbackHandler):
+        def on_chat_model_start(self, serialized: Any, messages: Any, **_: Any) -> None:
+            seen.append(str(messages))
+
+    sent: list[str] = []
+
+    @tool
+    def send_email(to: str, body: str) -> str:
+        """Send an email."""
+        sent.append(to)
+        return "sent"
+
+    @tool
+    def read_page(url: str) -> str:
+        """Read a page."""
+        return POISON
+
+    answer_with("clear")
+    plug, model = Plug("test", gate=Gate()), ScriptedModel(script=iter([[READ], [SEND], "done"]))
+    agent = create_agent(model, [read_page, send_email], middleware=[LockgateMiddleware(plug, judge=model)])
+    agent.invoke({"messages": [HumanMessage(GOAL)]}, {"callbacks": [Listens()]})
+    assert sent == [EVE]
+    assert len(asked) == 1
+    assert len(seen) == 3
+    assert not any("nonce" in each for each in seen)
 
 
 def test_the_plug_holds_what_plugs_promise() -> None:

@@ -35,6 +35,11 @@ def judge_reply(request: str) -> str | None:
     return _answer[-1](found[1])
 
 
+def answer_with(name: str) -> None:
+    """Let the scripted model answer like this from here on."""
+    _answer[:], asked[:] = [ANSWERS[name][0]], []
+
+
 class Recording:
     """A host that notes what it is told of."""
 
@@ -55,8 +60,8 @@ class Recording:
 
 def check_host_judge(make: MakeDriver, attach: Callable[[Plug], object], mode: str) -> None:
     """Play a call that is asked about, with every answer; `attach` gives the plug its judge, as an agent does."""
-    for name, (answer, runs) in ANSWERS.items():
-        _answer[:], asked[:] = [answer], []
+    for name, (_, runs) in ANSWERS.items():
+        answer_with(name)
         kit = PlugKit(make, Gate(), wrap=Recording, on_pause="deny")
         attach(kit.plug)
         call = ORDINARY if runs else SEND
@@ -70,5 +75,3 @@ def check_host_judge(make: MakeDriver, attach: Callable[[Plug], object], mode: s
         # The question is no call, and nothing that the agent has read.
         assert [tool.rpartition("__")[2] for tool in host.checked] == ["read_page", "send_email"], name
         assert not any(_NONCE.search(text) for text in host.read), name
-        decision = host.host.gate.triage
-        assert decision.name.startswith("host/"), name
