@@ -79,11 +79,11 @@ def test_the_figures_of_a_sample(run: Run) -> None:
         "tier 1, the rules           8  80.0 %  ████████████████████████████████········",
         "tier 2, triage              1  10.0 %  ████····································",
         "tier 3, the supervisor      1  10.0 %  ████····································",
-        "tier                            asked  cached  unclear       p50       p95",
-        "─" * 74,
-        "1  rules                           10                     8.0 µs     20 µs",
-        "2  anthropic/claude-haiku-5-5       2       0        0  100.0 ms  120.0 ms",
-        "3  anthropic/claude-sonnet-5-5      1       0        0     2.0 s     2.0 s",
+        "tier                            asked  cached  cleared  held  unclear       p50       p95",
+        "─" * 89,
+        "1  rules                           10                                    8.0 µs     20 µs",
+        "2  anthropic/claude-haiku-5-5       2       0        1     1        0  100.0 ms  120.0 ms",
+        "3  anthropic/claude-sonnet-5-5      1       0        0     1        0     2.0 s     2.0 s",
         "model                        tokens in  tokens out  $/M in  $/M out       cost",
         "─" * 78,
         "anthropic/claude-haiku-5-5       2,000          20    0.10     0.50  $0.000210",
@@ -108,6 +108,7 @@ def test_json_has_the_same_figures(run: Run) -> None:
     assert [(row["calls"], row["share"]) for row in value["funnel"]] == [(8, 0.8), (1, 0.1), (1, 0.1)]
     assert value["cost_usd"] == pytest.approx(0.01021)
     assert value["always_supervisor"]["cost_usd"] == pytest.approx(0.1)
+    assert [(row["by"], row["cleared"], row["held"]) for row in value["judges"]] == [(TRIAGE, 1, 1), (TOP, 0, 1)]
     assert value["rules"][0]["rule"] == "seed:call-syntax"
     assert (value["unreadable_lines"], value["untimed_rulings"], value["since"]) == (0, 0, None)
     assert [row["model"] for row in value["prices"]["models"]] == [TRIAGE, TOP]

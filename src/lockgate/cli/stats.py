@@ -285,14 +285,14 @@ def draw_bar(share: float, length: int = _BAR, *, plain: bool = False) -> str:
 
 
 def _draw_tiers(screen: Console, found: CostReport) -> None:
-    table = _make_table("tier", "asked", "cached", "unclear", "p50", "p95")
+    table = _make_table("tier", "asked", "cached", "cleared", "held", "unclear", "p50", "p95")
     for each in found.judges:
         several = sum(other.tier == each.tier for other in found.judges) > 2
         if each.tier > 1 and not each.by and not several:
             continue
         name = "1  rules" if each.tier == 1 else f"{each.tier}  {make_visible(each.by) or 'all of them'}"
-        counts = (each.answers - each.cached, each.cached, each.unclear)
-        shown = [f"{count:,}" for count in counts] if each.tier > 1 else [f"{each.answers:,}", "", ""]
+        counts = (each.answers - each.cached, each.cached, each.cleared, each.held, each.unclear)
+        shown = [f"{count:,}" for count in counts] if each.tier > 1 else [f"{each.answers:,}", "", "", "", ""]
         table.add_row(Text(name), *shown, _format_time(each.p50_us), _format_time(each.p95_us))
     screen.print(table)
 

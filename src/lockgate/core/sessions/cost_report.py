@@ -11,19 +11,24 @@ from typing import NamedTuple
 from lockgate.core.sessions.ledger_lines import LedgerEntry, LedgerPasses
 from lockgate.core.vocabulary import WOULD_BE, Action, Ran, Reason
 
+# What a judge of either tier says.
+_CLEARED, _HELD = ("clear", Action.CONTINUE), ("suspicious", Action.REORIENT, Action.PAUSE)
 _UPHELD = frozenset({Reason.HARD_RULE.value, Reason.TOO_MANY_REORIENTS.value, Reason.DENIED.value})
 
 
 class JudgeCosts(NamedTuple):
     """One judge's answers, or all answers of a tier if `by` is empty. Cached answers have no time.
 
-    `unpriced` answers are not in `cost_usd`: their cost is unknown.
+    `cleared` and `held` are what it said of a call, whether or not its word counted; `unclear` had no answer, or none
+    that could be read. `unpriced` answers are not in `cost_usd`: their cost is unknown.
     """
 
     tier: int
     by: str
     answers: int
     cached: int
+    cleared: int
+    held: int
     unclear: int
     p50_us: float | None
     p95_us: float | None
@@ -84,12 +89,13 @@ class _AnswerCounts:
 
     def __init__(self) -> None:
         self.times = array("d")
-        self.answers = self.cached = self.unclear = self.tokens_in = self.tokens_out = self.unpriced = 0
+        self.answers = self.cached = self.tokens_in = self.tokens_out = self.unpriced = 0
+        self.said: Counter[str] = Counter()
         self.cost = 0.0
 
     def take(self, ran: Ran, cost: float | None) -> None:
         self.answers += 1
-        self.unclear += ran.said == "unclear"
+        self.said[ran.said] += 1
         if ran.cached:
             self.cached += 1
             return
@@ -103,12 +109,15 @@ class _AnswerCounts:
 
     def judged(self, tier: int, by: str) -> JudgeCosts:
         times = sorted(self.times)
+        cleared, held = (sum(self.said[word] for word in words) for words in (_CLEARED, _HELD))
         return JudgeCosts(
             tier,
             by,
             self.answers,
             self.cached,
-            self.unclear,
+            cleared,
+            held,
+            self.said["unclear"],
             percentile(times, 50) if times else None,
             percentile(times, 95) if times else None,
             self.tokens_in,
