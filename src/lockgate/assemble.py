@@ -15,11 +15,12 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from lockgate import __version__
 from lockgate.core.errors import InvalidConfig, JournalUnavailable, LockgateError, quoted
-from lockgate.core.judging.model_names import AUTO, EMBEDDED, NO_JUDGE
+from lockgate.core.judging.model_names import AUTO, EMBEDDED, LOCAL, NO_JUDGE
+from lockgate.core.judging.prices import cost_today
 from lockgate.core.judging.standing import standing_of
 from lockgate.core.ruling.approvals import ApprovalChange, ApprovalState
 from lockgate.core.text.rules import RULES, Rule
@@ -31,8 +32,7 @@ from lockgate.runtime.forks import on_fork
 from lockgate.runtime.rule_cache import RuleCache
 from lockgate.runtime.sealed_cache import SealedCache
 from lockgate.settings.config import AuditSettings, Settings, discover_settings
-from lockgate.settings.files import read_regular
-from lockgate.settings.journal_paths import POSTGRES, list_key_files, path_beside_log
+from lockgate.settings.journal_paths import POSTGRES, JournalFiles, path_beside_log
 
 if TYPE_CHECKING:
     from lockgate.core.judging.exam import ExamResult
@@ -60,8 +60,7 @@ if TYPE_CHECKING:
 
 TRIAGE_KEY, SUPERVISOR_KEY = "security.verification.triage_model", "supervision.model"
 
-_MAX_HELD = 1 << 16
-# How many rules are tried after loading, and a text that none of them hits.
+LOCAL_TIMEOUT_MS = 20_000
 
 
 def settings_from_environment(path: str | None = None) -> Settings:
@@ -77,7 +76,7 @@ def gate_from_settings(settings: Settings, *, keep_records: bool = True) -> Gate
     """Return a gate with the judges and stores of these settings; without `keep_records` it leaves no trace."""
     supervision, policy = settings.supervision, settings.policy
     journal = journal_from_settings(settings) if keep_records else None
-    triage, supervisor = _judges_from_settings(settings)
+    triage, supervisor = judges_from_settings(settings)
     return Gate(
         policy,
         scanner=scanner_from_settings(settings),
@@ -88,7 +87,7 @@ def gate_from_settings(settings: Settings, *, keep_records: bool = True) -> Gate
         else None,
         ledger=ledger_from_settings(settings) if keep_records else None,
         journal=journal,
-        prices=partial(_price, supervision.prices),
+        prices=partial(cost_today, supervision.prices),
         budget=_budget_from_settings(settings) if keep_records else None,
         vouched=trust_from_settings(settings) if settings.state_dir is not None else None,
         carried=carried_from_settings(settings) if keep_records else None,
@@ -108,7 +107,8 @@ def _own_folders(settings: Settings) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each for place in places for each in (os.path.abspath(place), os.path.realpath(place))))
 
 
-def _judges_from_settings(settings: Settings) -> tuple[Judge | None, Judge | None]:
+def judges_from_settings(settings: Settings) -> tuple[Judge | None, Judge | None]:
+    """Return who judges in Tier 2 and in Tier 3 by these settings; None where there is no judge."""
     supervision = settings.supervision
     supervisor = _judge_for_key(settings, SUPERVISOR_KEY, settings.policy.supervisor_model, supervision.timeout_s)
     return triage_from_settings(settings), supervisor
@@ -138,9 +138,10 @@ def changed_gate(gate: Gate, before: Settings, settings: Settings) -> Gate:
         named = (of.policy.triage_model, of.policy.judge_preset, of.policy.supervisor_model)
         return (*named, of.supervision.timeout_s, of.supervision.model_aliases, of.supervision.host_endpoint)
 
-    same_judges = judges(before) == judges(settings)
+    # Whom `auto` means may have changed with the exams alone.
+    same_judges = judges(before) == judges(settings) and AUTO not in judges(settings)
     same_rules = before.policy.additional_patterns == policy.additional_patterns
-    triage, supervisor = (gate.triage, gate.supervisor) if same_judges else _judges_from_settings(settings)
+    triage, supervisor = (gate.triage, gate.supervisor) if same_judges else judges_from_settings(settings)
     return Gate(
         policy,
         scanner=gate.scanner if same_rules else scanner_from_settings(settings),
@@ -150,7 +151,7 @@ def changed_gate(gate: Gate, before: Settings, settings: Settings) -> Gate:
         ledger=gate.ledger,
         # Its own: it records the changed settings before the first ruling under them.
         journal=journal_from_settings(settings) if gate.journal is not None else None,
-        prices=partial(_price, supervision.prices),
+        prices=partial(cost_today, supervision.prices),
         budget=_budget_from_settings(settings) if gate.budget is not None else None,
         vouched=gate.vouched,
         carried=gate.carried,
@@ -342,16 +343,9 @@ def judge_settings(settings: Settings, name: str) -> VerifierSettings:
         raise InvalidConfig(
             f"{quoted(str(named))} rates texts and cannot judge a call", hint="name a model that answers questions"
         )
-    return chosen
-
-
-def _price(lines: tuple[str, ...], name: str, tokens_in: int, tokens_out: int) -> float | None:
-    from datetime import UTC, datetime
-
-    from lockgate.core.judging.prices import cost_usd, parse_prices
-
-    today = datetime.now(UTC).date().isoformat()
-    return cost_usd(name, tokens_in, tokens_out, parse_prices(lines), on=today)
+    # On one's own machine an answer takes longer, and the first waits until the model is loaded.
+    slow = name.startswith(f"{LOCAL}:")
+    return replace(chosen, timeout_ms=max(chosen.timeout_ms, LOCAL_TIMEOUT_MS)) if slow else chosen
 
 
 def _budget_from_settings(settings: Settings) -> JudgeBudget | None:
@@ -460,41 +454,6 @@ def _exam_keys(settings: Settings) -> tuple[bytes, ...]:
     return tuple(sha256(keys.load(path).sign(b"lockgate exam seal/1")).digest() for path in files)
 
 
-class JournalFiles(NamedTuple):
-    """The journal's log, a file or the URL of a database, and the file of its first key.
-
-    Later keys lie beside the first one; their names end in `.2`, `.3` and so on.
-    """
-
-    log: Path | str
-    key: Path
-
-    @property
-    def witnessed(self) -> Path:
-        """The file with the newest cosigned head: a log that does not contain this head was rolled back."""
-        return self.key.with_suffix(".witnessed")
-
-    @property
-    def note(self) -> Path:
-        """The file that notes which settings were recorded last."""
-        return self.key.with_suffix(".policy")
-
-    @property
-    def new_key(self) -> Path:
-        """The file of the first key until the log is begun with it."""
-        return self.key.with_name(f"{self.key.name}.new")
-
-    def key_files(self) -> list[Path]:
-        """Return the existing key files, oldest first."""
-        return list_key_files(self.key)
-
-    def next_key(self) -> Path:
-        """Return the file for the key of the next rotation."""
-        last = self.key_files()[-1:]
-        number = int(last[0].suffix[1:]) if last and last[0] != self.key else 1
-        return self.key.with_name(f"{self.key.name}.{number + 1}")
-
-
 def journal_files(settings: Settings) -> JournalFiles:
     """Return where these settings put the journal; raise JournalUnavailable if there is no folder for it."""
     path, state = settings.audit.log_path, settings.state_dir
@@ -540,7 +499,7 @@ def _open_log(settings: Settings) -> tuple[Journal, str]:
         Journal,
         store,
         verify=keys.verify,
-        held=_witnessed_heads(files.witnessed),
+        held=files.witnessed_heads(),
         find_signer=partial(_find_signer, files),
         retention_days=settings.audit.retention_days,
     )
@@ -587,7 +546,7 @@ def refuse_lost_log(files: JournalFiles) -> None:
 
 def _lost_log_error(files: JournalFiles) -> JournalUnavailable:
     return JournalUnavailable(
-        f"the key {quoted(files.key, 200)} is there, and the journal that it signed is gone from {_log_name(files)}",
+        f"the key {quoted(files.key, 200)} is there, and the journal that it signed is gone from {files.shown_log}",
         hint="bring the log back from a copy; or move the key away too, and a new log begins under a new one",
     )
 
@@ -605,24 +564,8 @@ def _raise_missing_key(files: JournalFiles, vkey: str) -> Signer:
         keys.load(path)
     which = f"; it needs {quoted(vkey, 120)}" if found else ""
     raise JournalUnavailable(
-        f"the journal {_log_name(files)} is there, and its key is not in {quoted(files.key, 200)}{which}", hint=hint
+        f"the journal {files.shown_log} is there, and its key is not in {quoted(files.key, 200)}{which}", hint=hint
     )
-
-
-def _log_name(files: JournalFiles) -> str:
-    # A database URL may name users and machines.
-    return "the database" if isinstance(files.log, str) else quoted(files.log, 200)
-
-
-def _witnessed_heads(path: Path) -> list[bytes]:
-    try:
-        return [read_regular(path, _MAX_HELD)[:_MAX_HELD]]
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise JournalUnavailable(
-            f"the head in {quoted(path, 200)} cannot be read: {(error.strerror or type(error).__name__).lower()}"
-        ) from error
 
 
 def _find_signer(files: JournalFiles, vkey: str) -> Signer | None:

@@ -30,6 +30,7 @@ from lockgate.verifiers.command_judge import CommandJudge
 from lockgate.verifiers.embedded_judge import INSTALL, NAMES
 from lockgate.verifiers.exam_run import load_bank, take_exam
 from lockgate.verifiers.exam_store import ExamStore, result_as_json
+from lockgate.verifiers.local_servers import find_local_servers
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
@@ -86,8 +87,12 @@ def run(args: argparse.Namespace) -> Exit:
         )
     settings = assemble.settings_from_environment(args.config)
     exams = assemble.exams_from_settings(settings) if settings.state_dir is not None else None
-    if args.what == "report" and not args.json and exams is not None:
-        _print_exams(exams)
+    if args.what == "report" and not args.json:
+        if exams is not None:
+            _print_exams(exams)
+        for server in find_local_servers():
+            names = ", ".join(server.judges)
+            print(make_visible(f"{server}, not trusted, and not asked before an exam: {names}"))
     about = embedded.describe()
     judge = assemble.embedded_from_settings(settings)
     if args.what == "score":

@@ -37,7 +37,7 @@ from lockgate.cli.times import parse_age
 from lockgate.coding_agents.agent_transcripts import read_any_transcript
 from lockgate.coding_agents.opencode_database import DATABASES, RecordedSession, is_database, read_sessions
 from lockgate.core.errors import InvalidTrace, LockgateError, printable, quoted
-from lockgate.core.judging.model_names import EMBEDDED
+from lockgate.core.judging.model_names import AUTO, EMBEDDED
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.finding_catalogue import entry_for
 from lockgate.core.ruling.tool_call import ToolCall
@@ -365,7 +365,7 @@ class ReplayGate:
 def choose_gate(config: str | None, *, ask: bool) -> ReplayGate:
     """Return the gate of a configuration; without `ask`, its only judge is the embedded one, if it is installed."""
     settings = assemble.settings_from_environment(config)
-    is_local = not ask and settings.policy.triage_model in ("", EMBEDDED)
+    is_local = not ask and settings.policy.triage_model in ("", EMBEDDED, AUTO)
     return ReplayGate(settings, ask, is_local and assemble.is_embedded_installed())
 
 

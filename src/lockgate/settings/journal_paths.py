@@ -6,12 +6,15 @@ import os
 import re
 from glob import escape
 from pathlib import Path
+from typing import NamedTuple
 
-from lockgate.core.errors import InvalidConfig, quoted
+from lockgate.core.errors import InvalidConfig, JournalUnavailable, quoted
+from lockgate.settings.files import read_regular
 
 POSTGRES = ("postgresql://", "postgres://")
 
 _NO_NAMES = ("", ".", "..")
+_MAX_HELD = 1 << 16
 # What lies beside a log: its keys, its notes, SQLite's own files, and all of these while they are being made.
 _BESIDE_A_LOG = re.compile(r"(?:\.key(?:\.[0-9]+)?|\.policy|\.witnessed|\.new|-wal|-shm|-journal)$", re.IGNORECASE)
 
@@ -78,3 +81,52 @@ def list_key_files(key: Path) -> list[Path]:
     later = (path for path in key.parent.glob(f"{escape(key.name)}.*") if path.suffix[1:].isdecimal())
     first = [key] if os.path.lexists(key) else []
     return [*first, *sorted(later, key=lambda path: int(path.suffix[1:]))]
+
+
+class JournalFiles(NamedTuple):
+    """The journal's log, a file or the URL of a database, and the file of its first key.
+
+    Later keys lie beside the first one; their names end in `.2`, `.3` and so on.
+    """
+
+    log: Path | str
+    key: Path
+
+    @property
+    def witnessed(self) -> Path:
+        """The file with the newest cosigned head: a log that does not contain this head was rolled back."""
+        return self.key.with_suffix(".witnessed")
+
+    @property
+    def note(self) -> Path:
+        """The file that notes which settings were recorded last."""
+        return self.key.with_suffix(".policy")
+
+    @property
+    def new_key(self) -> Path:
+        """The file of the first key until the log is begun with it."""
+        return self.key.with_name(f"{self.key.name}.new")
+
+    def key_files(self) -> list[Path]:
+        """Return the existing key files, oldest first."""
+        return list_key_files(self.key)
+
+    def next_key(self) -> Path:
+        """Return the file for the key of the next rotation."""
+        last = self.key_files()[-1:]
+        number = int(last[0].suffix[1:]) if last and last[0] != self.key else 1
+        return self.key.with_name(f"{self.key.name}.{number + 1}")
+
+    @property
+    def shown_log(self) -> str:
+        """The log for a message; the URL of a database may name users and machines."""
+        return "the database" if isinstance(self.log, str) else quoted(self.log, 200)
+
+    def witnessed_heads(self) -> list[bytes]:
+        try:
+            return [read_regular(self.witnessed, _MAX_HELD)[:_MAX_HELD]]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            why = (error.strerror or type(error).__name__).lower()
+            raise JournalUnavailable(f"the head in {quoted(self.witnessed, 200)} cannot be read: {why}") from error

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, cast
+from urllib.parse import urlsplit
 
 from lockgate.core.errors import InvalidConfig, LockgateError, printable, quoted, suggest_closest
 from lockgate.core.judging.model_names import name_at_provider
@@ -166,14 +167,16 @@ def settings_for_model(
 ) -> VerifierSettings:
     """Return the settings of this environment for another provider and model than it chose for `assess`.
 
-    `endpoint` is where the model's name says it stands; the environment's own goes before it.
+    `endpoint` is where the model's name says it stands; the environment's own goes before it, unless the name says
+    this machine: then no key is sent either, since any program can listen there.
     """
     environment = _environment(environ)
     _, model_name, endpoint_name = _PARTS[provider]
     environment.variables.update({"VERIFIER_ADAPTER": provider, model_name: model})
-    if endpoint and not environment.variables.get(endpoint_name, "").strip():
+    is_local = is_loopback(urlsplit(endpoint).hostname or "")
+    if is_local or (endpoint and not environment.variables.get(endpoint_name, "").strip()):
         environment.variables[endpoint_name] = endpoint
-    return _settings(environment, f"the model {quoted(f'{provider}/{model}')}", keys_elsewhere=False)
+    return _settings(environment, f"the model {quoted(f'{provider}/{model}')}", keys_elsewhere=is_local)
 
 
 def unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -23,8 +23,8 @@ from lockgate.journal import keys as key_files
 from lockgate.journal.witness import PORT, run_witness
 
 if TYPE_CHECKING:
-    from lockgate.assemble import JournalFiles
     from lockgate.journal.journal import Journal
+    from lockgate.settings.journal_paths import JournalFiles
 
 
 # A thousand years: more does not fit into a datetime.

@@ -164,9 +164,9 @@ def _labelled_values(case: JudgeCase, *, top: bool = False) -> Iterator[tuple[st
     yield "tool", case.tool
     yield "arguments", case.arguments
     yield "risk", case.risk
-    lines = {"target": case.targets, "secret": case.secrets, "note": case.findings, "origin": case.origins}
-    for label, told in (lines | {"earlier-call": case.trail}).items():
-        yield from ((label, line) for line in told)
+    known = {"target": case.targets, "secret": case.secrets, "note": case.findings, "origin": case.origins}
+    for label, lines in (known | {"earlier-call": case.trail}).items():
+        yield from ((label, line) for line in lines)
     for shown in case.excerpts:
         how_much = (
             ("whole" if shown.whole else "in parts") if shown.pieces else "as above" if shown.digest else "not at all"

@@ -16,6 +16,8 @@ PROVIDERS = ("anthropic", "openai", "azure", "compatible")
 EMBEDDED, NO_JUDGE, AUTO = "embedded", "none", "auto"
 # Programs that are asked: any by its path, and the coding agents whose own model judges, with the names of theirs.
 COMMAND, HOST = "command", "host"
+# A server on this machine, by its port: `local:11434/MODEL`.
+LOCAL = "local"
 HOST_PROGRAMS: Mapping[str, str] = MappingProxyType({"claude-code": "claude", "codex": "codex"})
 MAX_ALIASES = 100
 
@@ -23,6 +25,7 @@ GEMINI_ENDPOINT = "https://generativelanguage.googleapis.com/v1beta/openai"
 
 _ALIAS = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?", re.ASCII)
 _MODEL = re.compile(r"[!-~](?:[ -~]{0,198}[!-~])?")
+_LOCAL_MODEL = re.compile(rf"{LOCAL}:([1-9][0-9]{{0,4}})/({_MODEL.pattern})")
 
 
 class ModelName(NamedTuple):
@@ -87,6 +90,8 @@ def resolve_model(name: str, overrides: Mapping[str, str] = MappingProxyType({})
     spoken = _SPOKEN.get(spoken, spoken)
     if spoken in ALIASES:
         return ALIASES[spoken]
+    if local := _LOCAL_MODEL.fullmatch(name):
+        return ModelName("compatible", local[2], f"http://127.0.0.1:{local[1]}/v1")
     return _parse_model(name, overrides)
 
 
@@ -102,6 +107,11 @@ def parse_program(name: str) -> ProgramName | None:
             raise InvalidConfig(f"{quoted(name)} names no model", hint=f"write {agents}, with /MODEL for another model")
         return ProgramName(f"{HOST}:{agent}", (HOST_PROGRAMS[agent],), model)
     return _parse_command(name, rest)
+
+
+def is_program(name: str) -> bool:
+    """Return whether a name is that of a program, right or wrong, and not of a provider's model."""
+    return name.partition(":")[0] in (COMMAND, HOST)
 
 
 def _parse_command(name: str, rest: str) -> ProgramName:
@@ -138,7 +148,7 @@ def parse_aliases(lines: Iterable[str]) -> dict[str, str]:
             raise InvalidConfig(
                 f"{quoted(line)} names no model", hint='write it as "NAME = provider/model", the name in small letters'
             )
-        if alias in (EMBEDDED, NO_JUDGE, AUTO, HOST, COMMAND):
+        if alias in (EMBEDDED, NO_JUDGE, AUTO, HOST, COMMAND, LOCAL):
             raise InvalidConfig(f"the model name {quoted(alias)} is taken", hint="choose another short name")
         if alias in found:
             raise InvalidConfig(f"the model name {quoted(alias)} is given twice", hint="remove one of them")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -100,6 +101,11 @@ def cost_usd(
     if tokens_in <= 0:
         return None
     return (tokens_in * own[0] + max(0, tokens_out) * own[1]) / 1_000_000
+
+
+def cost_today(own_prices: Iterable[str], name: str, tokens_in: int, tokens_out: int) -> float | None:
+    """Return what this many tokens cost now, with prices of the operator's own as lines."""
+    return cost_usd(name, tokens_in, tokens_out, parse_prices(own_prices), on=datetime.now(UTC).date().isoformat())
 
 
 def find_price(provider_model: str, tokens_in: int = 1, *, on: str = PRICES_DATE) -> Price | None:
