@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import time
@@ -12,6 +13,9 @@ import pytest
 
 from lockgate import assemble
 from lockgate.cli.policy_watch import watch_policy
+from lockgate.core.judging.exam import ExamResult
+from lockgate.core.judging.judge_prompts import question_sha256
+from lockgate.core.judging.standing import Authority, standing_of
 from lockgate.core.ruling.approvals import ApprovalState
 from lockgate.core.ruling.grants import find_offer, grant_to_dict
 from lockgate.core.ruling.policy import Policy, session_hashes
@@ -93,7 +97,30 @@ def test_a_reload_changes_nothing_but_what_the_files_say(running: Running) -> No
     running.change("[supervision]\napproval_life_seconds = 7200\n")
     after = running.host.gate
     parts = {name: value for name, value in vars(before).items() if vars(after)[name] != value}
-    assert set(parts) == {"approval_life_s", "journal", "prices"}
+    # The budget's limits are settings; its counts are on disk.
+    assert set(parts) == {"approval_life_s", "journal", "prices", "budget"}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a program cannot judge on this platform")
+def test_a_newly_passed_exam_needs_no_restart(running: Running, tmp_path: Path) -> None:
+    running.change('[security.verification]\ntriage_model = "auto"\n')
+    assert not running.watch.look()
+    host, settings = running.host, assemble.settings_from_environment()
+    session = host.open(goal="Tidy up").id
+    assert host.gate.triage is None or not standing_of(host.gate.triage).has_passed
+    program = tmp_path / "judge"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o700)
+    identity, name = assemble.named_judge(settings, f"command:{program}").identity, f"command:{program}"
+    for authority in (Authority.PASSED, Authority.FAILED):
+        result = ExamResult("ab" * 8, identity, "", question_sha256(), 1_790_000_000, authority, name=name)
+        assemble.exams_from_settings(settings).add(result)
+        assert running.watch.look()
+        passed = authority is Authority.PASSED
+        assert (host.gate.triage is not None and host.gate.triage.name == name) is passed
+        assert host.gate.ruler(goal="Tidy up").width == ("wide" if passed else "narrow")
+        assert str(program) in host.gate.own_folders
+    assert host.check(session, "bash", {"command": f"rm {program}"}).decision.action is Action.PAUSE
 
 
 def test_a_call_that_is_being_ruled_on_ends_under_the_policy_it_began_with(running: Running) -> None:

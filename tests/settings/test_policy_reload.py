@@ -46,7 +46,14 @@ class Machine:
                 raise InvalidConfig(self.refuses)
             self.applied.append(new)
 
-        return PolicyReload(started, lambda: self.read(started), apply, is_guarded=self.is_guarded, clock=lambda: 7.0)
+        return PolicyReload(
+            started,
+            lambda: self.read(started),
+            apply,
+            is_guarded=self.is_guarded,
+            sealed=(self.folder / "exams.json",),
+            clock=lambda: 7.0,
+        )
 
     def write(self, text: str) -> None:
         """Replace the file, as editors do."""
@@ -69,6 +76,15 @@ def test_a_changed_file_is_taken_once_it_rests(machine: Machine) -> None:
     assert watch.look()
     assert machine.applied == [machine.read()]
     assert (watch.state.policy_hash, watch.state.word) == (machine.read().policy.hash, "current")
+    assert not watch.look()
+
+
+def test_a_changed_exam_is_put_into_force_once_without_any_other_change(machine: Machine) -> None:
+    watch = machine.watch()
+    (machine.folder / "exams.json").write_text("{}")
+    assert watch.look()
+    assert machine.applied == [machine.read()]
+    assert watch.state.word == "current"
     assert not watch.look()
 
 

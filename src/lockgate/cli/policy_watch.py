@@ -16,6 +16,7 @@ from lockgate.sessions import Host
 from lockgate.settings.config import Settings, discover_settings
 from lockgate.settings.files import home_folder
 from lockgate.settings.policy_reload import PolicyReload
+from lockgate.verifiers.exam_store import FILE as EXAMS
 
 
 def watch_policy(
@@ -46,5 +47,9 @@ def watch_policy(
     home = home_folder(os.environ)
     there = Project(home="" if home is None else str(home))
     return PolicyReload(
-        settings, load, apply, is_guarded=lambda path: own_access(path, Access.WRITE, there) is not None
+        settings,
+        load,
+        apply,
+        is_guarded=lambda path: own_access(path, Access.WRITE, there) is not None,
+        sealed=(settings.state_dir / EXAMS,) if settings.state_dir is not None else (),
     )

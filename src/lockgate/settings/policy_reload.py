@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from logging import getLogger
+from pathlib import Path
 from threading import Event, Lock, Thread
 from time import time
 from typing import NamedTuple
@@ -51,7 +52,8 @@ class PolicyReload:
 
     `load` reads the settings anew, with the project's files as they were at the start. `apply` gets the settings in
     force and those to put into force, and raises LockgateError, with nothing changed, where it cannot. `is_guarded` is
-    whether an agent's change of the file at this path would be held.
+    whether an agent's change of the file at this path would be held. `sealed` are other files that `apply` depends on:
+    what an agent writes there does not count, so they need no guard.
     """
 
     def __init__(
@@ -61,10 +63,11 @@ class PolicyReload:
         apply: Callable[[Settings, Settings], None],
         *,
         is_guarded: Callable[[str], bool],
+        sealed: tuple[Path, ...] = (),
         clock: Callable[[], float] = time,
     ) -> None:
         self._settings, self._load, self._apply, self._clock = settings, load, apply, clock
-        self._is_guarded = is_guarded
+        self._is_guarded, self._sealed, self._taken_sealed = is_guarded, sealed, stamp_files(sealed)
         self.state = ReloadState(settings.policy.hash, clock())
         # As they were before the start read them: what was written since is found by the next looks.
         self._started = self._taken = self._seen = settings.stamps
@@ -97,12 +100,13 @@ class PolicyReload:
         """1. Reload where a file has changed and rests; return whether the files were read."""
         stamps = stamp_files(self._settings.operator_files)
         rests, self._seen = stamps == self._seen, stamps
-        return rests and stamps != self._taken and self.reload()
+        has_changed = stamps != self._taken or stamp_files(self._sealed) != self._taken_sealed
+        return rests and has_changed and self.reload()
 
     def reload(self) -> bool:
         """2 to 4. Read the files now; return whether what they say was taken or refused, and not left for later."""
         with self._lock:
-            tried = stamp_files(self._settings.operator_files)
+            tried, sealed = stamp_files(self._settings.operator_files), stamp_files(self._sealed)
             error = ""
             try:
                 found = self._load()
@@ -118,7 +122,8 @@ class PolicyReload:
                     sources=found.sources,
                     origins=found.origins,
                 )
-                if (settings.policy, settings.supervision) != (self._settings.policy, self._settings.supervision):
+                is_same = (settings.policy, settings.supervision) == (self._settings.policy, self._settings.supervision)
+                if not is_same or sealed != self._taken_sealed:
                     self._apply(self._settings, settings)
                 self._note_taken(settings, find_restart_keys(self._settings, found))
             except LockgateError as refused:
@@ -129,7 +134,7 @@ class PolicyReload:
             if error:
                 self.state = self.state._replace(error=error)
                 _LOG.error("POLICY NOT RELOADED, the old one stays: policy=%s why=%s", self.state.policy_hash, error)
-            self._taken = tried
+            self._taken, self._taken_sealed = tried, sealed
             return True
 
     def _note_taken(self, settings: Settings, restart: tuple[str, ...]) -> None:
