@@ -8,6 +8,7 @@ from typing import Any
 
 from asking import BY_NAME, POISON, Asking, fits
 
+from lockgate.core.vocabulary import Ran
 from lockgate.service import views
 from lockgate.service.schemas import find_misfit
 from lockgate.sessions import Host
@@ -55,6 +56,18 @@ def test_a_caller_that_may_not_see_the_grounds_gets_the_ruling_alone(hijacked: d
     assert not bare["origins"]
     assert POISON not in json.dumps(bare)
     assert "evil.example" not in json.dumps(bare)
+
+
+def test_each_judge_is_counted_with_what_it_said_and_cost(hijacked: dict[str, Any], house: Host) -> None:
+    kept = house.decision(hijacked["id"])
+    assert kept is not None
+    runs = [(Ran(2, "clear", "small", 1e5, 900, 9, 0.25),), (Ran(2, "suspicious", "small", 3e5, 900, 9, 0.5),), ()]
+    rows = views.count_judges(replace(kept, decision=kept.decision._replace(judged=judged)) for judged in runs)
+    assert [
+        (row["by"], row["answers"], row["cleared"], row["held"], row["cost_usd"], row["p95_us"]) for row in rows
+    ] == [("small", 2, 1, 1, 0.75, 3e5)]
+    shown = {**views.stats_view(house.stats(since=0.0, bucket_s=1e12), judges=rows)}
+    assert find_misfit(shown, BY_NAME["GET /v1/stats"].answers) == ""  # type: ignore[arg-type]
 
 
 def test_a_session_without_its_grounds_has_neither_goal_nor_scope(hijacked: dict[str, Any], house: Host) -> None:

@@ -282,8 +282,10 @@ def stats(api: Api, request: Request) -> object:
     bucket_s = request.query.get("bucket", max(60.0, (now_s - since_s) / 96))
     # The newest of each: every one of a month would have to be read whole.
     held = [kept for action in ("PAUSE", "REORIENT") for kept in api.host.decisions(action=action, limit=MAX_LIMIT)]
+    judged = [kept for tier in (2, 3) for kept in api.host.decisions(tier=tier, limit=MAX_LIMIT)]
     sources = views.count_sources(kept for kept in held if kept.at >= since_s)
-    return views.stats_view(api.host.stats(since=since_s, bucket_s=bucket_s), sources)
+    judges = views.count_judges(kept for kept in judged if kept.at >= since_s)
+    return views.stats_view(api.host.stats(since=since_s, bucket_s=bucket_s), sources, judges)
 
 
 # People

@@ -522,6 +522,9 @@ _RANKED = record(
     "",
     {"name": {"type": "string"}, "calls": {"type": "integer"}, "held": {"type": "integer"}},
 )
+_COUNTS = "tier answers cached cleared held unclear tokens_in tokens_out unpriced".split()
+_TIMED = {"by": {"type": "string"}, "cost_usd": NUMBER, "p50_us": maybe(NUMBER), "p95_us": maybe(NUMBER)}
+_JUDGE = record("", {**_TIMED, **{name: {"type": "integer"} for name in _COUNTS}})
 STATS = record(
     "Rulings added up.",
     {
@@ -556,6 +559,7 @@ STATS = record(
         "tools": array("tools by held calls, the most first", _RANKED),
         "hosts": array("the programs that agents ran in, likewise", _RANKED),
         "sources": array("where values of the newest held calls came from, likewise", _RANKED),
+        "judges": array("what each judge said of the newest calls that were asked about", _JUDGE),
     },
 )
 HEALTH = record("That it runs.", {"status": word("", "ok")})

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from lockgate.core.errors import InvalidCall
 from lockgate.core.ruling.approvals import BoundCall, approval_to_dict, canonical_json, describe_call
 from lockgate.core.ruling.finding_catalogue import CatalogueEntry, entry_for
+from lockgate.core.sessions.cost_report import judged_to_dict, summarize_costs
+from lockgate.core.sessions.ledger_lines import entry_from_decision
 from lockgate.core.sessions.session_entries import count_name, rank_names
 from lockgate.core.vocabulary import build_lineage
 from lockgate.core.wire import decision_to_dict, lineage_to_dict
@@ -163,7 +165,13 @@ def count_sources(held: Iterable[StoredRuling]) -> tuple[NameCount, ...]:
     return rank_names(names)
 
 
-def stats_view(found: Stats, sources: Iterable[NameCount] = ()) -> dict[str, Any]:
+def count_judges(judged: Iterable[StoredRuling]) -> list[dict[str, object]]:
+    """Return what each judge said of these calls, with its price and times."""
+    lines = (entry_from_decision(kept.at, kept.session, 0, kept.tool, kept.decision) for kept in judged)
+    return [judged_to_dict(each) for each in summarize_costs(lines).judges if each.by]
+
+
+def stats_view(found: Stats, sources: Iterable[NameCount] = (), judges: Iterable[Any] = ()) -> dict[str, Any]:
     return {
         "since": found.since,
         "until": found.until,
@@ -186,4 +194,5 @@ def stats_view(found: Stats, sources: Iterable[NameCount] = ()) -> dict[str, Any
         "tools": [each._asdict() for each in found.tools],
         "hosts": [each._asdict() for each in found.hosts],
         "sources": [each._asdict() for each in sources],
+        "judges": list(judges),
     }

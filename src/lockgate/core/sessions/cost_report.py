@@ -279,8 +279,8 @@ def report_to_dict(found: CostReport) -> dict[str, object]:
             for tier, calls in enumerate(found.reached, 1)
         ],
         "undecided": found.undecided,
-        "tiers": [_judged_to_dict(each) for each in found.judges if not each.by],
-        "judges": [_judged_to_dict(each) for each in found.judges if each.by],
+        "tiers": [judged_to_dict(each) for each in found.judges if not each.by],
+        "judges": [judged_to_dict(each) for each in found.judges if each.by],
         "cost_usd": round(found.cost_usd, 9),
         "unpriced_answers": found.unpriced,
         "wait_us": round(found.wait_us, 1),
@@ -297,7 +297,8 @@ def report_to_dict(found: CostReport) -> dict[str, object]:
     }
 
 
-def _judged_to_dict(judged: JudgeCosts) -> dict[str, object]:
+def judged_to_dict(judged: JudgeCosts) -> dict[str, object]:
+    """Return one judge's or one tier's figures under stable names."""
     value: dict[str, object] = judged._asdict()
     if not judged.by:
         del value["by"]

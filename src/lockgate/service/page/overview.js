@@ -86,6 +86,12 @@ function draw(said, span, judges) {
       { columns: ["From", "Cost"], rows: filledOnly.map((each) => [stamp(each), usd(each.cost_usd ?? 0)]) },
     ),
     figure(
+      "Judges",
+      said.judges?.length ? "What each judge said of the newest calls that were asked about." : "No judge was asked.",
+      null,
+      { columns: ["Judge", "Tier", "Asked", "Cleared", "Held", "Unclear", "Cost", "p50", "p95"], rows: (said.judges ?? []).map((each) => [line(each.by, 60), String(each.tier), (each.answers - each.cached).toLocaleString(), each.cleared.toLocaleString(), each.held.toLocaleString(), each.unclear.toLocaleString(), each.unpriced ? "unknown" : usd(each.cost_usd), duration(each.p50_us), duration(each.p95_us)]) },
+    ),
+    figure(
       "Rules by cleared escalations",
       rules.length ? "A rule whose escalations are nearly all cleared asks in vain: it is the first to tune." : "No rule has sent a call up.",
       rules.length ? parts("Rules, cleared of all escalations", rules.slice(0, 14).map((each) => [h("a", { href: `#/decisions?rule=${part(each.rule)}` }, line(each.rule, 60)), each.escalations, each.cleared, `${spelled(each.rule)}: ${each.cleared} of ${each.escalations} escalations cleared`])) : h("p.quiet", {}, "Nothing to draw."),
