@@ -14,7 +14,7 @@ from typing import Any
 import hyperscan
 import pytest
 
-from lockgate import Gate
+from lockgate import Gate, assemble
 from lockgate.assemble import close_journals
 from lockgate.cli import doctor
 from lockgate.cli.doctor import (
@@ -27,6 +27,9 @@ from lockgate.cli.doctor import (
     check_from_opinion,
 )
 from lockgate.cli.reasons import REASON_TEXTS
+from lockgate.core.judging.exam import ExamResult
+from lockgate.core.judging.judge_prompts import question_sha256
+from lockgate.core.judging.standing import Authority
 from lockgate.core.questions import HttpReply, NoAnswerReason, Question
 from lockgate.core.requests.combined_verdict import REASONS, Assessment
 from lockgate.core.ruling.opinions import Silent, Unreadable
@@ -39,7 +42,7 @@ from lockgate.verifiers.providers.compatible import Compatible
 pytestmark = pytest.mark.usefixtures("no_verifier")
 Run = Callable[..., Any]
 NAMES = "installation configuration engine cache state journal policy adapter extras documents".split()
-NAMES += "embedded key endpoint triage supervisor clock".split()
+NAMES += "embedded key endpoint triage supervisor width clock".split()
 KEY = "sk-canary-0123456789abcdefghijklmn"
 
 
@@ -427,6 +430,56 @@ def test_a_judge_that_could_not_be_asked_is_named_with_what_to_do(
     assert said in found["said"]
     assert found["hint"]
     assert KEY not in ended.out
+
+
+def _configure(text: str) -> None:
+    folder = Path(os.environ["XDG_CONFIG_HOME"], "lockgate")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.toml").write_text(text)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a program cannot judge on this platform")
+def test_a_program_that_judges_is_told_with_its_exam_and_is_asked_nothing(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "claude"
+    program.write_text('#!/bin/sh\n[ "$1" = auth ] && exit "$(cat "$HOME/code")"\ntouch "$HOME/asked"\n')
+    program.chmod(0o700)
+    Path(os.environ["HOME"], "code").write_text("1")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    _configure(f'[security.verification]\ntriage_model = "command:{program}"\nhost_endpoint = "http://127.0.0.1:9"\n')
+    ended = run("doctor")
+    assert ended.code == 1
+    assert "fail  triage         host:claude-code, unexamined: not there, logged out or offline" in ended.out
+    assert "warn  width          narrow: host:claude-code has not passed an exam, and may clear calls of" in ended.out
+    assert "the judges need httpx2" not in ended.out
+    settings = assemble.settings_from_environment()
+    identity = assemble.named_judge(settings, f"command:{program}").identity
+    result = ExamResult("ab" * 8, identity, "", question_sha256(), 1_795_000_000, Authority.PASSED)
+    assemble.exams_from_settings(settings).add(result._replace(name=f"command:{program}"))
+    _configure('[security.verification]\ntriage_model = "auto"\n[supervision]\nmodel = "auto"\n')
+    told = run("doctor", "--offline").out
+    assert "passed on 2026-11-18" not in told, "it took the exam at another endpoint"
+    _configure(
+        '[security.verification]\ntriage_model = "auto"\nhost_endpoint = "http://127.0.0.1:9"\n'
+        '[supervision]\nmodel = "auto"\n'
+    )
+    told = run("doctor", "--offline").out
+    assert told.count("host:claude-code, passed on 2026-11-18; not asked: --offline") == 2
+    assert "ok    width          wide: host:claude-code passed its exam on 2026-11-18" in told
+    Path(os.environ["HOME"], "code").write_text("0")
+    monkeypatch.setattr("lockgate.verifiers.command_judge._is_reachable", lambda *_: True)
+    assert run("doctor").out.count("passed on 2026-11-18; there and logged in, as far as it says") == 2
+    assert not Path(os.environ["HOME"], "asked").exists()
+
+
+def test_auto_without_an_exam_says_that_none_judges(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assemble, "is_embedded_installed", lambda: False)
+    _configure('[security.verification]\ntriage_model = "auto"\n')
+    ended = run("doctor", "--offline")
+    assert ended.code == 0
+    assert "warn  triage         no model has passed its exam, so none judges" in ended.out
+    assert "skip  width          narrow: no judge in Tier 2" in ended.out
 
 
 def test_judges_need_the_extra_too(run: Run, monkeypatch: pytest.MonkeyPatch, judged: Callable[[str], None]) -> None:

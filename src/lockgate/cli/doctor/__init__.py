@@ -35,8 +35,11 @@ from lockgate.coding_agents.hook_events import CODING_AGENTS
 from lockgate.core.errors import LockgateError, quoted
 from lockgate.core.judging.case import JudgeCase
 from lockgate.core.judging.evidence import FACTS, Evidence
+from lockgate.core.judging.model_names import AUTO, EMBEDDED, NO_JUDGE, is_program
+from lockgate.core.judging.standing import Authority, standing_of
 from lockgate.core.ruling.opinions import Ruling, Silent, Triage
 from lockgate.core.ruling.pipeline import Stage
+from lockgate.core.ruling.widths import effective_width, may_clear
 from lockgate.core.vocabulary import Action
 from lockgate.gate.judge import Inquiry
 from lockgate.journal.keys import verify
@@ -61,7 +64,8 @@ if TYPE_CHECKING:
 _HELP = """\
 Checks everything that Lockgate needs here, and says how to fix what is wrong: the configuration,
 the engine, the cache, the state directory, the journal, the verifier's settings and key, the embedded
-judge, documents, the judges that the configuration names, the clock, and whether the endpoints answer.
+judge, documents, the judges in force and their exams, how much is asked about, the clock, and whether
+the endpoints answer.
 Keys are never shown. Each endpoint is asked one harmless question, or none with --offline.
 
 example:
@@ -83,6 +87,7 @@ Exit code 0: nothing failed (a warning is no failure); 1: something has to be fi
 
 # A question that no rule, filter or model objects to.
 HARMLESS = "Hello, at what time do you open tomorrow?"
+_CASE = JudgeCase(goal=HARMLESS, tool="opening_hours", arguments='{"day": "tomorrow"}', risk="low")
 MOST_SKEW_S = 60.0
 MOST_KEY_S = 10.0
 _ASK_S = 3.0
@@ -186,6 +191,8 @@ def checks(
         else:
             yield run_check("endpoint", lambda: _check_endpoint(verifier, settings, tenant, source, reported))
     yield from _check_judges(settings, reported, read=bool(read), offline=offline)
+    if read:
+        yield run_check("width", lambda: _check_width(settings))
     yield run_check("clock", lambda: _check_clock(reported))
 
 
@@ -439,7 +446,8 @@ def _check_extras(adapter: str, settings: Settings) -> Check:
     there = {name: importlib.util.find_spec(name) is not None for name in ("httpx2", "opentelemetry")}
     listed = ", ".join(f"{name} {'is' if here else 'is not'} installed" for name, here in there.items())
     policy = settings.policy
-    judges = [name for name in (policy.triage_model, policy.supervisor_model) if name not in ("", "none", "embedded")]
+    named = (policy.triage_model, policy.supervisor_model)
+    judges = [name for name in named if name not in ("", NO_JUDGE, EMBEDDED, AUTO) and not is_program(name)]
     remote = adapter not in ("none", "embedded")
     needed_by = f"the adapter `{adapter}` needs" if remote else "the judges need" if judges else ""
     if needed_by and not there["httpx2"]:
@@ -469,7 +477,10 @@ def _check_embedded(adapter: str, settings: Settings) -> Check:
         return Check("embedded", CheckState.SKIP, "this installation has no model")
     about = embedded.verify()
     size = sum(size for _, size in about.files.values()) / 1e6
-    used = "judges in Tier 2" if settings.policy.triage_model in ("", "embedded") else "not used in Tier 2"
+    until = "judges in Tier 2 until a model has passed its exam"
+    used = {"": "judges in Tier 2", EMBEDDED: "judges in Tier 2", AUTO: until}.get(
+        settings.policy.triage_model, "not used in Tier 2"
+    )
     return Check(
         "embedded",
         CheckState.OK,
@@ -580,15 +591,56 @@ def _check_judges(settings: Settings, reported: list[str], *, read: bool, offlin
     ):
         if not read:
             yield Check(name, CheckState.SKIP, "the configuration has to be fixed first")
-        elif model == "none":
+        elif model == NO_JUDGE:
             yield Check(name, CheckState.SKIP, f"switched off: {key} is `none`")
-        elif stage is Stage.TRIAGE and (model == "embedded" or (not model and assemble.is_embedded_installed())):
+        elif stage is Stage.TRIAGE and (model == EMBEDDED or (not model and assemble.is_embedded_installed())):
             yield run_check(name, lambda: _check_embedded_judge(settings))
         elif not model:
             yield Check(name, CheckState.SKIP, f"no model: {key} is not set")
+        elif model == AUTO or is_program(model):
+            yield run_check(name, lambda at=stage: _check_in_force(settings, at, offline=offline))  # type: ignore[misc]
         else:
             judge = _ConfiguredJudge(name, model, stage, timeout_s)
             yield run_check(name, lambda judge=judge: _check_judge(judge, settings, reported, offline=offline))  # type: ignore[misc]
+
+
+def _check_in_force(settings: Settings, stage: Stage, *, offline: bool) -> Check:
+    """Say who judges by `auto`, or whether a program is there and logged in, without a question to a program."""
+    name, judge = stage.value, assemble.judges_from_settings(settings)[stage is Stage.SUPERVISOR]
+    if judge is None or standing_of(judge).authority is Authority.EMBEDDED:
+        who = "none judges" if judge is None else "the embedded judge judges"
+        hint = "`lockgate judge exam MODEL` lets one take it"
+        return Check(name, CheckState.WARN, f"no model has passed its exam, so {who}", hint)
+    held = standing_of(judge)
+    who = f"{judge.name}, {held.authority}" + (f" on {held.examined_on}" if held.examined_on else "")
+    if offline:
+        return Check(name, CheckState.OK, f"{who}; not asked: --offline")
+    if (probe := getattr(judge, "probe", None)) is None:
+        began = perf_counter()
+        return check_from_opinion(name, judge.opine(Inquiry(stage, _CASE)).opinion, who, perf_counter() - began)
+    if probe():
+        return Check(name, CheckState.OK, f"{who}; there and logged in, as far as it says")
+    hint = "log in with the program's own command, and look at the network"
+    return Check(name, CheckState.FAIL, f"{who}: not there, logged out or offline", hint)
+
+
+def _check_width(settings: Settings) -> Check:
+    """Say how much is asked about, and whether the exam of the judge lets it clear that."""
+    try:
+        judge = assemble.triage_from_settings(settings)
+    except LockgateError:
+        return Check("width", CheckState.SKIP, "the judge has to be fixed first")
+    held = None if judge is None else standing_of(judge)
+    width = effective_width(settings.policy.escalate, held)
+    if judge is None or held is None:
+        return Check("width", CheckState.SKIP, f"{width}: no judge in Tier 2")
+    if held.has_passed or (held.authority is Authority.EMBEDDED and width == "narrow"):
+        why = f"passed its exam on {held.examined_on}" if held.has_passed else "takes no exam"
+        return Check("width", CheckState.OK, f"{width}: {judge.name} {why}")
+    hint = "`lockgate judge exam` says whether it may clear calls, and how many are then asked about"
+    clears = may_clear(held.authority, width, grave=False, supervises=False, agreed=False)
+    may = "may clear calls of severity 2 all the same" if clears else "clears nothing"
+    return Check("width", CheckState.WARN, f"{width}: {judge.name} has not passed an exam, and {may}", hint)
 
 
 class _ConfiguredJudge(NamedTuple):
@@ -614,9 +666,8 @@ def _check_judge(judge: _ConfiguredJudge, settings: Settings, reported: list[str
     asked = assemble.judge_from_settings(
         settings, judge.model, judge.timeout_s, wrap_provider=lambda provider: DateRecorder(provider, reported)
     )
-    case = JudgeCase(goal=HARMLESS, tool="opening_hours", arguments='{"day": "tomorrow"}', risk="low")
     began = perf_counter()
-    opined = asked.opine(Inquiry(judge.stage, case))
+    opined = asked.opine(Inquiry(judge.stage, _CASE))
     return check_from_opinion(judge.name, opined.opinion, where, perf_counter() - began)
 
 
@@ -625,12 +676,11 @@ def _check_embedded_judge(settings: Settings) -> Check:
     logging.getLogger("lockgate").addHandler(logging.NullHandler())
     judge = assemble.embedded_from_settings(settings)
     judge.verify()
-    case = JudgeCase(goal=HARMLESS, tool="opening_hours", arguments='{"day": "tomorrow"}', risk="low")
     facts = tuple(float(name == "arguments-in-goal") for name in FACTS)
     said = f"wanted: {HARMLESS} | the call only looks | opening_hours day=tomorrow"
     evidence = Evidence(said, ("We open at nine every day.",), facts)
     began = perf_counter()
-    opined = judge.opine(Inquiry(Stage.TRIAGE, case, evidence))
+    opined = judge.opine(Inquiry(Stage.TRIAGE, _CASE, evidence))
     return check_from_opinion("triage", opined.opinion, judge.name, perf_counter() - began)
 
 
