@@ -116,3 +116,10 @@ def test_settings_that_cannot_be_understood_are_left_alone(text: str, said: str)
     for change in (lambda: add_hooks(text, HTTP), lambda: remove_hooks(text)):
         with pytest.raises(LockgateError, match=said):
             change()
+
+
+@pytest.mark.parametrize("token", ["", "lga_x"])
+def test_a_call_that_waits_says_for_what(token: str) -> None:
+    said = {event: HookForm("lockgate", token=token).hook(event).get("statusMessage") for event in EVENTS}
+    assert said.pop("PreToolUse") == "Lockgate looks at the call; a judge may take up to 20 seconds"
+    assert not any(said.values())

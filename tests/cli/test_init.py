@@ -13,13 +13,18 @@ from typing import Any
 import pytest
 from hook_events import THEIRS
 
+from lockgate import assemble
 from lockgate.claude_code import settings_file as claude_code
 from lockgate.claude_code.settings_file import EVENTS, HookForm
+from lockgate.cli import init
 from lockgate.cli.doctor import claude_code as wiring
 from lockgate.core.errors import LockgateError
+from lockgate.verifiers.local_servers import LocalServer
 
 pytestmark = pytest.mark.usefixtures("no_claude")
 Run = Callable[..., Any]
+
+AUTO = '[security.verification]\ntriage_model = "auto"\n\n[supervision]\nmodel = "auto"\n'
 
 # The command
 
@@ -106,7 +111,7 @@ def test_own_lines_are_shown_as_they_are_and_the_token_is_not(
     for text in (theirs, json.dumps(json.loads(theirs))):
         path.write_text(text)
         for options in (["--http"], ["--remove"]):
-            answers = iter(["d", "y", ""])
+            answers = iter(["d", "y", "", ""])
             monkeypatch.setattr("builtins.input", lambda _, answers=answers: next(answers))
             ended = run("init", "claude-code", *options, at_terminal=True)
             assert ended.code == 0
@@ -380,10 +385,104 @@ def test_a_pack_goes_into_the_operators_own_configuration_and_out_again(
     left = run("init", "claude-code", "--yes", "--remove")
     assert (left.code, "--remove --pack coding takes it out" in left.out) == (0, True)
     gone = run("init", "claude-code", "--yes", "--remove", "--pack", "coding")
-    assert (gone.code, path.read_text()) == (0, "")
+    assert (gone.code, path.read_text()) == (0, AUTO)
     wrong = run("init", "claude-code", "--yes", "--pack", "cooking")
     assert (wrong.code, "no pack is called `cooking`" in wrong.err) == (2, True)
     answers = iter(["y", "mail-assistant", "y"])
     monkeypatch.setattr("builtins.input", lambda _: next(answers))
     asked = run("init", "claude-code", at_terminal=True)
     assert (asked.code, "added the pack mail-assistant" in asked.out) == (0, True)
+
+
+# Who judges
+
+
+def _config(home: Path) -> Path:
+    return home.parent / "config" / "lockgate" / "config.toml"
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No embedded judge, no key and no server of the developer's."""
+    monkeypatch.setattr(assemble, "is_embedded_installed", lambda: False)
+    monkeypatch.setattr(init, "find_local_servers", list)
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_person_is_told_who_would_judge_before_a_model_may(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for reply in ("n", "y"):
+        answers = iter(["y", reply, ""] if reply == "n" else [reply, ""])
+        monkeypatch.setattr("builtins.input", lambda _, answers=answers: next(answers))
+        ended = run("init", "claude-code", at_terminal=True)
+        assert ended.code == 0, ended.err
+        assert (
+            "Claude Code's own small model can judge doubtful calls once it has passed an exam: Anthropic sees your"
+            " goal, the call and excerpts of what the agent has read, secrets taken out, and a question costs about"
+            " 1,500 tokens of your plan or key, at most 1,000 questions a day.\n"
+        ) in ended.out
+        if reply == "n":
+            assert "no model was chosen as a judge" in ended.out
+            assert not _config(home).exists()
+    assert _config(home).read_text() == AUTO
+    assert "until then no model judges, and only where the rules find something" in ended.out
+    assert "next: `lockgate judge exam host:claude-code`, about 1,000 questions of your plan or key" in ended.out
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(
+    ("agent", "said"),
+    [
+        ("claude-code", "lockgate judge exam host:claude-code"),
+        ("codex", "lockgate judge exam host:codex"),
+        ("gemini", "lockgate judge exam MODEL"),
+        ("copilot", "lockgate judge exam MODEL"),
+        ("opencode", "lockgate judge exam MODEL"),
+    ],
+)
+def test_without_a_terminal_auto_is_written_and_asks_no_model(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, agent: str, said: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
+    server = LocalServer("Ollama", 11434, ("local:11434/qwen3:8b",))
+    monkeypatch.setattr(init, "find_local_servers", lambda: [server])
+    notes = json.loads(run("init", agent, "--yes", "--json").out)["notes"]
+    assert _config(home).read_text() == AUTO
+    told = "\n".join(notes)
+    for part in (
+        "a model judges once it has passed its exam, not before",
+        f"next: `{said}`",
+        "OPENAI_API_KEY is set: `lockgate judge exam gpt-luna` would use it, and cost money",
+        "Ollama seems to answer on port 11434: `lockgate judge exam local:11434/qwen3:8b`",
+    ):
+        assert part in told
+    assert "sk-canary" not in told
+    settings = assemble.settings_from_environment()
+    assert assemble.judges_from_settings(settings) == (None, None)
+    again = json.loads(run("init", agent, "--json").out)
+    assert (again["changed"], _config(home).read_text()) == (False, AUTO)
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(
+    ("text", "said", "after"),
+    [
+        ('[security.verification]\ntriage_model = "none"\n', "`triage_model` is `none` in your configuration", None),
+        (
+            '[supervision]\nmodel = "claude-opus"\n',
+            "once it has passed its exam",
+            '[supervision]\nmodel = "claude-opus"\n',
+        ),
+        ('security.verification = { escalate = "wide" }\n', "no judge was chosen: `security.verification.triage", None),
+    ],
+)
+def test_what_the_operator_has_chosen_stays(run: Run, home: Path, text: str, said: str, after: str | None) -> None:
+    _config(home).parent.mkdir(parents=True)
+    _config(home).write_text(text)
+    ended = run("init", "claude-code", "--yes")
+    assert (ended.code, said in ended.out) == (0, True), ended.out
+    assert _config(home).read_text() == (text if after is None else after + "\n" + AUTO.partition("\n\n")[0] + "\n")
+    assert _user(home).exists()

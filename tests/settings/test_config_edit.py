@@ -11,6 +11,7 @@ from lockgate.core.errors import InvalidConfig
 from lockgate.settings.config import Settings, SettingsSource, SourceRole, load_settings
 from lockgate.settings.config_edit import (
     add_pack,
+    add_value,
     allow_target,
     installed_packs,
     operator_file,
@@ -83,3 +84,33 @@ def test_changes_go_to_the_operators_own_file_and_never_to_a_projects(tmp_path: 
     shared = Settings(sources=(SettingsSource(SourceRole.EXPLICIT, tmp_path / "pyproject.toml"),))
     with pytest.raises(InvalidConfig, match="project"):
         operator_file(shared, {})
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", '[supervision]\nmodel = "auto"\n'),
+        ("# mine", '# mine\n\n[supervision]\nmodel = "auto"\n'),
+        ("[ supervision ] # ours\nx = 1", '[ supervision ] # ours\nmodel = "auto"\nx = 1'),
+        ("[supervision]", '[supervision]\nmodel = "auto"'),
+        ("[supervision]\n# last\n[server]\nport = 1\n", '[supervision]\nmodel = "auto"\n# last\n[server]\nport = 1\n'),
+        (OWN, f'{OWN}\n[supervision]\nmodel = "auto"\n'),
+    ],
+)
+def test_a_value_is_put_where_its_table_is(before: str, after: str) -> None:
+    assert add_value(before, "supervision", "model", "auto") == after
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[supervision]\nmodel = "claude-opus"\n',
+        "supervision = {}\n",
+        "supervision.timeout_seconds = 3\n",
+        "supervision = 7\n",
+        "[[supervision]]\nx = 1\n",
+    ],
+)
+def test_a_value_that_does_not_fit_leaves_the_file_alone(text: str) -> None:
+    with pytest.raises(InvalidConfig, match="cannot be put into the file"):
+        add_value(text, "supervision", "model", "auto")

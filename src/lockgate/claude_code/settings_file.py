@@ -89,6 +89,8 @@ class HookForm:
     def hook(self, event: str) -> dict[str, object]:
         wire = EVENTS[event]
         ends: dict[str, object] = {"timeout": wire.seconds}
+        if event == "PreToolUse":
+            ends["statusMessage"] = "Lockgate looks at the call; a judge may take up to 20 seconds"
         if wire.blocks:
             ends["onFailure"] = "block"
         if not self.token or event in _COMMANDS:

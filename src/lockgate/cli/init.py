@@ -7,7 +7,7 @@ import difflib
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,9 @@ from lockgate.cli.terminal import format_count, make_console, make_visible
 from lockgate.coding_agents.hook_events import CODING_AGENTS
 from lockgate.coding_agents.hook_settings import apply_agent_change, hooks_path, plan_agent_change
 from lockgate.core.errors import LockgateError, quoted
+from lockgate.core.judging.model_names import AUTO, HOST
+from lockgate.core.judging.standing import standing_of
+from lockgate.gate.judge_budget import DAY_QUESTIONS
 from lockgate.mcp import client_config as mcp_config
 from lockgate.runtime import json_edit as json_text
 from lockgate.service.auth import FILES, VARIABLES, check_token, make_token
@@ -32,6 +35,7 @@ from lockgate.service.http import Caller
 from lockgate.settings.config import WhenDown
 from lockgate.settings.config_edit import (
     add_pack,
+    add_value,
     installed_packs,
     operator_file,
     read_config,
@@ -39,6 +43,7 @@ from lockgate.settings.config_edit import (
     write_config,
 )
 from lockgate.settings.policy_packs import list_packs, pack_path
+from lockgate.verifiers.local_servers import find_local_servers
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
@@ -65,6 +70,10 @@ believed. The service is at the address under [server], or at --url.
 
 Hooks in your own files start the service when it is not running, as you and with your folders of today; --no-start
 leaves that to you. `lockgate service install` has the system start it.
+
+Then it asks whether a model may judge what the rules doubt, and writes `triage_model = "auto"` into your own
+configuration: the first model that has passed `lockgate judge exam` judges, and until then none is asked.
+`lockgate help who-judges` says who sees what.
 
 --pack NAME adds a pack of flow rules to your own configuration (`lockgate policy packs` lists them), and with --remove
 takes it out again. In a terminal you are asked which one you want.
@@ -138,6 +147,7 @@ def _init_coding_agent(args: argparse.Namespace) -> Exit:
         return Exit.FLAGGED
     kept = None if change.is_empty else apply_agent_change(change)
     notes = [] if args.remove else [_AGENT_NOTES[args.what], f"`lockgate help {args.what}` says what it cannot see"]
+    notes += _choose_judge(args)
     _report_change(args, change.path, kept, notes, is_empty=change.is_empty)
     return Exit.CLEAR
 
@@ -171,6 +181,68 @@ _AGENT_NOTES = {
     "copilot": "start copilot anew: it reads its hooks when it starts",
     "opencode": "start opencode anew: it loads its plugins when it starts",
 }
+
+
+# The coding agents whose own model can judge, and who then sees the case.
+_OWN_MODELS = {"claude-code": ("Claude Code's own small model", "Anthropic"), "codex": ("Codex's own model", "OpenAI")}
+# A key that the environment may hold, with a model of its provider that is quick and cheap.
+_KEYS = {"ANTHROPIC_API_KEY": "claude-haiku", "OPENAI_API_KEY": "gpt-luna"}
+_SUPERVISOR = ("supervision", "model")
+
+
+def _choose_judge(args: argparse.Namespace) -> list[str]:
+    """Have `auto` choose the judge, which asks no model before an exam; return what to say and the next command."""
+    try:
+        return [] if args.remove else list(_judge_notes(args))
+    except (LockgateError, OSError) as error:
+        # The hooks stand already, and their report is still to come.
+        return [f"no judge was chosen: {error}"]
+
+
+def _judge_notes(args: argparse.Namespace) -> Iterator[str]:
+    settings = assemble.settings_from_environment(args.config)
+    named = settings.policy.triage_model
+    judge = assemble.triage_from_settings(settings) if named in ("", AUTO) else None
+    if named not in ("", AUTO):
+        yield f"`triage_model` is {quoted(named)} in your configuration, and stays so"
+    elif judge is not None and standing_of(judge).has_passed:
+        yield f"{make_visible(judge.name)} judges: it has passed its exam"
+    elif named or _agrees_to_judge(args):
+        if not named:
+            path = operator_file(settings, os.environ)
+            text = add_value(read_config(path), "security.verification", "triage_model", AUTO)
+            write_config(path, text if settings.policy.supervisor_model else add_value(text, *_SUPERVISOR, AUTO))
+            yield f'wrote `triage_model = "{AUTO}"` to {path}: a model judges once it has passed its exam, not before'
+        who = "no model judges" if judge is None else "the embedded judge judges"
+        yield f"until then {who}, and only where the rules find something; what it cannot clear waits for you"
+        yield from _exam_notes(args.what)
+    else:
+        yield "no model was chosen as a judge; `lockgate help who-judges` says how to choose one later"
+
+
+def _agrees_to_judge(args: argparse.Namespace) -> bool:
+    if args.yes or args.json or not sys.stdin.isatty():
+        return bool(args.yes)
+    model, seen_by = _OWN_MODELS.get(args.what, ("A model that you name", "its provider"))
+    print(
+        f"{model} can judge doubtful calls once it has passed an exam: {seen_by} sees your goal, the call and excerpts"
+        " of what the agent has read, secrets taken out, and a question costs about 1,500 tokens of your plan or key,"
+        f" at most {DAY_QUESTIONS:,} questions a day."
+    )
+    try:
+        return input("May it? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def _exam_notes(agent: str) -> Iterator[str]:
+    """Yield the commands that let a model take the exam: the agent's own first, then what else is here."""
+    own = f"{HOST}:{agent}`, about 1,000 questions of your plan or key" if agent in _OWN_MODELS else "MODEL`"
+    yield f"next: `lockgate judge exam {own}; `lockgate help who-judges` lists who can judge"
+    for key in filter(os.environ.get, _KEYS):
+        yield f"{key} is set: `lockgate judge exam {_KEYS[key]}` would use it, and cost money"
+    for server in find_local_servers():
+        yield f"{server}: `lockgate judge exam {make_visible(server.judges[0])}` would send nothing elsewhere"
 
 
 def _change_pack(args: argparse.Namespace) -> Exit:
@@ -231,6 +303,7 @@ def _init_claude_code(args: argparse.Namespace) -> Exit:
         return Exit.FLAGGED
     kept = None if plan.is_empty else claude_code.apply_change(plan)
     notes = [] if form is None else [*_conflict_notes(cwd), *_next_step_notes(scope, form, had_http=plan.had_http)]
+    notes += _choose_judge(args)
     _report_change(args, plan.path, kept, notes, is_empty=plan.is_empty)
     return Exit.CLEAR
 

@@ -1,4 +1,4 @@
-"""Changes to the operator's own configuration file: packs of flow rules, and what a flow lets through.
+"""Changes to the operator's own configuration file: packs of flow rules, what a flow lets through, and single values.
 
 The rest of the file stays as it is, to the byte. A change that would say anything else than was asked for is refused.
 """
@@ -11,6 +11,7 @@ import re
 import stat
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from lockgate.core.errors import InvalidConfig, quoted
@@ -55,6 +56,27 @@ def write_config(path: Path, text: str) -> None:
     place = Path(os.path.realpath(path))
     mode = stat.S_IMODE(place.stat().st_mode) if place.exists() else 0o600
     replace_file(place, text.encode(), exact_mode=mode)
+
+
+def add_value(text: str, table: str, key: str, value: str) -> str:
+    """Return the file with a value that it does not have; raise InvalidConfig where it cannot be put in."""
+    parts = [part for _, part, _ in statements(text)]
+    at = next((place for place, part in enumerate(parts) if _header(part) == f"[{table}]"), None)
+    line = f"{key} = {json.dumps(value)}\n"
+    if at is None:
+        before = text if not text or text.endswith("\n") else f"{text}\n"
+        changed = before + ("\n" if before else "") + f"[{table}]\n{line}"
+    else:
+        changed = "".join([*parts[: at + 1], line, *parts[at + 1 :]])[:-1]
+    wanted = tomllib.loads(text)
+    inner = wanted
+    with suppress(AttributeError, tomllib.TOMLDecodeError):
+        for name in table.split("."):
+            inner = inner.setdefault(name, {})
+        inner.setdefault(key, value)
+        if inner[key] == value and tomllib.loads(changed) == wanted:
+            return changed
+    raise InvalidConfig(f"`{table}.{key}` cannot be put into the file", hint=f"write {line.strip()} there by hand")
 
 
 def installed_packs(text: str) -> tuple[str, ...]:
