@@ -30,7 +30,7 @@ def test_every_reason_for_a_pause_has_something_that_would_have_helped(reason: R
     """Those of a pass never hold a call."""
     passing = {
         *(Reason.NO_UNTRUSTED_CONTENT, Reason.LOW_RISK_TOOL, Reason.NO_RED_FLAGS, Reason.TRIAGE_CLEARED),
-        *(Reason.APPROVED, Reason.GRANTED),
+        *(Reason.APPROVED, Reason.GRANTED, Reason.JUDGE_DOWN),
     }
     story = story_from_approval(asked(reason.value, "used"))
     assert bool(story.passes_if) is (reason not in passing)

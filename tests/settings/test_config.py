@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from settings_place import Place
 
 from lockgate.core.errors import InvalidConfig, InvalidPattern
-from lockgate.core.ruling.policy import FIELDS, PRESETS, Policy
+from lockgate.core.ruling.policy import ESCALATE, FIELDS, PRESETS, Policy
 from lockgate.core.vocabulary import Action, Mode, Trust
 from lockgate.settings import config
 from lockgate.settings.config import (
@@ -39,6 +39,11 @@ OTHER: dict[str, object] = {
     "security.verification.triage_model": "claude-haiku",
     "security.verification.host_endpoint": "https://gateway.example",
     "security.verification.judge_preset": "cautious",
+    "security.verification.escalate": "wide",
+    "security.verification.triage_timeout_seconds": 3.5,
+    "security.verification.triage_budget_session": 50,
+    "security.verification.triage_budget_day": 500,
+    "security.verification.triage_budget_usd": 2.5,
     "security.verification.model_aliases": ("fast = openai/small",),
     "security.verification.prices": ("openai/small = 0.15 / 0.60",),
     "security.verification.additional_patterns": (r"custom-org-secret\b", 'quote"d', "café"),
@@ -362,7 +367,8 @@ ERRORS = {
         '[security.verification]\nadditional_patterns = [\n  "[", # ]\n  """\n]"\n""",\n]\nx.y = 1\n',
         (
             "FILE:8: `security.verification.x` is an unknown key\n"
-            "hint: known here: triage_model, host_endpoint, judge_preset, model_aliases, prices, "
+            "hint: known here: triage_model, host_endpoint, judge_preset, escalate, triage_timeout_seconds, "
+            "triage_budget_session, triage_budget_day, triage_budget_usd, model_aliases, prices, "
             "additional_patterns, additional_high_risk_tools, strict_patterns, recent_blocks"
         ),
     ),
@@ -570,6 +576,10 @@ def test_the_operators_own_keys_are_these() -> None:
         "security.scope",
         "security.verification.triage_model",
         "security.verification.host_endpoint",
+        "security.verification.triage_timeout_seconds",
+        "security.verification.triage_budget_session",
+        "security.verification.triage_budget_day",
+        "security.verification.triage_budget_usd",
         "security.verification.model_aliases",
         "security.verification.prices",
         "security.audit.enabled",
@@ -721,6 +731,8 @@ def rank(name: str, value: object) -> object:
         return value or 10**9
     if name == "judge_preset":
         return -PRESETS.index(str(value))
+    if name == "escalate":
+        return ESCALATE.index(str(value))
     orders: list[tuple[object, ...]] = [
         (Mode.DEFAULT, Mode.RESEARCH, Mode.PARANOID),
         (Action.CONTINUE, Action.REORIENT, Action.PAUSE),

@@ -215,6 +215,7 @@ _REMEDIES: Mapping[str, str] = {
     Reason.SUSPICIOUS_PATTERN: "a text in which the rule does not match (`lockgate rules {rule}` explains it)",
     Reason.ENCODED_CONTENT: "the same text without the encoding: hidden text is not cleared by rules",
     Reason.PARANOID_MODE: "the default mode, or a judge that clears it: paranoid mode escalates every call",
+    Reason.UNNAMED_TARGET: "a goal that names what the call is aimed at, or a judge that clears it",
     Reason.SUPERVISOR: "a supervisor that says CONTINUE",
     Reason.TOO_MANY_REORIENTS: "a new message of the user: the agent did not change its way when it was told to",
     Reason.HARD_RULE: "nothing but a person's yes: no model may clear this",

@@ -85,3 +85,20 @@ def test_what_an_attacker_could_bring_about_is_no_outage(opinion: Opinion) -> No
 
 def test_a_judge_that_answers_its_probe_is_not_down() -> None:
     assert check(MAIL, triage=Judge(Silent("network"), Authority.PASSED), escalate="auto").action is Action.PAUSE
+
+
+@pytest.mark.parametrize(
+    ("why", "words"),
+    [
+        ("deadline", "did not answer in time"),
+        ("rate-limited", "limits the rate of questions"),
+        ("budget", "only a person raises it"),
+        ("replaced", "not asked until its next exam"),
+        ("logged-out", "is logged out"),
+        ("network", "cannot be reached"),
+    ],
+)
+def test_a_pause_without_an_answer_says_why(why: str, words: str) -> None:
+    decision = check(MAIL, triage=Judge(Silent(why), Authority.PASSED), escalate="auto")
+    assert decision.action is Action.PAUSE
+    assert words in decision.explanation
