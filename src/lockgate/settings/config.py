@@ -140,8 +140,9 @@ KEYS = (
          doc="Who judges in Tier 2: `embedded` (the [judge](../how-to/embedded.md) that runs in this process), or a "
              "fast, cheap model by a short name (`claude-haiku`, see [models](models.md)) or as `provider/model`, or "
              "the model of a coding agent, by `host:claude-code` or `host:codex` (`host:codex/MODEL`), or a program of "
-             "yours, by `command:/PATH ARGUMENTS`, or `none`. Empty: the embedded judge if it is installed, else no "
-             "judge."),
+             "yours, by `command:/PATH ARGUMENTS`, a server on this machine, by `local:PORT/MODEL`, `none`, or "
+             "`auto`: the first that has passed its exam ([who judges?](../explanation/who-judges.md)). Empty: the "
+             "embedded judge if it is installed, else no judge."),
     _row("security.verification.host_endpoint", "host_endpoint", KeyForm.TEXT,
          doc="Where a coding agent that judges reaches its model, if not at its vendor's: the address of a gateway. "
              "The agent's own settings and variables for that do not count here."),
