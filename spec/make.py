@@ -52,7 +52,7 @@ def ruling(number: int, decision: Decision, **changes: object) -> dict[str, obje
         "policy_hash": f"sha256:{record.sha256_hex('policy')}",
         "context_sha256": record.sha256_hex("context"),
     }
-    return record.ruling_record(**(fields | changes))  # type: ignore[arg-type]
+    return record.parse_record(record.ruling_bytes(**(fields | changes)))  # type: ignore[arg-type]
 
 
 PASS = Decision(Action.CONTINUE, 1, Reason.NO_RED_FLAGS, Risk.HIGH)

@@ -296,7 +296,7 @@ MAY_RUN = frozenset(
     check|scan|assess|serve|service status|init claude-code|init codex|init gemini|init copilot|init opencode|init mcp
     |mcp|replay|tune|eval|reconcile|gate bans|approvals list|approvals show|grants list|trust|audit verify|audit show
     |stats|explain|rules|policy explain|policy test|policy packs|policy pack|config show|config validate|judge report
-    |judge score|doctor|help|completion bash|completion zsh|completion fish|demo
+    |doctor|help|completion bash|completion zsh|completion fish|demo
     """.replace("\n    ", "").split("|")
 )
 SPELLINGS = [

@@ -10,7 +10,7 @@ import pytest
 import tiny_judge
 
 from lockgate.verifiers import embedded_model as embedded
-from lockgate.verifiers.embedded_judge import MAX_WINDOWS, ModelFiles
+from lockgate.verifiers.embedded_judge import ModelFiles
 
 Run = Callable[..., Any]
 # Before a fixture hides it.
@@ -73,10 +73,9 @@ def test_a_report_shows_nothing_that_acts(run: Run, tmp_path: Path, monkeypatch:
 
 def test_without_a_model_there_is_nothing_to_report(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "PIN", "")
-    for arguments in (["report"], ["score", "-"]):
-        ended = run("judge", *arguments, stdin=b"the report")
-        assert ended.code == 2
-        assert "the embedded judge's model is not in this installation" in ended.err
+    ended = run("judge", "report")
+    assert ended.code == 2
+    assert "the embedded judge's model is not in this installation" in ended.err
 
 
 def test_a_damaged_model_is_no_report(run: Run, installed: ModelFiles) -> None:
@@ -94,39 +93,9 @@ def test_without_its_packages_the_report_says_how_to_install_them(
     ended = run("judge", "report")
     assert ended.code == 0
     assert "not usable: onnxruntime and tokenizers not installed (pip install 'lockgate[agent]')" in ended.out
-    assert run("judge", "score", "-", stdin=b"x").code == 2
 
 
-# --- score
-
-
-@pytest.mark.parametrize(
-    ("text", "code", "said"),
-    [
-        ("the report", 0, "-6.00  safe"),
-        ("maybe", 1, "+0.00  unclear"),
-        ("wire the report", 1, "+4.00  unsafe"),
-        ("kneel", 0, "-5.00  safe"),
-        ("limerick", 1, "+5.00  unsafe"),
-    ],
-)
-def test_a_text_has_a_number(run: Run, installed: ModelFiles, text: str, code: int, said: str) -> None:
-    ended = run("judge", "score", "-", stdin=text.encode())
-    assert ended.code == code
-    assert ended.out.startswith(f"{said} at balanced (-1.00 / +3.00)\n1 window in ")
-    Path("text.txt").write_text(text)
-    found = json.loads(run("judge", "score", "text.txt", "--json").out)
-    assert (found["foreign"], found["windows"], found["whole"]) == (float(said.split()[0]), 1, True)
-
-
-def test_part_of_a_text_is_not_safe(run: Run, installed: ModelFiles) -> None:
-    ended = run("judge", "score", "-", stdin=b"the report " * 30_000)
-    assert ended.code == 1
-    assert "unclear at balanced" in ended.out
-    assert f"{MAX_WINDOWS} windows of a longer text in " in ended.out
-
-
-@pytest.mark.parametrize("arguments", [["score"], ["report", "x"], ["score", "absent.txt"], ["guess"]])
+@pytest.mark.parametrize("arguments", [["report", "x"], ["score", "-"], ["guess"]])
 def test_what_makes_no_sense_is_said(run: Run, installed: ModelFiles, arguments: list[str]) -> None:
     assert run("judge", *arguments).code == 2
 

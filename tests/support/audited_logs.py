@@ -48,7 +48,7 @@ def a_ruling(seq: int, *, run: str = "1" * 16, deny: bool = False, **changes: An
         "policy_hash": record.sha256_hex("policy"),
         "context_sha256": record.sha256_hex("context"),
     }
-    return record.encode_record(record.ruling_record(**(fields | changes)))
+    return record.ruling_bytes(**(fields | changes))
 
 
 def an_approval(seq: int, state: str, who: str = "") -> bytes:

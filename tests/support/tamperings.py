@@ -73,7 +73,7 @@ def a_ruling(run_number: int, seq: int, ts_ms: int, *, deny: bool = False, **cha
         "policy_hash": "sha256:" + record.sha256_hex("policy"),
         "context_sha256": record.sha256_hex("context"),
     }
-    return record.ruling_record(**(fields | changes))
+    return record.parse_record(record.ruling_bytes(**(fields | changes)))
 
 
 def bodies(*, origin: str = ORIGIN, size: int = SIZE) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""`lockgate judge`: describe the embedded judge, score a text, or let a model take the judges' exam."""
+"""`lockgate judge`: describe the embedded judge and all exams, or let a model take the judges' exam."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from random import SystemRandom
-from time import perf_counter, strftime, time
+from time import strftime, time
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.text import Text
@@ -17,7 +16,7 @@ from lockgate import assemble
 from lockgate.cli.approvals import read_answer
 from lockgate.cli.eval import show_progress
 from lockgate.cli.exit_codes import Exit
-from lockgate.cli.terminal import format_count, format_duration, make_console, make_visible
+from lockgate.cli.terminal import make_console, make_visible
 from lockgate.cli.user import user_name
 from lockgate.core.errors import LockgateError
 from lockgate.core.judging.exam import LOOKS, MOST_QUESTIONS, ExamResult, Sitting, Tally
@@ -34,22 +33,17 @@ from lockgate.verifiers.local_servers import find_local_servers
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
-    from lockgate.verifiers.embedded_judge import EmbeddedJudge, JudgeDescription
+    from lockgate.verifiers.embedded_judge import JudgeDescription
 
 _HELP = """\
 `report` shows the files of the embedded judge, and the measurements of each preset: the share of attack
 calls it kept, and of ordinary calls it cleared. Then it lists the exams that models took, and what each may clear.
-
-`score` prints the judge's score for a text (a file, or - for standard input): does it carry a request that is
-foreign to it? A score is no verdict: documents are full of requests to people. For what a client sends, ask
-`lockgate assess`.
 
 `exam` puts up to 1,020 questions to a model (by default the one of `triage_model`) and says whether it may clear
 calls. Only a person at a terminal can start it; it says first what it costs.
 
 example:
   $ lockgate judge report
-  $ lockgate judge score page.html
   $ lockgate judge exam claude-haiku
 
 `lockgate help embedded` says how to install and choose it, `lockgate help exam` how the exam works.
@@ -66,12 +60,10 @@ _MAY_CLEAR = {
 
 
 def describe(parser: Parser) -> None:
-    parser.usage = "lockgate judge report|score|exam [FILE|-|MODEL] [options]"
+    parser.usage = "lockgate judge report|exam [MODEL] [options]"
     parser.description = _HELP
-    actions = ("report", "score", "exam")
-    parser.add_argument("what", metavar="report|score|exam", choices=actions, help="what to do")
-    target = "the text to score, - for standard input; or the model to examine"
-    parser.add_argument("file", nargs="?", metavar="FILE|MODEL", help=target)
+    parser.add_argument("what", metavar="report|exam", choices=("report", "exam"), help="what to do")
+    parser.add_argument("model", nargs="?", metavar="MODEL", help="the model to examine")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--config", metavar="PATH", help="use this configuration file")
     parser.set_defaults(run=run)
@@ -80,31 +72,26 @@ def describe(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> Exit:
     if args.what == "exam":
         return _take_exam(args)
-    if (args.file is None) is (args.what == "score"):
-        raise LockgateError(
-            "score needs a text" if args.what == "score" else "report reads no file",
-            hint="lockgate judge score FILE, or - for standard input",
-        )
+    if args.model is not None:
+        raise LockgateError("report takes no model", hint="lockgate judge exam MODEL")
     settings = assemble.settings_from_environment(args.config)
     exams = assemble.exams_from_settings(settings) if settings.state_dir is not None else None
-    if args.what == "report" and not args.json:
+    if not args.json:
         if exams is not None:
             _print_exams(exams)
         for server in find_local_servers():
             names = ", ".join(server.judges)
             print(make_visible(f"{server}, not trusted, and not asked before an exam: {names}"))
     about = embedded.describe()
-    judge = assemble.embedded_from_settings(settings)
-    if args.what == "score":
-        return _print_score(judge, about, _read_input(args.file), as_json=args.json)
+    preset = settings.policy.judge_preset
     absent = embedded.missing_packages()
     if not absent:
         embedded.verify()
     if args.json:
         results = [result_as_json(result) for result in exams.results()] if exams is not None else []
-        print(json.dumps({**_as_json(about, judge.preset, absent), "exams": results}, indent=2))
+        print(json.dumps({**_as_json(about, preset, absent), "exams": results}, indent=2))
     else:
-        _draw_report(about, judge.preset, absent)
+        _draw_report(about, preset, absent)
     return Exit.CLEAR
 
 
@@ -112,7 +99,7 @@ def _take_exam(args: argparse.Namespace) -> Exit:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise LockgateError("only a person at a terminal can start an exam", hint="type the command yourself")
     settings = assemble.settings_from_environment(args.config)
-    name = args.file or settings.policy.triage_model
+    name = args.model or settings.policy.triage_model
     if name in ("", AUTO, NO_JUDGE, EMBEDDED):
         raise LockgateError("no model to examine", hint="lockgate judge exam MODEL; the embedded judge takes no exam")
     judge = assemble.named_judge(settings, name)
@@ -165,30 +152,6 @@ def _print_exams(exams: ExamStore) -> None:
         held = exams.standing(identity, question_sha256(), time())
         said = f"{held.authority.value} {held.examined_on}: {_MAY_CLEAR[held.authority]} {held.why}".strip()
         print(make_visible(f"exam of {identity.route}/{identity.model} {identity.endpoint}: {said}"))
-
-
-def _read_input(name: str) -> str:
-    data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-    return data.decode("utf-8", "replace")
-
-
-def _print_score(judge: EmbeddedJudge, about: JudgeDescription, text: str, *, as_json: bool) -> Exit:
-    judge.verify()
-    judge.read_text("")  # loaded before the clock starts
-    began = perf_counter()
-    found = judge.read_text(text)
-    took_us = (perf_counter() - began) * 1e6
-    line = about.presets[judge.preset]
-    said = "unsafe" if found.foreign >= line.unsafe_from else "unclear" if found.foreign >= line.safe_below else "safe"
-    if said == "safe" and not found.whole:
-        said = "unclear"
-    if as_json:
-        print(json.dumps({**found._asdict(), "verdict": said, "preset": judge.preset, "latency_us": round(took_us)}))
-    else:
-        part = "" if found.whole else " of a longer text"
-        print(f"{found.foreign:+.2f}  {said} at {judge.preset} ({line.safe_below:+.2f} / {line.unsafe_from:+.2f})")
-        print(f"{format_count(found.windows, 'window')}{part} in {format_duration(took_us)}")
-    return Exit.CLEAR if said == "safe" else Exit.FLAGGED
 
 
 def _as_json(about: JudgeDescription, preset: str, absent: list[str]) -> dict[str, object]:

@@ -44,7 +44,7 @@ COMMANDS = {
     "rules": "list the rules, or explain one",
     "policy": "say what the policy means, test a policy file, or show ready flow rules",
     "config": "show or validate the configuration",
-    "judge": "describe the embedded judge and its measurements, or score a text",
+    "judge": "describe the embedded judge and the exams taken, or examine a model",
     "doctor": "check the installation, and say what to fix",
     "help": "show a page of the documentation",
     "completion": "print a script that completes this command line in a shell",

@@ -48,7 +48,7 @@ def ruled(decision: Decision, **changes: Any) -> dict[str, object]:
         "policy_hash": "cd" * 32,
         "context_sha256": "ef" * 32,
     }
-    return record.ruling_record(**HEAD, **(fields | changes))
+    return record.parse_record(record.ruling_bytes(**HEAD, **(fields | changes)))
 
 
 def decided(action: Action, risk: Risk, reason: Reason = Reason.SUPERVISOR, **more: Any) -> Decision:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from typing import Any
 
@@ -19,6 +19,7 @@ from lockgate.core.journal.record import (
     KINDS,
     MAX_BLOCKS,
     MAX_INTEGER,
+    MAX_ORIGINS,
     MAX_RECORD,
     block_label,
     encode_record,
@@ -196,6 +197,55 @@ def test_no_field_takes_what_it_may_not_hold(kind: str) -> None:
                 encode_record(EXAMPLES[kind] | {name: wrong})
 
 
+def ruling_fields(
+    *,
+    session: str,
+    run: str,
+    seq: int,
+    ts_ms: int,
+    salt: bytes,
+    mode: str,
+    tool: str,
+    args_sha256: str,
+    blocks: Iterable[tuple[str, str, str]],
+    decision: Decision,
+    policy_hash: str,
+    context_sha256: str,
+    approved_by: str = "",
+    trace: str = "",
+) -> dict[str, object]:
+    """A ruling's fields, each on a line of its own: what the quick encoder has to write."""
+    said = {ran.tier: ran for ran in decision.judged}
+    return {
+        **record._common_fields("ruling", run, seq, ts_ms, salt),
+        "v": record.RULING_VERSION,
+        "session": record.label(session),
+        "mode": mode,
+        "tool": record.label(tool),
+        "args_sha256": args_sha256,
+        "risk": decision.risk.value,
+        "blocks": record._blocks(blocks),
+        "context_sha256": context_sha256,
+        "tier": decision.tier,
+        "tier1_result": decision.tiers[0].said,
+        "tier2_result": said[2].said if 2 in said else record.NOT_RUN,
+        "tier2_by": record.label(said[2].by) if 2 in said else "",
+        "tier2_exam": record._exam(said[2].exam) if 2 in said else "",
+        "tier3_result": said[3].said if 3 in said else record.NOT_RUN,
+        "tier3_by": record.label(said[3].by) if 3 in said else "",
+        "tier3_exam": record._exam(said[3].exam) if 3 in said else "",
+        "width": decision.width,
+        "action": decision.action.value,
+        "reason": decision.reason.value,
+        "rules": list(dict.fromkeys(record.label(found.rule) for found in decision.findings))[: record.MAX_RULES],
+        "origins": [*dict.fromkeys(record.block_label(origin.block) for origin in decision.origins)][:MAX_ORIGINS],
+        "policy_sha256": policy_hash.removeprefix("sha256:"),
+        "approval": record._approval_id(decision.approval) if decision.approval else "",
+        "approved_by": approved_by,
+        **({"trace": trace} if trace else {}),
+    }
+
+
 NAMES = st.sampled_from(["send_email", "", "sha256:x", 'a"b', "a b", "\ud800", "x" * 200]) | st.text(max_size=20)
 DECISIONS = st.builds(
     Decision,
@@ -254,7 +304,7 @@ def test_the_short_way_to_a_ruling_writes_the_same_bytes(
         "trace": salt.hex() if any(salt) else "",
     }
     data = record.ruling_bytes(**fields)
-    assert data == encode_record(record.ruling_record(**fields))
+    assert data == encode_record(ruling_fields(**fields))
     assert parse_record(data)["seq"] == seq
 
 

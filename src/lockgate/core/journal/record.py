@@ -147,59 +147,6 @@ def _find_duplicate_key(text: str) -> str:
 # The builders: each lists every field of its kind
 
 
-def ruling_record(
-    *,
-    session: str,
-    run: str,
-    seq: int,
-    ts_ms: int,
-    salt: bytes,
-    mode: str,
-    tool: str,
-    args_sha256: str,
-    blocks: Iterable[tuple[str, str, str]],
-    decision: Decision,
-    policy_hash: str,
-    context_sha256: str,
-    approved_by: str = "",
-    trace: str = "",
-) -> dict[str, object]:
-    """Return the record of a ruling: the call, what was known, and the decision.
-
-    `blocks` are (id, trust, content hash) of the blocks that entered the context since this run's last record; listing
-    all of them each time would multiply a session's size by its calls. `context_sha256` binds the whole context.
-    """
-    said = {ran.tier: ran for ran in decision.judged}
-    return {
-        **_common_fields("ruling", run, seq, ts_ms, salt),
-        "v": RULING_VERSION,
-        "session": label(session),
-        "mode": mode,
-        "tool": label(tool),
-        "args_sha256": args_sha256,
-        "risk": decision.risk.value,
-        "blocks": _blocks(blocks),
-        "context_sha256": context_sha256,
-        "tier": decision.tier,
-        "tier1_result": decision.tiers[0].said,
-        "tier2_result": said[2].said if 2 in said else NOT_RUN,
-        "tier2_by": label(said[2].by) if 2 in said else "",
-        "tier2_exam": _exam(said[2].exam) if 2 in said else "",
-        "tier3_result": said[3].said if 3 in said else NOT_RUN,
-        "tier3_by": label(said[3].by) if 3 in said else "",
-        "tier3_exam": _exam(said[3].exam) if 3 in said else "",
-        "width": decision.width,
-        "action": decision.action.value,
-        "reason": decision.reason.value,
-        "rules": list(dict.fromkeys(label(found.rule) for found in decision.findings))[:MAX_RULES],
-        "origins": list(dict.fromkeys(block_label(origin.block) for origin in decision.origins))[:MAX_ORIGINS],
-        "policy_sha256": policy_hash.removeprefix("sha256:"),
-        "approval": _approval_id(decision.approval) if decision.approval else "",
-        "approved_by": approved_by,
-        **({"trace": trace} if trace else {}),
-    }
-
-
 def ruling_bytes(
     *,
     session: str,
@@ -217,10 +164,13 @@ def ruling_bytes(
     approved_by: str = "",
     trace: str = "",
 ) -> bytes:
-    """Return `encode_record(ruling_record(...))`, written out for speed: every call waits for it.
+    """Return the record of a ruling: the call, what was known, and the decision; the others here return fields.
 
-    Every name is a label, every hash and number is our own and every word is an enum's: nothing needs escaping or
-    checking. A test compares the two functions.
+    `blocks` are (id, trust, content hash) of the blocks that entered the context since this run's last record; listing
+    all of them each time would multiply a session's size by its calls. `context_sha256` binds the whole context.
+
+    Written out for speed, since every call waits for it: every name is a label, every hash and number is our own and
+    every word is an enum's, so nothing needs escaping or checking. A test compares it with a plain encoder.
     """
     two = three = NOT_RUN
     by_two = by_three = exam_two = exam_three = rules = origins = listed = ""
