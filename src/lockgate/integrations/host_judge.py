@@ -36,7 +36,7 @@ Ask = Callable[[Any, Question], Any]
 
 
 class HostModelJudge(NamedTuple):
-    """Asks `model`, or with "host" that of the agent whose call is ruled on. Nobody has examined it."""
+    """Asks `model`, or with "host" that of the agent whose call is ruled on. It has taken no exam."""
 
     model: Any
     ask: Ask
