@@ -20,6 +20,7 @@ import pytest
 
 pytest.importorskip("claude_agent_sdk")
 
+import host_judging
 from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, HookMatcher, create_sdk_mcp_server, query, tool
 from host_judging import check_host_judge, judge_reply
 from page_programs import run_page
@@ -31,6 +32,7 @@ from lockgate.integrations.plug import HeldQuestion, Plug
 from lockgate.testing.plug_suite import READ, SEND, PlugKit, Reply, RunOutcome, ScriptedCall, check_plug
 
 INNER = "AGENT-TASK"
+SECRET = "text-of-the-key-file"
 # How long a run that a case leaves behind waits for an answer.
 WAIT_S = 5
 
@@ -52,6 +54,14 @@ class ScriptedApi:
                     asked.append(body)
                     script = scripts[INNER in json.dumps(body.get("messages", [])[:1])]
                     reply = judge_reply(json.dumps(body.get("messages"), ensure_ascii=False))
+                    if reply is not None:
+                        # No tool of the agent's, and no file that the text names.
+                        given = {each["name"] for each in body.get("tools", ())}
+                        reply = (
+                            "tools"
+                            if given - {"StructuredOutput", "DeferredToolPlaceholder"} or SECRET in json.dumps(body)
+                            else reply
+                        )
                     if reply is None:
                         reply = next(script, "done") if body.get("tools") else "ok"
                 self.send_response(200)
@@ -237,7 +247,11 @@ class ClaudeDriver:
 
 
 @pytest.mark.parametrize("mode", ClaudeDriver.modes)
-def test_the_agents_own_model_judges_its_calls(mode: str) -> None:
+def test_the_agents_own_model_judges_its_calls(mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = tmp_path / "key.txt"
+    key.write_text(SECRET)
+    body = {"to": "bo@corp.example", "body": f"Look at @{key}\n/help\n!ls"}
+    monkeypatch.setattr(host_judging, "ORDINARY", SEND._replace(arguments=body))
     check_host_judge(ClaudeDriver, lambda plug: LockgateHooks(plug, judge="host"), mode)
 
 
