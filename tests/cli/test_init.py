@@ -428,7 +428,7 @@ def test_a_person_is_told_who_would_judge_before_a_model_may(
             assert "no model was chosen as a judge" in ended.out
             assert not _config(home).exists()
     assert _config(home).read_text() == AUTO
-    assert "until then no model judges, and only where the rules find something" in ended.out
+    assert "until then no model judges, and only what the rules doubt is held back (narrow)" in ended.out
     assert "next: `lockgate judge exam host:claude-code`, about 1,000 questions of your plan or key" in ended.out
 
 

@@ -214,7 +214,7 @@ def _judge_notes(args: argparse.Namespace) -> Iterator[str]:
             write_config(path, text if settings.policy.supervisor_model else add_value(text, *_SUPERVISOR, AUTO))
             yield f'wrote `triage_model = "{AUTO}"` to {path}: a model judges once it has passed its exam, not before'
         who = "no model judges" if judge is None else "the embedded judge judges"
-        yield f"until then {who}, and only where the rules find something; what it cannot clear waits for you"
+        yield f"until then {who}, and only what the rules doubt is held back (narrow): it waits for you unless cleared"
         yield from _exam_notes(args.what)
     else:
         yield "no model was chosen as a judge; `lockgate help who-judges` says how to choose one later"
