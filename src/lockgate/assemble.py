@@ -21,8 +21,8 @@ from lockgate import __version__
 from lockgate.core.errors import InvalidConfig, JournalUnavailable, LockgateError, quoted
 from lockgate.core.judging.model_names import AUTO, EMBEDDED, LOCAL, NO_JUDGE
 from lockgate.core.judging.prices import cost_today
-from lockgate.core.judging.standing import standing_of
 from lockgate.core.ruling.approvals import ApprovalChange, ApprovalState
+from lockgate.core.ruling.standing import standing_of
 from lockgate.core.text.rules import RULES, Rule
 from lockgate.core.text.scanner import Scanner, check_pattern, rules_from_patterns
 from lockgate.gate.gate import Gate

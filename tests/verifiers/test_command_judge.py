@@ -15,10 +15,10 @@ import pytest
 
 from lockgate.core.judging.case import JudgeCase
 from lockgate.core.judging.model_names import ProgramName
-from lockgate.core.judging.standing import Authority, standing_of
 from lockgate.core.questions import NoAnswerReason
 from lockgate.core.ruling.opinions import Ruling, Silent, Triage, Unreadable
 from lockgate.core.ruling.pipeline import Stage
+from lockgate.core.ruling.standing import Authority, standing_of
 from lockgate.core.vocabulary import Action
 from lockgate.gate.judge import Inquiry, Opined
 from lockgate.verifiers import command_judge

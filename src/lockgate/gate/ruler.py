@@ -27,7 +27,6 @@ from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from lockgate.core.errors import InvalidCall, LockgateError, printable
-from lockgate.core.judging.standing import standing_of
 from lockgate.core.ruling import escalated, pipeline
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import CarriedFrom, Context, PastCall
@@ -37,6 +36,7 @@ from lockgate.core.ruling.observe_mode import is_always_enforced, observe
 from lockgate.core.ruling.opinions import Opinion, Silent
 from lockgate.core.ruling.pipeline import EscalatedCall, Stage
 from lockgate.core.ruling.policy import Policy
+from lockgate.core.ruling.standing import standing_of
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.widths import Width, effective_width
 from lockgate.core.vocabulary import Action, Block, Decision, Kind, Lineage, Ran, Reason, Risk, Trust

@@ -32,9 +32,9 @@ from urllib.parse import urlsplit
 from lockgate.core.errors import LockgateError
 from lockgate.core.judging.judge_prompts import build_question
 from lockgate.core.judging.model_names import COMMAND, ProgramName
-from lockgate.core.judging.standing import Authority, JudgeIdentity, JudgeStanding
 from lockgate.core.questions import ModelText, NoAnswer, NoAnswerReason, Question
 from lockgate.core.ruling.opinions import Silent
+from lockgate.core.ruling.standing import Authority, JudgeIdentity, JudgeStanding
 from lockgate.gate.judge import Inquiry, Opined
 from lockgate.runtime.background_loop import is_on_event_loop
 from lockgate.runtime.private_files import PrivateFileKind

@@ -7,8 +7,8 @@ from time import time
 from typing import Any
 
 from lockgate.core.judging.judge_prompts import question_sha256
-from lockgate.core.judging.standing import Authority, JudgeStanding
 from lockgate.core.ruling.opinions import Silent
+from lockgate.core.ruling.standing import Authority, JudgeStanding
 from lockgate.gate.judge import Inquiry, Opined
 from lockgate.verifiers.exam_store import ExamStore
 

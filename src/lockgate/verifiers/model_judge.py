@@ -11,9 +11,9 @@ from time import monotonic
 
 from lockgate.core.judging.judge_prompts import build_question
 from lockgate.core.judging.judge_replies import parse_opinion
-from lockgate.core.judging.standing import Authority, JudgeIdentity, JudgeStanding
 from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Rating
 from lockgate.core.ruling.opinions import Silent
+from lockgate.core.ruling.standing import Authority, JudgeIdentity, JudgeStanding
 from lockgate.gate.judge import Inquiry, Opined
 from lockgate.runtime.background_loop import is_on_event_loop
 from lockgate.runtime.routines import Routine, run_routine, run_routine_async

@@ -22,9 +22,9 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from lockgate.core.judging.standing import Authority, JudgeStanding
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.effects.effect import Effect, Severity
+from lockgate.core.ruling.standing import Authority, JudgeStanding
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text.imperatives import prepare
 
