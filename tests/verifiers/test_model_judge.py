@@ -312,3 +312,20 @@ def test_a_judge_that_only_repeats_what_it_is_told_lets_nothing_run(
     decision = session.check("send_email", {"to": "clerk@vendor.example"})
     assert decision.action is Action.PAUSE
     assert [ran.said for ran in decision.judged] == ["unclear", "unclear", "unclear"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_up"),
+    [
+        (ModelText("OK"), True),
+        (NoAnswer(NoAnswerReason.NETWORK), False),
+        (NoAnswer(NoAnswerReason.UNAUTHORIZED), False),
+        (NoAnswer(NoAnswerReason.DEADLINE), True),
+        (NoAnswer(NoAnswerReason.RATE_LIMITED), True),
+        (NoAnswer(NoAnswerReason.CIRCUIT_OPEN), True),
+    ],
+)
+def test_a_probe_without_a_case_tells_an_outage(answer: Answer, *, is_up: bool) -> None:
+    asked, client = judge(answer)
+    assert asked.probe() is is_up
+    assert "case" not in repr(client.asked)

@@ -11,7 +11,7 @@ from time import monotonic
 
 from lockgate.core.judging.judge_prompts import build_question
 from lockgate.core.judging.judge_replies import parse_opinion
-from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Rating
+from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Question, Rating
 from lockgate.core.ruling.opinions import Silent
 from lockgate.core.ruling.standing import Authority, JudgeIdentity, JudgeStanding
 from lockgate.gate.judge import Inquiry, Opined
@@ -22,6 +22,7 @@ from lockgate.verifiers.client import Client, Provider, ProviderQuestion
 from lockgate.verifiers.key_source import KeySource, is_instant, is_usable_key, key_or_blank
 
 _log = logging.getLogger("lockgate.verifier")
+_PING, _DOWN = Question("Answer with OK.", "OK?", "OK?", max_tokens=4), ("network", "tls", "unauthorized", "no-key")
 
 
 class ModelJudge:
@@ -79,6 +80,12 @@ class ModelJudge:
     async def opine_async(self, inquiry: Inquiry) -> Opined:
         """Return the model's opinion of the case, from an event loop."""
         return await run_routine_async(self._opinion_steps(inquiry))
+
+    def probe(self) -> bool:
+        """Return whether the provider can be reached and takes the key, by a question without any judged text."""
+        key = key_or_blank(self._keys, self._tenant)
+        answer = self._client.ask(self._provider, _PING, key, tenant=self._tenant).answer
+        return not (isinstance(answer, NoAnswer) and answer.why in _DOWN)
 
     def _opinion_steps(self, inquiry: Inquiry) -> Routine[Opined]:
         try:

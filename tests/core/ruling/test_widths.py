@@ -73,6 +73,7 @@ def test_a_project_may_only_raise_the_width() -> None:
     assert (base.escalate, tighten(base, escalate="wide").escalate) == ("auto", "wide")
     assert find_loosened(base, escalate="narrow") == ("escalate",)
     assert tighten(Policy(escalate="wide"), escalate="narrow").escalate == "wide"
+    assert tighten(Policy(escalate="narrow"), escalate="auto").escalate == "narrow"
     with pytest.raises(InvalidConfig, match="unknown escalate `broad`"):
         Policy(escalate="broad")
 

@@ -18,7 +18,7 @@ MAX_SCOPE_LENGTH = 4_000
 MAX_MODEL_LENGTH = 200
 # The embedded judge's thresholds by name, the most cautious first.
 PRESETS = ("cautious", "balanced", "quiet")
-# Which calls are asked about, the fewest first: a project's file may only raise it (`widths.py`).
+# Which calls are asked about (`widths.py`): a project's file may only set `wide`.
 ESCALATE = ("narrow", "auto", "wide")
 
 _STRICTNESS_OF_MODE = {Mode.DEFAULT: 0, Mode.RESEARCH: 1, Mode.PARANOID: 2}
@@ -164,7 +164,7 @@ def combine_strictest(a: Policy, b: Policy) -> Policy:
         triage_model=a.triage_model or b.triage_model,
         supervisor_model=a.supervisor_model or b.supervisor_model,
         judge_preset=min(a.judge_preset, b.judge_preset, key=PRESETS.index),
-        escalate=max(a.escalate, b.escalate, key=ESCALATE.index),
+        escalate="wide" if "wide" in (a.escalate, b.escalate) else a.escalate,
         unsafe_continue_on_unclear=a.unsafe_continue_on_unclear and b.unsafe_continue_on_unclear,
         unsafe_disable_phrase_rules=a.unsafe_disable_phrase_rules and b.unsafe_disable_phrase_rules,
     )
