@@ -152,7 +152,8 @@ EXECUTION_RULES: tuple[Rule, ...] = (
     ),
     _rule(
         id="execution:library-preload",
-        pattern=r"\b(?:ld_preload|dyld_insert_libraries)\s?=\s?[\"']?(?:[.~\w]|\$(?:[\w{]|\((?:[^gc]|g[^c]|c[^l]))|/(?:[^ul]|u[^s]|l[^i]))|/etc/ld\.so\.preload",
+        pattern=r"\b(?:ld_preload|dyld_insert_libraries)\s?=\s?[\"']?(?:[.~\w]|\$(?:[\w{]|\((?:[^gc]|g[^c]|c[^l]))|"
+        r"/(?:[^ul]|u[^s]|us[^r]|usr[^/]|usr/[^l]|usr/l[^i]|usr/li[^b]|l[^i]|li[^b]))|/etc/ld\.so\.preload",
         what="a library forced into every program that starts",
         why="trusted programs are made to run the attacker's code",
         hit="LD_PRELOAD=/tmp/hook.so ssh build",

@@ -22,7 +22,7 @@ def note_variable(walk: Walk, name: str, value: str) -> None:
     """Note what setting a variable makes later programs load, run or ask."""
     if name == "PATH":
         _note_path(walk, value)
-    elif name in ("LD_LIBRARY_PATH", "LD_PRELOAD") and _may_load_libraries(walk, value):
+    elif name in ("LD_LIBRARY_PATH", "LD_PRELOAD") and _may_load_libraries(walk, name, value):
         return
     elif name in _KINDS:
         _note_kind(walk, name, value)
@@ -48,16 +48,19 @@ def _note_path(walk: Walk, value: str) -> None:
             walk.add("unreadable", folder, Certainty.GUESS)
 
 
-def _may_load_libraries(walk: Walk, value: str) -> bool:
-    """Return whether libraries are the system's, or those of a build that the line does nothing but run.
+def _may_load_libraries(walk: Walk, name: str, value: str) -> bool:
+    """Return whether folders of libraries are the system's, or those of a build that the line does nothing but run.
 
+    A single library is put into every program: only a sanitizer's may be.
     A line that also changes the folder, unpacks or downloads something would make the folders another's.
     """
     if walk.downloads or walk.activity.downloaded or walk.activity.is_full:
         return False
+    if name == "LD_PRELOAD":
+        return _SANITIZER.fullmatch(value) is not None
     folders = value.split(":")
     if all(_SYSTEM_FOLDER.fullmatch(folder) for folder in folders):
-        return (_SANITIZER.fullmatch(value) or _PLAIN_LINE.fullmatch(walk.line)) is not None
+        return _PLAIN_LINE.fullmatch(walk.line) is not None
     is_build = all(_BUILD_FOLDER.fullmatch(folder) and walk.place(folder) is Place.INSIDE for folder in folders)
     return is_build and _RUNS_BUILD.fullmatch(walk.line) is not None
 
