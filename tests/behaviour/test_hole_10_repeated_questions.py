@@ -95,6 +95,18 @@ def test_a_refused_schema_is_followed_by_one_plain_question(
     assert verdict_and_requests(provider, name, retries) == ("unclear", 2)
 
 
+@pytest.mark.parametrize("status", [402, 404, 405, 408, 409, 413, 418, 451])
+def test_another_client_error_that_mentions_a_schema_is_not_repeated(
+    provider: LoopbackProvider, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.reply({"error": {"message": "no schema or grammar here"}}, status, connection="close")
+
+    monkeypatch.setitem(FAULT_TABLE, "mentions-schema", ProviderFault("mentions a schema", refuse))
+    provider.fault = "mentions-schema"
+    assert verdict_and_requests(provider, "compatible", "0") == ("unclear", 1)
+
+
 @pytest.mark.parametrize("retries", [0, 1])
 def test_an_unreadable_answer_of_triage_is_asked_once_more_in_plain_words(
     provider: LoopbackProvider, scanner: Scanner, retries: int

@@ -75,7 +75,8 @@ EXIT_WAIT_S = 1.0
 STUCK_S = 5.0
 MAX_STUCK = 3
 MAX_NO_SCHEMAS = 4096
-# The names of what carries the schema in a request: a reply that refuses it names one of them.
+# A reply that refuses the schema has one of these statuses, and names what carries the schema in a request.
+_REFUSING_STATUSES = (400, 415, 422)
 _SCHEMA_NAMES = re.compile(rb"schema|response.?format|output.?config|structured.?output|grammar", re.IGNORECASE)
 
 _RETRIED = frozenset({NoAnswerReason.DEADLINE, NoAnswerReason.NETWORK, NoAnswerReason.SERVER_ERROR})
@@ -623,8 +624,9 @@ class _Dispatcher:
                     cast(asyncio.WriteTransport, connection).abort()
         if isinstance(reply, NoAnswer):
             return reply
-        if 400 <= reply.status < 500 and _SCHEMA_NAMES.search(reply.body) is None:
-            pending.plain = None
+        if 400 <= reply.status < 500:
+            is_schema_refused = reply.status in _REFUSING_STATUSES and _SCHEMA_NAMES.search(reply.body)
+            pending.plain = pending.plain if is_schema_refused else None
         try:
             answer = pending.provider.answer(pending.question, reply)
         except BaseException as error:  # noqa: BLE001 - foreign code; SystemExit would end the shared loop
