@@ -233,14 +233,14 @@ _MAILBOX, _WORDS = re.compile(r"\S+@\S+"), re.compile(r"\w+(?:\s\w+)*")
 def _has_strange_receiver(ask: EscalatedCall, context: _Known) -> bool:
     """Whether something goes to a receiver that untrusted text names, and neither the user nor the project.
 
-    However the text puts it, the receiver is what an attacker gains by. Three receivers are no strangers: in a text
-    that the user told the agent to follow, at a site of someone whom the user names, and, where the user left it open
-    whom to write to, in a list.
+    However the text puts it, the receiver is what an attacker gains by, and anyone can register a domain or a mailbox
+    with the name of someone whom the user means. Two receivers are no strangers: in a text that the user told the agent
+    to follow, and, where the user left it open whom to write to, in a list.
     """
     places = {origin.value: origin for origin in ask.origins if origin.sink == "target"}
     gives = _GIVES if _TYPES.isdisjoint(tool_words(ask.call.tool)) else _GIVES - {EFFECT + "sends-data"}
     for found in ask.findings:
-        if found.rule not in gives or found.excerpt in ask.users_sites:
+        if found.rule not in gives:
             continue
         place = places.get(found.excerpt)
         if place is None or not (place.block in ask.followed or _is_in_open_list(ask, place, context)):
