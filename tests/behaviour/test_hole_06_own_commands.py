@@ -10,6 +10,7 @@ from hook_events import Plug
 
 from lockgate import assemble
 from lockgate.cli.main import make_parsers
+from lockgate.core.ruling.effects.programs.lockgate_commands import OWN_COMMANDS
 from lockgate.core.text.rules import SELF_PROTECTION_RULES
 from lockgate.core.text.scanner import Scanner
 
@@ -166,6 +167,20 @@ HOSTILE = [
     "cp evil.js /usr/lib/node_modules/@anthropic-ai/claude-code/cli.js",
     "tmux send-keys -t 1 'lockgate approvals approve 3f9a' Enter",
     "tmux send-keys -t 1 'lockgate judge exam' Enter",
+    "python3 -mlockgate approvals approve 3f9a --yes",
+    "python3 -Pmlockgate token",
+    "uv run python -mlockgate judge exam",
+    "$PY -m lockgate judge exam",
+    "python3 -m cProfile -m lockgate judge exam",
+    "coverage run -m lockgate judge exam",
+    "unshare lockgate judge exam",
+    "setpriv lockgate judge exam",
+    "bwrap --bind / / lockgate judge exam",
+    "firejail lockgate judge exam",
+    "bash $(which lockgate) judge exam",
+    "git -c alias.x='!lockgate judge exam' x",
+    "perl -e 'exec \"lockgate\", \"judge\", \"exam\"'",
+    "lockgate judge exam -- -h",
 ]
 ORDINARY = [
     'T=$(mktemp -d); cd "$T" && git init -q && cd - && rm -rf "$T"',
@@ -250,6 +265,13 @@ ORDINARY = [
     'touch "$T/.claude-test"',
     "npm install -g @anthropic-ai/claude-code",
     "claude update",
+    "lockgate judge exam -h",
+    "lockgate judge --help",
+    "docker build -t lockgate .",
+    "make lockgate test",
+    "npm test -- lockgate",
+    "mypy src/lockgate tests",
+    "$PY -m pytest -k lockgate",
 ]
 
 
@@ -320,6 +342,10 @@ def own_command_lines() -> list[str]:
     # The parser above names each command alone; `lockgate` without one says what to do next.
     bare = {line.split()[0] for line in lines if " " in line}
     return [*sorted({*lines} - bare), "judge exam", "config token", "nonesuch"]
+
+
+def test_each_own_command_is_known_where_another_program_may_start_it() -> None:
+    assert {line.split()[0] for line in make_parsers() if line} == OWN_COMMANDS
 
 
 @pytest.mark.parametrize("line", own_command_lines())

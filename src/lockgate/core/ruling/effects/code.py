@@ -256,7 +256,8 @@ def _command_line(match: re.Match[str], texts: dict[str, str], following: str) -
     command = _text_in(match, 2)
     if re.search(r"[(\s]f['\"]", head):
         command = re.sub(r"\{[^{}]*\}", "$X", command)
-    if "[" not in head and not _ARGUMENTS_APART.search(head):
+    # `exec "a", "b"` of Perl and Ruby has the arguments apart as well.
+    if "[" not in head and not _ARGUMENTS_APART.search(head) and match.group("call") not in ("exec", "system"):
         return command
     words = [_quote_word(_text_in(each, 1)) for each in _LITERAL.finditer(match.group("rest"))]
     return " ".join([command, *words])

@@ -25,6 +25,7 @@ from lockgate.core.ruling.effects.program_io import (
     Source,
 )
 from lockgate.core.ruling.effects.programs.dispatch import read_program
+from lockgate.core.ruling.effects.programs.lockgate_commands import note_own_commands
 from lockgate.core.ruling.effects.programs.variables import note_variable
 from lockgate.core.ruling.effects.project import Place, Project, normalize_path
 from lockgate.core.ruling.effects.protected_paths import own_access
@@ -362,6 +363,7 @@ class Walk:
         tail = fields[0].rsplit(MARK, 1)[-1]
         if not whole and re.fullmatch(r"(?:/[\w.-]+)*/(?:bin|Scripts)/[\w.-]+", tail):
             return self.run_program([tail.rsplit("/", 1)[-1], *fields[1:]], stdin)
+        note_own_commands(self, Invocation(self.plain(fields[0]), fields[1:], stdin, {}))
         self.add_unreadable()
         return NO_OUTPUT
 

@@ -7,6 +7,7 @@ not known may be any option.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import dropwhile
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 PROGRAMS = read_sections("lockgate.core.ruling.effects.programs", "lockgate_programs.txt")
 _PYTHON = re.compile(r"(?:python|pypy|py)[\d.]*(?:\.exe)?")
 _OWN_PROGRAM = re.compile(r"(?:.*[/\\])?lockgate(?:\.exe)?|.*[/\\]lockgate[/\\](?:__main__|hook)\.py", re.IGNORECASE)
+# A word that may start us: also a module, behind `-m` or in one word with it.
+_STARTED = re.compile(rf"{_OWN_PROGRAM.pattern}|(?:-[a-z]*m)?lockgate(?:\.[\w.]+)?", re.IGNORECASE)
+QUIET = frozenset(" ".join(PROGRAMS["quiet"]).split())
+_SHELLS = frozenset("sh bash zsh dash ksh ash fish".split())
 # Programs that run another one of an environment, or that they fetch; all but the first by a word such as `run`.
 _RUNNERS = frozenset("uvx uv pipx poetry pdm hatch pipenv rye conda mamba micromamba pixi mise asdf".split())
 _RUNS = frozenset("run exec x".split())
@@ -63,6 +68,7 @@ def _read_allowed(line: str) -> tuple[str, _Allowed]:
 
 
 _ALLOWED = dict(map(_read_allowed, PROGRAMS["commands"]))
+OWN_COMMANDS = _ALLOWED.keys() | {"token", "hook"}
 
 
 def note_own_commands(walk: Walk, call: Invocation) -> None:
@@ -71,24 +77,25 @@ def note_own_commands(walk: Walk, call: Invocation) -> None:
     name = call.name.rpartition("/")[2].lower()
     if _changes_package(walk, words, call.name) or _installs_our_name(walk, words, name):
         walk.add("changes-own-guard", "lockgate")
-    words = words if _OWN_PROGRAM.fullmatch(call.name) else _words_behind_ours(words, name)
-    if _is_refused(words):
-        walk.add(ASKS_SERVICE if not _ANSWERING.isdisjoint(map(str.lower, words)) else "changes-own-guard", "lockgate")
+    for behind in [words] if _OWN_PROGRAM.fullmatch(call.name) else _words_behind_ours(words, name):
+        if _is_refused(behind):
+            is_answer = not _ANSWERING.isdisjoint(map(str.lower, behind))
+            walk.add(ASKS_SERVICE if is_answer else "changes-own-guard", "lockgate")
 
 
-def _words_behind_ours(words: list[str], name: str) -> list[str]:
-    """Return the words behind `lockgate` where Python or a program that runs others starts it; else none."""
-    if _PYTHON.fullmatch(name):
-        at = words.index("-m") + 1 if "-m" in words[:-1] else 0
-        if at and words[at].partition(".")[0] == "lockgate":
-            return words[at + 1 :]
-        ours = next((at for at, word in enumerate(words[:4]) if _OWN_PROGRAM.fullmatch(word)), len(words))
-        return [] if at else words[ours + 1 :]
-    if name in _RUNNERS and (name == "uvx" or not _RUNS.isdisjoint(words)):
+def _words_behind_ours(words: list[str], name: str) -> Iterator[list[str]]:
+    """Yield the words behind each `lockgate` that another program may start; most only get that word as a name."""
+    is_python = _PYTHON.fullmatch(name) is not None
+    if (name in QUIET and name not in _SHELLS) or (is_python and words[:2] == ["-m", "pytest"]):
+        return
+    runs = name in _RUNNERS and (name == "uvx" or not _RUNS.isdisjoint(words))
+    for at, word in enumerate(words[:-1]):
         # What is fetched may have a version: `pipx run lockgate==1.0 token`.
-        at = next((at for at, word in enumerate(words) if _PACKAGE.fullmatch(word.rpartition("/")[2])), len(words))
-        return words[at + 1 :]
-    return []
+        if not _STARTED.fullmatch(word) and not (runs and _PACKAGE.fullmatch(word.rpartition("/")[2])):
+            continue
+        is_first = is_python and all(option[:1] == "-" for option in words[:at])
+        if runs or is_first or words[at + 1].lower() in OWN_COMMANDS:
+            yield words[at + 1 :]
 
 
 def _is_refused(words: list[str]) -> bool:
@@ -96,7 +103,8 @@ def _is_refused(words: list[str]) -> bool:
     words = [*words[0].split(), *words[1:]] if words else []
     while words and words[0][:1] == "-":
         words = words[2 if words[0] == "--config" else 1 :]
-    if not words or {"--help", "-h"}.intersection(words):
+    # Behind `--`, or a word that may be one, `-h` is a value.
+    if not words or next((word for word in words if not word.isalpha()), "") in ("--help", "-h"):
         return False
     row = _ALLOWED.get(words[0])
     rest = words[1 : words.index("--")] if words[0] == "mcp" and "--" in words else words[1:]

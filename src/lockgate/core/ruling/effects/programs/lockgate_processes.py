@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from lockgate.core.ruling.effects.agent_programs import AGENT_PROGRAMS
 from lockgate.core.ruling.effects.lockgate_address import ASKS_SERVICE, find_own_service
 from lockgate.core.ruling.effects.program_io import MARK, UNKNOWN_OUTPUT, Invocation, Output, Source
-from lockgate.core.ruling.effects.programs.lockgate_commands import PROGRAMS
+from lockgate.core.ruling.effects.programs.lockgate_commands import PROGRAMS, QUIET
 from lockgate.core.ruling.effects.programs.options import has_option, plain_words, split_options
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ _NAMES = (*_PYTHONS, "lockgate")
 # The output of a program that lists processes, as long as no filter has taken the service out of it. It begins with a
 # digit: `/proc/0-every-process/environ` is a path like that of any number.
 _PROCESSES = "0-every-process"
-_QUIET, _CLIENTS, _TYPING, _MANAGERS, _LOOKING_VERBS, _FOR_ALL, _ENVIRONMENT_VERBS, _ATTACHERS = (
+_CLIENTS, _TYPING, _MANAGERS, _LOOKING_VERBS, _FOR_ALL, _ENVIRONMENT_VERBS, _ATTACHERS = (
     frozenset(" ".join(PROGRAMS[section]).split())
     for section in (
-        *("quiet", "clients", "typing", "managers", "looking verbs", "verbs for all", "environment verbs"),
+        *("clients", "typing", "managers", "looking verbs", "verbs for all", "environment verbs"),
         "attachers",
     )
 )
@@ -67,7 +67,7 @@ def note_own_processes(walk: Walk, call: Invocation) -> None:
     elif name in _MANAGERS:
         _note_managed(walk, name, plain_words(words))
     _note_moved(walk, call, words)
-    if name not in _QUIET:
+    if name not in QUIET:
         # An interpreter may get its program through its input.
         if found := find_own_service(" ".join([*words, "\n", call.stdin.text]), walk.project.service_port):
             walk.add(ASKS_SERVICE, found)

@@ -123,6 +123,8 @@ def note_setting(walk: Walk, name: str, value: str) -> None:
         walk.add("disables-check", "hooks")
     else:
         walk.add("installs-hook", f"{name}={plain}")
+        if value[:1] == "!":
+            walk.read_text(value[1:])
 
 
 def _git_config(walk: Walk, arguments: list[str]) -> Output | None:
