@@ -260,7 +260,8 @@ def _compare(parts: list[str], entry: _Listed) -> bool | None:
             return None
         if _ANY in part:
             has_unknown = True
-            tells = tells or len(part.replace(_ANY, "").strip(".")) > 2
+            # `~/.$X` is a hidden folder of the home, as ours are.
+            tells = tells or part[0] == "." or len(part.replace(_ANY, "")) > 2
         elif listed not in _COMMON and (at or listed[:1] == "." or "lockgate" in listed):
             # The first name of a path from the root, such as `/srv`, is that of many others.
             tells = True

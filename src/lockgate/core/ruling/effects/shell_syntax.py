@@ -650,7 +650,8 @@ class _Parser:
         begin = match.group() if match else "{"
         self.at = match.end() if match else self.at + 2
         operator = self.text[self.at : self.at + 2]
-        inner: list[Part] = []
+        # `${#V}`, `${!V}` and `${V[0]}` are not the variable's value.
+        inner: list[Part] = [] if begin == "{" + name else [Part(OPAQUE)]
         has_default = begin == "{" + name and operator in (":-", ":=")
         if has_default:
             self.at += 2

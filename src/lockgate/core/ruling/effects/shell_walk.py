@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
 from lockgate.core.ruling.effects.activity import Activity
 from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
@@ -646,6 +647,12 @@ class Walk:
         value = self.variables.get(part.text)
         if value and MARK in value:
             return value
+        texts = [inner.text for inner in part.inner if isinstance(inner, Part) and inner.what == TEXT]
+        # A sign of a pattern is none in quotes.
+        if value and len(texts) == len(part.inner) and not any(map(_GLOB.search, texts[1:])):
+            changed = change_value(value, "".join(texts))
+            if changed is not None:
+                return changed
         return self.mark(Output(Source.VARIABLE, target=part.text))
 
     def value_of(self, name: str) -> str:
@@ -768,6 +775,25 @@ def _choices(inner: str) -> list[str]:
     return [chr(code) for code in range(first, last + 1)]
 
 
+def change_value(value: str, change: str) -> str | None:
+    """Return a value as `${V%x}`, `${V##x}`, `${V/x/y}`, `${V:1:2}` or `${V,,}` gives it; None if not computed."""
+    if change in (",,", "^^"):
+        return value.lower() if change == ",," else value.upper()
+    if (cut := re.fullmatch(r":\s*(\d{1,5})(?::(\d{1,5}))?", change)) is not None:
+        return value[int(cut[1]) :][: int(cut[2]) if cut[2] else None]
+    if (found := re.fullmatch(r"(%%?|##?|//?)([^/#%\\\[\]()][^/\\\[\]()]*)(?:/([^/\\]*))?", change)) is None:
+        return None
+    sign, pattern, new = found.groups()
+    if sign[0] == "/":
+        return value.replace(pattern, new or "", -1 if sign == "//" else 1) if not _GLOB.search(pattern) else None
+    if len(value) > MOST_FIELDS or new is not None:
+        return None
+    from_end = sign[0] == "%"
+    fits = [at for at in range(len(value) + 1) if fnmatchcase(value[at:] if from_end else value[:at], pattern)]
+    at = (max if from_end != (len(sign) > 1) else min)(fits, default=len(value) if from_end else 0)
+    return value[:at] if from_end else value[at:]
+
+
 def split_into(fields: list[str], value: str) -> None:
     """Add an unquoted value to fields as the shell splits it: its first part joins the last field."""
     pieces = value.split()[:MOST_FIELDS]
@@ -785,9 +811,12 @@ def join_streams(streams: list[Output]) -> Output:
     streams = [stream for stream in streams if stream is not NO_OUTPUT]
     if len(streams) < 2:
         return streams[0] if streams else NO_OUTPUT
-    if all(stream.source is Source.TEXT for stream in streams):
-        return Output(Source.TEXT, "".join(stream.text for stream in streams))
-    return max(streams, key=lambda stream: stream.source)
+    # A list of files or of processes is what stands for it, and says more than a file that is read beside it.
+    lists = [stream.source is Source.NONE and stream.target != "" for stream in streams]
+    if all(is_list or stream.source is Source.TEXT for is_list, stream in zip(lists, streams, strict=True)):
+        return Output(Source.TEXT, "".join(stream.text or f"{stream.target}\n" for stream in streams))
+    ranks = [Source.FILE + 0.5 if is_list else stream.source for is_list, stream in zip(lists, streams, strict=True)]
+    return streams[ranks.index(max(ranks))]
 
 
 def quote(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from lockgate.core.ruling.effects.agent_programs import AGENT_PROGRAMS
 from lockgate.core.ruling.effects.code import read_code
 from lockgate.core.ruling.effects.paths import Access, is_secret_variable
 from lockgate.core.ruling.effects.program_io import (
@@ -394,8 +395,16 @@ def _pwd(walk: Walk, call: Invocation) -> Output:
 def _which(walk: Walk, call: Invocation) -> Output:
     del walk
     name = call.arguments[-1] if call.arguments else ""
-    # Where our program lies is not known here, but that it is ours.
-    return Output(Source.TEXT, "/usr/local/bin/lockgate" if name == "lockgate" else name)
+    # Where our program or an agent's lies is not known here, but that it is one of them.
+    is_own = name == "lockgate" or any(name == agent.program for agent in AGENT_PROGRAMS.values())
+    return Output(Source.TEXT, f"/usr/local/bin/{name}" if is_own else name)
+
+
+def _path_of(walk: Walk, call: Invocation) -> Output:
+    """`realpath`, `dirname`: what they print stands for the path that they were given."""
+    path = walk.plain(call.arguments[-1]) if call.arguments else ""
+    path = path.rpartition("/")[0] if call.name == "dirname" else path
+    return Output(Source.NONE, target=path) if path[:1] in ("/", "~") else UNKNOWN_OUTPUT
 
 
 READERS = {
@@ -454,4 +463,5 @@ READERS = {
     "pwd": _pwd,
     "read": _read,
     "which": _which,
+    **dict.fromkeys(("realpath", "readlink", "dirname"), _path_of),
 }

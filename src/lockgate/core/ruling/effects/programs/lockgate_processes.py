@@ -33,12 +33,16 @@ _STEERS_SERVICE = re.compile(rf"{_STEERS.pattern}|PYTHON\w*|LD_\w*|DYLD_\w*|PATH
 _GUARDS = frozenset("init serve hook mcp".split())
 _KILL_VALUED = frozenset("-u -U -g -G -P -s -t -o -y -Z --signal --euid --uid --user --group --parent".split())
 _KILLERS = frozenset("kill killall pkill skill slay tskill killall5 taskkill".split())
+_ENDS = re.compile(rf"\b(?:{'|'.join(_KILLERS)})\b")
+_MOST_COMMON = 99
 _OF_A_USER = frozenset("-u -U --euid --uid --user".split())
 _PYTHONS = ("python", "python3", *(f"python3.{minor}" for minor in range(11, 16)))
 _NAMES = (*_PYTHONS, "lockgate")
 # The output of a program that lists processes, as long as no filter has taken the service out of it. It begins with a
 # digit: `/proc/0-every-process/environ` is a path like that of any number.
 _PROCESSES = "0-every-process"
+_RANGE = re.compile(r"\{\d+\.\.\d")
+_PROC = re.compile(r"/proc/?(?:[\[*?].*)?")
 _CLIENTS, _TYPING, _MANAGERS, _LOOKING_VERBS, _FOR_ALL, _ENVIRONMENT_VERBS, _ATTACHERS = (
     frozenset(" ".join(PROGRAMS[section]).split())
     for section in (
@@ -80,8 +84,16 @@ def _is_service(walk: Walk, word: str) -> bool:
     """Return whether a word is the service's process, its group of processes, or a list that may hold it."""
     if _PROCESSES in word:
         return True
-    number = word.lstrip("-").rpartition("=")[2].lstrip("0")
+    number = word.lstrip("-+").rpartition("=")[2].lstrip("0")
     return number.isdecimal() and int(number[:12]) in walk.project.service_pids
+
+
+def note_own_number(walk: Walk) -> None:
+    """Note a line that has the service's number and ends processes: a shell knows more ways to hand a number on."""
+    # Small numbers are also signals, seconds and lines.
+    numbers = "|".join(str(pid) for pid in walk.project.service_pids if pid > _MOST_COMMON)
+    if numbers and re.search(rf"(?<![\w.%/-])(?:{numbers})(?!\d)", walk.line) and _ENDS.search(walk.line):
+        walk.add("changes-own-guard", "lockgate")
 
 
 def _ends_service(walk: Walk, call: Invocation, words: list[str]) -> bool:
@@ -92,6 +104,8 @@ def _ends_service(walk: Walk, call: Invocation, words: list[str]) -> bool:
     # `kill -9 -1`: all that the user may end.
     if "-1" in words[1:] or any(_is_service(walk, word) for word in (*words, call.stdin.target)):
         return True
+    if any(map(_RANGE.search, words)):
+        return True
     if name == "taskkill":
         return any(word.lower().removesuffix(".exe").rstrip("*") in ("", *_NAMES) for word in words)
     if name == "killall" and not has_option(words, "-r", "--regexp"):
@@ -101,7 +115,10 @@ def _ends_service(walk: Walk, call: Invocation, words: list[str]) -> bool:
 
 
 def _has_exact_name(walk: Walk, words: Iterable[str]) -> bool:
-    return any(walk.plain(word).lower().rpartition("/")[2] in _NAMES for word in words)
+    return any(
+        walk.plain(word).lower().rpartition("/")[2] in _NAMES or (MARK in word and _may_fit_known(word, _NAMES))
+        for word in words
+    )
 
 
 def _pattern_selects(walk: Walk, call: Invocation) -> bool:
@@ -128,6 +145,8 @@ def follow_processes(walk: Walk, call: Invocation, output: Output) -> Output:
     """Return a program's output, marked where it is a list of processes that may hold the service."""
     if call.name in _SELECTORS:
         return Output(Source.NONE, target=_PROCESSES) if _selects_service(walk, call) else output
+    if any(_PROC.fullmatch(walk.plain(word)) for word in call.arguments):
+        return Output(Source.NONE, target=_PROCESSES)
     if call.stdin.target != _PROCESSES:
         return output
     if call.name in ("read", "mapfile", "readarray"):
