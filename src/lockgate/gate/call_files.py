@@ -1,8 +1,8 @@
 """The files that a call runs or loads, each with a digest of its content: a person's yes is bound to them.
 
-A path that the command surely runs is listed even where it cannot be read, with the reason in place of a digest. Any
-other word of the command, and the first words of the commands in a listed file, count if they name a program that is
-there: by its ending, or because it may be executed. So a Makefile leads to the script that it starts.
+A path that the command surely runs is listed even where it cannot be read, with the reason in place of a digest. So is
+every file that a word of the command, or of a listed file, names: whether it is run or only read is not asked, because
+each program has its own way to run one. Where that does not lead to its end, the list says that there is more.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
+from fnmatch import filter as filter_names
 from hashlib import sha256
 
 from lockgate.core.word_lists import read_words
@@ -22,14 +23,29 @@ MAX_BYTES = 128 * 1024 * 1024
 MAX_LOOKUPS = 20_000
 MAX_TEXT = 1024 * 1024
 Files = tuple[tuple[str, str], ...]
-_WORD = re.compile(r"[\w.@+~/-]{2,300}")
+_WORD = re.compile(r"[\w.@+~/*-]{1,300}")
 _COMMAND = re.compile(r"[\n;&|]|:\s*[\"']")
+# A command all of whose words may be files that it runs; elsewhere a bare word must stand at the front to count.
+_LOADS = re.compile(
+    r"^\W*(?:from|import|source|-?s?include|require|use)\b|\b(?:import|[bdzk]?a?sh|python3?|node|env|sudo|xargs)\s|<|\s-f"
+)
+# Compared, but not followed: such a text names much that it does not run.
+_PROSE = re.compile(r"(?<!/package)(?<!/composer)\.(?:md|rst|txt|csv|log|lock|html?|svg|toml|json)$")
+# A path with a space.
+_QUOTED = re.compile(r"[\"']([\w.@+~/ -]{1,300})[\"']")
+_GLOB = re.compile(r"(?:[\w.-]+/)+[\w.-]*\*[\w.*-]*|[\w-]*\*\.\w+")
+_PROGRAM_OF_COMMAND = re.compile(r"(?:^|[\n;|(`]|(?<!>)&(?!>))\s*(?:(?:sudo|time|nohup|nice|do|then|-\S+)\s+)*([^\s;&|()<>]+)")
+# What is run is made on the way: its text is in no file that could be compared.
+_MADE = re.compile(
+    r"\beval\s|\|\s*(?:sudo\s+(?:-\S+\s+)*)?(?:/\S*/)?(?:(?:ba|da|z|k|a)?sh|python3?|perl|ruby|node)\b"
+    r"|\b(?:(?:ba|da|z|k|a)?sh|python3?)\s(?:-\S+\s+)*[\"']?(?:\$\(|`|<\(|\$\w+[\"']?\s*(?:;|$))"
+)
 _PROGRAM = re.compile(
     r"\.(?:(?:ba|z|k)?sh|fish|py|[mc]?[jt]s|rb|pl|php|lua|tcl|R|jl|sql|mk|ps1|bat|cmd|groovy|gradle|ya?ml)$"
 )
 # The system's own programs are not an agent's to change.
 _SYSTEM = re.compile(r"/(?:bin|sbin|lib\w*|usr|etc|dev|proc|sys)/")
-_ROWS = [line.partition(": ") for line in read_words(__package__, "manifests.txt")]
+_ROWS = [line.partition(":") for line in read_words(__package__, "manifests.txt")]
 _MANIFESTS = {runner: files.split() for runners, _, files in _ROWS for runner in runners.split()}
 
 
@@ -41,21 +57,38 @@ def digest_files(paths: list[str], texts: list[str], folder: str, account: Accou
     disk = _Disk(folder, account)
     # What is run in a folder is found in it, by its name; and a command may import, as a file in its folder would.
     found = [full for path in paths if not os.path.isdir(full := disk.full_path(path))]
-    runs = [(text, disk.full_path("command.py")) for text in texts]
-    for find_words in (_WORD.findall, _find_run, _find_run):
-        found += [path for text, file in runs for path in disk.find_named(dict.fromkeys(find_words(text)), file)]
-        runs = [(text, path) for path in found if (text := disk.read(path))]
-        found = []
+    sure = frozenset(found)
+    runs = [text for text in texts if not all(_MANIFESTS.get(name) == [] for name in _PROGRAM_OF_COMMAND.findall(text))]
+    for text in runs:
+        found += disk.find_named([*_WORD.findall(text), *_QUOTED.findall(text)], disk.full_path("command.py"))
+    # Grows while it is read.
+    for path in found:
+        text = disk.read(path)
+        if text and (path in sure or not _PROSE.search(path)):
+            runs.append(text)
+            found += disk.find_named(_find_run(text, is_python=path.endswith(".py")), path)
     if disk.is_cut:
         disk.files["further files"] = "too many to compare"
+    elif any(map(_MADE.search, runs)):
+        disk.files["further files"] = "made while the call runs"
     return tuple(sorted(disk.files.items()))
 
 
-def _find_run(text: str) -> list[str]:
-    """Return the first words of each command, and local paths: a Makefile names much that one target does not run."""
-    parts = [_WORD.findall(part) for part in _COMMAND.split(text.replace("\\\n", " "))]
-    words = [word.lstrip("@+-") for part in parts for at, word in enumerate(part) if at < 3 or word[:2] in ("./", "..")]
-    return [word for word in words if word not in _MANIFESTS]
+def _find_run(text: str, *, is_python: bool) -> list[str]:
+    """Return the words of a file that may name what it runs: a Makefile names much that one target does not run."""
+    words = _QUOTED.findall(text)
+    for part in _COMMAND.split(text.replace("\\\n", " ")):
+        front = 300 if _LOADS.search(part) else 0 if is_python else 3
+        words += [word for at, word in enumerate(_WORD.findall(part)) if at < front or "/" in word or "." in word]
+    return words
+
+
+def _spell_word(word: str, ending: str) -> Iterator[str]:
+    """Yield what a word can name: `$HERE/lib.sh` names `lib.sh`, `-mlib` and `import lib` name `lib.py`."""
+    for name in (word, word.lstrip("@+-"), word.partition("/")[2], word[2:] if word[0] == "-" else ""):
+        # A module's folder counts as well: it has its own file.
+        module = name.strip(".").replace(".", "/") if ending == ".py" else name
+        yield from (name, module, module + ending) if name and not _SYSTEM.match(name) else ()
 
 
 class _Disk:
@@ -65,6 +98,9 @@ class _Disk:
         self._bytes, self._lookups, self.is_cut = MAX_BYTES, MAX_LOOKUPS, False
         self.folder = os.path.abspath(folder) if self._is_here else ""
         self.files: dict[str, str] = {}
+        # Those of the command hold for its files: `PYTHONPATH=lib` is where a script finds a module.
+        self._places, self._manifests = list[str](), dict[str, None]()
+        self._entries: dict[str, frozenset[str]] = {}
 
     def full_path(self, path: str, folder: str = "") -> str:
         if path.startswith("~") and self._account.is_own:
@@ -72,30 +108,42 @@ class _Disk:
         # Not normalized: `link/../x` is not `x`.
         return os.path.join(folder or self.folder, path.removeprefix("./")).replace("/./", "/")
 
-    def find_named(self, words: Collection[str], file: str) -> Iterator[str]:
-        """Yield the programs that these words of a file name."""
-        manifests = dict.fromkeys(name for word in words for name in _MANIFESTS.get(os.path.basename(word), ()))
+    def find_named(self, words: list[str], file: str) -> Iterator[str]:
+        """Yield the files that these words of a file name, and those that the runners among them load by themselves."""
+        runners = [os.path.basename(word.lstrip("@+-")).lower() for word in words]
+        manifests = dict.fromkeys(name for runner in runners for name in _MANIFESTS.get(runner, ()))
         if not self._is_here:
             yield from (*filter(_PROGRAM.search, words), *[*manifests][-1:])
             return
-        places = [os.path.dirname(file), *(self.folder.rsplit("/", up)[0] for up in range(self.folder.count("/")))]
-        for path in self._spell_paths(words, file):
-            mode = self._mode_of(path)
-            if stat.S_ISREG(mode) and (mode & 0o111 or _PROGRAM.search(path)):
-                yield path
-            elif stat.S_ISDIR(mode):
-                places.append(path)
-        for path in dict.fromkeys(os.path.join(place, name) for name in manifests for place in places):
-            if stat.S_ISREG(self._mode_of(path)):
-                yield path
+        self._manifests |= manifests
+        heads: dict[str, list[str]] = {}
+        for name in dict.fromkeys(name for word in words for name in _spell_word(word, os.path.splitext(file)[1])):
+            heads.setdefault(name.partition("/")[0], []).append(name)
+        globs = [word for word in words if _GLOB.fullmatch(word)]
+        near = [*dict.fromkeys([os.path.dirname(file), self.folder, *self._places])]
+        places = near[:]
+        for place in places:
+            there = self._list(place) | {"", "~", ".."}
+            for path in [self.full_path(name, place) for head in heads if head in there for name in heads[head]]:
+                mode = self._mode_of(path)
+                if stat.S_ISREG(mode):
+                    yield path
+                elif stat.S_ISDIR(mode) and place in near and path.rstrip("/") not in places:
+                    places.append(path.rstrip("/"))
+        self._places = self._places or places
+        above = (self.folder.rsplit("/", up)[0] for up in range(1, self.folder.count("/")))
+        patterns = [os.path.join(place, name) for place in places for name in (*globs, *self._manifests)]
+        patterns += [os.path.join(place, name) for place in above for name in self._manifests if "*" not in name]
+        for pattern in dict.fromkeys(patterns):
+            folder, _, name = pattern.rpartition("/")
+            names = sorted(filter_names(self._list(folder), name)) if "*" in name else [name]
+            yield from (path for name in names if stat.S_ISREG(self._mode_of(path := f"{folder}/{name}")))
 
-    def _spell_paths(self, words: Collection[str], file: str) -> Iterator[str]:
-        """Yield where the words can lead: `$HERE/lib.sh` to `lib.sh`, and `import lib` to `lib.py`."""
-        ending = os.path.splitext(file)[1]
-        for word in words:
-            module = (word.replace(".", "/") if ending == ".py" else word) + ending
-            for name in () if _SYSTEM.match(word) else dict.fromkeys((word, word.partition("/")[2] or word, module)):
-                yield from dict.fromkeys((self.full_path(name, os.path.dirname(file)), self.full_path(name)))
+    def _list(self, folder: str) -> frozenset[str]:
+        if folder not in self._entries:
+            is_there = stat.S_ISDIR(self._mode_of(folder)) and os.access(folder, os.R_OK)
+            self._entries[folder] = frozenset(os.listdir(folder) if is_there else ())
+        return self._entries[folder]
 
     def _mode_of(self, path: str) -> int:
         self._lookups -= 1
