@@ -249,7 +249,7 @@ EXECUTION_RULES: tuple[Rule, ...] = (
             r"(?:\blocalhost|\b127\.0\.0\.1|::1\]):\d+/(?:v1/(?:approvals|bans|grants)|hooks/claude-code)\b",
             rf"\b(?:xdg_\w{{1,20}}|lockgate_\w{{1,20}}|home)=[^\s;|&]+\s{_ON}\blockgate\s+init\b",
             # Whatever ends or removes it.
-            rf"{_STOP}{_ON}\blockgate\b|\blockgate\b[^\n]*\bkill\b|\bkill\b[^\n]*\b(?:lockgate|7717)\b|\bfuser\b{_ON}\b7717\b",
+            rf"{_STOP}{_ON}\blockgate\b|\blockgate\b[^\n]*[|;&(`.][^\n]*\bkill\b|\bkill\b[^\n]*\b(?:lockgate|7717)\b|\bfuser\b{_ON}\b7717\b",
             rf"\b(?:pip[\d.]*|pipx|uv|conda|poetry|brew)\s{_ON}\b(?:uninstall|remove)\s{_ON}\blockgate\b",
             # The hooks of its host: the settings, the transcripts, and a second host without them.
             rf"\bdisableallhooks\b|\bclaude\s{_ON}--(?:settings|setting-sources|bare)\b|\bclaude_config_dir={_ON}\bclaude\s",

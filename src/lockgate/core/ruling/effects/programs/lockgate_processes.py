@@ -33,14 +33,15 @@ _STEERS_SERVICE = re.compile(rf"{_STEERS.pattern}|PYTHON\w*|LD_\w*|DYLD_\w*|PATH
 _GUARDS = frozenset("init serve hook mcp".split())
 _KILL_VALUED = frozenset("-u -U -g -G -P -s -t -o -y -Z --signal --euid --uid --user --group --parent".split())
 _KILLERS = frozenset("kill killall pkill skill slay tskill killall5 taskkill".split())
+_LISTENS = re.compile(r"port|listen|bind|addr|serv|socket|http|publish|url", re.IGNORECASE)
 _ENDS = re.compile(rf"\b(?:{'|'.join(_KILLERS)})\b")
 _MOST_COMMON = 99
 _OF_A_USER = frozenset("-u -U --euid --uid --user".split())
 _PYTHONS = ("python", "python3", *(f"python3.{minor}" for minor in range(11, 16)))
 _NAMES = (*_PYTHONS, "lockgate")
 # The output of a program that lists processes, as long as no filter has taken the service out of it. It begins with a
-# digit: `/proc/0-every-process/environ` is a path like that of any number.
-_PROCESSES = "0-every-process"
+# digit: `/proc/1-every-process/environ` is a path like that of any number.
+_PROCESSES = "1-every-process"
 _RANGE = re.compile(r"\{\d+\.\.\d")
 _PROC = re.compile(r"/proc/?(?:[\[*?].*)?")
 _CLIENTS, _TYPING, _MANAGERS, _LOOKING_VERBS, _FOR_ALL, _ENVIRONMENT_VERBS, _ATTACHERS = (
@@ -262,8 +263,11 @@ def _note_port(walk: Walk, call: Invocation, words: list[str]) -> None:
     if call.name in _CLIENTS and not ("nc" in call.name and has_option(words, "-l", "--listen")):
         return
     port = str(walk.project.service_port)
-    given = [*words, *map(walk.plain, call.environment.values()), walk.plain(walk.variables.get("PORT", ""))]
-    if any(port in word and re.search(rf"(?<![\w.#-]){port}(?![\w.-])", word) for word in given):
+    variables = [f"{name}={walk.plain(value)}" for name, value in call.environment.items()]
+    given = " ".join([*words, *variables, walk.plain(walk.variables.get("PORT", ""))])
+    names = re.findall(rf"(--[\w-]+[= ]|\w+ ?= ?)?(?<![\w.#-]){port}(?![\w.-])", given) if port in given else []
+    # With a name before it, such as `--seed 7717`, it is a port where something says so.
+    if "" in names or (names and _LISTENS.search(given)):
         walk.add("changes-own-guard", port)
 
 
