@@ -67,7 +67,7 @@ def find_own(path: str, project: Project, folder: str = "") -> tuple[OwnPath, ..
     folder = folder or project.folder or project.root
     found = _find_own(path, folder, project.home, project.own_folders)
     # What asks is another process than the one that follows its links.
-    if not found and project.follow is not None and not _OWN_PROCESS.match(path):
+    if not found and project.follow is not None and not _OWN_PROCESS.fullmatch(path):
         there = project.follow(_join(path, folder))
         found = _find_own(there, "", project.home, project.own_folders) if there else ()
     return found
@@ -116,7 +116,7 @@ def _expand_braces(pattern: str) -> list[str]:
 
 
 _MOST_PATH = 4096
-_OWN_PROCESS = re.compile(r"/proc/(?:thread-)?self/(?!root|cwd|\.)")
+_OWN_PROCESS = re.compile(r"/proc/(?:thread-)?self/(?!root|cwd)\w+(?:/\d*)?")
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _MOST_CHOICES = 64
 # Signs that a shell fills in a value.

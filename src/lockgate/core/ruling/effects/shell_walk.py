@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 
 from lockgate.core.ruling.effects.activity import Activity
 from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
@@ -649,10 +648,9 @@ class Walk:
             return value
         texts = [inner.text for inner in part.inner if isinstance(inner, Part) and inner.what == TEXT]
         # A sign of a pattern is none in quotes.
-        if value and len(texts) == len(part.inner) and not any(map(_GLOB.search, texts[1:])):
-            changed = change_value(value, "".join(texts))
-            if changed is not None:
-                return changed
+        is_known = value and len(texts) == len(part.inner) and not any(map(_GLOB.search, texts[1:]))
+        if value and is_known and (changed := change_value(value, "".join(texts))) is not None:
+            return changed
         return self.mark(Output(Source.VARIABLE, target=part.text))
 
     def value_of(self, name: str) -> str:
@@ -704,6 +702,7 @@ _STAYS_IN_CONTAINER = frozenset(
 )
 _BLANKS = re.compile(r"[ \t\n]")
 _GLOB = re.compile(r"[*?\[]")
+_CHANGE = re.compile(r"(%%?|##?|//?)([^/#%\\\[\]()][^/\\\[\]()]*)(?:/([^/\\]*))?")
 _KEEPS_VALUES = frozenset("export declare typeset local readonly test [ : set".split())
 _SHOWS_LITTLE = frozenset("wc sha256sum sha1sum sha512sum md5sum shasum cksum test [ docker gh grep".split())
 _TAKES_SECRETS = _SHOWS_LITTLE | {"read", "ssh-add", "gpg", "openssl"}
@@ -781,17 +780,14 @@ def change_value(value: str, change: str) -> str | None:
         return value.lower() if change == ",," else value.upper()
     if (cut := re.fullmatch(r":\s*(\d{1,5})(?::(\d{1,5}))?", change)) is not None:
         return value[int(cut[1]) :][: int(cut[2]) if cut[2] else None]
-    if (found := re.fullmatch(r"(%%?|##?|//?)([^/#%\\\[\]()][^/\\\[\]()]*)(?:/([^/\\]*))?", change)) is None:
+    if (found := _CHANGE.fullmatch(change)) is None or len(value) > MOST_FIELDS or change.count("*") > 2:
         return None
-    sign, pattern, new = found.groups()
-    if sign[0] == "/":
-        return value.replace(pattern, new or "", -1 if sign == "//" else 1) if not _GLOB.search(pattern) else None
-    if len(value) > MOST_FIELDS or new is not None:
-        return None
-    from_end = sign[0] == "%"
-    fits = [at for at in range(len(value) + 1) if fnmatchcase(value[at:] if from_end else value[:at], pattern)]
-    at = (max if from_end != (len(sign) > 1) else min)(fits, default=len(value) if from_end else 0)
-    return value[:at] if from_end else value[at:]
+    sign, pattern, new = found.groups("")
+    pattern = re.escape(pattern).replace(r"\*", ".*?" if sign in "#%" else ".*").replace(r"\?", ".")
+    if sign == "%":
+        return re.sub(rf"(?s)\A(.*){pattern}\Z", r"\1", value)
+    pattern = rf"\A{pattern}" if sign[0] == "#" else rf"{pattern}\Z" if sign == "%%" else pattern
+    return re.sub(f"(?s){pattern}", new, value, count=sign != "//")
 
 
 def split_into(fields: list[str], value: str) -> None:
@@ -812,11 +808,10 @@ def join_streams(streams: list[Output]) -> Output:
     if len(streams) < 2:
         return streams[0] if streams else NO_OUTPUT
     # A list of files or of processes is what stands for it, and says more than a file that is read beside it.
-    lists = [stream.source is Source.NONE and stream.target != "" for stream in streams]
-    if all(is_list or stream.source is Source.TEXT for is_list, stream in zip(lists, streams, strict=True)):
+    lists = {at for at, stream in enumerate(streams) if stream.source is Source.NONE and stream.target}
+    if all(at in lists or stream.source is Source.TEXT for at, stream in enumerate(streams)):
         return Output(Source.TEXT, "".join(stream.text or f"{stream.target}\n" for stream in streams))
-    ranks = [Source.FILE + 0.5 if is_list else stream.source for is_list, stream in zip(lists, streams, strict=True)]
-    return streams[ranks.index(max(ranks))]
+    return streams[max(range(len(streams)), key=lambda at: Source.FILE + 0.5 if at in lists else streams[at].source)]
 
 
 def quote(text: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.agent_programs import AGENT_PROGRAMS
 from lockgate.core.ruling.effects.code import read_code
 from lockgate.core.ruling.effects.paths import Access, is_secret_variable
 from lockgate.core.ruling.effects.program_io import (
@@ -21,6 +20,7 @@ from lockgate.core.ruling.effects.program_io import (
 from lockgate.core.ruling.effects.programs.option_uses import note_foreign
 from lockgate.core.ruling.effects.programs.options import has_option, split_options
 from lockgate.core.ruling.effects.project import Place
+from lockgate.core.ruling.effects.protected_paths import find_own
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
@@ -393,16 +393,15 @@ def _pwd(walk: Walk, call: Invocation) -> Output:
 
 
 def _which(walk: Walk, call: Invocation) -> Output:
-    del walk
     name = call.arguments[-1] if call.arguments else ""
     # Where our program or an agent's lies is not known here, but that it is one of them.
-    is_own = name == "lockgate" or any(name == agent.program for agent in AGENT_PROGRAMS.values())
-    return Output(Source.TEXT, f"/usr/local/bin/{name}" if is_own else name)
+    path = f"/usr/local/bin/{name}"
+    return Output(Source.TEXT, path if name and find_own(path, walk.project) else name)
 
 
 def _path_of(walk: Walk, call: Invocation) -> Output:
     """`realpath`, `dirname`: what they print stands for the path that they were given."""
-    path = walk.plain(call.arguments[-1]) if call.arguments else ""
+    path = walk.plain("".join(call.arguments[-1:]))
     path = path.rpartition("/")[0] if call.name == "dirname" else path
     return Output(Source.NONE, target=path) if path[:1] in ("/", "~") else UNKNOWN_OUTPUT
 

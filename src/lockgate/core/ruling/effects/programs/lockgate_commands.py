@@ -26,7 +26,6 @@ _OWN_PROGRAM = re.compile(r"(?:.*[/\\])?lockgate(?:\.exe)?|.*[/\\]lockgate[/\\](
 # A word that may start us: also a module, behind `-m` or in one word with it.
 _STARTED = re.compile(rf"{_OWN_PROGRAM.pattern}|(?:-[a-z]*m)?lockgate(?:\.[\w.]+)?", re.IGNORECASE)
 QUIET = frozenset(" ".join(PROGRAMS["quiet"]).split())
-_SHELLS = frozenset("sh bash zsh dash ksh ash fish".split())
 # Programs that run another one of an environment, or that they fetch; all but the first by a word such as `run`.
 _RUNNERS = frozenset("uvx uv pipx poetry pdm hatch pipenv rye conda mamba micromamba pixi mise asdf".split())
 _RUNS = frozenset("run exec x".split())
@@ -86,7 +85,7 @@ def note_own_commands(walk: Walk, call: Invocation) -> None:
 def _words_behind_ours(words: list[str], name: str) -> Iterator[list[str]]:
     """Yield the words behind each `lockgate` that another program may start; most only get that word as a name."""
     is_python = _PYTHON.fullmatch(name) is not None
-    if (name in QUIET and name not in _SHELLS) or (is_python and words[:2] == ["-m", "pytest"]):
+    if (name in QUIET and name[-2:] != "sh") or (is_python and words[:2] == ["-m", "pytest"]):
         return
     runs = name in _RUNNERS and (name == "uvx" or not _RUNS.isdisjoint(words))
     for at, word in enumerate(words[:-1]):

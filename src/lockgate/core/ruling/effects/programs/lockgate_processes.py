@@ -35,7 +35,6 @@ _KILL_VALUED = frozenset("-u -U -g -G -P -s -t -o -y -Z --signal --euid --uid --
 _KILLERS = frozenset("kill killall pkill skill slay tskill killall5 taskkill".split())
 _LISTENS = re.compile(r"port|listen|bind|addr|serv|socket|http|publish|url", re.IGNORECASE)
 _ENDS = re.compile(rf"\b(?:{'|'.join(_KILLERS)})\b")
-_MOST_COMMON = 99
 _OF_A_USER = frozenset("-u -U --euid --uid --user".split())
 _PYTHONS = ("python", "python3", *(f"python3.{minor}" for minor in range(11, 16)))
 _NAMES = (*_PYTHONS, "lockgate")
@@ -83,7 +82,7 @@ def note_own_processes(walk: Walk, call: Invocation) -> None:
 
 def _is_service(walk: Walk, word: str) -> bool:
     """Return whether a word is the service's process, its group of processes, or a list that may hold it."""
-    if _PROCESSES in word:
+    if _PROCESSES in word or _RANGE.search(word):
         return True
     number = word.lstrip("-+").rpartition("=")[2].lstrip("0")
     return number.isdecimal() and int(number[:12]) in walk.project.service_pids
@@ -91,9 +90,9 @@ def _is_service(walk: Walk, word: str) -> bool:
 
 def note_own_number(walk: Walk) -> None:
     """Note a line that has the service's number and ends processes: a shell knows more ways to hand a number on."""
-    # Small numbers are also signals, seconds and lines.
-    numbers = "|".join(str(pid) for pid in walk.project.service_pids if pid > _MOST_COMMON)
-    if numbers and re.search(rf"(?<![\w.%/-])(?:{numbers})(?!\d)", walk.line) and _ENDS.search(walk.line):
+    # A number of one or two digits is also a signal, seconds or a line.
+    numbers = re.findall(r"(?<![\w.%/-])\d{3,10}(?!\d)", walk.line) if _ENDS.search(walk.line) else ()
+    if not walk.project.service_pids.isdisjoint(map(int, numbers)):
         walk.add("changes-own-guard", "lockgate")
 
 
@@ -105,8 +104,6 @@ def _ends_service(walk: Walk, call: Invocation, words: list[str]) -> bool:
     # `kill -9 -1`: all that the user may end.
     if "-1" in words[1:] or any(_is_service(walk, word) for word in (*words, call.stdin.target)):
         return True
-    if any(map(_RANGE.search, words)):
-        return True
     if name == "taskkill":
         return any(word.lower().removesuffix(".exe").rstrip("*") in ("", *_NAMES) for word in words)
     if name == "killall" and not has_option(words, "-r", "--regexp"):
@@ -116,10 +113,7 @@ def _ends_service(walk: Walk, call: Invocation, words: list[str]) -> bool:
 
 
 def _has_exact_name(walk: Walk, words: Iterable[str]) -> bool:
-    return any(
-        walk.plain(word).lower().rpartition("/")[2] in _NAMES or (MARK in word and _may_fit_known(word, _NAMES))
-        for word in words
-    )
+    return any(word.lower().rpartition("/")[2] in _NAMES or _fits_unit(word) for word in map(walk.plain, words))
 
 
 def _pattern_selects(walk: Walk, call: Invocation) -> bool:
