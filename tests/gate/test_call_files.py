@@ -27,7 +27,8 @@ def test_data_is_no_program(tmp_path: Path) -> None:
     for name in ("a.log", "a.csv", "README.md", "run.sh", "Makefile"):
         (tmp_path / name).write_text("true")
     assert names(digest_files([], ["cat a.log a.csv README.md > out.txt"], str(tmp_path), own_account())) == []
-    assert names(digest_files([], ["cat run.sh"], str(tmp_path), own_account())) == ["run.sh"]
+    assert names(digest_files([], ["cat run.sh 2>&1 | grep a"], str(tmp_path), own_account())) == []
+    assert names(digest_files([], ["sh -c 'cat run.sh a.log'"], str(tmp_path), own_account())) == ["a.log", "run.sh"]
 
 
 def test_a_home_is_that_of_the_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,5 +46,7 @@ def test_only_what_the_account_may_read_is_read(tmp_path: Path) -> None:
 
 def test_a_text_that_names_too_much_is_not_followed_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_files, "MAX_LOOKUPS", 10)
+    for n in range(20):
+        (tmp_path / f"word{n}").mkdir()
     found = digest_files([], [" ".join(f"word{n}" for n in range(20))], str(tmp_path), own_account())
     assert found == (("further files", "too many to compare"),)

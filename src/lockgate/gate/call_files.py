@@ -27,14 +27,15 @@ _WORD = re.compile(r"[\w.@+~/*-]{1,300}")
 _COMMAND = re.compile(r"[\n;&|]|:\s*[\"']")
 # A command all of whose words may be files that it runs; elsewhere a bare word must stand at the front to count.
 _LOADS = re.compile(
-    r"^\W*(?:from|import|source|-?s?include|require|use)\b|\b(?:import|[bdzk]?a?sh|python3?|node|env|sudo|xargs)\s|<|\s-f"
+    r"^\W*(?:from|source|-?s?include|require|use)\b|\b(?:import|[bdzk]?a?sh|python3?|node|env|sudo|xargs)\s|<|\s-f"
 )
 # Compared, but not followed: such a text names much that it does not run.
 _PROSE = re.compile(r"(?<!/package)(?<!/composer)\.(?:md|rst|txt|csv|log|lock|html?|svg|toml|json)$")
-# A path with a space.
 _QUOTED = re.compile(r"[\"']([\w.@+~/ -]{1,300})[\"']")
 _GLOB = re.compile(r"(?:[\w.-]+/)+[\w.-]*\*[\w.*-]*|[\w-]*\*\.\w+")
-_PROGRAM_OF_COMMAND = re.compile(r"(?:^|[\n;|(`]|(?<!>)&(?!>))\s*(?:(?:sudo|time|nohup|nice|do|then|-\S+)\s+)*([^\s;&|()<>]+)")
+_PROGRAM_OF_COMMAND = re.compile(
+    r"(?:^|[\n;|(`]|(?<!>)&(?!>))\s*(?:(?:sudo|time|nohup|nice|do|then|-\S+)\s+)*([^\s;&|()<>]+)"
+)
 # What is run is made on the way: its text is in no file that could be compared.
 _MADE = re.compile(
     r"\beval\s|\|\s*(?:sudo\s+(?:-\S+\s+)*)?(?:/\S*/)?(?:(?:ba|da|z|k|a)?sh|python3?|perl|ruby|node)\b"
@@ -67,10 +68,8 @@ def digest_files(paths: list[str], texts: list[str], folder: str, account: Accou
         if text and (path in sure or not _PROSE.search(path)):
             runs.append(text)
             found += disk.find_named(_find_run(text, is_python=path.endswith(".py")), path)
-    if disk.is_cut:
-        disk.files["further files"] = "too many to compare"
-    elif any(map(_MADE.search, runs)):
-        disk.files["further files"] = "made while the call runs"
+    if disk.is_cut or any(map(_MADE.search, runs)):
+        disk.files["further files"] = "too many to compare" if disk.is_cut else "made while the call runs"
     return tuple(sorted(disk.files.items()))
 
 
@@ -120,8 +119,7 @@ class _Disk:
         for name in dict.fromkeys(name for word in words for name in _spell_word(word, os.path.splitext(file)[1])):
             heads.setdefault(name.partition("/")[0], []).append(name)
         globs = [word for word in words if _GLOB.fullmatch(word)]
-        near = [*dict.fromkeys([os.path.dirname(file), self.folder, *self._places])]
-        places = near[:]
+        places = [*(near := dict.fromkeys([os.path.dirname(file), self.folder, *self._places]))]
         for place in places:
             there = self._list(place) | {"", "~", ".."}
             for path in [self.full_path(name, place) for head in heads if head in there for name in heads[head]]:
@@ -140,10 +138,9 @@ class _Disk:
             yield from (path for name in names if stat.S_ISREG(self._mode_of(path := f"{folder}/{name}")))
 
     def _list(self, folder: str) -> frozenset[str]:
-        if folder not in self._entries:
-            is_there = stat.S_ISDIR(self._mode_of(folder)) and os.access(folder, os.R_OK)
-            self._entries[folder] = frozenset(os.listdir(folder) if is_there else ())
-        return self._entries[folder]
+        if folder not in self._entries and stat.S_ISDIR(self._mode_of(folder)) and os.access(folder, os.R_OK):
+            self._entries[folder] = frozenset(os.listdir(folder))
+        return self._entries.get(folder, frozenset())
 
     def _mode_of(self, path: str) -> int:
         self._lookups -= 1
