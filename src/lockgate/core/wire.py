@@ -21,6 +21,7 @@ def decision_to_dict(decision: Decision) -> dict[str, object]:
         "effects": [effect_to_dict(effect) for effect in decision.effects],
         "correction": decision.correction,
         "approval": decision.approval,
+        "width": decision.width,
         "tiers": [tier_to_dict(ran) for ran in decision.tiers],
         "cost_usd": round(decision.cost_usd, 9),
         "latency_us": round(decision.latency_us, 3),
@@ -44,6 +45,7 @@ def tier_to_dict(ran: Ran) -> dict[str, object]:
         "tokens_out": ran.tokens_out,
         "cost_usd": None if ran.cost_usd is None else round(ran.cost_usd, 9),
         "cached": ran.cached,
+        "exam": ran.exam,
     }
 
 

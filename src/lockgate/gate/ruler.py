@@ -564,14 +564,8 @@ class Ruler:
                 if isinstance(opinion, Silent) and opinion.why in _OUTAGES and hasattr(judge, "probe"):
                     # Without a judged text, so that no text can make a judge seem to be down.
                     is_down = (yield attempt_in_thread(judge.probe)) is False
-            ruling = escalated.resume(
-                ruling,
-                opinion,
-                self.policy,
-                reorients=self._reorients,
-                judge=standing_of(judge),
-                is_down=is_down,
-            )
+            count, standing = self._reorients, standing_of(judge)
+            ruling = escalated.resume(ruling, opinion, self.policy, reorients=count, judge=standing, is_down=is_down)
         return ruling._replace(judged=tuple(ran)) if ran else ruling
 
     def _ask_person(self, ask: EscalatedCall, decision: Decision, replaces: str = "") -> Routine[Decision]:

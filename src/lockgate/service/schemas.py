@@ -229,6 +229,7 @@ TIER = record(
         "tokens_out": {"type": "integer"},
         "cost_usd": maybe(NUMBER),
         "cached": {"type": "boolean"},
+        "exam": {"type": "string", "description": "the exam behind a judge's word; empty for none"},
     },
 )
 RECEIPT = record(
@@ -260,6 +261,7 @@ DECISION = record(
         "origins": array("", ref("Origin")),
         "effects": array("the gravest first", ref("Effect")),
         "correction": {"type": "string", "description": "what a REORIENT tells the agent"},
+        "width": word("which calls were asked about", "", "narrow", "wide"),
         "tiers": array("", ref("Tier")),
     },
 )
