@@ -44,6 +44,7 @@ from lockgate.core.ruling.effects.shell_syntax import (
     ShellSyntaxError,
     Simple,
     Word,
+    change_value,
     parse_script,
 )
 
@@ -646,10 +647,7 @@ class Walk:
         value = self.variables.get(part.text)
         if value and MARK in value:
             return value
-        texts = [inner.text for inner in part.inner if isinstance(inner, Part) and inner.what == TEXT]
-        # A sign of a pattern is none in quotes.
-        is_known = value and len(texts) == len(part.inner) and not any(map(_GLOB.search, texts[1:]))
-        if value and is_known and (changed := change_value(value, "".join(texts))) is not None:
+        if value and (changed := change_value(value, part.inner)) is not None:
             return changed
         return self.mark(Output(Source.VARIABLE, target=part.text))
 
@@ -702,7 +700,6 @@ _STAYS_IN_CONTAINER = frozenset(
 )
 _BLANKS = re.compile(r"[ \t\n]")
 _GLOB = re.compile(r"[*?\[]")
-_CHANGE = re.compile(r"(%%?|##?|//?)([^/#%\\\[\]()][^/\\\[\]()]*)(?:/([^/\\]*))?")
 _KEEPS_VALUES = frozenset("export declare typeset local readonly test [ : set".split())
 _SHOWS_LITTLE = frozenset("wc sha256sum sha1sum sha512sum md5sum shasum cksum test [ docker gh grep".split())
 _TAKES_SECRETS = _SHOWS_LITTLE | {"read", "ssh-add", "gpg", "openssl"}
@@ -772,22 +769,6 @@ def _choices(inner: str) -> list[str]:
         return inner.split(",")[:MOST_FIELDS]
     first, last = sorted((ord(inner[0]), ord(inner[-1])))
     return [chr(code) for code in range(first, last + 1)]
-
-
-def change_value(value: str, change: str) -> str | None:
-    """Return a value as `${V%x}`, `${V##x}`, `${V/x/y}`, `${V:1:2}` or `${V,,}` gives it; None if not computed."""
-    if change in (",,", "^^"):
-        return value.lower() if change == ",," else value.upper()
-    if (cut := re.fullmatch(r":\s*(\d{1,5})(?::(\d{1,5}))?", change)) is not None:
-        return value[int(cut[1]) :][: int(cut[2]) if cut[2] else None]
-    if (found := _CHANGE.fullmatch(change)) is None or len(value) > MOST_FIELDS or change.count("*") > 2:
-        return None
-    sign, pattern, new = found.groups("")
-    pattern = re.escape(pattern).replace(r"\*", ".*?" if sign in "#%" else ".*").replace(r"\?", ".")
-    if sign == "%":
-        return re.sub(rf"(?s)\A(.*){pattern}\Z", r"\1", value)
-    pattern = rf"\A{pattern}" if sign[0] == "#" else rf"{pattern}\Z" if sign == "%%" else pattern
-    return re.sub(f"(?s){pattern}", new, value, count=sign != "//")
 
 
 def split_into(fields: list[str], value: str) -> None:

@@ -31,6 +31,8 @@ _RUNNERS = frozenset("uvx uv pipx poetry pdm hatch pipenv rye conda mamba microm
 _RUNS = frozenset("run exec x".split())
 _INSTALLERS = frozenset("pip pip3 pipx uv uvx conda mamba micromamba poetry pdm brew".split())
 _PACKAGE = re.compile(r"lockgate(?:[\[=<>~!@ ].*)?", re.DOTALL)
+# What is fetched may have a version: `pipx run lockgate==1.0 token`.
+_FETCHED = re.compile(rf"{_STARTED.pattern}|(?:.*/)?{_PACKAGE.pattern}", re.IGNORECASE | re.DOTALL)
 _INSTALLS = frozenset("install add sync develop reinstall".split())
 # `--editable=./x`, `name @ file:///x`
 _FROM_FILE = re.compile(r"^(?:--?\w[\w-]*=|[\w.\[\]-]+\s*@\s*)?(?:file:(?://)?)?")
@@ -84,15 +86,12 @@ def note_own_commands(walk: Walk, call: Invocation) -> None:
 
 def _words_behind_ours(words: list[str], name: str) -> Iterator[list[str]]:
     """Yield the words behind each `lockgate` that another program may start; most only get that word as a name."""
-    is_python = _PYTHON.fullmatch(name) is not None
-    if (name in QUIET and name[-2:] != "sh") or (is_python and words[:2] == ["-m", "pytest"]):
+    if (name in QUIET and name[-2:] != "sh") or words[:2] == ["-m", "pytest"]:
         return
     runs = name in _RUNNERS and (name == "uvx" or not _RUNS.isdisjoint(words))
-    for at, word in enumerate(words[:-1]):
-        # What is fetched may have a version: `pipx run lockgate==1.0 token`.
-        if not _STARTED.fullmatch(word) and not (runs and _PACKAGE.fullmatch(word.rpartition("/")[2])):
-            continue
-        is_first = is_python and all(option[:1] == "-" for option in words[:at])
+    started = _FETCHED if runs else _STARTED
+    for at in [at for at, word in enumerate(words[:-1]) if started.fullmatch(word)]:
+        is_first = _PYTHON.fullmatch(name) and all(option[:1] == "-" for option in words[:at])
         if runs or is_first or words[at + 1].lower() in OWN_COMMANDS:
             yield words[at + 1 :]
 
