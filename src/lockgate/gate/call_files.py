@@ -60,8 +60,8 @@ def digest_files(paths: list[str], texts: list[str], folder: str, account: Accou
     found = [full for path in paths if not os.path.isdir(full := disk.full_path(path))]
     sure = frozenset(found)
     runs = [text for text in texts if not all(_MANIFESTS.get(name) == [] for name in _PROGRAM_OF_COMMAND.findall(text))]
-    for text in runs:
-        found += disk.find_named([*_WORD.findall(text), *_QUOTED.findall(text)], disk.full_path("command.py"))
+    words = [word for text in runs for word in (*_WORD.findall(text), *_QUOTED.findall(text))]
+    found += disk.find_named(words, disk.full_path("command.py"))
     # Grows while it is read.
     for path in found:
         text = disk.read(path)
@@ -97,9 +97,8 @@ class _Disk:
         self._bytes, self._lookups, self.is_cut = MAX_BYTES, MAX_LOOKUPS, False
         self.folder = os.path.abspath(folder) if self._is_here else ""
         self.files: dict[str, str] = {}
-        # Those of the command hold for its files: `PYTHONPATH=lib` is where a script finds a module.
-        self._places, self._manifests = list[str](), dict[str, None]()
-        self._entries: dict[str, frozenset[str]] = {}
+        # The command's places hold for its files: `PYTHONPATH=lib` is where a script finds a module.
+        self._places, self._manifests, self._entries = list[str](), dict[str, None](), dict[str, frozenset[str]]()
 
     def full_path(self, path: str, folder: str = "") -> str:
         if path.startswith("~") and self._account.is_own:
@@ -109,7 +108,7 @@ class _Disk:
 
     def find_named(self, words: list[str], file: str) -> Iterator[str]:
         """Yield the files that these words of a file name, and those that the runners among them load by themselves."""
-        runners = [os.path.basename(word.lstrip("@+-")).lower() for word in words]
+        runners = (os.path.basename(word.lstrip("@+-")).lower() for word in words)
         manifests = dict.fromkeys(name for runner in runners for name in _MANIFESTS.get(runner, ()))
         if not self._is_here:
             yield from (*filter(_PROGRAM.search, words), *[*manifests][-1:])
@@ -118,7 +117,6 @@ class _Disk:
         heads: dict[str, list[str]] = {}
         for name in dict.fromkeys(name for word in words for name in _spell_word(word, os.path.splitext(file)[1])):
             heads.setdefault(name.partition("/")[0], []).append(name)
-        globs = [word for word in words if _GLOB.fullmatch(word)]
         places = [*(near := dict.fromkeys([os.path.dirname(file), self.folder, *self._places]))]
         for place in places:
             there = self._list(place) | {"", "~", ".."}
@@ -129,8 +127,11 @@ class _Disk:
                 elif stat.S_ISDIR(mode) and place in near and path.rstrip("/") not in places:
                     places.append(path.rstrip("/"))
         self._places = self._places or places
+        yield from self._find_loaded(places, [*filter(_GLOB.fullmatch, words), *self._manifests])
+
+    def _find_loaded(self, places: list[str], names: list[str]) -> Iterator[str]:
         above = (self.folder.rsplit("/", up)[0] for up in range(1, self.folder.count("/")))
-        patterns = [os.path.join(place, name) for place in places for name in (*globs, *self._manifests)]
+        patterns = [os.path.join(place, name) for place in places for name in names]
         patterns += [os.path.join(place, name) for place in above for name in self._manifests if "*" not in name]
         for pattern in dict.fromkeys(patterns):
             folder, _, name = pattern.rpartition("/")
