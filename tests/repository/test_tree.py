@@ -23,7 +23,7 @@ LIMITS_FILE = Path(__file__).with_name("tree_limits.toml")
 LIMITS = tomllib.loads(LIMITS_FILE.read_text(encoding="utf-8"))
 
 # The aim is 54,000 lines and one catch-all per thousand lines outside the edges. Lower these as they fall.
-MOST_LINES = 103_042
+MOST_LINES = 103_041
 MOST_INNER_CATCH_ALLS = 37
 MOST_FILE_LINES = 800
 MOST_FUNCTION_LINES = 60

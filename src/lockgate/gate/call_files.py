@@ -64,8 +64,7 @@ def digest_files(paths: list[str], texts: list[str], folder: str, account: Accou
     found += disk.find_named(words, disk.full_path("command.py"))
     # Grows while it is read.
     for path in found:
-        text = disk.read(path)
-        if text and (path in sure or not _PROSE.search(path)):
+        if (text := disk.read(path)) and (path in sure or not _PROSE.search(path)):
             runs.append(text)
             found += disk.find_named(_find_run(text, is_python=path.endswith(".py")), path)
     if disk.is_cut or any(map(_MADE.search, runs)):
@@ -82,12 +81,15 @@ def _find_run(text: str, *, is_python: bool) -> list[str]:
     return words
 
 
-def _spell_word(word: str, ending: str) -> Iterator[str]:
-    """Yield what a word can name: `$HERE/lib.sh` names `lib.sh`, `-mlib` and `import lib` name `lib.py`."""
-    for name in (word, word.lstrip("@+-"), word.partition("/")[2], word[2:] if word[0] == "-" else ""):
-        # A module's folder counts as well: it has its own file.
-        module = name.strip(".").replace(".", "/") if ending == ".py" else name
-        yield from (name, module, module + ending) if name and not _SYSTEM.match(name) else ()
+def _spell_words(words: list[str], ending: str) -> dict[str, dict[str, None]]:
+    """Return what words can name, by its first folder: `$HERE/lib.sh` is `lib.sh`, and `-mlib` is `lib.py`."""
+    heads: dict[str, dict[str, None]] = {}
+    for word in dict.fromkeys(words):
+        for name in (word, word.lstrip("@+-"), word.partition("/")[2], word[2:] if word[0] == "-" else ""):
+            module = name.strip(".").replace(".", "/") if ending == ".py" else name
+            for path in (name, module, module + ending) if name and not _SYSTEM.match(name) else ():
+                heads.setdefault(path.partition("/")[0], {})[path] = None
+    return heads
 
 
 class _Disk:
@@ -114,15 +116,12 @@ class _Disk:
             yield from (*filter(_PROGRAM.search, words), *[*manifests][-1:])
             return
         self._manifests |= manifests
-        heads: dict[str, list[str]] = {}
-        for name in dict.fromkeys(name for word in words for name in _spell_word(word, os.path.splitext(file)[1])):
-            heads.setdefault(name.partition("/")[0], []).append(name)
+        heads = _spell_words(words, os.path.splitext(file)[1])
         places = [*(near := dict.fromkeys([os.path.dirname(file), self.folder, *self._places]))]
         for place in places:
             there = self._list(place) | {"", "~", ".."}
             for path in [self.full_path(name, place) for head in heads if head in there for name in heads[head]]:
-                mode = self._mode_of(path)
-                if stat.S_ISREG(mode):
+                if stat.S_ISREG(mode := self._mode_of(path)):
                     yield path
                 elif stat.S_ISDIR(mode) and place in near and path.rstrip("/") not in places:
                     places.append(path.rstrip("/"))
