@@ -1,9 +1,9 @@
-// The one place that talks to the service. The token travels in a header only; no cookie and no address ever holds it.
-// It is kept for one tab. Every tab of this browser has the reading key, which the service takes where nothing changes.
+// All requests to the service. The token is in a header only, never in a cookie or address, and is kept for one tab.
+// Every tab has the reading key, which is taken where nothing changes.
 
 const KEPT = "lockgate-token";
 const READS = "lockgate-reading-key";
-// A stream that says nothing at all for this long is dead, whatever the socket thinks: the service sends heartbeats.
+// A stream that is silent for this long is dead: the service sends heartbeats.
 const SILENT_MS = 60_000;
 
 export class Refused extends Error {
@@ -13,8 +13,8 @@ export class Refused extends Error {
   }
 }
 
-// The address may hold a code that is good once, for some minutes, and is given for the token here: browsers keep every
-// address they were at, so that what stands in one must be worth nothing afterwards. "none", "taken" or "refused".
+// The address may hold a code that is exchanged for the token once: browsers keep every address, so what it holds must be
+// worthless afterwards. "none", "taken" or "refused".
 export async function takeCode() {
   const found = /^#(code|token)=([^&]*)/.exec(location.hash);
   if (!found) return "none";
@@ -48,7 +48,7 @@ export function forgetAll() {
   localStorage.removeItem(READS);
 }
 
-// Raises for a wrong token. A service of an older version has no such keys, and the tab works without one.
+// Raises for a wrong token. An older service has no such keys.
 export async function keepReadingKey() {
   const reply = await request("/v1/reading-key", { method: "POST", body: "{}", signal: AbortSignal.timeout(20_000) });
   if (reply.status === 401 || reply.status === 403) throw new Refused(reply.status, { message: "that token is not right" });
@@ -59,7 +59,7 @@ export async function keepReadingKey() {
   if (before && before !== key) await endReadingKey(before).catch(() => {});
 }
 
-// The service takes the key no longer, whichever program has a copy of it. Raises where the service cannot be told.
+// Revokes the key, also in copies. Raises where the service cannot be told.
 export async function endReadingKey(key = localStorage.getItem(READS)) {
   if (key) await ask("/v1/reading-key/end", { body: { key } });
 }
@@ -71,7 +71,7 @@ function request(path, more = {}) {
   return fetch(path, { ...more, headers, credentials: "omit", cache: "no-store", redirect: "error", referrerPolicy: "no-referrer" });
 }
 
-// A number as its author wrote it: 12345678901234567890 and 1.0 would be others once this language has read them.
+// A number as its author wrote it: JavaScript would change 12345678901234567890 and 1.0.
 export class Exact {
   constructor(source, rounded = false) {
     Object.assign(this, { source, rounded });
@@ -84,7 +84,7 @@ function exact(key, value, context) {
   return Number.isSafeInteger(value) ? value : new Exact(String(value), true);
 }
 
-// Arguments are what will run, so they are read to the last digit; everything else is for looking at.
+// Arguments will run, so they are read to the last digit.
 function graft(plain, twin) {
   if (typeof plain !== "object" || plain === null) return;
   for (const key of Object.keys(plain)) {
@@ -101,8 +101,8 @@ function* argumentsIn(value) {
   }
 }
 
-// Whether all arguments, written again, are as they came: then every number in them was read as it was written. Reading
-// a megabyte number by number takes half a second. No string of JSON holds the name with its quotes.
+// Whether all arguments, written again, are as they came: then each number was read as written. Reading a megabyte number
+// by number takes half a second. No JSON string holds the name with its quotes.
 function isAsWritten(said, text) {
   const [, ...written] = text.split('"arguments":');
   const values = [...argumentsIn(said)];
@@ -141,7 +141,7 @@ export async function ask(path, { body, signal } = {}) {
   return said;
 }
 
-// The stream of events, read by hand because the reader browsers have cannot send the header; goes on where it broke off.
+// The stream of events, read by hand because the browser's own reader sends no header; resumes where it broke off.
 export async function listen(after, { onEvent, onState, signal }) {
   let wait = 500;
   let last = after;

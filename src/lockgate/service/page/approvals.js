@@ -1,4 +1,4 @@
-// The calls that wait for a person. A yes goes out only for the digest of what is on the screen, and takes two presses;
+// The calls that wait for a person. A yes is bound to the digest of what is shown, and takes two presses;
 // a no takes one.
 
 import { ask } from "./api.js";
@@ -7,7 +7,7 @@ import { canonical, hashOf } from "./proof.js";
 import { unseen } from "./seen.js";
 import { empty, guided, h, line, lookalikes, part, passage, plural, shell, telling, tree, when } from "./show.js";
 
-// The second button cannot be pressed before this: the second click of a double click was not a second thought.
+// The second button cannot be pressed before this: a double click is no second thought.
 const SETTLE_MS = 700;
 const MOST_VALUE = 6000;
 const FORGED = "What is on this screen does not have the digest the service gave for it. Do not answer here; look with lockgate approvals show.";

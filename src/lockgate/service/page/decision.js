@@ -131,7 +131,7 @@ function leaf(text, origins, hits, room) {
   return passage(text, { marks, room });
 }
 
-// The piece in the argument, in characters; a value that was decoded or folded on the way marks the whole argument.
+// The piece in the argument, in characters; a decoded or folded value marks the whole argument.
 function place(text, value) {
   let at = text.indexOf(value);
   if (at < 0) at = text.toLowerCase().length === text.length ? text.toLowerCase().indexOf(value.toLowerCase()) : -1;

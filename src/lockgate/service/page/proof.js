@@ -64,7 +64,7 @@ function quoted(text) {
   return JSON.stringify(text).replace(/[\x7f-\uffff]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
-// Python's order, where a character beyond the first 65,536 comes after all others; here its first half would not.
+// Python's order: a character beyond the first 65,536 comes after all others.
 function byCharacter(a, b) {
   const [left, right] = [[...a], [...b]];
   for (let i = 0; i < Math.min(left.length, right.length); i += 1) {
@@ -74,7 +74,7 @@ function byCharacter(a, b) {
   return left.length - right.length;
 }
 
-// Each step up as {left, right, made}, and the root they lead to; throws where the proof has the wrong length.
+// Each step up as {left, right, made}, and the root; throws for a proof of the wrong length.
 export async function rootFromLeaf(leaf, index, size, proof) {
   const steps = [];
   // Whole numbers of any size: shifting an ordinary one would cut it to 32 bits.

@@ -95,7 +95,7 @@ function chipFor(found) {
   return chip("hidden", `${[...marks].length} marks`, "more marks than any script stacks on one letter");
 }
 
-// One stretch of text without marks of ours; `flat` shows line ends and tabs too, for what belongs on one line.
+// One stretch of text without marks; `flat` shows line ends and tabs too.
 function* pieces(text, flat) {
   // Most text is plain, and looking at each character for eight things takes its time.
   if (!/[^ -;=-~]| {40}/.test(text)) {
@@ -111,7 +111,7 @@ function* pieces(text, flat) {
       yield chip("space", `${whole.length - 2} empty lines`, "a long run of empty lines");
       yield "\n";
     } else if (found.groups.html) {
-      // What is inside it may hold chips of its own; the frame alone says that it looks like markup.
+      // The frame alone says that it looks like markup.
       if (found.index > done) yield text.slice(done, found.index);
       yield h("span.markup", { title: "markup, shown as the text it is" }, "<", [...pieces(whole.slice(1), flat)]);
     } else {
