@@ -101,7 +101,7 @@ def test_json_has_one_object_per_call(run: Run) -> None:
     first, second = objects(ended.out)
     assert list(first) == (
         "trace line session call tool action tier reason risk explanation findings origins effects correction approval "
-        "tiers cost_usd latency_us receipt".split()
+        "width tiers cost_usd latency_us receipt".split()
     )
     assert (first["action"], first["tier"], first["reason"], first["line"]) == (
         "CONTINUE",
