@@ -18,6 +18,9 @@ from lockgate.runtime.failures import report_failure
 SESSION_QUESTIONS, DAY_QUESTIONS = 200, 1_000
 _KEPT_DAYS = 31
 _WAIT_S = 2.0
+_TABLE = (
+    "CREATE TABLE IF NOT EXISTS asked (day TEXT, session TEXT, questions INTEGER, usd REAL, PRIMARY KEY (day, session))"
+)
 
 
 def _today() -> str:
@@ -46,6 +49,7 @@ class JudgeBudget:
         day = self._today()
         try:
             with self._lock, closing(self._open()) as database, database:
+                database.execute(_TABLE)
                 database.execute("BEGIN IMMEDIATE")
                 count = "SELECT total(questions), total(usd) FROM asked WHERE"
                 of_session, _ = database.execute(f"{count} session = ?", (session,)).fetchone()
@@ -63,18 +67,14 @@ class JudgeBudget:
         """Add the price of an answer to the day's."""
         try:
             with self._lock, closing(self._open()) as database, database:
+                database.execute(_TABLE)
                 self._add(database, self._today(), session, 0, usd)
         except (sqlite3.Error, OSError) as error:
             report_failure("judge-budget", error)
 
     def _open(self) -> sqlite3.Connection:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        database = sqlite3.connect(self._path, timeout=_WAIT_S)
-        database.execute(
-            "CREATE TABLE IF NOT EXISTS asked (day TEXT, session TEXT, questions INTEGER, usd REAL,"
-            " PRIMARY KEY (day, session))"
-        )
-        return database
+        return sqlite3.connect(self._path, timeout=_WAIT_S)
 
     def _add(self, database: sqlite3.Connection, day: str, session: str, questions: int, usd: float) -> None:
         database.execute(
