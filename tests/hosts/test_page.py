@@ -281,7 +281,7 @@ def test_marks_count_characters_as_the_service_does_and_long_texts_are_cut(share
 
 def test_the_plots_say_the_same_in_words_in_tables_and_by_keyboard(shared: Page) -> None:
     go(shared, "#/overview")
-    expect(shared.locator("figure.plot")).to_have_count(5)
+    expect(shared.locator("figure.plot")).to_have_count(6)
     expect(shared.locator("figure.plot").first).to_contain_text("The rules settle ")
     assert shared.locator(".funnel-row").count() == 3
     for chart in shared.locator("svg.chart").all():
@@ -300,7 +300,7 @@ def test_the_plots_say_the_same_in_words_in_tables_and_by_keyboard(shared: Page)
     expect(shared.locator(".part-row").filter(has_text="origin:value-in-order")).to_be_visible()
     for span in ("hour", "week", "month"):
         shared.click(f"nav.choice >> text={span}")
-        expect(shared.locator("figure.plot")).to_have_count(5)
+        expect(shared.locator("figure.plot")).to_have_count(6)
 
 
 def test_the_overview_names_what_is_held_most_and_leads_there(shared: Page) -> None:
