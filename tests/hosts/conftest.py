@@ -33,8 +33,9 @@ def bare(tmp_path: Path, claude_cache: Path) -> Iterator[Machine]:
 @pytest.fixture
 def machine(bare: Machine) -> Machine:
     """The same with the service running and the hooks in place."""
-    bare.serve()
+    # In this order: `init` writes into the configuration, and a running service would change its policy in mid-test.
     bare.init()
+    bare.serve()
     return bare
 
 
