@@ -38,7 +38,7 @@ FRAMEWORKS := $(patsubst requirements/frameworks/%.in,%,$(wildcard requirements/
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-python test-hosts test-newest check bench docs fuzz soak lock sbom clean
+.PHONY: help demo test test-python test-hosts test-newest check bench golden docs fuzz soak lock sbom clean
 
 help: ## list these targets
 	@echo "usage: make TARGET [PYTHON=python3.12] [ARGS=…]"
@@ -81,6 +81,10 @@ check: $(VENV)/dev ## style, formatting, types, the direction of imports and the
 # The dev tools are installed for the bench as well: one of its corpora is the source of what is installed beside us.
 bench: $(VENV)/dev ## measure speed and detection (ARGS: options and trace files)
 	@$(BIN)/python bench/run.py $(ARGS)
+
+# The first run keeps its decisions in build/golden.jsonl, later ones are compared with them.
+golden: $(VENV)/dev ## replay recorded calls and print what a change of the source flips (ARGS: folders of traces, --keep, --all)
+	@$(BIN)/python tests/support/golden_decisions.py $(ARGS)
 
 # The builder of the site is at its end of life in May 2027; its successor, Zensical, reads the same mkdocs.yml.
 docs: $(VENV)/docs ## write the generated reference pages again, and build the site (build/site; a dead link fails)
