@@ -12,10 +12,10 @@ from pathlib import Path
 
 from lockgate.cli.eval.gates import GateUnderTest, LockgateGate, SeedGate, replay_session
 from lockgate.cli.eval.trace_files import load_sessions
-from lockgate.core.sessions.detection_counts import DetectionCounts, Share, count_session
-from lockgate.core.sessions.labelled_sessions import LabelledSession
-from lockgate.core.sessions.trace_format import BlockEvent
 from lockgate.gate.gate import Gate
+from lockgate.sessions.detection_counts import DetectionCounts, Share, count_session
+from lockgate.sessions.labelled_sessions import LabelledSession
+from lockgate.sessions.trace_format import BlockEvent
 from tables import Check, Row, Table, percent, share
 
 Tick = Callable[[str], None]

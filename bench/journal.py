@@ -23,13 +23,13 @@ from typing import NamedTuple
 
 import texts
 from lockgate.cli.audit.open_log import read_rows as rows_of
-from lockgate.core.journal.exports import export_lines, read_export
-from lockgate.core.journal.log_audit import AuditedShard, audit
 from lockgate.gate.gate import Gate
 from lockgate.gate.session import Session
 from lockgate.journal import keys
+from lockgate.journal.exports import export_lines, read_export
 from lockgate.journal.journal import Journal
 from lockgate.journal.log import Store
+from lockgate.journal.log_audit import AuditedShard, audit
 from lockgate.journal.stores.memory import MemoryLog
 from lockgate.journal.stores.read_only import LogFile
 from lockgate.journal.stores.sqlite import SqliteLog

@@ -21,10 +21,10 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from lockgate.core.journal.record import ruling_bytes, sha256_hex
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Risk
 from lockgate.journal import keys
 from lockgate.journal.journal import Journal
+from lockgate.journal.record import ruling_bytes, sha256_hex
 from lockgate.journal.stores.sqlite import SqliteLog
 
 SESSION_CALLS = 50

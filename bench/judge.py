@@ -37,9 +37,9 @@ from lockgate.core.judging.evidence import FACTS, Evidence, plain_text
 from lockgate.core.questions import NoAnswerReason
 from lockgate.core.ruling.opinions import Silent
 from lockgate.core.ruling.policy import PRESETS
-from lockgate.core.sessions.labelled_sessions import LabelledSession
 from lockgate.gate.gate import Gate
 from lockgate.gate.judge import Inquiry, Opined
+from lockgate.sessions.labelled_sessions import LabelledSession
 from lockgate.verifiers.embedded_judge import EmbeddedJudge, Preset, verify
 from tables import Check, Row, Table
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from lockgate.cli.eval.gates import GateUnderTest, LockgateGate, SeedGate
 from lockgate.core.ruling.policy import Policy
-from lockgate.core.sessions.trace_format import BlockEvent, CallEvent, SessionStart
 from lockgate.gate.gate import Gate
+from lockgate.sessions.trace_format import BlockEvent, CallEvent, SessionStart
 from tables import Check, Row, Table, percent, share
 
 Tick = Callable[[str], None]

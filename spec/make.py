@@ -11,12 +11,11 @@ from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
-from lockgate.core.journal import record
-from lockgate.core.journal.exports import ExportRow, export_lines
-from lockgate.core.journal.merkle import HashOf, consistency_proof, inclusion_proof, leaf_hash, node_hash, root_of
-from lockgate.core.journal.signed_notes import COSIGNATURE, Checkpoint, Proof, cosign_note, parse_note, sign_note
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Risk
-from lockgate.journal import keys
+from lockgate.journal import keys, record
+from lockgate.journal.exports import ExportRow, export_lines
+from lockgate.journal.merkle import HashOf, consistency_proof, inclusion_proof, leaf_hash, node_hash, root_of
+from lockgate.journal.signed_notes import COSIGNATURE, Checkpoint, Proof, cosign_note, parse_note, sign_note
 
 FOLDER = Path(__file__).parent / "vectors"
 ORIGIN = "example.com/lockgate/2026a"

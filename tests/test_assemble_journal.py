@@ -16,15 +16,15 @@ import pytest
 from lockgate import Action, Gate, Policy, Reason, __version__, assemble
 from lockgate.cli.main import main
 from lockgate.core.errors import InvalidConfig, JournalUnavailable, LockgateError
-from lockgate.core.journal.exports import ExportRow
-from lockgate.core.journal.log_audit import AuditedShard, AuditReport, audit
-from lockgate.core.journal.record import parse_record
-from lockgate.core.journal.signed_notes import parse_vkey
 from lockgate.core.ruling.approvals import ApprovalChange, ApprovalState
 from lockgate.core.text.rules import RULES, Rule
 from lockgate.core.text.scanner import Scanner
 from lockgate.journal import keys
 from lockgate.journal import recorder as recording
+from lockgate.journal.exports import ExportRow
+from lockgate.journal.log_audit import AuditedShard, AuditReport, audit
+from lockgate.journal.record import parse_record
+from lockgate.journal.signed_notes import parse_vkey
 from lockgate.journal.stores.memory import MemoryLog
 from lockgate.journal.stores.sqlite import SqliteLog
 from lockgate.settings.config import AuditSettings, Settings

@@ -21,7 +21,7 @@ from lockgate.cli.eval.trace_files import load_sessions
 from lockgate.core.judging.evidence import collect_evidence
 from lockgate.core.ruling.pipeline import EscalatedCall
 from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.sessions.trace_format import BlockEvent
+from lockgate.sessions.trace_format import BlockEvent
 
 
 def rows_of(path: Path, part: int, parts: int) -> list[dict[str, object]]:

@@ -37,11 +37,11 @@ from lockgate.settings.journal_paths import POSTGRES, JournalFiles, path_beside_
 if TYPE_CHECKING:
     from lockgate.core.judging.exam import ExamResult
     from lockgate.core.judging.model_names import ModelName
-    from lockgate.core.sessions.trust_pins import TrustPin
     from lockgate.gate.approvals_sqlite import SqliteApprovals
     from lockgate.gate.carried_sqlite import SqliteCarriedTexts
     from lockgate.gate.judge_budget import JudgeBudget
     from lockgate.gate.ledger import FileLedger
+    from lockgate.gate.trust_pins import TrustPin
     from lockgate.gate.trust_store import TrustStore
     from lockgate.journal.journal import Journal
     from lockgate.journal.log import Store

@@ -12,8 +12,8 @@ from lockgate.abuse_gate import ban_stores
 from lockgate.abuse_gate.ban_stores import BanStores, ban_state, ban_stores_from_settings
 from lockgate.abuse_gate.stores.bans_sqlite import SqliteBans
 from lockgate.core.errors import JournalUnavailable, LockgateError
-from lockgate.core.journal.record import parse_record
 from lockgate.core.requests.strikes import PRINCIPAL, LadderSettings, SharedRecord, Standing, Subject
+from lockgate.journal.record import parse_record
 from lockgate.journal.recorder import UnavailableJournal
 from lockgate.settings.abuse_gate import AbuseSettings
 

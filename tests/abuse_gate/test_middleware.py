@@ -20,10 +20,10 @@ from lockgate.abuse_gate import responses as answers
 from lockgate.abuse_gate.identity import Identity
 from lockgate.abuse_gate.middleware import AbuseGateMiddleware, Request
 from lockgate.abuse_gate.request.payload_from_body import REFUSALS
-from lockgate.core.journal.record import sha256_hex
 from lockgate.core.requests.combined_verdict import COMPOSITION, ProviderSays
 from lockgate.core.requests.incident_ids import is_incident_id
 from lockgate.core.requests.strikes import Subject
+from lockgate.journal.record import sha256_hex
 from lockgate.runtime.metrics import GATE_OUTCOMES, GATE_PARTS, GATE_REASONS, OTHER, Metrics
 from lockgate.settings.abuse_gate import AbuseSettings
 
@@ -688,8 +688,8 @@ class Kept:
         self.error = error
 
     def enqueue(self, records: Any, *, durable: bool) -> Any:
-        from lockgate.core.journal.merkle import leaf_hash
         from lockgate.core.vocabulary import Receipt
+        from lockgate.journal.merkle import leaf_hash
 
         if self.error is not None:
             raise self.error

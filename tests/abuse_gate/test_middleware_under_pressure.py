@@ -470,8 +470,8 @@ class Kept:
         self.error = error
 
     def enqueue(self, records: Any, *, durable: bool) -> Any:
-        from lockgate.core.journal.merkle import leaf_hash
         from lockgate.core.vocabulary import Receipt
+        from lockgate.journal.merkle import leaf_hash
 
         if self.error is not None:
             raise self.error

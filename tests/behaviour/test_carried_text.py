@@ -12,8 +12,8 @@ import pytest
 
 from lockgate import Action, Decision, Gate, Session
 from lockgate.core.ruling.carried_text import DerivedText, Fingerprint, FingerprintKind
-from lockgate.core.sessions.trust_pins import pin_text
 from lockgate.gate.carried_sqlite import SqliteCarriedTexts
+from lockgate.gate.trust_pins import pin_text
 from lockgate.gate.trust_store import TrustStore
 from lockgate.sessions import Host
 from lockgate.sessions.stores.sqlite import SqliteSessions

@@ -12,14 +12,14 @@ import pytest
 from lockgate import Gate, InvalidConfig, Policy
 from lockgate.claude_code import events as hooks
 from lockgate.core.errors import JournalUnavailable
-from lockgate.core.sessions.cost_report import report_to_dict, summarize_costs
-from lockgate.core.sessions.ledger_lines import entry_from_decision
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action, Reason
 from lockgate.gate.approvals_memory import MemoryApprovals
+from lockgate.gate.ledger_lines import entry_from_decision
 from lockgate.gate.session import Session
 from lockgate.runtime.accounts import own_account
 from lockgate.sessions import Host
+from lockgate.sessions.cost_report import report_to_dict, summarize_costs
 from lockgate.sessions.stores.sqlite import SqliteSessions
 from lockgate.settings.config import load_settings
 

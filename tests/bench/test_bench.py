@@ -23,10 +23,10 @@ import tables
 import texts
 from lockgate import Gate
 from lockgate.cli.eval.gates import Ruled
-from lockgate.core.sessions.detection_counts import DetectionCounts, Share
-from lockgate.core.sessions.labelled_sessions import LabelledSession
-from lockgate.core.sessions.trace_format import BlockEvent, CallEvent, SessionStart
 from lockgate.runtime.sealed_cache import SealedCache
+from lockgate.sessions.detection_counts import DetectionCounts, Share
+from lockgate.sessions.labelled_sessions import LabelledSession
+from lockgate.sessions.trace_format import BlockEvent, CallEvent, SessionStart
 from tables import BOUNDS, Check, Row, Table
 
 

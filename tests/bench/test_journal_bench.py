@@ -15,9 +15,9 @@ import run
 import speed
 from journal import tamperings
 from lockgate import Gate
-from lockgate.core.journal.log_audit import AuditedShard
 from lockgate.core.text.scanner import Scanner
 from lockgate.journal import keys
+from lockgate.journal.log_audit import AuditedShard
 from tables import Table
 
 BRIEF = dataclasses.replace(speed.QUICK, journal_slice_s=0.01, journal_records=40, journal_checks=4)

@@ -8,7 +8,7 @@ import pytest
 
 # The bench is a folder of scripts, not a package.
 import journal_size
-from lockgate.core.journal.record import parse_record
+from lockgate.journal.record import parse_record
 
 
 def test_every_record_is_a_ruling_and_every_session_counts_from_one() -> None:

@@ -22,9 +22,9 @@ from lockgate.bulk.pieces import (
 )
 from lockgate.bulk.trace_rulings import rule_on_events
 from lockgate.core.errors import InvalidTrace
-from lockgate.core.sessions import trace_format
-from lockgate.core.sessions.trace_format import SessionStart
 from lockgate.gate.gate import Gate
+from lockgate.sessions import trace_format
+from lockgate.sessions.trace_format import SessionStart
 
 
 def test_the_pieces_are_the_whole_trace(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from recorded_traces import session_lines
 from lockgate import Gate
 from lockgate.bulk.trace_rulings import EventRuling, UnruledRest, parse_lines, rule_on_events
 from lockgate.core.errors import InvalidTrace
-from lockgate.core.sessions.trace_format import CallEvent, Event, parse_line
+from lockgate.sessions.trace_format import CallEvent, Event, parse_line
 
 
 def events(*lines: str) -> list[tuple[int, Event | InvalidTrace]]:

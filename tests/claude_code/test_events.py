@@ -17,11 +17,11 @@ from lockgate.claude_code import events as hooks
 from lockgate.core.errors import SessionsUnavailable
 from lockgate.core.ruling.approvals import ApprovalState
 from lockgate.core.ruling.opinions import Ruling
-from lockgate.core.sessions.trust_pins import pin_text
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action, Trust
 from lockgate.gate.approvals_memory import MemoryApprovals
 from lockgate.gate.judge import Inquiry, Opined
+from lockgate.gate.trust_pins import pin_text
 from lockgate.gate.trust_store import TrustStore
 from lockgate.runtime.accounts import Account, own_account
 from lockgate.sessions import Host

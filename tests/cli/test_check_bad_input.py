@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lockgate.bulk.trace_rulings import lines_in, parse_lines
-from lockgate.core.sessions.trace_format import MAX_LINE_BYTES
+from lockgate.sessions.trace_format import MAX_LINE_BYTES
 
 Run = Callable[..., Any]
 

@@ -13,9 +13,9 @@ import pytest
 from lockgate import InvalidConfig, assemble
 from lockgate.cli.mcp import _make_parts, _refuse_another_goal
 from lockgate.core.ruling.policy import Policy
-from lockgate.core.sessions.session_entries import SessionInfo
 from lockgate.gate.gate import shared_scanner
 from lockgate.mcp.tool_pins import ToolPins, server_file
+from lockgate.sessions.session_entries import SessionInfo
 
 Run = Callable[..., Any]
 

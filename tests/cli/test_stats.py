@@ -13,10 +13,10 @@ import pytest
 from lockgate import assemble
 from lockgate.cli.stats import MAX_LINE_BYTES, draw_bar
 from lockgate.core.ruling.carried_text import MAX_PRINTS_OF_ONE, mark_file
-from lockgate.core.sessions.ledger_lines import entry_from_decision, format_lines, pass_from_decision
 from lockgate.core.vocabulary import Action, Decision, Finding, Ran, Reason, Risk
 from lockgate.gate.carried_sqlite import SqliteCarriedTexts, _count_evicted
 from lockgate.gate.ledger import FileLedger
+from lockgate.gate.ledger_lines import entry_from_decision, format_lines, pass_from_decision
 
 Run = Callable[..., Any]
 

@@ -9,10 +9,10 @@ from driver import fuzz, instrumented
 
 with instrumented():
     from lockgate.core.errors import InvalidNote, InvalidRecord
-    from lockgate.core.journal.exports import HEADER, read_export
-    from lockgate.core.journal.log_audit import AuditedShard, audit
-    from lockgate.core.journal.record import encode_record, parse_record
-    from lockgate.core.journal.signed_notes import PublicKey, parse_checkpoint, parse_note, parse_proof, parse_vkey
+    from lockgate.journal.exports import HEADER, read_export
+    from lockgate.journal.log_audit import AuditedShard, audit
+    from lockgate.journal.record import encode_record, parse_record
+    from lockgate.journal.signed_notes import PublicKey, parse_checkpoint, parse_note, parse_proof, parse_vkey
 
 NOTE = (
     b"example.com/a\n2\nCsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=\n\n"

@@ -6,7 +6,7 @@ from driver import fuzz, instrumented
 
 with instrumented():
     from lockgate.core.errors import InvalidTrace
-    from lockgate.core.sessions.trace_format import decode_line, parse_line
+    from lockgate.sessions.trace_format import decode_line, parse_line
 
 SEEDS = [
     b'{"trace": "lockgate/1"}',

@@ -13,13 +13,13 @@ from threading import Barrier, Thread
 
 import pytest
 
-from lockgate.core.sessions.cost_report import summarize_costs
-from lockgate.core.sessions.ledger_lines import LedgerEntry, LedgerPasses, parse_ledger_line
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Risk
 from lockgate.gate import ledger as module
 from lockgate.gate.gate import Gate
 from lockgate.gate.ledger import BATCH, FLUSH_S, FileLedger
+from lockgate.gate.ledger_lines import LedgerEntry, LedgerPasses, parse_ledger_line
 from lockgate.gate.ruler import Ledger
+from lockgate.sessions.cost_report import summarize_costs
 
 posix = pytest.mark.skipif(os.name != "posix", reason="permissions, forks and signals are POSIX's")
 

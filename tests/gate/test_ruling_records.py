@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from lockgate.core.errors import JournalUnavailable, JournalUncosigned
-from lockgate.core.journal.merkle import leaf_hash
-from lockgate.core.journal.record import parse_record
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.vocabulary import Action, Decision, Reason, Receipt, Risk
 from lockgate.gate.ruling_records import RulingRecords
+from lockgate.journal.merkle import leaf_hash
+from lockgate.journal.record import parse_record
 
 PASS = Decision(Action.CONTINUE, 1, Reason.NO_RED_FLAGS, Risk.HIGH)
 LOW_PASS = Decision(Action.CONTINUE, 1, Reason.LOW_RISK_TOOL, Risk.LOW)

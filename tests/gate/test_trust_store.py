@@ -10,9 +10,9 @@ import pytest
 
 from lockgate import Gate
 from lockgate.core.errors import JournalUnavailable, LockgateError
-from lockgate.core.sessions.trust_pins import TrustPin, pin_text
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action, Trust
+from lockgate.gate.trust_pins import TrustPin, pin_text
 from lockgate.gate.trust_store import FILE, TrustStore
 from lockgate.sessions import Host
 from lockgate.sessions.stores.sqlite import SqliteSessions

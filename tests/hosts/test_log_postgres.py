@@ -25,10 +25,10 @@ from log_checks import find_signer, record, signer, whole
 from paths import SUPPORT, TESTS
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable
-from lockgate.core.journal.merkle import Frontier, Tile, leaf_hash
 from lockgate.journal import keys
 from lockgate.journal.journal import Journal
 from lockgate.journal.log import LogRow, Store
+from lockgate.journal.merkle import Frontier, Tile, leaf_hash
 from lockgate.journal.stores.postgres import PostgresLog
 from lockgate.runtime import postgres
 from lockgate.runtime.limited_connection import LimitedConnection

@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 
 from lockgate.core.errors import InvalidConfig, LockgateError
-from lockgate.core.journal.signed_notes import Checkpoint, file_name, parse_checkpoints, sign_note
 from lockgate.journal import anchors, keys
 from lockgate.journal.anchors import (
     Address,
@@ -30,6 +29,7 @@ from lockgate.journal.anchors import (
     parse_anchor,
     post,
 )
+from lockgate.journal.signed_notes import Checkpoint, file_name, parse_checkpoints, sign_note
 from lockgate.testing import loopback
 
 ORIGIN = "example.com/log/1"

@@ -12,9 +12,9 @@ import pytest
 from lockgate import assemble
 from lockgate.core.ruling.approvals import ApprovalChange, ApprovalState
 from lockgate.core.ruling.grants import offers_from_pending
-from lockgate.core.sessions.trust_pins import pin_text
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Trust
+from lockgate.gate.trust_pins import pin_text
 from lockgate.gate.trust_store import FILE
 from lockgate.journal.ended_approvals import EndedApprovals
 from lockgate.journal.recorder import Recorder

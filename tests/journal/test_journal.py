@@ -16,9 +16,13 @@ import pytest
 from log_checks import NAME, acknowledged, find_signer, record, signer, whole
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError
-from lockgate.core.journal.merkle import Frontier, leaf_hash, verify_consistency
-from lockgate.core.journal.record import approval_record, encode_record, parse_record, prune_record, rotation_record
-from lockgate.core.journal.signed_notes import (
+from lockgate.journal import journal, keys
+from lockgate.journal.journal import Journal
+from lockgate.journal.log import LogRow, Snapshot, Store, Transaction
+from lockgate.journal.merkle import Frontier, leaf_hash, verify_consistency
+from lockgate.journal.record import approval_record, encode_record, parse_record, prune_record, rotation_record
+from lockgate.journal.retention import is_clock_plausible, sweep_bodies
+from lockgate.journal.signed_notes import (
     Checkpoint,
     PublicKey,
     open_checkpoint,
@@ -27,10 +31,6 @@ from lockgate.core.journal.signed_notes import (
     sign_note,
     verify_proof,
 )
-from lockgate.journal import journal, keys
-from lockgate.journal.journal import Journal
-from lockgate.journal.log import LogRow, Snapshot, Store, Transaction
-from lockgate.journal.retention import is_clock_plausible, sweep_bodies
 from lockgate.journal.signing import Seal
 from lockgate.journal.stores.memory import MemoryLog
 from lockgate.journal.stores.sqlite import SqliteLog

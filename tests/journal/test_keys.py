@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from lockgate.core.errors import LockgateError
-from lockgate.core.journal.signed_notes import COSIGNATURE
 from lockgate.journal import keys
+from lockgate.journal.signed_notes import COSIGNATURE
 
 NAME = "example.com/lockgate/2026a"
 posix_only = pytest.mark.skipif(os.name != "posix", reason="modes and owners are POSIX's")

@@ -9,15 +9,6 @@ from log_checks import NAME, signer
 from merkle_levels import hash_levels
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError
-from lockgate.core.journal.merkle import (
-    Frontier,
-    Tile,
-    leaf_hash,
-    range_root,
-    verify_consistency,
-    verify_inclusion,
-)
-from lockgate.core.journal.signed_notes import Checkpoint, sign_note, verify_proof
 from lockgate.journal import keys
 from lockgate.journal.log import (
     Head,
@@ -28,6 +19,15 @@ from lockgate.journal.log import (
     prove_inclusion,
     tree_at_head,
 )
+from lockgate.journal.merkle import (
+    Frontier,
+    Tile,
+    leaf_hash,
+    range_root,
+    verify_consistency,
+    verify_inclusion,
+)
+from lockgate.journal.signed_notes import Checkpoint, sign_note, verify_proof
 from lockgate.journal.stores.memory import MemoryLog
 from lockgate.journal.stores.sqlite import SqliteLog
 

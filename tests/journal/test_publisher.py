@@ -15,19 +15,6 @@ from pathlib import Path
 import pytest
 
 from lockgate.core.errors import InvalidConfig, JournalUnavailable, LockgateError
-from lockgate.core.journal.signed_notes import (
-    COSIGNATURE,
-    Checkpoint,
-    cosign_note,
-    file_name,
-    open_checkpoint,
-    parse_checkpoint,
-    parse_checkpoints,
-    parse_note,
-    parse_submission,
-    sign_note,
-    verify_signatures,
-)
 from lockgate.journal import keys
 from lockgate.journal.journal import Journal
 from lockgate.journal.publisher import (
@@ -39,6 +26,19 @@ from lockgate.journal.publisher import (
     WitnessedJournal,
     parse_witness,
     start_publishing,
+)
+from lockgate.journal.signed_notes import (
+    COSIGNATURE,
+    Checkpoint,
+    cosign_note,
+    file_name,
+    open_checkpoint,
+    parse_checkpoint,
+    parse_checkpoints,
+    parse_note,
+    parse_submission,
+    sign_note,
+    verify_signatures,
 )
 from lockgate.journal.stores.memory import MemoryLog
 from lockgate.journal.witness import Witness, WitnessServer

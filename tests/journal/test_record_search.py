@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 from audited_logs import BASE_MS, NAME, a_ruling, changed
 
-from lockgate.core.journal import record
-from lockgate.core.journal.merkle import leaf_hash
 from lockgate.core.requests.incident_ids import incident_id
-from lockgate.journal import keys, record_search
+from lockgate.journal import keys, record, record_search
 from lockgate.journal.journal import Journal
 from lockgate.journal.log import Shard
+from lockgate.journal.merkle import leaf_hash
 from lockgate.journal.stores.sqlite import SqliteLog
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

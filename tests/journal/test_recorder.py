@@ -16,9 +16,6 @@ from log_checks import signer, whole
 
 from lockgate import Action, Decision, Gate, InvalidCall, Policy, Reason, Risk, Session
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, JournalUncosigned, LockgateError
-from lockgate.core.journal.merkle import leaf_hash
-from lockgate.core.journal.record import MAX_BLOCKS, parse_record, sha256_hex
-from lockgate.core.journal.signed_notes import verify_proof
 from lockgate.core.ruling import approvals
 from lockgate.core.ruling.arguments import Leaf, flatten_arguments
 from lockgate.core.ruling.grants import offers_from_pending
@@ -32,7 +29,10 @@ from lockgate.journal import keys
 from lockgate.journal import recorder as recording
 from lockgate.journal.journal import Journal
 from lockgate.journal.log import Store
+from lockgate.journal.merkle import leaf_hash
+from lockgate.journal.record import MAX_BLOCKS, parse_record, sha256_hex
 from lockgate.journal.recorder import Recorder, UnavailableJournal, hash_arguments, record_assessment
+from lockgate.journal.signed_notes import verify_proof
 from lockgate.journal.stores.memory import MemoryLog
 from lockgate.journal.stores.sqlite import SqliteLog
 

@@ -8,10 +8,10 @@ import pytest
 from log_checks import signer
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable
-from lockgate.core.journal.merkle import Frontier, leaf_hash
-from lockgate.core.journal.signed_notes import PublicKey, open_checkpoint
 from lockgate.journal import keys
 from lockgate.journal.log import Shard
+from lockgate.journal.merkle import Frontier, leaf_hash
+from lockgate.journal.signed_notes import PublicKey, open_checkpoint
 from lockgate.journal.signing import Seal, make_head
 
 

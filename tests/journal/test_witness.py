@@ -18,8 +18,9 @@ import pytest
 from merkle_levels import hash_levels
 
 from lockgate.core.errors import InvalidNote, LockgateError
-from lockgate.core.journal.merkle import consistency_proof, leaf_hash, root_of, verify_consistency
-from lockgate.core.journal.signed_notes import (
+from lockgate.journal import keys
+from lockgate.journal.merkle import consistency_proof, leaf_hash, root_of, verify_consistency
+from lockgate.journal.signed_notes import (
     COSIGNATURE,
     MAX_PROOF,
     MAX_SIGNATURES,
@@ -36,7 +37,6 @@ from lockgate.core.journal.signed_notes import (
     sign_note,
     verify_signatures,
 )
-from lockgate.journal import keys
 from lockgate.journal.witness import CosignatureRefused, Witness, WitnessServer
 
 ORIGIN = "example.com/lockgate/2026a"

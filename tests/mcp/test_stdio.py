@@ -19,7 +19,7 @@ from rule_cache import keep_key
 
 import lockgate
 from lockgate import assemble
-from lockgate.core.journal.record import parse_record
+from lockgate.journal.record import parse_record
 from lockgate.mcp import stdio as mcp_stdio
 from lockgate.mcp.stdio import MessagePipe, MessageTooLong, client_session, read_lines
 from lockgate.settings.config import load_settings

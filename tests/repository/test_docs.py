@@ -23,12 +23,12 @@ from lockgate.core.ruling.effects.effect import KINDS as EFFECT_KINDS
 from lockgate.core.ruling.effects.effects_of_call import effects_of
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.policy import Policy
-from lockgate.core.sessions import trace_format as trace
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Reason
 from lockgate.gate.gate import Gate, shared_scanner
 from lockgate.runtime import http_post as post
 from lockgate.runtime import tracing
 from lockgate.runtime.metrics import METRICS, NAMES
+from lockgate.sessions import trace_format as trace
 from lockgate.settings.config import load_settings
 from lockgate.settings.verifiers import ADAPTERS, MAX_PATTERNS, VARIABLES, verifier_settings_from_env
 from lockgate.testing import LoopbackProvider

@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 
 from lockgate.core.errors import InvalidNote, InvalidRecord
-from lockgate.core.journal.exports import read_export
-from lockgate.core.journal.log_audit import AuditedShard, FaultKind, audit
-from lockgate.core.journal.merkle import leaf_hash, root_of, verify_consistency, verify_inclusion
-from lockgate.core.journal.record import KINDS, OPTIONAL, parse_record
-from lockgate.core.journal.signed_notes import (
+from lockgate.journal import keys
+from lockgate.journal.exports import read_export
+from lockgate.journal.log_audit import AuditedShard, FaultKind, audit
+from lockgate.journal.merkle import leaf_hash, root_of, verify_consistency, verify_inclusion
+from lockgate.journal.record import KINDS, OPTIONAL, parse_record
+from lockgate.journal.signed_notes import (
     open_checkpoint,
     parse_note,
     parse_proof,
@@ -28,7 +29,6 @@ from lockgate.core.journal.signed_notes import (
     verify_proof,
     verify_signatures,
 )
-from lockgate.journal import keys
 
 SPEC = Path(__file__).resolve().parents[2] / "spec"
 TEXT = (SPEC / "journal.md").read_text(encoding="utf-8")

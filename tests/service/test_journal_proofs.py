@@ -10,7 +10,7 @@ from typing import Any
 
 from asking import Asking, fits
 
-from lockgate.core.journal.merkle import verify_inclusion
+from lockgate.journal.merkle import verify_inclusion
 from lockgate.service import journal_proofs as proofs
 from lockgate.sessions import Host
 

@@ -23,11 +23,6 @@ from lockgate.core.errors import (
 )
 from lockgate.core.ruling.grants import find_offer
 from lockgate.core.ruling.opinions import Ruling
-from lockgate.core.sessions.session_entries import (
-    MAX_CONTENT,
-    SessionInfo,
-    stats_from_tallies,
-)
 from lockgate.core.vocabulary import Action, Decision, Finding, Trust
 from lockgate.gate import judge_questions
 from lockgate.gate.approvals_memory import MemoryApprovals
@@ -38,6 +33,11 @@ from lockgate.runtime.worker_pool import WorkerPool
 from lockgate.sessions import Host, Piece, SessionStore, StoredRuling
 from lockgate.sessions import host as host_module
 from lockgate.sessions.ruling_keeper import MAX_WAIT_S
+from lockgate.sessions.session_entries import (
+    MAX_CONTENT,
+    SessionInfo,
+    stats_from_tallies,
+)
 from lockgate.settings.config import AuditSettings, ServerSettings, Settings
 
 # What was acknowledged anywhere is seen everywhere.

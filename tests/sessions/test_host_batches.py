@@ -13,10 +13,10 @@ import pytest
 from hosted_sessions import POISON
 
 from lockgate.core.errors import JournalUnavailable, SessionsUnavailable
-from lockgate.core.journal.merkle import leaf_hash
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.vocabulary import Action, Receipt
 from lockgate.gate.gate import Gate
+from lockgate.journal.merkle import leaf_hash
 from lockgate.runtime.worker_pool import WorkerPool
 from lockgate.sessions import Host, SessionStore, StoredRuling
 

@@ -9,13 +9,13 @@ import pytest
 from hosted_sessions import MAIL, rules
 
 from lockgate.core.ruling.effects.project import NO_PROJECT
-from lockgate.core.sessions.session_entries import (
-    EntrySort,
-    SessionEntry,
-)
 from lockgate.gate.gate import Gate
 from lockgate.sessions import Host, SessionStore
 from lockgate.sessions import host as host_module
+from lockgate.sessions.session_entries import (
+    EntrySort,
+    SessionEntry,
+)
 
 
 def test_a_session_goes_on_in_another_process(gate: Gate, again: Callable[[], SessionStore], host: Host) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 from hosted_sessions import MAIL, Broken, Journal, rules
 
-from lockgate.core.journal.merkle import leaf_hash
 from lockgate.core.strict_json import PORTABLE
 from lockgate.core.vocabulary import Action, Receipt
 from lockgate.gate.gate import Gate
+from lockgate.journal.merkle import leaf_hash
 from lockgate.journal.recorder import hash_arguments
 from lockgate.sessions import Host, SessionStore
 

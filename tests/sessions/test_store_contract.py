@@ -10,7 +10,9 @@ from threading import Barrier
 
 import pytest
 
-from lockgate.core.sessions.session_entries import (
+from lockgate.core.vocabulary import Action, Decision, Finding, Ran, Reason, Receipt, Risk
+from lockgate.sessions import SessionStore
+from lockgate.sessions.session_entries import (
     EntrySort,
     RulingFilter,
     SessionEntry,
@@ -19,8 +21,6 @@ from lockgate.core.sessions.session_entries import (
     ruling_to_json,
     searchable_ruling,
 )
-from lockgate.core.vocabulary import Action, Decision, Finding, Ran, Reason, Receipt, Risk
-from lockgate.sessions import SessionStore
 from lockgate.sessions.stores.memory import MemorySessions
 from lockgate.sessions.stores.sqlite import SqliteSessions
 

@@ -8,9 +8,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from lockgate.core.journal import record
 from lockgate.core.vocabulary import Action, Decision, Finding, Ran, Reason, Risk
-from lockgate.journal import keys
+from lockgate.journal import keys, record
 from lockgate.journal.journal import Journal
 from lockgate.journal.stores.sqlite import SqliteLog
 

@@ -1,7 +1,7 @@
 """What the gate decides about every recorded call, and what a change of the source flips.
 
 `python tests/support/golden_decisions.py [FOLDER OR TRACE…]` replays the traces named, the bench's corpus, the known
-holes and `tests/golden/reader_cases.jsonl`, at Tier 1 and without any judge. The first run keeps its decisions in
+holes and `tests/support/reader_cases.jsonl`, at Tier 1 and without any judge. The first run keeps its decisions in
 `build/golden.jsonl`; each later one prints what is different, by set, and what it means: an attack lost or won, an
 ordinary call held or released, or only the effects, the reason. `--keep` makes the decisions of this run the ones to
 compare with, `--all` names every difference instead of the first ten of a set.
@@ -65,7 +65,7 @@ def decisions(paths: list[Path]) -> Iterator[Row]:
         yield from of_trace(file)
     for file in sorted(CORPUS.glob("*.jsonl")):
         yield from of_corpus(file)
-    yield from of_cases(TESTS / "golden" / "reader_cases.jsonl")
+    yield from of_cases(TESTS / "support" / "reader_cases.jsonl")
     yield from of_holes(TESTS / "behaviour" / "holes")
 
 

@@ -12,11 +12,11 @@ from lockgate.core.errors import (
     JournalUnavailable,
     SessionsUnavailable,
 )
-from lockgate.core.journal.merkle import leaf_hash
 from lockgate.core.ruling.opinions import Ruling, Triage
 from lockgate.core.vocabulary import Action, Receipt
 from lockgate.gate.gate import Gate
 from lockgate.gate.judge import Inquiry, Opined
+from lockgate.journal.merkle import leaf_hash
 from lockgate.sessions import Host, SessionStore, StoredRuling
 from lockgate.sessions.stores.sqlite import SqliteSessions
 

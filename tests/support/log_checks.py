@@ -6,15 +6,15 @@ import os
 from collections.abc import Mapping
 from hashlib import sha256
 
-from lockgate.core.journal.exports import ExportRow as AuditedRow
-from lockgate.core.journal.log_audit import AuditedShard as AuditedShard
-from lockgate.core.journal.log_audit import audit
-from lockgate.core.journal.merkle import Frontier, Tile, leaf_hash
-from lockgate.core.journal.record import configuration_record, encode_record, parse_record
-from lockgate.core.journal.signed_notes import open_checkpoint, parse_vkey
 from lockgate.core.vocabulary import Receipt
 from lockgate.journal import keys
+from lockgate.journal.exports import ExportRow as AuditedRow
 from lockgate.journal.log import Shard, Snapshot, Store
+from lockgate.journal.log_audit import AuditedShard as AuditedShard
+from lockgate.journal.log_audit import audit
+from lockgate.journal.merkle import Frontier, Tile, leaf_hash
+from lockgate.journal.record import configuration_record, encode_record, parse_record
+from lockgate.journal.signed_notes import open_checkpoint, parse_vkey
 from lockgate.journal.signing import Seal
 
 NAME = "example.com/log"

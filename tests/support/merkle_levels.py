@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lockgate.core.journal.merkle import HashOf, node_hash
+from lockgate.journal.merkle import HashOf, node_hash
 
 
 def hash_levels(leaves: Sequence[bytes]) -> HashOf:

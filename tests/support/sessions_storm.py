@@ -17,7 +17,9 @@ import sys
 import time
 from pathlib import Path
 
-from lockgate.core.sessions.session_entries import (
+from lockgate.core.vocabulary import Action, Decision, Reason, Risk
+from lockgate.sessions import SessionStore
+from lockgate.sessions.session_entries import (
     EntrySort,
     SessionEntry,
     SessionInfo,
@@ -27,8 +29,6 @@ from lockgate.core.sessions.session_entries import (
     ruling_to_json,
     searchable_ruling,
 )
-from lockgate.core.vocabulary import Action, Decision, Reason, Risk
-from lockgate.sessions import SessionStore
 from lockgate.sessions.stores.sqlite import SqliteSessions
 
 

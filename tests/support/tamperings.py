@@ -13,16 +13,15 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from lockgate.core.errors import JournalUnavailable
-from lockgate.core.journal import record
-from lockgate.core.journal.exports import ExportRow
-from lockgate.core.journal.log_audit import AuditedShard, AuditReport, FaultKind, audit
-from lockgate.core.journal.merkle import Frontier, leaf_hash, root_of
-from lockgate.core.journal.signed_notes import Checkpoint, sign_note
 from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Risk
-from lockgate.journal import keys
+from lockgate.journal import keys, record
+from lockgate.journal.exports import ExportRow
 from lockgate.journal.journal import Journal
 from lockgate.journal.log import Head, Transaction
 from lockgate.journal.log import LogRow as KeptRow
+from lockgate.journal.log_audit import AuditedShard, AuditReport, FaultKind, audit
+from lockgate.journal.merkle import Frontier, leaf_hash, root_of
+from lockgate.journal.signed_notes import Checkpoint, sign_note
 from lockgate.journal.signing import Seal
 from lockgate.journal.stores.memory import MemoryLog
 

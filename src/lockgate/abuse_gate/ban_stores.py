@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from lockgate.abuse_gate.defaults import ban_file_from_settings, shared_store_from_settings
 from lockgate.core.errors import LockgateError
-from lockgate.core.journal.record import SUBJECT
 from lockgate.core.requests.strikes import LIFTED, SharedRecord, Standing
+from lockgate.journal.record import SUBJECT
 from lockgate.journal.recorder import JournalWriter, record_assessment
 
 if TYPE_CHECKING:

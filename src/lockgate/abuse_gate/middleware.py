@@ -55,12 +55,12 @@ from lockgate.abuse_gate.shared_strikes import ClientStanding, Ladder
 from lockgate.abuse_gate.tenants import TenantOf, Tenants
 from lockgate.abuse_gate.verdicts import FetchVerdict, ParsedRequest, Request, RequestJudge, run_in_pool
 from lockgate.core.errors import InvalidConfig, LockgateError
-from lockgate.core.journal.record import SUBJECT, label
 from lockgate.core.questions import NoAnswerReason, Verdict
 from lockgate.core.requests.combined_verdict import PARTLY_READ, Assessment
 from lockgate.core.requests.incident_ids import incident_id
 from lockgate.core.requests.strikes import BAN_MODES, NETWORK, Standing, Subject
 from lockgate.gate.gate import Gate
+from lockgate.journal.record import SUBJECT, label
 from lockgate.journal.recorder import JournalWriter, record_assessment
 from lockgate.runtime.asgi import App, BodyLimits, Message, Receive, Scope, Send
 from lockgate.runtime.failures import report_failure

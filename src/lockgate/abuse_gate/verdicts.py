@@ -26,7 +26,6 @@ from lockgate.abuse_gate.request.conversation import (
 from lockgate.abuse_gate.request.payload_from_body import InspectedUpload, NormalizedRequest, payload_from_request
 from lockgate.abuse_gate.responses import Stop
 from lockgate.abuse_gate.tenants import Tenants
-from lockgate.core.journal.record import MAX_RULES
 from lockgate.core.questions import NoAnswerReason, Verdict
 from lockgate.core.requests.combined_verdict import (
     PROVIDER,
@@ -39,6 +38,7 @@ from lockgate.core.requests.combined_verdict import (
 from lockgate.core.requests.operator_prompt import spare_guards
 from lockgate.core.requests.payload import MAX_RULE_HITS, Payload, PolicyContext, parse_payload
 from lockgate.gate.gate import Gate
+from lockgate.journal.record import MAX_RULES
 from lockgate.runtime.asgi import Scope
 from lockgate.runtime.metrics import OTHER
 from lockgate.runtime.worker_pool import Full, WorkerPool

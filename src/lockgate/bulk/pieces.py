@@ -15,8 +15,8 @@ from lockgate.bulk.arrow import check_columns, sessions_in
 from lockgate.bulk.trace_rulings import line_parts, lines_in, parse_lines
 from lockgate.coding_agents.opencode_database import is_database
 from lockgate.core.errors import InvalidTrace, LockgateError
-from lockgate.core.sessions.trace_format import Event, SessionStart, TraceHeader
 from lockgate.runtime.arrow import require_pyarrow
+from lockgate.sessions.trace_format import Event, SessionStart, TraceHeader
 
 if TYPE_CHECKING:
     from hashlib import _Hash as Hash

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from lockgate.core.errors import InvalidTrace, LockgateError
-from lockgate.core.sessions.trace_format import (
+from lockgate.core.vocabulary import Decision
+from lockgate.gate.gate import Gate
+from lockgate.gate.ruler import Ruler
+from lockgate.gate.session import Session
+from lockgate.sessions.trace_format import (
     MAX_LINE_BYTES,
     BlockEvent,
     CallEvent,
@@ -17,10 +21,6 @@ from lockgate.core.sessions.trace_format import (
     decode_line,
     parse_line,
 )
-from lockgate.core.vocabulary import Decision
-from lockgate.gate.gate import Gate
-from lockgate.gate.ruler import Ruler
-from lockgate.gate.session import Session
 
 
 @dataclass(frozen=True, slots=True)

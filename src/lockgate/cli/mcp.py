@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from lockgate.cli.parser import Parser
-    from lockgate.core.sessions.session_entries import SessionInfo
     from lockgate.mcp.checkpoint import McpCheckpoint, McpParts
     from lockgate.mcp.tool_pins import ToolPin, ToolPins
+    from lockgate.sessions.session_entries import SessionInfo
 
 _HELP = """\
 Runs an MCP server (or connects to one by its URL) and forwards everything between it and the

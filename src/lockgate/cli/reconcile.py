@@ -30,12 +30,12 @@ from lockgate.cli.ruling_tree import call_text
 from lockgate.cli.terminal import excerpt, format_count, make_console, make_visible
 from lockgate.cli.times import parse_age
 from lockgate.core.errors import LockgateError, quoted
-from lockgate.core.sessions.session_entries import MAX_PAGE, StoredRuling
 from lockgate.core.vocabulary import Action
 from lockgate.core.wire import SCHEMA
 from lockgate.gate.gate import Gate
 from lockgate.sessions import Host
 from lockgate.sessions.held_calls import held_calls
+from lockgate.sessions.session_entries import MAX_PAGE, StoredRuling
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -41,12 +41,12 @@ from lockgate.core.judging.model_names import AUTO, EMBEDDED
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.finding_catalogue import entry_for
 from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.sessions.trace_format import Event
 from lockgate.core.vocabulary import Action, Decision
 from lockgate.core.wire import SCHEMA, decision_to_dict
 from lockgate.gate.gate import Gate
 from lockgate.gate.ruler import Ruler
 from lockgate.runtime.project_files import read_project
+from lockgate.sessions.trace_format import Event
 from lockgate.settings.config import Settings
 
 if TYPE_CHECKING:

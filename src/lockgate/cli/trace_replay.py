@@ -13,9 +13,9 @@ from typing import TextIO
 
 from lockgate.bulk.trace_rulings import UnruledRest, lines_in, parse_lines, rule_on_events
 from lockgate.core.errors import InvalidTrace, LockgateError
-from lockgate.core.sessions.trace_format import CallEvent, Event
 from lockgate.core.vocabulary import Decision
 from lockgate.gate.gate import Gate
+from lockgate.sessions.trace_format import CallEvent, Event
 
 STDIN = "-"
 

@@ -26,7 +26,7 @@ from lockgate.cli.mcp_trust import PREFIX, ServerTools, read_tools
 from lockgate.cli.terminal import format_count, make_visible
 from lockgate.cli.user import user_name
 from lockgate.core.errors import LockgateError, quoted
-from lockgate.core.sessions.trust_pins import TrustPin, digest_of, pin_text
+from lockgate.gate.trust_pins import TrustPin, digest_of, pin_text
 from lockgate.settings.files import read_regular
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from threading import Lock
 from time import time
 from typing import TYPE_CHECKING
 
-from lockgate.core.sessions.ledger_lines import (
+from lockgate.gate.ledger_lines import (
     LedgerEntry,
     LedgerPass,
     entry_from_decision,

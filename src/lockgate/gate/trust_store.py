@@ -11,8 +11,8 @@ from pathlib import Path
 from threading import Lock
 
 from lockgate.core.errors import LockgateError, quoted
-from lockgate.core.sessions.trust_pins import MAX_PINS, TrustPin, digest_of, pins_from_json, pins_to_json
 from lockgate.core.vocabulary import Trust, default_trust
+from lockgate.gate.trust_pins import MAX_PINS, TrustPin, digest_of, pins_from_json, pins_to_json
 from lockgate.runtime.private_files import locked_file
 from lockgate.runtime.sealed_cache import SealedCache
 

@@ -29,10 +29,10 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Protocol, TypeVar, get_args
 
 from lockgate.core.errors import InvalidCall, InvalidConfig, LockgateError, printable, quoted
-from lockgate.core.sessions.session_entries import MAX_ID
 from lockgate.core.vocabulary import Action, Decision, Finding, Trust
 from lockgate.runtime.failures import report_failure
 from lockgate.runtime.forks import on_fork
+from lockgate.sessions.session_entries import MAX_ID
 from lockgate.sessions.spoken_reasons import denial_for_model, failure_for_model
 
 if TYPE_CHECKING:

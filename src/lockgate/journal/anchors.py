@@ -22,7 +22,7 @@ from time import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from lockgate.core.errors import InvalidConfig, LockgateError, printable, quoted
-from lockgate.core.journal.signed_notes import Checkpoint, file_name
+from lockgate.journal.signed_notes import Checkpoint, file_name
 from lockgate.runtime.loopback import is_loopback
 from lockgate.runtime.private_files import replace_file
 

@@ -20,19 +20,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lockgate.core.errors import InvalidNote, JournalDamaged, quoted
-from lockgate.core.journal.exports import ExportRow
-from lockgate.core.journal.log_audit import AuditedShard
-from lockgate.core.journal.merkle import HASH
-from lockgate.core.journal.record import MAX_RECORD
-from lockgate.core.journal.signed_notes import parse_checkpoint, parse_note
+from lockgate.journal.exports import ExportRow
+from lockgate.journal.log_audit import AuditedShard
+from lockgate.journal.merkle import HASH
+from lockgate.journal.record import MAX_RECORD
 from lockgate.journal.record_search import read_rows
 from lockgate.journal.retention import find_old_records
+from lockgate.journal.signed_notes import parse_checkpoint, parse_note
 from lockgate.runtime.arrow import require_pyarrow
 from lockgate.runtime.private_files import open_replacement
 
 if TYPE_CHECKING:
-    from lockgate.core.journal.signed_notes import Checkpoint, Verify
     from lockgate.journal.log import Head, Shard, Snapshot
+    from lockgate.journal.signed_notes import Checkpoint, Verify
 
 MAGIC = b"PAR1"
 ENDING = ".parquet"

@@ -21,17 +21,6 @@ from threading import Event, Lock, Thread, current_thread
 from time import monotonic, time
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError, quoted
-from lockgate.core.journal.merkle import Frontier, Tile, leaf_hash
-from lockgate.core.journal.record import (
-    MAX_RECORD,
-    SALT,
-    RecordNumber,
-    encode_record,
-    opening_record,
-    prune_record,
-    rotation_record,
-)
-from lockgate.core.journal.signed_notes import Proof, Verify
 from lockgate.core.vocabulary import Receipt
 from lockgate.journal.log import (
     CheckedHead,
@@ -50,6 +39,16 @@ from lockgate.journal.log import (
     recognise_shard,
     walk_log,
 )
+from lockgate.journal.merkle import Frontier, Tile, leaf_hash
+from lockgate.journal.record import (
+    MAX_RECORD,
+    SALT,
+    RecordNumber,
+    encode_record,
+    opening_record,
+    prune_record,
+    rotation_record,
+)
 from lockgate.journal.retention import (
     DAY_MS,
     find_old_records,
@@ -57,6 +56,7 @@ from lockgate.journal.retention import (
     is_clock_plausible,
     sweep_bodies,
 )
+from lockgate.journal.signed_notes import Proof, Verify
 from lockgate.journal.signing import Seal, Signer, make_head
 from lockgate.runtime.failures import report_failure
 from lockgate.runtime.forks import on_fork

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from lockgate.core.errors import InvalidNote, LockgateError, quoted
-from lockgate.core.journal.signed_notes import COSIGNATURE, ED25519, PublicKey, check_public_key
+from lockgate.journal.signed_notes import COSIGNATURE, ED25519, PublicKey, check_public_key
 from lockgate.runtime.private_files import PrivateFileKind
 
 _PREFIX = "PRIVATE+KEY+"

@@ -21,7 +21,7 @@ from functools import cache
 from typing import NamedTuple, Protocol
 
 from lockgate.core.errors import InvalidNote, JournalDamaged, JournalUnavailable, LockgateError, quoted
-from lockgate.core.journal.merkle import (
+from lockgate.journal.merkle import (
     HASH,
     TILE_LEVELS,
     Frontier,
@@ -35,8 +35,8 @@ from lockgate.core.journal.merkle import (
     verify_consistency,
     verify_inclusion,
 )
-from lockgate.core.journal.record import parse_record
-from lockgate.core.journal.signed_notes import (
+from lockgate.journal.record import parse_record
+from lockgate.journal.signed_notes import (
     Checkpoint,
     Proof,
     Verify,

@@ -21,7 +21,10 @@ from time import monotonic
 from typing import NamedTuple, Protocol
 
 from lockgate.core.errors import InvalidConfig, InvalidNote, JournalUncosigned, LockgateError, printable, quoted
-from lockgate.core.journal.signed_notes import (
+from lockgate.core.vocabulary import Receipt
+from lockgate.journal import keys
+from lockgate.journal.anchors import ANCHOR_EVERY_S, Address, Anchor, parse_address, parse_anchor, post
+from lockgate.journal.signed_notes import (
     COSIGNATURE,
     MAX_NOTE,
     Checkpoint,
@@ -33,9 +36,6 @@ from lockgate.core.journal.signed_notes import (
     parse_vkey,
     verify_signatures,
 )
-from lockgate.core.vocabulary import Receipt
-from lockgate.journal import keys
-from lockgate.journal.anchors import ANCHOR_EVERY_S, Address, Anchor, parse_address, parse_anchor, post
 from lockgate.runtime.failures import report_failure
 from lockgate.runtime.forks import on_fork
 from lockgate.runtime.private_files import replace_file

@@ -15,10 +15,10 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from lockgate.core.errors import InvalidRecord
-from lockgate.core.journal.exports import ExportRow
-from lockgate.core.journal.merkle import leaf_hash
-from lockgate.core.journal.record import parse_record, sha256_hex
 from lockgate.core.requests.incident_ids import incident_time_ms
+from lockgate.journal.exports import ExportRow
+from lockgate.journal.merkle import leaf_hash
+from lockgate.journal.record import parse_record, sha256_hex
 
 if TYPE_CHECKING:
     from lockgate.journal.log import Shard, Snapshot

@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
 from lockgate.core.errors import JournalUnavailable, JournalUncosigned, LockgateError
-from lockgate.core.journal import record
-from lockgate.core.journal.merkle import leaf_hash
-from lockgate.core.journal.record import MAX_BLOCKS, SALT, RecordNumber, encode_record, ruling_bytes, sha256_hex
 from lockgate.core.strict_json import PORTABLE, check_limits
 from lockgate.core.vocabulary import Block, Decision, Receipt, Trust
+from lockgate.journal import record
+from lockgate.journal.merkle import leaf_hash
+from lockgate.journal.record import MAX_BLOCKS, SALT, RecordNumber, encode_record, ruling_bytes, sha256_hex
 from lockgate.runtime.failures import report_failure
 from lockgate.runtime.forks import on_fork
 from lockgate.runtime.private_files import replace_file

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 
 from lockgate.core.errors import InvalidRecord, LockgateError
-from lockgate.core.journal.merkle import Frontier, leaf_hash
-from lockgate.core.journal.record import parse_record
-from lockgate.core.journal.signed_notes import Verify
 from lockgate.journal.log import Shard, Snapshot, Store, append_leaf, log_damaged, newest_head
+from lockgate.journal.merkle import Frontier, leaf_hash
+from lockgate.journal.record import parse_record
+from lockgate.journal.signed_notes import Verify
 
 DAY_MS = 86_400_000
 # Bodies are deleted in small transactions: no append waits until a year of records is gone.

@@ -8,9 +8,9 @@ from hashlib import sha256
 from typing import Protocol
 
 from lockgate.core.errors import InvalidNote, JournalUnavailable, quoted
-from lockgate.core.journal.merkle import Frontier
-from lockgate.core.journal.signed_notes import Checkpoint, PublicKey, Verify, open_checkpoint, sign_note
 from lockgate.journal.log import Head, Shard, log_damaged
+from lockgate.journal.merkle import Frontier
+from lockgate.journal.signed_notes import Checkpoint, PublicKey, Verify, open_checkpoint, sign_note
 from lockgate.runtime.failures import report_failure
 
 # Signed once to derive the key of the seals. A head has three lines, so no head can have this text.

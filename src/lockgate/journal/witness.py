@@ -28,8 +28,9 @@ from threading import BoundedSemaphore, Lock, Thread
 from typing import Any, BinaryIO
 
 from lockgate.core.errors import InvalidNote, LockgateError, printable, quoted
-from lockgate.core.journal.merkle import EMPTY_ROOT, verify_consistency
-from lockgate.core.journal.signed_notes import (
+from lockgate.journal import keys
+from lockgate.journal.merkle import EMPTY_ROOT, verify_consistency
+from lockgate.journal.signed_notes import (
     COSIGNATURE,
     ED25519,
     MAX_NOTE,
@@ -45,7 +46,6 @@ from lockgate.core.journal.signed_notes import (
     parse_vkey,
     verify_signatures,
 )
-from lockgate.journal import keys
 from lockgate.runtime.failures import report_failure
 from lockgate.runtime.private_files import open_locked, replace_file
 

@@ -41,8 +41,8 @@ from lockgate.mcp.tool_pins import ToolPins, appearance_of, description_text, sc
 from lockgate.runtime.failures import report_failure
 
 if TYPE_CHECKING:
-    from lockgate.core.sessions.session_entries import StoredRuling
     from lockgate.core.vocabulary import Block, Decision
+    from lockgate.sessions.session_entries import StoredRuling
 
 _log = logging.getLogger("lockgate.mcp")
 

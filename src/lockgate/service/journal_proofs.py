@@ -21,15 +21,15 @@ from lockgate.core.errors import (
     JournalUnavailable,
     LockgateError,
 )
-from lockgate.core.journal.merkle import leaf_hash
-from lockgate.core.journal.record import label, parse_record, sha256_hex
-from lockgate.core.journal.signed_notes import Proof, open_checkpoint, parse_note, parse_vkey, verify_proof
 from lockgate.core.ruling.approvals import canonical_json
 from lockgate.core.ruling.arguments import flatten_arguments
 from lockgate.journal import keys
 from lockgate.journal.journal import Journal
 from lockgate.journal.log import find_shard, newest_head, prove_consistency, prove_inclusion
+from lockgate.journal.merkle import leaf_hash
+from lockgate.journal.record import label, parse_record, sha256_hex
 from lockgate.journal.recorder import hash_arguments
+from lockgate.journal.signed_notes import Proof, open_checkpoint, parse_note, parse_vkey, verify_proof
 from lockgate.service.http import Problem
 
 if TYPE_CHECKING:

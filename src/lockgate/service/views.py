@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 from lockgate.core.errors import InvalidCall
 from lockgate.core.ruling.approvals import BoundCall, approval_to_dict, canonical_json, describe_call
 from lockgate.core.ruling.finding_catalogue import CatalogueEntry, entry_for
-from lockgate.core.sessions.cost_report import judged_to_dict, summarize_costs
-from lockgate.core.sessions.ledger_lines import entry_from_decision
-from lockgate.core.sessions.session_entries import count_name, rank_names
 from lockgate.core.vocabulary import build_lineage
 from lockgate.core.wire import decision_to_dict, lineage_to_dict
+from lockgate.gate.ledger_lines import entry_from_decision
 from lockgate.service.agent_access import without_grounds
+from lockgate.sessions.cost_report import judged_to_dict, summarize_costs
+from lockgate.sessions.session_entries import count_name, rank_names
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.approvals import Approval
-    from lockgate.core.sessions.session_entries import NameCount
     from lockgate.core.vocabulary import Block
     from lockgate.sessions import SessionInfo, Stats, StepInfo, StoredRuling
+    from lockgate.sessions.session_entries import NameCount
 
 # Of a block that is longer only this much is shown, around what was marked in it.
 MOST_SHOWN = 64 * 1024

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from lockgate.core.sessions.session_entries import SessionInfo, Stats, StoredRuling
 from lockgate.sessions.host import Host, Piece
 from lockgate.sessions.host_steps import StepInfo
 from lockgate.sessions.readiness import Readiness
+from lockgate.sessions.session_entries import SessionInfo, Stats, StoredRuling
 from lockgate.sessions.store import SessionStore
 
 __all__ = [

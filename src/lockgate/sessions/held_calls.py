@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
 from lockgate.core.ruling.approvals import Approval, ApprovalState
-from lockgate.core.sessions.session_entries import MAX_PAGE, StoredRuling
 from lockgate.core.vocabulary import Action
 from lockgate.sessions.host import Host
+from lockgate.sessions.session_entries import MAX_PAGE, StoredRuling
 
 # Rulings are in the order in which they were made. A clock that was set back within this time hides none of them.
 _CLOCK_SLACK_S = 86_400.0

@@ -19,7 +19,18 @@ from typing import NamedTuple
 from lockgate.core.errors import InvalidBlock, InvalidCall, SessionsBusy, SessionsUnavailable, quoted
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
 from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.sessions.session_entries import (
+from lockgate.core.vocabulary import Block, Finding, Kind, Lineage, Trust
+from lockgate.gate.gate import Gate
+from lockgate.gate.ruler import CallStart
+from lockgate.runtime.project_files import read_project
+from lockgate.runtime.routines import Routine, begin_routine
+from lockgate.runtime.worker_pool import Full, WorkerPool
+from lockgate.sessions.host_steps import HostSteps
+from lockgate.sessions.live_session import OPENED_BY, LiveSession
+from lockgate.sessions.readiness import Readiness, ReadinessCheck
+from lockgate.sessions.ruling_keeper import MAX_WAIT_S, RulingKeeper, RulingStart, late_error
+from lockgate.sessions.session_cache import MAX_DEPTH, SessionCache, is_valid_name, strictest
+from lockgate.sessions.session_entries import (
     CLAIMED,
     MAX_BLOCKS,
     MAX_CONTENT,
@@ -43,17 +54,6 @@ from lockgate.core.sessions.session_entries import (
     stats_from_tallies,
     to_json,
 )
-from lockgate.core.vocabulary import Block, Finding, Kind, Lineage, Trust
-from lockgate.gate.gate import Gate
-from lockgate.gate.ruler import CallStart
-from lockgate.runtime.project_files import read_project
-from lockgate.runtime.routines import Routine, begin_routine
-from lockgate.runtime.worker_pool import Full, WorkerPool
-from lockgate.sessions.host_steps import HostSteps
-from lockgate.sessions.live_session import OPENED_BY, LiveSession
-from lockgate.sessions.readiness import Readiness, ReadinessCheck
-from lockgate.sessions.ruling_keeper import MAX_WAIT_S, RulingKeeper, RulingStart, late_error
-from lockgate.sessions.session_cache import MAX_DEPTH, SessionCache, is_valid_name, strictest
 from lockgate.sessions.session_pruner import SessionPruner
 from lockgate.sessions.store import SessionStore
 

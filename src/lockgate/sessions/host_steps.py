@@ -10,12 +10,12 @@ from lockgate.core.ruling.escalated import decide_unrecorded
 from lockgate.core.ruling.observe_mode import observe
 from lockgate.core.ruling.supervised_steps import FINISH, parse_assessment, parse_commitment
 from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.sessions.session_entries import EntrySort, SessionEntry, StoredRuling, check_name, to_json
 from lockgate.core.vocabulary import Action, Reason
 from lockgate.gate.supervised_step import Step, json_fields
 from lockgate.sessions.live_session import LiveSession
 from lockgate.sessions.ruling_keeper import RulingKeeper, RulingStart
 from lockgate.sessions.session_cache import SessionCache
+from lockgate.sessions.session_entries import EntrySort, SessionEntry, StoredRuling, check_name, to_json
 
 
 class StepInfo(NamedTuple):

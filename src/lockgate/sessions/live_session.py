@@ -16,7 +16,9 @@ from lockgate.core.ruling.effects.project import NO_PROJECT
 from lockgate.core.ruling.pipeline import EscalatedCall
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.sessions.session_entries import (
+from lockgate.core.vocabulary import Decision, Trust
+from lockgate.gate.ruler import Ruler
+from lockgate.sessions.session_entries import (
     BLOCKS,
     EntrySort,
     SessionInfo,
@@ -25,8 +27,6 @@ from lockgate.core.sessions.session_entries import (
     project_from_json,
     ruling_from_row,
 )
-from lockgate.core.vocabulary import Decision, Trust
-from lockgate.gate.ruler import Ruler
 
 if TYPE_CHECKING:
     from lockgate.gate.supervised_step import CallWatcher, Step

@@ -19,7 +19,14 @@ from lockgate.core.errors import InvalidBlock, InvalidCall, LockgateError, Sessi
 from lockgate.core.ruling.escalated import decide_unrecorded
 from lockgate.core.ruling.pipeline import flatten_arguments
 from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.sessions.session_entries import (
+from lockgate.core.vocabulary import Action, Decision
+from lockgate.journal.recorder import hash_arguments
+from lockgate.runtime.failures import report_failure
+from lockgate.runtime.routines import Routine, run_routine
+from lockgate.sessions.live_session import NO_CALL, LiveSession
+from lockgate.sessions.readiness import ReadinessCheck, error_text
+from lockgate.sessions.session_cache import SessionCache
+from lockgate.sessions.session_entries import (
     EntryPlace,
     EntrySort,
     SessionEntry,
@@ -29,13 +36,6 @@ from lockgate.core.sessions.session_entries import (
     ruling_to_json,
     searchable_ruling,
 )
-from lockgate.core.vocabulary import Action, Decision
-from lockgate.journal.recorder import hash_arguments
-from lockgate.runtime.failures import report_failure
-from lockgate.runtime.routines import Routine, run_routine
-from lockgate.sessions.live_session import NO_CALL, LiveSession
-from lockgate.sessions.readiness import ReadinessCheck, error_text
-from lockgate.sessions.session_cache import SessionCache
 
 # How long a call may take until its ruling is kept, without the time of the judges. With that, this is less than a hook
 # waits for us.

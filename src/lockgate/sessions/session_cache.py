@@ -15,14 +15,6 @@ from weakref import ref
 
 from lockgate.core.errors import InvalidCall, LockgateError, SessionsUnavailable
 from lockgate.core.ruling.scope.border import combine_scopes
-from lockgate.core.sessions.session_entries import (
-    EntryPlace,
-    EntrySort,
-    SessionEntry,
-    SessionInfo,
-    SessionRow,
-    check_name,
-)
 from lockgate.core.vocabulary import OBSERVE, Mode
 from lockgate.gate.gate import Gate
 from lockgate.gate.ruler import MAX_HISTORY, Ruler
@@ -31,6 +23,14 @@ from lockgate.runtime.failures import report_failure
 from lockgate.runtime.routines import Routine, ThreadWait
 from lockgate.sessions.live_session import OPENED_BY, OPENER_ACCOUNT, HostedSession, LiveSession
 from lockgate.sessions.lost_blocks import LostBlocks
+from lockgate.sessions.session_entries import (
+    EntryPlace,
+    EntrySort,
+    SessionEntry,
+    SessionInfo,
+    SessionRow,
+    check_name,
+)
 from lockgate.sessions.store import SessionStore
 
 # The sessions used longest ago leave memory first, by number and by the characters of all of them.

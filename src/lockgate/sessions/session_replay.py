@@ -9,16 +9,16 @@ from collections.abc import Iterator
 
 from lockgate.core.errors import LockgateError
 from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.sessions.session_entries import (
+from lockgate.core.vocabulary import Decision
+from lockgate.gate.gate import Gate
+from lockgate.sessions.live_session import NO_CALL, LiveSession
+from lockgate.sessions.session_cache import begin_ruler, read_chain
+from lockgate.sessions.session_entries import (
     EntrySort,
     SessionInfo,
     StoredRuling,
     ruling_from_row,
 )
-from lockgate.core.vocabulary import Decision
-from lockgate.gate.gate import Gate
-from lockgate.sessions.live_session import NO_CALL, LiveSession
-from lockgate.sessions.session_cache import begin_ruler, read_chain
 from lockgate.sessions.store import SessionStore
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
-from lockgate.core.sessions.session_entries import (
+from lockgate.sessions.session_entries import (
     EntryPlace,
     RulingFilter,
     RulingTally,

@@ -22,7 +22,7 @@ from lockgate.abuse_gate.proxy.gateway_callouts import (
 )
 from lockgate.abuse_gate.request.joined_ids import JOINED_HEADERS, ids_from_request
 from lockgate.core.errors import InvalidConfig
-from lockgate.core.journal.record import sha256_hex
+from lockgate.journal.record import sha256_hex
 from lockgate.settings.abuse_gate import AbuseSettings
 
 ENVOY = ("10.0.0.1", 40000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lockgate.abuse_gate.request.joined_ids import CONVERSATION_HEADERS, MAX_CONVERSATION, ids_from_request
-from lockgate.core.journal.record import sha256_hex
+from lockgate.journal.record import sha256_hex
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = (b"TraceParent", f"00-{TRACE}-00f067aa0ba902b7-01".encode())

@@ -19,11 +19,10 @@ from audited_logs import BASE_MS, DAY_S, NAME, a_ruling, changed, filled
 from lockgate.cli.audit import archive as archive_command
 from lockgate.cli.audit import verify as verify_command
 from lockgate.cli.main import main
-from lockgate.core.journal import log_audit
-from lockgate.core.journal.merkle import leaf_hash
-from lockgate.core.journal.signed_notes import sign_note
-from lockgate.journal import archive, keys
+from lockgate.journal import archive, keys, log_audit
 from lockgate.journal.journal import Journal
+from lockgate.journal.merkle import leaf_hash
+from lockgate.journal.signed_notes import sign_note
 from lockgate.journal.stores.read_only import LogFile
 from lockgate.journal.stores.sqlite import SqliteLog
 

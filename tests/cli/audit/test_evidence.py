@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from audited_logs import CHANGED_BODY, NAME, changed
 
-from lockgate.core.journal import record
-from lockgate.core.journal.signed_notes import COSIGNATURE, cosign_note, parse_note
-from lockgate.journal import keys
+from lockgate.journal import keys, record
+from lockgate.journal.signed_notes import COSIGNATURE, cosign_note, parse_note
 
 Run = Callable[..., Any]
 

@@ -12,12 +12,11 @@ import pytest
 from audited_logs import BASE_MS, CHANGED_BODY, NAME, a_ruling, changed
 
 from lockgate.cli.audit import show as showing
-from lockgate.core.journal import record
-from lockgate.core.journal.merkle import leaf_hash
 from lockgate.core.requests.incident_ids import incident_id
-from lockgate.journal import keys
+from lockgate.journal import keys, record
 from lockgate.journal.journal import Journal
 from lockgate.journal.log import Shard
+from lockgate.journal.merkle import leaf_hash
 from lockgate.journal.stores.sqlite import SqliteLog
 
 Run = Callable[..., Any]

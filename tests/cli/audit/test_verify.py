@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 from audited_logs import NAME, a_ruling, changed, unsigned
 
-from lockgate.core.journal.merkle import leaf_hash
-from lockgate.core.journal.signed_notes import COSIGNATURE, cosign_note, parse_note
 from lockgate.journal import keys
 from lockgate.journal.journal import Journal
 from lockgate.journal.log import Shard
+from lockgate.journal.merkle import leaf_hash
+from lockgate.journal.signed_notes import COSIGNATURE, cosign_note, parse_note
 from lockgate.journal.signing import Seal
 from lockgate.journal.stores.sqlite import SqliteLog
 
@@ -158,7 +158,7 @@ def test_a_rolled_back_log_is_found_by_what_was_kept(run: Run, log: Path, vkey: 
     )
     # The edge alone proves little: an attacker who rolls a log back makes it fit.
     with closing(sqlite3.connect(log)) as db:
-        from lockgate.core.journal.merkle import Frontier
+        from lockgate.journal.merkle import Frontier
 
         frontier = Frontier()
         for (hash_,) in db.execute("SELECT hash FROM leaves ORDER BY number"):
@@ -202,7 +202,7 @@ def test_what_a_killed_process_left_unsigned_is_a_note_and_can_be_signed(run: Ru
 def test_what_an_attacker_without_the_key_put_at_the_end_is_a_fault_where_the_key_is(
     run: Run, log: Path, tmp_path: Path
 ) -> None:
-    from lockgate.core.journal.merkle import Frontier
+    from lockgate.journal.merkle import Frontier
 
     unsigned(log)
     with closing(sqlite3.connect(log)) as db:
@@ -385,7 +385,7 @@ from pathlib import Path
 from lockgate.journal import keys
 from lockgate.journal.journal import Journal
 from lockgate.journal.stores.sqlite import SqliteLog
-from lockgate.core.journal import record
+from lockgate.journal import record
 import os
 path = Path({str(log)!r})
 signer = keys.load(path.with_suffix(".key"))

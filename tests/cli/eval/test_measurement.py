@@ -11,8 +11,8 @@ from rule_cache import keep_key
 from lockgate.cli.eval.gates import GateChoice, Ruled
 from lockgate.cli.eval.measurement import JUDGED, TIER_1, Measurement, replay_sessions
 from lockgate.core.errors import InvalidTrace
-from lockgate.core.sessions.detection_counts import Share
-from lockgate.core.sessions.labelled_sessions import LabelledSession, sessions_from_lines
+from lockgate.sessions.detection_counts import Share
+from lockgate.sessions.labelled_sessions import LabelledSession, sessions_from_lines
 from lockgate.settings.config import Settings
 
 

@@ -8,9 +8,9 @@ import re
 from lockgate.cli.eval.gates import GateChoice, Ruled
 from lockgate.cli.eval.measurement import Measurement
 from lockgate.cli.eval.report import case_lines, format_share, report_to_dict, rule_lines, spread_cases, table_lines
-from lockgate.core.sessions.detection_counts import Share
-from lockgate.core.sessions.labelled_sessions import LabelledSession
-from lockgate.core.sessions.trace_format import BlockEvent, CallEvent, SessionStart
+from lockgate.sessions.detection_counts import Share
+from lockgate.sessions.labelled_sessions import LabelledSession
+from lockgate.sessions.trace_format import BlockEvent, CallEvent, SessionStart
 from lockgate.settings.config import Settings
 
 BAD = CallEvent("send", {"to": "e\x1b[2Jve"}, None, "attack")

@@ -11,10 +11,10 @@ import pytest
 from lockgate.cli.tune.replays import TrialReplay, TrialStores, file_recordings, stored_recordings
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.tuning import find_proposals
-from lockgate.core.sessions.trust_pins import digest_of
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Trust
 from lockgate.gate.gate import Gate
+from lockgate.gate.trust_pins import digest_of
 from lockgate.sessions import Host
 from lockgate.sessions.stores.sqlite import SqliteSessions
 

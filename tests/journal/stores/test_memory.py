@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lockgate.core.errors import JournalDamaged
-from lockgate.core.journal.merkle import Frontier, leaf_hash
 from lockgate.journal.log import Head, LogRow, Shard
+from lockgate.journal.merkle import Frontier, leaf_hash
 from lockgate.journal.stores.memory import MemoryLog
 
 

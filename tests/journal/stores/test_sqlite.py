@@ -17,9 +17,9 @@ import pytest
 from log_checks import acknowledged, record, signer, whole
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable
-from lockgate.core.journal.signed_notes import Checkpoint, sign_note
 from lockgate.journal import keys
 from lockgate.journal.journal import Journal
+from lockgate.journal.signed_notes import Checkpoint, sign_note
 from lockgate.journal.stores import sqlite as log_sqlite
 from lockgate.journal.stores.read_only import LogFile
 from lockgate.journal.stores.sqlite import SqliteLog

@@ -17,11 +17,11 @@ from log_checks import NAME, acknowledged, find_signer, record, signer, stored, 
 from merkle_levels import hash_levels
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError
-from lockgate.core.journal.merkle import Frontier, Tile, leaf_hash, verify_inclusion
-from lockgate.core.journal.signed_notes import verify_proof
 from lockgate.journal import keys
 from lockgate.journal.journal import Journal
 from lockgate.journal.log import Head, LogRow, Shard, Store, Transaction
+from lockgate.journal.merkle import Frontier, Tile, leaf_hash, verify_inclusion
+from lockgate.journal.signed_notes import verify_proof
 from lockgate.journal.stores.memory import MemoryLog
 from lockgate.journal.stores.sqlite import SqliteLog
 

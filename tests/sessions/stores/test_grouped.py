@@ -11,7 +11,7 @@ from time import monotonic, sleep
 import pytest
 
 from lockgate.core.errors import SessionsUnavailable
-from lockgate.core.sessions.session_entries import EntryPlace, EntrySort, SessionEntry
+from lockgate.sessions.session_entries import EntryPlace, EntrySort, SessionEntry
 from lockgate.sessions.stores.grouped import GroupedSessions
 
 

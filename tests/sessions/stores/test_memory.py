@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from lockgate.core.errors import SessionsUnavailable
-from lockgate.core.sessions.session_entries import SessionInfo
+from lockgate.sessions.session_entries import SessionInfo
 from lockgate.sessions.stores import memory
 from lockgate.sessions.stores.memory import MAX_IDLE_S, MemorySessions
 

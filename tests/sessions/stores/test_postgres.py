@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lockgate.core.errors import SessionsUnavailable
-from lockgate.core.sessions.session_entries import EntrySort, SessionEntry
 from lockgate.runtime.postgres import postgres_sql
+from lockgate.sessions.session_entries import EntrySort, SessionEntry
 from lockgate.sessions.stores.postgres import PostgresSessions
 from lockgate.sessions.stores.sql import TABLES
 

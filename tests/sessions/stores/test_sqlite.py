@@ -18,8 +18,8 @@ import pytest
 from paths import SUPPORT
 
 from lockgate.core.errors import JournalUnavailable, LockgateError, SessionsUnavailable
-from lockgate.core.sessions.session_entries import EntrySort, SessionEntry, SessionInfo
 from lockgate.journal.stores.sqlite import SqliteLog
+from lockgate.sessions.session_entries import EntrySort, SessionEntry, SessionInfo
 from lockgate.sessions.stores import sqlite as sessions_sqlite
 from lockgate.sessions.stores.sqlite import SqliteSessions
 

@@ -25,7 +25,7 @@ import httpx2
 
 from lockgate.abuse_gate.proxy.server import send_error
 from lockgate.core.errors import InvalidConfig, quoted
-from lockgate.core.journal.record import label
+from lockgate.journal.record import label
 from lockgate.runtime.asgi import Header, Receive, Scope, Send, run_lifespan
 from lockgate.runtime.http_post import read_surplus, tls_context
 

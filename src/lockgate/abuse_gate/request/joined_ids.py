@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lockgate.core.journal.record import sha256_hex
+from lockgate.journal.record import sha256_hex
 from lockgate.runtime.tracing import parse_traceparent
 
 # Headers in which agents and gateways name the conversation; the first one that is there counts.

@@ -24,12 +24,12 @@ from lockgate.cli.audit.open_log import ReadableLog, log_from_args
 from lockgate.cli.exit_codes import Exit
 from lockgate.cli.terminal import format_count, make_visible
 from lockgate.core.errors import JournalDamaged, LockgateError, quoted
-from lockgate.core.journal.log_audit import audit
-from lockgate.core.journal.signed_notes import PublicKey, parse_vkey
 from lockgate.journal import keys
 from lockgate.journal.archive import ENDING, ArchivePiece, find_due_pieces, open_piece, shards_from_pieces, write_piece
 from lockgate.journal.log import Snapshot, check_held_head
+from lockgate.journal.log_audit import audit
 from lockgate.journal.retention import DAY_MS
+from lockgate.journal.signed_notes import PublicKey, parse_vkey
 from lockgate.runtime.arrow import require_pyarrow
 from lockgate.runtime.private_files import locked_file
 

@@ -15,16 +15,16 @@ from lockgate.cli.audit.open_log import choose_shard, log_from_args, read_body, 
 from lockgate.cli.exit_codes import Exit
 from lockgate.cli.terminal import format_count, make_visible
 from lockgate.core.errors import InvalidNote, JournalDamaged, LockgateError, quoted
-from lockgate.core.journal.exports import export_lines
-from lockgate.core.journal.merkle import leaf_hash
-from lockgate.core.journal.signed_notes import parse_note, parse_proof, verify_proof, verify_signatures
 from lockgate.journal import keys
+from lockgate.journal.exports import export_lines
 from lockgate.journal.log import newest_head, prove_inclusion
+from lockgate.journal.merkle import leaf_hash
 from lockgate.journal.record_search import read_rows
+from lockgate.journal.signed_notes import parse_note, parse_proof, verify_proof, verify_signatures
 from lockgate.runtime.private_files import open_replacement
 
 if TYPE_CHECKING:
-    from lockgate.core.journal.exports import ExportRow
+    from lockgate.journal.exports import ExportRow
     from lockgate.journal.log import Shard, Snapshot
 
 _MOST_PROOF = 1 << 18

@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from lockgate.core.errors import InvalidConfig, InvalidNote, LockgateError, quoted
-from lockgate.core.journal.exports import HEADER, read_export
-from lockgate.core.journal.log_audit import AuditedShard as AuditedShard
-from lockgate.core.journal.merkle import Frontier
-from lockgate.core.journal.signed_notes import COSIGNATURE, parse_checkpoints, parse_vkey
 from lockgate.journal import keys
 from lockgate.journal.archive import MAGIC, open_piece, shards_from_pieces
+from lockgate.journal.exports import HEADER, read_export
 from lockgate.journal.log import tree_at_head
+from lockgate.journal.log_audit import AuditedShard as AuditedShard
+from lockgate.journal.merkle import Frontier
 from lockgate.journal.record_search import START, read_rows
+from lockgate.journal.signed_notes import COSIGNATURE, parse_checkpoints, parse_vkey
 from lockgate.journal.stores.read_only import LogFile, NotALog
 from lockgate.settings.journal_paths import path_beside_log
 
 if TYPE_CHECKING:
-    from lockgate.core.journal.signed_notes import PublicKey
     from lockgate.journal.log import Shard, Snapshot
+    from lockgate.journal.signed_notes import PublicKey
 
 STDIN = "-"
 POSTGRES = ("postgresql://", "postgres://")

@@ -22,10 +22,10 @@ from lockgate.cli.exit_codes import Exit
 from lockgate.cli.terminal import excerpt, format_count, make_console, make_visible
 from lockgate.cli.times import format_time, parse_since
 from lockgate.core.errors import LockgateError, quoted, suggest_closest
-from lockgate.core.journal.ocsf import finding_from_record
-from lockgate.core.journal.record import KINDS, label
 from lockgate.core.requests.incident_ids import incident_time_ms
 from lockgate.core.vocabulary import Action, Reason
+from lockgate.journal.ocsf import finding_from_record
+from lockgate.journal.record import KINDS, label
 from lockgate.journal.record_search import (
     END,
     NEAR,

@@ -37,12 +37,12 @@ from lockgate.cli.exit_codes import Exit
 from lockgate.cli.terminal import format_count, make_console, make_visible
 from lockgate.cli.times import format_time
 from lockgate.core.errors import InvalidNote, JournalDamaged, LockgateError, quoted
-from lockgate.core.journal.log_audit import AuditReport, FaultKind, audit
-from lockgate.core.journal.merkle import HASH
-from lockgate.core.journal.signed_notes import parse_checkpoint, parse_note, parse_vkey
 from lockgate.core.vocabulary import Receipt
 from lockgate.journal import keys
 from lockgate.journal.archive import open_piece
+from lockgate.journal.log_audit import AuditReport, FaultKind, audit
+from lockgate.journal.merkle import HASH
+from lockgate.journal.signed_notes import parse_checkpoint, parse_note, parse_vkey
 from lockgate.journal.signing import Seal
 from lockgate.journal.stores.read_only import NotALog, WrittenMeanwhile
 from lockgate.settings.files import read_regular
@@ -50,10 +50,10 @@ from lockgate.settings.journal_paths import list_key_files
 
 if TYPE_CHECKING:
     from lockgate.cli.audit.open_log import OpenedShards
-    from lockgate.core.journal.exports import ExportRow
-    from lockgate.core.journal.log_audit import AuditedShard as AuditedShard
-    from lockgate.core.journal.signed_notes import PublicKey
+    from lockgate.journal.exports import ExportRow
     from lockgate.journal.log import Snapshot
+    from lockgate.journal.log_audit import AuditedShard as AuditedShard
+    from lockgate.journal.signed_notes import PublicKey
 
 # How often to read a log again that another process writes to while no lock keeps it still.
 _TRIES = 5

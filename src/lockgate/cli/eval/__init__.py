@@ -21,8 +21,8 @@ from lockgate.cli.parser import parse_whole_number
 from lockgate.cli.terminal import make_console
 from lockgate.core.errors import LockgateError, quoted, suggest_closest
 from lockgate.core.ruling.policy import PRESETS, change_policy
-from lockgate.core.sessions.detection_counts import Share
-from lockgate.core.sessions.labelled_sessions import LabelledSession
+from lockgate.sessions.detection_counts import Share
+from lockgate.sessions.labelled_sessions import LabelledSession
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser

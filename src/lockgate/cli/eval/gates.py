@@ -11,13 +11,13 @@ from lockgate import assemble
 from lockgate.bulk.trace_rulings import add_block
 from lockgate.core.ruling.policy import PRESETS, change_policy
 from lockgate.core.ruling.tool_risk import tool_risk
-from lockgate.core.sessions.labelled_sessions import LabelledSession
-from lockgate.core.sessions.trace_format import BlockEvent, CallEvent, SessionStart
 from lockgate.core.text.rules.seed import SEED_RULES
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action, Decision, Origin, Reason, Risk
 from lockgate.gate.gate import Gate
 from lockgate.gate.session import Session
+from lockgate.sessions.labelled_sessions import LabelledSession
+from lockgate.sessions.trace_format import BlockEvent, CallEvent, SessionStart
 from lockgate.settings.config import Settings
 
 # The four high-risk tools of the baseline.

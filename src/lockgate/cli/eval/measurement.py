@@ -9,9 +9,9 @@ from functools import partial
 from lockgate.bulk.engines import LOCAL, run_pieces
 from lockgate.cli.eval.gates import GateChoice, GateUnderTest, Ruled, build_gate, replay_session
 from lockgate.core.errors import InvalidTrace, LockgateError, printable, quoted
-from lockgate.core.sessions.detection_counts import DetectionCounts, count_session
-from lockgate.core.sessions.labelled_sessions import LabelledSession
-from lockgate.core.sessions.trace_format import CallEvent
+from lockgate.sessions.detection_counts import DetectionCounts, count_session
+from lockgate.sessions.labelled_sessions import LabelledSession
+from lockgate.sessions.trace_format import CallEvent
 
 # So few sessions are done before other processes are ready.
 _FEW_SESSIONS = 50

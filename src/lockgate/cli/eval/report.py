@@ -12,7 +12,7 @@ from lockgate import __version__
 from lockgate.cli.eval.measurement import JUDGED, TIER_1, CallCase, Measurement
 from lockgate.cli.ruling_tree import call_text
 from lockgate.cli.terminal import excerpt, format_count, make_visible
-from lockgate.core.sessions.detection_counts import DetectionCounts, Share
+from lockgate.sessions.detection_counts import DetectionCounts, Share
 
 _MOST_WHY = 300
 _MOST_RULES = 10

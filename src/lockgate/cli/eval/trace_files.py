@@ -12,8 +12,8 @@ from lockgate.bulk.pieces import PARQUET, cut_trace, read_row_group, unpacked_li
 from lockgate.bulk.trace_rulings import lines_in
 from lockgate.cli.replay import choose_files
 from lockgate.core.errors import InvalidTrace, LockgateError, printable, quoted
-from lockgate.core.sessions.labelled_sessions import LabelledSession, sessions_from_lines
-from lockgate.core.sessions.trace_format import MAX_LINE_BYTES, decode_line
+from lockgate.sessions.labelled_sessions import LabelledSession, sessions_from_lines
+from lockgate.sessions.trace_format import MAX_LINE_BYTES, decode_line
 
 _TRACES = ("*.jsonl", "*.jsonl.gz", f"*{PARQUET}")
 # What a tool configuration may call a tool; all but the first make it high-risk.

@@ -36,9 +36,9 @@ from lockgate.core.ruling.tuning import (
     proposal_to_dict,
     summarize,
 )
-from lockgate.core.sessions.ledger_lines import LedgerEntry, parse_ledger_line
-from lockgate.core.sessions.trust_pins import pin_text
 from lockgate.core.vocabulary import WOULD_BE, Action
+from lockgate.gate.ledger_lines import LedgerEntry, parse_ledger_line
+from lockgate.gate.trust_pins import pin_text
 from lockgate.settings.config_edit import allow_target, operator_file, read_config, write_config
 
 if TYPE_CHECKING:

@@ -25,15 +25,15 @@ from lockgate.core.ruling.grants import Grant, find_covering
 from lockgate.core.ruling.policy import change_policy
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tuning import CallKey, RecordedHold, TextKey, Trial, TrialResult, apply_lines
-from lockgate.core.sessions.labelled_sessions import LabelledSession
-from lockgate.core.sessions.session_entries import SessionInfo
-from lockgate.core.sessions.trace_format import BlockEvent
-from lockgate.core.sessions.trust_pins import digest_of
 from lockgate.core.vocabulary import Action, Decision, Reason, Trust
 from lockgate.gate.gate import Gate
 from lockgate.gate.ruler import VouchedTexts
+from lockgate.gate.trust_pins import digest_of
+from lockgate.sessions.labelled_sessions import LabelledSession
+from lockgate.sessions.session_entries import SessionInfo
 from lockgate.sessions.session_replay import replay_session
 from lockgate.sessions.store import SessionStore
+from lockgate.sessions.trace_format import BlockEvent
 
 _PAGE = 200
 

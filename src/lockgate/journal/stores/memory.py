@@ -8,8 +8,8 @@ from threading import Lock
 from typing import NamedTuple
 
 from lockgate.core.errors import JournalDamaged
-from lockgate.core.journal.merkle import Frontier, Tile
 from lockgate.journal.log import Head, LogRow, Shard
+from lockgate.journal.merkle import Frontier, Tile
 
 
 class _MemoryShard(NamedTuple):

@@ -15,8 +15,8 @@ from threading import Lock, Semaphore
 from typing import TYPE_CHECKING
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, LockgateError, quoted
-from lockgate.core.journal.merkle import HASH, Frontier, Tile
 from lockgate.journal.log import Head, LogRow, Shard
+from lockgate.journal.merkle import HASH, Frontier, Tile
 from lockgate.runtime.forks import on_fork
 from lockgate.runtime.postgres import (
     BUSY_S,

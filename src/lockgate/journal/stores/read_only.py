@@ -16,8 +16,8 @@ from pathlib import Path
 from time import sleep
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, quoted
-from lockgate.core.journal.merkle import HASH, Frontier, Tile
 from lockgate.journal.log import Head, Shard
+from lockgate.journal.merkle import HASH, Frontier, Tile
 from lockgate.journal.stores import sqlite as log_sqlite
 from lockgate.runtime.sqlite_file import FILES_OF_LOCKGATE, SWAPPED
 

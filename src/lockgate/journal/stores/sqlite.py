@@ -18,8 +18,8 @@ from functools import cache
 from pathlib import Path
 
 from lockgate.core.errors import JournalDamaged, JournalUnavailable, quoted
-from lockgate.core.journal.merkle import HASH, Frontier, Tile
 from lockgate.journal.log import Head, LogRow, Shard
+from lockgate.journal.merkle import HASH, Frontier, Tile
 from lockgate.runtime.private_files import PrivateFileKind
 from lockgate.runtime.sqlite_file import DatabaseKind, SharedSqliteFile
 

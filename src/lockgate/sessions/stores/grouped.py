@@ -13,8 +13,8 @@ from threading import Lock
 from time import monotonic
 
 from lockgate.core.errors import LockgateError, SessionsUnavailable
-from lockgate.core.sessions.session_entries import EntryPlace, SessionEntry
 from lockgate.runtime.forks import on_fork
+from lockgate.sessions.session_entries import EntryPlace, SessionEntry
 from lockgate.sessions.stores.sql import Database, SqlSessions
 
 _AT_ONCE = 64

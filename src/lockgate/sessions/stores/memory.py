@@ -9,8 +9,8 @@ from threading import RLock
 from weakref import finalize
 
 from lockgate.core.errors import SessionsUnavailable
-from lockgate.core.sessions.session_entries import SessionInfo
 from lockgate.runtime.forks import on_fork
+from lockgate.sessions.session_entries import SessionInfo
 from lockgate.sessions.stores.sql import TABLES, Database, SqlSessions
 
 # More sessions than these, and those that nothing was kept in for so long, are deleted. What goes on with a deleted

@@ -13,7 +13,7 @@ from json import loads
 from typing import Any, Protocol
 
 from lockgate.core.errors import SessionsUnavailable
-from lockgate.core.sessions.session_entries import (
+from lockgate.sessions.session_entries import (
     BLOCKS,
     CLAIMED,
     EntryPlace,

@@ -25,10 +25,11 @@ from itertools import repeat
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidNote, InvalidRecord, quoted
-from lockgate.core.journal.exports import ExportRow
-from lockgate.core.journal.merkle import HASH, Frontier, leaf_hash
-from lockgate.core.journal.record import parse_record
-from lockgate.core.journal.signed_notes import (
+from lockgate.core.vocabulary import Receipt
+from lockgate.journal.exports import ExportRow
+from lockgate.journal.merkle import HASH, Frontier, leaf_hash
+from lockgate.journal.record import parse_record
+from lockgate.journal.signed_notes import (
     Checkpoint,
     PublicKey,
     Verify,
@@ -38,7 +39,6 @@ from lockgate.core.journal.signed_notes import (
     parse_vkey,
     verify_signatures,
 )
-from lockgate.core.vocabulary import Receipt
 
 # In a log that was replaced as a whole, every record is a fault.
 MAX_FAULTS = 100

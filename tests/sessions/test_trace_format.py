@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lockgate.core.errors import InvalidTrace
-from lockgate.core.sessions.trace_format import (
+from lockgate.core.vocabulary import Kind, Mode, Trust
+from lockgate.sessions.trace_format import (
     MAX_DEPTH,
     MAX_LINE_BYTES,
     BlockEvent,
@@ -21,7 +22,6 @@ from lockgate.core.sessions.trace_format import (
     decode_line,
     parse_line,
 )
-from lockgate.core.vocabulary import Kind, Mode, Trust
 
 
 def call(arguments: str) -> str:

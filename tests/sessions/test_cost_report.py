@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from lockgate.core.sessions.cost_report import escalation_outcome, report_to_dict, summarize_costs
-from lockgate.core.sessions.ledger_lines import LedgerEntry, LedgerPasses
 from lockgate.core.vocabulary import Ran, Reason
+from lockgate.gate.ledger_lines import LedgerEntry, LedgerPasses
+from lockgate.sessions.cost_report import escalation_outcome, report_to_dict, summarize_costs
 
 TRIAGE, TOP = "anthropic/small", "anthropic/big"
 

@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidNote
-from lockgate.core.journal.merkle import HASH, leaf_hash
-from lockgate.core.journal.signed_notes import MAX_NOTE
+from lockgate.journal.merkle import HASH, leaf_hash
+from lockgate.journal.signed_notes import MAX_NOTE
 
 HEADER = b"lockgate journal export/1\n"
 

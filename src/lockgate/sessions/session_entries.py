@@ -18,8 +18,6 @@ from typing import NamedTuple
 
 from lockgate.core.errors import InvalidCall, quoted
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.sessions.cost_report import escalation_outcome, percentile
-from lockgate.core.sessions.ledger_lines import LedgerEntry as Counted
 from lockgate.core.strict_json import PORTABLE, check_limits
 from lockgate.core.text.scanner import MAX_TEXT
 from lockgate.core.vocabulary import (
@@ -35,6 +33,8 @@ from lockgate.core.vocabulary import (
     Risk,
     Severity,
 )
+from lockgate.gate.ledger_lines import LedgerEntry as Counted
+from lockgate.sessions.cost_report import escalation_outcome, percentile
 
 MAX_ID = 200
 MAX_META = 4_000

@@ -33,13 +33,12 @@ from tamperings import (
     signer,
 )
 
-from lockgate.core.journal import record
-from lockgate.core.journal.exports import ExportRow, export_lines, read_export
-from lockgate.core.journal.log_audit import MAX_FAULTS, AuditedShard, AuditReport, FaultKind, audit
-from lockgate.core.journal.merkle import Frontier, leaf_hash
-from lockgate.core.journal.signed_notes import COSIGNATURE, PublicKey, cosign_note, parse_note
 from lockgate.core.vocabulary import Receipt
-from lockgate.journal import keys
+from lockgate.journal import keys, record
+from lockgate.journal.exports import ExportRow, export_lines, read_export
+from lockgate.journal.log_audit import MAX_FAULTS, AuditedShard, AuditReport, FaultKind, audit
+from lockgate.journal.merkle import Frontier, leaf_hash
+from lockgate.journal.signed_notes import COSIGNATURE, PublicKey, cosign_note, parse_note
 
 NEXT = "example.com/lockgate/2026b"
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from merkle_levels import hash_levels
 from paths import SUPPORT
 
-from lockgate.core.journal.merkle import (
+from lockgate.journal.merkle import (
     EMPTY_ROOT,
     MAX_SIZE,
     Frontier,

@@ -6,8 +6,8 @@ import pytest
 from tamperings import GENUINE, body
 
 from lockgate.core.errors import InvalidNote
-from lockgate.core.journal.exports import HEADER, ExportRow, export_lines, read_export
-from lockgate.core.journal.merkle import leaf_hash
+from lockgate.journal.exports import HEADER, ExportRow, export_lines, read_export
+from lockgate.journal.merkle import leaf_hash
 
 NEWEST = GENUINE.heads[-1]
 

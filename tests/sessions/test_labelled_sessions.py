@@ -7,9 +7,9 @@ import json
 import pytest
 
 from lockgate.core.errors import InvalidTrace
-from lockgate.core.sessions.labelled_sessions import LabelledSession, has_effect, sessions_from_lines
-from lockgate.core.sessions.trace_format import CallEvent
 from lockgate.core.vocabulary import Trust
+from lockgate.sessions.labelled_sessions import LabelledSession, has_effect, sessions_from_lines
+from lockgate.sessions.trace_format import CallEvent
 
 OWN: list[object] = [
     {"trace": "lockgate/1"},

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lockgate.core.sessions.detection_counts import DetectionCounts, Share, count_session
-from lockgate.core.sessions.labelled_sessions import LabelledSession
-from lockgate.core.sessions.trace_format import BlockEvent, CallEvent, SessionStart
 from lockgate.core.vocabulary import Trust
+from lockgate.sessions.detection_counts import DetectionCounts, Share, count_session
+from lockgate.sessions.labelled_sessions import LabelledSession
+from lockgate.sessions.trace_format import BlockEvent, CallEvent, SessionStart
 
 FETCH = CallEvent("fetch", {}, None, "ordinary")
 WRITE = CallEvent("Write", {"path": "sum.txt"}, None, "ordinary")

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from lockgate.core.errors import InvalidTrace, quoted, suggest_closest
-from lockgate.core.sessions.trace_format import (
+from lockgate.core.vocabulary import Trust
+from lockgate.sessions.trace_format import (
     LABELS,
     SESSION_NAMES,
     BlockEvent,
@@ -21,7 +22,6 @@ from lockgate.core.sessions.trace_format import (
     TraceLineParser,
     parse_line,
 )
-from lockgate.core.vocabulary import Trust
 
 HEADER_INDEXED = "lockgate-trace/1"
 # First or last word of the names of tools that only look; an attack's first half may be "look it up".

@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidNote, quoted
-from lockgate.core.journal.merkle import HASH, MAX_SIZE, verify_inclusion
+from lockgate.journal.merkle import HASH, MAX_SIZE, verify_inclusion
 
 # The kinds of signature that this module understands; it ignores all others.
 ED25519 = 0x01

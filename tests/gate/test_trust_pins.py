@@ -7,7 +7,7 @@ import json
 import pytest
 
 from lockgate.core.errors import LockgateError
-from lockgate.core.sessions.trust_pins import MAX_KEPT, digest_of, pin_text, pins_from_json, pins_to_json
+from lockgate.gate.trust_pins import MAX_KEPT, digest_of, pin_text, pins_from_json, pins_to_json
 
 
 def test_line_ends_make_no_difference_and_a_letter_does() -> None:

@@ -12,8 +12,9 @@ from merkle_levels import hash_levels
 from paths import SUPPORT
 
 from lockgate.core.errors import InvalidNote
-from lockgate.core.journal.merkle import inclusion_proof, leaf_hash, root_of
-from lockgate.core.journal.signed_notes import (
+from lockgate.journal import keys
+from lockgate.journal.merkle import inclusion_proof, leaf_hash, root_of
+from lockgate.journal.signed_notes import (
     COSIGNATURE,
     MAX_NOTE,
     MAX_SIGNATURES,
@@ -33,7 +34,6 @@ from lockgate.core.journal.signed_notes import (
     verify_proof,
     verify_signatures,
 )
-from lockgate.journal import keys
 
 ORIGIN = "example.com/lockgate/2026a"
 LOG = keys.signer_from_seed(ORIGIN, b"\x01" * 32)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from lockgate.core.journal import ocsf, record
 from lockgate.core.vocabulary import Action, Decision, Finding, Ran, Reason, Risk
+from lockgate.journal import ocsf, record
 
 REQUIRED = {"activity_id", "category_uid", "class_uid", "finding_info", "metadata", "severity_id", "time", "type_uid"}
 ACTIVITY = {0: "Unknown", 1: "Create", 2: "Update", 3: "Close", 99: "Other"}

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from tamperings import a_ruling
 
 from lockgate.core.errors import InvalidRecord
-from lockgate.core.journal import record
-from lockgate.core.journal.record import (
+from lockgate.core.requests.strikes import Standing
+from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Origin, Ran, Reason, Risk
+from lockgate.journal import record
+from lockgate.journal.record import (
     KINDS,
     MAX_BLOCKS,
     MAX_INTEGER,
@@ -27,8 +29,6 @@ from lockgate.core.journal.record import (
     parse_record,
     sha256_hex,
 )
-from lockgate.core.requests.strikes import Standing
-from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Origin, Ran, Reason, Risk
 
 HEAD: dict[str, Any] = {"run": "0123456789abcdef", "seq": 1, "ts_ms": 1_700_000_000_000, "salt": bytes(16)}
 HASH = sha256_hex("x")

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from lockgate.core.sessions.ledger_lines import LedgerEntry, LedgerPasses
 from lockgate.core.vocabulary import WOULD_BE, Action, Ran, Reason
+from lockgate.gate.ledger_lines import LedgerEntry, LedgerPasses
 
 # What a judge of either tier says.
 _CLEARED, _HELD = ("clear", Action.CONTINUE), ("suspicious", Action.REORIENT, Action.PAUSE)

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockgate.core.sessions.ledger_lines import (
+from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Risk
+from lockgate.core.wire import decision_to_dict
+from lockgate.gate.ledger_lines import (
     MAX_NAME,
     MAX_PASSES,
     LedgerEntry,
@@ -19,8 +21,6 @@ from lockgate.core.sessions.ledger_lines import (
     parse_ledger_line,
     pass_from_decision,
 )
-from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Risk
-from lockgate.core.wire import decision_to_dict
 
 PASS = Decision(Action.CONTINUE, 1, Reason.NO_RED_FLAGS, Risk.HIGH, latency_us=12.34)
 ASKED = Decision(

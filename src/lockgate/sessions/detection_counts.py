@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from lockgate.core.sessions.labelled_sessions import LabelledSession, has_effect
-from lockgate.core.sessions.trace_format import BlockEvent
+from lockgate.sessions.labelled_sessions import LabelledSession, has_effect
+from lockgate.sessions.trace_format import BlockEvent
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ import pytest
 
 from lockgate.core.errors import InvalidCall
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
-from lockgate.core.sessions.session_entries import (
+from lockgate.core.vocabulary import Action, Certainty, Decision, Effect, Finding, Ran, Reason, Receipt, Risk, Severity
+from lockgate.sessions.session_entries import (
     MAX_ARGUMENTS,
     MAX_ID,
     RulingTally,
@@ -25,7 +26,6 @@ from lockgate.core.sessions.session_entries import (
     searchable_text,
     stats_from_tallies,
 )
-from lockgate.core.vocabulary import Action, Certainty, Decision, Effect, Finding, Ran, Reason, Receipt, Risk, Severity
 
 DECISION = Decision(
     Action.PAUSE,
