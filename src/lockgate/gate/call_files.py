@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from fnmatch import filter as filter_names
 from hashlib import sha256
 
-from lockgate.core.word_lists import read_words
+from lockgate.core.tables import read_words
 from lockgate.runtime.accounts import UNKNOWN_ACCOUNT, Account, open_as
 
 MAX_FILES = 32

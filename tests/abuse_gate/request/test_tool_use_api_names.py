@@ -6,7 +6,7 @@ from pathlib import Path
 
 import lockgate.abuse_gate.request
 from lockgate.abuse_gate.request import name_words, tool_use
-from lockgate.core.word_lists import read_sections
+from lockgate.core.tables import read_sections
 
 FOLDER = Path(lockgate.abuse_gate.request.__file__).parent
 TEXT = (FOLDER / "api_names.txt").read_text(encoding="utf-8")

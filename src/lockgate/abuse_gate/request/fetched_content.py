@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from lockgate.core.word_lists import read_sections
+from lockgate.core.tables import read_sections
 
 STORED, FETCHED, CARRIED = "stored", "fetched", "carried"
 # Each name in lower case, with and without its underscores, and its section.

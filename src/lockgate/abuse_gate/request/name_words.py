@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Final
 
-from lockgate.core.word_lists import read_sections
+from lockgate.core.tables import read_sections
 
 # Fewer words are no sentence: no rule needs less, and nearly every request has such names.
 FEWEST_WORDS: Final = 3

@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl
 from lockgate.abuse_gate.request.content_kinds import MEDIA, detect_kind
 from lockgate.abuse_gate.request.json_body import UnreadableRequest, read_json
 from lockgate.abuse_gate.request.multipart import parse_parameters, split_parts
-from lockgate.core.word_lists import read_sections
+from lockgate.core.tables import read_sections
 
 _NAMES: Final = {section: frozenset(names) for section, names in read_sections(__package__, "api_names.txt").items()}
 _WORDS: Final = _NAMES["words"]

@@ -21,8 +21,8 @@ from lockgate.core.redaction.spans import (
     is_pronounceable,
     mark_limit,
 )
+from lockgate.core.tables import read_sections
 from lockgate.core.text.confusables import is_wordlike
-from lockgate.core.word_lists import read_sections
 
 _WORDS = read_sections(__package__, "credential_words.txt")
 

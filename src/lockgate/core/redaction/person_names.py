@@ -15,7 +15,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 
 from lockgate.core.redaction.spans import SensitiveSpan, find_places
-from lockgate.core.word_lists import read_sections
+from lockgate.core.tables import read_sections
 
 _SECTIONS = read_sections(__package__, "person_names.txt")
 _LISTS = {section: frozenset(" ".join(lines).split()) for section, lines in _SECTIONS.items()}

@@ -23,9 +23,9 @@ from typing import Final, NamedTuple
 from lockgate.core.redaction.spans import lowercase_same_length
 from lockgate.core.requests.broad_request_signs import BROAD_SIGNS
 from lockgate.core.requests.request_signs import HINT, SIGNS, RequestSign
+from lockgate.core.tables import read_sections
 from lockgate.core.text.pattern_set import PatternSet
 from lockgate.core.text.scanner import encode
-from lockgate.core.word_lists import read_sections
 
 # A text is looked at in pieces. No sign is longer than what two pieces share.
 _PIECE: Final = 4000

@@ -26,7 +26,6 @@ from lockgate.core.ruling.delegation import hands_over
 from lockgate.core.ruling.effects.effect import KINDS, SPENDS, Effect, Severity
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.tool_arguments import ROLES, has_role, is_place
-from lockgate.core.ruling.encoded_targets import find_encoded
 from lockgate.core.ruling.explanations import EFFECT, FORBIDDEN, LOOKALIKE, describe_effect
 from lockgate.core.ruling.lookalikes import AddressIndex, HostOrMailbox, addresses_from_target
 from lockgate.core.ruling.meant_by_goal import MeantByGoal
@@ -386,7 +385,7 @@ class UnaskedEffects:
                     mentions.add(False)
         if mentions == {True}:
             self._expected.add(effect.target)
-        return None if mentions else self._encoded_origin(effect)
+        return None
 
     def _is_no_news(self, effect: Effect, candidates: Sequence[Candidate]) -> bool:
         """Return whether the project or the user names the target."""
@@ -396,21 +395,6 @@ class UnaskedEffects:
             return True
         is_word = not _ADDRESSED.search(effect.target)
         return is_word and any(self._trusted.contains_value(candidate, self._budget) for candidate in candidates)
-
-    def _encoded_origin(self, effect: Effect) -> Origin | None:
-        """Return where an untrusted text holds the target in a code that people do not read."""
-        if not KINDS[effect.kind].by_target:
-            return None
-        for reading in self._readings:
-            part = reading.word_index.part
-            if part.how != "raw" or not self._budget.take_pass(4 * len(part.data)):
-                continue
-            found = find_encoded(effect.target, part.data)
-            if found is not None:
-                shown = effect.target[:_MAX_SHOWN]
-                name, at = found[0], len(part.data[: found[1]].decode("utf-8", "ignore"))
-                return Origin(effect.argument, shown, reading.block, reading.source, at, at, name, "", "target")
-        return None
 
     def _is_expected(self, effect: Effect, candidate: Candidate, held: ValuePlaces) -> bool:
         """Return whether the goal means this person or account, or a record gives it: agents copy from those all day.

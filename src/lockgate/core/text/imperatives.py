@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from lockgate.core.word_lists import read_sections
+from lockgate.core.tables import read_sections
 
 _VERBS = read_sections(__package__, "imperatives.txt")
 PLAIN_VERBS, NOUN_VERBS = _VERBS["plain verbs"], _VERBS["noun verbs"]

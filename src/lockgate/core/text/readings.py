@@ -13,6 +13,7 @@ import binascii
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from lockgate.core.tables import read_sections
 from lockgate.core.text import encodings
 from lockgate.core.text.confusables import (
     CLOSEST_LOOKALIKES,
@@ -26,7 +27,6 @@ from lockgate.core.text.confusables import (
     triggers_from_text,
 )
 from lockgate.core.text.encodings import CODES, COMPRESSED, JWT, DecodedRun, EncodedRun
-from lockgate.core.word_lists import read_sections
 
 MAX_DEPTH = 3
 # Output beyond this is not read, and `capped` says so: a kilobyte of base64 can hold a megabyte of spaces.

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from lockgate.core.tables import read_sections
 from lockgate.core.vocabulary import Certainty as Certainty
 from lockgate.core.vocabulary import Effect as Effect
 from lockgate.core.vocabulary import Severity as Severity
-from lockgate.core.word_lists import read_sections
 
 
 class EffectKind(NamedTuple):

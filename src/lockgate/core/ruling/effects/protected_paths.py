@@ -23,7 +23,7 @@ from lockgate.core.ruling.effects.agent_programs import AGENT_PROGRAMS
 from lockgate.core.ruling.effects.effect import Effect, effect
 from lockgate.core.ruling.effects.lockgate_address import ASKS_SERVICE, may_name_service
 from lockgate.core.ruling.effects.project import Project, normalize_path
-from lockgate.core.word_lists import read_sections
+from lockgate.core.tables import read_sections
 
 
 class Access(StrEnum):

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, argument_words
-from lockgate.core.word_lists import read_sections
+from lockgate.core.tables import read_sections
 
 _MAX_SCALARS = 500
 _MAX_SWITCHES = 40

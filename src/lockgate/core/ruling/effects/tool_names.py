@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from lockgate.core.ruling.effects.effect import KINDS
 from lockgate.core.ruling.tool_risk import CACHED_NAMES, MAX_NAME, VERBS, acting_words, tool_risk, tool_words
+from lockgate.core.tables import read_sections
 from lockgate.core.vocabulary import Risk
-from lockgate.core.word_lists import read_sections
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_]+(?:[ ./:-][A-Za-z0-9_]+)*")
 _FILLERS = frozenset("a an the of in on at by for from with to my your and as tool id up out off via into".split())

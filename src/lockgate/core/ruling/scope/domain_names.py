@@ -6,7 +6,7 @@ or a column; where something connects, every name that is not a file's is a mach
 
 from __future__ import annotations
 
-from lockgate.core.word_lists import read_words
+from lockgate.core.tables import read_words
 
 # What only files end in, and what files and domains end in: such a name counts where something is fetched.
 FILE_ENDINGS = frozenset(

@@ -24,7 +24,7 @@ from lockgate.core.ruling.effects.programs import (
     version_managers,
     wrappers,
 )
-from lockgate.core.word_lists import read_sections
+from lockgate.core.tables import read_sections
 
 MODULES = (
     clouds,

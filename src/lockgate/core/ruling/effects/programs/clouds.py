@@ -11,7 +11,7 @@ from lockgate.core.ruling.effects.programs.options import has_option, long_value
 from lockgate.core.ruling.effects.programs.program_table import command_words, read_row, target_of
 from lockgate.core.ruling.effects.programs.service_settings import note_container_images, note_settings
 from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_local
-from lockgate.core.word_lists import read_sections
+from lockgate.core.tables import read_sections
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk

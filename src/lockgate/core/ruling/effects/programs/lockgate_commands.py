@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lockgate.core.ruling.effects.lockgate_address import ASKS_SERVICE
 from lockgate.core.ruling.effects.programs.options import plain_words, split_options
 from lockgate.core.ruling.effects.protected_paths import find_own
-from lockgate.core.word_lists import read_sections
+from lockgate.core.tables import read_sections
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.program_io import Invocation

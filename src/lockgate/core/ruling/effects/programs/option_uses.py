@@ -13,7 +13,7 @@ from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.program_io import MARK, Invocation
 from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_local
 from lockgate.core.ruling.effects.project import Place
-from lockgate.core.word_lists import read_sections
+from lockgate.core.tables import read_sections
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk

@@ -11,7 +11,7 @@ from lockgate.core.ruling.effects.programs.options import has_option, plain_word
 from lockgate.core.ruling.effects.programs.program_table import command_words, has_row, is_task, read_row
 from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_local
 from lockgate.core.ruling.effects.project import package_name
-from lockgate.core.word_lists import read_words
+from lockgate.core.tables import read_words
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk

@@ -8,7 +8,7 @@ from lockgate.core.ruling.effects.effect import Certainty
 from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Invocation, Output
 from lockgate.core.ruling.effects.programs.option_uses import note_foreign, note_looking
 from lockgate.core.ruling.effects.programs.text_filters import print_files
-from lockgate.core.word_lists import read_sections
+from lockgate.core.tables import read_sections
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk

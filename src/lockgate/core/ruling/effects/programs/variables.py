@@ -12,7 +12,7 @@ from lockgate.core.ruling.effects.programs.option_uses import is_foreign, is_she
 from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_local
 from lockgate.core.ruling.effects.programs.version_control import note_setting
 from lockgate.core.ruling.effects.project import Place
-from lockgate.core.word_lists import read_sections
+from lockgate.core.tables import read_sections
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk

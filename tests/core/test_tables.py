@@ -1,13 +1,15 @@
-"""The word lists of the core: how they are read, and that each of them keeps to the format."""
+"""The tables of the core: how they are read, and that each of them keeps to the format."""
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
 
 import pytest
 
 import lockgate.core
-from lockgate.core.word_lists import read_sections, read_words
+from lockgate.core.tables import Example, read_examples, read_sections, read_table, read_words
 
 CORE = Path(lockgate.core.__file__).parent
 LISTS = sorted(CORE.rglob("*.txt"))
@@ -78,6 +80,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (folder / "plain.txt").write_text("# a comment\nbe\nsee\n\nsea cow\n", encoding="utf-8")
     (folder / "sections.txt").write_text("[one]\na\n# why\nb\n\n[two]\nc\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "some_lists", raising=False)
     return "some_lists"
 
 
@@ -92,3 +95,49 @@ def test_sections_are_read_by_their_names(package: str) -> None:
 def test_a_list_that_is_missing_is_an_error(package: str) -> None:
     with pytest.raises(FileNotFoundError):
         read_words(package, "none.txt")
+
+
+TABLE = """# Things.
+
+[one] name | words
+a | x \\| y
+  + hit me
+  - leave me
+b | -
+[two] name
+c
+"""
+
+
+@pytest.fixture
+def table(package: str, tmp_path: Path) -> Path:
+    path = tmp_path / package / "things.tbl"
+    path.write_text(TABLE, encoding="utf-8")
+    return path
+
+
+def test_rows_are_read_by_section_with_their_examples(package: str, table: Path) -> None:
+    columns = ("name", "words")
+    assert read_table(package, table.name, "one", columns) == [("a", "x | y"), ("b", "-")]
+    assert read_table(package, table.name, "two", ["name"]) == [("c",)]
+    row = ("a", "x | y")
+    examples = [Example(row, "hit me", True), Example(row, "leave me", False)]
+    assert read_examples(package, table.name, "one", columns) == examples
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("[one] name\na\n", "the columns are name, and should be name | words"),
+        ("[one] name | words\na | b | c\n", "3 columns instead of 2"),
+        ("[one] name | words\na|b\n", "1 columns instead of 2"),
+        ("[one] name | words\n  + too early\n", "an example begins with"),
+        ("[one] name | words\na | b\n  no sign\n", "an example begins with"),
+        ("[two] name | words\na | b\n", "no section `one`"),
+        ("[one] name | words\n", "an empty one"),
+    ],
+)
+def test_what_does_not_fit_stops_the_start(package: str, table: Path, text: str, error: str) -> None:
+    table.write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=re.escape(error)):
+        read_table(package, table.name, "one", ("name", "words"))

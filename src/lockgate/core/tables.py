@@ -1,0 +1,98 @@
+"""The tables of the core: text files beside the modules that use them, read once when such a module is imported.
+
+This is the only module of the core that reads a file. It reads data of this package and nothing else, as importing a
+module does. All tables have one syntax:
+
+    # A comment. Sections begin with their name, and say which columns their rows have.
+    [rules] id | severity | words
+    send-secrets | high | send …
+      + a text that the row must find
+      - its neighbour, which the row must leave alone
+
+Columns are separated by ` | `, and a literal one is written ` \\| `. Indented lines are the examples of the row above
+them: one test runs them all. What does not fit this stops the start, because a row that is skipped protects no one.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Example(NamedTuple):
+    """A text, or a call, that a row must find (`hit`) or leave alone."""
+
+    row: tuple[str, ...]
+    text: str
+    hit: bool
+
+
+def read_table(package: str, name: str, section: str, columns: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the rows of one section; raise ValueError where the table does not have exactly these columns."""
+    return [row for row, _ in _parse(package, name, section, columns)]
+
+
+def read_examples(package: str, name: str, section: str, columns: Sequence[str]) -> list[Example]:
+    """Return the examples of one section's rows, for the test that runs them."""
+    rows = _parse(package, name, section, columns)
+    return [Example(row, line[2:], line[0] == "+") for row, lines in rows for line in lines]
+
+
+def _parse(package: str, name: str, section: str, columns: Sequence[str]) -> list[tuple[tuple[str, ...], list[str]]]:
+    rows: list[tuple[tuple[str, ...], list[str]]] = []
+    current = None
+    for number, line in enumerate(_text(package, name).splitlines(), 1):
+        place = f"line {number} of `{name}`"
+        if not line.strip() or line[0] == "#":
+            continue
+        if line[0] == "[":
+            current, _, titles = line[1:].partition("]")
+            if current == section and _cells(titles) != tuple(columns):
+                raise ValueError(f"{place}: the columns are {titles.strip()}, and should be {' | '.join(columns)}")
+        elif current != section:
+            continue
+        elif line[0] == " ":
+            example = line.strip()
+            if not rows or example[:2] not in ("+ ", "- "):
+                raise ValueError(f"{place}: an example begins with `+ ` or `- `, and stands under its row")
+            rows[-1][1].append(example)
+        elif len(cells := _cells(line)) == len(columns):
+            rows.append((cells, []))
+        else:
+            raise ValueError(f"{place}: {len(cells)} columns instead of {len(columns)}")
+    if not rows:
+        raise ValueError(f"`{name}` has no section `{section}`, or an empty one")
+    return rows
+
+
+def _cells(line: str) -> tuple[str, ...]:
+    return tuple(cell.strip().replace("\\|", "|") for cell in f" {line} ".split(" | "))
+
+
+def read_words(package: str, name: str) -> tuple[str, ...]:
+    """Return the entries of one list of a package, in the order of the file."""
+    return tuple(_lines(package, name))
+
+
+def read_sections(package: str, name: str) -> dict[str, tuple[str, ...]]:
+    """Return the entries of a list by its sections, each of which begins with a line `[name]`."""
+    sections: dict[str, list[str]] = {}
+    entries: list[str] = []
+    for line in _lines(package, name):
+        if line[0] == "[" and line[-1] == "]":
+            entries = sections[line[1:-1]] = []
+        else:
+            entries.append(line)
+    return {section: tuple(words) for section, words in sections.items()}
+
+
+def _lines(package: str, name: str) -> list[str]:
+    return [line for line in _text(package, name).splitlines() if line and line[0] != "#"]
+
+
+def _text(package: str, name: str) -> str:
+    data = pkgutil.get_data(package, name)
+    if data is None:
+        raise FileNotFoundError(f"the table `{name}` of `{package}` cannot be read")
+    return data.decode("utf-8")
