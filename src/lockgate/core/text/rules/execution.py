@@ -222,7 +222,7 @@ EXECUTION_RULES: tuple[Rule, ...] = (
             r"\blockgate\b.{0,160}[^\w/.-](?:approvals|grants)[\"']?,?\s+[\"']?(?:[$`%{]|<<)",
             r"\b(?:xargs|parallel)\b.{0,80}\blockgate\b.{0,80}[^\w/.-](?:approvals|grants)[\"']?\s*(?:$|[;&|<>)\"'`])",
             r"\b(?:sqliteapprovals|approvals_from_settings)\b.{0,400}\.(?:answer|add_grant|revoke_grant)\s?\(|\blockgate\.cli\.(?:approvals|grants)\b",
-            r"\blockgate\b.{0,400}\binsert_grant\b",
+            r"\blockgate\b.{0,400}\binsert_grant\b|\blockgate\b.{0,160}[^\w/.-]judge[^\w./-][^a-z]{0,40}exam\b[\s\"',\\]{0,10}(?:$|[^\s\"',\\-]|--?[^h-])|\bexams_from_settings\b.{0,400}\.add\s?\(",
             # The same for the records of what it was held for.
             r"\blockgate\b.{0,160}[^\w/.-]audit[^\w./-][^a-z]{0,40}(?:prune|keys[^\w./-][^a-z]{0,40}rotate)\b",
             # Speaking to the service in a person's or a plug's name.
@@ -231,7 +231,7 @@ EXECUTION_RULES: tuple[Rule, ...] = (
             r"/links/(?:show|answer)\b|#/answer/[\w=-]{20,}",
         ),
         scope=Scope.ARGUMENTS,
-        what="a command that answers Lockgate's own question to a person, changes grants, or deletes from its journal",
+        what="a call that answers Lockgate's own question to a person, changes grants or exams, or cuts its journal",
         why="an agent that can approve its own calls, or remove the record of them, is not held by anything",
         hit="lockgate approvals approve 3f2a --yes",
         miss="lockgate approvals list",

@@ -46,11 +46,11 @@ def _wrap(walk: Walk, call: Invocation) -> Output:
     rest = program_after(call.arguments, valued, skip)
     if call.name == "dotenv" and rest[:1] in (["run"], ["list"], ["get"], ["set"], ["unset"]):
         return _dotenv(walk, call, rest)
-    if call.name in ("flock", "script", "su") and ("-c" in call.arguments or "--command" in call.arguments):
-        flag = "-c" if "-c" in call.arguments else "--command"
-        index = call.arguments.index(flag)
-        if index + 1 < len(call.arguments):
-            walk.read_text(call.arguments[index + 1])
+    if call.name in ("flock", "script", "su"):
+        # Also as the last of several: `script -qc`.
+        flags = [at for at, word in enumerate(call.arguments[:-1]) if re.fullmatch("-[a-zA-Z]*c|--command", word)]
+        if flags:
+            walk.read_text(call.arguments[flags[0] + 1])
             return UNKNOWN_OUTPUT
     if call.name in ("chroot", "systemd-run"):
         walk.add("runs-as-root" if call.name == "chroot" else "schedules-job")
