@@ -490,8 +490,8 @@ def test_auto_takes_the_first_judge_that_has_passed_and_no_other(tmp_path: Path)
     assert standing_of(gate.triage).has_passed
     assert str(tmp_path / "passed") in gate.own_folders
     assert gate.ruler(goal="Tidy up").width == "wide"
-    # Another program at the same path has taken no exam.
+    # Another program at the same path has taken no exam: it clears nothing, and as much is asked about as before.
     (tmp_path / "passed").write_text("#!/bin/sh\necho fine\n")
     replaced = assemble.gate_from_settings(settings, keep_records=False)
-    assert replaced.supervisor is None
-    assert replaced.ruler(goal="Tidy up").width == "narrow"
+    assert standing_of(replaced.triage).authority is standing_of(replaced.supervisor).authority is Authority.REPLACED
+    assert replaced.ruler(goal="Tidy up").width == "wide"

@@ -22,7 +22,7 @@ from lockgate.core.errors import InvalidConfig, JournalUnavailable, LockgateErro
 from lockgate.core.judging.model_names import AUTO, EMBEDDED, LOCAL, NO_JUDGE
 from lockgate.core.judging.prices import cost_today
 from lockgate.core.ruling.approvals import ApprovalChange, ApprovalState
-from lockgate.core.ruling.standing import standing_of
+from lockgate.core.ruling.standing import Authority, standing_of
 from lockgate.core.text.rules import RULES, Rule
 from lockgate.core.text.scanner import Scanner, check_pattern, rules_from_patterns
 from lockgate.gate.gate import Gate
@@ -267,19 +267,22 @@ def _examined(settings: Settings, judge: CommandJudge | ModelJudge) -> Judge:
 def _passed_judge(settings: Settings, timeout_s: float | None) -> Judge | None:
     """Return the first judge that has passed its exam: an agent's own model, another program, a provider's model.
 
-    An exam is the only thing that makes a judge eligible: a model that is merely there, or a key that the environment
-    happens to hold, is never asked.
+    No model is asked because it is there, or because the environment holds a key. A program that was replaced after it
+    had passed is returned where no other has passed: it is not asked, and calls pause.
     """
     if settings.state_dir is None:
         return None
+    replaced = None
     with suppress(LockgateError):
         names = dict.fromkeys(result.name for result in reversed(exams_from_settings(settings).results()))
         for name in sorted(filter(None, names), key=_rank_of_route):
             with suppress(InvalidConfig):
                 judge = _examined(settings, named_judge(settings, name, timeout_s))
-                if standing_of(judge).has_passed:
+                if (held := standing_of(judge)).has_passed:
                     return judge
-    return None
+                if held.authority is Authority.REPLACED and _judge_files(judge):
+                    replaced = replaced or judge
+    return replaced
 
 
 def _rank_of_route(name: str) -> int:

@@ -42,10 +42,7 @@ def test_a_result_is_kept_and_counts(tmp_path: Path) -> None:
         assert each.replied(WHO) == "haiku-20261018"
 
 
-@pytest.mark.parametrize(
-    "other",
-    [WHO._replace(endpoint="http://127.0.0.1:1"), WHO._replace(program_sha256="b" * 64), WHO._replace(route="host")],
-)
+@pytest.mark.parametrize("other", [WHO._replace(endpoint="http://127.0.0.1:1"), WHO._replace(route="host")])
 def test_another_judge_has_no_exam(tmp_path: Path, other: JudgeIdentity) -> None:
     store = ExamStore(tmp_path)
     store.add(result())
@@ -53,6 +50,16 @@ def test_another_judge_has_no_exam(tmp_path: Path, other: JudgeIdentity) -> None
     assert found.authority is Authority.UNEXAMINED
     assert found.why
     assert store.replied(other) is None
+
+
+@pytest.mark.parametrize(("taken", "held"), [(PASSED, Authority.REPLACED), (Authority.FAILED, Authority.UNEXAMINED)])
+def test_another_program_than_the_one_that_passed_is_replaced(
+    tmp_path: Path, taken: Authority, held: Authority
+) -> None:
+    store = ExamStore(tmp_path)
+    store.add(result()._replace(standing=taken, identity=WHO._replace(program_sha256="a" * 64)))
+    for digest in ("b" * 64, ""):
+        assert standing(store, who=WHO._replace(program_sha256=digest)).authority is held
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from lockgate import Action, Gate
 from lockgate.core.judging.case import JudgeCase
 from lockgate.core.judging.exam import ExamResult
 from lockgate.core.judging.judge_prompts import question_sha256
@@ -63,7 +64,7 @@ def test_an_answer_of_another_model_does_not_count_and_it_is_not_asked_again(tmp
     judge, asked = examined(tmp_path)
     asked.says = CLEAR._replace(model=model)
     assert judge.opine(ASKED) == Opined(Silent("replaced"))
-    assert judge.standing.authority is Authority.UNEXAMINED
+    assert judge.standing.authority is Authority.REPLACED
     assert "another model" in judge.standing.why
     asked.says = CLEAR
     assert judge.opine(ASKED) == asyncio.run(judge.opine_async(ASKED)) == Opined(Silent("replaced"))
@@ -75,3 +76,21 @@ def test_no_answer_is_no_other_model(tmp_path: Path) -> None:
     asked.says = Opined(Silent("deadline"))
     assert judge.opine(ASKED) == Opined(Silent("deadline"))
     assert judge.standing.authority is Authority.PASSED
+
+
+def test_another_program_than_the_one_that_passed_is_not_asked(tmp_path: Path) -> None:
+    judge, asked = examined(tmp_path)
+    asked.identity = asked.identity._replace(program_sha256="b" * 64)
+    assert judge.opine(ASKED) == asyncio.run(judge.opine_async(ASKED)) == Opined(Silent("replaced"))
+    assert asked.asked == 0
+
+
+def test_once_another_model_has_answered_a_later_call_pauses_as_well(tmp_path: Path) -> None:
+    """An answer of another model must not make the width narrow: a text may bring it about."""
+    judge, asked = examined(tmp_path)
+    asked.says = CLEAR._replace(model="m-2")
+    session = Gate(triage=judge).session(goal="Tell the team how the roof is.")
+    session.add("The roof is dry.", source="web:roof.example")
+    for number in range(2):
+        ruling = session.check("send_email", {"to": f"ana{number}@ours.example", "body": "It is dry."})
+        assert (ruling.action, ruling.width) == (Action.PAUSE, "wide")

@@ -82,9 +82,7 @@ def run(args: argparse.Namespace) -> Exit:
         for server in find_local_servers():
             names = ", ".join(server.judges)
             print(make_visible(f"{server}, not trusted, and not asked before an exam: {names}"))
-    about = embedded.describe()
-    preset = settings.policy.judge_preset
-    absent = embedded.missing_packages()
+    about, preset, absent = embedded.describe(), settings.policy.judge_preset, embedded.missing_packages()
     if not absent:
         embedded.verify()
     if args.json:
@@ -161,15 +159,11 @@ def _as_json(about: JudgeDescription, preset: str, absent: list[str]) -> dict[st
         "preset": preset,
         "missing_packages": absent,
         "files": {name: {"sha256": digest, "bytes": size} for name, (digest, size) in about.files.items()},
-        "weights": dict(zip(_names(), about.weights, strict=True)) | {"bias": about.bias},
+        "weights": dict(zip(NAMES, about.weights, strict=True)) | {"bias": about.bias},
         "presets": {name: line._asdict() for name, line in about.presets.items()},
         "measured": list(about.measured),
         "sources": list(about.sources),
     }
-
-
-def _names() -> tuple[str, ...]:
-    return NAMES
 
 
 class MeasuredRow(NamedTuple):

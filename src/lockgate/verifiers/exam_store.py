@@ -82,9 +82,11 @@ class ExamStore:
             return JudgeStanding(Authority.UNEXAMINED, why=error.message)
         exams = [each for each in results if _is_exam_of(identity, each)]
         if not exams:
-            is_other = any(each.identity[:2] == identity[:2] for each in results)
-            why = "was examined at another endpoint or as another program" if is_other else "has not taken the exam"
-            return JudgeStanding(Authority.UNEXAMINED, why=f"{identity.route}/{identity.model} {why}")
+            others = [each for each in results if each.identity[:2] == identity[:2]]
+            was_passed = any(each.identity[:3] == identity[:3] and each.standing in GRADES[1:] for each in others)
+            why = "was examined at another endpoint or as another program" if others else "has not taken the exam"
+            authority = Authority.REPLACED if was_passed else Authority.UNEXAMINED
+            return JudgeStanding(authority, why=f"{identity.route}/{identity.model} {why}")
         current = [each for each in exams if each.question_sha256 == question_sha256]
         worst = min(reversed((current or exams)[-COUNTED:]), key=lambda each: GRADES.index(each.standing))
         day = datetime.fromtimestamp(worst.taken_at, UTC).date().isoformat()

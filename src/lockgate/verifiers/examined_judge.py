@@ -13,11 +13,11 @@ from lockgate.gate.judge import Inquiry, Opined
 from lockgate.verifiers.exam_store import ExamStore
 
 # `NoAnswerReason` has the word: what answers is not what was examined.
-_REPLACED = Opined(Silent("replaced"))
+_REPLACED, _GONE = Opined(Silent("replaced")), (Authority.REPLACED,)
 
 
 class ExaminedJudge:
-    """Asks a judge that has an `identity`. Once a reply names another model, it is unexamined, and not asked again."""
+    """Asks a judge that has an `identity`. Once a reply names another model, it is replaced, and not asked again."""
 
     def __init__(self, judge: Any, exams: ExamStore, *, clock: Callable[[], float] = time) -> None:
         self._judge, self._exams, self._clock = judge, exams, clock
@@ -31,17 +31,17 @@ class ExaminedJudge:
     def standing(self) -> JudgeStanding:
         if self._is_replaced:
             why = f"{self._judge.name} answered as another model than the one that took the exam"
-            return JudgeStanding(Authority.UNEXAMINED, why=why)
+            return JudgeStanding(Authority.REPLACED, why=why)
         return self._exams.standing(self._judge.identity, self._question, self._clock())
 
     def opine(self, inquiry: Inquiry) -> Opined:
-        return _REPLACED if self._is_replaced else self._check(self._judge.opine(inquiry))
+        return _REPLACED if self.standing.authority in _GONE else self._check(self._judge.opine(inquiry))
 
     async def opine_async(self, inquiry: Inquiry) -> Opined:
-        return _REPLACED if self._is_replaced else self._check(await self._judge.opine_async(inquiry))
+        return _REPLACED if self.standing.authority in _GONE else self._check(await self._judge.opine_async(inquiry))
 
     def _check(self, opined: Opined) -> Opined:
         examined = self._exams.replied(self._judge.identity)
         if examined is not None and not isinstance(opined.opinion, Silent):
-            self._is_replaced = opined.model != examined
+            self._is_replaced |= opined.model != examined
         return _REPLACED if self._is_replaced else opined

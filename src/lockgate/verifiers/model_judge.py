@@ -42,13 +42,8 @@ class ModelJudge:
         key_timeout_s: float = 1.0,
         nonce: Callable[[], str] = lambda: token_hex(16),
     ) -> None:
-        self._client = client
-        self._provider = provider
-        self._keys = keys
-        self._tenant = tenant
-        self._key_needed = key_needed
-        self._key_timeout_s = key_timeout_s
-        self._nonce = nonce
+        self._client, self._provider, self._keys, self._tenant = client, provider, keys, tenant
+        self._key_needed, self._key_timeout_s, self._nonce = key_needed, key_timeout_s, nonce
         # Limits the threads that a hanging key source can block.
         self._fetching = WorkerPool(16, max_jobs=16)
 

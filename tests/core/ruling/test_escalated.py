@@ -17,6 +17,7 @@ CLEARS = {
     (Authority.EMBEDDED, "wide"): (False, False, False),
     (Authority.UNEXAMINED, "wide"): (False, False, False),
     (Authority.FAILED, "wide"): (False, False, False),
+    (Authority.REPLACED, "wide"): (False, False, False),
     (Authority.PASSED, "wide"): (True, False, False),
     (Authority.DISTINCTION, "wide"): (True, False, True),
 }

@@ -15,6 +15,8 @@ class Authority(StrEnum):
     UNEXAMINED = "unexamined"
     # Examined and failed, or an exam that no longer holds.
     FAILED = "failed"
+    # What passed was another program or model: it is not asked, and `auto` stays wide, so that calls pause.
+    REPLACED = "replaced"
     PASSED = "passed"
     DISTINCTION = "distinction"
 

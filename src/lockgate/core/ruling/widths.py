@@ -7,7 +7,7 @@ dictates word for word. Wide needs a judge that has shown in an exam that it can
 | judge | severity 2 | severity 3 |
 |---|---|---|
 | embedded, or named and not examined | narrow only | never |
-| examined and failed, or its exam is void | never | never |
+| examined and failed, replaced since, or its exam is void | never | never |
 | passed | yes | never |
 | passed with distinction | yes | when Tier 2 and Tier 3 agree |
 | a `Judge` object of the developer's | yes | Tier 3 only |
@@ -46,9 +46,9 @@ class Width(StrEnum):
 
 
 def effective_width(escalate: str, judge: JudgeStanding | None) -> Width:
-    """Return the width in force: `auto` is wide only with a judge that has passed its exam."""
+    """Return the width in force: `auto` is wide only with a judge that has passed, also if it was replaced since."""
     if escalate == "auto":
-        escalate = "wide" if judge is not None and judge.has_passed else "narrow"
+        escalate = "wide" if judge and (judge.has_passed or judge.authority is Authority.REPLACED) else "narrow"
     return Width(escalate)
 
 
