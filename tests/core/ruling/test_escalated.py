@@ -84,6 +84,11 @@ def test_what_an_attacker_could_bring_about_is_no_outage(opinion: Opinion) -> No
     assert judge.probed == 0
 
 
+@pytest.mark.parametrize("standing", [Authority.UNEXAMINED, Authority.FAILED, Authority.PASSED])
+def test_the_rule_for_outages_is_that_of_auto(standing: Authority) -> None:
+    assert check(MAIL, triage=Judge(Silent("network"), standing, up=False), escalate="wide").action is Action.PAUSE
+
+
 def test_a_judge_that_answers_its_probe_is_not_down() -> None:
     assert check(MAIL, triage=Judge(Silent("network"), Authority.PASSED), escalate="auto").action is Action.PAUSE
 

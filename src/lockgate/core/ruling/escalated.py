@@ -59,7 +59,7 @@ def _follow_triage(
     if suspicious is False and policy.mode is not Mode.PARANOID and _may_clear(ask, judge):
         explanation = f"triage found nothing that the untrusted text made this call do{_credentials(judge)}"
         return _decision_from_ask(ask, Action.CONTINUE, 2, Reason.TRIAGE_CLEARED, explanation)
-    if is_down and ask.reason is Reason.UNNAMED_TARGET and not ask.opens_a_door:
+    if is_down and policy.escalate == "auto" and ask.reason is Reason.UNNAMED_TARGET and not ask.opens_a_door:
         explanation = "the judge is not reachable or logged out, and the narrow width lets this call run"
         return _decision_from_ask(ask, Action.CONTINUE, 2, Reason.JUDGE_DOWN, explanation)
     if isinstance(opinion, Unreadable) and ask.stage is Stage.TRIAGE:
