@@ -18,6 +18,7 @@ from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unrea
 from lockgate.core.ruling.pipeline import EscalatedCall, Stage
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.standing import Authority, standing_of
+from lockgate.core.ruling.widths import Width
 from lockgate.core.vocabulary import Action, Ran
 from lockgate.gate.attempt import Attempt, attempt_in_thread
 from lockgate.gate.judge import Inquiry, Judge, Opined
@@ -45,10 +46,7 @@ class JudgeQuestions:
     def __init__(
         self, policy: Policy, prices: Prices | None, budget: JudgeBudget | None = None, session: str = ""
     ) -> None:
-        self._policy = policy
-        self._prices = prices
-        self._budget = budget
-        self._session = session
+        self._policy, self._prices, self._budget, self._session = policy, prices, budget, session
         self._lock = Lock()
         # Questions under way and answers by the hash of the question; changed under the lock.
         self._asking: dict[str, Future[Opined]] = {}
@@ -73,9 +71,11 @@ class JudgeQuestions:
         if not isinstance(inquiry, Inquiry):
             return _NO_ANSWER.opinion, Ran(tier, "unclear", judge.name, (perf_counter_ns() - began) / 1000)
         opined, cached = yield from self._find_or_ask(judge, inquiry._replace(until=until), ask)
+        # A judge that saw only parts of the case cannot clear it; where rules found them, Tier 3 can weigh them.
         if inquiry.case.truncated and isinstance(opined.opinion, Triage):
-            # A judge that saw only parts of the case cannot clear it.
             opined = opined._replace(opinion=Triage(suspicious=True))
+        elif inquiry.case.truncated and ask.width is Width.WIDE and opined.opinion == Ruling(Action.CONTINUE):
+            opined = opined._replace(opinion=Silent("truncated"))
         tokens_in, tokens_out = (0, 0) if cached else (opined.tokens_in, opined.tokens_out)
         cost = 0.0 if cached else self._price_of(judge.name, tokens_in, tokens_out)
         if cost and self._budget is not None:

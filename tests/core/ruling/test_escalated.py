@@ -89,6 +89,15 @@ def test_the_rule_for_outages_is_that_of_auto(standing: Authority) -> None:
     assert check(MAIL, triage=Judge(Silent("network"), standing, up=False), escalate="wide").action is Action.PAUSE
 
 
+@pytest.mark.parametrize("words", [100, 40_000])
+def test_a_text_too_long_to_be_shown_is_cleared_in_no_tier(words: int) -> None:
+    text = " ".join(f"w{number}" for number in range(words))
+    judges = {"triage": Judge(SAFE, Authority.DISTINCTION), "supervisor": Judge(RUNS, Authority.DISTINCTION)}
+    decision = check(MAIL, text=text, escalate="auto", **judges)
+    assert decision.allowed is (words == 100)
+    assert ("only parts of the case" in decision.explanation) is (words > 100)
+
+
 def test_a_judge_that_answers_its_probe_is_not_down() -> None:
     assert check(MAIL, triage=Judge(Silent("network"), Authority.PASSED), escalate="auto").action is Action.PAUSE
 

@@ -22,6 +22,7 @@ _NO_ANSWER = {
     "network": "the judge cannot be reached",
     "unauthorized": "the judge's provider refuses the key",
     "no-key": "there is no key for the judge",
+    "truncated": "the judge could be shown only parts of the case",
 }
 
 
@@ -148,8 +149,9 @@ def _decision_from_ask(
 
 def _explain_unclear(ask: EscalatedCall, action: Action) -> str:
     """Say how the call comes out without a judge."""
-    heard = "the judge found it suspicious" if ask.triage == "suspicious" else "no judge has cleared it"
-    if ask.no_answer in _NO_ANSWER and ask.triage != "suspicious":
+    is_suspicious = ask.triage == "suspicious" and ask.no_answer != "truncated"
+    heard = "the judge found it suspicious" if is_suspicious else "no judge has cleared it"
+    if ask.no_answer in _NO_ANSWER and not is_suspicious:
         heard += f": {_NO_ANSWER[ask.no_answer]}"
     verdict = {
         Action.PAUSE: ", so this call pauses",
