@@ -267,8 +267,7 @@ def _examined(settings: Settings, judge: CommandJudge | ModelJudge) -> Judge:
 def _passed_judge(settings: Settings, timeout_s: float | None) -> Judge | None:
     """Return the first judge that has passed its exam: an agent's own model, another program, a provider's model.
 
-    No model is asked because it is there, or because the environment holds a key. A program that was replaced after it
-    had passed is returned where no other has passed: it is not asked, and calls pause.
+    One that was replaced after it had passed comes last: it is not asked, and calls pause.
     """
     if settings.state_dir is None:
         return None
@@ -280,8 +279,7 @@ def _passed_judge(settings: Settings, timeout_s: float | None) -> Judge | None:
                 judge = _examined(settings, named_judge(settings, name, timeout_s))
                 if (held := standing_of(judge)).has_passed:
                     return judge
-                if held.authority is Authority.REPLACED and _judge_files(judge):
-                    replaced = replaced or judge
+                replaced = replaced or (judge if held.authority is Authority.REPLACED and _judge_files(judge) else None)
     return replaced
 
 

@@ -133,7 +133,7 @@ def test_a_file_that_was_tampered_with_holds_no_exam(tmp_path: Path, how: str) -
     TAMPERINGS[how](tmp_path / FILE)
     store = ExamStore(tmp_path)
     found = standing(store)
-    assert found.authority is Authority.UNEXAMINED
+    assert found.authority is Authority.FAILED
     assert "damaged, or were not sealed with the key of this machine" in found.why
     assert store.replied(WHO) is None
     with pytest.raises(LockgateError):

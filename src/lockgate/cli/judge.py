@@ -54,6 +54,7 @@ _TOKENS_IN, _TOKENS_OUT = 1_500, 50
 _MAY_CLEAR = {
     Authority.UNEXAMINED: "not examined",
     Authority.FAILED: "may clear nothing",
+    Authority.REPLACED: "is not asked",
     Authority.PASSED: "may clear calls of severity 2",
     Authority.DISTINCTION: "may clear calls of severity 2, and of severity 3 when Tier 3 agrees",
 }
@@ -112,6 +113,8 @@ def _take_exam(args: argparse.Namespace) -> Exit:
     if read_answer("Type yes to start: ") != "yes":
         print("nothing was asked")
         return Exit.FLAGGED
+    if not judge.probe():
+        raise LockgateError(f"{judge.name} cannot be reached, or is logged out", hint="nothing was asked; try again")
     if isinstance(judge, CommandJudge):
         # A program that changed is not asked until a person confirms it: this is how.
         judge.confirm_program()

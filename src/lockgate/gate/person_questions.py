@@ -72,10 +72,8 @@ class PersonQuestions:
     def __init__(
         self, approvals: Approvals | None, session: str, policy: Policy, life_s: float, *, resumed: bool
     ) -> None:
-        self._approvals = approvals
-        self._session = session
-        self._policy_hash = policy.hash
-        self._life_s = life_s
+        self._approvals, self._session = approvals, session
+        self._policy_hash, self._life_s = policy.hash, life_s
         # Whether a person was asked in this session, perhaps by an earlier process.
         self.were_asked = resumed and approvals is not None
         self._denied = False

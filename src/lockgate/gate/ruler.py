@@ -127,10 +127,7 @@ class Ruler:
     """Rules on the calls of one session. `Session`, `Step` and `Host` hold one. Safe for several threads."""
 
     def __init__(self, gate: Gate, policy: Policy, goal: str, id: str, *, resumed: bool = False) -> None:
-        self.gate = gate
-        self.policy = policy
-        self.goal = goal
-        self.id = id
+        self.gate, self.policy, self.goal, self.id = gate, policy, goal, id
         self._scanner = gate.scanner
         self._context = Context(self._scanner, user_trust=policy.user_trust, label_rows=policy.labels)
         self.project = NO_PROJECT
@@ -561,7 +558,8 @@ class Ruler:
             if judge is not None and judged:
                 opinion, took = yield from self._judges.ask(judge, ruling, self._look_for_judge, self.goal, until)
                 ran.append(took)
-                if isinstance(opinion, Silent) and opinion.why in _OUTAGES and hasattr(judge, "probe"):
+                is_silent = isinstance(opinion, Silent) and opinion.why in _OUTAGES
+                if is_silent and ruling.stage is not Stage.SUPERVISOR and hasattr(judge, "probe"):
                     # Without a judged text, so that no text can make a judge seem to be down.
                     is_down = (yield attempt_in_thread(judge.probe)) is False
             count, standing = self._reorients, standing_of(judge)

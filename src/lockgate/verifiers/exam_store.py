@@ -79,14 +79,11 @@ class ExamStore:
         try:
             results, seen = self._read()
         except LockgateError as error:
-            return JudgeStanding(Authority.UNEXAMINED, why=error.message)
+            # A judge that had failed must not clear anything because the file that says so is damaged.
+            return JudgeStanding(Authority.FAILED, why=error.message)
         exams = [each for each in results if _is_exam_of(identity, each)]
         if not exams:
-            others = [each for each in results if each.identity[:2] == identity[:2]]
-            was_passed = any(each.identity[:3] == identity[:3] and each.standing in GRADES[1:] for each in others)
-            why = "was examined at another endpoint or as another program" if others else "has not taken the exam"
-            authority = Authority.REPLACED if was_passed else Authority.UNEXAMINED
-            return JudgeStanding(authority, why=f"{identity.route}/{identity.model} {why}")
+            return _standing_of_other(identity, [each for each in results if each.identity[:2] == identity[:2]])
         current = [each for each in exams if each.question_sha256 == question_sha256]
         worst = min(reversed((current or exams)[-COUNTED:]), key=lambda each: GRADES.index(each.standing))
         day = datetime.fromtimestamp(worst.taken_at, UTC).date().isoformat()
@@ -128,6 +125,14 @@ class ExamStore:
             change(kept)
             data = {"results": [result_as_json(each) for each in results[-_MAX_RESULTS:]], "questions": seen}
             SealedCache(folder, folder, self._keys()).write(FILE, json.dumps(data).encode())
+
+
+def _standing_of_other(identity: JudgeIdentity, others: list[ExamResult]) -> JudgeStanding:
+    """Return the standing of a judge that took no exam, while others of its route and model may have."""
+    was_passed = any(each.identity[:3] == identity[:3] and each.standing in GRADES[1:] for each in others)
+    why = "was examined at another endpoint or as another program" if others else "has not taken the exam"
+    authority = Authority.REPLACED if was_passed else Authority.UNEXAMINED
+    return JudgeStanding(authority, why=f"{identity.route}/{identity.model} {why}")
 
 
 def _is_exam_of(identity: JudgeIdentity, result: ExamResult) -> bool:

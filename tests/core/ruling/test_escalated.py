@@ -34,6 +34,13 @@ def test_who_may_clear_what(standing: Authority, width: str) -> None:
 
 
 @pytest.mark.parametrize("standing", Authority)
+def test_only_a_judge_that_has_passed_may_agree_with_tier_3(standing: Authority) -> None:
+    supervisor = Judge(RUNS, Authority.DISTINCTION)
+    held = check(CRON, triage=Judge(SAFE, standing), supervisor=supervisor, escalate="wide", goal="Write a report.")
+    assert held.allowed is (standing in (Authority.DEVELOPER, Authority.PASSED, Authority.DISTINCTION))
+
+
+@pytest.mark.parametrize("standing", Authority)
 def test_tier_3_alone_clears_severity_3_for_no_examined_judge(standing: Authority) -> None:
     held = check(CRON, triage=Judge(SUSPICIOUS, standing), supervisor=Judge(RUNS, standing), goal="Write a report.")
     assert held.allowed is (standing is Authority.DEVELOPER)
@@ -108,7 +115,7 @@ def test_a_judge_that_answers_its_probe_is_not_down() -> None:
         ("deadline", "did not answer in time"),
         ("rate-limited", "limits the rate of questions"),
         ("budget", "only a person raises it"),
-        ("replaced", "not asked until its next exam"),
+        ("replaced", "not asked until the next"),
         ("logged-out", "is logged out"),
         ("network", "cannot be reached"),
     ],

@@ -17,7 +17,7 @@ _NO_ANSWER = {
     "deadline": "the judge did not answer in time",
     "rate-limited": "the judge's provider limits the rate of questions",
     "budget": "the budget for questions to the judge is spent, and only a person raises it",
-    "replaced": "the judge's program changed since a person confirmed it, so it is not asked until its next exam",
+    "replaced": "another program or model answers than the one that passed the exam, so it is not asked until the next",
     "logged-out": "the judge is logged out",
     "network": "the judge cannot be reached",
     "unauthorized": "the judge's provider refuses the key",
@@ -65,7 +65,7 @@ def _follow_triage(
         return _decision_from_ask(ask, Action.CONTINUE, 2, Reason.JUDGE_DOWN, explanation)
     if isinstance(opinion, Unreadable) and ask.stage is Stage.TRIAGE:
         return ask._replace(stage=Stage.TRIAGE_AGAIN)
-    heard = "suspicious" if suspicious is True else "clear" if suspicious is False else "unclear"
+    heard = "suspicious" if suspicious else "clear" if suspicious is False and judge.may_agree else "unclear"
     return ask._replace(stage=Stage.SUPERVISOR, triage="" if opinion is None else heard)
 
 

@@ -45,6 +45,11 @@ class JudgeStanding(NamedTuple):
     def has_passed(self) -> bool:
         return self.authority in (Authority.PASSED, Authority.DISTINCTION)
 
+    @property
+    def may_agree(self) -> bool:
+        """Whether its "clear" counts beside Tier 3's."""
+        return self.has_passed or self.authority is Authority.DEVELOPER
+
 
 DEVELOPERS = JudgeStanding(Authority.DEVELOPER)
 
