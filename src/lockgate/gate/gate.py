@@ -64,9 +64,8 @@ class Gate:
 
     Without judges an escalated call gets what the policy says of calls that no judge could clear: PAUSE when the tool
     is high-risk. `prices` turns a judge's name and tokens into US dollars, or None where it does not know, and `budget`
-    limits the questions. With a
-    `journal` no ruling is returned before it is recorded there. `vouched` knows what a person has vouched for,
-    `carried` what agents have written from untrusted text.
+    limits the questions. With a `journal` no ruling is returned before it is recorded there. `vouched` knows what a
+    person has vouched for, `carried` what agents have written from untrusted text.
     """
 
     def __init__(

@@ -30,6 +30,7 @@ import weakref
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
@@ -81,27 +82,10 @@ _SCHEMA_NAMES = re.compile(rb"schema|response.?format|output.?config|structured.
 
 _RETRIED = frozenset({NoAnswerReason.DEADLINE, NoAnswerReason.NETWORK, NoAnswerReason.SERVER_ERROR})
 # These say nothing about the provider's health: the question was wrong, or was never sent.
-_NEUTRAL = frozenset(
-    {
-        NoAnswerReason.INTERNAL,
-        NoAnswerReason.BUSY,
-        NoAnswerReason.CIRCUIT_OPEN,
-        NoAnswerReason.CALLED_IN_LOOP,
-        NoAnswerReason.BAD_PAYLOAD,
-        NoAnswerReason.NO_KEY,
-    }
-)
+_NEUTRAL = frozenset(map(NoAnswerReason, "internal busy circuit-open called-in-loop bad-payload no-key".split()))
 # The provider answered, even if only with a refusal: it is up. A storm of 4xx from one client must not open the circuit
 # for all.
-_ANSWERED = frozenset(
-    {
-        NoAnswerReason.UNAUTHORIZED,
-        NoAnswerReason.CLIENT_ERROR,
-        NoAnswerReason.REFUSED,
-        NoAnswerReason.CUT_SHORT,
-        NoAnswerReason.ODD_ANSWER,
-    }
-)
+_ANSWERED = frozenset(map(NoAnswerReason, "unauthorized client-error refused cut-short odd-answer".split()))
 
 _log = logging.getLogger("lockgate.verifier")
 
@@ -168,13 +152,14 @@ class Client:
                 f"circuit_open_s must be more than 0 and at most 86400, not {quoted(circuit_open_s)}",
                 hint="60 is the default",
             )
-        self._timeout_s = timeout_ms / 1000
+        # The total deadline for an answer.
+        self.timeout_s = timeout_ms / 1000
         self._clock = clock
         self._dispatcher = _Dispatcher(
-            timeout_s=self._timeout_s,
+            timeout_s=self.timeout_s,
             max_retries=max_retries,
             in_flight=in_flight,
-            limits=CircuitLimits(failures=failures, open_s=circuit_open_s, lease_s=self._timeout_s + 5.0),
+            limits=CircuitLimits(failures=failures, open_s=circuit_open_s, lease_s=self.timeout_s + 5.0),
             transport=transport or partial(open_transport, in_flight, ca_file),
             background=background,
             chance=chance,
@@ -183,11 +168,6 @@ class Client:
             tls_context(ca_file)  # now, before a caller waits, and so that a missing package is reported at the start
         self._finalizer = weakref.finalize(self, self._dispatcher.stop)
         self._finalizer.atexit = False  # _leave_all does it, and waits
-
-    @property
-    def timeout_s(self) -> float:
-        """The total deadline for an answer."""
-        return self._timeout_s
 
     def ask(
         self, provider: Provider, question: Question, key: str, *, tenant: str = "", timeout_s: float | None = None
@@ -240,7 +220,7 @@ class Client:
         self, provider: Provider, question: Question, key: str, tenant: str, began: float, timeout_s: float | None
     ) -> _PendingQuestion | NoAnswer:
         """Step 1: make the request and submit it, or return why not."""
-        given_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
+        given_s = self.timeout_s if timeout_s is None else min(timeout_s, self.timeout_s)
         if not given_s > 0:  # NaN is no time either
             return NoAnswer(NoAnswerReason.DEADLINE)
         try:
@@ -259,9 +239,8 @@ class Client:
         except BaseException as error:  # noqa: BLE001 - foreign code; its error may hold the key
             _log.warning("a provider could not make its request: %s", type(error).__name__)
             return NoAnswer(NoAnswerReason.INTERNAL)
-        pending = _PendingQuestion(provider, question, request, circuit, tenant_id, began + given_s)
-        pending.plain = plain
-        pending.had_fair_time = given_s >= self._timeout_s * FAIR_SHARE
+        pending = _PendingQuestion(provider, question, request, circuit, tenant_id, began + given_s, plain)
+        pending.had_fair_time = given_s >= self.timeout_s * FAIR_SHARE
         refused = self._dispatcher.accept(pending, began)
         return pending if refused is None else NoAnswer(refused)
 
@@ -303,47 +282,23 @@ class ProviderQuestion(NamedTuple):
         return asked.answer
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _PendingQuestion:
     """One question under way, shared by its caller and the loop; the loop's side sets `answer` once."""
 
-    __slots__ = (
-        "abandoned",
-        "answer",
-        "attempts",
-        "circuit",
-        "deadline",
-        "had_fair_time",
-        "loop",
-        "plain",
-        "provider",
-        "question",
-        "request",
-        "task",
-        "tenant_id",
-    )
-
-    def __init__(
-        self,
-        provider: Provider,
-        question: Question,
-        request: HttpRequest,
-        circuit: bytes,
-        tenant_id: bytes | None,
-        deadline: float,
-    ) -> None:
-        self.provider = provider
-        self.question = question
-        self.request = request
-        self.circuit = circuit
-        self.tenant_id = tenant_id
-        self.deadline = deadline
-        self.had_fair_time = True
-        self.answer: Future[Answer] = Future()
-        self.attempts = 0
-        self.abandoned = False
-        self.plain: tuple[Question, HttpRequest] | None = None
-        self.loop: _ClientLoop | None = None
-        self.task: asyncio.Task[Answer] | None = None
+    provider: Provider
+    question: Question
+    request: HttpRequest
+    circuit: bytes
+    tenant_id: bytes | None
+    deadline: float
+    plain: tuple[Question, HttpRequest] | None = None
+    had_fair_time: bool = True
+    answer: Future[Answer] = field(default_factory=Future)
+    attempts: int = 0
+    abandoned: bool = False
+    loop: _ClientLoop | None = None
+    task: asyncio.Task[Answer] | None = None
 
     def deliver(self, answer: Answer) -> None:
         # A task may end while its loop is being abandoned: then the first answer stays.

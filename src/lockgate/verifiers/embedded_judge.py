@@ -413,6 +413,7 @@ class EmbeddedJudge:
     """
 
     reads_evidence = True
+    standing = JudgeStanding(Authority.EMBEDDED)
     # Where questions wait for the encoder; adapters use the same pool.
     pool = _pool
 
@@ -433,10 +434,6 @@ class EmbeddedJudge:
             except InvalidConfig:
                 return "embedded/unknown"
         return self._name
-
-    @property
-    def standing(self) -> JudgeStanding:
-        return JudgeStanding(Authority.EMBEDDED)
 
     def __repr__(self) -> str:
         return f"EmbeddedJudge({self.name})"
@@ -525,13 +522,8 @@ class EmbeddedJudge:
         return _shared.get(self._files)
 
     def _silent_after(self, error: Exception) -> Opined:
-        why = (
-            NoAnswerReason.DEADLINE
-            if isinstance(error, TimeoutError)
-            else NoAnswerReason.BUSY
-            if isinstance(error, Full)
-            else NoAnswerReason.INTERNAL
-        )
+        why = NoAnswerReason.BUSY if isinstance(error, Full) else NoAnswerReason.INTERNAL
+        why = NoAnswerReason.DEADLINE if isinstance(error, TimeoutError) else why
         # Our own messages are about the model; of any other error only the type, as its message may quote the text.
         said = error.message if isinstance(error, InvalidConfig) else type(error).__name__
         _log.warning("no opinion: judge=%s reason=%s error=%s", self.name, why.value, said)

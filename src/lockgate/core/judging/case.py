@@ -171,9 +171,9 @@ def build_case(
     told = (_finding_line(found, context) for found in _rank_findings(ask.findings))
     findings = _fit_lines(told, len(ask.findings), budget // 8, "of the findings", missing)
     ranked = sorted(ask.origins, key=lambda origin: (origin.known, not origin.order))
-    origins = _fit_lines(
-        map(_origin_line, ranked), len(ranked), budget // 8, "of the origins", missing, telling=_count_orders(ranked)
-    )
+    orders = sum(1 for origin in ranked if origin.order and not origin.known)
+    lines_of_origins = map(_origin_line, ranked)
+    origins = _fit_lines(lines_of_origins, len(ranked), budget // 8, "of the origins", missing, telling=orders)
     trail = _trail(history, policy, budget // (8 if top else 16), missing, top=top)
     targets, secrets = tuple(_target_lines(ask, context)), tuple(_secret_lines(ask, context))
     made = list(_lineage(ask, context)) if top else []
@@ -255,10 +255,6 @@ def _fit_lines(
             break
         kept[line] = None
     return tuple(kept)
-
-
-def _count_orders(origins: Sequence[Origin]) -> int:
-    return sum(1 for origin in origins if origin.order and not origin.known)
 
 
 def _rank_findings(findings: Sequence[Finding]) -> list[Finding]:

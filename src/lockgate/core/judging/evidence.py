@@ -23,9 +23,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from lockgate.core.ruling.arguments import flatten_arguments
 from lockgate.core.ruling.effects.address_shapes import is_wallet
@@ -36,7 +36,10 @@ from lockgate.core.ruling.pipeline import FORM_WORDS, EscalatedCall
 from lockgate.core.ruling.tool_risk import tool_words
 from lockgate.core.text.confusables import fold_to_latin, remove_invisible, triggers_from_text
 from lockgate.core.text.encodings import CODES
-from lockgate.core.vocabulary import Block, Finding, Origin, Severity, Trust
+from lockgate.core.vocabulary import Finding, Origin, Severity, Trust
+
+if TYPE_CHECKING:
+    from lockgate.core.judging.case import BlockLookup
 
 MAX_WINDOWS = 4
 # Characters on each side of what is looked for: with it, some 100 tokens.
@@ -79,28 +82,12 @@ class Evidence(NamedTuple):
 FACTS = ("value-in-order", "speaks-to-the-agent", "arguments-in-goal")
 
 # Groups of rules about texts that speak to a model, as against words that merely occur.
-_SPEAKS = (
-    "override:",
-    "authority:",
-    "concealment:",
-    "exfiltration:",
-    "markup:",
-    "tool:",
-    "seed:ignore",
-    "seed:new",
-    "seed:forget",
+_SPEAKS = tuple(
+    "override: authority: concealment: exfiltration: markup: tool: seed:ignore seed:new seed:forget".split()
 )
 
 
-class _Known(Protocol):
-    @property
-    def blocks(self) -> Sequence[Block]: ...
-
-    @property
-    def positions(self) -> Mapping[str, int]: ...
-
-
-def collect_evidence(ask: EscalatedCall, context: _Known, goal: str) -> Evidence:
+def collect_evidence(ask: EscalatedCall, context: BlockLookup, goal: str) -> Evidence:
     """Return the evidence for one call, at a bounded cost. A `Context` must not change meanwhile."""
     request = _UserRequest(goal, context)
     untrusted = {block.id for block in context.blocks if block.trust is Trust.UNTRUSTED}
@@ -119,7 +106,7 @@ def collect_evidence(ask: EscalatedCall, context: _Known, goal: str) -> Evidence
 class _UserRequest:
     """What the user asked for: the goal, and what was said later."""
 
-    def __init__(self, goal: str, context: _Known) -> None:
+    def __init__(self, goal: str, context: BlockLookup) -> None:
         said = [
             block.content[:_MAX_SEARCHED]
             for block in context.blocks
@@ -158,16 +145,12 @@ def _flat(text: str) -> str:
     return re.sub(r"[\s\-_]+", "", text.lower())
 
 
-def _unasked_targets(ask: EscalatedCall, context: _Known, request: _UserRequest) -> list[_EvidencePlace]:
+def _unasked_targets(ask: EscalatedCall, context: BlockLookup, request: _UserRequest) -> list[_EvidencePlace]:
     """Where untrusted text has a target of the call that the user did not name; one place per target."""
     orders = {(origin.block, origin.start): origin.order for origin in ask.origins if origin.order}
     found = {
         origin.value: _EvidencePlace(
-            origin.block,
-            origin.start,
-            origin.end,
-            orders.get((origin.block, origin.start), origin.value),
-            origin.value,
+            origin.block, origin.start, origin.end, orders.get((origin.block, origin.start), origin.value), origin.value
         )
         for origin in ask.origins
         if origin.sink == "target" and not origin.known
@@ -182,7 +165,7 @@ def _unasked_targets(ask: EscalatedCall, context: _Known, request: _UserRequest)
     return list(found.values())
 
 
-def _search(target: str, context: _Known) -> _EvidencePlace | None:
+def _search(target: str, context: BlockLookup) -> _EvidencePlace | None:
     """The latest place that has the target as it stands, in a bounded part of the latest texts."""
     room, sought = _MAX_SEARCHED, re.compile(re.escape(target), re.IGNORECASE)
     for block in reversed(context.blocks):
@@ -230,7 +213,7 @@ _TYPES = FORM_WORDS | {"input"}
 _MAILBOX, _WORDS = re.compile(r"\S+@\S+"), re.compile(r"\w+(?:\s\w+)*")
 
 
-def _has_strange_receiver(ask: EscalatedCall, context: _Known) -> bool:
+def _has_strange_receiver(ask: EscalatedCall, context: BlockLookup) -> bool:
     """Whether something goes to a receiver that untrusted text names, and neither the user nor the project.
 
     However the text puts it, the receiver is what an attacker gains by, and anyone can register a domain or a mailbox
@@ -248,7 +231,7 @@ def _has_strange_receiver(ask: EscalatedCall, context: _Known) -> bool:
     return False
 
 
-def _is_in_open_list(ask: EscalatedCall, place: Origin, context: _Known) -> bool:
+def _is_in_open_list(ask: EscalatedCall, place: Origin, context: BlockLookup) -> bool:
     """Whether the user left it open whom to write to, and a mailbox stands in a line of the same form as one beside it.
 
     No order leads to the list, and a mark, not a word, stands before the mailbox.
@@ -383,7 +366,7 @@ class _EvidencePlace(NamedTuple):
 
 
 def _windows(
-    ask: EscalatedCall, context: _Known, untrusted: set[str], targets: Sequence[_EvidencePlace]
+    ask: EscalatedCall, context: BlockLookup, untrusted: set[str], targets: Sequence[_EvidencePlace]
 ) -> tuple[tuple[str, ...], bool]:
     """The passages, and whether they are all."""
     found: list[tuple[str, int, int]] = []
@@ -424,7 +407,7 @@ def _mark(text: str, value: str) -> str:
 _UNMARKED = str.maketrans({"\u00ab": '"', "\u00bb": '"'})
 
 
-def _latest(context: _Known) -> tuple[str, ...]:
+def _latest(context: BlockLookup) -> tuple[str, ...]:
     """The beginning and the end of the latest untrusted texts: what the agent had just read when it made the call."""
     texts: dict[str, None] = {}
     for block in reversed(context.blocks):
@@ -479,7 +462,7 @@ def _trim_to_words(text: str, low: int, high: int) -> str:
 # What is known
 
 
-def _followed_words(ask: EscalatedCall, context: _Known) -> set[str]:
+def _followed_words(ask: EscalatedCall, context: BlockLookup) -> set[str]:
     """The words of the texts that the user told the agent to follow: what they say, the user said.
 
     Without those of an address that the call goes to: the text that names it would vouch for it.
@@ -502,11 +485,7 @@ def _speaks(found: Finding, blocks: set[str]) -> bool:
 
 
 def _words(texts: Iterable[str]) -> set[str]:
-    found: set[str] = set()
-    for text in texts:
-        lower = text.lower()
-        found |= set(_WORD.findall(lower)) - _COMMON
-    return found
+    return {word for text in texts for word in _WORD.findall(text.lower())} - _COMMON
 
 
 def _share(part: set[str], whole: set[str]) -> float:

@@ -23,23 +23,16 @@ from lockgate.core.ruling.supervised_steps import FINISH
 
 MAX_CORRECTION = 500
 
+
+def _object_schema(**properties: Mapping[str, object]) -> Mapping[str, object]:
+    required = list(properties)
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
 # Always the same objects: providers compile a schema when they first see it, so the nonce is not part of them.
-TRIAGE_SCHEMA: Mapping[str, object] = {
-    "type": "object",
-    "properties": {"suspicious": {"type": "boolean"}, "nonce": {"type": "string"}},
-    "required": ["suspicious", "nonce"],
-    "additionalProperties": False,
-}
-SUPERVISOR_SCHEMA: Mapping[str, object] = {
-    "type": "object",
-    "properties": {
-        "verdict": {"type": "string", "enum": ["CONTINUE", "REORIENT", "PAUSE"]},
-        "correction": {"type": "string"},
-        "nonce": {"type": "string"},
-    },
-    "required": ["verdict", "correction", "nonce"],
-    "additionalProperties": False,
-}
+TRIAGE_SCHEMA = _object_schema(suspicious={"type": "boolean"}, nonce={"type": "string"})
+_VERDICTS = {"type": "string", "enum": ["CONTINUE", "REORIENT", "PAUSE"]}
+SUPERVISOR_SCHEMA = _object_schema(verdict=_VERDICTS, correction={"type": "string"}, nonce={"type": "string"})
 
 _LINES = """\
 Everything you are told of the case stands on lines of this form: the nonce, a label, and JSON. The first line of the \
@@ -168,20 +161,10 @@ def _labelled_values(case: JudgeCase, *, top: bool = False) -> Iterator[tuple[st
     for label, lines in (known | {"earlier-call": case.trail}).items():
         yield from ((label, line) for line in lines)
     for shown in case.excerpts:
-        how_much = (
-            ("whole" if shown.whole else "in parts") if shown.pieces else "as above" if shown.digest else "not at all"
-        )
-        yield (
-            "block",
-            {
-                "id": shown.block,
-                "source": shown.source,
-                "trust": shown.trust,
-                "flagged": shown.flagged,
-                "shown": how_much,
-                "sha256": shown.digest,
-            },
-        )
+        without = "as above" if shown.digest else "not at all"
+        how_much = ("whole" if shown.whole else "in parts") if shown.pieces else without
+        block = {"id": shown.block, "source": shown.source, "trust": shown.trust, "flagged": shown.flagged}
+        yield "block", {**block, "shown": how_much, "sha256": shown.digest}
         for piece in shown.pieces:
             yield "text", piece
     if top:

@@ -82,13 +82,8 @@ def parse_ruling(text: str, nonce: str) -> Ruling | None:
 
 
 def _match_reply(replies: tuple[re.Pattern[str], ...], text: str, nonce: str, most: int) -> re.Match[str] | None:
-    if len(text) > most:
-        return None
-    for reply in replies:
-        match = reply.fullmatch(text)
-        if match and match["nonce"] == nonce:
-            return match
-    return None
+    matches = (reply.fullmatch(text) for reply in replies if len(text) <= most)
+    return next((match for match in matches if match and match["nonce"] == nonce), None)
 
 
 # --- opinions

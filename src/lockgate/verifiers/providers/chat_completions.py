@@ -15,17 +15,9 @@ from lockgate.verifiers.providers.envelope import CUT_SHORT, MALFORMED, ODD, REF
 
 # What a content filter can object to, attacks on models first. A closed list, because a server may write any name, and
 # the name goes into logs and metrics.
-FILTER_CATEGORIES = (
-    "jailbreak",
-    "indirect_attack",
-    "hate",
-    "self_harm",
-    "sexual",
-    "violence",
-    "profanity",
-    "custom_blocklists",
-    "protected_material_text",
-    "protected_material_code",
+FILTER_CATEGORIES = tuple(
+    "jailbreak indirect_attack hate self_harm sexual violence profanity custom_blocklists protected_material_text "
+    "protected_material_code".split()
 )
 ANY_CATEGORY = "content_filter"
 _FLAGS = ("filtered", "detected", "blocked")
@@ -39,10 +31,7 @@ _PER_CATEGORY = ("content_filter_results", "content_filter_result")
 def request_body(question: Question, model: str) -> dict[str, object]:
     """Return the part of the body that all servers of this format take; each provider adds the rest."""
     system = [{"role": "system", "content": question.system}] if question.system else []
-    asked: dict[str, object] = {
-        "model": model,
-        "messages": [*system, {"role": "user", "content": question.user}],
-    }
+    asked: dict[str, object] = {"model": model, "messages": [*system, {"role": "user", "content": question.user}]}
     if question.schema is not None:
         asked["response_format"] = {
             "type": "json_schema",
