@@ -25,7 +25,7 @@ from lockgate.core.ruling.self_protection import findings_from_effects
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import tool_risk
 from lockgate.core.vocabulary import Finding, Risk
-from lockgate.gate.ruler import ruling_processes
+from lockgate.gate.ruler import protect
 from lockgate.runtime.accounts import Account
 from lockgate.runtime.loopback import is_loopback
 from lockgate.sessions import Host
@@ -52,14 +52,7 @@ def find_protected_targets(
     looks = tool_risk(tool, additional=host.gate.policy.high_risk_tools) is Risk.LOW
     names = _PathLookup(cwd)
     name, _, port = headers.get("host", "").rpartition(":")
-    project = Project(
-        folder=cwd,
-        home=os.path.expanduser("~"),
-        follow=names.follow,
-        service_port=host.gate.service_port,
-        service_pids=ruling_processes(),
-        own_folders=host.gate.own_folders,
-    )
+    project = protect(Project(folder=cwd, home=os.path.expanduser("~"), follow=names.follow), host.gate)
     # Behind a proxy the port is that of another machine, or of another program.
     if port.isdecimal() and is_loopback(name):
         project = replace(project, service_port=int(port))

@@ -53,6 +53,8 @@ from lockgate.gate.person_questions import (
 )
 from lockgate.runtime.accounts import Account, own_account
 from lockgate.runtime.failures import report_failure
+from lockgate.runtime.listeners import listening_pids
+from lockgate.runtime.loopback import is_loopback
 from lockgate.runtime.routines import Routine, run_routine, run_routine_async
 
 if TYPE_CHECKING:
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
 MAX_HISTORY = 256
 _MAX_REMEMBERED = 400
 _MAX_LEAVES = 64
+_ADDRESS = re.compile(r"http(s?)://(\[[^\]]*\]|[^/:?#]*)(?::(\d+))?")
 # What the user and the host say themselves is theirs, whatever it repeats; a page has its words from no session.
 _SPOKEN = frozenset({"goal", "supervisor", "system", "user", "web"})
 # In the place of what is known of a text, where it was not looked up yet.
@@ -88,6 +91,23 @@ _CLEARING_REASONS = frozenset({Reason.TRIAGE_CLEARED, Reason.SUPERVISOR, Reason.
 def ruling_processes() -> frozenset[int]:
     """Return the process that rules, and its parent: that of several workers starts and ends them."""
     return frozenset((getpid(), getppid())) - {0, 1}
+
+
+def protect(project: Project, gate: Gate) -> Project:
+    """Return a project with where Lockgate itself is, and the judges on this machine: no call may touch them."""
+    judges: dict[int, list[str]] = {}
+    for judge in (gate.triage, gate.supervisor):
+        address = _ADDRESS.match(str(getattr(judge, "endpoint", "")))
+        if judge is not None and address and is_loopback(address[2]):
+            judges.setdefault(int(address[3] or (443 if address[1] else 80)), []).append(judge.name)
+    return replace(
+        project,
+        service_port=gate.service_port,
+        service_pids=ruling_processes(),
+        own_folders=gate.own_folders,
+        judge_servers=judges,
+        judge_pids=partial(listening_pids, judges),
+    )
 
 
 class Ledger(Protocol):
@@ -316,10 +336,7 @@ class Ruler:
 
     @project.setter
     def project(self, project: Project) -> None:
-        gate = self.gate
-        self._context.project = replace(
-            project, service_port=gate.service_port, service_pids=ruling_processes(), own_folders=gate.own_folders
-        )
+        self._context.project = protect(project, self.gate)
 
     # Earlier calls.
 

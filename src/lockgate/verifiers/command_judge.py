@@ -108,7 +108,7 @@ class CommandJudge:
         environ: Mapping[str, str] = os.environ,
         nonce: Callable[[], str] = lambda: token_hex(16),
     ) -> None:
-        self._program, self._endpoint, self._timeout_s, self._nonce = program, endpoint, timeout_s, nonce
+        self._program, self.endpoint, self._timeout_s, self._nonce = program, endpoint, timeout_s, nonce
         self._form = FORMS[program.route]
         self._model = program.model or self._form.default_model
         names = (*_INHERITED, *self._form.login)
@@ -129,7 +129,7 @@ class CommandJudge:
         route, found = self.name if self._program.route == COMMAND else self._program.route, ""
         with suppress(OSError, _NoReply), self._opened() as (_, digest):
             found = digest
-        return JudgeIdentity(route, self._model, self._endpoint, found)
+        return JudgeIdentity(route, self._model, self.endpoint, found)
 
     def confirm_program(self) -> None:
         """Take the program as it is now for the right one: for an exam that a person takes."""
@@ -157,9 +157,9 @@ class CommandJudge:
                 logged_in = any(self._environment.get(key) for key in self._form.keys)
                 if not logged_in and self._run(handle, deadline, None)[0] != 0:
                     return False
-            parts, left_s = urlsplit(self._endpoint), deadline - monotonic()
+            parts, left_s = urlsplit(self.endpoint), deadline - monotonic()
             own = [(parts.hostname or "", parts.port or (80 if parts.scheme == "http" else 443))]
-            servers = own if self._endpoint else [(server, 443) for server in self._form.servers]
+            servers = own if self.endpoint else [(server, 443) for server in self._form.servers]
             return bool(_probes.run(partial(_is_reachable, servers, left_s), left_s))
         except (_NoReply, Full, LockgateError):
             return True
@@ -206,8 +206,8 @@ class CommandJudge:
         ):
             environment = {**self._environment, **self._form.variables}
             environment |= {"TMPDIR": str(folder / "tmp"), "LOCKGATE_JUDGE": token}
-            if self._endpoint and self._form.endpoint_variable:
-                environment[self._form.endpoint_variable] = self._endpoint
+            if self.endpoint and self._form.endpoint_variable:
+                environment[self._form.endpoint_variable] = self.endpoint
             variable, usual, login_file = self._form.home
             login = Path(environment.get(variable) or Path(environment.get("HOME", "/"), usual), login_file)
             if variable and (login.is_file() or any(map(environment.get, self._form.keys))):
@@ -239,9 +239,9 @@ class CommandJudge:
         system_file.write_text(question.system, encoding="utf-8")
         schema_file.write_text(schema, encoding="utf-8")
         values = {"system": str(system_file), "schema": schema, "schema_file": str(schema_file), "model": self._model}
-        values |= {"system_json": json.dumps(str(system_file)), "endpoint_json": json.dumps(self._endpoint)}
+        values |= {"system_json": json.dumps(str(system_file)), "endpoint_json": json.dumps(self.endpoint)}
         words = [*form.words, *(form.with_schema if question.schema else ()), *(form.with_model if self._model else ())]
-        words += form.with_endpoint if self._endpoint else ()
+        words += form.with_endpoint if self.endpoint else ()
         return [_SLOT.sub(lambda slot: values[slot[1]], word) for word in words]
 
     @contextmanager

@@ -31,6 +31,9 @@ class ModelJudge:
     `client` keeps the deadline, so tiers with different deadlines have a client each. Every question has its own nonce.
     """
 
+    # What its word is worth before an exam; `ExaminedJudge` knows of exams.
+    standing = JudgeStanding(Authority.UNEXAMINED)
+
     def __init__(
         self,
         client: Client,
@@ -52,16 +55,14 @@ class ModelJudge:
         return f"{self._provider.name}/{self._provider.model}"
 
     @property
-    def standing(self) -> JudgeStanding:
-        """What its word is worth before an exam; `ExaminedJudge` knows of exams."""
-        return JudgeStanding(Authority.UNEXAMINED)
-
-    @property
     def identity(self) -> JudgeIdentity:
         """What an exam of this judge holds for."""
-        provider = self._provider
-        endpoint = getattr(provider, "base_url", "") or getattr(provider, "endpoint", "")
-        return JudgeIdentity(provider.name, provider.model, str(endpoint))
+        return JudgeIdentity(self._provider.name, self._provider.model, self.endpoint)
+
+    @property
+    def endpoint(self) -> str:
+        """Where the model is asked."""
+        return str(getattr(self._provider, "base_url", "") or getattr(self._provider, "endpoint", ""))
 
     def __repr__(self) -> str:
         return f"ModelJudge({self.name})"

@@ -179,9 +179,9 @@ class _CodeReader:
                     self.add(found.kind, path)
 
     def read_ended_processes(self) -> None:
-        """Note the number of Lockgate's own process beside a call that ends or stops one."""
+        """Note the number of Lockgate's own process, or of a judge's, beside a call that ends or stops one."""
         numbers = _NUMBER.findall(self.source) if _ENDS_PROCESS.search(self.source) else ()
-        if not self.project.service_pids.isdisjoint(map(int, numbers)):
+        if numbers and not self.project.own_pids().isdisjoint(map(int, numbers)):
             self.add("changes-own-guard", "lockgate")
 
     def note_access(self, path: str, access: Access) -> None:

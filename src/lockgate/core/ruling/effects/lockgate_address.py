@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import IPv4Address
 
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.effects.effect import Effect, effect
+from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.tool_arguments import leaf_name
 from lockgate.core.ruling.effects.tool_names import ToolName
 from lockgate.core.ruling.scope.machines import DOTS, decode_percent, ipv6_machines, machines_from_host
@@ -30,6 +31,10 @@ _HEALTH = re.compile(r"/(?:healthz|readyz)(?=[\s\"'`;|&)]|$)")
 # Browsers leave these out wherever they stand in an address.
 _LEFT_OUT = str.maketrans("", "", "\t\r\n")
 _ROUTE = re.compile(r"(?<![\w.:\]-])/(?:v1/(?:approvals|bans|exchange|grants)|hooks/[a-z-]+|links/(?:show|answer))\b")
+# The routes of Ollama, LM Studio, llama.cpp and vLLM that replace, load or remove a model.
+_MODEL_ROUTE = re.compile(
+    r"/+api/+(?:create|delete|pull|copy|v\d/+models/+(?:un)?load)\b|/models/+(?:un)?load\b|/v1/+(?:un)?load_lora|/lora-adapters"
+)
 _OCTAL = re.compile(r"0[0-7]{9,11}")
 _REACH = 300
 _MOST_PORTS = 64
@@ -48,6 +53,12 @@ def find_own_service(text: str, port: int) -> str:
         if found := _find_plainly(form, port):
             return found
     return ""
+
+
+def find_model_change(text: str, ports: Iterable[int]) -> str:
+    """Return the host and port of a judge's server where a text also names a route that changes its models."""
+    found = (find_own_service(text, port) for port in ports if _MODEL_ROUTE.search(decode_percent(text)))
+    return next(filter(None, found), "")
 
 
 def may_name_service(text: str, port: int) -> bool:
@@ -77,10 +88,11 @@ def is_this_machine(host: str) -> bool:
     return False
 
 
-def read_service_arguments(name: ToolName, seed: str, leaves: Sequence[Leaf], port: int) -> Iterator[Effect]:
+def read_service_arguments(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
     """Yield an effect for each value by which a tool reaches the service: an address, a route, a host and a port."""
     if seed in _OTHER_SEEDS:
         return
+    port = project.service_port
     is_page = not _PAGES.isdisjoint(name.words)
     reads_all = is_page or not _CODE.isdisjoint(name.words)
     places = [leaf for leaf in leaves if _may_be_address(leaf, reads_all=reads_all)]
@@ -90,6 +102,8 @@ def read_service_arguments(name: ToolName, seed: str, leaves: Sequence[Leaf], po
             found = next((other.text for other in places if is_this_machine(other.text.strip()[:_REACH])), "")
         if found:
             yield effect(ASKS_SERVICE, found, argument=leaf.argument, span=(0, len(leaf.text)))
+        if changed := find_model_change(leaf.text, project.judge_servers):
+            yield effect("changes-own-guard", changed, argument=leaf.argument, span=(0, len(leaf.text)))
 
 
 def _may_be_address(leaf: Leaf, *, reads_all: bool) -> bool:

@@ -7,7 +7,7 @@ it needs no untrusted text to have it from. The values here are pure; reading th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -49,8 +49,9 @@ class Project:
     Lockgate's own (`protected_paths.py`): only a host can look at links, nothing here does. `brings_lockgate` says
     whether what is installed from a path would take Lockgate's place. `service_port` is where Lockgate's service
     listens, `service_pids` are the processes that rule and their parent, and `own_folders` is where its files lie
-    besides the usual places. `named` collects the files that a call surely runs or loads, for a caller that wants them;
-    an empty path says that its arguments run.
+    besides the usual places. `judge_servers` are the names of the judges that this machine serves, by port, and
+    `judge_pids` looks up which processes listen there. `named` collects the files that a call surely runs or loads, for
+    a caller that wants them; an empty path says that its arguments run.
     """
 
     root: str = ""
@@ -66,7 +67,18 @@ class Project:
     service_port: int = field(default=7717, compare=False, repr=False)
     service_pids: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
     own_folders: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    judge_servers: Mapping[int, Sequence[str]] = field(default_factory=dict, compare=False, repr=False)
+    judge_pids: Callable[[], frozenset[int]] = field(default=frozenset, compare=False, repr=False)
     named: list[str] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def own_ports(self) -> tuple[int, ...]:
+        """The ports that the service and the judges of this machine listen on."""
+        return (self.service_port, *self.judge_servers)
+
+    def own_pids(self) -> frozenset[int]:
+        """Return the processes that rule or serve a judge."""
+        return self.service_pids | self.judge_pids()
 
     def has_package(self, name: str, registry: str = "") -> bool:
         """Return whether a manifest or lock file names this package; in `registry` where the caller knows it.

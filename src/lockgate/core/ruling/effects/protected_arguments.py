@@ -35,7 +35,7 @@ def read_own_arguments(name: ToolName, seed: str, leaves: Sequence[Leaf], projec
         found = own_access(".", access, project, below=True)
         if found is not None:
             yield found
-    yield from read_service_arguments(name, seed, leaves, project.service_port)
+    yield from read_service_arguments(name, seed, leaves, project)
 
 
 def _may_hold_own(places: Sequence[Leaf], project: Project) -> bool:

@@ -78,6 +78,8 @@ def may_lead_to_own(text: str, project: Project) -> bool:
     low = text.lower()
     if any(sign in low for sign in _SIGNS) or _WIDE.search(low) or may_name_service(low, project.service_port):
         return True
+    if any(str(port) in low for port in project.judge_servers):
+        return True
     # A shell drops quotes inside a name.
     bare = low.translate(_DROPPED) if any(quote in low for quote in "'\"\\^") else low
     folders = (project.home, *project.own_folders) if project.home else project.own_folders

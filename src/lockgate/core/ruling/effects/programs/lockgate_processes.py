@@ -1,7 +1,8 @@
 """What a program does to Lockgate's service and to the agents that its hooks stand in.
 
 It ends or enters the service's process, reaches the service or takes its port, has the system stop it, types our
-commands into another terminal, or starts Lockgate or an agent away from our settings.
+commands into another terminal, or starts Lockgate or an agent away from our settings. A model server of this machine
+that judges is protected like the service, except that any program may ask it: only its models may not be changed.
 
 A program that ends processes chooses them: by number, by a pattern, by a port, or by a list that another program
 printed and a filter narrowed. What counts is whether that choice can hold the service. The host says the service's
@@ -11,12 +12,12 @@ number and port; a number or pattern that is not known is any process, so `kill 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.agent_programs import AGENT_PROGRAMS
-from lockgate.core.ruling.effects.lockgate_address import ASKS_SERVICE, find_own_service
+from lockgate.core.ruling.effects.lockgate_address import ASKS_SERVICE, find_model_change, find_own_service
 from lockgate.core.ruling.effects.program_io import MARK, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.lockgate_commands import PROGRAMS, QUIET
 from lockgate.core.ruling.effects.programs.options import has_option, plain_words, split_options
@@ -38,6 +39,11 @@ _ENDS = re.compile(rf"\b(?:{'|'.join(_KILLERS)})\b")
 _OF_A_USER = frozenset("-u -U --euid --uid --user".split())
 _PYTHONS = ("python", "python3", *(f"python3.{minor}" for minor in range(11, 16)))
 _NAMES = (*_PYTHONS, "lockgate")
+_MODEL_SERVERS = tuple(PROGRAMS["model servers"])
+_MODEL_VERBS = frozenset("rm create cp pull".split())
+# A URL, or a host with a port where nothing says that a program listens: the address of a client.
+_URL = re.compile(r"\w+://\S+")
+_BINDS = re.compile(r"listen|bind|publish|serve\b|runserver|(?<!\S)-[abDLpS]\b", re.IGNORECASE)
 # The output of a program that lists processes, as long as no filter has taken the service out of it. It begins with a
 # digit: `/proc/1-every-process/environ` is a path like that of any number.
 _PROCESSES = "1-every-process"
@@ -50,6 +56,7 @@ _CLIENTS, _TYPING, _MANAGERS, _LOOKING_VERBS, _FOR_ALL, _ENVIRONMENT_VERBS, _ATT
         "attachers",
     )
 )
+_MANAGERS |= set(PROGRAMS["manager commands"])
 _KEYS = {"space": " ", "enter": "\n", "return": "\n", "c-m": "\n", "kp_enter": "\n", "minus": "-", "tab": "\t"}
 _TYPED = re.compile(
     r"lockgate\b[^\n]*?[\s'\"](?:approvals?|approve|deny|grants?|revoke|trust|token|bans|init|--repin|--remove|--lift)\b"
@@ -61,38 +68,40 @@ def note_own_processes(walk: Walk, call: Invocation) -> None:
     name, words = call.name, [walk.plain(word) for word in call.arguments]
     if _ends_service(walk, call, words):
         walk.add("changes-own-guard", " ".join([name, *words])[:100])
-    elif name in _ATTACHERS and any(_is_service(walk, word) for word in words):
+    elif name in _ATTACHERS and any(_is_one_of(walk.project.service_pids, word) for word in words):
         # Its memory holds the tokens.
         walk.add("reads-own-token", name)
     elif name in _TYPING:
         keys = [_KEYS.get(word.lower(), word) for word in words]
         if any(_TYPED.search(typed.lower()) for typed in ("".join(keys), " ".join(keys))):
             walk.add("changes-own-guard", "lockgate")
-    elif name in _MANAGERS:
+    elif not _MANAGERS.isdisjoint((name, " ".join([name, *plain_words(words)[:1]]))):
         _note_managed(walk, name, plain_words(words))
     _note_moved(walk, call, words)
     if name not in QUIET:
         # An interpreter may get its program through its input.
-        if found := find_own_service(" ".join([*words, "\n", call.stdin.text]), walk.project.service_port):
+        text = " ".join([*words, "\n", call.stdin.text])
+        if found := find_own_service(text, walk.project.service_port):
             walk.add(ASKS_SERVICE, found)
+        _note_changed_model(walk, call, text)
         _note_port(walk, call, words)
     elif name == "ss" and has_option(words, "-K", "--kill"):
         _note_port(walk, call, words)
 
 
-def _is_service(walk: Walk, word: str) -> bool:
-    """Return whether a word is the service's process, its group of processes, or a list that may hold it."""
+def _is_one_of(pids: Collection[int], word: str) -> bool:
+    """Return whether a word is one of these processes, its group of processes, or a list that may hold it."""
     if _PROCESSES in word or _RANGE.search(word):
         return True
     number = word.lstrip("-+").rpartition("=")[2].lstrip("0")
-    return number.isdecimal() and int(number[:12]) in walk.project.service_pids
+    return number.isdecimal() and int(number[:12]) in pids
 
 
 def note_own_number(walk: Walk) -> None:
     """Note a line that has the service's number and ends processes: a shell knows more ways to hand a number on."""
     # A number of one or two digits is also a signal, seconds or a line.
     numbers = re.findall(r"(?<![\w.%/-])\d{3,10}(?!\d)", walk.line) if _ENDS.search(walk.line) else ()
-    if not walk.project.service_pids.isdisjoint(map(int, numbers)):
+    if numbers and not walk.project.own_pids().isdisjoint(map(int, numbers)):
         walk.add("changes-own-guard", "lockgate")
 
 
@@ -101,19 +110,40 @@ def _ends_service(walk: Walk, call: Invocation, words: list[str]) -> bool:
     name = call.name
     if name not in _KILLERS:
         return name == "fuser" and has_option(words, "-k", "--kill") and _selects_service(walk, call)
+    own = walk.project.own_pids()
     # `kill -9 -1`: all that the user may end.
-    if "-1" in words[1:] or any(_is_service(walk, word) for word in (*words, call.stdin.target)):
+    if "-1" in words[1:] or any(_is_one_of(own, word) for word in (*words, call.stdin.target)):
         return True
     if name == "taskkill":
-        return any(word.lower().removesuffix(".exe").rstrip("*") in ("", *_NAMES) for word in words)
+        return any(word.lower().removesuffix(".exe").rstrip("*") in ("", *_names(walk)) for word in words)
     if name == "killall" and not has_option(words, "-r", "--regexp"):
         options, exact = split_options(call.arguments, _KILL_VALUED)
         return _has_exact_name(walk, exact) if exact else any(option in _OF_A_USER for option, _ in options)
     return name == "killall5" or (name != "kill" and _pattern_selects(walk, call))
 
 
+def _names(walk: Walk) -> tuple[str, ...]:
+    return (*_NAMES, *_MODEL_SERVERS) if walk.project.judge_servers else _NAMES
+
+
+def _note_changed_model(walk: Walk, call: Invocation, text: str) -> None:
+    """Note a request that changes the models of a judge's server, and an Ollama that changes the judge's, or may."""
+    if found := find_model_change(text, walk.project.judge_servers):
+        walk.add("changes-own-guard", found)
+    verb, *words = [*plain_words([walk.plain(word) for word in call.arguments]), ""]
+    judges = {_last_name(judge) for names in walk.project.judge_servers.values() for judge in names}
+    if judges and call.name == "ollama" and verb in _MODEL_VERBS:
+        # A name that is not known may be any.
+        if changed := next((word for word in words if "$" in word or _last_name(word) in judges), ""):
+            walk.add("changes-own-guard", changed)
+
+
+def _last_name(model: str) -> str:
+    return model.lower().rpartition("/")[2].removesuffix(":latest")
+
+
 def _has_exact_name(walk: Walk, words: Iterable[str]) -> bool:
-    return any(word.lower().rpartition("/")[2] in _NAMES or _fits_unit(word) for word in map(walk.plain, words))
+    return any(word.lower().rpartition("/")[2] in _names(walk) or _fits_unit(word) for word in map(walk.plain, words))
 
 
 def _pattern_selects(walk: Walk, call: Invocation) -> bool:
@@ -123,14 +153,15 @@ def _pattern_selects(walk: Walk, call: Invocation) -> bool:
     if not words:
         return bool(names & _OF_A_USER)
     # Without `-f` only the name counts; it is also a part of the whole line, so both are compared.
-    texts = [*_NAMES, *_service_lines(walk, "process lines")] if names & {"-f", "--full"} else _NAMES
+    texts = (*_names(walk), *(_service_lines(walk, "process lines") if names & {"-f", "--full"} else ()))
     return bool(names & {"-v", "--inverse"}) or any(_may_fit_known(word, texts) for word in words)
 
 
 def _service_lines(walk: Walk, *sections: str) -> list[str]:
-    facts = {"port": walk.project.service_port, "pid": min(walk.project.service_pids, default=4312)}
+    pid, ports = min(walk.project.service_pids, default=4312), walk.project.own_ports
+    sections += ("model server lines",) if walk.project.judge_servers else ()
     lines = [line for section in sections for line in PROGRAMS[section]]
-    return [line.format(python=python, **facts) for line in lines for python in _PYTHONS]
+    return [line.format(python=python, port=port, pid=pid) for line in lines for python in _PYTHONS for port in ports]
 
 
 # Lists of processes
@@ -183,12 +214,12 @@ def _selects_service(walk: Walk, call: Invocation) -> bool:
     said = walk.plain(" ".join([*words, *values.values()]))
     ports = re.findall(r"(?:^|[:\s,])(\d+)(?:-(\d+))?(?=/|,|\s|$)", said)
     if call.name == "lsof" and "-c" in values:
-        return may_fit(values["-c"], _NAMES)
+        return may_fit(values["-c"], _names(walk))
     if not ports:
         # A file, a folder or a port that is not known; or, without any, all that is open.
         return call.name in ("ss", "netstat") or (not words and call.name == "lsof" and "$" not in said)
-    own = walk.project.service_port
-    return any(int(first[:6]) <= own <= int((last or first)[:6]) for first, last in ports)
+    spans = [(int(first[:6]), int((last or first)[:6])) for first, last in ports]
+    return any(first <= port <= last for first, last in spans for port in walk.project.own_ports)
 
 
 # With the options that take a value.
@@ -256,13 +287,16 @@ def _note_port(walk: Walk, call: Invocation, words: list[str]) -> None:
     """Note a program that is given the service's port: any can listen on one, except those that are known to ask."""
     if call.name in _CLIENTS and not ("nc" in call.name and has_option(words, "-l", "--listen")):
         return
-    port = str(walk.project.service_port)
     variables = [f"{name}={walk.plain(value)}" for name, value in call.environment.items()]
     given = " ".join([*words, *variables, walk.plain(walk.variables.get("PORT", ""))])
-    names = re.findall(rf"(--[\w-]+[= ]|\w+ ?= ?)?(?<![\w.#-]){port}(?![\w.-])", given) if port in given else []
-    # With a name before it, such as `--seed 7717`, it is a port where something says so.
-    if "" in names or (names and _LISTENS.search(given)):
-        walk.add("changes-own-guard", port)
+    for port in map(str, walk.project.own_ports):
+        if port in given and int(port) in walk.project.judge_servers:
+            given = _URL.sub("", given)
+            given = given if _BINDS.search(given) else re.sub(rf"[\w.\]-]+:{port}\b", "", given)
+        names = re.findall(rf"(--[\w-]+[= ]|\w+ ?= ?)?(?<![\w.#-]){port}(?![\w.-])", given) if port in given else []
+        # With a name before it, such as `--seed 7717`, it is a port where something says so.
+        if "" in names or (names and _LISTENS.search(given)):
+            walk.add("changes-own-guard", port)
 
 
 def _note_managed(walk: Walk, name: str, words: list[str]) -> None:
@@ -271,7 +305,8 @@ def _note_managed(walk: Walk, name: str, words: list[str]) -> None:
         if len(words) == 1 or any(_STEERS_SERVICE.fullmatch(word.partition("=")[0]) for word in words):
             walk.add("changes-own-guard", name)
         return
-    named = [word for word in words if "lockgate" in word.lower() or _fits_unit(word)]
+    own = ("lockgate", *(_MODEL_SERVERS if walk.project.judge_servers else ()))
+    named = [word for word in words if any(name in word.lower() for name in own) or _fits_unit(word)]
     if (named and not _LOOKING_VERBS.intersection(words)) or (_FOR_ALL.intersection(words) and len(words) < 3):
         walk.add("changes-own-guard", named[0] if named else name)
 
