@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,11 @@ class CompiledRules(BuildHookInterface[Any]):
 
         class Folder:
             def read(self, name: str) -> bytes | None:
-                return (SHIPPED_FOLDER / name).read_bytes() if (SHIPPED_FOLDER / name).exists() else None
+                file = SHIPPED_FOLDER / name
+                return zlib.decompress(file.read_bytes()) if file.exists() else None
 
             def write(self, name: str, content: bytes) -> None:
-                (SHIPPED_FOLDER / name).write_bytes(content)
+                (SHIPPED_FOLDER / name).write_bytes(zlib.compress(content, 9))
 
         Scanner(cache=Folder()).make_ready()
         # The abuse gate's: it has readings of its own, and none of the rules for agents.

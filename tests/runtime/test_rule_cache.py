@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 
 import hyperscan
@@ -19,7 +20,7 @@ def cache(tmp_path: Path) -> RuleCache:
 
 
 def test_the_users_own_copy_counts_before_the_shipped_one(cache: RuleCache) -> None:
-    (cache.shipped / "a").write_bytes(b"shipped")
+    (cache.shipped / "a").write_bytes(zlib.compress(b"shipped"))
     assert cache.read("a") == b"shipped"
     cache.write("a", b"kept")
     assert cache.read("a") == b"kept"
@@ -43,7 +44,7 @@ def test_a_user_without_a_home_keeps_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("shipped", ["cut", "of other patterns"])
+@pytest.mark.parametrize("shipped", ["cut", "not packed", "of other patterns"])
 def test_a_shipped_copy_that_cannot_be_used_is_compiled_once_and_kept(cache: RuleCache, shipped: str) -> None:
     # As on a processor that the shipped copy was not made for.
     patterns = {0: ("evil", 0)}
@@ -51,7 +52,8 @@ def test_a_shipped_copy_that_cannot_be_used_is_compiled_once_and_kept(cache: Rul
     other = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
     other.compile(expressions=[b"fine"], ids=[0], elements=1, flags=[0])
     content = bytes(hyperscan.dumpb(other))
-    (cache.shipped / database.cache_name).write_bytes(content[:100] if shipped == "cut" else content)
+    files = {"cut": zlib.compress(content)[:100], "not packed": content, "of other patterns": zlib.compress(content)}
+    (cache.shipped / database.cache_name).write_bytes(files[shipped])
     assert database.find_in(b"so evil") == [(0, 7)]
     kept = cache.read(database.cache_name)
     assert kept is not None

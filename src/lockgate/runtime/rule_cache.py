@@ -1,14 +1,14 @@
 """Where compiled rules come from: this user's sealed cache, else the copy that came with the package.
 
-A wheel brings the built-in rules as they were compiled for one platform and one version of the engine. The name of a
-file says which rules and which engine it was made from, so a copy that does not fit is never found. The copy needs no
-seal: who could change it could change the code beside it.
+A wheel brings the built-in rules, packed, as they were compiled for one platform and engine, which the name of a file
+tells. The copy needs no seal: an attacker who could change it could change the code beside it.
 """
 
 from __future__ import annotations
 
 import logging
 import sysconfig
+import zlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,8 +32,8 @@ class RuleCache(NamedTuple):
         if content is not None:
             return content
         try:
-            return (self.shipped / name).read_bytes()
-        except OSError:
+            return zlib.decompress((self.shipped / name).read_bytes())
+        except (OSError, zlib.error):
             COMPILING_LOG.info("compiling the rules, once for this user and this version: some seconds")
             return None
 
