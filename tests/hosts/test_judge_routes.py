@@ -266,10 +266,12 @@ FAULTS: dict[str, tuple[Callable[[Judged], None], Opined]] = {
 def test_a_fault_clears_nothing(agent: str, home: Path, api: Judged, fault: str) -> None:
     change, expected = FAULTS[fault]
     change(api)
-    judge = make_judge(agent, home, api, timeout_s=10)
+    # On a busy machine the programs take more than ten seconds to say what the fault is.
+    timeout_s = 10 if fault == "slow" else 60
+    judge = make_judge(agent, home, api, timeout_s=timeout_s)
     began = time.monotonic()
     assert ask(judge, home).opinion == expected.opinion
-    assert time.monotonic() - began < 12
+    assert time.monotonic() - began < timeout_s + 2
     # None of these is an outage.
     assert judge.probe()
 
