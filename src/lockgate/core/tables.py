@@ -29,7 +29,7 @@ class Example(NamedTuple):
     hit: bool
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """One row as it is written, with its further values, its examples, and the place to name when it is wrong."""
 
     cells: tuple[str, ...]
@@ -48,7 +48,7 @@ def read_examples(package: str, name: str, section: str, columns: Sequence[str])
     return [example for row in read_rows(package, name, section, columns) for example in row.examples]
 
 
-def read_rows(package: str, name: str, section: str, columns: Sequence[str]) -> list[Row]:
+def read_rows(package: str, name: str, section: str, columns: Sequence[str]) -> list[TableRow]:
     """Return the rows of one section with what stands below each."""
     rows = parse_rows(_text(package, name), name, section, columns)
     if not rows:
@@ -56,9 +56,9 @@ def read_rows(package: str, name: str, section: str, columns: Sequence[str]) -> 
     return rows
 
 
-def parse_rows(text: str, name: str, section: str, columns: Sequence[str]) -> list[Row]:
+def parse_rows(text: str, name: str, section: str, columns: Sequence[str]) -> list[TableRow]:
     """Return the rows of one section of a table that was given as text; `name` is what its errors call it."""
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     current = None
     for number, line in enumerate(text.splitlines(), 1):
         place = f"line {number} of `{name}`"
@@ -79,7 +79,7 @@ def parse_rows(text: str, name: str, section: str, columns: Sequence[str]) -> li
             else:
                 rows[-1].examples.append(Example(rows[-1].cells, content, mark == "+ "))
         elif len(cells := _cells(line)) == len(columns):
-            rows.append(Row(cells, place, [], []))
+            rows.append(TableRow(cells, place, [], []))
         else:
             raise ValueError(f"{place}: {len(cells)} columns instead of {len(columns)}")
     return rows

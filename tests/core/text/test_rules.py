@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lockgate.core.tables import Row, parse_rows, read_rows
+from lockgate.core.tables import TableRow, parse_rows, read_rows
 from lockgate.core.text import rules as rules_module
 from lockgate.core.text.rules import (
     COLUMNS,
@@ -44,7 +44,7 @@ each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.cells[0])
-def test_a_row_finds_what_it_must_and_leaves_its_neighbours_alone(row: Row, scan: Scan) -> None:
+def test_a_row_finds_what_it_must_and_leaves_its_neighbours_alone(row: TableRow, scan: Scan) -> None:
     for example in row.examples:
         assert (row.cells[0] in scan(text_of_example(example.text))) is example.hit, f"{row.place}: {example.text}"
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from lockgate.core.tables import Row, read_rows, read_table
+from lockgate.core.tables import TableRow, read_rows, read_table
 
 # Moves whenever a rule is added, removed or changed.
 RULESET_VERSION = "9"
@@ -63,7 +63,7 @@ class Rule:
     beyond_ascii: bool = False
 
 
-def rule_from_row(row: Row, parts: Mapping[str, str]) -> Rule:
+def rule_from_row(row: TableRow, parts: Mapping[str, str]) -> Rule:
     """Return the rule that a row states; raise ValueError for a row that states none."""
     name, family, counts_in, owasp, what, why = row.cells
     scope, *flags = counts_in.split() or [""]
@@ -125,7 +125,7 @@ def _in_any_case(letters: re.Match[str]) -> str:
     return f"(?:{'|'.join(ways)})" if len(ways) > 1 else run
 
 
-def rules_from_rows(rows: Sequence[Row], parts: Mapping[str, str]) -> tuple[Rule, ...]:
+def rules_from_rows(rows: Sequence[TableRow], parts: Mapping[str, str]) -> tuple[Rule, ...]:
     """Return the rules of some rows; raise ValueError with the place of the first row that is wrong."""
     rules: dict[str, Rule] = {}
     for row in rows:
