@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from lockgate.cli.eval.gates import texts_in
 from lockgate.core.ruling.tool_risk import tool_risk
-from lockgate.core.text.rules.seed import SEED_RULES
+from lockgate.core.text.rules import SEED_RULES
 from lockgate.core.vocabulary import Risk
 
 PATTERNS = tuple(re.compile(rule.pattern, re.IGNORECASE) for rule in SEED_RULES)

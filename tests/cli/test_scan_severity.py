@@ -20,7 +20,7 @@ def test_every_rule_of_the_list_exists() -> None:
 def test_a_lone_phrase_is_low_or_medium_and_two_rules_are_high() -> None:
     assert weigh("seed:new-task") == ["low"]
     assert weigh("seed:forget") == ["medium"]
-    assert weigh("seed:new-task", "tool:call-the-tool") == ["high", "high"]
+    assert weigh("seed:new-task", "tool:remember-this") == ["high", "high"]
     assert weigh("encoded:base64", "seed:new-task") == ["high", "high"]
     assert weigh() == []
 

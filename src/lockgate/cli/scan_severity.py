@@ -21,7 +21,6 @@ ORDINARY_ALONE = frozenset(
         "override:ignore-instructions",
         "override:ignore-what-came-before",
         "seed:new-task",
-        "tool:call-the-tool",
         "tool:remember-this",
     )
 )

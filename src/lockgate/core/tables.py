@@ -9,8 +9,9 @@ module does. All tables have one syntax:
       + a text that the row must find
       - its neighbour, which the row must leave alone
 
-Columns are separated by ` | `, and a literal one is written ` \\| `. Indented lines are the examples of the row above
-them: one test runs them all. What does not fit this stops the start, because a row that is skipped protects no one.
+Columns are separated by ` | `, and a literal one is written ` \\| `. Indented lines belong to the row above them: after
+`| ` stands one more value of it, after `+ ` and `- ` an example. One test runs all examples. What does not fit this
+stops the start, because a row that is skipped protects no one.
 """
 
 from __future__ import annotations
@@ -28,21 +29,38 @@ class Example(NamedTuple):
     hit: bool
 
 
+class TableRow(NamedTuple):
+    """One row as it is written, with its further values, its examples, and the place to name when it is wrong."""
+
+    cells: tuple[str, ...]
+    place: str
+    values: list[str]
+    examples: list[Example]
+
+
 def read_table(package: str, name: str, section: str, columns: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the rows of one section; raise ValueError where the table does not have exactly these columns."""
-    return [row for row, _ in _parse(package, name, section, columns)]
+    return [row.cells for row in read_rows(package, name, section, columns)]
 
 
 def read_examples(package: str, name: str, section: str, columns: Sequence[str]) -> list[Example]:
     """Return the examples of one section's rows, for the test that runs them."""
-    rows = _parse(package, name, section, columns)
-    return [Example(row, line[2:], line[0] == "+") for row, lines in rows for line in lines]
+    return [example for row in read_rows(package, name, section, columns) for example in row.examples]
 
 
-def _parse(package: str, name: str, section: str, columns: Sequence[str]) -> list[tuple[tuple[str, ...], list[str]]]:
-    rows: list[tuple[tuple[str, ...], list[str]]] = []
+def read_rows(package: str, name: str, section: str, columns: Sequence[str]) -> list[TableRow]:
+    """Return the rows of one section with what stands below each."""
+    rows = parse_rows(_text(package, name), name, section, columns)
+    if not rows:
+        raise ValueError(f"`{name}` has no section `{section}`, or an empty one")
+    return rows
+
+
+def parse_rows(text: str, name: str, section: str, columns: Sequence[str]) -> list[TableRow]:
+    """Return the rows of one section of a table that was given as text; `name` is what its errors call it."""
+    rows: list[TableRow] = []
     current = None
-    for number, line in enumerate(_text(package, name).splitlines(), 1):
+    for number, line in enumerate(text.splitlines(), 1):
         place = f"line {number} of `{name}`"
         if not line.strip() or line[0] == "#":
             continue
@@ -53,16 +71,17 @@ def _parse(package: str, name: str, section: str, columns: Sequence[str]) -> lis
         elif current != section:
             continue
         elif line[0] == " ":
-            example = line.strip()
-            if not rows or example[:2] not in ("+ ", "- "):
-                raise ValueError(f"{place}: an example begins with `+ ` or `- `, and stands under its row")
-            rows[-1][1].append(example)
+            mark, content = line.strip()[:2], line.strip()[2:].strip()
+            if not rows or mark not in ("| ", "+ ", "- "):
+                raise ValueError(f"{place}: a line below a row begins with `| `, `+ ` or `- `")
+            if mark == "| ":
+                rows[-1].values.append(content)
+            else:
+                rows[-1].examples.append(Example(rows[-1].cells, content, mark == "+ "))
         elif len(cells := _cells(line)) == len(columns):
-            rows.append((cells, []))
+            rows.append(TableRow(cells, place, [], []))
         else:
             raise ValueError(f"{place}: {len(cells)} columns instead of {len(columns)}")
-    if not rows:
-        raise ValueError(f"`{name}` has no section `{section}`, or an empty one")
     return rows
 
 

@@ -153,7 +153,7 @@ def test_more_to_say_never_makes_it_safer(text: str, flag: object, hit: str) -> 
 SAFE, UNSAFE, UNCLEAR = (
     RulesView("safe"),
     RulesView("unsafe", ("seed:forget",)),
-    RulesView("unclear", ("authority:act-as",)),
+    RulesView("unclear", ("authority:you-are-now",)),
 )
 UNREAD = RulesView("unclear", ("ingress:unread",), (), True)
 FLAGGED, CLEAN, DOUBTFUL = (

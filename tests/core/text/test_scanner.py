@@ -125,9 +125,9 @@ def test_a_finding_points_at_what_was_found(scanner: Scanner, before: str) -> No
 
 
 def test_a_word_that_ends_like_one_of_the_rule_is_no_start(scanner: Scanner) -> None:
-    raw = scanner.scan("ordinary words before it, sudo asetenforce 0 && sudo ufw disable").parts[0]
-    hit = next(hit for hit in raw.hits if hit.rule.id == "execution:safeguards-off")
-    assert scanner.finding_from_hit(hit, raw, "b").excerpt == "ufw disable"
+    raw = scanner.scan("ordinary words before it, awget --post-file=a && wget --post-data=b").parts[0]
+    hit = next(hit for hit in raw.hits if hit.rule.id == "exfiltration:upload-command")
+    assert scanner.finding_from_hit(hit, raw, "b").excerpt == "wget --post-data"
 
 
 def test_a_finding_in_another_reading_points_at_what_was_read(scanner: Scanner) -> None:

@@ -11,7 +11,7 @@ from lockgate import assemble
 from lockgate.bulk.trace_rulings import add_block
 from lockgate.core.ruling.policy import PRESETS, change_policy
 from lockgate.core.ruling.tool_risk import tool_risk
-from lockgate.core.text.rules.seed import SEED_RULES
+from lockgate.core.text.rules import SEED_RULES
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action, Decision, Origin, Reason, Risk
 from lockgate.gate.gate import Gate

@@ -18,18 +18,7 @@ from lockgate.core.tables import read_sections
 _VERBS = read_sections(__package__, "imperatives.txt")
 PLAIN_VERBS, NOUN_VERBS = _VERBS["plain verbs"], _VERBS["noun verbs"]
 
-_OPENERS = (
-    "please|pls|kindly|then|now|next|first|firstly|second|secondly|third|finally|lastly|also|and|or|but|just|simply|"
-    "immediately|instead|always|never|do|not|don't|todo|to do|note|important|urgent|reminder|action|task|step|required|"
-    "so|afterwards?|later|again|directly|quickly|you|agent|assistant|attention|warning|hi|hello|hey"
-)
-_MODALS = (
-    "please|pls|kindly|sure to|sure that you|sure you|forget to|remember to|must|must also|should|should also|need to|"
-    "needs to|have to|has to|required to|want you to|like you to|need you to|ask you to|asked to|you to|can you|"
-    "could you|would you|will you|you will|shall|let us|let's|is to|are to|wants? to|help me|expected to|supposed to|"
-    "instructed to|go ahead and|time to|meant to|ought to|recommended to|advised to|encouraged to|invited to|"
-    "feel free to|best to|important to|necessary to|essential to|recommend that you|suggest that you|recommend you"
-)
+_OPENERS, _MODALS = "|".join(_VERBS["openers"]), "|".join(_VERBS["modals"])
 # Orders in the passive, which name no actor: "the list must be sent to …".
 _PASSIVE = (
     r"(?:must|should|shall|needs?\s{1,4}to|ha(?:s|ve)\s{1,4}to|is\s{1,4}to|are\s{1,4}to)\s{1,4}(?:also\s{1,4}|now\s{1,4})?"
@@ -110,16 +99,8 @@ def cue_patterns() -> tuple[tuple[str, bool], ...]:
     address = rf"(?:\b(?:{plain}|open|load|click)\s{{1,4}}[\"'`<(]{{0,2}}(?:https?:|www\.|[/~]/?\w))"
     reader = rf"(?i:\b(?:{_READERS})\b)"
     elsewhere = rf"(?i:\b(?:{'|'.join(_CUES['Latin script'])})\b|{'|'.join(_CUES['other scripts'])})"
-    return (
-        (after_stop, False),
-        (at_line, False),
-        (modal, False),
-        (clause, False),
-        (address, False),
-        (reader, False),
-        (_PROGRAM, False),
-        (elsewhere, True),
-    )
+    in_ascii = (after_stop, at_line, modal, clause, address, reader, _PROGRAM)
+    return (*((pattern, False) for pattern in in_ascii), (elsewhere, True))
 
 
 class Order(NamedTuple):

@@ -427,7 +427,7 @@ def cue_expressions() -> list[tuple[str, int]]:
 
 
 def _rule_flags(rule: Rule) -> int:
-    return _RULE_FLAGS | (_UTF8 if rule.utf8 else 0) | (hyperscan.HS_FLAG_DOTALL if rule.dotall else 0)
+    return _RULE_FLAGS | (_UTF8 if rule.utf8 else 0)
 
 
 def _compile(listed: NumberedPatterns) -> hyperscan.Database:
