@@ -23,10 +23,8 @@ from typing import Any, NamedTuple
 
 from lockgate.core.redaction import credentials as _credentials
 from lockgate.core.redaction import personal_data as _personal
-from lockgate.core.redaction import record_details as _records
 from lockgate.core.redaction.credentials import decode_run, find_credentials, find_generated_keys, find_runs
 from lockgate.core.redaction.personal_data import find_personal_data
-from lockgate.core.redaction.record_details import find_record_details
 from lockgate.core.redaction.spans import DIGIT, HUMP, KINDS, SensitiveSpan, lowercase_same_length
 from lockgate.core.text.confusables import BIDI, CONTROLS, INVISIBLE, LOOKALIKES, SPACES, is_wordlike
 from lockgate.core.text.pattern_set import PatternSet
@@ -208,7 +206,6 @@ def _find_secrets(text: str, ruleset: str, *, joined: bool) -> Iterator[Sensitiv
     marks = _MARKS.find_in(low)
     yield from find_credentials(text, low, marks)
     yield from find_personal_data(text, low, marks, ruleset, joined=joined)
-    yield from find_record_details(text, low, marks, ruleset, joined=joined)
     yield from find_runs(text, marks, lambda said: _find_secrets_in_run(said, ruleset))
 
 
@@ -218,7 +215,6 @@ def _find_secrets_in_run(said: str, ruleset: str) -> Iterator[SensitiveSpan]:
     marks = _MARKS.find_in(low)
     yield from find_credentials(said, low, marks)
     yield from find_personal_data(said, low, marks, ruleset)
-    yield from find_record_details(said, low, marks, ruleset)
     yield from find_generated_keys(said, marks)
 
 
@@ -227,7 +223,7 @@ def make_ready() -> None:
     _MARKS.make_ready()
 
 
-_MARKS = PatternSet(_credentials.MARKS | _personal.MARKS | _records.MARKS, {**_credentials.SHAPES, **_personal.SHAPES})
+_MARKS = PatternSet(_credentials.MARKS | _personal.MARKS, {**_credentials.SHAPES, **_personal.SHAPES})
 
 
 # --- 5. what no verifier reads
