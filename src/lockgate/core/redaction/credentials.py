@@ -15,7 +15,6 @@ from itertools import accumulate
 from lockgate.core.redaction.secret_table import (
     find_by_rows,
     marks_of,
-    pattern_from,
     read_lists,
     read_rows,
     read_secrets,
@@ -39,8 +38,6 @@ def find_credentials(text: str, low: str, marks: frozenset[str]) -> Iterator[Sen
     """
     yield from find_by_rows(_ROWS, text, low, marks)
     yield from _find_keys(text, low, marks)
-    if _PRIVATE_MARK in marks and _PRIVATE_MARK in low:
-        yield from _find_private_keys(text)
     yield from _find_labelled(text, low, marks)
     yield from _find_header_values(text, low, marks)
 
@@ -82,51 +79,6 @@ def _is_keylike(body: str, *, strict: bool) -> bool:
 
 def _is_mixed(run: str) -> bool:
     return not run.isdigit() and not run.isalpha()
-
-
-# --- private keys
-
-_BEGIN, _END = (
-    re.compile(rf"-{{2,5}} ?{word} [A-Z0-9 ]{{0,32}}PRIVATE KEY(?: BLOCK)? ?-{{2,5}}", re.IGNORECASE)
-    for word in ("BEGIN", "END")
-)
-_KEY_LINES = re.compile(pattern_from("<KEY_LINES>(?:<LAST_KEY_LINE>)?"))
-_LINES_BACKWARDS = re.compile(r"\s*+(?:[=/+0-9A-Za-z]{1,15}+\s++(?=[=/+0-9A-Za-z]{16}))?(?:[=/+0-9A-Za-z]{16,}+\s*+)*+")
-_PRIVATE_MARK = "private key"
-MAX_KEY_CHARACTERS = 16_384
-
-
-def _find_private_keys(text: str) -> Iterator[SensitiveSpan]:
-    """Yield private keys between their BEGIN and END lines, and the rest of a key that lost one of the lines.
-
-    Only base64 counts as a key: between two such lines an attacker could otherwise hide a page of orders.
-    """
-    begins = [match.span() for match in _BEGIN.finditer(text)]
-    ends = [match.span() for match in _END.finditer(text)]
-    done = 0
-    for (start, body), (following, _) in zip(begins, [*begins[1:], (len(text), 0)], strict=False):
-        if start < done:
-            continue
-        # The next END line belongs to this key, unless another key begins before it.
-        nearest = bisect_right(ends, (body, 0))
-        limit = min(body + MAX_KEY_CHARACTERS, following)
-        if nearest < len(ends) and ends[nearest][0] <= limit and not _is_prose(text[body : ends[nearest][0]]):
-            done = ends[nearest][1]
-        else:
-            lines = _KEY_LINES.match(text, body)
-            done = lines.end() if lines else body
-        yield SensitiveSpan("private-key", start, done)
-    done = 0
-    for start, end in ends:
-        # The BEGIN line was cut off: the key is the lines before the END line, back to the first that is not base64.
-        lines = _LINES_BACKWARDS.match(text[max(done, start - MAX_KEY_CHARACTERS) : start][::-1])
-        yield SensitiveSpan("private-key", start - (len(lines[0].rstrip()) if lines else 0), end)
-        done = end
-
-
-def _is_prose(text: str) -> bool:
-    words = re.findall(r"(?<![A-Za-z0-9+/=])[A-Za-z]{2,12}(?![A-Za-z0-9+/=:])", text[:MAX_KEY_CHARACTERS])
-    return len(words) >= 4 and is_wordlike(" ".join(words))
 
 
 # --- long runs: unknown keys, encoded secrets, bytes
@@ -317,13 +269,11 @@ _CODE = re.compile(
 
 def _find_labelled(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
     at, inherited = 0, -1
-    # Overlapping values, each label inside the value of the last one, would be judged over and over.
-    left = SPARE_JUDGED + JUDGED_PER_CHARACTER * len(text)
     for number, place in enumerate(find_places(low, marks & _LABEL_MARKS)):
         label = _LABEL.match(low, place) if place >= at else None
         if label is None:
             continue
-        if left < 0 or number > mark_limit(text):
+        if number > mark_limit(text):
             # Nothing but labels: the rest cannot be judged in time, so it does not leave.
             yield SensitiveSpan("secret", place, len(text))
             return
@@ -335,9 +285,8 @@ def _find_labelled(text: str, low: str, marks: frozenset[str]) -> Iterator[Sensi
             inner = _LABEL.match(low, value)
             if inner and not inner["code"] and _ASSIGNED.match(text, inner.end()):
                 # `key=token=…`: the inner label's value is judged, as strictly as the outer label demands.
-                at, inherited, left = value, value if strong else -1, left - _DEFERRED
+                at, inherited = value, value if strong else -1
                 continue
-            left -= _judging_cost(text, value)
         span = _value_behind(text, low, label, assigned, strong=strong)
         if span:
             at = max(at, span[1])
@@ -366,18 +315,6 @@ def _value_behind(text: str, low: str, label: re.Match[str], assigned: re.Match[
         return _value_in_sentence(text, gap.end(), strong=strong)
     key = None if is_option else _KEY_AFTER.match(text, at)
     return key.span(1) if key and _is_unusual(key[1], 20) else None
-
-
-SPARE_JUDGED, JUDGED_PER_CHARACTER = 4096, 2
-_DEFERRED = 64
-_STRETCH = re.compile(r"\S{0,256}+")
-
-
-def _judging_cost(text: str, value: int) -> int:
-    """Return how many characters judging a value reads: up to the next blank, or to a quote that may be far away."""
-    stretch = _STRETCH.match(text, value)
-    size = stretch.end() - value if stretch else 0
-    return max(size, 64) if text[value : value + 1] in _QUOTES else size
 
 
 _QUOTES = frozenset("\"'`“«")
@@ -532,7 +469,7 @@ _GOES_ON = re.compile(r"[,:]? [a-z]{2,}")
 
 # Everything the searches above start from, in a text in lower case.
 MARKS = marks_of(_ROWS) | _KEYS.keys() | _LABEL_MARKS | _AUTHORIZATION_MARKS
-MARKS |= {_PRIVATE_MARK, _BASIC_MARK, _COOKIE_MARK}
+MARKS |= {_BASIC_MARK, _COOKIE_MARK}
 
 # What the engine looks for before the slow search for runs.
 _RUN_SHAPE = "a run"

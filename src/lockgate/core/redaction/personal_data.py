@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import accumulate
 
 from lockgate.core.redaction.person_names import MARKS as NAME_MARKS
 from lockgate.core.redaction.person_names import find_names
 from lockgate.core.redaction.secret_table import (
-    DOUBLED,
     RULESETS,
     check_from,
     find_by_rows,
@@ -23,7 +21,7 @@ from lockgate.core.redaction.secret_table import (
     read_rows,
     read_secrets,
 )
-from lockgate.core.redaction.spans import DIGIT, SensitiveSpan, find_places, mark_limit
+from lockgate.core.redaction.spans import DIGIT, SensitiveSpan, mark_limit
 
 
 def find_personal_data(
@@ -36,8 +34,6 @@ def find_personal_data(
     """
     # Without its line breaks a name would run on into the next line.
     yield from find_by_rows((_JOINED_ROWS if joined else _ROWS)[ruleset], text, low, marks)
-    if ruleset != "secrets":
-        yield from _find_emails(text, low, marks)
     if DIGIT.search(text):
         if ruleset != "secrets" and _IBAN_SHAPE in marks:
             yield from _find_ibans(text, joined=joined)
@@ -54,39 +50,6 @@ _JOINED_ROWS = {
     ruleset: tuple(row for row in rows if row.marks and not row.whole and row.kind != "url")
     for ruleset, rows in _ROWS.items()
 }
-
-# --- addresses
-
-_AT_DOMAIN = re.compile(r"@((?:[^\W_][\w-]{0,62}\.){1,8}(?:[^\W\d_]{2,24}|xn--[a-z0-9-]{2,59}))")
-_LOCAL_BACKWARDS = re.compile(r"[\w.%+'’!#$&*/=?^`{|}~-]{1,64}")
-_SPELLED_DOMAIN = re.compile(
-    r"[\[({<] ?at ?[\])}>]\s{0,2}([\w-]{1,63}(?:\s{0,2}(?:\.|[\[({<] ?dot ?[\])}>])\s{0,2}[\w-]{1,63}){1,6})",
-    re.IGNORECASE,
-)
-# In a URL this `@` ends the user name and password, which are `url-credentials`; the host behind it stays.
-_USERINFO_BEFORE = re.compile(r"://(?:[^\s/?#@]{0,256}|[^\s/?#@:]{0,64}:(?![0-9]{1,5}/)[^\s@]{1,256})$")
-_SPELLED_MARKS = frozenset(f"{bracket}{space}at" for bracket in "[({<" for space in ("", " "))
-_SHARED_ADDRESSES = frozenset(["git", "hg", "svn"])
-
-
-def _find_emails(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
-    at = text.find("@")
-    while at >= 0:
-        domain = _AT_DOMAIN.match(text, at)
-        if domain and not _USERINFO_BEFORE.search(text[max(0, at - 330) : at]):
-            local = _LOCAL_BACKWARDS.match(text[max(0, at - 64) : at][::-1])
-            if local:
-                name = local[0][::-1].lstrip(".%+'’!#$&*/=?^`{|}~-")
-                if name and name.lower() not in _SHARED_ADDRESSES:
-                    yield SensitiveSpan("email", at - len(name), domain.end())
-        at = text.find("@", domain.end() if domain else at + 1)
-    for mark in find_places(low, marks & _SPELLED_MARKS):
-        if domain := _SPELLED_DOMAIN.match(text, mark):
-            before = text[max(0, mark - 66) : mark].rstrip(" ")
-            if local := _LOCAL_BACKWARDS.match(before[::-1]):
-                start = max(0, mark - 66) + len(before) - len(local[0])
-                yield SensitiveSpan("email", start, domain.end())
-
 
 # --- numbers with a check
 
@@ -152,41 +115,28 @@ _MOST_SMALL_GROUPS = 64
 
 
 def _find_cards_in(said: str, at: int) -> Iterator[SensitiveSpan]:
-    spans = [group.span() for group in _GROUP.finditer(said)]
-    if len(spans) > _MOST_SMALL_GROUPS and len(spans) * 3 > len(said):
+    groups = [group.span() for group in _GROUP.finditer(said)]
+    if len(groups) > _MOST_SMALL_GROUPS and len(groups) * 3 > len(said):
         return  # a table of digits
-    digits = "".join([said[start:end] for start, end in spans])
-    # The sums up to each digit, for both ways of doubling every second one, check any number in the row at once.
-    sums: list[list[int]] = []
-    firsts = list(accumulate([end - start for start, end in spans], initial=0))
-    ends = {last: end for last, (_, end) in zip(firsts[1:], spans, strict=True)}
-    done = 0
-    for first, (start, _) in zip(firsts, spans, strict=False):
-        if first < done or digits[first] not in "23456" or len(digits) - first < 14:
-            continue
-        for size in _SIZES_OF[int(digits[first : first + 4])]:
+    digits = "".join([said[start:end] for start, end in groups])
+    ends: dict[int, int] = {}
+    for start, end in groups:
+        ends[max(ends, default=0) + end - start] = end
+    first = done = 0
+    for start, end in groups:
+        for size in _SIZES_OF[int(digits[first : first + 4])] if first >= done else ():
             last = first + size
-            if last not in ends:
-                continue
-            sums = sums or _luhn_sums(digits)
-            check = sums[last % 2]
-            if (check[last] - check[first]) % 10 == 0:
-                spelled = said[start : ends[last]]
-                # A number on two lines counts only in the groups that are on the card.
-                if "\n" not in spelled or _ON_THE_CARD.fullmatch(spelled):
-                    yield SensitiveSpan("card", at + start, at + ends[last])
-                    done = last
-                    break
-
-
-def _luhn_sums(digits: str) -> list[list[int]]:
-    """Return the running sums with every second digit doubled, from the first digit on and from the second on."""
-    sums = []
-    for doubled in (0, 1):
-        values = list(digits)
-        values[doubled::2] = digits[doubled::2].translate(DOUBLED)
-        sums.append(list(accumulate(map(int, values), initial=0)))
-    return sums
+            spelled = said[start : ends.get(last, start)]
+            # A number on two lines counts only in the groups that are on the card.
+            if (
+                spelled
+                and is_luhn_valid(digits[first:last])
+                and ("\n" not in spelled or _ON_THE_CARD.fullmatch(spelled))
+            ):
+                yield SensitiveSpan("card", at + start, at + ends[last])
+                done = last
+                break
+        first += end - start
 
 
 _ON_THE_CARD = re.compile(r"[0-9]{4}(?:[\s-]{1,2}[0-9]{4}){3}")
@@ -244,7 +194,7 @@ def _find_numbers(text: str, ruleset: str) -> Iterator[SensitiveSpan]:
 
 
 # Everything the searches above start from, in a text in lower case.
-MARKS = _SPELLED_MARKS | marks_of(_PEOPLE) | NAME_MARKS
+MARKS = marks_of(_PEOPLE) | NAME_MARKS
 
 _IBAN_SHAPE, _CARD_SHAPE = "letters and digits of an account", "digits of a card"
 # Shapes that the engine looks for before any slower search; a sign between digits has up to three bytes.

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from lockgate.core.redaction import credentials as _credentials
 from lockgate.core.redaction import personal_data as _personal
@@ -28,6 +28,9 @@ from lockgate.core.redaction.personal_data import find_personal_data
 from lockgate.core.redaction.spans import DIGIT, HUMP, KINDS, SensitiveSpan, lowercase_same_length
 from lockgate.core.text.confusables import BIDI, CONTROLS, INVISIBLE, LOOKALIKES, SPACES, is_wordlike
 from lockgate.core.text.pattern_set import PatternSet
+
+if TYPE_CHECKING:
+    from lockgate.core.text.scanner import PatternDatabase
 
 # `secrets` is for judges of calls: the addresses, phones and accounts that something is sent to stay.
 RULESETS = ("default", "hipaa", "ferpa", "custom", "secrets")
@@ -606,34 +609,22 @@ _BREAK = re.compile(r"\n|\\n|%0[aA]|&#1[03];|&NewLine;|[\"'`] ?[+.&] ?[\"'`]|\u2
 # --- custom patterns
 
 
-class _CustomDatabases(NamedTuple):
-    ends: Any
-    starts: Any
-
-
 @lru_cache(maxsize=64)
-def _compile_custom(patterns: tuple[str, ...]) -> _CustomDatabases:
+def _compile_custom(patterns: tuple[str, ...]) -> tuple[PatternDatabase, PatternDatabase]:
+    """Return what finds where the patterns end in a text, and what finds them at its beginning."""
     # Only installations with their own patterns load the engine for this.
     import hyperscan
 
-    from lockgate.core.text.scanner import check_pattern, encode
+    from lockgate.core.text.scanner import PatternDatabase, check_pattern
 
     for pattern in patterns:
         check_pattern(pattern)
-    databases = []
-    for shape in ("(?:{})", "^(?:{})"):
-        database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-        database.compile(
-            expressions=[encode(shape.format(pattern)) for pattern in patterns],
-            ids=list(range(len(patterns))),
-            elements=len(patterns),
-            flags=[
-                hyperscan.HS_FLAG_CASELESS | (0 if pattern.isascii() else hyperscan.HS_FLAG_UTF8)
-                for pattern in patterns
-            ],
-        )
-        databases.append(database)
-    return _CustomDatabases(*databases)
+    flags = [hyperscan.HS_FLAG_CASELESS | (0 if each.isascii() else hyperscan.HS_FLAG_UTF8) for each in patterns]
+    anywhere, at_start = (
+        PatternDatabase({n: (shape.format(each), flags[n]) for n, each in enumerate(patterns)}, None)
+        for shape in ("(?:{})", "^(?:{})")
+    )
+    return anywhere, at_start
 
 
 def _find_custom(text: str, patterns: tuple[str, ...]) -> Iterator[SensitiveSpan]:
@@ -644,76 +635,28 @@ def _find_custom(text: str, patterns: tuple[str, ...]) -> Iterator[SensitiveSpan
     """
     if not patterns or not text:
         return
-    import hyperscan
-
-    compiled = _compile_custom(patterns)
+    anywhere, at_start = _compile_custom(patterns)
     # One byte for half a surrogate pair, so that byte offsets map to characters.
     data = text.encode("utf-8", "replace")
-    ends = _match_ends(compiled.ends, data, hyperscan.Scratch(compiled.ends))
-    if not ends:
-        return
-    offsets = _CharacterOffsets(text, data)
-    scratch = hyperscan.Scratch(compiled.starts)
+    ends = {end for _, end in anywhere.find_in(data)}
+    # The bytes at which a character begins: the engine accepts nothing else.
+    starts = range(len(data)) if len(data) == len(text) else [i for i, byte in enumerate(data) if byte & 0xC0 != 0x80]
     at = 0
-    for number, end in enumerate(ends):
-        if end <= at:
-            continue
-        place = max(at, end - MAX_CUSTOM_BYTES)
-        while place < end:
-            if data[place] & 0xC0 != 0x80:
-                here = _match_ends(
-                    compiled.starts, data[place : _whole_character(data, place + MAX_CUSTOM_BYTES)], scratch
-                )
-                true = [place + e for e in here if _contains_end(ends, place + e)]
-                if true:
-                    at = true[-1]
-                    yield SensitiveSpan("custom", offsets.character_at(place), offsets.character_at(at))
-                    place = at - 1
-            place += 1
+    for end in sorted(ends):
+        first = bisect_left(starts, max(at, end - MAX_CUSTOM_BYTES))
+        for number in range(first, bisect_left(starts, end)):
+            place = starts[number]
+            if place < at:
+                continue
+            window = data[place : [*starts[number : number + MAX_CUSTOM_BYTES + 1], len(data)][-1]]
+            if true := {place + size for _, size in at_start.find_in(window)} & ends:
+                at = max(true)
+                yield SensitiveSpan("custom", number, bisect_left(starts, at))
         if at < end:
             # Longer than the window: only its end is known.
-            yield SensitiveSpan(
-                "custom", offsets.character_at(max(at, end - MAX_CUSTOM_BYTES)), offsets.character_at(end)
-            )
-            at = ends[number]
-
-
-def _whole_character(data: bytes, end: int) -> int:
-    """Return the end moved back to a whole character: the engine accepts nothing else."""
-    while end < len(data) and data[end] & 0xC0 == 0x80:
-        end -= 1
-    return end
-
-
-def _match_ends(database: Any, data: bytes, scratch: Any) -> list[int]:
-    ends: list[int] = []
-    database.scan(
-        data, match_event_handler=lambda _id, _start, end, _flags, _context: ends.append(end), scratch=scratch
-    )
-    return sorted(set(ends))
-
-
-def _contains_end(ends: list[int], end: int) -> bool:
-    number = bisect_right(ends, end)
-    return number > 0 and ends[number - 1] == end
-
-
-class _CharacterOffsets:
-    """Converts byte offsets to character offsets; ask in rising order."""
-
-    def __init__(self, text: str, data: bytes) -> None:
-        self._same = len(text) == len(data)
-        self._data = data
-        self._text = text
-        self._byte = self._character = 0
-
-    def character_at(self, byte: int) -> int:
-        if self._same:
-            return byte
-        step = self._data[self._byte : byte].decode("utf-8", "ignore") if byte >= self._byte else ""
-        self._character += len(step)
-        self._byte = max(self._byte, byte)
-        return self._character
+            at = max(at, end - MAX_CUSTOM_BYTES)
+            yield SensitiveSpan("custom", bisect_left(starts, at), bisect_left(starts, end))
+            at = end
 
 
 # --- 6. excerpts

@@ -80,21 +80,23 @@ def _is_near_school(match: re.Match[str], _: str) -> bool:
     return _SCHOOL.search(match.string, max(0, match.start() - 60), match.end() + 40) is not None
 
 
-_SCHOOL = re.compile(
-    r"\b(?:grades?|graded|marks?|scored?|gpa|quiz(?:zes)?|exams?|tests?|finals?|midterm|essay|project|homework|course|"
-    r"class|got|received|earned|gave|math|maths|english|science|history|chemistry|physics|biology|algebra|geography|"
-    r"french|spanish|german|art|music|reading|writing)\b",
-    re.IGNORECASE,
-)
+_SCHOOL = re.compile(pattern_from(r"\b(?:<SCHOOL>)\b"), re.IGNORECASE)
+# In a URL this `@` ends the user name and password.
+_USERINFO = re.compile(r"://(?:[^\s/?#@]{0,256}|[^\s/?#@:]{0,64}:(?![0-9]{1,5}/)[^\s@]{1,256})$")
+
+
+def _is_mailbox(match: re.Match[str], _: str) -> bool:
+    before = match.string[max(0, match.start() - 330) : match.start()]
+    return not (re.search(r"(?i)(?<![\w.%+-])(?:git|hg|svn)$", before) or _USERINFO.search(before))
 
 
 def is_luhn_valid(digits: str) -> bool:
     """Return whether digits pass the check of card numbers and of some national numbers."""
     turned = digits[::-1]
-    return sum(map(int, turned[::2])) % 10 == -sum(map(int, turned[1::2].translate(DOUBLED))) % 10
+    return (sum(map(int, turned[::2])) + sum(map(int, turned[1::2].translate(_DOUBLED)))) % 10 == 0
 
 
-DOUBLED = str.maketrans("0123456789", "0246813579")
+_DOUBLED = str.maketrans("0123456789", "0246813579")
 
 
 def _is_cpf(number: str) -> bool:
@@ -121,6 +123,7 @@ _CHECKS: dict[str, Check] = {
     "signed": lambda _, value: "." in value and len(value) >= 24,
     "unredacted": lambda _, value: PLACEHOLDER.search(value) is None,
     "school": _is_near_school,
+    "mailbox": _is_mailbox,
     "luhn": _of_number(is_luhn_valid),
     "mod97": _of_number(lambda digits: 97 - int(digits[:13]) % 97 == int(digits[13:15])),
     "cpf": _of_number(_is_cpf),
