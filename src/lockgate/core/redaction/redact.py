@@ -370,7 +370,7 @@ class _TracedReading:
             start, end = match.span()
             pieces += self.text[done:start], plain
             size += start - done
-            edits.append((size, len(plain), start, end, (end - start) // len(plain) if match.lastgroup == "run" else 0))
+            edits.append((size, len(plain), start, end, (end - start) // len(plain) if match.lastgroup else 0))
             size += len(plain)
             done = end
         if not pieces:
@@ -383,61 +383,35 @@ class _TracedReading:
         return _TracedReading(self.text.translate(table), self) if table else self
 
 
-# One code at a time, so that a secret can be cut out of a text that is nothing but codes; or a run of codes of equal
-# length that stand for one character each.
-_BYTES = r"{0}(?:[0-7]{1}|[CcDd]{1}{0}[89ABab]{1}|[Ee]{1}(?:{0}[89ABab]{1}){{2}}|[Ff][0-7](?:{0}[89ABab]{1}){{3}})"
-_HEX = "[0-9A-Fa-f]"
-_RUNS = (
-    f"%[0-7]{_HEX}",
-    f"%(?:[Cc][2-9A-Fa-f]|[Dd]{_HEX})%[89ABab]{_HEX}",
-    f"%[Ee][1-9A-Ca-cEeFf]%[89ABab]{_HEX}%[89ABab]{_HEX}",
-    rf"\\u{_HEX}{{4}}",
-    rf"\\x{_HEX}{{2}}",
-    "&#[3-9][0-9];",
-    "&#1(?:[01][0-9]|2[0-7]);",
-    f"&#x[2-7]{_HEX};",
-)
+# One code at a time, so that a secret can be cut out of a text that is nothing but codes; or a named run of codes of
+# equal length that stand for one character each.
+_HEX, _MORE = "[0-9A-Fa-f]", "{0}[89ABab]{1}"
+_BYTES = "(?:[0-7]{1}|[CcDd]{1}{2}|[Ee]{1}{2}{2}|[Ff][0-7]{2}{2}{2})"
+_PERCENT = _BYTES.format("%", _HEX, _MORE.format("%", _HEX))
+# The signs come first: a search that tries the whole pattern everywhere is fifty times slower.
 _CODES = re.compile(
-    f"(?P<run>{'|'.join(f'(?:{code}){{2,}}+' for code in _RUNS)})|"
-    + _BYTES.format("%", _HEX)
-    + r"|\\++(?:u\{[0-9A-Fa-f]{1,6}\}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|x[0-9A-Fa-f]{2}|[\"'`/nrt&=@:+.-])?+"
-    r"|&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,24});"
+    rf"[%\\&](?:(?<=%)(?:(?P<percent>[0-7]{_HEX}(?:%[0-7]{_HEX})++)|{_PERCENT})"
+    rf"|(?<=\\)(?:(?P<u>u{_HEX}{{4}}(?:\\u{_HEX}{{4}})++)|(?P<x>x{_HEX}{{2}}(?:\\x{_HEX}{{2}})++)"
+    rf"|\\*+(?:u\{{{_HEX}{{1,6}}\}}|u{_HEX}{{4}}|U{_HEX}{{8}}|x{_HEX}{{2}}|[\"'`/nrt&=@:+.-])?+)"
+    rf"|(?<=&)(?:#[0-9]{{1,7}}|#[xX]{_HEX}{{1,6}}|[A-Za-z]{{2,24}});)"
 )
-_CODE_BEGINS = re.compile(r"[%\\&]")
-_QUOTED_PRINTABLE = re.compile(rf"=\r?\n|{_BYTES.format('=', '[0-9A-F]')}")
-_RUN_MARKS = (("\\u", 16), ("\\x", 16), ("&#x", 16), ("&#", 10))
+_QUOTED_PRINTABLE = re.compile(rf"=(?:\r?\n|{_BYTES.format('=', '[0-9A-F]', _MORE.format('=', '[0-9A-F]'))})")
 _BLANKS = {"n": "\n", "r": "\n", "t": "\t"}
-
-
-def _find_codes(text: str) -> Iterator[re.Match[str]]:
-    """Yield the matches of `_CODES`, tried only where a code may begin: trying everywhere is fifty times slower."""
-    at = 0
-    while begin := _CODE_BEGINS.search(text, at):
-        match = _CODES.match(text, begin.start())
-        at = match.end() if match else begin.end()
-        if match:
-            yield match
 
 
 def _decode_code(match: re.Match[str]) -> str:
     code = match[0]
-    if code[0] == "%":
-        return bytes.fromhex(code.replace("%", "")).decode("utf-8", "replace")
-    if match.lastgroup == "run":
-        mark, base = next((mark, base) for mark, base in _RUN_MARKS if code.startswith(mark))
-        return "".join([chr(int(each, base)) for each in code.replace(";", "")[len(mark) :].split(mark)])
+    if code[0] in "%=":
+        return "" if code[-1] == "\n" else bytes.fromhex(code.replace(code[0], "")).decode("utf-8", "replace")
     if code[0] == "&":
         return html.unescape(code)
+    if match.lastgroup:
+        return "".join([chr(int(each, 16)) for each in code.split(code[:2])[1:]])
     body = code.lstrip("\\")
     if body[:1] in ("u", "U", "x") and len(body) > 1:
         number = int(body[1:].strip("{}"), 16)
         return chr(number) if number < 0x110000 else ""
     return _BLANKS.get(body, body)
-
-
-def _decode_quoted_printable(match: re.Match[str]) -> str:
-    code = match[0]
-    return "" if code.endswith("\n") else bytes.fromhex(code.replace("=", "")).decode("utf-8", "replace")
 
 
 # A line break with what a mail, a log or a source file puts around it; or one string joined to another.
@@ -446,12 +420,11 @@ _WRAP = re.compile(
     r"(?=[\s\"'`\\])[ \t]{0,8}+(?:[\"'`][ \t]{0,4}+[+.&\\]?|\\)?[ \t]{0,4}+(?:\r?\n[ \t>|*#]{0,64}+)++"
     r"(?:[+.&]?[ \t]{0,4}[\"'`])?+"
     # Short words are so common that the pattern itself looks for them.
-    r"(?P<word>(?=[A-Za-z]?[a-z]{1,3}[,.;:!?)]{0,2}(?:\s|\Z)))?"
+    r"((?=[A-Za-z]?[a-z]{1,3}[,.;:!?)]{0,2}(?:\s|\Z)))?"
     rf"|{_JOINED_STRINGS.pattern}"
 )
-# The most that `_WRAP` matches before a line break, and the characters with which such a match may begin.
+# The most that `_WRAP` matches before a line break.
 _BEFORE_WRAP = 19
-_WRAP_BEGINS = frozenset(" \t\r\"'`\\+.&")
 _SPLIT_NUMBER = re.compile(r"[-\u2010-\u2013./()+][ \t\"'`\\]*(?:\r?\n|\\n)")
 _WORD_AFTER = re.compile(r"([A-Za-z]?[a-z]{1,19})[,.;:!?)]{0,2}(?:\s|\Z)")
 _STATEMENT = re.compile(r"[A-Za-z_][\w.-]{0,40}+ ?[:=](?![=\s]|\Z)|[A-Za-z_][\w.-]{0,40}+[:=] ")
@@ -465,10 +438,7 @@ def _find_wraps(text: str) -> Iterator[re.Match[str]]:
         return
     done = 0
     while (line := text.find("\n", done)) >= 0:
-        if text[line - 1 : line] not in _WRAP_BEGINS:
-            match = _WRAP.match(text, line)
-        else:
-            match = _WRAP.search(text, max(done, line - _BEFORE_WRAP))
+        match = _WRAP.search(text, max(done, line - _BEFORE_WRAP))
         if match is None:
             return
         yield match
@@ -477,7 +447,7 @@ def _find_wraps(text: str) -> Iterator[re.Match[str]]:
 
 def _join_lines(match: re.Match[str]) -> str:
     """Return what replaces a line break: nothing, or the break itself beside a plain word or before an assignment."""
-    if match["word"] is not None:
+    if match[1] is not None:
         return "\n"
     text, (start, end) = match.string, match.span()
     # Most often one character shows that there is no word.
@@ -503,13 +473,13 @@ def _readings_of(text: str) -> Iterator[_TracedReading]:
     codes = plain
     if "%" in text or "\\" in text or "&" in text:
         for _ in range(MAX_DECODINGS):
-            deeper = codes.edit(_find_codes(codes.text), _decode_code)
+            deeper = codes.edit(_CODES.finditer(codes.text), _decode_code)
             if deeper is codes:
                 break
             codes = deeper
             yield codes
     if "=\n" in text or "=\r\n" in text or "=3D" in text:
-        soft = codes.edit(_QUOTED_PRINTABLE.finditer(codes.text), _decode_quoted_printable)
+        soft = codes.edit(_QUOTED_PRINTABLE.finditer(codes.text), _decode_code)
         if soft is not codes:
             yield soft
             codes = soft

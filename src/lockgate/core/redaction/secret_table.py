@@ -81,13 +81,14 @@ def _is_near_school(match: re.Match[str], _: str) -> bool:
 
 
 _SCHOOL = re.compile(pattern_from(r"\b(?:<SCHOOL>)\b"), re.IGNORECASE)
+_SHARED = re.compile(r"(?<![\w.%+-])(?:git|hg|svn)$", re.IGNORECASE)
 # In a URL this `@` ends the user name and password.
 _USERINFO = re.compile(r"://(?:[^\s/?#@]{0,256}|[^\s/?#@:]{0,64}:(?![0-9]{1,5}/)[^\s@]{1,256})$")
 
 
 def _is_mailbox(match: re.Match[str], _: str) -> bool:
     before = match.string[max(0, match.start() - 330) : match.start()]
-    return not (re.search(r"(?i)(?<![\w.%+-])(?:git|hg|svn)$", before) or _USERINFO.search(before))
+    return not (_SHARED.search(before[-4:]) or _USERINFO.search(before))
 
 
 def is_luhn_valid(digits: str) -> bool:
@@ -175,7 +176,7 @@ def marks_of(rows: Iterable[SecretRow]) -> frozenset[str]:
 
 _NUMBER = re.compile("[0-9]+")
 # So much of the text before a pattern is searched for what has to stand there.
-_MOST_BEFORE, _MOST_BEFORE_NUMBER = 200, 64
+_MOST_BEFORE = 66
 
 
 def find_by_rows(rows: Sequence[SecretRow], text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
@@ -204,8 +205,7 @@ def _spans_of(row: SecretRow, match: re.Match[str]) -> Iterator[SensitiveSpan]:
     group = match.lastindex or 0
     start, end = match.span(group)
     if row.before:
-        most = _MOST_BEFORE if row.marks else _MOST_BEFORE_NUMBER
-        before = row.before.search(match.string[max(0, match.start() - most) : match.start()])
+        before = row.before.search(match.string[max(0, match.start() - _MOST_BEFORE) : match.start()])
         if before is None:
             return
         start = start if group else match.start() - len(before[0])
