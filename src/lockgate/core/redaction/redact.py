@@ -26,7 +26,7 @@ from lockgate.core.redaction import personal_data as _personal
 from lockgate.core.redaction.credentials import decode_run, find_credentials, find_generated_keys, find_runs
 from lockgate.core.redaction.personal_data import find_personal_data
 from lockgate.core.redaction.spans import DIGIT, HUMP, KINDS, SensitiveSpan, lowercase_same_length
-from lockgate.core.text.confusables import BIDI, CONTROLS, INVISIBLE, LOOKALIKES, SPACES, is_wordlike
+from lockgate.core.text.confusables import CONTROLS, LOOKALIKES, is_wordlike, plain_character
 from lockgate.core.text.pattern_set import PatternSet
 
 if TYPE_CHECKING:
@@ -493,50 +493,18 @@ def _readings_of(text: str) -> Iterator[_TracedReading]:
             yield joined
 
 
-_ZERO_WIDTH = frozenset(INVISIBLE + BIDI + CONTROLS)
-
-
 def _fold_characters(view: _TracedReading) -> _TracedReading:
     """Return a reading with plain letters and digits for lookalikes, and without invisible characters."""
     if view.text.isascii() and not any(ch in view.text for ch in CONTROLS):
         return view
-    same: dict[int, str] = {}
-    longer: dict[str, str] = {}
-    for ch in set(view.text):
-        plain = _plain_character(ch)
-        if len(plain) != 1:
-            longer[ch] = plain
-        elif plain != ch:
-            same[ord(ch)] = plain
-    view = view.replace_characters(same)
-    if longer:
-        # In runs, so that a text of nothing but these costs one step per run and not per character.
-        gone = "".join(re.escape(ch) for ch, plain in longer.items() if not plain)
-        wide = "".join(re.escape(ch) for ch, plain in longer.items() if plain)
-        either = "|".join(part for part in (gone and f"[{gone}]+", wide and f"[{wide}]") if part)
-        view = view.edit(re.compile(either).finditer(view.text), lambda match: longer[match[0][0]])
-    return view
-
-
-def _plain_character(ch: str) -> str:
-    if ch in _ZERO_WIDTH:
-        return ""
-    if ch.isascii():
-        return ch
-    if ch in SPACES:
-        return " "
-    if ch in "\u2028\u2029\x85":
-        return "\n"
-    if ch in LOOKALIKES:
-        return LOOKALIKES[ch]
-    # Marks, selectors, tags and halves of surrogate pairs are invisible, or drawn on the letter before.
-    category = unicodedata.category(ch)
-    if category in ("Mn", "Me", "Cf", "Cs"):
-        return ""
-    if category == "Nd":
-        return str(unicodedata.decimal(ch))
-    folded = unicodedata.normalize("NFKC", ch)
-    return folded if folded.isascii() and folded and len(folded) <= 4 else ch
+    # Accents stay: without them every finding in French would count once more.
+    plain = {ch: plain_character(ch) for ch in set(view.text) if ch in LOOKALIKES or not "\u00c0" <= ch <= "\u017f"}
+    view = view.replace_characters({ord(ch): said for ch, said in plain.items() if len(said) == 1 and said != ch})
+    # In runs, so that a text of nothing but these costs one step per run and not per character.
+    gone = "".join(re.escape(ch) for ch, said in plain.items() if not said)
+    wide = "".join(re.escape(ch) for ch, said in plain.items() if len(said) > 1)
+    either = "|".join(part for part in (gone and f"[{gone}]+", wide and f"[{wide}]") if part)
+    return view.edit(re.compile(either).finditer(view.text), lambda match: plain[match[0][0]]) if either else view
 
 
 _WORD = re.compile(r"([A-Za-z]?[a-z]{1,19})[,.;:!?)]{0,2}")
