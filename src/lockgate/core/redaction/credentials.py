@@ -445,6 +445,10 @@ def _find_header_values(text: str, low: str, marks: frozenset[str]) -> Iterator[
             value = match[2].rstrip("\\,;})]")
             if PLACEHOLDER.match(value) or _is_authorization(match, value[:256]):
                 yield SensitiveSpan("token", match.start(2), match.start(2) + len(value))
+    yield from _find_logins_and_cookies(text, low, marks)
+
+
+def _find_logins_and_cookies(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
     for match in _BASIC.finditer(text) if _BASIC_MARK in marks and _BASIC_MARK in low else ():
         if ":" in decode_run(match[1]):
             yield SensitiveSpan("token", *match.span(1))

@@ -493,12 +493,16 @@ def _readings_of(text: str) -> Iterator[_TracedReading]:
             yield joined
 
 
+def _plain_characters(text: str) -> dict[str, str]:
+    # Accents stay: without them every finding in French would count once more.
+    return {ch: plain_character(ch) for ch in set(text) if ch in LOOKALIKES or not "\u00c0" <= ch <= "\u017f"}
+
+
 def _fold_characters(view: _TracedReading) -> _TracedReading:
     """Return a reading with plain letters and digits for lookalikes, and without invisible characters."""
     if view.text.isascii() and not any(ch in view.text for ch in CONTROLS):
         return view
-    # Accents stay: without them every finding in French would count once more.
-    plain = {ch: plain_character(ch) for ch in set(view.text) if ch in LOOKALIKES or not "\u00c0" <= ch <= "\u017f"}
+    plain = _plain_characters(view.text)
     view = view.replace_characters({ord(ch): said for ch, said in plain.items() if len(said) == 1 and said != ch})
     # In runs, so that a text of nothing but these costs one step per run and not per character.
     gone = "".join(re.escape(ch) for ch, said in plain.items() if not said)

@@ -194,7 +194,11 @@ def find_by_rows(rows: Sequence[SecretRow], text: str, low: str, marks: frozense
                     yield from _spans_of(row, match)
         else:
             numbered.append(row)
-    for number in _NUMBER.finditer(text) if numbered else ():
+    yield from _find_at_numbers(numbered, text) if numbered else ()
+
+
+def _find_at_numbers(numbered: Sequence[SecretRow], text: str) -> Iterator[SensitiveSpan]:
+    for number in _NUMBER.finditer(text):
         for row in numbered:
             if match := row.pattern.match(text, number.start()):
                 yield from _spans_of(row, match)
