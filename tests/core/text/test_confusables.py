@@ -10,6 +10,7 @@ from lockgate.core.text.confusables import (
     find_hidden_text,
     fold_to_latin,
     is_wordlike,
+    plain_character,
     remove_invisible,
     triggers_from_text,
 )
@@ -49,3 +50,19 @@ def test_every_closest_lookalike_folds_to_one_latin_letter() -> None:
 def test_words_are_wordlike_and_random_letters_are_not() -> None:
     assert is_wordlike("the report is ready")
     assert not is_wordlike("qzx vkjw xqgf zzkv")
+
+
+@pytest.mark.parametrize(
+    ("ch", "plain"),
+    [
+        ("a", "a"),
+        ("\u0430", "a"),
+        ("\u200b", ""),
+        ("\u0301", ""),
+        ("\u00a0", " "),
+        ("\uff11", "1"),
+        ("\u4e2d", "\u4e2d"),
+    ],
+)
+def test_what_a_reader_sees_in_one_character(ch: str, plain: str) -> None:
+    assert plain_character(ch) == plain

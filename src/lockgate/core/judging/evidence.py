@@ -35,7 +35,7 @@ from lockgate.core.ruling.meant_by_goal import is_imitation
 from lockgate.core.ruling.pipeline import FORM_WORDS, EscalatedCall
 from lockgate.core.ruling.tool_risk import tool_words
 from lockgate.core.text.confusables import fold_to_latin, remove_invisible, triggers_from_text
-from lockgate.core.text.encodings import CODES
+from lockgate.core.text.decode import CODES
 from lockgate.core.vocabulary import Finding, Origin, Severity, Trust
 
 if TYPE_CHECKING:
@@ -341,7 +341,7 @@ def plain_text(text: str) -> str:
         before = text
         for code in _IN_PLACE:
             if code.mark in text:
-                text = code.decode(text)[0]
+                text = code.decode(text)
         if text == before:
             break
     if not text.isascii():

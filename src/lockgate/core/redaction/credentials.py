@@ -8,10 +8,17 @@ from __future__ import annotations
 
 import binascii
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 
+from lockgate.core.redaction.secret_table import (
+    find_by_rows,
+    marks_of,
+    read_lists,
+    read_rows,
+    read_secrets,
+)
 from lockgate.core.redaction.spans import (
     DIGIT,
     HUMP,
@@ -21,10 +28,7 @@ from lockgate.core.redaction.spans import (
     is_pronounceable,
     mark_limit,
 )
-from lockgate.core.tables import read_sections
 from lockgate.core.text.confusables import is_wordlike
-
-_WORDS = read_sections(__package__, "credential_words.txt")
 
 
 def find_credentials(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
@@ -32,67 +36,36 @@ def find_credentials(text: str, low: str, marks: frozenset[str]) -> Iterator[Sen
 
     `marks` are those of MARKS that may be in the text; it is searched for no other.
     """
-    yield from _find_private_keys(text, low, marks)
+    yield from find_by_rows(_ROWS, text, low, marks)
     yield from _find_keys(text, low, marks)
     yield from _find_labelled(text, low, marks)
     yield from _find_header_values(text, low, marks)
-    if "://" in text:
-        yield from _find_url_credentials(text)
 
+
+_ROWS = read_rows("credentials")
 
 # --- keys of well-known shapes
 
-
-def _key_shapes(where: str) -> tuple[tuple[str, re.Pattern[str]], ...]:
-    """Return the prefixes that count there, each with the pattern of the rest of the key."""
-    shapes: list[tuple[str, re.Pattern[str]]] = []
-    for section, prefixes in read_sections(__package__, "key_prefixes.txt").items():
-        place, alphabet, count = section.rsplit(" ", 2)
-        if place == where:
-            least, _, most = count.removesuffix("+").partition("-")
-            body = re.compile(f"{alphabet}{{{least},{most}}}")
-            shapes += [(prefix, body) for prefix in prefixes]
-    return tuple(shapes)
-
-
-# Prefixes that mean nothing else: they need no word boundary, so a key glued to a word is found too.
-_PLAIN_SHAPES = _key_shapes("anywhere")
-# Short prefixes also end or begin ordinary words (`risk-…`, `sk-learn`): these need a word boundary before them, and
-# behind them characters that no word has.
-_SHORT_SHAPES = _key_shapes("at a boundary")
-_TELEGRAM = re.compile(r"(?<![0-9])[0-9]{8,10}:[A-Za-z0-9_-]{35}(?![A-Za-z0-9])")
-_JWT = re.compile(r"[A-Za-z0-9_-]{9,}+(?:\.[A-Za-z0-9_-]*+){0,4}")
-
-
-_PREFIXES = frozenset(prefix for prefix, _ in (*_PLAIN_SHAPES, *_SHORT_SHAPES))
-_JWT_MARK = "eyj"
+# By prefix: whether it counts only at a boundary, and what the rest of the key is.
+_KEYS = {
+    prefix: (where == "boundary", re.compile(rest))
+    for where, prefixes, rest, _ in read_secrets("keys")
+    for prefix in prefixes.split()
+}
 
 
 def _find_keys(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
-    for shapes, strict in ((_PLAIN_SHAPES, False), (_SHORT_SHAPES, True)) if marks & _PREFIXES else ():
-        for prefix, body in shapes:
-            at = low.find(prefix) if prefix in marks else -1
-            while at >= 0:
-                end = at + len(prefix)
-                glued = strict and at > 0 and text[at - 1].isascii() and text[at - 1].isalnum()
-                if not glued and (match := body.match(text, end)):
-                    end = match.end()
-                    if _is_keylike(match[0], strict=strict):
-                        yield SensitiveSpan("api-key", at, end)
-                at = low.find(prefix, end)
-    yield from _find_signed_tokens(text, low, marks)
-    if _TELEGRAM_SHAPE in marks:
-        for match in _TELEGRAM.finditer(text):
-            yield SensitiveSpan("api-key", *match.span())
-
-
-def _find_signed_tokens(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
-    at = low.find(_JWT_MARK) if _JWT_MARK in marks else -1
-    while at >= 0:
-        match = _JWT.match(text, at)
-        if match and "." in match[0] and len(match[0]) >= 24:
-            yield SensitiveSpan("jwt", *match.span())
-        at = low.find(_JWT_MARK, match.end() if match else at + 3)
+    for prefix in marks & _KEYS.keys():
+        strict, rest = _KEYS[prefix]
+        at = low.find(prefix)
+        while at >= 0:
+            end = at + len(prefix)
+            glued = strict and at > 0 and text[at - 1].isascii() and text[at - 1].isalnum()
+            if not glued and (match := rest.match(text, end)):
+                end = match.end()
+                if _is_keylike(match[0], strict=strict):
+                    yield SensitiveSpan("api-key", at, end)
+            at = low.find(prefix, end)
 
 
 def _is_keylike(body: str, *, strict: bool) -> bool:
@@ -106,84 +79,6 @@ def _is_keylike(body: str, *, strict: bool) -> bool:
 
 def _is_mixed(run: str) -> bool:
     return not run.isdigit() and not run.isalpha()
-
-
-# --- private keys
-
-_BEGIN = re.compile(r"-{2,5} ?BEGIN [A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)? ?-{2,5}", re.IGNORECASE)
-_END = re.compile(r"-{2,5} ?END [A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)? ?-{2,5}", re.IGNORECASE)
-_BASE64_LINES = re.compile(
-    r"(?:[\s\"',>|]*+(?:[A-Za-z0-9+/=]{16,}+|(?:Proc-Type|DEK-Info|Version|Comment):[^\n]{0,200}+))++"
-)
-_LAST_LINE = re.compile(r"[\s\"',>|]{0,64}+[A-Za-z0-9+/=]{1,15}(?=[ \t\"'\\]{0,8}(?:\r?\n|\Z))")
-_PUTTY_LINES = re.compile(
-    rf"private-lines: ?[0-9]{{1,4}}((?:{_BASE64_LINES.pattern})(?:{_LAST_LINE.pattern})?)", re.IGNORECASE
-)
-MAX_KEY_CHARACTERS = 16_384
-
-
-_PUTTY_MARK, _PRIVATE_MARK = "private-lines:", "private key"
-
-
-def _find_private_keys(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
-    """Yield private keys between their BEGIN and END lines, and the rest of a key that lost one of the lines.
-
-    Only base64 counts as a key: between two such lines an attacker could otherwise hide a page of orders.
-    """
-    yield from _find_putty_keys(text, low, marks)
-    if _PRIVATE_MARK not in marks or _PRIVATE_MARK not in low:
-        return
-    begins = [match.span() for match in _BEGIN.finditer(text)]
-    ends = [match.span() for match in _END.finditer(text)]
-    yield from _keys_after_begin(text, begins, ends)
-    yield from _keys_before_end(text, ends)
-
-
-def _find_putty_keys(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
-    # PuTTY's own format names the number of lines and has no BEGIN and END lines.
-    at = low.find(_PUTTY_MARK) if _PUTTY_MARK in marks else -1
-    while at >= 0:
-        lines = _PUTTY_LINES.match(text, at)
-        at = lines.end() if lines else at + 1
-        if lines:
-            yield SensitiveSpan("private-key", *lines.span(1))
-        at = low.find(_PUTTY_MARK, at)
-
-
-def _keys_after_begin(text: str, begins: list[tuple[int, int]], ends: list[tuple[int, int]]) -> Iterator[SensitiveSpan]:
-    done = 0
-    for number, (start, body) in enumerate(begins):
-        if start < done:
-            continue
-        # The next END line belongs to this key, unless another key begins before it.
-        nearest = bisect_left(ends, (body, 0))
-        limit = min(body + MAX_KEY_CHARACTERS, begins[number + 1][0] if number + 1 < len(begins) else len(text))
-        if nearest < len(ends) and ends[nearest][0] <= limit and not _is_prose(text[body : ends[nearest][0]]):
-            done = ends[nearest][1]
-        else:
-            lines = _BASE64_LINES.match(text, body)
-            done = lines.end() if lines else body
-            if lines and (last := _LAST_LINE.match(text, done)):
-                done = last.end()
-        yield SensitiveSpan("private-key", start, done)
-
-
-def _keys_before_end(text: str, ends: list[tuple[int, int]]) -> Iterator[SensitiveSpan]:
-    done = 0
-    for start, end in ends:
-        # The BEGIN line was cut off: the key is the lines before the END line, back to the first that is not base64.
-        tail = text[max(done, start - MAX_KEY_CHARACTERS) : start][::-1]
-        lines = _LINES_BACKWARDS.match(tail)
-        yield SensitiveSpan("private-key", start - (len(lines[0].rstrip()) if lines else 0), end)
-        done = end
-
-
-_LINES_BACKWARDS = re.compile(r"\s*+(?:[=/+0-9A-Za-z]{1,15}+\s++(?=[=/+0-9A-Za-z]{16}))?(?:[=/+0-9A-Za-z]{16,}+\s*+)*+")
-
-
-def _is_prose(text: str) -> bool:
-    words = re.findall(r"(?<![A-Za-z0-9+/=])[A-Za-z]{2,12}(?![A-Za-z0-9+/=:])", text[:MAX_KEY_CHARACTERS])
-    return len(words) >= 4 and is_wordlike(" ".join(words))
 
 
 # --- long runs: unknown keys, encoded secrets, bytes
@@ -338,29 +233,13 @@ def _is_scrambled(value: str, reads: Callable[[str], bool] = is_pronounceable) -
 
 # --- values after a label
 
-# Any value behind these labels is a secret.
-_STRONG = (
-    "passw(?:or)?d|passwort|passphrase|passcode|pwd|kennwort|contrase(?:ñ|n|n\u0303)a|senha|mot[ _-]de[ _-]passe|"
-    "wachtwoord|hasło|[Пп]ароль|密码|密碼|パスワード|비밀번호|암호|client[_ -]?secret|secret[_ -]?(?:access[_ -]?)?key|"
-    "(?<![a-z])(?:pass|pw)(?=[\"' ]{0,2}[:=])"
-)
-# Every manual has these words: the value behind them has to look like a secret.
-_WEAK = (
-    "secret|token|api[_ -]?key|access[_ -]?key|private[_ -]?key|auth(?:entication|orization)?[_ -]?(?:key|code)|"
-    "(?:account|master|signing|encryption|shared|storage|licen[cs]e|service|session|subscription|webhook)[_ -]?key|"
-    "sharedaccess(?:key|signature)|credential|session[_ -]?id|sessid|jsessionid|csrf|xsrf|signature|hmac|"
-    "conn(?:ection)?[_ -]?str(?:ing)?|dsn|x-amz-|jwt|oauth|"
-    "(?:recovery|backup|access|activation|invite|login)[_ -]?code|"
-    "(?<![a-z])(?:sig|sid|key|auth|pat|bearer)(?=[\"' ]{0,2}[:=])"
-)
-_NUMERIC = (
-    r"(?<![a-z])(?:pin|cvv2?|cvc2?|otp|tan|one[ -]time[ -](?:code|password)|"
-    r"passcode(?=\s{0,3}(?:is|was|[:：=#])?\s{0,4}[\"']?[0-9]{3,8}(?![0-9]))|"
-    r"(?:security|verification|confirmation|2fa|mfa)[ -]code)(?![a-z])"
-)
-_LABEL = re.compile(f"(?P<numeric>{_NUMERIC})|(?P<strong>{_STRONG})|(?P<weak>{_WEAK})")
-# The beginnings of the labels above, which are searched for first.
-_LABEL_MARKS = frozenset(_WORDS["label marks"])
+_LABELS: dict[str, list[str]] = {}
+for _how, _, _label in read_secrets("labels"):
+    _LABELS.setdefault(_how, []).append(_label)
+_LABEL = re.compile("|".join(f"(?P<{how}>{'|'.join(labels)})" for how, labels in _LABELS.items()))
+# The beginnings of the labels, which are searched for first.
+_LABEL_MARKS = frozenset(mark for _, begins, _ in read_secrets("labels") for mark in begins.split())
+_WORDS = read_lists("words")
 _AFTER_LABEL = re.compile(
     r"[\w.-]{0,32}(?:\[[\w\"'-]{0,32}\])?[\"'`\\\])*]{0,4}\s{0,4}(?:=>|->|:=|={1,2}|[:：＝>|])[>\s]{0,4}"
 )
@@ -389,72 +268,58 @@ _CODE = re.compile(
 
 
 def _find_labelled(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
-    at = 0
-    # Overlapping values, each label inside the value of the last one, would be judged over and over.
-    left = SPARE_JUDGED + JUDGED_PER_CHARACTER * len(text)
-    inherited = -1
+    at, inherited = 0, -1
     for number, place in enumerate(find_places(low, marks & _LABEL_MARKS)):
-        if number > mark_limit(text):
-            left = -1
-        match = _LABEL.match(low, place) if place >= at else None
-        if match is None:
+        label = _LABEL.match(low, place) if place >= at else None
+        if label is None:
             continue
-        if left < 0:
+        if number > mark_limit(text):
             # Nothing but labels: the rest cannot be judged in time, so it does not leave.
             yield SensitiveSpan("secret", place, len(text))
             return
-        at = match.end()
-        if match["numeric"]:
-            if code := _CODE_AFTER.match(text, at):
-                yield SensitiveSpan("secret", *code.span(1))
-            else:
-                at = match.start() + 1
-            continue
-        strong = match["strong"] is not None or place == inherited
-        if said := _AFTER_LABEL.match(text, at):
-            value = said.end()
+        at = label.end()
+        strong = label["strong"] is not None or place == inherited
+        assigned = None if label["code"] else _AFTER_LABEL.match(text, at)
+        if assigned:
+            value = assigned.end()
             inner = _LABEL.match(low, value)
-            if inner and not inner["numeric"] and _ASSIGNED.match(text, inner.end()):
+            if inner and not inner["code"] and _ASSIGNED.match(text, inner.end()):
                 # `key=token=…`: the inner label's value is judged, as strictly as the outer label demands.
-                at, inherited, left = value, value if strong else -1, left - _DEFERRED
+                at, inherited = value, value if strong else -1
                 continue
-            left -= _judging_cost(text, value)
-            query = _IN_QUERY.search(low, max(0, match.start() - 64), match.start()) is not None
-            span = (
-                _value_at(text, value, strong=strong, query=query) or (strong and _passphrase_at(text, value)) or None
-            )
-        elif (option := _is_option(low, match.start())) and (said := _BLANK_AFTER.match(text, at)):
-            span = _value_at(text, said.end(), strong=strong, query=False)
-        elif said := _SAID_AFTER.match(text, at):
-            span = _value_in_sentence(text, said.end(), strong=strong)
-        elif not option and (said := _KEY_AFTER.match(text, at)) and _is_unusual(said[1], 20):
-            span = said.span(1)
-        else:
-            continue
+        span = _value_behind(text, low, label, assigned, strong=strong)
         if span:
             at = max(at, span[1])
             yield SensitiveSpan("secret", *span)
-    for words, pattern in _COMMANDS if marks & _COMMAND_MARKS else ():
-        for place in find_places(low, marks & words):
-            if match := pattern.match(text, place):
-                yield SensitiveSpan("secret", *match.span(1))
-    yield from _find_password_options(text, low, marks)
+        elif label["code"]:
+            at = label.start() + 1
 
 
-SPARE_JUDGED, JUDGED_PER_CHARACTER = 4096, 2
-_DEFERRED = 64
-_STRETCH = re.compile(r"\S{0,256}+")
+_Span = tuple[int, int] | None
 
 
-def _judging_cost(text: str, value: int) -> int:
-    """Return how many characters judging a value reads: up to the next blank, or to a quote that may be far away."""
-    stretch = _STRETCH.match(text, value)
-    size = stretch.end() - value if stretch else 0
-    return max(size, 64) if text[value : value + 1] in _QUOTES else size
+def _value_behind(text: str, low: str, label: re.Match[str], assigned: re.Match[str] | None, *, strong: bool) -> _Span:
+    """Return the span of the secret behind a label, by how it is given: assigned, as an option, in a sentence."""
+    at = label.end()
+    if label["code"]:
+        return code.span(1) if (code := _CODE_AFTER.match(text, at)) else None
+    if assigned:
+        query = _IN_QUERY.search(low, max(0, label.start() - 64), label.start()) is not None
+        span = _value_at(text, assigned.end(), strong=strong, query=query)
+        return span or (_passphrase_at(text, assigned.end()) if strong else None)
+    # `--api-token X`
+    is_option = _OPTION.search(low[max(0, label.start() - 32) : label.start()]) is not None
+    if is_option and (gap := _BLANK_AFTER.match(text, at)):
+        return _value_at(text, gap.end(), strong=strong, query=False)
+    if gap := _SAID_AFTER.match(text, at):
+        return _value_in_sentence(text, gap.end(), strong=strong)
+    key = None if is_option else _KEY_AFTER.match(text, at)
+    return key.span(1) if key and _is_unusual(key[1], 20) else None
 
 
 _QUOTES = frozenset("\"'`“«")
 _ASSIGNED = re.compile(r"[\w.-]{0,32}[\"']?[:=]")
+_OPTION = re.compile(r"(?<![a-z0-9-])--?[\w-]{0,24}$")
 _IN_QUERY = re.compile(r"[?&][\w.%-]*$")
 _KEY_AFTER = re.compile(r"[ \t]{1,4}([A-Za-z0-9]{20,256})(?![\w/.-])")
 # A passphrase is made of words from a list, and of none that sentences are made of.
@@ -462,7 +327,7 @@ _PASSPHRASE = re.compile(r"[a-z]{3,12}(?:[ -][a-z]{3,12}){3,8}(?![a-z])")
 _IN_SENTENCES = frozenset(_WORDS["sentence words"])
 
 
-def _passphrase_at(text: str, at: int) -> tuple[int, int] | None:
+def _passphrase_at(text: str, at: int) -> _Span:
     """Return the span of several words without quotes that are no sentence: "correct horse battery staple"."""
     match = _PASSPHRASE.match(text, at)
     words = re.split("[ -]", match[0]) if match else []
@@ -471,100 +336,49 @@ def _passphrase_at(text: str, at: int) -> tuple[int, int] | None:
     return (at, at + len(" ".join(words[:count]))) if 4 <= count <= 8 else None
 
 
-# Commands that take a password behind `-p`, glued to it or not; to other commands the letter means something else.
-_GLUED = ("mysql", "mariadb", "sshpass", "7z", "mongo", "docker login")
-_SPACED = ("sshpass", "mongo", "docker login", "podman login", "helm registry login")
-_P_GLUED = re.compile(r"\s-p[\"']?([^\s\"']{3,128})")
-_P_SPACED = re.compile(r"\s-p[ =]{1,4}[\"']?([^\s\"'-][^\s\"']{2,127})")
-
-
-_P_MARK, _P_COMMANDS = " -p", frozenset((*_GLUED, *_SPACED))
-
-
-def _find_password_options(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
-    if _P_MARK not in marks or not any(command in low for command in marks & _P_COMMANDS):
-        return
-    for number, place in enumerate(find_places(low, (_P_MARK,))):
-        if number > mark_limit(text):
-            yield SensitiveSpan("secret", place, len(text))
-            return
-        line = low[max(low.rfind("\n", max(0, place - 200), place), 0, place - 200) : place]
-        for pattern, commands in ((_P_SPACED, _SPACED), (_P_GLUED, _GLUED)):
-            if any(command in line for command in commands) and (match := pattern.match(text, place)):
-                yield SensitiveSpan("secret", *match.span(1))
-                break
-
-
-_COMMANDS = (
-    (
-        frozenset(("-u ", "-u=", "--user", "--proxy-user")),
-        re.compile(r"(?<![\w-])(?:-u|--user|--proxy-user)[ =]{1,4}[\"']?([^\s:\"']{1,64}:[^\s\"']{1,128})"),
-    ),
-    (frozenset(("login",)), re.compile(r"login\s{1,8}\S{1,64}\s{1,8}password\s{1,8}(\S{1,128})", re.IGNORECASE)),
-    (
-        frozenset(("wifi:",)),
-        re.compile(r"wifi:(?:[A-OQ-Z]:(?:[^;\\\n]|\\.){0,64}+;){0,4}P:((?:[^;\\\n]|\\.){1,128}+)", re.IGNORECASE),
-    ),
-    (frozenset(("use ", "enter ")), re.compile(r"(?:use|enter) (?:the )?code:? ([0-9]{4,8})(?![0-9])", re.IGNORECASE)),
-    (frozenset(("identified",)), re.compile(r"identified\s{1,4}by\s{1,4}'([^'\n]{1,128})'", re.IGNORECASE)),
-    (
-        frozenset(("seed", "recovery", "mnemonic", "secret")),
-        re.compile(
-            r"(?:seed|recovery|mnemonic|secret)(?: recovery)?(?: (?:phrase|words?))?(?: is| are)?[^a-z\n]{1,12}"
-            r"((?:[a-z]{3,8}[ \n]{1,2}){11,23}[a-z]{3,8})",
-            re.IGNORECASE,
-        ),
-    ),
-)
-
-
-_COMMAND_MARKS = frozenset[str]().union(*(words for words, _ in _COMMANDS))
-
-
-def _is_option(low: str, start: int) -> bool:
-    """Return whether a label is part of an option of a command: `--api-token X`."""
-    return re.search(r"(?<![a-z0-9-])--?[\w-]{0,24}$", low[max(0, start - 32) : start]) is not None
-
-
-def _value_at(text: str, at: int, *, strong: bool, query: bool) -> tuple[int, int] | None:
+def _value_at(text: str, at: int, *, strong: bool, query: bool) -> _Span:
     """Return the span of the value that begins here, if it is a secret."""
-    if match := _QUOTED.match(text, at):
-        group = match.lastindex or 1
-        if _is_secret_value(match[group], strong=strong, quoted=True, alone=True):
-            return match.span(group)
+    if _QUOTED.match(text, at):
+        return _quoted_value_at(text, at, strong=strong)
+    match = _BARE.match(text, at) or (_BARE.match(text, at + 1) if text[at : at + 1] in _QUOTES else None)
+    if match is None:
         return None
-    if (match := _BARE.match(text, at)) is None:
-        quote = text[at : at + 1]
-        match = _BARE.match(text, at + 1) if quote and quote in "\"'`“«" else None
-        if match is None:
-            return None
-    value = match[0]
+    start, value = match.start(), match[0]
     cut = re.search("[&#]", value) if query else re.search(r"[,;](?=[\w\"']{1,32}[:=])", value)
     value = value[: cut.start()] if cut else value
     if PLACEHOLDER.match(value):
-        return None if _is_placeholder(value) else (match.start(), match.start() + len(value))
-    value = value.rstrip(".,;:!?)}]\\")
-    end = match.start() + len(value)
+        return None if _is_placeholder(value) else (start, start + len(value))
+    value = value.rstrip(_CLOSING)
+    end = start + len(value)
     rest = text[end : end + 80].split("\n", 1)[0]
-    alone = not rest.strip(" \t\r.,;:!?)}]\\\"'`*|</>&") or rest.lstrip().startswith(("#", "//", "</", "&"))
+    alone = not rest.strip(" \t\r\"'`*|</>&" + _CLOSING) or rest.lstrip().startswith(("#", "//", "</", "&"))
     if not _is_secret_value(value, strong=strong, quoted=False, alone=alone):
         return None
-    if end - match.start() == 256 and (more := (_REST_OF_QUERY if query else _REST_OF_IT).match(text, end)):
+    if len(value) == 256 and (more := (_REST_OF_QUERY if query else _REST_OF_IT).match(text, end)):
         end = more.end()
-    return match.start(), end
+    return start, end
+
+
+_CLOSING = ".,;:!?)}]\\"
+
+
+def _quoted_value_at(text: str, at: int, *, strong: bool) -> _Span:
+    match = _QUOTED.match(text, at)
+    group = (match.lastindex or 1) if match else 0
+    is_secret = match and _is_secret_value(match[group], strong=strong, quoted=True, alone=True)
+    return match.span(group) if match and is_secret else None
 
 
 def _is_placeholder(value: str) -> bool:
     """Return whether a value is one of our placeholders and nothing more; an imitation with a tail is not."""
     match = PLACEHOLDER.match(value)
-    return match is not None and not value[match.end() :].strip(".,;:!?)}]&\\")
+    return match is not None and not value[match.end() :].strip(_CLOSING + "&")
 
 
-def _value_in_sentence(text: str, at: int, *, strong: bool) -> tuple[int, int] | None:
+def _value_in_sentence(text: str, at: int, *, strong: bool) -> _Span:
     """Return the span of a value given in a sentence: "the password for the VPN is …"."""
-    if match := _QUOTED.match(text, at):
-        group = match.lastindex or 1
-        return match.span(group) if _is_secret_value(match[group], strong=strong, quoted=True, alone=True) else None
+    if _QUOTED.match(text, at):
+        return _quoted_value_at(text, at, strong=strong)
     match = _BARE.match(text, at)
     value = match[0].rstrip(".,;:!?)}]") if match else ""
     if match and not _is_placeholder(match[0]) and (PLACEHOLDER.match(value) or _is_unusual(value, 5 if strong else 8)):
@@ -615,8 +429,6 @@ _BASIC = re.compile(r"basic[ \t]{1,4}([A-Za-z0-9+/]{4,}={0,2})", re.IGNORECASE)
 _COOKIE = re.compile(r"cookie2?[\"'\\]{0,2}\s{0,4}[:=,]\s{0,4}[\"'\\]{0,2}([^\n\r\"']{3,4096})", re.IGNORECASE)
 _CRUMB = re.compile(r"([\w.!#$%&'*+^`|~-]{1,128})=([^;\s,]{4,4096})")
 _COOKIE_ATTRIBUTES = frozenset("path expires domain max-age samesite priority version".split())
-
-
 _AUTHORIZATION_MARKS = frozenset(("authorization", "bearer"))
 _BASIC_MARK, _COOKIE_MARK = "basic", "cookie"
 
@@ -626,29 +438,24 @@ def _find_header_values(text: str, low: str, marks: frozenset[str]) -> Iterator[
         if number > mark_limit(text) // 4:
             yield SensitiveSpan("token", place, len(text))
             return
-        if low.startswith("bearer", place):
-            if (match := _BEARER.match(text, place)) and (
-                _is_unusual(match[1][:256], 8) or _is_scrambled(match[1][:64])
-            ):
+        if match := _BEARER.match(text, place):
+            if _is_unusual(match[1][:256], 8) or _is_scrambled(match[1][:64]):
                 yield SensitiveSpan("token", *match.span(1))
-        elif match := _AUTHORIZATION.match(text, place):
+        elif (match := _AUTHORIZATION.match(text, place)) and not _is_placeholder(match[2]):
             value = match[2].rstrip("\\,;})]")
-            if not _is_placeholder(match[2]) and (PLACEHOLDER.match(match[2]) or _is_authorization(match, value[:256])):
+            if PLACEHOLDER.match(value) or _is_authorization(match, value[:256]):
                 yield SensitiveSpan("token", match.start(2), match.start(2) + len(value))
-    if _BASIC_MARK in marks and _BASIC_MARK in low:
-        for match in _BASIC.finditer(text):
-            if ":" in decode_run(match[1]):
-                yield SensitiveSpan("token", *match.span(1))
-    if _COOKIE_MARK in marks and _COOKIE_MARK in low:
-        yield from _find_cookies(text)
+    yield from _find_logins_and_cookies(text, low, marks)
 
 
-def _find_cookies(text: str) -> Iterator[SensitiveSpan]:
-    for match in _COOKIE.finditer(text):
+def _find_logins_and_cookies(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
+    for match in _BASIC.finditer(text) if _BASIC_MARK in marks and _BASIC_MARK in low else ():
+        if ":" in decode_run(match[1]):
+            yield SensitiveSpan("token", *match.span(1))
+    for match in _COOKIE.finditer(text) if _COOKIE_MARK in marks and _COOKIE_MARK in low else ():
         for crumb in _CRUMB.finditer(match[1]):
-            if crumb[1].lower() in _COOKIE_ATTRIBUTES or _is_placeholder(crumb[2]):
-                continue
-            if value := crumb[2].rstrip("\\)}]"):
+            value = crumb[2].rstrip("\\)}]")
+            if value and crumb[1].lower() not in _COOKIE_ATTRIBUTES and not _is_placeholder(crumb[2]):
                 start = match.start(1) + crumb.start(2)
                 yield SensitiveSpan("cookie", start, start + len(value))
 
@@ -664,26 +471,10 @@ def _is_authorization(match: re.Match[str], value: str) -> bool:
 
 _GOES_ON = re.compile(r"[,:]? [a-z]{2,}")
 
-# --- addresses
-
-_USERINFO = re.compile(r"://([^\s/?#\"'<>\[]{1,256})@")
-_SLASHED_USERINFO = re.compile(r"://([^\s/?#@:\"'<>]{0,64}:(?![0-9]{1,5}(?:/|$))[^\s\"'<>@]{1,256}+)@")
-
-
-def _find_url_credentials(text: str) -> Iterator[SensitiveSpan]:
-    for match in _USERINFO.finditer(text):
-        user = match[1]
-        if not PLACEHOLDER.fullmatch(user) and not re.fullmatch("[a-z]{1,12}", user):
-            yield SensitiveSpan("url-credentials", *match.span(1))
-    for match in _SLASHED_USERINFO.finditer(text):
-        if not PLACEHOLDER.search(match[1]):
-            yield SensitiveSpan("url-credentials", *match.span(1))
-
-
 # Everything the searches above start from, in a text in lower case.
-MARKS = _PREFIXES | _LABEL_MARKS | _COMMAND_MARKS | _P_COMMANDS | _AUTHORIZATION_MARKS
-MARKS |= {_JWT_MARK, _PUTTY_MARK, _PRIVATE_MARK, _P_MARK, _BASIC_MARK, _COOKIE_MARK}
+MARKS = marks_of(_ROWS) | _KEYS.keys() | _LABEL_MARKS | _AUTHORIZATION_MARKS
+MARKS |= {_BASIC_MARK, _COOKIE_MARK}
 
-_TELEGRAM_SHAPE, _RUN_SHAPE = "a number, a colon and a key", "a run"
-# Shapes that the engine looks for before any slower search.
-SHAPES = {_TELEGRAM_SHAPE: "[0-9]{8}:[a-z0-9_-]{35}", _RUN_SHAPE: "[a-z0-9+/_-]{15}"}
+# What the engine looks for before the slow search for runs.
+_RUN_SHAPE = "a run"
+SHAPES = {_RUN_SHAPE: "[a-z0-9+/_-]{15}"}

@@ -14,6 +14,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 
+from lockgate.core.redaction.secret_table import read_lists
 from lockgate.core.redaction.spans import SensitiveSpan, find_places
 from lockgate.core.tables import read_sections
 
@@ -23,7 +24,6 @@ _LISTS = {section: frozenset(" ".join(lines).split()) for section, lines in _SEC
 _ALSO_WORDS = _LISTS["also words"]
 _GIVEN = _LISTS["given"] - _ALSO_WORDS
 _NOT_NAMES = _LISTS["not names"]
-_PARTICLES = frozenset("al bin da de del della den der di dos du el ibn la le san st ter van von y zu".split())
 
 _MOST_PARTS = 5
 # One part of a name, or an initial with its dot.
@@ -35,30 +35,7 @@ _CAPITALISED = re.compile(
     r"[A-Z\u00c0-\u00de\u0100-\u024f\u0386-\u03ab\u0400-\u042f](?:[^\W\d_]|['’-](?=[^\W\d_])){1,39}(?![\w@/]|[.-]\w)"
 )
 
-_PERSONS = (
-    "patient pt client student pupil learner child son daughter mother father mom mum dad parent parents guardian "
-    "husband wife spouse partner sister brother aunt uncle grandmother grandfather grandson granddaughter neighbour "
-    "neighbor friend roommate subscriber insured beneficiary physician surgeon therapist counsellor counselor "
-    "psychologist dentist teacher tutor principal coach manager worker pcp provider attending caregiver employee "
-    "classmate sibling kin signed contact"
-).split()
-_TITLES = (
-    "mr mrs ms miss mx dr prof professor doctor nurse sir rev judge herr frau señor señora senora mme madame".split()
-)
-_SAID = (
-    "my name is",
-    "i am",
-    "i'm",
-    "named",
-    "referred by",
-    "referral from",
-    "seen by",
-    "signed by",
-    "baby girl",
-    "baby boy",
-)
-_GREETINGS = ("dear", "hi", "hello", "hey", "good morning", "good afternoon", "good evening")
-_CLOSINGS = "regards sincerely best wishes thanks you cheers truly faithfully respectfully love".split()
+_AROUND = read_lists("around names", ",")
 
 
 def _places(words: Iterable[str], behind: str) -> tuple[frozenset[str], re.Pattern[str]]:
@@ -69,14 +46,14 @@ def _places(words: Iterable[str], behind: str) -> tuple[frozenset[str], re.Patte
 
 # Behind a label with a colon any words are a name; elsewhere it has to begin with a capital.
 _LABELS = _places(
-    ["name", "referred by", "seen by", *_PERSONS],
+    [*_AROUND["label"], *_AROUND["person"]],
     r"(?:'s)?(?: (?:full )?name)?(?: \([^)\n]{1,20}\))?[\"' \t]{0,2}[:=][\"' \t]{0,3}",
 )
 _ANCHORS = (
-    _places([*_TITLES, *_SAID], r"\.?[ \t]{1,2}(?=[^\W\d_])"),
-    _places(_PERSONS, r",?(?: name)?[ \t]{1,2}(?=[^\W\d_])"),
-    _places(_GREETINGS, r"[ \t]{1,2}"),
-    _places(_CLOSINGS, r",\s{1,4}(?=[^\W\d_])"),
+    _places([*_AROUND["title"], *_AROUND["introduction"]], r"\.?[ \t]{1,2}(?=[^\W\d_])"),
+    _places(_AROUND["person"], r",?(?: name)?[ \t]{1,2}(?=[^\W\d_])"),
+    _places(_AROUND["greeting"], r"[ \t]{1,2}"),
+    _places(_AROUND["closing"], r",\s{1,4}(?=[^\W\d_])"),
 )
 # Everything the searches start from, in a text in lower case.
 MARKS = _LABELS[0].union(*(words for words, _ in _ANCHORS))
@@ -168,7 +145,7 @@ def _name_end(text: str, at: int, *, any_case: bool = False) -> int:
         if part is None:
             break
         plain = _plain(part[0].removesuffix("."))
-        if plain not in _PARTICLES and not (at == begin and plain in _TITLES):
+        if plain not in _AROUND["particle"] and not (at == begin and plain in _AROUND["title"]):
             if plain in _NOT_NAMES or not (any_case or part[0][0].isupper()):
                 break
             # An initial alone is no name.

@@ -19,17 +19,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from lockgate.core.redaction import credentials as _credentials
 from lockgate.core.redaction import personal_data as _personal
-from lockgate.core.redaction import record_details as _records
 from lockgate.core.redaction.credentials import decode_run, find_credentials, find_generated_keys, find_runs
 from lockgate.core.redaction.personal_data import find_personal_data
-from lockgate.core.redaction.record_details import find_record_details
 from lockgate.core.redaction.spans import DIGIT, HUMP, KINDS, SensitiveSpan, lowercase_same_length
-from lockgate.core.text.confusables import BIDI, CONTROLS, INVISIBLE, LOOKALIKES, SPACES, is_wordlike
+from lockgate.core.text.confusables import CONTROLS, LOOKALIKES, is_wordlike, plain_character
 from lockgate.core.text.pattern_set import PatternSet
+
+if TYPE_CHECKING:
+    from lockgate.core.text.scanner import PatternDatabase
 
 # `secrets` is for judges of calls: the addresses, phones and accounts that something is sent to stay.
 RULESETS = ("default", "hipaa", "ferpa", "custom", "secrets")
@@ -208,7 +209,6 @@ def _find_secrets(text: str, ruleset: str, *, joined: bool) -> Iterator[Sensitiv
     marks = _MARKS.find_in(low)
     yield from find_credentials(text, low, marks)
     yield from find_personal_data(text, low, marks, ruleset, joined=joined)
-    yield from find_record_details(text, low, marks, ruleset, joined=joined)
     yield from find_runs(text, marks, lambda said: _find_secrets_in_run(said, ruleset))
 
 
@@ -218,7 +218,6 @@ def _find_secrets_in_run(said: str, ruleset: str) -> Iterator[SensitiveSpan]:
     marks = _MARKS.find_in(low)
     yield from find_credentials(said, low, marks)
     yield from find_personal_data(said, low, marks, ruleset)
-    yield from find_record_details(said, low, marks, ruleset)
     yield from find_generated_keys(said, marks)
 
 
@@ -227,7 +226,7 @@ def make_ready() -> None:
     _MARKS.make_ready()
 
 
-_MARKS = PatternSet(_credentials.MARKS | _personal.MARKS | _records.MARKS, {**_credentials.SHAPES, **_personal.SHAPES})
+_MARKS = PatternSet(_credentials.MARKS | _personal.MARKS, {**_credentials.SHAPES, **_personal.SHAPES})
 
 
 # --- 5. what no verifier reads
@@ -371,7 +370,7 @@ class _TracedReading:
             start, end = match.span()
             pieces += self.text[done:start], plain
             size += start - done
-            edits.append((size, len(plain), start, end, (end - start) // len(plain) if match.lastgroup == "run" else 0))
+            edits.append((size, len(plain), start, end, (end - start) // len(plain) if match.lastgroup else 0))
             size += len(plain)
             done = end
         if not pieces:
@@ -384,61 +383,35 @@ class _TracedReading:
         return _TracedReading(self.text.translate(table), self) if table else self
 
 
-# One code at a time, so that a secret can be cut out of a text that is nothing but codes; or a run of codes of equal
-# length that stand for one character each.
-_BYTES = r"{0}(?:[0-7]{1}|[CcDd]{1}{0}[89ABab]{1}|[Ee]{1}(?:{0}[89ABab]{1}){{2}}|[Ff][0-7](?:{0}[89ABab]{1}){{3}})"
-_HEX = "[0-9A-Fa-f]"
-_RUNS = (
-    f"%[0-7]{_HEX}",
-    f"%(?:[Cc][2-9A-Fa-f]|[Dd]{_HEX})%[89ABab]{_HEX}",
-    f"%[Ee][1-9A-Ca-cEeFf]%[89ABab]{_HEX}%[89ABab]{_HEX}",
-    rf"\\u{_HEX}{{4}}",
-    rf"\\x{_HEX}{{2}}",
-    "&#[3-9][0-9];",
-    "&#1(?:[01][0-9]|2[0-7]);",
-    f"&#x[2-7]{_HEX};",
-)
+# One code at a time, so that a secret can be cut out of a text that is nothing but codes; or a named run of codes of
+# equal length that stand for one character each.
+_HEX, _MORE = "[0-9A-Fa-f]", "{0}[89ABab]{1}"
+_BYTES = "(?:[0-7]{1}|[CcDd]{1}{2}|[Ee]{1}{2}{2}|[Ff][0-7]{2}{2}{2})"
+_PERCENT = _BYTES.format("%", _HEX, _MORE.format("%", _HEX))
+# The signs come first: a search that tries the whole pattern everywhere is fifty times slower.
 _CODES = re.compile(
-    f"(?P<run>{'|'.join(f'(?:{code}){{2,}}+' for code in _RUNS)})|"
-    + _BYTES.format("%", _HEX)
-    + r"|\\++(?:u\{[0-9A-Fa-f]{1,6}\}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|x[0-9A-Fa-f]{2}|[\"'`/nrt&=@:+.-])?+"
-    r"|&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,24});"
+    rf"[%\\&](?:(?<=%)(?:(?P<percent>[0-7]{_HEX}(?:%[0-7]{_HEX})++)|{_PERCENT})"
+    rf"|(?<=\\)(?:(?P<u>u{_HEX}{{4}}(?:\\u{_HEX}{{4}})++)|(?P<x>x{_HEX}{{2}}(?:\\x{_HEX}{{2}})++)"
+    rf"|\\*+(?:u\{{{_HEX}{{1,6}}\}}|u{_HEX}{{4}}|U{_HEX}{{8}}|x{_HEX}{{2}}|[\"'`/nrt&=@:+.-])?+)"
+    rf"|(?<=&)(?:#[0-9]{{1,7}}|#[xX]{_HEX}{{1,6}}|[A-Za-z]{{2,24}});)"
 )
-_CODE_BEGINS = re.compile(r"[%\\&]")
-_QUOTED_PRINTABLE = re.compile(rf"=\r?\n|{_BYTES.format('=', '[0-9A-F]')}")
-_RUN_MARKS = (("\\u", 16), ("\\x", 16), ("&#x", 16), ("&#", 10))
+_QUOTED_PRINTABLE = re.compile(rf"=(?:\r?\n|{_BYTES.format('=', '[0-9A-F]', _MORE.format('=', '[0-9A-F]'))})")
 _BLANKS = {"n": "\n", "r": "\n", "t": "\t"}
-
-
-def _find_codes(text: str) -> Iterator[re.Match[str]]:
-    """Yield the matches of `_CODES`, tried only where a code may begin: trying everywhere is fifty times slower."""
-    at = 0
-    while begin := _CODE_BEGINS.search(text, at):
-        match = _CODES.match(text, begin.start())
-        at = match.end() if match else begin.end()
-        if match:
-            yield match
 
 
 def _decode_code(match: re.Match[str]) -> str:
     code = match[0]
-    if code[0] == "%":
-        return bytes.fromhex(code.replace("%", "")).decode("utf-8", "replace")
-    if match.lastgroup == "run":
-        mark, base = next((mark, base) for mark, base in _RUN_MARKS if code.startswith(mark))
-        return "".join([chr(int(each, base)) for each in code.replace(";", "")[len(mark) :].split(mark)])
+    if code[0] in "%=":
+        return "" if code[-1] == "\n" else bytes.fromhex(code.replace(code[0], "")).decode("utf-8", "replace")
     if code[0] == "&":
         return html.unescape(code)
+    if match.lastgroup:
+        return "".join([chr(int(each, 16)) for each in code.split(code[:2])[1:]])
     body = code.lstrip("\\")
     if body[:1] in ("u", "U", "x") and len(body) > 1:
         number = int(body[1:].strip("{}"), 16)
         return chr(number) if number < 0x110000 else ""
     return _BLANKS.get(body, body)
-
-
-def _decode_quoted_printable(match: re.Match[str]) -> str:
-    code = match[0]
-    return "" if code.endswith("\n") else bytes.fromhex(code.replace("=", "")).decode("utf-8", "replace")
 
 
 # A line break with what a mail, a log or a source file puts around it; or one string joined to another.
@@ -447,12 +420,11 @@ _WRAP = re.compile(
     r"(?=[\s\"'`\\])[ \t]{0,8}+(?:[\"'`][ \t]{0,4}+[+.&\\]?|\\)?[ \t]{0,4}+(?:\r?\n[ \t>|*#]{0,64}+)++"
     r"(?:[+.&]?[ \t]{0,4}[\"'`])?+"
     # Short words are so common that the pattern itself looks for them.
-    r"(?P<word>(?=[A-Za-z]?[a-z]{1,3}[,.;:!?)]{0,2}(?:\s|\Z)))?"
+    r"((?=[A-Za-z]?[a-z]{1,3}[,.;:!?)]{0,2}(?:\s|\Z)))?"
     rf"|{_JOINED_STRINGS.pattern}"
 )
-# The most that `_WRAP` matches before a line break, and the characters with which such a match may begin.
+# The most that `_WRAP` matches before a line break.
 _BEFORE_WRAP = 19
-_WRAP_BEGINS = frozenset(" \t\r\"'`\\+.&")
 _SPLIT_NUMBER = re.compile(r"[-\u2010-\u2013./()+][ \t\"'`\\]*(?:\r?\n|\\n)")
 _WORD_AFTER = re.compile(r"([A-Za-z]?[a-z]{1,19})[,.;:!?)]{0,2}(?:\s|\Z)")
 _STATEMENT = re.compile(r"[A-Za-z_][\w.-]{0,40}+ ?[:=](?![=\s]|\Z)|[A-Za-z_][\w.-]{0,40}+[:=] ")
@@ -466,10 +438,7 @@ def _find_wraps(text: str) -> Iterator[re.Match[str]]:
         return
     done = 0
     while (line := text.find("\n", done)) >= 0:
-        if text[line - 1 : line] not in _WRAP_BEGINS:
-            match = _WRAP.match(text, line)
-        else:
-            match = _WRAP.search(text, max(done, line - _BEFORE_WRAP))
+        match = _WRAP.search(text, max(done, line - _BEFORE_WRAP))
         if match is None:
             return
         yield match
@@ -478,7 +447,7 @@ def _find_wraps(text: str) -> Iterator[re.Match[str]]:
 
 def _join_lines(match: re.Match[str]) -> str:
     """Return what replaces a line break: nothing, or the break itself beside a plain word or before an assignment."""
-    if match["word"] is not None:
+    if match[1] is not None:
         return "\n"
     text, (start, end) = match.string, match.span()
     # Most often one character shows that there is no word.
@@ -504,13 +473,13 @@ def _readings_of(text: str) -> Iterator[_TracedReading]:
     codes = plain
     if "%" in text or "\\" in text or "&" in text:
         for _ in range(MAX_DECODINGS):
-            deeper = codes.edit(_find_codes(codes.text), _decode_code)
+            deeper = codes.edit(_CODES.finditer(codes.text), _decode_code)
             if deeper is codes:
                 break
             codes = deeper
             yield codes
     if "=\n" in text or "=\r\n" in text or "=3D" in text:
-        soft = codes.edit(_QUOTED_PRINTABLE.finditer(codes.text), _decode_quoted_printable)
+        soft = codes.edit(_QUOTED_PRINTABLE.finditer(codes.text), _decode_code)
         if soft is not codes:
             yield soft
             codes = soft
@@ -524,50 +493,22 @@ def _readings_of(text: str) -> Iterator[_TracedReading]:
             yield joined
 
 
-_ZERO_WIDTH = frozenset(INVISIBLE + BIDI + CONTROLS)
+def _plain_characters(text: str) -> dict[str, str]:
+    # Accents stay: without them every finding in French would count once more.
+    return {ch: plain_character(ch) for ch in set(text) if ch in LOOKALIKES or not "\u00c0" <= ch <= "\u017f"}
 
 
 def _fold_characters(view: _TracedReading) -> _TracedReading:
     """Return a reading with plain letters and digits for lookalikes, and without invisible characters."""
     if view.text.isascii() and not any(ch in view.text for ch in CONTROLS):
         return view
-    same: dict[int, str] = {}
-    longer: dict[str, str] = {}
-    for ch in set(view.text):
-        plain = _plain_character(ch)
-        if len(plain) != 1:
-            longer[ch] = plain
-        elif plain != ch:
-            same[ord(ch)] = plain
-    view = view.replace_characters(same)
-    if longer:
-        # In runs, so that a text of nothing but these costs one step per run and not per character.
-        gone = "".join(re.escape(ch) for ch, plain in longer.items() if not plain)
-        wide = "".join(re.escape(ch) for ch, plain in longer.items() if plain)
-        either = "|".join(part for part in (gone and f"[{gone}]+", wide and f"[{wide}]") if part)
-        view = view.edit(re.compile(either).finditer(view.text), lambda match: longer[match[0][0]])
-    return view
-
-
-def _plain_character(ch: str) -> str:
-    if ch in _ZERO_WIDTH:
-        return ""
-    if ch.isascii():
-        return ch
-    if ch in SPACES:
-        return " "
-    if ch in "\u2028\u2029\x85":
-        return "\n"
-    if ch in LOOKALIKES:
-        return LOOKALIKES[ch]
-    # Marks, selectors, tags and halves of surrogate pairs are invisible, or drawn on the letter before.
-    category = unicodedata.category(ch)
-    if category in ("Mn", "Me", "Cf", "Cs"):
-        return ""
-    if category == "Nd":
-        return str(unicodedata.decimal(ch))
-    folded = unicodedata.normalize("NFKC", ch)
-    return folded if folded.isascii() and folded and len(folded) <= 4 else ch
+    plain = _plain_characters(view.text)
+    view = view.replace_characters({ord(ch): said for ch, said in plain.items() if len(said) == 1 and said != ch})
+    # In runs, so that a text of nothing but these costs one step per run and not per character.
+    gone = "".join(re.escape(ch) for ch, said in plain.items() if not said)
+    wide = "".join(re.escape(ch) for ch, said in plain.items() if len(said) > 1)
+    either = "|".join(part for part in (gone and f"[{gone}]+", wide and f"[{wide}]") if part)
+    return view.edit(re.compile(either).finditer(view.text), lambda match: plain[match[0][0]]) if either else view
 
 
 _WORD = re.compile(r"([A-Za-z]?[a-z]{1,19})[,.;:!?)]{0,2}")
@@ -610,34 +551,22 @@ _BREAK = re.compile(r"\n|\\n|%0[aA]|&#1[03];|&NewLine;|[\"'`] ?[+.&] ?[\"'`]|\u2
 # --- custom patterns
 
 
-class _CustomDatabases(NamedTuple):
-    ends: Any
-    starts: Any
-
-
 @lru_cache(maxsize=64)
-def _compile_custom(patterns: tuple[str, ...]) -> _CustomDatabases:
+def _compile_custom(patterns: tuple[str, ...]) -> tuple[PatternDatabase, PatternDatabase]:
+    """Return what finds where the patterns end in a text, and what finds them at its beginning."""
     # Only installations with their own patterns load the engine for this.
     import hyperscan
 
-    from lockgate.core.text.scanner import check_pattern, encode
+    from lockgate.core.text.scanner import PatternDatabase, check_pattern
 
     for pattern in patterns:
         check_pattern(pattern)
-    databases = []
-    for shape in ("(?:{})", "^(?:{})"):
-        database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-        database.compile(
-            expressions=[encode(shape.format(pattern)) for pattern in patterns],
-            ids=list(range(len(patterns))),
-            elements=len(patterns),
-            flags=[
-                hyperscan.HS_FLAG_CASELESS | (0 if pattern.isascii() else hyperscan.HS_FLAG_UTF8)
-                for pattern in patterns
-            ],
-        )
-        databases.append(database)
-    return _CustomDatabases(*databases)
+    flags = [hyperscan.HS_FLAG_CASELESS | (0 if each.isascii() else hyperscan.HS_FLAG_UTF8) for each in patterns]
+    anywhere, at_start = (
+        PatternDatabase({n: (shape.format(each), flags[n]) for n, each in enumerate(patterns)}, None)
+        for shape in ("(?:{})", "^(?:{})")
+    )
+    return anywhere, at_start
 
 
 def _find_custom(text: str, patterns: tuple[str, ...]) -> Iterator[SensitiveSpan]:
@@ -648,76 +577,28 @@ def _find_custom(text: str, patterns: tuple[str, ...]) -> Iterator[SensitiveSpan
     """
     if not patterns or not text:
         return
-    import hyperscan
-
-    compiled = _compile_custom(patterns)
+    anywhere, at_start = _compile_custom(patterns)
     # One byte for half a surrogate pair, so that byte offsets map to characters.
     data = text.encode("utf-8", "replace")
-    ends = _match_ends(compiled.ends, data, hyperscan.Scratch(compiled.ends))
-    if not ends:
-        return
-    offsets = _CharacterOffsets(text, data)
-    scratch = hyperscan.Scratch(compiled.starts)
+    ends = {end for _, end in anywhere.find_in(data)}
+    # The bytes at which a character begins: the engine accepts nothing else.
+    starts = range(len(data)) if len(data) == len(text) else [i for i, byte in enumerate(data) if byte & 0xC0 != 0x80]
     at = 0
-    for number, end in enumerate(ends):
-        if end <= at:
-            continue
-        place = max(at, end - MAX_CUSTOM_BYTES)
-        while place < end:
-            if data[place] & 0xC0 != 0x80:
-                here = _match_ends(
-                    compiled.starts, data[place : _whole_character(data, place + MAX_CUSTOM_BYTES)], scratch
-                )
-                true = [place + e for e in here if _contains_end(ends, place + e)]
-                if true:
-                    at = true[-1]
-                    yield SensitiveSpan("custom", offsets.character_at(place), offsets.character_at(at))
-                    place = at - 1
-            place += 1
+    for end in sorted(ends):
+        first = bisect_left(starts, max(at, end - MAX_CUSTOM_BYTES))
+        for number in range(first, bisect_left(starts, end)):
+            place = starts[number]
+            if place < at:
+                continue
+            window = data[place : [*starts[number : number + MAX_CUSTOM_BYTES + 1], len(data)][-1]]
+            if true := {place + size for _, size in at_start.find_in(window)} & ends:
+                at = max(true)
+                yield SensitiveSpan("custom", number, bisect_left(starts, at))
         if at < end:
             # Longer than the window: only its end is known.
-            yield SensitiveSpan(
-                "custom", offsets.character_at(max(at, end - MAX_CUSTOM_BYTES)), offsets.character_at(end)
-            )
-            at = ends[number]
-
-
-def _whole_character(data: bytes, end: int) -> int:
-    """Return the end moved back to a whole character: the engine accepts nothing else."""
-    while end < len(data) and data[end] & 0xC0 == 0x80:
-        end -= 1
-    return end
-
-
-def _match_ends(database: Any, data: bytes, scratch: Any) -> list[int]:
-    ends: list[int] = []
-    database.scan(
-        data, match_event_handler=lambda _id, _start, end, _flags, _context: ends.append(end), scratch=scratch
-    )
-    return sorted(set(ends))
-
-
-def _contains_end(ends: list[int], end: int) -> bool:
-    number = bisect_right(ends, end)
-    return number > 0 and ends[number - 1] == end
-
-
-class _CharacterOffsets:
-    """Converts byte offsets to character offsets; ask in rising order."""
-
-    def __init__(self, text: str, data: bytes) -> None:
-        self._same = len(text) == len(data)
-        self._data = data
-        self._text = text
-        self._byte = self._character = 0
-
-    def character_at(self, byte: int) -> int:
-        if self._same:
-            return byte
-        step = self._data[self._byte : byte].decode("utf-8", "ignore") if byte >= self._byte else ""
-        self._character += len(step)
-        self._byte = max(self._byte, byte)
-        return self._character
+            at = max(at, end - MAX_CUSTOM_BYTES)
+            yield SensitiveSpan("custom", bisect_left(starts, at), bisect_left(starts, end))
+            at = end
 
 
 # --- 6. excerpts

@@ -10,28 +10,8 @@ from lockgate.core.text.confusables import is_wordlike
 
 # The most specific first: where two spans overlap, the earlier kind names the placeholder.
 KINDS = (
-    "private-key",
-    "api-key",
-    "jwt",
-    "token",
-    "cookie",
-    "url-credentials",
-    "secret",
-    "card",
-    "iban",
-    "national-number",
-    "record-number",
-    "birth-date",
-    "personal-detail",
-    "email",
-    "phone",
-    "ip-address",
-    "date",
-    "address",
-    "url",
-    "name",
-    "media",
-    "custom",
+    *"private-key api-key jwt token cookie url-credentials secret card iban national-number record-number".split(),
+    *"birth-date personal-detail email phone ip-address date address url name media custom".split(),
 )
 PLACEHOLDER = re.compile(rf"\[redacted:(?:{'|'.join(KINDS)})\]")
 DIGIT = re.compile("[0-9]")

@@ -392,12 +392,9 @@ class Context:
                         position, f"encoded:{part.how}", block.id, part.start, part.end, part.how, excerpt
                     )
                 )
-        for segment in scan.segments:
-            if not segment.ordinary:
-                note = self._note_from_span(
-                    position, f"encoded:opaque-{segment.kind}", block.id, segment.start, segment.end
-                )
-                self.broad.setdefault(block.id, []).append(note)
+        for kind, start, end in scan.segments:
+            note = self._note_from_span(position, f"encoded:opaque-{kind}", block.id, start, end)
+            self.broad.setdefault(block.id, []).append(note)
         for limit in scan.capped:
             self.alarms.append(self._note_from_span(position, f"cap:{limit}", block.id, 0, len(block.content)))
 

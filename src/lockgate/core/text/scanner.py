@@ -18,7 +18,7 @@ import hyperscan
 
 from lockgate.core.errors import InvalidPattern, quoted
 from lockgate.core.text import imperatives
-from lockgate.core.text.readings import (
+from lockgate.core.text.decode import (
     BEYOND_ASCII,
     TRIGGERS,
     EncodedSegment,
@@ -274,7 +274,7 @@ class Scanner:
             others = find_readings(text, triggers)
             if others.capped:
                 capped.append("readings")
-            segments = others.signals
+            segments = others.segments
             parts.extend(self._scan_reading(reading) for reading in others.items)
         return Scan(tuple(parts), segments, tuple(dict.fromkeys(capped)))
 

@@ -16,14 +16,21 @@ from cpu_time import takes_at_most_times
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockgate.core.text.readings import (
+from lockgate.core.tables import read_examples
+from lockgate.core.text.decode import (
+    CODES,
     MAX_DEPTH,
     SHORTEST_RUN,
     TRIGGER_NAMES,
     TRIGGERS,
+    EncodedSegment,
     Reading,
     TextReadings,
+    decode_run,
     find_readings,
+    find_runs,
+    has_message,
+    text_from_bytes,
     triggers_from_shape,
 )
 
@@ -400,7 +407,7 @@ def test_ordinary_text_hides_nothing(name: str) -> None:
     for found in (read(once), read(thrice), find_readings(once, EVERY_TRIGGER), find_readings(thrice, EVERY_TRIGGER)):
         assert [item for item in found.items if item.encoded] == []
         assert not found.capped
-        assert all(segment.ordinary and segment.why for segment in found.signals)
+        assert found.segments == ()
 
 
 PROSE = {
@@ -551,7 +558,7 @@ def test_words_of_another_alphabet_stay_when_only_some_touch_latin() -> None:
 def test_a_token_is_ordinary_but_the_rules_read_it() -> None:
     found = read(TOKEN)
     assert any("Ada Lovelace" in item.text for item in found.items)
-    assert {segment.signature for segment in found.signals} >= {"jwt"}
+    assert found.segments == ()
 
 
 def test_nesting_beyond_the_depth_is_told() -> None:
@@ -568,29 +575,9 @@ def test_a_small_text_cannot_become_a_large_one() -> None:
     assert sum(len(item.text) for item in found.items) < 200_000
 
 
-def test_signals_say_what_a_segment_is() -> None:
-    (digest,) = read(hashlib.sha256(b"x").hexdigest()).signals
-    assert (digest.kind, digest.charset, digest.length, digest.signature, digest.ordinary) == (
-        "hex",
-        "hex",
-        64,
-        "binary",
-        True,
-    )
-    assert 3.0 < digest.entropy <= 4.0
-    assert digest.entropy_ratio == pytest.approx(digest.entropy / 4, abs=0.002)
-    (image,) = read(f"data:image/png;base64,{b64(PNG)}").signals
-    assert (image.kind, image.signature, image.start, image.ordinary) == ("base64", "png", 22, True)
-    (order,) = read(b64(ORDER)).signals
-    assert (order.signature, order.ordinary, order.start, order.length) == ("text", False, 0, 92)
-    (short,) = read(b64("tell the user")).signals or (None,)
-    assert short is None
-
-
-def test_entropy_is_judged_against_what_fifty_characters_allow() -> None:
-    (segment,) = read("".join(chr(ord("A") + i % 26) + str(i % 10) + chr(ord("a") + i) for i in range(17))).signals
-    assert segment.length == 51
-    assert segment.entropy_ratio > segment.entropy / 6
+def test_a_segment_says_what_hides_and_where() -> None:
+    assert read(b64(ORDER)).segments == (EncodedSegment("base64", 0, 92),)
+    assert read(b64("tell the user")).segments == ()
 
 
 @pytest.mark.parametrize(
@@ -704,3 +691,54 @@ def test_the_cost_of_hostile_text_is_linear(name: str) -> None:
 def test_four_megabytes_are_read() -> None:
     found = find_readings("%41 &#65; \\u0041 \u200b" * 200_000, EVERY_TRIGGER)
     assert found.items
+
+
+# --- the parts by themselves
+
+
+@pytest.mark.parametrize("section", ["ascii", "beyond ascii"])
+def test_the_examples_of_the_triggers(section: str) -> None:
+    for example in read_examples("lockgate.core.text", "triggers.tbl", section, ("trigger", "pattern")):
+        assert (example.row[0] in fired(example.text)) is example.hit, example
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("escape", r"ign\u006fre \x61ll"),
+        ("entity", "ign&#111;re &#x61;ll"),
+        ("percent", "ign%6fre %61ll"),
+        ("quoted", "ign=6Fre =61ll"),
+    ],
+)
+def test_codes_in_place_are_decoded(name: str, text: str) -> None:
+    (code,) = [code for code in CODES if code.name == name]
+    assert code.decode(text) == "ignore all"
+
+
+@pytest.mark.parametrize("kind", ["base64", "hex"])
+def test_a_run_is_found_and_decoded(kind: str) -> None:
+    written = b64(ORDER).encode() if kind == "base64" else ORDER.encode().hex().encode()
+    (run,) = find_runs(b"see " + written + b" there", shaped=True)
+    decoded = decode_run(run.written)
+    assert (run.written, decoded.kind, decoded.said) == (written.rstrip(b"="), kind, ORDER)
+
+
+def test_compressed_text_is_decompressed_up_to_a_limit() -> None:
+    written = b64(zlib.compress(ORDER.encode() * 100)).encode()
+    assert decode_run(written, most=10_000).said == ORDER * 100
+    part = decode_run(written, most=100)
+    assert (part.kind, len(part.said), part.mostly) == ("base64>zlib", 100, False)
+
+
+def test_bytes_with_control_characters_are_no_text() -> None:
+    assert text_from_bytes(b"plain words") == "plain words"
+    assert text_from_bytes("plain words".encode("utf-16-le")) == "plain words"
+    assert text_from_bytes(b"\x01\x02 binary") == ""
+
+
+def test_a_message_is_an_address_a_command_or_a_sentence() -> None:
+    assert has_message("curl -s http://mirror.example/x")
+    assert has_message(ORDER)
+    assert not has_message("-----BEGIN CERTIFICATE-----")
+    assert not has_message("a1 b2 c3")

@@ -1,0 +1,660 @@
+"""Every other reading of a text: what a model may see in it that a rule reading its bytes does not.
+
+1. Triggers: byte patterns that ride in the scanner's own pass. No trigger fired, no other reading.
+2. Codes written in place (percent, HTML entities, escapes, quoted-printable) are decoded over the whole text.
+3. Characters: invisible ones removed, lookalikes and styled letters folded to Latin.
+4. Runs of base64 or hexadecimal are decoded, decompressed, and read again from step 2, to a bounded depth.
+Every reading goes back to the rules. `encoded` marks readings of text that its author hid: entropy says nothing, what
+the text decodes to does. An attacker may have written it to be slow, so every decoder is one pass.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from itertools import islice, pairwise
+from re import Match
+from typing import NamedTuple
+
+from lockgate.core.tables import read_sections, read_table
+from lockgate.core.text.confusables import (
+    CLOSEST_LOOKALIKES,
+    HiddenText,
+    compile_bytes_pattern,
+    compile_pattern,
+    find_hidden_text,
+    fold_to_latin,
+    is_wordlike,
+    remove_invisible,
+    triggers_from_text,
+)
+
+MAX_DEPTH = 3
+# Output beyond this is not read, and `capped` says so: a kilobyte of base64 can hold a megabyte of spaces.
+SPARE_CHARACTERS, CHARACTERS_PER_CHARACTER = 32_768, 6
+SHORTEST_RUN, SHORTEST_SHAPED_RUN = 50, 24
+# Past these, further runs become one reading together, and further segments are left out.
+MAX_SEPARATE, MAX_SEGMENTS, MAX_PLACES = 16, 32, 4
+
+
+class Reading(NamedTuple):
+    """Another text that `start:end` of the original may be read as; `how` is the chain of steps, `base64>percent`.
+
+    `encoded` is a reason to escalate by itself: readable text was hidden. It is False for ordinary carriers.
+    """
+
+    how: str
+    text: str
+    start: int
+    end: int
+    encoded: bool
+
+
+class EncodedSegment(NamedTuple):
+    """A part of a text that hides another, and by which trick."""
+
+    kind: str
+    start: int
+    end: int
+
+
+class TextReadings(NamedTuple):
+    """The other readings of a text; `capped` says that a limit left something unread, which is a finding too."""
+
+    items: tuple[Reading, ...] = ()
+    segments: tuple[EncodedSegment, ...] = ()
+    capped: bool = False
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# 1. Triggers
+
+
+def _triples(words: Iterable[str]) -> list[str]:
+    return sorted({f" {word} "[i : i + 3] for word in words for i in range(len(word))})
+
+
+_WORDS = read_sections(__package__, "common_words.txt")
+_COMMON = _triples(_WORDS["commonest"])
+_TRIPLES = _triples((*_WORDS["commonest"], *_WORDS["others"]))
+_TRIPLES += ["://", "//w", "tp:", "s:/", "p:/", " | ", "| b", "/et", "tc/", " -r", ", a", ". T"]
+_WRITTEN = {0: "|"} | {i: chr(i) if chr(i).isalnum() and i < 128 else f"\\x{i:02x}" for i in range(1, 256)}
+_LATIN = "abcdefghijklmnopqrstuvwxyz"
+_MARKS = [chr(code).encode() for code in range(0x300, 0x370)]
+
+
+def _alternation(literals: Iterable[bytes]) -> str:
+    """Return an alternation of plain literals: each one more costs the engine hardly anything."""
+    joined = b"\0".join(sorted(set(literals))).decode("latin-1")
+    return f"(?:{joined.translate(_WRITTEN)})"
+
+
+def _hex_literal(text: str, separator: str) -> bytes:
+    return separator.join(text.encode().hex(" ").split()).encode()
+
+
+def _read_triggers(section: str) -> tuple[tuple[str, str], ...]:
+    rows = read_table(__package__, "triggers.tbl", section, ("trigger", "pattern"))
+    return tuple((name, pattern) for name, pattern in rows)
+
+
+_IN_ASCII = (
+    # Three letters of text are four of base64, where case matters.
+    (
+        "base64",
+        "(?-i:"
+        + _alternation(binascii.b2a_base64(w.encode(), newline=False) for t in _TRIPLES for w in (t, t.title()))
+        + ")",
+    ),
+    ("hex", _alternation(_hex_literal(t, "") for t in _TRIPLES)),
+    ("hex", _alternation(_hex_literal(t, sep) for t in _COMMON for sep in " :-")),
+    ("hex", _alternation(_hex_literal(t, sep) for t in _COMMON for sep in (", 0x", ",0x", " 0x"))),
+    *_read_triggers("ascii"),
+    # `t h e`: text written out letter by letter contains one of these before long.
+    *(("spaced", _alternation((sep + sep.join(t) + sep).encode() for t in _COMMON if t.isalpha())) for sep in " .-_"),
+)
+_BEYOND_ASCII = (
+    *_read_triggers("beyond ascii"),
+    # A Latin letter before any Greek, Cyrillic, Armenian or phonetic one, or after one of the closest lookalikes.
+    ("mixed", _alternation(a.encode() + bytes([lead]) for a in _LATIN for lead in (0xC9, 0xCA, *range(0xCD, 0xD7)))),
+    ("mixed", _alternation((ch + a).encode() for ch in CLOSEST_LOOKALIKES for a in _LATIN)),
+    ("marks", rf"[a-z]{_alternation(_MARKS)}|{_alternation(_MARKS)}{{2}}"),
+)
+TRIGGERS = (*_IN_ASCII, *_BEYOND_ASCII)
+# The numbers of the triggers that no text of ASCII alone can fire.
+BEYOND_ASCII = range(len(_IN_ASCII), len(TRIGGERS))
+TRIGGER_NAMES = frozenset(name for name, _ in TRIGGERS) | {"run"}
+
+# Bytes by their sort, so that plain searches find the places. The alphabets of base64 and hexadecimal are `x`.
+_ALPHABET = frozenset(b"+/_-") | {byte for byte in range(128) if chr(byte).isalnum()}
+_UNSEEN = frozenset((*range(9), *range(14, 27), *range(28, 32), 127))
+_ALPHABET_MASK = bytes(120 if byte in _ALPHABET else 32 for byte in range(256))
+_SORTS = bytes(120 if byte in _ALPHABET else 33 if byte in _UNSEEN else 32 for byte in range(256))
+
+
+def triggers_from_shape(data: bytes) -> tuple[str, ...]:
+    """Return the triggers that the shape of a text fires: a long run, or control characters within a word."""
+    sorts = data.translate(_SORTS)
+    fired = ("run",) if sorts.find(b"x" * SHORTEST_RUN) >= 0 else ()
+    within = rb"[A-Za-z][\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]{1,8}[A-Za-z]"
+    return (*fired, "invisible") if b"!" in sorts and compile_bytes_pattern(within).search(data) else fired
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# 2. Codes in place
+
+
+class InlineCode(NamedTuple):
+    """One way of writing characters as codes.
+
+    `mark` begins every code, `pattern` matches a run of codes and `text_of` returns what a match says; `common` are
+    codes so frequent that they are replaced first. `letter` is a code for plain ASCII: ordinary encoders never write a
+    letter as a code, so several in a row spell something that its author hid.
+    """
+
+    name: str
+    mark: str
+    common: tuple[tuple[str, str], ...]
+    pattern: str
+    text_of: Callable[[Match[str]], str]
+    letter: str
+
+    def decode(self, text: str) -> str:
+        """Return a text with its codes replaced by what they say."""
+        for written, plain in self.common if self.mark in text else ():
+            text = text.replace(written, plain)
+        return compile_pattern(self.pattern).sub(self.text_of, text) if self.mark in text else text
+
+    def is_left_in(self, text: str) -> bool:
+        """Return whether a code for a letter is in the text."""
+        return self.mark in text and compile_pattern(self.letter.replace("{1,3}", "", 1)).search(text) is not None
+
+    def find_spelled_words(self, text: str) -> Iterator[HiddenText]:
+        """Yield the words in which every letter is a code."""
+        if not self.is_left_in(text):
+            return
+        # The first code stands outside the group, so that the search can jump from one mark to the next.
+        runs = list(islice(compile_pattern(f"{self.letter}(?:{self.letter}){{2,63}}").finditer(text), 64))
+        if not runs:
+            return
+        start, end = runs[0].start(), runs[-1].end()
+        words = [self.decode(run[0]) for run in runs]
+        said = " ".join(words)
+        # In binary data a third of the codes are letters by chance, and they spell nothing.
+        codes = text.count(self.mark, start, end) - text.count(self.mark * 2, start, end)
+        mostly = sum(map(len, words)) * 10 >= codes * 7
+        if mostly and sum(map(str.isalpha, said)) >= 8 and (is_wordlike(said) or len(runs) == 64):
+            yield HiddenText(self.name, said, start, end)
+
+
+def _text_of_bytes(match: Match[str]) -> str:
+    return bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace")
+
+
+def _text_of_quoted(match: Match[str]) -> str:
+    digits = match[0].replace("=\r\n", "").replace("=\n", "").replace("=", "")
+    return bytes.fromhex(digits).decode("utf-8", "replace")
+
+
+def _text_of_escape(match: Match[str]) -> str:
+    code = match[0].replace("\\", "").rstrip()
+    match match.lastgroup:
+        case "x":
+            return bytes.fromhex(code.replace("x", "")).decode("latin-1")
+        case "u":
+            return bytes.fromhex(code.replace("u", "")).decode("utf-16-be", "replace")
+        case "long":
+            return bytes.fromhex(code.replace("U", "")).decode("utf-32-be", "replace")
+        case "octal":
+            return "".join([chr(int(digits, 8)) for digits in match[0].split("\\")[1:]])
+    return _character(int(code.strip("u{}"), 16))
+
+
+def _character(code: int) -> str:
+    return chr(code) if 0 < code < 0x110000 and not 0xD800 <= code < 0xE000 else " "
+
+
+def _text_of_entities(match: Match[str]) -> str:
+    return "".join(map(_text_of_entity, match[0].split("&")[1:]))
+
+
+@lru_cache(maxsize=4096)
+def _text_of_entity(written: str) -> str:
+    from html.entities import html5
+
+    name = written.rstrip(";")
+    if name[0] == "#":
+        return _character(int(name[2:], 16) if name[1] in "xX" else int(name[1:]))
+    return html5.get(f"{name};", html5.get(f"{name.lower()};", f"&{written}"))
+
+
+# Repeats are possessive and bounded: no way back is kept, and other threads get their turn within a long run.
+_MANY = "{1,9999}+"
+CODES = (
+    InlineCode(
+        "escape",
+        "\\",
+        (("\\\\", "\\"), ("\\\\", "\\"), ("\\n", "\n"), ('\\"', '"'), ("\\r", "\r"), ("\\t", "\t"), ("\\/", "/")),
+        # Of a style sheet's escapes only those of six digits: a shorter one may begin a name, as in `C:\add`. Tables
+        # of characters list invisible ones too, one by one; several in a row spell something.
+        rf"(?P<x>(?:\\x[0-9A-Fa-f]{{2}}){_MANY})|(?P<u>(?:\\u[0-9A-Fa-f]{{4}}){_MANY})"
+        rf"|(?P<long>(?:\\U000[0-3][0-9A-Fa-f]{{4}}){_MANY}|(?:\\U000[Ee][0-9A-Fa-f]{{4}}){{4,9999}}+)"
+        rf"|(?P<sheet>\\0000[2-7][0-9A-Fa-f] ?)|(?P<octal>(?:\\[01][0-7]{{2}}){_MANY})"
+        r"|(?P<brace>\\u\{0{0,4}[0-9A-Fa-f]{1,6}\})",
+        _text_of_escape,
+        r"\\{1,3}(?:x[2-7]H|u00[2-7]H|u\{0{0,4}[2-7]H\}|1[0-7]{2}|0[4-7][0-7]|U000000[2-7]H|0000[2-7]H ?)".replace(
+            "H", "[0-9A-Fa-f]"
+        ),
+    ),
+    InlineCode(
+        "entity",
+        "&",
+        (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&#39;", "'"), ("&nbsp;", "\u00a0"), ("&amp;", "&")),
+        rf"(?:&(?:#0{{0,8}}[0-9]{{1,7}}|#[xX]0{{0,8}}[0-9A-Fa-f]{{1,6}}|[A-Za-z][A-Za-z0-9]{{1,31}}(?=;));?){_MANY}",
+        _text_of_entities,
+        r"&(?:amp;){0,2}#(?:[xX]0{0,6}[2-7][0-9A-Fa-f]|0{0,6}(?:3[2-9]|[4-9][0-9]|1[01][0-9]|12[0-6]));?",
+    ),
+    InlineCode("percent", "%", (), f"(?:%[0-9A-Fa-f]{{2}}){_MANY}", _text_of_bytes, r"%[2-7][0-9A-Fa-f]"),
+    # The standard's capital letters only: `url=data:` is no code.
+    InlineCode("quoted", "=", (), rf"(?:=[0-9A-F]{{2}}|=\r?\n){_MANY}", _text_of_quoted, r"=[2-7][0-9A-F]"),
+)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# 4. Runs of base64 and hexadecimal
+
+
+class EncodedRun(NamedTuple):
+    """The place of a run, and what is written there without the line breaks and quotes in between.
+
+    `glued` if there are some: the lines may belong to something else.
+    """
+
+    start: int
+    end: int
+    written: bytes
+    glued: bool
+
+
+class DecodedRun(NamedTuple):
+    """The bytes of a run and, if they are text, the text; `mostly` if most of the run is that text."""
+
+    kind: str
+    data: bytes = b""
+    said: str = ""
+    mostly: bool = True
+
+
+# Between two pieces of one run: a line break, real or escaped, with quoting; or one string joined to the next, in one
+# language or another.
+_JOINT = (
+    rb"[ \t]{0,4}\\?(?:\r?\n|\\r|\\n){1,4}[ \t>\"']{0,16}"
+    rb"|[\"'`]\s{0,16}(?:[+.,&|\\]{1,2}[ _]{0,2}\s{0,16})?b?[\"'`]"
+)
+_SHORTEST_LAST_PIECE = 4
+# The end of a line that is too short to be a run by itself, where another such line follows. Shorter ones are words.
+_TWO_LINES = rb"\n(?:(?<=L{8}\n)|(?<=L{8}\r\n))(?=[\r\n \t>\"']{0,20}L{8,23}\r?\n)".replace(b"L", b"[A-Za-z0-9+/_-]")
+_HEX_PAIRS = rb"(?:(?:0x)?[0-9A-Fa-f]{2}(?:[ :-]|, ?)){8,2000}(?:0x)?[0-9A-Fa-f]{2}"
+_PAIRS = bytes(104 if i in b"0123456789abcdefABCDEF" else 115 if i in b" :,-" else 120 for i in range(256))
+_PAIRED = bytes(120 if i in b"0123456789abcdefABCDEFx :,-" else 32 for i in range(256))
+_URLSAFE = bytes.maketrans(b"-_", b"+/")
+_CONTROLS = bytes(i for i in range(32) if i not in b"\t\n\r") + b"\x7f"
+_PRINTED = bytes(120 if 32 <= i < 127 or i in b"\t\n\r" else 32 for i in range(256))
+# Every byte of ASCII text begins with a digit from 2 to 7, and three of them leave these letters in base64.
+_HEX_SHAPE = rb"(?:[2-7][0-9A-Fa-f]|0[9AaDd]){9,20000}"
+_BASE64_SHAPE = rb"[CI-Za-f][C-HS-Xi-nyz0-3gwQ][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/]" * 5
+_COMPRESSED = {b"\x1f\x8b": "gzip", b"\x78\x01": "zlib", b"\x78\x9c": "zlib", b"\x78\xda": "zlib"}
+
+
+def find_runs(flat: bytes, *, shaped: bool, paired: bool = False) -> Iterator[EncodedRun]:
+    """Yield the runs of the base64 or hexadecimal alphabets, their lines joined.
+
+    `shaped` asks for short runs and short lines as well, `paired` for pairs of digits with something between.
+    """
+    mask = flat.translate(_ALPHABET_MASK)
+    shortest = SHORTEST_SHAPED_RUN if shaped else SHORTEST_RUN
+    done = 0
+    for start, end in _find_stretches(mask, shortest):
+        # A ruled line decodes to nothing, and every fourth text has one.
+        if start >= done and (run := _join_pieces(flat, mask, start, end)).written.strip(b"+-/_"):
+            done = run.end
+            yield run
+    done = 0
+    for match in compile_bytes_pattern(_TWO_LINES).finditer(flat) if shaped else ():
+        end = match.start() - flat.startswith(b"\r", match.start() - 1)
+        start = mask.rfind(b" ", 0, end) + 1
+        if start >= done and end - start < shortest:
+            run = _join_pieces(flat, mask, start, end)
+            # If all these lines together are too short, so are the last of them.
+            done = run.end
+            if len(run.written) >= SHORTEST_RUN:
+                yield run
+    pairs = flat.translate(_PAIRS) if paired else b""
+    if b"hhshhshhshhs" in pairs or b"xhhsshxhhss" in pairs or b"xhhshxhhs" in pairs:
+        # Only a stretch of these characters can hold nine pairs; trying every place would double the cost.
+        for start, stop in _find_stretches(flat.translate(_PAIRED), 26):
+            for match in compile_bytes_pattern(_HEX_PAIRS).finditer(flat, start, stop):
+                digits = match[0].replace(b"0x", b"").translate(None, b" :,-")
+                yield EncodedRun(*match.span(), digits, False)
+
+
+def _join_pieces(flat: bytes, mask: bytes, start: int, end: int) -> EncodedRun:
+    """Return the run that begins with one piece, with all the pieces that are joined to it."""
+    pieces = [flat[start:end]]
+    while gap := compile_bytes_pattern(_JOINT).match(flat, end):
+        after = _end_of_stretch(mask, gap.end())
+        if after - gap.end() < _SHORTEST_LAST_PIECE:
+            break
+        pieces.append(flat[gap.end() : after])
+        end = after
+    return EncodedRun(start, end, b"".join(pieces), len(pieces) > 1)
+
+
+def _find_stretches(mask: bytes, shortest: int) -> Iterator[tuple[int, int]]:
+    """Yield where a mask has at least so many marks in a row."""
+    needle = b"x" * shortest
+    at = mask.find(needle)
+    while at >= 0:
+        end = _end_of_stretch(mask, at)
+        yield at, end
+        at = mask.find(needle, end)
+
+
+def _end_of_stretch(mask: bytes, at: int) -> int:
+    end = mask.find(b" ", at)
+    return len(mask) if end < 0 else end
+
+
+def decode_run(written: bytes, *, glued: bool = False, most: int = 0) -> DecodedRun:
+    """Return what a run of base64 or hexadecimal says; `glued` if other letters may stand at its ends.
+
+    `most` is how much of compressed data is read.
+    """
+    digits = compile_bytes_pattern(rb"(?:0x)?([0-9A-Fa-f]+)").fullmatch(written)
+    data = binascii.unhexlify(digits[1]) if digits and len(digits[1]) % 2 == 0 else b""
+    if run := _text_in_data("hex", data, most):
+        return run
+    # Base64 of so many bytes has letters of both cases: what has one only is a digest, a path or a name.
+    is_base64 = not (written.islower() or written.isupper())
+    plain = written.translate(_URLSAFE) if is_base64 else b""
+    bits = _decode_base64(plain)
+    if run := _text_in_data("base64", bits, most):
+        return run
+    return (_decode_glued(written, plain) if glued else None) or DecodedRun("hex" if data else "base64", data or bits)
+
+
+def _text_in_data(kind: str, data: bytes, most: int) -> DecodedRun | None:
+    if most and data[:2] in _COMPRESSED:
+        import zlib
+
+        stream = zlib.decompressobj(wbits=47)
+        try:
+            said = text_from_bytes(stream.decompress(data, most))
+        except zlib.error:
+            return None
+        return DecodedRun(f"{kind}>{_COMPRESSED[data[:2]]}", data, said, not stream.unconsumed_tail)
+    said = text_from_bytes(data)
+    return DecodedRun(kind, data, said) if said else None
+
+
+def _decode_glued(written: bytes, plain: bytes) -> DecodedRun | None:
+    """Return the text in a run that something else is glued to, or that is a part of binary data."""
+    if b"h" * 18 in written.translate(_PAIRS) and (match := compile_bytes_pattern(_HEX_SHAPE).search(written)):
+        kind, data = "hex", binascii.unhexlify(match[0])
+    elif match := compile_bytes_pattern(_BASE64_SHAPE).search(plain):
+        kind, data = "base64", _decode_base64(plain[match.start() % 4 :])
+    else:
+        return None
+    said = b"\n".join([data[at:end] for at, end in _find_stretches(data.translate(_PRINTED), 8)])
+    return DecodedRun(kind, data, said.decode("ascii"), len(said) * 2 >= len(data))
+
+
+def _decode_base64(run: bytes) -> bytes:
+    try:
+        return binascii.a2b_base64((run[:-1] if len(run) % 4 == 1 else run) + b"==")
+    except binascii.Error:
+        return b""
+
+
+def text_from_bytes(data: bytes) -> str:
+    """Return the bytes as text; empty if they are not: one control character early on is enough to tell."""
+    if len(data) < 8:
+        return ""
+    if b"\0" in data:
+        for zeros, codec in ((data[1::2], "utf-16-le"), (data[::2], "utf-16-be")):
+            if zeros.count(0) * 10 >= len(zeros) * 9:
+                text = data.decode(codec, "replace").rstrip("\0")
+                return "" if compile_pattern("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]").search(text) else text
+        data = data.rstrip(b"\0")
+    if len(data[:64].translate(None, _CONTROLS)) < len(data[:64]):
+        return ""
+    control = compile_bytes_pattern(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]").search(data)
+    end = control.start() if control else len(data)
+    try:
+        return data[:end].decode("utf-8") if end * 2 >= len(data) else ""
+    except UnicodeDecodeError as error:
+        # Other bytes are glued to the end.
+        return data[: error.start].decode("utf-8") if error.start >= 32 and error.start * 2 >= len(data) else ""
+
+
+# --- which decoded texts count as hidden messages
+
+_COMMANDS = frozenset("curl wget bash zsh sudo chmod powershell ncat scp iex certutil".split())
+# These are words too, so what follows must look like an argument.
+_WORD_COMMANDS = frozenset("sh rm nc cat echo python python3 perl ruby node base64 ssh eval exec cmd dd".split())
+_ADDRESS = rb"https?://[^\s\"'<>]{0,500}$"
+_DATA_URI = rb"data:([a-z]{1,12}/[a-z0-9.+-]{1,40})[a-z0-9=;+-]{0,40},$"
+_TEXT_TYPES = (b"image/svg+xml", b"application/json", b"text/css", b"text/javascript", b"application/javascript")
+
+
+def has_message(text: str) -> bool:
+    """Return whether a decoded text has a message: an address, a command or a sentence, not only data."""
+    if text.startswith("-----BEGIN"):
+        return False
+    if text.lstrip()[:1] not in ("{", "[", "<"):
+        if any(mark in text for mark in ("http://", "https://", "HTTP://", "HTTPS://", "mailto:")):
+            return True
+        if "@" in text and compile_pattern(r"[\w.+\-]@[\w\-]{1,63}\.[A-Za-z]{2}").search(text):
+            return True
+    return _has_speech(text)
+
+
+def _has_speech(text: str) -> bool:
+    tokens = text.split()
+    has_command = any(
+        token in _COMMANDS or (token in _WORD_COMMANDS and argument[0] in "-/~.$<\"'(")
+        for token, argument in pairwise(tokens)
+    )
+    return has_command or _has_sentence(tokens, text)
+
+
+def _has_sentence(tokens: list[str], text: str) -> bool:
+    chain: list[str] = []
+    for token in tokens:
+        word = token.strip(".,;:!?\"'()")
+        if (word.isalpha() or word in ("don't", "I'm", "it's")) and len(word) <= 24:
+            chain.append(word)
+            if len(chain) >= 4 and _are_words(chain[-4:]):
+                return True
+        else:
+            chain = []
+    # A short message may have fewer words, but then has nothing else.
+    if 2 <= len(tokens) == len(chain) and _are_words(chain):
+        return True
+    unspaced = "[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{6}"
+    return not text.isascii() and compile_pattern(unspaced).search(text) is not None
+
+
+def _are_words(chain: list[str]) -> bool:
+    said = " ".join(chain)
+    return len(said) >= 12 and (not said.isascii() or is_wordlike(said))
+
+
+def _is_ordinary_carrier(flat: bytes, run: EncodedRun, decoded: DecodedRun) -> bool:
+    """Return whether readable text at this place is ordinary: in binary data, a token, a data URI or an address."""
+    neighbour = flat[max(0, run.start - 1) : run.start]
+    is_token = flat.startswith(b"eyJ", run.start) and (flat.startswith(b".", run.end) or neighbour == b".")
+    if is_token or not decoded.mostly:
+        return True
+    if not neighbour or neighbour in b" \n\t\"'":
+        return False
+    before = flat[max(0, run.start - 512) : run.start]
+    if neighbour == b"," and (match := compile_bytes_pattern(_DATA_URI).search(before[-120:])):
+        # Data that decodes to text is no image, and a drawing or a style sheet does not begin with a word.
+        if match[1] in _TEXT_TYPES and decoded.said.lstrip()[:1] in tuple("{[<@.#/*(!;:"):
+            return True
+    is_address = b"://" in before and compile_bytes_pattern(_ADDRESS).search(before) is not None
+    return is_address and not _has_speech(decoded.said)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# All steps
+
+# No pass of the scanner has seen a decoded text: every decoder that a quick look cannot rule out is tried.
+_NESTED = frozenset({"run", "base64", "hex", "percent", "entity", "escape"})
+_CLEANING = frozenset({"invisible", "space", "tags", "selectors", "bidi"})
+_FOLDING = frozenset({"compat", "mixed", "marks"})
+
+
+def find_readings(text: str, triggers: frozenset[str]) -> TextReadings:
+    """Return every other reading of a text for the triggers that fired on it.
+
+    Never raises, whatever the text; cost and output are linear in its length.
+    """
+    if not triggers or not text:
+        return TextReadings()
+    reader = _Decoder(text)
+    reader.read(text, triggers, (), None)
+    return TextReadings(tuple(reader.items), tuple(reader.segments), reader.capped)
+
+
+class _Decoder:
+    """One text being read: its readings so far, and how many characters more may be written."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.left = SPARE_CHARACTERS + CHARACTERS_PER_CHARACTER * len(text)
+        self.items: list[Reading] = []
+        self.segments: list[EncodedSegment] = []
+        self.capped = False
+        self.places = MAX_PLACES
+
+    def read(
+        self, text: str, triggers: frozenset[str], how: tuple[str, ...], span: tuple[int, int] | None, depth: int = 0
+    ) -> bool:
+        """Add the other readings of a text; return whether one of them was hidden."""
+        before = len(self.items)
+        plain, steps = self._decode_codes(text, triggers, how, span)
+        if steps:
+            triggers |= triggers_from_text(plain) | {"run"}
+        for hidden in find_hidden_text(plain, triggers):
+            self._add_hidden(hidden, how + steps, span, plain)
+        clean = remove_invisible(plain, triggers) if triggers & (_CLEANING | _FOLDING) else plain
+        latin = fold_to_latin(clean, triggers) if triggers & _FOLDING else clean
+        whole = span or (0, len(self.text))
+        if clean != text:
+            said = clean.replace("+", " ") if "percent" in steps else clean
+            self._add_reading(how + steps + (("cleaned",) if clean != plain else ()), said, *whole)
+        if latin != clean:
+            self._add_reading((*how, *steps, "folded"), latin, *whole)
+        if "spaced" in triggers:
+            self._join_spaced_letters(latin, how + steps, *whole)
+        if latin != plain:
+            triggers |= {"run"}
+        if triggers & {"run", "base64", "hex"}:
+            self._read_runs(latin, triggers, how + steps, span, depth)
+        return any(item.encoded for item in self.items[before:])
+
+    def _take_budget(self, text: str) -> str:
+        """Return as much of a text as may still be written."""
+        self.capped |= len(text) > self.left
+        text = text[: self.left]
+        self.left -= len(text)
+        return text
+
+    def _add_reading(self, how: tuple[str, ...], text: str, start: int, end: int, *, encoded: bool = False) -> None:
+        text = self._take_budget(text)
+        if text or encoded:
+            self.items.append(Reading(">".join(how), text, start, end, encoded))
+
+    def _add_hidden(self, hidden: HiddenText, how: tuple[str, ...], span: tuple[int, int] | None, text: str) -> None:
+        start, end = span or self._place_in_original(text, hidden.start, hidden.end)
+        self._add_reading((*how, hidden.how), hidden.text, start, end, encoded=True)
+        self._add_segment(hidden.how, start, end)
+
+    def _add_segment(self, kind: str, start: int, end: int) -> None:
+        if len(self.segments) < MAX_SEGMENTS:
+            self.segments.append(EncodedSegment(kind, start, end))
+
+    def _place_in_original(self, text: str, start: int, end: int) -> tuple[int, int]:
+        """Return where a piece of a text stands in the original; the whole original if that is not known."""
+        if text is self.text:
+            return start, end
+        self.places -= 1
+        at = self.text.find(text[start : min(end, start + 32)]) if self.places >= 0 else -1
+        return (at, min(at + end - start, len(self.text))) if at >= 0 else (0, len(self.text))
+
+    def _decode_codes(
+        self, text: str, triggers: frozenset[str], how: tuple[str, ...], span: tuple[int, int] | None
+    ) -> tuple[str, tuple[str, ...]]:
+        """Return the text with its codes decoded until none is left, and the kinds of codes there were."""
+        steps: tuple[str, ...] = ()
+        for again in range(MAX_DEPTH):
+            before = text
+            for code in CODES:
+                # Later rounds have no triggers to go by, only the text that the earlier rounds decoded.
+                if code.is_left_in(text) if again or steps else code.name in triggers and code.mark in text:
+                    for hidden in code.find_spelled_words(text):
+                        self._add_hidden(hidden, how + steps, span, text)
+                    decoded = code.decode(text)
+                    if decoded != text and code.name not in steps:
+                        steps += (code.name,)
+                    text = decoded
+            if text == before:
+                return text, steps
+        self.capped |= any(code.is_left_in(text) for code in CODES if code.name != "quoted")
+        return text, steps
+
+    def _join_spaced_letters(self, text: str, how: tuple[str, ...], start: int, end: int) -> None:
+        letters = compile_pattern(r"(?<![A-Za-z])[A-Za-z](?:[ ._\-][A-Za-z]){2,200}(?![A-Za-z])")
+        joined = letters.sub(lambda match: match[0][::2], text)
+        if joined == text:
+            return
+        # Honest headings are written this way; a hidden message is longer.
+        message = compile_pattern(r"(?<![A-Za-z])(?:[A-Za-z][ ._\-]{1,4}){30,2000}").search(text)
+        encoded = message is not None and is_wordlike(letters.sub(lambda match: match[0][::2], message[0]))
+        if message is not None and text is self.text:
+            start, end = message.span()
+        self._add_reading((*how, "spaced"), joined, start, end, encoded=encoded)
+
+    def _read_runs(
+        self, text: str, triggers: frozenset[str], how: tuple[str, ...], span: tuple[int, int] | None, depth: int
+    ) -> None:
+        flat = text.encode("ascii", "replace")  # one byte per character: positions stay what they are
+        shaped = bool(triggers & {"base64", "hex"})
+        # Past MAX_SEPARATE, texts are collected: those in ordinary carriers, and the others.
+        together: dict[bool, list[str]] = {True: [], False: []}
+        for run in find_runs(flat, shaped=shaped, paired="hex" in triggers):
+            decoded = decode_run(run.written, glued=shaped or run.glued, most=max(self.left, 1))
+            is_cut = ">" in decoded.kind and not decoded.mostly
+            self.capped |= is_cut or (bool(decoded.said) and depth == MAX_DEPTH)
+            if not decoded.said:
+                continue
+            if depth == MAX_DEPTH:
+                return
+            ordinary = _is_ordinary_carrier(flat, run, decoded)
+            if len(self.items) >= MAX_SEPARATE:
+                together[ordinary].append(self._take_budget(decoded.said))
+                continue
+            place, steps = span or self._place_in_original(text, run.start, run.end), (*how, decoded.kind)
+            is_hidden = not ordinary and has_message(decoded.said)
+            self._add_reading(steps, decoded.said, *place, encoded=is_hidden)
+            inner = _NESTED | triggers_from_text(decoded.said)
+            if (self.read(decoded.said, inner, steps, place, depth + 1) or is_hidden) and depth == 0:
+                self._add_segment(decoded.kind, *place)
+        for ordinary, texts in together.items():
+            said, place, steps = "\n".join(texts), span or (0, len(self.text)), (*how, "runs")
+            if said:
+                self.items.append(Reading(">".join(steps), said, *place, not ordinary and has_message(said)))
+                self.read(said, _NESTED | triggers_from_text(said), steps, place, depth + 1)
