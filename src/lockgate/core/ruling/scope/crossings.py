@@ -15,9 +15,9 @@ from urllib.parse import unquote
 
 from lockgate.core.errors import printable
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
-from lockgate.core.ruling.scope.addresses_in_arguments import CONTENT_ARGUMENTS, find_addresses, name_words
+from lockgate.core.ruling.scope.addresses_in_arguments import connects, expansions, find_addresses, name_words
 from lockgate.core.ruling.scope.border import MAX_TEXT, Border
-from lockgate.core.ruling.scope.hosts_in_commands import connects, expansions
+from lockgate.core.ruling.scope.domain_names import WORDS
 from lockgate.core.ruling.scope.machines import DOTS, SCHEME
 from lockgate.core.ruling.tool_risk import canonical_tool, tool_words
 from lockgate.core.text.confusables import remove_invisible, triggers_from_text
@@ -43,7 +43,7 @@ def find_crossings(edge: Border, leaves: Sequence[Leaf], *, tool: str = "") -> l
     left = MAX_TEXT
     for leaf in leaves:
         argument, text, how = leaf
-        if only_writes and not CONTENT_ARGUMENTS.isdisjoint(name_words(argument)):
+        if only_writes and not WORDS["content arguments"].isdisjoint(name_words(argument)):
             continue
         if len(text) > left:
             found[_CUT] = Finding(UNREAD, argument, 0, len(text), how)
@@ -83,7 +83,7 @@ def _crossings_in_text(
             yield OUTSIDE, seen.written, seen.start
     # Without its quotes a text no longer says where its words end.
     if has_quotes:
-        yield from ((UNREADABLE, word, start) for word, start in expansions(text))
+        yield from ((UNREADABLE, word, start) for word, start in expansions(text, is_command=is_command))
     if edge.guards_paths:
         for written, start in _find_paths(argument, text, taken, is_command=is_command):
             if not edge.contains_path(written):
