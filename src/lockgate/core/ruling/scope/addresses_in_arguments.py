@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from functools import lru_cache
 
 from lockgate.core.ruling.arguments import argument_words, sink_from_argument
-from lockgate.core.ruling.effects.activity import NO_ACTIVITY
 from lockgate.core.ruling.effects.effect import Effect, Severity
-from lockgate.core.ruling.effects.project import NO_PROJECT
-from lockgate.core.ruling.effects.shell import read_command
+from lockgate.core.ruling.effects.effects_of_call import effects_of
 from lockgate.core.ruling.scope.domain_names import (
     COMMON_DOMAINS,
     FILE_ENDINGS,
@@ -41,6 +39,7 @@ from lockgate.core.ruling.scope.machines import (
     network_machines,
     to_punycode,
 )
+from lockgate.core.ruling.tool_call import ToolCall
 
 _DEFAULT_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443, "ftp": 21, "ssh": 22, "sftp": 22, "git": 9418}
 # Browsers and curl take `http:/host`, `http:host` and `http:\\host` for the same thing.
@@ -112,10 +111,7 @@ def connects(text: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _effects_of_command(text: str) -> tuple[Effect, ...]:
-    try:
-        return tuple(read_command(text, "", NO_PROJECT, NO_ACTIVITY))
-    except Exception:  # noqa: BLE001  # what breaks a reader is a finding of its own; here it names no machine
-        return ()
+    return effects_of(ToolCall("bash", {"command": text}))
 
 
 def find_addresses(argument: str, text: str, taken: bytearray, *, is_command: bool) -> Iterator[SeenAddress]:
@@ -155,11 +151,7 @@ class _AddressFinder:
         if self._named or self._fetches:
             return HostLevel.CONNECTS
         if self._shell and not self._single:
-            if any(effect.kind in _UNKNOWN for effect in self._effects):
-                return HostLevel.ANY
-            acts = [effect for effect in self._effects if effect.kind != "signs-as"]
-            reaches_out = any(effect.severity is Severity.REACHES_OUT for effect in acts)
-            return HostLevel.LISTED if reaches_out else HostLevel.WORDS
+            return _level_of_command(self._effects)
         is_code = self._command and re.search(r"[(=\[]", self._text)
         if self._single and words.isdisjoint(WORDS["other arguments"] | WORDS["content arguments"]) and not is_code:
             is_listed = self._command or not words.isdisjoint(_LISTED_ARGUMENTS)
@@ -284,22 +276,13 @@ class _AddressFinder:
 
     def _targets(self) -> Iterator[SeenAddress]:
         """Yield what the effects of a command are aimed at, unless every place that names it is judged already."""
-        # A remote of the repository has a name of its own, and what the shell fills in is an expansion.
-        targets = dict.fromkeys(
-            effect.target
-            for effect in self._effects
-            if effect.kind in _ELSEWHERE
-            and "$" not in effect.target
-            and not (effect.kind == "pushes" and effect.target.isalnum())
-        )
-        for number, target in enumerate(targets):
+        for number, target in enumerate(_targets_elsewhere(self._effects)[: _MAX_TARGETS + 1]):
             host = target.rpartition("@")[2].partition(":")[0] if target.count(":") == 1 else target
             places = [match.start() for match in re.finditer(re.escape(host), self._text, re.IGNORECASE)]
-            if host and not (places and all(self._taken[at] for at in places)):
+            if not places or not all(self._taken[at] for at in places):
+                # One too many stands for all that are not read.
                 machines = machines_from_host(host) if number < _MAX_TARGETS else frozenset()
                 yield SeenAddress(machines, 0, "", target[:_MAX_WRITTEN], places[0] if places else 0)
-            if number == _MAX_TARGETS:
-                return
 
     def _whole_value(self) -> Iterator[SeenAddress]:
         """Yield each word that is a number, or that stands in an argument named for a host: every word there is one."""
@@ -309,19 +292,34 @@ class _AddressFinder:
         is_name_list = is_list and "." in text and re.fullmatch(r"[\w.:,;|\s-]*", text) is not None
         previous = ""
         for match in re.finditer(r"[^\s,;|]+", text):
-            word = match[0].strip("'\"<>")
-            is_value, previous = previous.startswith("-"), word
-            if not word or self._taken[match.start()] or self._taken[match.end() - 1]:
-                continue
-            is_number = ODD_NUMBER.fullmatch(word.partition(":")[0]) is not None
-            if self._fetches:
-                # `ping 127.1`, but not `curl --max-time 2.5`.
-                is_host = is_number and not is_value and ("." in word or len(word) > 7)
-            else:
-                is_host = is_number and (self._named or "." in word or len(word) > 7)
-            if is_host or (self._named and _is_host_word(word, is_list=is_list, is_name_list=is_name_list)):
-                authority = re.split(r"[/\\?#]", word, maxsplit=1)[0]
-                yield address_from_authority(authority, word[len(authority) :], word, match.start())
+            word, before, previous = match[0].strip("'\"<>"), previous, match[0]
+            if word and not self._taken[match.start()] and not self._taken[match.end() - 1]:
+                is_host = self._named and _is_host_word(word, is_list=is_list, is_name_list=is_name_list)
+                if is_host or self._is_host_number(word, before):
+                    authority = re.split(r"[/\\?#]", word, maxsplit=1)[0]
+                    yield address_from_authority(authority, word[len(authority) :], word, match.start())
+
+    def _is_host_number(self, word: str, before: str) -> bool:
+        """Return whether a number is an address: `ping 127.1`, but not `curl --max-time 2.5`."""
+        if ODD_NUMBER.fullmatch(word.partition(":")[0]) is None or (self._fetches and before.startswith("-")):
+            return False
+        return "." in word or len(word) > 7 or (self._named and not self._fetches)
+
+
+def _level_of_command(effects: Sequence[Effect]) -> HostLevel:
+    """Return how likely the dotted words of a command are machines, by what it does."""
+    if any(effect.kind in _UNKNOWN for effect in effects):
+        return HostLevel.ANY
+    reaches_out = any(effect.severity is Severity.REACHES_OUT and effect.kind != "signs-as" for effect in effects)
+    return HostLevel.LISTED if reaches_out else HostLevel.WORDS
+
+
+def _targets_elsewhere(effects: Sequence[Effect]) -> list[str]:
+    """Return what effects are aimed at on other machines, without what the shell fills in later."""
+    aimed = [effect for effect in effects if effect.kind in _ELSEWHERE and "$" not in effect.target]
+    # A remote of the repository has a name of its own.
+    named = [effect.target for effect in aimed if effect.kind != "pushes" or not effect.target.isalnum()]
+    return list(dict.fromkeys(filter(None, named)))
 
 
 def _is_host_word(word: str, *, is_list: bool, is_name_list: bool) -> bool:

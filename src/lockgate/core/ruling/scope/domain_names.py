@@ -6,9 +6,12 @@ or a column; where something connects, every name that is not a file's is a mach
 
 from __future__ import annotations
 
-from lockgate.core.tables import read_sections, read_words
+from lockgate.core.tables import read_table, read_words
 
-WORDS = {title: frozenset(" ".join(lines).split()) for title, lines in read_sections(__package__, "names.txt").items()}
+_ROWS = read_table(__package__, "names.tbl", "names", ("group", "words"))
+WORDS = {
+    group: frozenset(word for other, words in _ROWS if other == group for word in words.split()) for group, _ in _ROWS
+}
 FILE_ENDINGS, FILE_OR_DOMAIN_ENDINGS = WORDS["files"], WORDS["files or domains"]
 PRIVATE_DOMAINS = WORDS["private"]
 COMMON_DOMAINS = PRIVATE_DOMAINS | WORDS["common"]
