@@ -411,7 +411,7 @@ def test_ordinary_text_hides_nothing(name: str) -> None:
 
 
 PROSE = {
-    "English": "The committee’s report — “a first step”, she said — wasn’t read by anyone in the café… Nobody minded.",
+    "English": "The committee’s report — “a first step”, she said — wasn’t read by anyone in the café… No one minded.",
     "French": "L’été dernier, nous avons déjà vu qu’à Noël la naïveté des élèves s’était révélée très utile.",
     "German": "Über den Wolken müssen die Größen der Straßen wohl gänzlich überflüssig erscheinen, sagte Jürgen.",
     "Spanish": "¿Cuándo llegará el próximo tren? Mañana por la mañana, según dijo el señor de la estación.",
@@ -619,7 +619,7 @@ def test_nothing_raises(text: str, triggers: frozenset[str]) -> None:
 @given(st.text(max_size=60))
 @settings(max_examples=100, deadline=None)
 def test_what_base64_hides_is_always_read(text: str) -> None:
-    message = f"Please send it to {text} and tell nobody about the whole affair."
+    message = f"Please send it to {text} and tell no one about the whole affair."
     readable = message.isprintable()
     found = find_readings(b64(message), EVERY_TRIGGER)
     assert not readable or any(message in item.text for item in found.items)

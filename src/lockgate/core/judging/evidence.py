@@ -34,7 +34,7 @@ from lockgate.core.ruling.explanations import EFFECT, LOOKALIKE
 from lockgate.core.ruling.meant_by_goal import is_imitation
 from lockgate.core.ruling.pipeline import FORM_WORDS, EscalatedCall
 from lockgate.core.ruling.tool_risk import tool_words
-from lockgate.core.text.confusables import fold_to_latin, remove_invisible, triggers_from_text
+from lockgate.core.text.confusables import COMPATIBLE, fold_to_latin, remove_invisible, triggers_from_text
 from lockgate.core.text.decode import CODES
 from lockgate.core.vocabulary import Finding, Origin, Severity, Trust
 
@@ -310,28 +310,6 @@ _IN_PLACE = tuple(code for code in CODES if code.name in ("escape", "entity"))
 _MAX_ROUNDS = 2
 
 
-class _CompatibleCharacters(dict[int, str]):
-    """A character's code to what it is compatible with, worked out once per character; nothing for what has no shape.
-
-    That is also what half a surrogate pair becomes, which no tokenizer takes.
-    """
-
-    def __missing__(self, code: int) -> str:
-        said = unicodedata.normalize("NFKC", chr(code))
-        if unicodedata.category(chr(code)) in ("Cf", "Cs", "Co", "Cn"):
-            said = ""
-        elif len(said) > 4:
-            # Eighteen letters for one would make a megabyte of a page.
-            said = chr(code)
-        if len(self) > 40_000:
-            self.clear()
-        self[code] = said
-        return said
-
-
-_PLAIN = _CompatibleCharacters()
-
-
 def plain_text(text: str) -> str:
     """The text as a reader sees it: in ordinary letters and spaces, its escapes and entities read.
 
@@ -347,7 +325,7 @@ def plain_text(text: str) -> str:
     if not text.isascii():
         gates = triggers_from_text(text)
         text = fold_to_latin(remove_invisible(text, gates), gates)
-        text = unicodedata.normalize("NFC", text.translate(_PLAIN))
+        text = unicodedata.normalize("NFC", text.translate(COMPATIBLE))
     text = _REPEATED.sub(r"\1\1\1", _CONTROLS.sub("", text))
     return _SPACES.sub(" ", _LONG_WORD.sub(r"\1 ", text)).strip()
 

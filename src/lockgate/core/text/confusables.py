@@ -222,6 +222,28 @@ def _word_around(text: str, start: int, end: int, first: int = 0) -> tuple[int, 
     return start - (len(head[0]) if head else 0), tail.end() if tail else end
 
 
+class _CompatibleCharacters(dict[int, str]):
+    """Map a character's code to what Unicode says it is compatible with; to nothing where it has no shape.
+
+    Half a surrogate pair, which no tokenizer takes, has none.
+    """
+
+    def __missing__(self, code: int) -> str:
+        said = unicodedata.normalize("NFKC", chr(code))
+        if unicodedata.category(chr(code)) in ("Cf", "Cs", "Co", "Cn"):
+            said = ""
+        elif len(said) > 4:  # eighteen letters for one would make a megabyte of a page
+            said = chr(code)
+        if len(self) > 40_000:
+            self.clear()
+        self[code] = said
+        return said
+
+
+# For `str.translate`: letters keep their accents and their alphabet.
+COMPATIBLE = _CompatibleCharacters()
+
+
 # ---------------------------------------------------------------------------------------------------------------
 # What is hidden
 

@@ -320,17 +320,27 @@ def find_runs(flat: bytes, *, shaped: bool, paired: bool = False) -> Iterator[En
         if start >= done and (run := _join_pieces(flat, mask, start, end)).written.strip(b"+-/_"):
             done = run.end
             yield run
+    yield from _find_columns(flat, mask) if shaped else ()
+    yield from _find_pairs(flat) if paired else ()
+
+
+def _find_columns(flat: bytes, mask: bytes) -> Iterator[EncodedRun]:
+    """Yield runs on lines that are too short to be a run by themselves."""
     done = 0
-    for match in compile_bytes_pattern(_TWO_LINES).finditer(flat) if shaped else ():
+    for match in compile_bytes_pattern(_TWO_LINES).finditer(flat):
         end = match.start() - flat.startswith(b"\r", match.start() - 1)
         start = mask.rfind(b" ", 0, end) + 1
-        if start >= done and end - start < shortest:
+        if start >= done and end - start < SHORTEST_SHAPED_RUN:
             run = _join_pieces(flat, mask, start, end)
             # If all these lines together are too short, so are the last of them.
             done = run.end
             if len(run.written) >= SHORTEST_RUN:
                 yield run
-    pairs = flat.translate(_PAIRS) if paired else b""
+
+
+def _find_pairs(flat: bytes) -> Iterator[EncodedRun]:
+    """Yield runs of pairs of hexadecimal digits with something between."""
+    pairs = flat.translate(_PAIRS)
     if b"hhshhshhshhs" in pairs or b"xhhsshxhhss" in pairs or b"xhhshxhhs" in pairs:
         # Only a stretch of these characters can hold nine pairs; trying every place would double the cost.
         for start, stop in _find_stretches(flat.translate(_PAIRED), 26):
@@ -647,14 +657,19 @@ class _Decoder:
             if len(self.items) >= MAX_SEPARATE:
                 together[ordinary].append(self._take_budget(decoded.said))
                 continue
-            place, steps = span or self._place_in_original(text, run.start, run.end), (*how, decoded.kind)
-            is_hidden = not ordinary and has_message(decoded.said)
-            self._add_reading(steps, decoded.said, *place, encoded=is_hidden)
-            inner = _NESTED | triggers_from_text(decoded.said)
-            if (self.read(decoded.said, inner, steps, place, depth + 1) or is_hidden) and depth == 0:
-                self._add_segment(decoded.kind, *place)
+            place = span or self._place_in_original(text, run.start, run.end)
+            self._read_decoded(decoded.said, (*how, decoded.kind), place, depth, ordinary=ordinary)
         for ordinary, texts in together.items():
-            said, place, steps = "\n".join(texts), span or (0, len(self.text)), (*how, "runs")
-            if said:
-                self.items.append(Reading(">".join(steps), said, *place, not ordinary and has_message(said)))
-                self.read(said, _NESTED | triggers_from_text(said), steps, place, depth + 1)
+            if said := "\n".join(texts):
+                self.left += len(said)  # it was taken from the budget piece by piece
+                self._read_decoded(said, (*how, "runs"), span or (0, len(self.text)), depth, ordinary=ordinary)
+
+    def _read_decoded(
+        self, said: str, how: tuple[str, ...], place: tuple[int, int], depth: int, *, ordinary: bool
+    ) -> None:
+        """Add the text of a run, and its own readings."""
+        is_hidden = not ordinary and has_message(said)
+        self._add_reading(how, said, *place, encoded=is_hidden)
+        is_hidden |= self.read(said, _NESTED | triggers_from_text(said), how, place, depth + 1)
+        if is_hidden and depth == 0 and how[-1] != "runs":
+            self._add_segment(how[-1], *place)

@@ -10,7 +10,7 @@ An address in an argument counts as inside only when *everything* a common progr
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
@@ -174,16 +174,16 @@ def _resolve_path(written: str) -> str | None:
 # ---------------------------------------------------------------------------------------------------------------
 # What a scope names
 
-_SCOPE_URL = re.compile(r"(?i)(?<![^\s(\[,;\"'`<!])(!?)([a-z][a-z0-9+.-]{0,30})://([^\s<>\"'`]{1,500})")
-_SCOPE_NETWORK = re.compile(
-    r"(?i)(?<![\w.:/!*-])(!?)"
-    r"(?:(\d{1,3}(?:\.\d{1,3}){3})|\[?((?=[0-9a-f:]*::|(?:[0-9a-f]+:){7})[0-9a-f:.]*[0-9a-f:])\]?)"
-    r"(/\d{1,3})?(?::(\d{1,5}))?(?![\w/-]|\.\d)"
+# A URL, a network, a path of files or a host, each with a mark before it that puts it outside.
+_PLACE = re.compile(
+    r"(?<![^\s(\[,;\"'`<!])!?(?P<url>[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s<>()|\"'`]{1,500})"
+    r"|(?<![\w.:/!*-])!?"
+    r"(?:(?P<quad>\d{1,3}(?:\.\d{1,3}){3})|\[?(?P<six>(?=[0-9A-Fa-f:]*::|(?:[0-9A-Fa-f]+:){7})[0-9A-Fa-f:.]*[0-9A-Fa-f:])\]?)"
+    r"(?P<prefix>/\d{1,3})?(?::(?P<port>\d{1,5}))?(?![\w/-]|\.\d)"
+    r"|(?<![^\s(\[,;\"'`<:!])!?(?P<path>~?/[^\s,;!|\"'`<>()]{1,400}|[A-Za-z]:[\\/][^\s,;!|\"'`<>()]{0,400})"
+    r"|(?<![\w.@:/!*-])!?(?P<host>(?:\*\.)?(?:[\w-]{1,63}\.){0,10}[\w-]{2,63})"
+    r"(?::(?P<host_port>\d{1,5}))?(?P<below>(?:/[^\s,;!|\"'`<>()]*)?)(?![\w@])"
 )
-_SCOPE_HOST = re.compile(
-    r"(?<![\w.@:/!*-])(!?)((?:\*\.)?(?:[\w-]{1,63}\.){0,10}[\w-]{2,63})(?::(\d{1,5}))?((?:/[^\s,;\"'`<>)]*)?)(?![\w@])"
-)
-_SCOPE_PATH = re.compile(r"(?<![^\s(\[,;\"'`<:!])(!?)(~?/[^\s,;\"'`<>()]{1,400}|[A-Za-z]:[\\/][^\s,;\"'`<>()]{0,400})")
 _EXCLUDES = re.compile(
     r"(?i)\b(?:not|no|never|nor|neither|none|except(?:ing|ions?)?|exclud\w+|exclusions?|without|outside|avoid\w*|forbid\w*"
     r"|forbidden|prohibit\w*|banned|apart from|other than|out[- ]of[- ](?:scope|bounds)|off[- ]limits|cannot"
@@ -252,71 +252,41 @@ def border_from_prose(text: str) -> Border:
     return Border(tuple(place for _, is_excluded, place in found if not is_excluded))
 
 
-# Where a place stands, whether it is excluded, and the place.
-_Named = tuple[int, bool, ScopePlace]
-# Take a match for a place; False where another place has the text already.
-_Claim = Callable[[re.Match[str]], bool]
+def _find_places(scope: str) -> Iterator[tuple[int, bool, ScopePlace]]:
+    """Yield the places in a text: where each stands, whether it is excluded, and the place."""
+    for match in _PLACE.finditer(scope):
+        if match["url"]:
+            places = _url_places(match["url"].partition("://")[2].rstrip(".,;:!)"))
+        elif match["quad"] or match["six"]:
+            network = network_from_text((match["quad"] or match["six"]) + (match["prefix"] or ""))
+            places = [ScopePlace(network=network, port=int(match["port"] or 0))] if network is not None else []
+        elif match["path"]:
+            path = _resolve_path(match["path"].rstrip(".:!"))
+            places = [ScopePlace(path=path)] if path and path != "/" else []
+        else:
+            places = _host_places(match["host"], int(match["host_port"] or 0), match["below"].rstrip(".:!"))
+        yield from ((match.start(), match[0].startswith("!"), place) for place in places)
 
 
-def _find_places(scope: str) -> Iterator[_Named]:
-    """Yield the places in a text: URLs first, since a host and a path are parts of one."""
-    taken: list[tuple[int, int]] = []
-
-    def claim(match: re.Match[str]) -> bool:
-        if any(start < match.end() and match.start() < end for start, end in taken):
-            return False
-        taken.append(match.span())
-        return True
-
-    yield from _url_places(scope, claim)
-    yield from _network_places(scope, claim)
-    yield from _path_places(scope, claim)
-    yield from _host_places(scope, claim)
-
-
-def _url_places(scope: str, claim: _Claim) -> Iterator[_Named]:
-    for match in _SCOPE_URL.finditer(scope):
-        mark, _, rest = match.groups()
-        rest = rest.rstrip(".,;:!)")
-        authority = re.split(r"[/\\?#]", rest, maxsplit=1)[0]
-        path = rest[len(authority) :]
-        host, port = host_and_port(authority)
-        top = _resolve_path(re.split("[?#]", path)[0]) if path else None
-        for machine in machines_from_host(host):
-            if claim(match):
-                place = _place_from_machine(machine, port, "" if top is None or top == "/" else top)
-                yield match.start(), bool(mark), place
+def _url_places(rest: str) -> list[ScopePlace]:
+    authority = re.split(r"[/\\?#]", rest, maxsplit=1)[0]
+    path = _resolve_path(re.split("[?#]", rest[len(authority) :])[0]) if rest[len(authority) :] else None
+    if not authority:  # `file:///srv`
+        return [ScopePlace(path=path)] if path and path != "/" else []
+    host, port = host_and_port(authority)
+    below = "" if path is None or path == "/" else path
+    return [
+        ScopePlace(machine, None, port, below)
+        if isinstance(machine, str)
+        else ScopePlace(network=ip_network(machine.first), port=port, path=below)
+        for machine in machines_from_host(host)
+    ]
 
 
-def _network_places(scope: str, claim: _Claim) -> Iterator[_Named]:
-    for match in _SCOPE_NETWORK.finditer(scope):
-        mark, quad, groups, prefix, port = match.groups()
-        network = network_from_text((quad or groups) + (prefix or ""))
-        if network is not None and claim(match):
-            yield match.start(), bool(mark), ScopePlace(network=network, port=int(port or 0))
-
-
-def _path_places(scope: str, claim: _Claim) -> Iterator[_Named]:
-    for match in _SCOPE_PATH.finditer(scope):
-        path = _resolve_path(match[2].rstrip(".:!"))
-        if path and path != "/" and claim(match):
-            yield match.start(), bool(match[1]), ScopePlace(path=path)
-
-
-def _host_places(scope: str, claim: _Claim) -> Iterator[_Named]:
-    for match in _SCOPE_HOST.finditer(scope):
-        mark, name, port, path = match.groups()
-        is_wild, bare = name.startswith("*."), name.removeprefix("*.")
-        if not (is_wild or is_host_like(bare) or bare.lower() == "localhost"):
-            continue
-        for machine in machines_from_host(bare):
-            if isinstance(machine, str) and claim(match):
-                top = _resolve_path(path.rstrip(".:!")) if path.strip("/.") else ""
-                host = f"*.{machine}" if is_wild else machine
-                yield match.start(), bool(mark), ScopePlace(host, None, int(port or 0), top or "")
-
-
-def _place_from_machine(machine: Machine, port: int, path: str) -> ScopePlace:
-    if isinstance(machine, AddressRange):
-        return ScopePlace(network=ip_network(machine.first), port=port, path=path)
-    return ScopePlace(machine, None, port, path)
+def _host_places(name: str, port: int, below: str) -> list[ScopePlace]:
+    bare = name.removeprefix("*.")
+    if bare == name and not is_host_like(bare) and bare.lower() != "localhost":
+        return []
+    path = (_resolve_path(below) if below.strip("/") else "") or ""
+    names = [machine for machine in machines_from_host(bare) if isinstance(machine, str)]
+    return [ScopePlace(machine if bare == name else f"*.{machine}", None, port, path) for machine in names]

@@ -6,21 +6,19 @@ cannot be read is a finding too, since an attacker chooses what cannot be read.
 
 from __future__ import annotations
 
-import binascii
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from urllib.parse import unquote
 
 from lockgate.core.errors import printable
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
-from lockgate.core.ruling.scope.addresses_in_arguments import CONTENT_ARGUMENTS, find_addresses, name_words
+from lockgate.core.ruling.scope.addresses_in_arguments import connects, expansions, find_addresses, name_words
 from lockgate.core.ruling.scope.border import MAX_TEXT, Border
-from lockgate.core.ruling.scope.hosts_in_commands import connects, expansions
+from lockgate.core.ruling.scope.domain_names import WORDS
 from lockgate.core.ruling.scope.machines import DOTS, SCHEME
 from lockgate.core.ruling.tool_risk import canonical_tool, tool_words
-from lockgate.core.text.confusables import remove_invisible, triggers_from_text
+from lockgate.core.text.confusables import COMPATIBLE
+from lockgate.core.text.decode import decode_run
 from lockgate.core.vocabulary import Finding
 
 OUTSIDE, UNREADABLE, UNREAD = "scope:outside", "scope:unreadable", "scope:unread"
@@ -43,7 +41,7 @@ def find_crossings(edge: Border, leaves: Sequence[Leaf], *, tool: str = "") -> l
     left = MAX_TEXT
     for leaf in leaves:
         argument, text, how = leaf
-        if only_writes and not CONTENT_ARGUMENTS.isdisjoint(name_words(argument)):
+        if only_writes and not WORDS["content arguments"].isdisjoint(name_words(argument)):
             continue
         if len(text) > left:
             found[_CUT] = Finding(UNREAD, argument, 0, len(text), how)
@@ -83,7 +81,7 @@ def _crossings_in_text(
             yield OUTSIDE, seen.written, seen.start
     # Without its quotes a text no longer says where its words end.
     if has_quotes:
-        yield from ((UNREADABLE, word, start) for word, start in expansions(text))
+        yield from ((UNREADABLE, word, start) for word, start in expansions(text, is_command=is_command))
     if edge.guards_paths:
         for written, start in _find_paths(argument, text, taken, is_command=is_command):
             if not edge.contains_path(written):
@@ -95,14 +93,13 @@ def _crossings_in_text(
 
 _QUOTES = re.compile(r"['\"]+")
 _DECODES = re.compile(r"(?i)base64|b64|atob")
-_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{8,}={0,2}")
-_URL_SAFE = str.maketrans("-_", "+/")
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{8,}")
 
 
 def _readings_of_text(argument: str, text: str) -> Iterator[tuple[str, str]]:
     """Yield the text as it stands, and as programs that get it may read it, each with the reading's name."""
     yield "exact", text
-    plain = _fold_text(text)
+    plain = text if text.isascii() else text.translate(COMPATIBLE).translate(DOTS)
     if plain != text:
         yield "folded", plain
     yield from (("percent", decoded) for decoded in _decode_percent_codes(plain))
@@ -111,29 +108,14 @@ def _readings_of_text(argument: str, text: str) -> Iterator[tuple[str, str]]:
         yield "unquoted", _QUOTES.sub(_drop_inner_quotes, re.sub(r"[\\^]", "", plain))
     # Where something is told to decode it, a short text is code as well.
     if _DECODES.search(plain):
-        found = [said for said in map(_decode_base64, _BASE64.findall(plain)) if said]
-        if found:
-            yield "base64", "\n".join(found)
+        found = (decode_run(run.encode()).said for run in _BASE64.findall(plain))
+        if said := "\n".join(filter(None, found)):
+            yield "base64", said
     # Parsers of URLs drop tabs and line ends wherever they stand; a list of whole URLs is no such case.
     if re.search(r"[\t\r\n]", plain) and " " not in plain.strip():
         pieces = plain.split()
         if SCHEME.match("".join(pieces)) and not all(map(SCHEME.match, pieces)):
             yield "joined", "".join(pieces)
-
-
-def _fold_text(text: str) -> str:
-    """Return a text without invisible characters, and with the compatible form of the others."""
-    if text.isascii():
-        return text
-    # One character at a time: normalising a whole text is quadratic in its marks.
-    visible = remove_invisible(text, triggers_from_text(text))
-    return "".join(_fold_character(ch) if ch > "\x7f" else ch for ch in visible).translate(DOTS)
-
-
-@lru_cache(maxsize=4096)
-def _fold_character(ch: str) -> str:
-    said = unicodedata.normalize("NFKC", ch)
-    return said if len(said) <= 4 else ch
 
 
 def _decode_percent_codes(text: str) -> Iterator[str]:
@@ -153,16 +135,6 @@ def _drop_inner_quotes(quotes: re.Match[str]) -> str:
         return quotes[0]
     is_inside = all(ch.isalnum() or ch in "._-" for ch in (text[start - 1], text[end]))
     return "" if is_inside else quotes[0]
-
-
-def _decode_base64(word: str) -> str:
-    """Return what a word says in base64; empty when that is no text."""
-    plain = word.rstrip("=").translate(_URL_SAFE)
-    try:
-        said = binascii.a2b_base64(plain + "=" * (-len(plain) % 4)).decode("utf-8")
-    except ValueError:
-        return ""
-    return said if re.fullmatch(r"[\s\x20-\x7e]+", said) else ""
 
 
 # ---------------------------------------------------------------------------------------------------------------
