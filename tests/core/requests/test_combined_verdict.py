@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Rating, Verdict
+from lockgate.core.requests import request_signs
 from lockgate.core.requests.combined_verdict import (
     COMPOSITION,
     REASONS,
@@ -20,7 +21,7 @@ from lockgate.core.requests.combined_verdict import (
     weigh_answer,
 )
 from lockgate.core.requests.payload import Payload, PayloadSource
-from lockgate.core.requests.request_signs import SIGNS
+from lockgate.core.tables import read_examples
 from lockgate.core.text.rules import RULES, Rule, Scope
 from lockgate.core.text.scanner import Scanner, rules_from_patterns
 
@@ -127,7 +128,8 @@ def test_what_a_client_calls_its_hits_is_repeated_nowhere(scanner: Scanner) -> N
 
 
 def test_however_much_is_found_the_lists_are_short(scanner: Scanner) -> None:
-    found = view_payload(Payload("\n".join(sign.hit for sign in SIGNS)), scanner)
+    examples = read_examples("lockgate.core.requests", request_signs.TABLE, "signs", request_signs.COLUMNS)
+    found = view_payload(Payload("\n".join(example.text for example in examples if example.hit)), scanner)
     assert found.verdict == "unsafe"
     assert 1 < len(found.rules) <= 32
     assert 1 < len(found.spans) <= 64

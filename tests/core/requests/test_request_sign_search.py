@@ -16,27 +16,32 @@ from lockgate.core.requests.request_grade import grade_text
 from lockgate.core.requests.request_sign_search import (
     _ANCHORS,
     _ENTRIES,
-    _PATTERNS,
-    _SEQUENCES,
-    ALL_SIGNS,
-    WORD_CLASSES,
+    _NUMBERED,
     SignHit,
     _is_misspelt,
-    _places_of,
+    _sequences_with_all_classes,
     _starred_beginnings,
-    _steps_of_whole_sequences,
+    _with_places_in_text,
     comparable,
     decode_letters,
     make_ready,
     search_pieces,
     split_words,
 )
-from lockgate.core.requests.request_signs import SIGNS
+from lockgate.core.requests.request_sign_search import _NUMBERS as NUMBERS
+from lockgate.core.requests.request_signs import COLUMNS, SEQUENCES, SIGNS, TABLE, WORD_CLASSES, WordSequence
+from lockgate.core.tables import read_examples
+
+HITS = [
+    example.text.replace("\\n", "\n")
+    for example in read_examples("lockgate.core.requests", TABLE, "signs", COLUMNS)
+    if example.hit
+]
 
 # What patterns are made of: words in lower case, and all that may stand between them.
 PIECES = (
-    *(sign.hit.lower() for sign in ALL_SIGNS),
-    *sorted({word for sign in ALL_SIGNS for word in re.findall("[a-z_]{3,}", sign.pattern)}),
+    *(hit.lower() for hit in HITS),
+    *sorted({word for found in _NUMBERED.values() for word in re.findall("[a-z_]{3,}", found.pattern.pattern)}),
     *(
         " ",
         "\n",
@@ -67,7 +72,7 @@ TOKENS = re.compile(r"[^\W_]+|[.!?。！？]+(?=\s|$)")
 
 
 def narrow_hits(text: str) -> list[SignHit]:
-    return [hit for found, _ in search_pieces(text) for hit in found if not hit.sign.is_broad]
+    return [hit for found, _ in search_pieces(text, all_signs=True) for hit in found if not hit.sign.is_broad]
 
 
 def places(text: str) -> set[tuple[str, str]]:
@@ -187,7 +192,7 @@ def test_words_are_split_and_placed_as_a_pattern_of_words_and_ends_does_it(text:
     ]
     numbers = [number for number, word in enumerate(words) if word[0].isalnum()]
     sequences = [(SIGNS[0], number, number) for number in numbers]
-    found = _places_of(sequences, words, text) if sequences else []
+    found = _with_places_in_text(sequences, words, text) if sequences else []
     assert found == [(SIGNS[0], *tokens[number].span()) for number in numbers]
 
 
@@ -209,7 +214,7 @@ def test_an_ordinary_text_costs_little_more_than_reading_its_words() -> None:
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=6).map("".join))
 def test_every_match_of_a_pattern_has_its_anchor_in_it(text: str) -> None:
     make_ready()
-    assert {sign.name for sign, pattern in _PATTERNS.values() if pattern.search(text)} <= _ANCHORS.find_in(text)
+    assert {name for name, found in _NUMBERED.items() if found.pattern.search(text)} <= _ANCHORS.find_in(text)
 
 
 def _variants(pattern: Any) -> list[str]:
@@ -249,29 +254,30 @@ def _is_one_of(letter: str, listed: Any) -> bool:
     )
 
 
-@pytest.mark.parametrize("name", _PATTERNS)
-def test_every_alternative_of_a_pattern_is_reached_through_its_anchor(name: str) -> None:
+@pytest.mark.parametrize("sign", sorted({found.sign.name for found in _NUMBERED.values()}))
+def test_every_alternative_of_a_pattern_is_reached_through_its_anchor(sign: str) -> None:
     make_ready()
-    pattern = _PATTERNS[name][1]
-    variants = {
-        around.format(text) for text in _variants(_parser.parse(pattern.pattern)) for around in ("{}", "\n{}: ")
-    }
-    matching = {text for text in variants if pattern.search(text)}
-    assert len(matching) * 3 > len(variants)
-    assert {text for text in matching if name not in _ANCHORS.find_in(text)} == set()
+    reached: dict[str, set[str]] = {}
+    tried = 0
+    for name, found in _NUMBERED.items():
+        if found.sign.name == sign:
+            variants = {around.format(text) for text in _texts_of(found.pattern) for around in ("{}", "\n{}: ")}
+            reached[name] = {text for text in variants if found.pattern.search(text)}
+            tried += len(variants)
+    assert sum(map(len, reached.values())) * 3 > tried
+    assert {text for name, texts in reached.items() for text in texts if name not in _ANCHORS.find_in(text)} == set()
 
 
-@given(st.sets(st.sampled_from([step for first, last in _SEQUENCES for step in range(first, last + 1)])))
-def test_a_sequence_is_followed_if_the_text_has_every_step_of_it(present: set[int]) -> None:
-    whole = {step for each in map(_steps_of, _SEQUENCES[::7]) for step in each}
-    for steps in (present, present | whole):
-        expected = {step for each in map(_steps_of, _SEQUENCES) if steps.issuperset(each) for step in each}
-        found = _steps_of_whole_sequences(sum(1 << step for step in steps))
-        assert {step for step in range(found.bit_length()) if found >> step & 1} == expected
+def _texts_of(pattern: re.Pattern[str]) -> list[str]:
+    return _variants(_parser.parse(pattern.pattern))
 
 
-def _steps_of(sequence: tuple[int, int]) -> range:
-    return range(sequence[0], sequence[1] + 1)
+@given(st.sets(st.sampled_from([*NUMBERS])), st.sampled_from(SEQUENCES))
+def test_a_sequence_is_followed_if_the_text_has_every_class_of_it(present: set[str], whole: WordSequence) -> None:
+    for classes in (present, present | {*whole.classes}):
+        expected = [sequence for sequence in SEQUENCES if classes.issuperset(sequence.classes)]
+        found = _sequences_with_all_classes([(0, 0, 1 << NUMBERS[name]) for name in classes])
+        assert sorted(found) == sorted(expected)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 1. Find the signs in the text (request_sign_search.py).
 2. Weigh each where it stands (`_weigh`). A *mention* counts half: a sign that is quoted, forbidden, talked about, or
-   about something else than the application (`_MENTIONS`). One with an order beside it is *in doubt*: it counts in
+   about something else than the application (`MENTIONS`). One with an order beside it is *in doubt*: it counts in
    full, and nothing makes it sure.
 3. Keep the strongest sign of each family in each stretch (`_keep_strongest`), so that decoys do not hide an attack.
 4. Leave out signs made of the words of another one: they do not support it (`_with_words_of_their_own`).
@@ -21,8 +21,8 @@ from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from lockgate.core.requests.request_sign_search import WORD_CLASSES, SignHit, comparable, decode_letters, search_pieces
-from lockgate.core.requests.request_signs import HINT, SIGN, RequestSign
+from lockgate.core.requests.request_sign_search import MARKS, SignHit, comparable, decode_letters, search_pieces
+from lockgate.core.requests.request_signs import HINT, MENTIONS, SIGN, RequestSign
 from lockgate.core.text.scanner import Scan
 
 SUSPECTED, SURE = 4, 5
@@ -38,7 +38,7 @@ _STRETCH: Final = 200
 # So many characters of dense pieces, and of those that a pattern may match, are looked at. More are suspicious.
 MAX_LOOKED_AT: Final = 400_000
 # What stands for the rest of such a text in its grade.
-_UNREAD: Final = RequestSign("cap", SIGN, "more words of signs than are looked at", "", "")
+_UNREAD: Final = RequestSign("cap", SIGN, "more words of signs than are looked at")
 
 
 Span = tuple[int, int]
@@ -73,101 +73,11 @@ class TextGrade(NamedTuple):
 # --- 2. weigh
 
 # A sign is weighed in its surroundings: its family, the sentence before it, its words, and what follows, with marks
-# between them. The ends of clauses before it are marked as well.
-_SENTENCE, _WORDS, _AFTER, _CLAUSE = "\1", "\2", "\3", "\4"
+# between them. The ends of clauses before it are marked as well. The table has the mentions in these terms.
+_SENTENCE, _WORDS, _AFTER, _CLAUSE = MARKS
 _SENTENCE_END: Final = re.compile(r"[.!?\n]")
 # A report behind a colon belongs to what stands before it; an order behind a colon does not.
 _CLAUSE_END: Final = re.compile(r"[,;\uff0c\uff1b\uff1a](?!\w)|:(?!\w| (?:an?|one|our|some) )")
-_NOT_YOU: Final = rf"{_WORDS}(?![^{_AFTER}]*\byour?\b)"
-_OTHER: Final = rf"[^{_AFTER}]*"
-_AI: Final = "|".join(sorted(word for word in WORD_CLASSES["ai"] if "*" not in word))
-_DO: Final = "|".join(sorted(WORD_CLASSES["do"]))
-# In other languages, and `for` is Norwegian as well: `for`, names of an application, `your`, and what means this
-# application or the client itself.
-_FOR: Final = "fur|pour|para|per|voor|dla|для|for|til|pro|pre|pentru|icin|untuk|cho|για"
-_BOT: Final = (
-    r"(?:\w*bot(?!h|ag|an|t[lo])|assist[ae]nt|asist[ae]n(?!ci)|asystent|асистент|ассистент|(?:чат-?)?бот|помощник"
-    r"|помічник)\w*"
-)
-_YOUR: Final = (
-    r"your?|dein\w*|ihre?[mnrs]?|eure?\w?|ton|ta|tes|votre|vos|tus?|sus?|vuestr\w+|tuo\w*|tua|tue|suo|sue|vostr\w+|teus?|tuas"
-    r"|seus?|suas?|je|jouw|uw|jullie|twoj\w*|swoj\w*|wasz\w*|svoj\w*|svuj|tvoj\w*|tvuj"
-    r"|сво\w+|сві\w+|тво\w+|тві\w+|ваш\w*|din\w?|dit\w*|tau|tale|σου|σας"
-)
-_THIS_OR_ME: Final = (
-    r"this|these|diese\w*|cet\w*|ce|ces|es[st][aeo]s?|quest\w+|deze|dit|te[gjn]\w*|toho\w*|tento|эт\w+|ц[ьеі]\w+|denn\w|dett\w"
-    r"|den har|det har|acest\w*|αυτ\w+|you|me|us|mich|uns|dich|moi|nous|toi|nosotros|vosotros|noi|voi"
-    r"|mij|ons|mnie|nas|меня|нас|тебя|mig|meg|oss"
-)
-_TALKED_ABOUT: Final = "|".join(sorted(WORD_CLASSES["talked about"]))
-_ORDER: Final = (
-    rf"{_AFTER}[^.!?\n]{{0,30}}(?:\band|\bthen|[,;:]) (?:(?:now|just|then|please|only) )?(?:{_DO})\b"
-    rf"|\b(?:and|but|so|then)(?: (?:also|now|just|then|please))* {_WORDS}"
-)
-# What a mention is, the surroundings that show it, and those that leave it in doubt.
-_MENTIONS: Final = tuple(
-    (re.compile(shown, re.DOTALL), re.compile(doubt, re.DOTALL) if doubt else None)
-    for _, shown, doubt in (
-        ("the client drops its own words", rf"^drop{_SENTENCE}.*{_NOT_YOU}{_OTHER}\b(?:my|our)\b{_OTHER}{_AFTER}", ""),
-        (
-            "the client drops what it said before, and not what all have said",
-            (
-                rf"^drop{_SENTENCE}.*{_NOT_YOU}(?!{_OTHER}\ball\b){_OTHER}{_AFTER}[^.!?\n]{{0,24}}\b(?:i|we)\b"
-                r"(?:['\u2019]ve| have| just| had)? ?(?:gave|said|sent|wrote|told|asked|set|typed|made)\b"
-            ),
-            "",
-        ),
-        (
-            "the prompt of another application",
-            rf"^reveal.*{_AFTER}\s?(?:of|for|in|to) (?:a|an|my|our|the|your own|this app)\b",
-            "",
-        ),
-        (
-            "the prompt of another application, in other languages",
-            (
-                rf"^reveal.*{_WORDS}(?!{_OTHER}\b(?:{_YOUR})\b){_OTHER}{_AFTER} (?:{_FOR}) "
-                rf"(?!(?:[^\W\d]+ ){{0,2}}(?:{_YOUR}|{_THIS_OR_ME})\b)(?:[^\W\d]+ ){{0,3}}{_BOT}(?! (?:ini|nay)\b)"
-                rf"|^reveal(?![^{_AFTER}]*(?:your|इस|अपन|आपक|तुम्हार|तेर))[^{_WORDS}]*बॉट के लिए {_WORDS}"
-            ),
-            "",
-        ),
-        (
-            "a case that ends in a refusal",
-            (
-                r"\b(?:if|when|whenever|even if|may|might|tries|tried|attempts?|asks?|told|tells?)\b"
-                rf"[^.\n{_WORDS}]{{0,80}}{_WORDS}{_OTHER}{_AFTER}[^\n]{{0,60}}(?<!never )(?<!not )(?<!n't )"
-                r"\b(?:refuse|decline|do not comply|say no|keep following)\b"
-            ),
-            "",
-        ),
-        (
-            "limits on a budget or a length, which are not those of a model",
-            rf"^persona.*{_AFTER} (?:about|concerning|on|regarding) (?!what\b|your?\b|any)",
-            rf"{_WORDS}{_OTHER}\b(?:{_AI})\b{_OTHER}{_AFTER}",
-        ),
-        (
-            "what is forbidden",
-            r"\b(?:never|not|n['\u2019]t|must not|refuse to|cannot|no circumstances|niemals|nie|jamais)(?: ever)?\s*"
-            + _WORDS,
-            _ORDER,
-        ),
-        (
-            "what is asked about, explained, translated or told",
-            (
-                r"(?:\b(?:how (?:do|does|can|could|should|would|to|did)|why (?:do|does|did|is)|"
-                rf"what (?:does|do|is|was|are)(?! your?\b)|such as|{_TALKED_ABOUT})\b|什么是|怎样|是什么意思|翻译)"
-                rf"[^{_CLAUSE}{_WORDS}]*{_NOT_YOU}"
-            ),
-            _ORDER,
-        ),
-    )
-)
-
-
-def _without_marks(text: str) -> str:
-    for mark in (_SENTENCE, _WORDS, _AFTER, _CLAUSE):
-        text = text.replace(mark, " ")
-    return text
 
 
 def _weigh(hit: SignHit, text: str) -> SignHit:
@@ -183,7 +93,7 @@ def _weigh(hit: SignHit, text: str) -> SignHit:
         return half
     said, words = _SENTENCE_END.split(before)[-1], text[hit.start : hit.end]
     around = f"{hit.sign.family}{_SENTENCE}{_CLAUSE_END.sub(_CLAUSE, said)}{_WORDS}{words}{_AFTER}{after}"
-    for shown, doubt in _MENTIONS:
+    for shown, doubt in MENTIONS:
         if shown.search(around):
             return hit._replace(firm=False) if doubt and doubt.search(around) else half
     return hit
@@ -217,9 +127,9 @@ def _is_quoted(before: str, after: str) -> bool:
 
 def weighed_signs(text: str) -> tuple[str, list[SignHit]] | None:
     """Return a text as it is compared, and all its signs where they stand; None if that is too much to look at."""
-    folded = _without_marks(comparable(text))
+    folded = comparable(text)
     hits: list[SignHit] = []
-    for found, _ in search_pieces(folded):
+    for found, _ in search_pieces(folded, all_signs=True):
         hits += [_weigh(hit, folded) for hit in found]
         if len(hits) > MAX_HITS:
             return None
@@ -236,8 +146,7 @@ def grade_text(text: str, breaks: Sequence[int] = (), own: Sequence[Span] | None
     `breaks` are the places where another message of a chat begins, `own` those of the client's own words: only there do
     broad signs count, or everywhere if it is None.
     """
-    # Once for the whole text: for the surroundings of each sign it took a third of the time.
-    folded = _without_marks(comparable(text))
+    folded = comparable(text)
     if len(folded) != len(text):
         # Half a surrogate pair was left out, so the places are wrong: all is one message of the client.
         breaks, own = (), None

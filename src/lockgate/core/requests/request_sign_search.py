@@ -1,11 +1,9 @@
-"""Where the signs of an attack stand in a request (request_signs.py, broad_request_signs.py).
+"""Where the signs of an attack stand in a request (request_signs.py, signs.tbl).
 
-A sign is a sequence of word classes, or a pattern for what is no words (markup, scripts without spaces):
-
-1. The text is split into words and ends of sentences (`split_words`).
-2. Each word is looked up: the entries of word classes that begin with it (`_entries_from`). It may have digits for
-   letters (`1gn0r3`) or, if it is one of the few words that attacks need, a slip of the pen (`_spellings`).
-3. Entries in the order of a sequence, with no more words between them than it allows, are its sign (`_follow_moves`).
+1. The words of the text are looked up: the entries of word classes that begin with each (`_meaning_of`). A word may
+   have digits for letters (`1gn0r3`) or, if it is one of the few words that attacks need, a slip of the pen.
+2. Most texts lack a class of every sequence, and nothing else is done with their words.
+3. Else classes in the order of a sequence, with no more words between them than it allows, are its sign.
 4. A pattern is searched for only if its anchor is in the text. None has nested repetition.
 
 So the cost is linear in the text, whatever the text says.
@@ -15,15 +13,23 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
-from operator import attrgetter
-from typing import Final, NamedTuple
+from bisect import bisect
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from itertools import compress
+from typing import Final, NamedTuple, cast
 
 from lockgate.core.redaction.spans import lowercase_same_length
-from lockgate.core.requests.broad_request_signs import BROAD_SIGNS
-from lockgate.core.requests.request_signs import HINT, SIGNS, RequestSign
-from lockgate.core.tables import read_sections
+from lockgate.core.requests.request_signs import (
+    HALF,
+    PATTERNS,
+    SEQUENCES,
+    SIGN,
+    WORD_CLASSES,
+    RequestSign,
+    WordSequence,
+)
 from lockgate.core.text.pattern_set import PatternSet
 from lockgate.core.text.scanner import encode
 
@@ -32,11 +38,6 @@ _PIECE: Final = 4000
 _SHARED: Final = 600
 # A piece with more words of signs than one in so many characters is dense.
 _DENSE: Final = 20
-
-WORD_CLASSES: Final = read_sections(__package__, "request_words.txt") | read_sections(
-    __package__, "broad_request_words.txt"
-)
-ALL_SIGNS: Final = (*SIGNS, *BROAD_SIGNS)
 
 
 class SignHit(NamedTuple):
@@ -54,27 +55,46 @@ class SignHit(NamedTuple):
         return self.points, self.firm, self.end - self.start
 
 
-def search_pieces(text: str) -> Iterator[tuple[list[SignHit], int]]:
+def search_pieces(text: str, *, all_signs: bool = False) -> Iterator[tuple[list[SignHit], int]]:
     """Yield the signs of each piece of a comparable text, and its size if it took more than an ordinary one, else 0.
 
-    A sign that stands where two pieces overlap comes twice.
+    A sign that stands where two pieces overlap comes twice. The signs of a text whose points do not add up to one full
+    sign are left out, unless `all_signs` is true: nothing follows from them.
     """
     make_ready()
+    # The other half of a sign may stand in the next piece.
+    least = HALF if all_signs or len(text) > _PIECE else SIGN
     for at in range(0, len(text), _PIECE):
         piece = _without_i_have(text[at : at + _PIECE + _SHARED])
-        words = [*split_words(piece), ""]
-        moves, present = _find_moves(words)
-        patterns = _patterns_of(_ANCHORS.find_in(piece))
-        places = [(sign, *match.span()) for sign, pattern in patterns for match in pattern.finditer(piece)]
+        patterns = [_NUMBERED[name] for name in sorted(_NUMBERED.keys() & _ANCHORS.find_in(piece))]
+        places = [(found.sign, *match.span()) for found in patterns for match in found.pattern.finditer(piece)]
         # A broad pattern has its anchor in many ordinary texts, and takes time only where it matches.
-        is_dear = bool(places) or any(not sign.is_broad for sign, _ in patterns) or len(moves) * _DENSE > len(piece)
-        steps = _steps_of_whole_sequences(present)
-        sequences = list(_follow_moves(moves, steps)) if steps else []
-        # Hints count beside other signs only, and most pieces have nothing else.
-        if sequences and (places or any(sign.points > HINT for sign, _, _ in sequences)):
-            places += _places_of(sequences, words, piece)
-        found = [SignHit(sign, at + start, at + end, sign.points) for sign, start, end in places]
-        yield found, len(piece) if is_dear else 0
+        is_dear = bool(places) or not all(found.sign.is_broad for found in patterns)
+        sequences, is_dense = _places_of_sequences(piece, least, [sign for sign, _, _ in places])
+        hits = [SignHit(sign, at + start, at + end, sign.points) for sign, start, end in (*places, *sequences)]
+        yield hits, len(piece) if is_dear or is_dense else 0
+
+
+def _places_of_sequences(
+    text: str, least: int, beside: list[RequestSign]
+) -> tuple[list[tuple[RequestSign, int, int]], bool]:
+    """Return the places of word sequences if they can make so many points, and whether the text is dense."""
+    words = [*split_words(text), ""]
+    entries = _find_entries(words)
+    is_dense = len(entries) * _DENSE > len(text)
+    sequences = _sequences_with_all_classes(entries)
+    if _most_points([sequence.sign for sequence in sequences] + beside) < least:
+        return [], is_dense
+    classes = _places_of_classes(entries, words, sequences)
+    matches = [(sequence.sign, *span) for sequence in sequences for span in _follow(sequence, classes)]
+    return (_with_places_in_text(matches, words, text) if matches else []), is_dense
+
+
+def _most_points(signs: Iterable[RequestSign]) -> int:
+    families: dict[str, int] = {}
+    for sign in signs:
+        families[sign.family] = max(sign.points, families.get(sign.family, 0))
+    return sum(families.values())
 
 
 def make_ready() -> None:
@@ -82,7 +102,7 @@ def make_ready() -> None:
     _ANCHORS.make_ready()
 
 
-# --- 1. words
+# --- words
 
 # Letters with an accent to those without, where one letter stays one: Latin, Greek, and a few that have no parts.
 _FOLDED: Final = {
@@ -92,8 +112,9 @@ _FOLDED: Final = {
     if len(parts := unicodedata.normalize("NFD", chr(code))) > 1
 } | str.maketrans("łıđё", "lidе")
 _FOLDED_AT_ONCE: Final = 50_000
-# The end of a sentence among words; a text has none, as what is no letter and no digit is left out.
-_END: Final = "\1"
+# Characters that no comparable text has: they mark the surroundings of a sign, and the first the end of a sentence.
+MARKS: Final = "\1\2\3\4"
+_END: Final = MARKS[0]
 # One by one: with a fixed first character each takes a fraction of the time.
 _ENDS: Final = tuple((mark, re.compile(rf"{re.escape(mark)}(?=\s|$)")) for mark in ".!?。！？")
 _LAST_KEPT: Final = 0xFFFF
@@ -104,7 +125,9 @@ class _Separators(dict[int, int]):
     """Characters to themselves, or to a space if they stand between words; filled in as they come up."""
 
     def __missing__(self, code: int) -> int:
-        kept = code if chr(code).isalnum() or code == ord(_END) else ord(" ")
+        # The vowels of Indian scripts are marks between letters.
+        is_vowel = 0x900 <= code < 0xE00 and unicodedata.category(chr(code))[0] == "M"
+        kept = code if chr(code).isalnum() or code == ord(_END) or is_vowel else ord(" ")
         # The rarer ones are looked up each time: a client could send a million of them.
         if code <= _LAST_KEPT:
             self[code] = kept
@@ -112,11 +135,14 @@ class _Separators(dict[int, int]):
 
 
 _SEPARATORS: Final = _Separators()
+_ASCII_SEPARATORS: Final = bytes(_SEPARATORS[code] for code in range(128)).ljust(256)
 
 
 def comparable(text: str) -> str:
-    """Return a text in lower case, without accents and without half surrogate pairs, which are never shown."""
+    """Return a text in lower case, without accents, marks, and half surrogate pairs, which are never shown."""
     text = lowercase_same_length(text)
+    for mark in MARKS:
+        text = text.replace(mark, " ")
     if text.isascii():
         return text
     text = encode(text).decode("utf-8")
@@ -137,87 +163,61 @@ def split_words(text: str) -> list[str]:
         if mark in text:
             # No space yet: it would make an end of the mark before this one, as in `?!`.
             text = ends.sub(_END, text)
-    return text.replace(_END, f" {_END} ").translate(_SEPARATORS).split()
+    text = text.replace(_END, f" {_END} ")
+    if text.isascii():
+        # In bytes this takes a tenth of the time.
+        return text.encode("ascii").translate(_ASCII_SEPARATORS).decode("ascii").split()
+    return text.translate(_SEPARATORS).split()
 
 
-# --- 2. the entries of word classes
-
-# The gap before the first step of a sequence.
-_FIRST: Final = -1
-_WORDS_KEPT: Final = 8192
-_MORE: Final = attrgetter("more")
-
+# --- the entries of word classes
 
 # Shorter words are too often other words.
 _SHORTEST_SPELLED: Final = 4
 _LETTERS_FOR_DIGITS: Final = tuple(str.maketrans("0134578", f"o{one}eastb") for one in "il")
 _LONG_WORD: Final = 11
-_MISSPELT: Final = WORD_CLASSES["misspelt"]
-_MISSPELT_FROM: Final = {word[0]: [other for other in _MISSPELT if other[0] == word[0]] for word in _MISSPELT}
-_NOT_MISSPELT: Final = frozenset(WORD_CLASSES["not misspelt"])
+_WORDS_KEPT: Final = 8192
 
-
-class _Move(NamedTuple):
-    """A step of a sequence, and how many words after its first one belong to it.
-
-    Steps are numbered through all sequences, with one number left out after each. `gap` is how many words may stand
-    before this one; the last step of a sequence has its sign.
-    """
-
-    step: int
-    more: int
-    gap: int
-    sign: RequestSign | None
-
-
-def _read_entries(
-    signs: Iterable[RequestSign], classes: Mapping[str, Iterable[str]]
-) -> dict[str, dict[str, list[_Move]]]:
-    """Return the moves of each entry, by its first word (with `*` if that may end in any way) and the words behind."""
-    found: dict[str, dict[str, list[_Move]]] = {}
-    step = 0
-    for sign in signs:
-        for sequence in sign.sequences:
-            parts = re.split(r" (\d) ", sequence)
-            names, gaps = parts[::2], [_FIRST, *map(int, parts[1::2])]
-            # A language need not have every class.
-            for place, name in enumerate(names if classes.keys() >= {*names} else ()):
-                for entry in dict.fromkeys(classes[name]):
-                    first, _, rest = comparable(entry).partition(" ")
-                    move = _Move(step, entry.count(" "), gaps[place], sign if place == len(names) - 1 else None)
-                    found.setdefault(first, {}).setdefault(rest, []).append(move)
-                step += 1
-            step += 1
-    return found
-
-
-_ENTRIES: Final = _read_entries(ALL_SIGNS, WORD_CLASSES)
+_NUMBERS: Final = {name: number for number, name in enumerate(WORD_CLASSES)}
+_NAMES: Final = {name for sequence in SEQUENCES for name in sequence.classes}
+_LISTED: Final = {name: [tuple(comparable(entry).split()) for entry in WORD_CLASSES[name]] for name in _NAMES}
+_COUNTS: Final = Counter(word for entries in _LISTED.values() for words in entries for word in words)
+# Of each entry its classes as the bits of a number, by all its words, and by its first or its last one (with `*` if
+# that may end in any way): by the rarer of the two, because `the` or `you` would cost time in every sentence.
+_ENTRIES: Final[dict[str, dict[tuple[str, ...], int]]] = {}
+for _name, _listed in _LISTED.items():
+    for _words in _listed:
+        _entries = _ENTRIES.setdefault(
+            min(_words[0], _words[-1], key=lambda word: (len(word) < 4, _COUNTS[word] / len(word))), {}
+        )
+        _entries[_words] = _entries.get(_words, 0) | 1 << _NUMBERS[_name]
 # Entries whose word may end in any way, and the lengths of what their words begin with.
 _STARRED: Final = re.compile("|".join(re.escape(entry[:-1]) for entry in _ENTRIES if entry.endswith("*")))
 _STARRED_LENGTHS: Final = sorted({len(entry) - 1 for entry in _ENTRIES if entry.endswith("*")})
 
-
-# Plain tuples, for speed: a request has a hundred of them.
-# The steps of moves that begin at one word, as the bits of a number, and the moves of each step.
-_Moves = tuple[int, dict[int, list[_Move]]]
-# The moves of a word alone, and the entries of several words that begin with it, by their second word.
-_Begun = tuple[_Moves, dict[str, list[tuple[list[str], _Moves]]]]
+# Longer entries by the word beside the known one: where in the entry that stands, all its words, and its classes.
+_Longer = dict[str, list[tuple[int, list[str], int]]]
+# The classes of a word alone, longer entries that begin with it, and longer entries that end with it.
+_Meaning = tuple[int, _Longer, _Longer]
 
 
-def _entries_from(word: str) -> _Begun | None:
-    """Return what begins with a word, or None."""
-    alone: list[_Move] = []
-    longer: dict[str, list[tuple[list[str], _Moves]]] = {}
+def _meaning_of(word: str) -> _Meaning | None:
+    """Return the entries that a word is part of, or None."""
     for spelled in _spellings(word):
+        alone = 0
+        begun: _Longer = {}
+        ended: _Longer = {}
         for key in (spelled, *_starred_beginnings(spelled)):
-            for rest, moves in _ENTRIES.get(key, {}).items():
-                if rest:
-                    longer.setdefault(rest.split()[0], []).append((rest.split(), _in_order(moves)))
+            for listed, classes in _ENTRIES.get(key, {}).items():
+                if len(listed) == 1:
+                    alone |= classes
+                elif listed[0] == key:
+                    begun.setdefault(listed[1], []).append((0, [word, *listed[1:]], classes))
                 else:
-                    alone.extend(moves)
-        if alone or longer:
-            break
-    return (_in_order(alone), longer) if alone or longer or word == _END else None
+                    ended.setdefault(listed[-2], []).append((len(listed) - 1, [*listed[:-1], word], classes))
+        if alone or begun or ended:
+            return alone, begun, ended
+    return None
 
 
 def _starred_beginnings(word: str) -> list[str]:
@@ -227,30 +227,17 @@ def _starred_beginnings(word: str) -> list[str]:
     return [f"{word[:size]}*" for size in _STARRED_LENGTHS if size <= len(word)]
 
 
-class _KnownWords(dict[str, _Begun | None]):
-    """What begins with each word, filled in as words come up: a look takes half as long as with an `lru_cache`."""
+class _KnownWords(dict[str, _Meaning | None]):
+    """The meaning of each word, filled in as words come up: a look takes half as long as with an `lru_cache`."""
 
-    def __missing__(self, word: str) -> _Begun | None:
+    def __missing__(self, word: str) -> _Meaning | None:
         if len(self) >= _WORDS_KEPT:
             self.clear()
-        self[word] = found = _entries_from(word)
-        return found
+        self[word] = meaning = _meaning_of(word)
+        return meaning
 
 
 _KNOWN_WORDS: Final = _KnownWords()
-
-
-def _join_moves(one: _Moves, other: _Moves) -> _Moves:
-    if one[0] & other[0]:
-        return _in_order(chain(*one[1].values(), *other[1].values()))
-    return one[0] | other[0], one[1] | other[1]
-
-
-def _in_order(moves: Iterable[_Move]) -> _Moves:
-    by_step: dict[int, list[_Move]] = {}
-    for move in sorted(moves, key=_MORE, reverse=True):
-        by_step.setdefault(move.step, []).append(move)
-    return sum(1 << step for step in by_step), by_step
 
 
 def _spellings(word: str) -> Iterator[str]:
@@ -261,8 +248,8 @@ def _spellings(word: str) -> Iterator[str]:
     if not word.isalpha() and not word.isdigit():
         # `1` is an i or an l.
         yield from (word.translate(digits) for digits in _LETTERS_FOR_DIGITS)
-    elif word not in _NOT_MISSPELT:
-        yield from (meant for meant in _MISSPELT_FROM.get(word[0], ()) if _is_misspelt(word, meant))
+    elif word not in WORD_CLASSES["not misspelt"]:
+        yield from (meant for meant in WORD_CLASSES["misspelt"] if _is_misspelt(word, meant))
 
 
 def _is_misspelt(word: str, meant: str) -> bool:
@@ -286,115 +273,108 @@ def _is_misspelt(word: str, meant: str) -> bool:
     return row[-1] <= most
 
 
-def _find_moves(words: list[str]) -> tuple[list[tuple[int, _Moves]], int]:
-    """Return the moves that words make, each with the number of its word, and all their steps.
-
-    The words end with an empty one. The end of a sentence is listed too, without moves.
-    """
-    found: list[tuple[int, _Moves]] = []
-    present = 0
-    for at, begun in enumerate(map(_KNOWN_WORDS.__getitem__, words)):
-        if begun is None:
-            continue
-        made, longer = begun
-        if longer and words[at + 1] in longer:
-            for rest, more in longer[words[at + 1]]:
-                if words[at + 1 : at + 1 + len(rest)] == rest:
-                    made = _join_moves(made, more)
-        # Only the end of a sentence begins nothing and is known.
-        if made[0] or not longer:
-            present |= made[0]
-            found.append((at, made))
-    return found, present
-
-
-# --- 3. sequences
+# --- sequences
 
 # A sequence ends with its sentence, unless the sentence is too short to be one: `Ignore. All. Previous.`
 _SHORTEST_SENTENCE: Final = 3
+# Added to the numbers of the words after the end of a sentence: no gap is so large, and no piece has so many words.
+_APART: Final = 1 << 16
+# The sequences by one of their classes, with all of these as the bits of a number.
+_NEEDED: Final[dict[str, list[tuple[WordSequence, int]]]] = {}
+for _sequence in SEQUENCES:
+    _rarest = min(_sequence.classes, key=lambda name: sum(name in other.classes for other in SEQUENCES))
+    _NEEDED.setdefault(_rarest, []).append((_sequence, sum({1 << _NUMBERS[name] for name in _sequence.classes})))
+_KEYS: Final = sum(1 << _NUMBERS[name] for name in _NEEDED)
+
+# The first and the last word of an entry, and its classes as the bits of a number.
+_Entry = tuple[int, int, int]
+# The first and the last word of the entries of each class.
+_Places = dict[str, list[tuple[int, int]]]
 
 
-_SEQUENCES: Final = [
-    *zip(
-        *(
-            sorted({move.step for rests in _ENTRIES.values() for moves in rests.values() for move in moves if of(move)})
-            for of in (lambda move: move.gap == _FIRST, lambda move: move.sign is not None)
-        ),
-        strict=True,
-    )
-]
-_FIRST_STEPS: Final = sum(1 << first for first, _ in _SEQUENCES)
-# The steps of a whole sequence, by the bit behind its last one.
-_STEPS_BEFORE: Final = {2 << last: (2 << last) - (1 << first) for first, last in _SEQUENCES}
-_BEHIND: Final = sum(_STEPS_BEFORE)
+def _find_entries(words: list[str]) -> list[_Entry]:
+    """Return the entries of word classes that stand among words, which end with an empty one."""
+    entries: list[_Entry] = []
+    meanings = list(map(_KNOWN_WORDS.__getitem__, words))
+    # Most words have no meaning here; passing over those in Python took half of the time.
+    for at in compress(range(len(words) - 1), meanings):
+        alone, begun, ended = cast("_Meaning", meanings[at])
+        if alone:
+            entries.append((at, at, alone))
+        beside = (*begun.get(words[at + 1], ()), *ended.get(words[at - 1], ())) if begun or ended else ()
+        for before, listed, classes in beside:
+            if at >= before and words[at - before : at - before + len(listed)] == listed:
+                entries.append((at - before, at - before + len(listed) - 1, classes))
+    return entries
 
 
-def _steps_of_whole_sequences(present: int) -> int:
-    """Return the steps of the sequences of which every step is present: few, in nearly every text."""
-    # The steps of a sequence are bits in a row: only if all are set does adding the first one carry over its end.
-    ended = (present + _FIRST_STEPS) & _BEHIND
-    steps = 0
-    while ended:
-        lowest = ended & -ended
-        ended ^= lowest
-        steps |= _STEPS_BEFORE[lowest]
-    return steps
+def _sequences_with_all_classes(entries: list[_Entry]) -> list[WordSequence]:
+    """Return the sequences of which every class has an entry: few, in nearly every text."""
+    present = 0
+    for _, _, classes in entries:
+        present |= classes
+    return [
+        sequence
+        for name in _names_of(present & _KEYS)
+        for sequence, needed in _NEEDED[name]
+        if needed & present == needed
+    ]
 
 
-def _follow_moves(moves_by_word: Sequence[tuple[int, _Moves]], steps: int) -> Iterator[tuple[RequestSign, int, int]]:
-    """Yield the signs of word classes with these steps, and the numbers of their first and last word."""
-    # Of each step: where its sequence began, and its last word.
-    state: dict[int, tuple[int, int]] = {}
-    began = 0
-    for at, (made, by_step) in moves_by_word:
-        if not made:
-            if at - began >= _SHORTEST_SENTENCE:
-                state.clear()
-            began = at + 1
-        left = made & steps
-        while left:
-            # Later steps come first, so that no word is two steps of one sequence.
-            step = left.bit_length() - 1
-            left ^= 1 << step
-            for _, more, gap, sign in by_step[step]:
-                start = at
-                if gap != _FIRST:
-                    before = state.get(step - 1)
-                    if before is None or not 0 <= at - before[1] - 1 <= gap:
-                        continue
-                    start = before[0]
-                if sign is None:
-                    state[step] = start, at + more
-                    continue
-                yield sign, start, at + more
+def _places_of_classes(entries: list[_Entry], words: list[str], sequences: list[WordSequence]) -> _Places:
+    """Return the places of the classes of sequences, in numbers that are far apart if a sentence ends between them."""
+    wanted = {name for sequence in sequences for name in sequence.classes}
+    places: _Places = {name: [] for name in wanted}
+    bits = sum(1 << _NUMBERS[name] for name in wanted)
+    ends = [at for at, word in enumerate(words) if word == _END]
+    # Of each end of a sentence that is long enough to be one.
+    borders = [end for before, end in zip([-1, *ends], ends, strict=False) if end - before > _SHORTEST_SENTENCE]
+    for first, last, classes in entries:
+        if classes & bits:
+            sentence = _APART * bisect(borders, first)
+            for name in _names_of(classes & bits):
+                places[name].append((sentence + first, sentence + last))
+    return places
 
 
-def _places_of(
-    sequences: Sequence[tuple[RequestSign, int, int]], words: list[str], text: str
+@lru_cache(_WORDS_KEPT)
+def _names_of(classes: int) -> tuple[str, ...]:
+    return tuple(name for name, number in _NUMBERS.items() if classes >> number & 1)
+
+
+def _follow(sequence: WordSequence, places: _Places) -> list[tuple[int, int]]:
+    """Return the numbers of the first and last word of each place where a sequence stands."""
+    ends: dict[int, int] = {}
+    for step, (name, gap) in enumerate(zip(sequence.classes, sequence.gaps, strict=True)):
+        following: dict[int, int] = {}
+        for first, last in places[name]:
+            if step == 0:
+                following.setdefault(last, first)
+                continue
+            before = next((end for end in range(first - 1, first - 2 - gap, -1) if end in ends), None)
+            if before is not None:
+                following.setdefault(last, ends[before])
+        ends = following
+    return [(first % _APART, last % _APART) for last, first in ends.items()]
+
+
+def _with_places_in_text(
+    matches: list[tuple[RequestSign, int, int]], words: list[str], text: str
 ) -> list[tuple[RequestSign, int, int]]:
-    """Return the sequences with the places of their words in the text, instead of the numbers."""
+    """Return the matches with the places of their words in the text, instead of the numbers."""
     spans: list[tuple[int, int]] = []
     at = 0
-    for word in words[: 1 + max(last for _, _, last in sequences)]:
+    for word in words[: 1 + max(last for _, _, last in matches)]:
         # Only separators stand between two words, so the next place with its letters is the word's own.
         start = at if word == _END else text.index(word, at)
         at = start if word == _END else start + len(word)
         spans.append((start, at))
-    return [(sign, spans[first][0], spans[last][1]) for sign, first, last in sequences]
+    return [(sign, spans[first][0], spans[last][1]) for sign, first, last in matches]
 
 
-# --- 4. patterns
+# --- patterns, and codes of letters
 
-_PATTERNS: Final = {sign.name: (sign, re.compile(sign.pattern)) for sign in ALL_SIGNS if sign.pattern}
-
-
-def _patterns_of(anchored: frozenset[str]) -> list[tuple[RequestSign, re.Pattern[str]]]:
-    """Return the patterns whose anchors were found, in the order of the signs; most texts have no anchor."""
-    return [pattern for name, pattern in _PATTERNS.items() if name in anchored] if anchored else []
-
-
-# --- codes of letters
-
+_NUMBERED: Final = {f"pattern {number:03}": pattern for number, pattern in enumerate(PATTERNS)}
 _ROT13: Final = str.maketrans(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", "nopqrstuvwxyzabcdefghijklmNOPQRSTUVWXYZABCDEFGHIJKLM"
 )
@@ -407,8 +387,8 @@ _CODES: Final[Mapping[str, Callable[[str], str]]] = {
 # engine takes a third of the time for all of them that it takes for the few words alone.
 _ANCHORS: Final = PatternSet(
     (),
-    {name: sign.anchor for name, (sign, _) in _PATTERNS.items()}
-    | {name: "|".join(decode(word) for word in _MISSPELT) for name, decode in _CODES.items()},
+    {name: pattern.anchor for name, pattern in _NUMBERED.items()}
+    | {name: "|".join(decode(word) for word in WORD_CLASSES["misspelt"]) for name, decode in _CODES.items()},
 )
 
 
