@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from lockgate.core.errors import InvalidBlock, quoted
 from lockgate.core.ruling.arguments import Leaf
-from lockgate.core.ruling.delegation import VENDORED, delegated_names, is_delegated_to, pointed_at_names
+from lockgate.core.ruling.delegation import VENDORED, delegated_names, is_delegated_to
 from lockgate.core.ruling.effects.activity import MAX_PATHS, NO_ACTIVITY
 from lockgate.core.ruling.effects.manifest_readings import learn_from_reading
 from lockgate.core.ruling.effects.project import NO_PROJECT, Place
@@ -299,10 +299,6 @@ class Context:
     def find_delegated(self, tool: str) -> frozenset[str]:
         """Return the untrusted blocks to which the user handed the decision, without those that speak to an agent."""
         return self._find_named(delegated_names(self.trusted_text.asked_text, tool))
-
-    def find_pointed_at(self) -> frozenset[str]:
-        """Return the untrusted blocks where the user says that names stand, without those that speak to an agent."""
-        return self._find_named(pointed_at_names(self.trusted_text.asked_text))
 
     def _find_named(self, names: frozenset[str]) -> frozenset[str]:
         if not names:
