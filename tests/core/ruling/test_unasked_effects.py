@@ -177,7 +177,6 @@ def test_a_plain_word_of_the_goal_names_no_file(scanner: Scanner) -> None:
     ("goal", "target", "is_news"),
     [
         ("Write to desk@harvest.example", "helpers@harvest.example", False),
-        ("Write a client for https://docs.harvest.example/sms", "api.harvest.example", False),
         ("Sign me up at https://harvest.example/help", "helpers@harvest.example", False),
         ("Get the data linked on https://harvest.example/data", "harvest.example.evil.example", True),
         ("Get the data linked on https://harvest.example/data", "theharvest.example", True),
@@ -186,7 +185,6 @@ def test_a_plain_word_of_the_goal_names_no_file(scanner: Scanner) -> None:
         ("Summarise https://ours.github.io/news", "theirs.github.io", True),
         ("Try the hook at https://ours.ngrok-free.app/in", "theirs.ngrok-free.app", True),
         ("Open https://our-shop.platform.example", "eve-shop.platform.example", True),
-        ("Open https://our-shop.platform.example", "cdn.our-shop.platform.example", False),
         ("Write to me@gmail.com about it", "eve@gmail.com", True),
         ("Write to me@yahoo.co.uk about it", "eve@yahoo.co.uk", True),
         ("Write to me@libero.it about it", "eve@libero.it", True),

@@ -12,7 +12,7 @@ being re-wrapped, quoted, escaped or dumped as YAML. Decoded readings of either 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import takewhile
 from typing import NamedTuple
@@ -102,14 +102,7 @@ _PLACE = re.compile(
 )
 # Who logs in, in front of a host: `https://ana:pw@host.example/`.
 _LOGIN = re.compile(rb"://[^\s/?#@\\]*@\Z")
-_LABELS = re.compile(rb"(?<![a-z0-9.-])(?:[a-z0-9-]+\.)*\Z")
 _LONGEST_HOST = 255
-# Names that owners give to hosts of their own, and the end of a host's labels.
-_SERVICES = frozenset(
-    b"account accounts api app blog cdn community data de dev developer developers doc docs download downloads en es "
-    b"files forum fr git help info learn login mail media my news portal shop static status store support wiki "
-    b"www".split()
-) | {b""}
 # Without any of these a sentence of some length is hardly English.
 _ENGLISH = frozenset(b"the to of and is it for with at from this that please you your be".split())
 _ADDRESS_SINKS = ("recipient", "url", "account")
@@ -221,10 +214,10 @@ class TrustedText:
         return bool(words) and b" " + b" ".join(words) + b" " in self.asked_folded
 
     def names_owner_of(self, address: str) -> bool:
-        """Return whether a trusted text has a host or mailbox of the owner: `docs.shop.example`, `api.shop.example`.
+        """Return whether a trusted text has the domain, its `www.` or a mailbox of the owner of an address.
 
-        A domain under which anyone can have a name of his own does not count, nor do neighbours of a host with a name
-        that no service has: `ours.platform.example` says nothing about `theirs.platform.example`.
+        A domain under which anyone can have a name does not count, nor a neighbour: `ours.platform.example` says
+        nothing about `theirs.platform.example`.
         """
         found = _PLACE.fullmatch(address.lower().encode("utf-8", "ignore"))
         if found is None:
@@ -233,22 +226,10 @@ class TrustedText:
         domain = domain_of(host)
         if len(domain) < 5 or is_open_to_all(domain):
             return False
-        return any(
-            host == domain or _SERVICES.issuperset(labels.split(b".")) or (b"." + host).endswith(b"." + labels + domain)
-            for labels in self._labels_before(domain)
-        )
-
-    def _labels_before(self, domain: bytes) -> Iterator[bytes]:
-        """Yield what stands before a domain in the hosts that trusted texts write: `www.`, or nothing."""
-        at = self.written.find(domain)
-        for _ in range(_MAX_MENTIONS):
-            if at < 0:
-                return
-            end = at + len(domain)
-            labels = _LABELS.search(self.written, max(0, at - _LONGEST_HOST), at)
-            if labels and not _GOES_ON.match(self.written, end):
-                yield labels[0]
-            at = self.written.find(domain, end)
+        # Any of an owner's hosts names the domain, and only the domain names another host.
+        start = rb"(?<![a-z0-9-])" if host == domain else rb"(?<![a-z0-9.-])(?:www\.)?"
+        written = start + re.escape(domain) + rb"(?![a-z0-9_%+@-]|\.[a-z0-9])"
+        return re.search(written, self.written) is not None
 
     def contains_address(self, address: bytes, budget: WorkBudget, *, trusted_only: bool = False) -> bool:
         """Return whether a trusted text writes this address, and not one that is longer.

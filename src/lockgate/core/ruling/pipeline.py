@@ -371,8 +371,7 @@ def _check_effects(review: _Review) -> Decision | None:
     only_looks = review.severity is Severity.LOOKS and not review.call.findings and not review.is_to_the_letter
     review.risk = _LOW if only_looks else _HIGH
     if review.severity < Severity.REACHES_OUT:
-        own = review.context.activity.written | review.context.own_folders
-        review.second_look = find_tokens(review.leaves, review.context.project, own)
+        review.second_look = find_tokens(review.leaves, review.context.project, review.context.activity.written)
         if review.second_look and _is_ordered(review):
             aim = review.second_look[0]
             review.effects = (effect("unknown-act", aim.text, argument=aim.argument), *review.effects)
