@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.asked_kinds import forbidden_after, is_asked_by, wishes_in
-from lockgate.core.ruling.explanations import LOOKALIKE
 from lockgate.core.ruling.lookalikes import AddressIndex
 from lockgate.core.ruling.tool_risk import tool_intent, tool_words
 from lockgate.core.ruling.value_pieces import (
@@ -47,38 +46,6 @@ from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text.imperatives import Order, prepare, split_words
 from lockgate.core.text.scanner import character_span
 from lockgate.core.vocabulary import Finding, Origin
-
-# Signal id -> (what, why): the origin step's counterpart of the rule table.
-SIGNALS: dict[str, tuple[str, str]] = {
-    "origin:value-in-order": (
-        "an argument's value stands in a sentence of an untrusted block that gives orders, and not in the goal",
-        "a hijacked agent carries out what the text says, with the values the text names",
-    ),
-    "origin:value-near-order": (
-        "an argument's value stands beside such a sentence, which points at it or asks for this very action",
-        "the attacker names the value in one sentence and gives the order in the next",
-    ),
-    "origin:number-in-order": (
-        "a short number stands in such a sentence together with the tool's verb and object",
-        "numbers match everywhere, so one counts only with the action it belongs to",
-    ),
-    "origin:word-in-order": (
-        "a single word or a date stands in such a sentence together with the tool's verb",
-        "a name alone proves nothing; a name in an order for this action does",
-    ),
-    "origin:unasked-recipient": (
-        "a recipient or account stands in a sentence of untrusted text; the goal asks for neither it nor the action",
-        "a user who asked for a summary did not ask for a payment to a person the text mentions, however it is worded",
-    ),
-    LOOKALIKE: (
-        "the call goes to an address that looks like one which the goal, the project or another text names",
-        "an attacker registers a name that people and models take for one they know; the embedded judge clears none",
-    ),
-    "origin:tool-in-order": (
-        "such a sentence names the tool's verb and object, and the goal asks for neither",
-        "a tool without telling arguments is driven by the order alone",
-    ),
-}
 
 MAX_ORIGINS = 64
 # A call with more words of its own than this is judged by them, not by its tool's name alone.
