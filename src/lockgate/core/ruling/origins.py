@@ -318,7 +318,7 @@ class OriginLookup:
         self.budget = WorkBudget(0)
         self._lowered: tuple[Leaf | None, str] = (None, "")
         self.trusted_text = trusted_text
-        self.values = prepare_values(tool, leaves)
+        self.values = prepare_values(leaves)
 
     def trace(
         self,

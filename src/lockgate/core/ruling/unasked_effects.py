@@ -41,10 +41,6 @@ _PACKAGE_KINDS = frozenset({"installs-package", "adds-dependency"})
 _PERSON_KINDS = frozenset({"sends-message", "shares", "grants-access"})
 # For these it is enough that the user names whose host or mailbox the target is; data, code and money need more.
 _OWNER_KINDS = frozenset({"embeds-address", "sends-message"})
-_IN_FOLDERS = frozenset({"writes-outside", "writes-startup-file"})
-_PUTS = (
-    rb"(?<!not )(?<!n't )\b(?:install|copy|put|save|write|download|move|clone|unpack)\b(?:(?!\sand\s)[^!?\n]){0,99}?"
-)
 _MEANT_KINDS = _PERSON_KINDS | {"pays"}
 # Whatever else names such a file, it is what the goal's own word for the kind means: "CI" is `.github/workflows`.
 _FILE_KINDS = frozenset({"changes-agent-file", "changes-pipeline", "installs-hook", "writes-startup-file"})
@@ -129,7 +125,7 @@ class UnaskedEffects:
         origins: list[Origin] = []
         self._expected = set()
         targets = [Leaf(effect.argument, effect.target) for effect in effects]
-        size = compared_size(prepare_values(self._tool, targets), self._readings)
+        size = compared_size(prepare_values(targets), self._readings)
         # A long address book must leave steps for the other comparisons.
         self._budget, self._address_budget = WorkBudget(size), WorkBudget(size + len(self._trusted.written))
         self._meant = MeantByGoal(self._trusted, self._budget)
@@ -260,10 +256,7 @@ class UnaskedEffects:
         aims = self._find_aims(effect)
         if effect.target and all(is_named_by_user(aim, self._trusted, trusted_only=True) for aim in aims):
             return True
-        is_asked = self._trusted.asks_for_kind(effect.kind) or (
-            effect.kind in _IN_FOLDERS and is_folder_named_by_user(effect.target, self._trusted)
-        )
-        return is_asked and not self._is_chosen_by_text(effect)
+        return self._trusted.asks_for_kind(effect.kind) and not self._is_chosen_by_text(effect)
 
     def _is_chosen_by_text(self, effect: Effect) -> bool:
         """Return whether an order or a sentence in untrusted text names the target, and the user does not.
@@ -300,7 +293,7 @@ class UnaskedEffects:
     def _find_candidates(self, effect: Effect, texts: Sequence[str]) -> list[Candidate]:
         """Return what of these texts, in the place of the target, is worth looking for."""
         leaves = [Leaf(effect.argument, text) for text in texts]
-        return find_candidates(prepare_values(self._tool, leaves), self._context.untrusted_words)[0]
+        return find_candidates(prepare_values(leaves), self._context.untrusted_words)[0]
 
     def _text_of_act(self, effect: Effect) -> str:
         """Return what says what a call does: its command, or the words of its tool."""
@@ -443,14 +436,3 @@ def is_named_by_user(target: str, trusted: TrustedText, *, trusted_only: bool = 
         and trusted.contains_address(name.lower().encode("utf-8", "ignore"), budget, trusted_only=trusted_only)
         for name in names
     )
-
-
-def is_folder_named_by_user(target: str, trusted: TrustedText) -> bool:
-    """Return whether the user says to put something into the folder of this file: "install it to ~/.local/bin"."""
-    place, _, name = target.rpartition("/")
-    folder = place.lower().encode("utf-8", "ignore")
-    # A hidden file in a home is not what goes there.
-    if folder.count(b"/") == 0 or len(folder) > _MAX_SHOWN or name.startswith("."):
-        return False
-    says_so = _PUTS + rb"\s(?:to|into|under)\s[\"'`(]?" + re.escape(folder) + rb"/?(?![\w~-]|[./]\w)"
-    return re.search(says_so, trusted.trusted_only) is not None

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, argument_words, sink_from_argument
 from lockgate.core.ruling.scope.domain_names import TOP_LEVEL_DOMAINS
-from lockgate.core.ruling.tool_risk import tool_words
 from lockgate.core.tables import read_sections
 from lockgate.core.text.imperatives import WORD_BYTES, prepare
 
@@ -102,12 +101,6 @@ class Candidate(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def _is_replaced_text(tool: str, argument: str) -> bool:
-    """Return whether an argument names what an edit takes away: the file holds it already, and nothing leaves."""
-    return argument_words(argument)[:1] == ("old",) and not {"edit", "edits", "replace"}.isdisjoint(tool_words(tool))
-
-
-@lru_cache(maxsize=4096)
 def _is_message(argument: str) -> bool:
     """Return whether an argument holds what a person is told: numbers and dates in it are content, no target."""
     return not _MESSAGE_WORDS.isdisjoint(argument_words(argument)[-1:])
@@ -119,12 +112,12 @@ def _is_place_on_page(argument: str) -> bool:
     return argument_words(argument)[-1:] in _PLACES_ON_PAGE
 
 
-def prepare_values(tool: str, leaves: Sequence[Leaf]) -> list[ComparedValue]:
+def prepare_values(leaves: Sequence[Leaf]) -> list[ComparedValue]:
     """Return the values of a call as they are compared with untrusted text."""
     values: list[ComparedValue] = []
     for leaf in leaves:
         argument, text, _ = leaf
-        if ("old" in argument and _is_replaced_text(tool, argument)) or _is_place_on_page(argument):
+        if _is_place_on_page(argument):
             continue
         if text.isascii() and "\\" not in text and "%" not in text and "&" not in text:
             data = text.lower().encode()
