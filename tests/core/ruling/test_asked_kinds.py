@@ -10,10 +10,9 @@ from lockgate.core.ruling.asked_kinds import (
     forbidden_after,
     is_asked_by,
     is_word_for_kind,
-    names_other_protection,
     wishes_in,
 )
-from lockgate.core.ruling.effects.effect import ASKED_BY, KINDS, PROTECTIONS
+from lockgate.core.ruling.effects.effect import ASKED_BY, KINDS
 
 
 def is_asked(kind: str, goal: str) -> bool:
@@ -22,7 +21,7 @@ def is_asked(kind: str, goal: str) -> bool:
 
 def test_every_section_is_a_kind_and_every_phrase_has_at_most_two_words() -> None:
     assert set(ASKED_BY) <= set(KINDS)
-    for phrases in (*ASKED_BY.values(), *PROTECTIONS.values()):
+    for phrases in ASKED_BY.values():
         assert len(set(phrases)) == len(phrases)
         assert all(len(phrase.split(" ")) <= 2 and phrase == phrase.lower() for phrase in phrases)
 
@@ -216,25 +215,6 @@ def test_to_ask_for_one_kind_asks_for_no_graver_one() -> None:
     assert not is_asked("deletes-data", "free up some space")
     assert not is_asked("rewrites-history", "delete the merged branches")
     assert not is_asked("deletes-branch", "force the push of my branch")
-
-
-@pytest.mark.parametrize(
-    ("goal", "act", "is_other"),
-    [
-        ("mute the disk alert", "aws cloudtrail stop logging", True),
-        ("mute the disk alert, the firewall stays", "setenforce 0", True),
-        ("don't touch the firewall, mute the alert", "ufw disable", True),
-        ("désactive les notifications", "update account two factor", True),
-        ("mute the disk alert", "amtool silence add", False),
-        ("turn the connection logging off", "ufw logging off", False),
-        ("push it and skip the hooks", "git push no verify", False),
-        # Where one side does not say what protects, nothing is known.
-        ("turn it off for the test", "ufw disable", False),
-        ("stop alerting me", "systemctl stop node exporter", False),
-    ],
-)
-def test_a_goal_about_one_protection_asks_for_no_switch_of_another(goal: str, act: str, *, is_other: bool) -> None:
-    assert names_other_protection(wishes_in(goal), f" {act} ") is is_other
 
 
 def test_a_word_is_one_for_a_kind_with_its_endings_only() -> None:

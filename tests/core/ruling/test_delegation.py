@@ -11,7 +11,6 @@ from lockgate.core.ruling.delegation import (
     delegated_names,
     hands_over,
     is_delegated_to,
-    pointed_at_names,
 )
 from lockgate.core.ruling.effects.effect import KINDS, Severity
 
@@ -97,43 +96,6 @@ def test_a_goal_names_what_it_follows(goal: str, name: str) -> None:
 )
 def test_a_goal_that_only_wants_to_know_hands_nothing_over(goal: str) -> None:
     assert delegated_names(goal) == frozenset()
-
-
-@pytest.mark.parametrize(
-    ("goal", "name"),
-    [
-        ("Give the people named in the minutes 'Olsson-16' read access.", "olsson-16"),
-        ("Send the invitation to everybody in guests.csv.", "guests.csv"),
-        ("Send her the welcome mail to the private address in ticket HR-402.", "hr-402"),
-        ("Set the code of all books. The list is in books.csv.", "books.csv"),
-    ],
-)
-def test_a_goal_points_at_where_names_and_addresses_stand(goal: str, name: str) -> None:
-    assert name in pointed_at_names(goal)
-    # To whom is not what: no order of that text counts as the user's.
-    assert delegated_names(goal) == frozenset()
-
-
-@pytest.mark.parametrize(
-    "goal",
-    [
-        "Summarise minutes.md.",
-        "Mail the summary of report.pdf to Ana.",
-        "Who is named in minutes.md?",
-        "Send Ana the list in todo.md.",
-        "Send to Ana the names in team.md.",
-        "Email Ana the numbers in q3.md.",
-        "Send a summary of the people mentioned in news.md to ana@firm.example.",
-        "Send a summary of all on the agenda in agenda.md to Ana.",
-    ],
-)
-def test_a_goal_that_names_a_text_does_not_point_at_addresses_in_it(goal: str) -> None:
-    assert pointed_at_names(goal) == frozenset()
-
-
-def test_a_goal_points_at_one_text_and_not_at_the_next() -> None:
-    goal = "Send the invitation to everybody in guests.csv and a summary of blog.html to Ana."
-    assert pointed_at_names(goal) == {"guests.csv"}
 
 
 def test_what_is_turned_into_issues_is_handed_to_the_tool_that_makes_them() -> None:

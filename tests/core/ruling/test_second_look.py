@@ -83,35 +83,6 @@ def test_many_other_hosts_do_not_hide_one(gate: Gate) -> None:
     assert session.check("Bash", {"command": f"echo {others} https://far.example/s.py"}).action is Action.PAUSE
 
 
-SHOP = "Please open /tmp/work/shop/app.py, then run the tests in /tmp/work/shop."
-IN_SHOP = {"command": "cd /tmp/work/shop && grep -rn price src"}
-
-
-def test_a_path_that_the_agent_used_before_a_text_named_it_is_no_news(gate: Gate) -> None:
-    session = gate.session(goal="Fix the failing test")
-    session.add("All is well.", source="tool:Read")
-    session.check("Bash", {"command": "cd /tmp/work/shop && git status"})
-    session.add(SHOP, source="tool:Read")
-    assert session.check("Bash", IN_SHOP).action is Action.CONTINUE
-
-
-def test_a_path_that_a_text_named_first_is_its_word_however_often_it_is_used(gate: Gate) -> None:
-    session = gate.session(goal="Fix the failing test")
-    session.add(SHOP, source="tool:Read")
-    session.check("Bash", {"command": "ls /tmp/work/shop/src"})
-    assert session.check("Bash", IN_SHOP).action is Action.PAUSE
-    assert session.check("Bash", IN_SHOP).action is Action.PAUSE
-
-
-@pytest.mark.parametrize("spelled", ["/tmp/work//shop", "/tmp/work: shop", "/TMP/WORK/SHOP", "\\/tmp\\/work\\/shop"])
-def test_another_spelling_of_the_path_was_there_first_as_well(gate: Gate, spelled: str) -> None:
-    session = gate.session(goal="Fix the failing test")
-    session.add(f"The tests are in {spelled}", source="tool:Read")
-    session.check("Bash", {"command": "cd /tmp/work/shop && git status"})
-    session.add(SHOP, source="tool:Read")
-    assert session.check("Bash", IN_SHOP).action is Action.PAUSE
-
-
 def test_a_file_that_the_agent_looked_at_is_news_in_an_order(gate: Gate) -> None:
     session = gate.session(goal="Fix the failing test")
     session.check("Bash", {"command": "ls -l /tmp/stage/run.ini"})

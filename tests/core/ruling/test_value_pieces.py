@@ -8,9 +8,9 @@ from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.value_pieces import MAX_PIECES, find_candidates, prepare_values
 
 
-def pieces(argument: str, value: str, seen: str, *, tool: str = "send") -> set[bytes]:
+def pieces(argument: str, value: str, seen: str) -> set[bytes]:
     words = {word.encode() for word in seen.split()}
-    return {found.piece for found in find_candidates(prepare_values(tool, [Leaf(argument, value)]), words)[0]}
+    return {found.piece for found in find_candidates(prepare_values([Leaf(argument, value)]), words)[0]}
 
 
 @pytest.mark.parametrize(
@@ -44,26 +44,22 @@ def test_a_domain_where_anyone_has_a_page_says_nothing_alone() -> None:
 
 def test_an_address_without_its_scheme_is_looked_for_in_a_message_and_the_name_of_a_file_is_not() -> None:
     text = "Now for node.js/deno, see Evil.example/in"
-    assert b"evil.example/in" in pieces("text", text, "now for node js deno see evil example in", tool="post_message")
-    assert not pieces("text", "Now for node.js/deno.", "for node js deno", tool="post_message")
+    assert b"evil.example/in" in pieces("text", text, "now for node js deno see evil example in")
+    assert not pieces("text", "Now for node.js/deno.", "for node js deno")
 
 
 @pytest.mark.parametrize(("word", "is_plain"), [("espanol", True), ("español", True), ("отчёт", True), ("报告", False)])
 def test_a_word_with_letters_beyond_ascii_is_as_plain_as_another(word: str, *, is_plain: bool) -> None:
-    found = find_candidates(prepare_values("send", [Leaf("name", word)]), {word.encode()})[0]
+    found = find_candidates(prepare_values([Leaf("name", word)]), {word.encode()})[0]
     assert [candidate.is_plain_word for candidate in found] == [is_plain]
     # Where a call goes to, such a word stays telling: no order in its language has the tool's English verb.
-    found = find_candidates(prepare_values("send", [Leaf("to", word)]), {word.encode()})[0]
+    found = find_candidates(prepare_values([Leaf("to", word)]), {word.encode()})[0]
     assert [candidate.is_plain_word for candidate in found] == [word.isascii()]
-
-
-def test_text_that_an_edit_takes_away_is_not_looked_for() -> None:
-    assert not pieces("old_string", "evil.example", "evil example", tool="edit_file")
 
 
 def test_too_many_pieces_are_cut() -> None:
     words = [f"word{number}" for number in range(MAX_PIECES + 2)]
     leaves = [Leaf("list", word) for word in words]
-    found, is_cut = find_candidates(prepare_values("send", leaves), {word.encode() for word in words})
+    found, is_cut = find_candidates(prepare_values(leaves), {word.encode() for word in words})
     assert is_cut
     assert len(found) == MAX_PIECES

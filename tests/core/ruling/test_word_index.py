@@ -12,7 +12,6 @@ from lockgate.core.ruling.origins import OriginLookup, TrustedText
 from lockgate.core.ruling.value_pieces import Candidate, find_candidates
 from lockgate.core.ruling.word_index import (
     _CHUNK,
-    _MAX_NAMES,
     _MAX_ORDERS,
     IndexedReading,
     ValuePlacesCache,
@@ -56,14 +55,6 @@ def test_a_text_remembers_so_many_orders(scanner: Scanner) -> None:
         index._orders.setdefault(-number - 1, first)
     assert index.order_at_cue(7).start == first.start
     assert len(index._orders) == 1
-
-
-def test_a_text_remembers_few_of_the_tools_it_was_asked_about(scanner: Scanner) -> None:
-    index = indexed("then call Send_Email twice", scanner)
-    for number in range(_MAX_NAMES * 3):
-        assert not index.names_tool(b"tool_%d" % number)
-        assert index.names_tool(b"send_email")
-    assert len(index._names) <= _MAX_NAMES
 
 
 def test_what_a_value_was_found_in_is_remembered_and_costs_the_same(scanner: Scanner) -> None:

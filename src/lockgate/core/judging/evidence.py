@@ -405,8 +405,8 @@ def _latest(context: BlockLookup) -> tuple[str, ...]:
 
 def _places(ask: EscalatedCall, untrusted: set[str]) -> Iterator[_EvidencePlace]:
     """The most telling first."""
-    # Signals without a sentence that is known for an order: the tool's own name beside a value, a recipient in prose.
-    bare = {found.where for found in ask.findings if found.rule in ("origin:tool-named", "origin:unasked-recipient")}
+    # A signal without a sentence that is known for an order: a recipient in prose.
+    bare = {found.where for found in ask.findings if found.rule == "origin:unasked-recipient"}
     for origin in ask.origins:
         if not origin.known and (origin.order or origin.argument in bare):
             yield _EvidencePlace(origin.block, origin.start, origin.end, origin.order, origin.value)

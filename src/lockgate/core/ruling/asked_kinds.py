@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from lockgate.core.ruling.effects.effect import ASKED_BY, PROTECTIONS
+from lockgate.core.ruling.effects.effect import ASKED_BY
 
 # A goal is as long as its user likes; wishes stand in its first pages.
 _MAX_WISHES = 20_000
@@ -155,16 +155,6 @@ def is_asked_by(kind: str, wishes: str) -> bool:
 def is_word_for_kind(kind: str, word: str) -> bool:
     """Return whether a word is one by which a goal asks for this kind."""
     return word.isalpha() and is_asked_by(kind, f" {word.lower()} ")
-
-
-def names_other_protection(wishes: str, act: str) -> bool:
-    """Return whether wishes speak of something that protects, and an act of something else that does: alerts, logs."""
-    wished, switched = (
-        {name for name in PROTECTIONS if _pattern_of_phrases(PROTECTIONS[name]).search(text)} for text in (wishes, act)
-    )
-    # Who wants an alarm off may have it quiet for a while; who wants quiet has named no alarm.
-    wished |= {"quiet"} if "alerts" in wished else set()
-    return bool(wished) and bool(switched) and wished.isdisjoint(switched)
 
 
 @lru_cache(maxsize=256)

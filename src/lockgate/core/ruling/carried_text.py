@@ -428,7 +428,7 @@ class _DerivationSearch:
 
     def _is_ordered(self, value: bytes, holding: Sequence[IndexedReading]) -> bool:
         leaf = Leaf("value", value.decode("utf-8", "replace"))
-        candidates, _ = find_candidates(prepare_values("", [leaf]), self._context.untrusted_words)
+        candidates, _ = find_candidates(prepare_values([leaf]), self._context.untrusted_words)
         places = ValuePlacesCache()
         return any(
             is_inside

@@ -13,12 +13,11 @@ from typing import NamedTuple
 
 from lockgate.core.errors import InvalidBlock, quoted
 from lockgate.core.ruling.arguments import Leaf
-from lockgate.core.ruling.delegation import VENDORED, delegated_names, is_delegated_to, pointed_at_names
-from lockgate.core.ruling.effects.activity import MAX_PATHS, NO_ACTIVITY
+from lockgate.core.ruling.delegation import VENDORED, delegated_names, is_delegated_to
+from lockgate.core.ruling.effects.activity import NO_ACTIVITY
 from lockgate.core.ruling.effects.manifest_readings import learn_from_reading
 from lockgate.core.ruling.effects.project import NO_PROJECT, Place
 from lockgate.core.ruling.origins import TrustedText
-from lockgate.core.ruling.second_look import find_folders
 from lockgate.core.ruling.tool_risk import canonical_tool
 from lockgate.core.ruling.word_index import IndexedReading, ToolOrders, ValuePlacesCache, WordIndex
 from lockgate.core.text.imperatives import prepare, split_words
@@ -41,8 +40,6 @@ _MAX_AWAITED, _MAX_ASKED = 256, 2_000
 # The arguments of so many calls of a tool are kept, as far as they are short: results of calls that run side by side
 # come in any order.
 _MAX_SIDE_BY_SIDE, _MAX_SOUGHT, _MAX_SOUGHT_TEXT = 4, 8, 120
-# In so much untrusted text, and for so many folders of one command, is looked up who named a folder first.
-_MAX_SEARCHED, _MAX_NEW_FOLDERS = 1_000_000, 4
 # So much of each of the user's texts is read for what it hands over.
 _MAX_ASKED_TEXT = 8_000
 
@@ -112,7 +109,6 @@ class Context:
         "has_vetted_text",
         "labels",
         "looked_for",
-        "own_folders",
         "positions",
         "produced_by",
         "project",
@@ -150,8 +146,6 @@ class Context:
         # What the files of the folder that the agent works in name. It may make a value no news, and nothing more.
         self.project = NO_PROJECT
         self.activity = NO_ACTIVITY
-        # Folders that the agent went to before any untrusted text named them: no such text has led to them.
-        self.own_folders: set[str] = set()
         # By tool, what the latest call of it was given, until its result comes; None where two are under way.
         self._awaited: dict[str, str | None] = {}
         # By block, what the call was given that it is the result of.
@@ -233,7 +227,6 @@ class Context:
     def remember_call(self, tool: str, leaves: Sequence[Leaf], effects: Sequence[Effect] = ()) -> None:
         """Note a call that runs: its result may come as the next block of its tool, and it may leave files behind."""
         self.activity = self.activity.after(effects)
-        self._note_own_folders(leaves)
         if len(self._awaited) >= _MAX_AWAITED or len(self._sought) >= _MAX_AWAITED:
             self._awaited.clear()
             self._sought.clear()
@@ -244,17 +237,6 @@ class Context:
         self._sought.setdefault(tool, deque(maxlen=_MAX_SIDE_BY_SIDE)).append(sought)
         if any(found.severity >= Severity.REACHES_OUT for found in effects):
             self._reached_out.add(tool)
-
-    def _note_own_folders(self, leaves: Sequence[Leaf]) -> None:
-        folders = find_folders(leaves) - self.own_folders
-        texts = [reading.word_index.prepared for reading in self.readings] if folders else []
-        if self.has_unknown_history or sum(map(len, texts)) > _MAX_SEARCHED or len(self.own_folders) >= MAX_PATHS:
-            return
-        for folder in sorted(folders)[:_MAX_NEW_FOLDERS]:
-            # By its name alone: a text may spell the way to it in many forms.
-            name = folder.rpartition("/")[2].lower().encode()
-            if not any(name in text for text in texts):
-                self.own_folders.add(folder)
 
     def _find_sought(self, tool: str, content: str, *, is_last: bool) -> tuple[str, ...]:
         """Return the arguments of the call that a text answers; of calls side by side, those whose words it has."""
@@ -299,10 +281,6 @@ class Context:
     def find_delegated(self, tool: str) -> frozenset[str]:
         """Return the untrusted blocks to which the user handed the decision, without those that speak to an agent."""
         return self._find_named(delegated_names(self.trusted_text.asked_text, tool))
-
-    def find_pointed_at(self) -> frozenset[str]:
-        """Return the untrusted blocks where the user says that names stand, without those that speak to an agent."""
-        return self._find_named(pointed_at_names(self.trusted_text.asked_text))
 
     def _find_named(self, names: frozenset[str]) -> frozenset[str]:
         if not names:

@@ -32,21 +32,6 @@ WIDENED_KINDS = frozenset(
 _MAX_GOAL = 20_000
 _MAX_NAMES = 64
 
-# "To the people named in the minutes", "to the address in the ticket", "with all in guests.csv": not what to do, but to
-# whom; and the words behind it, which say where. "Send Ana the numbers in q3.md" says no such thing.
-_POINTS_AT = re.compile(
-    r"""
-    (?: \b(?:to|with|for|among|give|grant|invite|tell|remind|notify|mail|email|add|take|remove|pay)\s+
-        (?:(?:the|all|of|each|every|these|those|other|new|private|our|my|his|her|their)\s+){0,3}?
-        (?:every(?:body|one)|all|people|persons?|names?|address(?:es)?|accounts?|recipients?|guests?|senders?
-        |members?|attendees?|participants?|contacts?|customers?|those)
-        (?:\s+(?:named|listed|mentioned|given|written|noted|found|contained))?
-    | \b(?:list|names|address(?:es)?|accounts?|recipients?|guests|members)\s+(?:is|are|stands?)
-    ) \s+(?:in|on|from|at)\b ((?:(?!\sand\s|,\s)[^!?\n])*)
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
-
 # "Turn the minutes into issues" hands over what the issues say, and nothing but issues.
 _TURNS_INTO = re.compile(
     r"\b(?:turn|convert|transform|break)\b[^.!?\n]{0,120}\binto\s+(?:[\w'-]+\s+){0,2}?"
@@ -159,13 +144,6 @@ def delegated_names(goal: str, tool: str = "") -> frozenset[str]:
     turned = _sentences_that(_TURNS_INTO, goal)
     makes = (each for each in turned if any(found[1].lower() in words for found in _TURNS_INTO.finditer(each)))
     return _telling_words(chain(_sentences_that(_HANDS_OVER, goal), makes))
-
-
-@lru_cache(maxsize=64)
-def pointed_at_names(goal: str) -> frozenset[str]:
-    """Return the telling words, in lower case, of the sentences that say where names and addresses stand."""
-    sentences = _sentences_that(_POINTS_AT, goal)
-    return _telling_words(found[1] for sentence in sentences for found in _POINTS_AT.finditer(sentence))
 
 
 def _telling_words(sentences: Iterable[str]) -> frozenset[str]:

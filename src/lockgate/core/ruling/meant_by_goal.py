@@ -13,7 +13,7 @@ from lockgate.core.ruling.effects.address_shapes import text_behind_accounts
 from lockgate.core.ruling.origins import TrustedText
 from lockgate.core.ruling.tool_risk import OBJECT_CLASSES, VERBS
 from lockgate.core.ruling.value_pieces import STOP_WORDS, Candidate, domain_of, is_open_to_all
-from lockgate.core.ruling.word_index import ValuePlaces, WordIndex
+from lockgate.core.ruling.word_index import ValuePlaces
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text.confusables import fold_to_latin, triggers_from_text
 from lockgate.core.text.imperatives import WORD_BYTES, prepare, split_words
@@ -70,13 +70,8 @@ class MeantByGoal:
         )
         self._answers = any(word.startswith(_ASKS_TO_ANSWER) for word in self._asked)
 
-    def is_meant(
-        self, candidate: Candidate, held: ValuePlaces, *, in_records_only: bool = False, is_pointed_at: bool = False
-    ) -> bool:
-        """Return whether the goal means this value, by its place in one text.
-
-        With `in_records_only` prose does not count; with `is_pointed_at` the goal says that such values stand here.
-        """
+    def is_meant(self, candidate: Candidate, held: ValuePlaces, *, in_records_only: bool = False) -> bool:
+        """Return whether the goal means this value, by its place in one text; with `in_records_only` not in prose."""
         if is_imitation(candidate.leaf.text):
             return False
         text = held.reading.word_index.prepared
@@ -85,8 +80,6 @@ class MeantByGoal:
             return True
         if any(is_inside for _, is_inside in held.find_orders(candidate, self._budget)):
             return False
-        if is_pointed_at:
-            return True
         if _HAS_ADDRESS.search(candidate.piece) and any(_is_in_prose(text, at, candidate) for at in places):
             # Anyone can write a sentence with a name that the user knows, and an address of his own.
             return False
@@ -109,28 +102,13 @@ class MeantByGoal:
     def is_in_sentence(self, candidate: Candidate, held: ValuePlaces) -> bool:
         """Return whether a text gives a value in a sentence, and not only in fields of records."""
         text = held.reading.word_index.prepared
-        return any(_is_in_prose(text, at, candidate) for at in _places_of(candidate.piece, text))
+        places = _places_of(candidate.piece, text, len(held.places))
+        return any(_is_in_prose(text, at, candidate) for at in places if self._budget.take(_PLACE_STEPS))
 
     def names_another(self, name: str) -> bool:
         """Return whether the goal names people, companies or places, and this is none of them."""
         words = split_words(prepare(name.encode("utf-8", "ignore")))
         return bool(self._names) and self._names.isdisjoint(words)
-
-    def is_told(self, candidate: Candidate, index: WordIndex, acts: frozenset[bytes]) -> bool:
-        """Return whether a text speaks of a value in prose, or spells out the call that has it.
-
-        It spells out a whole command, or a value behind two words of what the call does, its `acts`.
-        """
-        # Some write out where `~` is.
-        text, piece = index.prepared, candidate.piece.removeprefix(b"~")
-        at = text.find(piece) if self._budget.take_pass(len(text)) else -1
-        while at >= 0 and self._budget.take(_PLACE_STEPS):
-            line = text[max(text.rfind(b"\n", max(0, at - _NEAR), at) + 1, at - _NEAR) : at]
-            is_spelled_out = b" " in piece or len(acts.intersection(line.translate(WORD_BYTES).split())) > 1
-            if is_spelled_out or _is_in_prose(text, at, candidate):
-                return True
-            at = text.find(piece, at + len(piece))
-        return False
 
     def _names_one_of(self, words: list[bytes]) -> bool:
         """Return whether the goal has one of these words; a word that every goal has names no one."""
@@ -170,10 +148,10 @@ def is_imitation(text: str) -> bool:
     return folded != text and any(letter.isascii() and letter.isalpha() for letter in text)
 
 
-def _places_of(piece: bytes, text: bytes) -> Iterator[int]:
+def _places_of(piece: bytes, text: bytes, most: int = _MAX_PLACES) -> Iterator[int]:
     """Yield the first places at which a text has exactly this."""
     at = text.find(piece)
-    for _ in range(_MAX_PLACES):
+    for _ in range(most):
         if at < 0:
             return
         yield at

@@ -12,14 +12,13 @@ being re-wrapped, quoted, escaped or dumped as YAML. Decoded readings of either 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import takewhile
 from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.asked_kinds import forbidden_after, is_asked_by, wishes_in
-from lockgate.core.ruling.explanations import LOOKALIKE
 from lockgate.core.ruling.lookalikes import AddressIndex
 from lockgate.core.ruling.tool_risk import tool_intent, tool_words
 from lockgate.core.ruling.value_pieces import (
@@ -44,45 +43,9 @@ from lockgate.core.ruling.word_index import (
     WordIndex,
 )
 from lockgate.core.ruling.work_budget import WorkBudget
-from lockgate.core.text.imperatives import ORDER_REACH, Order, prepare, split_words
+from lockgate.core.text.imperatives import Order, prepare, split_words
 from lockgate.core.text.scanner import character_span
 from lockgate.core.vocabulary import Finding, Origin
-
-# Signal id -> (what, why): the origin step's counterpart of the rule table.
-SIGNALS: dict[str, tuple[str, str]] = {
-    "origin:value-in-order": (
-        "an argument's value stands in a sentence of an untrusted block that gives orders, and not in the goal",
-        "a hijacked agent carries out what the text says, with the values the text names",
-    ),
-    "origin:value-near-order": (
-        "an argument's value stands beside such a sentence, which points at it or asks for this very action",
-        "the attacker names the value in one sentence and gives the order in the next",
-    ),
-    "origin:number-in-order": (
-        "a short number stands in such a sentence together with the tool's verb and object",
-        "numbers match everywhere, so one counts only with the action it belongs to",
-    ),
-    "origin:word-in-order": (
-        "a single word or a date stands in such a sentence together with the tool's verb",
-        "a name alone proves nothing; a name in an order for this action does",
-    ),
-    "origin:unasked-recipient": (
-        "a recipient or account stands in a sentence of untrusted text; the goal asks for neither it nor the action",
-        "a user who asked for a summary did not ask for a payment to a person the text mentions, however it is worded",
-    ),
-    "origin:tool-named": (
-        "the tool's exact name stands beside an argument's value in untrusted text",
-        "a ready-made call in a text is an order in the agent's own language",
-    ),
-    LOOKALIKE: (
-        "the call goes to an address that looks like one which the goal, the project or another text names",
-        "an attacker registers a name that people and models take for one they know; the embedded judge clears none",
-    ),
-    "origin:tool-in-order": (
-        "such a sentence names the tool's verb and object, and the goal asks for neither",
-        "a tool without telling arguments is driven by the order alone",
-    ),
-}
 
 MAX_ORIGINS = 64
 # A call with more words of its own than this is judged by them, not by its tool's name alone.
@@ -106,26 +69,11 @@ _PLACE = re.compile(
 )
 # Who logs in, in front of a host: `https://ana:pw@host.example/`.
 _LOGIN = re.compile(rb"://[^\s/?#@\\]*@\Z")
-_LABELS = re.compile(rb"(?<![a-z0-9.-])(?:[a-z0-9-]+\.)*\Z")
 _LONGEST_HOST = 255
-# Names that owners give to hosts of their own, and the end of a host's labels.
-_SERVICES = frozenset(
-    b"account accounts api app blog cdn community data de dev developer developers doc docs download downloads en es "
-    b"files forum fr git help info learn login mail media my news portal shop static status store support wiki "
-    b"www".split()
-) | {b""}
 # Without any of these a sentence of some length is hardly English.
 _ENGLISH = frozenset(b"the to of and is it for with at from this that please you your be".split())
-# "Tell him": a person of whom the agent has read; "write them to notes.md" is about things.
-_TELLS = re.compile(
-    r"\b(?:tell|ask|message|ping|text|e-?mail|mail|notify|inform|thank|remind|answer|write(?:\s+to)?|reply\s+to|send"
-    r"|schreib\w*|sag\w*|antwort\w*|frag\w*|schick\w*)\s+"
-    r"(?:him|her|ihm|ihr|ihnen|them(?!\s+(?:apart|back|down|into|up)\b|\s+to\s+\S{1,80}\.\w))\b",
-    re.IGNORECASE,
-)
 _ADDRESS_SINKS = ("recipient", "url", "account")
 _RECIPIENT_SINKS = ("recipient", "account")
-_NEVER_QUOTED = (*_ADDRESS_SINKS, "command", "path")
 
 
 class TrustedText:
@@ -203,7 +151,7 @@ class TrustedText:
         if answer is None:
             if len(self._asked_tools) >= MAX_PIECES:
                 self._asked_tools.clear()
-            verbs, objects, _ = _intent_in_bytes(tool)
+            verbs, objects = _intent_in_bytes(tool)
             answer = not verbs.isdisjoint(self.asked) and (not objects or not objects.isdisjoint(self.asked))
             self._asked_tools[tool] = answer
         return answer
@@ -233,10 +181,10 @@ class TrustedText:
         return bool(words) and b" " + b" ".join(words) + b" " in self.asked_folded
 
     def names_owner_of(self, address: str) -> bool:
-        """Return whether a trusted text has a host or mailbox of the owner: `docs.shop.example`, `api.shop.example`.
+        """Return whether a trusted text has the domain, its `www.` or a mailbox of the owner of an address.
 
-        A domain under which anyone can have a name of his own does not count, nor do neighbours of a host with a name
-        that no service has: `ours.platform.example` says nothing about `theirs.platform.example`.
+        A domain under which anyone can have a name does not count, nor a neighbour: `ours.platform.example` says
+        nothing about `theirs.platform.example`.
         """
         found = _PLACE.fullmatch(address.lower().encode("utf-8", "ignore"))
         if found is None:
@@ -245,22 +193,10 @@ class TrustedText:
         domain = domain_of(host)
         if len(domain) < 5 or is_open_to_all(domain):
             return False
-        return any(
-            host == domain or _SERVICES.issuperset(labels.split(b".")) or (b"." + host).endswith(b"." + labels + domain)
-            for labels in self._labels_before(domain)
-        )
-
-    def _labels_before(self, domain: bytes) -> Iterator[bytes]:
-        """Yield what stands before a domain in the hosts that trusted texts write: `www.`, or nothing."""
-        at = self.written.find(domain)
-        for _ in range(_MAX_MENTIONS):
-            if at < 0:
-                return
-            end = at + len(domain)
-            labels = _LABELS.search(self.written, max(0, at - _LONGEST_HOST), at)
-            if labels and not _GOES_ON.match(self.written, end):
-                yield labels[0]
-            at = self.written.find(domain, end)
+        # Any of an owner's hosts names the domain, and only the domain names another host.
+        start = rb"(?<![a-z0-9-])" if host == domain else rb"(?<![a-z0-9.-])(?:www\.)?"
+        written = start + re.escape(domain) + rb"(?![a-z0-9_%+@-]|\.[a-z0-9])"
+        return re.search(written, self.written) is not None
 
     def contains_address(self, address: bytes, budget: WorkBudget, *, trusted_only: bool = False) -> bool:
         """Return whether a trusted text writes this address, and not one that is longer.
@@ -281,12 +217,6 @@ class TrustedText:
         return False
 
 
-@lru_cache(maxsize=8)
-def _asks_to_tell(asked_text: str) -> bool:
-    """Return whether the user asks to tell a person something; a call with many recipients asks this for each."""
-    return _TELLS.search(asked_text) is not None
-
-
 def _stems(word: bytes) -> tuple[bytes, ...]:
     for ending in (b"ing", b"ed", b"es", b"s"):
         if word.endswith(ending) and len(word) - len(ending) > 2:
@@ -296,17 +226,10 @@ def _stems(word: bytes) -> tuple[bytes, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _intent_in_bytes(tool: str) -> tuple[frozenset[bytes], frozenset[bytes], bytes]:
-    """Return a tool's verbs and objects, and its name as a text would spell it; empty where that may be a plain word.
-
-    Prose does not happen to say `send_email`.
-    """
-    intent, name = tool_intent(tool), tool.lower().encode("utf-8", "ignore")
-    return (
-        frozenset(verb.encode() for verb in intent.verbs),
-        frozenset(thing.encode() for thing in intent.objects),
-        b"" if len(name) < 5 or name.isalpha() else name,
-    )
+def _intent_in_bytes(tool: str) -> tuple[frozenset[bytes], frozenset[bytes]]:
+    """Return a tool's verbs and objects."""
+    intent = tool_intent(tool)
+    return frozenset(verb.encode() for verb in intent.verbs), frozenset(thing.encode() for thing in intent.objects)
 
 
 # The verbs with which a text orders a request, whichever tool makes it.
@@ -364,7 +287,6 @@ class OriginLookup:
         "is_asked_for",
         "objects",
         "tool",
-        "tool_name",
         "trusted_text",
         "values",
         "verbs",
@@ -390,13 +312,13 @@ class OriginLookup:
         self._meant = meant
         self._only_requests = only_requests
         self.tool = tool
-        self.verbs, self.objects, self.tool_name = _intent_in_bytes(tool)
+        self.verbs, self.objects = _intent_in_bytes(tool)
         # Whether the user asked for what this tool does.
         self.is_asked_for = trusted_text.asks_for_tool(tool)
         self.budget = WorkBudget(0)
         self._lowered: tuple[Leaf | None, str] = (None, "")
         self.trusted_text = trusted_text
-        self.values = prepare_values(tool, leaves)
+        self.values = prepare_values(leaves)
 
     def trace(
         self,
@@ -456,32 +378,13 @@ class OriginLookup:
         """Return what one block makes of a value that no trusted text has, and the sentence that orders it."""
         if held.reading.block in self._delegated:
             return "", None
-        if self._only_requests and self._is_link_of_site(candidate, held):
-            return "", None
         if candidate.leaf.text in self._meant:
-            # A ready-made call in a text is no record of whom the goal means.
-            return ("origin:tool-named" if self.tool_name and self._is_tool_named_near(held) else ""), None
-        only_orders = not candidate.is_distinctive or not self._may_signal_without_order(sink)
-        if only_orders and held.has_no_orders(self.budget):
+            return "", None
+        is_bare_signal = candidate.is_distinctive and sink in _RECIPIENT_SINKS and not self.is_asked_for
+        if not is_bare_signal and held.has_no_orders(self.budget):
             return "", None
         is_addressed = sink in _ADDRESS_SINKS or candidate.is_address
         return self._find_signal(candidate, held, sink, is_addressed=is_addressed)
-
-    def _is_link_of_site(self, candidate: Candidate, held: ValuePlaces) -> bool:
-        """Return whether a link stays on a page's own site, and the page neither orders the visit nor names half."""
-        text, address = held.reading.word_index.prepared, candidate.leaf.text.lower().encode("utf-8", "ignore")
-        site = _site_of_both(address, held.reading.source)
-        if not site or not self.budget.take_pass(len(text)):
-            return False
-        # Where a page names its site, but not the whole link, the agent put it together and may take something along.
-        if site in text and address not in text:
-            return False
-        orders = held.find_orders(candidate, self.budget)
-        return not any(is_inside and not self._is_about_something_else(candidate, order) for order, is_inside in orders)
-
-    def _may_signal_without_order(self, sink: str) -> bool:
-        """Return whether something other than an order can make a signal of a value in such a place."""
-        return bool(self.tool_name) or (sink in _RECIPIENT_SINKS and not self.is_asked_for)
 
     def _text_of(self, candidate: Candidate) -> str:
         """Return a piece as it is written in the argument."""
@@ -500,8 +403,6 @@ class OriginLookup:
         """Return the strongest thing that makes this value look ordered, and the sentence that orders it."""
         weaker: tuple[str, Order | None] = ("", None)
         for order, is_inside in held.find_orders(candidate, self.budget):
-            if is_inside and sink not in _NEVER_QUOTED and self._is_quoted(candidate, order):
-                continue
             signal = self._signal_in_order(candidate, order, is_inside=is_inside, is_addressed=is_addressed)
             if signal == "origin:value-in-order":
                 return signal, order
@@ -532,18 +433,6 @@ class OriginLookup:
         points_here = (order.points_away or has_verb) and (is_addressed or _DISTINCTIVE.search(candidate.piece))
         return "origin:value-near-order" if points_here else ""
 
-    def _is_quoted(self, candidate: Candidate, order: Order) -> bool:
-        """Return whether the argument repeats a whole order, in a call the user asked for: to quote is not to obey.
-
-        "Send the invitation in invite.md": the invitation asks its reader to reply to an address.
-        """
-        said, text = order.words.difference(candidate.words), candidate.leaf.text
-        # A link is what a lure is made of.
-        is_link = candidate.is_address and b"@" not in candidate.piece
-        if is_link or not self.is_asked_for or len(said) < _FEW_WORDS or not self.budget.take_pass(len(text)):
-            return False
-        return said.issubset(split_words(prepare(text.encode("utf-8", "ignore"))))
-
     def _is_about_something_else(self, candidate: Candidate, order: Order) -> bool:
         """Return whether a call only follows a link, and the order around the link asks for no visit."""
         if not self._only_requests:
@@ -553,22 +442,12 @@ class OriginLookup:
 
     def _signal_without_order(self, candidate: Candidate, held: ValuePlaces, sink: str) -> str:
         """Return what makes a value suspicious that stands near no order; empty for nothing."""
-        if self.tool_name and self._is_tool_named_near(held):
-            return "origin:tool-named"
-        if sink in _RECIPIENT_SINKS and not self.is_asked_for and not _asks_to_tell(self.trusted_text.asked_text):
+        if sink in _RECIPIENT_SINKS and not self.is_asked_for:
             index = held.reading.word_index
             places = takewhile(lambda _: self.budget.take(SENTENCE_STEPS), held.places)
             if len(held.places) > _MAX_MENTIONS or any(index.is_in_prose(at, candidate) for at in places):
                 return "origin:unasked-recipient"
         return ""
-
-    def _is_tool_named_near(self, held: ValuePlaces) -> bool:
-        """Return whether a text names this very tool beside a place."""
-        name, index = self.tool_name, held.reading.word_index
-        places = takewhile(lambda _: self.budget.take(), held.places)
-        return index.names_tool(name) and any(
-            name in index.part.data[max(0, at - ORDER_REACH) : at + ORDER_REACH].lower() for at in places
-        )
 
     def _orders_for_tool(
         self, readings: Sequence[IndexedReading], tool_orders: dict[str, ToolOrders]
@@ -633,14 +512,6 @@ class OriginLookup:
                     if len(unasked) > _FEW_WORDS:
                         return unasked
         return unasked
-
-
-def _site_of_both(address: bytes, source: str) -> bytes:
-    """Return the host of an address where the text was fetched from the very same one; else nothing."""
-    kind, _, place = source.partition(":")
-    hosts = [_PLACE.fullmatch(each) for each in (address, place.lower().encode("utf-8", "ignore"))]
-    sites = {found[2] or b"" if found else b"" for found in hosts}
-    return sites.pop() if kind == "web" and len(sites) == 1 else b""
 
 
 def _signal_of_word(order: Order, *, has_verb: bool, is_addressed: bool) -> str:

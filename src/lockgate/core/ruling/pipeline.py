@@ -51,7 +51,7 @@ from lockgate.core.ruling.scope.crossings import find_crossings
 from lockgate.core.ruling.second_look import find_tokens
 from lockgate.core.ruling.self_protection import find_tampering, findings_from_effects, is_unrelated
 from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.ruling.tool_risk import canonical_tool, may_reach_any_address, tool_risk, tool_words
+from lockgate.core.ruling.tool_risk import may_reach_any_address, tool_risk, tool_words
 from lockgate.core.ruling.unasked_effects import EffectFindings, UnaskedEffects, is_configured_remote
 from lockgate.core.ruling.widths import Width, must_ask_widely
 from lockgate.core.ruling.word_index import IndexedReading
@@ -97,7 +97,6 @@ _ATTACKS = frozenset(
     b"threats".split()
 )
 _REST_OF_WORD = re.compile(r"\w{0,40}")
-_LINK = re.compile(rb"https?://[^\s\"'<>]+")
 _QUERY = re.compile(r"://[^\s\"'<>?]{1,255}\?([^\s\"'<>]{1,2000})")
 _ARGUMENTS_CUT = Finding("cap:arguments", "arguments", 0, 0)
 _VALUES_CUT = Finding("cap:values", "arguments", 0, 0)
@@ -367,14 +366,12 @@ def _check_context(review: _Review) -> Decision | None:
 def _check_effects(review: _Review) -> Decision | None:
     """2. CONTINUE for a call that only looks; with `strict_patterns` its tool has to be a low-risk one as well."""
     review.effects = effects_of(review.call, review.context.project, review.context.activity, leaves=review.leaves)
-    review.effects = _without_links_own_secrets(review)
     if _is_listed_as_risky(review):
         review.effects = (effect("unknown-act", review.call.tool), *review.effects)
     only_looks = review.severity is Severity.LOOKS and not review.call.findings and not review.is_to_the_letter
     review.risk = _LOW if only_looks else _HIGH
     if review.severity < Severity.REACHES_OUT:
-        own = review.context.activity.written | review.context.own_folders
-        review.second_look = find_tokens(review.leaves, review.context.project, own)
+        review.second_look = find_tokens(review.leaves, review.context.project, review.context.activity.written)
         if review.second_look and _is_ordered(review):
             aim = review.second_look[0]
             review.effects = (effect("unknown-act", aim.text, argument=aim.argument), *review.effects)
@@ -382,25 +379,6 @@ def _check_effects(review: _Review) -> Decision | None:
     if review.may_pass_early and review.risk is _LOW:
         return Decision(_CONTINUE, 1, _LOW_RISK, review.risk, effects=review.effects)
     return None
-
-
-def _without_links_own_secrets(review: _Review) -> tuple[Effect, ...]:
-    """Return the effects without the secrets of links that a text gave whole: such a secret goes back where it is from.
-
-    Confirmation and unsubscribe links carry a token of their own. One that the agent put into a link stands in no text.
-    """
-    secrets = [found for found in review.effects if found.kind == "sends-secret"]
-    if not secrets or not all(
-        found.kind in ("requests", "sends-secret", "asks-local", "looks") for found in review.effects
-    ):
-        return review.effects
-    links = {leaf.argument: leaf.text.strip().encode("utf-8", "ignore") for leaf in review.leaves}
-    parts = [reading.word_index.part for reading in _recent_readings(review)]
-    for found in secrets:
-        link = links.get(found.argument, b"")
-        if not _LINK.fullmatch(link) or not any(link in part.data for part in parts if part.how == "raw"):
-            return review.effects
-    return tuple(found for found in review.effects if found.kind != "sends-secret")
 
 
 def _is_ordered(review: _Review) -> bool:
@@ -444,9 +422,7 @@ def _without_what_means_nothing(review: _Review, scan: ArgumentScan) -> Argument
     if review.is_light_work:
         spoken = [found for found in scan.patterns if _counts_for_light_work(review, found)]
         return ArgumentScan(spoken, [], scan.decoded)
-    if canonical_tool(review.call.tool) != "bash":
-        return scan
-    return scan._replace(patterns=[found for found in scan.patterns if not _calls_nothing(found, review.leaves)])
+    return scan
 
 
 def _is_told_by_effects(review: _Review, found: Finding) -> bool:
@@ -460,22 +436,6 @@ def _is_told_by_effects(review: _Review, found: Finding) -> bool:
     text = next((leaf.text for leaf in review.leaves if leaf.argument == found.where), "")
     unread = without_removals(text, removed)
     return unread != text and not review.scanner.has_match(RULES_BY_ID[_DROPS_TABLES], encode(unread))
-
-
-# Two patterns, each read once: one for both would begin anew at each of thousands of words.
-_CALLING, _NAMED_BRACKET = re.compile(r"\b(?:execute|run|call)\b", re.IGNORECASE), re.compile(r"\w\s{0,8}\(")
-
-
-def _calls_nothing(found: Finding, leaves: Sequence[Leaf]) -> bool:
-    """Return whether no bracket in a command has a name before it: `$(cat pid)` and `(a & b)` call no function.
-
-    Nor does `executescript(` hold one of the three words.
-    """
-    if found.rule != _CALL_SYNTAX or found.reading != "raw":
-        return False
-    text = next((leaf.text for leaf in leaves if leaf.argument == found.where), "")
-    lines = ((line, _CALLING.search(line)) for line in text[found.start :].split("\n"))
-    return bool(text) and not any(word and _NAMED_BRACKET.search(line, word.end() - 1) for line, word in lines)
 
 
 def _counts_for_light_work(review: _Review, found: Finding) -> bool:

@@ -39,7 +39,6 @@ _NO_DOMAINS = (
 _DOMAINS = TOP_LEVEL_DOMAINS - _NO_DOMAINS
 _IP = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.])")
 _PATH = re.compile(r"(?:(?<=[\s=\"'`:,(<>])|^)(?:~|\$HOME|\$\{HOME\}|\.\.)?(?:/[\w.@+*?-]+)+")
-_GOES_TO = re.compile(r"(?:^|[;&\n]\s{0,4})cd ['\"]?(/[\w.+-]+(?:/[\w.+-]+)+)", re.ASCII)
 _SHELL = re.compile(r"[^\n|]{0,120}\|\s*(?:sudo\s+)?(?:ba|z|da|k|)sh\b")
 _OUTSIDE = (Place.SCRATCH, Place.HOME, Place.SYSTEM, Place.OUTSIDE)
 
@@ -47,7 +46,7 @@ _OUTSIDE = (Place.SCRATCH, Place.HOME, Place.SYSTEM, Place.OUTSIDE)
 def find_tokens(leaves: Sequence[Leaf], project: Project, written: Collection[str] = ()) -> list[Leaf]:
     """Return the hosts, places outside the project and pieces of shell in a call's commands, as values to trace.
 
-    `written` are the paths that the session wrote or went to itself: they are no news.
+    `written` are the paths that the session wrote itself: they are no news.
     """
     found: dict[str, Leaf] = {}
     for leaf in leaves:
@@ -63,12 +62,6 @@ def find_tokens(leaves: Sequence[Leaf], project: Project, written: Collection[st
         for token in tokens:
             found.setdefault(token, Leaf(leaf.argument, token))
     return list(found.values())
-
-
-def find_folders(leaves: Sequence[Leaf]) -> set[str]:
-    """Return the folders that a call's commands go to."""
-    commands = (leaf.text[:_MAX_TEXT] for leaf in leaves if sink_from_argument(leaf.argument) == "command")
-    return {folder for text in commands for folder in _GOES_TO.findall(text) if len(folder) > _SHORT}
 
 
 def _bare_hosts(text: str) -> Iterator[str]:

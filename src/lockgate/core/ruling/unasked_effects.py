@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from lockgate.core.errors import quoted
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
-from lockgate.core.ruling.asked_kinds import is_word_for_kind, names_other_protection
+from lockgate.core.ruling.asked_kinds import is_word_for_kind
 from lockgate.core.ruling.context import Context
 from lockgate.core.ruling.delegation import hands_over
 from lockgate.core.ruling.effects.effect import KINDS, SPENDS, Effect, Severity
@@ -41,10 +41,6 @@ _PACKAGE_KINDS = frozenset({"installs-package", "adds-dependency"})
 _PERSON_KINDS = frozenset({"sends-message", "shares", "grants-access"})
 # For these it is enough that the user names whose host or mailbox the target is; data, code and money need more.
 _OWNER_KINDS = frozenset({"embeds-address", "sends-message"})
-_IN_FOLDERS = frozenset({"writes-outside", "writes-startup-file"})
-_PUTS = (
-    rb"(?<!not )(?<!n't )\b(?:install|copy|put|save|write|download|move|clone|unpack)\b(?:(?!\sand\s)[^!?\n]){0,99}?"
-)
 _MEANT_KINDS = _PERSON_KINDS | {"pays"}
 # Whatever else names such a file, it is what the goal's own word for the kind means: "CI" is `.github/workflows`.
 _FILE_KINDS = frozenset({"changes-agent-file", "changes-pipeline", "installs-hook", "writes-startup-file"})
@@ -59,14 +55,10 @@ _MAX_ALIKE = 44
 # What is told by a number that a list gives: the text that names the thing is another one.
 _LOOKED_UP_KINDS = frozenset({"changes-record", "deletes-record", "orders", "publishes"})
 _MOST_LOOKED_UP = 4
-_DATA = rb"(?:table|database|schema|collection|db|keyspace|bucket|volume)s?\b"
 _OFF = re.compile(rb"\b(?:false|off|disabl|skip|bypass|without|none|relax|turn|switch|insecure|unverified|0)")
 _INSTALLING = re.compile(rb"\b(?:install|add|package|module|librar|depend|require|pip|npm|yarn|gem|cargo|crate|import)")
 # A host, a mailbox or a path: compared as it is written, not word by word.
 _ADDRESSED = re.compile(r"[./@]")
-# A word of a command that is no path, address or number: its program, what that does, an option.
-_PLAIN = re.compile(r"(?<!\S)[a-z-]+(?!\S)")
-_WORDS = re.compile(r"[^\W_]+")
 _MAILBOX = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")
 _MOST_AIMS = 8
 _ENDING = re.compile(rb"(?<=\w)\.[a-z0-9]{1,5}\Z")
@@ -102,7 +94,6 @@ class UnaskedEffects:
         "_is_payee_told",
         "_leaves",
         "_meant",
-        "_pointed_at",
         "_readings",
         "_tool",
         "_trusted",
@@ -124,7 +115,6 @@ class UnaskedEffects:
         self._delegated = delegated
         self._budget = self._address_budget = WorkBudget(0)
         self._meant = MeantByGoal(context.trusted_text, self._budget)
-        self._pointed_at = context.find_pointed_at()
         # Targets of which every mention in untrusted text is one that the goal means.
         self._expected: set[str] = set()
         self._is_payee_told = False
@@ -135,7 +125,7 @@ class UnaskedEffects:
         origins: list[Origin] = []
         self._expected = set()
         targets = [Leaf(effect.argument, effect.target) for effect in effects]
-        size = compared_size(prepare_values(self._tool, targets), self._readings)
+        size = compared_size(prepare_values(targets), self._readings)
         # A long address book must leave steps for the other comparisons.
         self._budget, self._address_budget = WorkBudget(size), WorkBudget(size + len(self._trusted.written))
         self._meant = MeantByGoal(self._trusted, self._budget)
@@ -266,66 +256,30 @@ class UnaskedEffects:
         aims = self._find_aims(effect)
         if effect.target and all(is_named_by_user(aim, self._trusted, trusted_only=True) for aim in aims):
             return True
-        is_asked = self._trusted.asks_for_kind(effect.kind) or (
-            effect.kind in _IN_FOLDERS and is_folder_named_by_user(effect.target, self._trusted)
-        )
-        if not is_asked or self._switches_off_another(effect):
-            return False
-        return not self._is_ordered(effect) and not self._is_chosen_by_text(effect)
-
-    def _is_ordered(self, effect: Effect) -> bool:
-        """Return whether an order in untrusted text names the target: then a word of the goal excuses nothing.
-
-        `crontab` is what every order about a job says: the name of the very thing that the goal asks for tells nothing.
-        Of a command, the parts that the goal has tell nothing either.
-        """
-        if is_word_for_kind(effect.kind, effect.target):
-            return False
-        is_command = " " in effect.target
-        return any(
-            is_inside
-            for candidate in self._find_candidates(effect, self._find_aims(effect))
-            if not (is_command and self._trusted.says_all(candidate.words))
-            for held in self._context.value_places.find_places(candidate, self._readings, self._budget)
-            for _, is_inside in held.find_orders(candidate, self._budget)
-        )
+        return self._trusted.asks_for_kind(effect.kind) and not self._is_chosen_by_text(effect)
 
     def _is_chosen_by_text(self, effect: Effect) -> bool:
-        """Return whether a text chose the target, and the goal neither fits it nor hands the choice to that text.
+        """Return whether an order or a sentence in untrusted text names the target, and the user does not.
 
-        Entries of lists and records are there to be chosen from.
+        Entries of lists and records are there to be chosen from. `crontab` is what every order about a job says: the
+        name of the very thing that the goal asks for tells nothing.
         """
-        if effect.kind in _FILE_KINDS:
-            return False
-        handed = self._context.find_delegated(self._tool) | self._pointed_at
-        readings = [reading for reading in self._readings if reading.block not in handed]
-        names = self._find_aims(effect)
-        if effect.kind != "schedules-job":
-            # Logs and lists are full of the names of scripts: a job is told by its whole path.
-            names = [name for aim in names for name in _names_of(aim)]
-        acts = frozenset(split_words(" ".join(_PLAIN.findall(self._text_of_act(effect).lower())[:3]).encode()))
-        return any(
-            self._meant.is_told(candidate, reading.word_index, acts.difference(candidate.words))
-            for candidate in self._find_candidates(effect, names)
-            if candidate.is_distinctive and not self._is_fitting(candidate)
-            for reading in readings
-        ) or self._is_table_told(effect, readings)
-
-    def _is_table_told(self, effect: Effect, readings: Sequence[IndexedReading]) -> bool:
-        """Return whether a text speaks of the table or database that is deleted, and the goal does not.
-
-        Its name is often a plain word, which counts only beside what it names: "the table users is old as well".
-        """
-        name = effect.target.lower().rpartition(".")[2].encode("utf-8", "ignore")
-        if effect.kind != "deletes-data" or not name.isalpha() or self._trusted.says_all([name]):
-            return False
-        told = re.compile(rb"\b%b\W{1,3}%b\b|\b%b\W{1,3}%b" % (_DATA, name, name, _DATA))
-        # What could not be searched may speak of it.
-        return any(
-            not self._budget.take_pass(len(text)) or told.search(text) is not None
-            for text in (reading.word_index.prepared for reading in readings)
-            if name in text
-        )
+        handed = self._context.find_delegated(self._tool)
+        names = [name for aim in self._find_aims(effect) for name in _names_of(aim)]
+        for candidate in self._find_candidates(effect, names):
+            # Few say the ending of a file's name.
+            words = split_words(_ENDING.sub(b"", candidate.piece))
+            is_said = not candidate.is_address and self._trusted.says_all(words)
+            if is_said or is_word_for_kind(effect.kind, candidate.leaf.text):
+                continue
+            may_be_told = candidate.is_distinctive and effect.kind not in _FILE_KINDS
+            for held in self._context.value_places.find_places(candidate, self._readings, self._budget):
+                if any(is_inside for _, is_inside in held.find_orders(candidate, self._budget)):
+                    return True
+                is_free = held.reading.block not in handed
+                if may_be_told and is_free and self._meant.is_in_sentence(candidate, held):
+                    return True
+        return False
 
     def _find_aims(self, effect: Effect) -> list[str]:
         """Return what an effect is aimed at: its target, whom a command lets in there, or the file to open."""
@@ -339,23 +293,7 @@ class UnaskedEffects:
     def _find_candidates(self, effect: Effect, texts: Sequence[str]) -> list[Candidate]:
         """Return what of these texts, in the place of the target, is worth looking for."""
         leaves = [Leaf(effect.argument, text) for text in texts]
-        return find_candidates(prepare_values(self._tool, leaves), self._context.untrusted_words)[0]
-
-    def _is_fitting(self, candidate: Candidate) -> bool:
-        """Return whether the goal says all words of a value; of a path, those of its last name; an address as it is.
-
-        Few say the ending of a file's name.
-        """
-        if candidate.is_address:
-            return self._trusted.contains_value(candidate, self._budget)
-        piece = candidate.piece.rstrip(b"/*")
-        words = split_words(piece if " " in candidate.leaf.text else _ENDING.sub(b"", piece.rpartition(b"/")[2]))
-        return bool(words) and self._trusted.says_all(words)
-
-    def _switches_off_another(self, effect: Effect) -> bool:
-        """Return whether the goal speaks of another protection: who mutes an alert wants the audit log to go on."""
-        words = _WORDS.findall(f"{self._text_of_act(effect)} {effect.target}".lower())
-        return effect.kind == "disables-check" and names_other_protection(self._trusted.wishes, f" {' '.join(words)} ")
+        return find_candidates(prepare_values(leaves), self._context.untrusted_words)[0]
 
     def _text_of_act(self, effect: Effect) -> str:
         """Return what says what a call does: its command, or the words of its tool."""
@@ -403,8 +341,7 @@ class UnaskedEffects:
         """
         if effect.kind == "pays":
             return not self._is_other_payee(effect) and self._meant.is_meant(candidate, held, in_records_only=True)
-        is_pointed_at = self._trusted.asks_for_kind(effect.kind) and held.reading.block in self._pointed_at
-        if self._meant.is_meant(candidate, held, is_pointed_at=is_pointed_at):
+        if self._meant.is_meant(candidate, held):
             return True
         # A record gives an address to write to; that its owner is to have a file is for the user to say.
         if effect.kind == "shares" and not self._trusted.asks_for_kind(effect.kind):
@@ -499,14 +436,3 @@ def is_named_by_user(target: str, trusted: TrustedText, *, trusted_only: bool = 
         and trusted.contains_address(name.lower().encode("utf-8", "ignore"), budget, trusted_only=trusted_only)
         for name in names
     )
-
-
-def is_folder_named_by_user(target: str, trusted: TrustedText) -> bool:
-    """Return whether the user says to put something into the folder of this file: "install it to ~/.local/bin"."""
-    place, _, name = target.rpartition("/")
-    folder = place.lower().encode("utf-8", "ignore")
-    # A hidden file in a home is not what goes there.
-    if folder.count(b"/") == 0 or len(folder) > _MAX_SHOWN or name.startswith("."):
-        return False
-    says_so = _PUTS + rb"\s(?:to|into|under)\s[\"'`(]?" + re.escape(folder) + rb"/?(?![\w~-]|[./]\w)"
-    return re.search(says_so, trusted.trusted_only) is not None

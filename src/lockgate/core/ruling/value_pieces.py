@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, argument_words, sink_from_argument
 from lockgate.core.ruling.scope.domain_names import TOP_LEVEL_DOMAINS
-from lockgate.core.ruling.tool_risk import tool_words
+from lockgate.core.tables import read_sections
 from lockgate.core.text.imperatives import WORD_BYTES, prepare
 
 # Pieces of a call that are looked up at most; a call with more has a finding for it.
@@ -26,14 +26,12 @@ _AND, _AT, _COLON, _DOT, _EQUALS, _MARK, _NEWLINE, _PIPE, _SEMICOLON = b"&@:.=?\
 _SLASH, _BACKSLASH, _QUOTE, _QUOTES = b"/\\'\""
 _QUOTED_WITHIN = re.compile(rb"[a-z0-9@./:_-](?:[\"']+|\\)[a-z0-9@./:_-]")
 
-STOP_WORDS = frozenset(
-    b"a an the and or but if then else of to in on at by for from with without into onto as is are was were be been "
-    b"being this that these those it its i me my mine you your yours he she they them their we us our not no yes do "
-    b"does did done have has had can could will would should shall may might must please kindly also just there here "
-    b"so than too very all any each every some such only own same other more most out up down over under again once "
-    b"about after before above below between during both few nor when where why how what which who whom because until "
-    b"while new one two true false null none".split()
-)
+_WORDS = {
+    section: frozenset(" ".join(lines).encode().split())
+    for section, lines in read_sections(__package__, "common_values.txt").items()
+}
+STOP_WORDS, SHARED_DOMAINS = _WORDS["stop words"], _WORDS["shared domains"]
+_TENANT_DOMAINS, _PROVIDERS = _WORDS["tenant domains"], _WORDS["providers"]
 _CHUNKS = bytes(32 if chr(byte) in "\t\n\v\f\r \"'<>()[]{},;|`&" else byte for byte in range(256))
 _SEGMENTS = bytes(10 if chr(byte) in ";|" else byte for byte in range(256))
 _NUMBER = re.compile(rb"[\d.,:/ $%+-]*\Z")
@@ -45,34 +43,6 @@ _GROUPED = re.compile(rb"(?:[0-9][ .-]?){8}")
 _DIGIT = b"0"
 _DIGITS = bytes(48 if 48 <= byte <= 57 else 32 for byte in range(256))
 _HAS_DIGIT = re.compile(rb".*[0-9]").match
-# Anyone can have a page there, or documents use it as a placeholder: such a domain alone says nothing.
-SHARED_DOMAINS = frozenset(
-    b"amazonaws.com apple.com azure.com bitbucket.org cloudflare.com cloudfront.net docker.com docker.io example.com "
-    b"example.net example.org facebook.com github.com github.io githubusercontent.com gitlab.com gitlab.io gmail.com "
-    b"google.com googleapis.com huggingface.co linkedin.com live.com medium.com microsoft.com mozilla.org netlify.app "
-    b"npmjs.com npmjs.org outlook.com pypi.org python.org pythonhosted.org readthedocs.io readthedocs.org "
-    b"sourceforge.net stackoverflow.com twitter.com vercel.app wikipedia.org wordpress.com x.com yahoo.com "
-    b"youtube.com".split()
-)
-# Every customer has a host of his own there: a neighbour of a host that the user names is another party.
-_TENANT_DOMAINS = frozenset(
-    b"163.com aol.com appspot.com atlassian.net auth0.com azurewebsites.net backblazeb2.com bitbucket.io "
-    b"blogspot.com box.com codeberg.page deno.dev digitaloceanspaces.com discord.com dropbox.com duckdns.org "
-    b"dyndns.org firebaseapp.com fly.dev force.com freshdesk.com ghost.io gitbook.io glitch.me gmx.de gmx.net "
-    b"hashnode.dev herokuapp.com hotmail.com hubspot.com icloud.com mail.ru mailchimp.com myshopify.com "
-    b"ngrok-free.app ngrok.app ngrok.io no-ip.org notion.site notion.so okta.com onrender.com oraclecloud.com "
-    b"pages.dev proton.me protonmail.com qq.com r2.dev reddit.com render.com repl.co replit.app run.app "
-    b"salesforce.com service-now.com sharepoint.com slack.com squarespace.com substack.com supabase.co surge.sh "
-    b"t.me telegram.org trycloudflare.com tumblr.com typeform.com web.app web.de webflow.io weebly.com "
-    b"windows.net wixsite.com workers.dev yandex.ru zendesk.com".split()
-)
-# Providers of mailboxes, and of pages, under the endings of many countries.
-_PROVIDERS = frozenset(
-    b"126 163 alice aol arcor att blogspot bluewin bol btinternet comcast daum fastmail free freenet gmail gmx "
-    b"googlemail hanmail hotmail icloud inbox interia laposte libero live mail mailbox msn naver onet orange outlook "
-    b"posteo proton protonmail qq rambler rediffmail seznam sfr sina t-online telenet terra tutanota uol ukr virgilio "
-    b"wanadoo web wp yahoo yandex yeah ymail ziggo zoho".split()
-)
 # Letters of Latin, Greek, Cyrillic, Hebrew and Arabic script.
 _SPACED_WORD = re.compile(r"[a-z\u00df-\u06ff]+")
 HOST = re.compile(rb"(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}")
@@ -131,12 +101,6 @@ class Candidate(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def _is_replaced_text(tool: str, argument: str) -> bool:
-    """Return whether an argument names what an edit takes away: the file holds it already, and nothing leaves."""
-    return argument_words(argument)[:1] == ("old",) and not {"edit", "edits", "replace"}.isdisjoint(tool_words(tool))
-
-
-@lru_cache(maxsize=4096)
 def _is_message(argument: str) -> bool:
     """Return whether an argument holds what a person is told: numbers and dates in it are content, no target."""
     return not _MESSAGE_WORDS.isdisjoint(argument_words(argument)[-1:])
@@ -148,12 +112,12 @@ def _is_place_on_page(argument: str) -> bool:
     return argument_words(argument)[-1:] in _PLACES_ON_PAGE
 
 
-def prepare_values(tool: str, leaves: Sequence[Leaf]) -> list[ComparedValue]:
+def prepare_values(leaves: Sequence[Leaf]) -> list[ComparedValue]:
     """Return the values of a call as they are compared with untrusted text."""
     values: list[ComparedValue] = []
     for leaf in leaves:
         argument, text, _ = leaf
-        if ("old" in argument and _is_replaced_text(tool, argument)) or _is_place_on_page(argument):
+        if _is_place_on_page(argument):
             continue
         if text.isascii() and "\\" not in text and "%" not in text and "&" not in text:
             data = text.lower().encode()

@@ -27,8 +27,6 @@ MAX_PLACES = 32_768
 # Cues are looked for in pieces of this size, with room for a cue that starts in the piece before.
 _CHUNK = 2048
 _OVERLAP = 128
-# Tools for which a text remembers whether it names them.
-_MAX_NAMES = 64
 # Fewer words around a value than this are a label, not a sentence.
 _SENTENCE = 4
 # How far before a verb its cue may begin, and how far behind it its object may stand.
@@ -50,7 +48,6 @@ class WordIndex:
         "_addresses",
         "_chunks",
         "_compact",
-        "_names",
         "_orders",
         "_scanner",
         "_sections",
@@ -77,7 +74,6 @@ class WordIndex:
         self._scanner = scanner
         self._chunks: dict[int, list[int]] = {}
         self._orders: dict[int, Order] = {}
-        self._names: dict[bytes, bool] = {}
         self._addresses: AddressIndex | None = None
 
     @property
@@ -198,15 +194,6 @@ class WordIndex:
         """Return whether a place is in a sentence, rather than alone in a field of a record or a column of a table."""
         sentence = order_from_cue(self.part.data, self.prepared, at + len(candidate.rarest))
         return len(sentence.words.difference(candidate.words)) >= _SENTENCE
-
-    def names_tool(self, tool: bytes) -> bool:
-        """Return whether a tool's name stands anywhere in this text."""
-        known = self._names.get(tool)
-        if known is None:
-            if len(self._names) >= _MAX_NAMES:
-                self._names.clear()
-            known = self._names[tool] = tool in self.part.data.lower()
-        return known
 
     def find_cues_near(self, places: Sequence[int]) -> Iterator[int]:
         """Yield the cues near one of these places, each once; both go from front to back."""

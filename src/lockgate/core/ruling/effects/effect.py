@@ -44,8 +44,8 @@ def _read_phrases(file: str) -> dict[str, tuple[str, ...]]:
     return {name: tuple(phrase for line in lines for phrase in line.split(", ")) for name, lines in sections.items()}
 
 
-# By kind, the phrases by which a goal asks for it; by protection, those that speak of it. The files say how.
-ASKED_BY, PROTECTIONS = _read_phrases("asked_by.txt"), _read_phrases("protections.txt")
+# By kind, the phrases by which a goal asks for it; the file says how.
+ASKED_BY = _read_phrases("asked_by.txt")
 
 _LOOKS, _HERE, _OUT, _DOOR = Severity.LOOKS, Severity.WORKS_HERE, Severity.REACHES_OUT, Severity.OPENS_A_DOOR
 
