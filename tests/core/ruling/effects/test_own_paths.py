@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lockgate.core.ruling.effects.effect import effect
+from lockgate.core.ruling.effects.own_paths import Access, find_own, may_find_own, may_lead_to_own, own_access
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
-from lockgate.core.ruling.effects.protected_paths import Access, find_own, may_find_own, may_lead_to_own, own_access
 
 ANA = Project(folder="/home/ana/work", home="/home/ana")
 
