@@ -124,6 +124,20 @@ def test_most_calls_need_no_closer_look() -> None:
     for text in ("grep -r x /", "cd", "cd; ls", "cat /h*/a/x", "rm -rf ../x", "cat lo''ckgate", "echo $X", "ls ~"):
         assert may_lead_to_own(text, NO_PROJECT), text
     assert may_lead_to_own("ls", Project(folder="/home/ana", home="/home/ana"))
+    for text in ("cd /home/ana/work && pytest -q", "git diff HEAD~1", "cat /home/ana/work/a.py", "go test ./..."):
+        assert not may_lead_to_own(text, ANA), text
+    for text in (
+        "rm -rf /home/ana",
+        "rm -rf /ho''me/ana",
+        "rm -rf /home/./ana",
+        "rm -rf /home//ana/",
+        "rm -rf /h{ome,x}/ana",
+        "cat /home/ana/.l[o]cal/x",
+        "cd /home/ana/work/.. && rm -rf x",
+        r"rmdir /s C:\Users\ana",
+        "rm -rf /root",
+    ):
+        assert may_lead_to_own(text, ANA), text
 
 
 def test_the_environment_that_the_hooks_run_in_may_be_read_and_not_changed() -> None:

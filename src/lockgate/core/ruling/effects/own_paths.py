@@ -69,13 +69,16 @@ _HOME = re.compile(r"(?:/(?:home|users)/[^/]+|/root|/var/root|[a-z]:/users/[^/]+
 _ABOVE_HOME = re.compile(r"/(?:home|users|\*+)?|[a-z]:/?(?:users)?")
 # Names of listed paths that say nothing beside an unknown piece: so many other paths have them.
 _COMMON = frozenset("~ .config .cache bin site-packages dist-packages projects tools".split())
-_SIGNS = re.compile(r"[~$`\x00]")
-# The root alone, a pattern right below it or a folder above, a `cd` without a folder, and an archive that says itself
-# which paths it writes.
-_WIDE = re.compile(
-    r"/(?<![^\s\"'=(:,]/)(?:[\s\"');|&,]|\Z|\w{0,6}[*?\[])|\.\.(?<![^\s\"'=(:,/]\.\.)(?:[\s\"');|&,/]|\Z)"
-    r"|\bcd\s*(?:$|[;&|)\n])|tar\s[^|;&\n]{0,200}?(?:-p|-?\bx[a-z]*p|absolute-names)"
+# Values that only the shell knows, a home, the root alone or with a pattern, a folder above, a `cd` without a folder,
+# and an archive that says itself which paths it writes; and names of listed paths and of programs that reach us.
+_NEAR = re.compile(
+    r"[$`\x00]|(?<!\w)~|[/\\](?:(?:home|root|users)(?:[/\\][\w.@-]+)?[/\\]?)?(?:[\s\"');|&,:]|\Z)"
+    r"|/(?<![^\s\"'=(:,]/)\w{0,6}[*?\[{]|(?<!\.)\.\.(?:[\s\"');|&,/\\]|\Z)"
 )
+_NEAR_COMMAND = re.compile(r"\bcd\s*(?:$|[;&|)\n])|tar\s[^|;&\n]{0,200}?(?:-p|-?\bx[a-z]*p|absolute-names)")
+_NEAR_NAMES = tuple(OWN_WORDS["near"])
+_PATTERNS = re.compile(r"[*?\[{]|/\.?/")
+_HOMES = re.compile("home|users|/root")
 _DROPPED = str.maketrans("", "", "'\"\\^")
 
 
@@ -107,22 +110,30 @@ def find_own(path: str, project: Project, folder: str = "") -> tuple[OwnPath, ..
 def may_lead_to_own(text: str, project: Project) -> bool:
     """Return after a quick look whether a call with these values can come near a listed path; most cannot."""
     low = text.lower()
-    if _SIGNS.search(low) or _WIDE.search(low) or may_name_service(low, project.service_port):
-        return True
     # A shell drops quotes inside a name.
     bare = low.translate(_DROPPED) if any(quote in low for quote in "'\"\\^") else low
-    if any(str(port) in low for port in project.judge_servers) or any(name in bare for name in OWN_WORDS["near"]):
+    for name in _NEAR_NAMES:
+        if name in bare:
+            return True
+    if _NEAR.search(low) or may_name_service(low, project.service_port) or (bare is not low and _NEAR.search(bare)):
         return True
-    if any(_first_name(folder) in bare for folder in (project.home, *project.own_folders) if folder):
+    if ("cd" in low or "tar" in low) and _NEAR_COMMAND.search(low):
+        return True
+    if _PATTERNS.search(low) and _HOMES.search(bare):
+        return True
+    names = map(_first_name, (project.home, *project.own_folders))
+    if any(name in bare for name in names if name) or any(str(port) in low for port in project.judge_servers):
         return True
     return bool(project.folder and _find_own(project.folder, "", project.home, project.own_folders))
 
 
 @lru_cache(maxsize=64)
 def _first_name(folder: str) -> str:
-    """Return the root and the first name of a path: every plain path that leads there begins with them."""
-    first, _, rest = normalize_path(folder.replace("\\", "/")).casefold().lstrip("/").partition("/")
-    return f"/{first}" if first[1:2] != ":" else rest.partition("/")[0]
+    """Return a name that every plain path has that leads to this folder, from the root or below a home."""
+    path = normalize_path(folder.replace("\\", "/")).casefold()
+    return (
+        (_HOME.sub("", path, count=1) if _HOME.match(path) else path).strip("/").rpartition(":/")[2].partition("/")[0]
+    )
 
 
 @lru_cache(maxsize=1024)
