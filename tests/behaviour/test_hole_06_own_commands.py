@@ -10,7 +10,7 @@ from hook_events import Plug
 
 from lockgate import assemble
 from lockgate.cli.main import make_parsers
-from lockgate.core.ruling.effects.programs.lockgate_commands import OWN_COMMANDS
+from lockgate.core.ruling.effects.own_acts import OWN_COMMANDS
 from lockgate.core.text.rules import SELF_PROTECTION_RULES
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate import ruler

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from lockgate import assemble
+from lockgate.core.ruling.effects.own_paths import Access, own_access
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.effects.protected_paths import Access, own_access
 from lockgate.core.text.scanner import check_pattern
 from lockgate.gate.person_questions import end_outdated_questions
 from lockgate.sessions import Host

@@ -3,7 +3,7 @@
 1. Look.    Compare the operator's files with those in force, once a second. A changed file must have rested for one
             look: an editor that writes in place leaves a shorter file for a moment, which may be a looser policy.
 2. Read.    Read all files as the start does. A file that cannot be used, is gone, or changes meanwhile changes nothing;
-            nor does one where an agent's change would not be held (`effects/protected_paths.py`): that takes a restart.
+            nor does one where an agent's change would not be held (`effects/own_paths.py`): that takes a restart.
 3. Freeze.  The project's files count as they were at the start: an agent can write them. What only a start can change
             (addresses, stores, the journal, notifications) stays as it is, and is named.
 4. Swap.    The caller builds what it needs, then replaces one reference.

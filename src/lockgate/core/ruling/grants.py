@@ -195,7 +195,7 @@ def _has_stray_value(ask: EscalatedCall, reaching: list[Effect]) -> bool:
 
 
 def _why_barred(ask: EscalatedCall) -> str:
-    from lockgate.core.ruling.effects.protected_paths import OWN_KINDS
+    from lockgate.core.ruling.effects.own_paths import OWN_KINDS
 
     if ask.call.tool == FINISH:
         return "the end of a step is answered each time"

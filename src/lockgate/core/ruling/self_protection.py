@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.effects.effect import Effect
-from lockgate.core.ruling.effects.lockgate_address import ASKS_SERVICE
-from lockgate.core.ruling.effects.protected_paths import OWN_KINDS
+from lockgate.core.ruling.effects.own_address import ASKS_SERVICE
+from lockgate.core.ruling.effects.own_paths import OWN_KINDS
 from lockgate.core.ruling.effects.tool_arguments import is_content
 from lockgate.core.text.rules import RULES_BY_ID, SELF_PROTECTION_RULES, Rule
 from lockgate.core.text.scanner import Scanner, encode

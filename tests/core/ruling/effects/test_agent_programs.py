@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lockgate.core.ruling.effects.agent_programs import AGENT_PROGRAMS
+from lockgate.core.ruling.effects.own_paths import Access, own_access
 from lockgate.core.ruling.effects.project import NO_PROJECT
-from lockgate.core.ruling.effects.protected_paths import Access, own_access
 
 
 @pytest.mark.parametrize("agent", AGENT_PROGRAMS.values())

@@ -9,8 +9,8 @@ from command_effects import SHOP
 
 from lockgate.core.ruling.effects.code import MOST_CHARACTERS, read_code
 from lockgate.core.ruling.effects.effects_of_call import own_effects_of
+from lockgate.core.ruling.effects.own_paths import OWN_KINDS
 from lockgate.core.ruling.effects.project import NO_PROJECT
-from lockgate.core.ruling.effects.protected_paths import OWN_KINDS
 from lockgate.core.ruling.tool_call import ToolCall
 
 

@@ -10,10 +10,10 @@ from itertools import islice
 
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY
 from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
+from lockgate.core.ruling.effects.own_paths import own_access
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, read_access
 from lockgate.core.ruling.effects.programs.url_hosts import METADATA_HOSTS, host_of, is_local
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.effects.protected_paths import own_access
 from lockgate.core.ruling.effects.sql import is_scratch_database, read_sql
 
 # A dozen patterns read it: twice as much would take longer than a check may.

@@ -8,8 +8,8 @@ from dataclasses import replace
 from lockgate.core.ruling.arguments import Leaf, flatten_arguments
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY, Activity
 from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
+from lockgate.core.ruling.effects.own_paths import may_lead_to_own
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
-from lockgate.core.ruling.effects.protected_paths import may_lead_to_own
 from lockgate.core.ruling.effects.tool_arguments import is_content, leaf_name
 from lockgate.core.ruling.effects.tool_dispatch import read_own, read_tool
 from lockgate.core.ruling.tool_call import ToolCall

@@ -7,9 +7,9 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
+from lockgate.core.ruling.effects.own_paths import Access as Access
+from lockgate.core.ruling.effects.own_paths import own_access
 from lockgate.core.ruling.effects.project import Place, Project, normalize_path
-from lockgate.core.ruling.effects.protected_paths import Access as Access
-from lockgate.core.ruling.effects.protected_paths import own_access
 from lockgate.core.tables import read_sections
 
 # The end of a path says what it is; readings of paths are kept, so that a long one is not.

@@ -46,7 +46,7 @@ class Project:
     normalized with `package_name` and may name their registry (`npm:express`). `hosts` are as `site_of_url` writes
     them. `remotes` are the repository's remotes by name, `tasks` the names of its scripts and make targets, `programs`
     the names of programs it brings along (`.venv/bin`). `follow` says where a path really leads if that is a place of
-    Lockgate's own (`protected_paths.py`): only a host can look at links, nothing here does. `brings_lockgate` says
+    Lockgate's own (`own_paths.py`): only a host can look at links, nothing here does. `brings_lockgate` says
     whether what is installed from a path would take Lockgate's place. `service_port` is where Lockgate's service
     listens, `service_pids` are the processes that rule and their parent, and `own_folders` is where its files lie
     besides the usual places. `judge_servers` are the names of the judges that this machine serves, by port, and

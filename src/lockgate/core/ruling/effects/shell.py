@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from lockgate.core.ruling.effects.activity import Activity
 from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
+from lockgate.core.ruling.effects.own_acts import note_own_number
+from lockgate.core.ruling.effects.own_paths import may_lead_to_own
 from lockgate.core.ruling.effects.program_io import MARK
-from lockgate.core.ruling.effects.programs.lockgate_processes import note_own_number
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.effects.protected_paths import may_lead_to_own
 from lockgate.core.ruling.effects.shell_walk import Walk
 from lockgate.core.ruling.effects.written_content import read_written_file
 

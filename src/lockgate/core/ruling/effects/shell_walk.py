@@ -12,7 +12,9 @@ from dataclasses import replace
 
 from lockgate.core.ruling.effects.activity import Activity
 from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
-from lockgate.core.ruling.effects.lockgate_address import ASKS_SERVICE, find_own_service
+from lockgate.core.ruling.effects.own_acts import note_own_commands
+from lockgate.core.ruling.effects.own_address import ASKS_SERVICE, find_own_service
+from lockgate.core.ruling.effects.own_paths import own_access
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, place_of, read_access
 from lockgate.core.ruling.effects.program_io import (
     MARK,
@@ -25,10 +27,8 @@ from lockgate.core.ruling.effects.program_io import (
     Source,
 )
 from lockgate.core.ruling.effects.programs.dispatch import read_program
-from lockgate.core.ruling.effects.programs.lockgate_commands import note_own_commands
 from lockgate.core.ruling.effects.programs.variables import note_variable
 from lockgate.core.ruling.effects.project import Place, Project, normalize_path
-from lockgate.core.ruling.effects.protected_paths import own_access
 from lockgate.core.ruling.effects.shell_syntax import (
     DEFAULT,
     PROCESS,

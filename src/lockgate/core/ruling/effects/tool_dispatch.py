@@ -11,9 +11,9 @@ from lockgate.core.ruling.effects.code import read_code
 from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
 from lockgate.core.ruling.effects.file_tools import read_file_tool, read_patches
 from lockgate.core.ruling.effects.formulas import read_formulas
+from lockgate.core.ruling.effects.own_arguments import read_own_arguments
+from lockgate.core.ruling.effects.own_paths import OWN_KINDS
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.effects.protected_arguments import read_own_arguments
-from lockgate.core.ruling.effects.protected_paths import OWN_KINDS
 from lockgate.core.ruling.effects.service_tools import read_service_tool
 from lockgate.core.ruling.effects.shell import read_command
 from lockgate.core.ruling.effects.sql import read_sql

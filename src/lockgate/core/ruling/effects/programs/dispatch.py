@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from lockgate.core.ruling.effects.own_acts import follow_processes, note_own_commands, note_own_files
 from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs import (
     clouds,
@@ -21,11 +22,8 @@ from lockgate.core.ruling.effects.programs import (
     version_managers,
     wrappers,
 )
-from lockgate.core.ruling.effects.programs.lockgate_commands import note_own_commands
-from lockgate.core.ruling.effects.programs.lockgate_processes import follow_processes
 from lockgate.core.ruling.effects.programs.option_uses import note_option_uses
 from lockgate.core.ruling.effects.programs.program_table import WITH_COMMANDS, is_listed, read_row
-from lockgate.core.ruling.effects.programs.protected_files import note_own_files
 from lockgate.core.ruling.effects.project import Place
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from lockgate.core.ruling.effects.paths import Access, is_secret, read_access
 from lockgate.core.ruling.effects.program_io import MARK, NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.options import split_options
-from lockgate.core.ruling.effects.programs.protected_files import note_search
 from lockgate.core.ruling.effects.programs.search_names import EXECUTES, Search, read_search
 from lockgate.core.ruling.effects.project import Place
 
@@ -174,7 +173,6 @@ def _find(walk: Walk, call: Invocation) -> Output:
         return UNKNOWN_OUTPUT
     patterns = [_search_pattern(walk, start, search) for start in starts]
     found = patterns[0]
-    note_search(walk, arguments, found)
     skip = 0
     for index, argument in enumerate(arguments):
         if index < skip:
@@ -192,14 +190,6 @@ def _find(walk: Walk, call: Invocation) -> Output:
     return Output(Source.NONE, target=found)
 
 
-def _locate(walk: Walk, call: Invocation) -> Output:
-    """`locate`: names anywhere on the machine that hold a text."""
-    words = [argument for argument in call.arguments if argument[:1] != "-"]
-    found = f"/{[*words, 'found'][0].lstrip('/')}"
-    named = [part for word in words for part in ("-name", f"*{word}*")]
-    return Output(Source.NONE, target=found) if note_search(walk, ["/", *named], found) else UNKNOWN_OUTPUT
-
-
 def _list(walk: Walk, call: Invocation) -> Output:
     """`ls`: the folder that is listed stands for what is found there."""
     del walk
@@ -208,6 +198,12 @@ def _list(walk: Walk, call: Invocation) -> Output:
 
 
 _FIND_NAMES = frozenset(("-name", "-iname", "-path"))
+
+
+def _locate(walk: Walk, call: Invocation) -> Output:
+    """`locate`: names anywhere on the machine that hold a text."""
+    del walk, call
+    return UNKNOWN_OUTPUT
 
 
 def _search_pattern(walk: Walk, start: str, search: Search) -> str:

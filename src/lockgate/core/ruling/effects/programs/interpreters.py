@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.code import read_code
+from lockgate.core.ruling.effects.own_paths import find_own
 from lockgate.core.ruling.effects.paths import Access, is_secret_variable
 from lockgate.core.ruling.effects.program_io import (
     MARK,
@@ -20,7 +21,6 @@ from lockgate.core.ruling.effects.program_io import (
 from lockgate.core.ruling.effects.programs.option_uses import note_foreign
 from lockgate.core.ruling.effects.programs.options import has_option, split_options
 from lockgate.core.ruling.effects.project import Place
-from lockgate.core.ruling.effects.protected_paths import find_own
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from lockgate.core.ruling.effects.paths import Access, is_secret_variable, read_access
 from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.options import has_option, split_options
-from lockgate.core.ruling.effects.programs.protected_files import note_search
 from lockgate.core.ruling.effects.programs.sed_script import read_sed_script
 from lockgate.core.ruling.effects.shell_syntax import decode_escapes
 
@@ -83,20 +82,12 @@ def _search(walk: Walk, call: Invocation, options: list[tuple[str, str]], files:
     if call.name not in _SEARCHES or (not pattern and "-f" not in names):
         pattern, files = [*files, ""][0], files[1:]
     if call.name in _SEARCHES and names & _SHOWS_NOTHING:
-        return _list_found(walk, names, files)
+        return UNKNOWN_OUTPUT
     if not files:
         return _search_input(walk, call, pattern, names)
     shown = [path for path in files if not _is_setting(pattern) or "-v" in names]
     streams = [walk.print_file(path) for path in shown] or [UNKNOWN_OUTPUT]
     return _filter_stream(call.name, call.arguments, max(streams, key=lambda each: each.source))
-
-
-def _list_found(walk: Walk, options: set[str], files: list[str]) -> Output:
-    """`grep -l`: of names, only those of our own files matter to the program that gets them."""
-    files = files or ["."]
-    found = f"{files[0].rstrip('/')}/found"
-    lists = not options.isdisjoint(_LISTS_FILES) and note_search(walk, files, found)
-    return Output(Source.NONE, target=found) if lists else UNKNOWN_OUTPUT
 
 
 def _search_input(walk: Walk, call: Invocation, pattern: str, names: set[str]) -> Output:
@@ -110,7 +101,6 @@ def _search_input(walk: Walk, call: Invocation, pattern: str, names: set[str]) -
     return UNKNOWN_OUTPUT
 
 
-_LISTS_FILES = frozenset("-l -L --files-with-matches --files-without-match".split())
 _SHOWS_NOTHING = frozenset("-q --quiet --silent -c --count -l --files-with-matches -L --files-without-match".split())
 
 

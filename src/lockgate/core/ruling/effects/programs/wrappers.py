@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from lockgate.core.ruling.effects.own_acts import HOME_VARIABLES
 from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
-from lockgate.core.ruling.effects.programs.lockgate_processes import HOME_VARIABLES
 from lockgate.core.ruling.effects.programs.options import has_option, program_after, split_options
 from lockgate.core.ruling.effects.programs.program_table import command_words, read_row
 

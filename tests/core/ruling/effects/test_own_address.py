@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from lockgate.core.ruling.effects.effects_of_call import effects_of, own_effects_of
-from lockgate.core.ruling.effects.lockgate_address import find_own_service, is_this_machine, names_own_route
+from lockgate.core.ruling.effects.own_address import find_own_service, is_this_machine, names_own_route
+from lockgate.core.ruling.effects.own_paths import OWN_KINDS
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
-from lockgate.core.ruling.effects.protected_paths import OWN_KINDS
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.vocabulary import Action

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lockgate.core.ruling.effects.effect import effect
+from lockgate.core.ruling.effects.own_paths import Access, find_own, may_find_own, may_lead_to_own, own_access
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
-from lockgate.core.ruling.effects.protected_paths import Access, find_own, may_find_own, may_lead_to_own, own_access
 
 ANA = Project(folder="/home/ana/work", home="/home/ana")
 
@@ -124,6 +124,20 @@ def test_most_calls_need_no_closer_look() -> None:
     for text in ("grep -r x /", "cd", "cd; ls", "cat /h*/a/x", "rm -rf ../x", "cat lo''ckgate", "echo $X", "ls ~"):
         assert may_lead_to_own(text, NO_PROJECT), text
     assert may_lead_to_own("ls", Project(folder="/home/ana", home="/home/ana"))
+    for text in ("cd /home/ana/work && pytest -q", "git diff HEAD~1", "cat /home/ana/work/a.py", "go test ./..."):
+        assert not may_lead_to_own(text, ANA), text
+    for text in (
+        "rm -rf /home/ana",
+        "rm -rf /ho''me/ana",
+        "rm -rf /home/./ana",
+        "rm -rf /home//ana/",
+        "rm -rf /h{ome,x}/ana",
+        "cat /home/ana/.l[o]cal/x",
+        "cd /home/ana/work/.. && rm -rf x",
+        r"rmdir /s C:\Users\ana",
+        "rm -rf /root",
+    ):
+        assert may_lead_to_own(text, ANA), text
 
 
 def test_the_environment_that_the_hooks_run_in_may_be_read_and_not_changed() -> None:

@@ -1,0 +1,467 @@
+"""What a program of a command line does to Lockgate: four rules, with their rows in `own.tbl`.
+
+1. Our paths are not changed, and our secrets not read, by any program.
+2. The port of the service, or of a judge on this machine, is neither spoken to nor taken.
+3. Of our own commands an agent runs those that the table lists.
+4. Our processes are not ended, stopped or looked into, and no agent is started without its hooks.
+
+A program that ends processes chooses them: by number, by a pattern, by a port, or by a list that another program
+printed and a filter narrowed. What counts is whether that choice can hold the service. A number or pattern that is not
+known is any process, so `kill $SERVER_PID` is ordinary.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from itertools import takewhile
+from posixpath import splitext
+from typing import TYPE_CHECKING, NamedTuple
+
+from lockgate.core.ruling.effects.agent_programs import AGENT_PROGRAMS
+from lockgate.core.ruling.effects.own_address import ASKS_SERVICE, find_model_change, find_own_service
+from lockgate.core.ruling.effects.own_paths import OWN_WORDS, Access, find_own, may_find_own
+from lockgate.core.ruling.effects.program_io import MARK, UNKNOWN_OUTPUT, Invocation, Output, Source
+from lockgate.core.ruling.effects.programs.options import has_option, plain_words, split_options
+from lockgate.core.ruling.effects.programs.search_names import EXECUTES, read_search
+from lockgate.core.tables import read_table
+
+if TYPE_CHECKING:
+    from lockgate.core.ruling.effects.shell_walk import Walk
+
+# 1. Paths
+
+
+class _Reach(NamedTuple):
+    """What a program reaches, by a row of the table."""
+
+    verbs: list[str]
+    options: list[list[str]]
+    paths: str
+    access: str
+    here: str
+
+
+_COLUMNS = ("programs", "verbs", "options", "paths", "access", "here")
+_REACHES: dict[str, list[_Reach]] = defaultdict(list)
+for _names, _verbs, _options, *_rest in read_table(__package__, "own.tbl", "reaches", _COLUMNS):
+    for _name in _names.split():
+        _REACHES[_name].append(_Reach(_verbs.split(), [each.split("+") for each in _options.split()], *_rest))
+_SEPARATORS = re.compile(r"[=@:,]")
+_REMOTE = re.compile(r"[\w.@-]+:")
+_MOST_FOUND = 256
+
+
+def note_own_files(walk: Walk, call: Invocation, *, is_known: bool) -> None:
+    """Note what a program does to Lockgate's own files, port and processes; `is_known` is whether a row reads it."""
+    if not walk.is_near_own:
+        return
+    words = [walk.plain(word) for word in call.arguments]
+    writes = not is_known or (call.name in OWN_WORDS["runners"] and not has_option(words, "--check"))
+    listed = [walk.plain(call.stdin.target)] if call.name in OWN_WORDS["takes names"] else []
+    for path in (*_pieces(words), *listed):
+        if ("secret", False) in find_own(path, walk.project, walk.folder):
+            walk.note_own(path, Access.READ)
+        elif writes:
+            walk.note_own(path, Access.WRITE)
+    if "-delete" in words or not EXECUTES.isdisjoint(words):
+        changes = "-delete" in words or not OWN_WORDS["changers"].isdisjoint(words)
+        for path in _names_printed(call):
+            walk.note_own(path, Access.DELETE if changes else Access.READ)
+    if tree := call.environment.get("GIT_WORK_TREE") or walk.variables.get("GIT_WORK_TREE", ""):
+        words = [f"--work-tree={tree}", *words]
+    if call.name in OWN_WORDS["bundles"] and words and words[0][:1] != "-":
+        words[0] = f"-{words[0]}"
+    for reach in _REACHES.get(call.name, ()):
+        for path in _reached(reach, words) if _is_given(reach, words) else ():
+            walk.note_own(path, Access(reach.access.split()[0]), below="one" not in reach.access)
+    _note_processes(walk, call, [walk.plain(word) for word in call.arguments])
+
+
+def _pieces(words: Iterable[str]) -> Iterator[str]:
+    """Yield every piece of the arguments that may be a path: `-C/x`, `--file=/x`, `@/x`, `/x:/y`."""
+    for word in words:
+        yield from (word, *_SEPARATORS.split(word)[1:])
+        if re.match(r"-\w[^=]", word):
+            yield word[2:]
+
+
+def _names_printed(call: Invocation) -> list[str]:
+    """Return the files that a search finds by their names, as `folder/**/name`."""
+    words = plain_words(call.arguments)
+    if call.name in ("locate", "plocate", "mlocate", "mdfind"):
+        return [f"/**/*{word}*" for word in words]
+    if "grep" in call.name:
+        lists = has_option(call.arguments, "-l", "-L", "--files-with-matches", "--files-without-match")
+        return [f"{path}/**/*" for path in words[1:] or ["."]] if lists else []
+    if call.name not in OWN_WORDS["finders"]:
+        return []
+    starts = list(takewhile(lambda word: word[:1] not in ("-", "(", "!"), call.arguments))
+    starts = starts or [word for word in call.arguments if re.match(r"[/~.]|\$", word)] or ["."]
+    search = read_search(call.arguments)
+    names = search.wanted if search.is_limited else [*search.wanted, "*"]
+    return [f"{start.rstrip('/')}/**/{name}" for start in starts for name in names][:_MOST_FOUND]
+
+
+def _is_given(reach: _Reach, words: list[str]) -> bool:
+    if reach.verbs != ["-"] and not any(fnmatchcase(word, verb) for word in words for verb in reach.verbs):
+        return False
+    if reach.options[0][0][0] == "!":
+        return not has_option(words, *(options[0].lstrip("!") for options in reach.options))
+    if reach.options == [["-"]]:
+        return True
+    return any(all(has_option(words, option) for option in options) for options in reach.options)
+
+
+def _reached(reach: _Reach, words: list[str]) -> list[str]:
+    """Return the paths that a program works on by a row."""
+    paths = plain_words(words)
+    if reach.paths in ("copies", "sources"):
+        return _copied(words)[reach.paths == "sources"]
+    if reach.paths == "pieces":
+        paths = list(_pieces(words))
+    elif reach.paths == "root":
+        return ["/"]
+    elif reach.paths == "words behind":
+        return paths[1:] if words[:1] == paths[:1] else []
+    elif reach.paths == "mounted":
+        values = [value for _, value in split_options(words, OWN_WORDS["mounts"])[0]]
+        return [path for value in values for path in re.findall(r"(?:^|source=|src=)([^:,=]+)", value)]
+    elif reach.paths == "searched":
+        options, paths = split_options(words, OWN_WORDS["search values"])
+        globs = [value for option, value in options if option in OWN_WORDS["globs"] and value[:1] != "!"]
+        if (globs and not any(map(may_find_own, globs))) or has_option(words, "--files", "-t", "--type"):
+            return []
+        paths = paths[not has_option(words, "-e", "-f", "--regexp", "--file") :]
+    is_elsewhere = paths if reach.here == "no path" else has_option(words, *reach.here.split())
+    return paths if reach.here == "-" or (reach.here != "always" and is_elsewhere) else [*paths, "."]
+
+
+def _copied(words: list[str]) -> tuple[list[str], list[str]]:
+    """Return what a copy makes in the folder that is named last, or with `-t`, and its sources on this machine."""
+    options, paths = split_options(words, OWN_WORDS["copy values"])
+    target = dict(options).get("-t") or dict(options).get("--target-directory") or ""
+    target = target or (paths.pop() if len(paths) > 1 else "")
+    made = [target] if has_option(words, "-T", "--no-target-directory", "--delete", "--delete-after") else []
+    for path in paths if target else ():
+        name = path.rstrip("/").rpartition("/")[2]
+        # A slash behind a source of `rsync` stands for what is in the folder, and a target with the ending of the
+        # source is a file.
+        is_content = name in (".", "..", ".*", "") or path[-1:] == "/"
+        is_file = splitext(target)[1] == splitext(name)[1] != ""
+        made.append(target if is_content or is_file else f"{target.rstrip('/') or '/'}/{name}")
+    return made, [path for path in paths if not _REMOTE.match(path)]
+
+
+# 3. Our own commands
+
+_OWN_PROGRAM = re.compile(r"(?:.*[/\\])?lockgate(?:\.exe)?|.*[/\\]lockgate[/\\](?:__main__|hook)\.py", re.IGNORECASE)
+# A word that may start us: also a module, behind `-m` or in one word with it, and what is fetched may have a version.
+_STARTED = re.compile(rf"(?is){_OWN_PROGRAM.pattern}|(?:-[a-z]*m)?lockgate(?:\.[\w.]+)?|(?:.*/)?lockgate[\[=<>~!@ ].*")
+_PYTHON = re.compile(r"(?:python|pypy|py)[\d.]*(?:\.exe)?")
+_PACKAGE = re.compile(r"lockgate(?:[\[=<>~!@ ].*)?", re.DOTALL)
+# `--editable=./x`, `name @ file:///x`
+_FROM_FILE = re.compile(r"^(?:--?\w[\w-]*=|[\w.\[\]-]+\s*@\s*)?(?:file:(?://)?)?")
+_PATH = re.compile(r"[.~/$]|.*/|.*\.(?:whl|zip)$")
+_ELSEWHERE = re.compile(r"(?i)(?=.*lockgate)(?!.*\.(?:txt|toml|lock)$)(?:.*[/\\@]|.*\.(?:whl|zip|gz)$)")
+# A word that may be an option: its beginning is not known, or it is an option of which a part is not known.
+_UNKNOWN = re.compile(r"(?:\$\(\)|\$\w*|`|[*?\[{])(?!\w*/)|-\S*[$`*?\[{]")
+_ALLOWED = {
+    command: (frozenset(first.removesuffix("!").split()), first[-1] == "!", frozenset(options.split()))
+    for command, first, options in read_table(__package__, "own.tbl", "commands", ("command", "first words", "options"))
+}
+OWN_COMMANDS = _ALLOWED.keys() | {"token", "hook"}
+
+
+def note_own_commands(walk: Walk, call: Invocation) -> None:
+    """Note a command of Lockgate that an agent may not run, and another package that takes Lockgate's place."""
+    words = [walk.plain(word) for word in call.arguments]
+    name = call.name.rpartition("/")[2].lower()
+    if name in OWN_WORDS["installers"] or _PYTHON.fullmatch(name):
+        if _changes_package(walk, words, call.name):
+            walk.add("changes-own-guard", "lockgate")
+    for behind in [words] if _OWN_PROGRAM.fullmatch(call.name) else _words_behind_ours(words, name):
+        if _is_refused(behind):
+            is_answer = not {"approvals", "grants", "audit"}.isdisjoint(map(str.lower, behind))
+            walk.add(ASKS_SERVICE if is_answer else "changes-own-guard", "lockgate")
+
+
+def _words_behind_ours(words: list[str], name: str) -> Iterator[list[str]]:
+    """Yield the words behind each `lockgate` that another program may start; most only get that word as a name."""
+    if (name in OWN_WORDS["quiet"] and name[-2:] != "sh") or words[:2] == ["-m", "pytest"]:
+        return
+    runs = name == "uvx" or (name in OWN_WORDS["installers"] and not {"run", "exec", "x"}.isdisjoint(words))
+    for at, word in enumerate(words[:-1]):
+        if "lockgate" in word.lower() and _STARTED.fullmatch(word):
+            is_first = _PYTHON.fullmatch(name) and all(option[:1] == "-" for option in words[:at])
+            if runs or is_first or words[at + 1].lower() in OWN_COMMANDS:
+                yield words[at + 1 :]
+
+
+def _is_refused(words: list[str]) -> bool:
+    # All words of a function's caller (`"$@"`) come as one.
+    words = [*words[0].split(), *words[1:]] if words else []
+    while words and words[0][:1] == "-":
+        words = words[2 if words[0] == "--config" else 1 :]
+    # Behind `--`, or a word that may be one, `-h` is a value.
+    if not words or next((word for word in words if not word.isalpha()), "") in ("--help", "-h"):
+        return False
+    if words[0] not in _ALLOWED:
+        return True
+    first_words, only_known, allowed = _ALLOWED[words[0]]
+    rest = words[1 : words.index("--")] if words[0] == "mcp" and "--" in words else words[1:]
+    options, plain = split_options(rest, {option[:-1] for option in allowed if option[-1] == "="})
+    if only_known and any(map(_UNKNOWN.match, rest)):
+        return True
+    if any(not {option, f"{option}="} & allowed for option, _ in options):
+        return True
+    return bool(plain) and "*" not in first_words and plain[0] not in first_words
+
+
+def _changes_package(walk: Walk, words: list[str], name: str) -> bool:
+    """Return whether an installer takes our package away, puts another in its place, or works in our environment."""
+    first = next((at for at, word in enumerate(words) if word in OWN_WORDS["install verbs"]), len(words))
+    named = words[first + 1 :]
+    from_elsewhere = any(word.partition("=")[0] in OWN_WORDS["package sources"] for word in words)
+    if not OWN_WORDS["package verbs"].isdisjoint(words) or (first < len(words) and from_elsewhere):
+        if any(map(_PACKAGE.fullmatch, words)):
+            return True
+    own = find_own(walk.plain(name), walk.project, walk.folder) if "/" in name and first < len(words) else ()
+    if any(not each.is_above for each in own) or any(map(_ELSEWHERE.match, named)):
+        return True
+    # `uv sync`, `poetry install`, `python setup.py install`: the project itself.
+    paths = [path for word in named if _PATH.match(path := _FROM_FILE.sub("", word)) and "://" not in path]
+    brings = walk.project.brings_lockgate if first < len(words) else None
+    return brings is not None and any(brings(walk.full_path(path)) for path in paths + ["."] * (not plain_words(named)))
+
+
+# 4. Our own processes, and 2. the port as a program's words say it
+
+# Variables by which a program finds its home and its settings.
+HOME_VARIABLES = frozenset(("HOME", "USERPROFILE", *(agent.variable for agent in AGENT_PROGRAMS.values())))
+_STEERS = re.compile("|".join((*HOME_VARIABLES, r"XDG_(?:STATE|CACHE)_HOME|LOCKGATE_\w*")))
+_STEERS_SERVICE = re.compile(rf"{_STEERS.pattern}|PYTHON\w*|LD_\w*|DYLD_\w*|PATH")
+_PYTHONS = ("python", "python3", *(f"python3.{minor}" for minor in range(11, 16)))
+_LINES = read_table(__package__, "own.tbl", "lines", ("list", "line"))
+# The output of a program that lists processes, as long as no filter has taken the service out of it. It begins with a
+# digit: `/proc/1-every-process/environ` is a path like that of any number.
+_PROCESSES = "1-every-process"
+_RANGE = re.compile(r"\{\d+\.\.\d")
+_PROC = re.compile(r"/proc/?(?:[\[*?].*)?")
+_ENDS = re.compile(rf"\b(?:{'|'.join(OWN_WORDS['killers'])})\b")
+_OF_A_USER = frozenset("-u -U --euid --uid --user".split())
+_LISTENS = re.compile(r"port|listen|bind|addr|serv|socket|http|publish|url", re.IGNORECASE)
+# A URL, or a host with a port where nothing says that a program listens: the address of a client.
+_URL = re.compile(r"\w+://\S+")
+_BINDS = re.compile(r"listen|bind|publish|serve\b|runserver|(?<!\S)-[abDLpS]\b", re.IGNORECASE)
+_KEYS = {"space": " ", "enter": "\n", "return": "\n", "c-m": "\n", "kp_enter": "\n", "minus": "-", "tab": "\t"}
+_TYPED = re.compile(rf"lockgate\b[^\n]*?[\s'\"](?:approve|deny|revoke|(?:{'|'.join(OWN_WORDS['typed'])})s?)\b")
+
+
+def note_own_number(walk: Walk) -> None:
+    """Note a line that has the service's number and ends processes: a shell knows more ways to hand a number on."""
+    # A number of one or two digits is also a signal, seconds or a line.
+    numbers = re.findall(r"(?<![\w.%/-])\d{3,10}(?!\d)", walk.line) if _ENDS.search(walk.line) else ()
+    if numbers and not walk.project.own_pids().isdisjoint(map(int, numbers)):
+        walk.add("changes-own-guard", "lockgate")
+
+
+def _note_processes(walk: Walk, call: Invocation, words: list[str]) -> None:
+    """Note what a program does to the service, or to Lockgate or an agent that it starts."""
+    name, plain = call.name, plain_words(words)
+    if _ends_ours(walk, call, words):
+        walk.add("changes-own-guard", " ".join([name, *words])[:100])
+    elif name in OWN_WORDS["attachers"] and any(_is_ours(walk, word) for word in words):
+        # Its memory holds the tokens.
+        walk.add("reads-own-token", name)
+    elif name in OWN_WORDS["typing"]:
+        keys = [_KEYS.get(word.lower(), word) for word in words]
+        if any(_TYPED.search(typed.lower()) for typed in ("".join(keys), " ".join(keys))):
+            walk.add("changes-own-guard", "lockgate")
+    elif name in OWN_WORDS["managers"] or "-".join([name, *plain[:1]]) in OWN_WORDS["managers"]:
+        _note_managed(walk, name, plain)
+    _note_moved(walk, call, words)
+    if name not in OWN_WORDS["quiet"]:
+        # An interpreter may get its program through its input.
+        text = " ".join([*words, "\n", call.stdin.text])
+        if found := find_own_service(text, walk.project.service_port):
+            walk.add(ASKS_SERVICE, found)
+        _note_changed_model(walk, name, plain, text)
+    if name not in OWN_WORDS["quiet"] or (name == "ss" and has_option(words, "-K", "--kill")):
+        _note_port(walk, call, words)
+
+
+def _is_ours(walk: Walk, word: str) -> bool:
+    """Return whether a word is one of our processes, its group of processes, or a list that may hold it."""
+    number = word.lstrip("-+").rpartition("=")[2].lstrip("0")
+    if _PROCESSES in word or _RANGE.search(word):
+        return True
+    return number.isdecimal() and int(number[:12]) in walk.project.own_pids()
+
+
+def _ends_ours(walk: Walk, call: Invocation, words: list[str]) -> bool:
+    """Return whether a program ends processes, and those that it chooses may hold ours."""
+    name = call.name
+    if name not in OWN_WORDS["killers"]:
+        return name == "fuser" and has_option(words, "-k", "--kill") and _selects_ours(walk, call)
+    # `kill -9 -1`: all that the user may end.
+    if "-1" in words[1:] or any(_is_ours(walk, word) for word in (*words, call.stdin.target)):
+        return True
+    return name == "killall5" or (name != "kill" and _selects_ours(walk, call))
+
+
+def _service_lines(walk: Walk, *lists: str) -> str:
+    """Return our processes as these lists show them, in small letters."""
+    pid, ports = min(walk.project.service_pids, default=4312), walk.project.own_ports
+    shown = (*lists, *(f"models {name}" for name in lists if walk.project.judge_servers))
+    lines = [line for name, line in _LINES if name in shown]
+    return "\n".join(
+        line.format(python=python, port=port, pid=pid) for line in lines for python in _PYTHONS for port in ports
+    ).lower()
+
+
+def _selects_ours(walk: Walk, call: Invocation) -> bool:
+    """Return whether a program that lists, finds or ends processes may mean ours."""
+    options, words = split_options(call.arguments, OWN_WORDS.get(f"{call.name} values", OWN_WORDS["pkill values"]))
+    given, values = {option for option, _ in options}, dict(options)
+    if call.name in OWN_WORDS["by port"]:
+        text = walk.plain(" ".join([*words, *values.values()]))
+        spans = re.findall(r"(?:^|[:\s,])(\d+)(?:-(\d+))?(?=/|,|\s|$)", text)
+        if spans or "-c" not in values:
+            ranges = [range(int(low[:6]), int((high or low)[:6]) + 1) for low, high in spans]
+            # Without a port, a file or a folder all that is open is shown; a port that is not known is another one.
+            shows_all = not spans and call.name != "fuser" and not words and "$" not in text
+            return shows_all or any(port in ports for ports in ranges for port in walk.project.own_ports)
+    if call.name == "ps" and "-C" not in values:
+        return not given & {"-p", "-q", "--pid", "--ppid"}
+    words = [values["-C"]] if "-C" in values else [values["-c"]] if "-c" in values else words
+    if not words:
+        return bool(given & _OF_A_USER)
+    text = _service_lines(walk, "names", *(("processes",) if given & {"-f", "--full"} else ()))
+    return bool(given & {"-v", "--inverse"}) or any(not _is_foreign(_LAST_NAME.sub("", word), text) for word in words)
+
+
+_LAST_NAME = re.compile(r"^.*/(?=.)|\.exe$")
+# Where a part that must fit cannot be told from one that may.
+_ODD = re.compile(r"\(\?|\(\||\|\)|\|\||\)[*+?{]|\[[\[:.=^]*\[|\\(?![bsw.<>$^*\[\]/-])")
+_SIGNS = re.compile(r"\[\^?\]?[^\]]*\]|\\.|.?[*?]|.\{[^}]*\}|[+^$(){}]|\.(?=[*+?])")
+
+
+def _is_foreign(pattern: str, text: str) -> bool:
+    """Return whether a pattern has a piece that must fit and that our lines have not; of an unknown one, True."""
+    known = "".join(pattern.split(MARK)[::2]).lower()
+    if MARK in pattern and len(known.strip("*. ")) <= 1:
+        return True
+    known = known.replace("\\|", "|").replace("\\.", ".")
+    if _ODD.search(known):
+        return False
+    choices = [
+        [piece for piece in choice.split("\n") if piece.strip(".")] for choice in _SIGNS.sub("\n", known).split("|")
+    ]
+    # Any piece that is missing rules a choice out; in brackets, where pieces may be choices too, only all of them do.
+    rules_out = all if "(" in known else any
+    return all(choice and rules_out(_is_missing(piece, text) for piece in choice) for choice in choices)
+
+
+def _is_missing(piece: str, text: str) -> bool:
+    return re.search(re.escape(piece).replace(r"\.", "."), text) is None
+
+
+def follow_processes(walk: Walk, call: Invocation, output: Output) -> Output:
+    """Return a program's output, marked where it is a list of processes that may hold the service."""
+    for path in map(walk.plain, _names_printed(call) if walk.is_near_own else ()):
+        if any(not own.is_above for own in find_own(path, walk.project, walk.folder)):
+            return Output(Source.NONE, target=path)
+    if call.name in OWN_WORDS["lists processes"]:
+        return Output(Source.NONE, target=_PROCESSES) if _selects_ours(walk, call) else output
+    if any(_PROC.fullmatch(walk.plain(word)) for word in call.arguments):
+        return Output(Source.NONE, target=_PROCESSES)
+    if call.name in ("read", "mapfile", "readarray") and call.stdin.target:
+        for name in split_options(call.arguments)[1]:
+            walk.variables[name] = walk.mark(call.stdin)
+    if call.stdin.target != _PROCESSES:
+        return output
+    pattern = _kept_lines(call)
+    if pattern and _is_foreign(pattern, _service_lines(walk, "processes", "ports")):
+        return UNKNOWN_OUTPUT if output.target == _PROCESSES else output
+    return call.stdin if output.source in (Source.EMPTY, Source.NONE) else output
+
+
+def _kept_lines(call: Invocation) -> str:
+    """Return the pattern of the lines that a filter keeps; empty where it may keep any."""
+    line = " ".join(call.arguments)
+    if call.name in ("awk", "gawk", "mawk"):
+        found = re.search(r"/((?:[^/\\]|\\.)+)/", line)
+        return found[1] if found and "!" not in line else ""
+    if has_option(call.arguments, "-v", "--invert-match", "-f", "--file") or MARK in line:
+        return ""
+    options, words = split_options(call.arguments, OWN_WORDS["search values"])
+    patterns = [value for name, value in options if name in ("-e", "--regexp")] or words[:1]
+    return "|".join(patterns) if "grep" in call.name or call.name in ("rg", "ag") else ""
+
+
+def _note_port(walk: Walk, call: Invocation, words: list[str]) -> None:
+    """Note a program that is given the service's port: any can listen on one, except those that are known to ask."""
+    if call.name in OWN_WORDS["clients"] and not ("nc" in call.name and has_option(words, "-l", "--listen")):
+        return
+    variables = [f"{name}={walk.plain(value)}" for name, value in call.environment.items()]
+    given = " ".join([*words, *variables, walk.plain(walk.variables.get("PORT", ""))])
+    for port in (str(port) for port in walk.project.own_ports if str(port) in given):
+        if int(port) in walk.project.judge_servers:
+            given = _URL.sub("", given)
+            given = given if _BINDS.search(given) else re.sub(rf"[\w.\]-]+:{port}\b", "", given)
+        names = re.findall(rf"(--[\w-]+[= ]|\w+ ?= ?)?(?<![\w.#-]){port}(?![\w.-])", given)
+        # With a name before it, such as `--seed 7717`, it is a port where something says so.
+        if "" in names or (names and _LISTENS.search(given)):
+            walk.add("changes-own-guard", port)
+
+
+def _note_changed_model(walk: Walk, name: str, words: list[str], text: str) -> None:
+    """Note a request that changes the models of a judge's server, and an Ollama that changes the judge's, or may."""
+    if changed := find_model_change(text, walk.project.judge_servers):
+        walk.add("changes-own-guard", changed)
+    if name == "ollama" and words[:1] and words[0] in ("rm", "create", "cp", "pull"):
+        judges = {_last_name(judge) for names in walk.project.judge_servers.values() for judge in names}
+        # A name that is not known may be any.
+        if changed := next((word for word in words[1:] if judges and ("$" in word or _last_name(word) in judges)), ""):
+            walk.add("changes-own-guard", changed)
+
+
+def _last_name(model: str) -> str:
+    return model.lower().rpartition("/")[2].removesuffix(":latest")
+
+
+def _note_managed(walk: Walk, name: str, words: list[str]) -> None:
+    if OWN_WORDS["environment verbs"].intersection(words):
+        # Without a name, all variables are changed.
+        if len(words) == 1 or any(_STEERS_SERVICE.fullmatch(word.partition("=")[0]) for word in words):
+            walk.add("changes-own-guard", name)
+        return
+    own = {"lockgate", *(OWN_WORDS["model servers"] if walk.project.judge_servers else ())}
+    named = [word for word in words if any(name in word.lower() for name in own) or _fits_unit(word)]
+    is_for_all = OWN_WORDS["verbs for all"].intersection(words) and len(words) < 3
+    if is_for_all or (named and not OWN_WORDS["looking verbs"].intersection(words)):
+        walk.add("changes-own-guard", named[0] if named else name)
+
+
+def _fits_unit(word: str) -> bool:
+    """Return whether a pattern can mean the service; of a name that is not known, a part must say so."""
+    pattern = re.sub(r"\$\(\)|\$\w+", "*", word)
+    if word.isalnum() or (pattern != word and not pattern.strip("*")):
+        return False
+    return any(fnmatchcase(unit, pattern) for unit in ("lockgate", "lockgate.service"))
+
+
+def _note_moved(walk: Walk, call: Invocation, words: list[str]) -> None:
+    """Note a coding agent or a Lockgate that is started with another home: no hook and no token of ours is there."""
+    name = call.name.rpartition("/")[2].removesuffix(".exe")
+    if any("lockgate" in word for word in (name, *words[:3])) and {"init", "serve", "hook", "mcp"} & {*words[:8]}:
+        if moved := [variable for variable in walk.assigned if _STEERS.fullmatch(variable)]:
+            walk.add("changes-own-guard", min(moved))
+    for agent in AGENT_PROGRAMS.values():
+        if agent.is_started_by(name, words):
+            moved_home = min(HOME_VARIABLES & walk.assigned, default="sudo" if walk.as_root else "")
+            if found := moved_home or agent.hooks_left_out(words, walk.assigned):
+                walk.add("changes-own-guard", found)
