@@ -29,7 +29,6 @@ from command_effects import read_line
         ("ssh-keygen -f ~/.ssh/x", ("changes-login", "~/.ssh/x")),
         ("gpg --export-secret-keys", ("reads-secret", "gpg key")),
         ("pass show mail", ("reads-secret", "mail")),
-        ("getent shadow", ("reads-secret", "/etc/shadow")),
         ("mount /dev/sdb /mnt", ("writes-outside", "/mnt")),
         ("open https://x.example", ("requests", "x.example")),
         ("pkill falco", ("disables-check", "falco")),

@@ -10,20 +10,19 @@ from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, I
 from lockgate.core.ruling.effects.programs import (
     clouds,
     databases,
-    file_commands,
     firewalls,
     interpreters,
-    network,
-    packages,
     system,
     text_filters,
     version_control,
     version_managers,
     wrappers,
 )
+from lockgate.core.ruling.effects.programs.engine import apply_row
 from lockgate.core.ruling.effects.programs.lockgate_commands import note_own_commands
 from lockgate.core.ruling.effects.programs.lockgate_processes import follow_processes
 from lockgate.core.ruling.effects.programs.option_uses import note_option_uses
+from lockgate.core.ruling.effects.programs.program_rows import acts_by_words, find_row
 from lockgate.core.ruling.effects.programs.program_table import WITH_COMMANDS, is_listed, read_row
 from lockgate.core.ruling.effects.programs.protected_files import note_own_files
 from lockgate.core.ruling.effects.project import Place
@@ -34,12 +33,9 @@ if TYPE_CHECKING:
 Reader = Callable[["Walk", Invocation], Output]
 
 _READERS: dict[str, Reader] = {
-    **file_commands.READERS,
     **text_filters.READERS,
     **interpreters.READERS,
     **wrappers.READERS,
-    **network.READERS,
-    **packages.READERS,
     **version_control.READERS,
     **version_managers.READERS,
     **clouds.READERS,
@@ -67,23 +63,30 @@ def read_program(walk: Walk, call: Invocation) -> Output:
             return _run_file(walk, call)
         of_project = match.re is _PROJECT_BIN and walk.place(name) is Place.INSIDE
         name = match.group(1) or match.group(2)
+    row, used = find_row(name, call.arguments)
     reader = _READERS.get(name)
-    if reader is None:
+    if row is None and reader is None:
         name = _plain_name(name)
+        row, used = find_row(name, call.arguments)
         reader = _READERS.get(name)
     if name != call.name:
         call = call._replace(name=name)
     if len(call.arguments) == 1 and _asks_about(name, call.arguments[0]):
         return UNKNOWN_OUTPUT
     note_option_uses(walk, call)
-    note_own_files(walk, call, is_known=reader is not None or is_listed(call))
-    output = reader(walk, call) if reader is not None else read_row(walk, call, of_project=of_project)
+    note_own_files(walk, call, is_known=row is not None or reader is not None or is_listed(call))
+    if row is not None:
+        output = apply_row(walk, call, row, used)
+    else:
+        output = reader(walk, call) if reader is not None else read_row(walk, call, of_project=of_project)
     return follow_processes(walk, call, output)
 
 
 def _asks_about(name: str, argument: str) -> bool:
     """Return whether a program's only argument asks for its help or version; `-v` alone can also mean to say more."""
-    return (argument in _ASKS_ABOUT and name not in _ACTS_ANYWAY) or (argument == "-v" and name in WITH_COMMANDS)
+    return (argument in _ASKS_ABOUT and name not in _ACTS_ANYWAY) or (
+        argument == "-v" and (name in WITH_COMMANDS or acts_by_words(name))
+    )
 
 
 def _plain_name(name: str) -> str:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
-from lockgate.core.ruling.effects.programs.network import ask_host, ask_name
 from lockgate.core.ruling.effects.programs.option_uses import is_foreign
 from lockgate.core.ruling.effects.programs.options import has_option, program_after, split_options
 from lockgate.core.ruling.effects.programs.program_table import command_words, read_row
+from lockgate.core.ruling.effects.programs.roles import ask_host
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
@@ -199,13 +199,6 @@ def _keychain(walk: Walk, call: Invocation) -> Output:
     return Output(Source.SECRET, target=target)
 
 
-def _getfile(walk: Walk, call: Invocation) -> Output:
-    """`getent shadow` shows password hashes, and `getent hosts NAME` asks for a name."""
-    if "shadow" in call.arguments:
-        walk.add("reads-secret", "/etc/shadow")
-    return ask_name(walk, call)
-
-
 def _setting(walk: Walk, call: Invocation) -> Output:
     """`sysctl`, `defaults`, `update-alternatives`: settings of the machine, when they are set."""
     if call.name == "sysctl" and (
@@ -276,7 +269,6 @@ READERS = {
     **dict.fromkeys(
         "pass op bw secret-tool security keyring doppler infisical chamber sops age ansible-vault".split(), _keychain
     ),
-    "getent": _getfile,
     "ip": _ip,
     "ldd": _ldd,
     **dict.fromkeys(("sysctl", "defaults", "update-alternatives"), _setting),

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Invocation, Output, Source
-from lockgate.core.ruling.effects.programs.network import note_sent
 from lockgate.core.ruling.effects.programs.option_uses import is_foreign
 from lockgate.core.ruling.effects.programs.options import has_option, split_options
 from lockgate.core.ruling.effects.programs.program_table import command_words, read_row
+from lockgate.core.ruling.effects.programs.roles import note_sent
 from lockgate.core.ruling.effects.programs.url_hosts import host_of
 
 if TYPE_CHECKING:
