@@ -10,9 +10,7 @@ from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, I
 from lockgate.core.ruling.effects.programs import (
     clouds,
     databases,
-    firewalls,
     interpreters,
-    system,
     text_filters,
     version_control,
     version_managers,
@@ -40,8 +38,6 @@ _READERS: dict[str, Reader] = {
     **version_managers.READERS,
     **clouds.READERS,
     **databases.READERS,
-    **system.READERS,
-    **firewalls.READERS,
 }
 _ASKS_ABOUT = frozenset("--version -V --help -h version help -version --usage -?".split())
 _SYSTEM_BIN = re.compile(r"/(?:usr/)?(?:local/)?s?bin/([^/]+)|/opt/(?:homebrew|local)/s?bin/([^/]+)")
