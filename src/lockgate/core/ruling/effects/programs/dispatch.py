@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs import (
     clouds,
-    databases,
     interpreters,
     text_filters,
     version_control,
@@ -37,7 +36,6 @@ _READERS: dict[str, Reader] = {
     **version_control.READERS,
     **version_managers.READERS,
     **clouds.READERS,
-    **databases.READERS,
 }
 _ASKS_ABOUT = frozenset("--version -V --help -h version help -version --usage -?".split())
 _SYSTEM_BIN = re.compile(r"/(?:usr/)?(?:local/)?s?bin/([^/]+)|/opt/(?:homebrew|local)/s?bin/([^/]+)")

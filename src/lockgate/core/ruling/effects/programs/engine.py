@@ -7,14 +7,20 @@ from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.effect import KINDS, Certainty
 from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Invocation, Output
-from lockgate.core.ruling.effects.programs import machine_roles, program_exceptions, roles, whole_commands
+from lockgate.core.ruling.effects.programs import (
+    database_roles,
+    machine_roles,
+    program_exceptions,
+    roles,
+    whole_commands,
+)
 from lockgate.core.ruling.effects.programs.program_rows import Row
 from lockgate.core.ruling.effects.programs.roles import Use, named, note_sent
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
-_FUNCTIONS = vars(roles) | vars(machine_roles) | vars(whole_commands) | vars(program_exceptions)
+_FUNCTIONS = vars(roles) | vars(machine_roles) | vars(database_roles) | vars(whole_commands) | vars(program_exceptions)
 ROLES: dict[str, Callable[[Use, str], None]] = named(_FUNCTIONS, "role_")
 REST_ROLES: dict[str, Callable[[Use, list[str]], Output]] = named(_FUNCTIONS, "rest_")
 FINISHES: dict[str, Callable[[Use], Output]] = named(_FUNCTIONS, "finish_")
