@@ -12,7 +12,6 @@ from lockgate.core.ruling.effects.programs import (
     interpreters,
     text_filters,
     version_control,
-    version_managers,
     wrappers,
 )
 from lockgate.core.ruling.effects.programs.engine import apply_row
@@ -34,7 +33,6 @@ _READERS: dict[str, Reader] = {
     **interpreters.READERS,
     **wrappers.READERS,
     **version_control.READERS,
-    **version_managers.READERS,
     **clouds.READERS,
 }
 _ASKS_ABOUT = frozenset("--version -V --help -h version help -version --usage -?".split())

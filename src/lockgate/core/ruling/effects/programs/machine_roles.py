@@ -7,6 +7,7 @@ import re
 from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Output, Source
 from lockgate.core.ruling.effects.programs.option_uses import is_foreign
+from lockgate.core.ruling.effects.programs.packages import note_package
 from lockgate.core.ruling.effects.programs.roles import Use, ask_host
 
 _PROTECTING = re.compile(
@@ -113,4 +114,50 @@ def finish_routes(use: Use) -> Output:
     if len(words) > 1 and not any(verb.startswith(words[1]) for verb in _IP_LOOKS):
         address = ["ip", *(word for word in words if _IP_ADDRESS.match(word))][-1]
         walk.add("changes-service", address.partition("/")[0])
+    return UNKNOWN_OUTPUT
+
+
+# What can only be the version of a language, or the language: these come from the manager's own source.
+_VERSION = re.compile(
+    r"(?i)v?\d[\w.+-]*|(?:lts|latest|stable|beta|nightly|system|default)(?:[-/:][\w.*:-]+)?|iojs[\w.-]*"
+    r"|[a-z]+-?v?\d[\w.+-]*|\w+-\w+-(?:linux|apple|pc|unknown)[\w-]*"
+)
+_LANGUAGES = frozenset(
+    "node nodejs python ruby go golang java kotlin scala rust erlang elixir deno bun php perl julia zig dart flutter "
+    "lua crystal dotnet swift gradle maven sbt groovy npm pnpm yarn clippy rustfmt rust-src rust-analyzer".split()
+)
+_REGISTRIES = {"npm": "npm", "pipx": "pypi", "pypi": "pypi", "cargo": "cargo", "gem": "gem", "go": "go"}
+_REPOSITORIES = frozenset("ubi github gitlab aqua asdf vfox spm".split())
+
+
+def role_version(use: Use, value: str) -> None:
+    """What a manager of versions installs: a version, a package of a registry, a plug-in, or a file."""
+    walk, plain = use.walk, use.walk.plain(value)
+    prefix, colon, name = plain.partition(":")
+    if colon and not name.startswith("//"):
+        note_package(walk, name, "" if prefix in _REPOSITORIES and "/" in name else _REGISTRIES.get(prefix, ""))
+    elif "/" in plain and "://" not in plain and plain[:1] in "./~":
+        walk.run_path(value)
+    elif _VERSION.fullmatch(plain) or plain.partition("@")[0] in _LANGUAGES:
+        walk.add("installs-known-package")
+    else:
+        note_package(walk, value, use.detail)
+
+
+def rest_version_program(use: Use, words: list[str]) -> Output:
+    """A program behind the versions that it gets, which `--` may end."""
+    # Only `nvm` may leave the version out.
+    first = words[0] if words else ""
+    end = words.index("--") if "--" in words else int(use.detail != "node" or bool(_VERSION.fullmatch(first)))
+    use.detail = ""
+    for word in words[:end]:
+        role_version(use, word)
+    inner = words[end:]
+    return use.walk.run_program(inner[1:] if inner[:1] == ["--"] else inner, use.call.stdin) if inner else NO_OUTPUT
+
+
+def finish_runs_here(use: Use) -> Output:
+    """Settings of the folder, where no other path is named."""
+    if not use.operands:
+        use.walk.run_path(".envrc" if use.call.name == "direnv" else "mise.toml")
     return UNKNOWN_OUTPUT
