@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
-from lockgate.core.ruling.effects.programs.option_uses import is_foreign
 from lockgate.core.ruling.effects.programs.options import has_option, program_after, split_options
 from lockgate.core.ruling.effects.programs.program_table import command_words, read_row
-from lockgate.core.ruling.effects.programs.roles import ask_host
+from lockgate.core.ruling.effects.programs.roles import ask_host, is_foreign
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk

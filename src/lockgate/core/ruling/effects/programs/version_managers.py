@@ -13,7 +13,8 @@ from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Invocation, Output
 from lockgate.core.ruling.effects.programs.options import program_after, split_options
 from lockgate.core.ruling.effects.programs.packages import note_package, note_source
-from lockgate.core.ruling.effects.programs.program_table import command_words, note_unknown, read_row
+from lockgate.core.ruling.effects.programs.program_table import command_words, read_row
+from lockgate.core.ruling.effects.programs.whole_commands import note_unknown
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
