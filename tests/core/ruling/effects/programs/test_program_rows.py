@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from command_effects import read_line
 
@@ -15,7 +17,7 @@ from lockgate.core.ruling.effects.programs.program_rows import (
     find_row,
     make_row,
 )
-from lockgate.core.tables import Example, read_examples
+from lockgate.core.tables import Example, read_examples, read_table
 
 EXAMPLES = [
     *read_examples(PACKAGE, TABLE, PROGRAMS, PROGRAM_COLUMNS),
@@ -43,7 +45,24 @@ def test_the_longest_command_words_count() -> None:
 
 
 def test_a_word_that_no_row_has_is_unknown() -> None:
-    assert find_row("uv", ["unheard-of"]) == (None, 0)
+    row, used = find_row("uv", ["unheard-of"])
+    assert row is not None
+    assert (row.effect, used) == ("unknown", 0)
+    assert read_line("cargo +/tmp/x build") == {("runs-program", "cargo")}
+    assert find_row("unheard-of", []) == (None, 0)
+
+
+def test_no_program_stands_in_two_places() -> None:
+    names = [
+        entry for _, _, programs in read_table(PACKAGE, TABLE, NAMES, NAME_COLUMNS) for entry in programs.split(", ")
+    ]
+    rows = [
+        f"{name} {entry}".removesuffix(" -")
+        for names, words, *_ in read_table(PACKAGE, TABLE, PROGRAMS, PROGRAM_COLUMNS)
+        for name in names.split()
+        for entry in words.split(",")
+    ]
+    assert [entry for entry, count in Counter([*names, *rows]).items() if count > 1] == []
 
 
 @pytest.mark.parametrize(

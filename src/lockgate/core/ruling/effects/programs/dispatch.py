@@ -11,7 +11,6 @@ from lockgate.core.ruling.effects.programs import (
     clouds,
     interpreters,
     text_filters,
-    version_control,
     wrappers,
 )
 from lockgate.core.ruling.effects.programs.engine import apply_row
@@ -19,7 +18,7 @@ from lockgate.core.ruling.effects.programs.lockgate_commands import note_own_com
 from lockgate.core.ruling.effects.programs.lockgate_processes import follow_processes
 from lockgate.core.ruling.effects.programs.option_uses import note_option_uses
 from lockgate.core.ruling.effects.programs.program_rows import acts_by_words, find_row
-from lockgate.core.ruling.effects.programs.program_table import WITH_COMMANDS, is_listed, read_row
+from lockgate.core.ruling.effects.programs.program_table import is_listed, read_row
 from lockgate.core.ruling.effects.programs.protected_files import note_own_files
 from lockgate.core.ruling.effects.project import Place
 
@@ -32,7 +31,6 @@ _READERS: dict[str, Reader] = {
     **text_filters.READERS,
     **interpreters.READERS,
     **wrappers.READERS,
-    **version_control.READERS,
     **clouds.READERS,
 }
 _ASKS_ABOUT = frozenset("--version -V --help -h version help -version --usage -?".split())
@@ -66,19 +64,20 @@ def read_program(walk: Walk, call: Invocation) -> Output:
     if len(call.arguments) == 1 and _asks_about(name, call.arguments[0]):
         return UNKNOWN_OUTPUT
     note_option_uses(walk, call)
-    note_own_files(walk, call, is_known=row is not None or reader is not None or is_listed(call))
-    if row is not None:
+    is_known = reader is not None or (row.effect != "unknown" if row is not None else is_listed(call))
+    note_own_files(walk, call, is_known=is_known)
+    if reader is not None:
+        output = reader(walk, call)
+    elif row is not None:
         output = apply_row(walk, call, row, used)
     else:
-        output = reader(walk, call) if reader is not None else read_row(walk, call, of_project=of_project)
+        output = read_row(walk, call, of_project=of_project)
     return follow_processes(walk, call, output)
 
 
 def _asks_about(name: str, argument: str) -> bool:
     """Return whether a program's only argument asks for its help or version; `-v` alone can also mean to say more."""
-    return (argument in _ASKS_ABOUT and name not in _ACTS_ANYWAY) or (
-        argument == "-v" and (name in WITH_COMMANDS or acts_by_words(name))
-    )
+    return (argument in _ASKS_ABOUT and name not in _ACTS_ANYWAY) or (argument == "-v" and acts_by_words(name))
 
 
 def _plain_name(name: str) -> str:

@@ -15,7 +15,7 @@ from lockgate.core.ruling.effects.programs import (
     whole_commands,
 )
 from lockgate.core.ruling.effects.programs.program_rows import Row
-from lockgate.core.ruling.effects.programs.roles import Use, named, note_sent
+from lockgate.core.ruling.effects.programs.roles import LOOSE, Use, named, note_loose, note_sent
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
@@ -31,15 +31,29 @@ def apply_row(walk: Walk, call: Invocation, row: Row, used: int) -> Output:
     if row.operands[0] == "raw":
         # Its arguments are a language of their own.
         return FINISHES[row.effect](Use(walk, call, row, [], call.arguments, []))
+    is_loose = row.operands[0] in LOOSE
+    if is_loose:
+        note_loose(walk, call.name, row.operands[0], call.arguments, row.options)
+        if not row.options and row.effect == "-":
+            return UNKNOWN_OUTPUT
     options, operands, rest = split_arguments(call.arguments, row, used)
     use = Use(walk, call, row, options, operands, rest)
-    for option, value in options:
+    output = _read_use(use, row, is_loose=is_loose)
+    if use.folder is not None:
+        walk.folder = use.folder
+    return output
+
+
+def _read_use(use: Use, row: Row, *, is_loose: bool) -> Output:
+    """Let the roles of a row read a command, and then its effect."""
+    operands, rest = use.operands, use.rest
+    for option, value in use.options:
         role = row.options.get(option)
         if role is not None:
             _take_option(use, role, value, option)
     if "looks" in use.modes:
         return UNKNOWN_OUTPUT
-    if row.operands[0] != "-":
+    if row.operands[0] != "-" and not is_loose:
         count = len(operands) + bool(rest)
         for index, word in enumerate(operands):
             _take(use, row.role_at(index, count), word, "")
@@ -110,7 +124,7 @@ def _take_option(use: Use, role: str, value: str, option: str) -> None:
     if role[0] == "?":
         use.modes.add(role[1:])
     elif role[0] == "+":
-        use.walk.add(role[1:], use.first())
+        use.walk.add(role[1:], "" if role[1:] in _NO_TARGET else use.first())
     else:
         _take(use, role, value, option)
 
@@ -123,7 +137,7 @@ def _take(use: Use, role: str, value: str, option: str) -> None:
         use.option = option
         reader(use, value)
     elif name in KINDS:
-        use.walk.add(name, use.walk.plain(value))
+        use.walk.add(name, "" if name in _NO_TARGET else use.walk.plain(value))
     else:
         use.values.setdefault(name, []).append(value)
 
@@ -155,4 +169,16 @@ def _targets(use: Use, row: Row) -> list[str]:
         return [""]
     if not operands or row.target == "name" or (not row.target and row.effect.startswith("runs-")):
         return [name]
+    if not row.target:
+        return [last_word(use.call.arguments, operands) or name]
     return operands if row.target == "all" else operands[:1] if row.target == "first" else operands[-1:]
+
+
+def last_word(arguments: list[str], words: list[str]) -> str:
+    """Return the last of some words that is no setting, and no value of an option that the row does not list."""
+    before = last = ""
+    for argument in arguments:
+        if argument[:1] != "-" and before[:1] != "-" and argument in words and "=" not in argument:
+            last = argument
+        before = argument if "=" not in argument else ""
+    return last

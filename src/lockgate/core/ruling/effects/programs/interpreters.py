@@ -17,8 +17,9 @@ from lockgate.core.ruling.effects.program_io import (
     Output,
     Source,
 )
-from lockgate.core.ruling.effects.programs.option_uses import note_foreign
 from lockgate.core.ruling.effects.programs.options import has_option, split_options
+from lockgate.core.ruling.effects.programs.program_rows import find_row
+from lockgate.core.ruling.effects.programs.roles import LOOSE, note_loose
 from lockgate.core.ruling.effects.project import Place
 from lockgate.core.ruling.effects.protected_paths import find_own
 
@@ -311,7 +312,9 @@ def _module(walk: Walk, call: Invocation, arguments: list[str]) -> Output:
     if module in _LOOKING_MODULES:
         return UNKNOWN_OUTPUT
     # Any other module is the project's own, or one that is installed already.
-    note_foreign(walk, call._replace(name=module, arguments=rest))
+    row, _ = find_row(module, rest)
+    role = row.operands[0] if row is not None and row.operands[0] in LOOSE else "task"
+    note_loose(walk, module, role, rest, ())
     walk.add("runs-project-task", f"-m {module}")
     return UNKNOWN_OUTPUT
 

@@ -6,9 +6,8 @@ import re
 
 from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Output, Source
-from lockgate.core.ruling.effects.programs.option_uses import is_foreign
 from lockgate.core.ruling.effects.programs.packages import note_package
-from lockgate.core.ruling.effects.programs.roles import Use, ask_host
+from lockgate.core.ruling.effects.programs.roles import Use, ask_host, is_foreign
 
 _PROTECTING = re.compile(
     r"(?i)audit|falco|firewall|ufw|apparmor|selinux|fail2ban|clam|defender|crowdstrike|osquery|sysmon|syslog|rsyslog"

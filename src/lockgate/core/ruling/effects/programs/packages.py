@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.programs.program_table import is_task
+from lockgate.core.ruling.effects.programs.program_rows import is_task
 from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_local
 from lockgate.core.ruling.effects.project import package_name
 from lockgate.core.tables import read_words

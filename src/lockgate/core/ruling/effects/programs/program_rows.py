@@ -57,7 +57,7 @@ class Program(NamedTuple):
 
 
 def find_row(name: str, arguments: list[str]) -> tuple[Row | None, int]:
-    """Return the row that a command line uses and how many command words it has; None for what no row fits."""
+    """Return the row that a command line uses and how many command words it has; None for an unknown program."""
     program = _PROGRAMS.get(name)
     if program is None:
         return None, 0
@@ -68,7 +68,7 @@ def find_row(name: str, arguments: list[str]) -> tuple[Row | None, int]:
         row = program.by_words.get(" ".join(words[:count]))
         if row is not None:
             return row, count
-    return (program.other, 0) if words else (program.alone or program.other, 0)
+    return (program.other, 0) if words else (program.alone, 0)
 
 
 def command_words(arguments: list[str], program: Program) -> list[str]:
@@ -79,8 +79,7 @@ def command_words(arguments: list[str], program: Program) -> list[str]:
         if skips:
             skips = False
         elif argument[:1] != "-" or (not words and argument in program.by_words):
-            # `cargo +nightly build`: which toolchain builds.
-            if words or argument[:1] != "+":
+            if words or not _TOOLCHAIN.fullmatch(argument):
                 words.append(argument)
                 if len(words) == program.longest:
                     break
@@ -95,12 +94,20 @@ def acts_by_words(name: str) -> bool:
     return program is not None and program.longest > 0
 
 
+def option_values(name: str) -> frozenset[str]:
+    """Return the options of a program that take a value and may stand before its command words."""
+    program = _PROGRAMS.get(name)
+    return program.valued if program is not None else frozenset()
+
+
 def is_task(name: str) -> bool:
     """Return whether a program is one that projects are built and checked with."""
     program = _PROGRAMS.get(name)
     return program is not None and program.alone is not None and program.alone.effect == "runs-project-task"
 
 
+# `cargo +nightly fmt`. A toolchain can be a path as well, which is a program of its own.
+_TOOLCHAIN = re.compile(r"\+[\w.-]+")
 _OPTION_ROLE = re.compile(r"([+?]?[a-z-]+(?:\.\w+)?):(\S+)")
 _EFFECT = re.compile(r"([a-z-]+)(?:\((first|last|all|name|words)\))?")
 
@@ -117,10 +124,13 @@ def make_row(words: str, operands: str, options: str, effect: str) -> Row:
     match = _EFFECT.fullmatch(effect)
     if match is None:
         raise ValueError(f"`{effect}` in `{TABLE}` is no effect")
-    valued = frozenset(option for option, role in by_option.items() if role[0] not in "+?")
     rest_at = next((at for at, role in enumerate(roles) if role.partition(".")[0] in TAKES_REST), -1)
     dashed = frozenset(word for entry in words.split(",") for word in entry.split() if word[:1] == "-" != word)
-    return Row(roles, by_option, valued, match.group(1), match.group(2) or "", rest_at, dashed)
+    return Row(roles, by_option, _valued(by_option), match.group(1), match.group(2) or "", rest_at, dashed)
+
+
+def _valued(options: dict[str, str]) -> frozenset[str]:
+    return frozenset(option for option, role in options.items() if role[0] not in "+?")
 
 
 def _read_programs() -> dict[str, Program]:
@@ -130,6 +140,9 @@ def _read_programs() -> dict[str, Program]:
         for entry in programs.split(", "):
             name, _, words = entry.partition(" ")
             rows.setdefault(name, {})[words] = row
+    for by_words in rows.values():
+        if "" in by_words:
+            by_words.setdefault("*", by_words[""])
     for names, words, operands, options, effect in read_table(PACKAGE, TABLE, PROGRAMS, PROGRAM_COLUMNS):
         row = make_row(words, operands, options, effect)
         for name in names.split():
@@ -139,12 +152,28 @@ def _read_programs() -> dict[str, Program]:
 
 
 def _program(rows: dict[str, Row]) -> Program:
-    alone, other = rows.pop("", None), rows.pop("*", None)
+    alone = rows.pop("", None)
+    if alone is not None and alone.options and rows:
+        # What stands before the command words may stand behind them too.
+        rows = {words: _with_options(row, alone) for words, row in rows.items()}
+    other = rows.pop("*", None)
+    if other is None and rows:
+        other = _with_options(_UNKNOWN, alone) if alone is not None else _UNKNOWN
     longest = max((words.count(" ") + 1 for words in rows), default=1 if other is not None else 0)
     return Program(rows, other, alone, alone.valued if alone is not None else frozenset(), longest)
 
 
+# A command word that no row has.
+_UNKNOWN = make_row("-", "skip", "-", "unknown")
+
+
+def _with_options(row: Row, alone: Row) -> Row:
+    options = alone.options | row.options
+    return row._replace(options=options, valued=_valued(options))
+
+
 _PROGRAMS = _read_programs()
+ANYWHERE = _PROGRAMS["*"].alone or make_row("-", "-", "-", "-")
 
 
 def all_rows() -> list[Row]:

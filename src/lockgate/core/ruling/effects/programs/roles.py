@@ -7,7 +7,7 @@ reads all that follows. A finish reads the whole command, where its effect is no
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lockgate.core.ruling.effects.code import read_code
@@ -15,7 +15,7 @@ from lockgate.core.ruling.effects.effect import Certainty, Effect
 from lockgate.core.ruling.effects.paths import Access, read_access
 from lockgate.core.ruling.effects.program_io import MARK, NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs import packages
-from lockgate.core.ruling.effects.programs.program_rows import Row
+from lockgate.core.ruling.effects.programs.program_rows import ANYWHERE, Row
 from lockgate.core.ruling.effects.programs.url_hosts import METADATA_HOSTS, host_of, is_address, is_local
 from lockgate.core.ruling.effects.project import Place
 
@@ -33,6 +33,7 @@ class Use:
         "call",
         "carried",
         "detail",
+        "folder",
         "modes",
         "operands",
         "option",
@@ -63,6 +64,8 @@ class Use:
         # Of the role that is being read: what stands behind its dot (the `npm` of `pkg.npm`), and its option.
         self.detail = ""
         self.option = ""
+        # Where the shell is, if the program works in another folder.
+        self.folder: str | None = None
         # Options without a value, by their `?` roles, and the values of roles that only the end of the command reads.
         self.modes: set[str] = set()
         self.values: dict[str, list[str]] = {}
@@ -367,12 +370,12 @@ def role_edit(use: Use, value: str) -> None:
 
 # What runs
 
-_SHELL_NAME = re.compile(r"(?:/(?:usr/)?(?:local/)?bin/)?(?:ba|z|da|k|a|fi|c|tc)?sh")
+SHELL_NAME = re.compile(r"(?:/(?:usr/)?(?:local/)?bin/)?(?:ba|z|da|k|a|fi|c|tc)?sh")
 
 
 def run_command(walk: Walk, value: str) -> None:
     """Read a value that a program runs as a command; a bare shell would run what the program gives it."""
-    if _SHELL_NAME.fullmatch(value.strip()):
+    if SHELL_NAME.fullmatch(value.strip()):
         walk.add_unreadable()
     else:
         walk.read_text(value)
@@ -408,6 +411,7 @@ def role_code(use: Use, value: str) -> None:
 
 def role_cd(use: Use, value: str) -> None:
     """The folder that the program works in."""
+    use.folder = use.walk.folder if use.folder is None else use.folder
     use.walk.enter_folder(value)
 
 
@@ -456,6 +460,12 @@ def rest_elsewhere(use: Use, words: list[str]) -> Output:
     """A command that runs on another machine."""
     if words:
         use.walk.run_elsewhere(" ".join(words))
+    return use.output
+
+
+def rest_words(use: Use, words: list[str]) -> Output:
+    """Read words that are put together to a command of the shell."""
+    run_command(use.walk, " ".join(words))
     return use.output
 
 
@@ -533,3 +543,78 @@ def role_apt_setting(use: Use, value: str) -> None:
 def role_unlisted(use: Use, value: str) -> None:
     """What the row does not expect, so that the command is not known."""
     use.walk.add("runs-program", f"{use.call.name} {value}", Certainty.GUESS)
+
+
+# Arguments of programs that only look, or that run what the project has: without a list of their options
+
+
+LOOSE = frozenset("look task text site label".split())
+_NAMED_VALUE = re.compile(r"(-{1,2}[\w.-]+)=(.*)", re.DOTALL)
+_JOINED_VALUE = re.compile(r"-[abcefghjkmnprstuvwxyzX]([/~].*)", re.DOTALL)
+_URL = re.compile(r"(?:https?|ftp|git|git\+\w+|ssh)://", re.IGNORECASE)
+# Programs whose addresses the service behind them knows already.
+_OWN_SERVICE = frozenset("git gh glab".split())
+
+
+def note_loose(walk: Walk, name: str, role: str, arguments: list[str], listed: Collection[str]) -> None:
+    """Note what is foreign among arguments: URLs, commands, and paths outside of the project; not `listed` options."""
+    before = ""
+    for argument in arguments:
+        option, value = before, argument
+        before = argument if argument[:1] == "-" and "=" not in argument else ""
+        if role != "look" and "/" not in argument and argument[:1] != "~":
+            continue
+        if argument[:1] == "-":
+            option, value = _named_value(argument)
+        if option in listed or (role == "label" and _is_label(walk, option, argument)):
+            continue
+        if _URL.match(value):
+            _note_url(walk, name, role, value)
+            continue
+        use = ANYWHERE.options.get(option, "")
+        if use == "sh" and role == "look" and (" " in value or is_foreign(walk, value)):
+            run_command(walk, value)
+        elif is_foreign(walk, value):
+            if use == "out":
+                walk.access(value, Access.WRITE)
+            elif role != "look" and (option or role != "text"):
+                walk.run_path(value)
+
+
+def _note_url(walk: Walk, name: str, role: str, url: str) -> None:
+    host = host_of(url)
+    if host and not is_local(host) and not walk.project.has_url(url) and name not in _OWN_SERVICE:
+        walk.add("runs-download" if role in ("task", "label") else "requests", host)
+
+
+def _is_label(walk: Walk, option: str, argument: str) -> bool:
+    """Return whether an argument names targets in the project: `//web:all`, `//web/...`.
+
+    An option before it may take it for a path, where an attacker could have put a file: `--bazelrc //tmp/...`.
+    """
+    return argument[:2] == "//" and (not option or (argument.endswith("...") and walk.place(argument) is Place.OUTSIDE))
+
+
+def _named_value(argument: str) -> tuple[str, str]:
+    """Return an option and the value that is joined to it: `--config=/tmp/x`, `-c/tmp/x`."""
+    named = _NAMED_VALUE.fullmatch(argument)
+    if named is not None:
+        return named.group(1), named.group(2)
+    joined = _JOINED_VALUE.fullmatch(argument)
+    return (argument[:2], joined.group(1)) if joined is not None else ("", "")
+
+
+def is_foreign(walk: Walk, path: str) -> bool:
+    """Return whether an attacker could have put code at a path: it is neither the project's nor the system's."""
+    if path.startswith(("/dev/null", "/dev/std")) or MARK in path[:1] or any(letter in path for letter in " \n("):
+        return False
+    if path[:1] not in ("/", "~") and not (walk.project.root and ".." in path):
+        return False
+    full = walk.full_path(path)
+    return walk.place(path) in (Place.SCRATCH, Place.HOME, Place.OUTSIDE) or bool(walk.download_of(full))
+
+
+def role_foreign(use: Use, value: str) -> None:
+    """A path from which code is loaded, if it is not the project's."""
+    if is_foreign(use.walk, value):
+        use.walk.run_path(value)

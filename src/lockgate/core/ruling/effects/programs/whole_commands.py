@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from lockgate.core.ruling.effects.effect import Certainty
 from lockgate.core.ruling.effects.paths import Access, is_secret, read_access
 from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Output, Source
 from lockgate.core.ruling.effects.programs.roles import NO_FILES, Use, ask_host, role_folder, role_peer, role_write
@@ -152,7 +153,8 @@ def finish_prints(use: Use) -> Output:
     """The files that it was given, or its input, to where `out` says."""
     stream = use.output if use.output is not UNKNOWN_OUTPUT else use.walk.show(use.call.stdin)
     for path in use.values.get("out", []):
-        use.walk.write_file(path, stream)
+        if path not in NO_FILES:
+            use.walk.write_file(path, stream)
     return NO_OUTPUT if "out" in use.values else stream
 
 
@@ -246,6 +248,20 @@ def finish_installs(use: Use) -> Output:
     if not use.operands:
         use.walk.add("installs-known-package")
     return UNKNOWN_OUTPUT
+
+
+def finish_unknown(use: Use) -> Output:
+    """Run what no row describes."""
+    note_unknown(use.walk, use.call.name)
+    return use.output
+
+
+def note_unknown(walk: Walk, name: str, *, of_project: bool = False) -> None:
+    """Note that a program runs of which no row says what it does."""
+    if name in walk.project.programs or name in walk.project.tasks or of_project:
+        walk.add("runs-project-task", name)
+    else:
+        walk.add("runs-program", name, Certainty.GUESS)
 
 
 finish_moves = finish_links = finish_copies
