@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs import (
     clouds,
-    interpreters,
     text_filters,
-    wrappers,
 )
 from lockgate.core.ruling.effects.programs.engine import apply_row
 from lockgate.core.ruling.effects.programs.lockgate_commands import note_own_commands
@@ -20,6 +18,7 @@ from lockgate.core.ruling.effects.programs.option_uses import note_option_uses
 from lockgate.core.ruling.effects.programs.program_rows import acts_by_words, find_row
 from lockgate.core.ruling.effects.programs.program_table import is_listed, read_row
 from lockgate.core.ruling.effects.programs.protected_files import note_own_files
+from lockgate.core.ruling.effects.programs.shell_roles import run_text
 from lockgate.core.ruling.effects.project import Place
 
 if TYPE_CHECKING:
@@ -29,8 +28,6 @@ Reader = Callable[["Walk", Invocation], Output]
 
 _READERS: dict[str, Reader] = {
     **text_filters.READERS,
-    **interpreters.READERS,
-    **wrappers.READERS,
     **clouds.READERS,
 }
 _ASKS_ABOUT = frozenset("--version -V --help -h version help -version --usage -?".split())
@@ -99,7 +96,7 @@ def _run_file(walk: Walk, call: Invocation) -> Output:
     note_own_files(walk, call, is_known=False)
     stream = walk.read_file(call.name)
     if stream.source is Source.TEXT:
-        interpreters.run_text(walk, stream, call.name, call.arguments)
+        run_text(walk, stream, call.name, call.arguments)
         return NO_OUTPUT
     walk.run_path(call.name, stream)
     return UNKNOWN_OUTPUT

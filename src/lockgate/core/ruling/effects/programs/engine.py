@@ -12,6 +12,7 @@ from lockgate.core.ruling.effects.programs import (
     machine_roles,
     program_exceptions,
     roles,
+    shell_roles,
     whole_commands,
 )
 from lockgate.core.ruling.effects.programs.program_rows import Row
@@ -20,7 +21,8 @@ from lockgate.core.ruling.effects.programs.roles import LOOSE, Use, named, note_
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
-_FUNCTIONS = vars(roles) | vars(machine_roles) | vars(database_roles) | vars(whole_commands) | vars(program_exceptions)
+_MODULES = (roles, shell_roles, machine_roles, database_roles, whole_commands, program_exceptions)
+_FUNCTIONS = {name: value for module in _MODULES for name, value in vars(module).items()}
 ROLES: dict[str, Callable[[Use, str], None]] = named(_FUNCTIONS, "role_")
 REST_ROLES: dict[str, Callable[[Use, list[str]], Output]] = named(_FUNCTIONS, "rest_")
 FINISHES: dict[str, Callable[[Use], Output]] = named(_FUNCTIONS, "finish_")

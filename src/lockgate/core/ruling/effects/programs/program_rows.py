@@ -17,7 +17,7 @@ PROGRAM_COLUMNS = ("names", "command words", "operands", "options by role", "eff
 NAME_COLUMNS = ("effect", "operands", "programs")
 # Roles that take all that follows: a program that is started, a script with its arguments.
 TAKES_REST = frozenset(
-    "program project-program package-program version-program container-program elsewhere image script words"
+    "program project-program package-program version-program container-program elsewhere words"
     " root".split()
 )
 
@@ -56,9 +56,13 @@ class Program(NamedTuple):
     longest: int
 
 
+# Programs with the command words of another.
+_SAME = {"podman": "docker", "nerdctl": "docker"}
+
+
 def find_row(name: str, arguments: list[str]) -> tuple[Row | None, int]:
     """Return the row that a command line uses and how many command words it has; None for an unknown program."""
-    program = _PROGRAMS.get(name)
+    program = _PROGRAMS.get(_SAME.get(name, name))
     if program is None:
         return None, 0
     if not program.longest:
