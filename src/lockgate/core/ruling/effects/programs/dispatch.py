@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs import (
-    clouds,
     databases,
     firewalls,
     interpreters,
@@ -36,7 +35,6 @@ _READERS: dict[str, Reader] = {
     **interpreters.READERS,
     **wrappers.READERS,
     **version_managers.READERS,
-    **clouds.READERS,
     **databases.READERS,
     **system.READERS,
     **firewalls.READERS,

@@ -107,7 +107,7 @@ def is_task(name: str) -> bool:
 
 # `cargo +nightly fmt`. A toolchain can be a path as well, which is a program of its own.
 _TOOLCHAIN = re.compile(r"\+[\w.-]+")
-_OPTION_ROLE = re.compile(r"([+?]?[a-z-]+(?:\.\w+)?):(\S+)")
+_OPTION_ROLE = re.compile(r"([+?]?[a-z-]+(?:\.[\w-]+)?):(\S+)")
 _EFFECT = re.compile(r"([a-z-]+)(?:\((first|last|all|name|words)\))?")
 
 
