@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs import (
-    clouds,
     text_filters,
 )
 from lockgate.core.ruling.effects.programs.engine import apply_row
@@ -28,7 +27,6 @@ Reader = Callable[["Walk", Invocation], Output]
 
 _READERS: dict[str, Reader] = {
     **text_filters.READERS,
-    **clouds.READERS,
 }
 _ASKS_ABOUT = frozenset("--version -V --help -h version help -version --usage -?".split())
 _SYSTEM_BIN = re.compile(r"/(?:usr/)?(?:local/)?s?bin/([^/]+)|/opt/(?:homebrew|local)/s?bin/([^/]+)")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lockgate.core.ruling.effects.effect import KINDS, Certainty
 from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Invocation, Output
 from lockgate.core.ruling.effects.programs import (
+    cloud_roles,
     database_roles,
     machine_roles,
     program_exceptions,
@@ -16,12 +17,12 @@ from lockgate.core.ruling.effects.programs import (
     whole_commands,
 )
 from lockgate.core.ruling.effects.programs.program_rows import Row
-from lockgate.core.ruling.effects.programs.roles import LOOSE, Use, named, note_loose, note_sent
+from lockgate.core.ruling.effects.programs.roles import LOOSE, Use, last_word, named, note_loose, note_sent
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
-_MODULES = (roles, shell_roles, machine_roles, database_roles, whole_commands, program_exceptions)
+_MODULES = (roles, shell_roles, machine_roles, database_roles, cloud_roles, whole_commands, program_exceptions)
 _FUNCTIONS = {name: value for module in _MODULES for name, value in vars(module).items()}
 ROLES: dict[str, Callable[[Use, str], None]] = named(_FUNCTIONS, "role_")
 REST_ROLES: dict[str, Callable[[Use, list[str]], Output]] = named(_FUNCTIONS, "rest_")
@@ -124,9 +125,13 @@ def _split_letters(argument: str, valued: frozenset[str], options: list[tuple[st
 
 def _take_option(use: Use, role: str, value: str, option: str) -> None:
     if role[0] == "?":
-        use.modes.add(role[1:])
+        # `--dry-run=none` is none.
+        if value != "none":
+            use.modes.add(role[1:])
     elif role[0] == "+":
-        use.walk.add(role[1:], "" if role[1:] in _NO_TARGET else use.first())
+        kind = role[1:]
+        # A check that is switched off is called by the option that does it.
+        use.walk.add(kind, "" if kind in _NO_TARGET else option if kind == "disables-check" else use.first())
     else:
         _take(use, role, value, option)
 
@@ -174,13 +179,3 @@ def _targets(use: Use, row: Row) -> list[str]:
     if not row.target:
         return [last_word(use.call.arguments, operands) or name]
     return operands if row.target == "all" else operands[:1] if row.target == "first" else operands[-1:]
-
-
-def last_word(arguments: list[str], words: list[str]) -> str:
-    """Return the last of some words that is no setting, and no value of an option that the row does not list."""
-    before = last = ""
-    for argument in arguments:
-        if argument[:1] != "-" and before[:1] != "-" and argument in words and "=" not in argument:
-            last = argument
-        before = argument if "=" not in argument else ""
-    return last

@@ -17,8 +17,7 @@ PROGRAM_COLUMNS = ("names", "command words", "operands", "options by role", "eff
 NAME_COLUMNS = ("effect", "operands", "programs")
 # Roles that take all that follows: a program that is started, a script with its arguments.
 TAKES_REST = frozenset(
-    "program project-program package-program version-program container-program elsewhere words"
-    " root".split()
+    "program project-program package-program version-program container-program elsewhere words root".split()
 )
 
 
@@ -112,7 +111,7 @@ def is_task(name: str) -> bool:
 
 # `cargo +nightly fmt`. A toolchain can be a path as well, which is a program of its own.
 _TOOLCHAIN = re.compile(r"\+[\w.-]+")
-_OPTION_ROLE = re.compile(r"([+?]?[a-z-]+(?:\.\w+)?):(\S+)")
+_OPTION_ROLE = re.compile(r"([+?]?[a-z-]+(?:\.[\w-]+)?):(\S+)")
 _EFFECT = re.compile(r"([a-z-]+)(?:\((first|last|all|name|words)\))?")
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Invocation, Output
-from lockgate.core.ruling.effects.programs.engine import apply_row, last_word
+from lockgate.core.ruling.effects.programs.engine import apply_row
 from lockgate.core.ruling.effects.programs.program_rows import find_row, option_values
-from lockgate.core.ruling.effects.programs.roles import note_loose
+from lockgate.core.ruling.effects.programs.roles import last_word, note_loose
 from lockgate.core.ruling.effects.programs.text_filters import print_files
 from lockgate.core.ruling.effects.programs.whole_commands import note_unknown
 from lockgate.core.tables import read_sections

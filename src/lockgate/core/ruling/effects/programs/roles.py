@@ -100,6 +100,16 @@ def role_skip(use: Use, value: str) -> None:
     """Ignore the value."""
 
 
+def last_word(arguments: list[str], words: list[str]) -> str:
+    """Return the last of some words that is no setting, and no value of an option that the row does not list."""
+    before = last = ""
+    for argument in arguments:
+        if argument[:1] != "-" and before[:1] != "-" and argument in words and "=" not in argument:
+            last = argument
+        before = argument if "=" not in argument else ""
+    return last
+
+
 # Requests and hosts
 
 # A token sent to the service that issued it is its ordinary use.
@@ -457,10 +467,17 @@ def rest_package_program(use: Use, words: list[str]) -> Output:
 
 
 def rest_elsewhere(use: Use, words: list[str]) -> Output:
-    """A command that runs on another machine."""
+    """A command that runs on another machine, which is there to stay the same unless a kind stands behind the dot."""
     if words:
         use.walk.run_elsewhere(" ".join(words))
+    if use.detail:
+        use.walk.add(use.detail, use.call.name)
     return use.output
+
+
+def role_remote_command(use: Use, value: str) -> None:
+    """A command that runs on another machine."""
+    use.walk.run_elsewhere(value)
 
 
 def rest_words(use: Use, words: list[str]) -> Output:

@@ -480,7 +480,7 @@ def role_container_name(use: Use, value: str) -> None:
     use.walk.add("runs-project-task", f"docker exec {value}")
 
 
-def rest_container_program(use: Use, words: list[str]) -> Output:
+def rest_docker_program(use: Use, words: list[str]) -> Output:
     """What happens in a container stays there, but what it sends and fetches does not."""
     return use.walk.run_contained(words, use.call.stdin) if words else UNKNOWN_OUTPUT
 
