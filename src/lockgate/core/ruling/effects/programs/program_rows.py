@@ -17,7 +17,8 @@ PROGRAM_COLUMNS = ("names", "command words", "operands", "options by role", "eff
 NAME_COLUMNS = ("effect", "operands", "programs")
 # Roles that take all that follows: a program that is started, a script with its arguments.
 TAKES_REST = frozenset(
-    "program project-program package-program version-program container-program elsewhere words root".split()
+    "program project-program package-program version-program container-program docker-program elsewhere words"
+    " root".split()
 )
 
 
