@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import process_time
 
 import pytest
-from command_effects import SHOP
+from command_effects import SHOP, read_line
 
 from lockgate.core.ruling.effects.code import MOST_CHARACTERS, read_code
 from lockgate.core.ruling.effects.effects_of_call import own_effects_of
@@ -174,3 +174,42 @@ def _seconds_to_read(text: str) -> float:
     start = process_time()
     read_code(f"c.execute(x)\n{text}", "command", NO_PROJECT)
     return process_time() - start
+
+
+@pytest.mark.parametrize(
+    ("line", "effect"),
+    [
+        ("python3 -c 'from os import environ; print(environ)'", ("reads-secret", "environment")),
+        ("python3 -c 'import os; [print(k, v) for k, v in os.environ.items()]'", ("reads-secret", "environment")),
+        ("node -e 'for (const k in process.env) console.log(k, process.env[k])'", ("reads-secret", "environment")),
+        ("php -r 'print_r(getenv());'", ("reads-secret", "environment")),
+        (
+            """node -e "console.log(fs.readFileSync(path.join(os.homedir(),'.ssh','id_rsa'),'utf8'))" """,
+            ("reads-secret", "~/.ssh/id_rsa"),
+        ),
+        (
+            """node -e "fs.appendFileSync(process.env.HOME+'/.bashrc','x')" """,
+            ("writes-startup-file", "~/.bashrc"),
+        ),
+        ("""ruby -e "File.write(Dir.home+'/.bashrc','x')" """, ("writes-startup-file", "~/.bashrc")),
+        ("""perl -e 'open F,">>$ENV{HOME}/.bashrc"; print F 1'""", ("writes-startup-file", "~/.bashrc")),
+        ("python3 -c 'import ctypes; ctypes.CDLL(None).system(b\"id\")'", ("unknown-act", "")),
+        ("""python3 -c "import importlib; importlib.import_module('o'+'s').system('id')" """, ("unknown-act", "")),
+        ("node -e 'new Function(x)()'", ("unknown-act", "")),
+    ],
+)
+def test_an_act_is_the_same_in_each_language(line: str, effect: tuple[str, str]) -> None:
+    assert effect in read_line(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "python3 -c 'import os; print(\"CI\" in os.environ)'",
+        "python3 -c 'import importlib; importlib.import_module(\"shop.cart\")'",
+        "node -p 'process.env.NODE_ENV'",
+        "python3 -c 'print(open(\"README.md\").read())'",
+    ],
+)
+def test_code_of_the_project_still_only_computes(line: str) -> None:
+    assert {kind for kind, _ in read_line(line)} == {"computes"}

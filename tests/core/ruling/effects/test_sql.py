@@ -160,3 +160,22 @@ def test_credentials_that_are_shown_are_secrets(text: str, name: str) -> None:
 )
 def test_credentials_that_are_counted_or_compared_are_only_looked_at(text: str) -> None:
     assert [each.kind for each in read_sql(text)] == ["looks"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "effect"),
+    [
+        ("copy t to '/home/ada/.bashrc'", ("writes-startup-file", "/home/ada/.bashrc")),
+        ("copy t from '/home/ada/.ssh/id_rsa'", ("reads-secret", "/home/ada/.ssh/id_rsa")),
+        ("load data infile '/etc/shadow' into table t", ("reads-secret", "/etc/shadow")),
+        ("attach database '/home/ada/.bashrc' as x", ("writes-startup-file", "/home/ada/.bashrc")),
+    ],
+)
+def test_a_file_that_a_statement_reads_or_writes_is_what_it_is_for_a_program(
+    statement: str, effect: tuple[str, str]
+) -> None:
+    assert effect in {(each.kind, each.target) for each in read_sql(statement)}
+
+
+def test_a_file_of_data_is_none_of_them() -> None:
+    assert {each.kind for each in read_sql("copy t from '/srv/data/t.csv'")} == {"changes-record"}

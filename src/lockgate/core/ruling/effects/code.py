@@ -75,6 +75,8 @@ class _CodeReader:
             self.add("grants-access", away[0])
         if _LISTENS.search(source):
             self.add("opens-port", "0.0.0.0")  # noqa: S104 - a name, not a bind
+        if _CANNOT_BE_READ.search(source):
+            self.add("unknown-act", certainty=Certainty.GUESS)
 
     def read_network(self) -> list[str]:
         """Note the hosts of a source that calls a network function; return those that are not this machine."""
@@ -108,6 +110,9 @@ class _CodeReader:
         secrets += [text for text in texts if text[:1] in ("/", "~", "$") and is_secret(text)]
         for path in secrets:
             self.add("reads-secret", path)
+        for text in texts if _WRITES.search(self.source) else ():
+            if text[:1] in ("/", "~", "$"):
+                self.note_door(text)
         for match in _OPENED_FOR_WRITING.finditer(self.source):
             self.note_access(match.group(1).strip(), Access.WRITE)
         return secrets
@@ -116,11 +121,19 @@ class _CodeReader:
         """Note files below the user's home that are written; return the secret ones that are read."""
         secrets: list[str] = []
         for match in _HOME_PATH.finditer(self.source):
-            path = "~/" + "/".join(part.strip("/") for part in _PARTS.findall(match.group(1)))
-            if _WRITE_MODE.search(match.group("rest")):
+            before = self.source[max(0, match.start() - 80) : match.start()].rpartition("\n")[2]
+            writes = _WRITE_MODE.search(match.group("rest")) or _WRITING_CALL.search(before)
+            path, secret = "~", ""
+            # The last texts may be other arguments of the call.
+            for part in _PARTS.findall(match.group(1)):
+                path += "/" + part.strip("/")
+                if writes:
+                    self.note_door(path)
+                elif is_secret(path):
+                    secret = path
+            secrets += [secret] if secret else []
+            if writes:
                 self.note_access(path, Access.WRITE)
-            elif is_secret(path):
-                secrets.append(path)
         return secrets
 
     def read_deletions(self) -> None:
@@ -185,8 +198,14 @@ class _CodeReader:
             self.add("changes-own-guard", "lockgate")
 
     def note_access(self, path: str, access: Access) -> None:
-        found = read_access(path, access, self.project)
+        found = read_access(_HOME_VARIABLE.sub("~", path), access, self.project)
         self.add(found.kind, found.target)
+
+    def note_door(self, path: str) -> None:
+        """Note what writing a path changes, where that is more than a file outside of the project."""
+        found = read_access(_HOME_VARIABLE.sub("~", path), Access.WRITE, self.project)
+        if found.severity is Severity.OPENS_A_DOOR and found.kind != "writes-outside":
+            self.add(found.kind, found.target)
 
     def read_variables(self, away: list[str]) -> list[str]:
         """Return the secret variables that are read; note those that are shown."""
@@ -195,7 +214,9 @@ class _CodeReader:
             for name in names:
                 if name in line and _SHOWS.search(line):
                     self.add("reads-secret", name)
-        if not away and _PRINTS_ENVIRON.search(self.source):
+        if not away and (
+            _PRINTS_ENVIRON.search(self.source) or (_EACH_VARIABLE.search(self.source) and _SHOWS.search(self.source))
+        ):
             self.add("reads-secret", "environment")
         if _WHOLE_ENVIRON.search(self.source):
             if not away and _SHOWS_ENVIRON.search(self.source):
@@ -414,7 +435,20 @@ _PRINTS_ENVIRON = re.compile(
     r"|ENV\.each\w*\b[^\n]{0,60}\b(?:p|puts|print)\b)|\A\s*(?:JSON\.stringify\(\s*)?process\.env\s*[,;)\d]*\s*\Z"
     r"|console\.\w+\(\s*(?:Object\.(?:entries|values)\(\s*)?process\.env\s*[),]",
 )
-_SHOWS = re.compile(r"\b(?:print|console\.\w+|puts|echo|write|say|log)\b")
+# One variable after the other, or all of them by a function.
+_EACH_VARIABLE = re.compile(
+    r"os\.environ\.(?:items|values|copy)\s*\(|\bfor\b[^\n:;]{0,40}\bin\s+(?:os\.environ|environ|process\.env)\b"
+    r"|Object\.\w+\(\s*process\.env|\b(?:keys|values|each)\s+%ENV|\bENV\.each|\$_ENV\b(?!\s*\[)|\bgetenv\s*\(\s*\)"
+    r"|\bprint\s*\(\s*environ\b"
+)
+_SHOWS = re.compile(r"\b(?:print(?:_r|f)?|var_dump|console\.\w+|puts|echo|write|say|log)\b")
+# What builds or loads code that no pattern here can see.
+_CANNOT_BE_READ = re.compile(
+    r"\bimport_module\s*\(\s*(?!['\"][\w.]{1,80}['\"]\s*[,)])|\b(?:import|from)\s+(?:ctypes|cffi)\b|\bprocess\.binding\b"
+    r"|\bnew\s+Function\s*\(|\bvm\.(?:run|Script)|\binstance_eval\b|\b__builtins__\b|\b(?:globals|locals)\(\)\s*\["
+    r"|\bFunction\s*\.\s*constructor\b|\.constructor\s*\.\s*constructor\b|\b__import__\s*\(\s*(?!['\"][\w.]{1,80}['\"]\s*[,)])"
+)
+_HOME_VARIABLE = re.compile(r"^(?:\$ENV\{HOME\}|\$\{HOME\}|\$HOME)(?=/|$)")
 _SHOWS_ENVIRON = re.compile(
     r"(?:print|console\.log|puts|write\w*)\s*\(\s*(?:dict\s*\(\s*)?(?:os\.environ|process\.env|JSON\.stringify\s*\(\s*process\.env|ENV)"
 )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from itertools import islice
 
 from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
+from lockgate.core.ruling.effects.paths import Access, read_access
+from lockgate.core.ruling.effects.project import NO_PROJECT
 
 MOST_STATEMENTS = 64
 # Only the head of a statement is looked at: where the condition of a change comes later, it counts as absent.
@@ -128,6 +131,13 @@ def _without_counts(words: list[str]) -> list[str]:
     return kept
 
 
+# A file that a statement reads or writes, as the database's server or its client.
+_FILE = re.compile(
+    r"(?i)\b(?:copy\b[^;']{1,200}?\b(?=(?:to|from)\s+')|(?=infile\s+'|attach\s+(?:database\s+)?'))"
+    r"(to|from|infile|attach(?:\s+database)?)\s+'([^'\n]{1,300})'"
+)
+
+
 def is_scratch_database(path: str) -> bool:
     """Return whether the file of a database is there to be tried things on, by its name."""
     return _SCRATCH_DATABASE.search(path) is not None
@@ -145,6 +155,11 @@ def read_sql(text: str, argument: str = "") -> list[Effect]:
             found.setdefault((each.kind, each.target), each)
             # Beyond the head a list of tables may go on.
             is_unclear = is_unclear or (each.severity is Severity.OPENS_A_DOOR and len(statement) > MOST_HEAD)
+    for match in islice(_FILE.finditer(text), MOST_STATEMENTS):
+        access = Access.READ if match.group(1).lower() in ("from", "infile") else Access.WRITE
+        each = read_access(match.group(2), access, NO_PROJECT)
+        if each.severity is Severity.OPENS_A_DOOR and each.kind != "writes-outside":
+            found[each.kind, each.target] = each._replace(argument=argument)
     if is_unclear:
         found["", ""] = effect("unreadable", certainty=Certainty.GUESS, argument=argument)
     return list(found.values()) or [effect("looks", argument=argument)]

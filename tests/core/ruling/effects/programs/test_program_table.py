@@ -3,60 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from types import FunctionType
 
 import pytest
 from command_effects import read_line
 
 from lockgate.core.ruling.effects.effect import KINDS
-from lockgate.core.ruling.effects.programs import (
-    clouds,
-    databases,
-    file_commands,
-    interpreters,
-    network,
-    packages,
-    program_table,
-    system,
-    text_filters,
-    version_control,
-    version_managers,
-    wrappers,
-)
 from lockgate.core.tables import read_sections
 
-MODULES = (
-    clouds,
-    databases,
-    file_commands,
-    interpreters,
-    network,
-    packages,
-    system,
-    text_filters,
-    version_control,
-    version_managers,
-    wrappers,
-)
 SECTIONS = read_sections("lockgate.core.ruling.effects.programs", "programs.txt")
 ENTRIES = [entry for lines in SECTIONS.values() for line in lines for entry in line.split(", ")]
-
-
-def functions_below(function: FunctionType, seen: set[str]) -> Iterator[object]:
-    """Yield what a reader calls, and what that calls."""
-    for name in function.__code__.co_names:
-        value = function.__globals__.get(name)
-        if name not in seen and isinstance(value, FunctionType | dict):
-            seen.add(name)
-            yield value
-            for each in value.values() if isinstance(value, dict) else (value,):
-                if isinstance(each, FunctionType):
-                    yield from functions_below(each, seen)
-
-
-def asks_the_table(reader: FunctionType) -> bool:
-    return any(each is program_table.read_row for each in functions_below(reader, set()))
 
 
 def test_every_section_is_a_kind_or_says_what_happens_to_the_input() -> None:
@@ -64,12 +19,7 @@ def test_every_section_is_a_kind_or_says_what_happens_to_the_input() -> None:
 
 
 def test_no_program_stands_in_two_places() -> None:
-    readers = [(name, reader) for module in MODULES for name, reader in module.READERS.items()]
-    assert not [name for name, count in Counter(name for name, _ in readers).items() if count > 1]
     assert not [entry for entry, count in Counter(ENTRIES).items() if count > 1]
-    # A reader that never asks the table makes a row for its program dead.
-    alone = {name for name, reader in readers if not asks_the_table(reader)}
-    assert not [entry for entry in ENTRIES if entry.split(" ")[0] in alone]
 
 
 @pytest.mark.parametrize(

@@ -9,21 +9,13 @@ from typing import TYPE_CHECKING
 from lockgate.core.ruling.effects.own_acts import follow_processes, note_own_commands, note_own_files
 from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs import (
-    clouds,
-    databases,
-    file_commands,
-    firewalls,
-    interpreters,
-    network,
-    packages,
-    system,
     text_filters,
-    version_control,
-    version_managers,
-    wrappers,
 )
+from lockgate.core.ruling.effects.programs.engine import apply_row
 from lockgate.core.ruling.effects.programs.option_uses import note_option_uses
-from lockgate.core.ruling.effects.programs.program_table import WITH_COMMANDS, is_listed, read_row
+from lockgate.core.ruling.effects.programs.program_rows import acts_by_words, find_row
+from lockgate.core.ruling.effects.programs.program_table import is_listed, read_row
+from lockgate.core.ruling.effects.programs.shell_roles import run_text
 from lockgate.core.ruling.effects.project import Place
 
 if TYPE_CHECKING:
@@ -32,18 +24,7 @@ if TYPE_CHECKING:
 Reader = Callable[["Walk", Invocation], Output]
 
 _READERS: dict[str, Reader] = {
-    **file_commands.READERS,
     **text_filters.READERS,
-    **interpreters.READERS,
-    **wrappers.READERS,
-    **network.READERS,
-    **packages.READERS,
-    **version_control.READERS,
-    **version_managers.READERS,
-    **clouds.READERS,
-    **databases.READERS,
-    **system.READERS,
-    **firewalls.READERS,
 }
 _ASKS_ABOUT = frozenset("--version -V --help -h version help -version --usage -?".split())
 _SYSTEM_BIN = re.compile(r"/(?:usr/)?(?:local/)?s?bin/([^/]+)|/opt/(?:homebrew|local)/s?bin/([^/]+)")
@@ -65,23 +46,31 @@ def read_program(walk: Walk, call: Invocation) -> Output:
             return _run_file(walk, call)
         of_project = match.re is _PROJECT_BIN and walk.place(name) is Place.INSIDE
         name = match.group(1) or match.group(2)
+    row, used = find_row(name, call.arguments)
     reader = _READERS.get(name)
-    if reader is None:
+    if row is None and reader is None:
         name = _plain_name(name)
+        row, used = find_row(name, call.arguments)
         reader = _READERS.get(name)
     if name != call.name:
         call = call._replace(name=name)
     if len(call.arguments) == 1 and _asks_about(name, call.arguments[0]):
         return UNKNOWN_OUTPUT
     note_option_uses(walk, call)
-    note_own_files(walk, call, is_known=reader is not None or is_listed(call))
-    output = reader(walk, call) if reader is not None else read_row(walk, call, of_project=of_project)
+    is_known = reader is not None or (row.effect != "unknown" if row is not None else is_listed(call))
+    note_own_files(walk, call, is_known=is_known)
+    if reader is not None:
+        output = reader(walk, call)
+    elif row is not None:
+        output = apply_row(walk, call, row, used)
+    else:
+        output = read_row(walk, call, of_project=of_project)
     return follow_processes(walk, call, output)
 
 
 def _asks_about(name: str, argument: str) -> bool:
     """Return whether a program's only argument asks for its help or version; `-v` alone can also mean to say more."""
-    return (argument in _ASKS_ABOUT and name not in _ACTS_ANYWAY) or (argument == "-v" and name in WITH_COMMANDS)
+    return (argument in _ASKS_ABOUT and name not in _ACTS_ANYWAY) or (argument == "-v" and acts_by_words(name))
 
 
 def _plain_name(name: str) -> str:
@@ -103,7 +92,7 @@ def _run_file(walk: Walk, call: Invocation) -> Output:
     note_own_files(walk, call, is_known=False)
     stream = walk.read_file(call.name)
     if stream.source is Source.TEXT:
-        interpreters.run_text(walk, stream, call.name, call.arguments)
+        run_text(walk, stream, call.name, call.arguments)
         return NO_OUTPUT
     walk.run_path(call.name, stream)
     return UNKNOWN_OUTPUT

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.code import read_code
 from lockgate.core.ruling.effects.paths import Access
-from lockgate.core.ruling.effects.program_io import MARK, Invocation
+from lockgate.core.ruling.effects.program_io import Invocation
+from lockgate.core.ruling.effects.programs.roles import SHELL_NAME, run_command
 from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_local
-from lockgate.core.ruling.effects.project import Place
 from lockgate.core.tables import read_sections
 
 if TYPE_CHECKING:
@@ -50,11 +50,6 @@ _SHOWS_SECRETS = _patterns("shows-secrets", re.IGNORECASE)
 _CHANGES = _patterns("changes-service")
 
 
-def _words(section: str) -> frozenset[str]:
-    return frozenset(word for line in _SECTIONS[section] for word in line.split())
-
-
-_RESULTS, _TEXTS, _SITES, _RUNS = _words("results"), _words("texts"), _words("sites"), _words("runs anywhere")
 _EXPRESSIONS = _patterns("expressions")
 
 
@@ -78,26 +73,6 @@ def note_option_uses(walk: Walk, call: Invocation) -> None:
 
 
 MOST_LINE = 4_000
-# Programs whose addresses the service behind them knows already.
-_OWN_SERVICE = frozenset("git gh glab".split())
-
-
-def note_looking(walk: Walk, call: Invocation) -> None:
-    """Note what a program that only looks runs, writes or asks besides, by options that mean the same everywhere."""
-    before = ""
-    for argument in call.arguments:
-        option, value = before, argument
-        before = argument if argument[:1] == "-" and "=" not in argument else ""
-        if argument[:1] == "-":
-            option, value = _named_value(argument)
-        if _URL.match(value):
-            host = host_of(value)
-            if call.name not in _OWN_SERVICE and host and not is_local(host) and not walk.project.has_url(value):
-                walk.add("requests", host)
-        elif option in _RUNS and (" " in value or is_foreign(walk, value)):
-            run_command(walk, value)
-        elif option in _RESULTS and is_foreign(walk, value):
-            walk.access(value, Access.WRITE)
 
 
 def _note_patterns(walk: Walk, call: Invocation) -> None:
@@ -225,20 +200,9 @@ def _note_use(walk: Walk, use: str, value: str) -> None:
         walk.access(value, Access.WRITE)
 
 
-_SHELL_NAME = re.compile(r"(?:/(?:usr/)?(?:local/)?bin/)?(?:ba|z|da|k|a|fi|c|tc)?sh")
-
-
 def is_shell(value: str) -> bool:
     """Return whether a value is no more than the name of a shell."""
-    return _SHELL_NAME.fullmatch(value.strip()) is not None
-
-
-def run_command(walk: Walk, value: str) -> None:
-    """Read a value that a program runs as a command; a bare shell would run what the program gives it."""
-    if is_shell(value):
-        walk.add_unreadable()
-    else:
-        walk.read_text(value)
+    return SHELL_NAME.fullmatch(value.strip()) is not None
 
 
 _DEBUGGER_RUNS = re.compile(r"\s*(?:shell|!|platform\s+shell|pipe)\s*(.*)", re.DOTALL)
@@ -256,64 +220,4 @@ def _note_debugging(walk: Walk, value: str) -> None:
         walk.add_unreadable()
 
 
-_NAMED_VALUE = re.compile(r"(-{1,2}[\w.-]+)=(.*)", re.DOTALL)
-_JOINED_VALUE = re.compile(r"-[abcefghjkmnprstuvwxyzX]([/~].*)", re.DOTALL)
 _URL = re.compile(r"(?:https?|ftp|git|git\+\w+|ssh)://", re.IGNORECASE)
-
-
-def note_foreign(walk: Walk, call: Invocation) -> None:
-    """Note code from elsewhere that a task of the project is given: paths outside of the project, and URLs."""
-    before = ""
-    for argument in call.arguments:
-        option, value = before, argument
-        before = argument if argument[:1] == "-" and "=" not in argument else ""
-        if ("/" not in argument and argument[:1] != "~") or _is_label(walk, call.name, option, argument):
-            continue
-        if argument[:1] == "-":
-            option, value = _named_value(argument)
-        if _URL.match(value):
-            _note_url(walk, call.name, value)
-        elif is_foreign(walk, value):
-            if option in _RESULTS and not (option == "--prefix" and call.name in ("npm", "pnpm")):
-                walk.access(value, Access.WRITE)
-            elif option or call.name not in _TEXTS:
-                walk.run_path(value)
-
-
-_HAS_LABELS = frozenset("bazel bazelisk buck buck2 pants please".split())
-
-
-def _is_label(walk: Walk, program: str, option: str, argument: str) -> bool:
-    """Return whether a build tool takes an argument for targets in the project: `//web:all`, `//web/...`.
-
-    An option before it may take it for a path, where a stranger could have put a file: `--bazelrc //tmp/...`.
-    """
-    if program not in _HAS_LABELS or argument[:2] != "//":
-        return False
-    return not option or (argument.endswith("...") and walk.place(argument) is Place.OUTSIDE)
-
-
-def _named_value(argument: str) -> tuple[str, str]:
-    """Return an option and the value that is joined to it: `--config=/tmp/x`, `-c/tmp/x`."""
-    named = _NAMED_VALUE.fullmatch(argument)
-    if named is not None:
-        return named.group(1), named.group(2)
-    joined = _JOINED_VALUE.fullmatch(argument)
-    return (argument[:2], joined.group(1)) if joined is not None else ("", "")
-
-
-def _note_url(walk: Walk, name: str, url: str) -> None:
-    host = host_of(url)
-    if not host or is_local(host) or walk.project.has_url(url):
-        return
-    walk.add("requests" if name in _SITES or name in _TEXTS else "runs-download", host)
-
-
-def is_foreign(walk: Walk, path: str) -> bool:
-    """Return whether a path is one that a stranger could have put code at: neither the project's nor the system's."""
-    if path.startswith(("/dev/null", "/dev/std")) or MARK in path[:1] or any(letter in path for letter in " \n("):
-        return False
-    if path[:1] not in ("/", "~") and not (walk.project.root and ".." in path):
-        return False
-    full = walk.full_path(path)
-    return walk.place(path) in (Place.SCRATCH, Place.HOME, Place.OUTSIDE) or bool(walk.download_of(full))

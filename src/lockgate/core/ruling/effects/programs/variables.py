@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from lockgate.core.ruling.effects.effect import Certainty
 from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.program_io import MARK
-from lockgate.core.ruling.effects.programs.option_uses import is_foreign, is_shell, run_command
+from lockgate.core.ruling.effects.programs.option_uses import is_shell
+from lockgate.core.ruling.effects.programs.program_exceptions import note_setting
+from lockgate.core.ruling.effects.programs.roles import is_foreign, run_command
 from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_local
-from lockgate.core.ruling.effects.programs.version_control import note_setting
 from lockgate.core.ruling.effects.project import Place
 from lockgate.core.tables import read_sections
 

@@ -1,0 +1,181 @@
+"""One engine for all programs: what the options and operands of a command line do, by the roles of its row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from lockgate.core.ruling.effects.effect import KINDS, Certainty
+from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Invocation, Output
+from lockgate.core.ruling.effects.programs import (
+    cloud_roles,
+    database_roles,
+    machine_roles,
+    program_exceptions,
+    roles,
+    shell_roles,
+    whole_commands,
+)
+from lockgate.core.ruling.effects.programs.program_rows import Row
+from lockgate.core.ruling.effects.programs.roles import LOOSE, Use, last_word, named, note_loose, note_sent
+
+if TYPE_CHECKING:
+    from lockgate.core.ruling.effects.shell_walk import Walk
+
+_MODULES = (roles, shell_roles, machine_roles, database_roles, cloud_roles, whole_commands, program_exceptions)
+_FUNCTIONS = {name: value for module in _MODULES for name, value in vars(module).items()}
+ROLES: dict[str, Callable[[Use, str], None]] = named(_FUNCTIONS, "role_")
+REST_ROLES: dict[str, Callable[[Use, list[str]], Output]] = named(_FUNCTIONS, "rest_")
+FINISHES: dict[str, Callable[[Use], Output]] = named(_FUNCTIONS, "finish_")
+
+
+def apply_row(walk: Walk, call: Invocation, row: Row, used: int) -> Output:
+    """Note what a command line does by its row; `used` is how many of its arguments are command words."""
+    if row.operands[0] == "raw":
+        # Its arguments are a language of their own.
+        return FINISHES[row.effect](Use(walk, call, row, [], call.arguments, []))
+    is_loose = row.operands[0] in LOOSE
+    if is_loose:
+        note_loose(walk, call.name, row.operands[0], call.arguments, row.options)
+        if not row.options and row.effect == "-":
+            return UNKNOWN_OUTPUT
+    options, operands, rest = split_arguments(call.arguments, row, used)
+    use = Use(walk, call, row, options, operands, rest)
+    output = _read_use(use, row, is_loose=is_loose)
+    if use.folder is not None:
+        walk.folder = use.folder
+    return output
+
+
+def _read_use(use: Use, row: Row, *, is_loose: bool) -> Output:
+    """Let the roles of a row read a command, and then its effect."""
+    operands, rest = use.operands, use.rest
+    for option, value in use.options:
+        role = row.options.get(option)
+        if role is not None:
+            _take_option(use, role, value, option)
+    if "looks" in use.modes:
+        return UNKNOWN_OUTPUT
+    if row.operands[0] != "-" and not is_loose:
+        count = len(operands) + bool(rest)
+        for index, word in enumerate(operands):
+            _take(use, row.role_at(index, count), word, "")
+        if row.rest_at >= 0:
+            rest_role, _, use.detail = row.operands[row.rest_at].partition(".")
+            return REST_ROLES[rest_role](use, rest)
+    return _finish(use, row)
+
+
+def split_arguments(arguments: list[str], row: Row, used: int) -> tuple[list[tuple[str, str]], list[str], list[str]]:
+    """Return the options with their values, the operands, and what follows them where the row takes the rest as one.
+
+    Letters may be joined (`-xzf name`); the first `used` arguments that are no options are command words.
+    """
+    options: list[tuple[str, str]] = []
+    operands: list[str] = []
+    valued = row.valued
+    first = used + row.rest_at if row.rest_at >= 0 else -1
+    wants, ended = "", False
+    if used and arguments[0][:1] == "+":
+        arguments = arguments[1:]
+    elif row.operands[0] == "letters" and arguments and arguments[0].isalpha():
+        arguments = ["-" + arguments[0], *arguments[1:]]
+    for index, argument in enumerate(arguments):
+        if wants:
+            options.append((wants, argument))
+            wants = ""
+        elif ended or len(argument) < 2 or argument[0] != "-" or (len(operands) < used and argument in row.dashed):
+            if len(operands) == first:
+                return options, operands[used:], arguments[index:]
+            name, equals, value = argument.partition("=")
+            if equals and name + equals in row.options:
+                options.append((name + equals, value))
+            else:
+                operands.append(argument)
+        elif argument == "--":
+            ended = True
+        elif argument in row.options:
+            if argument in valued:
+                wants = argument
+            else:
+                options.append((argument, ""))
+        elif argument[1] == "-" or argument.partition("=")[0] in row.options:
+            name, _, value = argument.partition("=")
+            options.append((name, value))
+        else:
+            wants = _split_letters(argument, valued, options)
+    if wants:
+        options.append((wants, ""))
+    return options, operands[used:], []
+
+
+def _split_letters(argument: str, valued: frozenset[str], options: list[tuple[str, str]]) -> str:
+    """Add joined letters; return the option that takes the next argument, if any."""
+    for index in range(1, len(argument)):
+        name = "-" + argument[index]
+        if name in valued:
+            value = argument[index + 1 :]
+            if not value:
+                return name
+            options.append((name, value))
+            return ""
+        options.append((name, ""))
+    return ""
+
+
+def _take_option(use: Use, role: str, value: str, option: str) -> None:
+    if role[0] == "?":
+        # `--dry-run=none` is none.
+        if value != "none":
+            use.modes.add(role[1:])
+    elif role[0] == "+":
+        kind = role[1:]
+        # A check that is switched off is called by the option that does it.
+        use.walk.add(kind, "" if kind in _NO_TARGET else option if kind == "disables-check" else use.first())
+    else:
+        _take(use, role, value, option)
+
+
+def _take(use: Use, role: str, value: str, option: str) -> None:
+    """Let the role of an option's value or of an operand note what it means."""
+    name, _, use.detail = role.partition(".")
+    reader = ROLES.get(name)
+    if reader is not None:
+        use.option = option
+        reader(use, value)
+    elif name in KINDS:
+        use.walk.add(name, "" if name in _NO_TARGET else use.walk.plain(value))
+    else:
+        use.values.setdefault(name, []).append(value)
+
+
+# Kinds whose target says nothing, and those by which what streams in leaves the machine.
+_NO_TARGET = frozenset("commits installs-known-package runs-as-root approves-change".split())
+_SENDS = frozenset("sends-message sends-data publishes".split())
+
+
+def _finish(use: Use, row: Row) -> Output:
+    """Note the effect of the whole command."""
+    effect, walk = row.effect, use.walk
+    if effect == "-":
+        return use.output
+    finish = FINISHES.get(effect)
+    if finish is not None:
+        return finish(use)
+    if effect in _SENDS:
+        note_sent(walk, use.call.stdin)
+    for target in _targets(use, row):
+        walk.add(effect, walk.plain(target), Certainty.GUESS if effect == "runs-program" else Certainty.SURE)
+    return use.output
+
+
+def _targets(use: Use, row: Row) -> list[str]:
+    """Return what a command is aimed at: by default its last operand, or the program itself."""
+    name, operands = use.call.name, use.operands
+    if row.effect in _NO_TARGET:
+        return [""]
+    if not operands or row.target == "name" or (not row.target and row.effect.startswith("runs-")):
+        return [name]
+    if not row.target:
+        return [last_word(use.call.arguments, operands) or name]
+    return operands if row.target == "all" else operands[:1] if row.target == "first" else operands[-1:]

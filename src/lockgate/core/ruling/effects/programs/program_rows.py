@@ -1,0 +1,190 @@
+"""The table of programs, `programs.tbl`: its rows, and the one that a command line uses.
+
+A row says by roles what a program's operands and options are, and what the program does with them. `programs.tbl`
+explains the columns; the roles are functions in `roles.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from lockgate.core.tables import read_table
+
+PACKAGE, TABLE = "lockgate.core.ruling.effects.programs", "programs.tbl"
+PROGRAMS, NAMES = "programs", "names"
+PROGRAM_COLUMNS = ("names", "command words", "operands", "options by role", "effect")
+NAME_COLUMNS = ("effect", "operands", "programs")
+# Roles that take all that follows: a program that is started, a script with its arguments.
+TAKES_REST = frozenset(
+    "program project-program package-program version-program container-program docker-program elsewhere words"
+    " root".split()
+)
+
+
+class Row(NamedTuple):
+    """What a program does: roles of its operands and options, and the effect of the whole.
+
+    `valued` are the options that take the next argument. Operands from number `rest_at` on are one: a command, say.
+    """
+
+    operands: tuple[str, ...]
+    options: dict[str, str]
+    valued: frozenset[str]
+    effect: str
+    target: str
+    rest_at: int
+    # Command words that look like options: `pacman -S`.
+    dashed: frozenset[str]
+
+    def role_at(self, index: int, count: int) -> str:
+        """Return the role of an operand: the last one repeats, and of `a* b` only the last operand is `b`."""
+        roles = self.operands
+        if roles[0][-1] == "*":
+            return roles[0][:-1] if index < count - 1 else roles[1]
+        return roles[index] if index < len(roles) else roles[-1]
+
+
+class Program(NamedTuple):
+    """The rows of one program: by command words, for any other command word, and for no command word at all."""
+
+    by_words: dict[str, Row]
+    other: Row | None
+    alone: Row | None
+    # The options before a command word that take a value, and the number of words in the longest command.
+    valued: frozenset[str]
+    longest: int
+
+
+# Programs with the command words of another.
+_SAME = {"podman": "docker", "nerdctl": "docker"}
+
+
+def find_row(name: str, arguments: list[str]) -> tuple[Row | None, int]:
+    """Return the row that a command line uses and how many command words it has; None for an unknown program."""
+    program = _PROGRAMS.get(_SAME.get(name, name))
+    if program is None:
+        return None, 0
+    if not program.longest:
+        return program.alone, 0
+    words = command_words(arguments, program)
+    for count in range(min(program.longest, len(words)), 0, -1):
+        row = program.by_words.get(" ".join(words[:count]))
+        if row is not None:
+            return row, count
+    return (program.other, 0) if words else (program.alone, 0)
+
+
+def command_words(arguments: list[str], program: Program) -> list[str]:
+    """Return the first arguments that are no options, or an option that is a command itself: `pacman -S`."""
+    words: list[str] = []
+    skips = False
+    for argument in arguments:
+        if skips:
+            skips = False
+        elif argument[:1] != "-" or (not words and argument in program.by_words):
+            if words or not _TOOLCHAIN.fullmatch(argument):
+                words.append(argument)
+                if len(words) == program.longest:
+                    break
+        elif argument in program.valued:
+            skips = True
+    return words
+
+
+def acts_by_words(name: str) -> bool:
+    """Return whether a program has command words."""
+    program = _PROGRAMS.get(name)
+    return program is not None and program.longest > 0
+
+
+def option_values(name: str) -> frozenset[str]:
+    """Return the options of a program that take a value and may stand before its command words."""
+    program = _PROGRAMS.get(name)
+    return program.valued if program is not None else frozenset()
+
+
+def is_task(name: str) -> bool:
+    """Return whether a program is one that projects are built and checked with."""
+    program = _PROGRAMS.get(name)
+    return program is not None and program.alone is not None and program.alone.effect == "runs-project-task"
+
+
+# `cargo +nightly fmt`. A toolchain can be a path as well, which is a program of its own.
+_TOOLCHAIN = re.compile(r"\+[\w.-]+")
+_OPTION_ROLE = re.compile(r"([+?]?[a-z-]+(?:\.[\w-]+)?):(\S+)")
+_EFFECT = re.compile(r"([a-z-]+)(?:\((first|last|all|name|words)\))?")
+
+
+def make_row(words: str, operands: str, options: str, effect: str) -> Row:
+    """Return the row that these columns describe; ValueError where they do not say what is expected."""
+    roles = tuple(operands.split())
+    by_option: dict[str, str] = {}
+    for entry in () if options == "-" else options.split():
+        match = _OPTION_ROLE.fullmatch(entry)
+        if match is None:
+            raise ValueError(f"`{entry}` in `{TABLE}` is no role with its options")
+        by_option.update(dict.fromkeys(match.group(2).split(","), match.group(1)))
+    match = _EFFECT.fullmatch(effect)
+    if match is None:
+        raise ValueError(f"`{effect}` in `{TABLE}` is no effect")
+    rest_at = next((at for at, role in enumerate(roles) if role.partition(".")[0] in TAKES_REST), -1)
+    dashed = frozenset(word for entry in words.split(",") for word in entry.split() if word[:1] == "-" != word)
+    return Row(roles, by_option, _valued(by_option), match.group(1), match.group(2) or "", rest_at, dashed)
+
+
+def _valued(options: dict[str, str]) -> frozenset[str]:
+    return frozenset(option for option, role in options.items() if role[0] not in "+?")
+
+
+def _read_programs() -> dict[str, Program]:
+    rows: dict[str, dict[str, Row]] = {}
+    for effect, operands, programs in read_table(PACKAGE, TABLE, NAMES, NAME_COLUMNS):
+        row = make_row("-", operands, "-", effect)
+        for entry in programs.split(", "):
+            name, _, words = entry.partition(" ")
+            rows.setdefault(name, {})[words] = row
+    for by_words in rows.values():
+        if "" in by_words:
+            by_words.setdefault("*", by_words[""])
+    for names, words, operands, options, effect in read_table(PACKAGE, TABLE, PROGRAMS, PROGRAM_COLUMNS):
+        row = make_row(words, operands, options, effect)
+        for name in names.split():
+            for entry in [""] if words == "-" else words.split(","):
+                rows.setdefault(name, {})[entry] = row
+    return {name: _program(by_words) for name, by_words in rows.items()}
+
+
+def _program(rows: dict[str, Row]) -> Program:
+    alone = rows.pop("", None)
+    if alone is not None and alone.options and rows:
+        # What stands before the command words may stand behind them too.
+        rows = {words: _with_options(row, alone) for words, row in rows.items()}
+    other = rows.pop("*", None)
+    if other is None and rows:
+        other = _with_options(_UNKNOWN, alone) if alone is not None else _UNKNOWN
+    longest = max((words.count(" ") + 1 for words in rows), default=1 if other is not None else 0)
+    return Program(rows, other, alone, alone.valued if alone is not None else frozenset(), longest)
+
+
+# A command word that no row has.
+_UNKNOWN = make_row("-", "skip", "-", "unknown")
+
+
+def _with_options(row: Row, alone: Row) -> Row:
+    options = alone.options | row.options
+    return row._replace(options=options, valued=_valued(options))
+
+
+_PROGRAMS = _read_programs()
+ANYWHERE = _PROGRAMS["*"].alone or make_row("-", "-", "-", "-")
+
+
+def all_rows() -> list[Row]:
+    """Return the rows of all programs."""
+    return [
+        row
+        for program in _PROGRAMS.values()
+        for row in (*program.by_words.values(), program.other, program.alone)
+        if row is not None
+    ]
