@@ -230,7 +230,7 @@ def _text_of_entity(written: str) -> str:
 
 
 # Repeats are possessive and bounded: no way back is kept, and other threads get their turn within a long run.
-_MANY = "{1,9999}+"
+_MANY, _MORE = "{1,9999}+", "{0,9999}+"
 CODES = (
     InlineCode(
         "escape",
@@ -238,10 +238,12 @@ CODES = (
         (("\\\\", "\\"), ("\\\\", "\\"), ("\\n", "\n"), ('\\"', '"'), ("\\r", "\r"), ("\\t", "\t"), ("\\/", "/")),
         # Of a style sheet's escapes only those of six digits: a shorter one may begin a name, as in `C:\add`. Tables
         # of characters list invisible ones too, one by one; several in a row spell something.
-        rf"(?P<x>(?:\\x[0-9A-Fa-f]{{2}}){_MANY})|(?P<u>(?:\\u[0-9A-Fa-f]{{4}}){_MANY})"
-        rf"|(?P<long>(?:\\U000[0-3][0-9A-Fa-f]{{4}}){_MANY}|(?:\\U000[Ee][0-9A-Fa-f]{{4}}){{4,9999}}+)"
-        rf"|(?P<sheet>\\0000[2-7][0-9A-Fa-f] ?)|(?P<octal>(?:\\[01][0-7]{{2}}){_MANY})"
-        r"|(?P<brace>\\u\{0{0,4}[0-9A-Fa-f]{1,6}\})",
+        # The first sign stands outside the groups, so that the search can jump from one to the next.
+        rf"\\(?:(?P<x>x[0-9A-Fa-f]{{2}}(?:\\x[0-9A-Fa-f]{{2}}){_MORE})|(?P<u>u[0-9A-Fa-f]{{4}}(?:\\u[0-9A-Fa-f]{{4}}){_MORE})"
+        rf"|(?P<long>U000[0-3][0-9A-Fa-f]{{4}}(?:\\U000[0-3][0-9A-Fa-f]{{4}}){_MORE}"
+        r"|U000[Ee][0-9A-Fa-f]{4}(?:\\U000[Ee][0-9A-Fa-f]{4}){3,9999}+)"
+        rf"|(?P<sheet>0000[2-7][0-9A-Fa-f] ?)|(?P<octal>[01][0-7]{{2}}(?:\\[01][0-7]{{2}}){_MORE})"
+        r"|(?P<brace>u\{0{0,4}[0-9A-Fa-f]{1,6}\}))",
         _text_of_escape,
         r"\\{1,3}(?:x[2-7]H|u00[2-7]H|u\{0{0,4}[2-7]H\}|1[0-7]{2}|0[4-7][0-7]|U000000[2-7]H|0000[2-7]H ?)".replace(
             "H", "[0-9A-Fa-f]"
