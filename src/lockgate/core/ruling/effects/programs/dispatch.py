@@ -20,7 +20,7 @@ from lockgate.core.ruling.effects.programs.engine import apply_row
 from lockgate.core.ruling.effects.programs.lockgate_commands import note_own_commands
 from lockgate.core.ruling.effects.programs.lockgate_processes import follow_processes
 from lockgate.core.ruling.effects.programs.option_uses import note_option_uses
-from lockgate.core.ruling.effects.programs.program_rows import acts_by_words, find_row
+from lockgate.core.ruling.effects.programs.program_rows import ProgramRow, acts_by_words, find_row
 from lockgate.core.ruling.effects.programs.program_table import is_listed, read_row
 from lockgate.core.ruling.effects.programs.protected_files import note_own_files
 from lockgate.core.ruling.effects.project import Place
@@ -72,13 +72,17 @@ def read_program(walk: Walk, call: Invocation) -> Output:
     note_option_uses(walk, call)
     is_known = reader is not None or (row.effect != "unknown" if row is not None else is_listed(call))
     note_own_files(walk, call, is_known=is_known)
+    return follow_processes(walk, call, _read(walk, call, reader, row, used, of_project=of_project))
+
+
+def _read(
+    walk: Walk, call: Invocation, reader: Reader | None, row: ProgramRow | None, used: int, *, of_project: bool
+) -> Output:
     if reader is not None:
-        output = reader(walk, call)
-    elif row is not None:
-        output = apply_row(walk, call, row, used)
-    else:
-        output = read_row(walk, call, of_project=of_project)
-    return follow_processes(walk, call, output)
+        return reader(walk, call)
+    if row is not None:
+        return apply_row(walk, call, row, used)
+    return read_row(walk, call, of_project=of_project)
 
 
 def _asks_about(name: str, argument: str) -> bool:

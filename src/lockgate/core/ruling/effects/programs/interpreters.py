@@ -312,11 +312,14 @@ def _module(walk: Walk, call: Invocation, arguments: list[str]) -> Output:
     if module in _LOOKING_MODULES:
         return UNKNOWN_OUTPUT
     # Any other module is the project's own, or one that is installed already.
-    row, _ = find_row(module, rest)
-    role = row.operands[0] if row is not None and row.operands[0] in LOOSE else "task"
-    note_loose(walk, module, role, rest, ())
+    note_loose(walk, module, _role_of(module, rest), rest, ())
     walk.add("runs-project-task", f"-m {module}")
     return UNKNOWN_OUTPUT
+
+
+def _role_of(module: str, arguments: list[str]) -> str:
+    row, _ = find_row(module, arguments)
+    return row.operands[0] if row is not None and row.operands[0] in LOOSE else "task"
 
 
 def _windows_shell(walk: Walk, call: Invocation) -> Output:
