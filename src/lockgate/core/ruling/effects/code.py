@@ -73,9 +73,13 @@ class _CodeReader:
             self.add("unreadable", certainty=Certainty.GUESS)
         if away and _REVERSE_SHELL.search(source):
             self.add("grants-access", away[0])
-        if _LISTENS.search(source):
+        self.read_others()
+
+    def read_others(self) -> None:
+        """Note a port that opens, and code that no pattern can see."""
+        if _LISTENS.search(self.source):
             self.add("opens-port", "0.0.0.0")  # noqa: S104 - a name, not a bind
-        if _CANNOT_BE_READ.search(source):
+        if _CANNOT_BE_READ.search(self.source):
             self.add("unknown-act", certainty=Certainty.GUESS)
 
     def read_network(self) -> list[str]:
@@ -110,9 +114,7 @@ class _CodeReader:
         secrets += [text for text in texts if text[:1] in ("/", "~", "$") and is_secret(text)]
         for path in secrets:
             self.add("reads-secret", path)
-        for text in texts if _WRITES.search(self.source) else ():
-            if text[:1] in ("/", "~", "$"):
-                self.note_door(text)
+        self.note_doors(texts)
         for match in _OPENED_FOR_WRITING.finditer(self.source):
             self.note_access(match.group(1).strip(), Access.WRITE)
         return secrets
@@ -201,6 +203,12 @@ class _CodeReader:
         found = read_access(_HOME_VARIABLE.sub("~", path), access, self.project)
         self.add(found.kind, found.target)
 
+    def note_doors(self, texts: list[str]) -> None:
+        """Note paths among the texts of a source that writes."""
+        for text in texts if _WRITES.search(self.source) else ():
+            if text[:1] in ("/", "~", "$"):
+                self.note_door(text)
+
     def note_door(self, path: str) -> None:
         """Note what writing a path changes, where that is more than a file outside of the project."""
         found = read_access(_HOME_VARIABLE.sub("~", path), Access.WRITE, self.project)
@@ -214,15 +222,19 @@ class _CodeReader:
             for name in names:
                 if name in line and _SHOWS.search(line):
                     self.add("reads-secret", name)
-        if not away and (
-            _PRINTS_ENVIRON.search(self.source) or (_EACH_VARIABLE.search(self.source) and _SHOWS.search(self.source))
-        ):
+        if not away and self.prints_environment():
             self.add("reads-secret", "environment")
         if _WHOLE_ENVIRON.search(self.source):
             if not away and _SHOWS_ENVIRON.search(self.source):
                 self.add("reads-secret", "environment")
             names.append("environment")
         return names
+
+    def prints_environment(self) -> bool:
+        """Return whether all variables are shown, at once or one after the other."""
+        return _PRINTS_ENVIRON.search(self.source) is not None or (
+            _EACH_VARIABLE.search(self.source) is not None and _SHOWS.search(self.source) is not None
+        )
 
     def read_processes(self) -> None:
         """Read the commands of processes that are started; one that is not a text of this source is a guess."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from itertools import islice
 
 from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
@@ -155,14 +155,19 @@ def read_sql(text: str, argument: str = "") -> list[Effect]:
             found.setdefault((each.kind, each.target), each)
             # Beyond the head a list of tables may go on.
             is_unclear = is_unclear or (each.severity is Severity.OPENS_A_DOOR and len(statement) > MOST_HEAD)
-    for match in islice(_FILE.finditer(text), MOST_STATEMENTS):
-        access = Access.READ if match.group(1).lower() in ("from", "infile") else Access.WRITE
-        each = read_access(match.group(2), access, NO_PROJECT)
-        if each.severity is Severity.OPENS_A_DOOR and each.kind != "writes-outside":
-            found[each.kind, each.target] = each._replace(argument=argument)
+    found.update(((each.kind, each.target), each) for each in _read_files(text, argument))
     if is_unclear:
         found["", ""] = effect("unreadable", certainty=Certainty.GUESS, argument=argument)
     return list(found.values()) or [effect("looks", argument=argument)]
+
+
+def _read_files(text: str, argument: str) -> Iterator[Effect]:
+    """Yield what reading or writing the files that statements name does, where they are more than data."""
+    for match in islice(_FILE.finditer(text), MOST_STATEMENTS):
+        access = Access.READ if match.group(1).lower() in ("from", "infile") else Access.WRITE
+        found = read_access(match.group(2), access, NO_PROJECT)
+        if found.severity is Severity.OPENS_A_DOOR and found.kind != "writes-outside":
+            yield found._replace(argument=argument)
 
 
 def _has_unclear_comment(text: str) -> bool:

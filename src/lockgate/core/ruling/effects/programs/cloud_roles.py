@@ -126,15 +126,20 @@ def finish_asks_cloud(use: Use) -> Output:
         return Output(Source.SECRET, target=walk.plain(words[-1]))
     at = next((at for at, word in enumerate(words) if at and any(_has(effect, [word]) for effect in _VERBS)), -1)
     target = walk.plain(words[at + 1]) if 0 <= at < len(words) - 1 else " ".join(words[:3])
-    if words[:2] not in _GRANTING_NOUNS and words[:1] != ["iam"]:
-        return _note_verbs(use, words[at : at + 1] if at >= 0 else words, target)
+    if words[:2] in _GRANTING_NOUNS or words[:1] == ["iam"]:
+        _note_grant(use, words, target)
+        return UNKNOWN_OUTPUT
+    return _note_verbs(use, words[at : at + 1] if at >= 0 else words, target)
+
+
+def _note_grant(use: Use, words: list[str], target: str) -> None:
+    """Note a change of who may do what in a cloud."""
     if not _has("looks", words[1:]):
         kind = "makes-key" if {"keys", "create"} <= set(words) else "grants-access"
         # With an option among them, one of these words may be the option's value.
         if not any(argument.startswith("--member") for argument in use.call.arguments):
             kind = _KEY_REMOVALS.get(" ".join(use.call.arguments[:4]), kind)
-        walk.add(kind, target)
-    return UNKNOWN_OUTPUT
+        use.walk.add(kind, target)
 
 
 def role_to_host(use: Use, value: str) -> None:

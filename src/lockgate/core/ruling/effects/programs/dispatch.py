@@ -13,7 +13,7 @@ from lockgate.core.ruling.effects.programs import (
 )
 from lockgate.core.ruling.effects.programs.engine import apply_row
 from lockgate.core.ruling.effects.programs.option_uses import note_option_uses
-from lockgate.core.ruling.effects.programs.program_rows import acts_by_words, find_row
+from lockgate.core.ruling.effects.programs.program_rows import ProgramRow, acts_by_words, find_row
 from lockgate.core.ruling.effects.programs.program_table import is_listed, read_row
 from lockgate.core.ruling.effects.programs.shell_roles import run_text
 from lockgate.core.ruling.effects.project import Place
@@ -46,12 +46,10 @@ def read_program(walk: Walk, call: Invocation) -> Output:
             return _run_file(walk, call)
         of_project = match.re is _PROJECT_BIN and walk.place(name) is Place.INSIDE
         name = match.group(1) or match.group(2)
+    if find_row(name, call.arguments)[0] is None and name not in _READERS:
+        name = _plain_name(name)
     row, used = find_row(name, call.arguments)
     reader = _READERS.get(name)
-    if row is None and reader is None:
-        name = _plain_name(name)
-        row, used = find_row(name, call.arguments)
-        reader = _READERS.get(name)
     if name != call.name:
         call = call._replace(name=name)
     if len(call.arguments) == 1 and _asks_about(name, call.arguments[0]):
@@ -59,13 +57,17 @@ def read_program(walk: Walk, call: Invocation) -> Output:
     note_option_uses(walk, call)
     is_known = reader is not None or (row.effect != "unknown" if row is not None else is_listed(call))
     note_own_files(walk, call, is_known=is_known)
+    return follow_processes(walk, call, _read(walk, call, reader, row, used, of_project=of_project))
+
+
+def _read(
+    walk: Walk, call: Invocation, reader: Reader | None, row: ProgramRow | None, used: int, *, of_project: bool
+) -> Output:
     if reader is not None:
-        output = reader(walk, call)
-    elif row is not None:
-        output = apply_row(walk, call, row, used)
-    else:
-        output = read_row(walk, call, of_project=of_project)
-    return follow_processes(walk, call, output)
+        return reader(walk, call)
+    if row is not None:
+        return apply_row(walk, call, row, used)
+    return read_row(walk, call, of_project=of_project)
 
 
 def _asks_about(name: str, argument: str) -> bool:

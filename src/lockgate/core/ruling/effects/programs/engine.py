@@ -16,7 +16,7 @@ from lockgate.core.ruling.effects.programs import (
     shell_roles,
     whole_commands,
 )
-from lockgate.core.ruling.effects.programs.program_rows import Row
+from lockgate.core.ruling.effects.programs.program_rows import ProgramRow
 from lockgate.core.ruling.effects.programs.roles import LOOSE, Use, last_word, named, note_loose, note_sent
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ REST_ROLES: dict[str, Callable[[Use, list[str]], Output]] = named(_FUNCTIONS, "r
 FINISHES: dict[str, Callable[[Use], Output]] = named(_FUNCTIONS, "finish_")
 
 
-def apply_row(walk: Walk, call: Invocation, row: Row, used: int) -> Output:
+def apply_row(walk: Walk, call: Invocation, row: ProgramRow, used: int) -> Output:
     """Note what a command line does by its row; `used` is how many of its arguments are command words."""
     if row.operands[0] == "raw":
         # Its arguments are a language of their own.
@@ -47,7 +47,7 @@ def apply_row(walk: Walk, call: Invocation, row: Row, used: int) -> Output:
     return output
 
 
-def _read_use(use: Use, row: Row, *, is_loose: bool) -> Output:
+def _read_use(use: Use, row: ProgramRow, *, is_loose: bool) -> Output:
     """Let the roles of a row read a command, and then its effect."""
     operands, rest = use.operands, use.rest
     for option, value in use.options:
@@ -66,20 +66,18 @@ def _read_use(use: Use, row: Row, *, is_loose: bool) -> Output:
     return _finish(use, row)
 
 
-def split_arguments(arguments: list[str], row: Row, used: int) -> tuple[list[tuple[str, str]], list[str], list[str]]:
+def split_arguments(
+    arguments: list[str], row: ProgramRow, used: int
+) -> tuple[list[tuple[str, str]], list[str], list[str]]:
     """Return the options with their values, the operands, and what follows them where the row takes the rest as one.
 
     Letters may be joined (`-xzf name`); the first `used` arguments that are no options are command words.
     """
     options: list[tuple[str, str]] = []
     operands: list[str] = []
-    valued = row.valued
     first = used + row.rest_at if row.rest_at >= 0 else -1
     wants, ended = "", False
-    if used and arguments[0][:1] == "+":
-        arguments = arguments[1:]
-    elif row.operands[0] == "letters" and arguments and arguments[0].isalpha():
-        arguments = ["-" + arguments[0], *arguments[1:]]
+    arguments = _as_options(arguments, row, used)
     for index, argument in enumerate(arguments):
         if wants:
             options.append((wants, argument))
@@ -87,26 +85,46 @@ def split_arguments(arguments: list[str], row: Row, used: int) -> tuple[list[tup
         elif ended or len(argument) < 2 or argument[0] != "-" or (len(operands) < used and argument in row.dashed):
             if len(operands) == first:
                 return options, operands[used:], arguments[index:]
-            name, equals, value = argument.partition("=")
-            if equals and name + equals in row.options:
-                options.append((name + equals, value))
-            else:
-                operands.append(argument)
+            _add_operand(argument, row, options, operands)
         elif argument == "--":
             ended = True
-        elif argument in row.options:
-            if argument in valued:
-                wants = argument
-            else:
-                options.append((argument, ""))
-        elif argument[1] == "-" or argument.partition("=")[0] in row.options:
-            name, _, value = argument.partition("=")
-            options.append((name, value))
         else:
-            wants = _split_letters(argument, valued, options)
+            wants = _split_option(argument, row, options)
     if wants:
         options.append((wants, ""))
     return options, operands[used:], []
+
+
+def _as_options(arguments: list[str], row: ProgramRow, used: int) -> list[str]:
+    """Return arguments without a toolchain before the command word, and with a dash before the letters of `tar xzf`."""
+    if used and arguments[0][:1] == "+":
+        return arguments[1:]
+    if row.operands[0] == "letters" and arguments and arguments[0].isalpha():
+        return ["-" + arguments[0], *arguments[1:]]
+    return arguments
+
+
+def _add_operand(argument: str, row: ProgramRow, options: list[tuple[str, str]], operands: list[str]) -> None:
+    """Add an operand, or an option in the form of a setting: `if=FILE`."""
+    name, equals, value = argument.partition("=")
+    if equals and name + equals in row.options:
+        options.append((name + equals, value))
+    else:
+        operands.append(argument)
+
+
+def _split_option(argument: str, row: ProgramRow, options: list[tuple[str, str]]) -> str:
+    """Add an option, or several joined letters; return the one that takes the next argument, if any."""
+    if argument in row.options:
+        if argument in row.valued:
+            return argument
+        options.append((argument, ""))
+    elif argument[1] == "-" or argument.partition("=")[0] in row.options:
+        name, _, value = argument.partition("=")
+        options.append((name, value))
+    else:
+        return _split_letters(argument, row.valued, options)
+    return ""
 
 
 def _split_letters(argument: str, valued: frozenset[str], options: list[tuple[str, str]]) -> str:
@@ -154,7 +172,7 @@ _NO_TARGET = frozenset("commits installs-known-package runs-as-root approves-cha
 _SENDS = frozenset("sends-message sends-data publishes".split())
 
 
-def _finish(use: Use, row: Row) -> Output:
+def _finish(use: Use, row: ProgramRow) -> Output:
     """Note the effect of the whole command."""
     effect, walk = row.effect, use.walk
     if effect == "-":
@@ -169,7 +187,7 @@ def _finish(use: Use, row: Row) -> Output:
     return use.output
 
 
-def _targets(use: Use, row: Row) -> list[str]:
+def _targets(use: Use, row: ProgramRow) -> list[str]:
     """Return what a command is aimed at: by default its last operand, or the program itself."""
     name, operands = use.call.name, use.operands
     if row.effect in _NO_TARGET:

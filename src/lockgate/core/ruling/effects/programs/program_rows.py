@@ -22,7 +22,7 @@ TAKES_REST = frozenset(
 )
 
 
-class Row(NamedTuple):
+class ProgramRow(NamedTuple):
     """What a program does: roles of its operands and options, and the effect of the whole.
 
     `valued` are the options that take the next argument. Operands from number `rest_at` on are one: a command, say.
@@ -48,9 +48,9 @@ class Row(NamedTuple):
 class Program(NamedTuple):
     """The rows of one program: by command words, for any other command word, and for no command word at all."""
 
-    by_words: dict[str, Row]
-    other: Row | None
-    alone: Row | None
+    by_words: dict[str, ProgramRow]
+    other: ProgramRow | None
+    alone: ProgramRow | None
     # The options before a command word that take a value, and the number of words in the longest command.
     valued: frozenset[str]
     longest: int
@@ -60,7 +60,7 @@ class Program(NamedTuple):
 _SAME = {"podman": "docker", "nerdctl": "docker"}
 
 
-def find_row(name: str, arguments: list[str]) -> tuple[Row | None, int]:
+def find_row(name: str, arguments: list[str]) -> tuple[ProgramRow | None, int]:
     """Return the row that a command line uses and how many command words it has; None for an unknown program."""
     program = _PROGRAMS.get(_SAME.get(name, name))
     if program is None:
@@ -116,7 +116,7 @@ _OPTION_ROLE = re.compile(r"([+?]?[a-z-]+(?:\.[\w-]+)?):(\S+)")
 _EFFECT = re.compile(r"([a-z-]+)(?:\((first|last|all|name|words)\))?")
 
 
-def make_row(words: str, operands: str, options: str, effect: str) -> Row:
+def make_row(words: str, operands: str, options: str, effect: str) -> ProgramRow:
     """Return the row that these columns describe; ValueError where they do not say what is expected."""
     roles = tuple(operands.split())
     by_option: dict[str, str] = {}
@@ -130,7 +130,7 @@ def make_row(words: str, operands: str, options: str, effect: str) -> Row:
         raise ValueError(f"`{effect}` in `{TABLE}` is no effect")
     rest_at = next((at for at, role in enumerate(roles) if role.partition(".")[0] in TAKES_REST), -1)
     dashed = frozenset(word for entry in words.split(",") for word in entry.split() if word[:1] == "-" != word)
-    return Row(roles, by_option, _valued(by_option), match.group(1), match.group(2) or "", rest_at, dashed)
+    return ProgramRow(roles, by_option, _valued(by_option), match.group(1), match.group(2) or "", rest_at, dashed)
 
 
 def _valued(options: dict[str, str]) -> frozenset[str]:
@@ -138,7 +138,7 @@ def _valued(options: dict[str, str]) -> frozenset[str]:
 
 
 def _read_programs() -> dict[str, Program]:
-    rows: dict[str, dict[str, Row]] = {}
+    rows: dict[str, dict[str, ProgramRow]] = {}
     for effect, operands, programs in read_table(PACKAGE, TABLE, NAMES, NAME_COLUMNS):
         row = make_row("-", operands, "-", effect)
         for entry in programs.split(", "):
@@ -155,7 +155,7 @@ def _read_programs() -> dict[str, Program]:
     return {name: _program(by_words) for name, by_words in rows.items()}
 
 
-def _program(rows: dict[str, Row]) -> Program:
+def _program(rows: dict[str, ProgramRow]) -> Program:
     alone = rows.pop("", None)
     if alone is not None and alone.options and rows:
         # What stands before the command words may stand behind them too.
@@ -171,7 +171,7 @@ def _program(rows: dict[str, Row]) -> Program:
 _UNKNOWN = make_row("-", "skip", "-", "unknown")
 
 
-def _with_options(row: Row, alone: Row) -> Row:
+def _with_options(row: ProgramRow, alone: ProgramRow) -> ProgramRow:
     options = alone.options | row.options
     return row._replace(options=options, valued=_valued(options))
 
@@ -180,7 +180,7 @@ _PROGRAMS = _read_programs()
 ANYWHERE = _PROGRAMS["*"].alone or make_row("-", "-", "-", "-")
 
 
-def all_rows() -> list[Row]:
+def all_rows() -> list[ProgramRow]:
     """Return the rows of all programs."""
     return [
         row

@@ -15,7 +15,7 @@ from lockgate.core.ruling.effects.effect import Certainty, Effect
 from lockgate.core.ruling.effects.paths import Access, read_access
 from lockgate.core.ruling.effects.program_io import MARK, NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs import packages
-from lockgate.core.ruling.effects.programs.program_rows import ANYWHERE, Row
+from lockgate.core.ruling.effects.programs.program_rows import ANYWHERE, ProgramRow
 from lockgate.core.ruling.effects.programs.url_hosts import METADATA_HOSTS, host_of, is_address, is_local
 from lockgate.core.ruling.effects.project import Place
 
@@ -50,7 +50,7 @@ class Use:
         self,
         walk: Walk,
         call: Invocation,
-        row: Row,
+        row: ProgramRow,
         options: list[tuple[str, str]],
         operands: list[str],
         rest: list[str],
@@ -587,15 +587,19 @@ def note_loose(walk: Walk, name: str, role: str, arguments: list[str], listed: C
             continue
         if _URL.match(value):
             _note_url(walk, name, role, value)
-            continue
-        use = ANYWHERE.options.get(option, "")
-        if use == "sh" and role == "look" and (" " in value or is_foreign(walk, value)):
-            run_command(walk, value)
-        elif is_foreign(walk, value):
-            if use == "out":
-                walk.access(value, Access.WRITE)
-            elif role != "look" and (option or role != "text"):
-                walk.run_path(value)
+        else:
+            _note_foreign(walk, role, option, value)
+
+
+def _note_foreign(walk: Walk, role: str, option: str, value: str) -> None:
+    """Note a path or command that the project does not have, by the option that it is given to."""
+    use, foreign = ANYWHERE.options.get(option, ""), is_foreign(walk, value)
+    if use == "sh" and role == "look" and (" " in value or foreign):
+        run_command(walk, value)
+    elif foreign and use == "out":
+        walk.access(value, Access.WRITE)
+    elif foreign and role != "look" and (option or role != "text"):
+        walk.run_path(value)
 
 
 def _note_url(walk: Walk, name: str, role: str, url: str) -> None:

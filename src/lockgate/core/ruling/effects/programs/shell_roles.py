@@ -176,30 +176,39 @@ _CHECKS = frozenset("--test --check -l --lint --version -V -v".split())
 
 def finish_interprets(use: Use) -> Output:
     """An interpreter: text after its `code` option, a `module`, a `server`, a file, or the input."""
-    walk, arguments, roles = use.walk, use.call.arguments, use.row.options
+    arguments, roles = use.call.arguments, use.row.options
     flags = {option for option, role in roles.items() if role == "code"}
     index = 0
     code: list[str] = []
     while index < len(arguments) and _OPTION.match(arguments[index]):
         argument, following = arguments[index], arguments[index + 1 :]
-        if "-m" in roles and roles["-m"] == "module" and _MODULE_OPTION.fullmatch(argument):
-            return _run_module(use, following)
-        if roles.get(argument) == "server":
-            return _serve(use, [*following, ""][0])
-        if argument in _CHECKS:
-            if argument == "--test":
-                walk.add("runs-project-task", use.call.name)
-            return UNKNOWN_OUTPUT
+        ended = _read_ending(use, argument, following)
+        if ended is not None:
+            return ended
         given = _code_in(flags, argument, following)
         code += given
         index += 2 if (given and given == following[:1]) or roles.get(argument) == "skip" else 1
-    files = arguments[index:]
+    return _run_given(use, code, arguments[index:])
+
+
+def _read_ending(use: Use, argument: str, following: list[str]) -> Output | None:
+    """Read an option behind which no script of the interpreter stands: a module, a server, a check."""
+    if use.row.options.get("-m") == "module" and _MODULE_OPTION.fullmatch(argument):
+        return _run_module(use, following)
+    if use.row.options.get(argument) == "server":
+        return _serve(use, [*following, ""][0])
+    if argument == "--test":
+        use.walk.add("runs-project-task", use.call.name)
+    return UNKNOWN_OUTPUT if argument in _CHECKS else None
+
+
+def _run_given(use: Use, code: list[str], files: list[str]) -> Output:
     if code:
         _run_codes(use, code, files)
     elif files and files[0] != "-":
-        _run_file(walk, files[0], files[1:], "code")
+        _run_file(use.walk, files[0], files[1:], "code")
     elif use.call.stdin is not NO_OUTPUT:
-        run_input(walk, use.call.stdin, "code")
+        run_input(use.walk, use.call.stdin, "code")
     return UNKNOWN_OUTPUT
 
 
