@@ -67,7 +67,7 @@ _PRODUCT, _JOINS = WORDS["product"], WORDS["joins"]
 # reaches the name server of the domain's owner.
 _ADDRESSES, _SECRETS = WORDS["address"], WORDS["secret"]
 _MANY_ADDRESSES = frozenset(f"{word}s" for word in _ADDRESSES)
-_NOUNS = frozenset().union(*OBJECT_CLASSES) | WORDS["noun"]
+NOUNS = frozenset().union(*OBJECT_CLASSES) | WORDS["noun"]
 # Product names that read as orders or as other words once camelCase has been split.
 _BRANDS = {tuple(pair.split("+")): pair.replace("+", "") for pair in WORDS["brand"]}
 _WORD = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^\W\d_a-zA-Z]+")
@@ -188,7 +188,7 @@ def _joined_act(words: tuple[str, ...], at: int) -> str:
             continue
         towards = words[i - 1] == "to"
         joins_verbs = i - 2 == at and not towards  # get_and_…: what follows can only be another verb
-        thing = towards or word in _NOUNS or word.endswith(("s", "ing", "ed", "ion"))
+        thing = towards or word in NOUNS or word.endswith(("s", "ing", "ed", "ion"))
         if joins_verbs or word in _MAY_ACT or not thing:
             return word
     return ""
@@ -268,7 +268,7 @@ def _find_vague_verb(words: tuple[str, ...], at: int) -> _NameRisk | None:
     look, rest = words[at], words[at + 1 :]
     if look not in _LOOKS_VAGUELY:
         return None
-    things = _NOUNS - _TOO_VAGUE.get(look, frozenset())
+    things = NOUNS - _TOO_VAGUE.get(look, frozenset())
     if rest[:1] in _PARTICLES or things.isdisjoint(map(_singular, rest or words[:at])):
         return _high_risk(f"{quoted(look)} is vague, and what it is done to is not known", look, at=at)
     return None
@@ -468,7 +468,7 @@ def _intent(name: str) -> ToolIntent:
     # Words after the verb name its object. Before it stand product names, so there only everyday nouns count, unless
     # nothing follows the verb: `file_delete`.
     before, after = words[: max(ruling.at, 0)], words[ruling.at + 1 :]
-    named = {word for word in (*before, *after) if word in after or not after or _singular(word) in _NOUNS}
+    named = {word for word in (*before, *after) if word in after or not after or _singular(word) in NOUNS}
     named = {word for word in named if not word.isdigit()} - _NOT_OBJECTS - acting
     things = _add_synonyms({*map(_singular, named), thing} - {""}, OBJECT_CLASSES)
     return ToolIntent(_add_synonyms(acting, VERB_CLASSES), things | _plurals(things) | named)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from lockgate.core.tables import read_sections
+from lockgate.core.tables import read_sections, read_table
 from lockgate.core.vocabulary import Certainty as Certainty
 from lockgate.core.vocabulary import Effect as Effect
 from lockgate.core.vocabulary import Severity as Severity
@@ -45,7 +45,12 @@ def _read_phrases(file: str) -> dict[str, tuple[str, ...]]:
 
 
 # By kind, the phrases by which a goal asks for it; by protection, those that speak of it. The files say how.
-ASKED_BY, PROTECTIONS = _read_phrases("asked_by.txt"), _read_phrases("protections.txt")
+ASKED_BY = _read_phrases("asked_by.txt")
+_PROTECTING = read_table(__package__, "tools.tbl", "protections", ("about", "phrases"))
+PROTECTIONS = {
+    name: tuple(phrase for about, phrases in _PROTECTING if about == name for phrase in phrases.split(", "))
+    for name, _ in _PROTECTING
+}
 
 _LOOKS, _HERE, _OUT, _DOOR = Severity.LOOKS, Severity.WORKS_HERE, Severity.REACHES_OUT, Severity.OPENS_A_DOOR
 
