@@ -166,32 +166,14 @@ def _with_s(word: str) -> str:
     return word + ("es" if word.endswith(("s", "x", "z", "ch", "sh")) else "s")
 
 
-def _inflections(verb: str) -> tuple[str, ...]:
-    """`sends`, `sending`, `dropping`; a made-up form such as `sendding` does no harm here."""
-    return _with_s(verb), (verb[:-1] if verb[-1] == "e" else verb) + "ing", verb + verb[-1] + "ing"
-
-
-_ACTING_FORMS: Mapping[str, str] = {form: verb for verb in sorted(_ACTS) for form in (*_inflections(verb), verb)}
-
-
-def _high_risk(why: str, *acting: str, at: int = -1) -> _NameRisk:
-    return _NameRisk(Risk.HIGH, why, acting, at)
-
-
-def _joined_act(words: tuple[str, ...], at: int) -> str:
-    """The word after an `and`, `then` or `to` that may act, if any: `read_and_forward`, `get_contacts_and_email`."""
-    for i in range(at + 1, len(words)):
-        if words[i - 1] not in _JOINS:
-            continue
-        word = words[i]
-        if word in _LOOKS or word.isdigit():
-            continue
-        towards = words[i - 1] == "to"
-        joins_verbs = i - 2 == at and not towards  # get_and_…: what follows can only be another verb
-        thing = towards or word in NOUNS or word.endswith(("s", "ing", "ed", "ion"))
-        if joins_verbs or word in _MAY_ACT or not thing:
-            return word
-    return ""
+# `sends`, `sending`, `dropping`; a made-up form such as `sendding` does no harm.
+_ACTING_FORMS: Mapping[str, str] = {
+    form: verb
+    for verb in sorted(_ACTS)
+    for form in (_with_s(verb), verb.removesuffix("e") + "ing", verb + verb[-1] + "ing", verb)
+}
+# `check_out`, `query_in`: with one of these behind it the verb is another verb.
+_PARTICLES = (("in",), ("out",), ("off",), ("up",))
 
 
 def _first_verb(words: tuple[str, ...]) -> tuple[int, str]:
@@ -215,63 +197,52 @@ def _first_verb(words: tuple[str, ...]) -> tuple[int, str]:
     return -1, ""
 
 
-# `check_out`, `query_in`: with one of these behind it the verb is another verb.
-_PARTICLES = (("in",), ("out",), ("off",), ("up",))
-
-
 def _judge_words(words: tuple[str, ...]) -> _NameRisk:
     # 3. The first verb, or 8. none.
     at, acts = _first_verb(words)
     if at < 0:
-        return _high_risk("nothing is known about this name")
+        return _NameRisk(Risk.HIGH, "nothing is known about this name")
     if acts:
         later = tuple(word for word in words[at + 1 :] if word in _ACTS and word != acts)
-        return _high_risk(f"{quoted(acts)} acts", acts, *later, at=at)
-    return (
-        _find_second_verb(words, at)
-        or _find_address(words, at)
-        or _find_secret(words, at)
-        or _find_vague_verb(words, at)
-        or _NameRisk(Risk.LOW, f"{quoted(words[at])} only looks, and no other word acts", at=at)
-    )
-
-
-def _find_second_verb(words: tuple[str, ...], at: int) -> _NameRisk | None:
-    """4. A second verb."""
+        return _NameRisk(Risk.HIGH, f"{quoted(acts)} acts", (acts, *later), at)
     look, rest = words[at], words[at + 1 :]
+    # 4. A second verb.
     if not _JOINS.isdisjoint(words[:at]):
-        return _high_risk(f"something else is done before {quoted(look)}", at=at)
+        return _NameRisk(Risk.HIGH, f"something else is done before {quoted(look)}", (), at)
     second = next((word for word in rest if word in _ACTS), "") or _joined_act(words, at)
     if second:
-        return _high_risk(f"{quoted(look)} looks, but {quoted(second)} acts", second, at=at)
+        return _NameRisk(Risk.HIGH, f"{quoted(look)} looks, but {quoted(second)} acts", (second,), at)
     if len(rest) == 1 and look not in _ONLY_LOOKS and rest[0] in (_MAY_ACT if look == "list" else _VERB_BEFORE_NOUN):
-        return _high_risk(f"{quoted(look)} may be a thing here that {quoted(rest[0])} acts on", rest[0], at=at)
-    return None
-
-
-def _find_address(words: tuple[str, ...], at: int) -> _NameRisk | None:
-    """5. An address of the caller's choosing."""
-    address = next((word for word in words if _is_address(word, words[at])), "")
-    if not address:
-        return None
-    return _high_risk(f"{quoted(address)} may be an address of the caller's choosing", "visit", at=at)
-
-
-def _find_secret(words: tuple[str, ...], at: int) -> _NameRisk | None:
-    """6. Secrets."""
+        why = f"{quoted(look)} may be a thing here that {quoted(rest[0])} acts on"
+        return _NameRisk(Risk.HIGH, why, rest, at)
+    # 5. An address of the caller's choosing.
+    address = next((word for word in words if _is_address(word, look)), "")
+    if address:
+        return _NameRisk(Risk.HIGH, f"{quoted(address)} may be an address of the caller's choosing", ("visit",), at)
+    # 6. Secrets.
     secret = next((word for word in words if word in _SECRETS), "")
-    return _high_risk(f"{quoted(secret)} is a secret", at=at) if secret and words[at] != "count" else None
+    if secret and look != "count":
+        return _NameRisk(Risk.HIGH, f"{quoted(secret)} is a secret", (), at)
+    # 7. A vague verb.
+    things = map(_singular, rest or words[:at])
+    is_known = rest[:1] not in _PARTICLES and not (NOUNS - _TOO_VAGUE.get(look, frozenset())).isdisjoint(things)
+    if look in _LOOKS_VAGUELY and not is_known:
+        return _NameRisk(Risk.HIGH, f"{quoted(look)} is vague, and what it is done to is not known", (look,), at)
+    return _NameRisk(Risk.LOW, f"{quoted(look)} only looks, and no other word acts", (), at)
 
 
-def _find_vague_verb(words: tuple[str, ...], at: int) -> _NameRisk | None:
-    """7. A vague verb."""
-    look, rest = words[at], words[at + 1 :]
-    if look not in _LOOKS_VAGUELY:
-        return None
-    things = NOUNS - _TOO_VAGUE.get(look, frozenset())
-    if rest[:1] in _PARTICLES or things.isdisjoint(map(_singular, rest or words[:at])):
-        return _high_risk(f"{quoted(look)} is vague, and what it is done to is not known", look, at=at)
-    return None
+def _joined_act(words: tuple[str, ...], at: int) -> str:
+    """The word after an `and`, `then` or `to` that may act, if any: `read_and_forward`, `get_contacts_and_email`."""
+    for i in range(at + 1, len(words)):
+        word = words[i]
+        if words[i - 1] not in _JOINS or word in _LOOKS or word.isdigit():
+            continue
+        towards = words[i - 1] == "to"
+        joins_verbs = i - 2 == at and not towards  # get_and_…: what follows can only be another verb
+        thing = towards or word in NOUNS or word.endswith(("s", "ing", "ed", "ion"))
+        if joins_verbs or word in _MAY_ACT or not thing:
+            return word
+    return ""
 
 
 def _is_address(word: str, look: str) -> bool:
@@ -288,8 +259,8 @@ def _cached_name_risk(name: str) -> _NameRisk:
     # 1. Plain words.
     if not _PLAIN.fullmatch(name):
         why = "the name is not made of plain words, and may only look like a harmless one"
-        return _high_risk(why, *judged.acting, at=judged.at)
-    # 2. The catalogue.
+        return judged._replace(risk=Risk.HIGH, why=why)
+    # 2. The table of known tools.
     known = _find_known_tool(name, words)
     if known is None:
         return judged
@@ -298,14 +269,11 @@ def _cached_name_risk(name: str) -> _NameRisk:
 
 
 def _name_risk(name: str) -> _NameRisk:
-    return (
-        _cached_name_risk(name)
-        if len(name) <= MAX_NAME
-        else _high_risk(f"the name is longer than {MAX_NAME} characters")
-    )
+    if len(name) <= MAX_NAME:
+        return _cached_name_risk(name)
+    return _NameRisk(Risk.HIGH, f"the name is longer than {MAX_NAME} characters")
 
 
-@lru_cache(maxsize=CACHED_NAMES)
 def _name_forms(name: str) -> tuple[str, str, str]:
     """How a name may come back: as written, as its common name, as words."""
     return name.lower(), canonical_tool(name), "_".join(tool_words(name))
@@ -321,10 +289,10 @@ def _policy_name_forms(additional: frozenset[str]) -> frozenset[str]:
 
 # The value that raises, and why. On the wire hints are camelCase, in Python clients snake_case.
 _HINTS: Mapping[str, tuple[bool | None, str]] = {
-    **dict.fromkeys(("destructiveHint", "destructive_hint"), (True, "its annotations say it is destructive")),
-    **dict.fromkeys(("openWorldHint", "open_world_hint"), (True, "its annotations say it reaches the open world")),
-    **dict.fromkeys(("readOnlyHint", "read_only_hint"), (False, "its annotations say it is not read-only")),
-    **dict.fromkeys(("idempotentHint", "idempotent_hint"), (None, "")),
+    "destructivehint": (True, "its annotations say it is destructive"),
+    "openworldhint": (True, "its annotations say it reaches the open world"),
+    "readonlyhint": (False, "its annotations say it is not read-only"),
+    "idempotenthint": (None, ""),
 }
 
 
@@ -339,9 +307,9 @@ def _why_annotations_raise(annotations: object) -> str:
     for key, value in annotations.items():
         if not isinstance(key, str) or (key == "title" and not isinstance(value, str | None)):
             return "its annotations are not those of the protocol"
-        if value is None or key not in _HINTS:
+        raises, why = _HINTS.get(key.replace("_", "").lower(), (None, None))
+        if value is None or why is None:
             continue
-        raises, why = _HINTS[key]
         if not isinstance(value, bool):
             return f"its annotation {quoted(key)} is not true or false"
         if value is raises:
@@ -363,29 +331,11 @@ def tool_risk(
     `additional` are the policy's own high-risk names, `annotations` what an MCP server says of its tool: both can
     only raise the risk.
     """
-    risk = (_cached_name_risk(name) if len(name) <= MAX_NAME else _name_risk(name)).risk
+    risk = _name_risk(name).risk
     # Looking a member up in its enumeration takes longer than everything else here.
     if risk is not Risk.LOW or (annotations is None and not additional):
         return risk
     return Risk.HIGH if _why_raised(name, additional, annotations) else Risk.LOW
-
-
-def may_reach_any_address(name: str) -> bool:
-    """Whether a tool that only looks may look wherever an address leads: all but those that we know by name."""
-    return len(name) > MAX_NAME or _find_known_tool(name, _cached_words(name)) is None
-
-
-def acting_words(name: str) -> tuple[str, ...]:
-    """Return the verbs of a name in base form; words that are nouns as well count only where there is no other."""
-    return _cached_acting_words(name[:MAX_NAME])
-
-
-@lru_cache(maxsize=CACHED_NAMES)
-def _cached_acting_words(name: str) -> tuple[str, ...]:
-    words = _cached_words(name)
-    sure = [_ACTING_FORMS[word] for word in words if word in _ACTING_FORMS]
-    likely = [word for word in words if word in _VERB_BEFORE_NOUN]
-    return tuple(dict.fromkeys(sure or likely or [word for word in words if word in _VERB_OR_NOUN]))
 
 
 def explain_risk(
@@ -396,25 +346,41 @@ def explain_risk(
     return ruling.why if ruling.risk is Risk.HIGH else _why_raised(name, additional, annotations) or ruling.why
 
 
+def may_reach_any_address(name: str) -> bool:
+    """Whether a tool that only looks may look wherever an address leads: all but those that we know by name."""
+    return len(name) > MAX_NAME or _find_known_tool(name, _cached_words(name)) is None
+
+
+@lru_cache(maxsize=CACHED_NAMES)
+def _acting_words(name: str) -> tuple[str, ...]:
+    words = _cached_words(name)
+    sure = [_ACTING_FORMS[word] for word in words if word in _ACTING_FORMS]
+    likely = [word for word in words if word in _VERB_BEFORE_NOUN]
+    return tuple(dict.fromkeys(sure or likely or [word for word in words if word in _VERB_OR_NOUN]))
+
+
+def acting_words(name: str) -> tuple[str, ...]:
+    """Return the verbs of a name in base form; words that are nouns as well count only where there is no other."""
+    return _acting_words(name[:MAX_NAME])
+
+
+@lru_cache(maxsize=CACHED_NAMES)
+def _canonical(name: str) -> str:
+    known = _find_known_tool(name, _cached_words(name)) if _PLAIN.fullmatch(name) else None
+    return (known.common_name if known is not None else "") or name.lower()
+
+
 def canonical_tool(name: str) -> str:
     """The common name of a host's tool (`Bash`, `shell` and `local_shell` are `bash`), else the name in lowercase."""
     return _canonical(name) if len(name) <= MAX_NAME else name.lower()
 
 
+_COMMON_NAMES = frozenset(known.common_name for known in _CATALOGUE.values()) - {""}
+
+
 def has_common_name(name: str) -> bool:
     """Return whether this is a host's tool of a kind that has a common name, such as `Read` or `Grep`."""
-    return len(name) <= MAX_NAME and _common_name(name) != ""
-
-
-@lru_cache(maxsize=CACHED_NAMES)
-def _common_name(name: str) -> str:
-    known = _find_known_tool(name, _cached_words(name)) if _PLAIN.fullmatch(name) else None
-    return known.common_name if known is not None else ""
-
-
-@lru_cache(maxsize=CACHED_NAMES)
-def _canonical(name: str) -> str:
-    return _common_name(name) or name.lower()
+    return canonical_tool(name) in _COMMON_NAMES
 
 
 class ToolIntent(NamedTuple):
@@ -430,9 +396,6 @@ class ToolIntent(NamedTuple):
 
 _IRREGULAR: Mapping[str, str] = {"people": "person", "children": "child", "men": "man", "women": "woman"}
 _SAME_PLURAL = frozenset({"news", "series", "species", "status", "address", "access", "business", "sms"})
-_NOT_OBJECTS = _JOINS | WORDS["no object"]
-# A tool that manages something does what its arguments say: any everyday action on the object is a request for it.
-_ANYTHING, _ANY_ACTION = WORDS["anything"], WORDS["any action"]
 
 
 def _singular(word: str) -> str:
@@ -447,11 +410,6 @@ def _singular(word: str) -> str:
     return word.removesuffix("s")
 
 
-def _plurals(words: frozenset[str]) -> frozenset[str]:
-    irregular = frozenset(plural for plural, word in _IRREGULAR.items() if word in words)
-    return irregular.union(_with_s(word) for word in words - _SAME_PLURAL - frozenset(_IRREGULAR.values()))
-
-
 def _add_synonyms(words: Iterable[str], classes: tuple[frozenset[str], ...]) -> frozenset[str]:
     own = frozenset(words)
     return own.union(*(group for group in classes if not group.isdisjoint(own)))
@@ -460,18 +418,21 @@ def _add_synonyms(words: Iterable[str], classes: tuple[frozenset[str], ...]) -> 
 @lru_cache(maxsize=CACHED_NAMES)
 def _intent(name: str) -> ToolIntent:
     words, ruling = _cached_words(name), _cached_name_risk(name)
-    known = _find_known_tool(name, words)
-    verb, thing = _COMMON_INTENT.get(known.common_name, ("", "")) if known is not None else ("", "")
+    verb, thing = _COMMON_INTENT.get(canonical_tool(name), ("", ""))
     acting = {*ruling.acting, verb} - {""}
-    if not acting.isdisjoint(_ANYTHING):
-        acting |= _ANY_ACTION
+    # A tool that manages something does what its arguments say: any everyday action on the object is a request for it.
+    if not acting.isdisjoint(WORDS["anything"]):
+        acting |= WORDS["any action"]
     # Words after the verb name its object. Before it stand product names, so there only everyday nouns count, unless
     # nothing follows the verb: `file_delete`.
     before, after = words[: max(ruling.at, 0)], words[ruling.at + 1 :]
     named = {word for word in (*before, *after) if word in after or not after or _singular(word) in NOUNS}
-    named = {word for word in named if not word.isdigit()} - _NOT_OBJECTS - acting
+    named = {word for word in named if not word.isdigit()} - _JOINS - WORDS["no object"] - acting
     things = _add_synonyms({*map(_singular, named), thing} - {""}, OBJECT_CLASSES)
-    return ToolIntent(_add_synonyms(acting, VERB_CLASSES), things | _plurals(things) | named)
+    plurals = {plural for plural, word in _IRREGULAR.items() if word in things} | {
+        _with_s(word) for word in things - _SAME_PLURAL - frozenset(_IRREGULAR.values())
+    }
+    return ToolIntent(_add_synonyms(acting, VERB_CLASSES), things | plurals | named)
 
 
 def tool_intent(name: str) -> ToolIntent:

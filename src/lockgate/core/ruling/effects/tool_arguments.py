@@ -167,7 +167,7 @@ def _read_rows() -> Iterator[_Row]:
             names.startswith("only "),
             stated,
             "given" in stated,
-            tuple(value[:-1] for value in stated if re.fullmatch(r"\w+\*", value)),
+            tuple(value[:-1] for value in stated if len(value) > len(".*") and value.endswith("*")),
             kind,
             role,
         )

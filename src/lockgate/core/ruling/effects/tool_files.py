@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from lockgate.core.ruling.arguments import Leaf
-from lockgate.core.ruling.effects.address_shapes import host_from_value, is_local_host
+from lockgate.core.ruling.effects.address_shapes import find_hosts, host_from_value, is_local_host
 from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
 from lockgate.core.ruling.effects.paths import Access, read_access
 from lockgate.core.ruling.effects.project import Project
@@ -19,15 +19,13 @@ _MOVES, _TRANSFORMS, _DELETES = WORDS["moves file"], WORDS["transforms file"], W
 _OLD, _NEW = ROLES["old text"], ROLES["new text"]
 _EDITED = frozenset("path filename filepath".split())
 _NOT_CONTENT = frozenset("description instruction instructions explanation title".split())
-_MAX_PATCHED = 200
+_MAX_PATCHED, _MAX_ADDRESS = 200, 400
 _PATCHED = re.compile(
     r"(?m)^(?:\*\*\* (?P<act>Add|Update|Delete) File: |\*\*\* Move to: |(?P<diff>\+\+\+|---) (?:[ab]/)?)"
     r"(?P<path>[^\t\r\n]+)"
 )
-# What is not on this machine: a bucket or server by its address, a shared folder, a path behind a host.
-_ELSEWHERE = re.compile(
-    r"(?i)(?!file:)[a-z][a-z0-9+.-]{1,20}://([^/?#\s]*)|[\\/]{2}([\w.-]+)[\\/]|(?:[\w.-]+@)([\w.-]+):"
-)
+# A shared folder, and a path behind a host.
+_SHARE, _BEHIND_HOST = re.compile(r"[\\/]{2}([\w.-]+)[\\/]"), re.compile(r"[\w.-]+@([\w.-]+):")
 
 
 def read_file_tool(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project) -> list[Effect] | None:
@@ -58,14 +56,21 @@ def _read_elsewhere(name: ToolName, access: Access | None, leaves: Sequence[Leaf
     if access is None or (name.kind == "looks" and access is not Access.READ):
         return
     for leaf in leaves:
-        match = _ELSEWHERE.match(leaf.text) if is_path_name(leaf.argument) else None
-        host = (match[1] or match[2] or match[3] or "") if match else ""
+        host = _host_of(leaf.text.strip()) if is_path_name(leaf.argument) else ""
         if has_role(leaf.argument, "elsewhere"):
             host = leaf.text.strip()
         if host and not is_local_host(host.partition(":")[0]):
             is_read = _access_of(leaf, access, name) is Access.READ
             kind = "requests" if is_read else "deletes-record" if access is Access.DELETE else "sends-data"
             yield effect(kind, host_from_value(leaf.text) or host, argument=leaf.argument, span=(0, len(leaf.text)))
+
+
+def _host_of(path: str) -> str:
+    """Return the machine or bucket that a path is on, if it is not this machine: by its address, or behind a host."""
+    match = _SHARE.match(path) or _BEHIND_HOST.match(path)
+    if match:
+        return match[1]
+    return next((seen.target for seen in find_hosts(path)), "") if "://" in path[:_MAX_ADDRESS] else ""
 
 
 def _find_paths(name: ToolName, leaves: Sequence[Leaf]) -> list[Leaf]:
@@ -119,9 +124,8 @@ def _edits_by_arguments(name: ToolName, leaves: Sequence[Leaf]) -> bool:
 
 
 def _is_path(text: str) -> bool:
-    match = _ELSEWHERE.match(text)
     # A shared folder is a path as well, outside the project.
-    return 0 < len(text) < 4096 and "\n" not in text and (match is None or match[2] is not None)
+    return 0 < len(text) < 4096 and "\n" not in text and "://" not in text and not _BEHIND_HOST.match(text)
 
 
 def _access(leaf: Leaf, access: Access, project: Project) -> Effect:
