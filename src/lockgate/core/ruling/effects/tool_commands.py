@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import dropwhile, islice
 
 from lockgate.core.ruling.arguments import Leaf, argument_words
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY
@@ -37,7 +37,7 @@ from lockgate.core.tables import read_table
 _MAX_WORDS = 7
 _MAX_ARGUMENTS = 24
 _MAX_VALUE = 500
-_WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+")
+_WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+(?:\d+(?:[a-z](?![a-z]))?)?|[A-Z]+\d*|\d+")
 _PROGRAM = re.compile(r"[a-z][a-z0-9-]{1,30}")
 _CAMEL = re.compile(r"(?:[A-Z][a-z0-9]+){2,8}")
 _ADDRESS = re.compile(r"(?:[a-z][a-z0-9+.-]{0,20}://([^/?#\s]*))?(/[^\s]*)?$", re.IGNORECASE)
@@ -85,21 +85,34 @@ def _heads(tool: str) -> tuple[str, ...]:
     for name in () if has_common_name(tool) else (own, f"{server}_{own}"):
         words = [word.lower() for word in _WORD.findall(name)]
         words = words[1:] if words[:1] in (["run"], ["execute"], ["call"]) else words
-        for count in (2, 1):
+        for count in (3, 2, 1):
             first = "-".join(words[:count])
-            program = _COMMANDS.get(first, "" if len(words) < count or first in _EVERYDAY else first)
             # A tool may say that it is a command line: `aws_cli`, `run_gh_command`.
-            rest = [word for word in words[count : count + _MAX_WORDS] if word not in WORDS["command line"]]
-            # A cloud's service has commands of several words: `iam_revoke` is a tool of another kind.
-            if program and (" " not in program or len(rest) > 1):
-                heads = tuple(_known_spellings(program, rest))
-                if heads:
-                    return heads
+            rest = list(dropwhile(WORDS["command line"].__contains__, words[count : count + _MAX_WORDS]))
+            program = _program(first, rest)
+            heads = (
+                tuple(_known_spellings(program, rest, is_everyday=first in _EVERYDAY))
+                if program and len(words) >= count
+                else ()
+            )
+            if heads:
+                return heads
     return ()
 
 
-def _known_spellings(program: str, words: list[str]) -> Iterator[str]:
+def _program(first: str, rest: Sequence[str]) -> str:
+    """Return the program that the first words of a name stand for; a service may have one for commands of one word."""
+    programs = _COMMANDS.get(first, first).split(", ")
+    return programs[0] if len(rest) < 2 else programs[-1]
+
+
+def _known_spellings(program: str, words: list[str], *, is_everyday: bool) -> Iterator[str]:
     unknown = _unknown_kinds(program)
+    # `iam_revoke` is no command of a cloud, and `find_files` none of a shell: there a row has to know the words.
+    if is_everyday or (" " in program and len(words) < 2 and "s3" not in program):
+        unknown = _read_kinds(f"{program} zzz")
+        if not words or _read_kinds(" ".join([program, *words])) == unknown:
+            return
     known = next((line for line in _spellings(program, words) if _read_kinds(line) != unknown), "")
     if not known and unknown == {"runs-program"}:
         return

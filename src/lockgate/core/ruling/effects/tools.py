@@ -95,7 +95,7 @@ def read_tool(call: ToolCall, leaves: Sequence[Leaf], project: Project, activity
     if found is None:
         # A migration tool runs the statement that it is given, whatever it is called.
         found = [*_read_service_tool(name, seed, call, leaves, project), *_read_queries(leaves)]
-    found += _read_method(call, leaves)
+    found += [] if is_known_command(call.tool) else _read_method(call, leaves)
     found = _graver_reading(call, name, leaves, found, project, activity)
     carried = [] if is_local else list(find_carried_secrets(leaves))
     return limit_effects([*own, *found, *carried, *_raised_by_annotations(call, found)])
@@ -135,7 +135,7 @@ def _graver_reading(
     rest = rest_name(call.tool, leaves)
     lines = commands_of(call.tool, call.arguments) + (commands_of(rest[0], {}) if rest else [])
     is_known, best = is_known_command(call.tool), list[Effect]()
-    unknown = _NOT_KNOWN if is_known else _NOT_KNOWN | {"runs-project-task"}
+    unknown = _NOT_KNOWN - {"unreadable"} if is_known else _NOT_KNOWN | {"runs-project-task"}
     for line in lines:
         read = [each for each in read_command(line, "", project, activity) if each.kind not in unknown]
         if read and (not best or _gravest(read) > _gravest(best)):
