@@ -11,6 +11,7 @@ import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
@@ -25,7 +26,7 @@ _MAX_NAMES = 10_000
 _MAX_DEPTH = 12
 # TOML takes long to read, and quadratic time for a key of many parts.
 _MAX_TOML = 64 * 1024
-_MAX_DOTS = 12
+_LONG_KEY = re.compile(r"(?m)^(?:[^.=\n]*\.){13}")
 
 
 class ManifestNames(NamedTuple):
@@ -87,13 +88,10 @@ _Reader = Callable[[str], ManifestNames]
 def _reader_of(name: str, folder: str) -> _Reader | None:
     if name in _READERS:
         return _READERS[name]
-    if name.endswith((".txt", ".in")) and (
-        "requirements" in name or name.startswith("constraints") or folder == "requirements"
-    ):
-        return _read_requirements
-    if name.endswith((".yml", ".yaml")) or _IMAGE_FILE.fullmatch(name):
-        return _read_images
-    return _read_gradle if name.endswith((".gradle", ".gradle.kts")) else None
+    for pattern, reader in _PATTERN_READERS.items():
+        if fnmatchcase(f"{folder}/{name}" if "/" in pattern else name, pattern):
+            return reader
+    return _read_images if name.endswith((".yml", ".yaml")) or _IMAGE_FILE.fullmatch(name) else None
 
 
 def _collect(
@@ -133,11 +131,11 @@ def _urls(text: str) -> Iterator[str]:
 class _Walk:
     """One walk through a manifest: names of packages below keys that say so, and of scripts below theirs.
 
-    The project's own name is no package that it uses: in a public registry it may be an attacker's.
+    The project's own name is no package that it uses: in a public registry it may be an attacker's. `only_tasks` are
+    the keys whose scripts have no program of their own: a runner takes their names.
     """
 
     def __init__(self, only_tasks: Sequence[str]) -> None:
-        # The keys whose scripts have no program of their own: a runner takes their names.
         self.only_tasks = only_tasks
         self.packages: list[str] = []
         self.tasks: list[str] = []
@@ -156,19 +154,15 @@ class _Walk:
 
     def _add_dependencies(self, value: object) -> None:
         if isinstance(value, list):
-            self._add_requirements(value)
-        elif isinstance(value, dict):
-            for name, inner in value.items():
-                if isinstance(inner, list) and any(isinstance(each, str) for each in inner):
-                    # A group of requirements; elsewhere the key is the package and the value says which.
-                    self._add_requirements(inner)
-                else:
-                    self.packages.append(name)
-
-    def _add_requirements(self, items: list[object]) -> None:
-        for item in items:
-            if isinstance(item, str) and (found := _REQUIREMENT.match(item)):
-                self.packages.append(found[1])
+            found = [_REQUIREMENT.match(item) for item in value if isinstance(item, str)]
+            self.packages += [match[1] for match in found if match]
+            return
+        for name, inner in value.items() if isinstance(value, dict) else ():
+            # A group of requirements; elsewhere the key is the package and the value says which.
+            if isinstance(inner, list) and any(isinstance(each, str) for each in inner):
+                self._add_dependencies(inner)
+            else:
+                self.packages.append(name)
 
 
 _DEPENDENCY_KEYS = re.compile(
@@ -176,32 +170,15 @@ _DEPENDENCY_KEYS = re.compile(
 )
 
 
-def _read_toml(registry: str, text: str) -> ManifestNames:
-    lines = text.splitlines()
-    if len(text) > _MAX_TOML or any(line.partition("=")[0].count(".") > _MAX_DOTS for line in lines):
+def _read_tree(registry: str, text: str, *, is_toml: bool) -> ManifestNames:
+    if is_toml and (len(text) > _MAX_TOML or _LONG_KEY.search(text)):
         return NO_NAMES
-    return _walk(registry, tomllib.loads(text), text, ("tasks",))
-
-
-def _read_json(registry: str, text: str) -> ManifestNames:
-    return _walk(registry, json.loads(text), text, ("tasks", "scripts"))
-
-
-def _walk(registry: str, value: object, text: str, only_tasks: Sequence[str]) -> ManifestNames:
-    walk = _Walk(only_tasks)
-    walk.visit(value)
+    walk = _Walk(("tasks",) if is_toml else ("tasks", "scripts"))
+    walk.visit(tomllib.loads(text) if is_toml else json.loads(text))
     return _collect(registry, walk.packages, tasks=walk.tasks, programs=walk.programs, urls=_urls(text))
 
 
 # Manifests that have lines.
-
-
-def _read_requirements(text: str) -> ManifestNames:
-    # `-e`, `-r` and bare URLs name no package; their hosts count.
-    names = (
-        found[1] for found in re.finditer(r"^[ \t]*([A-Za-z0-9][\w.-]*)[ \t]*(?:[<>=!~\[;@#]|$)", text, re.MULTILINE)
-    )
-    return _collect("pypi", names, urls=_urls(text))
 
 
 def _read_setup(text: str) -> ManifestNames:
@@ -216,33 +193,19 @@ def _read_setup(text: str) -> ManifestNames:
 
 
 def _read_lines(
-    registry: str, packages: re.Pattern[str], tasks: re.Pattern[str], urls: re.Pattern[str], text: str
+    registry: str, reader: str, packages: re.Pattern[str], tasks: re.Pattern[str], urls: re.Pattern[str], text: str
 ) -> ManifestNames:
-    names = _collect(
+    names = [":".join(match.groups()) for match in packages.finditer(text)]
+    if registry == "maven":
+        names += [name.partition(":")[2] for name in names]
+    found = _collect(
         registry,
-        (match[1] for match in packages.finditer(text)),
+        names,
         tasks=(name for match in tasks.finditer(text) for name in re.split(r"[\s,]+", match[1])),
-        urls=(match[1] for match in urls.finditer(text)),
+        urls=_urls(text) if reader == "text" else (match[1] for match in urls.finditer(text)),
     )
     # The owners on a shared host are as many as the packages, and no registry of the project's own.
-    return names._replace(hosts=tuple(site for site in names.hosts if "/" not in site))
-
-
-def _read_gradle(text: str) -> ManifestNames:
-    pairs = re.findall(r"[\"']([\w.-]{1,100}):([\w.-]{1,100})(?::[^\"'\s]{0,60})?[\"']", text)
-    return _collect("maven", _coordinates(pairs), urls=_urls(text))
-
-
-def _read_pom(text: str) -> ManifestNames:
-    pairs = re.findall(r"<groupId>([\w.-]{1,100})</groupId>\s{0,80}<artifactId>([\w.-]{1,100})</artifactId>", text)
-    urls = (found[1] for found in re.finditer(r"<url>(https?://[^<\s]{1,400})</url>", text))
-    return _collect("maven", _coordinates(pairs), urls=urls)
-
-
-def _coordinates(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
-    for group, artifact in pairs:
-        yield f"{group}:{artifact}"
-        yield artifact
+    return found if reader == "text" else found._replace(hosts=tuple(site for site in found.hosts if "/" not in site))
 
 
 # Files that name the images or the actions that are run. Those on a curated registry, or of a forge's own, are no news:
@@ -299,8 +262,8 @@ def _pattern(cell: str) -> re.Pattern[str]:
 
 def _reader(registry: str, reader: str, *patterns: str) -> _Reader:
     if reader in ("toml", "json"):
-        return partial(_read_toml if reader == "toml" else _read_json, registry)
-    return partial(_read_lines, registry.strip("-"), *map(_pattern, patterns))
+        return partial(_read_tree, registry, is_toml=reader == "toml")
+    return partial(_read_lines, registry.strip("-"), reader, *map(_pattern, patterns))
 
 
 _ROWS = read_table(
@@ -310,8 +273,8 @@ _LOCK_FILES = frozenset(name for names, _, reader, *_ in _ROWS if reader == "loc
 _READERS: dict[str, _Reader] = {
     **{name: _reader(*cells) for names, *cells in _ROWS for name in names.split()},
     **dict.fromkeys(("setup.cfg", "setup.py"), _read_setup),
-    "pom.xml": _read_pom,
 }
+_PATTERN_READERS = {name: reader for name, reader in _READERS.items() if "*" in name}
 
 
 # What an agent learns by reading a manifest.
