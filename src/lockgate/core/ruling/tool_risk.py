@@ -205,6 +205,10 @@ def _judge_words(words: tuple[str, ...]) -> _NameRisk:
     if acts:
         later = tuple(word for word in words[at + 1 :] if word in _ACTS and word != acts)
         return _NameRisk(Risk.HIGH, f"{quoted(acts)} acts", (acts, *later), at)
+    return _judge_looking(words, at)
+
+
+def _judge_looking(words: tuple[str, ...], at: int) -> _NameRisk:
     look, rest = words[at], words[at + 1 :]
     # 4. A second verb.
     if not _JOINS.isdisjoint(words[:at]):
@@ -215,6 +219,11 @@ def _judge_words(words: tuple[str, ...]) -> _NameRisk:
     if len(rest) == 1 and look not in _ONLY_LOOKS and rest[0] in (_MAY_ACT if look == "list" else _VERB_BEFORE_NOUN):
         why = f"{quoted(look)} may be a thing here that {quoted(rest[0])} acts on"
         return _NameRisk(Risk.HIGH, why, rest, at)
+    return _judge_thing(words, at)
+
+
+def _judge_thing(words: tuple[str, ...], at: int) -> _NameRisk:
+    look, rest = words[at], words[at + 1 :]
     # 5. An address of the caller's choosing.
     address = next((word for word in words if _is_address(word, look)), "")
     if address:

@@ -260,10 +260,10 @@ def _pattern(cell: str) -> re.Pattern[str]:
     return re.compile(cell if cell != "-" else r"(?!)", re.MULTILINE)
 
 
-def _reader(registry: str, reader: str, *patterns: str) -> _Reader:
+def _reader(registry: str, reader: str, packages: str, tasks: str, urls: str) -> _Reader:
     if reader in ("toml", "json"):
         return partial(_read_tree, registry, is_toml=reader == "toml")
-    return partial(_read_lines, registry.strip("-"), reader, *map(_pattern, patterns))
+    return partial(_read_lines, registry.strip("-"), reader, _pattern(packages), _pattern(tasks), _pattern(urls))
 
 
 _ROWS = read_table(

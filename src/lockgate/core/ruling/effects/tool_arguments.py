@@ -127,7 +127,7 @@ def quote_word(word: str) -> str:
     return word if re.fullmatch(r"[\w@%+=:,./-]+", word) else "'" + word.replace("'", "'\"'\"'") + "'"
 
 
-class Setting(NamedTuple):
+class ArgumentSetting(NamedTuple):
     """A boolean, word or `key=value` text of the arguments: its argument, its name, its value."""
 
     argument: str
@@ -182,7 +182,7 @@ class ArgumentAct(NamedTuple):
 
     kind: str
     role: str
-    setting: Setting
+    setting: ArgumentSetting
 
 
 def acts_by_argument(name: ToolName, arguments: Mapping[str, object]) -> Iterator[ArgumentAct]:
@@ -191,7 +191,7 @@ def acts_by_argument(name: ToolName, arguments: Mapping[str, object]) -> Iterato
     # What is worked on may be told by the name of its number only: `approve` with `pull_number`.
     words = name.words.union(*(name_parts(setting.name) for setting in settings))
     rows = _rows_of(name.verb, words)
-    yield from (ArgumentAct(row.kind, row.role, Setting("", "", "")) for row in rows if not row.values)
+    yield from (ArgumentAct(row.kind, row.role, ArgumentSetting("", "", "")) for row in rows if not row.values)
     for setting in settings:
         row = _first_row(rows, setting)
         if row is not None:
@@ -200,7 +200,7 @@ def acts_by_argument(name: ToolName, arguments: Mapping[str, object]) -> Iterato
 
 def weakens(name: str, value: str) -> bool:
     """Return whether a setting of this name in a file protects less with this value."""
-    return _first_row(_WRITTEN, Setting("", name, value)) is not None
+    return _first_row(_WRITTEN, ArgumentSetting("", name, value)) is not None
 
 
 @lru_cache(maxsize=1024)
@@ -212,7 +212,7 @@ def _rows_of(verb: str, words: frozenset[str]) -> tuple[_Row, ...]:
     )
 
 
-def _first_row(rows: Sequence[_Row], setting: Setting) -> _Row | None:
+def _first_row(rows: Sequence[_Row], setting: ArgumentSetting) -> _Row | None:
     stated = setting.value.strip().lower()
     # `env:*` and `alertname=~".+"` state what stands last in them.
     last = re.split(r"[=:~\"' ]+", stated[-40:].strip("\"'"))[-1]
@@ -224,7 +224,7 @@ def _first_row(rows: Sequence[_Row], setting: Setting) -> _Row | None:
     return None
 
 
-def _is_named(row: _Row, setting: Setting) -> bool:
+def _is_named(row: _Row, setting: ArgumentSetting) -> bool:
     parts = name_parts(setting.name.replace(".", "_"))
     if row.is_given:
         # A whole argument, at any depth: a `key: value` in a text gives nothing.
@@ -238,7 +238,7 @@ def _is_named(row: _Row, setting: Setting) -> bool:
     return bool(own) and own <= row.names.words
 
 
-def find_settings(arguments: Mapping[str, object]) -> Iterator[Setting]:
+def find_settings(arguments: Mapping[str, object]) -> Iterator[ArgumentSetting]:
     """Yield everything in the arguments that may be a setting."""
     pending: list[tuple[str, object]] = [("", arguments)]
     count = 0
@@ -251,12 +251,16 @@ def find_settings(arguments: Mapping[str, object]) -> Iterator[Setting]:
         elif isinstance(value, list | tuple):
             pending += [(f"{path}[{at}]", item) for at, item in enumerate(value)]
         elif isinstance(value, int) and value.bit_length() <= _MAX_SETTING_BITS:
-            yield Setting(path, _setting_name(path), str(value))
+            yield ArgumentSetting(path, _setting_name(path), str(value))
         elif isinstance(value, str) and len(value) <= _MAX_SETTING_TEXT:
-            yield Setting(path, _setting_name(path), value)
-            if "=" in value or (":" in value and not has_role(path, "prose")):
-                for match in _PAIR.finditer(value):
-                    yield Setting(path, match[1], match[2])
+            yield ArgumentSetting(path, _setting_name(path), value)
+            yield from _paired_settings(path, value)
+
+
+def _paired_settings(path: str, value: str) -> Iterator[ArgumentSetting]:
+    if "=" in value or (":" in value and not has_role(path, "prose")):
+        for match in _PAIR.finditer(value):
+            yield ArgumentSetting(path, match[1], match[2])
 
 
 def _setting_name(path: str) -> str:
@@ -266,7 +270,7 @@ def _setting_name(path: str) -> str:
     return f"{above}_{name}" if above and _has_word(name, "state") else name
 
 
-def _named_setting(path: str, settings: Mapping[str, object]) -> Iterator[Setting]:
+def _named_setting(path: str, settings: Mapping[str, object]) -> Iterator[ArgumentSetting]:
     """Yield a setting that is spread over two arguments: its name is the value of one, its value that of another."""
     names = [value for key, value in settings.items() if isinstance(value, str) and _has_word(key, "setting")]
     values = [value for key, value in settings.items() if _has_word(key, "state")]
@@ -274,7 +278,7 @@ def _named_setting(path: str, settings: Mapping[str, object]) -> Iterator[Settin
         for value in values[:4]:
             is_short = isinstance(value, str) or (isinstance(value, int) and value.bit_length() <= _MAX_SETTING_BITS)
             if is_short and len(name) <= _MAX_SETTING_TEXT:
-                yield Setting(path, name, str(value))
+                yield ArgumentSetting(path, name, str(value))
 
 
 def _has_word(key: object, role: str) -> bool:

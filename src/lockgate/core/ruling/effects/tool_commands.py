@@ -152,18 +152,18 @@ def _endings(head: str, arguments: Mapping[str, object], separator: str) -> Iter
     line = " ".join(value for key, value in given if _rank(key) == _LINE)
     line = line.strip().removeprefix(head.partition(" ")[0] + " ")
     line = separator + line if line else ""
+    others = [(key, value) for key, value in given if 0 < _rank(key) < _LINE or not value]
     for is_operand in (_may_be_operand, bool, _never)[: 2 if separator else 3]:
-        options, operands = list[str](), list[str]()
-        for key, value in given:
-            if value == "":
-                options.append(_option(key))
-            elif 0 < _rank(key) < _LINE:
-                short = value if len(value) <= _MAX_VALUE and "\n" not in value else "-"
-                if is_operand(key) and short != "-":
-                    operands.append(quote_word(short))
-                else:
-                    options.append(quote_word(f"{_option(key)}={short}"))
-        yield " ".join([*words, *options, *operands, line])
+        spelled = [_spell(key, value, is_operand=is_operand(key)) for key, value in others]
+        # Options stand before operands.
+        yield " ".join([*words, *sorted(spelled, key=lambda word: not word.lstrip("'").startswith("-")), line])
+
+
+def _spell(key: str, value: str, *, is_operand: bool) -> str:
+    if value == "":
+        return _option(key)
+    short = value if len(value) <= _MAX_VALUE and "\n" not in value else "-"
+    return quote_word(short) if is_operand and short != "-" else quote_word(f"{_option(key)}={short}")
 
 
 def _given(arguments: Mapping[str, object]) -> Iterator[tuple[str, str]]:
@@ -219,22 +219,28 @@ def _never(key: str) -> bool:
 
 def rest_name(tool: str, leaves: Sequence[Leaf]) -> tuple[str, Leaf] | None:
     """Return a REST request as a tool's name, with its method as the verb and its path as words, and its address."""
-    method = next((leaf.text.upper() for leaf in leaves if _is_method(leaf)), "")
-    words = frozenset(tool_words(tool))
-    if not method and not WORDS["protocol"].isdisjoint(words):
-        method = next((word.upper() for word in words if word.upper() in _VERBS), "")
-    address = next((leaf for leaf in leaves if has_role(leaf.argument, "address") and _ADDRESS.match(leaf.text)), None)
-    if method not in _VERBS or address is None:
-        return None
-    match = _ADDRESS.match(address.text)
-    if match is None or (match[1] and is_local_host(match[1].partition(":")[0])):
-        return None
-    service, action = (match[1] or "").partition(".")[0], _ACTION.search(address.text)
+    verb = _VERBS.get(_method(tool, leaves), "")
+    for address in leaves if verb else ():
+        match = _ADDRESS.match(address.text) if has_role(address.argument, "address") else None
+        if match is not None:
+            host, path = match[1] or "", match[2] or ""
+            return None if is_local_host(host.partition(":")[0]) else (_name_of(verb, host, path), address)
+    return None
+
+
+def _name_of(verb: str, host: str, path: str) -> str:
+    action = _ACTION.search(path)
     if action:
-        return f"{service}_{action[1]}"[:MAX_NAME], address
-    path = (match[2] or "").partition("?")[0].replace("/pulls/", "/pull_request/")
-    named = [segment for segment in path.split("/") if _SEGMENT.fullmatch(segment)]
-    return "_".join((_VERBS[method], *named))[:MAX_NAME].replace(":", "_").replace(".", "_"), address
+        return f"{host.partition('.')[0]}_{action[1]}"[:MAX_NAME]
+    segments = path.partition("?")[0].replace("/pulls/", "/pull_request/").split("/")
+    named = [segment for segment in segments if _SEGMENT.fullmatch(segment)]
+    return "_".join((verb, *named))[:MAX_NAME].replace(":", "_").replace(".", "_")
+
+
+def _method(tool: str, leaves: Sequence[Leaf]) -> str:
+    words = frozenset(tool_words(tool))
+    named = () if WORDS["protocol"].isdisjoint(words) else [word.upper() for word in words if word.upper() in _VERBS]
+    return next((leaf.text.upper() for leaf in leaves if _is_method(leaf)), next(iter(named), ""))
 
 
 def _is_method(leaf: Leaf) -> bool:

@@ -40,15 +40,19 @@ def read_file_tool(name: ToolName, seed: str, leaves: Sequence[Leaf], project: P
     found = list(_read_elsewhere(name, access, leaves))
     if access is None or not paths:
         return found or ([effect("unknown-act", certainty=Certainty.GUESS)] if seed == "write" else None)
-    if not any(has_role(leaf.argument, "elsewhere") and not is_local_host(leaf.text) for leaf in leaves):
+    if not any(map(_is_other_host, leaves)):
         found += [_access(leaf, _access_of(leaf, access, name), project) for leaf in paths]
     if access is Access.WRITE:
         others = [leaf for leaf in leaves if leaf not in named]
         found += _read_contents(paths, others, project)
-        if name.verb == "download":
-            found += [effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths]
+        downloaded = paths if name.verb == "download" else ()
+        found += [effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in downloaded]
         found += _read_repository(others)
     return found
+
+
+def _is_other_host(leaf: Leaf) -> bool:
+    return has_role(leaf.argument, "elsewhere") and not is_local_host(leaf.text)
 
 
 def _read_elsewhere(name: ToolName, access: Access | None, leaves: Sequence[Leaf]) -> Iterator[Effect]:
@@ -96,6 +100,10 @@ def _direction(name: ToolName, seed: str, leaves: Sequence[Leaf]) -> Access | No
         return Access.READ if is_view else Access.WRITE
     if name.verb in _TRANSFORMS:
         return Access.WRITE
+    return _direction_by_words(name, leaves)
+
+
+def _direction_by_words(name: ToolName, leaves: Sequence[Leaf]) -> Access | None:
     # The folders of a mail tool are full of mail.
     is_mail = name.verb in _DELETES and not WORDS["mail folder"].isdisjoint(name.words)
     if is_mail and not any(leaf.text.startswith(("/", "~")) for leaf in leaves):

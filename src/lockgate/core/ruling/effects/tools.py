@@ -344,10 +344,11 @@ def _acts_by_name(name: ToolName, leaves: Sequence[Leaf]) -> list[tuple[str, str
     acts = [(kind, role)]
     if act is not None and act.kind != "unknown-act" and KINDS[act.kind].severity >= KINDS[kind].severity:
         acts = [(act.kind, act.role)] if kind in _OPEN else [(act.kind, act.role), *acts]
+    if kind not in _OPEN and kind != "approves-payment":
+        return acts
     shapes = {seen.shape for leaf in leaves if not is_prose(leaf) for seen in find_addresses_by_shape(leaf.text)}
-    if kind in _OPEN or kind == "approves-payment":
-        if Shape.ACCOUNT in shapes and any(not all_parts(leaf.argument).isdisjoint(ROLES["amount"]) for leaf in leaves):
-            return [("pays", "account")] if kind in _OPEN else [*acts, ("pays", "account")]
+    if Shape.ACCOUNT in shapes and any(not all_parts(leaf.argument).isdisjoint(ROLES["amount"]) for leaf in leaves):
+        return [("pays", "account"), *(acts if kind == "approves-payment" else [])]
     if acts[0][0] == "changes-own-note" and shapes and "draft" not in name.words:
         return [("changes-record", "thing")]
     return acts
