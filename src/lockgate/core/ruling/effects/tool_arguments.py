@@ -184,6 +184,11 @@ class ArgumentAct(NamedTuple):
     role: str
     setting: ArgumentSetting
 
+    @property
+    def target(self) -> str:
+        """The name or value of the setting, where it is what the act is about."""
+        return {"name": self.setting.name, "value": self.setting.value}.get(self.role, "")
+
 
 def acts_by_argument(name: ToolName, arguments: Mapping[str, object]) -> Iterator[ArgumentAct]:
     """Yield what the arguments of a tool do besides its name; of the rows that fit one setting, the first decides."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.effects.address_shapes import find_hosts, host_from_value, is_local_host
-from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
+from lockgate.core.ruling.effects.effect import KINDS, Certainty, Effect, Severity, effect
 from lockgate.core.ruling.effects.paths import Access, read_access
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.tool_arguments import ROLES, has_role, is_path_name, leaf_name, name_parts
@@ -19,6 +19,11 @@ _MOVES, _TRANSFORMS, _DELETES = WORDS["moves file"], WORDS["transforms file"], W
 _OLD, _NEW = ROLES["old text"], ROLES["new text"]
 _EDITED = frozenset("path filename filepath".split())
 _NOT_CONTENT = frozenset("description instruction instructions explanation title".split())
+_DOORS_ANYWHERE = frozenset(
+    kind
+    for kind, row in KINDS.items()
+    if row.severity is Severity.OPENS_A_DOOR and kind not in ("writes-outside", "deletes-outside")
+)
 _MAX_PATCHED, _MAX_ADDRESS = 200, 400
 _PATCHED = re.compile(
     r"(?m)^(?:\*\*\* (?P<act>Add|Update|Delete) File: |\*\*\* Move to: |(?P<diff>\+\+\+|---) (?:[ab]/)?)"
@@ -30,28 +35,37 @@ _SHARE, _BEHIND_HOST = re.compile(r"[\\/]{2}([\w.-]+)[\\/]"), re.compile(r"[\w.-
 
 def read_file_tool(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project) -> list[Effect] | None:
     """Return what a tool does to the files it names; None for a tool that works on no path of this machine."""
-    if seed == "write":
-        patched = list(read_patches(leaves, project))
-        if patched:
-            return patched
+    patched = list(read_patches(leaves, project)) if seed == "write" else []
+    if patched:
+        return patched
     named = _find_paths(name, leaves)
     paths = [leaf for leaf in named if _is_path(leaf.text)]
     access = _direction(name, seed, leaves)
     found = list(_read_elsewhere(name, access, leaves))
     if access is None or not paths:
-        return found or ([effect("unknown-act", certainty=Certainty.GUESS)] if seed == "write" else None)
-    if not any(map(_is_other_host, leaves)):
-        found += [_access(leaf, _access_of(leaf, access, name), project) for leaf in paths]
+        unknown = [effect("unknown-act", certainty=Certainty.GUESS)] if seed == "write" else None
+        return found or unknown
+    here = [_access(leaf, _access_of(leaf, access, name), project) for leaf in paths]
+    found += _without_places(here) if any(map(is_other_host, leaves)) else here
     if access is Access.WRITE:
         others = [leaf for leaf in leaves if leaf not in named]
         found += _read_contents(paths, others, project)
-        downloaded = paths if name.verb == "download" else ()
-        found += [effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in downloaded]
-        found += _read_repository(others)
+        found += [*_read_repository(others), *_read_download(name, paths)]
     return found
 
 
-def _is_other_host(leaf: Leaf) -> bool:
+def _without_places(effects: Sequence[Effect]) -> list[Effect]:
+    # On another machine a path is outside no project, and a key is a key.
+    return [each for each in effects if each.kind in _DOORS_ANYWHERE]
+
+
+def _read_download(name: ToolName, paths: Sequence[Leaf]) -> Iterator[Effect]:
+    if name.verb == "download":
+        yield from (effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths)
+
+
+def is_other_host(leaf: Leaf) -> bool:
+    """Return whether a value says that a tool works on another machine."""
     return has_role(leaf.argument, "elsewhere") and not is_local_host(leaf.text)
 
 

@@ -29,6 +29,7 @@ from lockgate.core.ruling.effects.shell import read_command
 from lockgate.core.ruling.effects.sql import read_sql
 from lockgate.core.ruling.effects.tool_arguments import (
     ROLES,
+    ArgumentAct,
     acts_by_argument,
     all_parts,
     has_role,
@@ -38,7 +39,7 @@ from lockgate.core.ruling.effects.tool_arguments import (
     quote_word,
 )
 from lockgate.core.ruling.effects.tool_commands import commands_of, is_known_command, rest_name
-from lockgate.core.ruling.effects.tool_files import find_secret_files, read_file_tool, read_patches
+from lockgate.core.ruling.effects.tool_files import find_secret_files, is_other_host, read_file_tool, read_patches
 from lockgate.core.ruling.effects.tool_names import ToolName, gravest_act, read_tool_name
 from lockgate.core.ruling.effects.written import MAX_PACKAGES, read_shown_text
 from lockgate.core.ruling.tool_call import ToolCall
@@ -58,6 +59,7 @@ _MAX_TARGET = 200
 _MAX_TARGETS = 40
 _MAX_ACTION = 40
 _RUNS = WORDS["runs"]
+_OTHER_SEEDS = frozenset("read write glob grep web_fetch".split())
 # What of an address is reached or taken by the act itself; other tools only ask the host.
 _GOES_TO_HOST = frozenset(
     "sends-data grants-access sends-secret unknown-act embeds-remote-code installs-package clones pushes".split()
@@ -138,8 +140,7 @@ def _graver_reading(
     unknown = _NOT_KNOWN - {"unreadable"} if is_known else _NOT_KNOWN | {"runs-project-task"}
     for line in lines:
         read = [each for each in read_command(line, "", project, activity) if each.kind not in unknown]
-        if read and (not best or _gravest(read) > _gravest(best)):
-            best = [each._replace(start=0, end=0) for each in read]
+        best = max(best, [each._replace(start=0, end=0) for each in read], key=_gravest)
     # What the verb of a name says in general, a row says in particular: `git_clean` deletes no record.
     if best and is_known and KINDS[name.kind].severity < Severity.OPENS_A_DOOR:
         found = [each for each in found if each.kind not in (name.kind, "unknown-act")]
@@ -147,7 +148,7 @@ def _graver_reading(
 
 
 def _gravest(effects: Sequence[Effect]) -> int:
-    return max((each.severity for each in effects), default=0)
+    return max((each.severity for each in effects), default=-1)
 
 
 # Shells, code and queries.
@@ -163,25 +164,37 @@ def _read_run(
 def _read_shell(
     name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project, activity: Activity
 ) -> list[Effect] | None:
-    if seed != "bash" and name.verb not in _RUNS and WORDS["shell"].isdisjoint(name.words):
+    is_shell = seed == "bash" or name.verb in _RUNS or not WORDS["shell"].isdisjoint(name.words)
+    if not is_shell or seed in _OTHER_SEEDS or not WORDS["code"].isdisjoint(name.words):
         return None
-    if seed in ("read", "write", "glob", "grep", "web_fetch") or not WORDS["code"].isdisjoint(name.words):
-        return None
+    commands = _command_lines(seed, leaves)
+    if not commands and seed == "bash":
+        return [effect("unknown-act", certainty=Certainty.GUESS)]
+    if not commands or _is_other_shell(name):
+        return [effect("unreadable", argument=leaf.argument, span=(0, len(leaf.text))) for leaf in commands] or None
+    found = [each for leaf in commands for each in read_command(leaf.text, leaf.argument, project, activity)]
+    host = next((leaf.text for leaf in leaves if is_other_host(leaf)), "")
+    return _run_elsewhere(host, commands, found, project, activity) if host else found
+
+
+def _is_other_shell(name: ToolName) -> bool:
+    """Return whether a tool runs a shell whose language is not read."""
+    return not WORDS["other shell"].isdisjoint(name.words) or {"power", "shell"} <= name.words or name.words == {"cmd"}
+
+
+def _command_lines(seed: str, leaves: Sequence[Leaf]) -> list[Leaf]:
+    """Return the commands among the values with the words that go with them; a shell may get such words alone."""
     words = list(joined_values(leaves, "command arguments"))
     commands = list(joined_values(leaves, "command"))
-    if commands:
-        commands = [Leaf(leaf.argument, " ".join(each.text for each in (leaf, *words))) for leaf in commands]
-    elif seed == "bash":
-        commands = words
     if not commands:
-        return [effect("unknown-act", certainty=Certainty.GUESS)] if seed == "bash" else None
-    if not WORDS["other shell"].isdisjoint(name.words) or {"power", "shell"} <= name.words or name.words == {"cmd"}:
-        return [effect("unreadable", argument=each.argument, span=(0, len(each.text))) for each in commands]
-    host = next((leaf.text for leaf in leaves if has_role(leaf.argument, "elsewhere")), "")
-    found = [each for leaf in commands for each in read_command(leaf.text, leaf.argument, project, activity)]
-    if not host or is_local_host(host):
-        return found
-    # On another machine a path is not the project's; what runs there is read as a shell reads `ssh`.
+        return words if seed == "bash" else []
+    return [Leaf(leaf.argument, " ".join(each.text for each in (leaf, *words))) for leaf in commands]
+
+
+def _run_elsewhere(
+    host: str, commands: Sequence[Leaf], found: Sequence[Effect], project: Project, activity: Activity
+) -> list[Effect]:
+    """Return what commands do on another machine, where a path is not the project's, as a shell reads `ssh`."""
     lines = [Leaf(leaf.argument, f"ssh {quote_word(host)} {quote_word(leaf.text)}") for leaf in commands]
     remote = [each for leaf in lines for each in read_command(leaf.text, leaf.argument, project, activity)]
     remote = [each._replace(start=0, end=0) for each in remote]
@@ -219,19 +232,24 @@ def _read_web_tool(
     on_page = name.verb != "install" and not WORDS["page"].isdisjoint(name.words)
     hosts = list(_addressed_hosts(leaves))
     if name.kind == "looks":
-        # An address can carry data out, unless we know by name where the tool goes; a bare host carries little.
-        if not WORDS["names hosts"].isdisjoint(name.words):
-            hosts = [(host, leaf) for host, leaf in hosts if "/" in leaf.text]
-        return _requests(leaves, hosts) if hosts and may_reach_any_address(call.tool) else [effect("looks")]
+        return _looked_up(name, call, leaves, hosts)
     if seed == "web_fetch" or name.kind == "requests":
-        if not hosts and on_page and not WORDS["looks at page"].isdisjoint(name.words):
-            return [effect("looks")]
-        return _requests(leaves, hosts) or [effect("requests")]
+        only_looks = on_page and not WORDS["looks at page"].isdisjoint(name.words)
+        return _requests(leaves, hosts) or [effect("looks" if only_looks else "requests")]
     if on_page:
         return _read_page_act(name, leaves, hosts, project)
     # A tool by the name of the protocol goes where its address says, and what it is called is the method.
-    is_method = not WORDS["protocol"].isdisjoint(name.words) and not WORDS["sends request"].isdisjoint(name.words)
-    return [_request(host, leaf, sends=True) for host, leaf in hosts] if hosts and is_method else None
+    is_method = not (WORDS["protocol"].isdisjoint(name.words) or WORDS["sends request"].isdisjoint(name.words))
+    return ([_request(host, leaf, sends=True) for host, leaf in hosts] if is_method else []) or None
+
+
+def _looked_up(
+    name: ToolName, call: ToolCall, leaves: Sequence[Leaf], hosts: Sequence[tuple[str, Leaf]]
+) -> list[Effect]:
+    # An address can carry data out, unless we know by name where the tool goes; a bare host carries little.
+    if not WORDS["names hosts"].isdisjoint(name.words):
+        hosts = [(host, leaf) for host, leaf in hosts if "/" in leaf.text]
+    return _requests(leaves, hosts) if hosts and may_reach_any_address(call.tool) else [effect("looks")]
 
 
 def _addressed_hosts(leaves: Sequence[Leaf]) -> Iterator[tuple[str, Leaf]]:
@@ -297,27 +315,32 @@ def _read_service_tool(
     name: ToolName, seed: str, call: ToolCall, leaves: Sequence[Leaf], project: Project
 ) -> list[Effect]:
     """Return what a tool does by its name and its arguments, one effect for each target among them."""
-    acts = [("instructs-agent", "shape")] if seed == "spawn_agent" else _acts_by_name(name, leaves)
-    found = list[Effect]()
-    for act in acts_by_argument(name, call.arguments) if name.kind != "looks" else ():
-        if act.kind == "changes-permissions" and acts[0][0] in _PUBLIC_BY_NATURE:
-            continue
-        # A new password changes a login where a record is changed; where a page or an account is asked, it is used.
-        if act.kind in ("changes-login", "looks") and acts[0][0] not in _OPEN:
-            continue
-        if act.kind == "looks":
-            return [effect("looks")]
-        if act.role in ("name", "value"):
-            target = act.setting.name if act.role == "name" else act.setting.value
-            found.append(effect(act.kind, target, argument=act.setting.argument))
-        else:
-            acts.append((act.kind, act.role))
-    gravest = max([KINDS[kind].severity for kind, _ in acts[1:]] + [each.severity for each in found], default=0)
-    if acts[0][0] in _OPEN and gravest >= KINDS[acts[0][0]].severity and len(acts) + len(found) > 1:
-        acts = acts[1:]
+    by_name = [("instructs-agent", "shape")] if seed == "spawn_agent" else _acts_by_name(name, leaves)
+    by_argument = [] if name.kind == "looks" else _acts_by_argument(name, call, by_name[0][0])
+    if any(act.kind == "looks" for act in by_argument):
+        return [effect("looks")]
+    found = [effect(act.kind, act.target, argument=act.setting.argument) for act in by_argument if act.target]
+    others = [(act.kind, act.role) for act in by_argument if not act.target]
+    gravest = max((KINDS[act.kind].severity for act in by_argument), default=-1)
+    if by_name[0][0] in _OPEN and gravest >= KINDS[by_name[0][0]].severity:
+        by_name = by_name[1:]
+    acts = dict.fromkeys([*by_name, *others])
+    found += [each for kind, role in acts for each in _aimed(kind, role, leaves, name)]
     kinds = frozenset(kind for kind, _ in acts)
-    found += [each for kind, role in dict.fromkeys(acts) for each in _aimed(kind, role, leaves, name)]
     found += find_secret_files(leaves, project, sends=not _SENDS.isdisjoint(kinds))
+    return [*found, *_read_prose(kinds, leaves)]
+
+
+def _acts_by_argument(name: ToolName, call: ToolCall, kind: str) -> list[ArgumentAct]:
+    acts = list(acts_by_argument(name, call.arguments))
+    if kind in _PUBLIC_BY_NATURE:
+        acts = [act for act in acts if act.kind != "changes-permissions"]
+    # A new password changes a login where a record is changed; where a page or an account is asked, it is used.
+    return acts if kind in _OPEN else [act for act in acts if act.kind not in ("changes-login", "looks")]
+
+
+def _read_prose(kinds: frozenset[str], leaves: Sequence[Leaf]) -> list[Effect]:
+    found = list[Effect]()
     for leaf in leaves:
         if "instructs-agent" in kinds or ("changes-agent-file" in kinds and is_prose(leaf)):
             found += [effect("requests", seen.target, argument=leaf.argument) for seen in find_hosts(leaf.text)]
@@ -328,27 +351,29 @@ def _read_service_tool(
 
 def _acts_by_name(name: ToolName, leaves: Sequence[Leaf]) -> list[tuple[str, str]]:
     """Return the kind and aim of a tool by its name, and by the action or state that an argument names."""
-    kind, role = name.kind, name.role
+    kind, acts = name.kind, [(name.kind, name.role)]
     if kind == "looks":
-        return [(kind, role)]
-    # Some hosts call a device's action a service: `lock.unlock`.
-    is_call = name.verb in ("call", "")
-    actions = [
-        leaf.text
-        for leaf in leaves
-        if leaf.text.isascii() and (has_role(leaf.argument, "action") or (is_call and leaf.argument == "service"))
-    ]
-    actions = [text for text in actions[:4] if len(text) <= _MAX_ACTION]
-    verbs = [word for text in actions for word in (*acting_words(text), read_tool_name(text).verb) if word]
-    act = gravest_act(verbs, name.words - {name.verb})[1] if verbs else None
-    acts = [(kind, role)]
-    if act is not None and act.kind != "unknown-act" and KINDS[act.kind].severity >= KINDS[kind].severity:
-        acts = [(act.kind, act.role)] if kind in _OPEN else [(act.kind, act.role), *acts]
-    if kind not in _OPEN and kind != "approves-payment":
         return acts
+    verbs = _action_verbs(name, leaves)
+    act = gravest_act(verbs, name.words - {name.verb})[1] if verbs else None
+    if act is not None and act.kind != "unknown-act" and KINDS[act.kind].severity >= KINDS[kind].severity:
+        acts = [(act.kind, act.role), *([] if kind in _OPEN else acts)]
+    return _acts_by_shape(name, acts, leaves) if kind in _OPEN or kind == "approves-payment" else acts
+
+
+def _action_verbs(name: ToolName, leaves: Sequence[Leaf]) -> list[str]:
+    # Some hosts call a device's action a service: `lock.unlock`.
+    roles = ("action", "service") if name.verb in ("call", "") else ("action",)
+    actions = [leaf.text for leaf in leaves if any(has_role(leaf.argument, role) for role in roles)]
+    actions = [text for text in actions[:4] if len(text) <= _MAX_ACTION and text.isascii()]
+    return [word for text in actions for word in (*acting_words(text), read_tool_name(text).verb) if word]
+
+
+def _acts_by_shape(name: ToolName, acts: list[tuple[str, str]], leaves: Sequence[Leaf]) -> list[tuple[str, str]]:
+    """Return the acts once the values are seen: an account and an amount make a payment, an address makes a record."""
     shapes = {seen.shape for leaf in leaves if not is_prose(leaf) for seen in find_addresses_by_shape(leaf.text)}
     if Shape.ACCOUNT in shapes and any(not all_parts(leaf.argument).isdisjoint(ROLES["amount"]) for leaf in leaves):
-        return [("pays", "account"), *(acts if kind == "approves-payment" else [])]
+        return [("pays", "account"), *(acts if name.kind == "approves-payment" else [])]
     if acts[0][0] == "changes-own-note" and shapes and "draft" not in name.words:
         return [("changes-record", "thing")]
     return acts
@@ -360,39 +385,55 @@ def _aimed(kind: str, role: str, leaves: Sequence[Leaf], name: ToolName) -> Iter
     count = 0
     if KINDS[kind].severity >= Severity.REACHES_OUT and role != "none":
         for leaf, seen in _targets(kind, role, leaves, name):
-            aimed = kind
-            if seen.shape is Shape.HOST and kind not in _GOES_TO_HOST and role not in ("host", "links"):
-                # Such a tool names a host and does not go there.
-                if "/" in leaf.text or WORDS["names hosts"].isdisjoint(name.words):
-                    aimed = "asks-local" if is_local_host(seen.target) else "requests"
+            goes_there = kind in _GOES_TO_HOST or role in ("host", "links")
+            aimed = kind if goes_there else _kind_for_shape(kind, leaf, seen, name)
             count += aimed == kind
             yield effect(aimed, seen.target, certainty=certainty, argument=leaf.argument, span=(seen.start, seen.end))
             if count > _MAX_TARGETS:
                 return
     if not count and role not in ("host", "links"):
         # Who names a repository has not approved its changes: such an effect has no target that a goal could excuse.
-        named = {leaf.argument: leaf.text for leaf in leaves if leaf.argument in ("owner", "repo")}
-        is_named = len(named) == 2 and role != "none"
-        yield effect(kind, f"{named['owner']}/{named['repo']}"[:_MAX_TARGET] if is_named else "", certainty=certainty)
+        yield effect(kind, "" if role == "none" else _repository(leaves), certainty=certainty)
+
+
+def _kind_for_shape(kind: str, leaf: Leaf, seen: Seen, name: ToolName) -> str:
+    # Some tools name a host and do not go there.
+    is_named_only = "/" not in leaf.text and not WORDS["names hosts"].isdisjoint(name.words)
+    if seen.shape is not Shape.HOST or is_named_only:
+        return kind
+    return "asks-local" if is_local_host(seen.target) else "requests"
+
+
+def _repository(leaves: Sequence[Leaf]) -> str:
+    named = {leaf.argument: leaf.text for leaf in leaves if leaf.argument in ("owner", "repo")}
+    return f"{named['owner']}/{named['repo']}"[:_MAX_TARGET] if len(named) == 2 else ""
 
 
 def _targets(kind: str, role: str, leaves: Sequence[Leaf], name: ToolName) -> Iterator[tuple[Leaf, Seen]]:
     if role == "links":
-        texts = (leaf for leaf in leaves if is_prose(leaf))
-        yield from ((leaf, seen) for leaf in texts for seen in chain(find_hosts(leaf.text), find_bare_hosts(leaf.text)))
-        return
-    if role == "forwarded":
-        acting = [leaf for leaf in leaves if _forwards(leaf) or not _is_condition(leaf)]
-        boxes = [(leaf, seen) for leaf in acting for seen in find_mailboxes(leaf.text)]
-        yield from boxes or ((leaf, seen) for leaf in leaves for seen in _targets_of(leaf, kind, "principal"))
-        return
+        return _links(leaves)
+    boxes = _receivers(leaves) if role == "forwarded" else []
+    if boxes:
+        return iter(boxes)
+    role = "principal" if role == "forwarded" else role
     # The payer of a payment or the group that a member is added to is no target where another value is one.
-    aside = ROLES.get(f"aside {kind}", frozenset())
-    if kind == "pays" and not WORDS["goes back"].isdisjoint(name.words):
-        aside = frozenset()
+    goes_back = kind == "pays" and not WORDS["goes back"].isdisjoint(name.words)
+    aside = frozenset[str]() if goes_back else ROLES.get(f"aside {kind}", frozenset())
     pairs = [(leaf, seen) for leaf in leaves for seen in _targets_of(leaf, kind, role)]
-    others = [pair for pair in pairs if _is_apart(pair[0], aside)] if aside else pairs
-    yield from others if others or role == "host" else pairs
+    others = [pair for pair in pairs if _is_apart(pair[0], aside)]
+    return iter(others if others or role == "host" else pairs)
+
+
+def _links(leaves: Sequence[Leaf]) -> Iterator[tuple[Leaf, Seen]]:
+    for leaf in leaves:
+        if is_prose(leaf):
+            yield from ((leaf, seen) for seen in chain(find_hosts(leaf.text), find_bare_hosts(leaf.text)))
+
+
+def _receivers(leaves: Sequence[Leaf]) -> list[tuple[Leaf, Seen]]:
+    """Return who gets the mail that a rule sends on; what says which mail it is for, `from=…`, gets none."""
+    acting = [leaf for leaf in leaves if _forwards(leaf) or not _is_condition(leaf)]
+    return [(leaf, seen) for leaf in acting for seen in find_mailboxes(leaf.text)]
 
 
 def _forwards(leaf: Leaf) -> bool:
@@ -415,22 +456,24 @@ def _is_apart(leaf: Leaf, aside: frozenset[str]) -> bool:
 def _targets_of(leaf: Leaf, kind: str, role: str) -> list[Seen]:
     text = leaf.text.strip()
     if role == "host":
-        # `10 mx.a.example.`: numbers stand before the host of a mail server.
-        host = host_from_value(_PRIORITY.sub("", text[:_MAX_TARGET]).removesuffix("."))
-        return [Seen(Shape.HOST, host, 0, len(leaf.text))] if host and not is_local_host(host) else []
+        return _host_target(leaf)
     shaped = find_addresses_by_shape(leaf.text)
     if shaped and not is_prose(leaf):
         return shaped
     if not text or len(text) > _MAX_TARGET or "\n" in text:
         return []
-    if sink_from_argument(leaf.argument) == "url" and host_from_value(text):
-        return [Seen(Shape.HOST, host_from_value(text), 0, len(leaf.text))]
-    if role == "every":
-        named = not is_prose(leaf) and not has_role(leaf.argument, "action")
-        return [Seen(Shape.NAME, text, 0, len(leaf.text))] if named else []
-    if role in ROLES and has_role(leaf.argument, role):
-        return shaped or _named_target(leaf, kind, text)
-    return []
+    host = host_from_value(text) if sink_from_argument(leaf.argument) == "url" else ""
+    if host:
+        return [Seen(Shape.HOST, host, 0, len(leaf.text))]
+    if role == "every" and not is_prose(leaf) and not has_role(leaf.argument, "action"):
+        return [Seen(Shape.NAME, text, 0, len(leaf.text))]
+    return shaped or _named_target(leaf, kind, text) if role in ROLES and has_role(leaf.argument, role) else []
+
+
+def _host_target(leaf: Leaf) -> list[Seen]:
+    # `10 mx.a.example.`: numbers stand before the host of a mail server.
+    host = host_from_value(_PRIORITY.sub("", leaf.text.strip()[:_MAX_TARGET]).removesuffix("."))
+    return [Seen(Shape.HOST, host, 0, len(leaf.text))] if host and not is_local_host(host) else []
 
 
 def _named_target(leaf: Leaf, kind: str, text: str) -> list[Seen]:
