@@ -164,10 +164,9 @@ def _read_run(
 def _read_shell(
     name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project, activity: Activity
 ) -> list[Effect] | None:
-    is_shell = seed == "bash" or name.verb in _RUNS or not WORDS["shell"].isdisjoint(name.words)
-    if not is_shell or seed in _OTHER_SEEDS or not WORDS["code"].isdisjoint(name.words):
+    commands = _command_lines(seed, leaves) if _is_shell(name, seed) else None
+    if commands is None:
         return None
-    commands = _command_lines(seed, leaves)
     if not commands and seed == "bash":
         return [effect("unknown-act", certainty=Certainty.GUESS)]
     if not commands or _is_other_shell(name):
@@ -175,6 +174,11 @@ def _read_shell(
     found = [each for leaf in commands for each in read_command(leaf.text, leaf.argument, project, activity)]
     host = next((leaf.text for leaf in leaves if is_other_host(leaf)), "")
     return _run_elsewhere(host, commands, found, project, activity) if host else found
+
+
+def _is_shell(name: ToolName, seed: str) -> bool:
+    runs = seed == "bash" or name.verb in _RUNS or not WORDS["shell"].isdisjoint(name.words)
+    return runs and seed not in _OTHER_SEEDS and WORDS["code"].isdisjoint(name.words)
 
 
 def _is_other_shell(name: ToolName) -> bool:
