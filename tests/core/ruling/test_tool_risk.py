@@ -291,7 +291,7 @@ def test_no_name_breaks_anything(name: str) -> None:
 NAMES = st.one_of(
     st.sampled_from([*SERVERS_LOW, *INVENTED_LOW, *CLAUDE_CODE_LOW, *INVENTED_HIGH, *ODD]),
     st.text(max_size=40),
-    st.lists(st.sampled_from(sorted(VERBS | tools._LOOKS | tools._NOUNS)), min_size=1, max_size=4).map("_".join),
+    st.lists(st.sampled_from(sorted(VERBS | tools._LOOKS | tools.NOUNS)), min_size=1, max_size=4).map("_".join),
 )
 HINTS = st.sampled_from(
     ["destructiveHint", "openWorldHint", "readOnlyHint", "idempotentHint", "title", "read_only_hint"]

@@ -15,7 +15,7 @@ from lockgate.core.errors import InvalidBlock, quoted
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.delegation import VENDORED, delegated_names, is_delegated_to
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY
-from lockgate.core.ruling.effects.manifest_readings import learn_from_reading
+from lockgate.core.ruling.effects.manifests import learn_from_reading
 from lockgate.core.ruling.effects.project import NO_PROJECT, Place
 from lockgate.core.ruling.origins import TrustedText
 from lockgate.core.ruling.tool_risk import canonical_tool

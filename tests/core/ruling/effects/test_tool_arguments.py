@@ -6,7 +6,7 @@ import pytest
 
 from lockgate.core.ruling.arguments import Leaf, flatten_arguments
 from lockgate.core.ruling.effects.tool_arguments import (
-    find_switches,
+    acts_by_argument,
     has_role,
     is_content,
     is_path_name,
@@ -15,6 +15,9 @@ from lockgate.core.ruling.effects.tool_arguments import (
     joined_values,
     names_file,
 )
+from lockgate.core.ruling.effects.tool_names import read_tool_name
+
+TOOL = read_tool_name("adjust_widget")
 
 
 def test_a_role_is_read_from_the_last_name_in_any_common_language() -> None:
@@ -65,7 +68,7 @@ def test_a_list_of_words_is_one_command_line() -> None:
     ],
 )
 def test_a_switch_that_opens_or_unprotects_is_found(arguments: dict[str, object], kind: str) -> None:
-    assert [switch.kind for switch in find_switches(arguments)] == [kind]
+    assert [act.kind for act in acts_by_argument(TOOL, arguments)] == [kind]
 
 
 @pytest.mark.parametrize(
@@ -83,11 +86,11 @@ def test_a_switch_that_opens_or_unprotects_is_found(arguments: dict[str, object]
     ],
 )
 def test_other_switches_are_none(arguments: dict[str, object]) -> None:
-    assert list(find_switches(arguments)) == []
+    assert list(acts_by_argument(TOOL, arguments)) == []
 
 
 def test_an_integer_too_long_to_print_is_no_switch() -> None:
-    assert list(find_switches({"two_factor": 10**5000, "setting": "mfa", "value": 10**5000})) == []
+    assert list(acts_by_argument(TOOL, {"two_factor": 10**5000, "setting": "mfa", "value": 10**5000})) == []
 
 
 def test_a_place_is_called_one_or_is_a_single_word() -> None:

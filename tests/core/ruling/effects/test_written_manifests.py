@@ -6,7 +6,7 @@ import pytest
 from cpu_time import takes_at_most_times
 
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.effects.written_manifests import MAX_PACKAGES, read_written_manifest
+from lockgate.core.ruling.effects.written import MAX_PACKAGES, read_written_manifest
 
 PACKAGE, SOURCE = "adds-dependency", "uses-package-source"
 

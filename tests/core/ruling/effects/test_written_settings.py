@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lockgate.core.ruling.effects.written_settings import read_written_settings
+from lockgate.core.ruling.effects.written import read_written_settings
 
 
 def weakened(path: str, text: str, replaced: str = "") -> list[str]:

@@ -11,7 +11,7 @@ from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
 from lockgate.core.ruling.effects.own_paths import may_lead_to_own
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
 from lockgate.core.ruling.effects.tool_arguments import is_content, leaf_name
-from lockgate.core.ruling.effects.tool_dispatch import read_own, read_tool
+from lockgate.core.ruling.effects.tools import read_own, read_tool
 from lockgate.core.ruling.tool_call import ToolCall
 
 

@@ -1,7 +1,7 @@
 """A project's own files to the names in them: packages, images, tasks, programs, hosts, and its repository's remotes.
 
-Manifests are read by their structure, all others by patterns that look at each line once. A file that is broken names
-nothing: a name that is missed is merely unknown.
+`manifests.tbl` says which files. A file that is broken names nothing: a name that is missed is merely unknown. Where a
+host gives no folder, a manifest that a call reads is the only way to know what the project names.
 """
 
 from __future__ import annotations
@@ -9,11 +9,16 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
-from lockgate.core.ruling.effects.project import package_name, site_of_url
+from lockgate.core.ruling.effects.project import Place, Project, package_name, site_of_url
+from lockgate.core.ruling.tool_risk import canonical_tool
+from lockgate.core.tables import read_table
 
 _MAX_NAME = 160
 # Names that one file may give, of each sort.
@@ -21,7 +26,7 @@ _MAX_NAMES = 10_000
 _MAX_DEPTH = 12
 # TOML takes long to read, and quadratic time for a key of many parts.
 _MAX_TOML = 64 * 1024
-_MAX_DOTS = 12
+_LONG_KEY = re.compile(r"(?m)^(?:[^.=\n]*\.){13}")
 
 
 class ManifestNames(NamedTuple):
@@ -83,13 +88,10 @@ _Reader = Callable[[str], ManifestNames]
 def _reader_of(name: str, folder: str) -> _Reader | None:
     if name in _READERS:
         return _READERS[name]
-    if name.endswith((".txt", ".in")) and (
-        "requirements" in name or name.startswith("constraints") or folder == "requirements"
-    ):
-        return _read_requirements
-    if name.endswith((".yml", ".yaml")) or _IMAGE_FILE.fullmatch(name):
-        return _read_images
-    return _read_gradle if name.endswith((".gradle", ".gradle.kts")) else None
+    for pattern, reader in _PATTERN_READERS.items():
+        if fnmatchcase(f"{folder}/{name}" if "/" in pattern else name, pattern):
+            return reader
+    return _read_images if name.endswith((".yml", ".yaml")) or _IMAGE_FILE.fullmatch(name) else None
 
 
 def _collect(
@@ -129,11 +131,11 @@ def _urls(text: str) -> Iterator[str]:
 class _Walk:
     """One walk through a manifest: names of packages below keys that say so, and of scripts below theirs.
 
-    The project's own name is no package that it uses: in a public registry it may be an attacker's.
+    The project's own name is no package that it uses: in a public registry it may be an attacker's. `only_tasks` are
+    the keys whose scripts have no program of their own: a runner takes their names.
     """
 
     def __init__(self, only_tasks: Sequence[str]) -> None:
-        # The keys whose scripts have no program of their own: a runner takes their names.
         self.only_tasks = only_tasks
         self.packages: list[str] = []
         self.tasks: list[str] = []
@@ -152,19 +154,15 @@ class _Walk:
 
     def _add_dependencies(self, value: object) -> None:
         if isinstance(value, list):
-            self._add_requirements(value)
-        elif isinstance(value, dict):
-            for name, inner in value.items():
-                if isinstance(inner, list) and any(isinstance(each, str) for each in inner):
-                    # A group of requirements; elsewhere the key is the package and the value says which.
-                    self._add_requirements(inner)
-                else:
-                    self.packages.append(name)
-
-    def _add_requirements(self, items: list[object]) -> None:
-        for item in items:
-            if isinstance(item, str) and (found := _REQUIREMENT.match(item)):
-                self.packages.append(found[1])
+            found = [_REQUIREMENT.match(item) for item in value if isinstance(item, str)]
+            self.packages += [match[1] for match in found if match]
+            return
+        for name, inner in value.items() if isinstance(value, dict) else ():
+            # A group of requirements; elsewhere the key is the package and the value says which.
+            if isinstance(inner, list) and any(isinstance(each, str) for each in inner):
+                self._add_dependencies(inner)
+            else:
+                self.packages.append(name)
 
 
 _DEPENDENCY_KEYS = re.compile(
@@ -172,43 +170,15 @@ _DEPENDENCY_KEYS = re.compile(
 )
 
 
-def _read_toml(registry: str) -> _Reader:
-    def read(text: str) -> ManifestNames:
-        if len(text) > _MAX_TOML or _has_long_key(text):
-            return NO_NAMES
-        return _walk(registry, tomllib.loads(text), text, ("tasks",))
-
-    return read
-
-
-def _has_long_key(text: str) -> bool:
-    return any(
-        line.count(".") > _MAX_DOTS and line.partition("=")[0].count(".") > _MAX_DOTS for line in text.splitlines()
-    )
-
-
-def _read_json(registry: str) -> _Reader:
-    def read(text: str) -> ManifestNames:
-        return _walk(registry, json.loads(text), text, ("tasks", "scripts"))
-
-    return read
-
-
-def _walk(registry: str, value: object, text: str, only_tasks: Sequence[str]) -> ManifestNames:
-    walk = _Walk(only_tasks)
-    walk.visit(value)
+def _read_tree(registry: str, text: str, *, is_toml: bool) -> ManifestNames:
+    if is_toml and (len(text) > _MAX_TOML or _LONG_KEY.search(text)):
+        return NO_NAMES
+    walk = _Walk(("tasks",) if is_toml else ("tasks", "scripts"))
+    walk.visit(tomllib.loads(text) if is_toml else json.loads(text))
     return _collect(registry, walk.packages, tasks=walk.tasks, programs=walk.programs, urls=_urls(text))
 
 
 # Manifests that have lines.
-
-
-def _read_requirements(text: str) -> ManifestNames:
-    # `-e`, `-r` and bare URLs name no package; their hosts count.
-    names = (
-        found[1] for found in re.finditer(r"^[ \t]*([A-Za-z0-9][\w.-]*)[ \t]*(?:[<>=!~\[;@#]|$)", text, re.MULTILINE)
-    )
-    return _collect("pypi", names, urls=_urls(text))
 
 
 def _read_setup(text: str) -> ManifestNames:
@@ -222,40 +192,20 @@ def _read_setup(text: str) -> ManifestNames:
     return _collect("pypi", names, urls=_urls(text))
 
 
-def _read_lines(registry: str, pattern: str, *, tasks: str = "", urls: str = "") -> _Reader:
-    """Return a reader that takes the first group of each match as a name; `urls` has the URLs that count."""
-    found = re.compile(pattern, re.MULTILINE) if pattern else None
-    named = re.compile(tasks, re.MULTILINE) if tasks else None
-    where = re.compile(urls, re.MULTILINE) if urls else None
-
-    def read(text: str) -> ManifestNames:
-        names = _collect(
-            registry,
-            (match[1] for match in found.finditer(text)) if found else (),
-            tasks=(name for match in named.finditer(text) for name in re.split(r"[\s,]+", match[1])) if named else (),
-            urls=(match[1] for match in where.finditer(text)) if where else (),
-        )
-        # The owners on a shared host are as many as the packages, and no registry of the project's own.
-        return names._replace(hosts=tuple(site for site in names.hosts if "/" not in site))
-
-    return read
-
-
-def _read_gradle(text: str) -> ManifestNames:
-    pairs = re.findall(r"[\"']([\w.-]{1,100}):([\w.-]{1,100})(?::[^\"'\s]{0,60})?[\"']", text)
-    return _collect("maven", _coordinates(pairs), urls=_urls(text))
-
-
-def _read_pom(text: str) -> ManifestNames:
-    pairs = re.findall(r"<groupId>([\w.-]{1,100})</groupId>\s{0,80}<artifactId>([\w.-]{1,100})</artifactId>", text)
-    urls = (found[1] for found in re.finditer(r"<url>(https?://[^<\s]{1,400})</url>", text))
-    return _collect("maven", _coordinates(pairs), urls=urls)
-
-
-def _coordinates(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
-    for group, artifact in pairs:
-        yield f"{group}:{artifact}"
-        yield artifact
+def _read_lines(
+    registry: str, reader: str, packages: re.Pattern[str], tasks: re.Pattern[str], urls: re.Pattern[str], text: str
+) -> ManifestNames:
+    names = [":".join(match.groups()) for match in packages.finditer(text)]
+    if registry == "maven":
+        names += [name.partition(":")[2] for name in names]
+    found = _collect(
+        registry,
+        names,
+        tasks=(name for match in tasks.finditer(text) for name in re.split(r"[\s,]+", match[1])),
+        urls=_urls(text) if reader == "text" else (match[1] for match in urls.finditer(text)),
+    )
+    # The owners on a shared host are as many as the packages, and no registry of the project's own.
+    return found if reader == "text" else found._replace(hosts=tuple(site for site in found.hosts if "/" not in site))
 
 
 # Files that name the images or the actions that are run. Those on a curated registry, or of a forge's own, are no news:
@@ -297,60 +247,79 @@ def _is_public(image: str) -> bool:
 _OWN_ACTIONS = ("actions/", "github/")
 
 
-_ANY_URL = r"((?:https?|ssh)://[^\s\"'<>,;)\]}]{3,400})"
-_TOML_LOCK = r'^name = "([^"\n]{1,160})"'
-_NPM_NAME = r"(?:@[\w.-]{1,100}/)?[\w.-]{1,100}"
-_MAKE = _read_lines("", "", tasks=r"^([A-Za-z0-9_%][\w./%-]{0,99}(?:[ \t][\w./%-]{1,99}){0,20})[ \t]*:(?![=:])")
-_JUST = _read_lines("", "", tasks=r"^@?([A-Za-z_][\w-]{0,99})(?:[ \t][^:\n]{0,300})?:(?!=)")
-_TASKFILE = _read_lines("", "", tasks=r"^  ([A-Za-z_][\w:-]{0,99}):[ \t]*(?:$|#)")
-_GEMFILE = _read_lines("gem", r"^[ \t]*gem[ \t(]+[\"']([\w.-]+)[\"']", urls=rf"^source[ \t(]+[\"']{_ANY_URL}")
-_CONDA = _read_lines("conda", r"^[ \t]*-[ \t]+([A-Za-z0-9][\w.-]*)[ \t]*(?:[=<>!]|$)")
-# Of a lock file only the addresses count that packages come from: what else stands in it is its packages' own word.
-_LOCKS = {
-    "poetry.lock": _read_lines("pypi", _TOML_LOCK, urls=rf'^url = "{_ANY_URL}'),
-    "uv.lock": _read_lines("pypi", _TOML_LOCK, urls=rf'^source = \{{ registry = "{_ANY_URL}'),
-    "pdm.lock": _read_lines("pypi", _TOML_LOCK),
-    "Pipfile.lock": _read_lines("pypi", r'^ {8}"([\w.-]{1,160})": \{', urls=rf'^ +"url": "{_ANY_URL}'),
-    "Cargo.lock": _read_lines("cargo", _TOML_LOCK, urls=rf'^source = "(?:registry|git)\+{_ANY_URL}'),
-    "package-lock.json": _read_lines(
-        "npm",
-        rf'^[ \t]+"(?:[^"\n]{{0,400}}node_modules/)?({_NPM_NAME})": \{{\n?[ \t]*"(?:version|resolved|name)"',
-        urls=rf'^[ \t]+"resolved": "{_ANY_URL}',
-    ),
-    "pnpm-lock.yaml": _read_lines("npm", rf"^  ['\"]?/?({_NPM_NAME})[@/][\w.]"),
-    "yarn.lock": _read_lines("npm", rf'^"?({_NPM_NAME})@', urls=rf'^  resolved "{_ANY_URL}'),
-    "bun.lock": _read_lines("npm", rf'^[ \t]+"({_NPM_NAME})": \["'),
-    "go.sum": _read_lines("go", r"^([\w.-]+/[^\s@]{1,150}) v"),
-    "Gemfile.lock": _read_lines("gem", r"^ {4}([\w.-]{1,160}) \(", urls=rf"^  remote: {_ANY_URL}"),
-    "composer.lock": _read_lines("composer", r'^ {12}"name": "([\w./-]{1,160})"'),
-}
-_LOCKS["npm-shrinkwrap.json"] = _LOCKS["package-lock.json"]
-_LOCK_FILES = frozenset(_LOCKS)
+_STANDS_FOR = (
+    ("{url}", r"((?:https?|ssh)://[^\s\"'<>,;)\]}]{3,400})"),
+    ("{npm}", r"(?:@[\w.-]{1,100}/)?[\w.-]{1,100}"),
+    ("{name}", r'"([^"\n]{1,160})"'),
+)
 
+
+def _pattern(cell: str) -> re.Pattern[str]:
+    for word, pattern in _STANDS_FOR:
+        cell = cell.replace(word, pattern)
+    return re.compile(cell if cell != "-" else r"(?!)", re.MULTILINE)
+
+
+def _reader(registry: str, reader: str, packages: str, tasks: str, urls: str) -> _Reader:
+    if reader in ("toml", "json"):
+        return partial(_read_tree, registry, is_toml=reader == "toml")
+    return partial(_read_lines, registry.strip("-"), reader, _pattern(packages), _pattern(tasks), _pattern(urls))
+
+
+_ROWS = read_table(
+    __package__, "manifests.tbl", "manifests", ("names", "registry", "reader", "packages", "tasks", "urls")
+)
+_LOCK_FILES = frozenset(name for names, _, reader, *_ in _ROWS if reader == "lock" for name in names.split())
 _READERS: dict[str, _Reader] = {
-    "pyproject.toml": _read_toml("pypi"),
-    "Pipfile": _read_toml("pypi"),
-    "pixi.toml": _read_toml("conda"),
-    "setup.cfg": _read_setup,
-    "setup.py": _read_setup,
-    "environment.yml": _CONDA,
-    "environment.yaml": _CONDA,
-    "tox.ini": _read_lines("", "", tasks=r"^(?:\[testenv:([\w.,{}-]{1,99})\])"),
-    "noxfile.py": _read_lines("", "", tasks=r"^@nox\.session[^\n]{0,300}\n(?:@[^\n]{0,300}\n){0,5}def (\w{1,99})"),
-    "package.json": _read_json("npm"),
-    "deno.json": _read_json("npm"),
-    "composer.json": _read_json("composer"),
-    "Cargo.toml": _read_toml("cargo"),
-    "go.mod": _read_lines("go", r"^(?:require |module )?[ \t]*([\w.-]+/[^\s@]{1,150})(?: v\d|$)"),
-    "Gemfile": _GEMFILE,
-    "pom.xml": _read_pom,
-    "Makefile": _MAKE,
-    "makefile": _MAKE,
-    "GNUmakefile": _MAKE,
-    "justfile": _JUST,
-    "Justfile": _JUST,
-    ".justfile": _JUST,
-    "Taskfile.yml": _TASKFILE,
-    "Taskfile.yaml": _TASKFILE,
-    **_LOCKS,
+    **{name: _reader(*cells) for names, *cells in _ROWS for name in names.split()},
+    **dict.fromkeys(("setup.cfg", "setup.py"), _read_setup),
 }
+_PATTERN_READERS = {name: reader for name, reader in _READERS.items() if "*" in name}
+
+
+# What an agent learns by reading a manifest.
+
+_MAX_MANIFEST = 512 * 1024
+_MAX_PACKAGES = 10_000
+# A command that does more than print one file may print anything beside it.
+_MORE_THAN_ONE = re.compile(r"[;|&<>$`\n]|://")
+# A file on another machine is not the project's, whatever its name.
+_PRINTS = re.compile(r"(?:cat|head|less|more|bat|type)\s")
+_READ_PATH = re.compile(r"[\w@~./\\-]*[./\\][\w@./\\-]*")
+# File tools put the number of a line before it.
+_NUMBERED = re.compile(r"(?m)^[ \t]*\d+(?:\u2192|\t|[ ]{1,2}(?=\S|$)|:)")
+
+
+def learn_from_reading(project: Project, tool: str, asked: str, content: str, written: Collection[str]) -> Project:
+    """Return the project with the packages of the one manifest that a call read; unchanged for every other call.
+
+    It counts when a local tool read that file of the project and nothing else, and no earlier call wrote it.
+    """
+    if len(content) > _MAX_MANIFEST or _MORE_THAN_ONE.search(asked) or not _reads_local_file(tool, asked):
+        return project
+    paths = {path for path in _READ_PATH.findall(asked) if path.strip("./\\")}
+    if len(paths) != 1:
+        return project
+    path = paths.pop()
+    folder, _, name = path.replace("\\", "/").rpartition("/")
+    # Which images and actions a project runs is read from its folder alone: any file can say `image:`.
+    is_packages = is_manifest(name) and not may_name_images(name)
+    if not is_packages or project.locate(path) is not Place.INSIDE or _is_among(path, written):
+        return project
+    lines = content.count("\n") + 1
+    is_numbered = len(_NUMBERED.findall(content)) * 10 >= lines * 9
+    names = read_manifest(name, _NUMBERED.sub("", content) if is_numbered else content, folder.rpartition("/")[2])
+    packages = frozenset(names.packages) - project.packages
+    if not packages or len(packages) + len(project.packages) > _MAX_PACKAGES:
+        return project
+    return replace(project, packages=project.packages | packages)
+
+
+def _reads_local_file(tool: str, asked: str) -> bool:
+    seed = canonical_tool(tool)
+    return seed == "read" or (seed == "bash" and _PRINTS.match(asked) is not None)
+
+
+def _is_among(path: str, written: Collection[str]) -> bool:
+    """Return whether a path was written, as either side may spell it from another folder."""
+    return any(path.endswith(each) or each.endswith(path) for each in written if each)

@@ -9,7 +9,7 @@ from lockgate.core.ruling.effects.own_paths import may_lead_to_own
 from lockgate.core.ruling.effects.program_io import MARK
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.shell_walk import Walk
-from lockgate.core.ruling.effects.written_content import read_written_file
+from lockgate.core.ruling.effects.written import read_written_file
 
 MOST_CHARACTERS = 64 * 1024
 

@@ -1,4 +1,4 @@
-"""What the arguments of a call are for: recipients, paths, commands, and switches that open or protect something."""
+"""What the arguments of a call are for: recipients, paths, commands, and settings that open or unprotect something."""
 
 from __future__ import annotations
 
@@ -8,48 +8,22 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, argument_words
-from lockgate.core.tables import read_sections
+from lockgate.core.ruling.effects.tool_names import GROUPS, Alternatives, ToolName, read_alternatives
+from lockgate.core.ruling.tool_risk import EFFECTS, TABLE, read_words
+from lockgate.core.tables import read_table
 
 _MAX_SCALARS = 500
-_MAX_SWITCHES = 40
-_MAX_SWITCH_TEXT = 200
-# Python refuses to print integers of thousands of digits; no switch is that long.
-_MAX_SWITCH_BITS = 64
+_MAX_SETTING_TEXT = 200
+# Python refuses to print integers of thousands of digits; no setting is that long.
+_MAX_SETTING_BITS = 64
 _INDEX = re.compile(r"\[\d+\]")
 _PAIR = re.compile(r"([\w.-]{2,40})\s*[=:]\s*[\"']?([\w-]{1,20})")
 
-ROLES: Mapping[str, frozenset[str]] = {
-    section: frozenset(" ".join(lines).split())
-    for section, lines in read_sections(__package__, "argument_words.txt").items()
-}
-# Two words of a name that protect together.
-PAIRS = (frozenset({"rate", "limit"}), frozenset({"rate", "limiting"}), frozenset({"host", "key"}))
-_STATES = ROLES["off"] | ROLES["on"] | ROLES["open to all"] | ROLES["admits"] | ROLES["every address"]
+ROLES: Mapping[str, frozenset[str]] = read_words("argument roles", "role")
 _IDS = frozenset("id ids uid uuid".split())
-# An identifier of a letter is no address; one of a person or a channel is.
-_ADDRESSABLE_IDS = frozenset(
-    "user users channel channels chat room group member members recipient recipients to payee account app guest".split()
-)
-_OWN_SIDE = frozenset("from source sender".split())
-# An argument is a path when all words of its name are such words: `repo_path` names no file that the tool works on.
-_PATH_NAMES = ROLES["path"] | ROLES["output"] | frozenset("name full absolute relative source target old input".split())
-
-# What a file is to hold says nothing about what the call does: a guide may tell how settings are written.
-_CONTENT = frozenset(
-    "content contents file_text text body data patch diff old_string new_string old_str new_str oldtext newtext "
-    "old_text new_text new_source insert_text".split()
-)
 _PLACES = tuple("path paths file files filename uri url destination source target dest folder directory".split())
 _BLANK = re.compile(r"\s")
 _MOST_PLACE = 4096
-
-
-class Switch(NamedTuple):
-    """A value that opens or unprotects something: the kind of its effect, what it is about, and its argument."""
-
-    kind: str
-    target: str
-    argument: str
 
 
 @lru_cache(maxsize=1024)
@@ -71,9 +45,10 @@ def _parts_of_name(name: str) -> frozenset[str]:
     return frozenset(argument_words(name)) | {name.lower()}
 
 
+@lru_cache(maxsize=1024)
 def all_parts(argument: str) -> frozenset[str]:
     """Return the words of an argument's name and of the names above it: `attendees[0].email` is about attendees too."""
-    return frozenset().union(*map(name_parts, _INDEX.sub("", argument).split(".")))
+    return frozenset[str]().union(*map(name_parts, _INDEX.sub("", argument).split(".")))
 
 
 def has_role(argument: str, role: str) -> bool:
@@ -84,9 +59,10 @@ def has_role(argument: str, role: str) -> bool:
 @lru_cache(maxsize=1024)
 def _has_name_role(name: str, role: str) -> bool:
     parts = _parts_of_name(name)
-    if parts.isdisjoint(ROLES[role]) or (role == "account" and not parts.isdisjoint(_OWN_SIDE)):
+    if parts.isdisjoint(ROLES[role]) or (role == "account" and not parts.isdisjoint(ROLES["own side"])):
         return False
-    return parts.isdisjoint(_IDS) or role == "thing" or not parts.isdisjoint(_ADDRESSABLE_IDS)
+    # An identifier of a letter is no address; one of a person or a channel is.
+    return parts.isdisjoint(_IDS) or role == "thing" or not parts.isdisjoint(ROLES["addressable"])
 
 
 @lru_cache(maxsize=1024)
@@ -95,13 +71,14 @@ def is_path_name(argument: str) -> bool:
     words = frozenset(argument_words(own_name(argument)))
     if words == {"new", "source"}:  # the text of a notebook's cell
         return False
-    return not words.isdisjoint(ROLES["path"] | ROLES["output"]) and words <= _PATH_NAMES
+    # All its words have to be such words: `repo_path` names no file that the tool works on.
+    return not words.isdisjoint(ROLES["path"] | ROLES["output"]) and words <= ROLES["path"] | ROLES["beside a path"]
 
 
 @lru_cache(maxsize=1024)
 def names_file(argument: str) -> bool:
     """Return whether an argument, or one that holds it, is named as a file or folder that a tool takes along."""
-    return not all_parts(argument).isdisjoint(ROLES["path"] - ROLES["output"] - _OWN_SIDE)
+    return not all_parts(argument).isdisjoint(ROLES["path"] - ROLES["output"] - ROLES["own side"])
 
 
 def is_prose(leaf: Leaf) -> bool:
@@ -110,8 +87,8 @@ def is_prose(leaf: Leaf) -> bool:
 
 
 def is_content(leaf: Leaf) -> bool:
-    """Return whether this is what a file is to hold."""
-    return leaf_name(leaf) in _CONTENT
+    """Return whether this is what a file is to hold: a guide may tell how settings are written, and sets none."""
+    return leaf_name(leaf) in ROLES["content"]
 
 
 def leaf_name(leaf: Leaf) -> str:
@@ -142,59 +119,132 @@ def joined_values(leaves: Sequence[Leaf], role: str) -> Iterator[Leaf]:
         else:
             yield leaf
     for argument, words in lists.items():
-        yield Leaf(argument, " ".join(map(_quote_word, words)))
+        yield Leaf(argument, " ".join(map(quote_word, words)))
 
 
-def _quote_word(word: str) -> str:
+def quote_word(word: str) -> str:
+    """Return a word as a shell takes it for one."""
     return word if re.fullmatch(r"[\w@%+=:,./-]+", word) else "'" + word.replace("'", "'\"'\"'") + "'"
 
 
-def find_switches(arguments: Mapping[str, object]) -> Iterator[Switch]:
-    """Yield what the booleans, words and `key=value` texts of the arguments open or unprotect."""
-    found: set[Switch] = set()
-    for argument, name, value in find_settings(arguments):
-        if len(found) > _MAX_SWITCHES:
-            return
-        stated = value.strip().lower()
-        kind = _kind_of_switch(name_parts(name), stated) if stated in _STATES else ""
-        if kind:
-            is_whom = stated in ROLES["open to all"] | ROLES["every address"]
-            target = value if kind == "changes-permissions" and is_whom else name
-            switch = Switch(kind, target, argument)
-            if switch not in found:
-                found.add(switch)
-                yield switch
+class ArgumentSetting(NamedTuple):
+    """A boolean, word or `key=value` text of the arguments: its argument, its name, its value."""
+
+    argument: str
+    name: str
+    value: str
 
 
-def _kind_of_switch(words: frozenset[str], value: str) -> str:
-    if value in ROLES["off"]:
-        if "private" in words:
-            return "changes-permissions"
-        protects = not words.isdisjoint(ROLES["protects"]) or any(pair <= words for pair in PAIRS)
-        return "disables-check" if protects else ""
-    if value in ROLES["on"]:
-        return _kind_of_on(words)
-    if value in ROLES["every address"]:
-        return "" if words.isdisjoint(ROLES["lets in"]) else "changes-permissions"
-    if not words.isdisjoint(ROLES["visibility"]):
-        if value in ROLES["open to all"]:
-            return "changes-permissions"
-        return "grants-access" if value in ROLES["admits"] else ""
-    return ""
+class _Row(NamedTuple):
+    """What an argument does besides the tool's name; `verbs` and `words` are those of the name.
+
+    `is_whole` says that the argument's name has to consist of such words, `is_given` that any value does, `stems` how a
+    value may begin.
+    """
+
+    verbs: Alternatives
+    excludes: bool
+    words: Alternatives
+    names: Alternatives
+    is_whole: bool
+    values: frozenset[str]
+    is_given: bool
+    stems: tuple[str, ...]
+    kind: str
+    role: str
 
 
-def _kind_of_on(words: frozenset[str]) -> str:
-    if not words.isdisjoint(ROLES["open to all"]):
-        return "changes-permissions"
-    if not words.isdisjoint(ROLES["unprotected"]):
-        return "disables-check"
-    if not words.isdisjoint(ROLES["skips"]) and not words.isdisjoint(ROLES["protects"]):
-        return "disables-check"
-    return "grants-access" if not words.isdisjoint(ROLES["admits"]) else ""
+def _read_rows() -> Iterator[_Row]:
+    columns = ("verbs", "words", "argument", "value", "kind", "target")
+    groups = {role.replace(" ", "-").upper(): words for role, words in ROLES.items()}
+    for verbs, words, names, values, kind, role in read_table(EFFECTS, TABLE, "acts by argument", columns):
+        stated = read_alternatives(values, groups).words
+        yield _Row(
+            read_alternatives(verbs.removeprefix("not "), GROUPS),
+            verbs.startswith("not "),
+            read_alternatives(words, groups),
+            read_alternatives(names.removeprefix("only "), groups),
+            names.startswith("only "),
+            stated,
+            "given" in stated,
+            tuple(value[:-1] for value in stated if len(value) > len(".*") and value.endswith("*")),
+            kind,
+            role,
+        )
 
 
-def find_settings(arguments: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
-    """Yield argument, name and value of everything that may be a setting."""
+_ROWS = tuple(_read_rows())
+_WRITTEN = tuple(row for row in _ROWS if row.verbs.words == {"written"})
+
+
+class ArgumentAct(NamedTuple):
+    """A kind of effect that the arguments add, the role of what it is aimed at, and the setting that says so."""
+
+    kind: str
+    role: str
+    setting: ArgumentSetting
+
+    @property
+    def target(self) -> str:
+        """The name or value of the setting, where it is what the act is about."""
+        return {"name": self.setting.name, "value": self.setting.value}.get(self.role, "")
+
+
+def acts_by_argument(name: ToolName, arguments: Mapping[str, object]) -> Iterator[ArgumentAct]:
+    """Yield what the arguments of a tool do besides its name; of the rows that fit one setting, the first decides."""
+    settings = list(find_settings(arguments))
+    # What is worked on may be told by the name of its number only: `approve` with `pull_number`.
+    words = name.words.union(*(name_parts(setting.name) for setting in settings))
+    rows = _rows_of(name.verb, words)
+    yield from (ArgumentAct(row.kind, row.role, ArgumentSetting("", "", "")) for row in rows if not row.values)
+    for setting in settings:
+        row = _first_row(rows, setting)
+        if row is not None:
+            yield ArgumentAct(row.kind, row.role, setting)
+
+
+def weakens(name: str, value: str) -> bool:
+    """Return whether a setting of this name in a file protects less with this value."""
+    return _first_row(_WRITTEN, ArgumentSetting("", name, value)) is not None
+
+
+@lru_cache(maxsize=1024)
+def _rows_of(verb: str, words: frozenset[str]) -> tuple[_Row, ...]:
+    return tuple(
+        row
+        for row in _ROWS
+        if row not in _WRITTEN and row.verbs.fit(frozenset({verb})) is not row.excludes and row.words.fit(words)
+    )
+
+
+def _first_row(rows: Sequence[_Row], setting: ArgumentSetting) -> _Row | None:
+    stated = setting.value.strip().lower()
+    # `env:*` and `alertname=~".+"` state what stands last in them.
+    last = re.split(r"[=:~\"' ]+", stated[-40:].strip("\"'"))[-1]
+    for row in rows:
+        if (row.is_given or stated in row.values or last in row.values or stated.startswith(row.stems)) and _is_named(
+            row, setting
+        ):
+            return row
+    return None
+
+
+def _is_named(row: _Row, setting: ArgumentSetting) -> bool:
+    parts = name_parts(setting.name.replace(".", "_"))
+    if row.is_given:
+        # A whole argument, at any depth: a `key: value` in a text gives nothing.
+        return setting.name == _setting_name(setting.argument) and row.names.fit(all_parts(setting.argument))
+    if not row.is_whole:
+        return row.names.fit(parts)
+    # `post=True` is a setting, a text that says `post=true` is none.
+    if has_role(setting.argument, "prose") and not setting.argument.endswith(setting.name):
+        return False
+    own = frozenset(argument_words(setting.name)) - ROLES["filler"]
+    return bool(own) and own <= row.names.words
+
+
+def find_settings(arguments: Mapping[str, object]) -> Iterator[ArgumentSetting]:
+    """Yield everything in the arguments that may be a setting."""
     pending: list[tuple[str, object]] = [("", arguments)]
     count = 0
     while pending and count < _MAX_SCALARS:
@@ -205,18 +255,17 @@ def find_settings(arguments: Mapping[str, object]) -> Iterator[tuple[str, str, s
             pending += [(f"{path}.{key}" if path else str(key), item) for key, item in value.items()]
         elif isinstance(value, list | tuple):
             pending += [(f"{path}[{at}]", item) for at, item in enumerate(value)]
-        elif isinstance(value, int) and value.bit_length() <= _MAX_SWITCH_BITS:
-            yield path, _setting_name(path), str(value)
-        elif isinstance(value, str) and len(value) <= _MAX_SWITCH_TEXT:
-            yield path, _setting_name(path), value
-            if _may_hold_setting(path, value):
-                for match in _PAIR.finditer(value):
-                    yield path, match[1], match[2]
+        elif isinstance(value, int) and value.bit_length() <= _MAX_SETTING_BITS:
+            yield ArgumentSetting(path, _setting_name(path), str(value))
+        elif isinstance(value, str) and len(value) <= _MAX_SETTING_TEXT:
+            yield ArgumentSetting(path, _setting_name(path), value)
+            yield from _paired_settings(path, value)
 
 
-def _may_hold_setting(path: str, value: str) -> bool:
-    # First the signs: a list may hold hundreds of values, and few have either.
-    return "=" in value or (":" in value and not has_role(path, "prose"))
+def _paired_settings(path: str, value: str) -> Iterator[ArgumentSetting]:
+    if "=" in value or (":" in value and not has_role(path, "prose")):
+        for match in _PAIR.finditer(value):
+            yield ArgumentSetting(path, match[1], match[2])
 
 
 def _setting_name(path: str) -> str:
@@ -226,15 +275,15 @@ def _setting_name(path: str) -> str:
     return f"{above}_{name}" if above and _has_word(name, "state") else name
 
 
-def _named_setting(path: str, settings: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
+def _named_setting(path: str, settings: Mapping[str, object]) -> Iterator[ArgumentSetting]:
     """Yield a setting that is spread over two arguments: its name is the value of one, its value that of another."""
     names = [value for key, value in settings.items() if isinstance(value, str) and _has_word(key, "setting")]
     values = [value for key, value in settings.items() if _has_word(key, "state")]
     for name in names[:4]:
         for value in values[:4]:
-            is_short = isinstance(value, str) or (isinstance(value, int) and value.bit_length() <= _MAX_SWITCH_BITS)
-            if is_short and len(name) <= _MAX_SWITCH_TEXT:
-                yield path, name, str(value)
+            is_short = isinstance(value, str) or (isinstance(value, int) and value.bit_length() <= _MAX_SETTING_BITS)
+            if is_short and len(name) <= _MAX_SETTING_TEXT:
+                yield ArgumentSetting(path, name, str(value))
 
 
 def _has_word(key: object, role: str) -> bool:

@@ -1,4 +1,4 @@
-"""Shells, interpreters and wrappers: texts that are not known, and values within them; the rows have the other cases."""
+"""Shells, interpreters and wrappers: texts that are not known, and values within them."""
 
 from __future__ import annotations
 

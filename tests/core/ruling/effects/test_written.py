@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lockgate.core.ruling.effects.written_content import read_shown_text, read_written_file
+from lockgate.core.ruling.effects.written import read_shown_text, read_written_file
 
 LOADS, CONNECTS = "embeds-remote-code", "embeds-address"
 

@@ -6,65 +6,89 @@ import re
 from collections.abc import Iterator, Sequence
 
 from lockgate.core.ruling.arguments import Leaf
-from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
+from lockgate.core.ruling.effects.address_shapes import find_hosts, host_from_value, is_local_host
+from lockgate.core.ruling.effects.effect import KINDS, Certainty, Effect, Severity, effect
 from lockgate.core.ruling.effects.paths import Access, read_access
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.tool_arguments import ROLES, has_role, is_path_name, leaf_name, name_parts
 from lockgate.core.ruling.effects.tool_names import ToolName
-from lockgate.core.ruling.effects.written_content import read_written_file
+from lockgate.core.ruling.effects.written import read_written_file
+from lockgate.core.ruling.tool_risk import WORDS
 
-_FILE_WORDS = frozenset("file directory folder dir notebook path mkdir pdf csv xlsx docx archive".split())
-_WRITES = frozenset(
-    "write create edit append save update put make mkdir touch insert replace patch modify overwrite push".split()
-)
-_SURELY_WRITES = frozenset("write edit append save touch".split())
-# The path of such a thing is a place among settings, not a file.
-_SETTINGS = frozenset(
-    "secret config setting settings policy record key value registry dns redirect redirects route routing proxy "
-    "upstream endpoint nameserver gateway".split()
-)
-_MOVES = frozenset("move rename".split())
-_TRANSFORMS = frozenset(
-    "convert extract compress zip unzip parse render resize split merge download compile copy duplicate".split()
-)
-_DELETES = frozenset("delete remove unlink erase trash wipe".split())
-# The folders of such a tool are full of mail.
-_MAIL_WORDS = frozenset("mail email gmail outlook imap mailbox inbox".split())
-_LOOKING_COMMANDS = frozenset("view read list".split())
-_OLD = frozenset("old_string old_str old_text oldtext search old replaced".split())
-_NEW = frozenset("new_string new_str new_text newtext replace new replacement".split())
+_MOVES, _TRANSFORMS, _DELETES = WORDS["moves file"], WORDS["transforms file"], WORDS["deletes file"]
+_OLD, _NEW = ROLES["old text"], ROLES["new text"]
 _EDITED = frozenset("path filename filepath".split())
 _NOT_CONTENT = frozenset("description instruction instructions explanation title".split())
-_MAX_PATCHED = 200
+_DOORS_ANYWHERE = frozenset(
+    kind
+    for kind, row in KINDS.items()
+    if row.severity is Severity.OPENS_A_DOOR and kind not in ("writes-outside", "deletes-outside")
+)
+_MAX_PATCHED, _MAX_ADDRESS = 200, 400
 _PATCHED = re.compile(
     r"(?m)^(?:\*\*\* (?P<act>Add|Update|Delete) File: |\*\*\* Move to: |(?P<diff>\+\+\+|---) (?:[ab]/)?)"
     r"(?P<path>[^\t\r\n]+)"
 )
+# A shared folder, and a path behind a host.
+_SHARE, _BEHIND_HOST = re.compile(r"[\\/]{2}([\w.-]+)[\\/]"), re.compile(r"[\w.-]+@([\w.-]+):")
 
 
 def read_file_tool(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project) -> list[Effect] | None:
-    """Return what a tool does to the files it names; None for a tool that works on no path."""
-    if seed == "write":
-        patched = list(read_patches(leaves, project))
-        if patched:
-            return patched
+    """Return what a tool does to the files it names; None for a tool that works on no path of this machine."""
+    patched = list(read_patches(leaves, project)) if seed == "write" else []
+    if patched:
+        return patched
     named = _find_paths(name, leaves)
     paths = [leaf for leaf in named if _is_path(leaf.text)]
     access = _direction(name, seed, leaves)
+    found = list(_read_elsewhere(name, access, leaves))
     if access is None or not paths:
-        return [effect("unknown-act", certainty=Certainty.GUESS)] if seed == "write" else None
-    found = [_access(leaf, _access_of(leaf, access, name), project) for leaf in paths]
+        unknown = [effect("unknown-act", certainty=Certainty.GUESS)] if seed == "write" else None
+        return found or unknown
+    here = [_access(leaf, _access_of(leaf, access, name), project) for leaf in paths]
+    found += _without_places(here) if any(map(is_other_host, leaves)) else here
     if access is Access.WRITE:
         others = [leaf for leaf in leaves if leaf not in named]
-        found += _read_written(name, paths, others, project)
+        found += _read_contents(paths, others, project)
+        found += [*_read_repository(others), *_read_download(name, paths)]
     return found
 
 
-def _read_written(name: ToolName, paths: Sequence[Leaf], others: Sequence[Leaf], project: Project) -> Iterator[Effect]:
-    yield from _read_contents(paths, others, project)
+def _without_places(effects: Sequence[Effect]) -> list[Effect]:
+    # On another machine a path is outside no project, and a key is a key.
+    return [each for each in effects if each.kind in _DOORS_ANYWHERE]
+
+
+def _read_download(name: ToolName, paths: Sequence[Leaf]) -> Iterator[Effect]:
     if name.verb == "download":
         yield from (effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths)
-    yield from _read_repository(others)
+
+
+def is_other_host(leaf: Leaf) -> bool:
+    """Return whether a value says that a tool works on another machine."""
+    return has_role(leaf.argument, "elsewhere") and not is_local_host(leaf.text)
+
+
+def _read_elsewhere(name: ToolName, access: Access | None, leaves: Sequence[Leaf]) -> Iterator[Effect]:
+    """Yield what goes to or comes from another machine: by an address, a bucket beside a key, or a host."""
+    if access is None or (name.kind == "looks" and access is not Access.READ):
+        return
+    for leaf in leaves:
+        host = _host_of(leaf.text.strip()) if is_path_name(leaf.argument) else ""
+        if has_role(leaf.argument, "elsewhere"):
+            host = leaf.text.strip()
+        if host and not is_local_host(host.partition(":")[0]):
+            is_read = _access_of(leaf, access, name) is Access.READ
+            kind = "requests" if is_read else "deletes-record" if access is Access.DELETE else "sends-data"
+            yield effect(kind, host_from_value(leaf.text) or host, argument=leaf.argument, span=(0, len(leaf.text)))
+
+
+def _host_of(path: str) -> str:
+    """Return the machine or bucket that a path is on, if it is not this machine: by its address, or behind a host."""
+    match = _SHARE.match(path) or _BEHIND_HOST.match(path)
+    if match:
+        return match[1]
+    return next((seen.target for seen in find_hosts(path)), "") if "://" in path[:_MAX_ADDRESS] else ""
 
 
 def _find_paths(name: ToolName, leaves: Sequence[Leaf]) -> list[Leaf]:
@@ -86,20 +110,22 @@ def _direction(name: ToolName, seed: str, leaves: Sequence[Leaf]) -> Access | No
     if seed in ("read", "glob", "grep") or name.kind == "looks":
         return Access.READ
     if seed == "write":
-        is_view = any(leaf.argument == "command" and leaf.text in _LOOKING_COMMANDS for leaf in leaves)
+        is_view = any(leaf.argument == "command" and leaf.text in ("view", "read", "list") for leaf in leaves)
         return Access.READ if is_view else Access.WRITE
     if name.verb in _TRANSFORMS:
         return Access.WRITE
-    if _deletes_mail(name, leaves):
+    return _direction_by_words(name, leaves)
+
+
+def _direction_by_words(name: ToolName, leaves: Sequence[Leaf]) -> Access | None:
+    # The folders of a mail tool are full of mail.
+    is_mail = name.verb in _DELETES and not WORDS["mail folder"].isdisjoint(name.words)
+    if is_mail and not any(leaf.text.startswith(("/", "~")) for leaf in leaves):
         return None
-    if not _FILE_WORDS.isdisjoint(name.words):
-        return Access.DELETE if name.verb in _DELETES else Access.WRITE if name.verb in _WRITES | _MOVES else None
+    if not WORDS["file"].isdisjoint(name.words):
+        writes = name.verb in WORDS["writes file"] | _MOVES
+        return Access.DELETE if name.verb in _DELETES else Access.WRITE if writes else None
     return Access.WRITE if _edits_by_arguments(name, leaves) else None
-
-
-def _deletes_mail(name: ToolName, leaves: Sequence[Leaf]) -> bool:
-    is_mail = name.verb in _DELETES and not _MAIL_WORDS.isdisjoint(name.words)
-    return is_mail and not any(leaf.text.startswith(("/", "~")) for leaf in leaves)
 
 
 def _edits_by_arguments(name: ToolName, leaves: Sequence[Leaf]) -> bool:
@@ -108,16 +134,20 @@ def _edits_by_arguments(name: ToolName, leaves: Sequence[Leaf]) -> bool:
     A tool that also gets a recipient or an address may send the change there.
     """
     named = [name_parts(leaf.argument) for leaf in leaves if not leaf.text.isdigit()]
-    parts = frozenset().union(*named)
-    if parts.isdisjoint(_EDITED) or not _SETTINGS.isdisjoint(name.words):
+    parts = frozenset[str]().union(*named)
+    # The path of such a thing is a place among settings, not a file.
+    if parts.isdisjoint(_EDITED) or not WORDS["setting"].isdisjoint(name.words):
         return False
     is_exchange = not parts.isdisjoint(_OLD) and not parts.isdisjoint(_NEW)
     known = _EDITED | _OLD | _NEW | _NOT_CONTENT
-    return name.verb in _SURELY_WRITES or (is_exchange and not any(map(known.isdisjoint, named)))
+    return name.verb in ("write", "edit", "append", "save", "touch") or (
+        is_exchange and not any(map(known.isdisjoint, named))
+    )
 
 
 def _is_path(text: str) -> bool:
-    return 0 < len(text) < 4096 and "\n" not in text and "://" not in text
+    # A shared folder is a path as well, outside the project.
+    return 0 < len(text) < 4096 and "\n" not in text and "://" not in text and not _BEHIND_HOST.match(text)
 
 
 def _access(leaf: Leaf, access: Access, project: Project) -> Effect:
@@ -137,10 +167,10 @@ def find_secret_files(leaves: Sequence[Leaf], project: Project, *, sends: bool) 
     """Yield the files that a tool takes along and that hold secrets."""
     for leaf in leaves:
         if has_role(leaf.argument, "path") and _is_path(leaf.text):
-            found = read_access(leaf.text, Access.READ, project)
-            if found.kind == "reads-secret":
-                kind = "sends-secret" if sends else found.kind
-                yield effect(kind, found.target, argument=leaf.argument, span=(0, len(leaf.text)))
+            secret = read_access(leaf.text, Access.READ, project)
+            if secret.kind == "reads-secret":
+                kind = "sends-secret" if sends else secret.kind
+                yield effect(kind, secret.target, argument=leaf.argument, span=(0, len(leaf.text)))
 
 
 def _read_repository(leaves: Sequence[Leaf]) -> Iterator[Effect]:
@@ -163,8 +193,8 @@ def read_patches(leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
             if match["diff"] == "---" or path == "/dev/null":
                 continue
             access = Access.DELETE if match["act"] == "Delete" else Access.WRITE
-            found = read_access(path, access, project)
-            yield found._replace(argument=leaf.argument, start=match.start("path"), end=match.end("path"))
+            changed = read_access(path, access, project)
+            yield changed._replace(argument=leaf.argument, start=match.start("path"), end=match.end("path"))
             end = matches[at + 1].start() if at + 1 < len(matches) else len(leaf.text)
             lines = leaf.text[match.end() : end].splitlines()
             added = "\n".join(line[1:] for line in lines if line.startswith("+"))

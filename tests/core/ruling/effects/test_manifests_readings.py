@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lockgate.core.ruling.effects.manifest_readings import learn_from_reading
+from lockgate.core.ruling.effects.manifests import learn_from_reading
 from lockgate.core.ruling.effects.project import NO_PROJECT
 
 MANIFEST = '[project]\nname = "quill"\ndependencies = ["itsdangerous>=2"]\n'

@@ -1,0 +1,300 @@
+"""What written text makes a project, or a reader's program, do: what it loads, connects to, depends on or unprotects.
+
+Prose carries links as content: they do nothing. In code, settings and markup a line counts that loads or connects, and
+only for hosts that the replaced text does not name. An edit gives a piece of a manifest, which no reader of whole files
+takes: its lines are read one by one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from string import ascii_lowercase, ascii_uppercase
+
+from lockgate.core.ruling.effects.address_shapes import URL, find_hosts, host_from_value, is_local_host
+from lockgate.core.ruling.effects.code import MOST_CHARACTERS, read_code
+from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
+from lockgate.core.ruling.effects.manifests import is_lock_file, is_manifest, may_name_images, read_manifest
+from lockgate.core.ruling.effects.programs.packages import COMMON_TOOLS, PUBLIC_SOURCES
+from lockgate.core.ruling.effects.project import NO_PROJECT, Project, package_name
+from lockgate.core.ruling.effects.tool_arguments import weakens
+from lockgate.core.tables import read_table
+
+
+def _read_patterns() -> dict[str, re.Pattern[str]]:
+    rows = read_table(__package__, "written.tbl", "patterns", ("name", "flags", "pattern"))
+    texts: dict[str, str] = {}
+    for name, flags, pattern in rows:
+        texts[name] = f"{texts[name]}|{pattern}" if name in texts else f"(?{flags})".replace("(?-)", "") + pattern
+    return {name: re.compile(text) for name, text in texts.items()}
+
+
+_P = _read_patterns()
+# A call has no more effects than this, so further hosts are not listed.
+_MAX_HOSTS = 40
+# How much is read before a URL, and how many are looked at so closely; all further ones count as loaded.
+_CONTEXT = 120
+_MAX_LOOKS = 60
+
+
+def read_written_file(
+    path: str, text: str, replaced: str, argument: str, project: Project = NO_PROJECT
+) -> Iterator[Effect]:
+    """Yield what this text makes of a file: packages and hosts that it brings in, and settings that protect less."""
+    added = list(read_written_manifest(path, text, replaced, argument, project))
+    yield from added
+    sources = frozenset(each.target for each in added)
+    if _is_code_like(path):
+        yield from (each for each in _read_hosts(text, replaced, argument) if each.target not in sources)
+        yield from read_written_settings(path, text, replaced, argument)
+        yield from _read_members(text, replaced, argument)
+        # One key in a request is how a service is asked; a thief takes the whole environment, or a file of keys.
+        if _P["takes much"].search(text):
+            yield from (
+                each
+                for each in read_code(_without_child_environments(text[:MOST_CHARACTERS]), argument, project)
+                if each.kind == "sends-secret" and (each.target == "environment" or "/" in each.target)
+            )
+
+
+def _without_child_environments(text: str) -> str:
+    """Return a text without the copies of the environment that it gives to a process which it starts."""
+    given = set(_P["given"].findall(text))
+    return _P["copied"].sub(lambda copy: "" if copy[2] in given or (copy[1] and copy[2] == "env") else copy[0], text)
+
+
+def _read_members(text: str, replaced: str, argument: str) -> Iterator[Effect]:
+    """Yield an effect for each account, role or public key of a cloud that this text lets in."""
+    known = set(_P["member"].findall(replaced))
+    most = len(known) + _MAX_HOSTS
+    for match in _P["member"].finditer(text):
+        before = text[max(0, match.start() - _CONTEXT) : match.start()]
+        if match[0] not in known and len(known) <= most and not _P["own role"].search(before):
+            known.add(match[0])
+            yield effect("shares", match[0], argument=argument, span=match.span())
+
+
+def _read_hosts(text: str, replaced: str, argument: str) -> Iterator[Effect]:
+    known = {seen.target for seen in find_hosts(replaced)}
+    count = 0
+    for kind, named, start, end in _embedded_hosts(text):
+        host = _without_variables(named) if _P["variable"].search(named) else named
+        if not host or host in known or is_local_host(host) or host in replaced:
+            continue
+        known.add(host)
+        count += 1
+        yield effect(kind, host, argument=argument, span=(start, end))
+        if count > _MAX_HOSTS:
+            return
+
+
+def _without_variables(host: str) -> str:
+    """Return the part of a host that is no variable: what a whole one in a variable is stands where that is set."""
+    parts = (part.strip(".:") for part in _P["variable"].sub(r" \1 ", host).split())
+    return next((part for part in reversed(list(parts)) if "." in part), "")
+
+
+def read_shown_text(text: str, argument: str) -> Iterator[Effect]:
+    """Yield an effect for each host that a program would ask when it shows this text, as for a picture."""
+    known = set()
+    for count, match in enumerate(_P["shown url"].finditer(text)):
+        if count < _MAX_LOOKS * 10 and not _is_shown(text[max(0, match.start() - 4 * _CONTEXT) : match.start()]):
+            continue
+        if match[0] in known:
+            continue
+        known.add(match[0])
+        host = host_from_value(match[0])
+        if host and host not in known and not is_local_host(host):
+            known.add(host)
+            yield effect("shows-remote-content", host, argument=argument, span=match.span())
+            if len(known) > 2 * _MAX_HOSTS:
+                return
+
+
+def _is_shown(before: str) -> bool:
+    """Return whether a URL behind this text is loaded when the text is shown, instead of being a link."""
+    if before.endswith(("(", "<", " ")) and _P["picture"].search(before[max(0, before.rfind("![")) :]):
+        return True
+    tag = before[before.rfind("<") :] if "<" in before else ""
+    if tag and ">" not in tag:
+        return _P["tag"].match(tag) is not None and _P["shows"].search(tag[-30:]) is not None
+    return before[-12:].lower().rstrip("\"' ").endswith("url(")
+
+
+def _embedded_hosts(text: str) -> Iterator[tuple[str, str, int, int]]:
+    done = set()
+    looks = 0
+    for match in URL.finditer(text):
+        if match[1] in done:
+            continue
+        at = match.start(1)
+        looks += 1
+        line = text[max(text.rfind("\n", max(0, at - _CONTEXT), at) + 1, at - _CONTEXT) : at]
+        loads = looks > _MAX_LOOKS or _P["loads"].search(line) is not None
+        if loads or _P["connects"].search(line):
+            if looks <= _MAX_LOOKS and _P["comment line"].match(line):
+                continue
+            done.add(match[1])
+            yield "embeds-remote-code" if loads else "embeds-address", host_from_value(match[0]), *match.span(1)
+    for match in _P["image"].finditer(text):
+        yield "embeds-remote-code", match[1].lower(), *match.span(1)
+    for match in _P["setting"].finditer(text):
+        if "." in match[2] and match[2] not in done and _P["host name"].search(match[1]):
+            done.add(match[2])
+            host = host_from_value(match[2])
+            if host:
+                yield "embeds-address", host, *match.span(2)
+
+
+def _is_code_like(path: str) -> bool:
+    if _P["prose"].search(path) or _P["lock file"].search(path):
+        return False
+    return not _P["data"].search(path) or _P["manifest"].search(path) is not None
+
+
+# Manifests.
+
+# So many packages of one text are told; more of them cannot be read.
+MAX_PACKAGES = 256
+_MAX_LINE = 400
+# The signs of a text as `package_name` writes them, one for one.
+_FOLDED = str.maketrans(ascii_uppercase + "_.", ascii_lowercase + "--")
+_SETTINGS_OF_MANAGERS = frozenset(
+    ".npmrc .yarnrc .yarnrc.yml pip.conf pip.ini .pypirc uv.toml .condarc bunfig.toml".split()
+)
+_TELL_THEIR_HOME = frozenset({"pyproject.toml", "Cargo.toml", "package.json"})
+
+
+def read_written_manifest(
+    path: str, text: str, replaced: str, argument: str, project: Project = NO_PROJECT
+) -> Iterator[Effect]:
+    """Yield an effect for each package and each source of packages that a manifest gets by this text."""
+    folder, _, name = path.replace("\\", "/").rpartition("/")
+    folder = folder.rpartition("/")[2]
+    is_settings = name in _SETTINGS_OF_MANAGERS
+    if may_name_images(name) and not is_settings:
+        yield from _added_packages(name, folder, text, replaced, argument, project)
+        return
+    if not is_settings and (not is_manifest(name, folder) or is_lock_file(name)):
+        return
+    known_hosts = {seen.target for seen in find_hosts(replaced)}
+    for host, at in _sources(name, text):
+        if host not in known_hosts and host not in PUBLIC_SOURCES and not is_local_host(host):
+            known_hosts.add(host)
+            yield effect("uses-package-source", host, argument=argument, span=(at, at + len(host)))
+    if not is_settings:
+        yield from _added_packages(name, folder, text, replaced, argument, project)
+
+
+def _added_packages(
+    name: str, folder: str, text: str, replaced: str, argument: str, project: Project
+) -> Iterator[Effect]:
+    before = {each.partition(":")[2] for each in _packages(name, folder, replaced)}
+    folded = text.translate(_FOLDED)
+    count = 0
+    for each in _packages(name, folder, text):
+        registry, _, package = each.partition(":")
+        if package in before or package in COMMON_TOOLS or project.has_package(package, registry):
+            continue
+        count += 1
+        if count > MAX_PACKAGES:
+            yield effect("unreadable", argument=argument, certainty=Certainty.GUESS)
+            return
+        at = folded.find(package)
+        if at < 0:
+            yield effect("adds-dependency", package, argument=argument)
+        else:
+            end = at + len(package)
+            yield effect("adds-dependency", text[at:end], argument=argument, span=(at, end))
+
+
+def _packages(name: str, folder: str, text: str) -> tuple[str, ...]:
+    found = read_manifest(name, text, folder).packages
+    if found or not text.strip():
+        return tuple(dict.fromkeys(found))
+    if name.endswith(".json"):
+        return _names_from_lines("composer" if name == "composer.json" else "npm", text, (_P["json line"],))
+    if name.endswith(".toml") or name in ("Pipfile", "setup.py", "setup.cfg"):
+        if name == "Cargo.toml":
+            return _names_from_lines("cargo", text, (_P["toml line"],))
+        return _names_from_lines("pypi", text, (_P["requirement"], _P["toml line"]))
+    return ()
+
+
+def _names_from_lines(registry: str, text: str, patterns: tuple[re.Pattern[str], ...]) -> tuple[str, ...]:
+    names: dict[str, None] = {}
+    for line in text.splitlines():
+        for pattern in patterns:
+            for match in pattern.finditer(line[:_MAX_LINE]):
+                name = match[match.lastindex or 1]
+                if not _P["no package"].fullmatch(name):
+                    names[f"{registry}:{package_name(name)}"] = None
+    return tuple(names)
+
+
+def _sources(name: str, text: str) -> Iterator[tuple[str, int]]:
+    at = 0
+    for line in text.splitlines(keepends=True):
+        short = line[:_MAX_LINE]
+        is_own_home = name in _TELL_THEIR_HOME and _P["own home"].match(short) is not None
+        is_direct = _P["direct"].search(short) is not None
+        if (is_direct or _P["source"].search(short)) and not is_own_home and not short.lstrip().startswith(("#", "//")):
+            for seen in find_hosts(short):
+                if is_direct or _P["source"].search(short[: seen.start]):
+                    yield seen.target, at + seen.start
+            for match in _P["bare host"].finditer(short):
+                yield host_from_value(match[1]), at + match.start(1)
+        at += len(line)
+
+
+# Settings.
+
+_MAX_SETTINGS = 20
+_MAX_VALUES = 2000
+_NAME_SPACE = 90
+# The name of such a setting says nothing: what it is about stands in the line above.
+_STATE_NAMES = frozenset("enabled enable active on".split())
+
+
+def read_written_settings(path: str, text: str, replaced: str, argument: str) -> Iterator[Effect]:
+    """Yield an effect for each setting that protects less once this text stands where the replaced one stood."""
+    before = set(_weak_settings(path, replaced)) if replaced else set()
+    known = {(name, value) for name, value, _, _ in before}
+    for name, value, start, end in _weak_settings(path, text):
+        if (name, value) not in known:
+            known.add((name, value))
+            yield effect("weakens-setting", name, argument=argument, span=(start, end))
+            if len(known) > _MAX_SETTINGS + len(before):
+                return
+
+
+def _weak_settings(path: str, text: str) -> Iterator[tuple[str, str, int, int]]:
+    is_program = _P["program"].search(path) is not None
+    for count, match in enumerate(_P["value"].finditer(text)):
+        if count > _MAX_VALUES:
+            break
+        begin = max(text.rfind("\n", 0, match.start()) + 1, match.start() - _NAME_SPACE)
+        line = text[begin : match.start()]
+        named = _P["name"].search(line)
+        if named is None or _P["comment line"].match(line):
+            continue
+        name, value = named[1].strip(".-"), match[1].lower()
+        if name.lower() in _STATE_NAMES and (
+            above := _P["above"].search(text, max(0, begin - _NAME_SPACE), begin + named.start(1))
+        ):
+            name = above[1]
+        if is_program and not _is_setting_of_program(line, named[1], match[0]):
+            continue
+        if weakens(name, value):
+            yield name, value, begin + named.start(1), match.end(1)
+    for match in _P["open"].finditer(text):
+        line = text[max(text.rfind("\n", 0, match.start()) + 1, match.start() - _NAME_SPACE) : match.start()]
+        if not _P["comment line"].match(line) and "egress" not in line:
+            yield match[1], match[1], *match.span(1)
+
+
+def _is_setting_of_program(line: str, name: str, value: str) -> bool:
+    """Return whether a program sets an option here; its own variables (`encrypted = false`) are no settings."""
+    if value.startswith("=") and not value.startswith("=>") and (line.endswith(" ") or value[1:2] == " "):
+        return name.isupper() or "." in name
+    return not re.match(r"\s*(?:async\s+)?(?:def|function|func|fn)\s", line)
