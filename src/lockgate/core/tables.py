@@ -61,15 +61,13 @@ def parse_rows(text: str, name: str, section: str, columns: Sequence[str]) -> li
     rows: list[TableRow] = []
     current = None
     for number, line in enumerate(text.splitlines(), 1):
-        place = f"line {number} of `{name}`"
-        if not line.strip() or line[0] == "#":
+        if not line.strip() or line[0] == "#" or (current != section and line[0] != "["):
             continue
+        place = f"line {number} of `{name}`"
         if line[0] == "[":
             current, _, titles = line[1:].partition("]")
             if current == section and _cells(titles) != tuple(columns):
                 raise ValueError(f"{place}: the columns are {titles.strip()}, and should be {' | '.join(columns)}")
-        elif current != section:
-            continue
         elif line[0] == " ":
             mark, content = line.strip()[:2], line.strip()[2:].strip()
             if not rows or mark not in ("| ", "+ ", "- "):
