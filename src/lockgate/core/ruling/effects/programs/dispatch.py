@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.own_acts import follow_processes, note_own_commands, note_own_files
 from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
-from lockgate.core.ruling.effects.programs import (
-    text_filters,
-)
 from lockgate.core.ruling.effects.programs.engine import apply_row
 from lockgate.core.ruling.effects.programs.option_uses import note_option_uses
-from lockgate.core.ruling.effects.programs.program_rows import ProgramRow, acts_by_words, find_row
-from lockgate.core.ruling.effects.programs.program_table import is_listed, read_row
+from lockgate.core.ruling.effects.programs.program_rows import acts_by_words, find_row
 from lockgate.core.ruling.effects.programs.shell_roles import run_text
+from lockgate.core.ruling.effects.programs.whole_commands import note_unknown
 from lockgate.core.ruling.effects.project import Place
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
-Reader = Callable[["Walk", Invocation], Output]
-
-_READERS: dict[str, Reader] = {
-    **text_filters.READERS,
-}
 _ASKS_ABOUT = frozenset("--version -V --help -h version help -version --usage -?".split())
 _SYSTEM_BIN = re.compile(r"/(?:usr/)?(?:local/)?s?bin/([^/]+)|/opt/(?:homebrew|local)/s?bin/([^/]+)")
 _PROJECT_BIN = re.compile(
@@ -46,28 +37,20 @@ def read_program(walk: Walk, call: Invocation) -> Output:
             return _run_file(walk, call)
         of_project = match.re is _PROJECT_BIN and walk.place(name) is Place.INSIDE
         name = match.group(1) or match.group(2)
-    if find_row(name, call.arguments)[0] is None and name not in _READERS:
-        name = _plain_name(name)
     row, used = find_row(name, call.arguments)
-    reader = _READERS.get(name)
+    if row is None:
+        name = _plain_name(name)
+        row, used = find_row(name, call.arguments)
     if name != call.name:
         call = call._replace(name=name)
     if len(call.arguments) == 1 and _asks_about(name, call.arguments[0]):
         return UNKNOWN_OUTPUT
     note_option_uses(walk, call)
-    is_known = reader is not None or (row.effect != "unknown" if row is not None else is_listed(call))
-    note_own_files(walk, call, is_known=is_known)
-    return follow_processes(walk, call, _read(walk, call, reader, row, used, of_project=of_project))
-
-
-def _read(
-    walk: Walk, call: Invocation, reader: Reader | None, row: ProgramRow | None, used: int, *, of_project: bool
-) -> Output:
-    if reader is not None:
-        return reader(walk, call)
-    if row is not None:
-        return apply_row(walk, call, row, used)
-    return read_row(walk, call, of_project=of_project)
+    note_own_files(walk, call, is_known=row is not None and row.effect != "unknown")
+    if row is None:
+        note_unknown(walk, name, of_project=of_project)
+        return follow_processes(walk, call, UNKNOWN_OUTPUT)
+    return follow_processes(walk, call, apply_row(walk, call, row, used))
 
 
 def _asks_about(name: str, argument: str) -> bool:

@@ -14,6 +14,7 @@ from lockgate.core.ruling.effects.programs import (
     program_exceptions,
     roles,
     shell_roles,
+    text_roles,
     whole_commands,
 )
 from lockgate.core.ruling.effects.programs.program_rows import ProgramRow
@@ -22,7 +23,16 @@ from lockgate.core.ruling.effects.programs.roles import LOOSE, Use, last_word, n
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
-_MODULES = (roles, shell_roles, machine_roles, database_roles, cloud_roles, whole_commands, program_exceptions)
+_MODULES = (
+    roles,
+    shell_roles,
+    machine_roles,
+    database_roles,
+    cloud_roles,
+    text_roles,
+    whole_commands,
+    program_exceptions,
+)
 _FUNCTIONS = {name: value for module in _MODULES for name, value in vars(module).items()}
 ROLES: dict[str, Callable[[Use, str], None]] = named(_FUNCTIONS, "role_")
 REST_ROLES: dict[str, Callable[[Use, list[str]], Output]] = named(_FUNCTIONS, "rest_")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lockgate.core.ruling.effects.paths import Access, is_secret_variable, read_access
 from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.options import has_option, split_options
+from lockgate.core.ruling.effects.programs.roles import Use, note_loose
 from lockgate.core.ruling.effects.programs.sed_script import read_sed_script
 from lockgate.core.ruling.effects.shell_syntax import decode_escapes
 
@@ -23,35 +24,21 @@ _PATTERN_FIRST = _SEARCHES | frozenset("jq yq gron xq tomlq dasel mlr".split())
 _WHOLE = frozenset("cat tac less more head tail nl sponge pv ts bat batcat".split())
 # Those of them that show all of it.
 _ALL = frozenset("cat less more sponge pv bat batcat".split())
-_SEARCH_VALUED = frozenset(
-    "-A -B -C -m -e -f -g -t -T --include --exclude --exclude-dir --glob --type --context --after-context "
-    "--before-context --max-count --regexp --file -j --max-depth".split()
-)
-_VALUED: dict[str, frozenset[str]] = {
-    **dict.fromkeys(("head", "tail"), frozenset("-n -c --lines --bytes --pid -s".split())),
-    **dict.fromkeys(_SEARCHES, _SEARCH_VALUED),
-    "cut": frozenset("-d -f -c -b --delimiter --fields --characters".split()),
-    "sort": frozenset("-k -t -S -o -T --key --field-separator --output --parallel".split()),
-    "uniq": frozenset("-f -s -w".split()),
-    "join": frozenset("-t -1 -2 -j -o".split()),
-    **dict.fromkeys(("jq", "yq"), frozenset("-f --from-file --indent --arg --argjson --slurpfile -o -p".split())),
-    "column": frozenset("-s -c -o --table-columns".split()),
-    "paste": frozenset(("-d",)),
-    "xxd": frozenset("-l -s -c -g -o".split()),
-    "od": frozenset("-A -t -N -j -S".split()),
-    **dict.fromkeys(("hexdump", "hd"), frozenset("-s -n -e -f".split())),
-    **dict.fromkeys(("base64", "base32", "fold", "fmt", "strings"), frozenset("-w -n -i -o".split())),
-    "diff": frozenset("-U -x -I --exclude -W --label".split()),
-    "iconv": frozenset("-f -t -o".split()),
-}
 
 
-def print_files(walk: Walk, call: Invocation) -> Output:
-    """Show the files that are given, or pass the input on."""
+def finish_visits(use: Use) -> Output:
+    """Files that are shown, of programs that take an address for one."""
+    note_loose(use.walk, use.call.name, "look", use.call.arguments, ())
+    return finish_shows(use)
+
+
+def finish_shows(use: Use) -> Output:
+    """The files that are given, or the input."""
+    walk, call = use.walk, use.call
     name, arguments = call.name, call.arguments
     if not arguments:
         return _filter_stream(name, arguments, walk.show(call.stdin))
-    options, files = split_options(arguments, _VALUED.get(name, frozenset()))
+    options, files = split_options(arguments, use.row.valued)
     if name in ("dos2unix", "unix2dos") or (options and name in ("yq", "sort", "xmllint")):
         _note_writes(walk, name, options, files)
     if name in _PATTERN_FIRST:
@@ -137,8 +124,9 @@ def _note_writes(walk: Walk, name: str, options: list[tuple[str, str]], files: l
             walk.access(path, Access.WRITE)
 
 
-def _echo(walk: Walk, call: Invocation) -> Output:
+def finish_echoes(use: Use) -> Output:
     """`echo` and `printf`: show their arguments."""
+    walk, call = use.walk, use.call
     arguments = call.arguments
     for secret in {secret for argument in arguments for secret in walk.secrets_in(argument)}:
         walk.add("reads-secret", secret)
@@ -192,7 +180,9 @@ def _output_from_text(walk: Walk, text: str, *, hidden: bool) -> Output:
     return Output(Source.DECODED) if hidden else Output(Source.TEXT, text)
 
 
-def _sed(walk: Walk, call: Invocation) -> Output:
+def finish_edits(use: Use) -> Output:
+    """What a script of `sed` runs and writes, and the text that is left."""
+    walk, call = use.walk, use.call
     options, paths = split_options(call.arguments, _SED_VALUED)
     scripts = [value for option, value in options if option in ("-e", "--expression")]
     names = {option for option, _ in options}
@@ -255,7 +245,9 @@ _AWK_RUNS = re.compile(r"\bsystem\s*\(\s*(\"(?:[^\"\\]|\\.)*\")?|\|\s*getline|\|
 _AWK_WRITES = re.compile(r">>?\s*\"([^\"]+)\"")
 
 
-def _awk(walk: Walk, call: Invocation) -> Output:
+def finish_scans(use: Use) -> Output:
+    """What a script of `awk` runs and writes, and the text that is left."""
+    walk, call = use.walk, use.call
     options, rest = split_options(
         call.arguments, frozenset(("-F", "-v", "-f", "--file", "--assign", "--field-separator"))
     )
@@ -278,7 +270,9 @@ def _awk(walk: Walk, call: Invocation) -> Output:
     return _edit_stream(call.stdin) if call.stdin.source is not Source.TEXT else Output(Source.DECODED)
 
 
-def _tr(walk: Walk, call: Invocation) -> Output:
+def finish_translates(use: Use) -> Output:
+    """Letters of the input are others, or left out."""
+    walk, call = use.walk, use.call
     if call.stdin.source is Source.ENVIRONMENT:
         walk.add("reads-secret", "environment")
     deletes = call.arguments[:1] in (["-d"], ["-s"]) and len(call.arguments) == 2
@@ -289,11 +283,3 @@ def _tr(walk: Walk, call: Invocation) -> Output:
             else Output(Source.DECODED)
         )
     return call.stdin
-
-
-READERS = {
-    **dict.fromkeys(("echo", "printf", "print"), _echo),
-    **dict.fromkeys(("sed", "gsed"), _sed),
-    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
-    "tr": _tr,
-}
