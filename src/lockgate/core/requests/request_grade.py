@@ -66,6 +66,11 @@ class TextGrade(NamedTuple):
         """The signs to name as the reason: broad ones only where the others are not enough."""
         return self.hits if self.narrow < SUSPECTED else [hit for hit in self.hits if not hit.sign.is_broad]
 
+    @property
+    def kinds(self) -> set[tuple[str, bool, int]]:
+        """The families of its signs with their weights: half a sign in plain sight is no cover for a hidden one."""
+        return {(hit.sign.family, hit.sign.is_broad, hit.sign.points) for hit in self.hits}
+
 
 # --- 2. weigh
 
@@ -239,14 +244,13 @@ def grade_scan(text: str, scan: Scan | None, breaks: Sequence[int] = (), own: Se
     points, sure = plain.points, plain.sure
     rules = [hit.sign.rule for hit in plain.named_hits]
     spans = [(hit.start, min(hit.end, len(text))) for hit in plain.named_hits]
-    seen = {(hit.sign.family, hit.sign.is_broad) for hit in plain.hits}
     for reading, span, is_hidden in _other_readings(text, scan):
         inner = grade_text(reading, own=None if own is None or _is_own(span, own) else ())
-        unseen = {(hit.sign.family, hit.sign.is_broad) for hit in inner.hits} - seen
+        unseen = inner.kinds - plain.kinds
         if inner.points >= SUSPECTED and unseen:
             points += inner.points
             # What only this reading shows may be broad signs alone.
-            is_narrow = not all(is_broad for _, is_broad in unseen)
+            is_narrow = not all(is_broad for _, is_broad, _ in unseen)
             sure |= is_narrow and (inner.sure or (is_hidden and inner.narrow >= SUSPECTED))
             rules += [*(hit.sign.rule for hit in inner.named_hits), "request:hidden-reading"]
             spans.append(span)

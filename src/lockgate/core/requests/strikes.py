@@ -105,10 +105,17 @@ class LadderSettings:
         """How many strikes of a subject can make a difference; older ones are forgotten."""
         return max(self.tier2_threshold, self.network_threshold + len(DELAYS_S) - 1)
 
+    @property
+    def tiers(self) -> tuple[tuple[int, Standing, float], ...]:
+        """Of each tier the threshold, the mode, and the cooldown in seconds."""
+        return (
+            (self.tier1_threshold, self.tier1_mode, self.tier1_cooldown_s),
+            (self.tier2_threshold, self.tier2_mode, self.tier2_cooldown_s),
+        )
+
     def cooldown_s(self, mode: Standing) -> float:
         """The longest that a ban of this mode can last: what claims to last longer is a clock that was put back."""
-        tiers = ((self.tier1_mode, self.tier1_cooldown_s), (self.tier2_mode, self.tier2_cooldown_s))
-        return max((seconds for each, seconds in tiers if each is mode), default=0.0)
+        return max((cooldown_s for _, tier_mode, cooldown_s in self.tiers if tier_mode is mode), default=0.0)
 
 
 class StrikeRecord(NamedTuple):
@@ -157,18 +164,11 @@ class SharedStrikes(NamedTuple):
 def add_strike(record: StrikeRecord, kind: str, now: float, settings: LadderSettings) -> StrikeRecord:
     """The record with one more strike."""
     strikes = (*recent_strikes(record, now, settings), now)[-settings.kept_strikes :]
-    locked, quarantined = record.locked_until, record.quarantined_until
-    if kind == PRINCIPAL:
-        for threshold, mode, cooldown_s in (
-            (settings.tier1_threshold, settings.tier1_mode, settings.tier1_cooldown_s),
-            (settings.tier2_threshold, settings.tier2_mode, settings.tier2_cooldown_s),
-        ):
-            if len(strikes) >= threshold:
-                if mode is Standing.FULL_QUARANTINE:
-                    quarantined = max(quarantined, now + cooldown_s)
-                else:
-                    locked = max(locked, now + cooldown_s)
-    return StrikeRecord(strikes, locked, quarantined)
+    ends = {Standing.EXECUTE_LOCKED: record.locked_until, Standing.FULL_QUARANTINE: record.quarantined_until}
+    for threshold, mode, cooldown_s in settings.tiers if kind == PRINCIPAL else ():
+        if len(strikes) >= threshold:
+            ends[mode] = max(ends[mode], now + cooldown_s)
+    return StrikeRecord(strikes, *ends.values())
 
 
 def recent_strikes(record: StrikeRecord, now: float, settings: LadderSettings) -> tuple[float, ...]:
