@@ -173,7 +173,8 @@ def add_strike(record: StrikeRecord, kind: str, now: float, settings: LadderSett
 
 def recent_strikes(record: StrikeRecord, now: float, settings: LadderSettings) -> tuple[float, ...]:
     """The strikes that still count."""
-    return tuple(at for at in record.strikes if now - at < settings.window_s)
+    # A tuple made of a generator keeps room for more; these are stored for each subject.
+    return tuple([at for at in record.strikes if now - at < settings.window_s])
 
 
 def merge_shared(record: StrikeRecord, known: SharedRecord, now: float, settings: LadderSettings) -> StrikeRecord:
