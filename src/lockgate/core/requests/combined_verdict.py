@@ -154,6 +154,16 @@ def view_from_scan(payload: Payload, scan: Scan | None) -> RulesView:
             spans.append((part.start, part.end))
     quiet += [] if scan is None else [f"cap:{limit}" for limit in scan.capped]
     # 1. and 2., what came with it.
+    unread = not {*payload.modalities} <= {"text", *(source.type for source in payload.sources)}
+    _view_ingress(payload, loud, quiet)
+    quiet += ["ingress:unread"] if unread else []
+    # 3. Nothing.
+    verdict: Verdict = "unsafe" if loud else "unclear" if quiet else "safe"
+    rules = tuple(dict.fromkeys((*loud, *quiet)))[:_MOST_RULES]
+    return RulesView(verdict, rules, tuple(dict.fromkeys(spans))[:_MOST_SPANS], unread)
+
+
+def _view_ingress(payload: Payload, loud: list[str], quiet: list[str]) -> None:
     hits = [hit.lower() for source in payload.sources for hit in source.rule_hits]
     injections = [hit for hit in hits if hit.startswith("inj:")]
     if injections:
@@ -162,13 +172,6 @@ def view_from_scan(payload: Payload, scan: Scan | None) -> RulesView:
         quiet.append("ingress:rule-hit")
     if payload.ingress_flags:
         quiet.append("ingress:flag")
-    unread = not {*payload.modalities} <= {"text", *(source.type for source in payload.sources)}
-    if unread:
-        quiet.append("ingress:unread")
-    # 3. Nothing.
-    verdict: Verdict = "unsafe" if loud else "unclear" if quiet else "safe"
-    rules = tuple(dict.fromkeys((*loud, *quiet)))[:_MOST_RULES]
-    return RulesView(verdict, rules, tuple(dict.fromkeys(spans))[:_MOST_SPANS], unread)
 
 
 def weigh_answer(view: RulesView, answer: Answer, *, nonce: str, whole: bool) -> WeighedVerdict:

@@ -150,21 +150,24 @@ def grade_text(text: str, breaks: Sequence[int] = (), own: Sequence[Span] | None
     if len(folded) != len(text):
         # Half a surrogate pair was left out, so the places are wrong: all is one message of the client.
         breaks, own = (), None
-    kept: dict[tuple[str, bool, int, int], SignHit] = {}
-    seen = narrow_seen = 0
-    for found in search_pieces(folded):
-        hits = [hit for hit in found if not hit.sign.is_broad or own is None or _is_own((hit.start, hit.end), own)]
-        _keep_strongest(kept, hits, folded, breaks)
-        seen += len(hits)
-        narrow_seen += sum(not hit.sign.is_broad for hit in hits)
-        if seen >= MAX_WEIGHED:
-            break
-    hits = list(kept.values())
+    found = _find_signs(folded, own)
+    too_many = len(found) >= MAX_WEIGHED or sum(not hit.sign.is_broad for hit in found) >= MAX_HITS
+    most = {hit.sign.family: hit.points for hit in sorted(found, key=lambda hit: hit.points)}
+    if not too_many and sum(most.values()) < SUSPECTED:
+        return TextGrade(0, [], sure=False, narrow=0)
+    hits = _keep_strongest(found, folded, breaks)
     narrow, sure = _add_up(_with_words_of_their_own(hit for hit in hits if not hit.sign.is_broad), breaks)
     points = max(narrow, _add_up(_with_words_of_their_own(hits), breaks)[0])
-    if seen >= MAX_WEIGHED or narrow_seen >= MAX_HITS:
-        points = max(points, SUSPECTED)
-    return TextGrade(points, hits, sure, narrow)
+    return TextGrade(max(points, SUSPECTED) if too_many else points, hits, sure, narrow)
+
+
+def _find_signs(text: str, own: Sequence[Span] | None) -> list[SignHit]:
+    found: list[SignHit] = []
+    for hits in search_pieces(text):
+        found += [hit for hit in hits if not hit.sign.is_broad or own is None or _is_own((hit.start, hit.end), own)]
+        if len(found) >= MAX_WEIGHED:
+            break
+    return found
 
 
 def _is_own(span: Span, own: Sequence[Span]) -> bool:
@@ -173,13 +176,9 @@ def _is_own(span: Span, own: Sequence[Span]) -> bool:
     return place >= 0 and span[0] < own[place][1]
 
 
-def _keep_strongest(
-    kept: dict[tuple[str, bool, int, int], SignHit], found: Iterable[SignHit], text: str, breaks: Sequence[int]
-) -> None:
-    """Keep the strongest sign of each family in each stretch of each message.
-
-    Only one that may be the strongest is weighed.
-    """
+def _keep_strongest(found: Iterable[SignHit], text: str, breaks: Sequence[int]) -> list[SignHit]:
+    """Return the strongest sign of each family in each stretch of each message; only what may be it is weighed."""
+    kept: dict[tuple[str, bool, int, int], SignHit] = {}
     for hit in found:
         place = hit.sign.family, hit.sign.is_broad, hit.start // _STRETCH, bisect(breaks, hit.start)
         best = kept.get(place)
@@ -187,6 +186,7 @@ def _keep_strongest(
             weighed = _weigh(hit, text)
             if best is None or weighed.strength > best.strength:
                 kept[place] = weighed
+    return list(kept.values())
 
 
 def _with_words_of_their_own(hits: Iterable[SignHit]) -> list[SignHit]:

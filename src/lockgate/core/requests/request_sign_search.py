@@ -64,7 +64,7 @@ def _places_of_sequences(text: str) -> list[tuple[RequestSign, int, int]]:
     words = [*split_words(text), ""]
     entries = _find_entries(words)
     sequences = _sequences_with_all_classes(entries)
-    classes = _places_of_classes(entries, words, sequences)
+    classes = _places_of_classes(entries, words, sequences) if sequences else {}
     matches = [(sequence.sign, *span) for sequence in sequences for span in _follow(sequence, classes)]
     return _with_places_in_text(matches, words, text) if matches else []
 
@@ -256,11 +256,11 @@ def _find_entries(words: list[str]) -> list[_Entry]:
         alone, longer = cast("_Meaning", meanings[at])
         if alone:
             entries.append((at, at, alone))
-        beside = (*longer.get(words[at + 1], ()), *longer.get(words[at - 1], ())) if longer else ()
-        for before, listed, classes in beside:
-            first = at - before
-            if first >= 0 and words[first : first + len(listed)] == listed:
-                entries.append((first, first + len(listed) - 1, classes))
+        for word in (words[at + 1], words[at - 1]) if longer else ():
+            for before, listed, classes in longer.get(word, ()):
+                first = at - before
+                if first >= 0 and words[first : first + len(listed)] == listed:
+                    entries.append((first, first + len(listed) - 1, classes))
     return entries
 
 
@@ -269,8 +269,13 @@ def _sequences_with_all_classes(entries: list[_Entry]) -> list[WordSequence]:
     present = 0
     for _, _, classes in entries:
         present |= classes
-    groups = (group for rarest, group in _NEEDED.items() if rarest & present)
-    return [sequence for group in groups for sequence, needed in group if needed & present == needed]
+    return [
+        sequence
+        for rarest, group in _NEEDED.items()
+        if rarest & present
+        for sequence, needed in group
+        if needed & present == needed
+    ]
 
 
 def _places_of_classes(entries: list[_Entry], words: list[str], sequences: list[WordSequence]) -> _Places:
