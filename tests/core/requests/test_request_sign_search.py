@@ -72,7 +72,7 @@ TOKENS = re.compile(r"[^\W_]+|[.!?。！？]+(?=\s|$)")
 
 
 def narrow_hits(text: str) -> list[SignHit]:
-    return [hit for found, _ in search_pieces(text, all_signs=True) for hit in found if not hit.sign.is_broad]
+    return [hit for found in search_pieces(text) for hit in found if not hit.sign.is_broad]
 
 
 def places(text: str) -> set[tuple[str, str]]:

@@ -84,26 +84,17 @@ def settle(
     """Hand a ticket back. With `hold_s` the provider itself has named a time to stay away, and the circuit opens."""
     if ticket.generation != circuit.generation:
         return circuit
-    if hold_s > 0:
-        return _open_circuit(circuit, now + hold_s)
+    failures, next_generation = circuit.failures + 1, circuit.generation + 1
+    if hold_s > 0 or (result is CallResult.FAILURE and (ticket.probe or failures >= limits.failures)):
+        return Circuit(generation=next_generation, open_until=now + (hold_s if hold_s > 0 else limits.open_s))
     if ticket.probe:
-        if result is CallResult.SUCCESS:
-            return Circuit(generation=circuit.generation + 1)
-        if result is CallResult.FAILURE:
-            return _open_circuit(circuit, now + limits.open_s)
-        return Circuit(generation=circuit.generation + 1, open_until=circuit.open_until)
-    if result is CallResult.SUCCESS:
-        return Circuit(generation=circuit.generation)
+        # A cancelled probe showed nothing: the circuit stays open, and the next caller gets the probe.
+        return Circuit(
+            generation=next_generation, open_until=None if result is CallResult.SUCCESS else circuit.open_until
+        )
     if result is CallResult.NEUTRAL:
         return circuit
-    failures = circuit.failures + 1
-    if failures >= limits.failures:
-        return _open_circuit(circuit, now + limits.open_s)
-    return Circuit(failures=failures, generation=circuit.generation)
-
-
-def _open_circuit(circuit: Circuit, until: float) -> Circuit:
-    return Circuit(generation=circuit.generation + 1, open_until=until)
+    return Circuit(failures=failures if result is CallResult.FAILURE else 0, generation=circuit.generation)
 
 
 _FRESH = Circuit()

@@ -21,7 +21,7 @@ whatever a model says, so no model is asked about it. What they merely suspect, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple, NoReturn
 
@@ -29,7 +29,7 @@ from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason,
 from lockgate.core.requests.payload import Payload
 from lockgate.core.requests.request_grade import grade_scan
 from lockgate.core.requests.verifier_prompts import parse_verdict, verdict_from_scores
-from lockgate.core.text.scanner import RuleHit, Scan, ScannedPart, Scanner, character_span
+from lockgate.core.text.scanner import Scan, Scanner, character_span
 
 NO_FINDINGS: Final = "no-findings"
 RULES: Final = "rules"
@@ -82,10 +82,9 @@ COMPOSITION: Final[Mapping[ProviderSays, tuple[Verdict, Verdict, Verdict]]] = {
     ProviderSays.CIRCUIT_OPEN: ("unclear", "unclear", "unsafe"),
     ProviderSays.NOT_ASKED: ("safe", "unclear", "unsafe"),
 }
-# The verdict that the rules would give alone, in the order of the columns: they suspect what they call unclear.
-_COLUMNS: Final[Mapping[str, int]] = {"safe": 0, "unclear": 1, "unsafe": 2}
-
-_ALONE: Final[Mapping[str, str]] = {"safe": NO_FINDINGS, "unsafe": RULES, "unclear": RULES_UNSURE}
+# The verdict that the rules would give alone and the reason for it, in the order of the columns.
+_COLUMNS: Final = ("safe", "unclear", "unsafe")
+_ALONE: Final = (NO_FINDINGS, RULES_UNSURE, RULES)
 
 
 class RulesView(NamedTuple):
@@ -103,8 +102,8 @@ class RulesView(NamedTuple):
     @property
     def rules_only(self) -> WeighedVerdict:
         """What follows from the rules alone."""
-        verdict = COMPOSITION[ProviderSays.NOT_ASKED][_COLUMNS[self.verdict]]
-        return WeighedVerdict(verdict, _ALONE[verdict])
+        column = _COLUMNS.index(self.verdict)
+        return WeighedVerdict(COMPOSITION[ProviderSays.NOT_ASKED][column], _ALONE[column])
 
 
 class WeighedVerdict(NamedTuple):
@@ -134,71 +133,52 @@ class Assessment(NamedTuple):
         raise TypeError('an assessment is neither true nor false\nhint: ask `assessment.verdict == "safe"`')
 
 
-_NOTHING: Final = RulesView("safe")
-
-
 def view_payload(payload: Payload, scanner: Scanner) -> RulesView:
     """Return what the rules say about a payload."""
     return view_from_scan(payload, scanner.scan_or_none(payload.prompt_text))
 
 
 def view_from_scan(payload: Payload, scan: Scan | None) -> RulesView:
-    """Return the view on a payload from the scan of its text; without findings a plain payload is safe."""
-    # Rules that alone make a request unsafe, rules that make it unclear, and where in the text they hit.
-    loud: list[str] = []
-    quiet: list[str] = []
-    spans: list[tuple[int, int]] = []
-    # 1. and 2., the text.
+    """Return the view on a payload from the scan of its text."""
+    # 1. and 2., the text: rules that alone make a request unsafe, rules that make it unclear, and where they hit.
     grade = grade_scan(payload.prompt_text, scan, payload.breaks, payload.own)
-    (loud if grade.sure else quiet).extend(grade.rules)
-    spans.extend(grade.spans)
-    if scan is not None:
-        _view_scan(scan, loud, quiet, spans)
-    if not loud and not quiet and payload.is_plain:
-        return _NOTHING
+    loud, quiet = (list(grade.rules), []) if grade.sure else ([], list(grade.rules))
+    spans = list(grade.spans)
+    for part in () if scan is None else scan.parts:
+        for hit in part.hits:
+            if hit.rule.family == "custom":
+                loud.append(hit.rule.id)
+                spans.append(character_span(part, max(0, hit.end - _BEFORE), hit.end))
+        if part.encoded:
+            quiet.append(f"encoded:{part.how}")
+            spans.append((part.start, part.end))
+    quiet += [] if scan is None else [f"cap:{limit}" for limit in scan.capped]
     # 1. and 2., what came with it.
-    unread = _view_sources(payload, loud, quiet)
+    unread = not {*payload.modalities} <= {"text", *(source.type for source in payload.sources)}
+    _view_ingress(payload, loud, quiet)
+    quiet += ["ingress:unread"] if unread else []
     # 3. Nothing.
     verdict: Verdict = "unsafe" if loud else "unclear" if quiet else "safe"
     rules = tuple(dict.fromkeys((*loud, *quiet)))[:_MOST_RULES]
     return RulesView(verdict, rules, tuple(dict.fromkeys(spans))[:_MOST_SPANS], unread)
 
 
-def _view_scan(scan: Scan, loud: list[str], quiet: list[str], spans: list[tuple[int, int]]) -> None:
-    for part, hit in _hits(scan):
-        if hit.rule.family == "custom":
-            loud.append(hit.rule.id)
-            spans.append(_span(part, hit.end))
-    for part in scan.parts:
-        if part.encoded:
-            quiet.append(f"encoded:{part.how}")
-            spans.append((part.start, part.end))
-    quiet += [f"cap:{limit}" for limit in scan.capped]
-
-
-def _view_sources(payload: Payload, loud: list[str], quiet: list[str]) -> bool:
-    """Add what earlier steps report; return whether a modality came along that none of them reports on."""
+def _view_ingress(payload: Payload, loud: list[str], quiet: list[str]) -> None:
     hits = [hit.lower() for source in payload.sources for hit in source.rule_hits]
-    if any(hit.startswith("inj:") for hit in hits):
+    injections = [hit for hit in hits if hit.startswith("inj:")]
+    if injections:
         loud.append("ingress:injection")
-    if not all(hit.startswith("inj:") for hit in hits):
+    if len(injections) < len(hits):
         quiet.append("ingress:rule-hit")
     if payload.ingress_flags:
         quiet.append("ingress:flag")
-    reported = {source.type for source in payload.sources}
-    unread = any(modality not in reported for modality in payload.modalities if modality != "text")
-    if unread:
-        quiet.append("ingress:unread")
-    return unread
 
 
 def weigh_answer(view: RulesView, answer: Answer, *, nonce: str, whole: bool) -> WeighedVerdict:
     """Return the verdict that follows from the rules and an answer."""
     says, reason = _provider_says(answer, nonce=nonce, whole=whole and not view.unread)
-    why = None
-    if says in (ProviderSays.NO_ANSWER, ProviderSays.CIRCUIT_OPEN):
-        why = NoAnswerReason(reason)
-    verdict = COMPOSITION[says][_COLUMNS[view.verdict]]
+    why = NoAnswerReason(reason) if says in (ProviderSays.NO_ANSWER, ProviderSays.CIRCUIT_OPEN) else None
+    verdict = COMPOSITION[says][_COLUMNS.index(view.verdict)]
     if view.verdict == "unsafe":
         reason = RULES
     elif says is ProviderSays.HARMLESS and verdict == "unclear":
@@ -215,17 +195,12 @@ def verdict_without_answer(view: RulesView | None, why: NoAnswerReason) -> Weigh
 
 def _provider_says(answer: Answer, *, nonce: str, whole: bool) -> tuple[ProviderSays, str]:
     """Return the row of the table for an answer, and the reason it gives where the rules are not sure."""
-    opinion: Verdict | None
-    match answer:
-        case NoAnswer():
-            says = ProviderSays.CIRCUIT_OPEN if answer.why is NoAnswerReason.CIRCUIT_OPEN else ProviderSays.NO_ANSWER
-            return says, answer.why.value
-        case ProviderBlock():
-            return ProviderSays.UNSAFE, PROVIDER_FILTER
-        case ModelText():
-            opinion = parse_verdict(answer.text, nonce)
-        case Rating():
-            opinion = verdict_from_scores(answer)
+    if isinstance(answer, NoAnswer):
+        says = ProviderSays.CIRCUIT_OPEN if answer.why is NoAnswerReason.CIRCUIT_OPEN else ProviderSays.NO_ANSWER
+        return says, answer.why.value
+    if isinstance(answer, ProviderBlock):
+        return ProviderSays.UNSAFE, PROVIDER_FILTER
+    opinion = parse_verdict(answer.text, nonce) if isinstance(answer, ModelText) else verdict_from_scores(answer)
     if opinion == "unsafe":
         return ProviderSays.UNSAFE, PROVIDER
     if opinion == "unclear":
@@ -235,13 +210,3 @@ def _provider_says(answer: Answer, *, nonce: str, whole: bool) -> tuple[Provider
     if not whole:
         return ProviderSays.SAFE_IN_PART, PARTLY_READ
     return (ProviderSays.HARMLESS if isinstance(answer, Rating) else ProviderSays.SAFE), PROVIDER
-
-
-def _hits(scan: Scan) -> Iterator[tuple[ScannedPart, RuleHit]]:
-    for part in scan.parts:
-        for hit in part.hits:
-            yield part, hit
-
-
-def _span(part: ScannedPart, end: int) -> tuple[int, int]:
-    return character_span(part, max(0, end - _BEFORE), end)

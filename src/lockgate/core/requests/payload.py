@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Never
+from typing import NamedTuple, Never
 
 from lockgate.core.errors import InvalidPayload, quoted, suggest_closest
 from lockgate.core.redaction.redact import Redacted, redact
@@ -22,28 +22,26 @@ PII_RULESETS = ("default", "hipaa", "ferpa", "custom")
 # One HTTP body of the gate; redaction reads all of it, in Python, before anything is cut.
 MAX_PROMPT_CHARACTERS = 1024 * 1024
 MAX_FLAGS, MAX_SOURCES, MAX_RULE_HITS, MAX_META = 64, 64, 64, 32
-MAX_NAME = 64
 # Counts of bytes, lines or pages; a larger number is an account or a phone number, not a statistic.
 _MOST = 10**12
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,63}")
 _KEYS = ("prompt_text", "modalities", "policy_context", "ingress_flags", "debug")
-_CONTEXT_KEYS = ("pii_ruleset", "block_mode", "override_mode")
 # What a rule may be called after: a word that is a name too, a day, the page it is from.
 _PLAIN_KINDS = frozenset({"name", "date", "address", "url"})
 # Words of our own, in nearly every request: looking for secrets in them took most of a short one's time.
-_PLAIN = frozenset({*MODALITIES, "baseline", "clarify", "block", "strict", "http", "form", "html", "json", "opaque"})
+_PLAIN = frozenset(
+    {*MODALITIES, *PII_RULESETS, "baseline", "clarify", "block", "strict", "http", "form", "html", "json", "opaque"}
+)
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyContext:
+class PolicyContext(NamedTuple):
     pii_ruleset: str = "default"
     block_mode: str = "baseline"
     override_mode: str = "clarify"
 
 
-@dataclass(frozen=True, slots=True)
-class PayloadSource:
+class PayloadSource(NamedTuple):
     """What an earlier step found in one artifact; `meta` holds statistics, never content."""
 
     type: str
@@ -67,11 +65,6 @@ class Payload:
     breaks: tuple[int, ...] = ()
     own: tuple[tuple[int, int], ...] | None = None
     _redacted: dict[tuple[str, ...], Redacted] = field(default_factory=dict, init=False, compare=False)
-
-    @property
-    def is_plain(self) -> bool:
-        """Text and nothing else: no flag, and no artifact."""
-        return self.modalities == ("text",) and not self.ingress_flags and not self.sources
 
     def redacted(self, custom: Sequence[str] = ()) -> Redacted:
         """The prompt as it may leave, worked out once: for the digest and for the question."""
@@ -102,15 +95,14 @@ def parse_payload(value: Mapping[str, object]) -> Payload:
             f"`prompt_text` has {len(prompt):,} characters, more than {MAX_PROMPT_CHARACTERS:,}",
             "assess a long document in parts: the worst verdict counts",
         )
-    names = _Names()
     payload = Payload(
         prompt,
         _modalities(body.get("modalities", ["text"])),
-        _policy_context(body.get("policy_context", {}), names),
-        names.list(body.get("ingress_flags", []), "ingress_flags", MAX_FLAGS),
-        _sources(_object(body.get("debug", {}), "`debug`").get("sources", []), names),
+        _policy_context(body.get("policy_context", {})),
+        _names(body.get("ingress_flags", []), "ingress_flags", MAX_FLAGS),
+        _sources(_object(body.get("debug", {}), "`debug`").get("sources", [])),
     )
-    names.refuse_secrets()
+    _refuse_secrets(payload)
     return payload
 
 
@@ -119,117 +111,101 @@ def payload_digest(payload: Payload, custom: Sequence[str] = ()) -> str:
 
     Of the redacted prompt: a reader of the log who knows the rest of a text could find the PIN in it by trying all.
     """
-    said = {
+    content = {
         "modalities": payload.modalities,
-        "policy_context": [
-            payload.policy_context.pii_ruleset,
-            payload.policy_context.block_mode,
-            payload.policy_context.override_mode,
-        ],
+        "policy_context": payload.policy_context,
         "ingress_flags": payload.ingress_flags,
-        "sources": [[source.type, source.rule_hits, source.meta] for source in payload.sources],
+        "sources": payload.sources,
     }
-    digest = hashlib.sha256(json.dumps(said, separators=(",", ":"), sort_keys=True).encode("ascii"))
+    digest = hashlib.sha256(json.dumps(content, separators=(",", ":"), sort_keys=True).encode("ascii"))
     digest.update(b"\n")
     digest.update(payload.redacted(custom).text.encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
 
 
 def _modalities(value: object) -> tuple[str, ...]:
-    if type(value) is list and value == ["text"]:
-        return ("text",)
     listed = _array(value, "modalities", len(MODALITIES) * 4)
-    for item in listed:
-        if item not in MODALITIES:
-            _refuse("`modalities` holds something that is not one", f"known: {', '.join(MODALITIES)}")
+    if any(item not in MODALITIES for item in listed):
+        _refuse("`modalities` holds something that is not one", f"known: {', '.join(MODALITIES)}")
     if not listed:
         _refuse("`modalities` is empty", "leave it out for plain text")
     return tuple(name for name in MODALITIES if name in listed)
 
 
-def _policy_context(value: object, names: _Names) -> PolicyContext:
+def _policy_context(value: object) -> PolicyContext:
     body = _object(value, "`policy_context`")
-    _refuse_unknown_keys(body, _CONTEXT_KEYS, "`policy_context`")
+    _refuse_unknown_keys(body, PolicyContext._fields, "`policy_context`")
     ruleset = body.get("pii_ruleset", "default")
     if ruleset not in PII_RULESETS:
         _refuse("`policy_context.pii_ruleset` is not a known rule set", f"known: {', '.join(PII_RULESETS)}")
     return PolicyContext(
         str(ruleset),
-        names.one(body.get("block_mode", "baseline"), "policy_context.block_mode"),
-        names.one(body.get("override_mode", "clarify"), "policy_context.override_mode"),
+        _name(body.get("block_mode", "baseline"), "policy_context.block_mode"),
+        _name(body.get("override_mode", "clarify"), "policy_context.override_mode"),
     )
 
 
-def _sources(value: object, names: _Names) -> tuple[PayloadSource, ...]:
-    read = []
+def _sources(value: object) -> tuple[PayloadSource, ...]:
+    sources = []
     for number, item in enumerate(_array(value, "debug.sources", MAX_SOURCES)):
         where = f"debug.sources[{number}]"
         body = _object(item, f"`{where}`")
         if "type" not in body:
             _refuse(f"`{where}.type` is missing", "say what the artifact is, for example pdf")
-        read.append(
-            PayloadSource(
-                names.one(body["type"], f"{where}.type"),
-                names.list(body.get("rule_hits", []), f"{where}.rule_hits", MAX_RULE_HITS),
-                names.statistics(body.get("meta", {}), f"{where}.meta"),
-            )
-        )
-    return tuple(read)
+        hits = _names(body.get("rule_hits", []), f"{where}.rule_hits", MAX_RULE_HITS)
+        sources.append(PayloadSource(_name(body["type"], f"{where}.type"), hits, _meta(body.get("meta", {}), where)))
+    return tuple(sources)
 
 
-class _Names:
-    """Collects every name that the caller chose: names go into logs, so none may turn out to be a secret."""
-
-    def __init__(self) -> None:
-        self.seen: dict[str, str] = {}
-
-    def one(self, value: object, where: str) -> str:
-        # By type: a subclass may claim to be equal to anything.
-        if type(value) is str and value in _PLAIN:
-            return value
-        if not isinstance(value, str) or _NAME.fullmatch(value) is None:
-            _refuse(
-                f"`{where}` must be an identifier, not {_kind(value)}",
-                f"use up to {MAX_NAME} letters, digits and any of _ . : / -",
-            )
-        self.seen.setdefault(value, where)
-        return value
-
-    def list(self, value: object, where: str, most: int) -> tuple[str, ...]:
-        listed = _array(value, where, most)
-        return tuple(dict.fromkeys(self.one(item, where) for item in listed)) if listed else ()
-
-    def statistics(self, value: object, where: str) -> tuple[tuple[str, int | float | bool | str], ...]:
-        """Return the numbers, flags and short identifiers under names; leave everything else out."""
-        body = _object(value, f"`{where}`")
-        if len(body) > MAX_META:
-            _refuse(f"`{where}` has {len(body):,} entries, more than {MAX_META}", "send counts, not content")
-        kept = []
-        for key, item in body.items():
-            if (
-                isinstance(key, str)
-                and _NAME.fullmatch(key)
-                and _is_statistic(item)
-                and not _has_secret(f"{key}={item}")
-            ):
-                kept.append((key, item))
-        return tuple(sorted(kept))  # type: ignore[arg-type]
-
-    def refuse_secrets(self) -> None:
-        # One look at all of them: only when something is in there is it worth asking which one.
-        if self.seen and _has_secret("\n\n".join(self.seen)):
-            for name, where in self.seen.items():
-                if _has_secret(name):
-                    _refuse(f"`{where}` holds what looks like a secret", "send the name of the rule, not what it found")
+def _meta(value: object, where: str) -> tuple[tuple[str, int | float | bool | str], ...]:
+    """Return the numbers, flags and short identifiers under names; leave everything else out."""
+    body = _object(value, f"`{where}.meta`")
+    if len(body) > MAX_META:
+        _refuse(f"`{where}.meta` has {len(body):,} entries, more than {MAX_META}", "send counts, not content")
+    statistics = [
+        (key, item)
+        for key, item in body.items()
+        if _is_name(key) and _is_statistic(item) and not _has_secret(f"{key}={item}")
+    ]
+    return tuple(sorted(statistics))  # type: ignore[arg-type]
 
 
 def _is_statistic(value: object) -> bool:
-    if isinstance(value, str):
-        return _NAME.fullmatch(value) is not None
-    if isinstance(value, bool):
-        return True
     # Compared as it is: a whole number may be too large to be made a float of, and NaN compares with nothing.
-    return isinstance(value, int | float) and -_MOST <= value <= _MOST
+    return _is_name(value) or (isinstance(value, int | float) and -_MOST <= value <= _MOST)
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None
+
+
+def _name(value: object, where: str) -> str:
+    match = _NAME.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        _refuse(
+            f"`{where}` must be an identifier, not {_kind(value)}", "use up to 64 letters, digits and any of _ . : / -"
+        )
+    # Not the value: a subclass may claim to be equal to anything.
+    return match[0]
+
+
+def _names(value: object, where: str, most: int) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_name(item, where) for item in _array(value, where, most)))
+
+
+def _refuse_secrets(payload: Payload) -> None:
+    """Refuse a payload with a secret for a name: names go into logs."""
+    names = {
+        "policy_context": payload.policy_context,
+        "ingress_flags": payload.ingress_flags,
+        "debug.sources": [name for source in payload.sources for name in (source.type, *source.rule_hits)],
+    }
+    unknown = {name: where for where, listed in names.items() for name in listed if name not in _PLAIN}
+    # One look at all of them: only when something is in there is it worth asking which one.
+    if unknown and _has_secret("\n\n".join(unknown)):
+        for name, where in unknown.items():
+            if _has_secret(name):
+                _refuse(f"`{where}` holds what looks like a secret", "send the name of the rule, not what it found")
 
 
 def _has_secret(text: str) -> bool:
@@ -241,7 +217,7 @@ def _refuse(message: str, hint: str = "") -> Never:
 
 
 def _object(value: object, what: str) -> Mapping[object, object]:
-    if type(value) is not dict and not isinstance(value, Mapping):
+    if not isinstance(value, Mapping):
         _refuse(f"{what} must be an object, not {_kind(value)}")
     return value
 
@@ -257,28 +233,16 @@ def _array(value: object, where: str, most: int) -> list[object]:
 def _refuse_unknown_keys(body: Mapping[object, object], known: tuple[str, ...], what: str) -> None:
     for key in body:
         if key not in known:
-            _refuse(
-                f"unknown key{_shown_key(key)} in {what}",
-                (suggest_closest(key, known) if isinstance(key, str) else "") or f"known: {', '.join(known)}",
-            )
+            # A key is the caller's own word, unless a host turned content into keys: then it may be a secret.
+            word = key if isinstance(key, str) and re.fullmatch("[A-Za-z_]{1,32}", key) else ""
+            shown = f" {quoted(word)}" if word and not _has_secret(f"secret={word}") else ""
+            _refuse(f"unknown key{shown} in {what}", suggest_closest(str(key), known) or f"known: {', '.join(known)}")
 
 
-def _shown_key(key: object) -> str:
-    # A key is the caller's own word, unless a host turned content into keys: then it may be a secret.
-    if isinstance(key, str) and re.fullmatch("[A-Za-z_]{1,32}", key) and not _has_secret(f"secret={key}"):
-        return f" {quoted(key)}"
-    return ""
-
-
-_KINDS: tuple[tuple[Callable[[object], bool], str], ...] = (
-    (lambda value: value is None, "null"),
-    (lambda value: isinstance(value, bool), "a boolean"),
-    (lambda value: isinstance(value, int | float), "a number"),
-    (lambda value: isinstance(value, str), "such a string"),
-    (lambda value: isinstance(value, Mapping), "an object"),
-    (lambda value: isinstance(value, list | tuple), "a list"),
-)
+_KINDS = {str: "such a string", bool: "a boolean", int: "a number", float: "a number", type(None): "null"}
 
 
 def _kind(value: object) -> str:
-    return next((name for test, name in _KINDS if test(value)), "something JSON cannot hold")
+    if isinstance(value, Mapping):
+        return "an object"
+    return "a list" if isinstance(value, list | tuple) else _KINDS.get(type(value), "something JSON cannot hold")

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from lockgate.core.requests.request_sign_search import MARKS, SignHit, comparable, decode_letters, search_pieces
-from lockgate.core.requests.request_signs import HINT, MENTIONS, SIGN, RequestSign
+from lockgate.core.requests.request_signs import HINT, MENTIONS, SIGN
 from lockgate.core.text.scanner import Scan
 
 SUSPECTED, SURE = 4, 5
@@ -33,13 +33,10 @@ NEAR: Final = 1000
 NEAR_ACROSS: Final = 100
 # A text with more signs than these repeats them to hide one: it is suspicious.
 MAX_HITS: Final = 512
+# So many signs are looked at. More are suspicious.
+MAX_WEIGHED: Final = 10_000
 # Of each family, only the strongest sign within so many characters counts.
 _STRETCH: Final = 200
-# So many characters of dense pieces, and of those that a pattern may match, are looked at. More are suspicious.
-MAX_LOOKED_AT: Final = 400_000
-# What stands for the rest of such a text in its grade.
-_UNREAD: Final = RequestSign("cap", SIGN, "more words of signs than are looked at")
-
 
 Span = tuple[int, int]
 
@@ -69,6 +66,11 @@ class TextGrade(NamedTuple):
         """The signs to name as the reason: broad ones only where the others are not enough."""
         return self.hits if self.narrow < SUSPECTED else [hit for hit in self.hits if not hit.sign.is_broad]
 
+    @property
+    def kinds(self) -> set[tuple[str, bool, int]]:
+        """The families of its signs with their weights: half a sign in plain sight is no cover for a hidden one."""
+        return {(hit.sign.family, hit.sign.is_broad, hit.sign.points) for hit in self.hits}
+
 
 # --- 2. weigh
 
@@ -86,10 +88,8 @@ def _weigh(hit: SignHit, text: str) -> SignHit:
         return hit
     before, after = text[max(0, hit.start - 200) : hit.start], text[hit.end : hit.end + 200]
     half = hit._replace(points=hit.sign.points // 2)
-    if hit.sign.family == "machine":
-        # A pasted document stands in quotes as well; and the client may not know what it holds, so it is never sure.
-        hit = hit._replace(firm=False)
-    elif _is_quoted(before.rpartition("\n")[2], after.partition("\n")[0]):
+    # A pasted document, which speaks to the machine that reads it, stands in quotes as well.
+    if hit.sign.family != "machine" and _is_quoted(before.rpartition("\n")[2], after.partition("\n")[0]):
         return half
     said, words = _SENTENCE_END.split(before)[-1], text[hit.start : hit.end]
     around = f"{hit.sign.family}{_SENTENCE}{_CLAUSE_END.sub(_CLAUSE, said)}{_WORDS}{words}{_AFTER}{after}"
@@ -129,7 +129,7 @@ def weighed_signs(text: str) -> tuple[str, list[SignHit]] | None:
     """Return a text as it is compared, and all its signs where they stand; None if that is too much to look at."""
     folded = comparable(text)
     hits: list[SignHit] = []
-    for found, _ in search_pieces(folded, all_signs=True):
+    for found in search_pieces(folded):
         hits += [_weigh(hit, folded) for hit in found]
         if len(hits) > MAX_HITS:
             return None
@@ -150,48 +150,43 @@ def grade_text(text: str, breaks: Sequence[int] = (), own: Sequence[Span] | None
     if len(folded) != len(text):
         # Half a surrogate pair was left out, so the places are wrong: all is one message of the client.
         breaks, own = (), None
-    kept: dict[tuple[str, bool, int, int], SignHit] = {}
-    looked = seen = 0
-    for found, dear in search_pieces(folded):
-        seen, looked = seen + sum(not hit.sign.is_broad for hit in found), looked + dear
-        _keep_strongest(kept, (hit for hit in found if _counts_here(hit, own)), folded, breaks)
-        if looked >= MAX_LOOKED_AT:
-            break
-    hits = list(kept.values())
+    found = _find_signs(folded, own)
+    too_many = len(found) >= MAX_WEIGHED or sum(not hit.sign.is_broad for hit in found) >= MAX_HITS
+    most = {hit.sign.family: hit.points for hit in sorted(found, key=lambda hit: hit.points)}
+    if not too_many and sum(most.values()) < SUSPECTED:
+        return TextGrade(0, [], sure=False, narrow=0)
+    hits = _keep_strongest(found, folded, breaks)
     narrow, sure = _add_up(_with_words_of_their_own(hit for hit in hits if not hit.sign.is_broad), breaks)
-    points = narrow
-    if any(hit.sign.is_broad for hit in hits):
-        points = max(points, _add_up(_with_words_of_their_own(hits), breaks)[0])
-    if looked >= MAX_LOOKED_AT:
-        hits.append(SignHit(_UNREAD, 0, len(folded), SIGN))
-    least = SUSPECTED if looked >= MAX_LOOKED_AT or seen >= MAX_HITS else 0
-    return TextGrade(max(points, least), hits, sure, max(narrow, least))
+    points = max(narrow, _add_up(_with_words_of_their_own(hits), breaks)[0])
+    return TextGrade(max(points, SUSPECTED) if too_many else points, hits, sure, narrow)
 
 
-def _counts_here(hit: SignHit, own: Sequence[Span] | None) -> bool:
-    if own is None or not hit.sign.is_broad:
-        return True
-    place = bisect(own, (hit.end, hit.end)) - 1
-    return place >= 0 and hit.start < own[place][1]
+def _find_signs(text: str, own: Sequence[Span] | None) -> list[SignHit]:
+    found: list[SignHit] = []
+    for hits in search_pieces(text):
+        found += [hit for hit in hits if not hit.sign.is_broad or own is None or _is_own((hit.start, hit.end), own)]
+        if len(found) >= MAX_WEIGHED:
+            break
+    return found
 
 
-def _keep_strongest(
-    kept: dict[tuple[str, bool, int, int], SignHit], found: Iterable[SignHit], text: str, breaks: Sequence[int]
-) -> None:
-    """Keep the strongest sign of each family in each stretch of each message.
+def _is_own(span: Span, own: Sequence[Span]) -> bool:
+    """Return whether a span has a part of the client's own words in it."""
+    place = bisect(own, (span[1], span[1])) - 1
+    return place >= 0 and span[0] < own[place][1]
 
-    Only one that may be the strongest is weighed.
-    """
+
+def _keep_strongest(found: Iterable[SignHit], text: str, breaks: Sequence[int]) -> list[SignHit]:
+    """Return the strongest sign of each family in each stretch of each message; only what may be it is weighed."""
+    kept: dict[tuple[str, bool, int, int], SignHit] = {}
     for hit in found:
-        if hit.sign.family == "machine":
-            # It is in doubt wherever it stands: else each one of thousands would seem stronger than the last.
-            hit = hit._replace(firm=False)
         place = hit.sign.family, hit.sign.is_broad, hit.start // _STRETCH, bisect(breaks, hit.start)
         best = kept.get(place)
         if best is None or hit.strength > best.strength:
             weighed = _weigh(hit, text)
             if best is None or weighed.strength > best.strength:
                 kept[place] = weighed
+    return list(kept.values())
 
 
 def _with_words_of_their_own(hits: Iterable[SignHit]) -> list[SignHit]:
@@ -249,29 +244,19 @@ def grade_scan(text: str, scan: Scan | None, breaks: Sequence[int] = (), own: Se
     points, sure = plain.points, plain.sure
     rules = [hit.sign.rule for hit in plain.named_hits]
     spans = [(hit.start, min(hit.end, len(text))) for hit in plain.named_hits]
-    seen = {(hit.sign.family, hit.sign.is_broad) for hit in plain.hits}
     for reading, span, is_hidden in _other_readings(text, scan):
-        inner = grade_text(reading, own=None if own is None or _is_inside(span, own) else ())
-        unseen = {(hit.sign.family, hit.sign.is_broad) for hit in inner.hits} - seen
+        inner = grade_text(reading, own=None if own is None or _is_own(span, own) else ())
+        unseen = inner.kinds - plain.kinds
         if inner.points >= SUSPECTED and unseen:
-            points, sure = points + inner.points, sure or _is_sure_as_reading(inner, unseen, is_hidden=is_hidden)
+            points += inner.points
+            # What only this reading shows may be broad signs alone.
+            is_narrow = not all(is_broad for _, is_broad, _ in unseen)
+            sure |= is_narrow and (inner.sure or (is_hidden and inner.narrow >= SUSPECTED))
             rules += [*(hit.sign.rule for hit in inner.named_hits), "request:hidden-reading"]
             spans.append(span)
     if points < SUSPECTED:
         return Grade()
     return Grade(sure, True, tuple(dict.fromkeys(rules)), tuple(dict.fromkeys(spans)))
-
-
-def _is_sure_as_reading(inner: TextGrade, unseen: set[tuple[str, bool]], *, is_hidden: bool) -> bool:
-    # What only this reading shows may be broad signs alone.
-    if all(is_broad for _, is_broad in unseen):
-        return False
-    return inner.sure or (is_hidden and inner.narrow >= SUSPECTED)
-
-
-def _is_inside(span: Span, own: Sequence[Span]) -> bool:
-    place = bisect(own, (span[0], span[1])) - 1
-    return any(start <= span[0] and span[1] <= end for start, end in own[max(place, 0) : place + 2])
 
 
 def _other_readings(text: str, scan: Scan | None) -> Iterator[tuple[str, tuple[int, int], bool]]:

@@ -15,29 +15,19 @@ import re
 import unicodedata
 from bisect import bisect
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from itertools import compress
 from typing import Final, NamedTuple, cast
 
 from lockgate.core.redaction.spans import lowercase_same_length
-from lockgate.core.requests.request_signs import (
-    HALF,
-    PATTERNS,
-    SEQUENCES,
-    SIGN,
-    WORD_CLASSES,
-    RequestSign,
-    WordSequence,
-)
+from lockgate.core.requests.request_signs import PATTERNS, SEQUENCES, WORD_CLASSES, RequestSign, WordSequence
 from lockgate.core.text.pattern_set import PatternSet
 from lockgate.core.text.scanner import encode
 
 # A text is looked at in pieces. No sign is longer than what two pieces share.
 _PIECE: Final = 4000
 _SHARED: Final = 600
-# A piece with more words of signs than one in so many characters is dense.
-_DENSE: Final = 20
 
 
 class SignHit(NamedTuple):
@@ -55,46 +45,28 @@ class SignHit(NamedTuple):
         return self.points, self.firm, self.end - self.start
 
 
-def search_pieces(text: str, *, all_signs: bool = False) -> Iterator[tuple[list[SignHit], int]]:
-    """Yield the signs of each piece of a comparable text, and its size if it took more than an ordinary one, else 0.
-
-    A sign that stands where two pieces overlap comes twice. The signs of a text whose points do not add up to one full
-    sign are left out, unless `all_signs` is true: nothing follows from them.
-    """
+def search_pieces(text: str) -> Iterator[list[SignHit]]:
+    """Yield the signs of each piece of a comparable text; one that stands where two pieces overlap comes twice."""
     make_ready()
-    # The other half of a sign may stand in the next piece.
-    least = HALF if all_signs or len(text) > _PIECE else SIGN
     for at in range(0, len(text), _PIECE):
-        piece = _without_i_have(text[at : at + _PIECE + _SHARED])
+        piece = _I_HAVE.sub("j'ay", text[at : at + _PIECE + _SHARED])
         patterns = [_NUMBERED[name] for name in sorted(_NUMBERED.keys() & _ANCHORS.find_in(piece))]
         places = [(found.sign, *match.span()) for found in patterns for match in found.pattern.finditer(piece)]
-        # A broad pattern has its anchor in many ordinary texts, and takes time only where it matches.
-        is_dear = bool(places) or not all(found.sign.is_broad for found in patterns)
-        sequences, is_dense = _places_of_sequences(piece, least, [sign for sign, _, _ in places])
-        hits = [SignHit(sign, at + start, at + end, sign.points) for sign, start, end in (*places, *sequences)]
-        yield hits, len(piece) if is_dear or is_dense else 0
+        places += _places_of_sequences(piece)
+        # What speaks to a model may be part of a document that the client does not know.
+        yield [
+            SignHit(sign, at + start, at + end, sign.points, firm=sign.family != "machine")
+            for sign, start, end in places
+        ]
 
 
-def _places_of_sequences(
-    text: str, least: int, beside: list[RequestSign]
-) -> tuple[list[tuple[RequestSign, int, int]], bool]:
-    """Return the places of word sequences if they can make so many points, and whether the text is dense."""
+def _places_of_sequences(text: str) -> list[tuple[RequestSign, int, int]]:
     words = [*split_words(text), ""]
     entries = _find_entries(words)
-    is_dense = len(entries) * _DENSE > len(text)
     sequences = _sequences_with_all_classes(entries)
-    if _most_points([sequence.sign for sequence in sequences] + beside) < least:
-        return [], is_dense
-    classes = _places_of_classes(entries, words, sequences)
+    classes = _places_of_classes(entries, words, sequences) if sequences else {}
     matches = [(sequence.sign, *span) for sequence in sequences for span in _follow(sequence, classes)]
-    return (_with_places_in_text(matches, words, text) if matches else []), is_dense
-
-
-def _most_points(signs: Iterable[RequestSign]) -> int:
-    families: dict[str, int] = {}
-    for sign in signs:
-        families[sign.family] = max(sign.points, families.get(sign.family, 0))
-    return sum(families.values())
+    return _with_places_in_text(matches, words, text) if matches else []
 
 
 def make_ready() -> None:
@@ -115,10 +87,10 @@ _FOLDED_AT_ONCE: Final = 50_000
 # Characters that no comparable text has: they mark the surroundings of a sign, and the first the end of a sentence.
 MARKS: Final = "\1\2\3\4"
 _END: Final = MARKS[0]
-# One by one: with a fixed first character each takes a fraction of the time.
-_ENDS: Final = tuple((mark, re.compile(rf"{re.escape(mark)}(?=\s|$)")) for mark in ".!?。！？")
+_SENTENCE_END: Final = re.compile(r"[.!?。！？](?=\s|$)")
 _LAST_KEPT: Final = 0xFFFF
-_I_HAVE: Final = re.compile(r"\bj['\u2019]ai\b")
+# The French "I have" ends like the word for a model.
+_I_HAVE: Final = re.compile(r"j['\u2019]ai\b")
 
 
 class _Separators(dict[int, int]):
@@ -150,20 +122,9 @@ def comparable(text: str) -> str:
     return "".join(text[at : at + _FOLDED_AT_ONCE].translate(_FOLDED) for at in range(0, len(text), _FOLDED_AT_ONCE))
 
 
-def _without_i_have(text: str) -> str:
-    """Return a text of the same length without the French "I have", which ends like the word for a model."""
-    # Searching for three letters takes a hundredth of the time.
-    return _I_HAVE.sub("j'ay", text) if "'ai" in text or "\u2019ai" in text else text
-
-
 def split_words(text: str) -> list[str]:
     """Return the words of a text, with `_END` for the end of a sentence."""
-    text = text.replace(_END, "-")
-    for mark, ends in _ENDS:
-        if mark in text:
-            # No space yet: it would make an end of the mark before this one, as in `?!`.
-            text = ends.sub(_END, text)
-    text = text.replace(_END, f" {_END} ")
+    text = _SENTENCE_END.sub(f" {_END} ", text.replace(_END, "-"))
     if text.isascii():
         # In bytes this takes a tenth of the time.
         return text.encode("ascii").translate(_ASCII_SEPARATORS).decode("ascii").split()
@@ -191,40 +152,35 @@ for _name, _listed in _LISTED.items():
             min(_words[0], _words[-1], key=lambda word: (len(word) < 4, _COUNTS[word] / len(word))), {}
         )
         _entries[_words] = _entries.get(_words, 0) | 1 << _NUMBERS[_name]
-# Entries whose word may end in any way, and the lengths of what their words begin with.
-_STARRED: Final = re.compile("|".join(re.escape(entry[:-1]) for entry in _ENTRIES if entry.endswith("*")))
 _STARRED_LENGTHS: Final = sorted({len(entry) - 1 for entry in _ENTRIES if entry.endswith("*")})
 
-# Longer entries by the word beside the known one: where in the entry that stands, all its words, and its classes.
-_Longer = dict[str, list[tuple[int, list[str], int]]]
-# The classes of a word alone, longer entries that begin with it, and longer entries that end with it.
-_Meaning = tuple[int, _Longer, _Longer]
+# The classes of a word alone; and longer entries that begin or end with it, by the word beside it in them: where it
+# stands in the entry, all its words, and its classes.
+_Meaning = tuple[int, dict[str, list[tuple[int, list[str], int]]]]
 
 
 def _meaning_of(word: str) -> _Meaning | None:
     """Return the entries that a word is part of, or None."""
     for spelled in _spellings(word):
         alone = 0
-        begun: _Longer = {}
-        ended: _Longer = {}
+        longer: dict[str, list[tuple[int, list[str], int]]] = {}
         for key in (spelled, *_starred_beginnings(spelled)):
             for listed, classes in _ENTRIES.get(key, {}).items():
                 if len(listed) == 1:
                     alone |= classes
                 elif listed[0] == key:
-                    begun.setdefault(listed[1], []).append((0, [word, *listed[1:]], classes))
+                    longer.setdefault(listed[1], []).append((0, [word, *listed[1:]], classes))
                 else:
-                    ended.setdefault(listed[-2], []).append((len(listed) - 1, [*listed[:-1], word], classes))
-        if alone or begun or ended:
-            return alone, begun, ended
+                    longer.setdefault(listed[-2], []).append((len(listed) - 1, [*listed[:-1], word], classes))
+        if alone or longer:
+            return alone, longer
     return None
 
 
 def _starred_beginnings(word: str) -> list[str]:
-    """Return the keys of entries that a word may begin with: for most words none, and that takes no time."""
-    if _STARRED.match(word) is None:
-        return []
-    return [f"{word[:size]}*" for size in _STARRED_LENGTHS if size <= len(word)]
+    """Return the entries that a word may begin with."""
+    beginnings = (f"{word[:size]}*" for size in _STARRED_LENGTHS if size <= len(word))
+    return [beginning for beginning in beginnings if beginning in _ENTRIES]
 
 
 class _KnownWords(dict[str, _Meaning | None]):
@@ -254,23 +210,22 @@ def _spellings(word: str) -> Iterator[str]:
 
 def _is_misspelt(word: str, meant: str) -> bool:
     """Return whether a word is another one with a slip or, if that is long, with two; `ignored` is no slip."""
-    most = 1 if len(meant) < _LONG_WORD else 2
-    if word[0] != meant[0] or abs(len(word) - len(meant)) > most or word.startswith(meant):
-        return False
+    slips = 1 if len(meant) < _LONG_WORD else 2
     # Each slip takes away one letter and adds one at most.
-    if len({*word} ^ {*meant}) > 2 * most:
-        return False
-    # The optimal string alignment: letters left out, added, replaced, or swapped with the next one.
-    before: list[int] = []
-    row = list(range(len(meant) + 1))
-    for at, letter in enumerate(word, 1):
-        last, before, row = before, row, [at]
-        for place, other in enumerate(meant, 1):
-            cost = min(row[-1] + 1, before[place] + 1, before[place - 1] + (letter != other))
-            if at > 1 and place > 1 and letter == meant[place - 2] and word[at - 2] == other:
-                cost = min(cost, last[place - 2] + 1)
-            row.append(cost)
-    return row[-1] <= most
+    is_near = word[0] == meant[0] and len({*word} ^ {*meant}) <= 2 * slips
+    return is_near and not word.startswith(meant) and _is_within(word, meant, slips)
+
+
+def _is_within(word: str, meant: str, slips: int) -> bool:
+    """Return whether so many letters left out, added, replaced, or swapped with the next one make a word another."""
+    if not word or not meant or slips == 0 or abs(len(word) - len(meant)) > slips:
+        return word == meant or max(len(word), len(meant)) <= slips
+    if word[0] == meant[0]:
+        return _is_within(word[1:], meant[1:], slips)
+    pairs = [(word[1:], meant), (word, meant[1:]), (word[1:], meant[1:])]
+    if word[:2] == meant[1::-1]:
+        pairs.append((word[2:], meant[2:]))
+    return any(_is_within(*pair, slips - 1) for pair in pairs)
 
 
 # --- sequences
@@ -279,12 +234,12 @@ def _is_misspelt(word: str, meant: str) -> bool:
 _SHORTEST_SENTENCE: Final = 3
 # Added to the numbers of the words after the end of a sentence: no gap is so large, and no piece has so many words.
 _APART: Final = 1 << 16
-# The sequences by one of their classes, with all of these as the bits of a number.
-_NEEDED: Final[dict[str, list[tuple[WordSequence, int]]]] = {}
+# The sequences by the rarest of their classes, which is the bit of a number, with all of them as its bits.
+_NEEDED: Final[dict[int, list[tuple[WordSequence, int]]]] = {}
 for _sequence in SEQUENCES:
     _rarest = min(_sequence.classes, key=lambda name: sum(name in other.classes for other in SEQUENCES))
-    _NEEDED.setdefault(_rarest, []).append((_sequence, sum({1 << _NUMBERS[name] for name in _sequence.classes})))
-_KEYS: Final = sum(1 << _NUMBERS[name] for name in _NEEDED)
+    _bits = sum({1 << _NUMBERS[name] for name in _sequence.classes})
+    _NEEDED.setdefault(1 << _NUMBERS[_rarest], []).append((_sequence, _bits))
 
 # The first and the last word of an entry, and its classes as the bits of a number.
 _Entry = tuple[int, int, int]
@@ -298,13 +253,14 @@ def _find_entries(words: list[str]) -> list[_Entry]:
     meanings = list(map(_KNOWN_WORDS.__getitem__, words))
     # Most words have no meaning here; passing over those in Python took half of the time.
     for at in compress(range(len(words) - 1), meanings):
-        alone, begun, ended = cast("_Meaning", meanings[at])
+        alone, longer = cast("_Meaning", meanings[at])
         if alone:
             entries.append((at, at, alone))
-        beside = (*begun.get(words[at + 1], ()), *ended.get(words[at - 1], ())) if begun or ended else ()
-        for before, listed, classes in beside:
-            if at >= before and words[at - before : at - before + len(listed)] == listed:
-                entries.append((at - before, at - before + len(listed) - 1, classes))
+        for word in (words[at + 1], words[at - 1]) if longer else ():
+            for before, listed, classes in longer.get(word, ()):
+                first = at - before
+                if first >= 0 and words[first : first + len(listed)] == listed:
+                    entries.append((first, first + len(listed) - 1, classes))
     return entries
 
 
@@ -315,8 +271,9 @@ def _sequences_with_all_classes(entries: list[_Entry]) -> list[WordSequence]:
         present |= classes
     return [
         sequence
-        for name in _names_of(present & _KEYS)
-        for sequence, needed in _NEEDED[name]
+        for rarest, group in _NEEDED.items()
+        if rarest & present
+        for sequence, needed in group
         if needed & present == needed
     ]
 

@@ -10,7 +10,6 @@ never makes a suspicion sure. All of them are rows of signs.tbl, with their exam
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from lockgate.core.tables import read_table
@@ -68,11 +67,11 @@ _PARTS: Final = {row[0]: row[1] for row in read_table(__package__, TABLE, "parts
 
 def fill_parts(pattern: str) -> str:
     """Return a pattern of the table with the parts and the word classes that it names."""
-    return _PART.sub(lambda part: fill_parts(_PARTS.get(part[1]) or f"(?:{'|'.join(_plain_words(part[1]))})"), pattern)
+    return _PART.sub(lambda part: fill_parts(_PARTS.get(part[1]) or _any_word_of(part[1])), pattern)
 
 
-def _plain_words(name: str) -> Iterator[str]:
-    return (word for word in WORD_CLASSES[name] if "*" not in word)
+def _any_word_of(name: str) -> str:
+    return f"(?:{'|'.join(word for word in WORD_CLASSES[name] if '*' not in word)})"
 
 
 def _read_sequences(row: tuple[str, ...]) -> list[WordSequence]:

@@ -76,13 +76,15 @@ class LadderSettings:
     max_subjects: int = 100_000
 
     def __post_init__(self) -> None:
-        for name in ("tier1_threshold", "tier2_threshold", "network_threshold"):
-            _whole(name, getattr(self, name), MAX_THRESHOLD)
-        _whole("max_subjects", self.max_subjects, 10_000_000)
-        for name in ("window_s", "tier1_cooldown_s", "tier2_cooldown_s"):
-            seconds = getattr(self, name)
-            if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 1 <= seconds <= MAX_SECONDS:
-                raise InvalidConfig(f"{name} must be between 1 and {MAX_SECONDS:.0f} seconds, not {quoted(seconds)}")
+        for name, kind, most in (
+            *((name, int, MAX_THRESHOLD) for name in ("tier1_threshold", "tier2_threshold", "network_threshold")),
+            ("max_subjects", int, 10_000_000),
+            *((name, int | float, MAX_SECONDS) for name in ("window_s", "tier1_cooldown_s", "tier2_cooldown_s")),
+        ):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, kind) or not 1 <= value <= most:
+                whole = "a whole number" if kind is int else "seconds"
+                raise InvalidConfig(f"{name} must be {whole} between 1 and {most:,.0f}, not {quoted(value)}")
         for name in ("tier1_mode", "tier2_mode"):
             mode = getattr(self, name)
             if mode not in BAN_MODES:
@@ -103,10 +105,17 @@ class LadderSettings:
         """How many strikes of a subject can make a difference; older ones are forgotten."""
         return max(self.tier2_threshold, self.network_threshold + len(DELAYS_S) - 1)
 
+    @property
+    def tiers(self) -> tuple[tuple[int, Standing, float], ...]:
+        """Of each tier the threshold, the mode, and the cooldown in seconds."""
+        return (
+            (self.tier1_threshold, self.tier1_mode, self.tier1_cooldown_s),
+            (self.tier2_threshold, self.tier2_mode, self.tier2_cooldown_s),
+        )
+
     def cooldown_s(self, mode: Standing) -> float:
         """The longest that a ban of this mode can last: what claims to last longer is a clock that was put back."""
-        tiers = ((self.tier1_mode, self.tier1_cooldown_s), (self.tier2_mode, self.tier2_cooldown_s))
-        return max((seconds for each, seconds in tiers if each is mode), default=0.0)
+        return max((cooldown_s for _, tier_mode, cooldown_s in self.tiers if tier_mode is mode), default=0.0)
 
 
 class StrikeRecord(NamedTuple):
@@ -155,26 +164,17 @@ class SharedStrikes(NamedTuple):
 def add_strike(record: StrikeRecord, kind: str, now: float, settings: LadderSettings) -> StrikeRecord:
     """The record with one more strike."""
     strikes = (*recent_strikes(record, now, settings), now)[-settings.kept_strikes :]
-    locked, quarantined = record.locked_until, record.quarantined_until
-    if kind == PRINCIPAL:
-        for threshold, mode, cooldown_s in (
-            (settings.tier1_threshold, settings.tier1_mode, settings.tier1_cooldown_s),
-            (settings.tier2_threshold, settings.tier2_mode, settings.tier2_cooldown_s),
-        ):
-            if len(strikes) >= threshold:
-                if mode is Standing.FULL_QUARANTINE:
-                    quarantined = max(quarantined, now + cooldown_s)
-                else:
-                    locked = max(locked, now + cooldown_s)
-    return StrikeRecord(strikes, locked, quarantined)
+    ends = {Standing.EXECUTE_LOCKED: record.locked_until, Standing.FULL_QUARANTINE: record.quarantined_until}
+    for threshold, mode, cooldown_s in settings.tiers if kind == PRINCIPAL else ():
+        if len(strikes) >= threshold:
+            ends[mode] = max(ends[mode], now + cooldown_s)
+    return StrikeRecord(strikes, *ends.values())
 
 
 def recent_strikes(record: StrikeRecord, now: float, settings: LadderSettings) -> tuple[float, ...]:
     """The strikes that still count."""
-    strikes = record.strikes
-    if not strikes or now - strikes[0] < settings.window_s:
-        return strikes
-    return tuple(at for at in strikes if now - at < settings.window_s)
+    # A tuple made of a generator keeps room for more; these are stored for each subject.
+    return tuple([at for at in record.strikes if now - at < settings.window_s])
 
 
 def merge_shared(record: StrikeRecord, known: SharedRecord, now: float, settings: LadderSettings) -> StrikeRecord:
@@ -220,8 +220,3 @@ def retry_after_s(left: float, chance: float) -> int:
 def _end(left: float, mode: Standing, now: float, settings: LadderSettings) -> float:
     # Not `min(left, cooldown)` alone: a NaN would become the cooldown, or an end that is never reached.
     return now + min(left, settings.cooldown_s(mode)) if left > 0 else NEVER
-
-
-def _whole(name: str, value: object, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise InvalidConfig(f"{name} must be a whole number between 1 and {most:,}, not {quoted(value)}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 
 from lockgate.core.questions import Question, Rating, Verdict, fence_value
 from lockgate.core.redaction.redact import cut_excerpts
@@ -77,9 +78,7 @@ def build_assess_question(
         "complete": whole,
         "redacted": dict(redacted.removed),
         "modalities": payload.modalities,
-        "pii_ruleset": payload.policy_context.pii_ruleset,
-        "block_mode": payload.policy_context.block_mode,
-        "override_mode": payload.policy_context.override_mode,
+        **payload.policy_context._asdict(),
         "ingress_flags": _safe_names(payload.ingress_flags),
         "findings": _safe_names(findings),
         "sources": [
@@ -126,11 +125,8 @@ def parse_verdict(text: str, nonce: str) -> Verdict | None:
     for reply in _REPLIES:
         match = reply.fullmatch(text)
         if match and match["nonce"] == nonce:
-            return _VERDICTS[match["verdict"]]
+            return cast("Verdict", match["verdict"])
     return None
-
-
-_VERDICTS: Mapping[str, Verdict] = {"safe": "safe", "unsafe": "unsafe", "unclear": "unclear"}
 
 
 def verdict_from_scores(scored: Rating, *, low: float = LOW_SCORE, high: float = HIGH_SCORE) -> Verdict:
@@ -141,9 +137,7 @@ def verdict_from_scores(scored: Rating, *, low: float = LOW_SCORE, high: float =
     if scored.flagged:
         return "unsafe"
     scores = [score for _, score in scored.scores]
-    if not scores:
-        return "unclear"
-    if not all(type(score) in (int, float) and 0 <= score <= 1 for score in scores):
+    if not scores or not all(type(score) in (int, float) and 0 <= score <= 1 for score in scores):
         return "unclear"
     worst = max(scores)
     return "unsafe" if worst >= high else "unclear" if worst >= low else "safe"
