@@ -7,12 +7,20 @@ from time import process_time
 import pytest
 
 from lockgate.core.ruling.delegation import (
+    HANDS_OVER,
     WIDENED_KINDS,
+    compile_rows,
     delegated_names,
     hands_over,
     is_delegated_to,
 )
 from lockgate.core.ruling.effects.effect import KINDS, Severity
+from lockgate.core.tables import Example, read_examples
+
+
+@pytest.mark.parametrize("example", read_examples(*HANDS_OVER), ids=lambda example: example.text)
+def test_each_row_finds_its_own_sentences_and_no_others(example: Example) -> None:
+    assert (compile_rows(example.row[1]).search(example.text) is not None) is example.hit
 
 
 @pytest.mark.parametrize(

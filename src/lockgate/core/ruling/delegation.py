@@ -13,6 +13,7 @@ from itertools import chain
 
 from lockgate.core.ruling.tool_risk import canonical_tool, tool_words
 from lockgate.core.ruling.value_pieces import STOP_WORDS
+from lockgate.core.tables import read_table
 from lockgate.core.vocabulary import Effect, Severity
 
 # What may be done because a named source says so. Where data, money or code come from or go to stays the user's to say.
@@ -39,46 +40,21 @@ _TURNS_INTO = re.compile(
     re.IGNORECASE,
 )
 
-_HANDS_OVER = re.compile(
-    r"""
-      \b(?:follow|work\s+through|go\s+through|step\s+through|carry\s+out|implement|execute|handle
-        |(?:(?<!\w\s)|(?<=to\s)|(?<=and\s)|(?<=please\s)|(?<=then\s))address|act\s+on|apply
-        |complete|process|do|perform|obey|resolve|fulfil|fulfill|take\s+care\s+of|set\s+up|pick\s+up|deal\s+with|sort\s+out
-        |see\s+to|work\s+off)\b
-        [^.!?\n]{0,80}\b(?:instructions?|steps?|guides?|readme|docs?|documentation|manual|runbook|checklist|todos?|to-dos?
-        |tasks?|items?|list|tickets?|issues?|comments?|requests?|asks?|says?|wants?|described?|mails?|e-?mails?|letter|note
-        |notes|wiki|page|plan|spec|documents?|reviews?|migration|recipe|tutorial|quick[ -]?start|procedure
-        |playbook|handbook|contributing|install\w*|\S+\.(?:md|txt|rst|adoc|sql|pdf|docx?))\b
-    | \bas\s+(?:it\s+is\s+|they\s+are\s+)?(?:described|explained|documented|requested|asked|specified|instructed|shown
-        |recommended|suggested|outlined|written|stated|listed)\b
-    | \A\s*(?!(?:the|our|my|your|an?|we|i|it|he|she|they|this|that|there|these|those)\b)[^!?\n]{0,400}?
-        (?<!,\s)(?<!such\s)(?<!same\s)\bas\s+(?:[^\s,]+\s+){0,3}?
-        (?:instructions?|guide|readme|docs|documentation|manual|runbook|checklist|ticket|issue|request|e?mail|letter|notes?
-        |wiki|page|plan|spec|tutorial|quick[ -]?start|procedure|playbook|handbook|definition|contributing
-        |\S+\.(?:md|txt|rst|adoc|pdf|docx?))\s+(?:[^\s,]+\s+){0,2}?
-        (?:says?|describes?|explains?|shows?|asks?|wants?|requires?|specifies|recommends?|suggests?)\b
-    | \bwhat(?:ever)?\s+(?!do|is|are|was)(?:[^\s,]+\s+){1,4}?(?:says?|asks?|wants?|recommends?|suggests?|requests?
-        |needs?|tells?)\b
-    | \b(?:according\s+to|as\s+per|per\s+the|in\s+line\s+with|(?:recommend|suggest)(?:s|ed)|asks?\s+for)\b
-    | (?<=\w)\s(?<!and\s)(?<!or\s)(?<!to\s)(?<!then\s)(?<!please\s)(?:recommend|suggest)\b
-    | \b(?:by|with|using|following)\s+(?:the|my|our|their|its|this|that)\s+(?:[\w'-]+\s+){0,3}?(?:instructions?|steps
-        |guide|documentation|manual|runbook|playbook|procedure|checklist|routine|recipe)\b
-    | \bthe\s+documented\s+way\b | \bthe\s+way\s+(?:[^\s,]+\s+){1,6}?(?:says?|describes?|explains?|wants?|asks?)\b
-    | \b(?:folge|befolge|arbeite|wie\s+[^.!?\n]{0,60}(?:beschrieben|steht|verlangt)|laut|gemäß|nach\s+der\s+anleitung
-        |suis|suivez|selon|comme\s+(?:décrit|indiqué|demandé)|sigue|siguiendo|seg[uú]n
-        |como\s+(?:se\s+describe|di[cg][ea]|indi(?:ca|que)|pid[ae]n?)|segue|siga|seguindo|conforme|segui|seguendo|secondo
-        |come\s+(?:descritto|indicato|richiesto)|volg|volgens|zoals\s+(?:beschreven|gevraagd)|följ|enligt|ifølge|følg
-        |zgodnie\s+z|według|согласно|следуй|по\s+инструкции|как\s+(?:описано|написано|просят)|згідно|за\s+інструкцією)\b
-    | \b(?:mach\w*|tu|erledige?|doe|regel|fais|faites|haz|faz|fai|gör|zrób|сделай|encárgate\s+de),?\s+
-        (?:[^\s.!?]+\s+){0,2}?(?:das\s+)?(?:was|wie|wat|zoals|ce\s+qu\w*|lo\s+que|o\s+que|quello\s+che|ciò\s+che|som|det|vad|jak
-        |co|как|то,?\s+что|что)\s[^!?\n]{0,80}?\b(?:steht|drinsteht|verlangt|will|möchte|schreibt|sagt|bittet|braucht
-        |vraagt|schrijft|zegt|wil|staat|demand\w*|dit|indique|veut|écrit|pide|dice|indica|quiere|pede|diz|quer|chiede
-        |vuole|skriver|säger|ber|vill|napisał\w*|prosi|каж\w+|написан\w*|прос\w+|сказ\w+)\b
-    | \b(?:setz\w*|arbeite|pak)\s[^.!?\n]{0,60}\b(?:um|ab|op)\b(?=\s*(?:\Z|[.,;!]|und\b|en\b))
-    | 按照|根据|遵循|依照|に従っ|の通り|どおりに|照着办|照做|따라|كما\s|حسب\s|وفق|के\sअनुसार|talimat\w*\s+göre
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
+_PACKAGE, _TABLE = "lockgate.core.ruling", "delegation.tbl"
+HANDS_OVER = (_PACKAGE, _TABLE, "hands-over", ("language", "pattern"))
+_NAMED_WORDS = read_table(_PACKAGE, _TABLE, "words", ("name", "words"))
+_PLAIN = frozenset(word for [line] in read_table(_PACKAGE, _TABLE, "plain", ("words",)) for word in line.split())
+
+
+def compile_rows(*patterns: str) -> re.Pattern[str]:
+    """Return the pattern that finds what any of these rows finds."""
+    pattern = "|".join(patterns)
+    for name, words in _NAMED_WORDS:
+        pattern = pattern.replace(f"{{{name}}}", words)
+    return re.compile(pattern, re.IGNORECASE)
+
+
+_HANDS_OVER = compile_rows(*(pattern for _, pattern in read_table(*HANDS_OVER)))
 # "Could you do what it says?" is no question; "Could you tell me what it says?" is one.
 _POLITE = re.compile(
     r"(?:\s*(?:hi|hello|hey|please|and|also|so|then|now)\b,?)*\s*(?:can|could|will|would)\s+you\b"
@@ -109,16 +85,6 @@ _MORE_THAN_ONE = re.compile(r"[;&<>`$\n*?\[{]")
 _MANY_TEXTS = frozenset("blame diff find list log ls search".split())
 _SENTENCE = re.compile(r"[^!?\n;]*?(?:[.!?](?=\s|$)|[\n;]|$)")
 _WORD = re.compile(r"[\w][\w.+#@/-]*[\w]|\w", re.UNICODE)
-_PLAIN = frozenset(
-    "read check could would follow work through carry fulfil fulfill implement execute address handle apply complete "
-    "http https process perform resolve instruction "
-    "instructions step steps exactly described explained documented requested asked specified recommended suggested "
-    "according whatever what says asks wants needs please then them their there this that with from into until works "
-    "running locally local make sure tell back first then done open here file files folge befolge damit nach wie "
-    "ticket tickets task tasks item items list project page note notes document customer mail email e-mail comment "
-    "comments request requests dependency environment version section table setup set install "
-    "und der die das den dem suis selon pour sigue según para segue conforme segui secondo volg volgens".split()
-)
 
 
 def _sentences_that(does: re.Pattern[str], goal: str) -> Iterator[str]:
