@@ -20,8 +20,9 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import lru_cache
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from lockgate.core.errors import InvalidCall, quoted
 from lockgate.core.strict_json import InvalidJson, JsonReader
@@ -695,57 +696,38 @@ def details_to_dict(shown: ShownDetails) -> dict[str, object]:
 def details_from_json(text: str) -> ShownDetails:
     """What was stored, or ValueError: a store's file may hold anything."""
     try:
-        value = json.loads(text)
-        shown = ShownDetails(**value)
-        shown = shown._replace(
-            findings=tuple(Finding(**found) for found in shown.findings),  # type: ignore[arg-type]
-            passages=tuple(
-                Passage(**passage)._replace(origin=Origin(**passage["origin"]))  # type: ignore[arg-type,call-overload]
-                for passage in shown.passages
-            ),
-            tiers=tuple(TierAnswer(**said) for said in shown.tiers),  # type: ignore[arg-type]
-            facts=_facts_from_dict(value.get("facts", {})),
-            files=pairs_from_json(shown.files),
-        )
+        return record_from_json(ShownDetails, json.loads(text))
     except (TypeError, ValueError, KeyError, RecursionError) as error:
         raise ValueError("not what a person was shown") from error
-    if not _has_expected_types(shown):
-        raise ValueError("not what a person was shown")
-    return shown
 
 
-def pairs_from_json(pairs: Iterable[Iterable[object]]) -> tuple[tuple[str, str], ...]:
-    return tuple((str(one), str(other)) for one, other in pairs)
+def record_from_json(kind: type[_Record], value: object) -> _Record:
+    """A stored record with each field of its own type; else ValueError, TypeError or KeyError."""
+    if not isinstance(value, dict):
+        raise TypeError(f"a {kind.__name__} is stored as an object")
+    types = _field_types(kind)
+    return kind(**{name: _value_from_json(types[name], item) for name, item in value.items()})
 
 
-def _facts_from_dict(value: dict[str, object]) -> HeldFacts:
-    """Return the facts as they were stored; a row of an earlier version has none, and then no grant can be made."""
-    facts = HeldFacts(**value)  # type: ignore[arg-type]
-    return facts._replace(
-        effects=pairs_from_json(facts.effects),
-        sources=tuple(map(str, facts.sources)),
-        rules=tuple(map(str, facts.rules)),
-        names=tuple(map(str, facts.names)),
-    )
+_Record = TypeVar("_Record", bound=tuple[object, ...])
+_field_types = lru_cache(get_type_hints)
 
 
-_SORTS = {
-    **dict.fromkeys(("start", "end", "left_out", "tier", "people"), int),
-    **dict.fromkeys(("findings", "passages", "tiers", "effects", "sources", "rules", "names", "files"), tuple),
-    **dict.fromkeys(("known", "is_exact"), bool),
-    "facts": HeldFacts,
-}
-
-
-def _has_expected_types(shown: ShownDetails) -> bool:
-    parts: list[tuple[str, object]] = [*shown._asdict().items(), *shown.facts._asdict().items()]
-    for found in shown.findings:
-        parts += found._asdict().items()
-    for passage in shown.passages:
-        parts += [*passage.origin._asdict().items(), *list(passage._asdict().items())[1:]]
-    for said in shown.tiers:
-        parts += said._asdict().items()
-    return all(type(value) is _SORTS.get(name, str) for name, value in parts)
+def _value_from_json(kind: Any, value: Any) -> object:
+    if get_origin(kind) is tuple:
+        kinds = get_args(kind)
+        if type(value) is not list:
+            raise TypeError(f"{type(value).__name__} instead of a list")
+        if kinds[-1] is ...:
+            kinds = kinds[:1] * len(value)
+        return tuple(_value_from_json(each, item) for each, item in zip(kinds, value, strict=True))
+    if issubclass(kind, tuple):
+        return record_from_json(kind, value)
+    if issubclass(kind, StrEnum):
+        return kind(value)
+    if type(value) is not kind:
+        raise TypeError(f"{type(value).__name__} instead of {kind.__name__}")
+    return value
 
 
 def approval_to_dict(approval: Approval) -> dict[str, object]:

@@ -40,7 +40,7 @@ from lockgate.core.ruling.approvals import (
     canonical_json,
     describe_call,
     hash_texts,
-    pairs_from_json,
+    record_from_json,
 )
 from lockgate.core.vocabulary import Block, Certainty, Effect, Severity, Trust
 
@@ -353,17 +353,8 @@ def covers(grant: Grant, bound: BoundCall, facts: HeldFacts, now_s: float) -> bo
 
 def rule_to_dict(rule: GrantRule) -> dict[str, object]:
     """Return the rule as the page draws it and hashes it; rules of earlier versions have no files."""
-    fields = rule._asdict()
-    del fields["files"]
-    return {
-        **fields,
-        **({"files": [list(pair) for pair in rule.files]} if rule.files else {}),
-        "span": rule.span.value,
-        "effects": [list(pair) for pair in rule.effects],
-        "sources": list(rule.sources),
-        "rules": list(rule.rules),
-        "names": list(rule.names),
-    }
+    fields: dict[str, object] = json.loads(json.dumps(rule._asdict()))
+    return fields if rule.files else {name: value for name, value in fields.items() if name != "files"}
 
 
 def rule_to_json(rule: GrantRule) -> str:
@@ -374,19 +365,10 @@ def rule_to_json(rule: GrantRule) -> str:
 def rule_from_json(text: str) -> GrantRule:
     """Return what was stored, or raise ValueError: a store's file may hold anything."""
     try:
-        value = json.loads(text)
-        rule = GrantRule(**value)._replace(
-            span=GrantSpan(value["span"]),
-            effects=pairs_from_json(value["effects"]),
-            files=pairs_from_json(value.get("files", ())),
-            sources=tuple(map(str, value["sources"])),
-            rules=tuple(map(str, value["rules"])),
-            names=tuple(map(str, value["names"])),
-        )
+        rule = record_from_json(GrantRule, json.loads(text))
     except (TypeError, KeyError, ValueError, RecursionError) as error:
         raise ValueError("not a rule") from error
-    texts = (rule.tool, rule.like, rule.arguments, rule.session, rule.project, rule.policy_hash)
-    if rule_to_json(rule) != text or type(rule.expires_s) is not int or not all(type(each) is str for each in texts):
+    if rule_to_json(rule) != text:
         raise ValueError("not a rule")
     return rule
 
