@@ -280,9 +280,7 @@ class Context:
 
     def find_delegated(self, tool: str) -> frozenset[str]:
         """Return the untrusted blocks to which the user handed the decision, without those that speak to an agent."""
-        return self._find_named(delegated_names(self.trusted_text.asked_text, tool))
-
-    def _find_named(self, names: frozenset[str]) -> frozenset[str]:
+        names = delegated_names(self.trusted_text.asked_text, tool)
         if not names:
             return frozenset()
         # Nor those that an agent wrote from untrusted text: the user did not mean that text.

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import translate
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -34,7 +34,7 @@ from lockgate.core.redaction.spans import KINDS as VALUE_KINDS
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity
 from lockgate.core.ruling.value_pieces import is_open_to_all
-from lockgate.core.vocabulary import Finding
+from lockgate.core.vocabulary import Block, Finding
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.context import Context
@@ -99,15 +99,17 @@ class LabelRule(NamedTuple):
 
 def flow_to_text(row: Mapping[str, object]) -> str:
     """Return a row of a configuration file as a policy holds it; raise InvalidConfig for one that means nothing."""
-    text = json.dumps(row, sort_keys=True, ensure_ascii=True, default=str)
-    parse_flow(text)
-    return text
+    return _row_to_text(row, parse_flow)
 
 
 def label_to_text(row: Mapping[str, object]) -> str:
     """Return a row that gives a label as a policy holds it; raise InvalidConfig for one that means nothing."""
+    return _row_to_text(row, parse_label)
+
+
+def _row_to_text(row: Mapping[str, object], parse: Callable[[str], object]) -> str:
     text = json.dumps(row, sort_keys=True, ensure_ascii=True, default=str)
-    parse_label(text)
+    parse(text)
     return text
 
 
@@ -124,7 +126,7 @@ def parse_flow(text: str) -> FlowRule:
     unknown = sorted(set(row) - _KEYS)
     if unknown:
         raise InvalidConfig(
-            f"flow {quoted(name)}: unknown key {quoted(unknown[0])}", hint=f"known: {_join_words(_KEYS)}"
+            f"flow {quoted(name)}: unknown key {quoted(unknown[0])}", hint=f"known: {', '.join(sorted(_KEYS))}"
         )
     if then not in (PAUSE, DENY):
         raise InvalidConfig(f"flow {quoted(name)}: unknown `then` {quoted(then)}", hint="use pause or deny")
@@ -206,10 +208,6 @@ def _texts(row: Mapping[str, object], key: str, name: str) -> tuple[str, ...]:
     return tuple(each.lower() for each in values)
 
 
-def _join_words(words: frozenset[str]) -> str:
-    return ", ".join(sorted(words))
-
-
 @lru_cache(maxsize=1024)
 def _pattern(glob: str) -> re.Pattern[str]:
     return re.compile(translate(glob.lower()), re.DOTALL)
@@ -268,9 +266,7 @@ class FlowCheck:
                 if any(kind == rule.value for kind, _ in redact(leaf.text).removed):
                     return f"a value of the kind `{rule.value}` would go to {to}", leaf
             return (f"its arguments were not read to the end, and go to {to}", None) if self._is_cut else None
-        blocks = [
-            number for number in range(len(self._context.blocks)) if self._is_from(number, rule.source, rule.label)
-        ]
+        blocks = [number for number, block in enumerate(self._context.blocks) if self._is_from(block, rule)]
         # What a session has read that began elsewhere is not known, so it may be this.
         if not blocks and not self._context.has_unknown_history:
             return None
@@ -284,8 +280,10 @@ class FlowCheck:
     def _carried_from(
         self, blocks: Sequence[int], whose: str, to: str, places: Sequence[Leaf], *, may_be_composed: bool
     ) -> tuple[str, Leaf] | None:
+        asked = _fold_text(self._context.trusted_text.asked_text)
         for leaf in places:
-            if self._is_said_by_user(leaf.text):
+            # What the user said goes where the user says.
+            if _fold_text(leaf.text) in asked:
                 continue
             if any(self._holds(number, leaf.text) for number in blocks):
                 return f"text of {whose} would go to {to}", leaf
@@ -298,14 +296,10 @@ class FlowCheck:
             text = text.replace(found.target, "") if found.target else text
         return len(text.strip()) > _COMPOSED
 
-    def _is_from(self, number: int, source: str, label: str) -> bool:
-        block = self._context.blocks[number]
-        if label:
-            return label in self._context.labels.get(block.id, ())
-        return _pattern(source).fullmatch(block.source.lower()) is not None
-
-    def _is_said_by_user(self, text: str) -> bool:
-        return _fold_text(text) in _fold_text(self._context.trusted_text.asked_text)
+    def _is_from(self, block: Block, rule: FlowRule) -> bool:
+        if rule.label:
+            return rule.label in self._context.labels.get(block.id, ())
+        return _pattern(rule.source).fullmatch(block.source.lower()) is not None
 
     def _holds(self, number: int, text: str) -> bool:
         """Return whether a block has this text, or an address or a name in it; a text too long to compare counts."""
