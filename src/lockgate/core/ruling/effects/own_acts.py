@@ -17,7 +17,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
 from itertools import dropwhile, takewhile
-from posixpath import splitext
 from typing import TYPE_CHECKING, NamedTuple
 
 from lockgate.core.ruling.effects.agent_programs import AGENT_PROGRAMS
@@ -50,7 +49,6 @@ for _names, _verbs, _options, *_rest in read_table(__package__, "own.tbl", "reac
     for _name in _names.split():
         _REACHES[_name].append(_Reach(_verbs.split(), [each.split("+") for each in _options.split()], *_rest))
 _SEPARATORS = re.compile(r"[=@:,]")
-_REMOTE = re.compile(r"[\w.@-]+:")
 _MOST_FOUND = 256
 
 
@@ -135,22 +133,6 @@ def _searched(words: list[str]) -> list[str] | None:
     return paths[not has_option(words, "-e", "-f", "--regexp", "--file") :]
 
 
-def _copied(words: list[str]) -> tuple[list[str], list[str]]:
-    """Return what a copy makes in the folder that is named last, or with `-t`, and its sources on this machine."""
-    options, paths = split_options(words, OWN_WORDS["copy values"])
-    target = dict(options).get("-t") or dict(options).get("--target-directory") or ""
-    target = target or (paths.pop() if len(paths) > 1 else "")
-    made = [target] if has_option(words, "-T", "--no-target-directory", "--delete", "--delete-after") else []
-    for path in paths if target else ():
-        name = path.rstrip("/").rpartition("/")[2]
-        # A slash behind a source of `rsync` stands for what is in the folder, and a target with the ending of the
-        # source is a file.
-        is_content = name in (".", "..", ".*", "") or path[-1:] == "/"
-        is_file = splitext(target)[1] == splitext(name)[1] != ""
-        made.append(target if is_content or is_file else f"{target.rstrip('/') or '/'}/{name}")
-    return made, [path for path in paths if not _REMOTE.match(path)]
-
-
 _PATHS: dict[str, Callable[[list[str]], list[str] | None]] = {
     "words": plain_words,
     "words behind": lambda words: plain_words(words[1:]) if words and words[0][:1] != "-" else [],
@@ -158,8 +140,6 @@ _PATHS: dict[str, Callable[[list[str]], list[str] | None]] = {
     "root": lambda _: ["/"],
     "mounted": _mounted,
     "searched": _searched,
-    "copies": lambda words: _copied(words)[0],
-    "sources": lambda words: _copied(words)[1],
 }
 
 # 3. Our own commands
