@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
 from itertools import dropwhile, takewhile
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.agent_programs import AGENT_PROGRAMS
 from lockgate.core.ruling.effects.own_address import ASKS_SERVICE, find_model_change, find_own_service
@@ -32,22 +32,11 @@ if TYPE_CHECKING:
 
 # 1. Paths
 
-
-class _Reach(NamedTuple):
-    """What a program reaches, by a row of the table."""
-
-    verbs: list[str]
-    options: list[list[str]]
-    paths: str
-    access: str
-    here: str
-
-
 _REACH_COLUMNS = ("programs", "verbs", "options", "paths", "access", "here")
-_REACHES: dict[str, list[_Reach]] = defaultdict(list)
-for _names, _verbs, _options, *_rest in read_table(__package__, "own.tbl", "reaches", _REACH_COLUMNS):
+_REACHES: dict[str, list[list[str]]] = defaultdict(list)
+for _names, *_reach in read_table(__package__, "own.tbl", "reaches", _REACH_COLUMNS):
     for _name in _names.split():
-        _REACHES[_name].append(_Reach(_verbs.split(), [each.split("+") for each in _options.split()], *_rest))
+        _REACHES[_name].append(_reach)
 _SEPARATORS = re.compile(r"[=@:,]")
 _MOST_FOUND = 256
 
@@ -69,9 +58,9 @@ def note_own_files(walk: Walk, call: Invocation, *, is_known: bool) -> None:
         words = [f"--work-tree={tree}", *words]
     if call.name in OWN_WORDS["bundles"]:
         words = ["-" + "".join(words[:1]), *words]
-    for reach in _REACHES.get(call.name, ()):
-        for path in _reached(reach, call.name, words) if _is_given(reach, words) else ():
-            walk.note_own(path, Access(reach.access.split()[0]), below="one" not in reach.access)
+    for verbs, options, paths, access, here in _REACHES.get(call.name, ()):
+        for path in _reached(paths, here, call.name, words) if _is_given(verbs, options, words) else ():
+            walk.note_own(path, Access(access.split()[0]), below="one" not in access)
 
 
 def _pieces(words: Iterable[str]) -> Iterator[str]:
@@ -98,25 +87,26 @@ def _names_printed(name: str, words: list[str]) -> list[str]:
     return [f"{start.rstrip('/')}/**/{name}" for start in starts for name in names][:_MOST_FOUND]
 
 
-def _is_given(reach: _Reach, words: list[str]) -> bool:
-    if reach.verbs != ["-"] and not any(fnmatchcase(word, verb) for word in words for verb in reach.verbs):
+def _is_given(verbs: str, options: str, words: list[str]) -> bool:
+    """Return whether one of a row's verbs is among the words, and its options too."""
+    if verbs != "-" and not any(fnmatchcase(word, verb) for word in words for verb in verbs.split()):
         return False
-    if reach.options[0][0][0] == "!":
-        return not has_option(words, *(options[0].lstrip("!") for options in reach.options))
-    if reach.options == [["-"]]:
-        return True
-    return any(all(has_option(words, option) for option in options) for options in reach.options)
+    if options[0] == "!":
+        return not has_option(words, *options[1:].split())
+    return options == "-" or any(
+        all(has_option(words, option) for option in together.split("+")) for together in options.split()
+    )
 
 
-def _reached(reach: _Reach, name: str, words: list[str]) -> list[str]:
+def _reached(kind: str, here: str, name: str, words: list[str]) -> list[str]:
     """Return the paths that a program works on by a row."""
-    if reach.paths == "names":
+    if kind == "names":
         return _names_printed(name, words)
-    paths = _PATHS[reach.paths](words)
-    if reach.here == "-" or paths is None:
+    paths = _PATHS[kind](words)
+    if here == "-" or paths is None:
         return paths or []
-    is_elsewhere = paths if reach.here == "no path" else has_option(words, *reach.here.split())
-    return paths if is_elsewhere and reach.here != "always" else [*paths, "."]
+    is_elsewhere = paths if here == "no path" else has_option(words, *here.split())
+    return paths if is_elsewhere and here != "always" else [*paths, "."]
 
 
 def _mounted(words: list[str]) -> list[str]:
