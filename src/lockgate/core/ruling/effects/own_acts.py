@@ -14,18 +14,17 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
-from itertools import takewhile
-from posixpath import splitext
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import dropwhile, takewhile
+from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.agent_programs import AGENT_PROGRAMS
 from lockgate.core.ruling.effects.own_address import ASKS_SERVICE, find_model_change, find_own_service
 from lockgate.core.ruling.effects.own_paths import OWN_WORDS, Access, find_own, may_find_own
 from lockgate.core.ruling.effects.program_io import MARK, UNKNOWN_OUTPUT, Invocation, Output, Source
-from lockgate.core.ruling.effects.programs.options import has_option, plain_words, split_options
-from lockgate.core.ruling.effects.programs.search_names import EXECUTES, read_search
+from lockgate.core.ruling.effects.programs.options import has_option, plain_words, program_after, split_options
+from lockgate.core.ruling.effects.programs.search_names import read_search
 from lockgate.core.tables import read_table
 
 if TYPE_CHECKING:
@@ -33,24 +32,12 @@ if TYPE_CHECKING:
 
 # 1. Paths
 
-
-class _Reach(NamedTuple):
-    """What a program reaches, by a row of the table."""
-
-    verbs: list[str]
-    options: list[list[str]]
-    paths: str
-    access: str
-    here: str
-
-
-_COLUMNS = ("programs", "verbs", "options", "paths", "access", "here")
-_REACHES: dict[str, list[_Reach]] = defaultdict(list)
-for _names, _verbs, _options, *_rest in read_table(__package__, "own.tbl", "reaches", _COLUMNS):
+_REACH_COLUMNS = ("programs", "verbs", "options", "paths", "access", "here")
+_REACHES: dict[str, list[list[str]]] = defaultdict(list)
+for _names, *_reach in read_table(__package__, "own.tbl", "reaches", _REACH_COLUMNS):
     for _name in _names.split():
-        _REACHES[_name].append(_Reach(_verbs.split(), [each.split("+") for each in _options.split()], *_rest))
+        _REACHES[_name].append(_reach)
 _SEPARATORS = re.compile(r"[=@:,]")
-_REMOTE = re.compile(r"[\w.@-]+:")
 _MOST_FOUND = 256
 
 
@@ -66,18 +53,14 @@ def note_own_files(walk: Walk, call: Invocation, *, is_known: bool) -> None:
             walk.note_own(path, Access.READ)
         elif writes:
             walk.note_own(path, Access.WRITE)
-    if "-delete" in words or not EXECUTES.isdisjoint(words):
-        changes = "-delete" in words or not OWN_WORDS["changers"].isdisjoint(words)
-        for path in _names_printed(call):
-            walk.note_own(path, Access.DELETE if changes else Access.READ)
-    if tree := call.environment.get("GIT_WORK_TREE") or walk.variables.get("GIT_WORK_TREE", ""):
+    _note_processes(walk, call, words)
+    if tree := {**walk.variables, **call.environment}.get("GIT_WORK_TREE"):
         words = [f"--work-tree={tree}", *words]
-    if call.name in OWN_WORDS["bundles"] and words and words[0][:1] != "-":
-        words[0] = f"-{words[0]}"
-    for reach in _REACHES.get(call.name, ()):
-        for path in _reached(reach, words) if _is_given(reach, words) else ():
-            walk.note_own(path, Access(reach.access.split()[0]), below="one" not in reach.access)
-    _note_processes(walk, call, [walk.plain(word) for word in call.arguments])
+    if call.name in OWN_WORDS["bundles"]:
+        words = ["-" + "".join(words[:1]), *words]
+    for verbs, options, paths, access, here in _REACHES.get(call.name, ()):
+        for path in _reached(paths, here, call.name, words) if _is_given(verbs, options, words) else ():
+            walk.note_own(path, Access(access.split()[0]), below="one" not in access)
 
 
 def _pieces(words: Iterable[str]) -> Iterator[str]:
@@ -88,72 +71,66 @@ def _pieces(words: Iterable[str]) -> Iterator[str]:
             yield word[2:]
 
 
-def _names_printed(call: Invocation) -> list[str]:
+def _names_printed(name: str, words: list[str]) -> list[str]:
     """Return the files that a search finds by their names, as `folder/**/name`."""
-    words = plain_words(call.arguments)
-    if call.name in ("locate", "plocate", "mlocate", "mdfind"):
-        return [f"/**/*{word}*" for word in words]
-    if "grep" in call.name:
-        lists = has_option(call.arguments, "-l", "-L", "--files-with-matches", "--files-without-match")
-        return [f"{path}/**/*" for path in words[1:] or ["."]] if lists else []
-    if call.name not in OWN_WORDS["finders"]:
+    if name in OWN_WORDS["locators"]:
+        return [f"/**/*{word}*" for word in plain_words(words)]
+    if "grep" in name:
+        lists = has_option(words, "-l", "-L", "--files-with-matches", "--files-without-match")
+        return [f"{path}/**/*" for path in plain_words(words)[1:] or ["."]] if lists else []
+    if name not in OWN_WORDS["finders"]:
         return []
-    starts = list(takewhile(lambda word: word[:1] not in ("-", "(", "!"), call.arguments))
-    starts = starts or [word for word in call.arguments if re.match(r"[/~.]|\$", word)] or ["."]
-    search = read_search(call.arguments)
+    starts = list(takewhile(lambda word: word[:1] not in ("-", "(", "!"), words))
+    starts = starts or list(filter(re.compile(r"[/~.$]").match, words)) or ["."]
+    search = read_search(words)
     names = search.wanted if search.is_limited else [*search.wanted, "*"]
     return [f"{start.rstrip('/')}/**/{name}" for start in starts for name in names][:_MOST_FOUND]
 
 
-def _is_given(reach: _Reach, words: list[str]) -> bool:
-    if reach.verbs != ["-"] and not any(fnmatchcase(word, verb) for word in words for verb in reach.verbs):
+def _is_given(verbs: str, options: str, words: list[str]) -> bool:
+    """Return whether one of a row's verbs is among the words, and its options too."""
+    if verbs != "-" and not any(fnmatchcase(word, verb) for word in words for verb in verbs.split()):
         return False
-    if reach.options[0][0][0] == "!":
-        return not has_option(words, *(options[0].lstrip("!") for options in reach.options))
-    if reach.options == [["-"]]:
-        return True
-    return any(all(has_option(words, option) for option in options) for options in reach.options)
+    if options[0] == "!":
+        return not has_option(words, *options[1:].split())
+    return options == "-" or any(
+        all(has_option(words, option) for option in together.split("+")) for together in options.split()
+    )
 
 
-def _reached(reach: _Reach, words: list[str]) -> list[str]:
+def _reached(kind: str, here: str, name: str, words: list[str]) -> list[str]:
     """Return the paths that a program works on by a row."""
-    paths = plain_words(words)
-    if reach.paths in ("copies", "sources"):
-        return _copied(words)[reach.paths == "sources"]
-    if reach.paths == "pieces":
-        paths = list(_pieces(words))
-    elif reach.paths == "root":
-        return ["/"]
-    elif reach.paths == "words behind":
-        return paths[1:] if words[:1] == paths[:1] else []
-    elif reach.paths == "mounted":
-        values = [value for _, value in split_options(words, OWN_WORDS["mounts"])[0]]
-        return [path for value in values for path in re.findall(r"(?:^|source=|src=)([^:,=]+)", value)]
-    elif reach.paths == "searched":
-        options, paths = split_options(words, OWN_WORDS["search values"])
-        globs = [value for option, value in options if option in OWN_WORDS["globs"] and value[:1] != "!"]
-        if (globs and not any(map(may_find_own, globs))) or has_option(words, "--files", "-t", "--type"):
-            return []
-        paths = paths[not has_option(words, "-e", "-f", "--regexp", "--file") :]
-    is_elsewhere = paths if reach.here == "no path" else has_option(words, *reach.here.split())
-    return paths if reach.here == "-" or (reach.here != "always" and is_elsewhere) else [*paths, "."]
+    if kind == "names":
+        return _names_printed(name, words)
+    paths = _PATHS[kind](words)
+    if here == "-" or paths is None:
+        return paths or []
+    is_elsewhere = paths if here == "no path" else has_option(words, *here.split())
+    return paths if is_elsewhere and here != "always" else [*paths, "."]
 
 
-def _copied(words: list[str]) -> tuple[list[str], list[str]]:
-    """Return what a copy makes in the folder that is named last, or with `-t`, and its sources on this machine."""
-    options, paths = split_options(words, OWN_WORDS["copy values"])
-    target = dict(options).get("-t") or dict(options).get("--target-directory") or ""
-    target = target or (paths.pop() if len(paths) > 1 else "")
-    made = [target] if has_option(words, "-T", "--no-target-directory", "--delete", "--delete-after") else []
-    for path in paths if target else ():
-        name = path.rstrip("/").rpartition("/")[2]
-        # A slash behind a source of `rsync` stands for what is in the folder, and a target with the ending of the
-        # source is a file.
-        is_content = name in (".", "..", ".*", "") or path[-1:] == "/"
-        is_file = splitext(target)[1] == splitext(name)[1] != ""
-        made.append(target if is_content or is_file else f"{target.rstrip('/') or '/'}/{name}")
-    return made, [path for path in paths if not _REMOTE.match(path)]
+def _mounted(words: list[str]) -> list[str]:
+    values = [value for _, value in split_options(words, OWN_WORDS["mounts"])[0]]
+    return [path for value in values for path in re.findall(r"(?:^|source=|src=)([^:,=]+)", value)]
 
+
+def _searched(words: list[str]) -> list[str] | None:
+    """Return what a search looks into; None where it prints no content, or of no file that may be ours."""
+    options, paths = split_options(words, OWN_WORDS["search values"])
+    globs = [value for option, value in options if option in OWN_WORDS["globs"] and value[:1] != "!"]
+    if (globs and not any(map(may_find_own, globs))) or has_option(words, "--files", "-t", "--type"):
+        return None
+    return paths[not has_option(words, "-e", "-f", "--regexp", "--file") :]
+
+
+_PATHS: dict[str, Callable[[list[str]], list[str] | None]] = {
+    "words": plain_words,
+    "words behind": lambda words: plain_words(words[1:]) if words and words[0][:1] != "-" else [],
+    "pieces": lambda words: list(_pieces(words)),
+    "root": lambda _: ["/"],
+    "mounted": _mounted,
+    "searched": _searched,
+}
 
 # 3. Our own commands
 
@@ -164,12 +141,12 @@ _PYTHON = re.compile(r"(?:python|pypy|py)[\d.]*(?:\.exe)?")
 _PACKAGE = re.compile(r"lockgate(?:[\[=<>~!@ ].*)?", re.DOTALL)
 # `--editable=./x`, `name @ file:///x`
 _FROM_FILE = re.compile(r"^(?:--?\w[\w-]*=|[\w.\[\]-]+\s*@\s*)?(?:file:(?://)?)?")
-_PATH = re.compile(r"[.~/$]|.*/|.*\.(?:whl|zip)$")
+_PATH = re.compile(r"(?!.*://)(?:[.~/$]|.*/|.*\.(?:whl|zip)$)")
 _ELSEWHERE = re.compile(r"(?i)(?=.*lockgate)(?!.*\.(?:txt|toml|lock)$)(?:.*[/\\@]|.*\.(?:whl|zip|gz)$)")
 # A word that may be an option: its beginning is not known, or it is an option of which a part is not known.
 _UNKNOWN = re.compile(r"(?:\$\(\)|\$\w*|`|[*?\[{])(?!\w*/)|-\S*[$`*?\[{]")
 _ALLOWED = {
-    command: (frozenset(first.removesuffix("!").split()), first[-1] == "!", frozenset(options.split()))
+    command: (frozenset(first.split()), frozenset(options.split()))
     for command, first, options in read_table(__package__, "own.tbl", "commands", ("command", "first words", "options"))
 }
 OWN_COMMANDS = _ALLOWED.keys() | {"token", "hook"}
@@ -202,43 +179,50 @@ def _words_behind_ours(words: list[str], name: str) -> Iterator[list[str]]:
 
 def _is_refused(words: list[str]) -> bool:
     # All words of a function's caller (`"$@"`) come as one.
-    words = [*words[0].split(), *words[1:]] if words else []
-    while words and words[0][:1] == "-":
-        words = words[2 if words[0] == "--config" else 1 :]
+    words = program_after(" ".join(words[:1]).split() + words[1:], {"--config"})
     # Behind `--`, or a word that may be one, `-h` is a value.
     if not words or next((word for word in words if not word.isalpha()), "") in ("--help", "-h"):
         return False
     if words[0] not in _ALLOWED:
         return True
-    first_words, only_known, allowed = _ALLOWED[words[0]]
-    rest = words[1 : words.index("--")] if words[0] == "mcp" and "--" in words else words[1:]
+    first_words, allowed = _ALLOWED[words[0]]
+    rest = words[1 : words.index("--") if {"--"} & first_words & {*words} else None]
     options, plain = split_options(rest, {option[:-1] for option in allowed if option[-1] == "="})
-    if only_known and any(map(_UNKNOWN.match, rest)):
-        return True
-    if any(not {option, f"{option}="} & allowed for option, _ in options):
-        return True
-    return bool(plain) and "*" not in first_words and plain[0] not in first_words
+    return (
+        ("!" in first_words and any(map(_UNKNOWN.match, rest)))
+        or any(allowed.isdisjoint((option, f"{option}=")) for option, _ in options)
+        or not ("*" in first_words or first_words.issuperset(plain[:1]))
+    )
 
 
 def _changes_package(walk: Walk, words: list[str], name: str) -> bool:
     """Return whether an installer takes our package away, puts another in its place, or works in our environment."""
-    first = next((at for at, word in enumerate(words) if word in OWN_WORDS["install verbs"]), len(words))
-    named = words[first + 1 :]
-    from_elsewhere = any(word.partition("=")[0] in OWN_WORDS["package sources"] for word in words)
-    if not OWN_WORDS["package verbs"].isdisjoint(words) or (first < len(words) and from_elsewhere):
-        if any(map(_PACKAGE.fullmatch, words)):
-            return True
-    own = find_own(walk.plain(name), walk.project, walk.folder) if "/" in name and first < len(words) else ()
+    names_us = any(map(_PACKAGE.fullmatch, words))
+    installs = not OWN_WORDS["install verbs"].isdisjoint(words)
+    removes = names_us and not OWN_WORDS["package verbs"].isdisjoint(words)
+    if removes or not installs:
+        return removes
+    if names_us and has_option(words, *OWN_WORDS["package sources"]):
+        return True
+    named = list(dropwhile(lambda word: word not in OWN_WORDS["install verbs"], words))[1:]
+    own = find_own(walk.plain(name), walk.project, walk.folder) if "/" in name else ()
     if any(not each.is_above for each in own) or any(map(_ELSEWHERE.match, named)):
         return True
     # `uv sync`, `poetry install`, `python setup.py install`: the project itself.
-    paths = [path for word in named if _PATH.match(path := _FROM_FILE.sub("", word)) and "://" not in path]
-    brings = walk.project.brings_lockgate if first < len(words) else None
+    brings = walk.project.brings_lockgate
+    paths = [path for word in named if _PATH.match(path := _FROM_FILE.sub("", word))]
     return brings is not None and any(brings(walk.full_path(path)) for path in paths + ["."] * (not plain_words(named)))
 
 
 # 4. Our own processes, and 2. the port as a program's words say it
 
+_CHOICE_COLUMNS = ("programs", "values", "ports", "names", "shows all")
+_CHOOSERS = {
+    name: choice
+    for names, *choice in read_table(__package__, "own.tbl", "choosers", _CHOICE_COLUMNS)
+    for name in names.split()
+}
+_PORTS = re.compile(r"(?:^|[:\s,])(\d+)(?:-(\d+))?(?=/|,|\s|$)")
 # Variables by which a program finds its home and its settings.
 HOME_VARIABLES = frozenset(("HOME", "USERPROFILE", *(agent.variable for agent in AGENT_PROGRAMS.values())))
 _STEERS = re.compile("|".join((*HOME_VARIABLES, r"XDG_(?:STATE|CACHE)_HOME|LOCKGATE_\w*")))
@@ -251,7 +235,7 @@ _PROCESSES = "1-every-process"
 _RANGE = re.compile(r"\{\d+\.\.\d")
 _PROC = re.compile(r"/proc/?(?:[\[*?].*)?")
 _ENDS = re.compile(rf"\b(?:{'|'.join(OWN_WORDS['killers'])})\b")
-_OF_A_USER = frozenset("-u -U --euid --uid --user".split())
+_ALL_BUT = frozenset(("-v", "--inverse"))
 _LISTENS = re.compile(r"port|listen|bind|addr|serv|socket|http|publish|url", re.IGNORECASE)
 # A URL, or a host with a port where nothing says that a program listens: the address of a client.
 _URL = re.compile(r"\w+://\S+")
@@ -280,7 +264,7 @@ def _note_processes(walk: Walk, call: Invocation, words: list[str]) -> None:
         keys = [_KEYS.get(word.lower(), word) for word in words]
         if any(_TYPED.search(typed.lower()) for typed in ("".join(keys), " ".join(keys))):
             walk.add("changes-own-guard", "lockgate")
-    elif name in OWN_WORDS["managers"] or "-".join([name, *plain[:1]]) in OWN_WORDS["managers"]:
+    elif not OWN_WORDS["managers"].isdisjoint((name, "-".join([name, *plain[:1]]))):
         _note_managed(walk, name, plain)
     _note_moved(walk, call, words)
     if name not in OWN_WORDS["quiet"]:
@@ -324,23 +308,21 @@ def _service_lines(walk: Walk, *lists: str) -> str:
 
 def _selects_ours(walk: Walk, call: Invocation) -> bool:
     """Return whether a program that lists, finds or ends processes may mean ours."""
-    options, words = split_options(call.arguments, OWN_WORDS.get(f"{call.name} values", OWN_WORDS["pkill values"]))
+    valued, takes_ports, named_by, shows_all = _CHOOSERS.get(call.name, _CHOOSERS["pkill"])
+    options, words = split_options(call.arguments, frozenset(valued.split()))
     given, values = {option for option, _ in options}, dict(options)
-    if call.name in OWN_WORDS["by port"]:
-        text = walk.plain(" ".join([*words, *values.values()]))
-        spans = re.findall(r"(?:^|[:\s,])(\d+)(?:-(\d+))?(?=/|,|\s|$)", text)
-        if spans or "-c" not in values:
-            ranges = [range(int(low[:6]), int((high or low)[:6]) + 1) for low, high in spans]
-            # Without a port, a file or a folder all that is open is shown; a port that is not known is another one.
-            shows_all = not spans and call.name != "fuser" and not words and "$" not in text
-            return shows_all or any(port in ports for ports in ranges for port in walk.project.own_ports)
-    if call.name == "ps" and "-C" not in values:
-        return not given & {"-p", "-q", "--pid", "--ppid"}
-    words = [values["-C"]] if "-C" in values else [values["-c"]] if "-c" in values else words
-    if not words:
-        return bool(given & _OF_A_USER)
-    text = _service_lines(walk, "names", *(("processes",) if given & {"-f", "--full"} else ()))
-    return bool(given & {"-v", "--inverse"}) or any(not _is_foreign(_LAST_NAME.sub("", word), text) for word in words)
+    text = walk.plain(" ".join([*words, *values.values()])) if takes_ports == "ports" else ""
+    # A port that is not known is another one.
+    if ports := _PORTS.findall(text):
+        return any(
+            int(low[:6]) <= port <= int((high or low)[:6]) for low, high in ports for port in walk.project.own_ports
+        )
+    names = words if named_by == "words" else [values[named_by]] if named_by in values else []
+    if names:
+        shown = _service_lines(walk, "names", *(["processes"] if given & {"-f", "--full"} else []))
+        return bool(given & _ALL_BUT) or any(not _is_foreign(_LAST_NAME.sub("", name), shown) for name in names)
+    given |= {"words"} if words or "$" in text else set()
+    return ("!" in shows_all) is given.isdisjoint(shows_all.split())
 
 
 _LAST_NAME = re.compile(r"^.*/(?=.)|\.exe$")
@@ -371,13 +353,8 @@ def _is_missing(piece: str, text: str) -> bool:
 
 def follow_processes(walk: Walk, call: Invocation, output: Output) -> Output:
     """Return a program's output, marked where it is a list of processes that may hold the service."""
-    for path in map(walk.plain, _names_printed(call) if walk.is_near_own else ()):
-        if any(not own.is_above for own in find_own(path, walk.project, walk.folder)):
-            return Output(Source.NONE, target=path)
-    if call.name in OWN_WORDS["lists processes"]:
-        return Output(Source.NONE, target=_PROCESSES) if _selects_ours(walk, call) else output
-    if any(_PROC.fullmatch(walk.plain(word)) for word in call.arguments):
-        return Output(Source.NONE, target=_PROCESSES)
+    if listed := _ours_printed(walk, call):
+        return Output(Source.NONE, target=listed)
     if call.name in ("read", "mapfile", "readarray") and call.stdin.target:
         for name in split_options(call.arguments)[1]:
             walk.variables[name] = walk.mark(call.stdin)
@@ -387,6 +364,15 @@ def follow_processes(walk: Walk, call: Invocation, output: Output) -> Output:
     if pattern and _is_foreign(pattern, _service_lines(walk, "processes", "ports")):
         return UNKNOWN_OUTPUT if output.target == _PROCESSES else output
     return call.stdin if output.source in (Source.EMPTY, Source.NONE) else output
+
+
+def _ours_printed(walk: Walk, call: Invocation) -> str:
+    """Return a path of ours that a search prints, or the mark of a list of processes that may hold the service."""
+    for path in map(walk.plain, _names_printed(call.name, call.arguments) if walk.is_near_own else ()):
+        if any(not own.is_above for own in find_own(path, walk.project, walk.folder)):
+            return path
+    lists = call.name in _CHOOSERS and call.name not in OWN_WORDS["killers"] and _selects_ours(walk, call)
+    return _PROCESSES if lists or any(_PROC.fullmatch(walk.plain(word)) for word in call.arguments) else ""
 
 
 def _kept_lines(call: Invocation) -> str:

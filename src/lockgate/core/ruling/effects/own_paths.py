@@ -72,14 +72,13 @@ _COMMON = frozenset("~ .config .cache bin site-packages dist-packages projects t
 # Values that only the shell knows, a home, the root alone or with a pattern, a folder above, a `cd` without a folder,
 # and an archive that says itself which paths it writes; and names of listed paths and of programs that reach us.
 _NEAR = re.compile(
-    r"[$`\x00]|(?<!\w)~|[/\\](?:(?:home|root|users)(?:[/\\][\w.@-]+)?[/\\]?)?(?:[\s\"');|&,:]|\Z)"
-    r"|/(?<![^\s\"'=(:,]/)\w{0,6}[*?\[{]|(?<!\.)\.\.(?:[\s\"');|&,/\\]|\Z)"
+    r"[$`\x00]|~(?<!\w~)|[/\\](?:(?:home|root|users)(?:[/\\][\w.@-]+)?[/\\]?)?(?:[\s\"');|&,:]|\Z)"
+    r"|/(?<![^\s\"'=(:,]/)\w{0,6}[*?\[{]|\.\.(?<!\.\.\.)(?:[\s\"');|&,/\\]|\Z)"
 )
 _NEAR_COMMAND = re.compile(r"\bcd\s*(?:$|[;&|)\n])|tar\s[^|;&\n]{0,200}?(?:-p|-?\bx[a-z]*p|absolute-names)")
-_NEAR_NAMES = tuple(OWN_WORDS["near"])
 _PATTERNS = re.compile(r"[*?\[{]|/\.?/")
 _HOMES = re.compile("home|users|/root")
-_DROPPED = str.maketrans("", "", "'\"\\^")
+_QUOTE = re.compile("['\"\\\\^]")
 
 
 def own_access(path: str, access: Access, project: Project, *, folder: str = "", below: bool = False) -> Effect | None:
@@ -111,29 +110,25 @@ def may_lead_to_own(text: str, project: Project) -> bool:
     """Return after a quick look whether a call with these values can come near a listed path; most cannot."""
     low = text.lower()
     # A shell drops quotes inside a name.
-    bare = low.translate(_DROPPED) if any(quote in low for quote in "'\"\\^") else low
-    for name in _NEAR_NAMES:
-        if name in bare:
-            return True
-    if _NEAR.search(low) or may_name_service(low, project.service_port) or (bare is not low and _NEAR.search(bare)):
-        return True
-    if ("cd" in low or "tar" in low) and _NEAR_COMMAND.search(low):
-        return True
-    if _PATTERNS.search(low) and _HOMES.search(bare):
-        return True
-    names = map(_first_name, (project.home, *project.own_folders))
-    if any(name in bare for name in names if name) or any(str(port) in low for port in project.judge_servers):
-        return True
-    return bool(project.folder and _find_own(project.folder, "", project.home, project.own_folders))
+    bare = _QUOTE.sub("", low)
+    return (
+        any(map(bare.__contains__, _near_names(project.home, *project.own_folders)))
+        or any(str(port) in bare for port in project.judge_servers)
+        or may_name_service(low, project.service_port)
+        or any(map(_NEAR.search, {low, bare}))
+        or (("cd" in low or "tar" in low) and _NEAR_COMMAND.search(low) is not None)
+        or (_PATTERNS.search(low) is not None and _HOMES.search(bare) is not None)
+        or bool(project.folder and _find_own(project.folder, "", project.home, project.own_folders))
+    )
 
 
 @lru_cache(maxsize=64)
-def _first_name(folder: str) -> str:
-    """Return a name that every plain path has that leads to this folder, from the root or below a home."""
-    path = normalize_path(folder.replace("\\", "/")).casefold()
-    return (
-        (_HOME.sub("", path, count=1) if _HOME.match(path) else path).strip("/").rpartition(":/")[2].partition("/")[0]
-    )
+def _near_names(*folders: str) -> tuple[str, ...]:
+    """Return names of which a plain path to anything of ours has one: from the root, or below a home."""
+    paths = [normalize_path(folder.replace("\\", "/")).casefold() for folder in folders]
+    below = [_HOME.sub("", path, count=1) if _HOME.match(path) else path for path in paths]
+    firsts = [path.strip("/").rpartition(":/")[2].partition("/")[0] for path in below]
+    return (*OWN_WORDS["near"], *filter(None, firsts))
 
 
 @lru_cache(maxsize=1024)
@@ -157,12 +152,9 @@ def _find_own(path: str, folder: str, home: str, own_folders: tuple[str, ...]) -
     full = _resolve(path, folder, home)
     start, is_search, name = full.partition("/**/")
     if is_search:
-        above = _find_own(start or "/", "", "", own_folders)
-        return tuple(
-            OwnPath(section, False)
-            for section in dict.fromkeys(found.section for found in above)
-            if section != "cache" and may_find_own(name, settings=section == "setting")
-        )
+        sections = {above.section for above in _find_own(start or "/", "", "", own_folders)} - {"cache"}
+        found = (section for section in sorted(sections) if may_find_own(name, settings=section == "setting"))
+        return tuple(OwnPath(section, False) for section in found)
     parts = [part for part in full.split("/") if part]
     listed = [
         *_LISTED,
@@ -170,9 +162,10 @@ def _find_own(path: str, folder: str, home: str, own_folders: tuple[str, ...]) -
     ]
     if _ABOVE_HOME.fullmatch(full):
         return tuple(dict.fromkeys(OwnPath(each.section, True) for each in listed if each.start in ("~", "")))
-    anchor = full[:1] if full[:1] in ("/", "~") else ""
-    found = (OwnPath(each.section, above) for each in listed for above in _relations(parts, anchor, each))
-    return tuple(dict.fromkeys(found))
+    anchor = full[: full.startswith(("/", "~"))]
+    return tuple(
+        dict.fromkeys(OwnPath(each.section, above) for each in listed for above in _relations(parts, anchor, each))
+    )
 
 
 def _relations(parts: list[str], anchor: str, entry: _Listed) -> Iterator[bool]:

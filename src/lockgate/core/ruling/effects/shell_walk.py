@@ -93,12 +93,10 @@ class Walk:
         self._captured = 0
         # Whether the program that is being read has the administrator's rights.
         self.as_root = False
-        # Variables that this line sets, and searches that can find what holds a secret of Lockgate.
+        # Variables that this line sets.
         self.assigned: set[str] = set()
         # Whether the command can come near Lockgate's own files at all.
         self.is_near_own = True
-        self.searched: set[str] = set()
-        self.searched_settings: set[str] = set()
 
     # What is found
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from posixpath import splitext
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.effect import Certainty
 from lockgate.core.ruling.effects.paths import Access, is_secret, read_access
 from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Output, Source
+from lockgate.core.ruling.effects.programs.options import has_option
 from lockgate.core.ruling.effects.programs.roles import NO_FILES, Use, ask_host, role_folder, role_peer, role_write
 from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_local
 from lockgate.core.ruling.effects.project import Place
@@ -79,6 +81,7 @@ def finish_transfers(use: Use) -> Output:
         return UNKNOWN_OUTPUT
     sources, target = (paths[:-1], paths[-1]) if len(paths) > 1 else ([], paths[0])
     host = _host_of_path(walk.plain(target))
+    _note_own_copies(use, [source for source in sources if not _host_of_path(walk.plain(source))], target)
     fetched = ""
     for source in sources:
         other = _host_of_path(walk.plain(source))
@@ -108,17 +111,34 @@ def _host_of_path(path: str) -> str:
 
 def finish_copies(use: Use) -> Output:
     """The last path is written, or the one that an option names."""
-    walk, paths, target = use.walk, use.operands, use.value("into")
+    paths, target = use.operands, use.value("into")
     if "folders" in use.modes:
         for path in paths:
             role_folder(use, path)
         return NO_OUTPUT
     if not target:
-        paths, target = paths[:-1], [*paths, ""][-1] if not paths else paths[-1]
+        paths, target = paths[:-1], "".join(paths[-1:])
     for path in paths:
         _copy_one(use, path, target)
-    del walk
+    # A link to the only path is made in the working folder.
+    _note_own_copies(use, paths or [target], target)
     return NO_OUTPUT
+
+
+def _note_own_copies(use: Use, sources: list[str], target: str) -> None:
+    """Note what a copy, with all that is below its sources, does to Lockgate's own files."""
+    walk, target = use.walk, use.walk.plain(target)
+    access = {"moves": Access.DELETE, "links": Access.WRITE}.get(use.row.effect, Access.READ)
+    for source in map(walk.plain, sources):
+        name = source.rstrip("/").rpartition("/")[2]
+        # A slash behind a source of `rsync` stands for what is in the folder, and a target with the ending of the
+        # source is a file.
+        is_content = name in (".", "..", ".*", "") or source[-1:] == "/"
+        is_file = splitext(target)[1] == splitext(name)[1] != ""
+        walk.note_own(source, access, below=True)
+        walk.note_own(target if is_content or is_file else f"{target.rstrip('/')}/{name}", Access.WRITE, below=True)
+    if has_option(use.call.arguments, "-T", "--no-target-directory") or "delete" in use.modes:
+        walk.note_own(target, Access.WRITE, below=True)
 
 
 def _copy_one(use: Use, path: str, target: str) -> None:
