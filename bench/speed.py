@@ -462,7 +462,7 @@ def own_rules(scanner: Scanner) -> tuple[Callable[[str], object], int]:
     compiled: list[re.Pattern[str]] = []
     for rule in scanner.rules:
         try:
-            compiled.append(re.compile(rule.pattern, re.IGNORECASE | (re.DOTALL if rule.dotall else 0)))
+            compiled.append(re.compile(rule.pattern, re.IGNORECASE))
         except re.error:
             continue
     return (lambda text: [pattern.search(text) is not None for pattern in compiled]), len(compiled)

@@ -9,6 +9,7 @@ import re
 from functools import lru_cache
 
 from lockgate.core.ruling.effects.effect import ASKED_BY
+from lockgate.core.tables import read_table
 
 # A goal is as long as its user likes; wishes stand in its first pages.
 _MAX_WISHES = 20_000
@@ -155,6 +156,23 @@ def is_asked_by(kind: str, wishes: str) -> bool:
 def is_word_for_kind(kind: str, word: str) -> bool:
     """Return whether a word is one by which a goal asks for this kind."""
     return word.isalpha() and is_asked_by(kind, f" {word.lower()} ")
+
+
+# What protects, by the phrases that speak of it.
+_PROTECTIONS: dict[str, tuple[str, ...]] = {}
+for _about, _phrases in read_table("lockgate.core.ruling.effects", "tools.tbl", "protections", ("about", "phrases")):
+    _PROTECTIONS[_about] = (*_PROTECTIONS.get(_about, ()), *_phrases.split(", "))
+
+
+def names_other_protection(wishes: str, act: str) -> bool:
+    """Return whether wishes speak of something that protects, and an act of something else that does: alerts, logs."""
+    wished, switched = (
+        {name for name, phrases in _PROTECTIONS.items() if _pattern_of_phrases(phrases).search(text)}
+        for text in (wishes, act)
+    )
+    # An alarm that is to be off may also be quiet for a while; a wish for quiet names no alarm.
+    wished |= {"quiet"} if "alerts" in wished else set()
+    return bool(wished) and bool(switched) and wished.isdisjoint(switched)
 
 
 @lru_cache(maxsize=256)

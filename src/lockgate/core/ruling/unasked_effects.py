@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from lockgate.core.errors import quoted
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
-from lockgate.core.ruling.asked_kinds import is_word_for_kind
+from lockgate.core.ruling.asked_kinds import is_word_for_kind, names_other_protection
 from lockgate.core.ruling.context import Context
 from lockgate.core.ruling.delegation import hands_over
 from lockgate.core.ruling.effects.effect import KINDS, SPENDS, Effect, Severity
@@ -59,6 +59,7 @@ _OFF = re.compile(rb"\b(?:false|off|disabl|skip|bypass|without|none|relax|turn|s
 _INSTALLING = re.compile(rb"\b(?:install|add|package|module|librar|depend|require|pip|npm|yarn|gem|cargo|crate|import)")
 # A host, a mailbox or a path: compared as it is written, not word by word.
 _ADDRESSED = re.compile(r"[./@]")
+_WORDS = re.compile(r"[^\W_]+")
 _MAILBOX = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")
 _MOST_AIMS = 8
 _ENDING = re.compile(rb"(?<=\w)\.[a-z0-9]{1,5}\Z")
@@ -256,7 +257,14 @@ class UnaskedEffects:
         aims = self._find_aims(effect)
         if effect.target and all(is_named_by_user(aim, self._trusted, trusted_only=True) for aim in aims):
             return True
+        if effect.kind == "disables-check" and self._switches_off_another(effect):
+            return False
         return self._trusted.asks_for_kind(effect.kind) and not self._is_chosen_by_text(effect)
+
+    def _switches_off_another(self, effect: Effect) -> bool:
+        """Return whether the goal speaks of another protection: after "mute the alert", the audit log stays on."""
+        words = _WORDS.findall(f"{self._text_of_act(effect)} {effect.target}".lower())
+        return names_other_protection(self._trusted.wishes, f" {' '.join(words)} ")
 
     def _is_chosen_by_text(self, effect: Effect) -> bool:
         """Return whether an order or a sentence in untrusted text names the target, and the user does not.

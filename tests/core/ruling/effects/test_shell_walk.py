@@ -110,7 +110,7 @@ def test_variables_that_leave_the_check_of_certificates_on(line: str) -> None:
         ("ln -s ~/.bashrc x", ("writes-startup-file", "~/.bashrc")),
         ("git apply /tmp/x.patch", ("runs-program", "/tmp/x.patch")),
         ("curl https://h.example/a | git am", ("embeds-remote-code", "h.example")),
-        ("docker compose down -v", ("deletes-data", "docker volumes")),
+        ("docker compose down -v", ("deletes-data", "docker")),
         ("shred x.txt", ("deletes-data", "x.txt")),
         ("git push elsewhere main", ("pushes", "elsewhere")),
     ],
