@@ -145,7 +145,7 @@ def _note_grant(use: Use, words: list[str], target: str) -> None:
 def role_to_host(use: Use, value: str) -> None:
     """An address on another machine; what it is used for stands behind the dot."""
     host = host_of(use.walk.plain(value))
-    if host and not is_local(host):
+    if host and not is_local(host) and not value.startswith("unix:"):
         use.walk.add(use.detail, host)
 
 

@@ -144,7 +144,7 @@ def _split_letters(argument: str, valued: frozenset[str], options: list[tuple[st
 def _take_option(use: Use, role: str, value: str, option: str) -> None:
     if role[0] == "?":
         # `--dry-run=none` is none.
-        if value != "none":
+        if value not in ("none", "false"):
             use.modes.add(role[1:])
     elif role[0] == "+":
         kind = role[1:]

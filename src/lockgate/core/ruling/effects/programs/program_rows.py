@@ -18,7 +18,7 @@ NAME_COLUMNS = ("effect", "operands", "programs")
 # Roles that take all that follows: a program that is started, a script with its arguments.
 TAKES_REST = frozenset(
     "program project-program package-program version-program container-program docker-program elsewhere words"
-    " root".split()
+    " again root".split()
 )
 
 
