@@ -391,6 +391,8 @@ def test_no_border_of_an_excerpt_leaves_half_a_secret() -> None:
 # --- whatever the text
 
 HOSTILE = {
+    "groups of a card": "4111 ",
+    "bytes in digits": "01100001 ",
     "letters": "a",
     "digits": "1",
     "single digits": "4 ",

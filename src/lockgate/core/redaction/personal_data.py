@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import accumulate
 
 from lockgate.core.redaction.person_names import MARKS as NAME_MARKS
 from lockgate.core.redaction.person_names import find_names
@@ -119,9 +120,8 @@ def _find_cards_in(said: str, at: int) -> Iterator[SensitiveSpan]:
     if len(groups) > _MOST_SMALL_GROUPS and len(groups) * 3 > len(said):
         return  # a table of digits
     digits = "".join([said[start:end] for start, end in groups])
-    ends: dict[int, int] = {}
-    for start, end in groups:
-        ends[max(ends, default=0) + end - start] = end
+    sizes = accumulate(end - start for start, end in groups)
+    ends = dict(zip(sizes, (end for _, end in groups), strict=True))
     first = done = 0
     for start, end in groups:
         for size in _SIZES_OF[int(digits[first : first + 4])] if first >= done else ():

@@ -418,3 +418,23 @@ def test_a_request_is_named_by_its_method_and_path(arguments: dict[str, Any], na
 )
 def test_other_requests_are_named_by_nothing(arguments: dict[str, Any]) -> None:
     assert rest_name("call_api", flatten_arguments(arguments)[0]) is None
+
+
+@pytest.mark.parametrize("tool", ["k8s_list_pods", "aws_describe_instances", "redis_list_keys", "iam_search_users"])
+def test_a_name_that_looks_is_not_graver_for_its_program(tool: str) -> None:
+    assert [each.kind for each in effects_of(ToolCall(tool, {"name": "x"}))] == ["looks"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "kind"),
+    [
+        ("aws_delete_log", "deletes-record"),
+        ("gcloud_pay_log", "pays"),
+        ("redis_set", "changes-record"),
+        ("redis_rename_payment", "pays"),
+        ("vault_delete_user", "deletes-data"),
+        ("slack_conversations_history", "looks"),
+    ],
+)
+def test_a_command_takes_no_act_away_that_it_does_not_know(tool: str, kind: str) -> None:
+    assert {each.kind for each in effects_of(ToolCall(tool, {"name": "x"}))} == {kind}

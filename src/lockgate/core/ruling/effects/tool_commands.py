@@ -60,10 +60,16 @@ def commands_of(tool: str, arguments: Mapping[str, object]) -> list[str]:
     lines = [" ".join(quote_word(str(word)[:_MAX_VALUE]) for word in value) for value in lists if _may_run(value[0])]
     for head in _heads(tool) if len(tool) <= MAX_NAME else ():
         # What runs elsewhere may have to stand behind a `--`: `kubectl exec web -- cat x`.
-        parts = _read_kinds(f"{head} x -- true") == {"looks"}
+        parts = _read_kinds(f"{head} x -- true") == {"looks"} != _read_kinds(f"{head} x")
         endings = dict.fromkeys(_endings(head, arguments, "-- " if parts else ""))
         lines += [" ".join(filter(None, (head, ending))) for ending in endings]
     return lines
+
+
+def guessed_kinds(tool: str) -> frozenset[str]:
+    """Return what the program that a tool is named after may do by any command, where no row knows this one."""
+    heads = _heads(tool) if len(tool) <= MAX_NAME else ()
+    return _unknown_kinds(heads[0]) if heads and not is_known_command(tool) else frozenset()
 
 
 def is_known_command(tool: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from itertools import chain
 
 from lockgate.core.ruling.arguments import Leaf, argument_words, sink_from_argument
@@ -38,7 +38,7 @@ from lockgate.core.ruling.effects.tool_arguments import (
     name_parts,
     quote_word,
 )
-from lockgate.core.ruling.effects.tool_commands import commands_of, is_known_command, rest_name
+from lockgate.core.ruling.effects.tool_commands import commands_of, guessed_kinds, is_known_command, rest_name
 from lockgate.core.ruling.effects.tool_files import find_secret_files, is_other_host, read_file_tool, read_patches
 from lockgate.core.ruling.effects.tool_names import ToolName, gravest_act, read_tool_name
 from lockgate.core.ruling.effects.written import MAX_PACKAGES, read_shown_text
@@ -71,6 +71,8 @@ _PUBLIC_BY_NATURE = frozenset("sends-message publishes".split())
 _OPEN = frozenset("unknown-act changes-record changes-own-note changes-permissions".split())
 # Kinds that say nothing about what a command does.
 _NOT_KNOWN = frozenset("runs-program unknown-act unreadable computes".split())
+# No tool's name says that its service is on this machine, as a program takes it to be.
+_NOT_KNOWN_OF_TOOL = frozenset("runs-program unknown-act computes asks-local".split())
 # A value in a URL's query that is a text of several words: it takes something along.
 _PRIORITY = re.compile(r"^(?:\d{1,5} ){1,3}")
 _CARRIES_TEXT = re.compile(r"[?&][^=&#]{1,40}=[^&#]{0,200}?(?:(?:%20|\+|%0A|%2C)[^&#%+]{1,40}){3}", re.IGNORECASE)
@@ -137,14 +139,22 @@ def _graver_reading(
     rest = rest_name(call.tool, leaves)
     lines = commands_of(call.tool, call.arguments) + (commands_of(rest[0], {}) if rest else [])
     is_known, best = is_known_command(call.tool), list[Effect]()
-    unknown = _NOT_KNOWN - {"unreadable"} if is_known else _NOT_KNOWN | {"runs-project-task"}
+    unknown = _NOT_KNOWN_OF_TOOL if is_known else _NOT_KNOWN | {"runs-project-task"}
+    # `k8s_list_pods` is no command of its program, which says nothing against the name.
+    unknown |= guessed_kinds(call.tool) if name.kind == "looks" else set()
     for line in lines:
-        read = [each for each in read_command(line, "", project, activity) if each.kind not in unknown]
-        best = max(best, [each._replace(start=0, end=0) for each in read], key=_gravest)
-    # What the verb of a name says in general, a row says in particular: `git_clean` deletes no record.
-    if best and is_known and KINDS[name.kind].severity < Severity.OPENS_A_DOOR:
+        best = max(best, _read_line(line, unknown, project, activity), key=_gravest)
+    # What the verb of a name says in general, a row says in particular: `git_clean` deletes no record. That a command
+    # only looks may be read from one word of many (`aws_delete_log`).
+    is_particular = is_known and (_gravest(best) > Severity.LOOKS or len(name.words) <= 2)
+    if best and is_particular and KINDS[name.kind].severity < Severity.OPENS_A_DOOR:
         found = [each for each in found if each.kind not in (name.kind, "unknown-act")]
     return [*best, *found] if _gravest(best) > _gravest(found) or not found else found
+
+
+def _read_line(line: str, unknown: Set[str], project: Project, activity: Activity) -> list[Effect]:
+    read = read_command(line, "", project, activity)
+    return [each._replace(start=0, end=0) for each in read if each.kind not in unknown]
 
 
 def _gravest(effects: Sequence[Effect]) -> int:

@@ -48,7 +48,8 @@ def test_each_role_effect_and_kind_of_the_table_exists() -> None:
 
 # Roles whose values only the end of the command reads, and the modes that some end asks about.
 _KEPT = frozenset(
-    "url out into archive from port door module verb form file statement first text sign format code server".split()
+    "url out into archive from port door module verb form file statement statements first text sign format code "
+    "server".split()
 )
 _MODES = frozenset(
     "looks folders extract create stdout named get head listen scan delete looks-up decode public "

@@ -48,7 +48,7 @@ def finish_asks_aws(use: Use) -> Output:
     service, verb = [*use.operands, "", ""][:2]
     if service != "iam":
         return _note_verbs(use, [verb], _named_target(use, f"{service} {verb}"))
-    if not re.match(r"get|list|generate|simulate", verb):
+    if not (_has("looks", [verb]) or verb.startswith(("get", "list", "generate", "simulate"))):
         kinds = (kind for kind in ("deletes-data", "makes-key") if _has(kind, [verb]))
         kind = _kind_of_key_removal(use.walk, verb, use.call.arguments) or next(kinds, "grants-access")
         use.walk.add(kind, _named_target(use, f"{service} {verb}"))
@@ -145,7 +145,7 @@ def _note_grant(use: Use, words: list[str], target: str) -> None:
 def role_to_host(use: Use, value: str) -> None:
     """An address on another machine; what it is used for stands behind the dot."""
     host = host_of(use.walk.plain(value))
-    if host and not is_local(host):
+    if host and not is_local(host) and not value.startswith("unix:"):
         use.walk.add(use.detail, host)
 
 
@@ -204,6 +204,7 @@ def finish_asks_cluster(use: Use) -> Output:
 def role_vault_path(use: Use, value: str) -> None:
     """A path in a vault: some of them say who may do what; what happens to others stands behind the dot."""
     path = use.walk.plain(value)
-    if "/" in path and "=" not in path:
+    # Values stand behind the path: `x=1`, `@file` and `-`.
+    if path != "-" and not path.startswith("@") and ("=" not in path or "/" in path.partition("=")[0]):
         is_access = path.startswith(("auth/", "sys/policy", "sys/policies", "identity/"))
         use.walk.add("grants-access" if is_access else use.detail, path)

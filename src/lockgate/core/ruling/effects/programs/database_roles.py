@@ -32,14 +32,12 @@ def role_server_address(use: Use, value: str) -> None:
         use.walk.run_path(value)
 
 
-def role_statements(use: Use, value: str) -> None:
-    """A file of statements."""
-    use.walk.load(value)
-    _run_statements(use.walk, use.walk.read_file(value), use.value("away"))
-
-
 def finish_queries(use: Use) -> Output:
-    """Statements from options and from the input."""
+    """Statements from options, from files and from the input."""
+    for path in use.values.get("statements", []):
+        # Only now the server is known, which may stand behind the file.
+        use.walk.load(path)
+        _run_statements(use.walk, use.walk.read_file(path), use.value("away"))
     for statement in use.values.get("statement", []):
         _run_statements(use.walk, Output(Source.TEXT, statement), "")
     _run_statements(use.walk, use.call.stdin, use.value("away"))

@@ -17,6 +17,7 @@ from lockgate.core.ruling.effects.programs import (
     text_roles,
     whole_commands,
 )
+from lockgate.core.ruling.effects.programs.options import split_letters
 from lockgate.core.ruling.effects.programs.program_rows import ProgramRow
 from lockgate.core.ruling.effects.programs.roles import LOOSE, Use, last_word, named, note_loose, note_sent
 
@@ -133,28 +134,14 @@ def _split_option(argument: str, row: ProgramRow, options: list[tuple[str, str]]
         name, _, value = argument.partition("=")
         options.append((name, value))
     else:
-        return _split_letters(argument, row.valued, options)
-    return ""
-
-
-def _split_letters(argument: str, valued: frozenset[str], options: list[tuple[str, str]]) -> str:
-    """Add joined letters; return the option that takes the next argument, if any."""
-    for index in range(1, len(argument)):
-        name = "-" + argument[index]
-        if name in valued:
-            value = argument[index + 1 :]
-            if not value:
-                return name
-            options.append((name, value))
-            return ""
-        options.append((name, ""))
+        return split_letters(argument, row.valued, options)
     return ""
 
 
 def _take_option(use: Use, role: str, value: str, option: str) -> None:
     if role[0] == "?":
         # `--dry-run=none` is none.
-        if value != "none":
+        if value not in ("none", "false"):
             use.modes.add(role[1:])
     elif role[0] == "+":
         kind = role[1:]

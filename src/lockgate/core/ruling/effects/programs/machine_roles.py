@@ -148,6 +148,9 @@ def rest_version_program(use: Use, words: list[str]) -> Output:
     # Only `nvm` may leave the version out.
     first = words[0] if words else ""
     end = words.index("--") if "--" in words else int(use.detail != "node" or bool(_VERSION.fullmatch(first)))
+    if use.call.arguments[: -len(words) or None][-1:] == ["--"]:
+        # No version stands before it: `mise exec -- ls`.
+        end = 0
     use.detail = ""
     for word in words[:end]:
         role_version(use, word)

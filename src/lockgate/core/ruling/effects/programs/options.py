@@ -29,13 +29,13 @@ def split_options(arguments: Iterable[str], valued: Set[str] = frozenset()) -> t
             else:
                 options.append((name, value))
         else:
-            wants = _letters(argument, valued, options)
+            wants = split_letters(argument, valued, options)
     if wants:
         options.append((wants, ""))
     return options, rest
 
 
-def _letters(argument: str, valued: Set[str], options: list[tuple[str, str]]) -> str:
+def split_letters(argument: str, valued: Set[str], options: list[tuple[str, str]]) -> str:
     """Add joined letters; return the option that takes the next argument, if any."""
     for index, letter in enumerate(argument[1:], start=1):
         name = "-" + letter

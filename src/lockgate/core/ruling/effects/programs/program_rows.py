@@ -18,7 +18,7 @@ NAME_COLUMNS = ("effect", "operands", "programs")
 # Roles that take all that follows: a program that is started, a script with its arguments.
 TAKES_REST = frozenset(
     "program project-program package-program version-program container-program docker-program elsewhere words"
-    " root".split()
+    " again root".split()
 )
 
 
@@ -96,12 +96,6 @@ def acts_by_words(name: str) -> bool:
     """Return whether a program has command words."""
     program = _PROGRAMS.get(name)
     return program is not None and program.longest > 0
-
-
-def option_values(name: str) -> frozenset[str]:
-    """Return the options of a program that take a value and may stand before its command words."""
-    program = _PROGRAMS.get(name)
-    return program.valued if program is not None else frozenset()
 
 
 def is_task(name: str) -> bool:

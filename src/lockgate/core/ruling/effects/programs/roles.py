@@ -429,12 +429,19 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
 
 def rest_program(use: Use, words: list[str]) -> Output:
-    """A program that is started, behind variables that are set for it."""
+    """A program that is started, behind variables that are set for it; a kind may stand behind the dot."""
     walk, words = use.walk, list(words)
     while words and _ASSIGNMENT.match(words[0]):
         name, _, value = words.pop(0).partition("=")
         walk.assign(name, value)
+    if use.detail:
+        walk.add(use.detail)
     return walk.run_program(words, use.call.stdin) if words else UNKNOWN_OUTPUT
+
+
+def rest_again(use: Use, words: list[str]) -> Output:
+    """Command words and arguments of the same program: `yarn workspace web add x`."""
+    return rest_program(use, [use.call.name, *words])
 
 
 def rest_project_program(use: Use, words: list[str]) -> Output:
@@ -461,6 +468,7 @@ def rest_package_program(use: Use, words: list[str]) -> Output:
         if name == "husky":
             walk.add("installs-hook", ".husky")
         walk.add("runs-project-task", name)
+        note_loose(walk, name, "task", words[1:], ())
     else:
         walk.add("installs-package", name)
     return UNKNOWN_OUTPUT
@@ -545,6 +553,8 @@ def role_go_run(use: Use, value: str) -> None:
     """A package with a version is fetched, any other is the project's."""
     if "@" in value:
         packages.note_go_package(use.walk, value)
+    else:
+        role_foreign(use, value)
 
 
 # Settings of `apt` that are commands, and that switch its checks off.
@@ -636,6 +646,8 @@ def is_foreign(walk: Walk, path: str) -> bool:
 
 
 def role_foreign(use: Use, value: str) -> None:
-    """A path from which code is loaded, if it is not the project's."""
-    if is_foreign(use.walk, value):
+    """A path or an address from which code is loaded, if it is not the project's."""
+    if _URL.match(value):
+        _note_url(use.walk, use.call.name, "task", value)
+    elif is_foreign(use.walk, value) or use.walk.download_of(use.walk.full_path(value)):
         use.walk.run_path(value)

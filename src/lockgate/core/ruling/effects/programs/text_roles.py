@@ -242,6 +242,7 @@ def _note_script(walk: Walk, script: str) -> None:
 
 
 _AWK_RUNS = re.compile(r"\bsystem\s*\(\s*(\"(?:[^\"\\]|\\.)*\")?|\|\s*getline|\|\s*\"|\"\s*\|\s*&?\s*getline|/inet/")
+_AWK_SHOWS = re.compile(r"\bin\s+ENVIRON\b")
 _AWK_WRITES = re.compile(r">>?\s*\"([^\"]+)\"")
 
 
@@ -259,6 +260,8 @@ def finish_scans(use: Use) -> Output:
                 walk.read_text(decode_escapes(match.group(1)[1:-1]))
             else:
                 walk.add_unreadable()
+        if _AWK_SHOWS.search(script):
+            walk.add("reads-secret", "environment")
         for path in dict.fromkeys(_AWK_WRITES.findall(script)):
             if path not in ("/dev/stderr", "/dev/stdout"):
                 walk.access(path, Access.WRITE)
