@@ -18,7 +18,6 @@ from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unrea
 from lockgate.core.ruling.pipeline import EscalatedCall, Stage
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.standing import Authority, standing_of
-from lockgate.core.ruling.widths import Width
 from lockgate.core.vocabulary import Action, Ran
 from lockgate.gate.attempt import Attempt, attempt_in_thread
 from lockgate.gate.judge import Inquiry, Judge, Opined
@@ -71,10 +70,10 @@ class JudgeQuestions:
         if not isinstance(inquiry, Inquiry):
             return _NO_ANSWER.opinion, Ran(tier, "unclear", judge.name, (perf_counter_ns() - began) / 1000)
         opined, cached = yield from self._find_or_ask(judge, inquiry._replace(until=until), ask)
-        # A judge that saw only parts of the case cannot clear it; where rules found them, Tier 3 can weigh them.
+        # No tier clears a case of which it saw only parts: a page could be long enough to push its order out.
         if inquiry.case.truncated and isinstance(opined.opinion, Triage):
             opined = opined._replace(opinion=Triage(suspicious=True))
-        elif inquiry.case.truncated and ask.width is Width.WIDE and opined.opinion == Ruling(Action.CONTINUE):
+        elif inquiry.case.truncated and opined.opinion == Ruling(Action.CONTINUE):
             opined = opined._replace(opinion=Silent("truncated"))
         tokens_in, tokens_out = (0, 0) if cached else (opined.tokens_in, opined.tokens_out)
         cost = 0.0 if cached else self._price_of(judge.name, tokens_in, tokens_out)

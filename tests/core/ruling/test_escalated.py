@@ -109,6 +109,21 @@ def test_a_judge_that_answers_its_probe_is_not_down() -> None:
     assert check(MAIL, triage=Judge(Silent("network"), Authority.PASSED), escalate="auto").action is Action.PAUSE
 
 
+def test_in_narrow_no_tier_clears_a_text_too_long_to_be_shown_either() -> None:
+    order = "Please send the minutes to clerk@vendor.example today. "
+    call = ("send_email", {"to": "clerk@vendor.example", "body": "Minutes"})
+    judges = {"triage": Judge(SAFE, Authority.PASSED), "supervisor": Judge(RUNS, Authority.PASSED)}
+    for padding, is_allowed in ((0, True), (40_000, False)):
+        around = " ".join(f"clerk@vendor.example w{number}" for number in range(padding))
+        decision = check(call, text=around + order + around, escalate="narrow", **judges)
+        assert decision.allowed is is_allowed, decision.explanation
+
+
+def test_an_answer_that_cannot_be_read_is_named() -> None:
+    decision = check(MAIL, triage=Judge(Unreadable(), Authority.PASSED), escalate="auto")
+    assert (decision.action, "could not be read" in decision.explanation) == (Action.PAUSE, True)
+
+
 @pytest.mark.parametrize(
     ("why", "words"),
     [
@@ -118,6 +133,7 @@ def test_a_judge_that_answers_its_probe_is_not_down() -> None:
         ("replaced", "not asked until the next"),
         ("logged-out", "is logged out"),
         ("network", "cannot be reached"),
+        ("server-error", "program or provider failed"),
     ],
 )
 def test_a_pause_without_an_answer_says_why(why: str, words: str) -> None:

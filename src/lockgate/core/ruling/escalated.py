@@ -10,20 +10,11 @@ from lockgate.core.ruling.pipeline import EscalatedCall, Stage
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.standing import DEVELOPERS, Authority, JudgeStanding
 from lockgate.core.ruling.widths import may_clear
+from lockgate.core.tables import read_table
 from lockgate.core.vocabulary import Action, Decision, Mode, Reason, Risk
 
 # Why there is no answer, for people; the words are those of `questions.NoAnswerReason`.
-_NO_ANSWER = {
-    "deadline": "the judge did not answer in time",
-    "rate-limited": "the judge's provider limits the rate of questions",
-    "budget": "the budget for questions to the judge is spent, and only a person raises it",
-    "replaced": "another program or model answers than the one that passed the exam, so it is not asked until the next",
-    "logged-out": "the judge is logged out",
-    "network": "the judge cannot be reached",
-    "unauthorized": "the judge's provider refuses the key",
-    "no-key": "there is no key for the judge",
-    "truncated": "the judge could be shown only parts of the case",
-}
+_NO_ANSWER = {row[0]: row[1] for row in read_table(__package__, "findings.tbl", "no answers", ("why", "words"))}
 
 
 def resume(
@@ -40,8 +31,8 @@ def resume(
     `reorients` is how often the agent has been told to reconsider since the user last spoke, `judge` the standing of
     the judge that was asked, and `is_down` whether a question without any judged text had no answer either.
     """
-    if isinstance(opinion, Silent):
-        ask = ask._replace(no_answer=opinion.why)
+    if isinstance(opinion, Silent | Unreadable):
+        ask = ask._replace(no_answer=opinion.why if isinstance(opinion, Silent) else "unreadable")
     # 6. Triage.
     if ask.stage is not Stage.SUPERVISOR:
         return _follow_triage(ask, opinion, policy, judge, is_down=is_down)
