@@ -52,8 +52,8 @@ def test_another_judge_has_no_exam(tmp_path: Path, other: JudgeIdentity) -> None
     assert store.replied(other) is None
 
 
-@pytest.mark.parametrize(("taken", "held"), [(PASSED, Authority.REPLACED), (Authority.FAILED, Authority.UNEXAMINED)])
-def test_another_program_than_the_one_that_passed_is_replaced(
+@pytest.mark.parametrize(("taken", "held"), [(PASSED, Authority.REPLACED), (Authority.FAILED, Authority.FAILED)])
+def test_another_program_than_the_one_that_passed_is_replaced_and_one_that_failed_has_failed(
     tmp_path: Path, taken: Authority, held: Authority
 ) -> None:
     store = ExamStore(tmp_path)

@@ -130,8 +130,10 @@ class ExamStore:
 def _standing_of_other(identity: JudgeIdentity, others: list[ExamResult]) -> JudgeStanding:
     """Return the standing of a judge that took no exam, while others of its route and model may have."""
     was_passed = any(each.identity[:3] == identity[:3] and each.standing in GRADES[1:] for each in others)
+    has_failed = any(each.standing is Authority.FAILED for each in others)
     why = "was examined at another endpoint or as another program" if others else "has not taken the exam"
-    authority = Authority.REPLACED if was_passed else Authority.UNEXAMINED
+    # A failed program that is changed has still failed: else each update would give it back what it may clear.
+    authority = Authority.REPLACED if was_passed else Authority.FAILED if has_failed else Authority.UNEXAMINED
     return JudgeStanding(authority, why=f"{identity.route}/{identity.model} {why}")
 
 
