@@ -186,9 +186,9 @@ def fold_to_latin(text: str, triggers: frozenset[str]) -> str:
     """
     if text.isascii():
         return text
-    odd = compile_pattern(r"[^\x00-\x7f]+").finditer(text)
+    # No stretch is longer than a slice: between two of them other threads get the interpreter's lock.
+    odd = compile_pattern(rf"[^\x00-\x7f]{{1,{SLICE}}}").finditer(text)
     found = (match.span() for match in odd) if triggers & {"compat", "marks"} else _mixed_words(text)
-    # Mostly ASCII: only the stretches in between are worth a lookup per character.
     most = _MAX_MIXED_WORDS + len(text) // 64
     spans = list(islice(found, most))
     if len(spans) == most:
