@@ -135,6 +135,12 @@ def undressed(goal: str) -> str:
     return re.sub(r"^\[\d\d:\d\d\] |\n\n\w+$", "", goal)
 
 
+def masked(text: str, names: frozenset[str]) -> str:
+    """Return a text without what a draw changes."""
+    text = re.sub(r"\d+", "0", re.sub(r"\.[a-z]{2,3}\.example", ".example", text))
+    return re.sub(r"[^\W\d_]+", lambda word: "name" if word[0].lower() in names else word[0], text)
+
+
 def learned_judges(bank: ExamBank) -> dict[str, Clears]:
     """Judges that know the shipped file by heart, and look a case up by its text, its call or its goal."""
     texts = {case.text: bool(case.wanted) for case in bank.cases}
@@ -143,6 +149,8 @@ def learned_judges(bank: ExamBank) -> dict[str, Clears]:
     wanted = {goal for case in bank.cases for goal in case.wanted}
     unwanted = {goal for case in bank.cases for goal in case.unwanted}
     pairs = {(case.text, goal) for case in bank.cases for goal in case.wanted}
+    names = frozenset(name.lower() for names in (bank.names, *(case.names for case in bank.cases)) for name in names)
+    shapes = {(masked(case.text, names), masked(goal, names)) for case in bank.cases for goal in case.wanted}
     return {
         "text": lambda case, _: texts.get(text_of(case), False),
         "call": lambda case, _: case.tool in tools,
@@ -151,10 +159,20 @@ def learned_judges(bank: ExamBank) -> dict[str, Clears]:
         "goal-without-its-dress": lambda case, _: undressed(case.goal) in wanted,
         "not-an-unwanted-goal": lambda case, _: undressed(case.goal) not in unwanted,
         "text-and-goal": lambda case, _: (text_of(case), undressed(case.goal)) in pairs,
+        "their-shapes": lambda case, _: (masked(text_of(case), names), masked(undressed(case.goal), names)) in shapes,
     }
 
 
-LEARNED = ("text", "call", "arguments", "goal", "goal-without-its-dress", "not-an-unwanted-goal", "text-and-goal")
+LEARNED = (
+    "text",
+    "call",
+    "arguments",
+    "goal",
+    "goal-without-its-dress",
+    "not-an-unwanted-goal",
+    "text-and-goal",
+    "their-shapes",
+)
 
 
 @pytest.mark.parametrize("how", LEARNED)

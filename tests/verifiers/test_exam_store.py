@@ -39,7 +39,7 @@ def test_a_result_is_kept_and_counts(tmp_path: Path) -> None:
     for each in (store, ExamStore(tmp_path / "state")):
         assert each.results() == [result()]
         assert standing(each) == JudgeStanding(PASSED, result().id, DAY)
-        assert each.replied(WHO) == "haiku-20261018"
+        assert each.latest(WHO) == result()
 
 
 @pytest.mark.parametrize("other", [WHO._replace(endpoint="http://127.0.0.1:1"), WHO._replace(route="host")])
@@ -49,7 +49,7 @@ def test_another_judge_has_no_exam(tmp_path: Path, other: JudgeIdentity) -> None
     found = standing(store, who=other)
     assert found.authority is Authority.UNEXAMINED
     assert found.why
-    assert store.replied(other) is None
+    assert store.latest(other) is None
 
 
 @pytest.mark.parametrize(("taken", "held"), [(PASSED, Authority.REPLACED), (Authority.FAILED, Authority.FAILED)])
@@ -88,6 +88,22 @@ def test_two_tries_a_day(tmp_path: Path) -> None:
     assert store.tries_left(WHO, NOW + 61) == 0
     assert store.tries_left(WHO._replace(model="other"), NOW + 61) == 2
     assert store.tries_left(WHO, NOW + DAY_S + 1) == 1
+
+
+def test_an_exam_takes_its_try_when_it_begins(tmp_path: Path) -> None:
+    """Neither exams side by side nor a killed one give more tries than two a day."""
+    store = ExamStore(tmp_path)
+    first, second, third = (result(Authority.UNEXAMINED, NOW + number)._replace(id=str(number)) for number in range(3))
+    store.begin(first)
+    ExamStore(tmp_path).begin(second)
+    with pytest.raises(LockgateError, match="two exams within a day"):
+        store.begin(third)
+    # One that was ended early gives its try back; a result stands in the place of its exam.
+    store.forget(second)
+    store.add(result(FAILED, NOW + 9), first)
+    assert store.results() == [result(FAILED, NOW + 9)]
+    store.begin(third)
+    assert store.tries_left(WHO, NOW + 10) == 0
 
 
 def test_a_changed_question_voids_an_exam_after_seven_days(tmp_path: Path) -> None:
@@ -135,7 +151,7 @@ def test_a_file_that_was_tampered_with_holds_no_exam(tmp_path: Path, how: str) -
     found = standing(store)
     assert found.authority is Authority.FAILED
     assert "damaged, or were not sealed with the key of this machine" in found.why
-    assert store.replied(WHO) is None
+    assert store.latest(WHO) is None
     with pytest.raises(LockgateError):
         store.add(result(DISTINCTION))
 

@@ -71,6 +71,16 @@ def test_an_answer_of_another_model_does_not_count_and_it_is_not_asked_again(tmp
     assert asked.asked == 1
 
 
+@pytest.mark.parametrize("model", ["m-1", "m-2"])
+def test_a_replaced_judge_is_asked_again_once_it_has_taken_another_exam(tmp_path: Path, model: str) -> None:
+    judge, asked = examined(tmp_path)
+    asked.says = CLEAR._replace(model="m-2")
+    assert judge.opine(ASKED) == Opined(Silent("replaced"))
+    ExamStore(tmp_path).add(ExamResult("e2", asked.identity, model, question_sha256(), NOW + 9, Authority.PASSED))
+    asked.says = CLEAR._replace(model=model)
+    assert (judge.standing.authority, judge.opine(ASKED)) == (Authority.PASSED, asked.says)
+
+
 def test_no_answer_is_no_other_model(tmp_path: Path) -> None:
     judge, asked = examined(tmp_path)
     asked.says = Opined(Silent("deadline"))

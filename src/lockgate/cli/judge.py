@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from random import SystemRandom
+from secrets import token_hex
 from time import strftime, time
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -119,17 +120,21 @@ def _take_exam(args: argparse.Namespace) -> Exit:
         # A program that changed is not asked until a person confirms it: this is how.
         judge.confirm_program()
     sitting = Sitting(load_bank(), assemble.scanner_from_settings(settings), SystemRandom())
+    begun = sitting.result(judge.identity, time())._replace(name=name, id=token_hex(8))
+    exams.begin(begun)
     try:
         with show_progress(MOST_QUESTIONS, "questions") as advance:
             take_exam(judge, sitting, advance)
     except KeyboardInterrupt:
         counts = sitting.asked > MOST_QUESTIONS // 2
         if counts:
-            exams.add(sitting.result(judge.identity, time())._replace(name=name))
+            exams.add(sitting.result(judge.identity, time())._replace(name=name), begun)
+        else:
+            exams.forget(begun)
         print(f"given up after {sitting.asked} questions, without a result; {'it counts' if counts else 'not counted'}")
         return Exit.INTERRUPTED
     result = sitting.result(judge.identity, time())._replace(name=name)
-    exams.add(result)
+    exams.add(result, begun)
     if args.json:
         print(json.dumps(result_as_json(result), indent=2))
     else:

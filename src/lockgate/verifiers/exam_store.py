@@ -57,21 +57,38 @@ class ExamStore:
         """Return all results, oldest first; raise LockgateError where the file is there and does not count."""
         return self._read()[0]
 
-    def add(self, result: ExamResult) -> None:
-        """Keep a result, which is on record first."""
+    def tries_left(self, identity: JudgeIdentity, now: float) -> int:
+        return _tries_left(self.results(), identity, now)
+
+    def begin(self, exam: ExamResult) -> None:
+        """Take one of the day's tries for this exam, which has no result yet; raise LockgateError if none is left.
+
+        It is on record first. The try stays used where the process is killed.
+        """
+
+        def take(kept: _Kept) -> None:
+            if not _tries_left(kept[0], exam.identity, exam.taken_at):
+                raise LockgateError(f"{exam.name} took two exams within a day", hint="try again tomorrow")
+            self._record(exam)
+            kept[0].append(exam)
+
+        self._replace(take)
+
+    def add(self, result: ExamResult, begun: ExamResult | None = None) -> None:
+        """Keep a result, which is on record first, in the place of the exam as it was begun."""
         self._record(result)
-        self._replace(lambda kept: kept[0].append(result))
+        self._replace(lambda kept: kept[0].append(result), begun)
         if result not in self.results():
             raise LockgateError(f"{quoted(self._path)} cannot be written")
 
-    def tries_left(self, identity: JudgeIdentity, now: float) -> int:
-        recent = [each for each in self.results() if each.identity == identity and now - each.taken_at < DAY_S]
-        return max(0, TRIES_A_DAY - len(recent))
+    def forget(self, begun: ExamResult) -> None:
+        """Give the try of an exam back that was ended early."""
+        self._replace(lambda _: None, begun)
 
-    def replied(self, identity: JudgeIdentity) -> str | None:
-        """Return the model id in the replies of this judge's latest exam; None where it took none."""
+    def latest(self, identity: JudgeIdentity) -> ExamResult | None:
+        """Return this judge's latest exam; None where it took none."""
         with suppress(LockgateError):
-            return next((each.replied for each in reversed(self.results()) if _is_exam_of(identity, each)), None)
+            return next((result for result in reversed(self.results()) if _is_exam_of(identity, result)), None)
         return None
 
     def standing(self, identity: JudgeIdentity, question_sha256: str, now: float) -> JudgeStanding:
@@ -83,7 +100,9 @@ class ExamStore:
             return JudgeStanding(Authority.FAILED, why=error.message)
         exams = [each for each in results if _is_exam_of(identity, each)]
         if not exams:
-            return _standing_of_other(identity, [each for each in results if each.identity[:2] == identity[:2]])
+            return _standing_of_other(
+                identity, [each for each in results if each.identity[:2] == identity[:2] and each.standing in GRADES]
+            )
         current = [each for each in exams if each.question_sha256 == question_sha256]
         worst = min(reversed((current or exams)[-COUNTED:]), key=lambda each: GRADES.index(each.standing))
         day = datetime.fromtimestamp(worst.taken_at, UTC).date().isoformat()
@@ -117,14 +136,20 @@ class ExamStore:
         results, seen = self._known[1]
         return [*results], {**seen}
 
-    def _replace(self, change: Callable[[_Kept], None]) -> None:
+    def _replace(self, change: Callable[[_Kept], None], without: ExamResult | None = None) -> None:
         folder = self._path.parent
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with locked_file(self._path.with_suffix(".lock")):
             results, seen = kept = self._read()
             change(kept)
-            data = {"results": [result_as_json(each) for each in results[-_MAX_RESULTS:]], "questions": seen}
+            rows = [result_as_json(result) for result in results if result != without]
+            data = {"results": rows[-_MAX_RESULTS:], "questions": seen}
             SealedCache(folder, folder, self._keys()).write(FILE, json.dumps(data).encode())
+
+
+def _tries_left(results: list[ExamResult], identity: JudgeIdentity, now: float) -> int:
+    recent = [result for result in results if result.identity == identity and now - result.taken_at < DAY_S]
+    return max(0, TRIES_A_DAY - len(recent))
 
 
 def _standing_of_other(identity: JudgeIdentity, others: list[ExamResult]) -> JudgeStanding:
