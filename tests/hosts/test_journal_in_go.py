@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 from merkle_levels import hash_levels
-from paths import SUPPORT
+from paths import ROOT, SUPPORT
 
 from lockgate.journal import keys
 from lockgate.journal.merkle import (
@@ -48,6 +48,9 @@ RECORDS = [f'{{"number":{number}}}' for number in range(SIZE)]
 LEAVES = [leaf_hash(record.encode()) for record in RECORDS]
 ROOTS = [root_of(LEAVES[:size]) for size in range(SIZE + 1)]
 HASH_OF = hash_levels(LEAVES)
+VECTORS = json.loads((ROOT / "spec" / "vectors" / "records.json").read_text(encoding="utf-8"))
+# Bytes that are no text cannot be put to the program as JSON.
+WRITABLE = [vector for vector in VECTORS["invalid"] if "text" in vector]
 NAME = "example.com/lockgate/go"
 SEED = bytes(range(32))
 
@@ -146,6 +149,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "Inclusion": [*inclusions(), *spoilt(inclusions())],
         "Consistency": [*consistencies(), *spoilt(consistencies())],
         "Heads": [{"Vkey": signer.key.vkey, "Note": each} for each in [*good, *bad]],
+        "Written": [vector["text"] for vector in [*VECTORS["valid"], *WRITABLE]],
         "SigningKey": f"PRIVATE+KEY+{NAME}+{signer.key.id.hex()}+{said(bytes([1]) + SEED)}",
     }
     run = subprocess.run([binary], input=json.dumps(asked), capture_output=True, text=True, check=True)
@@ -165,6 +169,19 @@ def test_go_accepts_every_proof_of_ours_and_none_that_was_spoilt(told: dict[str,
 
 def test_go_accepts_our_heads_and_none_that_was_changed(told: dict[str, Any]) -> None:
     assert told["Heads"] == [True] * (SIZE + 2) + [False] * 3
+
+
+def test_go_reads_our_records_of_both_versions_and_refuses_what_is_none(told: dict[str, Any]) -> None:
+    versions = {json.loads(vector["text"])["v"] for vector in VECTORS["valid"] if '"kind":"ruling"' in vector["text"]}
+    assert versions == {1, 2}
+    accepted = told["Written"]
+    assert accepted[: len(VECTORS["valid"])] == [True] * len(VECTORS["valid"])
+    wrong = [
+        vector["name"]
+        for vector, is_record in zip(WRITABLE, accepted[len(VECTORS["valid"]) :], strict=True)
+        if is_record
+    ]
+    assert wrong == []
 
 
 def test_what_go_writes_is_accepted_here(told: dict[str, Any]) -> None:

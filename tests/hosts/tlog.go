@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
@@ -33,16 +36,90 @@ type question struct {
 	Consistency []consistency
 	Heads       []head
 	SigningKey  string
+	Written     []string
 }
 
 // What was accepted, one flag for each thing asked, and a log of Go's making.
 type answer struct {
-	Roots, Inclusion, Consistency, Heads []bool
-	Made                                 struct {
+	Roots, Inclusion, Consistency, Heads, Written []bool
+	Made                                          struct {
 		Note        string
 		Inclusion   []inclusion
 		Consistency []consistency
 	}
+}
+
+// The fields of spec/journal.md; those behind a bar may be absent, and are never empty.
+var fields = map[string]string{
+	"ruling": "session mode tool args_sha256 risk blocks context_sha256 tier tier1_result tier2_result tier2_by " +
+		"tier2_exam tier3_result tier3_by tier3_exam width action reason rules origins policy_sha256 approval approved_by | trace",
+	"context":       "session blocks",
+	"approval":      "session approval state call_sha256 who | block",
+	"assess":        "payload_sha256 verdict reason by acted rules | subject standing strikes conversation_sha256 trace",
+	"configuration": "policy_sha256 settings_sha256 previous_sha256 software",
+	"gap":           "first last reason",
+	"prune":         "origin before retention_days who",
+	"rotation":      "next_vkey who",
+	"opening":       "origin previous_vkey previous",
+}
+
+const ofVersion2 = "tier2_exam tier3_exam width"
+
+var shapes = map[string]*regexp.Regexp{
+	"action":     regexp.MustCompile(`^(CONTINUE|REORIENT|PAUSE)$`),
+	"trace":      regexp.MustCompile(`^[0-9a-f]*[1-9a-f][0-9a-f]*$`),
+	"width":      regexp.MustCompile(`^(|narrow|wide)$`),
+	"tier2_exam": regexp.MustCompile(`^(|[0-9a-f]{16,64})$`),
+	"tier3_exam": regexp.MustCompile(`^(|[0-9a-f]{16,64})$`),
+}
+var hash = regexp.MustCompile(`^([0-9a-f]{64})?$`)
+
+// isRecord says whether these bytes are a record: its fields, their shapes, and their one spelling.
+func isRecord(text string) bool {
+	var read map[string]any
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.UseNumber()
+	if decoder.Decode(&read) != nil {
+		return false
+	}
+	var written bytes.Buffer
+	encoder := json.NewEncoder(&written)
+	encoder.SetEscapeHTML(false)
+	if encoder.Encode(read) != nil || written.String() != text+"\n" {
+		return false
+	}
+	kind, _ := read["kind"].(string)
+	version, isNumber := read["v"].(json.Number)
+	named, optional, _ := strings.Cut(fields[kind], "|")
+	needed := append(strings.Fields(named), "kind", "run", "salt", "seq", "ts_ms", "v")
+	if kind == "ruling" && version == "1" {
+		needed = slices.DeleteFunc(needed, func(name string) bool { return slices.Contains(strings.Fields(ofVersion2), name) })
+	} else if !isNumber || (kind == "ruling") != (version == "2") || (kind != "ruling" && version != "1") {
+		return false
+	}
+	for _, name := range needed {
+		if _, is := read[name]; !is {
+			return false
+		}
+	}
+	for name, value := range read {
+		isOptional := slices.Contains(strings.Fields(optional), name)
+		if !isOptional && !slices.Contains(needed, name) || value == nil || isOptional && value == "" {
+			return false
+		}
+		switch value := value.(type) {
+		case string:
+			shape, isShaped := shapes[name]
+			if strings.HasSuffix(name, "_sha256") && !hash.MatchString(value) || isShaped && !shape.MatchString(value) {
+				return false
+			}
+		case json.Number:
+			if number, err := value.Int64(); err != nil || number < 0 || number >= 1<<53 {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func check(err error) {
@@ -91,6 +168,10 @@ func main() {
 			_, err = note.Open([]byte(each.Note), note.VerifierList(verifier))
 		}
 		told.Heads = append(told.Heads, err == nil)
+	}
+
+	for _, text := range asked.Written {
+		told.Written = append(told.Written, isRecord(text))
 	}
 
 	size := int64(len(asked.Records))
