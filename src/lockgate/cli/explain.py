@@ -20,10 +20,9 @@ from lockgate.core.ruling.effects.effect import Effect, Severity
 from lockgate.core.ruling.effects.effects_of_call import effects_of
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
 from lockgate.core.ruling.explanations import describe_effect
-from lockgate.core.ruling.origins import TrustedText
+from lockgate.core.ruling.goal import Goal
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import canonical_tool
-from lockgate.core.ruling.unasked_effects import is_named_by_user
 from lockgate.core.strict_json import InvalidJson, JsonReader
 from lockgate.core.wire import SCHEMA, effect_to_dict
 
@@ -141,11 +140,11 @@ def _read_goal(found: Sequence[Effect], goal: str) -> list[str]:
     """Return for each effect what the goal says of it, as one of `_GOAL_WORDS`; nothing without a goal."""
     if not goal:
         return []
-    trusted = TrustedText()
+    trusted = Goal()
     trusted.add(goal.encode("utf-8", "surrogatepass"), asks=True)
     return [
         "names-target"
-        if each.target and is_named_by_user(each.target, trusted)
+        if each.target and trusted.names(each.target)
         else "asks-for-kind"
         if trusted.asks_for_kind(each.kind)
         else "silent"

@@ -30,6 +30,7 @@ from lockgate.core.errors import InvalidCall, LockgateError, printable
 from lockgate.core.ruling import escalated, pipeline
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import CarriedFrom, Context, PastCall
+from lockgate.core.ruling.decide import Width, effective_width
 from lockgate.core.ruling.effects.effects_of_call import effects_of, files_of
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
 from lockgate.core.ruling.observe_mode import is_always_enforced, observe
@@ -38,7 +39,6 @@ from lockgate.core.ruling.pipeline import EscalatedCall, Stage
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.standing import standing_of
 from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.ruling.widths import Width, effective_width
 from lockgate.core.vocabulary import Action, Block, Decision, Kind, Lineage, Ran, Reason, Risk, Trust
 from lockgate.gate.attempt import attempt_in_thread
 from lockgate.gate.block_request import parse_block_request

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from lockgate import Gate
 from lockgate.core.ruling.context import Context
+from lockgate.core.ruling.decide import EffectCheck
 from lockgate.core.ruling.effects.effect import KINDS, effect
 from lockgate.core.ruling.explanations import MAX_FIRST, describe_effect, explain, first_sentence
-from lockgate.core.ruling.unasked_effects import UnaskedEffects
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Finding, Origin, Reason
 
@@ -41,8 +41,8 @@ def test_the_sentence_says_what_the_goal_forbids() -> None:
 def test_what_is_forbidden_fits_into_the_first_sentence(scanner: Scanner) -> None:
     for kind in KINDS:
         context = Context(scanner)
-        context.trusted_text.forbidden_kinds = frozenset(KINDS)
-        found = UnaskedEffects(context, "Bash", ()).find([effect(kind, "x" * 200)]).findings
+        context.goal.forbidden_kinds = frozenset(KINDS)
+        found = EffectCheck(context, "Bash").find([effect(kind, "x" * 200)]).findings
         said = first_sentence(Reason.UNASKED_EFFECT, found, [], [])
         assert len(said) <= MAX_FIRST
         assert not found or said.endswith("which the goal forbids.")

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from lockgate import Gate
-from lockgate.core.ruling import origins
+from lockgate.core.ruling import provenance
 from lockgate.core.ruling.work_budget import WorkBudget
 
 
@@ -99,7 +99,7 @@ def spent_steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
             seen[-1] = (had, taken + steps)
             return super().take(steps)
 
-    monkeypatch.setattr(origins, "WorkBudget", Counted)
+    monkeypatch.setattr(provenance, "WorkBudget", Counted)
     return seen
 
 

@@ -36,10 +36,10 @@ from lockgate.core.errors import LockgateError, quoted
 from lockgate.core.judging.case import JudgeCase
 from lockgate.core.judging.evidence import FACTS, Evidence
 from lockgate.core.judging.model_names import AUTO, EMBEDDED, NO_JUDGE, is_program
+from lockgate.core.ruling.decide import effective_width, may_clear
 from lockgate.core.ruling.opinions import Ruling, Silent, Triage
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.standing import Authority, standing_of
-from lockgate.core.ruling.widths import effective_width, may_clear
 from lockgate.core.vocabulary import Action
 from lockgate.gate.judge import Inquiry
 from lockgate.journal.keys import verify

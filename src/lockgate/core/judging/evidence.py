@@ -28,11 +28,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from lockgate.core.ruling.arguments import flatten_arguments
-from lockgate.core.ruling.effects.address_shapes import is_wallet
 from lockgate.core.ruling.effects.effect import KINDS
 from lockgate.core.ruling.explanations import EFFECT, LOOKALIKE
-from lockgate.core.ruling.meant_by_goal import is_imitation
+from lockgate.core.ruling.goal import is_imitation
 from lockgate.core.ruling.pipeline import FORM_WORDS, EscalatedCall
+from lockgate.core.ruling.targets import is_wallet
 from lockgate.core.ruling.tool_risk import tool_words
 from lockgate.core.text.confusables import COMPATIBLE, fold_to_latin, remove_invisible, triggers_from_text
 from lockgate.core.text.decode import CODES

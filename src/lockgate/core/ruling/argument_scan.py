@@ -7,7 +7,7 @@ from bisect import bisect_right
 from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, argument_words
-from lockgate.core.ruling.origins import TrustedText
+from lockgate.core.ruling.goal import Goal
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.rules import Rule, Scope
 from lockgate.core.text.scanner import RuleHit, ScannedPart, Scanner
@@ -45,7 +45,7 @@ def scan_arguments(
     text: str,
     scanner: Scanner,
     policy: Policy,
-    trusted_text: TrustedText,
+    goal: Goal,
     *,
     stays_here: bool = False,
 ) -> ArgumentScan:
@@ -61,7 +61,7 @@ def scan_arguments(
     places = _LeafOffsets(leaves)
     for part in scan.parts:
         for hit in part.hits:
-            expected = _Expected(part, places, trusted_text, stays_here)
+            expected = _Expected(part, places, goal, stays_here)
             if _counts(hit, expected, scanner, policy):
                 found.patterns.append(places.relocate(scanner.finding_from_hit(hit, part, "")))
         if part.how != "raw":
@@ -98,7 +98,7 @@ class _Expected(NamedTuple):
 
     part: ScannedPart
     places: _LeafOffsets
-    trusted_text: TrustedText
+    goal: Goal
     stays_here: bool
 
     def covers(self, rule: Rule, start: int, excerpt: str) -> bool:
@@ -106,7 +106,7 @@ class _Expected(NamedTuple):
 
         A user who asks to change a password gets calls with `password` in them, and a field called `token` holds one.
         """
-        if self.trusted_text.contains_request(excerpt):
+        if self.goal.contains_request(excerpt):
             return True
         if rule.id != "seed:credential-word":
             return False

@@ -4,7 +4,7 @@ A page that was read today is in the agent's notes tomorrow, and notes are belie
 with the untrusted text of its session, and what it has from there is remembered by hashes: of passages, word by word,
 and of addresses and names. A later session knows such a text again, whatever file, ticket or store it comes from.
 
-Reading something is not enough: a file counts only for what it shares with a text from outside. The files of the
+IndexedReading something is not enough: a file counts only for what it shares with a text from outside. The files of the
 project itself are no such text, unless one of them speaks to an agent.
 
 A file can also be remembered whole, by a mark: one that a command downloaded, and one of whose text not all was kept.
@@ -24,10 +24,10 @@ from zlib import adler32, crc32
 from lockgate.core.errors import printable
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import CarriedFrom, Context
-from lockgate.core.ruling.effects.address_shapes import is_local_host
 from lockgate.core.ruling.effects.project import is_shared_host, normalize_path
+from lockgate.core.ruling.index import IndexedReading
+from lockgate.core.ruling.targets import is_local_host
 from lockgate.core.ruling.value_pieces import find_candidates, prepare_values
-from lockgate.core.ruling.word_index import IndexedReading, ValuePlacesCache
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text.imperatives import prepare, split_words
 from lockgate.core.text.scanner import Scanner
@@ -356,7 +356,7 @@ class _DerivationSearch:
         self._prints.update((each.hash, each) for each in prints)
 
     def _look_for_passages(self, words: Sequence[bytes]) -> None:
-        known, at, last = self._context.untrusted_words, 0, len(words) - _RUN
+        known, at, last = self._context.index.words, 0, len(words) - _RUN
         while at <= last and not self._budget.is_spent:
             run = words[at : at + _RUN]
             unknown = next((place for place in range(_RUN - 1, -1, -1) if run[place] not in known), -1)
@@ -376,13 +376,13 @@ class _DerivationSearch:
         for reading in (self._latest, *self._foreign):
             # The longest word first: most texts do not have it.
             if longest in reading.words and all(word in reading.words for word in run):
-                text = reading.word_index.folded
+                text = reading.text.folded
                 if self._budget.take_pass(len(text)) and needle in text:
-                    return None if needle in self._context.trusted_text.folded else reading
+                    return None if needle in self._context.goal.folded else reading
         return None
 
     def _look_for_values(self, prepared: bytes) -> None:
-        known = self._context.untrusted_words
+        known = self._context.index.words
         found = [
             (value, is_address, words)
             for value, is_address in _find_values(prepared).items()
@@ -399,8 +399,8 @@ class _DerivationSearch:
             reading
             for reading in self._foreign
             if all(word in reading.words for word in words)
-            and self._budget.take_pass(len(reading.word_index.prepared))
-            and value in reading.word_index.prepared
+            and self._budget.take_pass(len(reading.text.prepared))
+            and value in reading.text.prepared
         ]
         is_ordered = bool(holding) and self._is_ordered(value, holding)
         if is_ordered:
@@ -423,19 +423,18 @@ class _DerivationSearch:
             or (host == name and is_shared_host(host))
             or project.has_host(host)
             or project.has_package(name)
-            or self._context.trusted_text.contains_address(value, self._budget)
+            or self._context.goal.contains_address(value, self._budget)
         )
 
     def _is_ordered(self, value: bytes, holding: Sequence[IndexedReading]) -> bool:
         leaf = Leaf("value", value.decode("utf-8", "replace"))
-        candidates, _ = find_candidates(prepare_values([leaf]), self._context.untrusted_words)
-        places = ValuePlacesCache()
+        candidates, _ = find_candidates(prepare_values([leaf]), self._context.index.words)
+        blocks = {reading.block for reading in holding}
         return any(
-            is_inside
+            held.reading.block in blocks and held.is_ordered(candidate, self._budget)
             for candidate in candidates
             if candidate.piece == value
-            for held in places.find_places(candidate, holding, self._budget)
-            for _, is_inside in held.find_orders(candidate, self._budget)
+            for held in self._context.index.find(candidate, self._budget)
         )
 
 

@@ -13,13 +13,12 @@ from typing import NamedTuple
 
 from lockgate.core.errors import InvalidBlock, quoted
 from lockgate.core.ruling.arguments import Leaf
-from lockgate.core.ruling.delegation import VENDORED, delegated_names, is_delegated_to
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY
 from lockgate.core.ruling.effects.manifests import learn_from_reading
 from lockgate.core.ruling.effects.project import NO_PROJECT, Place
-from lockgate.core.ruling.origins import TrustedText
+from lockgate.core.ruling.goal import VENDORED, Goal, delegated_names, is_delegated_to
+from lockgate.core.ruling.index import Index, IndexedReading, TextIndex
 from lockgate.core.ruling.tool_risk import canonical_tool
-from lockgate.core.ruling.word_index import IndexedReading, ToolOrders, ValuePlacesCache, WordIndex
 from lockgate.core.text.imperatives import prepare, split_words
 from lockgate.core.text.rules import Scope
 from lockgate.core.text.scanner import RuleHit, Scan, ScannedPart, Scanner, encode
@@ -105,18 +104,15 @@ class Context:
         "broad",
         "carried",
         "encoded",
+        "goal",
         "has_unknown_history",
         "has_vetted_text",
+        "index",
         "labels",
         "looked_for",
         "positions",
         "produced_by",
         "project",
-        "readings",
-        "tool_orders",
-        "trusted_text",
-        "untrusted_words",
-        "value_places",
     )
 
     def __init__(self, scanner: Scanner, *, user_trust: Trust = Trust.TRUSTED, label_rows: Sequence[str] = ()) -> None:
@@ -126,19 +122,16 @@ class Context:
         self.labels: dict[str, frozenset[str]] = {}
         self._user_trust = user_trust
         # Content is analysed once, however often and from wherever it enters.
-        self._analysed: dict[str, tuple[Scan, tuple[WordIndex, ...]]] = {}
+        self._analysed: dict[str, tuple[Scan, tuple[TextIndex, ...]]] = {}
         self._located: dict[tuple[str, str], Finding] = {}
         self.blocks: list[Block] = []
         self.positions: dict[str, int] = {}
-        self.readings: list[IndexedReading] = []
-        self.untrusted_words: set[bytes] = set()
-        self.trusted_text = TrustedText()
+        self.index = Index()
+        self.goal = Goal()
         # What counts for every call, what counts only where a call is related to it, and hidden text.
         self.alarms: list[BlockNote] = []
         self.broad: dict[str, list[BlockNote]] = {}
         self.encoded: list[BlockNote] = []
-        self.tool_orders: dict[str, ToolOrders] = {}
-        self.value_places = ValuePlacesCache()
         # Whether the agent may have read more than is here: another process began the run, and its blocks are missing.
         self.has_unknown_history = False
         # Whether a text was read that a person has vouched for, and did not write.
@@ -205,12 +198,17 @@ class Context:
         else:
             asks = source.partition(":")[0] in ("goal", "user")
             is_vetted = block.trust is Trust.VETTED
-            self.trusted_text.add(data, asks=asks, vetted=is_vetted)
+            self.goal.add(data, asks=asks, vetted=is_vetted)
             # What a person accepted of an MCP tool is its description, which orders nothing.
             self.has_vetted_text = self.has_vetted_text or (is_vetted and not asks and not source.startswith("mcp:"))
             if asks:
-                self.trusted_text.asked_text += content[:_MAX_ASKED_TEXT] + "\n"
+                self.goal.hear(content[:_MAX_ASKED_TEXT])
         return block
+
+    @property
+    def readings(self) -> list[IndexedReading]:
+        """The readings of all untrusted blocks, oldest first."""
+        return self.index.readings
 
     def _label(self, block: Block) -> None:
         from lockgate.core.ruling.flow_rules import labels_of
@@ -280,7 +278,7 @@ class Context:
 
     def find_delegated(self, tool: str) -> frozenset[str]:
         """Return the untrusted blocks to which the user handed the decision, without those that speak to an agent."""
-        names = delegated_names(self.trusted_text.asked_text, tool)
+        names = delegated_names(self.goal.asked_text, tool)
         if not names:
             return frozenset()
         # Nor those that an agent wrote from untrusted text: the user did not mean that text.
@@ -336,19 +334,18 @@ class Context:
             position += 1
         return name
 
-    def analyse(self, content: str, digest: str = "") -> tuple[Scan, tuple[WordIndex, ...]]:
+    def analyse(self, content: str, digest: str = "") -> tuple[Scan, tuple[TextIndex, ...]]:
         """Return what Tier 1 knows about a text, which need not be in the context; a text is read once."""
         digest = digest or sha256(encode(content)).hexdigest()
         if digest not in self._analysed:
             scan = self._scanner.scan(content)
-            self._analysed[digest] = scan, tuple(WordIndex(part, self._scanner) for part in scan.parts)
+            self._analysed[digest] = scan, tuple(TextIndex(part, self._scanner) for part in scan.parts)
         return self._analysed[digest]
 
     def _index_untrusted(self, position: int, block: Block) -> None:
         scan, indexes = self.analyse(block.content, block.digest)
         for index in indexes:
-            self.untrusted_words.update(index.words)
-        self.readings.extend(IndexedReading(position, block.id, block.source, index, index.words) for index in indexes)
+            self.index.add(IndexedReading(position, block.id, block.source, index, index.words))
         plainly: set[str] = set()
         for part in scan.parts:
             for hit in part.hits:

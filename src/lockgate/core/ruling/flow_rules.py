@@ -33,7 +33,7 @@ from lockgate.core.redaction.redact import redact
 from lockgate.core.redaction.spans import KINDS as VALUE_KINDS
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity
-from lockgate.core.ruling.value_pieces import is_open_to_all
+from lockgate.core.ruling.targets import is_open_to_all
 from lockgate.core.vocabulary import Block, Finding
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ class FlowCheck:
     def _carried_from(
         self, blocks: Sequence[int], whose: str, to: str, places: Sequence[Leaf], *, may_be_composed: bool
     ) -> tuple[str, Leaf] | None:
-        asked = _fold_text(self._context.trusted_text.asked_text)
+        asked = _fold_text(self._context.goal.asked_text)
         for leaf in places:
             # What the user said goes where the user says.
             if _fold_text(leaf.text) in asked:
@@ -307,7 +307,7 @@ class FlowCheck:
         self._left -= len(content) + len(text)
         if self._left < 0:
             return True
-        said, asked = _fold_text(content), _fold_text(self._context.trusted_text.asked_text)
+        said, asked = _fold_text(content), _fold_text(self._context.goal.asked_text)
         # Whole, by its addresses, and by what stands in the path and the query of a link.
         behind_hosts = " ".join(_BEHIND_HOST.findall(text))
         listed = (*_PIECES.findall(text)[:200], *_LINK_PIECES.findall(behind_hosts)[:200])

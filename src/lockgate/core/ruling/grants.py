@@ -142,7 +142,7 @@ def find_sources(ask: EscalatedCall, context: Context) -> tuple[str, ...]:
 
     What opens a door is held because of anything untrusted, and an agent's own words may come from all of it.
     """
-    from lockgate.core.ruling.origins import MAX_ORIGINS
+    from lockgate.core.ruling.provenance import MAX_ORIGINS
 
     named = {origin.block for origin in ask.origins} | {found.where for found in ask.findings}
     left = [name for name in named if name in context.positions]

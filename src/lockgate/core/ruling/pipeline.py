@@ -37,24 +37,21 @@ from lockgate.core.ruling.argument_scan import ArgumentScan, join_leaves, scan_a
 from lockgate.core.ruling.arguments import Leaf, list_names, sink_from_argument
 from lockgate.core.ruling.arguments import flatten_arguments as flatten_arguments
 from lockgate.core.ruling.context import BlockNote, Context
-from lockgate.core.ruling.delegation import may_be_delegated, may_go_to_judge_if_delegated
+from lockgate.core.ruling.decide import EffectCheck, EffectFindings, Width, is_configured_remote, is_dictated
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity, effect
 from lockgate.core.ruling.effects.effects_of_call import effects_of, own_effects_of
 from lockgate.core.ruling.effects.sql import without_removals
 from lockgate.core.ruling.effects.tool_arguments import names_file
 from lockgate.core.ruling.explanations import CARRIED, EFFECT, FORBIDDEN, LOOKALIKE
-from lockgate.core.ruling.meant_by_goal import names_owner_in_words
-from lockgate.core.ruling.origins import MAX_ORIGINS, NOTHING_TRACED, OriginLookup, OriginTrace
+from lockgate.core.ruling.goal import may_be_delegated, may_go_to_judge_if_delegated
 from lockgate.core.ruling.policy import Policy
+from lockgate.core.ruling.provenance import MAX_ORIGINS, NOTHING_TRACED, OriginLookup, OriginTrace
 from lockgate.core.ruling.scope.border import border_from_scope
 from lockgate.core.ruling.scope.crossings import find_crossings
 from lockgate.core.ruling.second_look import find_tokens
 from lockgate.core.ruling.self_protection import find_tampering, findings_from_effects, is_unrelated
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import may_reach_any_address, tool_risk, tool_words
-from lockgate.core.ruling.unasked_effects import EffectFindings, UnaskedEffects, is_configured_remote
-from lockgate.core.ruling.widths import Width, must_ask_widely
-from lockgate.core.ruling.word_index import IndexedReading
 from lockgate.core.text.imperatives import prepare, split_words
 from lockgate.core.text.rules import RULES_BY_ID, Scope
 from lockgate.core.text.scanner import Scanner, encode
@@ -230,7 +227,7 @@ class _Review:
         if not reaching or not all(found.kind == "requests" and found.target for found in reaching):
             return False
         # A query that no text wrote was put together by the agent, and can take something along.
-        known = self.context.untrusted_words
+        known = self.context.index.words
         queries = _QUERY.findall(self.text)
         return all(known.issuperset(split_words(prepare(query.encode("utf-8", "ignore")))) for query in queries)
 
@@ -254,7 +251,7 @@ class _Review:
                 # The patterns' own letter: they count in the arguments as they are written, names included.
                 leaves = [*leaves, *list_names(self.call.arguments)]
                 text = join_leaves(leaves)
-            trusted = self.context.trusted_text
+            trusted = self.context.goal
             stays_here = bool(self.effects) and all(found.kind in _STAYS_HERE for found in self.effects)
             self.scan = scan_arguments(leaves, text, self.scanner, self.policy, trusted, stays_here=stays_here)
         return self.scan
@@ -384,8 +381,8 @@ def _check_effects(review: _Review) -> Decision | None:
 def _is_ordered(review: _Review) -> bool:
     """Return whether an order in untrusted text names what a second look found; keep what it names."""
     context = review.context
-    lookup = OriginLookup(review.call.tool, review.second_look, context.trusted_text, review.find_delegated())
-    traced = lookup.trace(_recent_readings(review), context.untrusted_words, context.value_places, {})
+    lookup = OriginLookup(review.call.tool, review.second_look, context.goal, review.find_delegated())
+    traced = lookup.trace(context.index, review.first_recent)
     if traced.capped:
         # What could not be compared to the end may be ordered.
         return True
@@ -430,7 +427,7 @@ def _is_told_by_effects(review: _Review, found: Finding) -> bool:
 
     A statement that was not read as one is in no effect: in code, in a mail, behind an unknown program.
     """
-    if found.rule != _DROPS_TABLES or not review.context.trusted_text.asks_for_kind("deletes-data"):
+    if found.rule != _DROPS_TABLES or not review.context.goal.asks_for_kind("deletes-data"):
         return False
     removed = {each.target for each in review.effects if each.kind == "deletes-data"}
     text = next((leaf.text for leaf in review.leaves if leaf.argument == found.where), "")
@@ -451,13 +448,13 @@ def _counts_for_light_work(review: _Review, found: Finding) -> bool:
         return False
     if found.reading != "raw":
         return True
-    asked = review.context.trusted_text.asked
-    is_about_attacks = any(b" " + words + b" " in review.context.trusted_text.asked_folded for words in _ATTACKS_ONLY)
+    asked = review.context.goal.asked
+    is_about_attacks = any(b" " + words + b" " in review.context.goal.asked_folded for words in _ATTACKS_ONLY)
     if is_about_attacks or not (_QUOTES.isdisjoint(asked) or _ATTACKS.isdisjoint(asked)):
         # The user wants what such a text says, in a file that no agent obeys.
         return False
     words = split_words(prepare(_whole_words(found, review.leaves).encode("utf-8", "ignore")))
-    return all(word in review.context.untrusted_words for word in words)
+    return all(word in review.context.index.words for word in words)
 
 
 def _whole_words(found: Finding, leaves: Sequence[Leaf]) -> str:
@@ -475,19 +472,12 @@ def _check_origins(review: _Review, decoded: list[Leaf], meant: frozenset[str]) 
     lookup = OriginLookup(
         review.call.tool,
         _leaves_to_trace(review, decoded),
-        context.trusted_text,
+        context.goal,
         review.find_delegated(),
         meant=meant,
         only_requests=review.only_requests,
     )
-    return lookup.trace(_recent_readings(review), context.untrusted_words, context.value_places, context.tool_orders)
-
-
-def _recent_readings(review: _Review) -> list[IndexedReading]:
-    readings = review.context.readings
-    if review.first_recent:
-        return [reading for reading in readings if reading.position >= review.first_recent]
-    return readings
+    return lookup.trace(context.index, review.first_recent)
 
 
 def _leaves_to_trace(review: _Review, decoded: list[Leaf]) -> list[Leaf]:
@@ -506,9 +496,8 @@ def _check_unasked_effects(review: _Review) -> EffectFindings:
     """5. Return the effects that the user did not ask for."""
     if review.severity < Severity.REACHES_OUT:
         return EffectFindings()
-    readings = _recent_readings(review)
-    look = UnaskedEffects(review.context, review.call.tool, readings, review.find_delegated(), review.leaves)
-    return look.find(review.effects)
+    first, delegated = review.first_recent, review.find_delegated()
+    return EffectCheck(review.context, review.call.tool, first, delegated, review.leaves).find(review.effects)
 
 
 def _check_blocks(review: _Review, traced: OriginTrace, patterns: list[Finding], encoded: list[Finding]) -> None:
@@ -544,7 +533,7 @@ def _related_notes(review: _Review, traced: OriginTrace) -> list[BlockNote]:
         return []
     found: dict[tuple[str, str], BlockNote] = {}
     for reading, start, end in traced.related:
-        passage = reading.word_index.part.data[start:end]
+        passage = reading.text.part.data[start:end]
         for note in context.broad.get(reading.block, ()):
             if (note.block, note.rule) in found or (note.rule == _CALL_SYNTAX and not _CALL_IN_TEXT.search(passage)):
                 continue
@@ -578,9 +567,7 @@ def _conclude(
         reason = Reason.UNASKED_EFFECT
     elif review.is_paranoid:
         reason = Reason.PARANOID_MODE
-    elif review.width is Width.WIDE and must_ask_widely(
-        review.context, review.effects, review.leaves, _recent_readings(review)
-    ):
+    elif review.width is Width.WIDE and (Width.WIDE in unasked.asks or _is_dictated(review)):
         reason = Reason.UNNAMED_TARGET
     else:
         return Decision(_CONTINUE, 1, _NO_FLAGS, review.risk, "", (), origins, effects=review.effects)
@@ -601,6 +588,14 @@ def _conclude(
         gives_away_unasked=unasked.is_payee_told or (not followed and _gives_away_unasked(review)),
         width=review.width,
     )
+
+
+def _is_dictated(review: _Review) -> bool:
+    """Return whether a text dictates one of the call's commands word for word."""
+    if review.severity is Severity.LOOKS:
+        return False
+    commands = [leaf.text for leaf in review.leaves if sink_from_argument(leaf.argument) == "command"]
+    return any(is_dictated(command, review.context, review.first_recent) for command in commands)
 
 
 def _find_carried(context: Context, findings: Sequence[Finding], origins: Sequence[Origin]) -> tuple[Finding, ...]:
@@ -630,18 +625,18 @@ def _find_users_sites(review: _Review, origins: Sequence[Origin]) -> frozenset[s
     is_form = not FORM_WORDS.isdisjoint(tool_words(review.call.tool)) and not review.is_command_or_file
     if not reaching <= (_TELLING_KINDS | {"sends-data"} if is_form else _TELLING_KINDS):
         return frozenset()
-    trusted = review.context.trusted_text
+    trusted = review.context.goal
     return frozenset(
         origin.value
         for origin in origins
         if (origin.order or origin.sink == "target")
-        and (trusted.names_owner_of(origin.value) or names_owner_in_words(trusted, origin.value))
+        and (trusted.names_owner_of(origin.value) or trusted.names_owner_in_words(origin.value))
     )
 
 
 def _is_receiver_open(review: _Review) -> bool:
     """Return whether the user asked for the message that the call sends, and left it to a text to say to whom."""
-    trusted = review.context.trusted_text
+    trusted = review.context.goal
     reaching = {found.kind for found in review.effects if found.severity >= Severity.REACHES_OUT}
     if reaching != {"sends-message"} or _RECEIVER.search(trusted.asked_text):
         return False
@@ -654,5 +649,5 @@ def _gives_away_unasked(review: _Review) -> bool:
     given = [leaf.argument for leaf in review.leaves if leaf.text]
     given += [name for name, value in review.call.arguments.items() if value is True]
     giving = {"pays", "shares"} | ({"sends-message"} if any(map(names_file, given)) else set())
-    trusted = review.context.trusted_text
+    trusted = review.context.goal
     return any(found.kind in giving and not trusted.asks_for_kind(found.kind) for found in review.effects)

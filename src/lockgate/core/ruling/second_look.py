@@ -12,7 +12,6 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
-from lockgate.core.ruling.effects.address_shapes import is_local_host
 from lockgate.core.ruling.effects.project import Place, Project
 from lockgate.core.ruling.scope.domain_names import (
     COMMON_DOMAINS,
@@ -21,6 +20,7 @@ from lockgate.core.ruling.scope.domain_names import (
     TOP_LEVEL_DOMAINS,
 )
 from lockgate.core.ruling.scope.machines import to_punycode
+from lockgate.core.ruling.targets import is_local_host
 
 _MAX_TEXT = 64 * 1024
 _URL = re.compile(r"[a-z][a-z0-9+.-]{1,15}://([^\s\"'`<>|;)/:@?#]+@)?([\w.-]+)[^\s\"'`<>|;)]*", re.IGNORECASE)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Authority(StrEnum):
-    """How far a judge's "not suspicious" counts; `ruling/widths.py` has the table."""
+    """How far a judge's "not suspicious" counts; `ruling/decide.tbl` has the table."""
 
     # A `Judge` object that a program passes in: what it may clear is the developer's decision.
     DEVELOPER = "developer"

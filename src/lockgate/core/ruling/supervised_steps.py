@@ -21,7 +21,7 @@ from lockgate.core.errors import InvalidCall, printable, quoted
 from lockgate.core.redaction.excerpts import LONE_SURROGATE
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import PastCall
-from lockgate.core.ruling.origins import TrustedText
+from lockgate.core.ruling.goal import Goal
 from lockgate.core.ruling.scope.border import Border, border_from_prose
 from lockgate.core.ruling.scope.crossings import OUTSIDE, find_crossings
 from lockgate.core.ruling.tool_risk import PLAIN_VERBS, canonical_tool, tool_intent, tool_risk, tool_words
@@ -414,8 +414,8 @@ def _mentions_tool(entry: str, tool: str, *, alone: bool = False) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _wishes(entry: str) -> TrustedText:
-    wishes = TrustedText()
+def _wishes(entry: str) -> Goal:
+    wishes = Goal()
     wishes.add(entry.encode("utf-8", "ignore"), asks=True)
     return wishes
 

@@ -1,7 +1,7 @@
 """Which sentences of a text give orders, and how far an order reaches.
 
 Most ordinary documents contain imperative sentences, so an order means nothing by itself. It counts if this call's
-values, or its tool's own verb and object, stand in it; `core/ruling/origins.py` checks that.
+values, or its tool's own verb and object, stand in it; `core/ruling/provenance.py` checks that.
 
 Cues are a second, more expensive set of patterns of the scanner. They are looked for only in what a block shares with
 a call, and the sentences around them are cut out.

@@ -15,11 +15,11 @@ from itertools import dropwhile, islice
 
 from lockgate.core.ruling.arguments import Leaf, argument_words
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY
-from lockgate.core.ruling.effects.address_shapes import is_local_host
 from lockgate.core.ruling.effects.project import NO_PROJECT
 from lockgate.core.ruling.effects.shell import read_command
 from lockgate.core.ruling.effects.tool_arguments import ROLES, has_role, name_parts, quote_word
 from lockgate.core.ruling.effects.tool_names import singular
+from lockgate.core.ruling.targets import is_local_host
 from lockgate.core.ruling.tool_risk import (
     CACHED_NAMES,
     EFFECTS,

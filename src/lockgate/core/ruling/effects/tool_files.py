@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 
 from lockgate.core.ruling.arguments import Leaf
-from lockgate.core.ruling.effects.address_shapes import find_hosts, host_from_value, is_local_host
 from lockgate.core.ruling.effects.effect import KINDS, Certainty, Effect, Severity, effect
 from lockgate.core.ruling.effects.paths import Access, read_access
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.tool_arguments import ROLES, has_role, is_path_name, leaf_name, name_parts
 from lockgate.core.ruling.effects.tool_names import ToolName
 from lockgate.core.ruling.effects.written import read_written_file
+from lockgate.core.ruling.targets import find_hosts, host_from_value, is_local_host
 from lockgate.core.ruling.tool_risk import WORDS
 
 _MOVES, _TRANSFORMS, _DELETES = WORDS["moves file"], WORDS["transforms file"], WORDS["deletes file"]

@@ -8,17 +8,6 @@ from itertools import chain
 
 from lockgate.core.ruling.arguments import Leaf, argument_words, sink_from_argument
 from lockgate.core.ruling.effects.activity import Activity
-from lockgate.core.ruling.effects.address_shapes import (
-    Seen,
-    Shape,
-    account_start,
-    find_addresses_by_shape,
-    find_bare_hosts,
-    find_hosts,
-    find_mailboxes,
-    host_from_value,
-    is_local_host,
-)
 from lockgate.core.ruling.effects.carried_secrets import find_carried_secrets
 from lockgate.core.ruling.effects.code import read_code
 from lockgate.core.ruling.effects.effect import KINDS, SPENDS, Certainty, Effect, Severity, effect
@@ -42,6 +31,17 @@ from lockgate.core.ruling.effects.tool_commands import commands_of, guessed_kind
 from lockgate.core.ruling.effects.tool_files import find_secret_files, is_other_host, read_file_tool, read_patches
 from lockgate.core.ruling.effects.tool_names import ToolName, gravest_act, read_tool_name
 from lockgate.core.ruling.effects.written import MAX_PACKAGES, read_shown_text
+from lockgate.core.ruling.targets import (
+    Seen,
+    Shape,
+    account_start,
+    find_addresses_by_shape,
+    find_bare_hosts,
+    find_hosts,
+    find_mailboxes,
+    host_from_value,
+    is_local_host,
+)
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import (
     WORDS,

@@ -6,9 +6,9 @@ import pytest
 
 from lockgate import Gate
 from lockgate.core.ruling.context import Context
+from lockgate.core.ruling.decide import EffectCheck
 from lockgate.core.ruling.effects.effect import effect
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.unasked_effects import UnaskedEffects
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Effect
 
@@ -19,7 +19,7 @@ def held_against(scanner: Scanner, goal: str, text: str, *effects: Effect, proje
     context.add(text, source="tool:Read")
     if project is not None:
         context.project = project
-    found = UnaskedEffects(context, "Bash", context.readings).find(effects)
+    found = EffectCheck(context, "Bash").find(effects)
     return [finding.rule for finding in found.findings]
 
 
@@ -113,7 +113,7 @@ def shared_after(scanner: Scanner, goal: str, text: str, source: str = "file:min
     context = Context(scanner)
     context.add(goal, source="goal", id="goal")
     context.add(text, source=source)
-    return [found.rule for found in UnaskedEffects(context, "drive_share", context.readings).find([SHARE]).findings]
+    return [found.rule for found in EffectCheck(context, "drive_share").find([SHARE]).findings]
 
 
 def test_a_person_whom_an_order_names_is_not_meant_wherever_it_stands(scanner: Scanner) -> None:
@@ -126,7 +126,7 @@ def test_money_goes_to_no_account_only_because_the_user_points_at_a_text(scanner
     context.add("Pay the people named in minutes.md.", source="goal", id="goal")
     context.add("Bo gets his share for the pilot on NL91ABNA0417164300, as we said.", source="file:minutes.md")
     payment = effect("pays", "NL91ABNA0417164300", argument="iban")
-    found = UnaskedEffects(context, "bank_transfer", context.readings).find([payment])
+    found = EffectCheck(context, "bank_transfer").find([payment])
     assert [finding.rule for finding in found.findings] == ["effect:pays"]
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from lockgate.core.ruling import provenance
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import Context
-from lockgate.core.ruling.meant_by_goal import MeantByGoal, is_imitation, names_owner_in_words
+from lockgate.core.ruling.goal import is_imitation
 from lockgate.core.ruling.value_pieces import find_candidates, prepare_values
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text.scanner import Scanner
@@ -16,13 +17,12 @@ def is_meant(scanner: Scanner, goal: str, text: str, value: str, *, records: boo
     context = Context(scanner)
     context.add(goal, source="goal", id="goal")
     context.add(text, source="tool:lookup")
-    candidates, _ = find_candidates(prepare_values([Leaf("to", value)]), context.untrusted_words)
+    candidates, _ = find_candidates(prepare_values([Leaf("to", value)]), context.index.words)
     budget = WorkBudget(10_000)
-    meant = MeantByGoal(context.trusted_text, budget)
     return any(
-        meant.is_meant(candidate, held, in_records_only=records)
+        provenance.is_meant(context.goal, candidate, held, budget, in_records_only=records)
         for candidate in candidates
-        for held in context.value_places.find_places(candidate, context.readings, budget)
+        for held in context.index.find(candidate, budget)
     )
 
 
@@ -126,4 +126,4 @@ def test_the_user_names_the_owner_of_an_address_in_words(
 ) -> None:
     context = Context(scanner)
     context.add(goal, source="goal", id="goal")
-    assert names_owner_in_words(context.trusted_text, address) is is_named
+    assert context.goal.names_owner_in_words(address) is is_named

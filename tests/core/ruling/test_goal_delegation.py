@@ -6,7 +6,8 @@ from time import process_time
 
 import pytest
 
-from lockgate.core.ruling.delegation import (
+from lockgate.core.ruling.effects.effect import KINDS, Severity
+from lockgate.core.ruling.goal import (
     HANDS_OVER,
     WIDENED_KINDS,
     compile_rows,
@@ -14,7 +15,6 @@ from lockgate.core.ruling.delegation import (
     hands_over,
     is_delegated_to,
 )
-from lockgate.core.ruling.effects.effect import KINDS, Severity
 from lockgate.core.tables import Example, read_examples
 
 

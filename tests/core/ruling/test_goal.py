@@ -6,13 +6,13 @@ from time import process_time
 
 import pytest
 
-from lockgate.core.ruling.asked_kinds import (
+from lockgate.core.ruling.effects.effect import ASKED_BY, KINDS
+from lockgate.core.ruling.goal import (
     forbidden_after,
     is_asked_by,
     is_word_for_kind,
     wishes_in,
 )
-from lockgate.core.ruling.effects.effect import ASKED_BY, KINDS
 
 
 def is_asked(kind: str, goal: str) -> bool:

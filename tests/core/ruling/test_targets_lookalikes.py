@@ -6,26 +6,26 @@ import pytest
 
 from lockgate import Action, Gate, Reason
 from lockgate.core.ruling.context import Context
+from lockgate.core.ruling.decide import EffectCheck
 from lockgate.core.ruling.effects.effect import effect
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.explanations import LOOKALIKE
-from lockgate.core.ruling.lookalikes import AddressIndex, HostOrMailbox, addresses_from_target
-from lockgate.core.ruling.unasked_effects import UnaskedEffects
+from lockgate.core.ruling.targets import AddressBook, HostOrMailbox, addresses_from_target
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text.scanner import Scanner
 
 GENUINE, FALSE = "jonas@brandt-immobilien.example", "jonas@brandt-imrnobilien.example"
 
 
-def alike(known: str, target: str) -> bytes:
+def alike(known: str, target: str) -> str:
     """Return what a text with `known` has that looks like the target."""
     (address,) = addresses_from_target(target)
     return found_in(f"Ask {known}, or call us.", address)
 
 
-def found_in(text: str, address: HostOrMailbox) -> bytes:
+def found_in(text: str, address: HostOrMailbox) -> str:
     """Return what a text has that looks like an address."""
-    return AddressIndex(text.lower().encode()).find_alike(address, WorkBudget(1 << 20))
+    return AddressBook("", text.lower().encode()).find_alike(address, WorkBudget(1 << 20))[0]
 
 
 def held_against(
@@ -37,7 +37,7 @@ def held_against(
     for text in texts:
         context.add(text, source="tool:read_mail")
     context.project = project or context.project
-    found = UnaskedEffects(context, "send_email", context.readings).find([effect(kind, target, argument="to")])
+    found = EffectCheck(context, "send_email").find([effect(kind, target, argument="to")])
     return [finding.excerpt for finding in found.findings if finding.rule == LOOKALIKE]
 
 
@@ -110,7 +110,7 @@ def test_ordinary_pairs_do_not(known: str, target: str) -> None:
 def test_one_text_may_name_neighbours_but_no_false_letters() -> None:
     own, false, company = addresses_from_target(f"info@brandt-bau.example {FALSE} ann@company.de")
     assert not found_in("Mail info@brandt-bau.example or see www.brandtbau.example", own)
-    assert found_in(f"From: {GENUINE}\nFrom: {FALSE}", false) == GENUINE.encode()
+    assert found_in(f"From: {GENUINE}\nFrom: {FALSE}", false) == GENUINE
     assert not found_in("ann@company.com, ann@company.de", company)
 
 
@@ -139,7 +139,7 @@ def test_a_request_counts_where_the_call_gives_something(scanner: Scanner) -> No
     context.add("Look at kontor-nord.example", source="goal", id="goal")
     context.add("See k0ntor-nord.example", source="tool:read_page")
     request, login = effect("requests", "k0ntor-nord.example"), effect("logs-in", "ann")
-    check = UnaskedEffects(context, "open_page", context.readings)
+    check = EffectCheck(context, "open_page")
     assert LOOKALIKE not in [found.rule for found in check.find([request]).findings]
     assert LOOKALIKE in [found.rule for found in check.find([request, login]).findings]
 
@@ -233,46 +233,27 @@ def test_a_list_of_one_owners_hosts_leaves_steps_for_many_recipients(scanner: Sc
     context.add("Tell the team.", source="goal", id="goal")
     context.add("\n".join(f"node{n}.brandt-bau.example" for n in range(2000)), source="tool:read_file")
     mails = [effect("sends-message", f"p{n}@brandt-bau.example", argument="to") for n in range(30)]
-    assert not UnaskedEffects(context, "send_email", context.readings).find(mails).capped
+    assert not EffectCheck(context, "send_email").find(mails).capped
     false = effect("sends-message", "p1@brandtbau.example", argument="to")
-    found = UnaskedEffects(context, "send_email", context.readings).find([*mails, false])
+    found = EffectCheck(context, "send_email").find([*mails, false])
     assert LOOKALIKE in [finding.rule for finding in found.findings]
 
 
 def test_a_comparison_that_the_budget_ends_is_known_by_the_budget() -> None:
-    near = [f"x{n}brandtbau.example" for n in range(2000)]
+    near = [f"x{n}@brandtbau{'-' * (n % 50)}.x{n}.example" for n in range(20_000)]
     (address,) = addresses_from_target("ann@brandt-bau.example")
-    index = AddressIndex(" ".join([*near, "brandtbau.example"]).encode())
-    budget = WorkBudget(0)
-    assert not index.find_alike(address, budget)
-    assert budget.is_spent
-    assert index.find_alike(address, WorkBudget(1 << 20)) == b"brandtbau.example"
-
-
-def test_what_is_remembered_takes_the_same_steps() -> None:
-    text = " ".join(f"p{n}@brandtbau{n}.example node{n}.modern-bau.example" for n in range(40)).encode()
-    one, two = "brandt-bau1.example", "modem-bau.example"
-    asked = addresses_from_target(f"a@{one} b@{one} c@{two} d@{one} e@{two}")
-    known = AddressIndex(text)
-    for first in asked:
-        known.find_alike(first, WorkBudget(1 << 20))
-        spent = WorkBudget(1 << 20), WorkBudget(1 << 20)
-        for index, budget in zip((AddressIndex(text), known), spent, strict=True):
-            assert [bool(index.find_alike(each, budget)) for each in asked] == [True] * 5
-        assert spent[0].left == spent[1].left
-
-
-def test_a_text_full_of_addresses_takes_steps_in_proportion() -> None:
-    texts = [b" ".join(b"a%d.host%d.example" % (n, n) for n in range(count)) for count in (1000, 2000)]
-    small, large = (AddressIndex(text).steps for text in texts)
-    assert small < large < 3 * small
-    unbroken = (b"a" * 200_000, b"a." * 100_000, b"xn--" * 50_000, b"a@" * 100_000 + b".b")
-    assert all(AddressIndex(text).steps < len(text) for text in unbroken)
+    book = AddressBook("b0001", " ".join([*near, "brandtbau.example"]).encode())
+    ample, spent = WorkBudget(1 << 20), WorkBudget(0)
+    spent.exhaust()
+    assert book.find_alike(address, spent) == ("", "")
+    assert spent.is_spent
+    assert book.find_alike(address, ample) == ("brandtbau.example", "b0001")
 
 
 def test_what_could_not_be_compared_to_the_end_is_a_finding(scanner: Scanner) -> None:
     context = Context(scanner)
     context.add("Answer Jonas.", source="goal", id="goal")
-    context.add(" ".join(f"xn--a{n}bc.de" for n in range(4000)), source="tool:read_page")
-    found = UnaskedEffects(context, "send_email", context.readings).find([effect("sends-message", FALSE)])
-    assert found.capped
+    same = ("brandt" + "-" * n + "immobilien" for n in range(1, 40))
+    context.add(" ".join(f"{name}{n}.{name}.example" for n in range(500) for name in same), source="tool:read_page")
+    many = [effect("sends-message", FALSE, argument="to")] * 20_000
+    assert EffectCheck(context, "send_email").find(many).capped

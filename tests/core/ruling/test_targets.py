@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lockgate.core.ruling.effects.address_shapes import (
+from lockgate.core.ruling.targets import (
     Shape,
     find_addresses_by_shape,
     find_bare_hosts,

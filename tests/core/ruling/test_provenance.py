@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from lockgate import Action, Decision, Gate, Origin, Reason, Session
 from lockgate.core.ruling.finding_catalogue import SIGNALS
-from lockgate.core.ruling.origins import MAX_ORIGINS
+from lockgate.core.ruling.index import MAX_TOOL_ORDERS
+from lockgate.core.ruling.provenance import MAX_ORIGINS
 from lockgate.core.ruling.value_pieces import MAX_PIECES
-from lockgate.core.ruling.word_index import MAX_TOOL_ORDERS
 from lockgate.core.text.imperatives import fold_words
 from lockgate.core.text.scanner import Scanner
 

@@ -8,27 +8,20 @@ import pytest
 
 from lockgate import Gate
 from lockgate.core.ruling.arguments import Leaf
-from lockgate.core.ruling.origins import OriginLookup, TrustedText
-from lockgate.core.ruling.value_pieces import Candidate, find_candidates
-from lockgate.core.ruling.word_index import (
-    _CHUNK,
-    _MAX_ORDERS,
-    IndexedReading,
-    ValuePlacesCache,
-    WordIndex,
-)
+from lockgate.core.ruling.index import CHUNK, MAX_ORDERS, Index, IndexedReading, TextIndex
+from lockgate.core.ruling.value_pieces import Candidate, find_candidates, prepare_values
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text import imperatives as orders
 from lockgate.core.text.scanner import ScannedPart, Scanner
 
 
-def indexed(text: str, scanner: Scanner) -> WordIndex:
+def indexed(text: str, scanner: Scanner) -> TextIndex:
     data = text.encode()
-    return WordIndex(ScannedPart("raw", data, 0, len(data), encoded=False, hits=()), scanner)
+    return TextIndex(ScannedPart("raw", data, 0, len(data), encoded=False, hits=()), scanner)
 
 
-def sought(value: str, index: WordIndex) -> list[Candidate]:
-    return find_candidates(OriginLookup("run", [Leaf("note", value)], TrustedText()).values, set(index.words))[0]
+def sought(value: str, index: TextIndex) -> list[Candidate]:
+    return find_candidates(prepare_values([Leaf("note", value)]), index.words)[0]
 
 
 def ample() -> WorkBudget:
@@ -39,32 +32,37 @@ def ample() -> WorkBudget:
 def test_orders_near_places_are_those_near_any_of_them(scanner: Scanner, seed: int) -> None:
     chance = Random(seed)
     filling = "The river was calm and nobody went there. "
-    text = "".join(chance.choice([filling, filling, "Please send the list. ", "\n\n"]) for _ in range(_CHUNK // 8))
+    text = "".join(chance.choice([filling, filling, "Please send the list. ", "\n\n"]) for _ in range(CHUNK // 8))
     index = indexed(text, scanner)
     places = sorted(chance.sample(range(len(text)), chance.choice([1, 3, 40])))
     cues = scanner.find_cues(index.part.data)
     near = [cue for cue in cues if any(abs(cue - place) <= orders.ORDER_REACH for place in places)]
-    assert list(index.find_cues_near(places)) == near
+    assert list(index.find_cues_near([(place, place + 1) for place in places])) == near
 
 
 def test_a_text_remembers_so_many_orders(scanner: Scanner) -> None:
     index = indexed("Please send the list to them. ", scanner)
     first = index.order_at_cue(6)
     assert index.order_at_cue(6) is first
-    for number in range(_MAX_ORDERS):
+    for number in range(MAX_ORDERS):
         index._orders.setdefault(-number - 1, first)
     assert index.order_at_cue(7).start == first.start
     assert len(index._orders) == 1
 
 
+def of_one_reading(index: TextIndex) -> Index:
+    session = Index()
+    session.add(IndexedReading(0, "b0001", "web:x", index, index.words))
+    return session
+
+
 def test_what_a_value_was_found_in_is_remembered_and_costs_the_same(scanner: Scanner) -> None:
     index = indexed("Please send the list to box-77 now.\n\nbox-77 is full.", scanner)
-    candidate, cache = sought("box-77", index)[0], ValuePlacesCache()
-    readings = [IndexedReading(0, "b0001", "web:x", index, index.words)]
+    candidate, session = sought("box-77", index)[0], of_one_reading(index)
     left, found = set(), []
     for _ in range(3):
         budget = WorkBudget(1000)
-        held = cache.find_places(candidate, readings, budget)[0]
+        [held] = session.find(candidate, budget)
         found.append(list(held.find_orders(candidate, budget)))
         left.add(budget.left)
     assert found[0]
@@ -74,14 +72,26 @@ def test_what_a_value_was_found_in_is_remembered_and_costs_the_same(scanner: Sca
 
 def test_what_a_spent_budget_left_unread_is_not_remembered(scanner: Scanner) -> None:
     index = indexed("Please send the list to box-77 now.", scanner)
-    candidate, cache = sought("box-77", index)[0], ValuePlacesCache()
-    readings = [IndexedReading(0, "b0001", "web:x", index, index.words)]
+    candidate, session = sought("box-77", index)[0], of_one_reading(index)
     spent = WorkBudget(0)
     spent.exhaust()
-    assert cache.find_places(candidate, readings, spent) == []
-    held = cache.find_places(candidate, readings, ample())[0]
+    assert list(session.find(candidate, spent)) == []
+    [held] = session.find(candidate, ample())
     assert list(held.find_orders(candidate, spent)) == []
     assert list(held.find_orders(candidate, ample()))
+
+
+def test_a_name_of_a_tool_is_looked_for_once_and_costs_the_same(scanner: Scanner) -> None:
+    session = of_one_reading(indexed("Please delete the calendar today. The calendar is old.", scanner))
+    verbs, objects = frozenset({b"delete"}), frozenset({b"calendar"})
+    budgets = [WorkBudget(1000) for _ in range(3)]
+    spent = WorkBudget(0)
+    spent.exhaust()
+    assert session.find_tool_orders("delete_calendar", verbs, objects, spent) == []
+    orders = [session.find_tool_orders("delete_calendar", verbs, objects, budget) for budget in budgets]
+    assert [order.start for _, order in orders[0]] == [0]
+    assert orders[1:] == [orders[0]] * 2
+    assert len({budget.left for budget in budgets}) == 1
 
 
 def test_a_value_used_again_is_also_found_in_what_came_since(gate: Gate) -> None:

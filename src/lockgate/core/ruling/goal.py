@@ -1,0 +1,557 @@
+"""What the user asks for, forbids, names, and hands over to a source: the only module that reads what a goal means.
+
+It reads plain forms only, by the rows of `goal.tbl` and `effects/asked_by.txt`; whatever is finer is for the judges.
+What the user forbids or only asks about is no wish: "don't delete anything", "who may write to that bucket?".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import chain
+
+from lockgate.core.ruling.arguments import sink_from_argument
+from lockgate.core.ruling.effects.effect import ASKED_BY
+from lockgate.core.ruling.targets import AddressBook, domain_of, is_open_to_all
+from lockgate.core.ruling.tool_risk import OBJECT_CLASSES, VERBS, canonical_tool, tool_intent, tool_words
+from lockgate.core.ruling.value_pieces import HOST, MAX_PIECES, STOP_WORDS, Candidate
+from lockgate.core.ruling.work_budget import WorkBudget
+from lockgate.core.tables import read_rows, read_table
+from lockgate.core.text.confusables import fold_to_latin, triggers_from_text
+from lockgate.core.text.imperatives import prepare, split_words
+from lockgate.core.vocabulary import Effect, Severity
+
+# A goal is as long as its user likes; wishes stand in its first pages.
+_MAX_GOAL = 20_000
+_MAX_NAMES = 64
+
+TABLE = ("lockgate.core.ruling", "goal.tbl")
+HANDS_OVER, NO_WISH, FORBIDS = (
+    (*TABLE, section, columns)
+    for section, columns in (
+        ("hands-over", ("language", "pattern")),
+        ("no-wish", ("what", "pattern")),
+        ("forbids", ("what", "pattern")),
+    )
+)
+_NAMED_WORDS = read_table(*TABLE, "words", ("name", "words"))
+_PLAIN = frozenset(word for [line] in read_table(*TABLE, "plain", ("words",)) for word in line.split())
+_ACTS = {kind: frozenset(words.split()) for kind, words in read_table(*TABLE, "acts", ("kind", "words"))}
+_NO_NAMES = {
+    row.cells[0]: frozenset(" ".join([row.cells[1], *row.values]).encode().split())
+    for row in read_rows(*TABLE, "no-names", ("where", "words"))
+}
+SMALL_WORDS, COMMON = STOP_WORDS | _NO_NAMES["sentences"], _NO_NAMES["goals"]
+
+
+def compile_rows(*patterns: str) -> re.Pattern[str]:
+    """Return the pattern that finds what any of these rows finds."""
+    pattern = "|".join(patterns)
+    for name, words in _NAMED_WORDS:
+        pattern = pattern.replace(f"{{{name}}}", words)
+    return re.compile(pattern, re.IGNORECASE)
+
+
+_HANDS_OVER = compile_rows(*(pattern for _, pattern in read_table(*HANDS_OVER)))
+_ASKS_TO_KNOW, _WHETHER, _FORBIDDEN = (compile_rows(pattern) for _, pattern in read_table(*NO_WISH))
+[_FORBIDDEN_ALTOGETHER] = (compile_rows(pattern) for _, pattern in read_table(*FORBIDS))
+_SENTENCE_END = re.compile(r"[.!?;\u061f]{1,8}(?=\s|$)|[\n\u3002\uff01\uff1f]")
+_WORD = re.compile(r"[^\W_]+")
+# These are no things as well. Of the others, "my mail" and "order 4711" ask for nothing.
+_ONLY_VERBS = frozenset("send buy publish delete remove erase".split())
+_BEFORE_BID = frozenset("please now just ok okay yes fine then you instead go do ahead may can could should".split())
+_BEFORE_NEXT_BID = frozenset("and to or".split())
+_BEHIND_THING = frozenset("from of for in is was are has and or that to with at on by number".split())
+# "Go ahead and order", "yes, place the order", "let's order", but not "Bob will place the order".
+_BIDS = re.compile(
+    r"(?m)^(?: (?:please|now|just|ok|okay|yes|fine|then|so|you|can|could|may|should))*"
+    r" (?:(?:place|make)(?: the| an?)?|let s|let us)(?= )|(?<= ahead) (?:and|with)(?: the| an?)?(?= )"
+)
+# "Looks good, order them", but not "my cart, order history and mail".
+_BID_AFTER_COMMA = re.compile(r", (?=\w+ (?:it|them|this|that|these|those|the|an?|one|all|both)\b)")
+
+
+def wishes_in(text: str) -> str:
+    """Return the words of a text in lower case, a line for each sentence, without what it forbids or only asks about.
+
+    Nothing, where all that the text does is to ask questions.
+    """
+    lower = text[:_MAX_GOAL].lower().replace("\u2019", "'")
+    ends = [match.end() for match in _SENTENCE_END.finditer(lower)] + [len(lower)]
+    sentences = [part for start, end in zip([0, *ends], ends, strict=False) if (part := lower[start:end].strip())]
+    if all(_ASKS_TO_KNOW.match(sentence) for sentence in sentences):
+        return ""
+    lines = (_WORD.findall(_WHETHER.sub(" ", _FORBIDDEN.sub(" ", sentence))) for sentence in sentences)
+    return "".join(f" {' '.join(words)} \n" for words in lines if words)
+
+
+def forbidden_after(text: str, before: frozenset[str] = frozenset()) -> frozenset[str]:
+    """Return the kinds of effects that the user forbids altogether, once this text is said after others."""
+    lower = text[:_MAX_GOAL].lower().replace("\u2019", "'")
+    bans = (match["acts"] for match in _FORBIDDEN_ALTOGETHER.finditer(lower) if not match["told"])
+    acts = {act for ban in bans for act in _WORD.findall(ban)}
+    # Deleting, ordering, dropping; orders.
+    stems = {act.removesuffix("ing") for act in acts}
+    acts |= stems | {f"{stem}e" for stem in stems} | {stem[:-1] for stem in stems}
+    # What is asked for in the same breath, or later, is not forbidden; in "don't order or buy from them" nothing is.
+    rest = _FORBIDDEN_ALTOGETHER.sub(". ", lower).replace(". or ", ". not ")
+    bidden = _find_bidden(wishes_in(_BID_AFTER_COMMA.sub(". ", rest)))
+    return frozenset(
+        kind
+        for kind, words in _ACTS.items()
+        if bidden.isdisjoint(words) and (kind in before or not acts.isdisjoint(words))
+    )
+
+
+def _find_bidden(wishes: str) -> set[str]:
+    """Return the words of wishes that stand where an act does: "mail Bob", "and order it", not "read my mail"."""
+    bidden: set[str] = set()
+    for line in _BIDS.sub(" please", wishes).splitlines():
+        words = line.split()
+        for before, word, behind in zip(["", *words], words, [*words[1:], ""], strict=False):
+            is_thing = behind in _BEHIND_THING or behind[:1].isdigit()
+            is_bid = not before or before in _BEFORE_BID or (before in _BEFORE_NEXT_BID and behind)
+            if word in _ONLY_VERBS or (is_bid and not is_thing):
+                bidden.add(word)
+    return bidden
+
+
+def is_asked_by(kind: str, wishes: str) -> bool:
+    """Return whether wishes, as `wishes_in` gives them, have a phrase by which people ask for this kind."""
+    return _pattern_of_phrases(ASKED_BY.get(kind, ())).search(wishes) is not None
+
+
+def is_word_for_kind(kind: str, word: str) -> bool:
+    """Return whether a word is one by which a goal asks for this kind."""
+    return word.isalpha() and is_asked_by(kind, f" {word.lower()} ")
+
+
+# What protects, by the phrases that speak of it.
+_PROTECTIONS: dict[str, tuple[str, ...]] = {}
+for _about, _phrases in read_table("lockgate.core.ruling.effects", "tools.tbl", "protections", ("about", "phrases")):
+    _PROTECTIONS[_about] = (*_PROTECTIONS.get(_about, ()), *_phrases.split(", "))
+
+
+def names_other_protection(wishes: str, act: str) -> bool:
+    """Return whether wishes speak of something that protects, and an act of something else that does: alerts, logs."""
+    act = f" {' '.join(_WORD.findall(act.lower()))} "
+    wished, switched = (
+        {name for name, phrases in _PROTECTIONS.items() if _pattern_of_phrases(phrases).search(text)}
+        for text in (wishes, act)
+    )
+    # An alarm that is to be off may also be quiet for a while; a wish for quiet names no alarm.
+    wished |= {"quiet"} if "alerts" in wished else set()
+    return bool(wished) and bool(switched) and wished.isdisjoint(switched)
+
+
+@lru_cache(maxsize=256)
+def _pattern_of_phrases(phrases: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(_pattern_of_phrase, phrases)) or r"(?!)")
+
+
+def _pattern_of_phrase(phrase: str) -> str:
+    first, _, second = phrase.partition(" ")
+    if not second:
+        return _pattern_of_word(first)
+    one, other = _pattern_of_word(first), _pattern_of_word(second)
+    return rf"{one}(?:[^ \n]+ ){{0,4}}(?<= ){other[1:]}|{other}(?:[^ \n]+ ){{0,4}}(?<= ){one[1:]}"
+
+
+def _pattern_of_word(word: str) -> str:
+    """Return the pattern of a word with the blanks around it; without them in scripts that have none."""
+    if word[0] > "\u2e80":
+        return re.escape(word)
+    endings = {"*": r"[^ \n]*", "!": "", "e": "(?:e|es|ed|ing)"}
+    parts = (
+        re.escape(part[:-1]) + endings[part[-1]] if part[-1] in endings else re.escape(part) + "(?:s|es|ed|ing)?"
+        for part in word.split("-")
+    )
+    return f" {' '.join(parts)} "
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# The user's words, and what every trusted or vetted block says besides
+
+_IN_ADDRESS = re.compile(rb"[a-z0-9._%+@-]")
+_GOES_ON = re.compile(rb"[a-z0-9_%+@-]|\.[a-z0-9]")
+_GOES_DOWN = re.compile(rb"/\.?[\w*]")
+# A mailbox, or a site and what may stand behind its host. `https://a.example?@b.example` is an address of `a`.
+_PLACE = re.compile(
+    rb"[^\s@/?#\\:,;<>()\"]{1,64}@(%b)|(?:https?://)?(%b)(?:[/?#][^\\\s]*)?" % (HOST.pattern, HOST.pattern)
+)
+# Who logs in, in front of a host: `https://ana:pw@host.example/`.
+_LOGIN = re.compile(rb"://[^\s/?#@\\]*@\Z")
+_LONGEST_HOST = 255
+# A capital inside a sentence begins a name.
+_PROPER_NAME = re.compile(r"(?<=[^.!?\s]\s)[A-Z\u00c0-\u00de][\w'-]{2,40}|[\u0400-\u9fff]{2,20}")
+_ASKS_TO_ANSWER = (b"repl", b"answer", b"respond", b"antwort", b"beantwort", b"r\xc3\xa9pond", b"rispond")
+_LEAST_NAME = 4
+# What goals of all sorts say: an address with such a word is no one's in particular.
+_SAYS_NO_NAME = VERBS.union(*OBJECT_CLASSES) | {word + "s" for group in (VERBS, *OBJECT_CLASSES) for word in group}
+_HOST_PART, _LETTERS = re.compile(r"\A[a-z]+://|[/?#:].*\Z", re.DOTALL), re.compile(r"[^\W\d_]+")
+
+
+class Goal:
+    """What the user asked for (goal and messages), and what every trusted or vetted block says besides."""
+
+    __slots__ = (
+        "_answers",
+        "_book",
+        "asked",
+        "asked_folded",
+        "asked_text",
+        "folded",
+        "forbidden_kinds",
+        "known",
+        "proper_names",
+        "trusted_only",
+        "wishes",
+        "written",
+    )
+
+    def __init__(self) -> None:
+        self.folded = self.asked_folded = b" "
+        self.asked_text = self.wishes = ""
+        self.forbidden_kinds: frozenset[str] = frozenset()
+        self.written = b""
+        # The same without what is only vetted: that never asks for what opens a door.
+        self.trusted_only = b""
+        self.known: set[bytes] = set()
+        self.asked: set[bytes] = set()
+        self.proper_names: frozenset[bytes] = frozenset()
+        self._answers: dict[tuple[str, str], bool] = {}
+        self._book: AddressBook | None = None
+
+    @property
+    def addresses(self) -> AddressBook:
+        """The hosts and mailboxes of all these texts by what they look like."""
+        if self._book is None:
+            self._book = AddressBook("", self.written)
+        return self._book
+
+    def add(self, data: bytes, *, asks: bool, vetted: bool = False) -> None:
+        """Take in a text; with `asks` it is the user's own, with `vetted` one that a person has vouched for."""
+        prepared = prepare(data)
+        words = split_words(prepared)
+        self.written += prepared + b"\n"
+        self._book = None
+        if not vetted:
+            self.trusted_only += prepared + b"\n"
+        self.folded += b" ".join(words) + b" "
+        self.known.update(words)
+        if asks:
+            self.asked_folded += b" ".join(words) + b" "
+            self.asked.update(stem for word in words for stem in _stems(word))
+            text = data.decode("utf-8", "replace")
+            self.wishes += wishes_in(text)
+            self.forbidden_kinds = forbidden_after(text, self.forbidden_kinds)
+            self._answers.clear()
+
+    def hear(self, text: str) -> None:
+        """Take in the user's own text as it is written: it has names, and may hand a decision over."""
+        self.asked_text += text + "\n"
+        names = _PROPER_NAME.findall(self.asked_text)
+        self.proper_names = frozenset(name.lower().encode("utf-8", "ignore") for name in names)
+
+    @property
+    def asks_to_answer(self) -> bool:
+        """Whether the user wants a message answered."""
+        return any(word.startswith(_ASKS_TO_ANSWER) for word in self.asked)
+
+    def asks_for_kind(self, kind: str) -> bool:
+        """Return whether the user asks for this kind of effect, by the words of its row."""
+        answer = self._answers.get(("kind", kind))
+        if answer is None:
+            answer = self._answers["kind", kind] = is_asked_by(kind, self.wishes)
+        return answer
+
+    def asks_for_tool(self, tool: str) -> bool:
+        """Return whether what the user asked for names what this tool does, verb and object."""
+        answer = self._answers.get(("tool", tool))
+        if answer is None:
+            if len(self._answers) >= MAX_PIECES:
+                self._answers.clear()
+            verbs, objects = intent_of(tool)
+            answer = not verbs.isdisjoint(self.asked) and (not objects or not objects.isdisjoint(self.asked))
+            self._answers["tool", tool] = answer
+        return answer
+
+    def contains_value(self, candidate: Candidate, budget: WorkBudget) -> bool:
+        """Return whether the user or a trusted text says this: an address as written, other values word by word.
+
+        Words in another order count only when the user used them all and the value is not a path or a command: a
+        long system prompt contains most words there are.
+        """
+        budget.take_pass(len(self.written))
+        if candidate.is_address:
+            return self.contains_address(candidate.piece, budget)
+        if candidate.is_in(self.folded):
+            return True
+        if len(candidate.words) < 2 or sink_from_argument(candidate.argument) in ("path", "command"):
+            return False
+        return self.says_all(candidate.words)
+
+    def says_all(self, words: Iterable[bytes]) -> bool:
+        """Return whether the user says all of these words, in any order and with any ending."""
+        return all(not self.asked.isdisjoint(_stems(word)) for word in words)
+
+    def contains_request(self, text: str) -> bool:
+        """Return whether these words stand together in what the user asked for."""
+        words = split_words(prepare(text.encode("utf-8", "ignore")))
+        return bool(words) and b" " + b" ".join(words) + b" " in self.asked_folded
+
+    def names(self, target: str, *, trusted_only: bool = False) -> bool:
+        """Return whether the user writes this target, or the file name at the end of a path, as a word of its own.
+
+        With `trusted_only`, a text that is only vetted does not count.
+        A plain word is no file name: a goal about a `config` parser does not mean `~/.kube/config`.
+        """
+        budget = WorkBudget(len(self.written))
+        # `user:ana@ours.example` is what the user calls ana@ours.example.
+        kind, _, bare = target.partition(":")
+        names = [*names_of(target), *([bare] if kind.isalpha() and "@" in bare else [])]
+        return any(
+            len(name) > 3
+            and self.contains_address(name.lower().encode("utf-8", "ignore"), budget, trusted_only=trusted_only)
+            for name in names
+        )
+
+    def contains_address(self, address: bytes, budget: WorkBudget, *, trusted_only: bool = False) -> bool:
+        """Return whether a trusted text writes this address, and not one that is longer.
+
+        With `trusted_only`, a text that is only vetted does not count.
+        """
+        # A user who wrote `mira@lind.example.org` did not mean `ra@lind.example`.
+        written = self.trusted_only if trusted_only else self.written
+        at = written.find(address)
+        while at >= 0 and budget.take():
+            before, after = written[at - 1 : at], written[at + len(address) : at + len(address) + 3]
+            is_start = not _IN_ADDRESS.match(before) or _LOGIN.search(written[max(0, at - _LONGEST_HOST) : at])
+            # Nor does who writes `/srv/builds` mean `/srv`.
+            is_part = address[:1] in (b"/", b"~") and _GOES_DOWN.match(after)
+            if is_start and not is_part and not _GOES_ON.match(after):
+                return True
+            at = written.find(address, at + 1)
+        return False
+
+    def names_owner_of(self, address: str) -> bool:
+        """Return whether a trusted text has the domain, its `www.` or a mailbox of the owner of an address.
+
+        A domain under which anyone can have a name does not count, nor a neighbour: `ours.platform.example` says
+        nothing about `theirs.platform.example`.
+        """
+        match = _PLACE.fullmatch(address.lower().encode("utf-8", "ignore"))
+        if match is None:
+            return False
+        host = match[1] or match[2]
+        domain = domain_of(host)
+        if len(domain) < 5 or is_open_to_all(domain):
+            return False
+        # Any of an owner's hosts names the domain, and only the domain names another host.
+        start = rb"(?<![a-z0-9-])" if host == domain else rb"(?<![a-z0-9.-])(?:www\.)?"
+        written = start + re.escape(domain) + rb"(?![a-z0-9_%+@-]|\.[a-z0-9])"
+        return re.search(written, self.written) is not None
+
+    def names_owner_in_words(self, address: str) -> bool:
+        """Return whether the user wishes something of an address's owner: "send Dacre the offer", `x@dacre.example`.
+
+        A stranger can choose such an address as well: this is for a judge to weigh, and lets nothing pass by itself.
+        """
+        local, _, place = address.lower().rpartition("@")
+        domain = domain_of(_HOST_PART.sub("", place).encode("utf-8", "ignore"))
+        if is_open_to_all(domain) or is_imitation(address):
+            return False
+        wished = {word for word in self.wishes.split() if len(word) >= _LEAST_NAME and word not in _SAYS_NO_NAME}
+        names = {name.lower() for name in _PROPER_NAME.findall(self.asked_text)} & wished
+        if not names.isdisjoint(_LETTERS.findall(local)):
+            return True
+        labels = _LETTERS.findall(domain.rpartition(b".")[0].decode("utf-8", "ignore"))
+        return any(
+            label in wished or any(label.startswith(word) or label.endswith(word) for word in wished if len(word) > 4)
+            for label in labels
+        )
+
+
+def names_of(target: str) -> list[str]:
+    """Return a target, and the name at the end of a path unless it is a plain word. A command is no path."""
+    last = target.rstrip("/").rpartition("/")[2]
+    return [target] if last.isalpha() or " " in target else [target, last]
+
+
+def is_imitation(text: str) -> bool:
+    """Return whether letters of other scripts stand among Latin ones, to look like them."""
+    if text.isascii():
+        return False
+    folded = fold_to_latin(text, triggers_from_text(text))
+    return folded != text and any(letter.isascii() and letter.isalpha() for letter in text)
+
+
+def _stems(word: bytes) -> tuple[bytes, ...]:
+    for ending in (b"ing", b"ed", b"es", b"s"):
+        if word.endswith(ending) and len(word) - len(ending) > 2:
+            stem = word[: -len(ending)]
+            return (word, stem, stem + b"e")
+    return (word,)
+
+
+@lru_cache(maxsize=4096)
+def intent_of(tool: str) -> tuple[frozenset[bytes], frozenset[bytes]]:
+    """Return a tool's verbs and objects."""
+    intent = tool_intent(tool)
+    return frozenset(verb.encode() for verb in intent.verbs), frozenset(thing.encode() for thing in intent.objects)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Goals that hand the decision to a source they name: "follow the README", "do what ticket 871 asks". Such a goal
+# widens what the user said to the ordinary orders of that source, never to what opens a door, to where money or data
+# go, nor to a source that the goal does not name.
+
+# What may be done because a named source says so. Where data, money or code come from or go to stays the user's to say.
+WIDENED_KINDS = frozenset(
+    "adds-dependency changes-record changes-service clones installs-package opens-port orders requests "
+    "unknown-act".split()
+)
+# "Turn the minutes into issues" hands over what the issues say, and nothing but issues.
+_TURNS_INTO = re.compile(
+    r"\b(?:turn|convert|transform|break)\b[^.!?\n]{0,120}\binto\s+(?:[\w'-]+\s+){0,2}?"
+    r"(task|issue|ticket|todo|event|reminder|card|appointment)s?\b",
+    re.IGNORECASE,
+)
+# "Could you do what it says?" is no question; "Could you tell me what it says?" is one.
+_POLITE = re.compile(
+    r"(?:\s*(?:hi|hello|hey|please|and|also|so|then|now)\b,?)*\s*(?:can|could|will|would)\s+you\b"
+    r"(?![^.!?\n]{0,200}\b(?:tell|show|explain|summari[sz]e|describe|list|know|say|find\s+out|give\s+me|quote)\b)"
+    r"[^.!?\n]{0,200}?\b(?:follow|work\s+through|carry\s+out|implement|execute|act\s+on|apply|complete|perform|obey|resolve"
+    r"|fulfill?|do|take\s+care\s+of|set\s+up)\b",
+    re.IGNORECASE,
+)
+_PATH = re.compile(r"[^\s;|&'\"]*[\w~]?(?:/[\w.]|\w\.[a-zA-Z])[^\s;|&'\"]*")
+# Programs that print the files they are given, with how many words a script of theirs takes before the files.
+_PRINTS = {
+    **dict.fromkeys("cat bat batcat less more head tail nl tac type view".split(), 0),
+    **dict.fromkeys("awk grep jq rg sed yq".split(), 1),
+}
+# What a command line may begin with: a folder, or the names of the files beside the one that is printed.
+_FIRST = re.compile(r"cd\s+[^\s;&|]+\s*&&\s*|(?:(?:ls(?:\s+-[al1]+)?|pwd)\s*(?:&&|;)\s*)+(?=[^/]*\Z)")
+_REDIRECTED = re.compile(r"\s*(?:2>&1|[12]?>\s*/dev/null)")
+# Folders of code that others wrote, and the hosts in a text.
+VENDORED = re.compile(r"(?:^|[/\\\s:])(?:node_modules|site-packages|dist-packages|third[_-]party|vendor|\.venv)[/\\]")
+_FILE_NAME = re.compile(
+    r"\.(?:md|txt|rst|adoc|org|html?|pdf|docx?|ya?ml|toml|json|sql|ipynb)$|^(?:readme|contributing|changelog)$"
+)
+_HOSTS = re.compile(r"://([^/?#\s]*)")
+_LOGIN_IN_TEXT = re.compile(r"(?<=://)[^/?#@\s\\]{1,255}@")
+# A second command, a substitution, or a pattern that may fit many files.
+_MORE_THAN_ONE = re.compile(r"[;&<>`$\n*?\[{]")
+# Words of commands that print pieces of many texts, whatever they are asked for.
+_MANY_TEXTS = frozenset("blame diff find list log ls search".split())
+_SENTENCE = re.compile(r"[^!?\n;]*?(?:[.!?](?=\s|$)|[\n;]|$)")
+_TELLING_WORD = re.compile(r"[\w][\w.+#@/-]*[\w]|\w")
+
+
+def _sentences_that(does: re.Pattern[str], goal: str) -> Iterator[str]:
+    """Yield the sentences of a goal in which this pattern is found."""
+    for match in _SENTENCE.finditer(goal[:_MAX_GOAL]):
+        sentence = match.group()
+        # A question wants to know what a source says, not to see it done.
+        is_question = sentence.rstrip().endswith(("?", "？", "؟")) and not _POLITE.match(sentence)
+        if not is_question and does.search(sentence):
+            yield sentence
+
+
+@lru_cache(maxsize=64)
+def hands_over(goal: str) -> bool:
+    """Return whether a goal hands the decision to some text, whether or not it says to which."""
+    return any(_sentences_that(_HANDS_OVER, goal))
+
+
+@lru_cache(maxsize=64)
+def delegated_names(goal: str, tool: str = "") -> frozenset[str]:
+    """Return the telling words, in lower case, of the sentences in which a goal hands a decision over to this tool."""
+    made = tool_words(tool)
+    turned = (
+        sentence
+        for sentence in _sentences_that(_TURNS_INTO, goal)
+        if any(match[1].lower() in made for match in _TURNS_INTO.finditer(sentence))
+    )
+    sentences = chain(_sentences_that(_HANDS_OVER, goal), turned)
+    words = (word for sentence in sentences for word in _TELLING_WORD.findall(_LOGIN_IN_TEXT.sub("", sentence)))
+    return frozenset(list(dict.fromkeys(word.lower() for word in words if _is_telling(word)))[:_MAX_NAMES])
+
+
+def _is_telling(word: str) -> bool:
+    lower, is_name = word.lower(), any(letter in "._-/0123456789" for letter in word)
+    is_telling = is_name or len(word) > 3 or not word.isascii()
+    return is_telling and lower not in _PLAIN and lower.encode("utf-8", "ignore") not in STOP_WORDS
+
+
+def may_be_delegated(effect: Effect) -> bool:
+    """Return whether this may be done because a source says so that the goal names."""
+    if effect.severity < Severity.REACHES_OUT or effect.kind in WIDENED_KINDS:
+        return True
+    # A program by its bare name is installed already.
+    if effect.kind == "runs-program" and "/" not in effect.target:
+        return True
+    # A channel of one's own workspace is no stranger's address.
+    return effect.kind == "sends-message" and effect.target.startswith("#")
+
+
+def may_go_to_judge_if_delegated(effect: Effect) -> bool:
+    """Return whether a judge may weigh that such a source says so: a message, and what stays among the user's own.
+
+    A file, a repository or money that goes to an address waits for a person, whatever the goal follows.
+    """
+    return effect.kind in ("deletes-record", "sends-message") or (effect.kind == "shares" and "@" not in effect.target)
+
+
+def is_delegated_to(names: frozenset[str], source: str, produced_by: str) -> bool:
+    """Return whether a block is what the goal names: by its source, or by what its call was given.
+
+    What a text says of itself does not count: every page can call itself a README. A call that read other files as
+    well gave a text in which they cannot be told apart.
+    """
+    produced_by = _REDIRECTED.sub("", produced_by)
+    if not names or len(_PATH.findall(produced_by)) > 1:
+        return False
+    place, _, tool = source.partition(":")
+    if canonical_tool(tool) == "bash" and not _prints_one_source(produced_by):
+        return False
+    if place == "tool":
+        # The tool's own name is in the goal as a verb or a noun: "Fetch the news" names no page.
+        words = set(tool_words(tool))
+        if words & {"glob", "grep"} or words >= {"search", "web"}:
+            return False
+    # A retrieved document's source is what its own metadata says.
+    return _is_called(names, f" {'' if place in ('document', 'tool') else source} {produced_by} ".lower())
+
+
+def _is_called(names: frozenset[str], called: str) -> bool:
+    """Return whether a place is called by one of these names, and is not a stranger's."""
+    if VENDORED.search(called) and not any(VENDORED.search(f"/{name}") for name in names):
+        return False
+    called_by = [name for name in names if re.search(rf"(?<!\w){re.escape(name)}s?(?!\w)", called) is not None]
+    hosts = [host.rpartition("@")[2].partition(":")[0] for host in _HOSTS.findall(called)]
+    if {name.partition("/")[0] for name in names}.issuperset(hosts):
+        return bool(called_by)
+    # A file that the goal names is the user's own, and not a page of that name on a host that the goal does not name.
+    return any(not _FILE_NAME.search(name) for name in called_by)
+
+
+def _prints_one_source(command: str) -> bool:
+    """Return whether a command line runs one program for its text, and gives it no second file to print."""
+    command = _FIRST.sub("", command.strip(), count=1)
+    if _MORE_THAN_ONE.search(command):
+        return False
+    first, *filters = [part.split() or [""] for part in command.split("|")]
+    is_filtered = all(part[0] in _PRINTS and _count_files(part) == 0 for part in filters)
+    prints_one = _count_files(first) == 1 if first[0].rpartition("/")[2] in _PRINTS else _MANY_TEXTS.isdisjoint(first)
+    return is_filtered and prints_one
+
+
+def _count_files(words: list[str]) -> int:
+    """Return how many files a program that prints files is given; 0 for every other program."""
+    program = words[0].rpartition("/")[2]
+    if program not in _PRINTS:
+        return 0
+    return len([word for word in words[1:] if word[0] != "-" and not word.isdigit()]) - _PRINTS[program]

@@ -1,0 +1,321 @@
+"""Hosts, mailboxes, phone numbers and accounts: which values are one by their shape, whose they are, and what they
+look like.
+
+A telling shape counts whatever its argument is called: a tool's author may call the recipient `con`.
+
+An attacker registers a name that people and models take for one they know. Two hosts look alike if they have the same
+skeleton: letters of other scripts folded, `rn` read as `m`, `0` as `o` and the like, without hyphens and dots, and with
+each doubled letter single. Hosts that one text names together, those of one platform (`ours.github.io`) and mailboxes
+of one host often differ by a hyphen or a letter: of these only letters that look the same count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from functools import lru_cache
+from typing import NamedTuple
+
+from lockgate.core.ruling.scope.domain_names import TOP_LEVEL_DOMAINS
+from lockgate.core.ruling.scope.machines import NO_HOST, host_and_port, is_host_like
+from lockgate.core.ruling.work_budget import WorkBudget
+from lockgate.core.tables import read_sections
+from lockgate.core.text.confusables import fold_to_latin
+
+# A short value can be one address, or a list of them; a longer one is prose.
+MAX_SHORT = 320
+URL = re.compile(rf"(?i)\b[a-z][a-z0-9+.-]{{0,30}}:[/\\]{{2,}}([^{NO_HOST}]+)")
+_BARE_URL = re.compile(r"(?i)(?<![\w.@/:-])((?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24})/[\w~%-]")
+_EMAIL = re.compile(r"[^\s@<>\"(),;:]{1,64}@[^\s@<>\"(),;:/]{1,255}\.[^\s@<>\"(),;:/.]{2,63}")
+_NAMED_EMAIL = re.compile(rf"[^<>@]{{0,100}}<(?:mailto:)?({_EMAIL.pattern})>|(?:mailto:)?({_EMAIL.pattern})")
+_PHONE = re.compile(r"(?:tel:|sms:|whatsapp:)?(\+\d[\d ()./-]{6,20}\d|00\d[\d ()./-]{6,20}\d)")
+_IBAN = re.compile(r"[A-Z]{2}\d{2}(?=(?:[A-Z]*\d){6})[A-Z0-9]{8,32}")
+_WALLET = re.compile(r"0x[0-9a-fA-F]{40}|(?i:bc1|tb1|ltc1)[0-9a-zA-Z]{25,80}|[13][1-9A-HJ-NP-Za-km-z]{25,34}")
+_CARD = re.compile(r"\d{4}(?:[ -]?\d{4}){2}[ -]?\d{1,7}")
+# An account inside a text: an IBAN in groups, a wallet, the number of a card or an account.
+_ACCOUNT = re.compile(
+    rb"(?i)\b(?:[a-z]{2}\d\d(?: ?[a-z0-9]{4}){2,7}(?: ?[a-z0-9]{1,3})?|%b|\d{9,17})\b" % _WALLET.pattern.encode()
+)
+_ACCOUNT_KIND = re.compile(
+    r"(?i)(?:wallet|iban|acct|account|card|bank|crypto|btc|bitcoin|eth|ethereum|usdt|xmr|monero|litecoin|lightning|upi|pix"
+    r"|paypal|venmo|cashapp|mpesa|zelle|sepa|konto)[ ]{0,2}[:=](?!//)[ ]{0,2}(?=\S)"
+)
+_LOCAL = re.compile(
+    r"(?i)(?:[\w-]+\.)*localhost\.?|127(?:\.\d{1,3}){3}|0\.0\.0\.0|\[?::1\]?|host\.docker\.internal|\[::\]"
+)
+
+
+class Shape(StrEnum):
+    """What kind of address a value is."""
+
+    HOST = "host"
+    EMAIL = "email"
+    PHONE = "phone"
+    ACCOUNT = "account"
+    NAME = "name"
+
+
+class Seen(NamedTuple):
+    """An address in a value, as an attacker's text would name it, and where it stands."""
+
+    shape: Shape
+    target: str
+    start: int
+    end: int
+
+
+def is_local_host(host: str) -> bool:
+    """Return whether a host is this machine itself."""
+    return _LOCAL.fullmatch(host) is not None
+
+
+def find_hosts(text: str) -> Iterator[Seen]:
+    """Yield the host of every URL in a text, each once."""
+    found = set()
+    for match in URL.finditer(text):
+        host = host_and_port(match[1].rstrip(".:!"))[0].lower() or match[1].lower()
+        if host not in found:
+            found.add(host)
+            yield Seen(Shape.HOST, host, match.start(1), match.end(1))
+
+
+def find_bare_hosts(text: str) -> Iterator[Seen]:
+    """Yield the host of every address that a text has without its scheme, as people write them, each once."""
+    found = set()
+    for match in _BARE_URL.finditer(text):
+        host = match[1].lower()
+        if host not in found and host.rpartition(".")[2] in TOP_LEVEL_DOMAINS:
+            found.add(host)
+            yield Seen(Shape.HOST, host, *match.span(1))
+
+
+def host_from_value(text: str) -> str:
+    """Return the host of a value that is one address, with or without its scheme; empty when it is none."""
+    match = URL.match(text.strip())
+    if match:
+        return host_and_port(match[1].rstrip(".:!"))[0].lower() or match[1].lower()
+    authority = re.split(r"[/?#\s]", text.strip().removeprefix("//"), maxsplit=1)[0]
+    host = host_and_port(authority)[0].lower()
+    return host if is_host_like(host) or is_local_host(host) or re.fullmatch(r"\d+(?:\.\d+){3}", host) else ""
+
+
+def find_addresses_by_shape(text: str) -> list[Seen]:
+    """Return the addresses of a short value that is one address or a list of them; none for a longer text or prose."""
+    if len(text) > MAX_SHORT or not text:
+        return []
+    whole = _address_from_part(text, 0)
+    if whole is not None:
+        return [whole]
+    if "," not in text and ";" not in text:
+        return []
+    parts = list(re.finditer(r"[^,;]+", text))
+    seen = [_address_from_part(part[0], part.start()) for part in parts]
+    return [each for each in seen if each is not None] if all(seen) else []
+
+
+def find_mailboxes(text: str) -> list[Seen]:
+    """Return the mailboxes of a short text, whatever else stands in it."""
+    found = _EMAIL.finditer(text) if len(text) <= MAX_SHORT else ()
+    return [Seen(Shape.EMAIL, match[0], match.start(), match.end()) for match in found]
+
+
+def is_wallet(text: str) -> bool:
+    """Return whether this is the address of a wallet, from which no bank gets money back."""
+    return _WALLET.fullmatch(text.strip()) is not None
+
+
+def text_behind_accounts(text: bytes) -> bytes:
+    """Return what stands behind the last account in a text."""
+    return _ACCOUNT.split(text)[-1]
+
+
+def account_start(text: str) -> int:
+    """Return where an account begins behind its kind, as in `wallet:0x5f…`; 0 for a text without one."""
+    match = _ACCOUNT_KIND.match(text)
+    return match.end() if match else 0
+
+
+def _address_from_part(text: str, at: int) -> Seen | None:
+    stripped = text.strip()
+    start = at + text.find(stripped) + account_start(stripped)
+    end = at + text.find(stripped) + len(stripped)
+    stripped = stripped[account_start(stripped) :]
+    email = _NAMED_EMAIL.fullmatch(stripped)
+    if email:
+        return Seen(Shape.EMAIL, email[1] or email[2], start, end)
+    url = URL.match(stripped)
+    if url and not re.search(r"\s", stripped):
+        return Seen(Shape.HOST, host_from_value(stripped), start, end)
+    phone = _PHONE.fullmatch(stripped)
+    if phone:
+        return Seen(Shape.PHONE, phone[1], start, end)
+    compact = re.sub(r"[ -]", "", stripped)
+    if _IBAN.fullmatch(compact) or _WALLET.fullmatch(stripped) or (len(compact) > 12 and _CARD.fullmatch(stripped)):
+        return Seen(Shape.ACCOUNT, compact, start, end)
+    return None
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Whose an address is, and what it looks like
+
+_SHARED, _TENANTS, _PROVIDERS = (
+    frozenset(" ".join(read_sections(__package__, "common_values.txt")[name]).encode().split())
+    for name in ("shared domains", "tenant domains", "providers")
+)
+# Shorter names look alike by chance.
+_MIN_NAME = 5
+_MIN_ADDRESS, _MAX_ADDRESS = 8, 320
+_IN_ADDRESS = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789.-_+@")
+_ADDRESS_BYTES = bytes(byte if byte > 127 or byte in _IN_ADDRESS else 32 for byte in range(256))
+_LAST_DIGIT = ord("9")
+_PUNYCODE = re.compile(rb"xn--(?<![\w-]xn--)([a-z0-9-]{1,59})")
+_SAME_LETTERS = str.maketrans("015i", "olsl")
+_OVERLOOKED, _DOUBLED = str.maketrans("", "", ".- "), re.compile(r"(.)\1+")
+_ANY_SCRIPT = frozenset({"compat"})
+
+
+def is_shared(domain: bytes) -> bool:
+    """Return whether a domain says nothing alone: anyone can have a page there, or documents use it as an example."""
+    return domain in _SHARED
+
+
+def is_open_to_all(domain: bytes) -> bool:
+    """Return whether anyone can have a mailbox, a host or a page there: its other users are other parties."""
+    return domain in _SHARED or domain in _TENANTS or domain.partition(b".")[0] in _PROVIDERS
+
+
+def domain_of(host: bytes) -> bytes:
+    """Return the part of a host that one owner registers; where a short label stands before the last, three labels."""
+    labels = host.split(b".")
+    return b".".join(labels[-3:] if len(labels) > 2 and len(labels[-2]) < 4 else labels[-2:])
+
+
+class HostOrMailbox(NamedTuple):
+    """A host, or a mailbox with the name before its `@`; `domain` is what its owner has registered."""
+
+    local: bytes
+    host: bytes
+    domain: bytes
+
+    @property
+    def written(self) -> bytes:
+        """The address as a text has it."""
+        return b"%b@%b" % (self.local, self.host) if self.local else self.host
+
+    @property
+    def owner(self) -> bytes:
+        """The domain without its ending."""
+        return self.domain.partition(b".")[0]
+
+
+class AddressBook:
+    """The addresses of texts by what they look like, each with the name of its text."""
+
+    __slots__ = ("_by_look",)
+
+    def __init__(self, name: str = "", prepared: bytes = b"") -> None:
+        # By look and name, the addresses in their order.
+        self._by_look: dict[str, dict[str, dict[HostOrMailbox, None]]] = {}
+        self.add(name, prepared)
+
+    def add(self, name: str, prepared: bytes) -> None:
+        """Take in the addresses of a text."""
+        addresses = addresses_in(prepared)
+        for address, (mailbox, host, domain) in zip(addresses, _looks_of(addresses), strict=True):
+            named = (mailbox, address), (host, address._replace(local=b""))
+            # One entry for all hosts of an owner: a text may list thousands.
+            for look, entry in (*named, (domain, HostOrMailbox(b"", address.domain, address.domain))):
+                if look:
+                    self._by_look.setdefault(look, {}).setdefault(name, {})[entry] = None
+
+    def find_alike(
+        self, address: HostOrMailbox, budget: WorkBudget, *, is_owner_known: bool = False
+    ) -> tuple[str, str]:
+        """Return what looks like an address and is another one, and the name of its text.
+
+        Of a known owner only a mailbox is. Where the budget ends first, nothing is returned.
+        """
+        texts = [text for look in _looks_of_one(address) for text in self._by_look.get(look, {}).items()]
+        names = dict.fromkeys(name for name, _ in texts)
+        for name in names:
+            alike = [other for held, others in texts if held == name for other in others]
+            if not budget.take(1 + len(alike)):
+                break
+            is_same_text = any(other.host == address.host for other in alike)
+            for other in alike:
+                is_wanted = not is_owner_known or (other.local and other.host == address.host)
+                if is_wanted and _is_another(address, other, is_same_text=is_same_text):
+                    return other.written.decode("utf-8", "replace"), name
+        return "", ""
+
+
+def addresses_in(prepared: bytes) -> list[HostOrMailbox]:
+    """Return what may be an address in a text, each once; file names may be among them, and look like no host.
+
+    `user:ann@ours.example` is the mailbox of ann.
+    """
+    words = (word.strip(b".-_+@") for word in prepared.translate(_ADDRESS_BYTES).split() if b"." in word)
+    # No number ends with a letter, and every host does.
+    named = (word for word in words if _MIN_ADDRESS <= len(word) <= _MAX_ADDRESS and word[-1] > _LAST_DIGIT)
+    return [_split_address(word) for word in dict.fromkeys(named) if b"." in word]
+
+
+def addresses_from_target(target: str) -> list[HostOrMailbox]:
+    """Return the addresses at which an effect is aimed: all of them, for a name may be written like an address."""
+    return addresses_in(target[:_MAX_ADDRESS].lower().encode("utf-8", "ignore"))
+
+
+def _split_address(written: bytes) -> HostOrMailbox:
+    """Return an address as people see it: `xn--mller-bau-q9a.example` has an umlaut."""
+    local, _, host = _PUNYCODE.sub(_decode_label, written).rpartition(b"@")
+    return HostOrMailbox(local, host, domain_of(host))
+
+
+def _decode_label(label: re.Match[bytes]) -> bytes:
+    try:
+        return label[1].decode("punycode").encode()
+    except UnicodeError:
+        return label[0]
+
+
+@lru_cache(maxsize=256)
+def _looks_of_one(address: HostOrMailbox) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, _looks_of([address])[0])))
+
+
+def _looks_of(addresses: Iterable[HostOrMailbox]) -> list[tuple[str, str, str]]:
+    """Return what addresses look like: a mailbox with its owner, the host and the domain; empty for short names."""
+    looks = []
+    for line in _fold(b"%b@%b\t%b\t%b" % (entry.local, entry.owner, entry.host, entry.domain) for entry in addresses):
+        mailbox, host, domain = line.split("\t")
+        host, domain = (_DOUBLED.sub(r"\1", _join_letters(name.translate(_OVERLOOKED))) for name in (host, domain))
+        is_short = len(mailbox.rpartition("@")[2].replace("-", "")) < _MIN_NAME
+        mailbox = "" if mailbox.startswith("@") else _join_letters(mailbox)
+        looks.append((mailbox, "", "") if is_short else (mailbox, host, domain))
+    return looks
+
+
+def _fold(names: Iterable[bytes]) -> list[str]:
+    """Return names in Latin letters; many are folded in a tenth of the time of one by one."""
+    text = b"\n".join(names).decode("utf-8", "replace")
+    return fold_to_latin(text, _ANY_SCRIPT).translate(_SAME_LETTERS).split("\n") if text else []
+
+
+def _join_letters(text: str) -> str:
+    return text.replace("rn", "m").replace("vv", "w").replace("cl", "d")
+
+
+def _is_another(address: HostOrMailbox, other: HostOrMailbox, *, is_same_text: bool) -> bool:
+    """Return whether an address with the same look belongs to another party, who may pose as the first."""
+    if other.local:
+        if address.host == other.host:
+            return address.local != other.local and len(address.local) >= _MIN_NAME
+        if address.local != other.local or address.domain == other.domain or is_open_to_all(address.domain):
+            return False
+        # A person may give two endings of one name.
+        return len(address.owner) >= _MIN_NAME and not (is_same_text and address.owner == other.owner)
+    is_same_domain = address.domain == other.domain
+    if address.host == other.host or (is_same_domain and not is_open_to_all(address.domain)):
+        return False
+    return not (is_same_domain or is_same_text) or len(set(map(_join_letters, _fold([address.host, other.host])))) == 1
