@@ -108,6 +108,11 @@ def quoted(text: object, limit: int = 60) -> str:
     return f"`{printable(text, limit)}`"
 
 
+def has_half_pair(text: str) -> bool:
+    """Return whether a text holds half of a surrogate pair: it is no character, and no store takes it."""
+    return not text.isascii() and text.encode("utf-8", "ignore").decode() != text
+
+
 def suggest_closest(word: str, known: Iterable[str]) -> str:
     """Return a hint with the known word that was probably meant; empty when none is near."""
     from difflib import get_close_matches

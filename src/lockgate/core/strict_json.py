@@ -54,7 +54,6 @@ class JsonLimits(NamedTuple):
 # What every Python can write and read again: the `json` of 3.11 stops near 1,000 levels, that of 3.13 near 10,000.
 # Without a limit of ours, one Python could not read what another one kept, or would compute another hash.
 PORTABLE: Final = JsonLimits(depth=500)
-_HALF_PAIR: Final = re.compile("[\ud800-\udfff]")
 
 
 class JsonReader:
@@ -135,11 +134,6 @@ def _walk_brackets(text: str, limits: JsonLimits) -> None:
                 raise InvalidJson(JsonFault.TOO_MANY_VALUES)
         elif first in "]}":
             depth -= 1
-
-
-def has_half_pair(text: str) -> bool:
-    """Return whether a text holds half of a surrogate pair: it is no character, and no store takes it."""
-    return not text.isascii() and _HALF_PAIR.search(text) is not None
 
 
 def object_from_pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -23,8 +23,8 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Any, NamedTuple, TypeVar
 
-from lockgate.core.errors import InvalidCall, quoted
-from lockgate.core.strict_json import InvalidJson, JsonReader, has_half_pair
+from lockgate.core.errors import InvalidCall, has_half_pair, quoted
+from lockgate.core.strict_json import InvalidJson, JsonReader
 from lockgate.core.vocabulary import Decision, Effect, Finding, Origin
 from lockgate.core.wire import record_from_dict, record_to_dict
 

@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from lockgate.core.errors import InvalidCall, LockgateError, quoted
+from lockgate.core.errors import InvalidCall, LockgateError, has_half_pair, quoted
 from lockgate.core.ruling.approvals import (
     FINISH,
     SKEW_S,
@@ -41,7 +41,6 @@ from lockgate.core.ruling.approvals import (
     describe_call,
     hash_texts,
 )
-from lockgate.core.strict_json import has_half_pair
 from lockgate.core.vocabulary import Block, Certainty, Effect, Severity, Trust
 from lockgate.core.wire import record_from_dict, record_to_dict
 

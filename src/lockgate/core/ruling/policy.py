@@ -11,8 +11,7 @@ from functools import partial
 from operator import add, and_, or_
 from typing import Any
 
-from lockgate.core.errors import InvalidConfig, quoted
-from lockgate.core.strict_json import has_half_pair
+from lockgate.core.errors import InvalidConfig, has_half_pair, quoted
 from lockgate.core.vocabulary import Action, Mode, Risk, Trust
 
 # A policy file may come with a repository: these and `pattern_cost.py` bound what compiling its patterns can cost.
