@@ -1,8 +1,7 @@
 """Supervised steps as values: how much supervision, what the agent said it would do, what it says it did.
 
-Both texts are the agent's, and a hijacked agent writes what gets it through. So neither can clear
-anything: a commitment is only ever compared *against* what was seen, an admission in the assessment counts and a
-reassurance does not, and an undeclared call counts, no matter what the agent says of it. What follows from a
+Both texts are the agent's, and a hijacked agent writes what gets it through. So neither can clear anything: a
+commitment is only compared *against* what was seen, an admission counts and a reassurance does not. What follows from a
 trigger is one more look, never one less: each call is judged as if there were no step.
 """
 
@@ -26,7 +25,7 @@ from lockgate.core.ruling.context import PastCall
 from lockgate.core.ruling.origins import TrustedText
 from lockgate.core.ruling.scope.border import Border, border_from_prose
 from lockgate.core.ruling.scope.crossings import OUTSIDE, find_crossings
-from lockgate.core.ruling.tool_risk import PLAIN_VERBS, canonical_tool, tool_intent, tool_risk, tool_words
+from lockgate.core.ruling.tool_risk import PLAIN_VERBS, WORDS, canonical_tool, tool_intent, tool_risk, tool_words
 from lockgate.core.vocabulary import Finding, Risk
 
 # A finding that no model may clear; `pipeline.HARD` names it too.
@@ -36,18 +35,13 @@ UNSHOWN = "step:unshown_calls"
 
 MAX_ASSUMPTIONS = 3
 # A declaration that names everything declares nothing: these bound how much can be named.
-MAX_ENTRIES = 20
-MAX_ENTRY = 400
-MAX_TEXT = 4_000
+MAX_ENTRIES, MAX_ENTRY, MAX_TEXT = 20, 400, 4_000
 # All of it as ASCII JSON: what a person approves has to be stored, and an emoji takes twelve bytes there.
 MAX_WRITTEN = 60_000
 # The agent's own words must not crowd out the calls that were seen.
-MAX_WORDS = 4
-MAX_CALLS = 12
-MAX_TRIGGERS = 24
+MAX_WORDS, MAX_CALLS, MAX_TRIGGERS = 4, 12, 24
 # Calls that are shown one by one, and how much of each. Twice as many and more are kept until then.
-MAX_ACTS = 20
-MAX_ACTS_WRITTEN = 40_000
+MAX_ACTS, MAX_ACTS_WRITTEN = 20, 40_000
 _MAX_KEPT, _MAX_VALUES, _MAX_NAME, _MAX_TOOL, _MAX_VALUE = 128, 10, 40, 120, 240
 
 
@@ -234,9 +228,9 @@ def compare_with_commitment(
 
 
 class ActingCall(NamedTuple):
-    """A call that does something, as far as it is kept: its values are cut, and `whole` says whether any was.
+    """A call that does something, with its values cut. `why` says why it was not declared; empty when it was.
 
-    `why` is why it was not declared, empty when it was; `number` is when it was last made, `times` how often.
+    `number` is when it was last made, `times` how often.
     """
 
     number: int
@@ -255,20 +249,20 @@ class ActingCalls:
     that owns it holds a lock.
     """
 
-    __slots__ = ("_compared", "_high_risk_tools", "_kept", "acting", "seen")
-
     def __init__(self, *, high_risk_tools: frozenset[str] = frozenset(), compared: bool = True) -> None:
         self._high_risk_tools = high_risk_tools
         self._compared = compared
         self._kept: dict[bytes, ActingCall] = {}
-        self.seen = 0
-        self.acting = 0
+        self.seen = self.acting = 0
 
     def add_call(self, commitment: Commitment | None, call: PastCall) -> None:
         """Take in a call that was ruled on, under what the agent had committed to by then."""
         self.seen += 1
         risk = tool_risk(call.tool, additional=self._high_risk_tools)
-        why = self._why_undeclared(commitment, call, risk) if self._compared else ""
+        try:
+            why = why_undeclared(commitment, call, high_risk_tools=self._high_risk_tools) if self._compared else ""
+        except Exception:  # noqa: BLE001  # what could not be compared has not been found to fit
+            why = "it could not be compared with the commitment"
         if not why and risk is Risk.LOW:
             return
         self.acting += 1
@@ -286,14 +280,6 @@ class ActingCalls:
             # What is not among these now cannot be later: calls that follow only come before it.
             first = set(self._rank_acts()[: _MAX_KEPT // 2])
             self._kept = {key: act for key, act in self._kept.items() if act in first}
-
-    def _why_undeclared(self, commitment: Commitment | None, call: PastCall, risk: Risk) -> str:
-        if commitment is None:
-            return "" if risk is Risk.LOW else "made before the commitment"
-        try:
-            return why_undeclared(commitment, call, high_risk_tools=self._high_risk_tools)
-        except Exception:  # noqa: BLE001  # what could not be compared has not been found to fit
-            return "it could not be compared with the commitment"
 
     def most_telling(self) -> tuple[ActingCall, ...]:
         """The calls to show, the most telling first, as many as a person can read and a store can hold."""
@@ -338,27 +324,11 @@ def call_to_argument(act: ActingCall) -> dict[str, object]:
     return argument | ({"undeclared": act.why} if act.why else {}) | ({"times": act.times} if act.times > 1 else {})
 
 
-# What cannot be taken back, reaches others, or runs its arguments. Words of a name, not their synonyms: all of
-# these would make every tool grave.
-_GRAVE = frozenset(
-    """
-    send forward share publish post upload export push email mail message reply tweet broadcast notify sms call
-    pay wire remit transfer donate refund withdraw deposit buy purchase order checkout sell trade charge invest redeem
-    delete remove erase wipe drop destroy purge truncate uninstall revoke cancel terminate kill shutdown
-    run exec execute eval invoke install deploy spawn launch start trigger sudo shell command script code
-    grant allow approve authorize permit invite assign promote elevate login sign password credential credentials
-    secret secrets token key permission permissions role access money payment fund funds bank account
-    """.split()
-)
-
-
 @lru_cache(maxsize=1024)
 def _is_grave(tool: str) -> bool:
-    words = tool_words(tool)
-    if canonical_tool(tool) in ("bash", "web_fetch", "spawn_agent") or not _GRAVE.isdisjoint(words):
-        return True
-    # Of a name that says nothing we know nothing.
-    return not tool_intent(tool).verbs
+    # Of a name without a verb nothing is known.
+    is_known = canonical_tool(tool) not in ("bash", "web_fetch", "spawn_agent") and bool(tool_intent(tool).verbs)
+    return not is_known or not WORDS["grave"].isdisjoint(tool_words(tool))
 
 
 def _cut(text: str, most: int) -> str:
@@ -382,7 +352,9 @@ def split_assumptions(assumptions: Iterable[str]) -> tuple[str, ...]:
     return tuple({piece.casefold(): piece for piece in pieces if len(piece) > 1}.values())
 
 
-def why_undeclared(commitment: Commitment, call: PastCall, *, high_risk_tools: frozenset[str] = frozenset()) -> str:
+def why_undeclared(
+    commitment: Commitment | None, call: PastCall, *, high_risk_tools: frozenset[str] = frozenset()
+) -> str:
     """Why a call lies outside what the agent declared, or nothing.
 
     1. What the commitment calls out of scope is, by the tool's name, by what it does, or by a place it touches.
@@ -391,9 +363,12 @@ def why_undeclared(commitment: Commitment, call: PastCall, *, high_risk_tools: f
     4. Where `in_scope` names places, the call stays within them.
     """
     leaves = [Leaf(argument, text) for argument, text in call.values]
+    only_looks = tool_risk(call.tool, additional=high_risk_tools) is Risk.LOW
+    if commitment is None:
+        return "" if only_looks else "made before the commitment"
     # 1. Out of scope.
     for entry in commitment.out_of_scope:
-        never = border_from_prose(entry).inside
+        never = _border_from_entry(entry).inside
         if never and not _BEYOND.search(entry):
             # "mail to hr.example" rules out that place, not mail.
             crossed = find_crossings(Border(excluded=never, is_open=True), leaves, tool=call.tool)
@@ -404,23 +379,20 @@ def why_undeclared(commitment: Commitment, call: PastCall, *, high_risk_tools: f
         if any(finding.rule == OUTSIDE for finding in crossed):
             return f"it touches what the commitment puts out of scope ({quoted(entry)})"
     # 2. Looking.
-    if tool_risk(call.tool, additional=high_risk_tools) is Risk.LOW:
+    if only_looks:
         return ""
     # 3. Acting.
     if not any(_declares_tool(entry, call.tool) for entry in commitment.in_scope):
         return "the commitment does not mention what this tool does"
     # 4. Places.
-    beyond = find_crossings(_declared_places(commitment.in_scope), leaves, tool=call.tool)
+    declared = Border(tuple(place for entry in commitment.in_scope for place in _border_from_entry(entry).inside))
+    beyond = find_crossings(declared, leaves, tool=call.tool)
     return f"{quoted(beyond[0].excerpt)} is not among the places of the commitment" if beyond else ""
 
 
+_border_from_entry = lru_cache(maxsize=256)(border_from_prose)
 # `nothing outside lab.example` names the place that is inside.
 _BEYOND = re.compile(r"(?i)\b(?:outside|beyond|other than|except|apart from|else than|besides|not in|but)\b")
-
-
-@lru_cache(maxsize=256)
-def _declared_places(entries: tuple[str, ...]) -> Border:
-    return Border(tuple(place for entry in entries for place in border_from_prose(entry).inside))
 
 
 def _declares_tool(entry: str, tool: str) -> bool:
@@ -470,17 +442,10 @@ def _names_action(entry: str, tool: str) -> bool:
     both = intent.verbs & intent.objects
     if not (intent.verbs - both).isdisjoint(_stems(entry)):
         return True
-    is_object = False
-    for part in _PART_ENDS.split(entry):
-        has_verb = False
-        for word in re.findall(r"[^\W_]+", part):
-            forms = _stems(word)
-            if not both.isdisjoint(forms):
-                if not has_verb:
-                    return True
-                is_object = True
-            has_verb = has_verb or not PLAIN_VERBS.isdisjoint(forms)
-    return not is_object
+    parts = [[_stems(word) for word in re.findall(r"[^\W_]+", part)] for part in _PART_ENDS.split(entry)]
+    places = [(part, at) for part in parts for at, forms in enumerate(part) if not both.isdisjoint(forms)]
+    # A plain verb before the word makes it an object.
+    return not places or any(all(map(PLAIN_VERBS.isdisjoint, part[:at])) for part, at in places)
 
 
 def _stems(entry: str) -> set[str]:
@@ -489,11 +454,7 @@ def _stems(entry: str) -> set[str]:
 
 def findings_from_triggers(triggers: Sequence[Trigger]) -> tuple[Finding, ...]:
     """Return triggers as findings, for the tier above and for the readers of its ruling."""
-    where = {
-        Cause.UNDECLARED_CALL: "acts",
-        Cause.EXCESS_ASSUMPTIONS: "commitment",
-        Cause.ABANDONED_STEP: "abandoned",
-    }
+    where = {Cause.UNDECLARED_CALL: "acts", Cause.EXCESS_ASSUMPTIONS: "commitment", Cause.ABANDONED_STEP: "abandoned"}
     return tuple(
         Finding(f"step:{trigger.cause.value}", where.get(trigger.cause, "assessment"), 0, 0, "raw", trigger.what)
         for trigger in triggers
