@@ -61,14 +61,14 @@ def test_a_decision_says_everything_it_holds() -> None:
 
 
 def test_findings_and_origins_keep_every_field() -> None:
-    assert list(wire.finding_to_dict(FINDING)) == list(Finding._fields)
-    assert list(wire.origin_to_dict(ORIGIN)) == list(Origin._fields)
-    assert list(wire.effect_to_dict(EFFECT)) == list(Effect._fields)
+    assert list(wire.record_to_dict(FINDING)) == list(Finding._fields)
+    assert list(wire.record_to_dict(ORIGIN)) == list(Origin._fields)
+    assert list(wire.record_to_dict(EFFECT)) == list(Effect._fields)
 
 
 def test_a_block_is_written_in_the_words_of_a_trace() -> None:
     block = Block("b1", "text", Trust.UNTRUSTED, Kind.DATA, True, "tool:mail", "00", ("b0",))
-    assert wire.block_to_dict(block) == {
+    assert wire.record_to_dict(block) == {
         "id": "b1",
         "content": "text",
         "trust": "untrusted",
@@ -82,7 +82,7 @@ def test_a_block_is_written_in_the_words_of_a_trace() -> None:
 
 def test_a_lineage_is_a_tree() -> None:
     tree = Lineage("b2", (Lineage("b1", (Lineage("b2", cut="cycle"),)),))
-    written = wire.lineage_to_dict(tree)
+    written = wire.record_to_dict(tree)
     assert written["parents"] == [
         {"block": "b1", "parents": [{"block": "b2", "parents": [], "cut": "cycle"}], "cut": ""}
     ]

@@ -24,7 +24,7 @@ from lockgate.core.ruling.goal import Goal
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import canonical_tool
 from lockgate.core.strict_json import InvalidJson, JsonReader
-from lockgate.core.wire import SCHEMA, effect_to_dict
+from lockgate.core.wire import SCHEMA, record_to_dict
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
@@ -156,7 +156,7 @@ def _as_object(call: ToolCall, found: Sequence[Effect], goal: Sequence[str]) -> 
     effects = []
     for at, each in enumerate(found):
         item: dict[str, object] = {
-            **effect_to_dict(each),
+            **record_to_dict(each),
             "does": describe_effect(each.kind, each.target),
         }
         effects.append({**item, "goal": goal[at]} if goal else item)

@@ -33,44 +33,35 @@ class LockgateError(Exception):
         return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
 
 
-class InvalidBlock(LockgateError):
-    """A block that breaks the laws of trust."""
+class InvalidBlock(LockgateError): ...
 
 
-class InvalidCall(LockgateError):
-    """A tool call that is not a name and a JSON object."""
+class InvalidCall(LockgateError): ...
 
 
-class InvalidPattern(LockgateError):
-    """A pattern that the scanner's engine cannot take."""
+class InvalidPattern(LockgateError): ...
 
 
-class InvalidTrace(LockgateError):
-    """A line of a trace that cannot be read."""
+class InvalidTrace(LockgateError): ...
 
 
-class InvalidPayload(LockgateError):
-    """A request to assess that is not of the normalized shape."""
+class InvalidPayload(LockgateError): ...
 
 
-class InvalidRecord(LockgateError):
-    pass
+class InvalidRecord(LockgateError): ...
 
 
-class InvalidNote(LockgateError):
-    pass
+class InvalidNote(LockgateError): ...
 
 
 class JournalUnavailable(LockgateError):
     """The journal cannot be written; a record that was not acknowledged may have been stored all the same."""
 
 
-class JournalUncosigned(JournalUnavailable):
-    """The record is stored, but no witness has cosigned it in time: it does not count yet."""
+class JournalUncosigned(JournalUnavailable): ...
 
 
-class JournalDamaged(JournalUnavailable):
-    """The stored log is not the log that was written: a person has to look at it."""
+class JournalDamaged(JournalUnavailable): ...
 
 
 class SessionsUnavailable(LockgateError):
@@ -88,24 +79,27 @@ class SessionsBusy(SessionsUnavailable):
         self.by_caller = by_caller
 
 
-class InvalidConfig(LockgateError):
-    """A configuration that must not start."""
+class InvalidConfig(LockgateError): ...
 
 
 def printable(text: object, limit: int = 60) -> str:
     """Return foreign text for one line of a message: cut short, and without anything that a terminal would obey."""
     plain = str(text)[: limit + 1]
     if not plain.isprintable():
-        # Most of these characters are line ends and tabs, which the commands show as these escapes elsewhere too.
+        # The commands show line ends and tabs as these escapes elsewhere too.
         plain = plain.replace("\n", r"\n").replace("\r", r"\r").replace("\t", r"\t")
-        if not plain.isprintable():
-            plain = "".join([ch if ch.isprintable() else "\N{REPLACEMENT CHARACTER}" for ch in plain])
+        plain = "".join([ch if ch.isprintable() else "\N{REPLACEMENT CHARACTER}" for ch in plain])
     return f"{plain[:limit]}…" if len(plain) > limit else plain
 
 
 def quoted(text: object, limit: int = 60) -> str:
     """Return user input for an error message: printable, in backticks."""
     return f"`{printable(text, limit)}`"
+
+
+def has_half_pair(text: str) -> bool:
+    """Return whether a text holds half of a surrogate pair: it is no character, and no store takes it."""
+    return not text.isascii() and text.encode("utf-8", "ignore").decode() != text
 
 
 def suggest_closest(word: str, known: Iterable[str]) -> str:

@@ -10,6 +10,7 @@ import json
 import math
 import re
 from enum import StrEnum
+from functools import partial
 from typing import Final, Literal, NamedTuple, Never, cast
 
 
@@ -27,17 +28,12 @@ class JsonFault(StrEnum):
 class InvalidJson(ValueError):
     """A text that is not JSON, or that two parsers might read differently.
 
-    `value` is the key, the word or the digits at fault. `message`, `line` and `column` come from the parser, and are
-    set only for NOT_JSON.
+    `value` is the key, the word or the digits at fault. `message`, `line` and `column` are set only for NOT_JSON.
     """
 
     def __init__(self, fault: JsonFault, value: str = "", *, message: str = "", line: int = 0, column: int = 0) -> None:
         super().__init__(fault.value)
-        self.fault = fault
-        self.value = value
-        self.message = message
-        self.line = line
-        self.column = column
+        self.fault, self.value, self.message, self.line, self.column = fault, value, message, line, column
 
 
 class JsonLimits(NamedTuple):
@@ -75,12 +71,11 @@ class JsonReader:
         allow_control_characters: bool = False,
     ) -> None:
         self._limits = limits
-        self._max_digits = max_digits
         self._decode = json.JSONDecoder(
             object_pairs_hook=None if allow_duplicate_keys else object_from_pairs,
-            parse_constant=None if allow_constants else _refuse_constant,
-            parse_float={"all": None, "finite": _parse_finite, "none": _refuse_number}[floats],
-            parse_int=None if max_digits is None else self._parse_int,
+            parse_constant=None if allow_constants else partial(_refuse, JsonFault.BAD_CONSTANT),
+            parse_float={"all": None, "finite": _parse_finite, "none": partial(_refuse, JsonFault.BAD_NUMBER)}[floats],
+            parse_int=None if max_digits is None else partial(_parse_int, max_digits),
             strict=not allow_control_characters,
         ).decode
 
@@ -102,9 +97,6 @@ class JsonReader:
         except ValueError:  # Python itself refuses to convert an integer of thousands of digits
             raise InvalidJson(JsonFault.BAD_NUMBER) from None
 
-    def _parse_int(self, digits: str) -> int:
-        return int(digits) if self._max_digits is None or len(digits) <= self._max_digits else _refuse_number(digits)
-
 
 # A string to its end, or to the end of the text, is one step: an open quotation mark would otherwise cost quadratic
 # time.
@@ -114,48 +106,38 @@ _BRACKETS: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{]|[\]}
 def check_limits(text: str, limits: JsonLimits) -> None:
     """Raise InvalidJson if the text has more than the limits allow; nothing is parsed for it."""
     brackets = text.count("[") + text.count("{")
-    if brackets > limits.depth:
-        _walk_brackets(text, limits)
+    depth = containers = 0
+    for match in _BRACKETS.finditer(text) if brackets > limits.depth else ():
+        first = text[match.start()]
+        depth += (first in "[{") - (first in "]}")
+        containers += first in "[{"
+        if depth > limits.depth:
+            raise InvalidJson(JsonFault.TOO_DEEP)
+        if limits.containers is not None and containers > limits.containers:
+            raise InvalidJson(JsonFault.TOO_MANY_VALUES)
     # Each value takes a character at least.
     if limits.values is not None and len(text) > limits.values < max(brackets, text.count(",")):
         raise InvalidJson(JsonFault.TOO_MANY_VALUES)
 
 
-def _walk_brackets(text: str, limits: JsonLimits) -> None:
-    depth = containers = 0
-    for match in _BRACKETS.finditer(text):
-        first = text[match.start()]
-        if first in "[{":
-            depth += 1
-            containers += 1
-            if depth > limits.depth:
-                raise InvalidJson(JsonFault.TOO_DEEP)
-            if limits.containers is not None and containers > limits.containers:
-                raise InvalidJson(JsonFault.TOO_MANY_VALUES)
-        elif first in "]}":
-            depth -= 1
-
-
 def object_from_pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Return the object of these members; raise InvalidJson, which names the key, if one stands there twice."""
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise InvalidJson(JsonFault.DUPLICATE_KEY, key)
-            seen.add(key)
+    value: dict[str, object] = {}
+    for key, member in pairs:
+        if key in value:
+            raise InvalidJson(JsonFault.DUPLICATE_KEY, key)
+        value[key] = member
     return value
 
 
-def _refuse_constant(word: str) -> Never:
-    raise InvalidJson(JsonFault.BAD_CONSTANT, word)
+def _refuse(fault: JsonFault, text: str) -> Never:
+    raise InvalidJson(fault, text)
 
 
-def _refuse_number(digits: str) -> Never:
-    raise InvalidJson(JsonFault.BAD_NUMBER, digits)
+def _parse_int(most: int, digits: str) -> int:
+    return int(digits) if len(digits) <= most else _refuse(JsonFault.BAD_NUMBER, digits)
 
 
 def _parse_finite(digits: str) -> float:
     value = float(digits)
-    return value if math.isfinite(value) else _refuse_number(digits)
+    return value if math.isfinite(value) else _refuse(JsonFault.BAD_NUMBER, digits)

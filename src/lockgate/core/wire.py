@@ -1,113 +1,75 @@
-"""The vocabulary as JSON-ready values: the one place that names the JSON keys other programs read."""
+"""Records as JSON-ready values and back: the names of their fields are the JSON keys that other programs read."""
 
 from __future__ import annotations
 
-from lockgate.core.vocabulary import Block, Decision, Effect, Finding, Lineage, Origin, Ran, Receipt
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
+from enum import IntEnum, StrEnum
+from functools import lru_cache
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from lockgate.core.vocabulary import Decision, Trust
 
 # Moves when a key changes its meaning or goes away; a new key alone does not move it.
 SCHEMA = "lockgate/1"
 
+_DECISION_KEYS = (
+    *("action", "tier", "reason", "risk", "explanation", "findings", "origins", "effects", "correction", "approval"),
+    *("width", "tiers", "cost_usd", "latency_us", "receipt"),
+)
+_DIGITS = {"latency_us": 3, "cost_usd": 9}
+_Record = TypeVar("_Record", bound=tuple[object, ...])
+_field_types = lru_cache(get_type_hints)
+
 
 def decision_to_dict(decision: Decision) -> dict[str, object]:
-    """Return a decision as a JSON object."""
-    return {
-        "action": decision.action.value,
-        "tier": decision.tier,
-        "reason": decision.reason.value,
-        "risk": decision.risk.value,
-        "explanation": decision.explanation,
-        "findings": [finding_to_dict(finding) for finding in decision.findings],
-        "origins": [origin_to_dict(origin) for origin in decision.origins],
-        "effects": [effect_to_dict(effect) for effect in decision.effects],
-        "correction": decision.correction,
-        "approval": decision.approval,
-        "width": decision.width,
-        "tiers": [tier_to_dict(ran) for ran in decision.tiers],
-        "cost_usd": round(decision.cost_usd, 9),
-        "latency_us": round(decision.latency_us, 3),
-        "receipt": None if decision.receipt is None else receipt_to_dict(decision.receipt),
-    }
+    """Return a decision as a JSON object, with what each tier said, the rules included."""
+    return _members_to_dict(decision, _DECISION_KEYS)
 
 
-def receipt_to_dict(receipt: Receipt) -> dict[str, object]:
-    """Return a receipt as a JSON object."""
-    return {"origin": receipt.origin, "index": receipt.index, "leaf_hash": receipt.leaf_hash.hex()}
+def record_to_dict(record: Any) -> dict[str, object]:
+    """Return a named tuple or a dataclass as a JSON object. `build_lineage` bounds the one kind that nests."""
+    return _members_to_dict(record, getattr(record, "_fields", ()) or [field.name for field in fields(record)])
 
 
-def tier_to_dict(ran: Ran) -> dict[str, object]:
-    """Return one tier's part of a decision as a JSON object."""
-    return {
-        "tier": ran.tier,
-        "said": ran.said,
-        "by": ran.by,
-        "latency_us": round(ran.latency_us, 3),
-        "tokens_in": ran.tokens_in,
-        "tokens_out": ran.tokens_out,
-        "cost_usd": None if ran.cost_usd is None else round(ran.cost_usd, 9),
-        "cached": ran.cached,
-        "exam": ran.exam,
-    }
+def _members_to_dict(record: Any, names: Iterable[str]) -> dict[str, object]:
+    return {name: _value_to_json(getattr(record, name), _DIGITS.get(name)) for name in names}
 
 
-def finding_to_dict(finding: Finding) -> dict[str, object]:
-    """Return a finding as a JSON object."""
-    return {
-        "rule": finding.rule,
-        "where": finding.where,
-        "start": finding.start,
-        "end": finding.end,
-        "reading": finding.reading,
-        "excerpt": finding.excerpt,
-    }
+def _value_to_json(value: Any, digits: int | None = None) -> object:
+    if isinstance(value, Trust):
+        return value.word
+    if isinstance(value, StrEnum | IntEnum):
+        return value.value
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, float) and digits is not None:
+        return round(value, digits)
+    if hasattr(value, "_fields") or is_dataclass(value):
+        return record_to_dict(value)
+    return [_value_to_json(item) for item in value] if isinstance(value, tuple) else value
 
 
-def origin_to_dict(origin: Origin) -> dict[str, object]:
-    """Return an origin as a JSON object."""
-    return {
-        "argument": origin.argument,
-        "value": origin.value,
-        "block": origin.block,
-        "source": origin.source,
-        "start": origin.start,
-        "end": origin.end,
-        "how": origin.how,
-        "order": origin.order,
-        "sink": origin.sink,
-        "known": origin.known,
-    }
+def record_from_dict(kind: type[_Record], value: object) -> _Record:
+    """Return a stored record with each field of its own type; else raise ValueError, TypeError or KeyError."""
+    if not isinstance(value, dict):
+        raise TypeError(f"a {kind.__name__} is stored as an object")
+    types = _field_types(kind)
+    return kind(**{name: _value_from_json(types[name], item) for name, item in value.items()})
 
 
-def effect_to_dict(effect: Effect) -> dict[str, object]:
-    """Return an effect as a JSON object."""
-    return {
-        "kind": effect.kind,
-        "severity": int(effect.severity),
-        "target": effect.target,
-        "certainty": effect.certainty.value,
-        "argument": effect.argument,
-        "start": effect.start,
-        "end": effect.end,
-    }
-
-
-def block_to_dict(block: Block) -> dict[str, object]:
-    """Return a block as a JSON object."""
-    return {
-        "id": block.id,
-        "content": block.content,
-        "trust": block.trust.word,
-        "kind": block.kind.value,
-        "mutable": block.mutable,
-        "source": block.source,
-        "digest": block.digest,
-        "tainted_by": list(block.tainted_by),
-    }
-
-
-def lineage_to_dict(lineage: Lineage) -> dict[str, object]:
-    """Return a lineage as nested objects; `build_lineage` bounds its depth, so recursion is safe."""
-    return {
-        "block": lineage.block,
-        "parents": [lineage_to_dict(parent) for parent in lineage.parents],
-        "cut": lineage.cut,
-    }
+def _value_from_json(kind: Any, value: Any) -> object:
+    if get_origin(kind) is tuple:
+        kinds = get_args(kind)
+        if type(value) is not list:
+            raise TypeError(f"{type(value).__name__} instead of a list")
+        if kinds[-1] is ...:
+            kinds = kinds[:1] * len(value)
+        return tuple(_value_from_json(item_kind, item) for item_kind, item in zip(kinds, value, strict=True))
+    if issubclass(kind, tuple):
+        return record_from_dict(kind, value)
+    if issubclass(kind, StrEnum):
+        return kind(value)
+    if type(value) is not kind:
+        raise TypeError(f"{type(value).__name__} instead of {kind.__name__}")
+    return value

@@ -16,7 +16,7 @@ from lockgate.core.ruling.finding_catalogue import ENTRIES, LOST_TEXT, find_entr
 from lockgate.core.ruling.grants import grant_to_dict
 from lockgate.core.ruling.policy import session_hashes
 from lockgate.core.vocabulary import Finding, Kind, Trust
-from lockgate.core.wire import block_to_dict, lineage_to_dict
+from lockgate.core.wire import record_to_dict
 from lockgate.runtime.accounts import account_of_peer
 from lockgate.runtime.asgi import json_bytes
 from lockgate.runtime.shipped_pages import find_page, list_pages, page_text
@@ -91,7 +91,7 @@ def add_block(api: Api, request: Request) -> object:
     if not agent_access.may_add(api.host, request, body["source"]):
         given |= {"trust": Trust.UNTRUSTED.word, "kind": Kind.DATA.value}
     block = api.host.add(request.params["session"], body["content"], source=body["source"], **given)
-    told = block_to_dict(block)
+    told = record_to_dict(block)
     # The client that sent it has it.
     del told["content"]
     return told
@@ -103,7 +103,7 @@ def list_blocks(api: Api, request: Request) -> object:
     start = request.query.get("offset", 0)
     shown = []
     for block in every[start : start + request.query.get("limit", 200)]:
-        told = block_to_dict(block)
+        told = record_to_dict(block)
         told["content"] = block.content[:1_000]
         shown.append({**told, "length": len(block.content)})
     return {"blocks": shown, "total": len(every)}
@@ -113,13 +113,13 @@ def one_block(api: Api, request: Request) -> object:
     _find_session(api, request)
     for block in api.host.blocks(request.params["session"]):
         if block.id == request.params["block"]:
-            return block_to_dict(block)
+            return record_to_dict(block)
     raise Problem(404, "no-such-block", "there is no such block in this session")
 
 
 def lineage_of(api: Api, request: Request) -> object:
     one_block(api, request)
-    return lineage_to_dict(api.host.lineage(request.params["session"], request.params["block"]))
+    return record_to_dict(api.host.lineage(request.params["session"], request.params["block"]))
 
 
 # Rulings

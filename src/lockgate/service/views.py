@@ -10,7 +10,7 @@ from lockgate.core.errors import InvalidCall
 from lockgate.core.ruling.approvals import BoundCall, approval_to_dict, canonical_json, describe_call
 from lockgate.core.ruling.finding_catalogue import CatalogueEntry, entry_for
 from lockgate.core.vocabulary import build_lineage
-from lockgate.core.wire import decision_to_dict, lineage_to_dict
+from lockgate.core.wire import decision_to_dict, record_to_dict
 from lockgate.gate.ledger_lines import entry_from_decision
 from lockgate.service.agent_access import without_grounds
 from lockgate.sessions.cost_report import judged_to_dict, summarize_costs
@@ -91,7 +91,7 @@ def detail_view(kept: StoredRuling, blocks: Iterable[Block], goal: str, approval
         "annotations": kept.annotations,
         "decision": decision_to_dict(kept.decision),
         "blocks": {name: _shown_block(known[name], marked.get(name, ())) for name in named},
-        "lineage": {name: lineage_to_dict(tree) for name, tree in trees.items()},
+        "lineage": {name: record_to_dict(tree) for name, tree in trees.items()},
         "goal": goal,
         "rules": {rule: rule_to_dict(entry_for(rule)) for rule in rules},
         "approval": None if approval is None else approval_view(approval),

@@ -625,11 +625,11 @@ def _policy_rows(file: TomlFile) -> dict[str, tuple[str, ...]]:
             raise file.error(name, f" must be written as [[{name}]], not as {toml_type(rows)}")
         if rows:
             # Imported here: only installations with such rows pay for it.
-            from lockgate.core.ruling.flow_rules import flow_to_text, label_to_text
+            from lockgate.core.ruling.flow_rules import parse_flow, parse_label, row_to_text
 
-            to_text = flow_to_text if name == "flow" else label_to_text
+            parse = parse_flow if name == "flow" else parse_label
             try:
-                found[field_name] = tuple(to_text(row) for row in rows)
+                found[field_name] = tuple(row_to_text(row, parse) for row in rows)
             except InvalidConfig as error:
                 raise file.error(name, f": {error.message}", hint=error.hint) from None
     return found

@@ -9,10 +9,10 @@ from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.flow_rules import (
     _is_allowed,
     exceptions_for,
-    flow_to_text,
-    label_to_text,
     labels_of,
     parse_flow,
+    parse_label,
+    row_to_text,
 )
 from lockgate.core.ruling.policy import combine_strictest, tighten
 from lockgate.core.text.scanner import Scanner
@@ -22,14 +22,14 @@ from lockgate.gate.session import Session
 
 
 def flow(name: str = "rule", then: str = "pause", **row: object) -> str:
-    return flow_to_text({"name": name, "then": then, **row})
+    return row_to_text({"name": name, "then": then, **row}, parse_flow)
 
 
 WEB = flow("web", **{"from": "web:*"}, to="recipient")
 CONFIDENTIAL = flow("secretive", "deny", from_label="confidential", to="sends", outside=["*.our.example"])
 AFTER = flow("after", "deny", after_label="confidential", to="out", outside=["*.our.example"])
 CARD = flow("cards", value="card", to="out")
-LABELS = (label_to_text({"source": "file:*/contracts/*", "as": "confidential"}),)
+LABELS = (row_to_text({"source": "file:*/contracts/*", "as": "confidential"}, parse_label),)
 
 
 def session(scanner: Scanner, *flows: str, goal: str = "Do the work", labels: tuple[str, ...] = LABELS) -> Session:
@@ -59,13 +59,13 @@ def held_by(decision: Decision) -> list[str]:
 )
 def test_a_row_that_means_nothing_is_refused(row: dict[str, object], said: str) -> None:
     with pytest.raises(InvalidConfig, match=said):
-        flow_to_text(row)
+        row_to_text(row, parse_flow)
 
 
 def test_a_label_needs_a_source_and_a_name() -> None:
     for row in ({}, {"source": "web:*"}, {"source": "", "as": "x"}, {"source": "web:*", "as": "A B"}):
         with pytest.raises(InvalidConfig, match="a label needs"):
-            label_to_text(row)
+            row_to_text(row, parse_label)
     assert labels_of("file:/srv/Contracts/a.md", LABELS) == {"confidential"}
     assert labels_of("file:/srv/contract.md", LABELS) == frozenset()
     assert parse_flow(CARD).value == "card"

@@ -6,7 +6,7 @@ import pytest
 
 from lockgate.core.ruling.approvals import HeldFacts, bind_call
 from lockgate.core.ruling.effects.effect import effect
-from lockgate.core.ruling.flow_rules import add_outside, flow_to_text, join_targets, parse_flow
+from lockgate.core.ruling.flow_rules import add_outside, join_targets, parse_flow, row_to_text
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.tuning import (
     RecordedHold,
@@ -23,8 +23,8 @@ from lockgate.core.vocabulary import Action, Decision, Effect, Finding, Origin, 
 
 NOW = 1_000_000.0
 MAILBOXES = ("ana@our.example", "bo@our.example", "cleo@our.example")
-ROW = flow_to_text({"name": "mail", "from": "web:*", "to": "recipient", "then": "pause"})
-DENY = flow_to_text({"name": "mail", "from": "web:*", "to": "recipient", "then": "deny"})
+ROW = row_to_text({"name": "mail", "from": "web:*", "to": "recipient", "then": "pause"}, parse_flow)
+DENY = row_to_text({"name": "mail", "from": "web:*", "to": "recipient", "then": "deny"}, parse_flow)
 
 
 def hold(

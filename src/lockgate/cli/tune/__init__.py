@@ -32,7 +32,6 @@ from lockgate.core.ruling.tuning import (
     TuningReport,
     describe_proposal,
     find_proposals,
-    list_left,
     proposal_to_dict,
     summarize,
 )
@@ -215,7 +214,7 @@ def draw_report(screen: Console, report: TuningReport) -> None:
     screen.print(Text(summarize(report), "bold"), soft_wrap=True)
     for each in report.proposals:
         draw_proposal(screen, each)
-    for why, count in list_left(report):
+    for why, count in report.left.items():
         screen.print(Text(f"  {count:>6,} stay: {make_visible(why)}", "dim"), soft_wrap=True)
 
 
@@ -239,7 +238,7 @@ def report_to_dict(report: TuningReport, counted: Counter[str], skipped: Sequenc
         **{name: getattr(report, name) for name in named},
         "summary": summarize(report),
         "proposals": [proposal_to_dict(each) for each in report.proposals],
-        "left": dict(list_left(report)),
+        "left": dict(report.left),
         "not_replayed": dict(counted.most_common()),
         "skipped": list(skipped),
     }

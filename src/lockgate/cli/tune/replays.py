@@ -13,6 +13,7 @@ from lockgate.cli.eval.trace_files import load_sessions
 from lockgate.cli.replay import ReplayReport, recorded_sessions, replay_transcript
 from lockgate.core.errors import InvalidCall, InvalidTrace
 from lockgate.core.ruling.approvals import (
+    NO_FACTS,
     ApprovalState,
     BoundCall,
     HeldFacts,
@@ -226,7 +227,7 @@ class TrialReplay:
                 self._calls += self._held_in is None
                 texts[name] |= stores.texts
                 if call.counts and call.decision.would_be is not Action.CONTINUE:
-                    bound, facts = stores.latest or (None, None)
+                    bound, facts = stores.latest or (None, NO_FACTS)
                     held[call.key] = RecordedHold(
                         call.key, call.tool, call.arguments, call.decision, call.is_attack, bound, facts
                     )

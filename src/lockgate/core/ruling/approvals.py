@@ -20,13 +20,13 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import lru_cache
 from hashlib import sha256
-from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, TypeVar
 
-from lockgate.core.errors import InvalidCall, quoted
+from lockgate.core.errors import InvalidCall, has_half_pair, quoted
 from lockgate.core.strict_json import InvalidJson, JsonReader
 from lockgate.core.vocabulary import Decision, Effect, Finding, Origin
+from lockgate.core.wire import record_from_dict, record_to_dict
 
 # A person cannot approve what does not fit a screen: above these a call is not offered to a person.
 MAX_ARGUMENTS = 1 << 18
@@ -61,13 +61,10 @@ STEP = "step"
 
 _SCHEMA = "lockgate approval/1"
 _ID = re.compile("[0-9a-z]{8,64}")
-_AROUND = 160
-_MOST_GROUNDS = 24
-_MOST_TEXT = 400
-_MOST_EXPLANATION = 4_000
-_MOST_GOAL = 2_000
-_MOST_NAMED = 12
-_MOST_NAMED_TEXT = 80
+_READER = JsonReader(floats="all")
+# What a person is shown: findings and origins, characters around an origin, and of each text; values of a call's line.
+_MOST_GROUNDS, _AROUND, _MOST_TEXT, _MOST_EXPLANATION, _MOST_GOAL = 24, 160, 400, 4_000, 2_000
+_MOST_NAMED, _MOST_NAMED_TEXT = 12, 80
 
 
 class ApprovalState(StrEnum):
@@ -106,14 +103,18 @@ class BoundCall(NamedTuple):
 
         A step is denied by its name: what an agent says of the same step in other words is the same matter.
         """
-        if self.tool == FINISH and (name := _step_name(self.arguments)):
-            return hash_texts(_SCHEMA, "step", self.session, name)
-        return hash_texts(_SCHEMA, "call", self.session, self.tool, self.arguments)
+        name = _step_name(self.arguments) if self.tool == FINISH else ""
+        matter = ("step", self.session, name) if name else ("call", self.session, self.tool, self.arguments)
+        return hash_texts(_SCHEMA, *matter)
 
 
 def hash_texts(*texts: str) -> str:
-    said = json.dumps(texts, ensure_ascii=True, separators=(",", ":"))
-    return f"sha256:{sha256(said.encode('ascii')).hexdigest()}"
+    """Return a digest over texts, each a JSON string, so that none can run into the next."""
+    return f"sha256:{sha256(_to_json(texts).encode('ascii')).hexdigest()}"
+
+
+def _to_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=True, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def describe_changes(approval: Approval, bound: BoundCall) -> str:
@@ -151,19 +152,10 @@ def canonical_json(arguments: Mapping[str, object]) -> str:
     """
     if not isinstance(arguments, Mapping):
         raise InvalidCall(f"arguments must be an object, not {type(arguments).__name__}")
-    text = json.dumps(
-        _plain_value(arguments, "arguments", 1, [MAX_VALUES]),
-        ensure_ascii=True,
-        sort_keys=True,
-        separators=(",", ":"),
-        allow_nan=False,
-    )
+    text = _to_json(_plain_value(arguments, "arguments", 1, [MAX_VALUES]))
     if len(text) > MAX_ARGUMENTS:
         raise InvalidCall(f"arguments of more than {MAX_ARGUMENTS:,} bytes cannot be approved")
     return text
-
-
-_READER = JsonReader(floats="all")
 
 
 def arguments_from_canonical(text: str) -> dict[str, object]:
@@ -216,11 +208,11 @@ def _plain_value(value: object, path: str, depth: int, left: list[int]) -> objec
 
 
 def _refuse_half_pairs(text: str, path: str) -> None:
-    if not text.isascii():
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError:
-            raise InvalidCall(f"{quoted(path)} holds half of a surrogate pair, which is no character") from None
+    if has_half_pair(text):
+        raise InvalidCall(f"{quoted(path)} holds half of a surrogate pair, which is no character")
+
+
+_Cut = TypeVar("_Cut", Finding, Origin, "TierAnswer")
 
 
 class Passage(NamedTuple):
@@ -297,20 +289,16 @@ def details_from_decision(
     people: int = 1,
 ) -> ShownDetails:
     """A ruling for a person's eyes, cut to a size that can be read; `contents` are the blocks' texts by their ids."""
-    told = sorted(decision.origins, key=lambda each: (each.known, not each.order, not each.sink))
-    cut = max(0, len(told) - _MOST_GROUNDS) + max(0, len(decision.findings) - _MOST_GROUNDS)
+    origins = sorted(decision.origins, key=lambda origin: (origin.known, not origin.order, not origin.sink))
     return ShownDetails(
         goal=_cut(goal, _MOST_GOAL),
         reason=decision.reason.value,
         risk=decision.risk.value,
         explanation=_cut(decision.explanation, _MOST_EXPLANATION),
-        findings=tuple(
-            found._replace(where=_cut(found.where), excerpt=_cut(found.excerpt))
-            for found in decision.findings[:_MOST_GROUNDS]
-        ),
-        passages=tuple(_passage(origin, contents.get(origin.block, "")) for origin in told[:_MOST_GROUNDS]),
-        left_out=cut,
-        tiers=tuple(TierAnswer(ran.tier, _cut(ran.said), _cut(ran.by)) for ran in decision.tiers[:_MOST_GROUNDS]),
+        findings=tuple(map(_cut_texts, decision.findings[:_MOST_GROUNDS])),
+        passages=tuple(_passage(origin, contents.get(origin.block, "")) for origin in origins[:_MOST_GROUNDS]),
+        left_out=sum(max(0, len(grounds) - _MOST_GROUNDS) for grounds in (origins, decision.findings)),
+        tiers=tuple(_cut_texts(TierAnswer(ran.tier, ran.said, ran.by)) for ran in decision.tiers[:_MOST_GROUNDS]),
         facts=facts,
         replaces=replaces,
         people=people,
@@ -319,7 +307,7 @@ def details_from_decision(
 
 def needs_two_people(effects: Iterable[Effect], chosen: Collection[str]) -> bool:
     """Return whether one of the effects is chosen, by its kind or as `severity-2` or `severity-3`."""
-    return any(found.kind in chosen or f"severity-{found.severity:d}" in chosen for found in effects)
+    return any(effect.kind in chosen or f"severity-{effect.severity:d}" in chosen for effect in effects)
 
 
 def _passage(origin: Origin, content: str) -> Passage:
@@ -327,17 +315,16 @@ def _passage(origin: Origin, content: str) -> Passage:
     end = min(max(start, origin.end), len(content))
     before, after = content[max(0, start - _AROUND) : start], content[end : end + _AROUND]
     return Passage(
-        origin._replace(
-            argument=_cut(origin.argument),
-            value=_cut(origin.value),
-            source=_cut(origin.source),
-            block=_cut(origin.block),
-            order=_cut(origin.order),
-        ),
+        _cut_texts(origin),
         f"…{before}" if start > _AROUND else before,
         _cut(content[start:end]),
         f"{after}…" if end + _AROUND < len(content) else after,
     )
+
+
+def _cut_texts(record: _Cut) -> _Cut:
+    texts: dict[str, Any] = {name: _cut(text) for name, text in record._asdict().items() if isinstance(text, str)}
+    return record._replace(**texts)
 
 
 def _cut(text: str, limit: int = _MOST_TEXT) -> str:
@@ -358,13 +345,13 @@ def describe_call(bound: BoundCall) -> str:
         goal, calls = _value(arguments.get("goal", "")), _value(arguments.get("calls", 0))
         return f"step {_value(arguments[STEP])} would count as done: goal = {goal}, calls = {calls}"
     named = [(sink_from_argument(name), name, value) for name, value in argument_values(arguments)]
-    told = sorted(named, key=lambda each: not each[0])
+    named.sort(key=lambda row: not row[0])
     values = [
         f"{_cut(name, _MOST_NAMED_TEXT)}{f' ({sink})' if sink else ''} = {_value(value)}"
-        for sink, name, value in told[:_MOST_NAMED]
+        for sink, name, value in named[:_MOST_NAMED]
     ]
-    if len(told) > _MOST_NAMED:
-        values.append(f"and {len(told) - _MOST_NAMED:,} more")
+    if len(named) > _MOST_NAMED:
+        values.append(f"and {len(named) - _MOST_NAMED:,} more")
     return f"{_cut(bound.tool, _MOST_NAMED_TEXT)} with {', '.join(values) or 'no arguments'}"
 
 
@@ -398,6 +385,11 @@ class PendingApproval:
     created_s: float
     expires_s: float
     shown: ShownDetails = NO_DETAILS
+    # Of the bound call.
+    session: str = field(init=False, repr=False)
+    tool: str = field(init=False, repr=False)
+    arguments: str = field(init=False, repr=False)
+    policy_hash: str = field(init=False, repr=False)
     digest: str = field(init=False)
     call_key: str = field(init=False)
 
@@ -407,24 +399,8 @@ class PendingApproval:
         if not (math.isfinite(self.created_s) and math.isfinite(self.expires_s) and self.created_s < self.expires_s):
             raise InvalidCall("an approval must expire after it was created")
         object.__setattr__(self, "shown", self.shown._replace(files=self.bound.files))
-        object.__setattr__(self, "digest", self.bound.digest)
-        object.__setattr__(self, "call_key", self.bound.call_key)
-
-    @property
-    def session(self) -> str:
-        return self.bound.session
-
-    @property
-    def tool(self) -> str:
-        return self.bound.tool
-
-    @property
-    def arguments(self) -> str:
-        return self.bound.arguments
-
-    @property
-    def policy_hash(self) -> str:
-        return self.bound.policy_hash
+        for name in ("session", "tool", "arguments", "policy_hash", "digest", "call_key"):
+            object.__setattr__(self, name, getattr(self.bound, name))
 
 
 class ApprovalAnswer(NamedTuple):
@@ -489,11 +465,11 @@ def void_by_block(block: str, source: str) -> VoidReason:
 
 
 def change_from_approval(approval: Approval) -> ApprovalChange:
-    pending, said = approval.pending, approval.answered
+    pending, answer = approval.pending, approval.answered
     # Only a person says yes or no; used, voided and expired are not a person's answer. `waiting` with a name is the
     # first yes of two.
     answers = (ApprovalState.GRANTED, ApprovalState.DENIED, ApprovalState.WAITING)
-    who = said.who if said is not None and approval.state in answers else ""
+    who = answer.who if answer is not None and approval.state in answers else ""
     return ApprovalChange(pending.session, pending.id, approval.state, pending.digest, who)
 
 
@@ -680,62 +656,23 @@ def _closest_difference(bound: BoundCall, near: Iterable[Approval]) -> tuple[str
 
 def details_to_json(shown: ShownDetails) -> str:
     """Return the details as ASCII JSON, so that a store can hold half a surrogate pair in a text."""
-    return json.dumps(details_to_dict(shown), ensure_ascii=True, separators=(",", ":"))
-
-
-def details_to_dict(shown: ShownDetails) -> dict[str, object]:
-    return {
-        **shown._asdict(),
-        "findings": [found._asdict() for found in shown.findings],
-        "passages": [{**passage._asdict(), "origin": passage.origin._asdict()} for passage in shown.passages],
-        "tiers": [said._asdict() for said in shown.tiers],
-        "facts": shown.facts._asdict(),
-    }
+    return json.dumps(record_to_dict(shown), ensure_ascii=True, separators=(",", ":"))
 
 
 def details_from_json(text: str) -> ShownDetails:
-    """What was stored, or ValueError: a store's file may hold anything."""
+    """Return what was stored, or raise ValueError: a store's file may hold anything."""
     try:
-        return record_from_json(ShownDetails, json.loads(text))
+        return record_from_dict(ShownDetails, json.loads(text))
     except (TypeError, ValueError, KeyError, RecursionError) as error:
         raise ValueError("not what a person was shown") from error
-
-
-def record_from_json(kind: type[_Record], value: object) -> _Record:
-    """A stored record with each field of its own type; else ValueError, TypeError or KeyError."""
-    if not isinstance(value, dict):
-        raise TypeError(f"a {kind.__name__} is stored as an object")
-    types = _field_types(kind)
-    return kind(**{name: _value_from_json(types[name], item) for name, item in value.items()})
-
-
-_Record = TypeVar("_Record", bound=tuple[object, ...])
-_field_types = lru_cache(get_type_hints)
-
-
-def _value_from_json(kind: Any, value: Any) -> object:
-    if get_origin(kind) is tuple:
-        kinds = get_args(kind)
-        if type(value) is not list:
-            raise TypeError(f"{type(value).__name__} instead of a list")
-        if kinds[-1] is ...:
-            kinds = kinds[:1] * len(value)
-        return tuple(_value_from_json(each, item) for each, item in zip(kinds, value, strict=True))
-    if issubclass(kind, tuple):
-        return record_from_json(kind, value)
-    if issubclass(kind, StrEnum):
-        return kind(value)
-    if type(value) is not kind:
-        raise TypeError(f"{type(value).__name__} instead of {kind.__name__}")
-    return value
 
 
 def approval_to_dict(approval: Approval) -> dict[str, object]:
     """The keys that other programs read."""
     from lockgate.core.ruling.grants import offer_to_dict, offers_from_pending
 
-    pending, said = approval.pending, approval.answered
-    shown = details_to_dict(pending.shown)
+    pending, answer = approval.pending, approval.answered
+    shown = record_to_dict(pending.shown)
     del shown["facts"], shown["replaces"], shown["files"]
     return {
         "id": pending.id,
@@ -750,7 +687,7 @@ def approval_to_dict(approval: Approval) -> dict[str, object]:
         "files": [list(pair) for pair in pending.bound.files],
         "created_s": pending.created_s,
         "expires_s": pending.expires_s,
-        "answered": None if said is None else said._asdict(),
+        "answered": answer and record_to_dict(answer),
         "ended_s": approval.ended_s or None,
         "why": approval.why,
         "replaces": pending.shown.replaces,

@@ -13,6 +13,7 @@ A file can also be remembered whole, by a mark: one that a command downloaded, a
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from enum import IntEnum
@@ -102,8 +103,7 @@ class DerivedText(NamedTuple):
     @property
     def digest(self) -> str:
         """A name for it: the same text written again is the same."""
-        told = f"{self.origin}\0{self.path}\0{sorted(each.hash for each in self.prints)}"
-        return sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        return _digest(f"{self.origin}\0{self.path}\0{sorted(item.hash for item in self.prints)}")[:32]
 
 
 class CarriedHit(NamedTuple):
@@ -119,7 +119,11 @@ class CarriedHit(NamedTuple):
 
 def origin_of(source: str, asked: str) -> str:
     """Return the name of a text's place: of its source and of what its call was given."""
-    return sha256(f"{source}\0{asked}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return _digest(f"{source}\0{asked}")[:16]
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def mark_file(path: str, source: str, *, is_ordered: bool = False) -> DerivedText:
@@ -142,23 +146,23 @@ def list_places(source: str, asked: str, folder: str = "") -> list[str]:
     `folder` is what relative paths start from.
     """
     speaker, _, place = source.partition(":")
-    found = [place, *_WORDS_OF_CALL.findall(asked)[:_MAX_PLACES]]
-    full = [
-        normalize_path(f"{folder}/{each}" if folder and not each.startswith(("/", "~")) else each)
-        for each in (name.replace("\\", "/") for name in found)
-        if each
-    ]
-    return [*full, *([""] if speaker == "agent" else [])]
+    names = (name.replace("\\", "/") for name in (place, *_WORDS_OF_CALL.findall(asked)[:_MAX_PLACES]))
+    return [*(_full_path(name, folder) for name in names if name), *([""] if speaker == "agent" else [])]
+
+
+def _full_path(path: str, folder: str) -> str:
+    is_relative = bool(folder) and not path.startswith(("/", "~"))
+    return normalize_path(f"{folder}/{path}" if is_relative else path)[:1000]
 
 
 def _shingles(words: Sequence[bytes]) -> Iterator[Fingerprint]:
-    for at in range(len(words) - _SHINGLE + 1):
-        if len(words[at]) >= _LONG_WORD:
-            yield Fingerprint(_hash_at(words, at), FingerprintKind.PASSAGE, words[at])
+    for start in range(len(words) - _SHINGLE + 1):
+        if len(words[start]) >= _LONG_WORD:
+            yield Fingerprint(_hash_words(words, start), FingerprintKind.PASSAGE, words[start])
 
 
-def _hash_at(words: Sequence[bytes], at: int) -> int:
-    return _hash(b" ".join(words[at : at + _SHINGLE]))
+def _hash_words(words: Sequence[bytes], start: int) -> int:
+    return _hash(b" ".join(words[start : start + _SHINGLE]))
 
 
 def _hash(data: bytes) -> int:
@@ -173,14 +177,13 @@ def hashes_of_marks(places: Sequence[str], words: set[bytes] | frozenset[bytes])
     """Return the hashes of marks that may be on one of these places, or on a folder above it."""
     # Without a name: the mark on all notes, and the one on all files.
     names = {"", *(part for place in places for part in place.lower().split("/"))}
-    return [each.hash for each in map(_file_print, sorted(names)) if each.word in words]
+    return [mark.hash for mark in map(_file_print, sorted(names)) if mark.word in words]
 
 
 def find_marked_source(hits: Iterable[CarriedHit], places: Sequence[str]) -> str:
     """Return where a marked file came from that lies at one of these places; nothing where none does."""
-    named = [place for place in places if place]
-    found = (hit for hit in hits if hit.path and not hit.shared.isdisjoint(_FILE_MARKS))
-    return next((hit.source for hit in found if any(_lies_in(place, hit.path) for place in named)), "")
+    marked = (hit for hit in hits if hit.path and not hit.shared.isdisjoint(_FILE_MARKS))
+    return next((hit.source for hit in marked if any(place and _lies_in(place, hit.path) for place in places)), "")
 
 
 def hashes_to_look_up(
@@ -190,16 +193,14 @@ def hashes_to_look_up(
 
     `words` are those that are kept. Of too many hashes the smallest are looked up, as the smallest are kept.
     """
-    found = dict.fromkeys(hashes_of_marks(places, words))
+    hashes = dict.fromkeys(hashes_of_marks(places, words))
     passages: set[int] = set()
     for index in context.analyse(content)[1]:
-        shared = words.intersection(index.words)
-        if not shared:
-            continue
-        listed = split_words(index.prepared)
-        passages.update(_hash_at(listed, at) for at, word in enumerate(listed) if word in shared)
-        found.update((_hash(value), None) for value in _find_values(index.prepared))
-    return [*found, *sorted(passages)][:_MAX_LOOKED_UP]
+        if shared := words.intersection(index.words):
+            listed = split_words(index.prepared)
+            passages.update(_hash_words(listed, start) for start, word in enumerate(listed) if word in shared)
+            hashes.update((_hash(value), None) for value in _find_values(index.prepared))
+    return [*hashes, *sorted(passages)][:_MAX_LOOKED_UP]
 
 
 def weigh_hits(
@@ -211,16 +212,15 @@ def weigh_hits(
     says little, since many texts name one. It says enough if an order named it, or if the file is the one written.
     """
     origin, places = origin_of(source, asked), list_places(source, asked, folder)
-    weighed = (_weigh(hit, places) for hit in hits if hit.origin != origin and hit.session != session)
-    found = [each for each in weighed if each is not None]
-    return max(found, key=lambda each: (each.is_ordered, each.is_firm, each.at_s), default=None)
+    weighed = [_weigh(hit, places) for hit in hits if hit.origin != origin and hit.session != session]
+    carried = (each for each in weighed if each is not None)
+    return max(carried, key=lambda each: (each.is_ordered, each.is_firm, each.at_s), default=None)
 
 
 def _weigh(hit: CarriedHit, places: Sequence[str]) -> CarriedFrom | None:
     shared = hit.shared
     is_same_file = bool(hit.path) and any(_is_same_path(hit.path, place) for place in places)
     is_marked = not shared.isdisjoint(_FILE_MARKS) and any(_lies_in(place, hit.path) for place in places)
-    is_passage = FingerprintKind.PASSAGE in shared
     is_ordered = (
         FingerprintKind.ORDERED_ADDRESS in shared
         or (is_same_file and FingerprintKind.ORDERED_NAME in shared)
@@ -228,6 +228,7 @@ def _weigh(hit: CarriedHit, places: Sequence[str]) -> CarriedFrom | None:
     )
     if not (is_marked or shared - _FILE_MARKS):
         return None
+    is_passage = FingerprintKind.PASSAGE in shared
     is_firm = is_passage or is_ordered or is_same_file or (is_marked and bool(hit.path))
     return CarriedFrom(hit.source, hit.at_s, is_firm=is_firm, is_ordered=is_ordered)
 
@@ -266,41 +267,41 @@ def find_derived(
     """
     text = "\n".join(leaf.text for leaf in leaves)
     marks = [mark_file(_full_path(path, folder), source) for path, source in _list_saved(text, effects, copied_from)]
-    kept = [found for found in effects if found.kind in _KEEPING_KINDS]
-    if not kept or not context.readings or not (foreign := context.find_foreign()):
+    keeping = [effect for effect in effects if effect.kind in _KEEPING_KINDS]
+    if not keeping:
         return marks
-    path = next((found.target for found in kept if found.kind in _FILE_KINDS and found.target), "")
+    path = next((effect.target for effect in keeping if effect.kind in _FILE_KINDS and effect.target), "")
     # Who gets a message is not what was written in it: such an address would make every calendar suspicious.
-    search = _DerivationSearch(context, foreign, {found.target.lower().encode("utf-8", "ignore") for found in effects})
-    search.look_through(text, scanner)
-    derived = search.conclude(_full_path(path, folder) if path else "")
+    targets = {effect.target.lower().encode("utf-8", "ignore") for effect in effects}
+    derived = find_derived_note(context, text, scanner, targets, _full_path(path, folder) if path else "")
     return marks if derived is None else [*marks, derived]
 
 
 def _list_saved(text: str, effects: Sequence[Effect], copied_from: str) -> list[tuple[str, str]]:
     """Return the files that a call saves whole from elsewhere, each with its source."""
-    saved = dict.fromkeys(found.target for found in effects if found.kind == "downloads-file")
+    saved = dict.fromkeys(effect.target for effect in effects if effect.kind == "downloads-file")
     if copied_from:
-        saved.update((found.target, None) for found in effects if found.kind in _FILE_KINDS)
-    elif "://" not in text and all(found.severity < Severity.REACHES_OUT for found in effects):
+        saved.update((effect.target, None) for effect in effects if effect.kind in _FILE_KINDS)
+    elif "://" not in text and all(effect.severity < Severity.REACHES_OUT for effect in effects):
         # What a filter has rewritten is called a download as well.
         return []
-    site = next((f"web:{found.target}" for found in effects if found.kind == "requests" and found.target), "download")
+    hosts = (effect.target for effect in effects if effect.kind == "requests" and effect.target)
+    site = next((f"web:{host}" for host in hosts), "download")
     return [(path, copied_from or printable(site, 200)) for path in saved if path]
 
 
-def _full_path(path: str, folder: str) -> str:
-    is_relative = bool(folder) and not path.startswith(("/", "~"))
-    return normalize_path(f"{folder}/{path}" if is_relative else path)[:1000]
+def find_derived_note(
+    context: Context, content: str, scanner: Scanner, targets: Collection[bytes] = (), path: str = ""
+) -> DerivedText | None:
+    """Return what an agent's own words have from untrusted text: its host may show them to a later session.
 
-
-def find_derived_note(context: Context, content: str, scanner: Scanner) -> DerivedText | None:
-    """Return what an agent's own words have from untrusted text: its host may show them to a later session."""
+    `targets` are no news in them, and `path` is the file that they are written to.
+    """
     if not context.readings or not (foreign := context.find_foreign()):
         return None
-    search = _DerivationSearch(context, foreign)
+    search = _DerivationSearch(context, foreign, targets)
     search.look_through(content, scanner)
-    return search.conclude("")
+    return search.conclude(path)
 
 
 class _DerivationSearch:
@@ -312,7 +313,7 @@ class _DerivationSearch:
         self._foreign = foreign
         self._prints: dict[int, Fingerprint] = {}
         # By block, how much was found in it.
-        self._weights: dict[str, int] = {}
+        self._weights: Counter[str] = Counter()
         self._latest: IndexedReading = foreign[-1]
         self._budget = WorkBudget(0)
         # Whether something was not compared.
@@ -329,31 +330,28 @@ class _DerivationSearch:
             if self._budget.is_spent:
                 self._is_cut = True
                 # What was not compared may be from there.
-                self._add(nsmallest(MAX_PRINTS_OF_ONE, _shingles(words)))
-                self._weights.setdefault(self._latest.block, 0)
+                self._add(self._latest, 0, nsmallest(MAX_PRINTS_OF_ONE, _shingles(words)))
 
     def conclude(self, path: str) -> DerivedText | None:
         """Return what was found; the worst source is one that speaks to an agent, else the one with most of it."""
         if not self._prints:
             return None
         alarming = self._context.alarming_blocks()
-        block = max(self._weights, key=lambda each: (each in alarming, self._weights[each]))
+        block = max(self._weights, key=lambda name: (name in alarming, self._weights[name]))
         source = self._context.blocks[self._context.positions[block]].source
-        kept = sorted(self._prints.values(), key=lambda each: (each.kind is FingerprintKind.PASSAGE, each.hash))
-        if path and (self._is_cut or len(kept) > MAX_PRINTS_OF_ONE):
+        prints = sorted(self._prints.values(), key=lambda item: (item.kind is FingerprintKind.PASSAGE, item.hash))
+        if path and (self._is_cut or len(prints) > MAX_PRINTS_OF_ONE):
             # A part of the file that is read alone may have none of those that are kept.
-            is_ordered = self._is_cut or any(each.kind in ORDERED_KINDS for each in kept)
-            kept.insert(0, _file_print(path, is_ordered=is_ordered))
+            is_ordered = self._is_cut or any(item.kind in ORDERED_KINDS for item in prints)
+            prints.insert(0, _file_print(path, is_ordered=is_ordered))
         shown = printable(_SECRET_PARTS.sub("", source), 200)
         origin = origin_of(source, self._context.produced_by.get(block, ""))
-        return DerivedText(tuple(kept[:MAX_PRINTS_OF_ONE]), shown, origin, path)
+        return DerivedText(tuple(prints[:MAX_PRINTS_OF_ONE]), shown, origin, path)
 
-    def _note(self, reading: IndexedReading, weight: int) -> None:
-        self._weights[reading.block] = self._weights.get(reading.block, 0) + weight
+    def _add(self, reading: IndexedReading, weight: int, prints: Iterable[Fingerprint]) -> None:
+        self._weights[reading.block] += weight
         self._latest = reading
-
-    def _add(self, prints: Iterable[Fingerprint]) -> None:
-        self._prints.update((each.hash, each) for each in prints)
+        self._prints.update((item.hash, item) for item in prints)
 
     def _look_for_passages(self, words: Sequence[bytes]) -> None:
         known, at, last = self._context.index.words, 0, len(words) - _RUN
@@ -366,8 +364,7 @@ class _DerivationSearch:
             at += 1
             reading = self._find_reading(run)
             if reading is not None:
-                self._note(reading, 1)
-                self._add(_shingles(run))
+                self._add(reading, 1, _shingles(run))
 
     def _find_reading(self, run: Sequence[bytes]) -> IndexedReading | None:
         """Return the untrusted text in which these words stand in a row, unless the user says them as well."""
@@ -383,34 +380,27 @@ class _DerivationSearch:
 
     def _look_for_values(self, prepared: bytes) -> None:
         known = self._context.index.words
-        found = [
+        values = [
             (value, is_address, words)
             for value, is_address in _find_values(prepared).items()
             if known.issuperset(words := split_words(value)) and not self._is_no_news(value)
         ]
         # Mailboxes and hosts first, then accounts, then names: of those a text has the most.
-        found.sort(key=lambda each: (not each[1], each[0].isalnum()))
-        self._is_cut = self._is_cut or len(found) > _MAX_VALUES
-        for value, is_address, words in found[:_MAX_VALUES]:
-            self._look_for_value(value, words, is_address=is_address)
-
-    def _look_for_value(self, value: bytes, words: Sequence[bytes], *, is_address: bool) -> None:
-        holding = [
-            reading
-            for reading in self._foreign
-            if all(word in reading.words for word in words)
-            and self._budget.take_pass(len(reading.text.prepared))
-            and value in reading.text.prepared
-        ]
-        is_ordered = bool(holding) and self._is_ordered(value, holding)
-        if is_ordered:
-            kind = FingerprintKind.ORDERED_ADDRESS if is_address else FingerprintKind.ORDERED_NAME
-        elif holding and is_address and not value.isalnum():
-            kind = FingerprintKind.ADDRESS
-        else:
-            return
-        self._note(holding[0], _RUN if is_ordered else 1)
-        self._add([Fingerprint(_hash(value), kind, max(words, key=len))])
+        values.sort(key=lambda row: (not row[1], row[0].isalnum()))
+        self._is_cut = self._is_cut or len(values) > _MAX_VALUES
+        for value, is_address, words in values[:_MAX_VALUES]:
+            holding = [
+                reading
+                for reading in self._foreign
+                if all(word in reading.words for word in words)
+                and self._budget.take_pass(len(reading.text.prepared))
+                and value in reading.text.prepared
+            ]
+            if holding and self._is_ordered(value, holding):
+                kind = FingerprintKind.ORDERED_ADDRESS if is_address else FingerprintKind.ORDERED_NAME
+                self._add(holding[0], _RUN, [Fingerprint(_hash(value), kind, max(words, key=len))])
+            elif holding and is_address and not value.isalnum():
+                self._add(holding[0], 1, [Fingerprint(_hash(value), FingerprintKind.ADDRESS, max(words, key=len))])
 
     def _is_no_news(self, value: bytes) -> bool:
         """Return whether the user or the project names it, or it says nothing about who is reached."""
@@ -440,7 +430,7 @@ class _DerivationSearch:
 
 def _find_values(prepared: bytes) -> dict[bytes, bool]:
     """Return the addresses and names of a text, each with whether it is a mailbox, the host of a URL or an account."""
-    found: dict[bytes, bool] = {}
+    values: dict[bytes, bool] = {}
     for token in dict.fromkeys(prepared.translate(_VALUE_BYTES).split()):
         if len(token) < _SHORTEST_VALUE or token.isalpha():
             continue
@@ -450,5 +440,5 @@ def _find_values(prepared: bytes) -> dict[bytes, bool]:
         is_account = value.isalnum() and len(value) >= _SHORTEST_ACCOUNT and not value.isalpha()
         is_address = is_url or b"@" in value or is_account
         if len(value) >= _SHORTEST_VALUE and (is_address or not value.isalnum()):
-            found.setdefault(value, is_address)
-    return found
+            values.setdefault(value, is_address)
+    return values

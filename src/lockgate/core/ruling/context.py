@@ -6,10 +6,10 @@ Append-only. Each block is scanned once, when it arrives; a call then looks at r
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lockgate.core.errors import InvalidBlock, quoted
 from lockgate.core.ruling.arguments import Leaf
@@ -86,35 +86,6 @@ _MAX_READ = 64
 class Context:
     """Blocks and findings of one run. Not safe for several threads: the session that owns it holds a lock."""
 
-    __slots__ = (
-        "_analysed",
-        "_awaited",
-        "_fetched",
-        "_foreign",
-        "_label_rows",
-        "_located",
-        "_reached_out",
-        "_scanner",
-        "_sorted",
-        "_sought",
-        "_user_trust",
-        "activity",
-        "alarms",
-        "blocks",
-        "broad",
-        "carried",
-        "encoded",
-        "goal",
-        "has_unknown_history",
-        "has_vetted_text",
-        "index",
-        "labels",
-        "looked_for",
-        "positions",
-        "produced_by",
-        "project",
-    )
-
     def __init__(self, scanner: Scanner, *, user_trust: Trust = Trust.TRUSTED, label_rows: Sequence[str] = ()) -> None:
         self._scanner = scanner
         self._label_rows = label_rows
@@ -130,7 +101,7 @@ class Context:
         self.goal = Goal()
         # What counts for every call, what counts only where a call is related to it, and hidden text.
         self.alarms: list[BlockNote] = []
-        self.broad: dict[str, list[BlockNote]] = {}
+        self.broad: defaultdict[str, list[BlockNote]] = defaultdict(list)
         self.encoded: list[BlockNote] = []
         # Whether the agent may have read more than is here: another process began the run, and its blocks are missing.
         self.has_unknown_history = False
@@ -144,7 +115,7 @@ class Context:
         # By block, what the call was given that it is the result of.
         self.produced_by: dict[str, str] = {}
         # By tool, the arguments of its latest calls; and by block, those of which it may be the result.
-        self._sought: dict[str, deque[tuple[str, ...]]] = {}
+        self._sought: defaultdict[str, deque[tuple[str, ...]]] = defaultdict(lambda: deque(maxlen=_MAX_SIDE_BY_SIDE))
         self.looked_for: dict[str, tuple[str, ...]] = {}
         # The tools whose call reached out until its result comes, and those results: they are not from here.
         self._reached_out: set[str] = set()
@@ -155,33 +126,20 @@ class Context:
         # By block, where its words came from in an earlier session.
         self.carried: dict[str, CarriedFrom] = {}
 
-    def add(
-        self,
-        content: str,
-        *,
-        source: str,
-        trust: Trust | None = None,
-        kind: Kind | None = None,
-        mutable: bool | None = None,
-        tainted_by: Sequence[str] = (),
-        id: str | None = None,
-        carried: CarriedFrom | None = None,
-    ) -> Block:
-        """Take a piece of context in; a mixture takes the lowest trust of what it was made from.
+    def add(self, content: str, *, carried: CarriedFrom | None = None, **options: Any) -> Block:
+        """Take a piece of context in, with the options of `build_block`.
 
         What was `carried` over from untrusted text is untrusted, whatever its source.
         """
         if carried is not None:
-            trust, kind, mutable = Trust.UNTRUSTED, None, None
+            options |= {"trust": Trust.UNTRUSTED, "kind": None, "mutable": None}
         position = len(self.blocks)
-        block, data = self.build_block(
-            content, source=source, trust=trust, kind=kind, mutable=mutable, tainted_by=tainted_by, id=id
-        )
+        block, data = self.build_block(content, **options)
         self.blocks.append(block)
         self.positions[block.id] = position
         if carried is not None:
             self.carried[block.id] = carried
-        tool = source.partition(":")[2]
+        speaker, _, tool = block.source.partition(":")
         if tool in self._reached_out:
             self._reached_out.discard(tool)
             self._fetched.add(block.id)
@@ -195,14 +153,13 @@ class Context:
             self._label(block)
         if block.trust is Trust.UNTRUSTED:
             self._index_untrusted(position, block)
-        else:
-            asks = source.partition(":")[0] in ("goal", "user")
-            is_vetted = block.trust is Trust.VETTED
-            self.goal.add(data, asks=asks, vetted=is_vetted)
-            # What a person accepted of an MCP tool is its description, which orders nothing.
-            self.has_vetted_text = self.has_vetted_text or (is_vetted and not asks and not source.startswith("mcp:"))
-            if asks:
-                self.goal.hear(content[:_MAX_ASKED_TEXT])
+            return block
+        asks, is_vetted = speaker in ("goal", "user"), block.trust is Trust.VETTED
+        self.goal.add(data, asks=asks, vetted=is_vetted)
+        # What a person accepted of an MCP tool is its description, which orders nothing.
+        self.has_vetted_text = self.has_vetted_text or (is_vetted and not asks and not block.source.startswith("mcp:"))
+        if asks:
+            self.goal.hear(content[:_MAX_ASKED_TEXT])
         return block
 
     @property
@@ -219,8 +176,8 @@ class Context:
         # A file has its label however it was read: by a program, a search, or another tool.
         read = [f"file:/{word.lstrip('/')}" for word in _WORDS_OF_CALL.findall(self.produced_by.get(block.id, ""))]
         sources = [block.source, *read[:_MAX_READ]]
-        if found := inherited.union(*(labels_of(source, self._label_rows) for source in sources)):
-            self.labels[block.id] = found
+        if labels := inherited.union(*(labels_of(source, self._label_rows) for source in sources)):
+            self.labels[block.id] = labels
 
     def remember_call(self, tool: str, leaves: Sequence[Leaf], effects: Sequence[Effect] = ()) -> None:
         """Note a call that runs: its result may come as the next block of its tool, and it may leave files behind."""
@@ -232,8 +189,8 @@ class Context:
         given = [leaf.text for leaf in leaves if leaf.argument != "description"]
         self._awaited[tool] = None if tool in self._awaited else " ".join(given)[:_MAX_ASKED]
         sought = tuple(text for text in given[:_MAX_SOUGHT] if len(text) <= _MAX_SOUGHT_TEXT)
-        self._sought.setdefault(tool, deque(maxlen=_MAX_SIDE_BY_SIDE)).append(sought)
-        if any(found.severity >= Severity.REACHES_OUT for found in effects):
+        self._sought[tool].append(sought)
+        if any(effect.severity >= Severity.REACHES_OUT for effect in effects):
             self._reached_out.add(tool)
 
     def _find_sought(self, tool: str, content: str, *, is_last: bool) -> tuple[str, ...]:
@@ -241,9 +198,12 @@ class Context:
         calls = self._sought[tool]
         if is_last:
             return calls[-1]
-        words = {*split_words(prepare(content.encode("utf-8", "ignore")))}
-        sought = dict.fromkeys(text for call in calls for text in call)
-        return tuple(text for text in sought if words.issuperset(split_words(prepare(text.encode("utf-8", "ignore")))))
+
+        def words_of(text: str) -> set[bytes]:
+            return {*split_words(prepare(text.encode("utf-8", "ignore")))}
+
+        words = words_of(content)
+        return tuple(text for text in dict.fromkeys(text for call in calls for text in call) if words >= words_of(text))
 
     def asked_for(self, source: str) -> str:
         """Return what the call was given of which a text from this source would be the result."""
@@ -255,10 +215,12 @@ class Context:
 
     def find_foreign(self) -> Sequence[IndexedReading]:
         """Return the untrusted texts that are neither the agent's own words nor files of the project itself."""
-        for reading in self.readings[self._sorted :]:
-            is_suspect = reading.block in self.carried or any(note.block == reading.block for note in self.alarms)
-            if is_suspect or not self._is_own(reading.block, reading.source):
-                self._foreign.append(reading)
+        suspect = self.alarming_blocks() | self.carried.keys()
+        self._foreign += [
+            reading
+            for reading in self.readings[self._sorted :]
+            if reading.block in suspect or not self._is_own(reading.block, reading.source)
+        ]
         self._sorted = len(self.readings)
         return self._foreign
 
@@ -302,7 +264,10 @@ class Context:
         tainted_by: Sequence[str] = (),
         id: str | None = None,
     ) -> tuple[Block, bytes]:
-        """The block that `add` would take in now, and its bytes; nothing changes."""
+        """Return the block that `add` would take in now, and its bytes; nothing changes.
+
+        A mixture takes the lowest trust of what it was made from.
+        """
         for parent in tainted_by:
             if parent not in self.positions:
                 raise InvalidBlock(
@@ -313,20 +278,19 @@ class Context:
         if not name or name in self.positions:
             raise InvalidBlock(f"block {quoted(name)} is already in this session" if name else "a block's id is empty")
         origin = source.partition(":")[0]
-        held = default_trust(source, user_trust=self._user_trust) if trust is None else trust
         parents = [self.blocks[self.positions[parent]].trust for parent in tainted_by]
         if trust is None and origin == "agent" and self.readings:
             # An agent's own words are made of everything it has read, even when it names other parents.
             parents.append(Trust.UNTRUSTED)
-        held = min([held, *parents])
-        if kind is None or (parents and held is Trust.UNTRUSTED):
-            told = held is Trust.TRUSTED and origin in ("system", "goal", "user", "supervisor")
-            kind = Kind.INSTRUCTION if told else Kind.DATA
-        if mutable is None or (parents and held is Trust.UNTRUSTED):
-            mutable = not (held is Trust.TRUSTED and origin == "system")
+        level = min([default_trust(source, user_trust=self._user_trust) if trust is None else trust, *parents])
+        is_mixed = bool(parents) and level is Trust.UNTRUSTED
+        if kind is None or is_mixed:
+            speaks = level is Trust.TRUSTED and origin in ("system", "goal", "user", "supervisor")
+            kind = Kind.INSTRUCTION if speaks else Kind.DATA
+        if mutable is None or is_mixed:
+            mutable = level is not Trust.TRUSTED or origin != "system"
         data = encode(content)
-        digest = sha256(data).hexdigest()
-        return Block(name, content, held, kind, mutable, source, digest, tuple(tainted_by)), data
+        return Block(name, content, level, kind, mutable, source, sha256(data).hexdigest(), tuple(tainted_by)), data
 
     def _next_id(self, position: int) -> str:
         # A host may have given one of our own names to a block of its own.
@@ -346,36 +310,28 @@ class Context:
         scan, indexes = self.analyse(block.content, block.digest)
         for index in indexes:
             self.index.add(IndexedReading(position, block.id, block.source, index, index.words))
-        plainly: set[str] = set()
+        noted: set[str] = set()
         for part in scan.parts:
             for hit in part.hits:
                 # What stands in the text itself says more about where than any other reading of it.
-                if hit.rule.id in plainly:
+                if hit.rule.id in noted:
                     continue
-                plainly.add(hit.rule.id)
+                noted.add(hit.rule.id)
                 note = BlockNote(position, block.id, hit.rule.id, hit.rule.phrase, (hit, part))
                 if hit.rule.scope is Scope.AGENT:
                     self.alarms.append(note)
                 elif hit.rule.scope is Scope.RELATED:
-                    self.broad.setdefault(block.id, []).append(note)
+                    self.broad[block.id].append(note)
             if part.encoded:
                 excerpt = part.data[:120].decode("utf-8", "replace")
-                self.encoded.append(
-                    self._note_from_span(
-                        position, f"encoded:{part.how}", block.id, part.start, part.end, part.how, excerpt
-                    )
-                )
+                finding = Finding(f"encoded:{part.how}", block.id, part.start, part.end, part.how, excerpt)
+                self.encoded.append(_note_from_finding(position, finding))
         for kind, start, end in scan.segments:
-            note = self._note_from_span(position, f"encoded:opaque-{kind}", block.id, start, end)
-            self.broad.setdefault(block.id, []).append(note)
+            finding = Finding(f"encoded:opaque-{kind}", block.id, start, end)
+            self.broad[block.id].append(_note_from_finding(position, finding))
         for limit in scan.capped:
-            self.alarms.append(self._note_from_span(position, f"cap:{limit}", block.id, 0, len(block.content)))
-
-    @staticmethod
-    def _note_from_span(
-        position: int, rule: str, block: str, start: int, end: int, reading: str = "raw", excerpt: str = ""
-    ) -> BlockNote:
-        return BlockNote(position, block, rule, False, Finding(rule, block, start, end, reading, excerpt))
+            finding = Finding(f"cap:{limit}", block.id, 0, len(block.content))
+            self.alarms.append(_note_from_finding(position, finding))
 
     def is_in_passage(self, note: BlockNote, passage: bytes) -> bool:
         """Whether what was noted somewhere in a block also stands in this passage of it."""
@@ -395,3 +351,7 @@ class Context:
 
     def lineage(self, block: str, *, depth: int = 16) -> Lineage:
         return build_lineage(block, {known.id: known.tainted_by for known in self.blocks}, depth=depth)
+
+
+def _note_from_finding(position: int, finding: Finding) -> BlockNote:
+    return BlockNote(position, finding.where, finding.rule, False, finding)

@@ -1,21 +1,6 @@
 """Flow rules: which text may reach which place, said by a person and decided without any guess at intent.
 
-A row says where something comes from, where it must not go, and what then happens:
-
-| key | means |
-|---|---|
-| `name` | a short name; findings say `flow:NAME` |
-| `from` | sources of blocks, as a pattern: `web:*`, `file:*/hr/*` |
-| `from_label` | blocks with this label (`[[label]]` rows give labels to sources) |
-| `value` | a kind of value in the arguments themselves: `card`, `iban`, `api-key`, `email`, … |
-| `after`, `after_label` | the session has read such a block at all, whatever the arguments say |
-| `to` | an argument for a `recipient`, `url`, `path`, `command` or `account`; of a payment the `payee`, which is both \
-the recipient and the account; a kind of effect; or `out` |
-| `outside` | only targets outside of these count: `*.our.example`, `ana@our.example` |
-| `then` | `pause`: a person decides; `deny`: no one is asked |
-
-A kind of effect may be the beginning of its name (`sends` for `sends-message`); `out` is whatever reaches out.
-
+A row says where something comes from, where it must not go, and what then happens; docs/how-to/flows.md has the keys.
 What cannot be told counts: a text that an agent has put together may hold anything that the agent has read.
 """
 
@@ -23,10 +8,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import translate
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lockgate.core.errors import InvalidConfig, quoted
 from lockgate.core.redaction.redact import redact
@@ -34,7 +20,7 @@ from lockgate.core.redaction.spans import KINDS as VALUE_KINDS
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity
 from lockgate.core.ruling.targets import is_open_to_all
-from lockgate.core.vocabulary import Block, Finding
+from lockgate.core.vocabulary import Finding
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.context import Context
@@ -97,17 +83,8 @@ class LabelRule(NamedTuple):
 # --- rows
 
 
-def flow_to_text(row: Mapping[str, object]) -> str:
-    """Return a row of a configuration file as a policy holds it; raise InvalidConfig for one that means nothing."""
-    return _row_to_text(row, parse_flow)
-
-
-def label_to_text(row: Mapping[str, object]) -> str:
-    """Return a row that gives a label as a policy holds it; raise InvalidConfig for one that means nothing."""
-    return _row_to_text(row, parse_label)
-
-
-def _row_to_text(row: Mapping[str, object], parse: Callable[[str], object]) -> str:
+def row_to_text(row: Mapping[str, object], parse: Callable[[str], object]) -> str:
+    """Return a row of a configuration file as a policy holds it; raise InvalidConfig for one that `parse` refuses."""
     text = json.dumps(row, sort_keys=True, ensure_ascii=True, default=str)
     parse(text)
     return text
@@ -117,65 +94,58 @@ def _row_to_text(row: Mapping[str, object], parse: Callable[[str], object]) -> s
 def parse_flow(text: str) -> FlowRule:
     """Return the rule in a policy's text."""
     row = _row_from_text(text)
-    name, then = _word(row, "name", ""), _word(row, "then", PAUSE)
+    name, then, to = _word(row, "name"), _word(row, "then", PAUSE), _word(row, "to")
     if not _NAME.fullmatch(name):
         raise InvalidConfig(
             f"a flow needs a name of small letters, digits and hyphens, not {quoted(name)}",
             hint='for example name = "web-chooses-no-recipient"',
         )
-    unknown = sorted(set(row) - _KEYS)
-    if unknown:
-        raise InvalidConfig(
-            f"flow {quoted(name)}: unknown key {quoted(unknown[0])}", hint=f"known: {', '.join(sorted(_KEYS))}"
-        )
-    if then not in (PAUSE, DENY):
-        raise InvalidConfig(f"flow {quoted(name)}: unknown `then` {quoted(then)}", hint="use pause or deny")
-    key, said = _parse_from(row, name)
+    keys = [key for key in _FROM if key in row]
+    source = _word(row, keys[0]) if len(keys) == 1 else ""
+    outside = row.get("outside", [])
+    texts: list[Any] = outside if isinstance(outside, list) else [None]
+    unknown = next((quoted(key) for key in sorted(set(row) - _KEYS)), "")
+    is_known_place = to in (OUT, *SINKS) or any(_is_kind(kind, to) for kind in KINDS)
+    places = f"use {OUT}, {', '.join(SINKS)}, or a kind that `lockgate explain` names, such as sends-message"
+    faults = (
+        (unknown, f": unknown key {unknown}", f"known: {', '.join(sorted(_KEYS))}"),
+        (then not in (PAUSE, DENY), f": unknown `then` {quoted(then)}", "use pause or deny"),
+        (not keys, " says nowhere that it comes from", f"give one of: {', '.join(_FROM)}"),
+        (keys[1:], " says more than one place that it comes from", f"give one of: {', '.join(_FROM)}"),
+        (not source, f": `{''.join(keys)}` is empty", ""),
+        (
+            keys == ["value"] and source not in VALUE_KINDS,
+            f": unknown kind of value {quoted(source)}",
+            f"known: {', '.join(VALUE_KINDS)}",
+        ),
+        (not is_known_place, f": {quoted(to)} is neither a place nor a kind of effect", places),
+        (
+            not all(isinstance(text, str) and 0 < len(text) <= _MAX_TEXT for text in texts),
+            ": `outside` must be a list of texts",
+            "",
+        ),
+    )
+    for is_fault, fault, hint in faults:
+        if is_fault:
+            raise InvalidConfig(f"flow {quoted(name)}{fault}", hint=hint)
+    key = keys[0]
     return FlowRule(
         name,
-        _parse_to(row, name),
+        to,
         then,
-        source=said if key in ("from", "after") else "",
-        label=said if key.endswith("_label") else "",
-        value=said if key == "value" else "",
+        source=source if key in ("from", "after") else "",
+        label=source if key.endswith("_label") else "",
+        value=source if key == "value" else "",
         is_after=key.startswith("after"),
-        outside=_texts(row, "outside", name),
+        outside=tuple(text.lower() for text in texts),
     )
-
-
-def _parse_from(row: Mapping[str, object], name: str) -> tuple[str, str]:
-    """Return which key says where something comes from, and what it says."""
-    given = [key for key in _FROM if key in row]
-    if len(given) != 1:
-        raise InvalidConfig(
-            f"flow {quoted(name)} says {'more than one place' if given else 'nowhere'} that it comes from",
-            hint=f"give one of: {', '.join(_FROM)}",
-        )
-    said = _word(row, given[0], "")
-    if not said:
-        raise InvalidConfig(f"flow {quoted(name)}: `{given[0]}` is empty")
-    if given[0] == "value" and said not in VALUE_KINDS:
-        raise InvalidConfig(
-            f"flow {quoted(name)}: unknown kind of value {quoted(said)}", hint=f"known: {', '.join(VALUE_KINDS)}"
-        )
-    return given[0], said
-
-
-def _parse_to(row: Mapping[str, object], name: str) -> str:
-    to = _word(row, "to", "")
-    if to != OUT and to not in SINKS and not any(kind == to or kind.startswith(f"{to}-") for kind in KINDS):
-        raise InvalidConfig(
-            f"flow {quoted(name)}: {quoted(to)} is neither a place nor a kind of effect",
-            hint=f"use {OUT}, {', '.join(SINKS)}, or a kind that `lockgate explain` names, such as sends-message",
-        )
-    return to
 
 
 @lru_cache(maxsize=512)
 def parse_label(text: str) -> LabelRule:
     """Return the rule in a policy's text."""
     row = _row_from_text(text)
-    source, label = _word(row, "source", ""), _word(row, "as", "")
+    source, label = _word(row, "source"), _word(row, "as")
     if set(row) != {"source", "as"} or not source or not _NAME.fullmatch(label):
         raise InvalidConfig(
             "a label needs `source`, a pattern, and `as`, a name of small letters, digits and hyphens",
@@ -184,7 +154,7 @@ def parse_label(text: str) -> LabelRule:
     return LabelRule(source, label)
 
 
-def _row_from_text(text: str) -> dict[str, object]:
+def _row_from_text(text: str) -> dict[str, Any]:
     try:
         row = json.loads(text)
     except ValueError:
@@ -194,18 +164,11 @@ def _row_from_text(text: str) -> dict[str, object]:
     return row
 
 
-def _word(row: Mapping[str, object], key: str, default: str) -> str:
+def _word(row: Mapping[str, object], key: str, default: str = "") -> str:
     value = row.get(key, default)
     if not isinstance(value, str) or len(value) > _MAX_TEXT:
         raise InvalidConfig(f"`{key}` must be a text of at most {_MAX_TEXT} characters")
     return value.strip()
-
-
-def _texts(row: Mapping[str, object], key: str, name: str) -> tuple[str, ...]:
-    values = row.get(key, [])
-    if not isinstance(values, list) or not all(isinstance(each, str) and 0 < len(each) <= _MAX_TEXT for each in values):
-        raise InvalidConfig(f"flow {quoted(name)}: `{key}` must be a list of texts")
-    return tuple(each.lower() for each in values)
 
 
 @lru_cache(maxsize=1024)
@@ -234,95 +197,92 @@ class FlowCheck:
 
     def find(self, flows: Sequence[str]) -> list[Finding]:
         """Return one finding for each rule that holds the call; its excerpt says what would go where."""
-        found = []
+        findings = []
         for rule in map(parse_flow, flows):
             places = self._places(rule)
-            carried = self._find_carried(rule, places) if places is not None else None
+            carried = None if places is None else self._find_carried(rule, places)
             if carried is not None:
-                what, leaf = carried
+                what, where = carried
                 what += "; it says deny, so no person is asked" if rule.then == DENY else ""
-                where = leaf.argument if leaf is not None else "arguments"
-                found.append(Finding(f"{FLOW}{rule.name}", where, 0, 0, "raw", what[:160]))
-        return found
+                findings.append(Finding(f"{FLOW}{rule.name}", where, 0, 0, "raw", what[:160]))
+        return findings
 
     def _places(self, rule: FlowRule) -> list[Leaf] | None:
         """Return the arguments that lead where the rule says; None where none does."""
         if rule.to in SINKS:
-            to = _leaves_for_sink(rule.to, self._leaves, self._effects)
-            return [leaf for leaf in to if not _is_allowed(leaf.text, rule.outside)] or None
-        reaching = [found for found in self._effects if _is_meant(found, rule.to)]
-        if not reaching:
-            return None
+            leaves = _leaves_for_sink(rule.to, self._leaves, self._effects)
+            return [leaf for leaf in leaves if not _is_allowed(leaf.text, rule.outside)] or None
+        targets = _targets_for_kind(rule.to, self._effects)
         is_led_elsewhere = any(_LED_ELSEWHERE.search(leaf.text) for leaf in self._leaves)
-        if not is_led_elsewhere and all(_is_allowed(found.target, rule.outside) for found in reaching):
-            return None
-        return list(self._leaves)
+        is_held = is_led_elsewhere or not all(_is_allowed(target, rule.outside) for target in targets)
+        return list(self._leaves) if targets and is_held else None
 
-    def _find_carried(self, rule: FlowRule, places: Sequence[Leaf]) -> tuple[str, Leaf | None] | None:
+    def _find_carried(self, rule: FlowRule, places: Sequence[Leaf]) -> tuple[str, str] | None:
         """Return what of the rule's source the call carries, and the argument; None where it carries nothing."""
         to = "anything that reaches out" if rule.to == OUT else f"`{rule.to}`"
         if rule.value:
             for leaf in places:
                 if any(kind == rule.value for kind, _ in redact(leaf.text).removed):
-                    return f"a value of the kind `{rule.value}` would go to {to}", leaf
-            return (f"its arguments were not read to the end, and go to {to}", None) if self._is_cut else None
-        blocks = [number for number, block in enumerate(self._context.blocks) if self._is_from(block, rule)]
+                    return f"a value of the kind `{rule.value}` would go to {to}", leaf.argument
+            return (f"its arguments were not read to the end, and go to {to}", "arguments") if self._is_cut else None
+        context = self._context
+        blocks = [
+            block.content
+            for block in context.blocks
+            if (rule.label and rule.label in context.labels.get(block.id, ()))
+            or (rule.source and _pattern(rule.source).fullmatch(block.source.lower()))
+        ]
         # What a session has read that began elsewhere is not known, so it may be this.
-        if not blocks and not self._context.has_unknown_history:
+        if not blocks and not context.has_unknown_history:
             return None
         whose = f"`{rule.label or rule.source}`"
         if rule.is_after:
-            return f"the session has read {whose}, and this goes to {to}", None
+            return f"the session has read {whose}, and this goes to {to}", "arguments"
         if self._is_cut:
-            return f"its arguments were not read to the end, and may hold {whose}, which must not go to {to}", None
-        return self._carried_from(blocks, whose, to, places, may_be_composed=rule.to not in SINKS)
-
-    def _carried_from(
-        self, blocks: Sequence[int], whose: str, to: str, places: Sequence[Leaf], *, may_be_composed: bool
-    ) -> tuple[str, Leaf] | None:
-        asked = _fold_text(self._context.goal.asked_text)
+            why = f"its arguments were not read to the end, and may hold {whose}, which must not go to {to}"
+            return why, "arguments"
+        asked = _fold_text(context.goal.asked_text)
         for leaf in places:
             # What the user said goes where the user says.
             if _fold_text(leaf.text) in asked:
                 continue
-            if any(self._holds(number, leaf.text) for number in blocks):
-                return f"text of {whose} would go to {to}", leaf
-            if may_be_composed and self._may_carry_more_than_target(leaf.text):
-                return f"the agent has read {whose}, and this text of its own may hold it; it would go to {to}", leaf
+            if any(self._holds(content, leaf.text, asked) for content in blocks):
+                return f"text of {whose} would go to {to}", leaf.argument
+            rest = leaf.text
+            for effect in self._effects if rule.to not in SINKS else ():
+                rest = rest.replace(effect.target, "") if effect.target else rest
+            if rule.to not in SINKS and len(rest.strip()) > _COMPOSED:
+                why = f"the agent has read {whose}, and this text of its own may hold it; it would go to {to}"
+                return why, leaf.argument
         return None
 
-    def _may_carry_more_than_target(self, text: str) -> bool:
-        for found in self._effects:
-            text = text.replace(found.target, "") if found.target else text
-        return len(text.strip()) > _COMPOSED
-
-    def _is_from(self, block: Block, rule: FlowRule) -> bool:
-        if rule.label:
-            return rule.label in self._context.labels.get(block.id, ())
-        return _pattern(rule.source).fullmatch(block.source.lower()) is not None
-
-    def _holds(self, number: int, text: str) -> bool:
+    def _holds(self, content: str, text: str, asked: str) -> bool:
         """Return whether a block has this text, or an address or a name in it; a text too long to compare counts."""
-        content = self._context.blocks[number].content
         self._left -= len(content) + len(text)
         if self._left < 0:
             return True
-        said, asked = _fold_text(content), _fold_text(self._context.goal.asked_text)
+        folded = _fold_text(content)
         # Whole, by its addresses, and by what stands in the path and the query of a link.
         behind_hosts = " ".join(_BEHIND_HOST.findall(text))
         listed = (*_PIECES.findall(text)[:200], *_LINK_PIECES.findall(behind_hosts)[:200])
         pieces = {_fold_text(text), *(_fold_text(piece.strip(".:")) for piece in listed)}
-        return any(len(piece) >= _SHORTEST and piece in said and piece not in asked for piece in pieces if piece)
+        return any(len(piece) >= _SHORTEST and piece in folded and piece not in asked for piece in pieces)
 
 
 def _fold_text(text: str) -> str:
     return " ".join(text.lower().split())
 
 
-def _is_meant(found: Effect, to: str) -> bool:
-    if to == OUT:
-        return found.severity >= Severity.REACHES_OUT
-    return found.kind == to or found.kind.startswith(f"{to}-")
+def _is_kind(kind: str, name: str) -> bool:
+    return kind == name or kind.startswith(f"{name}-")
+
+
+def _targets_for_kind(to: str, effects: Sequence[Effect]) -> list[str]:
+    return [
+        effect.target
+        for effect in effects
+        if (effect.severity >= Severity.REACHES_OUT if to == OUT else _is_kind(effect.kind, to))
+    ]
 
 
 def _is_allowed(target: str, outside: Sequence[str]) -> bool:
@@ -332,21 +292,20 @@ def _is_allowed(target: str, outside: Sequence[str]) -> bool:
 
 
 def _is_allowed_address(address: str, outside: Sequence[str]) -> bool:
-    url = _URL.fullmatch(address)
-    mailbox = _MAILBOX.fullmatch(address)
-    if url is not None:
-        names = {url[1]}
-    elif mailbox is not None:
-        names = {address, mailbox[1]}
-    elif _PLAIN.fullmatch(address):
-        names = {address}
-    else:
-        return False
     return any(
-        _target_pattern(each).fullmatch(name) or (each.startswith("*.") and name == each[2:])
-        for each in outside
-        for name in names
+        _target_pattern(pattern).fullmatch(name) or (pattern.startswith("*.") and name == pattern[2:])
+        for pattern in outside
+        for name in _names_of(address)
     )
+
+
+def _names_of(address: str) -> tuple[str, ...]:
+    """Return the host or mailbox of an address, and a mailbox's domain; nothing where it may lead elsewhere."""
+    if url := _URL.fullmatch(address):
+        return (url[1],)
+    if mailbox := _MAILBOX.fullmatch(address):
+        return address, mailbox[1]
+    return (address,) if _PLAIN.fullmatch(address) else ()
 
 
 @lru_cache(maxsize=1024)
@@ -363,12 +322,12 @@ def exceptions_for(rule: FlowRule, leaves: Sequence[Leaf], effects: Sequence[Eff
     if rule.to in SINKS:
         targets = [leaf.text for leaf in _leaves_for_sink(rule.to, leaves, effects)]
     else:
-        targets = [found.target for found in effects if _is_meant(found, rule.to)]
+        targets = _targets_for_kind(rule.to, effects)
     held = [target for target in targets if not _is_allowed(target, rule.outside)]
-    names = {_host_or_mailbox(part) for target in held for part in _split_addresses(target)}
+    names = [_names_of(part) for target in held for part in _split_addresses(target)]
     # Of a name of several words each word would be let through alone.
-    is_plain = all("@" in target or len(target.split()) == 1 for target in held)
-    return tuple(sorted(names)) if is_plain and all(_is_allowed_address(name, (name,)) for name in names) else ()
+    is_plain = all(names) and all("@" in target or len(target.split()) == 1 for target in held)
+    return tuple(sorted({name[0] for name in names})) if is_plain else ()
 
 
 def join_targets(targets: set[str], barred: set[str]) -> frozenset[str]:
@@ -376,39 +335,30 @@ def join_targets(targets: set[str], barred: set[str]) -> frozenset[str]:
 
     No domain stands for its mailboxes where anyone can have one, or where one of them is barred.
     """
-    mailboxes: dict[str, set[str]] = {}
-    for target in targets:
-        if _MAILBOX.fullmatch(target):
-            mailboxes.setdefault(target.rpartition("@")[2], set()).add(target)
-    closed = {each.rpartition("@")[2] for each in barred}
+    mailboxes = Counter(target.rpartition("@")[2] for target in targets if _MAILBOX.fullmatch(target))
+    closed = {target.rpartition("@")[2] for target in barred}
     joined = {
         domain
-        for domain, found in mailboxes.items()
-        if len(found) >= _MAILBOXES_OF_DOMAIN and domain not in closed and not is_open_to_all(domain.encode())
+        for domain, count in mailboxes.items()
+        if count >= _MAILBOXES_OF_DOMAIN and domain not in closed and not is_open_to_all(domain.encode())
     }
-    return frozenset({*joined, *(each for each in targets if each.rpartition("@")[2] not in joined)})
+    return frozenset({*joined, *(target for target in targets if target.rpartition("@")[2] not in joined)})
 
 
 def add_outside(row: str, targets: Sequence[str]) -> str:
     """Return a row as a policy holds it, with these targets let through as well."""
     if not targets:
         return row
-    said = _row_from_text(row)
-    before = said.get("outside", [])
-    known = [str(each) for each in before] if isinstance(before, list) else []
-    return flow_to_text({**said, "outside": list(dict.fromkeys([*known, *targets]))})
+    members = _row_from_text(row)
+    outside = dict.fromkeys((*members.get("outside", ()), *targets))
+    return row_to_text({**members, "outside": list(outside)}, parse_flow)
 
 
 def _leaves_for_sink(sink: str, leaves: Sequence[Leaf], effects: Sequence[Effect]) -> list[Leaf]:
     if sink != "payee":
         return [leaf for leaf in leaves if sink_from_argument(leaf.argument) == sink]
-    is_payment = any(found.kind == "pays" for found in effects)
+    is_payment = any(effect.kind == "pays" for effect in effects)
     return [leaf for leaf in leaves if is_payment and sink_from_argument(leaf.argument) in ("recipient", "account")]
-
-
-def _host_or_mailbox(address: str) -> str:
-    url = _URL.fullmatch(address)
-    return address if url is None else url[1]
 
 
 def _split_addresses(target: str) -> list[str]:
@@ -418,5 +368,5 @@ def _split_addresses(target: str) -> list[str]:
 
 def is_denied(findings: Sequence[Finding], flows: Sequence[str]) -> bool:
     """Return whether a rule that says `deny` is among what holds a call: then no person is asked."""
-    names = {found.rule for found in findings}
+    names = {finding.rule for finding in findings}
     return any(rule.then == DENY and f"{FLOW}{rule.name}" in names for rule in map(parse_flow, flows))

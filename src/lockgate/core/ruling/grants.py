@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from lockgate.core.errors import InvalidCall, LockgateError, quoted
+from lockgate.core.errors import InvalidCall, LockgateError, has_half_pair, quoted
 from lockgate.core.ruling.approvals import (
     FINISH,
     SKEW_S,
@@ -40,19 +40,16 @@ from lockgate.core.ruling.approvals import (
     canonical_json,
     describe_call,
     hash_texts,
-    record_from_json,
 )
 from lockgate.core.vocabulary import Block, Certainty, Effect, Severity, Trust
+from lockgate.core.wire import record_from_dict, record_to_dict
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.context import Context
     from lockgate.core.ruling.pipeline import EscalatedCall
 
 # A rule that a person cannot read to its end is not offered.
-MAX_EFFECTS = 16
-MAX_SOURCES = 64
-MAX_NAMES = 64
-MAX_TEXT = 1_000
+MAX_EFFECTS, MAX_SOURCES, MAX_NAMES, MAX_TEXT = 16, 64, 64, 1_000
 # A store holds so many grants; who needs more has stopped reading them.
 MAX_GRANTS = 500
 SESSION_S = 7 * 86_400
@@ -118,23 +115,26 @@ class GrantOffer(NamedTuple):
 
 def facts_from_ask(ask: EscalatedCall, arguments: str, sources: tuple[str, ...], project: str) -> HeldFacts:
     """Return what a grant for this call is made from; `arguments` is their canonical form, `project` a real path."""
-    reaching = [found for found in ask.effects if found.severity >= Severity.REACHES_OUT]
-    given = _without_remark(ask.call.tool, arguments_from_canonical(arguments))
-    names = {_INDEX.sub("", name) for name, _ in argument_values(given)}
+    from lockgate.core.ruling.tool_risk import canonical_tool
+
+    reaching = [effect for effect in ask.effects if effect.severity >= Severity.REACHES_OUT]
+    given = arguments_from_canonical(arguments)
+    if canonical_tool(ask.call.tool) == "bash" and isinstance(given.get("command"), str):
+        # No shell reads what the agent says of its own command, and it varies.
+        given.pop("description", None)
     facts = HeldFacts(
-        effects=tuple(sorted({(found.kind, found.target) for found in reaching})),
+        effects=tuple(sorted({(effect.kind, effect.target) for effect in reaching})),
         sources=tuple(sorted(set(sources))),
-        rules=tuple(sorted({found.rule for found in ask.findings})),
-        names=tuple(sorted(names)),
+        rules=tuple(sorted({finding.rule for finding in ask.findings})),
+        names=tuple(sorted({_INDEX.sub("", name) for name, _ in argument_values(given)})),
         arguments=hash_texts(_SCHEMA, "arguments", canonical_json(given), ask.call.folder),
         is_exact=not reaching or not all(map(_is_receiver, reaching)) or _has_stray_value(ask, reaching),
         project=project,
         barred=_why_barred(ask),
     )
-    facts = (
-        facts if facts.barred or _is_readable(facts) else facts._replace(barred="its rule would be too long to read")
-    )
-    return facts if facts.barred else facts._replace(widest=_widest_span(facts, ask, reaching).value)
+    if not facts.barred and not _is_readable(facts):
+        facts = facts._replace(barred="its rule would be too long to read")
+    return facts if facts.barred else facts._replace(widest=_widest_span(facts, ask).value)
 
 
 def find_sources(ask: EscalatedCall, context: Context) -> tuple[str, ...]:
@@ -144,52 +144,42 @@ def find_sources(ask: EscalatedCall, context: Context) -> tuple[str, ...]:
     """
     from lockgate.core.ruling.provenance import MAX_ORIGINS
 
-    named = {origin.block for origin in ask.origins} | {found.where for found in ask.findings}
+    named = {origin.block for origin in ask.origins} | {finding.where for finding in ask.findings}
     left = [name for name in named if name in context.positions]
-    found: dict[str, str] = {}
-    is_traced = bool(left) and len(ask.origins) < MAX_ORIGINS and not _opens_door(ask.effects)
+    sources: dict[str, str] = {}
+    is_traced = bool(left) and len(ask.origins) < MAX_ORIGINS and not _opens_door(ask)
     while is_traced and left:
         block = context.blocks[context.positions[left.pop()]]
-        if block.id not in found and block.trust is not Trust.TRUSTED:
+        if block.id not in sources and block.trust is not Trust.TRUSTED:
             is_traced = not _is_agents(block)
-            found[block.id] = block.source
+            sources[block.id] = block.source
             left += block.tainted_by
-    return tuple(sorted(set(found.values()))) if is_traced else _all_sources(context)
-
-
-def _all_sources(context: Context) -> tuple[str, ...]:
-    read = (block for block in context.blocks if block.trust is not Trust.TRUSTED and not _is_agents(block))
-    return tuple(sorted({block.source for block in read}))
+    if not is_traced:
+        read = (block for block in context.blocks if block.trust is not Trust.TRUSTED and not _is_agents(block))
+        sources = {block.id: block.source for block in read}
+    return tuple(sorted(set(sources.values())))
 
 
 def _is_agents(block: Block) -> bool:
     return block.source.partition(":")[0] == "agent"
 
 
-def _without_remark(tool: str, arguments: dict[str, object]) -> dict[str, object]:
-    """Return a shell's arguments without what the agent says of its own command: no shell reads it, and it varies."""
-    from lockgate.core.ruling.tool_risk import canonical_tool
-
-    is_remarked = canonical_tool(tool) == "bash" and isinstance(arguments.get("command"), str)
-    return {name: value for name, value in arguments.items() if not (is_remarked and name == "description")}
+def _opens_door(ask: EscalatedCall) -> bool:
+    return any(effect.severity is Severity.OPENS_A_DOOR for effect in ask.effects)
 
 
-def _opens_door(effects: Iterable[Effect]) -> bool:
-    return any(found.severity is Severity.OPENS_A_DOOR for found in effects)
-
-
-def _is_receiver(found: Effect) -> bool:
+def _is_receiver(effect: Effect) -> bool:
     """Return whether an effect's target says what happens, and was read from an argument that names a receiver."""
     from lockgate.core.ruling.arguments import sink_from_argument
     from lockgate.core.ruling.effects.project import is_shared_host
 
-    is_known = found.kind in BY_RECEIVER and bool(found.target) and found.certainty is not Certainty.GUESS
-    return is_known and sink_from_argument(found.argument) in _RECEIVERS and not is_shared_host(found.target)
+    is_known = effect.kind in BY_RECEIVER and bool(effect.target) and effect.certainty is not Certainty.GUESS
+    return is_known and sink_from_argument(effect.argument) in _RECEIVERS and not is_shared_host(effect.target)
 
 
 def _has_stray_value(ask: EscalatedCall, reaching: list[Effect]) -> bool:
     """Return whether untrusted text named another place than the targets: a copy to an attacker, in some field."""
-    targets = [found.target.casefold() for found in reaching]
+    targets = [effect.target.casefold() for effect in reaching]
     placed = (origin for origin in ask.origins if not origin.known and (origin.sink or origin.order))
     return any(not any(origin.value.casefold() in target for target in targets) for origin in placed)
 
@@ -203,9 +193,9 @@ def _why_barred(ask: EscalatedCall) -> str:
         return "the host holds something against this call"
     if hard := ask.hard_findings:
         return f"a person answers {hard[0].rule} each time"
-    if any(found.kind in OWN_KINDS for found in ask.effects):
+    if any(effect.kind in OWN_KINDS for effect in ask.effects):
         return "it touches Lockgate itself"
-    if any(found.rule.startswith("cap:") for found in ask.findings):
+    if any(finding.rule.startswith("cap:") for finding in ask.findings):
         return "it was not read to its end"
     return ""
 
@@ -218,18 +208,13 @@ def find_unread(files: Iterable[tuple[str, str]]) -> str:
 
 def _is_readable(facts: HeldFacts) -> bool:
     texts = (*facts.sources, *facts.names, *facts.rules, *(text for pair in facts.effects for text in pair))
-    is_short = all(len(text) <= MAX_TEXT and _is_text(text) for text in texts)
     counts = ((facts.effects, MAX_EFFECTS), (facts.sources, MAX_SOURCES), (facts.names, MAX_NAMES))
-    return is_short and all(len(listed) <= most for listed, most in counts) and len(facts.rules) <= MAX_NAMES
+    is_short = all(len(listed) <= most for listed, most in (*counts, (facts.rules, MAX_NAMES)))
+    return is_short and all(len(text) <= MAX_TEXT and not has_half_pair(text) for text in texts)
 
 
-def _is_text(text: str) -> bool:
-    # Half of a surrogate pair is no character, and no store takes it.
-    return text.isascii() or not any("\ud800" <= ch <= "\udfff" for ch in text)
-
-
-def _widest_span(facts: HeldFacts, ask: EscalatedCall, reaching: list[Effect]) -> GrantSpan:
-    if _opens_door(reaching):
+def _widest_span(facts: HeldFacts, ask: EscalatedCall) -> GrantSpan:
+    if _opens_door(ask):
         return GrantSpan.SESSION
     from lockgate.core.ruling.arguments import sink_from_argument
 
@@ -246,15 +231,14 @@ def _widest_span(facts: HeldFacts, ask: EscalatedCall, reaching: list[Effect]) -
 def offers_from_pending(pending: PendingApproval) -> tuple[GrantOffer, ...]:
     """Return the rules that a yes to this question may make, the narrowest first; none where nothing may be granted."""
     facts = pending.shown.facts
-    offers = []
-    for span in GrantSpan:
-        if not facts.widest or (span is GrantSpan.PROJECT and not facts.project):
-            continue
-        rule = rule_from_facts(pending.bound, facts, span, pending.created_s)
-        offers.append(GrantOffer(rule, hash_texts(_SCHEMA, pending.digest, rule_to_json(rule))))
-        if span.value == facts.widest:
-            break
-    return tuple(offers)
+    spans = [span.value for span in GrantSpan]
+    count = spans.index(facts.widest) + 1 if facts.widest in spans else 0
+    rules = (
+        rule_from_facts(pending.bound, facts, span, pending.created_s)
+        for span in list(GrantSpan)[:count]
+        if facts.project or span is not GrantSpan.PROJECT
+    )
+    return tuple(GrantOffer(rule, hash_texts(_SCHEMA, pending.digest, rule_to_json(rule))) for rule in rules)
 
 
 def rule_from_facts(bound: BoundCall, facts: HeldFacts, span: GrantSpan, made_s: float) -> GrantRule:
@@ -282,25 +266,25 @@ def find_offer(pending: PendingApproval, span: str) -> GrantOffer | None:
 
 
 def apply_answer_with_span(
-    approval: Approval, digest: str, said: ApprovalAnswer, span: str, person: str = ""
+    approval: Approval, digest: str, answer: ApprovalAnswer, span: str, person: str = ""
 ) -> tuple[AnswerResult, Grant | None]:
     """Return what an answer does to a question, and the grant it makes; without a span it makes none.
 
     With a span the digest is that of the offer that was shown: it binds the rule as well as the call.
     """
     if not span:
-        return apply_answer(approval, digest, said, person), None
+        return apply_answer(approval, digest, answer, person), None
     pending = approval.pending
     offer = find_offer(pending, span)
-    if offer is None or not said.yes:
-        why = "only a yes makes a grant" if not said.yes else f"this call cannot be granted for {quoted(span)}"
-        offered = ", ".join(each.rule.span.value for each in offers_from_pending(pending))
-        raise InvalidCall(why, hint=f"offered: {offered}" if offered else pending.shown.facts.barred)
+    if offer is None or not answer.yes:
+        why = "only a yes makes a grant" if not answer.yes else f"this call cannot be granted for {quoted(span)}"
+        spans = ", ".join(offer.rule.span.value for offer in offers_from_pending(pending))
+        raise InvalidCall(why, hint=f"offered: {spans}" if spans else pending.shown.facts.barred)
     if digest != offer.digest:
         return AnswerResult(False, approval.state, approval), None
-    heard = apply_answer(approval, pending.digest, said)
-    grant = Grant(pending.id, offer.rule, offer.digest, said.who, said.at_s) if heard.counted else None
-    return heard, grant
+    result = apply_answer(approval, pending.digest, answer)
+    grant = Grant(pending.id, offer.rule, offer.digest, answer.who, answer.at_s) if result.counted else None
+    return result, grant
 
 
 def change_from_grant(grant: Grant, state: GrantState, who: str) -> ApprovalChange:
@@ -330,16 +314,14 @@ def covers(grant: Grant, bound: BoundCall, facts: HeldFacts, now_s: float) -> bo
     is_alive = grant.made_s - SKEW_S <= now_s < rule.expires_s
     if not is_alive or not facts.widest or (rule.tool, rule.policy_hash) != (bound.tool, bound.policy_hash):
         return False
+    is_here = facts.widest != GrantSpan.SESSION.value
     if rule.span is GrantSpan.SESSION:
         is_here = rule.session == bound.session
-    else:
-        is_here = facts.widest != GrantSpan.SESSION.value
-        is_here = is_here and (rule.span is GrantSpan.ALWAYS or (bool(rule.project) and rule.project == facts.project))
+    elif rule.span is GrantSpan.PROJECT:
+        is_here = is_here and bool(rule.project) and rule.project == facts.project
     # 2. to 4.
-    is_known = all(
-        set(new) <= set(granted)
-        for new, granted in ((facts.effects, rule.effects), (facts.sources, rule.sources), (facts.rules, rule.rules))
-    )
+    pairs = ((facts.effects, rule.effects), (facts.sources, rule.sources), (facts.rules, rule.rules))
+    is_known = all(set(new) <= set(granted) for new, granted in pairs)
     # 5., then 6.
     if rule.arguments:
         is_same = facts.arguments == rule.arguments
@@ -353,8 +335,10 @@ def covers(grant: Grant, bound: BoundCall, facts: HeldFacts, now_s: float) -> bo
 
 def rule_to_dict(rule: GrantRule) -> dict[str, object]:
     """Return the rule as the page draws it and hashes it; rules of earlier versions have no files."""
-    fields: dict[str, object] = json.loads(json.dumps(rule._asdict()))
-    return fields if rule.files else {name: value for name, value in fields.items() if name != "files"}
+    members = record_to_dict(rule)
+    if not rule.files:
+        del members["files"]
+    return members
 
 
 def rule_to_json(rule: GrantRule) -> str:
@@ -365,7 +349,7 @@ def rule_to_json(rule: GrantRule) -> str:
 def rule_from_json(text: str) -> GrantRule:
     """Return what was stored, or raise ValueError: a store's file may hold anything."""
     try:
-        rule = record_from_json(GrantRule, json.loads(text))
+        rule = record_from_dict(GrantRule, json.loads(text))
     except (TypeError, KeyError, ValueError, RecursionError) as error:
         raise ValueError("not a rule") from error
     if rule_to_json(rule) != text:

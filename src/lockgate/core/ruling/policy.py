@@ -1,12 +1,17 @@
 """Policy: everything that may change a ruling, as one validated value with a hash."""
 
+# ruff: noqa: RUF009  # what `_checked` makes is a dataclass field, and no default that policies share
+
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
+from functools import partial
+from operator import add, and_, or_
+from typing import Any
 
-from lockgate.core.errors import InvalidConfig, quoted
+from lockgate.core.errors import InvalidConfig, has_half_pair, quoted
 from lockgate.core.vocabulary import Action, Mode, Risk, Trust
 
 # A policy file may come with a repository: these and `pattern_cost.py` bound what compiling its patterns can cost.
@@ -21,8 +26,135 @@ PRESETS = ("cautious", "balanced", "quiet")
 # Which calls are asked about (`widths.py`): a project's file may only set `wide`.
 ESCALATE = ("narrow", "auto", "wide")
 
-_STRICTNESS_OF_MODE = {Mode.DEFAULT: 0, Mode.RESEARCH: 1, Mode.PARANOID: 2}
-_STRICTNESS_OF_ACTION = {Action.CONTINUE: 0, Action.REORIENT: 1, Action.PAUSE: 2}
+
+# The checks of values
+
+
+def _choice(choices: Iterable[object], value: object, name: str) -> object:
+    for member in choices:
+        words = (member.value, member.name.lower()) if isinstance(member, Enum) else (member,)
+        if value is member or (isinstance(value, str) and value in words):
+            return member
+    known = ", ".join(member.word if isinstance(member, Trust) else str(member) for member in choices)
+    raise InvalidConfig(f"unknown {name} {quoted(value)}", hint=f"use one of: {known}")
+
+
+def _flag(value: object, name: str) -> object:
+    if not isinstance(value, bool):
+        raise InvalidConfig(f"{name} must be true or false")
+    return value
+
+
+def _whole_number(most: int, value: object, name: str) -> object:
+    # True is an int to Python; an operator who wrote `true` did not mean a window of one block.
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        raise InvalidConfig(f"{name} must be a whole number from 0 to {most:,}")
+    return value
+
+
+def _text(most: int, value: object, name: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidConfig(f"{name} must be text, not {type(value).__name__}")
+    if len(value) > most:
+        raise InvalidConfig(f"{name} has {len(value):,} characters, the limit is {most:,}")
+    return value.strip()
+
+
+def _model(value: object, name: str) -> str:
+    model = _text(MAX_MODEL_LENGTH, value, name)
+    if not model.isprintable():
+        raise InvalidConfig(f"{name} {quoted(model)} has characters that no model's name has")
+    return model
+
+
+def _scope(value: object, name: str) -> str:
+    scope = _text(MAX_SCOPE_LENGTH, value, name)
+    if scope:
+        # Imported here: a scope is rare, and reading one needs most of the core.
+        from lockgate.core.ruling.scope.border import border_from_scope
+
+        border_from_scope(scope)
+    return scope
+
+
+def _texts(values: object, name: str) -> tuple[str, ...]:
+    # A single text is iterable as well, and would become one pattern per letter.
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InvalidConfig(f"{name} must be a list of texts")
+    items = tuple(values)
+    for item in items:
+        if not isinstance(item, str):
+            raise InvalidConfig(f"{name} must hold texts, not {type(item).__name__}")
+    return items
+
+
+def _patterns(values: object, name: str) -> tuple[str, ...]:
+    patterns = tuple(sorted(set(_texts(values, name))))
+    if len(patterns) > MAX_PATTERNS:
+        raise InvalidConfig(
+            f"{len(patterns):,} additional patterns, the limit is {MAX_PATTERNS}",
+            hint="join patterns that belong together with |",
+        )
+    for pattern in patterns:
+        if not pattern.strip():
+            raise InvalidConfig("an empty pattern would match everything", hint="remove it")
+        if len(pattern) > MAX_PATTERN_LENGTH:
+            raise InvalidConfig(
+                f"pattern {quoted(pattern)} has {len(pattern):,} characters, the limit is {MAX_PATTERN_LENGTH:,}",
+                hint="split it into several patterns",
+            )
+        # The engine reads a pattern up to its first NUL: what follows would silently not be looked for.
+        if "\0" in pattern:
+            raise InvalidConfig(f"pattern {quoted(pattern)} holds a NUL character", hint=r"write it as \x00")
+        if has_half_pair(pattern):
+            raise InvalidConfig(f"pattern {quoted(pattern)} holds half a surrogate pair, which is no character")
+    if patterns:
+        # Imported here: only installations with patterns of their own pay for it.
+        from lockgate.core.text.pattern_cost import check_budget
+
+        check_budget(patterns)
+    return patterns
+
+
+def _rows(values: object, name: str) -> tuple[str, ...]:
+    rows = tuple(sorted(set(_texts(values, name))))
+    if rows:
+        # Imported here: only installations with flow rules pay for it.
+        from lockgate.core.ruling import flow_rules
+
+        if len(rows) > flow_rules.MAX_ROWS:
+            raise InvalidConfig(f"{len(rows):,} {name}, the limit is {flow_rules.MAX_ROWS}")
+        for row in rows:
+            (flow_rules.parse_flow if name == "flows" else flow_rules.parse_label)(row)
+    return rows
+
+
+def _tool_names(values: object, name: str) -> tuple[str, ...]:
+    # Letter case stays: `tool_risk` reads the words of `sendEmail` from it, and folds both sides itself.
+    tools = tuple(sorted({tool.strip() for tool in _texts(values, name)}))
+    if "" in tools:
+        raise InvalidConfig(f"an empty tool name in {name}", hint="remove it")
+    return tools
+
+
+# The stricter of two values
+
+
+def _last_of(*order: object) -> Callable[[object, object], object]:
+    return lambda a, b: max(a, b, key=order.index)
+
+
+def _both_scopes(a: str, b: str) -> str:
+    if b in ("", a):
+        return a
+    from lockgate.core.ruling.scope.border import combine_scopes
+
+    return combine_scopes(a, b)
+
+
+def _checked(default: object, check: Callable[..., object], strictest: Callable[[Any, Any], object]) -> Any:
+    """Return a field of the policy with how a value is checked, and which of two is the stricter one."""
+    return field(default=default, metadata={"check": check, "strictest": strictest})
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,66 +166,40 @@ class Policy:
     allow is a field of its own, with a name that starts with `unsafe_`.
     """
 
-    mode: Mode = Mode.DEFAULT
+    mode: Mode = _checked(Mode.DEFAULT, partial(_choice, Mode), _last_of(Mode.DEFAULT, Mode.RESEARCH, Mode.PARANOID))
     # What research mode is for, in the operator's words: the judges read it, so only the operator may write it.
     # It may hold several scopes (`combine_scopes`), and then what is inside all of them is inside.
-    research_scope: str = ""
+    research_scope: str = _checked("", _scope, _both_scopes)
     # False is observe mode: everything is ruled on and recorded, and next to nothing is stopped (`observe_mode.py`).
-    enforce: bool = True
-    user_trust: Trust = Trust.TRUSTED
-    additional_patterns: tuple[str, ...] = ()
-    additional_high_risk_tools: tuple[str, ...] = ()
+    enforce: bool = _checked(True, _flag, or_)
+    user_trust: Trust = _checked(Trust.TRUSTED, partial(_choice, Trust), min)
+    additional_patterns: tuple[str, ...] = _checked((), _patterns, add)
+    additional_high_risk_tools: tuple[str, ...] = _checked((), _tool_names, add)
     # Rows of `flow_rules.py`, each as a text that only one row has.
-    flows: tuple[str, ...] = ()
-    labels: tuple[str, ...] = ()
-    strict_patterns: bool = False
+    flows: tuple[str, ...] = _checked((), _rows, add)
+    labels: tuple[str, ...] = _checked((), _rows, add)
+    strict_patterns: bool = _checked(False, _flag, or_)
     # How many of the latest blocks count as recent context; 0 means everything since the session began.
-    recent_blocks: int = 0
-    on_unclear_low: Action = Action.CONTINUE
-    on_unclear_high: Action = Action.PAUSE
-    max_reorient_attempts: int = 3
-    triage_model: str = ""
-    supervisor_model: str = ""
+    recent_blocks: int = _checked(0, partial(_whole_number, MAX_WINDOW), lambda a, b: max(a, b) if a and b else 0)
+    on_unclear_low: Action = _checked(Action.CONTINUE, partial(_choice, Action), _last_of(*Action))
+    on_unclear_high: Action = _checked(Action.PAUSE, partial(_choice, Action), _last_of(*Action))
+    max_reorient_attempts: int = _checked(3, partial(_whole_number, MAX_ATTEMPTS), min)
+    triage_model: str = _checked("", _model, lambda a, b: a or b)
+    supervisor_model: str = _checked("", _model, lambda a, b: a or b)
     # Where the embedded judge draws its line, one of `PRESETS`; no other judge has one.
-    judge_preset: str = "balanced"
+    judge_preset: str = _checked("balanced", partial(_choice, PRESETS), _last_of(*PRESETS[::-1]))
     # How much is asked about, one of `widths.ESCALATE`. Not in the hash: rulings record the width that was in force.
-    escalate: str = "auto"
-    unsafe_continue_on_unclear: bool = False
-    unsafe_disable_phrase_rules: bool = False
+    escalate: str = _checked("auto", partial(_choice, ESCALATE), lambda a, b: "wide" if b == "wide" else a)
+    unsafe_continue_on_unclear: bool = _checked(False, _flag, and_)
+    unsafe_disable_phrase_rules: bool = _checked(False, _flag, and_)
     # Made from the fields above: the set is asked for on every call, the hash goes into every record.
-    _tools: frozenset[str] = field(default=frozenset(), init=False, repr=False, compare=False)
+    high_risk_tools: frozenset[str] = field(default=frozenset(), init=False, repr=False, compare=False)
     _hash: str = field(default="", init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        put(self, "mode", _member(Mode, self.mode, "mode"))
-        put(self, "user_trust", _member(Trust, self.user_trust, "user_trust"))
-        put(self, "on_unclear_low", _member(Action, self.on_unclear_low, "on_unclear_low"))
-        put(self, "on_unclear_high", _member(Action, self.on_unclear_high, "on_unclear_high"))
-        put(self, "additional_patterns", _patterns(self.additional_patterns))
-        put(self, "additional_high_risk_tools", _tool_names(self.additional_high_risk_tools))
-        put(self, "_tools", frozenset(self.additional_high_risk_tools))
-        put(self, "flows", _rows(self.flows, "flows"))
-        put(self, "labels", _rows(self.labels, "labels"))
-        put(self, "research_scope", _text(self.research_scope, "research_scope", MAX_SCOPE_LENGTH).strip())
-        if self.research_scope:
-            # Here and not above: a scope is rare, and reading one needs most of the core.
-            from lockgate.core.ruling.scope.border import border_from_scope
-
-            border_from_scope(self.research_scope)
-        put(self, "triage_model", _model(self.triage_model, "triage_model"))
-        put(self, "supervisor_model", _model(self.supervisor_model, "supervisor_model"))
-        if self.judge_preset not in PRESETS:
-            raise InvalidConfig(
-                f"unknown judge_preset {quoted(self.judge_preset)}", hint=f"use one of: {', '.join(PRESETS)}"
-            )
-        if self.escalate not in ESCALATE:
-            raise InvalidConfig(f"unknown escalate {quoted(self.escalate)}", hint=f"use one of: {', '.join(ESCALATE)}")
-        _whole_number(self.recent_blocks, "recent_blocks", MAX_WINDOW)
-        _whole_number(self.max_reorient_attempts, "max_reorient_attempts", MAX_ATTEMPTS)
-        for name in ("enforce", "strict_patterns", "unsafe_continue_on_unclear", "unsafe_disable_phrase_rules"):
-            if not isinstance(getattr(self, name), bool):
-                raise InvalidConfig(f"{name} must be true or false")
+        for name, (check, _) in _RULES.items():
+            object.__setattr__(self, name, check(getattr(self, name), name))
+        object.__setattr__(self, "high_risk_tools", frozenset(self.additional_high_risk_tools))
         if self.mode is Mode.RESEARCH and not self.research_scope:
             raise InvalidConfig(
                 "mode `research` needs a scope", hint='say what the research is about, e.g. scope = "our own test lab"'
@@ -120,11 +226,6 @@ class Policy:
         """Whether a field is newer than the hash, and at its default: older policies keep their hash."""
         return name == "escalate" or bool(getattr(self, name) == {"enforce": True, "flows": (), "labels": ()}.get(name))
 
-    @property
-    def high_risk_tools(self) -> frozenset[str]:
-        """The tools that the policy names as high-risk."""
-        return self._tools
-
     def on_unclear(self, risk: Risk) -> Action:
         """Return what happens to a flagged call that no judge could settle."""
         if self.unsafe_continue_on_unclear:
@@ -132,7 +233,8 @@ class Policy:
         return self.on_unclear_low if risk is Risk.LOW else self.on_unclear_high
 
 
-FIELDS = tuple(each.name for each in fields(Policy) if each.init)
+_RULES = {each.name: (each.metadata["check"], each.metadata["strictest"]) for each in fields(Policy) if each.init}
+FIELDS = tuple(_RULES)
 
 
 def combine_strictest(a: Policy, b: Policy) -> Policy:
@@ -142,32 +244,7 @@ def combine_strictest(a: Policy, b: Policy) -> Policy:
     Fields that `b` left at their defaults count too, and a default can be the strictest value there is: to change a
     few fields of a policy use `tighten`.
     """
-    scope = a.research_scope
-    if b.research_scope not in ("", scope):
-        from lockgate.core.ruling.scope.border import combine_scopes
-
-        scope = combine_scopes(scope, b.research_scope)
-    return Policy(
-        mode=max(a.mode, b.mode, key=_STRICTNESS_OF_MODE.__getitem__),
-        research_scope=scope,
-        enforce=a.enforce or b.enforce,
-        user_trust=min(a.user_trust, b.user_trust),
-        additional_patterns=a.additional_patterns + b.additional_patterns,
-        additional_high_risk_tools=a.additional_high_risk_tools + b.additional_high_risk_tools,
-        flows=a.flows + b.flows,
-        labels=a.labels + b.labels,
-        strict_patterns=a.strict_patterns or b.strict_patterns,
-        recent_blocks=max(a.recent_blocks, b.recent_blocks) if a.recent_blocks and b.recent_blocks else 0,
-        on_unclear_low=max(a.on_unclear_low, b.on_unclear_low, key=_STRICTNESS_OF_ACTION.__getitem__),
-        on_unclear_high=max(a.on_unclear_high, b.on_unclear_high, key=_STRICTNESS_OF_ACTION.__getitem__),
-        max_reorient_attempts=min(a.max_reorient_attempts, b.max_reorient_attempts),
-        triage_model=a.triage_model or b.triage_model,
-        supervisor_model=a.supervisor_model or b.supervisor_model,
-        judge_preset=min(a.judge_preset, b.judge_preset, key=PRESETS.index),
-        escalate="wide" if "wide" in (a.escalate, b.escalate) else a.escalate,
-        unsafe_continue_on_unclear=a.unsafe_continue_on_unclear and b.unsafe_continue_on_unclear,
-        unsafe_disable_phrase_rules=a.unsafe_disable_phrase_rules and b.unsafe_disable_phrase_rules,
-    )
+    return Policy(**{name: strictest(getattr(a, name), getattr(b, name)) for name, (_, strictest) in _RULES.items()})
 
 
 def tighten(base: Policy, **asked: object) -> Policy:
@@ -195,7 +272,7 @@ def session_hashes(policy: Policy) -> frozenset[str]:
     """
     modes = [Mode.DEFAULT, Mode.PARANOID, *([Mode.RESEARCH] if policy.research_scope else [])]
     policies = (change_policy(policy, enforce=False), *(tighten(policy, mode=mode) for mode in modes))
-    return frozenset(each.hash for each in policies)
+    return frozenset(variant.hash for variant in policies)
 
 
 def change_policy(base: Policy, **asked: object) -> Policy:
@@ -204,97 +281,6 @@ def change_policy(base: Policy, **asked: object) -> Policy:
         if name in asked:
             asked[name] = (*getattr(base, name), *_texts(asked[name], name))
     return replace(base, **asked)  # type: ignore[arg-type]  # __post_init__ checks every value
-
-
-def _member(kind: type[Enum], value: object, name: str) -> Enum:
-    if isinstance(value, kind):
-        return value
-    for member in kind:
-        if isinstance(value, str) and value in (member.value, member.name.lower()):
-            return member
-    words = ", ".join(str(member.value) if isinstance(member, str) else member.name.lower() for member in kind)
-    raise InvalidConfig(f"unknown {name} {quoted(value)}", hint=f"use one of: {words}")
-
-
-def _text(value: object, name: str, most: int) -> str:
-    if not isinstance(value, str):
-        raise InvalidConfig(f"{name} must be text, not {type(value).__name__}")
-    if len(value) > most:
-        raise InvalidConfig(f"{name} has {len(value):,} characters, the limit is {most:,}")
-    return value
-
-
-def _model(value: object, name: str) -> str:
-    model = _text(value, name, MAX_MODEL_LENGTH).strip()
-    if not model.isprintable():
-        raise InvalidConfig(f"{name} {quoted(model)} has characters that no model's name has")
-    return model
-
-
-def _whole_number(value: object, name: str, most: int) -> None:
-    # True is an int to Python; an operator who wrote `true` did not mean a window of one block.
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-        raise InvalidConfig(f"{name} must be a whole number from 0 to {most:,}")
-
-
-def _texts(values: object, name: str) -> tuple[str, ...]:
-    # A single text is iterable as well, and would become one pattern per letter.
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise InvalidConfig(f"{name} must be a list of texts")
-    items = tuple(values)
-    for item in items:
-        if not isinstance(item, str):
-            raise InvalidConfig(f"{name} must hold texts, not {type(item).__name__}")
-    return items
-
-
-def _patterns(values: object) -> tuple[str, ...]:
-    patterns = tuple(sorted(set(_texts(values, "additional_patterns"))))
-    if len(patterns) > MAX_PATTERNS:
-        raise InvalidConfig(
-            f"{len(patterns):,} additional patterns, the limit is {MAX_PATTERNS}",
-            hint="join patterns that belong together with |",
-        )
-    for pattern in patterns:
-        if not pattern.strip():
-            raise InvalidConfig("an empty pattern would match everything", hint="remove it")
-        if len(pattern) > MAX_PATTERN_LENGTH:
-            raise InvalidConfig(
-                f"pattern {quoted(pattern)} has {len(pattern):,} characters, the limit is {MAX_PATTERN_LENGTH:,}",
-                hint="split it into several patterns",
-            )
-        # The engine reads a pattern up to its first NUL: what follows would silently not be looked for.
-        if "\0" in pattern:
-            raise InvalidConfig(f"pattern {quoted(pattern)} holds a NUL character", hint=r"write it as \x00")
-        if any("\ud800" <= character <= "\udfff" for character in pattern):
-            raise InvalidConfig(f"pattern {quoted(pattern)} holds half a surrogate pair, which is no character")
-    if patterns:
-        # Imported here: only installations with patterns of their own pay for it.
-        from lockgate.core.text.pattern_cost import check_budget
-
-        check_budget(patterns)
-    return patterns
-
-
-def _rows(values: object, name: str) -> tuple[str, ...]:
-    rows = tuple(sorted(set(_texts(values, name))))
-    if rows:
-        # Imported here: only installations with flow rules pay for it.
-        from lockgate.core.ruling import flow_rules
-
-        if len(rows) > flow_rules.MAX_ROWS:
-            raise InvalidConfig(f"{len(rows):,} {name}, the limit is {flow_rules.MAX_ROWS}")
-        for row in rows:
-            (flow_rules.parse_flow if name == "flows" else flow_rules.parse_label)(row)
-    return rows
-
-
-def _tool_names(values: object) -> tuple[str, ...]:
-    # Letter case stays: `tool_risk` reads the words of `sendEmail` from it, and folds both sides itself.
-    names = tuple(sorted({name.strip() for name in _texts(values, "additional_high_risk_tools")}))
-    if "" in names:
-        raise InvalidConfig("an empty tool name in additional_high_risk_tools", hint="remove it")
-    return names
 
 
 def _canonical(value: object) -> str:

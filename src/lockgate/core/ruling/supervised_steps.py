@@ -1,8 +1,7 @@
 """Supervised steps as values: how much supervision, what the agent said it would do, what it says it did.
 
-Both texts are the agent's, and a hijacked agent writes what gets it through. So neither can clear
-anything: a commitment is only ever compared *against* what was seen, an admission in the assessment counts and a
-reassurance does not, and an undeclared call counts, no matter what the agent says of it. What follows from a
+Both texts are the agent's, and a hijacked agent writes what gets it through. So neither can clear anything: a
+commitment is only compared *against* what was seen, an admission counts and a reassurance does not. What follows from a
 trigger is one more look, never one less: each call is judged as if there were no step.
 """
 
@@ -10,25 +9,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from functools import lru_cache
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from lockgate.core.errors import InvalidCall, printable, quoted
+from lockgate.core.errors import InvalidCall, has_half_pair, printable, quoted
 from lockgate.core.redaction.excerpts import LONE_SURROGATE
+from lockgate.core.ruling.approvals import FINISH as FINISH
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import PastCall
 from lockgate.core.ruling.goal import Goal
 from lockgate.core.ruling.scope.border import Border, border_from_prose
 from lockgate.core.ruling.scope.crossings import OUTSIDE, find_crossings
-from lockgate.core.ruling.tool_risk import PLAIN_VERBS, canonical_tool, tool_intent, tool_risk, tool_words
+from lockgate.core.ruling.tool_risk import PLAIN_VERBS, WORDS, canonical_tool, tool_intent, tool_risk, tool_words
 from lockgate.core.vocabulary import Finding, Risk
 
-# What the end of a step is called where calls have a tool's name: in the ledger, in approvals, before judges.
-FINISH = "finish_step"
 # A finding that no model may clear; `pipeline.HARD` names it too.
 NEEDS_A_PERSON = "step:needs-a-person"
 # Acting calls that are not shown, or not whole: the case is incomplete then.
@@ -36,34 +35,22 @@ UNSHOWN = "step:unshown_calls"
 
 MAX_ASSUMPTIONS = 3
 # A declaration that names everything declares nothing: these bound how much can be named.
-MAX_ENTRIES = 20
-MAX_ENTRY = 400
-MAX_TEXT = 4_000
+MAX_ENTRIES, MAX_ENTRY, MAX_TEXT = 20, 400, 4_000
 # All of it as ASCII JSON: what a person approves has to be stored, and an emoji takes twelve bytes there.
 MAX_WRITTEN = 60_000
 # The agent's own words must not crowd out the calls that were seen.
-MAX_WORDS = 4
-MAX_CALLS = 12
-MAX_TRIGGERS = 24
+MAX_WORDS, MAX_CALLS, MAX_TRIGGERS = 4, 12, 24
 # Calls that are shown one by one, and how much of each. Twice as many and more are kept until then.
-MAX_ACTS = 20
-MAX_ACTS_WRITTEN = 40_000
-_MAX_KEPT = 128
-_MAX_VALUES = 10
-_MAX_NAME = 40
-_MAX_TOOL = 120
-_MAX_VALUE = 240
+MAX_ACTS, MAX_ACTS_WRITTEN = 20, 40_000
+_MAX_KEPT, _MAX_VALUES, _MAX_NAME, _MAX_TOOL, _MAX_VALUE = 128, 10, 40, 120, 240
 
 
 class Supervision(StrEnum):
-    """How much a step is looked at once the agent says it is done."""
+    """How much a step is looked at once the agent says it is done, the laxest first."""
 
     UNSUPERVISED = "unsupervised"
     SUPERVISED = "supervised"
     SUPERVISED_HUMAN = "supervised-human"
-
-
-_STRICTNESS = {Supervision.UNSUPERVISED: 0, Supervision.SUPERVISED: 1, Supervision.SUPERVISED_HUMAN: 2}
 
 
 def effective_supervision(parent: Supervision | None, asked: Supervision | None) -> Supervision:
@@ -73,17 +60,14 @@ def effective_supervision(parent: Supervision | None, asked: Supervision | None)
     """
     if asked is None:
         return Supervision.SUPERVISED if parent is None else parent
-    return asked if parent is None else max(parent, asked, key=_STRICTNESS.__getitem__)
+    return asked if parent is None else max(parent, asked, key=list(Supervision).index)
 
 
 def parse_supervision(value: object) -> Supervision:
     """A level by its name, in any case, with a hyphen, an underscore or a space."""
-    if isinstance(value, Supervision):
-        return value
-    if isinstance(value, str):
-        for level in Supervision:
-            if re.sub("[_ ]", "-", value.strip().lower()) == level.value:
-                return level
+    name = re.sub("[_ ]", "-", value.strip().lower()) if isinstance(value, str) else ""
+    if name in [*Supervision]:
+        return Supervision(name)
     raise InvalidCall(f"unknown supervision {quoted(value)}", hint=f"use one of: {', '.join(Supervision)}")
 
 
@@ -97,13 +81,9 @@ class Commitment:
     assumptions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        put(self, "interpretation", _text(self.interpretation, "interpretation"))
+        _check_fields(self)
         if not self.interpretation:
             raise InvalidCall("a commitment needs an interpretation", hint="say in a sentence what the step is to do")
-        for name in ("in_scope", "out_of_scope", "assumptions"):
-            put(self, name, _entries(getattr(self, name), name))
-        _refuse_too_large(self, "a commitment")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,26 +97,88 @@ class SelfAssessment:
     summary: str = ""
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        # The text "false" is true to Python.
-        if type(self.met) is not bool:
-            raise InvalidCall(f"met must be true or false, not {type(self.met).__name__}")
-        put(self, "summary", _text(self.summary, "summary"))
-        for name in ("deviations", "concerns", "assumptions"):
-            put(self, name, _entries(getattr(self, name), name))
-        _refuse_too_large(self, "a self-assessment")
+        _check_fields(self)
 
 
 def parse_commitment(value: Commitment | Mapping[str, object]) -> Commitment:
     """A commitment as an agent wrote it, checked; what it wrote in other fields is refused, not dropped."""
-    return value if isinstance(value, Commitment) else Commitment(**_known_keys(value, Commitment))  # type: ignore[arg-type]
+    return value if isinstance(value, Commitment) else Commitment(**_known_keys(value, Commitment))
 
 
 def parse_assessment(value: SelfAssessment | Mapping[str, object]) -> SelfAssessment:
     """A self-assessment as an agent wrote it, checked in the same way."""
-    if isinstance(value, SelfAssessment):
-        return value
-    return SelfAssessment(**_known_keys(value, SelfAssessment))  # type: ignore[arg-type]
+    return value if isinstance(value, SelfAssessment) else SelfAssessment(**_known_keys(value, SelfAssessment))
+
+
+# What agents write into a list that they were asked for and have nothing to put in.
+_NOTHING = frozenset(("none", "no", "n/a", "na", "nothing", "nil", "null", "-", "--", "none.", "n/a."))
+
+
+def _entries(value: object, name: str) -> tuple[str, ...]:
+    # A single text is a list of letters to Python.
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise InvalidCall(f"{name} must be a list of texts, not {type(value).__name__}")
+    if len(value) > MAX_ENTRIES:
+        raise InvalidCall(f"{name} has {len(value):,} entries, the limit is {MAX_ENTRIES}", hint=_SPLIT)
+    entries = []
+    for entry in value:
+        if not isinstance(entry, str):
+            raise InvalidCall(f"{name} must hold texts, not {type(entry).__name__}")
+        if len(entry) > MAX_ENTRY:
+            raise InvalidCall(f"an entry of {name} has {len(entry):,} characters, the limit is {MAX_ENTRY}")
+        entries.append(refuse_half_pairs(entry, name).strip())
+    return tuple(entry for entry in entries if entry and entry.lower() not in _NOTHING)
+
+
+def _text(value: object, name: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidCall(f"{name} must be text, not {type(value).__name__}")
+    if len(value) > MAX_TEXT:
+        raise InvalidCall(f"{name} has {len(value):,} characters, the limit is {MAX_TEXT:,}")
+    return refuse_half_pairs(value, name).strip()
+
+
+def _truth(value: object, name: str) -> bool:
+    # The text "false" is true to Python.
+    if type(value) is not bool:
+        raise InvalidCall(f"{name} must be true or false, not {type(value).__name__}")
+    return value
+
+
+_CHECKS: dict[object, Callable[[object, str], object]] = {"str": _text, "bool": _truth, "tuple[str, ...]": _entries}
+_STATEMENTS = {Commitment: "a commitment", SelfAssessment: "a self-assessment"}
+_SPLIT = "split the work into several steps"
+
+
+def _check_fields(statement: Commitment | SelfAssessment) -> None:
+    for field in fields(statement):
+        value = _CHECKS[field.type](getattr(statement, field.name), field.name)
+        object.__setattr__(statement, field.name, value)
+    size = len(json.dumps(asdict(statement)))
+    if size > MAX_WRITTEN:
+        what = _STATEMENTS[type(statement)]
+        raise InvalidCall(f"{what} takes {size:,} bytes as JSON, the limit is {MAX_WRITTEN:,}", hint=_SPLIT)
+
+
+def _known_keys(value: object, kind: type[Commitment] | type[SelfAssessment]) -> dict[str, Any]:
+    what, names = _STATEMENTS[kind], [field.name for field in fields(kind)]
+    if not isinstance(value, Mapping):
+        raise InvalidCall(f"{what} must be an object, not {type(value).__name__}")
+    for key in value:
+        if key not in names:
+            raise InvalidCall(f"{what} has no {quoted(key)}", hint=f"use {', '.join(names)}")
+    if names[0] not in value:
+        raise InvalidCall(f"{what} needs {quoted(names[0])}")
+    return dict(value)
+
+
+def refuse_half_pairs(text: str, name: str) -> str:
+    """The text, refused where it holds half of a character: it could be written nowhere, so never be approved."""
+    if has_half_pair(text):
+        raise InvalidCall(
+            f"{name} holds half of a surrogate pair, which is no character", hint="decode the agent's reply as UTF-8"
+        )
+    return text
 
 
 class Cause(StrEnum):
@@ -165,24 +207,20 @@ def compare_with_commitment(
     `acts` has heard of all calls since the step began, those that were held included: a call that was tried tells as
     much. `abandoned` are the goals of inner steps that no judge looked at.
     """
-    found = [Trigger(Cause.CONCERNS_RAISED, concern) for concern in assessment.concerns]
-    if not assessment.met:
-        found.append(Trigger(Cause.COMMITMENT_NOT_MET))
-    found += [Trigger(Cause.SCOPE_DEVIATION, deviation) for deviation in assessment.deviations]
     assumed = split_assumptions((*(commitment.assumptions if commitment else ()), *assessment.assumptions))
-    if len(assumed) > MAX_ASSUMPTIONS:
-        found.append(Trigger(Cause.EXCESS_ASSUMPTIONS, f"{len(assumed)} assumptions"))
-    found += [
-        Trigger(Cause.UNDECLARED_CALL, f"{printable(act.tool)}: {act.why}") for act in acts.most_telling() if act.why
-    ]
-    found += [Trigger(Cause.ABANDONED_STEP, goal) for goal in abandoned]
-    kept: dict[Trigger, None] = dict.fromkeys(found)
+    undeclared = [f"{printable(act.tool)}: {act.why}" for act in acts.most_telling() if act.why]
+    causes: dict[Cause, Sequence[str]] = {
+        Cause.CONCERNS_RAISED: assessment.concerns,
+        Cause.COMMITMENT_NOT_MET: [] if assessment.met else [""],
+        Cause.SCOPE_DEVIATION: assessment.deviations,
+        Cause.EXCESS_ASSUMPTIONS: [f"{len(assumed)} assumptions"] if len(assumed) > MAX_ASSUMPTIONS else [],
+        Cause.UNDECLARED_CALL: undeclared,
+        Cause.ABANDONED_STEP: abandoned,
+    }
     return tuple(
-        trigger
-        for cause in Cause
-        for trigger in [each for each in kept if each.cause is cause][
-            : MAX_CALLS if cause is Cause.UNDECLARED_CALL else MAX_WORDS
-        ]
+        Trigger(cause, what)
+        for cause, texts in causes.items()
+        for what in [*dict.fromkeys(texts)][: MAX_CALLS if cause is Cause.UNDECLARED_CALL else MAX_WORDS]
     )[:MAX_TRIGGERS]
 
 
@@ -190,9 +228,9 @@ def compare_with_commitment(
 
 
 class ActingCall(NamedTuple):
-    """A call that does something, as far as it is kept: its values are cut, and `whole` says whether any was.
+    """A call that does something, with its values cut. `why` says why it was not declared; empty when it was.
 
-    `why` is why it was not declared, empty when it was; `number` is when it was last made, `times` how often.
+    `number` is when it was last made, `times` how often.
     """
 
     number: int
@@ -211,78 +249,69 @@ class ActingCalls:
     that owns it holds a lock.
     """
 
-    __slots__ = ("_compared", "_high_risk_tools", "_kept", "acting", "seen")
-
     def __init__(self, *, high_risk_tools: frozenset[str] = frozenset(), compared: bool = True) -> None:
         self._high_risk_tools = high_risk_tools
         self._compared = compared
         self._kept: dict[bytes, ActingCall] = {}
-        self.seen = 0
-        self.acting = 0
+        self.seen = self.acting = 0
 
     def add_call(self, commitment: Commitment | None, call: PastCall) -> None:
         """Take in a call that was ruled on, under what the agent had committed to by then."""
         self.seen += 1
         risk = tool_risk(call.tool, additional=self._high_risk_tools)
-        why = self._why_undeclared(commitment, call, risk) if self._compared else ""
+        try:
+            why = why_undeclared(commitment, call, high_risk_tools=self._high_risk_tools) if self._compared else ""
+        except Exception:  # noqa: BLE001  # what could not be compared has not been found to fit
+            why = "it could not be compared with the commitment"
         if not why and risk is Risk.LOW:
             return
         self.acting += 1
         # The same call made a hundred times is one line, and pushes nothing out.
-        said = repr((call.tool, call.values, call.action, why)).encode("utf-8", "backslashreplace")
-        key = sha256(said).digest()
+        key = sha256(repr((call.tool, call.values, call.action, why)).encode("utf-8", "backslashreplace")).digest()
         before = self._kept.pop(key, None)
         if before is not None:
             self._kept[key] = before._replace(number=self.seen, times=before.times + 1)
             return
         values = tuple((_cut(name, _MAX_NAME), _cut(text, _MAX_VALUE)) for name, text in call.values[:_MAX_VALUES])
-        whole = values == call.values and len(call.tool) <= _MAX_TOOL
+        is_complete = values == call.values and len(call.tool) <= _MAX_TOOL
         ruling = f"{call.action} by tier {call.tier} ({call.reason})" if call.tier else call.action
-        self._kept[key] = ActingCall(self.seen, _cut(call.tool, _MAX_TOOL), values, ruling, why, whole)
+        self._kept[key] = ActingCall(self.seen, _cut(call.tool, _MAX_TOOL), values, ruling, why, is_complete)
         if len(self._kept) > _MAX_KEPT:
             # What is not among these now cannot be later: calls that follow only come before it.
-            kept = set(self._rank_acts()[: _MAX_KEPT // 2])
-            self._kept = {key: act for key, act in self._kept.items() if act in kept}
-
-    def _why_undeclared(self, commitment: Commitment | None, call: PastCall, risk: Risk) -> str:
-        if commitment is None:
-            return "" if risk is Risk.LOW else "made before the commitment"
-        try:
-            return why_undeclared(commitment, call, high_risk_tools=self._high_risk_tools)
-        except Exception:  # noqa: BLE001  # what could not be compared has not been found to fit
-            return "it could not be compared with the commitment"
+            first = set(self._rank_acts()[: _MAX_KEPT // 2])
+            self._kept = {key: act for key, act in self._kept.items() if act in first}
 
     def most_telling(self) -> tuple[ActingCall, ...]:
         """The calls to show, the most telling first, as many as a person can read and a store can hold."""
         shown: list[ActingCall] = []
         room = MAX_ACTS_WRITTEN
         for act in self._rank_acts()[:MAX_ACTS]:
-            room -= _json_size(call_to_argument(act))
+            room -= len(json.dumps(call_to_argument(act)))
             if room < 0:
                 break
             shown.append(act)
         return tuple(shown)
 
     def describe_unshown(self) -> str:
-        """What of the acting calls `told` does not tell, in words; empty when it tells all."""
+        """What of the acting calls `most_telling` leaves out, in words; empty when it has all."""
         shown = self.most_telling()
         missing = self.acting - sum(act.times for act in shown)
         cut = sum(not act.is_complete for act in shown)
-        parts = [f"{missing:,} of the acting calls altogether"] if missing else []
-        return ", ".join([*parts, *([f"{cut:,} of the acting calls in part"] if cut else [])])
+        counts = ((missing, "altogether"), (cut, "in part"))
+        return ", ".join(f"{count:,} of the acting calls {how}" for count, how in counts if count)
 
     def _rank_acts(self) -> list[ActingCall]:
         """Undeclared before declared, grave before mild, each tool once before any comes again, and the latest first.
 
         An agent chooses how many calls it makes, and must not be able to bury one under the others.
         """
-        met: dict[tuple[bool, str], int] = {}
+        count: Counter[tuple[bool, str]] = Counter()
         ranked = []
         for act in sorted(self._kept.values(), key=lambda act: -act.number):
             kind = not act.why, act.tool
-            met[kind] = met.get(kind, 0) + 1
-            ranked.append((not act.why, not _is_grave(act.tool), met[kind], act))
-        return [each[3] for each in sorted(ranked, key=lambda each: each[:3])]
+            count[kind] += 1
+            ranked.append((not act.why, not _is_grave(act.tool), count[kind], act))
+        return [act for *_, act in sorted(ranked, key=lambda row: row[:3])]
 
 
 def call_to_argument(act: ActingCall) -> dict[str, object]:
@@ -291,35 +320,15 @@ def call_to_argument(act: ActingCall) -> dict[str, object]:
     for name, text in act.values:
         # A name that is none is a value too, and stands before its own.
         values[name if name not in values else f"{name} ({len(values)})"] = text
-    told: dict[str, object] = {"tool": act.tool, "arguments": values, "ruling": act.ruling}
-    if act.why:
-        told["undeclared"] = act.why
-    if act.times > 1:
-        told["times"] = act.times
-    return told
-
-
-# What cannot be taken back, reaches others, or runs its arguments. Words of a name, not their synonyms: all of
-# these would make every tool grave.
-_GRAVE = frozenset(
-    """
-    send forward share publish post upload export push email mail message reply tweet broadcast notify sms call
-    pay wire remit transfer donate refund withdraw deposit buy purchase order checkout sell trade charge invest redeem
-    delete remove erase wipe drop destroy purge truncate uninstall revoke cancel terminate kill shutdown
-    run exec execute eval invoke install deploy spawn launch start trigger sudo shell command script code
-    grant allow approve authorize permit invite assign promote elevate login sign password credential credentials
-    secret secrets token key permission permissions role access money payment fund funds bank account
-    """.split()
-)
+    argument: dict[str, object] = {"tool": act.tool, "arguments": values, "ruling": act.ruling}
+    return argument | ({"undeclared": act.why} if act.why else {}) | ({"times": act.times} if act.times > 1 else {})
 
 
 @lru_cache(maxsize=1024)
 def _is_grave(tool: str) -> bool:
-    words = tool_words(tool)
-    if canonical_tool(tool) in ("bash", "web_fetch", "spawn_agent") or not _GRAVE.isdisjoint(words):
-        return True
-    # Of a name that says nothing we know nothing.
-    return not tool_intent(tool).verbs
+    # Of a name without a verb nothing is known.
+    is_known = canonical_tool(tool) not in ("bash", "web_fetch", "spawn_agent") and bool(tool_intent(tool).verbs)
+    return not is_known or not WORDS["grave"].isdisjoint(tool_words(tool))
 
 
 def _cut(text: str, most: int) -> str:
@@ -328,10 +337,6 @@ def _cut(text: str, most: int) -> str:
         half = most // 2
         text = f"{text[:half]} [… {len(text):,} characters …] {text[-half:]}"
     return LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
-def _json_size(value: object) -> int:
-    return len(json.dumps(value))
 
 
 def split_assumptions(assumptions: Iterable[str]) -> tuple[str, ...]:
@@ -347,7 +352,9 @@ def split_assumptions(assumptions: Iterable[str]) -> tuple[str, ...]:
     return tuple({piece.casefold(): piece for piece in pieces if len(piece) > 1}.values())
 
 
-def why_undeclared(commitment: Commitment, call: PastCall, *, high_risk_tools: frozenset[str] = frozenset()) -> str:
+def why_undeclared(
+    commitment: Commitment | None, call: PastCall, *, high_risk_tools: frozenset[str] = frozenset()
+) -> str:
     """Why a call lies outside what the agent declared, or nothing.
 
     1. What the commitment calls out of scope is, by the tool's name, by what it does, or by a place it touches.
@@ -356,9 +363,12 @@ def why_undeclared(commitment: Commitment, call: PastCall, *, high_risk_tools: f
     4. Where `in_scope` names places, the call stays within them.
     """
     leaves = [Leaf(argument, text) for argument, text in call.values]
+    only_looks = tool_risk(call.tool, additional=high_risk_tools) is Risk.LOW
+    if commitment is None:
+        return "" if only_looks else "made before the commitment"
     # 1. Out of scope.
     for entry in commitment.out_of_scope:
-        never = border_from_prose(entry).inside
+        never = _border_from_entry(entry).inside
         if never and not _BEYOND.search(entry):
             # "mail to hr.example" rules out that place, not mail.
             crossed = find_crossings(Border(excluded=never, is_open=True), leaves, tool=call.tool)
@@ -366,38 +376,33 @@ def why_undeclared(commitment: Commitment, call: PastCall, *, high_risk_tools: f
             return f"the commitment puts it out of scope ({quoted(entry)})"
         else:
             continue
-        if any(found.rule == OUTSIDE for found in crossed):
+        if any(finding.rule == OUTSIDE for finding in crossed):
             return f"it touches what the commitment puts out of scope ({quoted(entry)})"
     # 2. Looking.
-    if tool_risk(call.tool, additional=high_risk_tools) is Risk.LOW:
+    if only_looks:
         return ""
     # 3. Acting.
     if not any(_declares_tool(entry, call.tool) for entry in commitment.in_scope):
         return "the commitment does not mention what this tool does"
     # 4. Places.
-    beyond = find_crossings(_declared_places(commitment.in_scope), leaves, tool=call.tool)
+    declared = Border(tuple(place for entry in commitment.in_scope for place in _border_from_entry(entry).inside))
+    beyond = find_crossings(declared, leaves, tool=call.tool)
     return f"{quoted(beyond[0].excerpt)} is not among the places of the commitment" if beyond else ""
 
 
+_border_from_entry = lru_cache(maxsize=256)(border_from_prose)
 # `nothing outside lab.example` names the place that is inside.
 _BEYOND = re.compile(r"(?i)\b(?:outside|beyond|other than|except|apart from|else than|besides|not in|but)\b")
 
 
-@lru_cache(maxsize=256)
-def _declared_places(entries: tuple[str, ...]) -> Border:
-    return Border(tuple(place for entry in entries for place in border_from_prose(entry).inside))
-
-
 def _declares_tool(entry: str, tool: str) -> bool:
     """Whether an entry says what a tool does."""
-    if _mentions_tool(entry, tool):
-        return True
     intent = tool_intent(tool)
-    # What a shell is run for is in its command, so that a verb is all a declaration can be expected to name.
     if canonical_tool(tool) == "bash":
-        return not intent.verbs.isdisjoint(_stems(entry))
+        # What a shell is run for is in its command, so that a verb is all a declaration can be expected to name.
+        return _mentions_tool(entry, tool) or not intent.verbs.isdisjoint(_stems(entry))
     # Without an object a synonym says too little: who means to send a reply has not declared to pay.
-    return bool(intent.objects) and _names_action(entry, tool)
+    return _mentions_tool(entry, tool) or (bool(intent.objects) and _names_action(entry, tool))
 
 
 def _mentions_tool(entry: str, tool: str, *, alone: bool = False) -> bool:
@@ -405,12 +410,11 @@ def _mentions_tool(entry: str, tool: str, *, alone: bool = False) -> bool:
 
     Many tools are called by a plain verb, and `write` in "write to production" is not the tool.
     """
-    words, said = tool_words(tool), tool_words(entry)
-    if not words:
-        return False
+    words, entry_words = tool_words(tool), tool_words(entry)
     if alone and len(words) == 1:
-        return said == words
-    return any(said[at : at + len(words)] == words for at in range(len(said) - len(words) + 1))
+        return entry_words == words
+    starts = range(len(entry_words) - len(words) + 1)
+    return bool(words) and any(entry_words[start : start + len(words)] == words for start in starts)
 
 
 @lru_cache(maxsize=256)
@@ -438,17 +442,10 @@ def _names_action(entry: str, tool: str) -> bool:
     both = intent.verbs & intent.objects
     if not (intent.verbs - both).isdisjoint(_stems(entry)):
         return True
-    is_object = False
-    for part in _PART_ENDS.split(entry):
-        has_verb = False
-        for word in re.findall(r"[^\W_]+", part):
-            forms = _stems(word)
-            if not both.isdisjoint(forms):
-                if not has_verb:
-                    return True
-                is_object = True
-            has_verb = has_verb or not PLAIN_VERBS.isdisjoint(forms)
-    return not is_object
+    parts = [[_stems(word) for word in re.findall(r"[^\W_]+", part)] for part in _PART_ENDS.split(entry)]
+    places = [(part, at) for part in parts for at, forms in enumerate(part) if not both.isdisjoint(forms)]
+    # A plain verb before the word makes it an object.
+    return not places or any(all(map(PLAIN_VERBS.isdisjoint, part[:at])) for part, at in places)
 
 
 def _stems(entry: str) -> set[str]:
@@ -457,75 +454,8 @@ def _stems(entry: str) -> set[str]:
 
 def findings_from_triggers(triggers: Sequence[Trigger]) -> tuple[Finding, ...]:
     """Return triggers as findings, for the tier above and for the readers of its ruling."""
-    where = {
-        Cause.UNDECLARED_CALL: "acts",
-        Cause.EXCESS_ASSUMPTIONS: "commitment",
-        Cause.ABANDONED_STEP: "abandoned",
-    }
+    where = {Cause.UNDECLARED_CALL: "acts", Cause.EXCESS_ASSUMPTIONS: "commitment", Cause.ABANDONED_STEP: "abandoned"}
     return tuple(
         Finding(f"step:{trigger.cause.value}", where.get(trigger.cause, "assessment"), 0, 0, "raw", trigger.what)
         for trigger in triggers
     )
-
-
-# What agents write into a list that they were asked for and have nothing to put in.
-_NOTHING = frozenset(("none", "no", "n/a", "na", "nothing", "nil", "null", "-", "--", "none.", "n/a."))
-
-
-def _entries(value: object, name: str) -> tuple[str, ...]:
-    # A single text is a list of letters to Python.
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        raise InvalidCall(f"{name} must be a list of texts, not {type(value).__name__}")
-    if len(value) > MAX_ENTRIES:
-        raise InvalidCall(
-            f"{name} has {len(value):,} entries, the limit is {MAX_ENTRIES}", hint="split the work into several steps"
-        )
-    kept: list[str] = []
-    for entry in value:
-        if not isinstance(entry, str):
-            raise InvalidCall(f"{name} must hold texts, not {type(entry).__name__}")
-        if len(entry) > MAX_ENTRY:
-            raise InvalidCall(f"an entry of {name} has {len(entry):,} characters, the limit is {MAX_ENTRY}")
-        plain = refuse_half_pairs(entry, name).strip()
-        if plain and plain.lower() not in _NOTHING:
-            kept.append(plain)
-    return tuple(kept)
-
-
-def _text(value: object, name: str) -> str:
-    if not isinstance(value, str):
-        raise InvalidCall(f"{name} must be text, not {type(value).__name__}")
-    if len(value) > MAX_TEXT:
-        raise InvalidCall(f"{name} has {len(value):,} characters, the limit is {MAX_TEXT:,}")
-    return refuse_half_pairs(value, name).strip()
-
-
-def refuse_half_pairs(text: str, name: str) -> str:
-    """The text, refused where it holds half of a character: it could be written nowhere, so never be approved."""
-    if LONE_SURROGATE.search(text):
-        raise InvalidCall(
-            f"{name} holds half of a surrogate pair, which is no character", hint="decode the agent's reply as UTF-8"
-        )
-    return text
-
-
-def _refuse_too_large(value: Commitment | SelfAssessment, what: str) -> None:
-    size = _json_size(asdict(value))
-    if size > MAX_WRITTEN:
-        raise InvalidCall(
-            f"{what} takes {size:,} bytes as JSON, the limit is {MAX_WRITTEN:,}",
-            hint="split the work into several steps",
-        )
-
-
-def _known_keys(value: object, kind: type[Commitment] | type[SelfAssessment]) -> dict[str, object]:
-    what = "a commitment" if kind is Commitment else "a self-assessment"
-    names = [each.name for each in fields(kind)]
-    if not isinstance(value, Mapping):
-        raise InvalidCall(f"{what} must be an object, not {type(value).__name__}")
-    for key in value:
-        if key not in names:
-            raise InvalidCall(f"{what} has no {quoted(key)}", hint=f"use {', '.join(names)}")
-    if names[0] not in value:
-        raise InvalidCall(f"{what} needs {quoted(names[0])}")
-    return dict(value)

@@ -11,12 +11,12 @@ attack, or that a person has denied; nor anything that would let one of the last
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from lockgate.core.ruling.approvals import BoundCall, HeldFacts, hash_texts
+from lockgate.core.ruling.approvals import NO_FACTS, BoundCall, HeldFacts, hash_texts
 from lockgate.core.ruling.arguments import flatten_arguments
 from lockgate.core.ruling.flow_rules import DENY, FLOW, add_outside, exceptions_for, join_targets, parse_flow
 from lockgate.core.ruling.grants import Grant, GrantRule, GrantSpan, covers, describe_rule, rule_from_facts
@@ -31,6 +31,7 @@ MAX_GRANT_CANDIDATES = 400
 _ROUNDS = 4
 _SPEAKING = ("authority:", "concealment:", "override:", "tool:")
 _SCHEMA = "lockgate proposal/1"
+_KINDS = ("grant", "flow", "trust")
 
 CallKey = tuple[str, int]
 # A text as it was read: its source, and the hash of its content.
@@ -40,7 +41,7 @@ TextKey = tuple[str, str]
 class RecordedHold(NamedTuple):
     """A call that a replay holds. `is_attack`: a trace marks it as one, or a person has denied it.
 
-    `bound` and `facts` are what a grant for it would be made from; None where none may be made.
+    `bound` and `facts` are what a grant for it would be made from; `bound` is None where none may be made.
     """
 
     key: CallKey
@@ -49,7 +50,17 @@ class RecordedHold(NamedTuple):
     decision: Decision
     is_attack: bool = False
     bound: BoundCall | None = None
-    facts: HeldFacts | None = None
+    facts: HeldFacts = NO_FACTS
+
+    @property
+    def rules(self) -> list[str]:
+        """The rules that hold the call."""
+        return [finding.rule for finding in self.decision.findings]
+
+    @property
+    def flows(self) -> set[str]:
+        """The names of the flow rules among them."""
+        return {rule.removeprefix(FLOW) for rule in self.rules if rule.startswith(FLOW)}
 
 
 class Trial(NamedTuple):
@@ -93,7 +104,7 @@ class TuningReport(NamedTuple):
     """The proposals, the narrowest kind first, and what they do: of `pauses`, `saved` would not have been asked.
 
     `attacks` are the held attacks, `released` those of them that would run: without a bug there are none. `left` says
-    how many pauses stay, by the reason.
+    how many pauses stay, by the reason, the most frequent first.
     """
 
     calls: int
@@ -126,29 +137,18 @@ def find_proposals(
         last = replay(trial._replace(grants=grants))
     if _released(first, last):
         grants, kept, last = (), [], first
-    granted = [Proposal("grant", last.uses[grant.id], rule=grant.rule) for grant in grants if last.uses.get(grant.id)]
-    return _report(first, last, (*sorted(granted, key=_by_saved), *sorted(kept, key=_by_kind)), policy)
+    kept += [Proposal("grant", last.uses[grant.id], rule=grant.rule) for grant in grants if last.uses.get(grant.id)]
+    kept.sort(key=lambda proposal: (_KINDS.index(proposal.kind), -proposal.saves, proposal.id))
+    asked = [key for key, hold in first.held.items() if not hold.is_attack]
+    left = Counter(sorted(_why_left(last.held[key], policy) for key in asked if key in last.held))
+    attacks, saved = len(first.held) - len(asked), len(asked) - left.total()
+    released, reasons = len(_released(first, last)), dict(left.most_common())
+    return TuningReport(first.calls, len(asked), saved, attacks, released, tuple(kept), reasons)
 
 
 def _released(first: TrialResult, last: TrialResult) -> list[RecordedHold]:
     """Return the held attacks that would run."""
     return [hold for key, hold in first.held.items() if hold.is_attack and key not in last.held]
-
-
-def _report(first: TrialResult, last: TrialResult, proposals: tuple[Proposal, ...], policy: Policy) -> TuningReport:
-    asked = [key for key, hold in first.held.items() if not hold.is_attack]
-    left = [last.held[key] for key in asked if key in last.held]
-    attacks, released = len(first.held) - len(asked), len(_released(first, last))
-    why = Counter(_why_left(hold, policy) for hold in left)
-    return TuningReport(first.calls, len(asked), len(asked) - len(left), attacks, released, proposals, why)
-
-
-def _by_kind(proposal: Proposal) -> tuple[str, int, str]:
-    return proposal.kind, *_by_saved(proposal)
-
-
-def _by_saved(proposal: Proposal) -> tuple[int, str]:
-    return -proposal.saves, proposal.id
 
 
 # 1. Texts, 2. Flows
@@ -163,44 +163,40 @@ def _own_texts(first: TrialResult) -> frozenset[TextKey]:
 
 
 def _flow_lines(first: TrialResult, policy: Policy) -> frozenset[tuple[str, str]]:
-    named: dict[str, set[str]] = {}
-    barred: dict[str, set[str]] = {}
+    named: defaultdict[str, set[str]] = defaultdict(set)
+    barred: defaultdict[str, set[str]] = defaultdict(set)
     for hold in first.held.values():
-        into = barred if hold.is_attack or _is_too_grave(hold) else named
+        targets_of = barred if hold.is_attack or _is_too_grave(hold) else named
         for flow, target in _exceptions(hold, policy):
-            into.setdefault(flow, set()).add(target)
+            targets_of[flow].add(target)
     return frozenset(
         (flow, target)
         for flow, targets in named.items()
-        for target in join_targets(targets - barred.get(flow, set()), barred.get(flow, set()))
+        for target in join_targets(targets - barred[flow], barred[flow])
     )
 
 
 def _exceptions(hold: RecordedHold, policy: Policy) -> list[tuple[str, str]]:
     """Return the targets of a call that would have to be let through, with the flow that holds each."""
-    rules = {found.rule for found in hold.decision.findings if found.rule.startswith(FLOW)}
-    flows = [rule for rule in map(parse_flow, policy.flows) if FLOW + rule.name in rules]
-    if not flows or any(rule.then == DENY for rule in flows):
+    flows = [rule for rule in map(parse_flow, policy.flows) if rule.name in hold.flows]
+    if any(rule.then == DENY for rule in flows):
         return []
     leaves = flatten_arguments(hold.arguments)[0]
-    found = {rule.name: exceptions_for(rule, leaves, hold.decision.effects) for rule in flows}
-    return [(name, target) for name, targets in found.items() for target in targets] if all(found.values()) else []
+    exceptions = {rule.name: exceptions_for(rule, leaves, hold.decision.effects) for rule in flows}
+    is_complete = all(exceptions.values())
+    return [(name, target) for name, targets in exceptions.items() for target in targets if is_complete]
 
 
 def _without_released(replay: Callable[[Trial], TrialResult], first: TrialResult, trial: Trial) -> Trial:
     """Return the trial without what would let a held attack run."""
     for _ in range(_ROUNDS):
-        if trial == Trial():
-            break
-        after = replay(trial)
-        released = _released(first, after)
+        released = _released(first, replay(trial)) if trial != Trial() else []
         if not released:
             return trial
         # Which of the lines it was is not worth the time to find out: none of those flows is touched.
-        flows = {found.rule.removeprefix(FLOW) for hold in released for found in hold.decision.findings}
-        lines = frozenset(line for line in trial.lines if line[0] not in flows)
-        texts = trial.texts - {text for hold in released for text in first.texts.get(hold.key[0], {})}
-        trial = Trial(lines, texts) if (lines, texts) != trial[:2] else Trial()
+        flows = {flow for hold in released for flow in hold.flows}
+        behind = {text for hold in released for text in first.texts.get(hold.key[0], {})}
+        trial = Trial(frozenset(line for line in trial.lines if line[0] not in flows), trial.texts - behind)
     return Trial()
 
 
@@ -212,7 +208,8 @@ def _line_proposals(
     contents: dict[TextKey, str] = {}
     for hold in (first.held[key] for key in freed):
         for flow, target in _exceptions(hold, policy):
-            saves.update({line for line in trial.lines if line[0] == flow and _covers_target(line[1], target)})
+            # A line names the target itself, or its domain.
+            saves.update(trial.lines & {(flow, target), (flow, target.rpartition("@")[2])})
         read = first.texts.get(hold.key[0], {})
         behind = {text for text in read if text[0] in {origin.source for origin in hold.decision.origins}}
         saves.update(trial.texts & behind)
@@ -222,28 +219,22 @@ def _line_proposals(
         Proposal("trust", saves[text], source=text[0], digest=text[1], content=contents.get(text, ""))
         for text in trial.texts
     ]
-    return [each for each in lines + texts if each.saves >= least]
+    return [proposal for proposal in lines + texts if proposal.saves >= least]
 
 
-def _trial_from(proposals: Iterable[Proposal]) -> Trial:
-    found = list(proposals)
+def _trial_from(proposals: Sequence[Proposal]) -> Trial:
     return Trial(
-        frozenset((each.flow, each.target) for each in found if each.kind == "flow"),
-        frozenset((each.source, each.digest) for each in found if each.kind == "trust"),
+        frozenset((proposal.flow, proposal.target) for proposal in proposals if proposal.kind == "flow"),
+        frozenset((proposal.source, proposal.digest) for proposal in proposals if proposal.kind == "trust"),
     )
-
-
-def _covers_target(said: str, target: str) -> bool:
-    return said in (target, target.rpartition("@")[2])
 
 
 def apply_lines(policy: Policy, lines: Iterable[tuple[str, str]]) -> Policy:
     """Return the policy with these targets added to what its flows let through."""
-    added: dict[str, list[str]] = {}
+    added: defaultdict[str, list[str]] = defaultdict(list)
     for flow, target in sorted(lines):
-        added.setdefault(flow, []).append(target)
-    rows = tuple(add_outside(row, added.get(parse_flow(row).name, [])) for row in policy.flows)
-    return replace(policy, flows=rows)
+        added[flow].append(target)
+    return replace(policy, flows=tuple(add_outside(row, added[parse_flow(row).name]) for row in policy.flows))
 
 
 # 3. Grants
@@ -251,58 +242,57 @@ def apply_lines(policy: Policy, lines: Iterable[tuple[str, str]]) -> Policy:
 
 def choose_grants(held: Iterable[RecordedHold], now_s: float, least: int = LEAST_SAVED) -> tuple[Grant, ...]:
     """Return the fewest grants that spare most questions, each as narrow as a single call makes it."""
-    calls = [hold for hold in held if hold.bound is not None and hold.facts is not None]
-    made = {grant.id: grant for grant in (_grant_from_hold(hold, now_s) for hold in calls if _may_be_granted(hold))}
-    found = dict(list(made.items())[:MAX_GRANT_CANDIDATES])
-    covered = {id: {hold.key for hold in calls if _is_covered(grant, hold, now_s)} for id, grant in found.items()}
+    calls = list(held)
+    grants: dict[str, Grant] = {}
+    for hold in calls:
+        if _may_be_granted(hold) and hold.bound is not None and len(grants) < MAX_GRANT_CANDIDATES:
+            # The narrowest that outlives the session.
+            span = GrantSpan.PROJECT if hold.facts.project else GrantSpan.ALWAYS
+            rule = rule_from_facts(hold.bound, hold.facts, span, now_s)
+            name = Proposal("grant", 0, rule=rule).id
+            grants[name] = Grant(name, rule, "", "", now_s)
     attacks = {hold.key for hold in calls if hold.is_attack}
-    return tuple(found[id] for id in _fewest({id: keys for id, keys in covered.items() if not keys & attacks}, least))
+    covered = {
+        name: {hold.key for hold in calls if hold.bound and covers(grant, hold.bound, hold.facts, now_s)}
+        for name, grant in grants.items()
+    }
+    safe = {name: keys for name, keys in covered.items() if not keys & attacks}
+    return tuple(grants[name] for name in _fewest(safe, least))
 
 
-def _fewest(covered: Mapping[str, set[CallKey]], least: int) -> Iterator[str]:
+def _fewest(covered: dict[str, set[CallKey]], least: int) -> Iterator[str]:
     """Yield names until none spares so many calls any more, each time the one that spares most."""
-    left = dict(covered)
-    while left:
-        best = max(left, key=lambda id: (len(left[id]), id))
-        spared = left.pop(best)
+    while covered:
+        best = max(covered, key=lambda name: (len(covered[name]), name))
+        spared = covered[best]
         if len(spared) < least:
             return
         yield best
-        left = {id: keys - spared for id, keys in left.items()}
+        covered = {name: keys - spared for name, keys in covered.items() if name != best}
 
 
 def _may_be_granted(hold: RecordedHold) -> bool:
     """Return whether a grant of this call may outlive its session, and may be proposed."""
-    is_lasting = hold.facts is not None and hold.facts.widest not in ("", GrantSpan.SESSION.value)
-    return is_lasting and not hold.is_attack and not _is_too_grave(hold) and not _is_spoken_to(hold)
+    return _is_lasting(hold) and not hold.is_attack and not _is_too_grave(hold) and not _is_spoken_to(hold)
 
 
-def _grant_from_hold(hold: RecordedHold, now_s: float) -> Grant:
-    """Return the narrowest grant of this call that outlives its session."""
-    assert hold.bound is not None and hold.facts is not None  # noqa: S101, PT018
-    span = GrantSpan.PROJECT if hold.facts.project else GrantSpan.ALWAYS
-    rule = rule_from_facts(hold.bound, hold.facts, span, now_s)
-    return Grant(Proposal("grant", 0, rule=rule).id, rule, "", "", now_s)
-
-
-def _is_covered(grant: Grant, hold: RecordedHold, now_s: float) -> bool:
-    return hold.bound is not None and hold.facts is not None and covers(grant, hold.bound, hold.facts, now_s)
+def _is_lasting(hold: RecordedHold) -> bool:
+    return hold.facts.widest not in ("", GrantSpan.SESSION.value)
 
 
 def _is_too_grave(hold: RecordedHold) -> bool:
-    return any(found.severity is Severity.OPENS_A_DOOR for found in hold.decision.effects)
+    return any(effect.severity is Severity.OPENS_A_DOOR for effect in hold.decision.effects)
 
 
 def _is_spoken_to(hold: RecordedHold) -> bool:
     """Return whether a text behind the call speaks to an agent: a file or a mail has no reason to."""
-    rules = [found.rule for found in hold.decision.findings if found.rule in RULES_BY_ID]
+    rules = [rule for rule in hold.rules if rule in RULES_BY_ID]
     return any(rule.startswith(_SPEAKING) or RULES_BY_ID[rule].scope is Scope.AGENT for rule in rules)
 
 
 def _why_left(hold: RecordedHold, policy: Policy) -> str:
-    flows = {found.rule.removeprefix(FLOW) for found in hold.decision.findings if found.rule.startswith(FLOW)}
-    hard = [found.rule for found in hold.decision.findings if found.rule.startswith(HARD_RULES)]
-    if any(rule.name in flows and rule.then == DENY for rule in map(parse_flow, policy.flows)):
+    hard = [rule for rule in hold.rules if rule.startswith(HARD_RULES)]
+    if any(rule.name in hold.flows and rule.then == DENY for rule in map(parse_flow, policy.flows)):
         return "a flow rule of yours says deny"
     if _is_too_grave(hold):
         return "it opens a door"
@@ -310,7 +300,7 @@ def _why_left(hold: RecordedHold, policy: Policy) -> str:
         return f"a person answers {hard[0]} each time"
     if _is_spoken_to(hold):
         return "a text behind it speaks to an agent"
-    if hold.facts is None or hold.facts.widest in ("", GrantSpan.SESSION.value):
+    if not _is_lasting(hold):
         return "it may be granted for its session at most"
     return "nothing like it came often enough"
 
@@ -329,8 +319,8 @@ def describe_proposal(proposal: Proposal) -> tuple[tuple[str, str], ...]:
 
 def proposal_to_dict(proposal: Proposal) -> dict[str, object]:
     """Return the keys that other programs read."""
-    said = {"id": proposal.id, "kind": proposal.kind, "saves": proposal.saves}
-    return {**said, "text": dict(describe_proposal(proposal))}
+    members = {"id": proposal.id, "kind": proposal.kind, "saves": proposal.saves}
+    return {**members, "text": dict(describe_proposal(proposal))}
 
 
 def summarize(report: TuningReport) -> str:
@@ -341,11 +331,5 @@ def summarize(report: TuningReport) -> str:
         return f"nothing to propose: {pauses}, and no rule would spare several of them"
     one = "this line" if count == 1 else f"these {count} lines"
     held = f"{report.released or 'none'} of the {report.attacks} held attacks" if report.attacks else ""
-    return f"{one} would have saved {report.saved} of {report.pauses} pauses" + (
-        f" and released {held}" if held else ""
-    )
-
-
-def list_left(report: TuningReport) -> Sequence[tuple[str, int]]:
-    """Return why pauses stay, the most frequent reason first."""
-    return sorted(report.left.items(), key=lambda each: (-each[1], each[0]))
+    ending = f" and released {held}" if held else ""
+    return f"{one} would have saved {report.saved} of {report.pauses} pauses{ending}"
