@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import lockgate.core
-from lockgate.core.tables import Example, read_examples, read_sections, read_table, read_words
+from lockgate.core.tables import Example, read_examples, read_sections, read_table, read_texts, read_words
 
 CORE = Path(lockgate.core.__file__).parent
 LISTS = sorted(CORE.rglob("*.txt"))
@@ -141,3 +141,9 @@ def test_what_does_not_fit_stops_the_start(package: str, table: Path, text: str,
     table.write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=re.escape(error)):
         read_table(package, table.name, "one", ("name", "words"))
+
+
+def test_texts_keep_their_lines_and_what_is_joined(package: str) -> None:
+    folder = Path(sys.path[0]) / package
+    (folder / "texts.md").write_text("# why\n[one]\na \\\nb\n\n- c\n[two]\n\nd {e}\n", encoding="utf-8")
+    assert read_texts(package, "texts.md") == {"one": "a b\n\n- c", "two": "\nd {e}"}

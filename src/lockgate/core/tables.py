@@ -104,6 +104,12 @@ def read_sections(package: str, name: str) -> dict[str, tuple[str, ...]]:
     return {section: tuple(words) for section, words in sections.items()}
 
 
+def read_texts(package: str, name: str) -> dict[str, str]:
+    """Return the texts of a file by their sections; a backslash at the end of a line joins it with the next one."""
+    parts = _text(package, name).partition("\n[")[2].removesuffix("\n").split("\n[")
+    return {section: text.replace("\\\n", "") for section, _, text in (part.partition("]\n") for part in parts)}
+
+
 def _lines(package: str, name: str) -> list[str]:
     return [line for line in _text(package, name).splitlines() if line and line[0] != "#"]
 

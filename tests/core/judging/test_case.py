@@ -638,13 +638,15 @@ def test_a_block_is_read_once(scanner: Scanner, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_is_kept_is_bounded(scanner: Scanner, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = cases._TextCache(len)
-    for number in range(3 * cases._MAX_KEPT):
-        assert kept.get((number,), lambda number=number: str(number)) == str(number)  # type: ignore[misc]
-    assert len(kept._held) == cases._MAX_KEPT
+    monkeypatch.setattr(cases, "_MAX_KEPT", 20)
+    room, kept = Room(scanner, CALM * 50), cases._CutCache()
+    block = room.context.blocks[-1]
+    for share in range(400, 460):
+        assert kept.cut(block, (), share) == cut_to_budget(block.content, (), share)
+    assert len(kept.cuts) == 20
     monkeypatch.setattr(cases, "_MAX_KEPT_CHARACTERS", 100)
-    assert kept.get(("long",), lambda: "x" * 500) == "x" * 500
-    assert (len(kept._held), kept._size) == (0, 0)
+    assert kept.cut(block, (), 2_000) == cut_to_budget(block.content, (), 2_000)
+    assert (len(kept.cuts), kept._size) == (0, 0)
 
 
 def test_cases_made_at_once_are_the_same(scanner: Scanner) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hostile_texts import NONCE, as_sent, hostile, recovered, whole_of
@@ -10,21 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockgate.core.judging.case import Excerpt, JudgeCase
-from lockgate.core.judging.judge_prompts import (
-    build_question,
-    supervisor_question,
-    triage_again_question,
-    triage_question,
-)
+from lockgate.core.judging.judge_prompts import build_question
 from lockgate.core.questions import Question
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.supervised_steps import FINISH
 
 ASKING: dict[Stage, Callable[[JudgeCase, str], Question]] = {
-    Stage.TRIAGE: triage_question,
-    Stage.TRIAGE_AGAIN: triage_again_question,
-    Stage.SUPERVISOR: supervisor_question,
+    stage: partial(build_question, stage) for stage in (Stage.TRIAGE, Stage.TRIAGE_AGAIN, Stage.SUPERVISOR)
 }
+triage_question, triage_again_question, supervisor_question = ASKING.values()
 
 
 def excerpt(*pieces: str, block: str = "b0001", source: str = "tool:x", trust: str = "untrusted") -> Excerpt:

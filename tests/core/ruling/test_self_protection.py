@@ -9,7 +9,7 @@ import pytest
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.effects.effects_of_call import own_effects_of
 from lockgate.core.ruling.policy import Policy
-from lockgate.core.ruling.self_protection import find_tampering, findings_from_effects, readings_from_leaves
+from lockgate.core.ruling.self_protection import find_tampering, findings_from_effects, is_unrelated
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action
@@ -392,9 +392,7 @@ def test_what_is_hidden_in_a_code_counts_too() -> None:
     assert "execution:own-guard" in {found.rule for found in held.findings}
 
 
-def test_most_calls_need_no_look_at_a_persons_own_part() -> None:
-    assert readings_from_leaves([]).all_text == ()
-    assert readings_from_leaves([Leaf("command", text) for text in ("git status", "a'b\\c", "x" * 9000)]).all_text == ()
-    assert readings_from_leaves([Leaf("content", "x'" * 9000), Leaf("file_path", "/w/a.py")]).all_text == ()
+def test_most_calls_need_no_closer_look() -> None:
+    assert all(map(is_unrelated, ("", "git status", "a'b\\c", "x" * 9000, "x'" * 9000 + "\n/w/a.py")))
     # A word in quotes is still the word, also beside a long one.
-    assert readings_from_leaves([Leaf("content", "x" * 9000), Leaf("command", "lock''gate token")]).all_text
+    assert not is_unrelated("x" * 9000 + "\nlock''gate token")

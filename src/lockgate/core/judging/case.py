@@ -3,27 +3,24 @@
 1. Secrets are taken out of every text before it is cut, so that no border leaves half of one behind. Addresses, names,
    paths and accounts stay: a judge of where something goes has to see where it goes.
 2. The goal, the call, the findings and the origins come first, each within a share of the budget.
-3. What is left of it goes to the blocks. Every flagged block has its part, the most telling ones the largest: around
-   each place something was found in, and its head and its tail. Where even that is too much, its findings tell of it.
-4. What untrusted text remains has the rest: as many blocks whole as possible, of the others the head and the tail.
+3. The flagged blocks share what is left of it, the most telling ones with the largest part: around each place something
+   was found in, and head and tail. Of a block without room its findings are named.
+4. The other untrusted texts have the rest: as many whole as possible, of the others head and tail.
 
-What could matter and is not shown makes the case `truncated`: a part of any untrusted text that the call could
-come from, flagged or not, since rules do not see every order. An attacker chooses how long his text is, so a judge of
-half a text must not be easier to convince than a judge of all of it.
-
-Reading a block is slow and its text does not change, so what was cut out of it is kept for the next call. A case is
-made of a `ContextSnapshot`, which is quick to take: the rest needs no lock.
+Any part of an untrusted text that is not shown makes the case `truncated`: an attacker chooses how long the text is, so
+a judge of half a text must not be easier to convince than a judge of all of it.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from hashlib import sha256
 from threading import Lock
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
 from lockgate.core.redaction.excerpts import (
     LINE_OVERHEAD,
@@ -162,28 +159,31 @@ def build_case(
     missing = _LeftOut()
     # 2. The goal, the call, the findings and the origins.
     asked = cut_to_budget(goal, (), min(MAX_GOAL, budget // 8))
-    missing.note("parts of the goal", matters=not asked.whole)
+    missing.note("parts of the goal", applies=not asked.whole)
     tool = remove_secrets(ask.call.tool[:_MAX_NAME])
-    missing.note("the end of the tool's name", matters=len(ask.call.tool) > _MAX_NAME)
+    missing.note("the end of the tool's name", applies=len(ask.call.tool) > _MAX_NAME)
     arguments = _arguments(ask, budget // 4, missing)
-    for found in ask.findings:
-        missing.note(found.excerpt, matters=found.rule == UNSHOWN)
-    told = (_finding_line(found, context) for found in _rank_findings(ask.findings))
-    findings = _fit_lines(told, len(ask.findings), budget // 8, "of the findings", missing)
+    for finding in ask.findings:
+        missing.note(finding.excerpt, applies=finding.rule == UNSHOWN)
+    described = (_finding_line(finding, context) for finding in _rank_findings(ask.findings))
+    findings = missing.fit(described, len(ask.findings), budget // 8, "of the findings")
     ranked = sorted(ask.origins, key=lambda origin: (origin.known, not origin.order))
     orders = sum(1 for origin in ranked if origin.order and not origin.known)
-    lines_of_origins = map(_origin_line, ranked)
-    origins = _fit_lines(lines_of_origins, len(ranked), budget // 8, "of the origins", missing, telling=orders)
+    origins = missing.fit(map(_origin_line, ranked), len(ranked), budget // 8, "of the origins", telling=orders)
     trail = _trail(history, policy, budget // (8 if top else 16), missing, top=top)
     targets, secrets = tuple(_target_lines(ask, context)), tuple(_secret_lines(ask, context))
     made = list(_lineage(ask, context)) if top else []
-    lineage = _fit_lines(made, len(made), budget // 16, "of the lines on what was made from what", missing)
-    lines = *targets, *secrets, *findings, *origins, *trail, *lineage
+    lineage = missing.fit(made, len(made), budget // 16, "of the lines on what was made from what")
     # 3. and 4. The blocks.
+    lines = *targets, *secrets, *findings, *origins, *trail, *lineage
     shown = *asked.pieces, tool.text, arguments, policy.research_scope, *lines
-    left = budget - sum(written_size(line) + LINE_OVERHEAD for line in shown)
-    excerpts, hidden = _excerpts(ask, context, policy, left, missing)
-    missing.note("words that were removed together with secrets", matters=asked.unread or tool.unread or hidden)
+    chooser = _ExcerptChooser(ask, context, policy, budget - sum(map(_line_size, shown)), missing)
+    chooser.add_all()
+    unread = {is_flagged for parts, is_flagged in chooser.shown.values() if parts.unread}
+    if withheld := False in unread:
+        missing.what.append("words that were removed together with secrets, where nothing was found")
+    is_hidden = asked.unread or tool.unread or True in unread
+    missing.note("words that were removed together with secrets", applies=is_hidden)
     return JudgeCase(
         goal="\n[…]\n".join(asked.pieces),
         tool=tool.text,
@@ -193,7 +193,7 @@ def build_case(
         secrets=secrets,
         findings=findings,
         origins=origins,
-        excerpts=excerpts,
+        excerpts=chooser.excerpts(),
         scope=policy.research_scope,
         mode=policy.mode.value,
         trail=trail,
@@ -201,7 +201,7 @@ def build_case(
         triage=_TRIAGE.get(ask.triage, "") if top else "",
         truncated=missing.matters,
         left_out=tuple(missing.what),
-        withheld=missing.withheld,
+        withheld=withheld,
     )
 
 
@@ -214,73 +214,65 @@ _TRIAGE = {
 
 
 class _LeftOut:
-    """What the judge does not get to see."""
-
-    __slots__ = ("matters", "what", "withheld")
+    """What the judge does not get to see; `matters` says that without some of it a judge does not know enough."""
 
     def __init__(self) -> None:
         self.what: list[str] = []
         self.matters = False
-        self.withheld = False
 
-    def withhold(self, what: str) -> None:
-        self.what.append(what)
-        self.withheld = True
-
-    def note(self, what: str, *, matters: bool) -> None:
-        if matters:
+    def note(self, what: str, *, applies: bool) -> None:
+        if applies:
             self.what.append(what)
             self.matters = True
 
-    def count(self, number: int, what: str, *, matters: bool) -> None:
+    def count(self, number: int, what: str, *, matters: bool = True) -> None:
         if number > 0:
             self.what.append(f"{number:,} {what}")
             self.matters = self.matters or matters
+
+    def fit(
+        self, lines: Iterable[str], number_of_lines: int, budget: int, what: str, *, telling: int | None = None
+    ) -> tuple[str, ...]:
+        """Return as many lines as there is room for; only the first `telling` of them matter."""
+        shown: dict[str, None] = {}
+        for number, line in enumerate(lines):
+            if line in shown:
+                continue
+            budget -= _line_size(line)
+            if budget < 0 or len(shown) >= MAX_LINES:
+                self.count(number_of_lines - number, what, matters=telling is None or number < telling)
+                break
+            shown[line] = None
+        return tuple(shown)
+
+
+def _line_size(line: str) -> int:
+    return written_size(line) + LINE_OVERHEAD
 
 
 # --- lines
 
 
-def _fit_lines(
-    lines: Iterable[str], count: int, budget: int, what: str, missing: _LeftOut, *, telling: int | None = None
-) -> tuple[str, ...]:
-    """As many lines as there is room for; without one of the first `telling` of them a judge does not know enough."""
-    kept: dict[str, None] = {}
-    for number, line in enumerate(lines):
-        if line in kept:
-            continue
-        budget -= written_size(line) + LINE_OVERHEAD
-        if budget < 0 or len(kept) >= MAX_LINES:
-            missing.count(count - number, what, matters=telling is None or number < telling)
-            break
-        kept[line] = None
-    return tuple(kept)
-
-
 def _rank_findings(findings: Sequence[Finding]) -> list[Finding]:
-    """What no judge may clear first, then the origins, then the rules; and each kind once before any comes again.
+    """Return what no judge may clear first, then the origins, then the rules; each kind once before any comes again.
 
     An attacker can have as many findings as he likes, and must not be able to bury one under the others.
     """
-    met: dict[str, int] = {}
+    seen: Counter[str] = Counter()
     ranked = []
-    for found in findings:
-        met[found.rule] = met.get(found.rule, 0) + 1
-        kind = 0 if found.rule.startswith(HARD_RULES) else 1 if found.rule.startswith("origin:") else 2
-        ranked.append((met[found.rule], kind, found))
-    return [found for _, _, found in sorted(ranked, key=lambda each: each[:2])]
+    for finding in findings:
+        seen[finding.rule] += 1
+        kind = 0 if finding.rule.startswith(HARD_RULES) else 1 if finding.rule.startswith("origin:") else 2
+        ranked.append((seen[finding.rule], kind, finding))
+    return [finding for *_, finding in sorted(ranked, key=lambda entry: entry[:2])]
 
 
 def explain_rule(rule: str) -> str:
-    """What a rule's finding means, in a few words."""
+    """Return what a rule's finding means, in a few words."""
     if rule in SIGNALS:
         return SIGNALS[rule][0]
-    if rule in _WHAT:
-        return _WHAT[rule]
-    for prefix, what in _FAMILIES.items():
-        if rule.startswith(prefix):
-            return what
-    return "a check of this installation"
+    family = (what for prefix, what in _FAMILIES.items() if rule.startswith(prefix))
+    return _WHAT.get(rule) or next(family, "a check of this installation")
 
 
 _WHAT: Mapping[str, str] = {rule.id: rule.what for rule in RULES}
@@ -299,63 +291,64 @@ _FAMILIES: Mapping[str, str] = {
 }
 
 
-def _finding_line(found: Finding, context: BlockLookup) -> str:
-    where = "block" if found.where in context.positions and not _in_argument(found) else "argument"
-    reading = "" if found.reading in ("raw", "exact") else f", read as {found.reading}"
-    what = f": {quote(found.excerpt)}" if found.excerpt else ""
-    return f"{found.rule} ({explain_rule(found.rule)}) in {where} {quote(found.where, 80)}{reading}{what}"
+def _finding_line(finding: Finding, context: BlockLookup) -> str:
+    where = "block" if finding.where in context.positions and not _in_argument(finding) else "argument"
+    reading = "" if finding.reading in ("raw", "exact") else f", read as {finding.reading}"
+    what = f": {quote(finding.excerpt)}" if finding.excerpt else ""
+    return f"{finding.rule} ({explain_rule(finding.rule)}) in {where} {quote(finding.where, 80)}{reading}{what}"
 
 
-def _in_argument(found: Finding) -> bool:
-    """Whether a signal names an argument, while its offsets are those of the value in a block."""
-    return found.rule.startswith("origin:") and found.rule != "origin:tool-in-order"
+def _in_argument(finding: Finding) -> bool:
+    """Return whether a signal names an argument, while its offsets are those of the value in a block."""
+    return finding.rule.startswith("origin:") and finding.rule != "origin:tool-in-order"
 
 
 def _origin_line(origin: Origin) -> str:
-    line = (
+    reading = "" if origin.how in ("exact", "raw") else f", read as {origin.how}"
+    order = f", in or beside a sentence that gives orders: {quote(origin.order, 240)}" if origin.order else ""
+    known = "the goal or trusted text has it too" if origin.known else "neither goal nor trusted text has it"
+    return (
         f"argument {quote(origin.argument, 80)} has {quote(origin.value)} from block {quote(origin.block, 80)} "
-        f"({quote(origin.source, 80)})"
-    )
-    if origin.how not in ("exact", "raw"):
-        line += f", read as {origin.how}"
-    if origin.order:
-        line += f", in or beside a sentence that gives orders: {quote(origin.order, 240)}"
-    return line + (
-        "; the goal or trusted text has it too" if origin.known else "; neither goal nor trusted text has it"
+        f"({quote(origin.source, 80)}){reading}{order}; {known}"
     )
 
 
 def _trail(
     history: Sequence[PastCall], policy: Policy, budget: int, missing: _LeftOut, *, top: bool
 ) -> tuple[str, ...]:
-    """The earlier calls, latest last. Sixty looks around must not push out the one call that did something."""
+    """Return the earlier calls, latest last. Sixty looks around must not push out the one call that did something."""
 
     def rank(past: PastCall) -> int:
         if past.action != Action.CONTINUE.value:
             return 0
         return 1 if tool_risk(past.tool, additional=policy.high_risk_tools) is Risk.HIGH else 2
 
-    numbered = [(rank(past), number, past) for number, past in enumerate(history, 1)]
-    kept: dict[int, str] = {}
-    for least, number, past in sorted(numbered, key=lambda each: (each[0], -each[1])):
-        line = _past_line(number, past)
-        budget -= written_size(line) + LINE_OVERHEAD
-        if budget < 0 or len(kept) >= MAX_LINES:
+    numbered = [(rank(past), -number, past) for number, past in enumerate(history, 1)]
+    shown: dict[int, str] = {}
+    for least, number, past in sorted(numbered, key=lambda entry: entry[:2]):
+        line = _past_line(-number, past)
+        budget -= _line_size(line)
+        if budget < 0 or len(shown) >= MAX_LINES:
             # A held call tells of an attack; the others were let run. Triage asks about this call, not about the trail.
-            missing.count(len(history) - len(kept), "of the earlier calls", matters=top and least == 0)
+            missing.count(len(history) - len(shown), "of the earlier calls", matters=top and least == 0)
             break
-        kept[number] = line
-    return tuple(kept[number] for number in sorted(kept))
+        shown[-number] = line
+    return tuple(shown[number] for number in sorted(shown))
 
 
 def _past_line(number: int, past: PastCall) -> str:
-    values = ", ".join(f"{quote(name, 40)}: {_quote_value(name, text, 80)}" for name, text in past.values[:6])
+    values = ", ".join(f"{quote(name, 40)}: {_quote_value(name, text)}" for name, text in past.values[:6])
     more = ", …" if len(past.values) > 6 else ""
     return f"{number}. {quote(past.tool, 80)} {{{values}{more}}}: {past.action} by tier {past.tier} ({past.reason})"
 
 
+def _quote_value(name: str, text: str) -> str:
+    """Return a value for a line, without what its name says is secret."""
+    return as_json(remove_secrets_from_value(name, text).text) if len(text) <= 80 else quote(text, 80)
+
+
 def _lineage(ask: EscalatedCall, context: BlockLookup) -> Iterator[str]:
-    """What the flagged blocks were made from, and what those were made from."""
+    """Yield what the flagged blocks were made from, and what those were made from."""
     pending = [block.id for block in reversed(_flagged_blocks(ask, context))]
     seen: set[str] = set()
     while pending:
@@ -377,7 +370,7 @@ def _describe_block(name: str, context: BlockLookup) -> str:
 
 
 def _target_lines(ask: EscalatedCall, context: BlockLookup) -> Iterator[str]:
-    """What the call would do, and which texts name what it is aimed at, also where nothing was found."""
+    """Yield what the call would do, and which texts name what it is aimed at, also where nothing was found."""
     for effect in dict.fromkeys(ask.effects[:_MAX_TARGETS]):
         does = KINDS[effect.kind].does.replace("`{target}`", quote(effect.target) if effect.target else "something")
         named = f"; {_list_blocks(context, [effect.target])}" if effect.target else ""
@@ -385,7 +378,7 @@ def _target_lines(ask: EscalatedCall, context: BlockLookup) -> Iterator[str]:
 
 
 def _secret_lines(ask: EscalatedCall, context: BlockLookup) -> Iterator[str]:
-    """Where the secrets in the arguments come from; of a secret itself only its kind is shown."""
+    """Yield where the secrets in the arguments come from; of a secret itself only its kind is shown."""
     for leaf in flatten_arguments(ask.call.arguments)[0][:MAX_LEAVES]:
         text = leaf.text[:_MAX_SECRET]
         clean = remove_secrets_from_value(leaf.argument, text)
@@ -395,7 +388,7 @@ def _secret_lines(ask: EscalatedCall, context: BlockLookup) -> Iterator[str]:
 
 
 def _list_blocks(context: BlockLookup, words: Sequence[str]) -> str:
-    """Which of the blocks have one of these words."""
+    """Return which of the blocks have one of these words."""
     folded = [word.casefold() for word in words if word]
     named = [block.id for block in context.blocks if any(word in block.content.casefold() for word in folded)]
     listed = ", ".join(_describe_block(name, context) for name in named[:_MAX_NAMED])
@@ -416,14 +409,14 @@ class _ArgumentLeaf(NamedTuple):
 
 
 def _arguments(ask: EscalatedCall, budget: int, missing: _LeftOut) -> str:
-    """The arguments as JSON; a text that is too long is `{"parts": […], "characters": …}`."""
+    """Return the arguments as JSON; a text that is too long is `{"parts": […], "characters": …}`."""
     places: dict[str, list[tuple[int, int]]] = {}
-    for found in ask.findings:
-        if not _in_argument(found):
-            places.setdefault(found.where, []).append((found.start, found.end))
+    for finding in ask.findings:
+        if not _in_argument(finding):
+            places.setdefault(finding.where, []).append((finding.start, finding.end))
     # Written here and not by a library: two long names that begin alike must not become one, with one value.
     tokens: list[str | _ArgumentLeaf] = []
-    missing.count(_tokenize("", "", ask.call.arguments, 0, tokens), "of the arguments, or parts of them", matters=True)
+    missing.count(_tokenize("", "", ask.call.arguments, 0, tokens), "of the arguments, or parts of them")
     leaves = [token for token in tokens if isinstance(token, _ArgumentLeaf)]
     room = max(0, budget - sum(written_size(token) for token in tokens if isinstance(token, str)))
     needs = [estimate_need(leaf.text, room, written_size_twice) for leaf in leaves]
@@ -444,106 +437,81 @@ def _arguments(ask: EscalatedCall, budget: int, missing: _LeftOut) -> str:
         parts = cut_to_budget(text, places.get(token.path, ()), share, written_size_twice)
         cut, unread = True, unread or parts.unread
         written.append(f'{{"parts": [{", ".join(map(as_json, parts.pieces))}], "characters": {len(token.text)}}}')
-    missing.note("parts of the arguments", matters=cut)
-    missing.note("words that were removed from the arguments together with secrets", matters=unread)
+    missing.note("parts of the arguments", applies=cut)
+    missing.note("words that were removed from the arguments together with secrets", applies=unread)
     return "".join(written)
 
 
 def _tokenize(path: str, name: str, value: object, depth: int, tokens: list[str | _ArgumentLeaf]) -> int:
-    """Takes a value apart into JSON's own signs and the leaves between them; how many were left out is returned."""
+    """Take a value apart into JSON's own signs and the leaves between them; return how many were left out."""
     if depth > _MAX_DEPTH or len(tokens) > 4 * MAX_LEAVES:
         tokens.append('"[left out]"')
         return 1
     left_out = 0
-    if isinstance(value, Mapping):
-        tokens.append("{")
-        for number, (key, item) in enumerate(value.items()):
+    if isinstance(value, Mapping | list | tuple):
+        is_mapping = isinstance(value, Mapping)
+        items = [(str(key), item) for key, item in value.items()] if isinstance(value, Mapping) else enumerate(value)
+        tokens.append("{" if is_mapping else "[")
+        for number, (key, item) in enumerate(items):
             if len(tokens) > 4 * MAX_LEAVES:
                 left_out += len(value) - number
                 break
-            key = str(key)
-            left_out += len(key) > _MAX_NAME
-            tokens.append(f"{', ' if number else ''}{quote(key, _MAX_NAME)}: ")
-            left_out += _tokenize(f"{path}.{key[:40]}" if path else key[:40], key[:_MAX_NAME], item, depth + 1, tokens)
-        tokens.append("}")
-    elif isinstance(value, list | tuple):
-        tokens.append("[")
-        for number, item in enumerate(value):
-            if len(tokens) > 4 * MAX_LEAVES:
-                left_out += len(value) - number
-                break
-            if number:
-                tokens.append(", ")
-            left_out += _tokenize(f"{path}[{number}]", name, item, depth + 1, tokens)
-        tokens.append("]")
-    elif value is None or isinstance(value, bool):
-        tokens.append("null" if value is None else "true" if value else "false")
+            below, called = f"{path}[{number}]", name
+            label = ", " if number else ""
+            if isinstance(key, str):
+                left_out += len(key) > _MAX_NAME
+                label += f"{quote(key, _MAX_NAME)}: "
+                below, called = f"{path}.{key[:40]}" if path else key[:40], key[:_MAX_NAME]
+            tokens += [label] if label else []
+            left_out += _tokenize(below, called, item, depth + 1, tokens)
+        tokens.append("}" if is_mapping else "]")
+    elif isinstance(value, str):
+        tokens.append(_ArgumentLeaf(path, name, value, True))
     else:
-        tokens.append(
-            _ArgumentLeaf(path, name, value if isinstance(value, str) else _number_text(value), isinstance(value, str))
-        )
+        try:
+            text = json.dumps(value)
+        except (TypeError, ValueError):
+            # Python refuses to print integers of thousands of digits.
+            text = '"[a number too long to write]"'
+        is_constant = value is None or isinstance(value, bool)
+        tokens.append(text if is_constant else _ArgumentLeaf(path, name, text, False))
     return left_out
-
-
-def _number_text(value: object) -> str:
-    try:
-        return json.dumps(value)
-    except (TypeError, ValueError):
-        # Python refuses to print integers of thousands of digits.
-        return '"[a number too long to write]"'
-
-
-def _quote_value(name: str, text: str, limit: int) -> str:
-    """A value in a line, without what its name says is secret."""
-    if len(text) <= limit:
-        return as_json(remove_secrets_from_value(name, text).text)
-    return quote(text, limit)
 
 
 # --- 3. and 4. the blocks
 
 
 def _flagged_blocks(ask: EscalatedCall, context: BlockLookup) -> list[Block]:
-    """The blocks something was found in or came from, the most telling first."""
+    """Return the blocks something was found in or came from, the most telling first."""
     worth: dict[str, int] = {}
     for origin in ask.origins:
         if not origin.known and origin.block in context.positions:
             worth[origin.block] = max(worth.get(origin.block, 0), 4 if origin.order else 1)
-    for found in ask.findings:
-        if not _in_argument(found) and found.where in context.positions:
-            worth[found.where] = max(worth.get(found.where, 0), 2)
+    for finding in ask.findings:
+        if not _in_argument(finding) and finding.where in context.positions:
+            worth[finding.where] = max(worth.get(finding.where, 0), 2)
     ranked = sorted(worth, key=lambda name: (-worth[name], -context.positions[name]))
     blocks = [context.blocks[context.positions[name]] for name in ranked]
     return [block for block in blocks if block.trust is not Trust.TRUSTED]
 
 
 def _places(ask: EscalatedCall, block: str) -> list[tuple[int, int]]:
-    """Where in a block something was found, the most telling first."""
-    ranked = [(0 if origin.order else 2, origin) for origin in ask.origins if origin.block == block]
-    places = [(rank + (2 if origin.known else 0), origin.start, origin.end) for rank, origin in ranked]
+    """Return where in a block something was found, the most telling first."""
+    places = [
+        ((0 if origin.order else 2) + (2 if origin.known else 0), origin.start, origin.end)
+        for origin in ask.origins
+        if origin.block == block
+    ]
     places += [
-        (1, found.start, found.end) for found in ask.findings if found.where == block and not _in_argument(found)
+        (1, finding.start, finding.end)
+        for finding in ask.findings
+        if finding.where == block and not _in_argument(finding)
     ]
     return [(start, end) for _, start, end in sorted(places, key=lambda place: place[0])]
 
 
-def _excerpts(
-    ask: EscalatedCall, context: BlockLookup, policy: Policy, budget: int, missing: _LeftOut
-) -> tuple[tuple[Excerpt, ...], bool]:
-    """3. and 4. Return the blocks that are shown, and whether words went with a secret in a flagged one."""
-    chooser = _ExcerptChooser(ask, context, policy, budget, missing)
-    chooser.add_user_messages()
-    chooser.add_flagged()
-    chooser.add_others()
-    chooser.add_twins()
-    unread = {found for parts, found in chooser.shown.values() if parts.unread}
-    if False in unread:
-        missing.withhold("words that were removed together with secrets, where nothing was found")
-    return chooser.excerpts(), True in unread
-
-
 class _ExcerptChooser:
-    """Spends a budget on blocks; the methods are called in the order in which they stand.
+    """Spends a budget on blocks.
 
     `shown` has, by id, the parts of a block that are shown and whether it is flagged. `twins` has the flagged blocks by
     their digest: a text that was read twice is shown once.
@@ -552,38 +520,47 @@ class _ExcerptChooser:
     def __init__(
         self, ask: EscalatedCall, context: BlockLookup, policy: Policy, budget: int, missing: _LeftOut
     ) -> None:
-        self._ask = ask
-        self._context = context
-        self._missing = missing
-        self._budget = budget
-        self._room = max(budget, 0)
+        self._ask, self._context, self._missing = ask, context, missing
+        self._budget, self._room = budget, max(budget, 0)
         first = max(0, len(context.blocks) - policy.recent_blocks) if policy.recent_blocks else 0
         self._recent = context.blocks[first:]
-        self._flagged_ids: set[str] = set()
+        self._flagged = _flagged_blocks(ask, context)
         self._twins: dict[str, list[Block]] = {}
         self.shown: dict[str, tuple[ShownParts, bool]] = {}
 
-    def add_user_messages(self) -> None:
-        """Add what the user said: it says what is wanted now, and an attacker's text must not push it out."""
-        for block in [block for block in self._recent if _is_user_message(block)][-_MAX_SAID:]:
+    def add_all(self) -> None:
+        """Add what the user said, the flagged blocks, the others, and the flagged ones whose text is shown already."""
+        # It says what is wanted now, and an attacker's text must not push it out.
+        user_messages = [
+            block
+            for block in self._recent
+            if block.trust is not Trust.UNTRUSTED and block.source.partition(":")[0] in ("user", "supervisor")
+        ]
+        for block in user_messages[-_MAX_SAID:]:
             parts = _cut_block(block, (), self._budget // 8 // _MAX_SAID)
             self.shown[block.id] = parts, False
             self._room -= _OWN_LINE + parts.written_size
+        self._add_flagged()
+        self._add_others()
+        for first, *same in self._twins.values():
+            self.shown |= {block.id: self.shown[first.id] for block in same}
 
-    def add_flagged(self) -> None:
+    def _add_flagged(self) -> None:
         """3. Add the flagged blocks, those with orders with the larger share."""
-        flagged = _flagged_blocks(self._ask, self._context)
-        self._missing.count(len(flagged) - MAX_BLOCKS, "of the flagged blocks altogether", matters=True)
-        self._flagged_ids = {block.id for block in flagged}
-        for block in flagged[:MAX_BLOCKS]:
+        self._missing.count(len(self._flagged) - MAX_BLOCKS, "of the flagged blocks altogether")
+        for block in self._flagged[:MAX_BLOCKS]:
             self._twins.setdefault(block.digest, []).append(block)
         distinct = [blocks[0] for blocks in self._twins.values()]
-        self._room = max(self._room - _OWN_LINE * min(len(flagged), MAX_BLOCKS), 0)
+        self._room = max(self._room - _OWN_LINE * min(len(self._flagged), MAX_BLOCKS), 0)
         full = distinct[: self._room // _LEAST_SHARE]
         for block in distinct[len(full) :]:
-            self._leave_out(block)
+            # Named with what was found in it, without any of its text.
+            self.shown[block.id] = ShownParts((), False), True
+            rules = dict.fromkeys(finding.rule for finding in self._ask.findings if finding.where == block.id)
+            what = ", ".join(list(rules)[:4]) or "values of the call come from it"
+            self._missing.note(f"all of block {quote(block.id, 80)}: {what}", applies=True)
         ordered = {origin.block for origin in self._ask.origins if origin.order and not origin.known}
-        needs = [_block_weight(block, self._room) for block in full]
+        needs = [estimate_need(block.content, self._room, _weigh) for block in full]
         shares = share_budget(needs, [2 if block.id in ordered else 1 for block in full], self._room)
         partly = 0
         for block, share in zip(full, shares, strict=True):
@@ -592,126 +569,91 @@ class _ExcerptChooser:
             self.shown[block.id] = parts, True
             partly += not parts.whole
             self._room -= parts.written_size
-        self._missing.count(partly, "of the flagged blocks, in part", matters=True)
+        self._missing.count(partly, "of the flagged blocks, in part")
 
-    def _leave_out(self, block: Block) -> None:
-        """Name a flagged block, and what was found in it, without any of its text."""
-        self.shown[block.id] = ShownParts((), False), True
-        rules = dict.fromkeys(found.rule for found in self._ask.findings if found.where == block.id)
-        what = ", ".join(list(rules)[:4]) or "values of the call come from it"
-        self._missing.note(f"all of block {quote(block.id, 80)}: {what}", matters=True)
-
-    def add_others(self) -> None:
+    def _add_others(self) -> None:
         """4. Add the other untrusted texts, each once, the latest first where there are too many."""
+        flagged = {block.id for block in self._flagged}
         others = {
             block.digest: block
             for block in self._recent
-            if block.trust is Trust.UNTRUSTED and block.id not in self._flagged_ids and block.digest not in self._twins
+            if block.trust is Trust.UNTRUSTED and block.id not in flagged and block.digest not in self._twins
         }
-        chosen = self._choose_others(others.values())
-        needs = [need for _, need in chosen]
-        shares = share_budget(needs, [1] * len(chosen), max(0, self._room - _OWN_LINE * len(chosen)))
+        chosen: list[tuple[Block, int]] = []
+        left = self._room
+        for block in sorted(others.values(), key=lambda block: -self._context.positions[block.id]):
+            if len(self.shown) + len(chosen) >= MAX_BLOCKS or left < _OWN_LINE + LINE_OVERHEAD:
+                break
+            need = estimate_need(block.content, self._room, _weigh)
+            # One that has no room for a least share is left out, and a shorter one behind it may have some.
+            if left >= _OWN_LINE + min(need, _LEAST_SHARE):
+                left -= _OWN_LINE + min(need, _LEAST_SHARE)
+                chosen.append((block, need))
+        room = max(0, self._room - _OWN_LINE * len(chosen))
+        shares = share_budget([need for _, need in chosen], [1] * len(chosen), room)
         partly = 0
         for (block, _), share in zip(chosen, shares, strict=True):
             parts = _cut_block(block, _places(self._ask, block.id), share)
             self.shown[block.id] = parts, False
             partly += not parts.whole
         nothing_found = "of the untrusted blocks in which nothing was found"
-        self._missing.count(partly, f"{nothing_found}, in part", matters=True)
-        self._missing.count(len(others) - len(chosen), nothing_found, matters=True)
-
-    def _choose_others(self, others: Iterable[Block]) -> list[tuple[Block, int]]:
-        """Return the blocks that have room for a least share, with what each would take as a whole."""
-        chosen: list[tuple[Block, int]] = []
-        left = self._room
-        for block in sorted(others, key=lambda block: -self._context.positions[block.id]):
-            if len(self.shown) + len(chosen) >= MAX_BLOCKS or left < _OWN_LINE + LINE_OVERHEAD:
-                break
-            need = _block_weight(block, self._room)
-            if left >= _OWN_LINE + min(need, _LEAST_SHARE):
-                left -= _OWN_LINE + min(need, _LEAST_SHARE)
-                chosen.append((block, need))
-        return chosen
-
-    def add_twins(self) -> None:
-        """Add the flagged blocks with a text that is shown already."""
-        for first, *same in self._twins.values():
-            for block in same:
-                self.shown[block.id] = self.shown[first.id]
+        self._missing.count(partly, f"{nothing_found}, in part")
+        self._missing.count(len(others) - len(chosen), nothing_found)
 
     def excerpts(self) -> tuple[Excerpt, ...]:
         """Return what was added, in the order in which the agent read it; equal texts are written once."""
         context, excerpts = self._context, []
         digests: set[str] = set()
         for name in sorted(self.shown, key=context.positions.__getitem__):
-            block, (parts, found) = context.blocks[context.positions[name]], self.shown[name]
+            block, (parts, is_flagged) = context.blocks[context.positions[name]], self.shown[name]
             digest = sha256("\0".join(parts.pieces).encode("utf-8")).hexdigest() if parts.pieces else ""
-            excerpts.append(
-                Excerpt(
-                    remove_secrets(name[:_MAX_NAME]).text,
-                    remove_secrets(block.source[:_MAX_NAME]).text,
-                    block.trust.word,
-                    digest,
-                    () if digest in digests else parts.pieces,
-                    parts.whole,
-                    found,
-                )
-            )
+            pieces = () if digest in digests else parts.pieces
+            name, source = (remove_secrets(text[:_MAX_NAME]).text for text in (name, block.source))
+            excerpts.append(Excerpt(name, source, block.trust.word, digest, pieces, parts.whole, is_flagged))
             digests.add(digest)
         return tuple(excerpts)
 
 
-def _is_user_message(block: Block) -> bool:
-    return block.trust is not Trust.UNTRUSTED and block.source.partition(":")[0] in ("user", "supervisor")
+# --- what is kept of blocks, all sessions together: reading one is slow, and its text does not change
 
 
-# --- what is kept of blocks
+@lru_cache(maxsize=MAX_BLOCKS)
+def _weigh(text: str) -> int:
+    return written_size(text)
 
-T = TypeVar("T")
 
+class _CutCache:
+    """Blocks as they were cut, by the hash of their text: the latest, within a number of them and of characters."""
 
-class _TextCache(Generic[T]):
-    """What was made of a text, by the hash of it: the latest, within a number of them and of characters."""
-
-    def __init__(self, size_of: Callable[[T], int]) -> None:
-        self._size_of = size_of
-        self._held: OrderedDict[tuple[object, ...], T] = OrderedDict()
+    def __init__(self) -> None:
+        self.cuts: OrderedDict[tuple[str, tuple[tuple[int, int], ...], int], ShownParts] = OrderedDict()
         self._size = 0
         self._lock = Lock()
 
-    def get(self, key: tuple[object, ...], make: Callable[[], T]) -> T:
+    def cut(self, block: Block, places: Sequence[tuple[int, int]], share: int) -> ShownParts:
+        key = block.digest, tuple(places), share
         with self._lock:
-            if key in self._held:
-                self._held.move_to_end(key)
-                return self._held[key]
-        # Not under the lock: two who make the same at once make the same.
-        made = make()
+            if key in self.cuts:
+                self.cuts.move_to_end(key)
+                return self.cuts[key]
+        # Not under the lock: two threads that cut the same at once get the same.
+        parts = cut_to_budget(block.content, places, share)
         with self._lock:
-            if key not in self._held:
-                self._held[key] = made
-                self._size += self._size_of(made)
-            while len(self._held) > _MAX_KEPT or self._size > _MAX_KEPT_CHARACTERS:
-                self._size -= self._size_of(self._held.popitem(last=False)[1])
-        return made
+            self._size += sum(map(len, parts.pieces)) if key not in self.cuts else 0
+            self.cuts[key] = parts
+            while len(self.cuts) > _MAX_KEPT or self._size > _MAX_KEPT_CHARACTERS:
+                self._size -= sum(map(len, self.cuts.popitem(last=False)[1].pieces))
+        return parts
 
 
-_weights: _TextCache[int] = _TextCache(lambda _: 0)
-_cuts: _TextCache[ShownParts] = _TextCache(lambda parts: sum(map(len, parts.pieces)))
-
-
-def _block_weight(block: Block, room: int) -> int:
-    """What a block takes as a whole, as `need_of` says."""
-    if len(block.content) > room:
-        return estimate_need(block.content, room, written_size)
-    return _weights.get((block.digest,), lambda: estimate_need(block.content, room, written_size))
+_cache = _CutCache()
 
 
 def _cut_block(block: Block, places: Sequence[tuple[int, int]], share: int) -> ShownParts:
-    """A block as `cut_to` cuts it, from what is kept where that was asked before."""
+    """Return a block as `cut_to_budget` cuts it, from what is kept where that was asked before."""
     if len(block.content) <= share:
-        whole = _cuts.get((block.digest,), lambda: cut_to_budget(block.content, (), 1 << 30))
+        whole = _cache.cut(block, (), 1 << 30)
         if whole.written_size <= share:
             return whole
     # Shares differ a little from call to call: in steps of a sixteenth most of them are the same.
-    share -= share % (1 << max(0, share.bit_length() - 5))
-    return _cuts.get((block.digest, tuple(places), share), lambda: cut_to_budget(block.content, places, share))
+    return _cache.cut(block, places, share - share % (1 << max(0, share.bit_length() - 5)))

@@ -1,9 +1,7 @@
 """What an embedded judge looks at: the case in words, the passages a call could come from, and a few facts.
 
-The rules find *where* a call's values stand in untrusted text, and effects say what the call would do; whether that
-is a stranger's doing or the very thing the user wanted is for a judge to say. The embedded judge reads two views side
-by side: the case (what the user asked for, what the call would do, the call itself in short), and one passage at a
-time, at most `MAX_WINDOWS`:
+The judge reads two views side by side: the case (what the user asked for, what the call would do, the call itself in
+short), and one passage at a time, at most `MAX_WINDOWS`:
 
 1. around the targets of the call's effects, where untrusted text has them and the user did not name them;
 2. around the orders that values, or the tool itself, were found in, and around unasked recipients;
@@ -11,12 +9,8 @@ time, at most `MAX_WINDOWS`:
 4. where there is none of these, the latest texts: that no passage holds a call's values says nothing for the call.
 
 An attacker who plants more orders than there are windows must not choose which of them is read: where one found no
-room, the evidence is not `is_complete`, and clears no call.
-
-`FACTS` are numbers from 0 to 1 that mean something by themselves, so that few of them weighed against each other are a
-judgement that can be explained.
-
-All text is given as `plain` text: what is the same to a reader is the same to the judge.
+room, the evidence is not `is_complete`, and clears no call. All text is `plain_text`: what is the same to a reader is
+the same to the judge.
 """
 
 from __future__ import annotations
@@ -24,7 +18,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from lockgate.core.ruling.arguments import flatten_arguments
@@ -65,11 +58,10 @@ _COMMON = frozenset(
 
 class Evidence(NamedTuple):
     """`case` is what the user wants and what the call would do, in words; `windows` are passages of untrusted text that
-    the call could come from, the first ones the likeliest; `facts` are in the order of `FACTS`.
+    the call could come from, the likeliest first; `facts` are numbers from 0 to 1 in the order of `FACTS`.
 
-    Not `is_complete`: there was one more such passage, and no room for it. Not `is_clearable`: an effect of the gravest
-    kind or a hard finding is held against the call, something goes to a receiver that only untrusted text names, an
-    order names its tool or says where it is to go, or what speaks to the machine stands beside a value of it.
+    Not `is_complete`: there was one more such passage, and no room for it. Not `is_clearable`: a small model may not
+    clear the call, whatever the passages say (`_is_clearable`, `_has_strange_receiver`).
     """
 
     case: str
@@ -87,68 +79,78 @@ _SPEAKS = tuple(
 )
 
 
+class _EvidencePlace(NamedTuple):
+    """Where to look. `said` is how what stands there reads, `value` the part of it that the call has."""
+
+    block: str
+    start: int
+    end: int
+    said: str
+    value: str = ""
+
+
 def collect_evidence(ask: EscalatedCall, context: BlockLookup, goal: str) -> Evidence:
     """Return the evidence for one call, at a bounded cost. A `Context` must not change meanwhile."""
-    request = _UserRequest(goal, context)
+    messages = [
+        block.content[:_MAX_SEARCHED]
+        for block in context.blocks
+        if block.trust is Trust.TRUSTED and block.source.partition(":")[0] == "user"
+    ]
+    request = "\n".join([goal, *messages])
     untrusted = {block.id for block in context.blocks if block.trust is Trust.UNTRUSTED}
-    targets = _unasked_targets(ask, context, request)
-    windows, is_complete = _windows(ask, context, untrusted, targets)
+    flagged = [finding for finding in ask.findings if finding.where in untrusted]
+    speaking = [finding for finding in flagged if finding.rule.startswith(_SPEAKS)]
+    orders = [origin for origin in ask.origins if origin.order and not origin.known]
+    targets = _unasked_targets(ask, context, _flat(request))
+    lesser = [finding for finding in flagged if not finding.rule.startswith(_SPEAKS)]
+    telling = [*targets, *_telling_places(ask, speaking)] or [_place_of(finding) for finding in lesser[:_MAX_LATEST]]
+    windows, is_complete = _windows(context, telling)
     leaves = flatten_arguments(ask.call.arguments)[0][:_MAX_LEAVES]
+    last = messages[-1] if messages and messages[-1] != goal else ""
+    call = " ".join(f"{leaf.argument}={leaf.text[: 2 * _MAX_VALUE]}" for leaf in leaves[:6])
+    words = _words(leaf.text[:_MAX_SEARCHED] for leaf in leaves)
+    asked = _words([request]) | _followed_words(ask, context)
+    share = len(words & asked) / len(words) if words else 0.0
     return Evidence(
-        _case(ask, request, [(leaf.argument, leaf.text) for leaf in leaves], {place.value for place in targets}),
+        _case(ask, goal, last, call, {place.value for place in targets}),
         windows or _latest(context),
-        _facts(ask, request.words | _followed_words(ask, context), [leaf.text for leaf in leaves], untrusted),
+        (float(bool(orders)), float(bool(speaking)), share),
         is_complete,
-        _is_clearable(ask, untrusted) and not _has_strange_receiver(ask, context),
+        _is_clearable(ask, orders, speaking) and not _has_strange_receiver(ask, context),
     )
 
 
-class _UserRequest:
-    """What the user asked for: the goal, and what was said later."""
-
-    def __init__(self, goal: str, context: BlockLookup) -> None:
-        said = [
-            block.content[:_MAX_SEARCHED]
-            for block in context.blocks
-            if block.trust is Trust.TRUSTED and block.source.partition(":")[0] == "user"
-        ]
-        self.goal = goal
-        self.last = said[-1] if said else ""
-        self.text = "\n".join([goal, *said])
-        self.flat = _flat(self.text)
-        self.words = _words([self.text])
-
-
-# The case in words
-
-
-def _case(ask: EscalatedCall, request: _UserRequest, values: Sequence[tuple[str, str]], from_text: set[str]) -> str:
-    """What the user wants, what the call would do, and the call in short."""
-    goal = plain_text(request.goal[: 2 * _MAX_GOAL])[:_MAX_GOAL]
-    if request.last and request.last != request.goal:
-        goal = f"{goal} / {plain_text(request.last[: 2 * _MAX_SAID])[:_MAX_SAID]}"
-    grave = [effect for effect in ask.effects if effect.severity >= Severity.REACHES_OUT] or ask.effects[:1]
-    does = []
-    for effect in grave[:_MAX_EFFECTS]:
-        told = KINDS[effect.kind].does.replace("{target}", effect.target[:_MAX_VALUE])
-        does.append(f"{told}, which only the text names" if effect.target in from_text else told)
-    said = " ".join(f"{name}={text[: 2 * _MAX_VALUE]}" for name, text in values[:6])
-    call = plain_text(f"{ask.call.tool} {said}"[: 2 * _MAX_CALL])[:_MAX_CALL]
-    return f"wanted: {goal} | the call {plain_text('; '.join(does))} | {call}"
-
-
-# The targets of a call's effects
+def _words(texts: Iterable[str]) -> set[str]:
+    return {word for text in texts for word in _WORD.findall(text.lower())} - _COMMON
 
 
 def _flat(text: str) -> str:
-    """A text without what a spelling may add: case, spaces, hyphens, dots of a version."""
+    """Return a text without what a spelling may add: case, spaces, hyphens, dots of a version."""
     return re.sub(r"[\s\-_]+", "", text.lower())
 
 
-def _unasked_targets(ask: EscalatedCall, context: BlockLookup, request: _UserRequest) -> list[_EvidencePlace]:
-    """Where untrusted text has a target of the call that the user did not name; one place per target."""
+def _case(ask: EscalatedCall, goal: str, last: str, values: str, from_text: set[str]) -> str:
+    """Return what the user wants, what the call would do, and the call in short."""
+    wanted = plain_text(goal[: 2 * _MAX_GOAL])[:_MAX_GOAL]
+    if last:
+        wanted = f"{wanted} / {plain_text(last[: 2 * _MAX_SAID])[:_MAX_SAID]}"
+    grave = [effect for effect in ask.effects if effect.severity >= Severity.REACHES_OUT] or ask.effects[:1]
+    acts = [
+        KINDS[effect.kind].does.replace("{target}", effect.target[:_MAX_VALUE])
+        + (", which only the text names" if effect.target in from_text else "")
+        for effect in grave[:_MAX_EFFECTS]
+    ]
+    call = plain_text(f"{ask.call.tool} {values}"[: 2 * _MAX_CALL])[:_MAX_CALL]
+    return f"wanted: {wanted} | the call {plain_text('; '.join(acts))} | {call}"
+
+
+# Where to look
+
+
+def _unasked_targets(ask: EscalatedCall, context: BlockLookup, request: str) -> list[_EvidencePlace]:
+    """Return where untrusted text has a target of the call that the user did not name; one place per target."""
     orders = {(origin.block, origin.start): origin.order for origin in ask.origins if origin.order}
-    found = {
+    places = {
         origin.value: _EvidencePlace(
             origin.block, origin.start, origin.end, orders.get((origin.block, origin.start), origin.value), origin.value
         )
@@ -157,27 +159,118 @@ def _unasked_targets(ask: EscalatedCall, context: BlockLookup, request: _UserReq
     }
     for effect in ask.effects[:_MAX_TARGETS]:
         target = effect.target
-        if effect.severity < Severity.REACHES_OUT or len(target) < _LEAST_TARGET or target in found:
+        if effect.severity < Severity.REACHES_OUT or len(target) < _LEAST_TARGET or target in places:
             continue
-        place = None if _flat(target) in request.flat else _search(target, context)
-        if place is not None:
-            found[target] = place
-    return list(found.values())
+        if _flat(target) not in request and (place := _search(target, context)):
+            places[target] = place
+    return list(places.values())
 
 
 def _search(target: str, context: BlockLookup) -> _EvidencePlace | None:
-    """The latest place that has the target as it stands, in a bounded part of the latest texts."""
+    """Return the latest place that has the target as it stands, in a bounded part of the latest texts."""
     room, sought = _MAX_SEARCHED, re.compile(re.escape(target), re.IGNORECASE)
     for block in reversed(context.blocks):
         if block.trust is not Trust.UNTRUSTED:
             continue
-        match = sought.search(block.content, 0, room)
-        if match:
-            return _EvidencePlace(block.id, match.start(), match.end(), target, target)
-        room -= len(block.content)
         if room <= 0:
             break
+        if match := sought.search(block.content, 0, room):
+            return _EvidencePlace(block.id, match.start(), match.end(), target, target)
+        room -= len(block.content)
     return None
+
+
+def _place_of(finding: Finding) -> _EvidencePlace:
+    return _EvidencePlace(finding.where, finding.start, finding.end, finding.excerpt)
+
+
+def _telling_places(ask: EscalatedCall, speaking: Sequence[Finding]) -> Iterator[_EvidencePlace]:
+    """Yield the places of orders, then of tools that an order names, then of what speaks to a model."""
+    # A signal without a sentence that is known for an order: a recipient in prose.
+    bare = {finding.where for finding in ask.findings if finding.rule == "origin:unasked-recipient"}
+    for origin in ask.origins:
+        if not origin.known and (origin.order or origin.argument in bare):
+            yield _EvidencePlace(origin.block, origin.start, origin.end, origin.order, origin.value)
+    # A tool that an order names has no value to stand in it, and so no origin.
+    yield from (_place_of(finding) for finding in ask.findings if finding.rule == "origin:tool-in-order")
+    yield from map(_place_of, speaking)
+
+
+def _windows(context: BlockLookup, places: Iterable[_EvidencePlace]) -> tuple[tuple[str, ...], bool]:
+    """Return the passages, and whether they are all."""
+    covered: list[tuple[str, int, int]] = []
+    texts: dict[str, None] = {}
+    for place in places:
+        if place.block not in context.positions:
+            continue
+        content = context.blocks[context.positions[place.block]].content
+        start = min(place.start, len(content))
+        if any(name == place.block and since <= start < until for name, since, until in covered):
+            continue
+        if len(texts) >= MAX_WINDOWS:
+            return tuple(texts), False
+        low, high = max(0, start - REACH), min(len(content), max(place.end, start) + REACH)
+        high = min(high, low + _WINDOW + REACH)
+        covered.append((place.block, low, high))
+        text, said = plain_text(_trim_to_words(content, low, high)), plain_text(place.said)
+        # A reader does not see what is hidden in a code: what it says comes first.
+        is_shown = said[:_SHOWN].lower() in text.lower() or _flat(said) in _flat(text)
+        text = text if is_shown else f"{said} {text}"[: _WINDOW + REACH]
+        texts[_mark(text, place.value)] = None
+    texts.pop("", None)
+    return tuple(texts), True
+
+
+_UNMARKED = str.maketrans({"\u00ab": '"', "\u00bb": '"'})
+
+
+def _mark(text: str, value: str) -> str:
+    """Return the passage with the call's value between marks that no text has of its own."""
+    text = text.translate(_UNMARKED)
+    sought = plain_text(value)[:_MAX_VALUE]
+    if len(sought) < _LEAST_TARGET:
+        return text
+    spelled = r"[\s-]?".join(re.escape(letter) for letter in sought if letter not in " -")
+    return re.sub(f"({spelled})", r"« \1 »", text, flags=re.IGNORECASE)
+
+
+def _latest(context: BlockLookup) -> tuple[str, ...]:
+    """Return beginning and end of the latest untrusted texts: what the agent had just read when it made the call."""
+    texts: dict[str, None] = {}
+    for block in reversed(context.blocks):
+        if block.trust is not Trust.UNTRUSTED:
+            continue
+        size = len(block.content)
+        parts = [(0, size)] if size <= _WINDOW + REACH else [(0, _WINDOW), (size - _WINDOW, size)]
+        texts |= dict.fromkeys(plain_text(_trim_to_words(block.content, *part)) for part in parts)
+        texts.pop("", None)
+        if len(texts) >= _MAX_LATEST:
+            break
+    return tuple(text.translate(_UNMARKED) for text in list(texts)[:_MAX_LATEST])
+
+
+def _trim_to_words(text: str, low: int, high: int) -> str:
+    """Return a part of a text without the halves of words at both ends."""
+    if low > 0:
+        space = text.find(" ", low, low + 24)
+        low = space + 1 if space >= 0 else low
+    if high < len(text):
+        space = text.rfind(" ", high - 24, high)
+        high = space if space > low else high
+    return text[low:high]
+
+
+def _followed_words(ask: EscalatedCall, context: BlockLookup) -> set[str]:
+    """Return the words of the texts that the user told the agent to follow: what they say, the user said.
+
+    Without those of an address that the call goes to: the text that names it would vouch for it.
+    """
+    blocks = [context.blocks[context.positions[name]] for name in ask.followed if name in context.positions]
+    addresses = _words(effect.target for effect in ask.effects if _SOMEWHERE.search(effect.target))
+    return _words(block.content[: _MAX_SEARCHED // len(blocks)] for block in blocks) - addresses
+
+
+# Whether a small model may clear the call at all
 
 
 # An address in a value, wherever it may stand: a mailbox, a URL, a bare host behind a login.
@@ -190,20 +283,31 @@ _HAS_PARTY = frozenset(
 )
 
 
-def _is_clearable(ask: EscalatedCall, untrusted: set[str]) -> bool:
-    """Whether a small model may clear the call at all."""
-    if ask.opens_a_door or ask.hard_findings or ask.gives_away_unasked:
-        return False
-    # The model takes a name that imitates another for that one, as the attacker wants it to.
-    if any(found.rule == LOOKALIKE for found in ask.findings):
-        return False
-    # No bank gets this back.
-    if any(effect.kind == "pays" and is_wallet(effect.target) for effect in ask.effects):
-        return False
-    # Letters that imitate others are there to deceive, and this model reads them as what they imitate.
-    if any(is_imitation(effect.target) for effect in ask.effects if effect.severity >= Severity.REACHES_OUT):
-        return False
-    return not _is_led_by_order(ask) and not _order_speaks_to_machine(ask, untrusted)
+# So near to a value that stands in an order it is the same attacker who speaks.
+_NEAR = 200
+
+
+def _is_clearable(ask: EscalatedCall, orders: Sequence[Origin], speaking: Sequence[Finding]) -> bool:
+    """Return whether nothing about the call itself, or about the order that it carries out, is for a person."""
+    reaching = [effect.target for effect in ask.effects if effect.severity >= Severity.REACHES_OUT]
+    return not (
+        ask.opens_a_door
+        or ask.hard_findings
+        or ask.gives_away_unasked
+        # The model takes a name that imitates another for that one, as the attacker wants it to.
+        or any(finding.rule == LOOKALIKE for finding in ask.findings)
+        or any(map(is_imitation, reaching))
+        # No bank gets this back.
+        or any(effect.kind == "pays" and is_wallet(effect.target) for effect in ask.effects)
+        or _is_led_by_order(ask, orders)
+        # The order also speaks to the machine: claims to be its master, or asks it to keep something from people. A
+        # rule is found once in a text, where it first holds: the text behind it may speak to the machine as well.
+        or any(
+            finding.where == origin.block and finding.start < origin.end + _NEAR
+            for finding in speaking
+            for origin in orders
+        )
+    )
 
 
 # Findings about what goes to a target. What is typed into a form of a page is not among them, for people follow links
@@ -214,25 +318,23 @@ _MAILBOX, _WORDS = re.compile(r"\S+@\S+"), re.compile(r"\w+(?:\s\w+)*")
 
 
 def _has_strange_receiver(ask: EscalatedCall, context: BlockLookup) -> bool:
-    """Whether something goes to a receiver that untrusted text names, and neither the user nor the project.
+    """Return whether something goes to a receiver that untrusted text names, and neither the user nor the project.
 
-    However the text puts it, the receiver is what an attacker gains by, and anyone can register a domain or a mailbox
-    with the name of someone whom the user means. Two receivers are no strangers: in a text that the user told the agent
-    to follow, and, where the user left it open whom to write to, in a list.
+    The receiver is what an attacker gains by, and anyone can register a domain or a mailbox with the name of someone
+    whom the user means. Two receivers are no strangers: in a text that the user told the agent to follow, and, where
+    the user left it open whom to write to, in a list.
     """
     places = {origin.value: origin for origin in ask.origins if origin.sink == "target"}
     gives = _GIVES if _TYPES.isdisjoint(tool_words(ask.call.tool)) else _GIVES - {EFFECT + "sends-data"}
-    for found in ask.findings:
-        if found.rule not in gives:
-            continue
-        place = places.get(found.excerpt)
-        if place is None or not (place.block in ask.followed or _is_in_open_list(ask, place, context)):
-            return True
-    return False
+    receivers = [places.get(finding.excerpt) for finding in ask.findings if finding.rule in gives]
+    return any(
+        place is None or not (place.block in ask.followed or _is_in_open_list(ask, place, context))
+        for place in receivers
+    )
 
 
 def _is_in_open_list(ask: EscalatedCall, place: Origin, context: BlockLookup) -> bool:
-    """Whether the user left it open whom to write to, and a mailbox stands in a line of the same form as one beside it.
+    """Return whether the user left it open whom to write to, and a mailbox stands in a line like one beside it.
 
     No order leads to the list, and a mark, not a word, stands before the mailbox.
     """
@@ -242,58 +344,28 @@ def _is_in_open_list(ask: EscalatedCall, place: Origin, context: BlockLookup) ->
     content = context.blocks[context.positions[place.block]].content
     low = max(0, place.start - _WINDOW)
     number = content.count("\n", low, place.start)
-    lines = content[low : place.end + _WINDOW].split("\n")
-    before, form, behind = (
-        _WORDS.sub("w", _MAILBOX.sub("@", lines[at] if 0 <= at < len(lines) else ""))
-        for at in (number - 1, number, number + 1)
-    )
+    lines = ["", *content[low : place.end + _WINDOW].split("\n"), ""]
+    before, form, behind = (_WORDS.sub("w", _MAILBOX.sub("@", line)) for line in lines[number : number + 3])
     return "@" in form and "w @" not in form and form in (before, behind)
 
 
-def _is_led_by_order(ask: EscalatedCall) -> bool:
-    """Whether a stranger's order names this very tool, or says where the call is to go: to whom, to which address, into
-    which account.
+def _is_led_by_order(ask: EscalatedCall, orders: Sequence[Origin]) -> bool:
+    """Return whether an order names this very tool, or says where the call is to go: to whom, to which address.
 
-    However politely it is put, such a call is what an attacker gains by: no small model may wave it through. A text
-    that the user told the agent to follow is no stranger, though, nor is the owner of a site that the user names; and
-    where the user asked for a message and left it to a text to say to whom, a text has to say it. Then a model may
-    weigh the two. Where money, files and rights go is for a person.
+    An order in a text that the user told the agent to follow does not count, nor the owner of a site that the user
+    names; and where the user asked for a message and left it to a text to say to whom, a text has to say it.
     """
     if ask.is_receiver_open:
         return False
-    followed = ask.followed
-    if any(found.rule == "origin:tool-in-order" and found.where not in followed for found in ask.findings):
+    if any(finding.rule == "origin:tool-in-order" and finding.where not in ask.followed for finding in ask.findings):
         return True
     parties = [_flat(effect.target) for effect in ask.effects if effect.kind in _HAS_PARTY and effect.target]
-    strange = [
-        origin
-        for origin in ask.origins
-        if origin.order and not origin.known and origin.block not in followed and origin.value not in ask.users_sites
-    ]
-    return any(_says_where(origin, parties) for origin in strange)
-
-
-def _says_where(origin: Origin, parties: Sequence[str]) -> bool:
-    if origin.sink in _GOES_TO or _SOMEWHERE.search(origin.value) is not None:
-        return True
-    return any(party in _flat(origin.value) for party in parties)
-
-
-# So near to a value that stands in an order it is the same stranger who speaks.
-_NEAR = 200
-
-
-def _order_speaks_to_machine(ask: EscalatedCall, untrusted: set[str]) -> bool:
-    """Whether the order that this call carries out also speaks to the machine: claims to be its master, asks it to keep
-    something from people, or the like. That is no request among people, however a model reads it. A rule is found once
-    in a text, where it first holds: the text behind it may speak to the machine as well.
-    """
-    orders = [origin for origin in ask.origins if origin.order and not origin.known]
     return any(
-        found.where == origin.block and found.start < origin.end + _NEAR
-        for found in ask.findings
-        if _speaks(found, untrusted)
+        origin.sink in _GOES_TO
+        or _SOMEWHERE.search(origin.value) is not None
+        or any(party in _flat(origin.value) for party in parties)
         for origin in orders
+        if origin.block not in ask.followed and origin.value not in ask.users_sites
     )
 
 
@@ -311,7 +383,7 @@ _MAX_ROUNDS = 2
 
 
 def plain_text(text: str) -> str:
-    """The text as a reader sees it: in ordinary letters and spaces, its escapes and entities read.
+    """Return the text as a reader sees it: in ordinary letters and spaces, its escapes and entities read.
 
     Words that are too long for any dictionary come in pieces: a tokenizer would make one unknown thing of each.
     """
@@ -328,143 +400,3 @@ def plain_text(text: str) -> str:
         text = unicodedata.normalize("NFC", text.translate(COMPATIBLE))
     text = _REPEATED.sub(r"\1\1\1", _CONTROLS.sub("", text))
     return _SPACES.sub(" ", _LONG_WORD.sub(r"\1 ", text)).strip()
-
-
-# Where to look
-
-
-class _EvidencePlace(NamedTuple):
-    """Where to look. `said` is how what stands there reads, `value` the part of it that the call has."""
-
-    block: str
-    start: int
-    end: int
-    said: str
-    value: str = ""
-
-
-def _windows(
-    ask: EscalatedCall, context: BlockLookup, untrusted: set[str], targets: Sequence[_EvidencePlace]
-) -> tuple[tuple[str, ...], bool]:
-    """The passages, and whether they are all."""
-    found: list[tuple[str, int, int]] = []
-    texts: dict[str, None] = {}
-    telling = [*targets, *_places(ask, untrusted)]
-    for place in telling or islice(_lesser_places(ask, untrusted), _MAX_LATEST):
-        at = context.positions.get(place.block)
-        if at is None:
-            continue
-        content = context.blocks[at].content
-        start = min(place.start, len(content))
-        if any(name == place.block and since <= start < until for name, since, until in found):
-            continue
-        if len(texts) >= MAX_WINDOWS:
-            return tuple(texts), False
-        low, high = max(0, start - REACH), min(len(content), max(place.end, start) + REACH)
-        high = min(high, low + _WINDOW + REACH)
-        found.append((place.block, low, high))
-        text, said = plain_text(_trim_to_words(content, low, high)), plain_text(place.said)
-        # A reader does not see what is hidden in a code: what it says comes first.
-        shown = said[:_SHOWN].lower() in text.lower() or _flat(said) in _flat(text)
-        text = text if shown else f"{said} {text}"[: _WINDOW + REACH]
-        texts[_mark(text, place.value)] = None
-    texts.pop("", None)
-    return tuple(texts), True
-
-
-def _mark(text: str, value: str) -> str:
-    """The passage with the call's value between marks that no text has of its own."""
-    text = text.translate(_UNMARKED)
-    sought = plain_text(value)[:_MAX_VALUE]
-    if len(sought) < _LEAST_TARGET:
-        return text
-    spelled = r"[\s-]?".join(re.escape(letter) for letter in sought if letter not in " -")
-    return re.sub(f"({spelled})", r"« \1 »", text, flags=re.IGNORECASE)
-
-
-_UNMARKED = str.maketrans({"\u00ab": '"', "\u00bb": '"'})
-
-
-def _latest(context: BlockLookup) -> tuple[str, ...]:
-    """The beginning and the end of the latest untrusted texts: what the agent had just read when it made the call."""
-    texts: dict[str, None] = {}
-    for block in reversed(context.blocks):
-        if block.trust is not Trust.UNTRUSTED:
-            continue
-        content = block.content
-        if len(content) <= _WINDOW + REACH:
-            texts[plain_text(content)] = None
-        else:
-            texts[plain_text(_trim_to_words(content, 0, _WINDOW))] = None
-            texts[plain_text(_trim_to_words(content, len(content) - _WINDOW, len(content)))] = None
-        texts.pop("", None)
-        if len(texts) >= _MAX_LATEST:
-            break
-    return tuple(text.translate(_UNMARKED) for text in list(texts)[:_MAX_LATEST])
-
-
-def _places(ask: EscalatedCall, untrusted: set[str]) -> Iterator[_EvidencePlace]:
-    """The most telling first."""
-    # A signal without a sentence that is known for an order: a recipient in prose.
-    bare = {found.where for found in ask.findings if found.rule == "origin:unasked-recipient"}
-    for origin in ask.origins:
-        if not origin.known and (origin.order or origin.argument in bare):
-            yield _EvidencePlace(origin.block, origin.start, origin.end, origin.order, origin.value)
-    for found in ask.findings:
-        # A tool that an order names has no value to stand in it, and so no origin.
-        if found.rule == "origin:tool-in-order":
-            yield _EvidencePlace(found.where, found.start, found.end, found.excerpt)
-    for found in ask.findings:
-        if _speaks(found, untrusted):
-            yield _EvidencePlace(found.where, found.start, found.end, found.excerpt)
-
-
-def _lesser_places(ask: EscalatedCall, untrusted: set[str]) -> Iterator[_EvidencePlace]:
-    """Where a rule found something that does not speak to a model: looked at where there is nothing better."""
-    for found in ask.findings:
-        if found.where in untrusted and not _speaks(found, untrusted):
-            yield _EvidencePlace(found.where, found.start, found.end, found.excerpt)
-
-
-def _trim_to_words(text: str, low: int, high: int) -> str:
-    """Without the halves of words at both ends."""
-    if low > 0:
-        space = text.find(" ", low, low + 24)
-        low = space + 1 if space >= 0 else low
-    if high < len(text):
-        space = text.rfind(" ", high - 24, high)
-        high = space if space > low else high
-    return text[low:high]
-
-
-# What is known
-
-
-def _followed_words(ask: EscalatedCall, context: BlockLookup) -> set[str]:
-    """The words of the texts that the user told the agent to follow: what they say, the user said.
-
-    Without those of an address that the call goes to: the text that names it would vouch for it.
-    """
-    blocks = [context.blocks[context.positions[name]] for name in ask.followed if name in context.positions]
-    addresses = _words(effect.target for effect in ask.effects if _SOMEWHERE.search(effect.target))
-    return _words(block.content[: _MAX_SEARCHED // len(blocks)] for block in blocks) - addresses
-
-
-def _facts(ask: EscalatedCall, said: set[str], values: Sequence[str], untrusted: set[str]) -> tuple[float, ...]:
-    return (
-        float(any(origin.order and not origin.known for origin in ask.origins)),
-        float(any(_speaks(found, untrusted) for found in ask.findings)),
-        _share(_words(value[:_MAX_SEARCHED] for value in values), said),
-    )
-
-
-def _speaks(found: Finding, blocks: set[str]) -> bool:
-    return found.where in blocks and found.rule.startswith(_SPEAKS)
-
-
-def _words(texts: Iterable[str]) -> set[str]:
-    return {word for text in texts for word in _WORD.findall(text.lower())} - _COMMON
-
-
-def _share(part: set[str], whole: set[str]) -> float:
-    return len(part & whole) / len(part) if part else 0.0

@@ -16,7 +16,6 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from itertools import permutations
-from typing import NamedTuple
 
 from lockgate.core.judging.case import JudgeCase
 from lockgate.core.judging.judge_prompts import MAX_CORRECTION
@@ -53,32 +52,30 @@ _YES_NO = re.compile(rf"{_WS}(YES|NO){_WS}")
 
 
 def parse_triage(text: str, nonce: str) -> Triage | None:
-    """Triage's answer, or None for anything but exactly the object that was asked for."""
+    """Return triage's answer, or None for anything but exactly the object that was asked for."""
     match = _match_reply(_TRIAGES, text, nonce, MAX_REPLY_CHARACTERS)
     return Triage(match["suspicious"] == "true") if match else None
 
 
 def parse_yes_no(text: str) -> Triage | None:
-    """Triage's answer in one word: "NOT SURE" is not NO, and neither is "No."."""
+    """Return triage's answer in one word: "NOT SURE" is not NO, and neither is "No."."""
     match = _YES_NO.fullmatch(text) if len(text) <= MAX_REPLY_CHARACTERS else None
     return Triage(match[1] == "YES") if match else None
 
 
 def parse_ruling(text: str, nonce: str) -> Ruling | None:
-    """The supervisor's ruling, or None for anything but exactly the object that was asked for.
+    """Return the supervisor's ruling, or None for anything but exactly the object that was asked for.
 
     A REORIENT says what to do instead, in one printable line; the others say nothing beside their verdict.
     """
     match = _match_reply(_RULINGS, text, nonce, MAX_RULING_CHARACTERS)
     if match is None:
         return None
-    action = Action(match["verdict"])
-    correction: str = json.loads(match["correction"])
-    if action is not Action.REORIENT:
-        return Ruling(action) if not correction else None
-    if not correction.strip() or not correction.isprintable() or UNSEEN.search(correction):
-        return None
-    return Ruling(action, correction.strip())
+    action, correction = Action(match["verdict"]), str(json.loads(match["correction"]))
+    is_readable = correction.strip() and correction.isprintable() and not UNSEEN.search(correction)
+    if is_readable if action is Action.REORIENT else not correction:
+        return Ruling(action, correction.strip())
+    return None
 
 
 def _match_reply(replies: tuple[re.Pattern[str], ...], text: str, nonce: str, most: int) -> re.Match[str] | None:
@@ -86,18 +83,13 @@ def _match_reply(replies: tuple[re.Pattern[str], ...], text: str, nonce: str, mo
     return next((match for match in matches if match and match["nonce"] == nonce), None)
 
 
-# --- opinions
-
-
 def parse_opinion(stage: Stage, text: str, nonce: str, case: JudgeCase) -> Opinion:
-    """What a judge's reply to this case's question says, and what follows from it."""
+    """Return what a judge's reply to this case's question says, and what follows from it."""
     if stage is Stage.SUPERVISOR:
         ruling = parse_ruling(text, nonce)
-        if ruling is None:
-            return Unreadable()  # 1.
-        if ruling.action is Action.REORIENT and _repeats_untrusted_text(ruling.correction, case):
-            return Ruling(Action.REORIENT, PLAIN_CORRECTION)  # 3.
-        return ruling
+        if ruling and ruling.action is Action.REORIENT and _repeats_untrusted_text(ruling.correction, case):
+            ruling = Ruling(Action.REORIENT, PLAIN_CORRECTION)  # 3.
+        return ruling or Unreadable()  # 1.
     triage = parse_yes_no(text) if stage is Stage.TRIAGE_AGAIN else parse_triage(text, nonce)
     if triage is None:
         return Unreadable()  # 1.
@@ -119,62 +111,54 @@ _CLAUSE = re.compile(
 )
 
 
-class _Letters(NamedTuple):
-    """A text as its letters and digits alone, folded, so that blanks, signs and marks hide nothing; and for each of
-    them how many words began up to it."""
-
-    text: str
-    words: tuple[int, ...]
+_WORD = re.compile(r"[^\W_]+")
 
 
 def _repeats_untrusted_text(correction: str, case: JudgeCase) -> bool:
-    """Whether a correction names a place that the user did not, or says what untrusted text says.
+    """Return whether a correction names a place that the user did not, or says what untrusted text says.
 
     1. A place: an address, a link, a path, a number of four digits.
     2. A stretch of the same letters, in any script.
     3. All of one clause, however short: "delete all backups" is an order in three words.
     """
     trusted = Trust.TRUSTED.word
-    ours = [case.goal, case.scope, *(text for each in case.excerpts if each.trust == trusted for text in each.pieces)]
-    theirs = [case.arguments, *case.findings, *case.origins, *case.trail]
-    theirs += [text for each in case.excerpts if each.trust != trusted for text in each.pieces]
+    ours, theirs = [case.goal, case.scope], [case.arguments, *case.findings, *case.origins, *case.trail]
+    for excerpt in case.excerpts:
+        (ours if excerpt.trust == trusted else theirs).extend(excerpt.pieces)
     wanted = "\n".join(ours).casefold()
     # 1. A place.
     if any(place.strip(".,;:!?()'\"") not in wanted for place in _PLACE.findall(correction.casefold())):
         return True
-    known, shown = _letters("\n".join(ours)).text, _letters("\n".join(theirs)).text
+    known, shown = _letters("\n".join(ours))[0], _letters("\n".join(theirs))[0]
     # 2. A stretch, 3. a clause.
-    stretches = *_stretches(_letters(correction)), *_clauses(correction)
+    stretches = *_stretches(*_letters(correction)), *_clauses(correction)
     return any(stretch in shown and stretch not in known for stretch in dict.fromkeys(stretches))
 
 
-def _stretches(said: _Letters) -> Iterator[str]:
-    for at in range(len(said.text)):
-        run = said.text[at : at + _RUN_UNSPACED]
-        if len(run) == _RUN_UNSPACED and len(_UNSPACED.findall(run)) == _RUN_UNSPACED:
+def _stretches(letters: str, words: list[int]) -> Iterator[str]:
+    for at in range(len(letters)):
+        run = letters[at : at + _RUN_UNSPACED]
+        if len(run) == len(_UNSPACED.findall(run)) == _RUN_UNSPACED:
             yield run
-        run = said.text[at : at + _RUN]
-        if len(run) == _RUN and said.words[at + _RUN - 1] - said.words[at] >= _RUN_WORDS - 1:
+        run = letters[at : at + _RUN]
+        if len(run) == _RUN and words[at + _RUN - 1] - words[at] >= _RUN_WORDS - 1:
             yield run
 
 
 def _clauses(correction: str) -> Iterator[str]:
     for clause in (correction, *_CLAUSE.split(correction)):
-        letters = _letters(clause)
+        letters, words = _letters(clause)
         # One word alone is a word that everybody uses.
-        spaced = len(letters.text) >= _LEAST_CLAUSE and letters.words[-1] > 1
-        if spaced or len(_UNSPACED.findall(letters.text)) > _LEAST_CLAUSE // 2:
-            yield letters.text
+        is_spaced = len(letters) >= _LEAST_CLAUSE and words[-1] > 1
+        if is_spaced or len(_UNSPACED.findall(letters)) > _LEAST_CLAUSE // 2:
+            yield letters
 
 
-def _letters(text: str) -> _Letters:
-    letters: list[str] = []
-    words: list[int] = []
+def _letters(text: str) -> tuple[str, list[int]]:
+    """Return a text as its letters and digits alone, and for each of them how many words began up to it.
+
+    They are folded, so that blanks, signs and marks hide nothing.
+    """
     plain = UNSEEN.sub("", unicodedata.normalize("NFKC", text))
-    for number, word in enumerate(_WORD.findall(plain.casefold()), 1):
-        letters.append(word)
-        words += [number] * len(word)
-    return _Letters("".join(letters), tuple(words))
-
-
-_WORD = re.compile(r"[^\W_]+")
+    words = _WORD.findall(plain.casefold())
+    return "".join(words), [number for number, word in enumerate(words, 1) for _ in word]

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidConfig, quoted
+from lockgate.core.tables import read_table
 
 # Who can be asked; the names of the adapters, without `none` and `embedded`.
 PROVIDERS = ("anthropic", "openai", "azure", "compatible")
@@ -20,8 +21,6 @@ COMMAND, HOST = "command", "host"
 LOCAL = "local"
 HOST_PROGRAMS: Mapping[str, str] = MappingProxyType({"claude-code": "claude", "codex": "codex"})
 MAX_ALIASES = 100
-
-GEMINI_ENDPOINT = "https://generativelanguage.googleapis.com/v1beta/openai"
 
 _ALIAS = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?", re.ASCII)
 _MODEL = re.compile(r"[!-~](?:[ -~]{0,198}[!-~])?")
@@ -54,26 +53,17 @@ class ProgramName(NamedTuple):
         return self.route + (":" if self.route == COMMAND else "/" if said else "") + said
 
 
-# A short name means a kind of model, not a version: it moves when a newer one of its kind is out, and the changelog
-# says so. An operator who wants one version for good spells it out.
 ALIASES: Mapping[str, ModelName] = MappingProxyType(
     {
-        "claude-haiku": ModelName("anthropic", "claude-haiku-5-5"),
-        "claude-sonnet": ModelName("anthropic", "claude-sonnet-5-5"),
-        "claude-opus": ModelName("anthropic", "claude-opus-5-5"),
-        "gpt-4o-mini": ModelName("openai", "gpt-4o-mini"),
-        "gpt-luna": ModelName("openai", "gpt-6-luna"),
-        "gpt-terra": ModelName("openai", "gpt-6.1-terra"),
-        "gpt-sol": ModelName("openai", "gpt-6.1-sol"),
-        "gemini-flash-lite": ModelName("compatible", "gemini-3.5-flash-lite", GEMINI_ENDPOINT),
-        "gemini-flash": ModelName("compatible", "gemini-3.8-flash", GEMINI_ENDPOINT),
+        name: ModelName(provider, model, endpoint.strip("-"))
+        for name, provider, model, endpoint in read_table(
+            __package__, "models.tbl", "aliases", ("name", "provider", "model", "endpoint")
+        )
     }
 )
-
+GEMINI_ENDPOINT = ALIASES["gemini-flash"].endpoint
 # As people write them.
-_SPOKEN: Mapping[str, str] = MappingProxyType(
-    {"haiku": "claude-haiku", "sonnet": "claude-sonnet", "opus": "claude-opus", "flash": "gemini-flash"}
-)
+_SPOKEN = {row[0]: row[1] for row in read_table(__package__, "models.tbl", "spoken", ("spoken", "name"))}
 
 # A name without a provider is not guessed at: the same name stands behind many gateways. But a guess makes a good hint.
 _USUAL = (("claude-", "anthropic"), ("gpt-", "openai"), ("gemini-", "compatible"))
@@ -86,13 +76,16 @@ def resolve_model(name: str, overrides: Mapping[str, str] = MappingProxyType({})
     """
     if name in overrides:
         return _parse_model(overrides[name], overrides)
-    spoken = name.lower().replace(" ", "-")
-    spoken = _SPOKEN.get(spoken, spoken)
-    if spoken in ALIASES:
-        return ALIASES[spoken]
+    if alias := _find_alias(name):
+        return alias
     if local := _LOCAL_MODEL.fullmatch(name):
         return ModelName("compatible", local[2], f"http://127.0.0.1:{local[1]}/v1")
     return _parse_model(name, overrides)
+
+
+def _find_alias(name: str) -> ModelName | None:
+    spoken = name.lower().replace(" ", "-")
+    return ALIASES.get(_SPOKEN.get(spoken, spoken))
 
 
 def parse_program(name: str) -> ProgramName | None:
@@ -130,8 +123,7 @@ def _parse_command(name: str, rest: str) -> ProgramName:
 
 def name_at_provider(provider: str, name: str, endpoint: str) -> str:
     """Return what a provider calls a model that may be named by a short name of ours: `Haiku` at Anthropic."""
-    spoken = name.lower().replace(" ", "-")
-    meant = ALIASES.get(_SPOKEN.get(spoken, spoken))
+    meant = _find_alias(name)
     if meant is None or meant.provider != provider:
         return name
     # Any other server may have a model of its own by such a name.
@@ -140,7 +132,7 @@ def name_at_provider(provider: str, name: str, endpoint: str) -> str:
 
 
 def parse_aliases(lines: Iterable[str]) -> dict[str, str]:
-    """Short names from lines like `fast = openai/gpt-6-luna`, each checked."""
+    """Return short names from lines like `fast = openai/gpt-6-luna`, each checked."""
     found: dict[str, str] = {}
     for line in lines:
         alias, equals, meant = (part.strip() for part in line.partition("="))

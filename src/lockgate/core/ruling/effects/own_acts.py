@@ -1,6 +1,6 @@
-"""What a program of a command line does to Lockgate: four rules, with their rows in `own.tbl`.
+"""What a call does to Lockgate: four rules, with their rows in `own.tbl`.
 
-1. Our paths are not changed, and our secrets not read, by any program.
+1. Our paths are not changed, and our secrets not read, by any program or tool.
 2. The port of the service, or of a judge on this machine, is neither spoken to nor taken.
 3. Of our own commands an agent runs those that the table lists.
 4. Our processes are not ended, stopped or looked into, and no agent is started without its hooks.
@@ -14,17 +14,31 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import dropwhile, takewhile
 from typing import TYPE_CHECKING
 
+from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.effects.agent_programs import AGENT_PROGRAMS
-from lockgate.core.ruling.effects.own_address import ASKS_SERVICE, find_model_change, find_own_service
-from lockgate.core.ruling.effects.own_paths import OWN_WORDS, Access, find_own, may_find_own
+from lockgate.core.ruling.effects.effect import Effect, effect
+from lockgate.core.ruling.effects.own_paths import (
+    ASKS_SERVICE,
+    OWN_WORDS,
+    Access,
+    find_model_change,
+    find_own,
+    find_own_service,
+    is_this_machine,
+    may_find_own,
+    own_access,
+)
 from lockgate.core.ruling.effects.program_io import MARK, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.options import has_option, plain_words, program_after, split_options
 from lockgate.core.ruling.effects.programs.search_names import read_search
+from lockgate.core.ruling.effects.project import Project
+from lockgate.core.ruling.effects.tool_arguments import is_place, leaf_name, names_place
+from lockgate.core.ruling.effects.tool_names import ToolName
 from lockgate.core.tables import read_table
 
 if TYPE_CHECKING:
@@ -54,6 +68,7 @@ def note_own_files(walk: Walk, call: Invocation, *, is_known: bool) -> None:
         elif writes:
             walk.note_own(path, Access.WRITE)
     _note_processes(walk, call, words)
+    _note_ports(walk, call, words)
     if tree := {**walk.variables, **call.environment}.get("GIT_WORK_TREE"):
         words = [f"--work-tree={tree}", *words]
     if call.name in OWN_WORDS["bundles"]:
@@ -69,6 +84,45 @@ def _pieces(words: Iterable[str]) -> Iterator[str]:
         yield from (word, *_SEPARATORS.split(word)[1:])
         if re.match(r"-\w[^=]", word):
             yield word[2:]
+
+
+def _is_given(verbs: str, options: str, words: list[str]) -> bool:
+    """Return whether one of a row's verbs is among the words, and its options too."""
+    if verbs != "-" and not any(fnmatchcase(word, verb) for word in words for verb in verbs.split()):
+        return False
+    if options[0] == "!":
+        return not has_option(words, *options[1:].split())
+    return options == "-" or any(
+        all(has_option(words, option) for option in together.split("+")) for together in options.split()
+    )
+
+
+def _reached(kind: str, here: str, name: str, words: list[str]) -> list[str]:
+    """Return the paths that a program works on by a row."""
+    paths = plain_words(words)
+    match kind:
+        case "names":
+            return _names_printed(name, words)
+        case "words behind":
+            paths = paths[1:] if words[:1] == paths[:1] else []
+        case "pieces":
+            paths = list(_pieces(words))
+        case "root":
+            return ["/"]
+        case "mounted":
+            values = [value for _, value in split_options(words, OWN_WORDS["mounts"])[0]]
+            return [path for value in values for path in re.findall(r"(?:^|source=|src=)([^:,=]+)", value)]
+        case "searched":
+            options, paths = split_options(words, OWN_WORDS["search values"])
+            globs = [value for option, value in options if option in OWN_WORDS["globs"] and value[:1] != "!"]
+            # A search that prints no content, or of no file that may be ours.
+            if (globs and not any(map(may_find_own, globs))) or has_option(words, "--files", "-t", "--type"):
+                return []
+            paths = paths[not has_option(words, "-e", "-f", "--regexp", "--file") :]
+    is_elsewhere = here == "-" or (
+        paths if here == "no path" else here != "always" and has_option(words, *here.split())
+    )
+    return paths if is_elsewhere else [*paths, "."]
 
 
 def _names_printed(name: str, words: list[str]) -> list[str]:
@@ -87,50 +141,110 @@ def _names_printed(name: str, words: list[str]) -> list[str]:
     return [f"{start.rstrip('/')}/**/{name}" for start in starts for name in names][:_MOST_FOUND]
 
 
-def _is_given(verbs: str, options: str, words: list[str]) -> bool:
-    """Return whether one of a row's verbs is among the words, and its options too."""
-    if verbs != "-" and not any(fnmatchcase(word, verb) for word in words for verb in verbs.split()):
-        return False
-    if options[0] == "!":
-        return not has_option(words, *options[1:].split())
-    return options == "-" or any(
-        all(has_option(words, option) for option in together.split("+")) for together in options.split()
-    )
+# 1. and 2. for tools that are no shell: what the places among their arguments lead to, whatever the tool is called
+
+_ROUTE = re.compile(r"(?<![\w.:\]-])/(?:v1/(?:approvals|bans|exchange|grants)|hooks/[a-z-]+|links/(?:show|answer))\b")
+# What finds a token by its first letters, also as a pattern.
+_TOKEN = re.compile(r"lg[pa.\[(]", re.IGNORECASE)
+_BETWEEN_FILTERS = re.compile(r"[\s,|]+(?![^{]*\})")
 
 
-def _reached(kind: str, here: str, name: str, words: list[str]) -> list[str]:
-    """Return the paths that a program works on by a row."""
-    if kind == "names":
-        return _names_printed(name, words)
-    paths = _PATHS[kind](words)
-    if here == "-" or paths is None:
-        return paths or []
-    is_elsewhere = paths if here == "no path" else has_option(words, *here.split())
-    return paths if is_elsewhere and here != "always" else [*paths, "."]
+def read_own_arguments(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
+    """Yield what a tool does to Lockgate's own files and service by the places that it is given."""
+    access, below = _access_of(name, seed, leaves)
+    places = [leaf for leaf in leaves if is_place(leaf)]
+    if below and seed == "grep" and not any(map(names_place, places)):
+        places.append(Leaf("", "."))
+    for leaf in places:
+        if (own := own_access(leaf.text, access, project, below=below)) is not None:
+            yield own._replace(argument=leaf.argument, start=0, end=len(leaf.text)) if leaf.argument else own
+    if seed in OWN_WORDS["file tools"]:
+        return
+    # By which the tool reaches the service: an address, a route, a host and a port.
+    is_page = not OWN_WORDS["page tools"].isdisjoint(name.words)
+    reads_all = is_page or not OWN_WORDS["code tools"].isdisjoint(name.words)
+    places = [leaf for leaf in leaves if _may_be_address(leaf, reads_all=reads_all)]
+    for leaf in places:
+        address = find_own_service(leaf.text, project.service_port)
+        if not address and is_page and (route := _ROUTE.search(leaf.text)):
+            address = route[0]
+        is_port = leaf_name(leaf).endswith("port") and leaf.text.strip().lstrip("0") == str(project.service_port)
+        if not address and is_port:
+            address = next((other.text for other in places if is_this_machine(other.text.strip()[:300])), "")
+        if address:
+            yield effect(ASKS_SERVICE, address, argument=leaf.argument, span=(0, len(leaf.text)))
+        if changed := find_model_change(leaf.text, project.judge_servers):
+            yield effect("changes-own-guard", changed, argument=leaf.argument, span=(0, len(leaf.text)))
 
 
-def _mounted(words: list[str]) -> list[str]:
-    values = [value for _, value in split_options(words, OWN_WORDS["mounts"])[0]]
-    return [path for value in values for path in re.findall(r"(?:^|source=|src=)([^:,=]+)", value)]
+def _access_of(name: ToolName, seed: str, leaves: Sequence[Leaf]) -> tuple[Access, bool]:
+    """Return what a tool does with a place, and whether it reaches everything below it."""
+    if name.verb in OWN_WORDS["takes away"]:
+        return Access.DELETE, True
+    if name.verb in OWN_WORDS["takes along"]:
+        return Access.WRITE, True
+    if seed not in ("read", "glob", "grep", "web_fetch") and name.kind != "looks":
+        return Access.WRITE, False
+    searches = seed == "grep" or any(_TOKEN.search(leaf.text) for leaf in leaves)
+    filters = [leaf for leaf in leaves if leaf_name(leaf) in OWN_WORDS["filters"]]
+    # A `type` is a language, such as `py`: none of our files is in one. `!` takes out what it names.
+    globs = [
+        glob for leaf in filters if leaf_name(leaf) != "type" for glob in _BETWEEN_FILTERS.split(leaf.text.strip())
+    ]
+    return Access.READ, searches and (not filters or any(glob[:1] == "!" or may_find_own(glob) for glob in globs))
 
 
-def _searched(words: list[str]) -> list[str] | None:
-    """Return what a search looks into; None where it prints no content, or of no file that may be ours."""
-    options, paths = split_options(words, OWN_WORDS["search values"])
-    globs = [value for option, value in options if option in OWN_WORDS["globs"] and value[:1] != "!"]
-    if (globs and not any(map(may_find_own, globs))) or has_option(words, "--files", "-t", "--type"):
-        return None
-    return paths[not has_option(words, "-e", "-f", "--regexp", "--file") :]
+def _may_be_address(leaf: Leaf, *, reads_all: bool) -> bool:
+    """Return whether a tool may go where a value says: it is one word, is called an address, or is code or a page's."""
+    name = leaf_name(leaf)
+    is_address = reads_all or name.endswith(("url", "uri")) or not re.search(r"\s", leaf.text.strip())
+    return is_address and name not in OWN_WORDS["searched for"]
 
 
-_PATHS: dict[str, Callable[[list[str]], list[str] | None]] = {
-    "words": plain_words,
-    "words behind": lambda words: plain_words(words[1:]) if words and words[0][:1] != "-" else [],
-    "pieces": lambda words: list(_pieces(words)),
-    "root": lambda _: ["/"],
-    "mounted": _mounted,
-    "searched": _searched,
-}
+# 2. The port as a program's words say it
+
+_LISTENS = re.compile(r"port|listen|bind|addr|serv|socket|http|publish|url", re.IGNORECASE)
+# A URL, or a host with a port where nothing says that a program listens: the address of a client.
+_URL = re.compile(r"\w+://\S+")
+_BINDS = re.compile(r"listen|bind|publish|serve\b|runserver|(?<!\S)-[abDLpS]\b", re.IGNORECASE)
+
+
+def _note_ports(walk: Walk, call: Invocation, words: list[str]) -> None:
+    """Note a program that speaks to the service, changes a judge's models, or takes a port of ours."""
+    name = call.name
+    if name not in OWN_WORDS["quiet"]:
+        # An interpreter may get its program through its input.
+        text = " ".join([*words, "\n", call.stdin.text])
+        if address := find_own_service(text, walk.project.service_port):
+            walk.add(ASKS_SERVICE, address)
+        if changed := find_model_change(text, walk.project.judge_servers):
+            walk.add("changes-own-guard", changed)
+    elif name != "ss" or not has_option(words, "-K", "--kill"):
+        return
+    plain = plain_words(words)
+    if name == "ollama" and plain[:1] and plain[0] in ("rm", "create", "cp", "pull"):
+        judges = {_last_name(judge) for names in walk.project.judge_servers.values() for judge in names}
+        # A name that is not known may be any.
+        if changed := next((word for word in plain[1:] if judges and ("$" in word or _last_name(word) in judges)), ""):
+            walk.add("changes-own-guard", changed)
+    # Any program can listen on a port, except those that are known to ask.
+    if name in OWN_WORDS["clients"] and not ("nc" in name and has_option(words, "-l", "--listen")):
+        return
+    variables = [f"{variable}={walk.plain(value)}" for variable, value in call.environment.items()]
+    line = " ".join([*words, *variables, walk.plain(walk.variables.get("PORT", ""))])
+    for port in (port for port in walk.project.own_ports if str(port) in line):
+        if port in walk.project.judge_servers:
+            line = _URL.sub("", line)
+            line = line if _BINDS.search(line) else re.sub(rf"[\w.\]-]+:{port}\b", "", line)
+        names = re.findall(rf"(--[\w-]+[= ]|\w+ ?= ?)?(?<![\w.#-]){port}(?![\w.-])", line)
+        # With a name before it, such as `--seed 7717`, it is a port where something says so.
+        if "" in names or (names and _LISTENS.search(line)):
+            walk.add("changes-own-guard", str(port))
+
+
+def _last_name(model: str) -> str:
+    return model.lower().rpartition("/")[2].removesuffix(":latest")
+
 
 # 3. Our own commands
 
@@ -156,9 +270,9 @@ def note_own_commands(walk: Walk, call: Invocation) -> None:
     """Note a command of Lockgate that an agent may not run, and another package that takes Lockgate's place."""
     words = [walk.plain(word) for word in call.arguments]
     name = call.name.rpartition("/")[2].lower()
-    if name in OWN_WORDS["installers"] or _PYTHON.fullmatch(name):
-        if _changes_package(walk, words, call.name):
-            walk.add("changes-own-guard", "lockgate")
+    installs = name in OWN_WORDS["installers"] or _PYTHON.fullmatch(name)
+    if installs and _changes_package(walk, words, call.name):
+        walk.add("changes-own-guard", "lockgate")
     for behind in [words] if _OWN_PROGRAM.fullmatch(call.name) else _words_behind_ours(words, name):
         if _is_refused(behind):
             is_answer = not {"approvals", "grants", "audit"}.isdisjoint(map(str.lower, behind))
@@ -183,13 +297,12 @@ def _is_refused(words: list[str]) -> bool:
     # Behind `--`, or a word that may be one, `-h` is a value.
     if not words or next((word for word in words if not word.isalpha()), "") in ("--help", "-h"):
         return False
-    if words[0] not in _ALLOWED:
-        return True
-    first_words, allowed = _ALLOWED[words[0]]
+    first_words, allowed = _ALLOWED.get(words[0], (frozenset(), frozenset()))
     rest = words[1 : words.index("--") if {"--"} & first_words & {*words} else None]
     options, plain = split_options(rest, {option[:-1] for option in allowed if option[-1] == "="})
     return (
-        ("!" in first_words and any(map(_UNKNOWN.match, rest)))
+        words[0] not in _ALLOWED
+        or ("!" in first_words and any(map(_UNKNOWN.match, rest)))
         or any(allowed.isdisjoint((option, f"{option}=")) for option, _ in options)
         or not ("*" in first_words or first_words.issuperset(plain[:1]))
     )
@@ -198,23 +311,23 @@ def _is_refused(words: list[str]) -> bool:
 def _changes_package(walk: Walk, words: list[str], name: str) -> bool:
     """Return whether an installer takes our package away, puts another in its place, or works in our environment."""
     names_us = any(map(_PACKAGE.fullmatch, words))
-    installs = not OWN_WORDS["install verbs"].isdisjoint(words)
-    removes = names_us and not OWN_WORDS["package verbs"].isdisjoint(words)
-    if removes or not installs:
-        return removes
-    if names_us and has_option(words, *OWN_WORDS["package sources"]):
+    if names_us and not OWN_WORDS["package verbs"].isdisjoint(words):
         return True
-    named = list(dropwhile(lambda word: word not in OWN_WORDS["install verbs"], words))[1:]
+    named = list(dropwhile(lambda word: word not in OWN_WORDS["install verbs"], words))
+    if not named or (names_us and has_option(words, *OWN_WORDS["package sources"])):
+        return bool(named)
     own = find_own(walk.plain(name), walk.project, walk.folder) if "/" in name else ()
-    if any(not each.is_above for each in own) or any(map(_ELSEWHERE.match, named)):
+    if not all(is_above for _, is_above in own) or any(map(_ELSEWHERE.match, named[1:])):
         return True
     # `uv sync`, `poetry install`, `python setup.py install`: the project itself.
     brings = walk.project.brings_lockgate
-    paths = [path for word in named if _PATH.match(path := _FROM_FILE.sub("", word))]
-    return brings is not None and any(brings(walk.full_path(path)) for path in paths + ["."] * (not plain_words(named)))
+    paths = [path for word in named[1:] if _PATH.match(path := _FROM_FILE.sub("", word))]
+    return brings is not None and any(
+        brings(walk.full_path(path)) for path in paths + ["."] * (not plain_words(named[1:]))
+    )
 
 
-# 4. Our own processes, and 2. the port as a program's words say it
+# 4. Our own processes
 
 _CHOICE_COLUMNS = ("programs", "values", "ports", "names", "shows all")
 _CHOOSERS = {
@@ -235,13 +348,12 @@ _PROCESSES = "1-every-process"
 _RANGE = re.compile(r"\{\d+\.\.\d")
 _PROC = re.compile(r"/proc/?(?:[\[*?].*)?")
 _ENDS = re.compile(rf"\b(?:{'|'.join(OWN_WORDS['killers'])})\b")
-_ALL_BUT = frozenset(("-v", "--inverse"))
-_LISTENS = re.compile(r"port|listen|bind|addr|serv|socket|http|publish|url", re.IGNORECASE)
-# A URL, or a host with a port where nothing says that a program listens: the address of a client.
-_URL = re.compile(r"\w+://\S+")
-_BINDS = re.compile(r"listen|bind|publish|serve\b|runserver|(?<!\S)-[abDLpS]\b", re.IGNORECASE)
 _KEYS = {"space": " ", "enter": "\n", "return": "\n", "c-m": "\n", "kp_enter": "\n", "minus": "-", "tab": "\t"}
 _TYPED = re.compile(rf"lockgate\b[^\n]*?[\s'\"](?:approve|deny|revoke|(?:{'|'.join(OWN_WORDS['typed'])})s?)\b")
+_LAST_NAME = re.compile(r"^.*/(?=.)|\.exe$")
+# Where a part that must fit cannot be told from one that may.
+_ODD = re.compile(r"\(\?|\(\||\|\)|\|\||\)[*+?{]|\[[\[:.=^]*\[|\\(?![bsw.<>$^*\[\]/-])")
+_SIGNS = re.compile(r"\[\^?\]?[^\]]*\]|\\.|.?[*?]|.\{[^}]*\}|[+^$(){}]|\.(?=[*+?])")
 
 
 def note_own_number(walk: Walk) -> None:
@@ -265,16 +377,36 @@ def _note_processes(walk: Walk, call: Invocation, words: list[str]) -> None:
         if any(_TYPED.search(typed.lower()) for typed in ("".join(keys), " ".join(keys))):
             walk.add("changes-own-guard", "lockgate")
     elif not OWN_WORDS["managers"].isdisjoint((name, "-".join([name, *plain[:1]]))):
-        _note_managed(walk, name, plain)
-    _note_moved(walk, call, words)
-    if name not in OWN_WORDS["quiet"]:
-        # An interpreter may get its program through its input.
-        text = " ".join([*words, "\n", call.stdin.text])
-        if found := find_own_service(text, walk.project.service_port):
-            walk.add(ASKS_SERVICE, found)
-        _note_changed_model(walk, name, plain, text)
-    if name not in OWN_WORDS["quiet"] or (name == "ss" and has_option(words, "-K", "--kill")):
-        _note_port(walk, call, words)
+        _note_managed(walk, name, plain_words(call.arguments))
+    # A coding agent or a Lockgate that is started with another home: no hook and no token of ours is there.
+    program, moved = name.rpartition("/")[2].removesuffix(".exe"), ""
+    if any("lockgate" in word for word in (program, *words[:3])) and {"init", "serve", "hook", "mcp"} & {*words[:8]}:
+        moved = min(filter(_STEERS.fullmatch, walk.assigned), default="")
+    for agent in AGENT_PROGRAMS.values():
+        if agent.is_started_by(program, words):
+            moved = moved or min(HOME_VARIABLES & walk.assigned, default="sudo" if walk.as_root else "")
+            moved = moved or agent.hooks_left_out(words, walk.assigned)
+    if moved:
+        walk.add("changes-own-guard", moved)
+
+
+def _note_managed(walk: Walk, name: str, words: list[str]) -> None:
+    """Note what a manager of services does to ours, to that of a judge, or to their variables."""
+    if OWN_WORDS["environment verbs"].intersection(words):
+        # Without a name, all variables are changed.
+        if len(words) == 1 or any(_STEERS_SERVICE.fullmatch(word.partition("=")[0]) for word in words):
+            walk.add("changes-own-guard", name)
+        return
+    own = {"lockgate", *(OWN_WORDS["model servers"] if walk.project.judge_servers else ())}
+    # A pattern can mean the service; of a name that is not known, a part must say so.
+    named = [
+        walk.plain(word)
+        for word in words
+        if any(name in word.lower() for name in own) or not (word.isalnum() or _is_foreign(word, "lockgate.service"))
+    ]
+    is_for_all = OWN_WORDS["verbs for all"].intersection(words) and len(words) < 3
+    if is_for_all or (named and not OWN_WORDS["looking verbs"].intersection(words)):
+        walk.add("changes-own-guard", named[0] if named else name)
 
 
 def _is_ours(walk: Walk, word: str) -> bool:
@@ -291,9 +423,9 @@ def _ends_ours(walk: Walk, call: Invocation, words: list[str]) -> bool:
     if name not in OWN_WORDS["killers"]:
         return name == "fuser" and has_option(words, "-k", "--kill") and _selects_ours(walk, call)
     # `kill -9 -1`: all that the user may end.
-    if "-1" in words[1:] or any(_is_ours(walk, word) for word in (*words, call.stdin.target)):
+    if name == "killall5" or "-1" in words[1:] or any(_is_ours(walk, word) for word in (*words, call.stdin.target)):
         return True
-    return name == "killall5" or (name != "kill" and _selects_ours(walk, call))
+    return name != "kill" and _selects_ours(walk, call)
 
 
 def _service_lines(walk: Walk, *lists: str) -> str:
@@ -320,31 +452,20 @@ def _selects_ours(walk: Walk, call: Invocation) -> bool:
     names = words if named_by == "words" else [values[named_by]] if named_by in values else []
     if names:
         shown = _service_lines(walk, "names", *(["processes"] if given & {"-f", "--full"} else []))
-        return bool(given & _ALL_BUT) or any(not _is_foreign(_LAST_NAME.sub("", name), shown) for name in names)
+        is_inverse = bool(given & {"-v", "--inverse"})
+        return is_inverse or any(not _is_foreign(_LAST_NAME.sub("", name), shown) for name in names)
     given |= {"words"} if words or "$" in text else set()
     return ("!" in shows_all) is given.isdisjoint(shows_all.split())
 
 
-_LAST_NAME = re.compile(r"^.*/(?=.)|\.exe$")
-# Where a part that must fit cannot be told from one that may.
-_ODD = re.compile(r"\(\?|\(\||\|\)|\|\||\)[*+?{]|\[[\[:.=^]*\[|\\(?![bsw.<>$^*\[\]/-])")
-_SIGNS = re.compile(r"\[\^?\]?[^\]]*\]|\\.|.?[*?]|.\{[^}]*\}|[+^$(){}]|\.(?=[*+?])")
-
-
 def _is_foreign(pattern: str, text: str) -> bool:
-    """Return whether a pattern has a piece that must fit and that our lines have not; of an unknown one, True."""
+    """Return whether each choice of a pattern has a piece that our lines have not; of an unknown one, True."""
     known = "".join(pattern.split(MARK)[::2]).lower()
     if MARK in pattern and len(known.strip("*. ")) <= 1:
         return True
     known = known.replace("\\|", "|").replace("\\.", ".")
-    if _ODD.search(known):
-        return False
-    choices = [
-        [piece for piece in choice.split("\n") if piece.strip(".")] for choice in _SIGNS.sub("\n", known).split("|")
-    ]
-    # Any piece that is missing rules a choice out; in brackets, where pieces may be choices too, only all of them do.
-    rules_out = all if "(" in known else any
-    return all(choice and rules_out(_is_missing(piece, text) for piece in choice) for choice in choices)
+    pieces = [choice.split("\n") for choice in _SIGNS.sub("\n", known).split("|")]
+    return not _ODD.search(known) and all(any(_is_missing(piece, text) for piece in choice) for choice in pieces)
 
 
 def _is_missing(piece: str, text: str) -> bool:
@@ -369,7 +490,7 @@ def follow_processes(walk: Walk, call: Invocation, output: Output) -> Output:
 def _ours_printed(walk: Walk, call: Invocation) -> str:
     """Return a path of ours that a search prints, or the mark of a list of processes that may hold the service."""
     for path in map(walk.plain, _names_printed(call.name, call.arguments) if walk.is_near_own else ()):
-        if any(not own.is_above for own in find_own(path, walk.project, walk.folder)):
+        if not all(is_above for _, is_above in find_own(path, walk.project, walk.folder)):
             return path
     lists = call.name in _CHOOSERS and call.name not in OWN_WORDS["killers"] and _selects_ours(walk, call)
     return _PROCESSES if lists or any(_PROC.fullmatch(walk.plain(word)) for word in call.arguments) else ""
@@ -379,75 +500,10 @@ def _kept_lines(call: Invocation) -> str:
     """Return the pattern of the lines that a filter keeps; empty where it may keep any."""
     line = " ".join(call.arguments)
     if call.name in ("awk", "gawk", "mawk"):
-        found = re.search(r"/((?:[^/\\]|\\.)+)/", line)
-        return found[1] if found and "!" not in line else ""
+        pattern = re.search(r"/((?:[^/\\]|\\.)+)/", line)
+        return pattern[1] if pattern and "!" not in line else ""
     if has_option(call.arguments, "-v", "--invert-match", "-f", "--file") or MARK in line:
         return ""
     options, words = split_options(call.arguments, OWN_WORDS["search values"])
     patterns = [value for name, value in options if name in ("-e", "--regexp")] or words[:1]
     return "|".join(patterns) if "grep" in call.name or call.name in ("rg", "ag") else ""
-
-
-def _note_port(walk: Walk, call: Invocation, words: list[str]) -> None:
-    """Note a program that is given the service's port: any can listen on one, except those that are known to ask."""
-    if call.name in OWN_WORDS["clients"] and not ("nc" in call.name and has_option(words, "-l", "--listen")):
-        return
-    variables = [f"{name}={walk.plain(value)}" for name, value in call.environment.items()]
-    given = " ".join([*words, *variables, walk.plain(walk.variables.get("PORT", ""))])
-    for port in (str(port) for port in walk.project.own_ports if str(port) in given):
-        if int(port) in walk.project.judge_servers:
-            given = _URL.sub("", given)
-            given = given if _BINDS.search(given) else re.sub(rf"[\w.\]-]+:{port}\b", "", given)
-        names = re.findall(rf"(--[\w-]+[= ]|\w+ ?= ?)?(?<![\w.#-]){port}(?![\w.-])", given)
-        # With a name before it, such as `--seed 7717`, it is a port where something says so.
-        if "" in names or (names and _LISTENS.search(given)):
-            walk.add("changes-own-guard", port)
-
-
-def _note_changed_model(walk: Walk, name: str, words: list[str], text: str) -> None:
-    """Note a request that changes the models of a judge's server, and an Ollama that changes the judge's, or may."""
-    if changed := find_model_change(text, walk.project.judge_servers):
-        walk.add("changes-own-guard", changed)
-    if name == "ollama" and words[:1] and words[0] in ("rm", "create", "cp", "pull"):
-        judges = {_last_name(judge) for names in walk.project.judge_servers.values() for judge in names}
-        # A name that is not known may be any.
-        if changed := next((word for word in words[1:] if judges and ("$" in word or _last_name(word) in judges)), ""):
-            walk.add("changes-own-guard", changed)
-
-
-def _last_name(model: str) -> str:
-    return model.lower().rpartition("/")[2].removesuffix(":latest")
-
-
-def _note_managed(walk: Walk, name: str, words: list[str]) -> None:
-    if OWN_WORDS["environment verbs"].intersection(words):
-        # Without a name, all variables are changed.
-        if len(words) == 1 or any(_STEERS_SERVICE.fullmatch(word.partition("=")[0]) for word in words):
-            walk.add("changes-own-guard", name)
-        return
-    own = {"lockgate", *(OWN_WORDS["model servers"] if walk.project.judge_servers else ())}
-    named = [word for word in words if any(name in word.lower() for name in own) or _fits_unit(word)]
-    is_for_all = OWN_WORDS["verbs for all"].intersection(words) and len(words) < 3
-    if is_for_all or (named and not OWN_WORDS["looking verbs"].intersection(words)):
-        walk.add("changes-own-guard", named[0] if named else name)
-
-
-def _fits_unit(word: str) -> bool:
-    """Return whether a pattern can mean the service; of a name that is not known, a part must say so."""
-    pattern = re.sub(r"\$\(\)|\$\w+", "*", word)
-    if word.isalnum() or (pattern != word and not pattern.strip("*")):
-        return False
-    return any(fnmatchcase(unit, pattern) for unit in ("lockgate", "lockgate.service"))
-
-
-def _note_moved(walk: Walk, call: Invocation, words: list[str]) -> None:
-    """Note a coding agent or a Lockgate that is started with another home: no hook and no token of ours is there."""
-    name = call.name.rpartition("/")[2].removesuffix(".exe")
-    if any("lockgate" in word for word in (name, *words[:3])) and {"init", "serve", "hook", "mcp"} & {*words[:8]}:
-        if moved := [variable for variable in walk.assigned if _STEERS.fullmatch(variable)]:
-            walk.add("changes-own-guard", min(moved))
-    for agent in AGENT_PROGRAMS.values():
-        if agent.is_started_by(name, words):
-            moved_home = min(HOME_VARIABLES & walk.assigned, default="sudo" if walk.as_root else "")
-            if found := moved_home or agent.hooks_left_out(words, walk.assigned):
-                walk.add("changes-own-guard", found)

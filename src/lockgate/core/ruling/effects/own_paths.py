@@ -1,24 +1,28 @@
-"""Rule 1: paths that Lockgate itself rests on (`own.tbl`), however they are spelled.
+"""Rules 1 and 2: paths that Lockgate rests on (`own.tbl`), and addresses of its service, however they are spelled.
 
 What counts is where an access leads: `~`, variables and detours are resolved, and patterns of the shell are compared
 name by name. A folder above a listed path counts for what works on everything below it, and so does a search below it
 (`~/**/name`) for a name that a file of ours may have. A piece that only the running shell knows can be any name: it is
 ours only where a known piece beside it says so (`~/.local/state/$X`; not `$BUILD`, `~/$X`, `~/.config/$APP`).
+
+The page and the API of the service answer for a person: an agent that opens them could answer its own question there.
+Only the routes that say whether the service runs are left out. A judge's server may be asked, but not changed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from fnmatch import fnmatchcase, translate
 from functools import lru_cache
+from ipaddress import IPv6Address
 from typing import NamedTuple
 from urllib.parse import unquote
 
 from lockgate.core.ruling.effects.agent_programs import AGENT_PROGRAMS
 from lockgate.core.ruling.effects.effect import Effect, effect
-from lockgate.core.ruling.effects.own_address import ASKS_SERVICE, may_name_service
 from lockgate.core.ruling.effects.project import Project, normalize_path
 from lockgate.core.tables import read_table
 
@@ -32,19 +36,13 @@ class Access(StrEnum):
     RUN = "run"
 
 
-class OwnPath(NamedTuple):
-    """How a path relates to a listed one: what that one is, and whether the path is a folder above it."""
-
-    section: str
-    is_above: bool
-
-
 class _Listed(NamedTuple):
     section: str
     start: str
     parts: tuple[str, ...]
 
 
+ASKS_SERVICE = "asks-own-service"
 OWN_KINDS = frozenset(("reads-own-token", "changes-own-state", "changes-own-guard", ASKS_SERVICE))
 OWN_WORDS = {
     name: frozenset(words.split()) for name, words in read_table(__package__, "own.tbl", "words", ("list", "words"))
@@ -67,18 +65,15 @@ _ANY = "\x01"
 _WHOLE = re.compile(r"[/~$%]|file:|[A-Za-z]:[\\/]", re.IGNORECASE)
 _HOME = re.compile(r"(?:/(?:home|users)/[^/]+|/root|/var/root|[a-z]:/users/[^/]+)(?=/|$)")
 _ABOVE_HOME = re.compile(r"/(?:home|users|\*+)?|[a-z]:/?(?:users)?")
-# Names of listed paths that say nothing beside an unknown piece: so many other paths have them.
-_COMMON = frozenset("~ .config .cache bin site-packages dist-packages projects tools".split())
 # Values that only the shell knows, a home, the root alone or with a pattern, a folder above, a `cd` without a folder,
-# and an archive that says itself which paths it writes; and names of listed paths and of programs that reach us.
+# and an archive that says itself which paths it writes.
 _NEAR = re.compile(
     r"[$`\x00]|~(?<!\w~)|[/\\](?:(?:home|root|users)(?:[/\\][\w.@-]+)?[/\\]?)?(?:[\s\"');|&,:]|\Z)"
     r"|/(?<![^\s\"'=(:,]/)\w{0,6}[*?\[{]|\.\.(?<!\.\.\.)(?:[\s\"');|&,/\\]|\Z)"
+    r"|\bcd\s*(?:$|[;&|)\n])|\btar\s[^|;&\n]{0,200}?(?:-p|-?\bx[a-z]*p|absolute-names)"
 )
-_NEAR_COMMAND = re.compile(r"\bcd\s*(?:$|[;&|)\n])|tar\s[^|;&\n]{0,200}?(?:-p|-?\bx[a-z]*p|absolute-names)")
-_PATTERNS = re.compile(r"[*?\[{]|/\.?/")
-_HOMES = re.compile("home|users|/root")
-_QUOTE = re.compile("['\"\\\\^]")
+_PATTERNS, _HOMES = re.compile(r"[*?\[{]|/\.?/"), re.compile("home|users|/root")
+_QUOTES = str.maketrans("", "", "'\"\\^")
 
 
 def own_access(path: str, access: Access, project: Project, *, folder: str = "", below: bool = False) -> Effect | None:
@@ -93,30 +88,29 @@ def own_access(path: str, access: Access, project: Project, *, folder: str = "",
     return None
 
 
-def find_own(path: str, project: Project, folder: str = "") -> tuple[OwnPath, ...]:
-    """Return how a path relates to the listed ones; the host may know where its links lead."""
+def find_own(path: str, project: Project, folder: str = "") -> tuple[tuple[str, bool], ...]:
+    """Return the sections of listed paths that a path leads to, and for each whether it is only a folder above."""
     if not path or len(path) > _MOST_PATH:
         return ()
     folder = folder or project.folder or project.root
-    found = _find_own(path, folder, project.home, project.own_folders)
-    # What asks is another process than the one that follows its links.
-    if not found and project.follow is not None and not _OWN_PROCESS.fullmatch(path):
+    places = _find_own(path, folder, project.home, project.own_folders)
+    # What asks is another process than the one that follows its links; only the host knows where they lead.
+    if not places and project.follow is not None and not _OWN_PROCESS.fullmatch(path):
         target = project.follow(_join(path, folder))
-        found = _find_own(target, "", project.home, project.own_folders) if target else ()
-    return found
+        places = _find_own(target, "", project.home, project.own_folders) if target else ()
+    return places
 
 
 def may_lead_to_own(text: str, project: Project) -> bool:
     """Return after a quick look whether a call with these values can come near a listed path; most cannot."""
     low = text.lower()
     # A shell drops quotes inside a name.
-    bare = _QUOTE.sub("", low)
+    bare = low.translate(_QUOTES)
     return (
         any(map(bare.__contains__, _near_names(project.home, *project.own_folders)))
         or any(str(port) in bare for port in project.judge_servers)
-        or may_name_service(low, project.service_port)
+        or _may_name_service(low, project.service_port)
         or any(map(_NEAR.search, {low, bare}))
-        or (("cd" in low or "tar" in low) and _NEAR_COMMAND.search(low) is not None)
         or (_PATTERNS.search(low) is not None and _HOMES.search(bare) is not None)
         or bool(project.folder and _find_own(project.folder, "", project.home, project.own_folders))
     )
@@ -125,9 +119,8 @@ def may_lead_to_own(text: str, project: Project) -> bool:
 @lru_cache(maxsize=64)
 def _near_names(*folders: str) -> tuple[str, ...]:
     """Return names of which a plain path to anything of ours has one: from the root, or below a home."""
-    paths = [normalize_path(folder.replace("\\", "/")).casefold() for folder in folders]
-    below = [_HOME.sub("", path, count=1) if _HOME.match(path) else path for path in paths]
-    firsts = [path.strip("/").rpartition(":/")[2].partition("/")[0] for path in below]
+    paths = [_HOME.sub("", normalize_path(folder.replace("\\", "/")).casefold(), count=1) for folder in folders]
+    firsts = [path.strip("/").rpartition(":/")[2].partition("/")[0] for path in paths]
     return (*OWN_WORDS["near"], *filter(None, firsts))
 
 
@@ -148,23 +141,21 @@ def _join(path: str, folder: str) -> str:
 
 
 @lru_cache(maxsize=8192)
-def _find_own(path: str, folder: str, home: str, own_folders: tuple[str, ...]) -> tuple[OwnPath, ...]:
+def _find_own(path: str, folder: str, home: str, own_folders: tuple[str, ...]) -> tuple[tuple[str, bool], ...]:
     full = _resolve(path, folder, home)
     start, is_search, name = full.partition("/**/")
     if is_search:
-        sections = {above.section for above in _find_own(start or "/", "", "", own_folders)} - {"cache"}
-        found = (section for section in sorted(sections) if may_find_own(name, settings=section == "setting"))
-        return tuple(OwnPath(section, False) for section in found)
-    parts = [part for part in full.split("/") if part]
-    listed = [
-        *_LISTED,
-        *(_Listed("secret", "", tuple(_resolve(own, "", home).strip("/").split("/"))) for own in own_folders),
-    ]
+        sections = {section for section, _ in _find_own(start or "/", "", "", own_folders)} - {"cache"}
+        return tuple(
+            (section, False) for section in sorted(sections) if may_find_own(name, settings=section == "setting")
+        )
+    own = (_Listed("secret", "", tuple(_resolve(own, "", home).strip("/").split("/"))) for own in own_folders)
+    listed = [*_LISTED, *own]
     if _ABOVE_HOME.fullmatch(full):
-        return tuple(dict.fromkeys(OwnPath(each.section, True) for each in listed if each.start in ("~", "")))
-    anchor = full[: full.startswith(("/", "~"))]
+        return tuple(dict.fromkeys((entry.section, True) for entry in listed if entry.start in ("~", "")))
+    parts, anchor = [part for part in full.split("/") if part], full[: full.startswith(("/", "~"))]
     return tuple(
-        dict.fromkeys(OwnPath(each.section, above) for each in listed for above in _relations(parts, anchor, each))
+        dict.fromkeys((entry.section, above) for entry in listed for above in _relations(parts, anchor, entry))
     )
 
 
@@ -188,9 +179,8 @@ def _resolve(path: str, folder: str, home: str) -> str:
     # Windows takes what follows two colons for a part of the file, and ignores blanks and dots at the end of a name.
     text = text.partition("::")[0].rstrip()
     # As a folder of its own, so that `~/..` is the folder of all homes.
-    text = re.sub(r"^~[\w.-]*(?=/|$)", "/home/~", text)
-    text = normalize_path(text).casefold()
-    text = text.rstrip(".") if re.search(r"\w\.+$", text) else text
+    text = normalize_path(re.sub(r"^~[\w.-]*(?=/|$)", "/home/~", text)).casefold()
+    text = re.sub(r"(?<=\w)\.+$", "", text)
     own = normalize_path(home.replace("\\", "/")).casefold() if home != "/" else ""
     if own and (text == own or text.startswith(f"{own}/")):
         return "~" + text[len(own) :]
@@ -218,7 +208,7 @@ def _compare(parts: list[str], entry: _Listed) -> bool | None:
             has_unknown = True
             # `~/.$X` is a hidden folder of the home, as ours are.
             tells = tells or part[0] == "." or len(part.replace(_ANY, "")) > 2
-        elif listed not in _COMMON and (at or listed[:1] == "." or "lockgate" in listed):
+        elif listed not in OWN_WORDS["common names"] and (at or listed[:1] == "." or "lockgate" in listed):
             # The first name of a path from the root, such as `/srv`, is that of many others.
             tells = True
     return None if has_unknown and not tells else len(parts) < len(entry.parts)
@@ -232,3 +222,77 @@ def _fits(part: str, listed: str) -> bool:
     if "*" in listed:
         return is_pattern or fnmatchcase(part, listed)
     return is_pattern and (listed[:1] != "." or part[:1] == ".") and fnmatchcase(listed, part)
+
+
+# 2. The service, and the servers of judges
+
+# A host before a port, or after it; a program may take the two as words of their own.
+_HOST = r"\[[0-9a-f:.%\w]*\]|(?:[0-9a-f]{0,4}:){2,7}[0-9a-f.]*|[^\s/\\?#\"'<>|`,;&()=@:\[\]]+"
+_BEFORE = re.compile(rf"(?:^|[^\w.-])({_HOST})[\s:/,'\"]{{1,4}}(?:-{{0,2}}p(?:ort)?[\s:='\"]{{1,4}})?$", re.IGNORECASE)
+_BEHIND = re.compile(rf"[\s:,'\"]{{1,4}}(?:-{{0,2}}host(?:name)?[\s:='\"]{{1,4}})?({_HOST})", re.IGNORECASE)
+_HEALTH = re.compile(r"/(?:healthz|readyz)(?=[\s\"'`;|&)]|$)")
+# Browsers leave the first three out wherever they stand in an address, and take the others for dots.
+_PLAIN = str.maketrans("。．｡", "...", "\t\r\n")
+# The routes of Ollama, LM Studio, llama.cpp and vLLM that replace, load or remove a model.
+_MODEL_ROUTE = re.compile(
+    r"/+api/+(?:create|delete|pull|copy|v\d/+models/+(?:un)?load)\b|/models/+(?:un)?load\b|/v1/+(?:un)?load_lora|/lora-adapters"
+)
+_REACH = 300
+_MOST_PORTS = 64
+
+
+def find_own_service(text: str, port: int) -> str:
+    """Return the host and port in a text that lead to the service; empty if none do."""
+    readings = [text if text.isascii() and "%" not in text else _as_browsers_read(text)]
+    readings += [] if text.isprintable() else [_as_browsers_read(text)]
+    return next(filter(None, (_find_address(reading, port) for reading in readings)), "")
+
+
+def _as_browsers_read(text: str) -> str:
+    return unicodedata.normalize("NFKC", unquote(unquote(text))).translate(_PLAIN)
+
+
+def _find_address(text: str, port: int) -> str:
+    places = re.finditer(rf"(?<!\d)0{{0,8}}{port}(?!\d)", text) if str(port) in text else ()
+    for number, at in enumerate(places):
+        if number > _MOST_PORTS:
+            return at[0]
+        if _HEALTH.match(text, at.end()):
+            continue
+        before = _BEFORE.search(text[max(0, at.start() - _REACH) : at.start()])
+        behind = _BEHIND.match(text[at.end() : at.end() + _REACH])
+        for match in filter(None, (before, behind)):
+            if is_this_machine(match[1]):
+                return f"{match[1]}:{port}"
+    return ""
+
+
+def find_model_change(text: str, ports: Iterable[int]) -> str:
+    """Return the host and port of a judge's server where a text also names a route that changes its models."""
+    addresses = (find_own_service(text, port) for port in ports if _MODEL_ROUTE.search(unquote(text)))
+    return next(filter(None, addresses), "")
+
+
+def _may_name_service(text: str, port: int) -> bool:
+    """Return after a quick look whether a text can name the service or one of its routes."""
+    if any(name in text for name in (str(port), "/v1/", "/hooks/", "/links/")):
+        return True
+    return not (text.isascii() and text.isprintable()) and str(port) in _as_browsers_read(text)
+
+
+def is_this_machine(host: str) -> bool:
+    """Return whether a program could take a written host for the machine that it runs on."""
+    bare = host.strip("[]").rstrip(".").lower()
+    if bare in OWN_WORDS["this machine"] or bare.endswith(".localhost"):
+        return True
+    try:
+        if ":" in bare:
+            # Without brackets, as some programs take it; or the last of several fields.
+            address = IPv6Address(bare.partition("%")[0])
+            mapped = str(address.ipv4_mapped or bare.rpartition(":")[2])
+            return address.is_loopback or address.is_unspecified or is_this_machine(mapped)
+        numbers = [int(part, 16 if part[:2] == "0x" else 8 if part[:1] == "0" else 10) for part in bare[:64].split(".")]
+    except ValueError:
+        return ":" in bare and is_this_machine(bare.rpartition(":")[2])
+    first = numbers[0] if len(numbers) > 1 else numbers[0] % 2**32 >> 24
+    return first == 127 or not any(numbers)

@@ -11,7 +11,7 @@ from lockgate.core.ruling.effects.activity import Activity
 from lockgate.core.ruling.effects.carried_secrets import find_carried_secrets
 from lockgate.core.ruling.effects.code import read_code
 from lockgate.core.ruling.effects.effect import KINDS, SPENDS, Certainty, Effect, Severity, effect
-from lockgate.core.ruling.effects.own_arguments import read_own_arguments
+from lockgate.core.ruling.effects.own_acts import read_own_arguments
 from lockgate.core.ruling.effects.own_paths import OWN_KINDS
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.shell import read_command

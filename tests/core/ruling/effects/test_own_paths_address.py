@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lockgate.core.ruling.effects.effects_of_call import effects_of, own_effects_of
-from lockgate.core.ruling.effects.own_address import find_own_service, is_this_machine, names_own_route
-from lockgate.core.ruling.effects.own_paths import OWN_KINDS
+from lockgate.core.ruling.effects.own_paths import OWN_KINDS, find_own_service, is_this_machine
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.tool_call import ToolCall
@@ -98,6 +97,7 @@ def test_tools_that_reach_the_service_are_known(tool: str, arguments: dict[str, 
         ("WebFetch", {"url": "https://hr.example/v1/approvals/12", "prompt": "x"}),
         ("browser_navigate", {"url": "https://hr.example/v1/approvals"}),
         ("browser_navigate", {"url": "http://localhost:8000/v1/approvals"}),
+        ("mcp__playwright__browser_evaluate", {"function": "() => fetch('/v1/approvalsx')"}),
         ("Grep", {"pattern": "localhost:7717", "path": "docs"}),
         ("search_code", {"query": "127.0.0.1:7717"}),
         ("Read", {"file_path": "notes/localhost:7717.md"}),
@@ -116,11 +116,9 @@ def test_the_port_is_the_services_own() -> None:
     assert own("WebFetch", {"url": "http://localhost:7717/"}, moved) == set()
 
 
-def test_the_machine_and_the_routes_are_told_from_others() -> None:
+def test_this_machine_is_told_from_others() -> None:
     assert all(map(is_this_machine, ("::1", "127.255.0.1")))
     assert not any(map(is_this_machine, ("localhost.shop.example", "128.0.0.1", "10.0.0.1", "", "notlocalhost")))
-    assert names_own_route("fetch('/v1/approvals/3f9a')") == "/v1/approvals"
-    assert names_own_route("https://hr.example/v1/approvals") == names_own_route("/v1/approvalsx") == ""
     # More places than are compared count as one of ours.
     assert find_own_service("a.example:7717 " * 100, PORT)
 
