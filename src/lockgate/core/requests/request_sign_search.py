@@ -22,8 +22,7 @@ from typing import Final, NamedTuple, cast
 
 from lockgate.core.redaction.spans import lowercase_same_length
 from lockgate.core.requests.request_signs import PATTERNS, SEQUENCES, WORD_CLASSES, RequestSign, WordSequence
-from lockgate.core.text.pattern_set import PatternSet
-from lockgate.core.text.scanner import encode
+from lockgate.core.text.scanner import PatternSet, encode
 
 # A text is looked at in pieces. No sign is longer than what two pieces share.
 _PIECE: Final = 4000
