@@ -316,8 +316,7 @@ class Scanner:
 
     def find_cues(self, data: bytes, low: int = 0, high: int | None = None) -> list[int]:
         """Return where the order cues in a part of a text end, in order."""
-        cues = {low + end for _, end in self._cues.find_in(data[low:high])}
-        return sorted(cue for cue in cues if not imperatives.is_false_cue(data, cue))
+        return sorted({low + end for _, end in self._cues.find_in(data[low:high])})
 
     def _scan_reading(self, reading: Reading) -> ScannedPart:
         data = encode(reading.text)
