@@ -267,8 +267,8 @@ def _other_readings(text: str, scan: Scan | None) -> Iterator[tuple[str, tuple[i
 # --- the operator's own prompt
 #
 # It names the moves of attackers in order to forbid them, and gives the model a part to play. In a client's words both
-# are signs of an attack. In the place that an API has for the operator's they are usual, so they are left out before the
-# rest is graded. All else there counts as before: a client that writes the whole body can write it too.
+# are signs of an attack. In the operator's they are usual, so they are left out before the rest is graded. All else in
+# that place counts as before: a client that writes the whole body can write it too.
 
 _REQUESTS: Final = (
     r"attempts?|requests?|asking|demands?|trying|aufforderung(?:en)?|versuche?|demandes?|tentatives?|peticion(?:es)?|intentos?"

@@ -134,6 +134,12 @@ _POINTERS = frozenset(
 _GOES_ON = re.compile(
     rb"(?i:[:,]|\b(?:to|at|is|are|with|for|from|by|of|on|in|into|and|or|the|an?|namely|called))[\s|]*\Z"
 )
+# A server's answer to a push, with the address in the next line, asks for nothing.
+_PUSH_HINT = re.compile(
+    rb"remote: (?:To c|C)reate a (?:pull|merge) request for [^\s,]{1,120}(?: on GitHub by visiting|, visit):[ \t]*\n"
+    rb"remote:[ \t]{1,8}https://git(?:hub|lab)\.com/[^\s?#]{1,200}/new[/?]\S{1,200}(?=\s|\Z)"
+)
+
 # A sentence is at most this long on either side of its cue: a text without full stops must not become one long order,
 # nor cost the time of one.
 ORDER_REACH = 320
@@ -197,6 +203,12 @@ def split_words(prepared: bytes) -> list[bytes]:
 def fold_words(prepared: bytes) -> bytes:
     """Return the same words with one space around each."""
     return b" " + b" ".join(split_words(prepared)) + b" "
+
+
+def is_push_hint(data: bytes, cue: int) -> bool:
+    """Return whether a cue is in a server's answer to a push."""
+    hint = _PUSH_HINT.match(data, data.rfind(b"\n", max(0, cue - 160), cue) + 1)
+    return hint is not None and cue <= hint.end()
 
 
 def order_from_cue(data: bytes, prepared: bytes, cue: int) -> Order:

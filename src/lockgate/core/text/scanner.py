@@ -316,7 +316,8 @@ class Scanner:
 
     def find_cues(self, data: bytes, low: int = 0, high: int | None = None) -> list[int]:
         """Return where the order cues in a part of a text end, in order."""
-        return sorted({low + end for _, end in self._cues.find_in(data[low:high])})
+        cues = {low + end for _, end in self._cues.find_in(data[low:high])}
+        return sorted(cue for cue in cues if not imperatives.is_push_hint(data, cue))
 
     def _scan_reading(self, reading: Reading) -> ScannedPart:
         data = encode(reading.text)
