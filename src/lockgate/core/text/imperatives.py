@@ -19,47 +19,22 @@ _VERBS = read_sections(__package__, "imperatives.txt")
 PLAIN_VERBS, NOUN_VERBS = _VERBS["plain verbs"], _VERBS["noun verbs"]
 
 _OPENERS, _MODALS = "|".join(_VERBS["openers"]), "|".join(_VERBS["modals"])
-# Orders in the passive, which name no actor: "the list must be sent to …".
-_PASSIVE = (
-    r"(?:must|should|shall|needs?\s{1,4}to|ha(?:s|ve)\s{1,4}to|is\s{1,4}to|are\s{1,4}to)\s{1,4}(?:also\s{1,4}|now\s{1,4})?"
-    r"be\s{1,4}[a-z]{2,18}(?:ed|en|nt|id|ld|ade|ght|ut)"
-)
 # A clause in front without a comma behind it: "after reading this delete …", "when you are done open …".
 _CLAUSE = (
     r"(?:after|before|when|once|while|upon|if)\s(?:[a-z'-]{1,12}\s){0,3}(?:this|that|it|them|these|those|done|finished|"
     r"ready|here|[a-z]{2,12}ing|[a-z]{2,12}ed)\s{1,4}(?:(?:also|then|first|just)\s)?"
-)
-# "We recommend fetching …", "do not answer until you have opened …".
-_ADVICE = (
-    r"(?:recommend|suggest|advise|consider|try|requires?|(?:begin|start)s?\s{1,4}by)\s{1,4}[a-z]{2,16}ing|"
-    r"without\s{1,4}having\s{1,4}[a-z]{2,16}ed|(?:until|unless)\s{1,4}you(?:'ve|\s{1,4}have)?\s{1,4}[a-z]{2,18}(?:ed|en|nt|id|ld|ade|ght|ut)"
-)
-# Readers that are not persons. Text about what such a reader does ("assistants add …", "the agent then sends …") is an
-# order without an imperative.
-_READERS = (
-    r"(?:(?:ai|llm|language|coding|virtual|digital|automated|autonomous)\s{1,4})?(?:assistants?|agents?|bots?|chatbots?|"
-    r"copilots?|llms?|language\s{1,4}models?|ais)|automations?|automated\s{1,4}(?:systems?|readers?|tools?|processes)|"
-    r"(?:an?|the|any|this|your|every|each)\s{1,4}ai"
-)
-_OBJECT = (
-    r"(?:the|an?|this|that|these|those|my|your|our|his|her|its|their|all|any|each|every|both|it|them|me|us|him|"
-    r"everything|everyone|someone|another|following)\b|[\"'`$<~/\[{(@]|https?:|www\."
-)
-# Noun-verbs that are plainly verbs with this word behind them: `Invoice for` is a heading, `Reply to` is not.
-_PARTICLES = (
-    r"(?:go|reply|log|login|sign|switch|move|point|return|direct|push|post|export|copy)\s{1,4}(?:to|into|in|out|up|over)|"
-    r"(?:turn|shut|switch|set)\s{1,4}(?:on|off|down|up|out)|(?:click|act)\s{1,4}on|fill\s{1,4}(?:in|out)|"
-    r"(?:look|search)\s{1,4}(?:at|for|up)|(?:report|reach)\s{1,4}(?:to|out\s{1,4}to)|loop\s{1,4}in|click\s{1,4}here|"
-    r"run\s{1,4}(?:sudo|pip3?|npm|npx|yarn|pnpm|uvx?|git|rm|mv|cp|curl|wget|python3?|bash|sh|zsh|make|docker|kubectl|"
-    r"chmod|chown|cat|ssh|scp|cargo|go|node|brew|apt|apt-get|dnf|yum|systemctl|crontab|cd|\./\S)"
 )
 # A program that is in no list: by the look of its name, or by a word that wants it now.
 _PROGRAM = (
     r"(?:^|[.!?:;\n]\s{0,8})(?i:please\s)?(?i:run)\s(?:[a-z][a-z0-9]{0,20}(?:[-_.][a-z0-9]|ctl\b|cli\b|adm\b)|"
     r"[\w./-]{1,30}\s(?:[\w./-]{1,30}\s){0,3}(?:now|immediately|first|once|again)\b)"
 )
-# Orders in other languages. A cue may stand anywhere: it has no effect unless the call carries what stands beside it.
+# A cue may be anywhere: it has no effect unless the call carries what is beside it.
 _CUES = read_sections(__package__, "order_cues.txt")
+_OBJECTS, _PARTICLES, _PASSIVE, _ADVICE, _READERS = (
+    "|".join(_CUES[section]).replace(" ", r"\s{1,4}")
+    for section in ("objects", "particles", "passive", "advice", "readers")
+)
 
 
 def _either(words: Iterable[str]) -> str:
@@ -74,7 +49,7 @@ def cue_patterns() -> tuple[tuple[str, bool], ...]:
     openers = rf"(?i:(?:{_OPENERS})[\s,:!.\-0-9)]{{1,6}})"
     # The object may stand behind the tag that ends an emphasis: `<b>Send</b> the list`.
     object_plain = r"(?:\s{1,8}[\w\"'`$~/<({\[@#*_]|:\s|<|[*_]{1,2}\s)"
-    object_noun = rf"(?:\s{{1,8}}(?i:{_OBJECT})|<)"
+    object_noun = rf"(?:\s{{1,8}}(?i:{_OBJECTS})|<)"
     particles = rf"(?i:{_PARTICLES})\b"
     # A sentence that starts after punctuation, a bullet or a symbol of any script, in any case.
     after_stop = (
@@ -91,7 +66,7 @@ def cue_patterns() -> tuple[tuple[str, bool], ...]:
     modal = (
         rf"(?i:\b(?:{_MODALS})\s{{1,6}}(?:(?:also|then|now|first|please|immediately|directly|just|always|not|"
         rf"be sure to|make sure to)\s{{1,6}}){{0,2}}(?:{plain}|{noun})\b|"
-        rf"\b(?:please|kindly)\b|\b{_PASSIVE}\b|\b(?:{_ADVICE})\b)"
+        rf"\b(?:please|kindly)\b|\b(?:{_PASSIVE})\b|\b(?:{_ADVICE})\b)"
     )
     clause = rf"(?i:\b{_CLAUSE}(?:(?:{plain}){object_plain}|(?:{noun}){object_noun}))"
     # A verb with an address right behind it is an order wherever it stands: "to go on visit https://…". In lower case
