@@ -13,7 +13,7 @@ import pytest
 import rule_cache
 from asgi import ATTACK, HARMLESS, Handler, chat, gated, post
 
-from lockgate.core.requests import request_sign_search
+from lockgate.core.requests import request_signs
 from lockgate.core.ruling.policy import Policy
 from lockgate.gate.gate import shared_scanner
 from lockgate.runtime.metrics import Metrics
@@ -131,8 +131,8 @@ def test_a_locked_client_may_go_on_talking_and_nothing_else(adapter: LocalRuleAd
 
 
 def test_nothing_is_compiled_after_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_sign_search._ANCHORS, "_database", None)
-    monkeypatch.setattr(request_sign_search._ANCHORS, "_threads", local())
+    monkeypatch.setattr(request_signs._ANCHORS._database, "_database", None)
+    monkeypatch.setattr(request_signs._ANCHORS._database, "_threads", local())
     gate = gated(Handler(), adapter=LocalRuleAdapter(metrics=Metrics()))
 
     def compiles(*_: object, **__: object) -> None:

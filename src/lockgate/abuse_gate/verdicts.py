@@ -35,8 +35,8 @@ from lockgate.core.requests.combined_verdict import (
     RULES_UNSURE,
     Assessment,
 )
-from lockgate.core.requests.operator_prompt import spare_guards
 from lockgate.core.requests.payload import MAX_RULE_HITS, Payload, PolicyContext, parse_payload
+from lockgate.core.requests.request_grade import spare_guards
 from lockgate.gate.gate import Gate
 from lockgate.journal.record import MAX_RULES
 from lockgate.runtime.asgi import Scope

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 from lockgate.core.errors import InvalidPayload
 from lockgate.core.questions import Answer, NoAnswer, NoAnswerReason, Question, Verdict
 from lockgate.core.redaction import redact as redaction
-from lockgate.core.requests import request_sign_search
+from lockgate.core.requests import request_signs
 from lockgate.core.requests.combined_verdict import (
     NO_FINDINGS,
     REASONS,
@@ -164,7 +164,7 @@ class _Adapter:
 
     def make_ready(self) -> None:
         """Compile and load now what the first request would wait for; for a process that has time at its start."""
-        request_sign_search.make_ready()
+        request_signs.make_ready()
         self._scanner.make_ready_to_scan()
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from lockgate.core.errors import InvalidPattern
 from lockgate.core.redaction import redact as redaction
 from lockgate.core.redaction.redact import RULESETS, SLICE, Excerpts, Redacted, cut_excerpts, redact
 from lockgate.core.redaction.spans import KINDS, PLACEHOLDER
-from lockgate.core.text import pattern_set as marks
+from lockgate.core.text.scanner import PatternSet
 
 KEY = "sk-proj-abcDEF123456ghiJKL789mno"
 
@@ -482,7 +482,7 @@ def _seconds(text: str, tries: int) -> float:
     ("shapes", "size", "most"), [(PLAIN_SHAPES, 3_900, 10), (PLAIN_SHAPES, SLICE, 10), (OTHER_SHAPES, 3_900, 20)]
 )
 def test_no_text_costs_many_times_what_prose_costs(shapes: dict[str, str], size: int, most: int) -> None:
-    with patch.object(marks.PatternSet, "find_in", lambda self, _text: self.all_names):
+    with patch.object(PatternSet, "find_in", lambda self, _text: self.all_names):
         prose = _seconds(_filled(PROSE, size), 5)
     costs = {name: _seconds(_filled(unit, size), 2) / prose for name, unit in shapes.items()}
     assert {name: round(cost) for name, cost in costs.items() if cost > most} == {}

@@ -13,11 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockgate.core.requests.request_grade import grade_text
-from lockgate.core.requests.request_sign_search import (
+from lockgate.core.requests.request_signs import (
     _ANCHORS,
     _ENTRIES,
     _NUMBERED,
+    COLUMNS,
+    SEQUENCES,
+    SIGNS,
+    TABLE,
+    WORD_CLASSES,
     SignHit,
+    WordSequence,
     _is_misspelt,
     _sequences_with_all_classes,
     _starred_beginnings,
@@ -28,8 +34,7 @@ from lockgate.core.requests.request_sign_search import (
     search_pieces,
     split_words,
 )
-from lockgate.core.requests.request_sign_search import _NUMBERS as NUMBERS
-from lockgate.core.requests.request_signs import COLUMNS, SEQUENCES, SIGNS, TABLE, WORD_CLASSES, WordSequence
+from lockgate.core.requests.request_signs import _NUMBERS as NUMBERS
 from lockgate.core.tables import read_examples
 
 HITS = [

@@ -9,9 +9,8 @@ from itertools import combinations
 import pytest
 
 from lockgate.core.requests.combined_verdict import view_payload
-from lockgate.core.requests.operator_prompt import spare_guards
 from lockgate.core.requests.payload import Payload
-from lockgate.core.requests.request_grade import MAX_WEIGHED, SUSPECTED, grade_scan, grade_text
+from lockgate.core.requests.request_grade import MAX_WEIGHED, SUSPECTED, grade_scan, grade_text, spare_guards
 from lockgate.core.requests.request_signs import (
     COLUMNS,
     HINT,

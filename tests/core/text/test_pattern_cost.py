@@ -82,8 +82,6 @@ def test_a_long_list_is_refused_with_its_longest_pattern() -> None:
         # One step without two fixed characters, and its link to itself.
         ("a", 15),
         ("a+", 15),
-        # A pattern whose fixed characters may be a comment has none.
-        ("(?x)word", 60),
         # Two alternatives, one without fixed characters: the pattern has none.
         ("word|[ab]", 75 - 2),
         ("word(?:other)?", 0),

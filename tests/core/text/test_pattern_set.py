@@ -16,7 +16,7 @@ from lockgate.core.redaction import personal_data as personal
 from lockgate.core.redaction import redact as redaction
 from lockgate.core.redaction.redact import redact
 from lockgate.core.redaction.spans import lowercase_same_length
-from lockgate.core.text.pattern_set import COMPILE_AFTER, SHORT_TEXT, PatternSet
+from lockgate.core.text.scanner import COMPILE_AFTER, SHORT_TEXT, PatternSet
 
 WORDS = credentials.MARKS | personal.MARKS
 FILLER = "So it goes on for a while, as letters do. "
@@ -27,7 +27,7 @@ LOOK = redaction._MARKS
 @pytest.fixture(autouse=True)
 def _ready() -> None:
     """As in a process that has seen texts enough."""
-    LOOK._compiled()
+    LOOK.make_ready()
 
 
 SECRETS = (
@@ -171,7 +171,7 @@ def test_the_engine_is_made_ready_once_it_is_worth_it() -> None:
     look = PatternSet(["needle"], {})
     for _ in range(COMPILE_AFTER // len(LONG)):
         assert look.find_in(LONG) == {"needle"}
-        assert look._database is None
+        assert not look._database.is_ready
     assert look.find_in(LONG) == set()
     assert look.find_in(LONG) == set()
 

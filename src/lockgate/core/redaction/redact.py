@@ -19,7 +19,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import hyperscan
 
 from lockgate.core.redaction import credentials as _credentials
 from lockgate.core.redaction import personal_data as _personal
@@ -27,10 +29,7 @@ from lockgate.core.redaction.credentials import decode_run, find_credentials, fi
 from lockgate.core.redaction.personal_data import find_personal_data
 from lockgate.core.redaction.spans import DIGIT, HUMP, KINDS, SensitiveSpan, lowercase_same_length
 from lockgate.core.text.confusables import CONTROLS, LOOKALIKES, is_wordlike, plain_character
-from lockgate.core.text.pattern_set import PatternSet
-
-if TYPE_CHECKING:
-    from lockgate.core.text.scanner import PatternDatabase
+from lockgate.core.text.scanner import PatternDatabase, PatternSet, check_pattern
 
 # `secrets` is for judges of calls: the addresses, phones and accounts that something is sent to stay.
 RULESETS = ("default", "hipaa", "ferpa", "custom", "secrets")
@@ -554,11 +553,6 @@ _BREAK = re.compile(r"\n|\\n|%0[aA]|&#1[03];|&NewLine;|[\"'`] ?[+.&] ?[\"'`]|\u2
 @lru_cache(maxsize=64)
 def _compile_custom(patterns: tuple[str, ...]) -> tuple[PatternDatabase, PatternDatabase]:
     """Return what finds where the patterns end in a text, and what finds them at its beginning."""
-    # Only installations with their own patterns load the engine for this.
-    import hyperscan
-
-    from lockgate.core.text.scanner import PatternDatabase, check_pattern
-
     for pattern in patterns:
         check_pattern(pattern)
     flags = [hyperscan.HS_FLAG_CASELESS | (0 if each.isascii() else hyperscan.HS_FLAG_UTF8) for each in patterns]

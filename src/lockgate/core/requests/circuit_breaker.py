@@ -5,16 +5,14 @@
 3. Half open: one caller may, and holds the probe. Its success closes the circuit, its failure opens it again, and
    when it is cancelled the next caller gets the probe.
 
-What makes this more than a counter are the ways breakers get stuck. A probe is a lease: if its holder is never heard
-of again (its thread died, its process was forked away) the probe is free again when the lease ends. And a ticket
-names the generation it was given in: the result of a call that began before the last change of state is old news,
-and changes nothing.
+A probe is a lease: if its holder's thread dies, the probe is free again when the lease ends. A ticket names its
+generation: the result of a call that began before the last change of state changes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -31,11 +29,7 @@ class CallResult(Enum):
 
 
 class CircuitLimits(NamedTuple):
-    """When a circuit opens, for how long, and how long a probe may be out.
-
-    `lease_s` has to be longer than a call can take: it is there for the holder that died, and a lease that ends
-    while its holder is still waiting would let a second probe out.
-    """
+    """When a circuit opens, for how long, and how long a probe may be out: longer than any call can take."""
 
     failures: int = 5
     open_s: float = 60.0
@@ -61,9 +55,7 @@ class Circuit:
 
 def is_refusing(circuit: Circuit, now: float) -> bool:
     """Whether a call would be turned away now."""
-    if circuit.open_until is None:
-        return False
-    return now < circuit.open_until or (circuit.probe_until is not None and now < circuit.probe_until)
+    return any(end is not None and now < end for end in (circuit.open_until, circuit.probe_until))
 
 
 def admit(circuit: Circuit, now: float, limits: CircuitLimits) -> tuple[Circuit, Ticket | None]:
@@ -74,8 +66,7 @@ def admit(circuit: Circuit, now: float, limits: CircuitLimits) -> tuple[Circuit,
         return circuit, None
     # A new generation for every probe: a probe that lost its lease cannot speak for the next one.
     generation = circuit.generation + 1
-    probing = Circuit(generation=generation, open_until=circuit.open_until, probe_until=now + limits.lease_s)
-    return probing, Ticket(generation, probe=True)
+    return replace(circuit, generation=generation, probe_until=now + limits.lease_s), Ticket(generation, probe=True)
 
 
 def settle(
@@ -101,10 +92,9 @@ _FRESH = Circuit()
 
 
 class Circuits:
-    """The circuits of one client, by key: at most `most` of them, the least recently used forgotten first.
+    """The circuits of one client, by key: at most `most`, the least recently used forgotten first. The owner locks.
 
-    A circuit that is as good as new takes no room, so tenants with working calls cost nothing, however many there
-    are. Forgetting one that is open costs a few calls until it opens again. Not safe for threads: the owner locks.
+    A circuit that is as good as new takes no room. Forgetting an open one costs a few calls until it opens again.
     """
 
     def __init__(self, limits: CircuitLimits, most: int = MAX_CIRCUITS) -> None:
@@ -119,11 +109,10 @@ class Circuits:
         return self._kept.get(key, _FRESH)
 
     def is_refusing(self, key: Hashable, now: float) -> bool:
-        circuit = self.get(key)
-        if not is_refusing(circuit, now):
-            return False
-        self._keep(key, circuit)  # turning callers away is use: others' failures must not push it out
-        return True
+        refuses = is_refusing(circuit := self.get(key), now)
+        if refuses:
+            self._keep(key, circuit)  # turning callers away is use: others' failures must not push it out
+        return refuses
 
     def admit(self, key: Hashable, now: float) -> Ticket | None:
         circuit, ticket = admit(self.get(key), now, self.limits)

@@ -1,12 +1,12 @@
-"""Incident ids: 128 bits as 26 characters that sort by time (the ULID form), for a header, a record and a person.
+"""Incident ids (the ULID form): 26 characters that sort by time, 48 bits of milliseconds and 80 random ones.
 
-48 bits are the time in milliseconds, 80 are random: a client that has seen one cannot guess another. Two of the same
-millisecond collide only when about a million million are drawn in it.
+A client that has seen one cannot guess another.
 """
 
 from __future__ import annotations
 
 import re
+from functools import reduce
 
 RANDOM = 10
 # Crockford's: no I, L, O or U, which are misread.
@@ -29,7 +29,4 @@ def is_incident_id(text: str) -> bool:
 
 def incident_time_ms(id: str) -> int:
     """The time in an id, in milliseconds since 1970."""
-    number = 0
-    for letter in id[:10]:
-        number = number << 5 | _ALPHABET.index(letter)
-    return number
+    return reduce(lambda number, letter: number << 5 | _ALPHABET.index(letter), id[:10], 0)

@@ -1,7 +1,7 @@
 """The normalized request that an adapter is asked about, read strictly into a value.
 
-A key that is misspelt must not become an empty text that is then found safe, so what is not understood is refused.
-The refusal names the key and the kind of thing found there, never the thing itself: it may end up in a log.
+A misspelt key must not become an empty text that is then found safe, so what is not understood is refused. The refusal
+names the key and the kind of its value, never the value: it may end up in a log.
 """
 
 from __future__ import annotations
@@ -83,8 +83,7 @@ def parse_payload(value: Mapping[str, object]) -> Payload:
 
     Inside `debug`, which only informs, unknown keys are left out; anywhere else they are an error.
     """
-    body = _object(value, "the payload")
-    _refuse_unknown_keys(body, _KEYS, "the payload")
+    body = _object(value, "the payload", _KEYS)
     if "prompt_text" not in body:
         _refuse("`prompt_text` is missing", 'for a request without text give an empty one: "prompt_text": ""')
     prompt = body["prompt_text"]
@@ -95,12 +94,13 @@ def parse_payload(value: Mapping[str, object]) -> Payload:
             f"`prompt_text` has {len(prompt):,} characters, more than {MAX_PROMPT_CHARACTERS:,}",
             "assess a long document in parts: the worst verdict counts",
         )
+    sources = _object(body.get("debug", {}), "`debug`").get("sources", [])
     payload = Payload(
         prompt,
         _modalities(body.get("modalities", ["text"])),
         _policy_context(body.get("policy_context", {})),
         _names(body.get("ingress_flags", []), "ingress_flags", MAX_FLAGS),
-        _sources(_object(body.get("debug", {}), "`debug`").get("sources", [])),
+        tuple(_source(*numbered) for numbered in enumerate(_array(sources, "debug.sources", MAX_SOURCES))),
     )
     _refuse_secrets(payload)
     return payload
@@ -111,12 +111,7 @@ def payload_digest(payload: Payload, custom: Sequence[str] = ()) -> str:
 
     Of the redacted prompt: a reader of the log who knows the rest of a text could find the PIN in it by trying all.
     """
-    content = {
-        "modalities": payload.modalities,
-        "policy_context": payload.policy_context,
-        "ingress_flags": payload.ingress_flags,
-        "sources": payload.sources,
-    }
+    content = {key: getattr(payload, key) for key in ("modalities", "policy_context", "ingress_flags", "sources")}
     digest = hashlib.sha256(json.dumps(content, separators=(",", ":"), sort_keys=True).encode("ascii"))
     digest.update(b"\n")
     digest.update(payload.redacted(custom).text.encode("utf-8", "surrogatepass"))
@@ -127,47 +122,35 @@ def _modalities(value: object) -> tuple[str, ...]:
     listed = _array(value, "modalities", len(MODALITIES) * 4)
     if any(item not in MODALITIES for item in listed):
         _refuse("`modalities` holds something that is not one", f"known: {', '.join(MODALITIES)}")
-    if not listed:
-        _refuse("`modalities` is empty", "leave it out for plain text")
-    return tuple(name for name in MODALITIES if name in listed)
-
-
-def _policy_context(value: object) -> PolicyContext:
-    body = _object(value, "`policy_context`")
-    _refuse_unknown_keys(body, PolicyContext._fields, "`policy_context`")
-    ruleset = body.get("pii_ruleset", "default")
-    if ruleset not in PII_RULESETS:
-        _refuse("`policy_context.pii_ruleset` is not a known rule set", f"known: {', '.join(PII_RULESETS)}")
-    return PolicyContext(
-        str(ruleset),
-        _name(body.get("block_mode", "baseline"), "policy_context.block_mode"),
-        _name(body.get("override_mode", "clarify"), "policy_context.override_mode"),
+    return tuple(name for name in MODALITIES if name in listed) or _refuse(
+        "`modalities` is empty", "leave it out for plain text"
     )
 
 
-def _sources(value: object) -> tuple[PayloadSource, ...]:
-    sources = []
-    for number, item in enumerate(_array(value, "debug.sources", MAX_SOURCES)):
-        where = f"debug.sources[{number}]"
-        body = _object(item, f"`{where}`")
-        if "type" not in body:
-            _refuse(f"`{where}.type` is missing", "say what the artifact is, for example pdf")
-        hits = _names(body.get("rule_hits", []), f"{where}.rule_hits", MAX_RULE_HITS)
-        sources.append(PayloadSource(_name(body["type"], f"{where}.type"), hits, _meta(body.get("meta", {}), where)))
-    return tuple(sources)
+def _policy_context(value: object) -> PolicyContext:
+    body = _object(value, "`policy_context`", PolicyContext._fields)
+    ruleset, *modes = (body.get(key, default) for key, default in PolicyContext()._asdict().items())
+    if ruleset not in PII_RULESETS:
+        _refuse("`policy_context.pii_ruleset` is not a known rule set", f"known: {', '.join(PII_RULESETS)}")
+    places = (f"policy_context.{key}" for key in PolicyContext._fields[1:])
+    return PolicyContext(str(ruleset), *map(_name, modes, places))
 
 
-def _meta(value: object, where: str) -> tuple[tuple[str, int | float | bool | str], ...]:
-    """Return the numbers, flags and short identifiers under names; leave everything else out."""
-    body = _object(value, f"`{where}.meta`")
-    if len(body) > MAX_META:
-        _refuse(f"`{where}.meta` has {len(body):,} entries, more than {MAX_META}", "send counts, not content")
-    statistics = [
-        (key, item)
-        for key, item in body.items()
+def _source(number: int, value: object) -> PayloadSource:
+    where = f"debug.sources[{number}]"
+    body = _object(value, f"`{where}`")
+    if "type" not in body:
+        _refuse(f"`{where}.type` is missing", "say what the artifact is, for example pdf")
+    meta = _object(body.get("meta", {}), f"`{where}.meta`")
+    if len(meta) > MAX_META:
+        _refuse(f"`{where}.meta` has {len(meta):,} entries, more than {MAX_META}", "send counts, not content")
+    statistics = {
+        key: item
+        for key, item in meta.items()
         if _is_name(key) and _is_statistic(item) and not _has_secret(f"{key}={item}")
-    ]
-    return tuple(sorted(statistics))  # type: ignore[arg-type]
+    }
+    hits = _names(body.get("rule_hits", []), f"{where}.rule_hits", MAX_RULE_HITS)
+    return PayloadSource(_name(body["type"], f"{where}.type"), hits, tuple(sorted(statistics.items())))  # type: ignore[arg-type]
 
 
 def _is_statistic(value: object) -> bool:
@@ -216,9 +199,16 @@ def _refuse(message: str, hint: str = "") -> Never:
     raise InvalidPayload(message, hint=hint)
 
 
-def _object(value: object, what: str) -> Mapping[object, object]:
+def _object(value: object, what: str, known: tuple[str, ...] = ()) -> Mapping[object, object]:
+    """Return an object; refuse a key that is not `known`, if any are."""
     if not isinstance(value, Mapping):
         _refuse(f"{what} must be an object, not {_kind(value)}")
+    for key in value if known else ():
+        if key not in known:
+            # A key is the caller's own word, unless a host turned content into keys: then it may be a secret.
+            word = key if isinstance(key, str) and re.fullmatch("[A-Za-z_]{1,32}", key) else ""
+            shown = f" {quoted(word)}" if word and not _has_secret(f"secret={word}") else ""
+            _refuse(f"unknown key{shown} in {what}", suggest_closest(str(key), known) or f"known: {', '.join(known)}")
     return value
 
 
@@ -228,15 +218,6 @@ def _array(value: object, where: str, most: int) -> list[object]:
     if len(value) > most:
         _refuse(f"`{where}` has {len(value):,} entries, more than {most}")
     return list(value)
-
-
-def _refuse_unknown_keys(body: Mapping[object, object], known: tuple[str, ...], what: str) -> None:
-    for key in body:
-        if key not in known:
-            # A key is the caller's own word, unless a host turned content into keys: then it may be a secret.
-            word = key if isinstance(key, str) and re.fullmatch("[A-Za-z_]{1,32}", key) else ""
-            shown = f" {quoted(word)}" if word and not _has_secret(f"secret={word}") else ""
-            _refuse(f"unknown key{shown} in {what}", suggest_closest(str(key), known) or f"known: {', '.join(known)}")
 
 
 _KINDS = {str: "such a string", bool: "a boolean", int: "a number", float: "a number", type(None): "null"}

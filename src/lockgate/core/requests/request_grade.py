@@ -1,6 +1,6 @@
 """The grade of a request by its signs: nothing, suspected or sure.
 
-1. Find the signs in the text (request_sign_search.py).
+1. Find the signs in the text (request_signs.py).
 2. Weigh each where it stands (`_weigh`). A *mention* counts half: a sign that is quoted, forbidden, talked about, or
    about something else than the application (`MENTIONS`). One with an order beside it is *in doubt*: it counts in
    full, and nothing makes it sure.
@@ -21,8 +21,16 @@ from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from lockgate.core.requests.request_sign_search import MARKS, SignHit, comparable, decode_letters, search_pieces
-from lockgate.core.requests.request_signs import HINT, MENTIONS, SIGN
+from lockgate.core.requests.request_signs import (
+    HINT,
+    MARKS,
+    MENTIONS,
+    SIGN,
+    SignHit,
+    comparable,
+    decode_letters,
+    search_pieces,
+)
 from lockgate.core.text.scanner import Scan
 
 SUSPECTED, SURE = 4, 5
@@ -123,18 +131,6 @@ def _is_quoted(before: str, after: str) -> bool:
         ):
             return True
     return False
-
-
-def weighed_signs(text: str) -> tuple[str, list[SignHit]] | None:
-    """Return a text as it is compared, and all its signs where they stand; None if that is too much to look at."""
-    folded = comparable(text)
-    hits: list[SignHit] = []
-    for found in search_pieces(folded):
-        hits += [_weigh(hit, folded) for hit in found]
-        if len(hits) > MAX_HITS:
-            return None
-    # The places are those of the text itself only if none of its characters was left out.
-    return (folded, hits) if len(folded) == len(text) else None
 
 
 # --- 3. to 5.
@@ -266,3 +262,70 @@ def _other_readings(text: str, scan: Scan | None) -> Iterator[tuple[str, tuple[i
             yield part.data.decode("utf-8", "replace"), (part.start, part.end), True
     for decoded in decode_letters(comparable(text)):
         yield decoded, (0, len(text)), False
+
+
+# --- the operator's own prompt
+#
+# It names the moves of attackers in order to forbid them, and gives the model a part to play. In a client's words both
+# are signs of an attack. In the operator's they are usual, so they are left out before the rest is graded. All else in
+# that place counts as before: a client that writes the whole body can write it too.
+
+_REQUESTS: Final = (
+    r"attempts?|requests?|asking|demands?|trying|aufforderung(?:en)?|versuche?|demandes?|tentatives?|peticion(?:es)?|intentos?"
+    r"|pedidos?"
+)
+# A negation, or the mention of a request, with no more than a few words between it and the sign.
+_FORBIDDEN: Final = re.compile(
+    r"\b(?:never|not|n['\u2019]t|cannot|no circumstances|refuse to|avoid|niemals|nie|nicht|keine|jamais|nunca|no|mai)\b"
+    r"(?: [\w\u2019'-]+,?){0,3} ?$"
+    rf"|\b(?:{_REQUESTS})\b(?:,? (?:that|to|at|which|you|for|by|from|the|users?|de|d|zu|ask|tell)){{0,5}},? ?$"
+    r"|\b(?:never|not|n['\u2019]t)\b[^.!?\n]{0,120}\beven (?:if|when)\b[^.!?\n]{0,60}$"
+)
+# The same inside the sign: other languages put it there.
+_FORBIDDEN_INSIDE: Final = re.compile(rf"\b(?:never|niemals|nicht|jamais|pas|nunca|mai|{_REQUESTS})\b")
+# `If the user asks you to …` or `messages that ask …`, which end in a refusal.
+_ASKED: Final = re.compile(
+    r"\b(?:if|when|whenever|any|si|wenn|falls)\b[^.!?\n]{0,80}\b(?:(?:ask|say|tell|tr(?:y|ies)|attempt|request|want|demande"
+    r"|pide)\w*|(?:bittet|fragt|auffordert),?)[^.!?\n,;:]{0,30}$"
+)
+_REFUSED: Final = re.compile(
+    r"^[^\n]{0,80}(?<!never )(?<!not )(?<!n't )(?<!without )\b(?:refus(?:e|ed)\b|declin|reject|say no\b"
+    r"|(?:do not|don['\u2019]t|never) (?:comply|obey|believe|follow)|(?:cannot|can['\u2019]t) share"
+    r"|lehne|ablehnen|rechaza)"
+)
+_BEFORE, _BEHIND = 200, 120
+
+
+def spare_guards(text: str) -> str:
+    """Return the operator's prompt without what it forbids, and without the part that it gives the model to play."""
+    folded = comparable(text)
+    hits: list[SignHit] = []
+    for piece in search_pieces(folded):
+        hits += [_weigh(hit, folded) for hit in piece]
+        if len(hits) > MAX_HITS:
+            return text
+    # The places are those of the text itself only if none of its characters was left out.
+    if len(folded) != len(text):
+        return text
+    guards = [hit for hit in hits if hit.sign.points > HINT and _is_guard(folded, hit)]
+    counted = [hit for hit in hits if hit.sign.points > HINT and hit not in guards]
+    pieces: list[str] = []
+    at = 0
+    for hit in sorted(guards, key=lambda hit: hit.start):
+        if not any(hit.start < other.end and other.start < hit.end for other in counted):
+            pieces.append(text[at : hit.start])
+            at = max(at, hit.end)
+    return "".join((*pieces, text[at:]))
+
+
+def _is_guard(text: str, hit: SignHit) -> bool:
+    # A prompt is about rules, tools and makers. The grade counts a sign half that is negated, quoted or talked about.
+    if hit.sign.is_broad or hit.sign.family == "cast" or hit.points < hit.sign.points:
+        return True
+    if not hit.firm:
+        return False
+    before = re.split(r"[.!?\n]", text[max(0, hit.start - _BEFORE) : hit.start])[-1]
+    behind = text[hit.end : hit.end + _BEHIND]
+    if _FORBIDDEN.search(before) or _FORBIDDEN_INSIDE.search(text, hit.start, hit.end):
+        return True
+    return _ASKED.search(before) is not None and _REFUSED.search(behind) is not None

@@ -1,14 +1,13 @@
 """Strikes and bans: how unsafe requests are counted, and when a client loses its tools or all access.
 
-1. Every unsafe request is a strike, against the principal who sent it and against the network it came from.
+1. Every unsafe request is a strike against its principal and against the network it came from.
 2. A principal with `tier1_threshold` strikes in the window is in `tier1_mode` for `tier1_cooldown_s`, and likewise for
    tier 2. A strike during a cooldown begins it again; when it ends, strikes still in the window count on.
-3. A network with `network_threshold` of them is slowed, more with each, for as long as they are in the window. It is
-   never locked out: others live behind the same address, and an attacker could lock them out.
+3. A network with `network_threshold` of them is slowed, more with each. It is never locked out: an attacker could lock
+   out all others behind the same address.
 
-All that is known of a subject only grows towards suspicion: two records are merged by the later end of each ban, so
-that hearing twice, late, or from several sides about the same thing changes nothing, and no order of events lifts one.
-Times are the caller's clock, which must not go backwards.
+Records are merged by the later end of each ban, so that no repeated, late or reordered report lifts one. Times are the
+caller's clock, which must not go backwards.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil, inf
+from types import UnionType
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidConfig, quoted
@@ -76,29 +76,25 @@ class LadderSettings:
     max_subjects: int = 100_000
 
     def __post_init__(self) -> None:
-        for name, kind, most in (
-            *((name, int, MAX_THRESHOLD) for name in ("tier1_threshold", "tier2_threshold", "network_threshold")),
-            ("max_subjects", int, 10_000_000),
-            *((name, int | float, MAX_SECONDS) for name in ("window_s", "tier1_cooldown_s", "tier2_cooldown_s")),
-        ):
+        limits: tuple[tuple[type | UnionType, float, tuple[str, ...]], ...] = (
+            (int, MAX_THRESHOLD, ("tier1_threshold", "tier2_threshold", "network_threshold")),
+            (int, 10_000_000, ("max_subjects",)),
+            (int | float, MAX_SECONDS, ("window_s", "tier1_cooldown_s", "tier2_cooldown_s")),
+        )
+        for kind, most, name in ((kind, most, name) for kind, most, names in limits for name in names):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, kind) or not 1 <= value <= most:
                 whole = "a whole number" if kind is int else "seconds"
                 raise InvalidConfig(f"{name} must be {whole} between 1 and {most:,.0f}, not {quoted(value)}")
         for name in ("tier1_mode", "tier2_mode"):
-            mode = getattr(self, name)
-            if mode not in BAN_MODES:
-                raise InvalidConfig(
-                    f"{name} cannot be {quoted(mode)}",
-                    hint=f"one of these: {', '.join(mode.value for mode in BAN_MODES)}",
-                )
+            if (mode := getattr(self, name)) not in BAN_MODES:
+                hint = f"one of these: {', '.join(mode.value for mode in BAN_MODES)}"
+                raise InvalidConfig(f"{name} cannot be {quoted(mode)}", hint=hint)
             object.__setattr__(self, name, Standing(mode))
-        if self.tier2_threshold < self.tier1_threshold or BAN_MODES.index(self.tier2_mode) < BAN_MODES.index(
-            self.tier1_mode
-        ):
-            raise InvalidConfig(
-                "tier 2 must not come before tier 1, nor be milder", hint="give tier 2 the higher threshold and mode"
-            )
+        is_milder = BAN_MODES.index(self.tier2_mode) < BAN_MODES.index(self.tier1_mode)
+        if is_milder or self.tier2_threshold < self.tier1_threshold:
+            hint = "give tier 2 the higher threshold and mode"
+            raise InvalidConfig("tier 2 must not come before tier 1, nor be milder", hint=hint)
 
     @property
     def kept_strikes(self) -> int:
@@ -200,14 +196,10 @@ def standing_from_record(
 ) -> tuple[Standing, float]:
     """How the subject stands, and for how many seconds: until the ban ends, or for each request of a slowed network."""
     if kind == PRINCIPAL:
-        locked_s, quarantined_s = remaining_s(record, now)
-        if quarantined_s > 0:
-            return Standing.FULL_QUARANTINE, quarantined_s
-        return (Standing.EXECUTE_LOCKED, locked_s) if locked_s > 0 else (Standing.NORMAL, 0.0)
+        hardest_first = reversed(list(zip(BAN_MODES, remaining_s(record, now), strict=True)))
+        return next((ban for ban in hardest_first if ban[1] > 0), (Standing.NORMAL, 0.0))
     past = len(recent_strikes(record, now, settings)) - settings.network_threshold
-    if past < 0:
-        return Standing.NORMAL, 0.0
-    return Standing.SLOWED, DELAYS_S[min(past, len(DELAYS_S) - 1)]
+    return (Standing.SLOWED, DELAYS_S[min(past, len(DELAYS_S) - 1)]) if past >= 0 else (Standing.NORMAL, 0.0)
 
 
 def retry_after_s(left: float, chance: float) -> int:

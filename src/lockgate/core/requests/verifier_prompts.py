@@ -120,13 +120,8 @@ _REPLIES = tuple(
 
 def parse_verdict(text: str, nonce: str) -> Verdict | None:
     """The verdict in a model's reply, or None for anything but exactly the object that was asked for."""
-    if len(text) > MAX_REPLY_CHARACTERS:
-        return None
-    for reply in _REPLIES:
-        match = reply.fullmatch(text)
-        if match and match["nonce"] == nonce:
-            return cast("Verdict", match["verdict"])
-    return None
+    matches = (reply.fullmatch(text) for reply in _REPLIES if len(text) <= MAX_REPLY_CHARACTERS)
+    return next((cast("Verdict", match["verdict"]) for match in matches if match and match["nonce"] == nonce), None)
 
 
 def verdict_from_scores(scored: Rating, *, low: float = LOW_SCORE, high: float = HIGH_SCORE) -> Verdict:

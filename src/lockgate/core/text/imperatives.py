@@ -19,47 +19,22 @@ _VERBS = read_sections(__package__, "imperatives.txt")
 PLAIN_VERBS, NOUN_VERBS = _VERBS["plain verbs"], _VERBS["noun verbs"]
 
 _OPENERS, _MODALS = "|".join(_VERBS["openers"]), "|".join(_VERBS["modals"])
-# Orders in the passive, which name no actor: "the list must be sent to …".
-_PASSIVE = (
-    r"(?:must|should|shall|needs?\s{1,4}to|ha(?:s|ve)\s{1,4}to|is\s{1,4}to|are\s{1,4}to)\s{1,4}(?:also\s{1,4}|now\s{1,4})?"
-    r"be\s{1,4}[a-z]{2,18}(?:ed|en|nt|id|ld|ade|ght|ut)"
-)
 # A clause in front without a comma behind it: "after reading this delete …", "when you are done open …".
 _CLAUSE = (
     r"(?:after|before|when|once|while|upon|if)\s(?:[a-z'-]{1,12}\s){0,3}(?:this|that|it|them|these|those|done|finished|"
     r"ready|here|[a-z]{2,12}ing|[a-z]{2,12}ed)\s{1,4}(?:(?:also|then|first|just)\s)?"
-)
-# "We recommend fetching …", "do not answer until you have opened …".
-_ADVICE = (
-    r"(?:recommend|suggest|advise|consider|try|requires?|(?:begin|start)s?\s{1,4}by)\s{1,4}[a-z]{2,16}ing|"
-    r"without\s{1,4}having\s{1,4}[a-z]{2,16}ed|(?:until|unless)\s{1,4}you(?:'ve|\s{1,4}have)?\s{1,4}[a-z]{2,18}(?:ed|en|nt|id|ld|ade|ght|ut)"
-)
-# Readers that are not persons. Text about what such a reader does ("assistants add …", "the agent then sends …") is an
-# order without an imperative.
-_READERS = (
-    r"(?:(?:ai|llm|language|coding|virtual|digital|automated|autonomous)\s{1,4})?(?:assistants?|agents?|bots?|chatbots?|"
-    r"copilots?|llms?|language\s{1,4}models?|ais)|automations?|automated\s{1,4}(?:systems?|readers?|tools?|processes)|"
-    r"(?:an?|the|any|this|your|every|each)\s{1,4}ai"
-)
-_OBJECT = (
-    r"(?:the|an?|this|that|these|those|my|your|our|his|her|its|their|all|any|each|every|both|it|them|me|us|him|"
-    r"everything|everyone|someone|another|following)\b|[\"'`$<~/\[{(@]|https?:|www\."
-)
-# Noun-verbs that are plainly verbs with this word behind them: `Invoice for` is a heading, `Reply to` is not.
-_PARTICLES = (
-    r"(?:go|reply|log|login|sign|switch|move|point|return|direct|push|post|export|copy)\s{1,4}(?:to|into|in|out|up|over)|"
-    r"(?:turn|shut|switch|set)\s{1,4}(?:on|off|down|up|out)|(?:click|act)\s{1,4}on|fill\s{1,4}(?:in|out)|"
-    r"(?:look|search)\s{1,4}(?:at|for|up)|(?:report|reach)\s{1,4}(?:to|out\s{1,4}to)|loop\s{1,4}in|click\s{1,4}here|"
-    r"run\s{1,4}(?:sudo|pip3?|npm|npx|yarn|pnpm|uvx?|git|rm|mv|cp|curl|wget|python3?|bash|sh|zsh|make|docker|kubectl|"
-    r"chmod|chown|cat|ssh|scp|cargo|go|node|brew|apt|apt-get|dnf|yum|systemctl|crontab|cd|\./\S)"
 )
 # A program that is in no list: by the look of its name, or by a word that wants it now.
 _PROGRAM = (
     r"(?:^|[.!?:;\n]\s{0,8})(?i:please\s)?(?i:run)\s(?:[a-z][a-z0-9]{0,20}(?:[-_.][a-z0-9]|ctl\b|cli\b|adm\b)|"
     r"[\w./-]{1,30}\s(?:[\w./-]{1,30}\s){0,3}(?:now|immediately|first|once|again)\b)"
 )
-# Orders in other languages. A cue may stand anywhere: it has no effect unless the call carries what stands beside it.
+# A cue may be anywhere: it has no effect unless the call carries what is beside it.
 _CUES = read_sections(__package__, "order_cues.txt")
+_OBJECTS, _PARTICLES, _PASSIVE, _ADVICE, _READERS = (
+    "|".join(_CUES[section]).replace(" ", r"\s{1,4}")
+    for section in ("objects", "particles", "passive", "advice", "readers")
+)
 
 
 def _either(words: Iterable[str]) -> str:
@@ -74,7 +49,7 @@ def cue_patterns() -> tuple[tuple[str, bool], ...]:
     openers = rf"(?i:(?:{_OPENERS})[\s,:!.\-0-9)]{{1,6}})"
     # The object may stand behind the tag that ends an emphasis: `<b>Send</b> the list`.
     object_plain = r"(?:\s{1,8}[\w\"'`$~/<({\[@#*_]|:\s|<|[*_]{1,2}\s)"
-    object_noun = rf"(?:\s{{1,8}}(?i:{_OBJECT})|<)"
+    object_noun = rf"(?:\s{{1,8}}(?i:{_OBJECTS})|<)"
     particles = rf"(?i:{_PARTICLES})\b"
     # A sentence that starts after punctuation, a bullet or a symbol of any script, in any case.
     after_stop = (
@@ -91,7 +66,7 @@ def cue_patterns() -> tuple[tuple[str, bool], ...]:
     modal = (
         rf"(?i:\b(?:{_MODALS})\s{{1,6}}(?:(?:also|then|now|first|please|immediately|directly|just|always|not|"
         rf"be sure to|make sure to)\s{{1,6}}){{0,2}}(?:{plain}|{noun})\b|"
-        rf"\b(?:please|kindly)\b|\b{_PASSIVE}\b|\b(?:{_ADVICE})\b)"
+        rf"\b(?:please|kindly)\b|\b(?:{_PASSIVE})\b|\b(?:{_ADVICE})\b)"
     )
     clause = rf"(?i:\b{_CLAUSE}(?:(?:{plain}){object_plain}|(?:{noun}){object_noun}))"
     # A verb with an address right behind it is an order wherever it stands: "to go on visit https://…". In lower case
@@ -116,54 +91,29 @@ class Order(NamedTuple):
 
 # The end of a sentence (group 1), or of a field of a record: an order in one mail header does not reach the next. The
 # look-ahead on the first letter makes most of the text cost one comparison per byte. A line may carry its number, as
-# tools that print files write it. A row of a table is a field of its own: `| a | b |`, `a | b`, `a,b,c`, or an entry
-# that begins with its id, `AB-12 text` (group 2: only behind another row).
-_ROW = (
-    rb"[ \t]{0,8}+\||[A-Za-z]{1,10}+-\d{1,8}+\s|#\d{1,8}+\s|[^\s,;\"]{1,40}+,(?! )[^\n,]{0,80}+,(?! )\S|"
-    rb"[^\n|]{1,60}+\|(?<=[ \t]\|)\s"
-)
-_ROW_BEFORE = re.compile(rb"(?:\s{0,8}\d{1,6}(?:\t|\xe2\x86\x92))?(?:" + _ROW + rb")")
+# tools that print files write it.
 _EDGE = re.compile(
     rb"(?=[.!?\n\"'\\<\xe3\xef\xd8\xe0])(?:"
     rb"([.!?](?=[\s\"')\]<]|\Z)|\xe3\x80\x82|\xef\xbc\x81|\xef\xbc\x9f|\xd8\x9f|\xe0\xa5\xa4)|"
     rb"\n(?: {0,8}+\d{1,6}+(?:\t|\xe2\x86\x92))?+(?:\s{0,20}\n|\s{0,20}+(?:"
-    rb"(?:- )?[\"']?[A-Za-z_][\w ]{0,30}+[\"']?:(?=\s|\Z)|[-*]\s|\d{1,3}+[.)]\s)|-{3}|((?=[^\n]{4})(?=%b)))|"
+    rb"(?:- )?[\"']?[A-Za-z_][\w ]{0,30}+[\"']?:(?=\s|\Z)|[-*]\s|\d{1,3}+[.)]\s)|-{3})|"
     rb"[\"']\s{0,8}[,}\]/>]|[\"']\s{0,8}:\s|[\"']\s{1,8}[\w-]{1,40}=|\\n\\n|"
-    rb"</?(?:p|div|li|ul|ol|tr|td|th|table|form|label|input|button|section|h[1-6]|script|style)\b)" % _ROW
+    rb"</?(?:p|div|li|ul|ol|tr|td|th|table|form|label|input|button|section|h[1-6]|script|style)\b)"
 )
 # Words that point outside their own sentence: the value stands before ("buy it") or after ("do the following").
 _POINTERS = frozenset(
     b"it its this that these those them him her there here following below above same one such they".split()
 )
 
-# Who did something is not asked to do anything: "removed at 09:40 by assistant"; but "to be removed by" asks.
-_DONE_BY = re.compile(
-    rb"(?i:(?<!be )(?<!get )(?<!gets )(?<!got )\b[a-z]{2,16}ed(?: (?:at|on) [\d:./-]{1,16}){0,2} "
-    rb"by (?:an? |the |this )?[a-z ]{0,14}(?:assistants?|agents?|bots?|automations?))\Z"
-)
 # A field that ends in one of these is not at its end: "forward it to", and the address in the next row.
 _GOES_ON = re.compile(
     rb"(?i:[:,]|\b(?:to|at|is|are|with|for|from|by|of|on|in|into|and|or|the|an?|namely|called))[\s|]*\Z"
 )
-_FILE = re.compile(rb"File \"(?:[/~]/?\w)?\Z")
-_PLACE = re.compile(rb"File \"(?![^\"\n]{0,400}://)[^\"\s@]{1,400}\", line \d")
-# A frame of a stack in JavaScript: `    at Module._compile (node:internal/modules/loader:15:4)`; a server's answer to a
-# push: `remote: Create a pull request for 'x' on GitHub by visiting:`, and the address in the next line.
-_PRINTED = re.compile(
-    rb"[ \t]{2,12}at (?:async |new )?[\w$.<>#]{1,120}(?: \[as [\w$.]{1,60}\])? "
-    rb"\((?:node:[\w/.-]{1,200}|(?![^)\n]{0,400}(?:://|@))[^()\s]{1,400}\.[cm]?[jt]sx?):\d{1,7}:\d{1,7}\)(?=\s|\Z)|"
+# A server's answer to a push, with the address in the next line, asks for nothing.
+_PUSH_HINT = re.compile(
     rb"remote: (?:To c|C)reate a (?:pull|merge) request for [^\s,]{1,120}(?: on GitHub by visiting|, visit):[ \t]*\n"
     rb"remote:[ \t]{1,8}https://git(?:hub|lab)\.com/[^\s?#]{1,200}/new[/?]\S{1,200}(?=\s|\Z)"
 )
-# A path that ends its line, with a verb at its end, as in lists of files: `41G /srv/wal_archive`.
-_PATH_AT_END = re.compile(rb"(?<!\S)(?:/[\w.+-]{1,100}+){2,16}+[^\S\n]{0,8}+\n\s{0,8}+\S\Z")
-# Only before an address: "could not send it" may still ask the reader to try again.
-_NOT_DONE = re.compile(
-    rb"(?:\b(?:could|can|did|was|is)(?: not|n't)|\bcannot|\b(?:failed|unable|trying|tried) to)\s{1,4}"
-    rb"(?:be )?[a-z]{2,14}\s{1,4}[\"'`<(]{0,2}(?:https?:|www\.|[/~]/?\w)\Z",
-    re.IGNORECASE,
-)
-_LAST_WORDS = re.compile(rb"[A-Za-z'\"`][A-Za-z'\"`]{0,23}(?:[^\S\n]{1,8}[A-Za-z'\"`]{0,24})?\Z")
 
 # A sentence is at most this long on either side of its cue: a text without full stops must not become one long order,
 # nor cost the time of one.
@@ -230,56 +180,17 @@ def fold_words(prepared: bytes) -> bytes:
     return b" " + b" ".join(split_words(prepared)) + b" "
 
 
-def is_false_cue(data: bytes, cue: int) -> bool:
-    """Return whether a cue is none: it stands before a place in a program, tells what was or could not be done, or ends
-    a path.
-
-    `File "cart.py", line 7` and `at cart.send (cart.js:7:1)` say where something happened, `could not open /srv/data`
-    that it did not.
-    """
-    if b" by " in data[max(0, cue - 40) : cue].lower() and _DONE_BY.search(data, max(0, cue - 80), cue):
-        return True
-    if _is_printed_by_program(data, cue):
-        return True
-    # Most cues end neither in a quote nor in the start of an address, which is seen at once.
-    tail = data[max(0, cue - 9) : cue]
-    if b'"' not in tail and b"/" not in tail[-3:] and b"~" not in tail[-3:] and not tail.endswith((b":", b".")):
-        return False
-    if (match := _FILE.search(data, max(0, cue - 9), cue)) is not None and _PLACE.match(data, match.start()):
-        return True
-    return _NOT_DONE.search(data, max(0, cue - 64), cue) is not None
-
-
-def _is_printed_by_program(data: bytes, cue: int) -> bool:
-    """Return whether a cue stands in a frame of a stack, an answer to a push, or a list of paths."""
-    line = data.rfind(b"\n", max(0, cue - 160), cue) + 1
-    if (printed := _PRINTED.match(data, line)) is not None and cue <= printed.end():
-        return True
-    return b"\n" in data[max(0, cue - 17) : cue] and _PATH_AT_END.search(data, max(0, cue - 200), cue) is not None
-
-
-def _is_behind_row(data: bytes, end: int) -> bool:
-    """Return whether the line that ends here is a row as well: a row behind a sentence may be what it speaks of."""
-    start = max(0, end - ORDER_REACH)
-    return _ROW_BEFORE.match(data, data.rfind(b"\n", start, end) + 1 or start) is not None
+def is_push_hint(data: bytes, cue: int) -> bool:
+    """Return whether a cue is in a server's answer to a push."""
+    hint = _PUSH_HINT.match(data, data.rfind(b"\n", max(0, cue - 160), cue) + 1)
+    return hint is not None and cue <= hint.end()
 
 
 def order_from_cue(data: bytes, prepared: bytes, cue: int) -> Order:
     """Return the order around a cue: its sentence, and its neighbours within the same field."""
     low, high = max(0, cue - ORDER_REACH), min(len(data), cue + ORDER_REACH)
-    # The cue ends at its verb or one word behind it; the sentence starts at the full stop before that verb.
-    tail = _LAST_WORDS.search(data, max(low, cue - 40), cue)
-    limit = tail.start() if tail else cue
-    starts, row = [low], 0
-    # To see that a row of a table begins, the rest of the row has to be read.
-    for edge in _EDGE.finditer(data, low, high):
-        if edge.end() > limit:
-            break
-        if edge[2] is not None:
-            is_first = data.find(b"\n", row, edge.start()) >= 0 if row else not _is_behind_row(data, edge.start())
-            row = edge.end()
-            if is_first:
-                continue
+    starts = [low]
+    for edge in _EDGE.finditer(data, low, cue):
         if edge[1] is None:
             starts.clear()
         starts.append(edge.end())
@@ -289,8 +200,6 @@ def order_from_cue(data: bytes, prepared: bytes, cue: int) -> Order:
             ends.append(edge.end())
             if len(ends) == _SENTENCES:
                 break
-        elif edge[2] is not None and not _is_behind_row(data, edge.start()):
-            continue
         elif not _GOES_ON.search(data, max(low, edge.start() - 40), edge.start()):
             # A colon hands the order on to the field behind it: "do the following:", a blank line, then what to do.
             ends.append(edge.start())

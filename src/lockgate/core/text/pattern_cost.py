@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
+from itertools import pairwise
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidConfig, quoted
@@ -30,15 +31,19 @@ _MAX_DEPTH = 50
 # More than any pattern may cost.
 TOO_DEEP = 1_000_000_000
 
-_ESCAPE = re.compile(r"\\(?:x\{[^}]*\}|x[0-9a-fA-F]{0,2}|[pP]\{[^}]*\}|[pP].|c.|[0-7]{1,3}|o\{[^}]*\}|.)", re.DOTALL)
-_CLASS = re.compile(r"\[\^?\]?(?:\\.|\[:\^?\w*:\]|[^\]\\])*\]?", re.DOTALL)
-_REPEAT = re.compile(r"(?:([?*+])|\{(\d+)(?:(,)(\d*))?\})[?+]?")
-# What a group begins with: a name, flags, or a kind that the engine refuses.
-_GROUP = re.compile(r"\((?:\?#[^)]*\)|\*[^)]*\)|\?P?<[^>=!]*>|\?P?'[^']*'|\?([a-zA-Z^-]*)(\)|:)|\?[=!>|]|\?<[=!])?")
 _HIDES = re.compile(r"(?<!\\)(?:\\\\)*\\[QE]|\(\?[a-zA-Z^-]*x")
 # Escapes that stand for a class of characters, or for a place.
 _CLASS_ESCAPES = frozenset("dDwWsShHvVNRXC")
 _PLACE_ESCAPES = frozenset("bBAzZGQEK")
+# A group begins with a name, flags, or a kind that the engine refuses; a comment or flags alone are `nothing`.
+_TOKEN = re.compile(
+    r"(?P<nothing>\((?:\?#[^)]*|\*[^)]*|\?[a-zA-Z^-]*)\))|"
+    r"(?P<open>\((?:\?P?<[^>=!]*>|\?P?'[^']*'|\?[a-zA-Z^-]*:|\?[=!>|]|\?<[=!])?)|(?P<close>\))|(?P<either>\|)|"
+    r"(?P<set>\[\^?\]?(?:\\.|\[:\^?\w*:\]|[^\]\\])*\]?)|"
+    r"\\(?P<escape>x\{[^}]*\}|x[0-9a-fA-F]{0,2}|[pP]\{[^}]*\}|[pP].|c.|[0-7]{1,3}|o\{[^}]*\}|.)|"
+    r"(?P<repeat>(?:(?P<sign>[?*+])|\{(?P<least>\d+)(?P<open_ended>,(?P<most>\d*))?\})[?+]?)|(?P<one>.)",
+    re.DOTALL,
+)
 
 
 class _Piece(NamedTuple):
@@ -84,94 +89,61 @@ def check_budget(patterns: Sequence[str]) -> None:
 def pattern_cost(pattern: str) -> int:
     """Return what compiling this pattern costs, in links; 0 for a plain word of at least two characters."""
     reader = _Reader(pattern)
-    piece = reader.read_alternatives(0)
-    while reader.at < len(pattern):
-        # A bracket that nothing opened: the engine will refuse it.
-        reader.at += 1
-        piece = _join(piece, reader.read_alternatives(0))
-    fixed = piece.fixed and not reader.ignores_spaces
-    return min(TOO_DEEP, max(0, piece.links - reader.written) + (0 if fixed else UNFIXED_STEP * piece.steps))
+    piece = reader.read_group(0)
+    return min(TOO_DEEP, max(0, piece.links - reader.written) + (0 if piece.fixed else UNFIXED_STEP * piece.steps))
 
 
 class _Reader:
     """Reads a pattern once, from left to right; what it cannot read counts as a character."""
 
     def __init__(self, pattern: str) -> None:
-        self.pattern = pattern
-        self.at = 0
-        # How many steps stand in the text itself: a plain word links each with the next.
-        self.written = 0
-        # In this mode a part of the text is a comment, and no fixed characters can be seen.
-        self.ignores_spaces = False
+        self._tokens = _TOKEN.finditer(pattern)
         self._beyond_ascii = not pattern.isascii() or pattern.startswith("(*")
+        # How many steps are in the text itself: a plain word links each with the next.
+        self.written = 0
 
-    def read_alternatives(self, depth: int) -> _Piece:
-        found = self._read_sequence(depth)
-        while self.pattern.startswith("|", self.at):
-            self.at += 1
-            found = _either(found, self._read_sequence(depth))
-        return found
+    def read_group(self, depth: int) -> _Piece:
+        alternatives: list[list[_Piece]] = [[]]
+        for token in self._tokens:
+            kind, pieces = token.lastgroup, alternatives[-1]
+            if kind == "repeat" and pieces:
+                pieces[-1] = _repeat(pieces[-1], *_bounds(token))
+            elif kind == "open":
+                if depth == _MAX_DEPTH:
+                    return _Piece(steps=TOO_DEEP)
+                pieces.append(self.read_group(depth + 1)._replace(character=False))
+            elif kind == "either":
+                alternatives.append([])
+            elif kind == "close" and depth:
+                break
+            elif kind not in ("close", "nothing"):
+                pieces.append(self._step(token))
+        return reduce(_either, map(_join_all, alternatives))
 
-    def _read_sequence(self, depth: int) -> _Piece:
-        found = _Piece()
-        before_is_character = False
-        while self.at < len(self.pattern) and self.pattern[self.at] not in "|)":
-            piece = self._read_one(depth)
-            while repeat := self._take(_REPEAT):
-                piece = _repeat(piece, *_bounds(repeat))
-            pair = before_is_character and piece.character
-            found = _join(found, piece._replace(fixed=piece.fixed or pair))
-            if piece.steps:
-                before_is_character = piece.character
-        return found
-
-    def _read_one(self, depth: int) -> _Piece:
-        begins = self.pattern[self.at]
-        if begins == "(" and (found := self._take(_GROUP)):
-            return self._read_group(found, depth)
-        if begins == "[" and self._take(_CLASS):
-            return self._step(_WIDE_CLASS)
-        if begins == "\\" and (found := self._take(_ESCAPE)):
-            return self._read_escape(found[0][1])
-        self.at += 1
-        if begins in "^$":
+    def _step(self, token: re.Match[str]) -> _Piece:
+        escape, is_wide = token["escape"] or "", token[0] == "." or token["set"]
+        if escape in _PLACE_ESCAPES or token[0] in ("^", "$"):
             return _Piece()
-        return self._step(_WIDE_CLASS) if begins == "." else self._step(1, character=True)
-
-    def _read_escape(self, kind: str) -> _Piece:
-        if kind in _PLACE_ESCAPES:
-            return _Piece()
-        if kind in "pP":
-            return self._step(_PROPERTY)
-        return self._step(_WIDE_CLASS) if kind in _CLASS_ESCAPES else self._step(1, character=True)
-
-    def _read_group(self, found: re.Match[str], depth: int) -> _Piece:
-        self.ignores_spaces |= "x" in (found[1] or "")
-        if found[0].endswith(")"):
-            return _Piece()
-        if depth == _MAX_DEPTH:
-            self.at = len(self.pattern)
-            return _Piece(steps=TOO_DEEP)
-        inside = self.read_alternatives(depth + 1)
-        self.at += 1
-        return inside._replace(character=False)
-
-    def _take(self, expression: re.Pattern[str]) -> re.Match[str] | None:
-        found = expression.match(self.pattern, self.at)
-        self.at = found.end() if found else self.at
-        return found
-
-    def _step(self, beyond_ascii: int, *, character: bool = False) -> _Piece:
-        count = beyond_ascii if self._beyond_ascii else 1
+        is_property = escape[:1] in ("p", "P")
+        is_character = not is_wide and not is_property and escape not in _CLASS_ESCAPES
         self.written += 1
-        return _Piece(count, count, False, count, 0, character=character)
+        count = (1 if is_character else _PROPERTY if is_property else _WIDE_CLASS) if self._beyond_ascii else 1
+        return _Piece(count, count, False, count, 0, character=is_character)
 
 
 def _bounds(repeat: re.Match[str]) -> tuple[int, int | None]:
-    sign, least, comma, most = repeat.groups()
-    if sign is not None:
-        return (1 if sign == "+" else 0), (1 if sign == "?" else None)
-    return int(least), (int(most) if most else None if comma else int(least))
+    if sign := repeat["sign"]:
+        return int(sign == "+"), (1 if sign == "?" else None)
+    least = int(repeat["least"])
+    return least, (int(repeat["most"]) if repeat["most"] else None if repeat["open_ended"] else least)
+
+
+def _join_all(pieces: Sequence[_Piece]) -> _Piece:
+    """Return a sequence of pieces as one; two fixed characters in a row are fixed, whatever empty ones are between."""
+    solid = [piece for piece in pieces if piece.steps]
+    fixed = any(one.character and other.character for one, other in pairwise(solid))
+    joined = reduce(_join, pieces, _Piece())
+    return joined._replace(fixed=joined.fixed or fixed)
 
 
 def _join(a: _Piece, b: _Piece) -> _Piece:

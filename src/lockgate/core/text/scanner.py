@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from threading import Lock, local
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import hyperscan
 
@@ -102,24 +102,27 @@ def check_pattern(pattern: str) -> None:
     try:
         _compile({0: (pattern, _rule_flags(rules_from_patterns([pattern])[0]))})
     except hyperscan.error as error:
-        said, hint = _explain_engine_error(str(error).rstrip("."))
-        raise InvalidPattern(f"pattern {quoted(pattern)} cannot be used: {said}", hint=hint) from None
+        reason = str(error).rstrip(".").lower()
+        meaning, hint = next((meaning, hint) for word, meaning, hint in _REFUSALS if word in reason)
+        raise InvalidPattern(f"pattern {quoted(pattern)} cannot be used: {meaning or reason}", hint=hint) from None
 
 
-def _explain_engine_error(said: str) -> tuple[str, str]:
-    """Return why the engine refuses a pattern, in words that do not assume knowledge of the engine, and a hint."""
-    plain = said.lower()
-    if "allowempty" in plain:
-        return "it matches the empty text", "make it need at least one character, e.g. `+` in the place of `*`"
-    if "support" in plain or "reference" in plain or "after (?" in plain:
-        return plain, (
-            "patterns are matched in linear time: look-around, back-references and atomic groups are not supported"
+# What the engine says of a pattern that it refuses, what that means where its words assume knowledge of it, and a hint.
+_REFUSALS = (
+    ("allowempty", "it matches the empty text", "make it need at least one character, e.g. `+` in the place of `*`"),
+    *(
+        (
+            word,
+            "",
+            "patterns are matched in linear time: look-around, back-references and atomic groups are not supported",
         )
-    if "too large" in plain or "too big" in plain:
-        return plain, "let it repeat less often"
-    if "never match" in plain:
-        return plain, "look for what contradicts itself, e.g. a `\\b` between two letters"
-    return plain, "a sign that stands for itself needs a backslash: `\\(`, `\\[`, `\\*`"
+        for word in ("support", "reference", "after (?")
+    ),
+    ("too large", "", "let it repeat less often"),
+    ("too big", "", "let it repeat less often"),
+    ("never match", "", "look for what contradicts itself, e.g. a `\\b` between two letters"),
+    ("", "", "a sign that stands for itself needs a backslash: `\\(`, `\\[`, `\\*`"),
+)
 
 
 class PatternCache(Protocol):
@@ -148,16 +151,18 @@ class PatternDatabase:
         self._loading = Lock()
         self._threads = local()
 
+    @property
+    def is_ready(self) -> bool:
+        return self._database is not None
+
     def find_in(self, data: bytes) -> list[tuple[int, int]]:
         """Return the number of each pattern that matches, with the byte where the match ends."""
-        found: list[tuple[int, int]] = []
         database = self._database or self.make_ready()
         # Two scans on one scratch fail in the engine, so every thread has its own.
         scratch = self._threads.__dict__.get("scratch")
         if scratch is None:
             scratch = self._threads.__dict__["scratch"] = hyperscan.Scratch(database)
-        database.scan(data, match_event_handler=_collect, context=found, scratch=scratch)
-        return found
+        return _find_in(database, data, scratch)
 
     def make_ready(self) -> hyperscan.Database:
         """Compile or load now; return the engine's database."""
@@ -186,12 +191,8 @@ class PatternDatabase:
 
     def _finds_examples(self, database: hyperscan.Database) -> bool:
         scratch = hyperscan.Scratch(database)
-        for number, text in self._examples:
-            found: list[tuple[int, int]] = []
-            database.scan(text, match_event_handler=_collect, context=found, scratch=scratch)
-            if (number is None and found) or (number is not None and number not in dict(found)):
-                return False
-        return True
+        ends = [(number, dict(_find_in(database, text, scratch))) for number, text in self._examples]
+        return all(number in ended if number is not None else not ended for number, ended in ends)
 
     def _compile(self) -> hyperscan.Database:
         database = _compile(self._listed)
@@ -204,6 +205,41 @@ class PatternDatabase:
         """The name in a cache: other patterns or another engine have another."""
         parts = str(getattr(hyperscan, "__version__", "")), sorted(self._listed.items())
         return f"rules-{sha256(repr(parts).encode('utf-8', 'backslashreplace')).hexdigest()[:32]}.bin"
+
+
+# For a shorter text no set of words is compiled: hundreds of searches in it take hardly longer than one pass.
+SHORT_TEXT = 512
+# Compiling takes as long as all searches in this many characters: a program that looks at one text never compiles.
+COMPILE_AFTER = 200_000
+
+
+class PatternSet:
+    """Words and named shapes looked for in one pass, once enough text has been seen; safe to share between threads.
+
+    Words match letter for letter. A shape is a pattern that matches every text with what it is named after, and few
+    others.
+    """
+
+    def __init__(self, words: Iterable[str], shapes: Mapping[str, str]) -> None:
+        patterns = {**{word: re.escape(word) for word in words}, **shapes}
+        self.all_names = frozenset(patterns)
+        self._names = [*patterns]
+        flags = hyperscan.HS_FLAG_SINGLEMATCH | hyperscan.HS_FLAG_DOTALL
+        self._database = PatternDatabase({n: (pattern, flags) for n, pattern in enumerate(patterns.values())}, None)
+        # Characters that were searched without the engine; threads may lose an update, it need not be exact.
+        self._characters_seen = 0
+        self.make_ready = self._database.make_ready
+
+    def find_in(self, text: str) -> frozenset[str]:
+        """Return the words and the names of the shapes that are in a text; or all of them, when it was not searched."""
+        if not self._database.is_ready:
+            if len(text) >= SHORT_TEXT:
+                self._characters_seen += len(text)
+            if len(text) < SHORT_TEXT or self._characters_seen < COMPILE_AFTER:
+                return self.all_names
+        # Half a surrogate pair has no UTF-8; its bytes here match no word.
+        ends = self._database.find_in(text.encode("utf-8", "surrogatepass"))
+        return frozenset([self._names[number] for number, _ in ends])
 
 
 class Scanner:
@@ -281,7 +317,7 @@ class Scanner:
     def find_cues(self, data: bytes, low: int = 0, high: int | None = None) -> list[int]:
         """Return where the order cues in a part of a text end, in order."""
         cues = {low + end for _, end in self._cues.find_in(data[low:high])}
-        return sorted(cue for cue in cues if not imperatives.is_false_cue(data, cue))
+        return sorted(cue for cue in cues if not imperatives.is_push_hint(data, cue))
 
     def _scan_reading(self, reading: Reading) -> ScannedPart:
         data = encode(reading.text)
@@ -402,8 +438,14 @@ def character_span(part: ScannedPart, start: int, end: int) -> tuple[int, int]:
     return before, before + len(part.data[start:end].decode("utf-8", "ignore"))
 
 
-def _collect(number: int, _start: int, end: int, _flags: int, found: Any) -> None:
-    found.append((number, end))
+def _find_in(database: hyperscan.Database, data: bytes, scratch: hyperscan.Scratch) -> list[tuple[int, int]]:
+    ends: list[tuple[int, int]] = []
+
+    def collect(number: int, _start: int, end: int, _flags: int, _context: object) -> None:
+        ends.append((number, end))
+
+    database.scan(data, match_event_handler=collect, scratch=scratch)
+    return ends
 
 
 def encode(text: str) -> bytes:
