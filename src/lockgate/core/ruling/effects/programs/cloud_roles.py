@@ -158,8 +158,8 @@ def role_manifest(use: Use, value: str) -> None:
         use.walk.add("runs-download", stream.target)
 
 
-def role_chart(use: Use, value: str) -> None:
-    """What `helm` installs: a folder, a name, or an address."""
+def role_link(use: Use, value: str) -> None:
+    """What may be an address: the chart that `helm` installs, a source of packages."""
     if "://" in value:
         role_to_host(use, value)
 
@@ -188,15 +188,16 @@ def rest_container_program(use: Use, words: list[str]) -> Output:
     return printed
 
 
-_SECRETS = re.compile(r"(?:^|[\s,])secrets?(?:/|$|,|\s)")
+_SECRETS = re.compile(r"(?:^|[\s,/])secrets?(?:/|$|,|\s)")
 
 
 def finish_asks_cluster(use: Use) -> Output:
     """Show objects of a cluster; secrets are shown by some formats."""
     is_whole = use.value("format").startswith(("yaml", "json", "go-template", "template"))
-    if not is_whole or not _SECRETS.search(" ".join(use.operands[:2])):
+    asked = " ".join([use.value("raw"), *(use.operands[:2] if is_whole else ())])
+    if not _SECRETS.search(asked):
         return UNKNOWN_OUTPUT
-    target = use.walk.plain(use.operands[-1])
+    target = use.walk.plain([asked, *use.operands][-1])
     use.walk.add("reads-secret", target)
     return Output(Source.SECRET, target=target)
 

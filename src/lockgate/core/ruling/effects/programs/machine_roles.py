@@ -7,25 +7,15 @@ import re
 from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Output, Source
 from lockgate.core.ruling.effects.programs.packages import note_package
-from lockgate.core.ruling.effects.programs.roles import Use, ask_host, is_foreign
-
-_PROTECTING = re.compile(
-    r"(?i)audit|falco|firewall|ufw|apparmor|selinux|fail2ban|clam|defender|crowdstrike|osquery|sysmon|syslog|rsyslog"
-    r"|wazuh|ossec|guard|mdatp|sentinel|splunk|carbon"
-)
-
-
-def role_guard(use: Use, value: str) -> None:
-    """A service or program that is stopped; some protect the machine."""
-    if _PROTECTING.search(use.walk.plain(value)):
-        use.walk.add("disables-check", use.walk.plain(value))
+from lockgate.core.ruling.effects.programs.roles import Use, ask_host, is_foreign, role_if
 
 
 def finish_controls(use: Use) -> Output:
     """`service NAME VERB`."""
     name, verb = [*use.operands, "", "status"][:2] if len(use.operands) != 1 else [use.operands[0], "status"]
     if verb in ("stop", "disable"):
-        role_guard(use, name)
+        use.detail = "protects"
+        role_if(use, name)
     if verb and verb != "status":
         use.walk.add("changes-service", use.walk.plain(name))
     return UNKNOWN_OUTPUT
@@ -84,7 +74,10 @@ def role_load(use: Use, value: str) -> None:
 
 def role_assigned(use: Use, value: str) -> None:
     """A setting of the machine, where it is set."""
-    if "=" in value:
+    name, equals, setting = value.partition("=")
+    if equals:
+        use.walk.assign(name, setting)
+    if equals or value[:1].isdigit():
         use.walk.add("changes-service", use.walk.plain(value))
 
 

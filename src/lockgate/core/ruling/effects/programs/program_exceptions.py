@@ -88,12 +88,6 @@ def role_module_address(use: Use, value: str) -> None:
         walk.add("runs-download", host_of(value) if "://" in value else scheme[0])
 
 
-def role_late_address(use: Use, value: str) -> None:
-    """An option that is not known here may have taken the program's name as its value."""
-    if _SCHEME.match(value):
-        use.walk.add("requests", host_of(value))
-
-
 # Git and its forges
 
 

@@ -15,9 +15,17 @@ from lockgate.core.ruling.effects.effect import Certainty, Effect
 from lockgate.core.ruling.effects.paths import Access, read_access
 from lockgate.core.ruling.effects.program_io import MARK, NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs import packages
-from lockgate.core.ruling.effects.programs.program_rows import ANYWHERE, ProgramRow
+from lockgate.core.ruling.effects.programs.program_rows import (
+    ANYWHERE,
+    PACKAGE,
+    PATTERN_COLUMNS,
+    PATTERNS,
+    TABLE,
+    ProgramRow,
+)
 from lockgate.core.ruling.effects.programs.url_hosts import METADATA_HOSTS, host_of, is_address, is_local
 from lockgate.core.ruling.effects.project import Place
+from lockgate.core.tables import read_table
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
@@ -367,6 +375,65 @@ def role_mode_path(use: Use, value: str) -> None:
         walk.access(value, Access.WRITE)
 
 
+_PATTERNS = {
+    name: (effect, re.compile(pattern))
+    for name, effect, pattern in read_table(PACKAGE, TABLE, PATTERNS, PATTERN_COLUMNS)
+}
+
+
+def role_if(use: Use, value: str) -> None:
+    """A value that does more where it fits the pattern behind the dot; else that of an option may be a path to code."""
+    kind, pattern = _PATTERNS[use.detail]
+    if pattern.search(value):
+        note_kind(use.walk, kind, value)
+    elif use.option:
+        role_foreign(use, value)
+
+
+# Kinds whose target says nothing.
+NO_TARGET = frozenset("commits installs-known-package runs-as-root approves-change unreadable".split())
+
+
+def note_kind(walk: Walk, kind: str, target: str) -> None:
+    """Note a kind of effect that a row names."""
+    certainty = Certainty.GUESS if kind == "unreadable" else Certainty.SURE
+    walk.add(kind, "" if kind in NO_TARGET else walk.plain(target), certainty)
+
+
+# What a person would type into a pager, an editor, a debugger or a client of a database: a command of the shell behind
+# a sign, and a file behind `w`. Some of them know the same as words.
+_TYPED = re.compile(
+    r"\s*[:\\]?(?:(?:[\w,.$%/]{0,40}?\s*!|\|)\s*(?P<runs>\S.*)|[\d,.$%]*w(?:rite|q)?!?\s+(?P<writes>\S.*))", re.DOTALL
+)
+_TYPED_WORDS = re.compile(
+    r"\s*[:.\\]?(?:(?:(?:platform\s+)?shell|system|pipe)\b\s*(?P<runs>.*)"
+    r"|(?:output|once|backup|save|clone)\s+(?P<writes>\S+)|(?:read|load|source)\s+(?P<loads>\S+)"
+    r"|(?:python|py|pi|script|command\s+(?:script|source)|guile|gu|make|call|expr|print.*\bsystem)\b)",
+    re.DOTALL,
+)
+
+
+def read_typed(walk: Walk, text: str, *, knows_words: bool = False) -> bool:
+    """Return whether a text is typed for the shell, for a file or to load code, and note that."""
+    match = _TYPED.match(text) or (_TYPED_WORDS.match(text) if knows_words else None)
+    if match is None:
+        return False
+    parts = match.groupdict()
+    if parts["writes"]:
+        walk.access(parts["writes"], Access.WRITE)
+    elif parts.get("loads"):
+        walk.run_path(parts["loads"])
+    else:
+        run_command(walk, parts["runs"] or "sh")
+    return True
+
+
+def role_typed(use: Use, value: str) -> None:
+    """What is typed into the program: an option's value, or an operand behind `+`."""
+    if use.option or value[:1] == "+":
+        read_typed(use.walk, value.lstrip("+"), knows_words=True)
+
+
 _EDITOR_RUNS = re.compile(r"!|system\(|shell-command|call-process|luado|pyx?do|py3")
 
 
@@ -374,8 +441,15 @@ def role_edit(use: Use, value: str) -> None:
     """A file that is opened for writing, or a command behind `+`, or one of an option."""
     if not use.option and value[:1] != "+":
         use.walk.access(value, Access.WRITE)
-    elif _EDITOR_RUNS.search(value):
+    elif not read_typed(use.walk, value.lstrip("+")) and _EDITOR_RUNS.search(value):
         use.walk.add_unreadable()
+
+
+def finish_types(use: Use) -> Output:
+    """The input is what a person would type, line by line."""
+    for line in use.call.stdin.text.splitlines():
+        read_typed(use.walk, line)
+    return use.output
 
 
 # What runs
@@ -557,16 +631,6 @@ def role_go_run(use: Use, value: str) -> None:
         role_foreign(use, value)
 
 
-# Settings of `apt` that are commands, and that switch its checks off.
-_APT_RUNS = re.compile(r"(?i)(?:pre|post)-invoke|::options::|dir::bin|command|pager|proxy-auto-detect")
-
-
-def role_apt_setting(use: Use, value: str) -> None:
-    """A setting of `apt`, some of which are commands."""
-    if _APT_RUNS.search(value):
-        use.walk.add_unreadable()
-
-
 def role_unlisted(use: Use, value: str) -> None:
     """What the row does not expect, so that the command is not known."""
     use.walk.add("runs-program", f"{use.call.name} {value}", Certainty.GUESS)
@@ -575,7 +639,6 @@ def role_unlisted(use: Use, value: str) -> None:
 # Arguments of programs that only look, or that run what the project has: without a list of their options
 
 
-LOOSE = frozenset("look task text site label".split())
 _NAMED_VALUE = re.compile(r"(-{1,2}[\w.-]+)=(.*)", re.DOTALL)
 _JOINED_VALUE = re.compile(r"-[abcefghjkmnprstuvwxyzX]([/~].*)", re.DOTALL)
 _URL = re.compile(r"(?:https?|ftp|git|git\+\w+|ssh)://", re.IGNORECASE)

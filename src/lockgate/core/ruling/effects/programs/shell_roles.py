@@ -20,7 +20,7 @@ from lockgate.core.ruling.effects.program_io import (
 )
 from lockgate.core.ruling.effects.programs.options import has_option, program_after, split_options
 from lockgate.core.ruling.effects.programs.program_rows import find_row
-from lockgate.core.ruling.effects.programs.roles import LOOSE, Use, note_effects, note_loose
+from lockgate.core.ruling.effects.programs.roles import Use, note_effects, note_loose
 from lockgate.core.ruling.effects.project import Place
 
 if TYPE_CHECKING:
@@ -276,8 +276,7 @@ def _run_module(use: Use, arguments: list[str]) -> Output:
         return UNKNOWN_OUTPUT
     # Any other module is the project's own, or one that is installed already.
     row, _ = find_row(module, rest)
-    role = row.operands[0] if row is not None and row.operands[0] in LOOSE else "task"
-    note_loose(walk, module, role, rest, ())
+    note_loose(walk, module, (row.loose if row else "") or "task", rest, ())
     walk.add("runs-project-task", f"-m {module}")
     return UNKNOWN_OUTPUT
 
@@ -321,8 +320,10 @@ def role_trap(use: Use, value: str) -> None:
 
 
 def role_forget(use: Use, value: str) -> None:
-    """A variable that is unset."""
+    """A variable that is unset; the shell evaluates the index in its name."""
     use.walk.assigned.add(value)
+    if "$(" in value:
+        use.walk.add_unreadable()
 
 
 def role_printed_variable(use: Use, value: str) -> None:
