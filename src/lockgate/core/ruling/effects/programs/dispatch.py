@@ -6,10 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.own_acts import follow_processes, note_own_commands, note_own_files
-from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
+from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Invocation, Output
 from lockgate.core.ruling.effects.programs.engine import apply_row
 from lockgate.core.ruling.effects.programs.program_rows import acts_by_words, find_row
-from lockgate.core.ruling.effects.programs.shell_roles import run_text
+from lockgate.core.ruling.effects.programs.run_roles import run_file
 from lockgate.core.ruling.effects.programs.whole_commands import note_unknown
 from lockgate.core.ruling.effects.project import Place
 
@@ -73,9 +73,5 @@ _ACTS_ANYWAY = frozenset(
 def _run_file(walk: Walk, call: Invocation) -> Output:
     """Run a program that is named by its path."""
     note_own_files(walk, call, is_known=False)
-    stream = walk.read_file(call.name)
-    if stream.source is Source.TEXT:
-        run_text(walk, stream, call.name, call.arguments)
-        return NO_OUTPUT
-    walk.run_path(call.name, stream)
+    run_file(walk, call.name, call.arguments)
     return UNKNOWN_OUTPUT

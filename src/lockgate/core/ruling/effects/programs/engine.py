@@ -6,14 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.effect import KINDS, Certainty
-from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Invocation, Output
+from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs import (
-    cloud_roles,
-    database_roles,
-    machine_roles,
     program_exceptions,
     roles,
-    shell_roles,
+    run_roles,
+    service_roles,
     text_roles,
     whole_commands,
 )
@@ -32,16 +30,7 @@ from lockgate.core.ruling.effects.programs.roles import (
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
-_MODULES = (
-    roles,
-    shell_roles,
-    machine_roles,
-    database_roles,
-    cloud_roles,
-    text_roles,
-    whole_commands,
-    program_exceptions,
-)
+_MODULES = (roles, run_roles, text_roles, whole_commands, service_roles, program_exceptions)
 _FUNCTIONS = {name: value for module in _MODULES for name, value in vars(module).items()}
 ROLES: dict[str, Callable[[Use, str], None]] = named(_FUNCTIONS, "role_")
 REST_ROLES: dict[str, Callable[[Use, list[str]], Output]] = named(_FUNCTIONS, "rest_")
@@ -141,9 +130,11 @@ def _split_option(argument: str, row: ProgramRow, options: list[tuple[str, str]]
         name, _, value = argument.partition("=")
         options.append((name, value))
     else:
-        # Without a list of all its options, a value behind a first letter may be any word: `-DCMAKE_C=x`.
-        valued = row.valued if not row.loose or argument[:2] in row.valued else ()
-        return split_letters(argument, valued, options)
+        if row.loose and argument[:2] not in row.valued:
+            # Without a list of all options, what follows the first letter may be its value: `-DCMAKE_C=x`.
+            options += [(f"-{letter}", "") for letter in argument[1:] if f"-{letter}" not in row.valued]
+            return ""
+        return split_letters(argument, row.valued, options)
     return ""
 
 
@@ -166,8 +157,10 @@ def _take_option(use: Use, role: str, value: str, option: str) -> None:
 def _take(use: Use, role: str, value: str, option: str) -> None:
     """Let the role of an option's value or of an operand note what it means."""
     name, _, use.detail = role.partition(".")
-    reader = ROLES.get(name)
-    if reader is not None:
+    reader, simple = ROLES.get(name), run_roles.SIMPLE_ROLES.get(name)
+    if simple is not None:
+        simple(use.walk, value)
+    elif reader is not None:
         use.option = option
         reader(use, value)
     elif name in KINDS:
@@ -185,6 +178,8 @@ def _finish(use: Use, row: ProgramRow) -> Output:
     effect, walk = row.effect, use.walk
     if effect == "-":
         return use.output
+    if effect == "reads-secret":
+        use.output = Output(Source.SECRET, target=walk.plain(_targets(use, row)[-1]))
     finish = FINISHES.get(effect)
     if finish is not None:
         return finish(use)

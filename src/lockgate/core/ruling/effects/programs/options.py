@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Iterable, Set
 
 
 def split_options(arguments: Iterable[str], valued: Set[str] = frozenset()) -> tuple[list[tuple[str, str]], list[str]]:
@@ -35,7 +35,7 @@ def split_options(arguments: Iterable[str], valued: Set[str] = frozenset()) -> t
     return options, rest
 
 
-def split_letters(argument: str, valued: Collection[str], options: list[tuple[str, str]]) -> str:
+def split_letters(argument: str, valued: Set[str], options: list[tuple[str, str]]) -> str:
     """Add joined letters; return the option that takes the next argument, if any."""
     for index, letter in enumerate(argument[1:], start=1):
         name = "-" + letter

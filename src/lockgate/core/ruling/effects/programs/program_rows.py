@@ -12,17 +12,17 @@ from typing import NamedTuple
 from lockgate.core.tables import read_table
 
 PACKAGE, TABLE = "lockgate.core.ruling.effects.programs", "programs.tbl"
-PROGRAMS, NAMES, OPTIONS, PATTERNS = "programs", "names", "options", "patterns"
+PROGRAMS, NAMES, OPTIONS = "programs", "names", "options"
 PROGRAM_COLUMNS = ("names", "command words", "operands", "options by role", "effect")
 NAME_COLUMNS = ("effect", "operands", "programs")
 OPTION_COLUMNS = ("programs", "options by role")
-PATTERN_COLUMNS = ("name", "effect", "pattern")
 # Roles of programs that only look, or that run what the project has: without a list of all their options.
 LOOSE = frozenset("look task text site label".split())
+WORDS = {name: frozenset(words.split()) for name, words in read_table(PACKAGE, TABLE, "words", ("list", "words"))}
 # Roles that take all that follows: a program that is started, a script with its arguments.
 TAKES_REST = frozenset(
     "program project-program package-program version-program container-program docker-program elsewhere words"
-    " again root".split()
+    " again root environment script repeated".split()
 )
 
 
