@@ -37,11 +37,18 @@ NOTHING = SedScript(runs=False)
         "s/x/y/\ne id",
         "e\\\nid",
         "s/a/b",
+        "s/[[.[.]/]/p;#/e",
+        "s/[[=[=]/]/p;#/e",
         "?",
     ],
 )
 def test_this_runs_a_command_or_cannot_be_read(script: str) -> None:
     assert read_sed_script(script) == RUNS
+
+
+def test_a_script_with_more_sets_than_are_read_may_run_anything() -> None:
+    assert read_sed_script("s/[a]/b/;" * 201) == RUNS
+    assert read_sed_script("s/[a]/b/;" * 200) == NOTHING
 
 
 @pytest.mark.parametrize(
@@ -87,8 +94,10 @@ def test_every_text_is_read_or_refused(script: str) -> None:
     assert isinstance(read_sed_script(script), SedScript)
 
 
-@pytest.mark.parametrize("text", ["\n", " ", "s", "[", "/[", "\\", ";s一", "1,", "!", "{"])
+@pytest.mark.parametrize("text", ["\n", " ", "s", "[", "/[", "\\", ";s一", "1,", "!", "{", "/[:", "/[.a"])
 def test_the_time_is_linear(text: str) -> None:
     began = process_time()
     read_sed_script(text * (4000 // len(text)))
+    read_sed_script("/" + text * (3999 // len(text)))
+    read_sed_script("/" + "[" * 200 + text * (3799 // len(text)))
     assert process_time() - began < 0.2

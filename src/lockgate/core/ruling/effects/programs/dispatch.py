@@ -6,11 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.own_acts import follow_processes, note_own_commands, note_own_files
-from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
+from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Invocation, Output
 from lockgate.core.ruling.effects.programs.engine import apply_row
-from lockgate.core.ruling.effects.programs.option_uses import note_option_uses
 from lockgate.core.ruling.effects.programs.program_rows import acts_by_words, find_row
-from lockgate.core.ruling.effects.programs.shell_roles import run_text
+from lockgate.core.ruling.effects.programs.run_roles import run_file
 from lockgate.core.ruling.effects.programs.whole_commands import note_unknown
 from lockgate.core.ruling.effects.project import Place
 
@@ -45,7 +44,6 @@ def read_program(walk: Walk, call: Invocation) -> Output:
         call = call._replace(name=name)
     if len(call.arguments) == 1 and _asks_about(name, call.arguments[0]):
         return UNKNOWN_OUTPUT
-    note_option_uses(walk, call)
     note_own_files(walk, call, is_known=row is not None and row.effect != "unknown")
     if row is None:
         note_unknown(walk, name, of_project=of_project)
@@ -75,9 +73,5 @@ _ACTS_ANYWAY = frozenset(
 def _run_file(walk: Walk, call: Invocation) -> Output:
     """Run a program that is named by its path."""
     note_own_files(walk, call, is_known=False)
-    stream = walk.read_file(call.name)
-    if stream.source is Source.TEXT:
-        run_text(walk, stream, call.name, call.arguments)
-        return NO_OUTPUT
-    walk.run_path(call.name, stream)
+    run_file(walk, call.name, call.arguments)
     return UNKNOWN_OUTPUT

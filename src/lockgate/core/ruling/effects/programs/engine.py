@@ -6,34 +6,31 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.effect import KINDS, Certainty
-from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Invocation, Output
+from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs import (
-    cloud_roles,
-    database_roles,
-    machine_roles,
     program_exceptions,
     roles,
-    shell_roles,
+    run_roles,
+    service_roles,
     text_roles,
     whole_commands,
 )
-from lockgate.core.ruling.effects.programs.options import split_letters
+from lockgate.core.ruling.effects.programs.options import plain_words, split_letters
 from lockgate.core.ruling.effects.programs.program_rows import ProgramRow
-from lockgate.core.ruling.effects.programs.roles import LOOSE, Use, last_word, named, note_loose, note_sent
+from lockgate.core.ruling.effects.programs.roles import (
+    NO_TARGET,
+    Use,
+    last_word,
+    named,
+    note_kind,
+    note_loose,
+    note_sent,
+)
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
-_MODULES = (
-    roles,
-    shell_roles,
-    machine_roles,
-    database_roles,
-    cloud_roles,
-    text_roles,
-    whole_commands,
-    program_exceptions,
-)
+_MODULES = (roles, run_roles, text_roles, whole_commands, service_roles, program_exceptions)
 _FUNCTIONS = {name: value for module in _MODULES for name, value in vars(module).items()}
 ROLES: dict[str, Callable[[Use, str], None]] = named(_FUNCTIONS, "role_")
 REST_ROLES: dict[str, Callable[[Use, list[str]], Output]] = named(_FUNCTIONS, "rest_")
@@ -45,20 +42,19 @@ def apply_row(walk: Walk, call: Invocation, row: ProgramRow, used: int) -> Outpu
     if row.operands[0] == "raw":
         # Its arguments are a language of their own.
         return FINISHES[row.effect](Use(walk, call, row, [], call.arguments, []))
-    is_loose = row.operands[0] in LOOSE
-    if is_loose:
-        note_loose(walk, call.name, row.operands[0], call.arguments, row.options)
-        if not row.options and row.effect == "-":
+    if row.loose:
+        note_loose(walk, call.name, row.loose, call.arguments, row.options)
+        if row.operands == ("-",) and not row.options and row.effect == "-":
             return UNKNOWN_OUTPUT
     options, operands, rest = split_arguments(call.arguments, row, used)
     use = Use(walk, call, row, options, operands, rest)
-    output = _read_use(use, row, is_loose=is_loose)
+    output = _read_use(use, row)
     if use.folder is not None:
         walk.folder = use.folder
     return output
 
 
-def _read_use(use: Use, row: ProgramRow, *, is_loose: bool) -> Output:
+def _read_use(use: Use, row: ProgramRow) -> Output:
     """Let the roles of a row read a command, and then its effect."""
     operands, rest = use.operands, use.rest
     for option, value in use.options:
@@ -67,7 +63,7 @@ def _read_use(use: Use, row: ProgramRow, *, is_loose: bool) -> Output:
             _take_option(use, role, value, option)
     if "looks" in use.modes:
         return UNKNOWN_OUTPUT
-    if row.operands[0] != "-" and not is_loose:
+    if row.operands[0] != "-":
         count = len(operands) + bool(rest)
         for index, word in enumerate(operands):
             _take(use, row.role_at(index, count), word, "")
@@ -134,6 +130,10 @@ def _split_option(argument: str, row: ProgramRow, options: list[tuple[str, str]]
         name, _, value = argument.partition("=")
         options.append((name, value))
     else:
+        if row.loose and argument[:2] not in row.valued:
+            # Without a list of all options, what follows the first letter may be its value: `-DCMAKE_C=x`.
+            options += [(f"-{letter}", "") for letter in argument[1:] if f"-{letter}" not in row.valued]
+            return ""
         return split_letters(argument, row.valued, options)
     return ""
 
@@ -146,7 +146,10 @@ def _take_option(use: Use, role: str, value: str, option: str) -> None:
     elif role[0] == "+":
         kind = role[1:]
         # A check that is switched off is called by the option that does it.
-        use.walk.add(kind, "" if kind in _NO_TARGET else option if kind == "disables-check" else use.first())
+        last = [use.call.name, *use.operands][-1]
+        shown = " ".join([use.call.name, *plain_words(use.call.arguments)[:1]])
+        targets = {"disables-check": option, "changes-service": last, "reads-secret": shown}
+        note_kind(use.walk, kind, targets.get(kind) or use.first())
     else:
         _take(use, role, value, option)
 
@@ -154,18 +157,19 @@ def _take_option(use: Use, role: str, value: str, option: str) -> None:
 def _take(use: Use, role: str, value: str, option: str) -> None:
     """Let the role of an option's value or of an operand note what it means."""
     name, _, use.detail = role.partition(".")
-    reader = ROLES.get(name)
-    if reader is not None:
+    reader, simple = ROLES.get(name), run_roles.SIMPLE_ROLES.get(name)
+    if simple is not None:
+        simple(use.walk, value)
+    elif reader is not None:
         use.option = option
         reader(use, value)
     elif name in KINDS:
-        use.walk.add(name, "" if name in _NO_TARGET else use.walk.plain(value))
+        note_kind(use.walk, name, value)
     else:
         use.values.setdefault(name, []).append(value)
 
 
-# Kinds whose target says nothing, and those by which what streams in leaves the machine.
-_NO_TARGET = frozenset("commits installs-known-package runs-as-root approves-change".split())
+# Kinds by which what streams in leaves the machine.
 _SENDS = frozenset("sends-message sends-data publishes".split())
 
 
@@ -174,6 +178,8 @@ def _finish(use: Use, row: ProgramRow) -> Output:
     effect, walk = row.effect, use.walk
     if effect == "-":
         return use.output
+    if effect == "reads-secret":
+        use.output = Output(Source.SECRET, target=walk.plain(_targets(use, row)[-1]))
     finish = FINISHES.get(effect)
     if finish is not None:
         return finish(use)
@@ -187,7 +193,7 @@ def _finish(use: Use, row: ProgramRow) -> Output:
 def _targets(use: Use, row: ProgramRow) -> list[str]:
     """Return what a command is aimed at: by default its last operand, or the program itself."""
     name, operands = use.call.name, use.operands
-    if row.effect in _NO_TARGET:
+    if row.effect in NO_TARGET:
         return [""]
     if not operands or row.target == "name" or (not row.target and row.effect.startswith("runs-")):
         return [name]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.programs.program_rows import is_task
+from lockgate.core.ruling.effects.programs.program_rows import PACKAGE, WORDS, is_task
 from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_local
-from lockgate.core.ruling.effects.project import package_name
+from lockgate.core.ruling.effects.project import Place, package_name
 from lockgate.core.tables import read_words
 
 if TYPE_CHECKING:
@@ -16,50 +16,65 @@ if TYPE_CHECKING:
 # Test runners, linters, formatters, build front ends: tools of developers, not what a product is made of. A scope of
 # npm stands for all packages in it: only its makers can publish there.
 COMMON_TOOLS = frozenset(
-    package_name(name)
-    for line in read_words("lockgate.core.ruling.effects.programs", "common_tools.txt")
-    for name in line.split()
+    package_name(name) for line in read_words(PACKAGE, "common_tools.txt") for name in line.split()
 )
-PUBLIC_SOURCES = frozenset(
-    "pypi.org files.pythonhosted.org registry.npmjs.org registry.yarnpkg.com registry.yarnpkg.com. "
-    "crates.io index.crates.io rubygems.org "
-    "proxy.golang.org repo.maven.apache.org repo1.maven.org api.nuget.org download.pytorch.org "
-    "conda.anaconda.org pypi.python.org npm.pkg.github.com".split()
-)
+PUBLIC_SOURCES = WORDS["public sources"]
+_REPOSITORY = re.compile(r"(?:[\w.-]+\s*@\s*)?(?:(?:git|hg|svn)\+)?((?:https?|ssh|git|ftp)://\S+|git@\S+)")
+_FORGE = re.compile(r"(github|gitlab|bitbucket|gist):")
+_PATH = re.compile(r"[./~]|(?:file|link|workspace):|.*\.(?:whl|tar\.gz|tgz|zip)$", re.DOTALL)
+_SYSTEM_PATH = re.compile(r"\.?/|.*\.(?:deb|rpm|apk)$", re.DOTALL)
+_HEADERS = re.compile(r"[\w.+-]+-(?:dev|devel|doc|dbg|headers)")
+_GO_PATH = re.compile(r"\.|golang\.org/x/|google\.golang\.org/|all$")
 
 
 def note_source(walk: Walk, address: str) -> None:
     """Note that packages come from a given server, unless it is a public index or the project names it."""
-    host = host_of(walk.plain(address)) if "://" in address or "." in address or ":" in address else ""
-    if not host:
-        return
-    if is_local(host) or host in PUBLIC_SOURCES or walk.project.has_host(host):
-        return
-    walk.add("uses-package-source", host)
-
-
-_REPOSITORY = re.compile(r"(?:[\w.-]+\s*@\s*)?(?:(?:git|hg|svn)\+)?((?:https?|ssh|git|ftp)://\S+|git@\S+)")
-_FORGE = re.compile(r"(github|gitlab|bitbucket|gist):")
+    host = host_of(walk.plain(address)) if re.search(r"://|[.:]", address) else ""
+    if host and not (is_local(host) or host in PUBLIC_SOURCES or walk.project.has_host(host)):
+        walk.add("uses-package-source", host)
 
 
 def note_package(walk: Walk, word: str, registry: str = "") -> None:
     """Note the installation of one package, as a package manager spells it, from the manager's registry."""
     plain = walk.plain(word).strip()
-    address = repository_address(plain)
-    if address:
+    if registry == "go":
+        # Go names a package by its address.
+        plain = plain.split("@")[0]
+        is_common = _GO_PATH.match(plain) or plain.rstrip("/").rpartition("/")[2] in COMMON_TOOLS
+        _note_named(walk, plain, is_known=bool(is_common) or is_known(walk, plain, registry))
+    elif registry == "system":
+        if "://" in plain:
+            walk.add("uses-package-source", host_of(plain))
+        elif _SYSTEM_PATH.match(plain):
+            host = walk.download_of(walk.full_path(plain))
+            walk.add("runs-download" if host else "uses-package-source", host or plain)
+        else:
+            is_header = _HEADERS.fullmatch(plain) is not None
+            _note_named(walk, package_in(plain), is_known=is_header or is_known(walk, plain))
+    elif address := repository_address(plain):
         if walk.project.has_url(address):
             walk.add("installs-known-package")
         else:
             walk.add("uses-package-source", host_of(address))
-    elif plain.startswith((".", "/", "~", "file:", "link:", "workspace:")) or plain.endswith(_ARCHIVES):
+    elif _PATH.match(plain):
         _note_local(walk, plain)
-    elif (name := package_in(plain)) and is_known(walk, name, registry):
+    elif name := package_in(plain):
+        _note_named(walk, name, is_known=is_known(walk, name, registry))
+
+
+def _note_named(walk: Walk, name: str, *, is_known: bool) -> None:
+    walk.add("installs-known-package" if is_known else "installs-package", "" if is_known else name)
+
+
+def _note_local(walk: Walk, plain: str) -> None:
+    path = re.sub(r"\[[\w,.\s-]*\]$", "", plain.removeprefix("file:").removeprefix("link:")) or "."
+    host = walk.download_of(walk.full_path(path))
+    if host:
+        walk.add("runs-download", host)
+    elif walk.place(path) in (Place.INSIDE, Place.OUTSIDE):
         walk.add("installs-known-package")
-    elif name:
-        walk.add("installs-package", name)
-
-
-_ARCHIVES = (".whl", ".tar.gz", ".tgz", ".zip")
+    else:
+        walk.add("uses-package-source", path)
 
 
 def repository_address(plain: str) -> str:
@@ -75,18 +90,15 @@ def repository_address(plain: str) -> str:
 
 
 def is_known(walk: Walk, name: str, registry: str = "") -> bool:
-    """Return whether a package is the project's own, or a tool that developers install everywhere."""
-    return walk.project.has_package(name, registry) or package_name(name) in COMMON_TOOLS or _is_companion(walk, name)
+    """Return whether a package is the project's own, or a tool that developers install everywhere.
 
-
-def _is_companion(walk: Walk, name: str) -> bool:
-    """Return whether only known makers can publish this name: those of a common tool, or of a package that is used."""
+    Of a name with a scope, only the makers of the scope can publish it.
+    """
     scope, slash, _ = name.partition("/")
-    if not slash or scope[:1] != "@":
-        return False
-    return scope in COMMON_TOOLS or any(
-        package.removeprefix("npm:").startswith(f"{scope}/") for package in walk.project.packages
-    )
+    if walk.project.has_package(name, registry) or package_name(name) in COMMON_TOOLS:
+        return True
+    used = (package.removeprefix("npm:").startswith(f"{scope}/") for package in walk.project.packages)
+    return bool(slash) and scope[:1] == "@" and (scope in COMMON_TOOLS or any(used))
 
 
 def package_in(word: str) -> str:
@@ -94,43 +106,6 @@ def package_in(word: str) -> str:
     if word.startswith("@"):
         return "@" + re.split(r"[@=<>~^\[; ]", word[1:], maxsplit=1)[0]
     return re.split(r"[@=<>~!^\[; :]", word.strip("'\""), maxsplit=1)[0]
-
-
-def _note_local(walk: Walk, plain: str) -> None:
-    path = re.sub(r"\[[\w,.\s-]*\]$", "", plain.removeprefix("file:").removeprefix("link:")) or "."
-    host = walk.download_of(walk.full_path(path))
-    if host:
-        walk.add("runs-download", host)
-    elif walk.place(path) in ("inside", "outside"):
-        walk.add("installs-known-package")
-    else:
-        walk.add("uses-package-source", path)
-
-
-def note_go_package(walk: Walk, argument: str) -> None:
-    """Note a package of Go, which is named by its address."""
-    path = argument.split("@")[0]
-    common = path.startswith((".", "golang.org/x/", "google.golang.org/")) or path == "all"
-    if common or is_known(walk, path, "go") or path.rstrip("/").rsplit("/", 1)[-1] in COMMON_TOOLS:
-        walk.add("installs-known-package")
-    else:
-        walk.add("installs-package", path)
-
-
-_HEADERS = re.compile(r"[\w.+-]+-(?:dev|devel|doc|dbg|headers)")
-
-
-def note_system_package(walk: Walk, plain: str) -> None:
-    """Note a package that goes into the machine."""
-    if "://" in plain:
-        walk.add("uses-package-source", host_of(plain))
-    elif plain.startswith(("./", "/")) or plain.endswith((".deb", ".rpm", ".apk")):
-        host = walk.download_of(walk.full_path(plain))
-        walk.add("runs-download" if host else "uses-package-source", host or plain)
-    elif is_known(walk, plain) or _HEADERS.fullmatch(plain):
-        walk.add("installs-known-package")
-    else:
-        walk.add("installs-package", package_in(plain))
 
 
 def is_task_name(walk: Walk, name: str) -> bool:

@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING
 from lockgate.core.ruling.effects.paths import Access, is_secret, read_access
 from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Output, Source
 from lockgate.core.ruling.effects.programs import packages
+from lockgate.core.ruling.effects.programs.program_rows import PACKAGE, TABLE
 from lockgate.core.ruling.effects.programs.roles import Use
 from lockgate.core.ruling.effects.programs.search_names import EXECUTES, Search, read_search
 from lockgate.core.ruling.effects.programs.url_hosts import host_of
+from lockgate.core.tables import read_table
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
 # Folders times names that one search may look for.
 MOST_SEARCHED = 256
+_FIND_NAMES = frozenset(("-name", "-iname", "-path"))
 
 
 def finish_finds(use: Use) -> Output:
@@ -29,25 +32,18 @@ def finish_finds(use: Use) -> Output:
         walk.add_unreadable()
         return UNKNOWN_OUTPUT
     patterns = [_search_pattern(walk, start, search) for start in starts]
-    found = patterns[0]
-    skip = 0
-    for index, argument in enumerate(arguments):
-        if index < skip:
-            continue
+    rest = iter(arguments)
+    for argument in rest:
         if argument in EXECUTES:
-            inner = list(takewhile(lambda part: part not in (";", "+"), arguments[index + 1 :]))
-            skip = index + 1 + len(inner)
+            inner = list(takewhile(lambda part: part not in (";", "+"), rest))
             for pattern in patterns if inner else ():
                 walk.run_program([part.replace("{}", pattern) for part in inner], NO_OUTPUT)
         elif argument == "-delete":
             for start, pattern in zip(starts, patterns, strict=True):
                 walk.access(start if start == "/" else pattern, Access.DELETE)
         elif argument in ("-fprint", "-fprintf", "-fls"):
-            walk.access([*arguments, ""][index + 1], Access.WRITE)
-    return Output(Source.NONE, target=found)
-
-
-_FIND_NAMES = frozenset(("-name", "-iname", "-path"))
+            walk.access(next(rest, ""), Access.WRITE)
+    return Output(Source.NONE, target=patterns[0])
 
 
 def _search_pattern(walk: Walk, start: str, search: Search) -> str:
@@ -69,7 +65,7 @@ def _is_special(walk: Walk, path: str, other: str) -> bool:
     if is_secret(walk.plain(path), walk.folder):
         return True
     written, usual = (
-        read_access(walk.plain(each), Access.WRITE, walk.project, folder=walk.folder) for each in (path, other)
+        read_access(walk.plain(name), Access.WRITE, walk.project, folder=walk.folder) for name in (path, other)
     )
     return written.kind != usual.kind and written.severity >= usual.severity
 
@@ -88,66 +84,33 @@ def role_module_address(use: Use, value: str) -> None:
         walk.add("runs-download", host_of(value) if "://" in value else scheme[0])
 
 
-def role_late_address(use: Use, value: str) -> None:
-    """An option that is not known here may have taken the program's name as its value."""
-    if _SCHEME.match(value):
-        use.walk.add("requests", host_of(value))
-
-
 # Git and its forges
 
-
-# Settings whose value is a program that git starts by itself.
-_RUNNING_SETTING = re.compile(
-    r"(?i)core\.(?:sshcommand|hookspath|fsmonitor|editor|pager|gitproxy|askpass|attributesfile|worktree)|alias\..*|.*\.(?:textconv|command|cmd|smudge|clean|process|driver|helper|program|path)"
-    r"|url\..*\.(?:insteadof|pushinsteadof)|include(?:if\..*)?\.path|credential\.helper|gpg(?:\..*)?\.program|protocol\..*allow|sequence\.editor|uploadpack\..*hook|remote\..*\.(?:url|pushurl|uploadpack|receivepack|proxy)|http\..*proxy|http\.sslverify|init\.templatedir|submodule\..*\.(?:url|update)|commit\.template"
-)
+_SETTINGS = [
+    (re.compile(names, re.IGNORECASE), re.compile(values, re.DOTALL), kind)
+    for names, values, kind in read_table(PACKAGE, TABLE, "git settings", ("name", "value", "effect"))
+]
 
 
 def remote_target(walk: Walk, remote: str) -> str:
     """Return what a remote stands for: its host when it is an address, otherwise its name."""
     plain = walk.plain(remote)
-    if "://" in plain:
-        return host_of(plain)
     match = re.match(r"(?:[\w.-]+@)?([\w-]+(?:\.[\w-]+)+):", plain)
-    return match.group(1).lower() if match else plain
-
-
-_IDENTITY = frozenset("user.name user.email author.name author.email committer.name committer.email".split())
-# Values of such settings that are ordinary: an editor by name, a helper that git brings along, an alias of git's own.
-_ORDINARY_SETTINGS: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = (
-    (re.compile(r"core\.(?:editor|pager)|sequence\.editor"), re.compile(r"(?!.*/tmp)[\w./-]+(?: --?[\w=-]+)*")),
-    (
-        re.compile(r"credential\.helper"),
-        re.compile(r"(?:(?:store|cache|osxkeychain|manager|manager-core|libsecret|wincred|gh)(?: --?[\w=]+.*)?)?"),
-    ),
-    (re.compile(r"alias\..*"), re.compile(r"[^!].*", re.DOTALL)),
-    (re.compile(r"core\.(?:fsmonitor|worktree)|commit\.template"), re.compile(r"true|false|")),
-)
+    return host_of(plain) if "://" in plain else match.group(1).lower() if match else plain
 
 
 def note_setting(walk: Walk, name: str, value: str) -> None:
-    """Note a setting of git that runs a program or moves a remote."""
-    plain, lower = walk.plain(value), name.lower()
-    if lower in _IDENTITY and plain:
-        walk.add("signs-as", plain)
-        return
-    if not _RUNNING_SETTING.fullmatch(name):
-        return
-    if lower == "http.sslverify":
-        if plain.lower() in ("false", "0", "no"):
-            walk.add("disables-check", "http.sslVerify")
-    elif "insteadof" in lower or lower.endswith((".url", ".pushurl")):
-        found = re.search(r"url\.(.+)\.(?:push)?insteadof", name, re.IGNORECASE)
-        walk.add("changes-remote", remote_target(walk, found.group(1) if found else plain))
-    elif any(names.fullmatch(lower) and values.fullmatch(plain) for names, values in _ORDINARY_SETTINGS):
-        walk.add("commits")
-    elif lower == "core.hookspath" and plain in ("/dev/null", ""):
-        walk.add("disables-check", "hooks")
-    else:
-        walk.add("installs-hook", f"{name}={plain}")
-        if value[:1] == "!":
-            walk.read_text(value[1:])
+    """Note a setting of git that runs a program, moves a remote or names an author."""
+    plain = walk.plain(value)
+    kind = next((kind for names, values, kind in _SETTINGS if names.fullmatch(name) and values.fullmatch(plain)), "-")
+    if kind == "changes-remote":
+        other = re.fullmatch(r"url\.(.+)\.(?:push)?insteadof", name, re.IGNORECASE)
+        walk.add(kind, remote_target(walk, other.group(1) if other else plain))
+    elif kind != "-":
+        targets = {"commits": "", "disables-check": name, "installs-hook": f"{name}={plain}"}
+        walk.add(kind, targets.get(kind, plain))
+    if kind == "installs-hook" and value[:1] == "!":
+        walk.read_text(value[1:])
 
 
 def role_git_setting(use: Use, value: str) -> None:
@@ -185,7 +148,7 @@ def finish_clones_into(use: Use) -> Output:
     if address.startswith(("ext::", "fd::")):
         role_fetched(use, address)
         return UNKNOWN_OUTPUT
-    if is_forge or "://" in address or "@" in address or re.match(r"[\w.-]+:", address):
+    if is_forge or "@" in address or re.match(r"[\w.-]+:|.*://", address):
         host = address if is_forge else remote_target(walk, address)
         walk.add("clones", host)
         walk.downloads[walk.full_path(folder)] = host
@@ -245,14 +208,6 @@ def role_logged(use: Use, value: str) -> None:
     """A path whose changes are listed, or shown."""
     if use.wants("-p", "-u", "--patch", "-L", "-G", "-S"):
         use.walk.print_file(value)
-
-
-def finish_applies(use: Use) -> Output:
-    """Apply a patch; one from elsewhere is code from elsewhere."""
-    if use.call.stdin.source is Source.DOWNLOAD:
-        use.walk.add("embeds-remote-code", use.call.stdin.target)
-    use.walk.add("commits")
-    return UNKNOWN_OUTPUT
 
 
 # The path, and behind it the fields: a field that looks like such a path approves nothing.

@@ -12,13 +12,17 @@ from typing import NamedTuple
 from lockgate.core.tables import read_table
 
 PACKAGE, TABLE = "lockgate.core.ruling.effects.programs", "programs.tbl"
-PROGRAMS, NAMES = "programs", "names"
+PROGRAMS, NAMES, OPTIONS = "programs", "names", "options"
 PROGRAM_COLUMNS = ("names", "command words", "operands", "options by role", "effect")
 NAME_COLUMNS = ("effect", "operands", "programs")
+OPTION_COLUMNS = ("programs", "options by role")
+# Roles of programs that only look, or that run what the project has: without a list of all their options.
+LOOSE = frozenset("look task text site label".split())
+WORDS = {name: frozenset(words.split()) for name, words in read_table(PACKAGE, TABLE, "words", ("list", "words"))}
 # Roles that take all that follows: a program that is started, a script with its arguments.
 TAKES_REST = frozenset(
     "program project-program package-program version-program container-program docker-program elsewhere words"
-    " again root".split()
+    " again root environment script repeated".split()
 )
 
 
@@ -26,8 +30,10 @@ class ProgramRow(NamedTuple):
     """What a program does: roles of its operands and options, and the effect of the whole.
 
     `valued` are the options that take the next argument. Operands from number `rest_at` on are one: a command, say.
+    `loose` is how the row reads what it does not list.
     """
 
+    loose: str
     operands: tuple[str, ...]
     options: dict[str, str]
     valued: frozenset[str]
@@ -107,12 +113,14 @@ def is_task(name: str) -> bool:
 # `cargo +nightly fmt`. A toolchain can be a path as well, which is a program of its own.
 _TOOLCHAIN = re.compile(r"\+[\w.-]+")
 _OPTION_ROLE = re.compile(r"([+?]?[a-z-]+(?:\.[\w-]+)?):(\S+)")
-_EFFECT = re.compile(r"([a-z-]+)(?:\((first|last|all|name|words)\))?")
+_EFFECT = re.compile(r"([a-z-]+)(?:\((first|last|all|name|part|decoded)\))?")
 
 
 def make_row(words: str, operands: str, options: str, effect: str) -> ProgramRow:
     """Return the row that these columns describe; ValueError where they do not say what is expected."""
-    roles = tuple(operands.split())
+    loose, roles = "", tuple(operands.split())
+    if roles[0] in LOOSE:
+        loose, roles = roles[0], roles[1:] or ("-",)
     by_option: dict[str, str] = {}
     for entry in () if options == "-" else options.split():
         match = _OPTION_ROLE.fullmatch(entry)
@@ -124,11 +132,17 @@ def make_row(words: str, operands: str, options: str, effect: str) -> ProgramRow
         raise ValueError(f"`{effect}` in `{TABLE}` is no effect")
     rest_at = next((at for at, role in enumerate(roles) if role.partition(".")[0] in TAKES_REST), -1)
     dashed = frozenset(word for entry in words.split(",") for word in entry.split() if word[:1] == "-" != word)
-    return ProgramRow(roles, by_option, _valued(by_option), match.group(1), match.group(2) or "", rest_at, dashed)
+    return ProgramRow(
+        loose, roles, by_option, _valued(by_option), match.group(1), match.group(2) or "", rest_at, dashed
+    )
 
 
 def _valued(options: dict[str, str]) -> frozenset[str]:
     return frozenset(option for option, role in options.items() if role[0] not in "+?")
+
+
+# A program or a command word that no row has.
+_UNKNOWN = make_row("-", "skip", "-", "unknown")
 
 
 def _read_programs() -> dict[str, Program]:
@@ -146,6 +160,13 @@ def _read_programs() -> dict[str, Program]:
         for name in names.split():
             for entry in [""] if words == "-" else words.split(","):
                 rows.setdefault(name, {})[entry] = row
+    for programs, options in read_table(PACKAGE, TABLE, OPTIONS, OPTION_COLUMNS):
+        more = make_row("-", "-", options, "-")
+        for entry in programs.split(", "):
+            name, _, words = entry.partition(" ")
+            by_words = rows.setdefault(name, {"": _UNKNOWN})
+            for key in [words] if words else list(by_words):
+                by_words[key] = _with_options(by_words[key], more)
     return {name: _program(by_words) for name, by_words in rows.items()}
 
 
@@ -159,10 +180,6 @@ def _program(rows: dict[str, ProgramRow]) -> Program:
         other = _with_options(_UNKNOWN, alone) if alone is not None else _UNKNOWN
     longest = max((words.count(" ") + 1 for words in rows), default=1 if other is not None else 0)
     return Program(rows, other, alone, alone.valued if alone is not None else frozenset(), longest)
-
-
-# A command word that no row has.
-_UNKNOWN = make_row("-", "skip", "-", "unknown")
 
 
 def _with_options(row: ProgramRow, alone: ProgramRow) -> ProgramRow:

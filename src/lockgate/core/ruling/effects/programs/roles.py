@@ -1,78 +1,50 @@
-"""What the operands and options of programs mean, by their roles in `programs.tbl`, and what whole commands do.
+"""What the operands and options of programs mean, by their roles in `programs.tbl`.
 
 A role reads one value: it notes effects on the walk, or keeps what the end of the command needs. A role of the rest
-reads all that follows. A finish reads the whole command, where its effect is no kind.
+reads all that follows.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lockgate.core.ruling.effects.code import read_code
-from lockgate.core.ruling.effects.effect import Certainty, Effect
+from lockgate.core.ruling.effects.effect import Certainty
 from lockgate.core.ruling.effects.paths import Access, read_access
 from lockgate.core.ruling.effects.program_io import MARK, NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
-from lockgate.core.ruling.effects.programs import packages
-from lockgate.core.ruling.effects.programs.program_rows import ANYWHERE, ProgramRow
+from lockgate.core.ruling.effects.programs.program_rows import ANYWHERE, PACKAGE, TABLE, ProgramRow
 from lockgate.core.ruling.effects.programs.url_hosts import METADATA_HOSTS, host_of, is_address, is_local
 from lockgate.core.ruling.effects.project import Place
+from lockgate.core.tables import read_table
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
 # What a program is told to write to is no file.
-NO_FILES = frozenset(("-", "/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "NUL"))
+NO_FILES = frozenset(("", "-", "/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "NUL"))
 
 
+@dataclass(slots=True)
 class Use:
     """One command line of a program, while the roles of its row read it."""
 
-    __slots__ = (
-        "call",
-        "carried",
-        "detail",
-        "folder",
-        "modes",
-        "operands",
-        "option",
-        "options",
-        "output",
-        "rest",
-        "row",
-        "sends",
-        "values",
-        "walk",
-    )
-
-    def __init__(
-        self,
-        walk: Walk,
-        call: Invocation,
-        row: ProgramRow,
-        options: list[tuple[str, str]],
-        operands: list[str],
-        rest: list[str],
-    ) -> None:
-        self.walk = walk
-        self.call = call
-        self.row = row
-        self.options = options
-        self.operands = operands
-        self.rest = rest
-        # Of the role that is being read: what stands behind its dot (the `npm` of `pkg.npm`), and its option.
-        self.detail = ""
-        self.option = ""
-        # Where the shell is, if the program works in another folder.
-        self.folder: str | None = None
-        # Options without a value, by their `?` roles, and the values of roles that only the end of the command reads.
-        self.modes: set[str] = set()
-        self.values: dict[str, list[str]] = {}
-        # Whether a request changes something, and all that is sent with it.
-        self.sends = False
-        self.carried: list[str] = []
-        self.output = UNKNOWN_OUTPUT
+    walk: Walk
+    call: Invocation
+    row: ProgramRow
+    options: list[tuple[str, str]]
+    operands: list[str]
+    rest: list[str]
+    # Of the role that is being read: what stands behind its dot (the `npm` of `pkg.npm`), and its option.
+    detail: str = ""
+    option: str = ""
+    # Where the shell is, if the program works in another folder.
+    folder: str | None = None
+    # Options without a value, by their `?` roles, and the values of roles that only the end of the command reads.
+    modes: set[str] = field(default_factory=set)
+    values: dict[str, list[str]] = field(default_factory=dict)
+    output: Output = UNKNOWN_OUTPUT
 
     def first(self) -> str:
         """Return the first operand, or the program's name."""
@@ -81,6 +53,10 @@ class Use:
     def value(self, role: str) -> str:
         """Return the last value of a role, or an empty text."""
         return self.values.get(role, [""])[-1]
+
+    def keep(self, role: str, value: str) -> None:
+        """Keep a value for the end of the command."""
+        self.values.setdefault(role, []).append(value)
 
     def wants(self, *options: str) -> bool:
         """Return whether one of these options is given."""
@@ -96,8 +72,14 @@ def named(functions: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     }
 
 
-def role_skip(use: Use, value: str) -> None:
-    """Ignore the value."""
+# Kinds whose target says nothing.
+NO_TARGET = frozenset("commits installs-known-package runs-as-root approves-change unreadable".split())
+
+
+def note_kind(walk: Walk, kind: str, target: str) -> None:
+    """Note a kind of effect that a row names."""
+    certainty = Certainty.GUESS if kind == "unreadable" else Certainty.SURE
+    walk.add(kind, "" if kind in NO_TARGET else walk.plain(target), certainty)
 
 
 def last_word(arguments: list[str], words: list[str]) -> str:
@@ -110,23 +92,23 @@ def last_word(arguments: list[str], words: list[str]) -> str:
     return last
 
 
+_PATTERNS = {
+    name: (effect, re.compile(pattern))
+    for name, effect, pattern in read_table(PACKAGE, TABLE, "patterns", ("name", "effect", "pattern"))
+}
+
+
+def role_if(use: Use, value: str) -> None:
+    """A value that does more where it fits the pattern behind the dot."""
+    kind, pattern = _PATTERNS[use.detail]
+    if pattern.search(value):
+        note_kind(use.walk, kind, value)
+
+
 # Requests and hosts
 
 # A token sent to the service that issued it is its ordinary use.
-_TOKEN_HOMES = (
-    ("GITHUB", "github.com"),
-    ("GH_", "github.com"),
-    ("GITLAB", "gitlab.com"),
-    ("NPM", "npmjs.org"),
-    ("PYPI", "pypi.org"),
-    ("OPENAI", "openai.com"),
-    ("ANTHROPIC", "anthropic.com"),
-    ("SLACK", "slack.com"),
-    ("HF_", "huggingface.co"),
-    ("DIGITALOCEAN", "digitalocean.com"),
-    ("CLOUDFLARE", "cloudflare.com"),
-    ("STRIPE", "stripe.com"),
-)
+_TOKEN_HOMES = read_table(PACKAGE, TABLE, "tokens", ("variables", "host"))
 
 
 def ask_host(walk: Walk, address: str, *, sends: bool, whole: str = "") -> Output:
@@ -143,7 +125,7 @@ def ask_host(walk: Walk, address: str, *, sends: bool, whole: str = "") -> Outpu
         return UNKNOWN_OUTPUT
     for secret in walk.secrets_in(whole or address):
         # The project's word does not count here: its files may be an attacker's.
-        if not _is_home(secret, host):
+        if not _is_home(secret.upper(), host):
             walk.add("sends-secret", secret)
             sends = True
     # A value behind the host that is computed in this line carries data out.
@@ -154,21 +136,13 @@ def ask_host(walk: Walk, address: str, *, sends: bool, whole: str = "") -> Outpu
 
 
 def _is_home(secret: str, host: str) -> bool:
-    return any(
-        secret.upper().startswith(prefix) and (host == home or host.endswith("." + home))
-        for prefix, home in _TOKEN_HOMES
-    )
+    return any(secret.startswith(prefix) and f".{host}".endswith(f".{home}") for prefix, home in _TOKEN_HOMES)
 
 
 def note_sent(walk: Walk, stream: Output) -> None:
     """Note a secret that flows to another machine."""
     if stream.source in (Source.SECRET, Source.ENVIRONMENT):
         walk.add("sends-secret", stream.target or "environment")
-
-
-def role_carry(use: Use, value: str) -> None:
-    """Sent along with a request."""
-    use.carried.append(value)
 
 
 _SENT_FILE = re.compile(r"[\w.\[\]-]*=?[@<]([^;]+)")
@@ -178,23 +152,21 @@ def role_send(use: Use, value: str) -> None:
     """The content of a request; a file behind `@`, or the input for `@-`."""
     match = _SENT_FILE.match(value)
     role_upload(use, match.group(1) if match else "")
-    use.carried.append(value)
+    use.keep("carry", value)
 
 
 def role_upload(use: Use, value: str) -> None:
     """A file whose content is sent."""
-    use.sends = True
+    use.modes.add("sends")
     if value:
         stream = use.call.stdin if value in ("-", ".") else use.walk.read_file(value)
-        if stream.source is Source.ENVIRONMENT:
-            stream = Output(Source.SECRET, target="environment")
-        if stream.source is Source.SECRET:
-            use.carried.append(use.walk.mark(stream))
+        if stream.source in (Source.SECRET, Source.ENVIRONMENT):
+            use.keep("carry", use.walk.mark(Output(Source.SECRET, target=stream.target or "environment")))
 
 
 def role_method(use: Use, value: str) -> None:
-    """Of a request; all but asking changes something."""
-    use.sends = use.sends or value.upper() not in ("GET", "HEAD", "OPTIONS", "")
+    if value.upper() not in ("GET", "HEAD", "OPTIONS", ""):
+        use.modes.add("sends")
 
 
 _FIELD = re.compile(r"[\w\]]:?=[^=]|[\w]@")
@@ -203,47 +175,58 @@ _FIELD = re.compile(r"[\w\]]:?=[^=]|[\w]@")
 def role_field(use: Use, value: str) -> None:
     """A method, an address, or a field that is sent, as HTTPie has them."""
     plain = use.walk.plain(value)
-    use.sends = use.sends or use.call.stdin is not NO_OUTPUT
-    use.carried.append(value)
+    if use.call.stdin is not NO_OUTPUT:
+        use.modes.add("sends")
+    use.keep("carry", value)
     if plain in ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"):
         role_method(use, plain)
     elif "url" not in use.values and (plain[:1] == ":" or is_address(plain)):
-        use.values["url"] = ["localhost" if plain[:1] == ":" else value]
+        use.keep("url", "localhost" if plain[:1] == ":" else value)
     elif _FIELD.search(value):
         role_send(use, value)
 
 
-def role_proxy(use: Use, value: str) -> None:
-    """A host that requests go through."""
-    host = host_of(use.walk.plain(value).rpartition("=")[2].strip())
-    if host and not is_local(host):
-        use.walk.add("requests", host)
+SETTING = re.compile(r"[\w.:@/-]+=(?=\w+://)|\w+=(?=[\w.-]+:\d)")
 
 
-def role_socket(use: Use, value: str) -> None:
-    """A socket of this machine; that of a container engine owns the machine."""
-    if "docker" in value or "containerd" in value or "podman" in value:
-        use.walk.add("runs-as-root")
+def role_to_host(use: Use, value: str) -> None:
+    """An address on another machine, or a setting with one; what it is used for stands behind the dot."""
+    plain = SETTING.sub("", use.walk.plain(value).strip(), count=1)
+    host = host_of(plain)
+    if host and not is_local(host) and not plain.startswith("unix:"):
+        use.walk.add(use.detail, host)
+
+
+def role_link(use: Use, value: str) -> None:
+    """What may be an address: a chart that `helm` installs, a source of packages."""
+    if "://" in value:
+        role_to_host(use, value)
+
+
+def role_address(use: Use, value: str) -> None:
+    """An address that a browser opens, or a file."""
+    if "://" in value:
+        ask_host(use.walk, value, sends=False)
 
 
 def role_host(use: Use, value: str) -> None:
     """Another machine that is asked, or sent what streams in."""
-    walk, stdin = use.walk, use.call.stdin
-    host = walk.plain(value).rsplit("@", 1)[-1].removeprefix("ssh://").split(":")[0]
-    walk.add("asks-local" if is_local(host) else "requests" if stdin is NO_OUTPUT else "sends-data", host)
-    note_sent(walk, stdin)
-    use.output = Output(Source.DOWNLOAD, target=host)
+    reach_host(use, value, sends=use.call.stdin is not NO_OUTPUT)
 
 
 def role_peer(use: Use, value: str) -> None:
     """Another machine that takes and gives whatever streams."""
-    walk = use.walk
-    host = host_of(walk.plain(value))
-    note_sent(walk, use.call.stdin)
+    reach_host(use, value, sends="scan" not in use.modes)
+
+
+def reach_host(use: Use, address: str, *, sends: bool) -> None:
+    """Note a connection to a machine, and what streams there."""
+    host = host_of(use.walk.plain(address).rsplit("@", 1)[-1])
+    note_sent(use.walk, use.call.stdin)
     if is_local(host):
-        walk.add("asks-local", host)
+        use.walk.add("asks-local", host)
     else:
-        walk.add("requests" if "scan" in use.modes else "sends-data", host)
+        use.walk.add("sends-data" if sends else "requests", host)
         use.output = Output(Source.DOWNLOAD, target=host)
 
 
@@ -258,18 +241,13 @@ def role_lookup(use: Use, value: str) -> None:
         walk.add("sends-data", ".".join(name.split(".")[-3:]).lstrip(".") or "dns")
 
 
-def role_attach(use: Use, value: str) -> None:
-    """A file that goes to another machine."""
-    note_sent(use.walk, use.walk.read_file(value))
-
-
 def role_remote_path(use: Use, value: str) -> None:
     """`NAME:PATH` on another machine, or a file that is copied there."""
-    plain = use.walk.plain(value)
-    if ":" in plain:
-        use.walk.add("sends-data", plain.split(":")[0])
+    name, colon, _ = use.walk.plain(value).partition(":")
+    if colon:
+        use.walk.add("sends-data", name)
     else:
-        role_attach(use, value)
+        note_sent(use.walk, use.walk.read_file(value))
 
 
 _RUNNING_SETTING = re.compile(r"(?i)(?:proxycommand|localcommand|knownhostscommand)[\s=]+")
@@ -277,8 +255,8 @@ _RUNNING_SETTING = re.compile(r"(?i)(?:proxycommand|localcommand|knownhostscomma
 
 def role_ssh_setting(use: Use, value: str) -> None:
     """A setting of `ssh`, some of which are commands."""
-    if _RUNNING_SETTING.match(value):
-        use.walk.read_text(_RUNNING_SETTING.sub("", value, count=1))
+    if match := _RUNNING_SETTING.match(value):
+        use.walk.read_text(value[match.end() :])
 
 
 # Files
@@ -290,45 +268,34 @@ def role_read(use: Use, value: str) -> None:
     use.output = stream if stream.source > use.output.source else use.output
 
 
-def role_open(use: Use, value: str) -> None:
-    """A file that is read and not shown."""
-    use.walk.read_file(value)
-
-
 def role_write(use: Use, value: str) -> None:
-    """A path that is written."""
     if value not in NO_FILES:
         use.walk.access(value, Access.WRITE)
 
 
 def role_device(use: Use, value: str) -> None:
     """A file that is written, or a disk that is overwritten."""
-    if value.startswith("/dev/") and value not in NO_FILES:
+    is_disk = value.startswith("/dev/") and value not in NO_FILES
+    if is_disk:
         use.walk.add("deletes-data", value)
-        use.values.setdefault("out", ["-"])
-    else:
-        use.values.setdefault("out", []).append(value)
+    use.keep("out", "-" if is_disk else value)
+
+
+_SCRATCH_NAME = re.compile(r"(?i)tmp|temp|build|dist|cache|work|out")
 
 
 def role_delete(use: Use, value: str) -> None:
     """A path that is removed."""
     walk = use.walk
-    if MARK in value and not re.match(r"[\w./-]{2,}", walk.plain(value)) and _is_bare(walk, value):
-        walk.add_unreadable()
-        return
+    pieces = walk.pieces_in(value)
+    if pieces and not re.match(r"[\w./-]{2,}", walk.plain(value)) and pieces[0].source is Source.VARIABLE:
+        # An unknown value could be a folder of any kind: `rm -rf $X`, `rm -rf $X/*`.
+        if not _SCRATCH_NAME.search(pieces[0].target):
+            walk.add_unreadable()
+            return
     walk.access(value, Access.DELETE)
     if use.detail == "wipe" and walk.place(value) is not Place.SCRATCH:
         walk.add("deletes-data", walk.plain(value))
-
-
-def _is_bare(walk: Walk, path: str) -> bool:
-    """Return whether an unknown value could be a folder of any kind: `rm -rf $X`, `rm -rf $X/*`."""
-    pieces = walk.pieces_in(path)
-    return (
-        bool(pieces)
-        and pieces[0].source is Source.VARIABLE
-        and not re.search(r"(?i)tmp|temp|build|dist|cache|work|out", pieces[0].target)
-    )
 
 
 def role_folder(use: Use, value: str) -> None:
@@ -354,31 +321,17 @@ def role_mode(use: Use, value: str) -> None:
     """Who may use the files that follow."""
     if not _MODE.fullmatch(value):
         role_mode_path(use, value)
-    elif any(_OPEN_MODE.match(part) for part in value.split(",")):
+    elif any(map(_OPEN_MODE.match, value.split(","))):
         use.modes.add("wide")
 
 
 def role_mode_path(use: Use, value: str) -> None:
     """A file whose mode changes."""
-    walk = use.walk
-    if "wide" in use.modes or walk.place(value) not in (Place.INSIDE, Place.SCRATCH):
-        walk.add("changes-permissions", walk.plain(value))
+    if "wide" in use.modes or use.walk.place(value) not in (Place.INSIDE, Place.SCRATCH):
+        use.walk.add("changes-permissions", use.walk.plain(value))
     else:
-        walk.access(value, Access.WRITE)
-
-
-_EDITOR_RUNS = re.compile(r"!|system\(|shell-command|call-process|luado|pyx?do|py3")
-
-
-def role_edit(use: Use, value: str) -> None:
-    """A file that is opened for writing, or a command behind `+`, or one of an option."""
-    if not use.option and value[:1] != "+":
         use.walk.access(value, Access.WRITE)
-    elif _EDITOR_RUNS.search(value):
-        use.walk.add_unreadable()
 
-
-# What runs
 
 SHELL_NAME = re.compile(r"(?:/(?:usr/)?(?:local/)?bin/)?(?:ba|z|da|k|a|fi|c|tc)?sh")
 
@@ -391,193 +344,9 @@ def run_command(walk: Walk, value: str) -> None:
         walk.read_text(value)
 
 
-def role_sh(use: Use, value: str) -> None:
-    """A command of the shell."""
-    command = value.removeprefix("exec=")
-    if command and not _COMPRESSES.match(command):
-        run_command(use.walk, command)
+# Arguments of programs without a list of all their options
 
-
-# Programs that pack and unpack, and what `tar` itself does at a checkpoint.
-_COMPRESSES = re.compile(r"(?:zstd|gzip|pigz|xz|bzip2|lz4|pixz|dot|echo|totals|bell)\b(?![^;&|]*[;&|])")
-
-
-def role_run(use: Use, value: str) -> None:
-    """A file that is run or loaded."""
-    use.walk.run_path(value)
-
-
-def note_effects(walk: Walk, effects: list[Effect]) -> None:
-    """Note effects that another reader found."""
-    for effect in effects:
-        walk.add(effect.kind, effect.target, effect.certainty)
-
-
-def role_code(use: Use, value: str) -> None:
-    """Source text of a language."""
-    walk = use.walk
-    note_effects(walk, read_code(walk.plain(value), walk.argument, walk.project))
-
-
-def role_cd(use: Use, value: str) -> None:
-    """The folder that the program works in."""
-    use.folder = use.walk.folder if use.folder is None else use.folder
-    use.walk.enter_folder(value)
-
-
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
-
-
-def rest_program(use: Use, words: list[str]) -> Output:
-    """A program that is started, behind variables that are set for it; a kind may stand behind the dot."""
-    walk, words = use.walk, list(words)
-    while words and _ASSIGNMENT.match(words[0]):
-        name, _, value = words.pop(0).partition("=")
-        walk.assign(name, value)
-    if use.detail:
-        walk.add(use.detail)
-    return walk.run_program(words, use.call.stdin) if words else UNKNOWN_OUTPUT
-
-
-def rest_again(use: Use, words: list[str]) -> Output:
-    """Command words and arguments of the same program: `yarn workspace web add x`."""
-    return rest_program(use, [use.call.name, *words])
-
-
-def rest_project_program(use: Use, words: list[str]) -> Output:
-    """A program in the project's environment: `poetry run`, `hatch run docs:build`."""
-    if "module" in use.values:
-        words = ["python", "-m", use.value("module"), *words]
-    elif words:
-        words = [re.sub(r"^[\w.-]*:", "", words[0]) or "sh", *words[1:]]
-        words = ["python", *words] if words[0].endswith(".py") else words
-    return rest_program(use, words)
-
-
-def rest_package_program(use: Use, words: list[str]) -> Output:
-    """A package that is run by its name, fetched where it is not there."""
-    walk, registry = use.walk, use.detail
-    if not words:
-        return UNKNOWN_OUTPUT
-    plain = walk.plain(words[0])
-    name = packages.package_in(plain)
-    is_named = use.wants("-p", "--package", "--from", "--spec")
-    if packages.repository_address(plain) and not is_named:
-        packages.note_package(walk, words[0])
-    elif is_named or packages.is_known(walk, name, registry) or packages.is_task_name(walk, name):
-        if name == "husky":
-            walk.add("installs-hook", ".husky")
-        walk.add("runs-project-task", name)
-        note_loose(walk, name, "task", words[1:], ())
-    else:
-        walk.add("installs-package", name)
-    return UNKNOWN_OUTPUT
-
-
-def rest_elsewhere(use: Use, words: list[str]) -> Output:
-    """A command that runs on another machine, which is there to stay the same unless a kind stands behind the dot."""
-    if words:
-        use.walk.run_elsewhere(" ".join(words))
-    if use.detail:
-        use.walk.add(use.detail, use.call.name)
-    return use.output
-
-
-def role_remote_command(use: Use, value: str) -> None:
-    """A command that runs on another machine."""
-    use.walk.run_elsewhere(value)
-
-
-def rest_words(use: Use, words: list[str]) -> Output:
-    """Read words that are put together to a command of the shell."""
-    run_command(use.walk, " ".join(words))
-    return use.output
-
-
-# Packages
-
-
-def role_pkg(use: Use, value: str) -> None:
-    """A package that is installed; the registry stands behind the dot."""
-    for name in value.split(",") if use.option else [value]:
-        if use.detail == "go":
-            packages.note_go_package(use.walk, name)
-        elif use.detail == "system":
-            packages.note_system_package(use.walk, use.walk.plain(name))
-        else:
-            packages.note_package(use.walk, name, use.detail)
-
-
-def role_local(use: Use, value: str) -> None:
-    """A package in a folder."""
-    is_path = value.startswith((".", "/", "git+", "http", "~"))
-    packages.note_package(use.walk, value if is_path else f"./{value}")
-
-
-_SETTING_NAME = re.compile(r"[\w.:@/-]+=(?=\w+://)")
-
-
-def role_src(use: Use, value: str) -> None:
-    """A server that packages come from."""
-    packages.note_source(use.walk, _SETTING_NAME.sub("", value, count=1))
-
-
-# The channels of Conda that everybody uses.
-_CHANNELS = frozenset("defaults main anaconda conda-forge bioconda pytorch nvidia nodefaults".split())
-
-
-def role_channel(use: Use, value: str) -> None:
-    """A name or an address that packages come from."""
-    if "://" in value:
-        role_src(use, value)
-    elif value not in _CHANNELS:
-        use.walk.add("uses-package-source", use.walk.plain(value))
-
-
-def role_req(use: Use, value: str) -> None:
-    """A list of packages."""
-    host = use.walk.download_of(use.walk.full_path(value))
-    if host:
-        use.walk.add("runs-download", host)
-    elif "://" in value:
-        packages.note_source(use.walk, value)
-
-
-def role_creator(use: Use, value: str) -> None:
-    """`npm init NAME` runs the package `create-NAME`."""
-    use.detail = "npm"
-    rest_package_program(use, [f"create-{value}"])
-
-
-def role_go_run(use: Use, value: str) -> None:
-    """A package with a version is fetched, any other is the project's."""
-    if "@" in value:
-        packages.note_go_package(use.walk, value)
-    else:
-        role_foreign(use, value)
-
-
-# Settings of `apt` that are commands, and that switch its checks off.
-_APT_RUNS = re.compile(r"(?i)(?:pre|post)-invoke|::options::|dir::bin|command|pager|proxy-auto-detect")
-
-
-def role_apt_setting(use: Use, value: str) -> None:
-    """A setting of `apt`, some of which are commands."""
-    if _APT_RUNS.search(value):
-        use.walk.add_unreadable()
-
-
-def role_unlisted(use: Use, value: str) -> None:
-    """What the row does not expect, so that the command is not known."""
-    use.walk.add("runs-program", f"{use.call.name} {value}", Certainty.GUESS)
-
-
-# Arguments of programs that only look, or that run what the project has: without a list of their options
-
-
-LOOSE = frozenset("look task text site label".split())
-_NAMED_VALUE = re.compile(r"(-{1,2}[\w.-]+)=(.*)", re.DOTALL)
-_JOINED_VALUE = re.compile(r"-[abcefghjkmnprstuvwxyzX]([/~].*)", re.DOTALL)
+_NAMED_VALUE = re.compile(r"(-{1,2}[\w.-]+)=(.*)|(-[abcefghjkmnprstuvwxyzX])([/~].*)", re.DOTALL)
 _URL = re.compile(r"(?:https?|ftp|git|git\+\w+|ssh)://", re.IGNORECASE)
 # Programs whose addresses the service behind them knows already.
 _OWN_SERVICE = frozenset("git gh glab".split())
@@ -592,7 +361,8 @@ def note_loose(walk: Walk, name: str, role: str, arguments: list[str], listed: C
         if role != "look" and "/" not in argument and argument[:1] != "~":
             continue
         if argument[:1] == "-":
-            option, value = _named_value(argument)
+            match = _NAMED_VALUE.fullmatch(argument)
+            option, value = [part for part in match.groups() if part is not None] if match else ("", "")
         if option in listed or (role == "label" and _is_label(walk, option, argument)):
             continue
         if _URL.match(value):
@@ -626,15 +396,6 @@ def _is_label(walk: Walk, option: str, argument: str) -> bool:
     return argument[:2] == "//" and (not option or (argument.endswith("...") and walk.place(argument) is Place.OUTSIDE))
 
 
-def _named_value(argument: str) -> tuple[str, str]:
-    """Return an option and the value that is joined to it: `--config=/tmp/x`, `-c/tmp/x`."""
-    named = _NAMED_VALUE.fullmatch(argument)
-    if named is not None:
-        return named.group(1), named.group(2)
-    joined = _JOINED_VALUE.fullmatch(argument)
-    return (argument[:2], joined.group(1)) if joined is not None else ("", "")
-
-
 def is_foreign(walk: Walk, path: str) -> bool:
     """Return whether an attacker could have put code at a path: it is neither the project's nor the system's."""
     if path.startswith(("/dev/null", "/dev/std")) or MARK in path[:1] or any(letter in path for letter in " \n("):
@@ -651,3 +412,56 @@ def role_foreign(use: Use, value: str) -> None:
         _note_url(use.walk, use.call.name, "task", value)
     elif is_foreign(use.walk, value) or use.walk.download_of(use.walk.full_path(value)):
         use.walk.run_path(value)
+
+
+# Machines and containers
+
+
+def role_bucket(use: Use, value: str) -> None:
+    """A bucket, or an object in one; what happens to it stands behind the dot."""
+    use.walk.add(use.detail, bucket_in(use.walk.plain(value)) or use.call.name)
+
+
+def bucket_in(plain: str) -> str:
+    """Return the bucket that a path of a cloud names."""
+    match = re.match(r"(?:s3|gs|az)://([^/]*)", plain)
+    return match.group(1) if match else ""
+
+
+def role_manifest(use: Use, value: str) -> None:
+    """A description of what a cluster shall run."""
+    stream = use.call.stdin if value == "-" else use.walk.read_file(value)
+    if "://" in value:
+        use.walk.add("runs-download", host_of(use.walk.plain(value)))
+    elif stream.source is Source.DOWNLOAD:
+        use.walk.add("runs-download", stream.target)
+
+
+def role_vault_path(use: Use, value: str) -> None:
+    """A path in a vault: some of them say who may do what; what happens to others stands behind the dot."""
+    path = use.walk.plain(value)
+    # Values stand behind the path: `x=1`, `@file` and `-`.
+    if path != "-" and not path.startswith("@") and ("=" not in path or "/" in path.partition("=")[0]):
+        is_access = path.startswith(("auth/", "sys/policy", "sys/policies", "identity/"))
+        use.walk.add("grants-access" if is_access else use.detail, path)
+
+
+def role_image(use: Use, value: str) -> None:
+    """An image that is fetched and run: one with an owner or a host in its name is a package like any other."""
+    walk = use.walk
+    name = re.sub(r"(?:@sha256:\w+|:[\w.-]+)$", "", walk.plain(value))
+    is_known = walk.project.has_package(name, "image") or walk.project.has_host(name.split("/")[0])
+    if "/" not in name or name.startswith(("library/", "docker.io/library/")) or is_known:
+        walk.add("runs-project-task", f"docker run {name}".strip())
+    else:
+        walk.add("installs-package", name)
+
+
+def role_mount(use: Use, value: str) -> None:
+    """A folder of this machine that a container gets."""
+    match = re.search(r"(?:source|src)=([^,]+)", value)
+    plain = use.walk.plain(match.group(1) if match else value.split(":", 1)[0])
+    if plain == "/" or "docker.sock" in plain or plain.startswith(("/etc", "/root", "/var/run")):
+        use.walk.add("runs-as-root")
+    elif plain.rstrip("/") in ("~", "~/.ssh", "~/.aws", "~/.kube"):
+        use.walk.add("reads-secret", plain)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Set
-from itertools import takewhile
+from dataclasses import dataclass, field
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 EXECUTES = frozenset("-exec -execdir -ok -okdir -x --exec -X --exec-batch".split())
@@ -25,54 +26,37 @@ class Search(NamedTuple):
     is_limited: bool
 
 
-class _Alternative(NamedTuple):
-    """What stands between two `-o` that are in no bracket."""
+@dataclass(slots=True)
+class _Alternative:
+    """What stands between two `-o`, without brackets."""
 
-    names: list[str]
-    is_limited: bool
-    acts: bool
-    is_pruned: bool
+    names: list[str] = field(default_factory=list)
+    is_limited: bool = False
+    acts: bool = False
+    is_pruned: bool = False
 
 
 def read_search(arguments: list[str], named_by: Set[str] = NAMED_BY) -> Search:
-    """Return what a search looks for."""
-    alternatives = list(_read_alternatives(arguments, named_by))
-    if any(each.acts for each in alternatives):
+    """Return what a search looks for, read without its brackets: each alternative needs a name.
+
+    Brackets behind `!` limit nothing, and any name in such a search may be wanted.
+    """
+    is_turned = any(first in _NOT and second == "(" for first, second in pairwise(arguments))
+    alternatives = [last := _Alternative()]
+    for argument, value, is_negated in _read_arguments(arguments):
+        if argument in _OR:
+            alternatives.append(last := _Alternative())
+        elif argument in named_by and (is_turned or not is_negated):
+            last.names.append(value)
+            # An action that stands before a name is done with any file.
+            last.is_limited = last.is_limited or not last.acts
+        last.acts = last.acts or argument in _ACTS
+        last.is_pruned = last.is_pruned or argument == "-prune"
+    if "(" not in arguments and any(each.acts for each in alternatives):
         # Without any action, `find` prints what it prunes too.
         alternatives = [each for each in alternatives if each.acts or not each.is_pruned]
     names = [name for each in alternatives for name in each.names]
-    return Search(names, all(each.is_limited for each in alternatives))
-
-
-def _read_alternatives(arguments: list[str], named_by: Set[str]) -> Iterator[_Alternative]:
-    """Yield the alternatives, read without their brackets.
-
-    What fits `a ( b -o c ) d` fits all of `a b` or all of `a c d`, so that each of these needs a name. Only `! ( … )`
-    turns this round: it limits nothing, and in it a name behind another `!` is wanted.
-    """
-    # Of each open bracket, whether a name stands before it, and whether names in it are excluded.
-    opened = [(False, False)]
-    names: list[str] = []
-    acts = is_pruned = has_name = False
-    is_limited = True
-    for argument, value, is_negated in _read_arguments(arguments):
-        if argument == "(":
-            is_limited = is_limited and not is_negated
-            opened.append((has_name, opened[-1][1] != is_negated))
-        elif argument == ")" and len(opened) > 1:
-            opened.pop()
-        elif argument in _OR:
-            is_limited, has_name = is_limited and has_name, opened[-1][0]
-            if len(opened) == 1:
-                yield _Alternative(names, is_limited, acts, is_pruned)
-                names, is_limited, acts, is_pruned = [], True, False, False
-        elif argument in named_by and is_negated == opened[-1][1]:
-            names.append(value)
-            # An action that stands before a name is done with any file.
-            has_name = has_name or not acts
-        acts = acts or argument in _ACTS
-        is_pruned = is_pruned or argument == "-prune"
-    yield _Alternative(names, is_limited and has_name, acts, is_pruned)
+    return Search(names, not is_turned and all(each.is_limited for each in alternatives))
 
 
 def _read_arguments(arguments: list[str]) -> Iterator[tuple[str, str, bool]]:

@@ -1,81 +1,50 @@
-"""Settings that a command hands to a running service: those that switch a protection off, and images from elsewhere."""
+"""Settings that a command hands to a running service: those that switch a protection off, and images from elsewhere.
+
+The section `settings` of `programs.tbl` says which names these settings have, with `_` between the parts of a name.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
+from lockgate.core.ruling.effects.programs.program_rows import PACKAGE, TABLE, WORDS
 from lockgate.core.ruling.effects.programs.url_hosts import host_of
+from lockgate.core.tables import read_table
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
 MOST_SETTING = 2_000
-
-_PROTECTS = (
-    r"(?:protect\w*|encrypt\w*|tls|ssl|mtls|https|auth|authentication|authorization|oauth2?|login|rbac|audit\w*|backups?"
-    r"|network_?polic(?:y|ies)|polic(?:y|ies)|firewall|waf|mfa|2fa|sso|guard\w*|verif(?:y|ication)|validat\w*|admission"
-    r"|seccomp|apparmor|selinux|sandbox\w*|point_?in_?time_?recovery|versioning|run_?as_?non_?root"
-    r"|read_?only_?root_?filesystem|signatures?|scan\w*)"
-)
-_OFF = r"(?:false|no|off|none|disabled|disable|0)"
-_ON = r"(?:true|yes|on|enabled|1)"
-_IS = r"[\"']?\s*[=:]\s*[\"']?"
-# A name of parts joined by dots, dashes, underscores or capitals; the part that protects may stand anywhere in it.
-_NAME = r"(?:[A-Za-z0-9]{1,30}[._-]){0,6}"
-_WEAKENS = re.compile(
-    rf"(?i)(?<![\w.-])(?P<off>{_NAME}(?:[a-z]{{1,20}}(?=(?-i:[A-Z])))?{_PROTECTS}(?:[._-]?(?:enabled?|required|period|policy|mode))?)"
-    rf"{_IS}{_OFF}(?![\w.])"
-    rf"|(?<![\w.-])(?P<days>{_NAME}backup[._-]?retention[._-]?(?:period|days))(?:{_IS}|\s+)0(?![\w.])"
-    rf"|(?<![\w.-])(?P<on>{_NAME}(?:privileged|allow_?privilege_?escalation|host_?(?:network|pid|ipc)|insecure\w*|anonymous\w*"
-    rf"|publicly_?accessible|public(?:_?access)?|skip_?(?:final_?snapshot|tls_?verify|verify)|(?:{_PROTECTS}[._-])?disabled?"
-    rf"|disable_?{_PROTECTS}|auth\w*[._-]anonymous[._-]enabled)){_IS}{_ON}(?![\w.])"
-    rf"|(?<![\w.-])(?P<user>{_NAME}run_?as_?user){_IS}0(?![\w.])"
-    r"|(?P<open>(?<![\w.])0\.0\.0\.0/0|::/0|\ballUsers\b|\ballAuthenticatedUsers\b|\bpublic-read(?:-write)?\b|\binternet-facing\b)"
-)
-# `disabled=true` alone, as in `feature.disabled=true`, protects nothing.
-_SWITCH = re.compile(rf"(?i)(?:^|[._-]){_PROTECTS}[._-]disabled?$|^disable")
-_FLAGS = re.compile(
-    r"--(?:no-verify(?:-\w+)*|insecure[\w-]*|allow-unauthenticated|publicly-accessible|skip-final-snapshot"
-    r"|disable-(?!rollback|warnings?|prompts?|interactive|telemetry|color|progress|colou?r)[\w-]+"
-    r"|skip-[\w-]*(?:check|checks|verify|verification|validation)"
-    r"|no-(?:enable-)?[\w-]*(?:protection|encrypted|encryption|auth\w*|audit\w*|backup|logging|versioning|tls|ssl))"
-    r"(?:=(?:true|1))?"
-)
-_IMAGE = re.compile(
-    r"(?i)(?<![\w-])(?:[\w-]{1,40}\.){0,5}(?:image|images|repository|registry|image_?repository|image_?registry)[\"']?\s*[=:]\s*[\"']?"
-    r"((?:[a-z0-9][\w.-]{0,80}(?::\d{1,5})?/)*[a-z0-9][\w.-]{0,80})"
-)
+_NAMES = {kind: re.compile(names) for kind, names in read_table(PACKAGE, TABLE, "settings", ("setting", "pattern"))}
+_VALUES = {kind: WORDS[f"values {kind}"] for kind in ("off", "on", "zero")}
+_PAIR = re.compile(r"(?<![\w.-])(-{0,2}[A-Za-z][\w.-]*)[\"']?\s*[=:]\s*[\"']?(?=([\w./:@-]*))")
+_BORDERS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[.-]")
+# Options whose value stands behind them.
+_VALUED = ("--image", "--registry", "--backup-retention-period")
 
 
 def note_settings(walk: Walk, arguments: list[str]) -> None:
     """Note what the settings among these arguments weaken, and where the images that they name come from."""
-    for index, argument in enumerate(arguments):
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
         plain = walk.plain(argument)[:MOST_SETTING]
-        if plain[:2] == "--":
-            if _FLAGS.fullmatch(plain):
-                walk.add("disables-check", plain.partition("=")[0])
-                continue
-            following = arguments[index + 1] if index + 1 < len(arguments) else ""
-            if plain in ("--image", "--registry"):
-                note_image_source(walk, walk.plain(following))
-            elif plain == "--backup-retention-period" and following == "0":
-                walk.add("disables-check", plain)
-        if "=" in plain or ":" in plain or plain in _WORDS:
-            _note_setting(walk, plain.removeprefix("--"))
-
-
-_WORDS = frozenset("allUsers allAuthenticatedUsers public-read public-read-write internet-facing".split())
-
-
-def _note_setting(walk: Walk, plain: str) -> None:
-    for match in _WEAKENS.finditer(plain):
-        name = match.group() if match.group("open") else match.group(match.lastgroup or 0)
-        if match.group("on") and name.lower().endswith(("disabled", "disable")) and not _SWITCH.search(name):
+        if _NAMES["flag"].fullmatch(plain):
+            walk.add("disables-check", plain.partition("=")[0])
             continue
+        setting = f"{plain}={walk.plain(following)}" if plain in _VALUED else plain.removeprefix("--")
+        for name, value in _PAIR.findall(setting):
+            _note_setting(walk, name, value)
+        if "=" in setting or ":" in setting or setting.replace("-", "").isalpha():
+            for match in _NAMES["open"].finditer(setting):
+                walk.add("disables-check", match.group())
+
+
+def _note_setting(walk: Walk, name: str, value: str) -> None:
+    parts = _BORDERS.sub("_", name).strip("_").lower()
+    if any(value.lower() in values and _NAMES[kind].search(parts) for kind, values in _VALUES.items()):
         walk.add("disables-check", name)
-    for match in _IMAGE.finditer(plain):
-        note_image_source(walk, match.group(1))
+    if _NAMES["image"].search(parts):
+        note_image_source(walk, value)
 
 
 def note_image_source(walk: Walk, image: str) -> None:

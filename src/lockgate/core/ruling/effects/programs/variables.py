@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from lockgate.core.ruling.effects.effect import Certainty
 from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.program_io import MARK
-from lockgate.core.ruling.effects.programs.option_uses import is_shell
 from lockgate.core.ruling.effects.programs.program_exceptions import note_setting
-from lockgate.core.ruling.effects.programs.roles import is_foreign, run_command
+from lockgate.core.ruling.effects.programs.roles import SHELL_NAME, is_foreign, run_command
 from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_local
 from lockgate.core.ruling.effects.project import Place
 from lockgate.core.tables import read_sections
@@ -85,6 +84,8 @@ def _note_kind(walk: Walk, name: str, value: str) -> None:
         # Two of them switch a check on, one switches it off.
         if (value in ("0", "false", "no")) is not (name == "GIT_SSL_NO_VERIFY"):
             walk.add("disables-check", "TLS")
+    elif kind == "disables-check":
+        walk.add(kind, name)
     elif value and value not in _HARMLESS_VALUES:
         walk.add(kind, value)
 
@@ -99,7 +100,7 @@ def _note_command(walk: Walk, value: str, *, may_be_shell: bool = False) -> None
     """Note a command that other programs start by themselves, as often as they like."""
     if _is_strange(walk, value):
         walk.add("installs-hook", walk.plain(value))
-    elif not may_be_shell or not is_shell(value):
+    elif not may_be_shell or not SHELL_NAME.fullmatch(value.strip()):
         run_command(walk, value)
 
 

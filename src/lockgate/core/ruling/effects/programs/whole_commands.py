@@ -10,7 +10,17 @@ from lockgate.core.ruling.effects.effect import Certainty
 from lockgate.core.ruling.effects.paths import Access, is_secret, read_access
 from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Output, Source
 from lockgate.core.ruling.effects.programs.options import has_option
-from lockgate.core.ruling.effects.programs.roles import NO_FILES, Use, ask_host, role_folder, role_peer, role_write
+from lockgate.core.ruling.effects.programs.program_rows import WORDS
+from lockgate.core.ruling.effects.programs.roles import (
+    NO_FILES,
+    Use,
+    ask_host,
+    bucket_in,
+    note_sent,
+    role_folder,
+    role_peer,
+    role_write,
+)
 from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_local
 from lockgate.core.ruling.effects.project import Place
 
@@ -19,21 +29,12 @@ if TYPE_CHECKING:
 
 
 def finish_fetches(use: Use) -> Output:
-    """What is downloaded is printed, or written where an option says."""
-    return _request(use, use.values.get("out", []), is_named="named" in use.modes)
-
-
-def finish_saves(use: Use) -> Output:
-    """What is downloaded is written under the name that the address has."""
-    outs = use.values.get("out", [])
-    return _request(use, outs, is_named=not outs and "looks-up" not in use.modes)
-
-
-def _request(use: Use, outs: list[str], *, is_named: bool) -> Output:
-    walk, addresses = use.walk, use.values.get("url", [])
-    whole = "".join([*addresses, *use.carried])
-    sends = use.sends and not ("get" in use.modes and not walk.secrets_in(whole))
-    into = use.value("into")
+    """What is downloaded is printed, or written where an option says, or under the name that the address has."""
+    walk, addresses, outs, into = use.walk, use.values.get("url", []), use.values.get("out", []), use.value("into")
+    saves = use.row.target == "all" and not outs and "looks-up" not in use.modes
+    is_named = saves or "named" in use.modes
+    whole = "".join([*addresses, *use.values.get("carry", [])])
+    sends = "sends" in use.modes and not ("get" in use.modes and not walk.secrets_in(whole))
     stream = use.output
     for address in addresses:
         stream = ask_host(walk, address, sends=sends, whole=whole)
@@ -49,13 +50,12 @@ def _request(use: Use, outs: list[str], *, is_named: bool) -> Output:
 
 def finish_connects(use: Use) -> Output:
     """An open pipe to another machine, or from one; with a program on it, a door."""
-    walk, operands = use.walk, use.operands
     if "door" in use.values:
-        walk.add("grants-access", use.first())
+        use.walk.add("grants-access", use.first())
     if "listen" in use.modes:
-        walk.add("opens-port", operands[-1] if operands else use.value("port"))
+        use.walk.add("opens-port", [use.value("port"), *use.operands][-1])
         return Output(Source.DOWNLOAD, target="network")
-    for host in operands[:1]:
+    for host in use.operands[:1]:
         role_peer(use, host)
     return use.output
 
@@ -99,14 +99,33 @@ def finish_transfers(use: Use) -> Output:
     return NO_OUTPUT
 
 
-_REMOTE = re.compile(r"(?:[^@/\s]+@)?(\[[^\]]+\]|[\w.-]+):(?!\\)")
+_REMOTE = re.compile(r"(?![A-Za-z]:[\\/])(?:[^@/\s]+@)?(\[[^\]]+\]|[\w.-]+):(?!\\)")
 
 
 def _host_of_path(path: str) -> str:
-    if "://" in path:
-        return host_of(path)
     match = _REMOTE.match(path)
-    return match.group(1).strip("[]").lower() if match and not re.match(r"[A-Za-z]:[\\/]", path) else ""
+    return host_of(path) if "://" in path else match.group(1).strip("[]").lower() if match else ""
+
+
+def finish_copies_objects(use: Use) -> Output:
+    """Copy objects to, from or between buckets."""
+    walk, paths = use.walk, use.operands
+    buckets = [bucket for path in paths if (bucket := bucket_in(walk.plain(path)))]
+    if any("public-read" in argument for argument in use.call.arguments):
+        walk.add("grants-access", [*buckets, use.call.name][0])
+    if not paths or not bucket_in(walk.plain(paths[-1])):
+        stream = Output(Source.DOWNLOAD, target="".join(buckets[:1]))
+        walk.add("requests" if buckets else "changes-service", stream.target or use.call.name)
+        if not paths or paths[-1] == "-":
+            return stream
+        walk.write_file(paths[-1], stream)
+        return NO_OUTPUT
+    for path in paths[:-1]:
+        note_sent(walk, use.call.stdin if path == "-" else walk.read_file(path))
+    walk.add("sends-data", buckets[-1])
+    if "delete" in use.modes:
+        walk.add("deletes-data", buckets[-1])
+    return NO_OUTPUT
 
 
 def finish_copies(use: Use) -> Output:
@@ -163,6 +182,9 @@ def _copy_one(use: Use, path: str, target: str) -> None:
         walk.access(written, Access.WRITE)
 
 
+finish_moves = finish_links = finish_copies
+
+
 def _stays_secret(walk: Walk, path: str, target: str) -> bool:
     """Return whether a secret of the project is copied to another secret place of the project: `cp .env .env.local`."""
     inside = walk.place(path) is walk.place(target) is Place.INSIDE
@@ -190,20 +212,21 @@ def finish_passes(use: Use) -> Output:
 
 def finish_lists(use: Use) -> Output:
     """The folder that is listed stands for what is found there."""
-    return Output(Source.NONE, target=use.operands[0] if use.operands else "./found")
+    return Output(Source.NONE, target=[*use.operands, "./found"][0])
 
 
-# Streams of which unpacking makes another text.
-_PLAIN = frozenset((Source.NONE, Source.TEXT, Source.FILE))
+def _unpacked(stream: Output) -> Output:
+    """Return what unpacking makes of a stream."""
+    is_plain = stream.source in (Source.NONE, Source.TEXT, Source.FILE)
+    return Output(Source.DECODED) if is_plain else stream
 
 
 def finish_unpacks(use: Use) -> Output:
     """The files of an archive are written; those of a download are downloads."""
-    walk, archive = use.walk, use.value("archive") or [*use.operands, "-"][0]
+    walk, archive, folder = use.walk, use.value("archive") or [*use.operands, "-"][0], use.value("into")
     stream = use.call.stdin if archive == "-" else walk.read_file(archive)
     if "stdout" in use.modes:
-        return Output(Source.DECODED) if stream.source in _PLAIN else stream
-    folder = use.value("into")
+        return _unpacked(stream)
     walk.access(folder or "./unpacked", Access.WRITE)
     if stream.source is Source.DOWNLOAD:
         walk.downloads[walk.full_path(folder or ".")] = stream.target
@@ -212,20 +235,21 @@ def finish_unpacks(use: Use) -> Output:
 
 def finish_packs(use: Use) -> Output:
     """An archive is written from files; with `extract`, the other way round."""
+    names_archive = "archive" in use.row.options.values()
     if "extract" in use.modes:
         return finish_unpacks(use)
-    if "create" not in use.modes and "archive" in use.row.options.values():
+    if "create" not in use.modes and names_archive:
         return UNKNOWN_OUTPUT
     walk, archive, folder = use.walk, use.value("archive"), use.value("into") or use.walk.folder
     paths = use.operands
-    if not archive and "archive" not in use.row.options.values():
+    if not archive and not names_archive:
         archive, paths = [*paths, "-"][0], paths[1:]
-    secrets = [walk.plain(path) for path in paths if is_secret(walk.plain(path), folder)]
     for path in paths:
         walk.read_file(path)
+    secrets = [path for path in map(walk.plain, paths) if is_secret(path, folder)]
     for path in secrets:
         walk.add("reads-secret", path)
-    role_write(use, archive or "-")
+    role_write(use, archive)
     return Output(Source.SECRET, target=secrets[0]) if secrets else Output(Source.FILE, target=[*paths, "."][0])
 
 
@@ -233,8 +257,7 @@ def finish_compresses(use: Use) -> Output:
     """Each file in place, or the input passed on."""
     walk, paths = use.walk, use.operands
     if not paths or "stdout" in use.modes:
-        stream = walk.print_file(paths[0]) if paths else use.call.stdin
-        return Output(Source.DECODED) if stream.source in _PLAIN else stream
+        return _unpacked(walk.print_file(paths[0]) if paths else use.call.stdin)
     for path in paths:
         stream = walk.read_file(path)
         walk.access(path, Access.WRITE)
@@ -243,13 +266,15 @@ def finish_compresses(use: Use) -> Output:
     return NO_OUTPUT
 
 
-def finish_patches(use: Use) -> Output:
-    """A change that comes from the input or a file."""
-    walk = use.walk
+def finish_applies(use: Use) -> Output:
+    """A change that comes from the input or a file; one from elsewhere is code from elsewhere."""
     if use.call.stdin.source is Source.DOWNLOAD:
-        walk.add("embeds-remote-code", use.call.stdin.target)
-    walk.access([*use.operands, "."][0], Access.WRITE)
-    return NO_OUTPUT
+        use.walk.add("embeds-remote-code", use.call.stdin.target)
+    if use.call.name == "git":
+        use.walk.add("commits")
+    else:
+        use.walk.access([*use.operands, "."][0], Access.WRITE)
+    return UNKNOWN_OUTPUT
 
 
 def finish_decodes(use: Use) -> Output:
@@ -263,10 +288,77 @@ def finish_decodes(use: Use) -> Output:
     return Output(Source.DECODED) if "decode" in use.modes else use.output
 
 
+def finish_opens_keys(use: Use) -> Output:
+    """`gpg`: secret keys that are shown, and texts that are decrypted."""
+    if any(option.startswith("--export-s") for option, _ in use.options):
+        use.walk.add("reads-secret", "gpg key")
+        return Output(Source.SECRET, target="gpg key")
+    if "decode" in use.modes and use.operands and use.call.stdin is NO_OUTPUT:
+        use.walk.add("reads-secret", use.walk.plain(use.operands[-1]))
+    return finish_decodes(use)
+
+
+def finish_makes_keys(use: Use) -> Output:
+    """A new key is written, unless another is signed or read."""
+    if "sign" not in use.values and not use.wants("-D"):
+        use.walk.access(use.value("file") or "~/.ssh/id_ed25519", Access.WRITE)
+    return UNKNOWN_OUTPUT
+
+
+def finish_makes(use: Use) -> Output:
+    """`make`: a task of the project, by its first target."""
+    if "dry" not in use.modes:
+        use.walk.add("runs-project-task", next((word for word in use.operands if "=" not in word), use.call.name))
+    return UNKNOWN_OUTPUT
+
+
 def finish_installs(use: Use) -> Output:
     """Packages by their role; without any, those that the project lists."""
     if not use.operands:
         use.walk.add("installs-known-package")
+    return UNKNOWN_OUTPUT
+
+
+def finish_controls(use: Use) -> Output:
+    """`service NAME VERB` is `systemctl VERB NAME`."""
+    name, verb = [*use.operands, "", "status"][:2] if len(use.operands) != 1 else [use.operands[0], "status"]
+    return use.walk.run_program(["systemctl", verb or "status", name], use.call.stdin)
+
+
+_MOST_JOBS, _MOST_OF_JOB = 8, 200
+# What stands behind the five fields of a time, or behind its name, in a line of a crontab.
+_JOB = re.compile(r"(?m)^[ \t]*(?:@\w+|(?:[\d*/,A-Za-z-]+[ \t]+){4}[\d*/,A-Za-z-]+)[ \t]+(.+)$")
+
+
+def finish_schedules(use: Use) -> Output:
+    """Jobs that the input lists, each of which runs later."""
+    walk, stream, jobs = use.walk, use.call.stdin, list[str]()
+    if stream.source is Source.DOWNLOAD:
+        walk.add("runs-download", stream.target)
+    elif stream.source is Source.TEXT:
+        jobs = _JOB.findall(stream.text) if use.call.name == "crontab" else [stream.text]
+        walk.read_text("\n".join(jobs))
+    for job in jobs[:_MOST_JOBS] or [use.call.name]:
+        walk.add("schedules-job", walk.plain(job).strip()[:_MOST_OF_JOB] or use.call.name)
+    return UNKNOWN_OUTPUT
+
+
+_IP_ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
+
+
+def finish_routes(use: Use) -> Output:
+    """`ip OBJECT VERB`: the beginning of a verb stands for it, and all but questions change the network."""
+    verb = "".join(use.operands[1:2])
+    if not any(look.startswith(verb) for look in WORDS["verbs of ip that look"]):
+        address = ["ip", *filter(_IP_ADDRESS.match, use.operands)][-1]
+        use.walk.add("changes-service", address.partition("/")[0])
+    return UNKNOWN_OUTPUT
+
+
+def finish_runs_here(use: Use) -> Output:
+    """Settings of the folder, where no other path is named."""
+    if not use.operands:
+        use.walk.run_path(".envrc" if use.call.name == "direnv" else "mise.toml")
     return UNKNOWN_OUTPUT
 
 
@@ -282,6 +374,3 @@ def note_unknown(walk: Walk, name: str, *, of_project: bool = False) -> None:
         walk.add("runs-project-task", name)
     else:
         walk.add("runs-program", name, Certainty.GUESS)
-
-
-finish_moves = finish_links = finish_copies

@@ -1,0 +1,605 @@
+"""What programs run: commands in their operands and options, scripts, texts, packages, and what flows into them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from lockgate.core.ruling.effects.code import read_code
+from lockgate.core.ruling.effects.effect import Certainty
+from lockgate.core.ruling.effects.own_acts import HOME_VARIABLES
+from lockgate.core.ruling.effects.own_paths import find_own
+from lockgate.core.ruling.effects.paths import Access, is_secret_variable
+from lockgate.core.ruling.effects.program_io import (
+    MARK,
+    NO_OUTPUT,
+    SETUP,
+    STANDARD_INPUT,
+    UNKNOWN_OUTPUT,
+    Output,
+    Source,
+)
+from lockgate.core.ruling.effects.programs import packages
+from lockgate.core.ruling.effects.programs.options import has_option, plain_words
+from lockgate.core.ruling.effects.programs.program_rows import PACKAGE, TABLE, WORDS, find_row
+from lockgate.core.ruling.effects.programs.roles import (
+    SETTING,
+    SHELL_NAME,
+    Use,
+    note_loose,
+    note_sent,
+    role_foreign,
+    run_command,
+)
+from lockgate.core.ruling.effects.project import Place
+from lockgate.core.tables import read_table
+
+if TYPE_CHECKING:
+    from lockgate.core.ruling.effects.shell_walk import Walk
+
+# What runs
+
+# Programs that pack and unpack, and what `tar` itself does at a checkpoint.
+_COMPRESSES = re.compile(r"(?:zstd|gzip|pigz|xz|bzip2|lz4|pixz|dot|echo|totals|bell)\b(?![^;&|]*[;&|])")
+
+
+def role_sh(use: Use, value: str) -> None:
+    """A command of the shell."""
+    command = value.removeprefix("exec=")
+    if command and not _COMPRESSES.match(command):
+        run_command(use.walk, command)
+
+
+def role_command_text(use: Use, value: str) -> None:
+    """An argument that is a command if it has blanks."""
+    if " " in value.strip() and not re.match(r"[\w.:#{}-]*#\{", value):
+        use.walk.read_text(value)
+
+
+def role_make_word(use: Use, value: str) -> None:
+    """A target, or a variable that may hold a command."""
+    name, equals, text = value.partition("=")
+    if equals and re.search(r"[;|&`]|\$\(", text):
+        use.walk.read_text(text)
+    elif equals and name == "SHELL":
+        use.walk.run_path(text)
+
+
+def role_alias(use: Use, value: str) -> None:
+    name, equals, text = value.partition("=")
+    if equals:
+        use.walk.aliases[name] = text
+
+
+def role_trap(use: Use, value: str) -> None:
+    """A command for a signal, or the signal alone."""
+    if value and not re.fullmatch(r"[A-Z0-9]+", value):
+        use.walk.read_text(value)
+
+
+def role_forget(use: Use, value: str) -> None:
+    """A variable that is unset; the shell evaluates the index in its name."""
+    use.walk.assigned.add(value)
+    if "$(" in value:
+        use.walk.add_unreadable()
+
+
+def role_assigned(use: Use, value: str) -> None:
+    """A setting of the machine, where it is set."""
+    name, equals, setting = value.partition("=")
+    if equals:
+        use.walk.assign(name, setting)
+    if equals or value[:1].isdigit():
+        use.walk.add("changes-service", use.walk.plain(value))
+
+
+def role_printed_variable(use: Use, value: str) -> None:
+    """A variable that is shown."""
+    if is_secret_variable(value):
+        use.walk.add("reads-secret", value)
+        use.output = Output(Source.SECRET, target=value)
+
+
+def note_code(walk: Walk, text: str) -> None:
+    """Note what source text does."""
+    for effect in read_code(walk.plain(text), walk.argument, walk.project):
+        walk.add(effect.kind, effect.target, effect.certainty)
+
+
+def role_cd(use: Use, value: str) -> None:
+    """The folder that the program works in."""
+    use.folder = use.walk.folder if use.folder is None else use.folder
+    use.walk.enter_folder(value)
+
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+
+
+def _take_assignments(walk: Walk, words: list[str]) -> list[str]:
+    """Note variables that are set before a program, and return what follows."""
+    for at, word in enumerate(words):
+        match = _ASSIGNMENT.fullmatch(word)
+        if match is None:
+            return words[at:]
+        walk.assign(match.group(1), match.group(2))
+    return []
+
+
+def rest_program(use: Use, words: list[str]) -> Output:
+    """A program that is started, behind variables that are set for it; a kind may stand behind the dot."""
+    words = _take_assignments(use.walk, words)
+    if use.detail:
+        use.walk.add(use.detail)
+    return use.walk.run_program(words, use.call.stdin) if words else use.output
+
+
+def rest_environment(use: Use, words: list[str]) -> Output:
+    """A program that gets variables of its own; alone, all of them are shown."""
+    if "clean" in use.modes or words[:1] == ["-"]:
+        use.walk.assigned |= HOME_VARIABLES
+    words = _take_assignments(use.walk, words[words[:1] == ["-"] :])
+    if words:
+        return use.walk.run_program(words, use.call.stdin)
+    return UNKNOWN_OUTPUT if use.wants("-S", "--split-string") else Output(Source.ENVIRONMENT)
+
+
+def rest_root(use: Use, words: list[str]) -> Output:
+    """A program with another user's rights; alone it is a shell."""
+    words = _take_assignments(use.walk, words)
+    if not words and has_option(use.call.arguments, "-k", "-K", "-v", "-l", "-V"):
+        return UNKNOWN_OUTPUT
+    return use.walk.run_as_root(words or ["sh"], use.call.stdin)
+
+
+def rest_again(use: Use, words: list[str]) -> Output:
+    """Command words and arguments of the same program: `yarn workspace web add x`."""
+    return rest_program(use, [use.call.name, *words])
+
+
+def rest_project_program(use: Use, words: list[str]) -> Output:
+    """A program in the project's environment: `poetry run`, `hatch run docs:build`."""
+    if "module" in use.values:
+        words = ["python", "-m", use.value("module"), *words]
+    elif words:
+        words = [re.sub(r"^[\w.-]*:", "", words[0]) or "sh", *words[1:]]
+        words = ["python", *words] if words[0].endswith(".py") else words
+    return rest_program(use, words)
+
+
+def rest_package_program(use: Use, words: list[str]) -> Output:
+    """A package that is run by its name, fetched where it is not there."""
+    walk, registry = use.walk, use.detail
+    if not words:
+        return UNKNOWN_OUTPUT
+    plain = walk.plain(words[0])
+    name = packages.package_in(plain)
+    is_named = use.wants("-p", "--package", "--from", "--spec")
+    if packages.repository_address(plain) and not is_named:
+        packages.note_package(walk, words[0])
+    elif is_named or packages.is_known(walk, name, registry) or packages.is_task_name(walk, name):
+        if name == "husky":
+            walk.add("installs-hook", ".husky")
+        walk.add("runs-project-task", name)
+        note_loose(walk, name, "task", words[1:], ())
+    else:
+        walk.add("installs-package", name)
+    return UNKNOWN_OUTPUT
+
+
+def role_creator(use: Use, value: str) -> None:
+    """`npm init NAME` runs the package `create-NAME`."""
+    use.detail = "npm"
+    rest_package_program(use, [f"create-{value}"])
+
+
+def rest_elsewhere(use: Use, words: list[str]) -> Output:
+    """A command that runs on another machine, which is there to stay the same unless a kind stands behind the dot."""
+    if words:
+        use.walk.run_elsewhere(" ".join(words))
+    if use.detail:
+        use.walk.add(use.detail, use.call.name)
+    return use.output
+
+
+def rest_words(use: Use, words: list[str]) -> Output:
+    """Words that are put together to a command of the shell."""
+    run_command(use.walk, " ".join(words))
+    return use.output
+
+
+def rest_docker_program(use: Use, words: list[str]) -> Output:
+    """What happens in a container stays there, but what it sends and fetches does not."""
+    return use.walk.run_contained(words, use.call.stdin) if words else UNKNOWN_OUTPUT
+
+
+# What a person would type into a pager, an editor, a debugger or a client of a database: a command of the shell behind
+# a sign, and a file behind `w`. Some of them know the same as words.
+_TYPED = re.compile(
+    r"\s*[:\\]?(?:(?:[\w,.$%/]{0,40}?\s*!|\|)\s*(?P<runs>\S.*)|[\d,.$%]*w(?:rite|q)?!?\s+(?P<writes>\S.*))", re.DOTALL
+)
+_TYPED_WORDS = re.compile(
+    r"\s*[:.\\]?(?:(?:(?:platform\s+)?shell|system|pipe)\b\s*(?P<runs>.*)"
+    r"|(?:output|once|backup|save|clone)\s+(?P<writes>\S+)|(?:read|load|source)\s+(?P<loads>\S+)"
+    r"|(?:python|py|pi|script|command\s+(?:script|source)|guile|gu|make|call|expr|print.*\bsystem)\b)",
+    re.DOTALL,
+)
+
+
+def read_typed(walk: Walk, text: str, *, knows_words: bool = False) -> bool:
+    """Return whether a text is typed for the shell, for a file or to load code, and note that."""
+    match = _TYPED.match(text) or (_TYPED_WORDS.match(text) if knows_words else None)
+    if match is None:
+        return False
+    parts = match.groupdict()
+    if parts["writes"]:
+        walk.access(parts["writes"], Access.WRITE)
+    elif parts.get("loads"):
+        walk.run_path(parts["loads"])
+    else:
+        run_command(walk, parts["runs"] or "sh")
+    return True
+
+
+def role_typed(use: Use, value: str) -> None:
+    """What is typed into the program: an option's value, or an operand behind `+`."""
+    if use.option or value[:1] == "+":
+        read_typed(use.walk, value.lstrip("+"), knows_words=True)
+
+
+_EDITOR_RUNS = re.compile(r"!|system\(|shell-command|call-process|luado|pyx?do|py3")
+
+
+def role_edit(use: Use, value: str) -> None:
+    """A file that is opened for writing, or a command behind `+`, or one of an option."""
+    if not use.option and value[:1] != "+":
+        use.walk.access(value, Access.WRITE)
+    elif not read_typed(use.walk, value.lstrip("+")) and _EDITOR_RUNS.search(value):
+        use.walk.add_unreadable()
+
+
+def finish_types(use: Use) -> Output:
+    """The input is what a person would type, line by line."""
+    for line in use.call.stdin.text.splitlines():
+        read_typed(use.walk, line)
+    return use.output
+
+
+# What runs a text
+
+
+def run_text(walk: Walk, text: str, arguments: list[str], language: str) -> None:
+    """Run a text as a command line of the shell or as source text, unless it is a download or decoded."""
+    for piece in walk.pieces_in(text):
+        if piece.source in (Source.DOWNLOAD, Source.DECODED):
+            run_input(walk, piece, language)
+            return
+    if language == "shell":
+        walk.read_text(text, arguments)
+        return
+    if MARK in text and _RUNS_UNKNOWN.search(text):
+        walk.add_unreadable()
+    note_code(walk, text)
+
+
+# A statement that begins with what is not known, or a call that runs it.
+_RUNS_UNKNOWN = re.compile(rf"(?:^|[;\n]|\b(?:exec|eval|system|Function)\s*\([^\n{MARK}]{{0,40}})\s*{MARK}")
+
+
+def run_input(walk: Walk, stream: Output, language: str) -> None:
+    """Run what flows into an interpreter."""
+    if stream.source is Source.DOWNLOAD:
+        walk.add("runs-download", stream.target)
+    elif stream.source in (Source.TEXT, Source.DECODED):
+        if stream.source is Source.DECODED:
+            walk.add("runs-decoded")
+        run_text(walk, stream.text, [], language)
+    elif stream.source is Source.FILE and stream.target:
+        walk.run_path(stream.target)
+    elif stream is not NO_OUTPUT:
+        walk.add_unreadable()
+
+
+_CODE_NAME = re.compile(r"\.(?:py|js|mjs|cjs|ts|rb|pl|php|lua|R)$")
+_CODE_LINE = re.compile(r"#![^\n]*(?:python|node|perl|ruby|php|lua|deno|bun)")
+
+
+def run_file(walk: Walk, path: str, arguments: list[str], language: str = "") -> None:
+    """Run a file in a language, or in that which its name or its first line says."""
+    if path in STANDARD_INPUT:
+        run_input(walk, walk.stdin, language)
+        return
+    stream = walk.read_file(path)
+    walk.load(path)
+    if stream.source is Source.TEXT:
+        is_code = _CODE_NAME.search(path) or _CODE_LINE.match(stream.text)
+        run_text(walk, stream.text, [path, *arguments], language or ("code" if is_code else "shell"))
+    elif stream.source in (Source.DOWNLOAD, Source.DECODED):
+        run_input(walk, stream, language)
+    elif path.startswith(MARK) and path.endswith(MARK) and path.count(MARK) == 2:
+        walk.add_unreadable()
+    else:
+        walk.run_path(path, stream)
+
+
+def rest_script(use: Use, words: list[str]) -> Output:
+    """A script in the language behind the dot, a text in its place, a module, a server, or the input."""
+    walk, stdin, language, texts = use.walk, use.call.stdin, use.detail, use.values.get("text", [])
+    if "module" in use.modes:
+        return _run_module(use, words)
+    if server := use.value("serve"):
+        return _serve(use, server, words)
+    if language == "shell":
+        while words and words[0][:1] == "+":
+            words = words[2 if words[0] in ("+o", "+O") else 1 :]
+        if "text" in use.modes:
+            texts, words = words[:1], words[1:]
+        if walk.as_root and ("text" in use.modes or (not words and stdin is NO_OUTPUT)):
+            walk.add("runs-as-root")
+    for text in texts:
+        run_text(walk, text, words, language)
+    if texts and language == "code":
+        _note_input(use, texts, words)
+    elif not texts and words and words[0] != "-" and "input" not in use.modes:
+        run_file(walk, words[0], words[1:], language)
+    elif not texts:
+        run_input(walk, stdin, language)
+    return UNKNOWN_OUTPUT
+
+
+def _note_input(use: Use, texts: list[str], files: list[str]) -> None:
+    """Note what a text given to an interpreter does with the input, and with the files of a one-liner."""
+    if use.call.stdin.source is Source.DOWNLOAD and any(re.search(r"\b(?:exec|eval)\b", text) for text in texts):
+        use.walk.add("runs-download", use.call.stdin.target)
+    for path in files if use.call.name in ("perl", "ruby") else ():
+        if "in-place" in use.modes:
+            use.walk.access(path, Access.WRITE)
+        else:
+            use.walk.print_file(path)
+
+
+def _serve(use: Use, address: str, scripts: list[str]) -> Output:
+    """`php -S`: settings can load code, and a folder elsewhere holds other things to run and to show."""
+    folders = [".", *use.values.get("served", [])]
+    is_plain = all(option in ("-S", "-t") for option, _ in use.options) and not any(word[:1] == "-" for word in scripts)
+    is_inside = all(use.walk.place(folder) is Place.INSIDE for folder in folders)
+    note_server(use.walk, address.rpartition(":")[0] if is_plain and is_inside else "", address)
+    for script in scripts:
+        run_file(use.walk, script, [], "code")
+    return UNKNOWN_OUTPUT
+
+
+def note_server(walk: Walk, host: str, target: str) -> None:
+    """Note that a server starts: one on a loopback address answers this machine only."""
+    is_here = host in ("127.0.0.1", "localhost", "::1", "[::1]")
+    walk.add("asks-local" if is_here else "opens-port", host if is_here else target)
+
+
+def finish_serves(use: Use) -> Output:
+    note_server(use.walk, use.value("bind"), "".join(use.operands[:1]) or "8000")
+    return UNKNOWN_OUTPUT
+
+
+def _run_module(use: Use, words: list[str]) -> Output:
+    """`python -m MODULE`: a program by its name, one with a row as `m:MODULE`, or the project's own or installed."""
+    walk, module = use.walk, "".join(words[:1])
+    row, _ = find_row(module, words[1:])
+    if module in WORDS["modules that are programs"]:
+        return walk.run_program(words, use.call.stdin)
+    if find_row(f"m:{module}", [])[0]:
+        return walk.run_program([f"m:{module}", *words[1:]], use.call.stdin)
+    note_loose(walk, module, (row.loose if row else "") or "task", words[1:], ())
+    walk.add("runs-project-task", f"-m {module}")
+    return UNKNOWN_OUTPUT
+
+
+def rest_repeated(use: Use, words: list[str]) -> Output:
+    """`xargs` and `parallel`: the program with what flows in as further arguments."""
+    walk, stream, is_parallel = use.walk, use.call.stdin, use.call.name in ("parallel", "rush")
+    replaced = "{}" if is_parallel else use.value("replaced")
+    if is_parallel and ":::" in words:
+        index = words.index(":::")
+        stream, words = Output(Source.TEXT, " ".join(words[index + 1 :])), words[:index]
+    values = _arguments_from(walk, stream)
+    if not words:
+        return walk.run_program(["sh"], stream) if is_parallel else stream
+    if is_parallel and " " in words[0]:
+        return walk.read_text(" ".join(words).replace("{}", " ".join(values)))
+    if replaced and replaced in " ".join(words):
+        for value in values:
+            walk.run_program([word.replace(replaced, value) for word in words], NO_OUTPUT)
+        return UNKNOWN_OUTPUT
+    if words[1:] == ["-c"] and SHELL_NAME.fullmatch(words[0]):
+        return walk.run_program(words[:1], stream if stream is not NO_OUTPUT else UNKNOWN_OUTPUT)
+    return walk.run_program([*words, *values], NO_OUTPUT)
+
+
+def _arguments_from(walk: Walk, stream: Output) -> list[str]:
+    """Return the arguments that a stream is split into; a list of files stands for the path that it was made of."""
+    if stream.source is Source.TEXT:
+        return stream.text.split()[:64]
+    if stream.source is Source.NONE and stream.target:
+        return [stream.target]
+    return [walk.mark(UNKNOWN_OUTPUT if stream.source is Source.FILE else stream)]
+
+
+# The shell's own commands
+
+
+def finish_evaluates(use: Use) -> Output:
+    """`eval`: a setup such as `"$(ssh-agent -s)"` was read already as a substitution."""
+    text = " ".join(use.call.arguments)
+    if not _is_setup(use.walk, text):
+        run_text(use.walk, text, [], "shell")
+    return NO_OUTPUT
+
+
+def _is_setup(walk: Walk, text: str) -> bool:
+    return walk.plain(text).strip() == "$()" and any(piece is SETUP for piece in walk.pieces_in(text))
+
+
+_SETTINGS_FILE = re.compile(
+    r"(?:.*/)?(?:bin/activate(?:\.fish)?|\.env[\w.-]*|\.bashrc|\.profile|\.zshrc|\.bash_profile|[\w.-]*(?:env|vars)\.sh"
+    r"|nvm\.sh|etc/profile|\.cargo/env|conda\.sh)"
+)
+
+
+def finish_loads_script(use: Use) -> Output:
+    """`source FILE`: settings and activation scripts are ordinary, anything else is run."""
+    walk, path = use.walk, "".join(use.call.arguments[:1])
+    walk.load(path)
+    is_settings = _SETTINGS_FILE.fullmatch(walk.plain(path)) and not walk.download_of(walk.full_path(path))
+    if path and not is_settings and not _is_setup(walk, path):
+        run_file(walk, path, use.call.arguments[1:], "shell")
+    return NO_OUTPUT
+
+
+def finish_enters(use: Use) -> Output:
+    """`cd`: the folder in which the rest of the line runs."""
+    paths = [argument for argument in use.call.arguments if argument == "-" or argument[:1] != "-"]
+    if use.call.name != "popd":
+        use.walk.enter_folder("".join(paths[:1]))
+    return NO_OUTPUT
+
+
+def finish_exports(use: Use) -> Output:
+    """`export`, `declare`, `local`, `set`: variables set; without arguments all of them are shown."""
+    walk, call = use.walk, use.call
+    names = plain_words(call.arguments)
+    if call.name == "set":
+        return NO_OUTPUT if call.arguments else Output(Source.ENVIRONMENT)
+    if not names and call.name in ("export", "declare", "typeset"):
+        return Output(Source.ENVIRONMENT)
+    for name, equals, value in (argument.partition("=") for argument in names):
+        if equals:
+            walk.variables[name] = value
+            walk.assign(name, value)
+    return NO_OUTPUT
+
+
+def finish_prints_environment(use: Use) -> Output:
+    """All variables, where none is named."""
+    return use.output if use.operands else Output(Source.ENVIRONMENT)
+
+
+def finish_reads_input(use: Use) -> Output:
+    """`read NAME`: a variable that holds what streams in; its use decides."""
+    if use.call.stdin.source >= Source.DOWNLOAD:
+        for name in use.operands or ["REPLY"]:
+            use.walk.variables[name] = use.walk.mark(use.call.stdin)
+    return NO_OUTPUT
+
+
+def finish_prints_folder(use: Use) -> Output:
+    """The folder in which the line runs."""
+    return Output(Source.TEXT, use.walk.folder or ".")
+
+
+def finish_names_program(use: Use) -> Output:
+    """Where a program lies is not known here, but that it is Lockgate's or an agent's."""
+    name = "".join(use.operands[-1:])
+    path = f"/usr/local/bin/{name}"
+    return Output(Source.TEXT, path if name and find_own(path, use.walk.project) else name)
+
+
+def finish_names_path(use: Use) -> Output:
+    """`realpath`, `dirname`: what they print stands for the path that they were given."""
+    path = use.walk.plain("".join(use.call.arguments[-1:]))
+    path = path.rpartition("/")[0] if use.call.name == "dirname" else path
+    return Output(Source.NONE, target=path) if path[:1] in ("/", "~") else UNKNOWN_OUTPUT
+
+
+# Packages
+
+
+def role_pkg(use: Use, value: str) -> None:
+    """A package that is installed; the registry stands behind the dot."""
+    for name in value.split(",") if use.option else [value]:
+        packages.note_package(use.walk, name, use.detail)
+
+
+def role_local(use: Use, value: str) -> None:
+    """A package in a folder."""
+    is_path = value.startswith((".", "/", "git+", "http", "~"))
+    packages.note_package(use.walk, value if is_path else f"./{value}")
+
+
+def role_src(use: Use, value: str) -> None:
+    """A server that packages come from."""
+    packages.note_source(use.walk, SETTING.sub("", value, count=1))
+
+
+def role_channel(use: Use, value: str) -> None:
+    """A name or an address that packages come from."""
+    if "://" in value:
+        role_src(use, value)
+    elif value not in WORDS["conda channels"]:
+        use.walk.add("uses-package-source", use.walk.plain(value))
+
+
+def role_req(use: Use, value: str) -> None:
+    """A list of packages."""
+    host = use.walk.download_of(use.walk.full_path(value))
+    if host:
+        use.walk.add("runs-download", host)
+    elif "://" in value:
+        packages.note_source(use.walk, value)
+
+
+def role_go_run(use: Use, value: str) -> None:
+    """A package with a version is fetched, any other is the project's."""
+    if "@" in value:
+        packages.note_package(use.walk, value, "go")
+    else:
+        role_foreign(use, value)
+
+
+# What can only be the version of a language, or the language: these come from the manager's own source.
+_VERSION = re.compile(
+    r"(?i)v?\d[\w.+-]*|(?:lts|latest|stable|beta|nightly|system|default)(?:[-/:][\w.*:-]+)?|iojs[\w.-]*"
+    r"|[a-z]+-?v?\d[\w.+-]*|\w+-\w+-(?:linux|apple|pc|unknown)[\w-]*"
+)
+_REGISTRIES = {prefix: name for prefix, name in read_table(PACKAGE, TABLE, "registries", ("prefix", "registry"))}
+
+
+def role_version(use: Use, value: str) -> None:
+    """What a manager of versions installs: a version, a package of a registry, a plug-in, or a file."""
+    walk, plain = use.walk, use.walk.plain(value)
+    prefix, colon, name = plain.partition(":")
+    if colon and not name.startswith("//"):
+        packages.note_package(walk, name, _REGISTRIES.get(prefix, ""))
+    elif "/" in plain and "://" not in plain and plain[:1] in "./~":
+        walk.run_path(value)
+    elif _VERSION.fullmatch(plain) or plain.partition("@")[0] in WORDS["languages"]:
+        walk.add("installs-known-package")
+    else:
+        packages.note_package(walk, value, use.detail)
+
+
+def rest_version_program(use: Use, words: list[str]) -> Output:
+    """A program behind the versions that it gets, which `--` may end."""
+    # Only `nvm` may leave the version out; `mise exec -- ls` has none either.
+    is_version = use.detail != "node" or _VERSION.fullmatch("".join(words[:1])) is not None
+    end = words.index("--") if "--" in words else int(is_version)
+    if words and use.call.arguments[: -len(words)][-1:] == ["--"]:
+        end = 0
+    use.detail = ""
+    for word in words[:end]:
+        role_version(use, word)
+    return rest_program(use, words[end + (words[end : end + 1] == ["--"]) :])
+
+
+def role_unlisted(use: Use, value: str) -> None:
+    """What the row does not expect, so that the command is not known."""
+    use.walk.add("runs-program", f"{use.call.name} {value}", Certainty.GUESS)
+
+
+# Roles that are one call of the walk.
+SIMPLE_ROLES: dict[str, Callable[[Walk, str], object]] = {
+    "skip": lambda walk, value: None,  # noqa: ARG005 - all roles have one signature
+    "open": lambda walk, value: walk.read_file(value),
+    "attach": lambda walk, value: note_sent(walk, walk.read_file(value)),
+    "run": lambda walk, value: walk.run_path(value),
+    "remote-command": lambda walk, value: walk.run_elsewhere(value),
+    "code": note_code,
+}
