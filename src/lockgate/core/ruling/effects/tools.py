@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from lockgate.core.ruling.arguments import Leaf, argument_words, sink_from_argument
@@ -38,7 +38,7 @@ from lockgate.core.ruling.effects.tool_arguments import (
     name_parts,
     quote_word,
 )
-from lockgate.core.ruling.effects.tool_commands import commands_of, guessed_kinds, is_known_command, rest_name
+from lockgate.core.ruling.effects.tool_commands import commands_of, rest_name
 from lockgate.core.ruling.effects.tool_files import find_secret_files, is_other_host, read_file_tool, read_patches
 from lockgate.core.ruling.effects.tool_names import ToolName, gravest_act, read_tool_name
 from lockgate.core.ruling.effects.written import MAX_PACKAGES, read_shown_text
@@ -99,7 +99,6 @@ def read_tool(call: ToolCall, leaves: Sequence[Leaf], project: Project, activity
     if found is None:
         # A migration tool runs the statement that it is given, whatever it is called.
         found = [*_read_service_tool(name, seed, call, leaves, project), *_read_queries(leaves)]
-    found += [] if is_known_command(call.tool) else _read_method(call, leaves)
     found = _graver_reading(call, name, leaves, found, project, activity)
     carried = [] if is_local else list(find_carried_secrets(leaves))
     return limit_effects([*own, *found, *carried, *_raised_by_annotations(call, found)])
@@ -112,7 +111,9 @@ def read_own(call: ToolCall, leaves: Sequence[Leaf], project: Project, activity:
     if found is None:
         found = list(read_patches(leaves, project)) if seed == "write" else []
     commands = [
-        each for line in commands_of(call.tool, call.arguments) for each in read_command(line, "", project, activity)
+        each
+        for command in commands_of(call.tool, call.arguments)
+        for each in read_command(command.line, "", project, activity)
     ]
     own = read_own_arguments(name, seed, leaves, project)
     return [each for each in (*own, *found, *commands) if each.kind in OWN_KINDS]
@@ -137,24 +138,28 @@ def _graver_reading(
 ) -> list[Effect]:
     """Return the graver of two readings: of a tool, and of the command line that it is named after."""
     rest = rest_name(call.tool, leaves)
-    lines = commands_of(call.tool, call.arguments) + (commands_of(rest[0], {}) if rest else [])
-    is_known, best = is_known_command(call.tool), list[Effect]()
-    unknown = _NOT_KNOWN_OF_TOOL if is_known else _NOT_KNOWN | {"runs-project-task"}
-    # `k8s_list_pods` is no command of its program, which says nothing against the name.
-    unknown |= guessed_kinds(call.tool) if name.kind == "looks" else set()
-    for line in lines:
-        best = max(best, _read_line(line, unknown, project, activity), key=_gravest)
-    # What the verb of a name says in general, a row says in particular: `git_clean` deletes no record. That a command
-    # only looks may be read from one word of many (`aws_delete_log`).
-    is_particular = is_known and (_gravest(best) > Severity.LOOKS or len(name.words) <= 2)
-    if best and is_particular and KINDS[name.kind].severity < Severity.OPENS_A_DOOR:
-        found = [each for each in found if each.kind not in (name.kind, "unknown-act")]
-    return [*best, *found] if _gravest(best) > _gravest(found) or not found else found
-
-
-def _read_line(line: str, unknown: Set[str], project: Project, activity: Activity) -> list[Effect]:
-    read = read_command(line, "", project, activity)
-    return [each._replace(start=0, end=0) for each in read if each.kind not in unknown]
+    commands = commands_of(call.tool, call.arguments)
+    if rest and not any(command.known for command in commands):
+        commands = [*commands, *commands_of(rest[0], {})]
+        found = [*found, *_read_method(*rest)]
+    for command in commands:
+        # `k8s_list_pods` is no command of its program, which says nothing against the name.
+        if not command.known and name.kind == "looks":
+            continue
+        read = read_command(command.line, "", project, activity)
+        unknown = _NOT_KNOWN_OF_TOOL if command.known else _NOT_KNOWN
+        read = [each._replace(start=0, end=0) for each in read if each.kind not in unknown]
+        # What the name says as well has the place of its target among the arguments.
+        if not read or (_gravest(read) == _gravest(found) and read[0].kind == found[0].kind):
+            continue
+        if command.known:
+            # What the verb of a name says in general, a row says in particular: `git_clean` deletes no record.
+            is_particular = command.known == "whole" or (command.known == "row" and _gravest(read) > Severity.LOOKS)
+            general = name.kind if is_particular and KINDS[name.kind].severity < Severity.OPENS_A_DOOR else ""
+            found = [each for each in found if each.kind not in ("unknown-act", general)]
+        if not found or _gravest(read) >= _gravest(found) + (not command.known):
+            found = [*read, *found]
+    return found
 
 
 def _gravest(effects: Sequence[Effect]) -> int:
@@ -310,12 +315,8 @@ def _read_page_act(
     return [effect("unknown-act")] if acts else None
 
 
-def _read_method(call: ToolCall, leaves: Sequence[Leaf]) -> list[Effect]:
+def _read_method(text: str, address: Leaf) -> list[Effect]:
     """Return what a REST request does by its method and path, where it is more than sending data."""
-    named = rest_name(call.tool, leaves)
-    if named is None:
-        return []
-    text, address = named
     kind = read_tool_name(text).kind
     if KINDS[kind].severity < Severity.OPENS_A_DOOR and kind not in SPENDS:
         return []
