@@ -17,7 +17,7 @@ from lockgate.core.ruling.effects.own_address import (
 from lockgate.core.ruling.effects.own_paths import Access, may_find_own, own_access
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.tool_arguments import is_place, leaf_name, names_place
-from lockgate.core.ruling.effects.tool_names import ToolName
+from lockgate.core.ruling.tool_risk import ToolName
 
 # Tools that work on a folder with everything in it.
 _TAKES_AWAY = frozenset("delete remove unlink erase trash wipe move rename".split())

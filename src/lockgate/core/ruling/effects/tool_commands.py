@@ -18,10 +18,10 @@ from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.effects.address_shapes import is_local_host
 from lockgate.core.ruling.effects.programs.program_rows import commands_of_program, find_row
 from lockgate.core.ruling.effects.tool_arguments import ROLES, has_role, name_parts, quote_word
-from lockgate.core.ruling.effects.tool_names import GROUPS, singular
 from lockgate.core.ruling.tool_risk import (
     CACHED_NAMES,
     EFFECTS,
+    GROUPS,
     MAX_NAME,
     NOUNS,
     TABLE,
@@ -29,6 +29,7 @@ from lockgate.core.ruling.tool_risk import (
     WORDS,
     has_common_name,
     read_words,
+    singular,
     split_server,
     tool_words,
 )

@@ -11,9 +11,8 @@ from lockgate.core.ruling.effects.effect import KINDS, Certainty, Effect, Severi
 from lockgate.core.ruling.effects.paths import Access, read_access
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.tool_arguments import ROLES, has_role, is_path_name, leaf_name, name_parts
-from lockgate.core.ruling.effects.tool_names import ToolName
 from lockgate.core.ruling.effects.written import read_written_file
-from lockgate.core.ruling.tool_risk import WORDS
+from lockgate.core.ruling.tool_risk import WORDS, ToolName
 
 _MOVES, _TRANSFORMS, _DELETES = WORDS["moves file"], WORDS["transforms file"], WORDS["deletes file"]
 _OLD, _NEW = ROLES["old text"], ROLES["new text"]

@@ -40,18 +40,19 @@ from lockgate.core.ruling.effects.tool_arguments import (
 )
 from lockgate.core.ruling.effects.tool_commands import commands_of, rest_name
 from lockgate.core.ruling.effects.tool_files import find_secret_files, is_other_host, read_file_tool, read_patches
-from lockgate.core.ruling.effects.tool_names import ToolName, gravest_act, read_tool_name
 from lockgate.core.ruling.effects.written import MAX_PACKAGES, read_shown_text
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import (
     WORDS,
+    ToolName,
     acting_words,
     canonical_tool,
+    gravest_act,
     has_common_name,
+    kind_by_annotations,
     may_reach_any_address,
-    tool_risk,
+    read_tool_name,
 )
-from lockgate.core.vocabulary import Risk
 
 MAX_EFFECTS = 32
 MAX_LEAVES_READ = 1000
@@ -506,16 +507,11 @@ def _named_target(leaf: Leaf, kind: str, text: str) -> list[Seen]:
 
 def _raised_by_annotations(call: ToolCall, found: Sequence[Effect]) -> list[Effect]:
     """Return what the annotations add: they come from the server that is being judged, so they never take away."""
-    notes = call.annotations
-    if notes is None or any(each.severity >= Severity.REACHES_OUT for each in found):
+    kind, gravest = kind_by_annotations(call.annotations), _gravest(found)
+    if not kind or gravest >= Severity.REACHES_OUT:
         return []
-    if tool_risk("get_weather", annotations=notes) is Risk.LOW:
+    # That it deletes or writes is no news of a tool that we read as one that writes files, or works here.
+    is_file_work = any(each.kind in ("edits-project", "writes-scratch") for each in found)
+    if is_file_work if kind == "deletes-record" else kind == "unknown-act" and gravest > Severity.LOOKS:
         return []
-    if any(notes.get(key) is True for key in ("destructiveHint", "destructive_hint")):
-        is_file_work = any(each.kind in ("edits-project", "writes-scratch") for each in found)
-        return [] if is_file_work else [effect("deletes-record")]
-    if any(notes.get(key) is True for key in ("openWorldHint", "open_world_hint")):
-        return [effect("requests")]
-    # It says that it writes: no news about a tool that we read as one that works here.
-    is_news = all(each.severity is Severity.LOOKS for each in found)
-    return [effect("unknown-act", certainty=Certainty.GUESS)] if is_news else []
+    return [effect(kind, certainty=Certainty.GUESS if kind == "unknown-act" else Certainty.SURE)]
