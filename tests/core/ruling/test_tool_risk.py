@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockgate.core.ruling import tool_risk as tools
+from lockgate.core.ruling.effects.effect import KINDS
 from lockgate.core.ruling.tool_risk import (
     MAX_NAME,
     OBJECT_CLASSES,
@@ -12,6 +13,7 @@ from lockgate.core.ruling.tool_risk import (
     VERBS,
     canonical_tool,
     explain_risk,
+    read_tool_name,
     tool_intent,
     tool_risk,
     tool_words,
@@ -65,15 +67,16 @@ def test_the_words_of_an_endless_name_end() -> None:
 CLAUDE_CODE_HIGH = each("""
     Bash PowerShell Edit MultiEdit Write NotebookEdit WebFetch Agent Task Skill Workflow KillShell KillBash SlashCommand
     ScheduleWakeup CronCreate CronDelete Monitor SendMessage TeamCreate TeamDelete TaskCreate TaskUpdate TaskStop
-    RemoteTrigger PushNotification Artifact EnterWorktree ExitWorktree ExitPlanMode ShareOnboardingGuide REPL Config
+    RemoteTrigger PushNotification Artifact EnterWorktree ExitWorktree ShareOnboardingGuide REPL Config
 """)
 CLAUDE_CODE_LOW = each("""
+    ExitPlanMode update_plan exit_plan_mode
     Read Glob Grep LS LSP TodoWrite TodoRead BashOutput TaskOutput TaskGet TaskList ToolSearch ListAgents CronList
     WebSearch NotebookRead ListMcpResourcesTool ReadMcpResourceTool AskUserQuestion EnterPlanMode WaitForMcpServers
 """)
 CODEX_HIGH = each("""
     shell shell_command local_shell exec_command write_stdin apply_patch js_repl spawn_agent spawn_agents_on_csv
-    send_input close_agent resume_agent container.exec request_plugin_install update_plan image_generation
+    send_input close_agent resume_agent container.exec request_plugin_install image_generation
 """)
 CODEX_LOW = each("""
     list_dir grep_files view_image web_search list_mcp_resources list_mcp_resource_templates read_mcp_resource
@@ -81,7 +84,7 @@ CODEX_LOW = each("""
 """)
 GEMINI_HIGH = each("""
     run_shell_command write_file replace web_fetch save_memory activate_skill tracker_create_task tracker_update_task
-    tracker_add_dependency exit_plan_mode
+    tracker_add_dependency
 """)
 GEMINI_LOW = each("""
     read_many_files glob search_file_content grep_search google_web_search write_todos get_internal_docs
@@ -154,6 +157,7 @@ INVENTED_HIGH = each("""
     execute run evaluate perform_migration do_it apply_changes process_refund adjust_thermostat
 """)
 INVENTED_LOW = each("""
+    balance inventory_status generate_image
     AcmeMailReadEmail AcmeMailSearchThreads AcmeMailManagerGetAttachments AcmeBankManagerGetBalance
     AcmeBankListStatements AcmeTravelFindHotels AcmeShopViewCart AcmeWeatherDescribeStorm AcmeHubCountDevices
     MailHubGetThread PayPalGetInvoices ClickUpListSpaces SendGridListTemplates
@@ -182,7 +186,7 @@ DISGUISED_HIGH = each("""
     deletes_list sending_search delete2_list
 """)
 UNKNOWN_HIGH = each("""
-    frobnicate zorp helper do_something_nice balance inventory_status acme AcmeMail gizmo-9 x 42 ___
+    frobnicate zorp helper do_something_nice acme AcmeMail gizmo-9 x 42 ___
     sendemail deletefile getweather email_sender FileWriterTool enviar_correo mcp__acme__zorp mcp__lonely
     Iist_files 1ist_files reed_file
 """)
@@ -338,7 +342,6 @@ def test_every_name_the_policy_adds_is_high(name: str) -> None:
 def test_a_name_the_policy_adds_is_known_in_all_its_forms(added: str, name: str) -> None:
     assert tool_risk(name) is Risk.LOW
     assert tool_risk(name, additional=frozenset([added])) is Risk.HIGH
-    assert "additional_high_risk_tools" in explain_risk(name, additional=frozenset([added]))
 
 
 @pytest.mark.parametrize("name", ["get_salary_bands", "read_salary", "mcp__wiki__read_text_file", "Read"])
@@ -372,7 +375,6 @@ def test_an_added_name_raises_no_other(name: str) -> None:
 def test_annotations_that_warn_or_are_broken_raise(annotations: object) -> None:
     assert tool_risk("list_notes") is Risk.LOW
     assert tool_risk("list_notes", annotations=annotations) is Risk.HIGH  # type: ignore[arg-type]
-    assert "annotation" in explain_risk("list_notes", annotations=annotations)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -512,7 +514,7 @@ def test_the_verbs_are_one_table_of_everyday_words() -> None:
 def test_no_word_both_looks_and_acts() -> None:
     assert not VERBS & tools._LOOKS
     assert tools._MAY_ACT <= VERBS
-    assert not tools._VERB_OR_NOUN & tools._VERB_BEFORE_NOUN
+    assert not tools.WORDS["acting noun"] & tools._VERB_BEFORE_NOUN
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS - tools._LOOKS_VAGUELY))
@@ -528,7 +530,7 @@ def test_a_catalogue_entry_can_be_found_by_its_own_name_and_earns_its_place() ->
         assert "_".join(tool_words(key)) == key
         assert tool_risk(key) is known.risk
         if known.risk is Risk.LOW and not known.common_name:
-            assert tools._judge_words(tool_words(key)).risk is Risk.HIGH, f"{key}: the verbs say so already"
+            assert not tools._judge_words(tool_words(key))[0], f"{key}: the verbs say so already"
 
 
 def test_the_caches_are_bounded_and_hold_no_endless_names() -> None:
@@ -537,10 +539,45 @@ def test_the_caches_are_bounded_and_hold_no_endless_names() -> None:
         tool_risk(name)
         tool_intent(name)
         canonical_tool(name)
-    caches = [tools._cached_name_risk, tools._cached_words, tools._canonical, tools._intent]
+    caches = [tools._read_name, tools._cached_words, tools._canonical, tools._intent]
     assert [cache.cache_info().currsize for cache in caches] == [tools.CACHED_NAMES] * len(caches)
-    before = tools._cached_name_risk.cache_info()
+    before = tools._read_name.cache_info()
     for i in range(10):
         tool_risk(f"{i}" * (MAX_NAME + 1))
         canonical_tool(f"{i}" * (MAX_NAME + 1))
-    assert tools._cached_name_risk.cache_info() == before
+    assert tools._read_name.cache_info() == before
+
+
+# ---- kinds
+
+KINDS_OF_NAMES = """
+looks: get_order search_mail list_files postfach_lesen procurar_email rehber_ara portfolio_summary build_status
+looks: mail_latest email_unread message_recent mailer_stats mcp__jira__get_issue GmailSearchEmails view_cart
+looks: leer_correo ExitPlanMode kubectl_logs get_post_queue list_scheduled_posts
+reads-secret: otp_latest password_recent get_secret read_password list_env get_api_key
+unknown-act: frobnicate ledger_match browser_click call_function
+"""
+KIND_CASES = [
+    (line.split(":")[0], name) for line in KINDS_OF_NAMES.split("\n") if line for name in line.split(": ")[1].split()
+]
+
+
+@pytest.mark.parametrize(("kind", "name"), KIND_CASES)
+def test_a_name_comes_to_its_kind(kind: str, name: str) -> None:
+    assert read_tool_name(name).kind == kind
+
+
+@pytest.mark.parametrize(
+    "name", ["gеt_order", "get_order\u200b", "get-weather!", "查询", "", "_", "x" * 300, "get_order; send"]
+)
+def test_a_name_that_may_only_imitate_is_never_one_that_looks(name: str) -> None:
+    assert KINDS[read_tool_name(name).kind].severity >= 2
+
+
+def test_a_half_translated_name_is_not_one_that_looks() -> None:
+    assert read_tool_name("lesen_kwyjibo").kind == "unknown-act"
+    assert read_tool_name("leer_y_reenviar").kind == "sends-message"
+
+
+def test_two_verbs_count_by_the_graver() -> None:
+    assert read_tool_name("create_and_grant_access").kind == "grants-access"

@@ -15,8 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil, inf
-from types import UnionType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lockgate.core.errors import InvalidConfig, quoted
 
@@ -76,7 +75,7 @@ class LadderSettings:
     max_subjects: int = 100_000
 
     def __post_init__(self) -> None:
-        limits: tuple[tuple[type | UnionType, float, tuple[str, ...]], ...] = (
+        limits: tuple[tuple[Any, float, tuple[str, ...]], ...] = (
             (int, MAX_THRESHOLD, ("tier1_threshold", "tier2_threshold", "network_threshold")),
             (int, 10_000_000, ("max_subjects",)),
             (int | float, MAX_SECONDS, ("window_s", "tier1_cooldown_s", "tier2_cooldown_s")),

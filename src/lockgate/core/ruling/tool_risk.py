@@ -1,18 +1,19 @@
-"""A tool's name and annotations -> its risk, and what the name says it does; the words stand in `effects/tools.tbl`.
+"""A tool's name and annotations -> what it says it does, and its risk; the words stand in `effects/tools.tbl`.
 
-A name is judged in this order; the first step that knows decides:
+A server that lies about its tools can call anything `get_weather`: a name is a claim, never a proof. A name only looks,
+and is of low risk, where the first step that knows says so:
 
-1. A name that is not plain ASCII words is high: it may only look like a harmless one.
+1. A name that is not plain words acts: it may only look like a harmless one.
 2. The table of known tools: names of known hosts and servers.
-3. The first verb of the name. One that acts is high; one that looks is low, unless
+3. The first verb of the name. One that looks is believed, unless
    4. a word further on acts as well,
    5. it looks at an address of the caller's choosing (the address itself can carry data out),
    6. it looks at secrets, or
    7. the verb is vague and what it looks at is not a thing we know.
-8. A name without a verb is high: we know nothing about it.
+8. What has no verb may act: we know nothing about it.
 
-The policy's own list and MCP annotations are asked afterwards. They can raise the risk, and never lower it.
-A server that lies about its tools can still call anything `get_weather`: a name is a claim, never a proof.
+What a name does that acts is the gravest row of `acts` that fits a verb and the other words. The policy's own list and
+MCP annotations are asked afterwards. They can raise the risk, and never lower it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from lockgate.core.errors import quoted
+from lockgate.core.ruling.effects.effect import KINDS, Severity
 from lockgate.core.tables import read_table
 from lockgate.core.vocabulary import Risk
 
@@ -47,12 +49,10 @@ def _word_sets(section: str) -> tuple[frozenset[str], ...]:
 # Acting verbs and nouns, grouped by what people say for one another. A verb may stand in several groups.
 VERB_CLASSES, OBJECT_CLASSES = _word_sets("verbs"), _word_sets("things")
 VERBS: frozenset[str] = frozenset().union(*VERB_CLASSES)
-WORDS = read_words("words", "sort")
-_VERB_OR_NOUN, _VERB_BEFORE_NOUN = WORDS["acting noun"], WORDS["acting before noun"]
-_MAY_ACT = _VERB_OR_NOUN | _VERB_BEFORE_NOUN
-_LOOKS, _LOOKS_VAGUELY = WORDS["looks"], WORDS["looks vaguely"]
-# These never are nouns: a word before one of them is the thing looked at (`issue_read`, `email_get`).
-_ONLY_LOOKS = WORDS["only looks"]
+WORDS, GROUPS = read_words("words", "sort"), read_words("groups", "group")
+_VERB_BEFORE_NOUN = WORDS["acting before noun"]
+_MAY_ACT = WORDS["acting noun"] | _VERB_BEFORE_NOUN
+_LOOKS, _LOOKS_VAGUELY, _ONLY_LOOKS = WORDS["looks"], WORDS["looks vaguely"], WORDS["only looks"]
 # A medium can be fetched from anywhere and extracted to anywhere; a table is queried in a language that also drops it.
 _TOO_VAGUE: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("fetch", "load", "extract", "convert"), WORDS["medium"]),
@@ -61,19 +61,30 @@ _TOO_VAGUE: Mapping[str, frozenset[str]] = {
 _ACTS = VERBS - _MAY_ACT - _LOOKS_VAGUELY
 # What is a verb wherever it stands, acting or looking.
 PLAIN_VERBS = _ACTS | _LOOKS
-# What product names are made of: in `MailHubGetThread` the mail is not an order.
-_PRODUCT, _JOINS = WORDS["product"], WORDS["joins"]
+_JOINS = WORDS["joins"]
 # Where the address is an argument, the answer is not the only thing that travels. Name lookups count: a host name
 # reaches the name server of the domain's owner.
-_ADDRESSES, _SECRETS = WORDS["address"], WORDS["secret"]
+_ADDRESSES = WORDS["address"]
 _MANY_ADDRESSES = frozenset(f"{word}s" for word in _ADDRESSES)
 NOUNS = frozenset().union(*OBJECT_CLASSES) | WORDS["noun"]
 # Product names that read as orders or as other words once camelCase has been split.
 _BRANDS = {tuple(pair.split("+")): pair.replace("+", "") for pair in WORDS["brand"]}
+_REQUESTS = {("pull", "request"): "pr", ("merge", "request"): "mr"}
+_TRANSLATIONS = {
+    word: english
+    for _, english, words in read_table(EFFECTS, TABLE, "translations", ("language", "english", "words"))
+    for word in words.split()
+}
+_ENGLISH = frozenset(_TRANSLATIONS.values()) | VERBS | WORDS["plain english"] | WORDS["no object"] | _JOINS
 _WORD = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^\W\d_a-zA-Z]+")
 # Letters, digits and underscores, with single separators between: what every host accepts and nothing that hides.
 _PLAIN = re.compile(r"[A-Za-z0-9_]+(?:[ ./:-][A-Za-z0-9_]+)*")
 _HOST_PREFIXES = ("functions.", "default_api.", "multi_tool_use.")
+_IRREGULAR: Mapping[str, str] = {"people": "person", "children": "child", "men": "man", "women": "woman"}
+_SAME_PLURAL = frozenset({"news", "series", "species", "status", "address", "access", "business", "sms"})
+
+
+# Words.
 
 
 def split_server(name: str) -> tuple[str, str]:
@@ -83,14 +94,13 @@ def split_server(name: str) -> tuple[str, str]:
     taken off: in `mcp__a__delete__list` the tool is `delete__list`.
     """
     for prefix in _HOST_PREFIXES:
-        if name.startswith(prefix) and len(name) > len(prefix):
-            name = name[len(prefix) :]
+        name = name.removeprefix(prefix) or name
     if name[:5].lower() == "mcp__":
-        server, found, tool = name[5:].partition("__")
-        return (server, tool) if server and found and tool.strip("_") else ("", name)
-    for mark in "/:":
-        server, found, tool = name.partition(mark)
-        if server and found and tool:
+        server, mark, tool = name[5:].partition("__")
+        return (server, tool) if server and mark and tool.strip("_") else ("", name)
+    for separator in "/:":
+        server, mark, tool = name.partition(separator)
+        if server and mark and tool:
             return server, tool
     return "", name
 
@@ -98,11 +108,8 @@ def split_server(name: str) -> tuple[str, str]:
 def _words(text: str) -> tuple[str, ...]:
     words: list[str] = []
     for word in _WORD.findall(text):
-        low = word.lower()
-        if words and (words[-1], low) in _BRANDS:
-            words[-1] = _BRANDS[words[-1], low]
-        else:
-            words.append(low)
+        brand = _BRANDS.get((words[-1], word.lower())) if words else None
+        words[-1:] = [brand] if brand else [*words[-1:], word.lower()]
     return tuple(words)
 
 
@@ -114,6 +121,95 @@ def _cached_words(name: str) -> tuple[str, ...]:
 def tool_words(name: str) -> tuple[str, ...]:
     """Return the words of a tool's own name, lowercase, without its server; a name longer than `MAX_NAME` is cut."""
     return _cached_words(name[:MAX_NAME])
+
+
+def singular(word: str) -> str:
+    """Return the singular of a plural, as far as its ending tells."""
+    if word in _IRREGULAR:
+        return _IRREGULAR[word]
+    if word in _SAME_PLURAL or word.endswith(("ss", "us", "is")) or len(word) < 4:
+        return word
+    if word.endswith("ies"):
+        return word[:-3] + "y"
+    if word.endswith(("sses", "xes", "ches", "shes", "zes")):
+        return word[:-2]
+    return word.removesuffix("s")
+
+
+def _with_s(word: str) -> str:
+    """The third person of a verb, the plural of a noun."""
+    if word[-1:] == "y" and word[-2:-1] not in "aeiou":
+        return word[:-1] + "ies"
+    return word + ("es" if word.endswith(("s", "x", "z", "ch", "sh")) else "s")
+
+
+# `sends`, `sending`, `dropping`; a made-up form such as `sendding` does no harm.
+_ACTING_FORMS: Mapping[str, str] = {
+    form: verb
+    for verb in sorted(_ACTS)
+    for form in (_with_s(verb), verb.removesuffix("e") + "ing", verb + verb[-1] + "ing", verb)
+}
+
+
+# The rows that say what a name does.
+
+
+class Alternatives(NamedTuple):
+    """Words of which one has to be there, or all of a set; nothing fits everything."""
+
+    words: frozenset[str]
+    joint: tuple[tuple[frozenset[str], ...], ...] = ()
+
+    def fit(self, words: frozenset[str]) -> bool:
+        """Return whether these words have one of the alternatives."""
+        if not self.words.isdisjoint(words) or not (self.words or self.joint):
+            return True
+        return any(all(not part.isdisjoint(words) for part in parts) for parts in self.joint)
+
+
+def read_alternatives(cell: str, groups: dict[str, frozenset[str]]) -> Alternatives:
+    """Return the words of a cell: `-` is nothing, `a+b` needs both, and a word in capitals stands for its group."""
+    entries = [] if cell == "-" else cell.split()
+    expanded = [
+        [groups[word] if word.isupper() else frozenset({word}) for word in entry.split("+")] for entry in entries
+    ]
+    single = frozenset[str]().union(*(parts[0] for parts in expanded if len(parts) == 1))
+    return Alternatives(single, tuple(tuple(parts) for parts in expanded if len(parts) > 1))
+
+
+class Act(NamedTuple):
+    """A row of the table: the verbs and words that it fits, its kind of effect, and which arguments it is aimed at."""
+
+    verbs: frozenset[str]
+    words: Alternatives
+    kind: str
+    role: str
+
+
+ACT_COLUMNS = ("verbs", "words", "kind", "target")
+
+
+def _act(verbs: str, words: str, kind: str, role: str) -> Act:
+    return Act(read_alternatives(verbs, GROUPS).words, read_alternatives(words, {}), kind, role)
+
+
+ACTS = tuple(_act(*row) for row in read_table(EFFECTS, TABLE, "acts", ACT_COLUMNS))
+# Verbs of the rows that no class of verbs has: they act all the same.
+_MORE_VERBS = frozenset[str]().union(*(act.verbs for act in ACTS)) - VERBS
+_NOTHING_KNOWN = Act(frozenset(), Alternatives(frozenset()), "unknown-act", "shape")
+
+
+def gravest_act(verbs: Iterable[str], words: frozenset[str]) -> tuple[str, Act]:
+    """Return the verb with the gravest act among several, and that act; a kind we know goes before one we do not."""
+    acts = [(verb, _find_act(verb, words - {verb})) for verb in verbs]
+    return max(acts, key=lambda pair: (KINDS[pair[1].kind].severity, pair[1].kind != "unknown-act"))
+
+
+def _find_act(verb: str, others: frozenset[str]) -> Act:
+    return next((act for act in ACTS if verb in act.verbs and act.words.fit(others)), _NOTHING_KNOWN)
+
+
+# Known tools.
 
 
 class _KnownTool(NamedTuple):
@@ -132,13 +228,7 @@ _CATALOGUE: dict[str, _KnownTool] = {
     )
     for name in names.split()
 }
-# What the common names ask for: some hosts give such a tool a name without a verb (`terminal`, `Task`).
-_COMMON_INTENT: Mapping[str, tuple[str, str]] = {
-    "bash": ("run", "command"),
-    "write": ("write", "file"),
-    "web_fetch": ("fetch", "page"),
-    "spawn_agent": ("spawn", "agent"),
-}
+_COMMON_NAMES = frozenset(known.common_name for known in _CATALOGUE.values()) - {""}
 
 
 def _find_known_tool(name: str, words: tuple[str, ...]) -> _KnownTool | None:
@@ -148,229 +238,6 @@ def _find_known_tool(name: str, words: tuple[str, ...]) -> _KnownTool | None:
     # `developer__shell`: we cannot be sure that the first part is a server, so only a high name counts behind it.
     known = _CATALOGUE.get("_".join(_words(name.rpartition("__")[2]))) if "__" in name else None
     return known if known is not None and known.risk is Risk.HIGH else None
-
-
-class _NameRisk(NamedTuple):
-    """What a name came to: its acting verbs in base form, and where among its words the deciding verb stands."""
-
-    risk: Risk
-    why: str
-    acting: tuple[str, ...] = ()
-    at: int = -1
-
-
-def _with_s(word: str) -> str:
-    """The third person of a verb, the plural of a noun."""
-    if word[-1:] == "y" and word[-2:-1] not in "aeiou":
-        return word[:-1] + "ies"
-    return word + ("es" if word.endswith(("s", "x", "z", "ch", "sh")) else "s")
-
-
-# `sends`, `sending`, `dropping`; a made-up form such as `sendding` does no harm.
-_ACTING_FORMS: Mapping[str, str] = {
-    form: verb
-    for verb in sorted(_ACTS)
-    for form in (_with_s(verb), verb.removesuffix("e") + "ing", verb + verb[-1] + "ing", verb)
-}
-# `check_out`, `query_in`: with one of these behind it the verb is another verb.
-_PARTICLES = (("in",), ("out",), ("off",), ("up",))
-
-
-def _first_verb(words: tuple[str, ...]) -> tuple[int, str]:
-    """Where the verb stands that says what the tool does, and its base form if it acts."""
-    for i, word in enumerate(words):
-        if word == "look" and words[i + 1 : i + 2] == ("up",):
-            return i + 1, ""
-        if word == "get" and words[i + 1 : i + 2] == ("rid",):
-            return i, "delete"
-        if word in _LOOKS or word in _LOOKS_VAGUELY:
-            return i, ""
-        if word in _ACTING_FORMS:
-            return i, _ACTING_FORMS[word]
-        if word in _MAY_ACT:
-            at = i + 1
-            while at < len(words) and (words[at] in _PRODUCT or words[at] in _MAY_ACT):
-                at += 1
-            verb = words[at] if at < len(words) else ""
-            thing = verb in _ONLY_LOOKS or (verb in ("search", "lookup", "count") and word in _VERB_OR_NOUN)
-            return (at, "") if thing else (i, word)
-    return -1, ""
-
-
-def _judge_words(words: tuple[str, ...]) -> _NameRisk:
-    # 3. The first verb, or 8. none.
-    at, acts = _first_verb(words)
-    if at < 0:
-        return _NameRisk(Risk.HIGH, "nothing is known about this name")
-    if acts:
-        later = tuple(word for word in words[at + 1 :] if word in _ACTS and word != acts)
-        return _NameRisk(Risk.HIGH, f"{quoted(acts)} acts", (acts, *later), at)
-    return _judge_looking(words, at)
-
-
-def _judge_looking(words: tuple[str, ...], at: int) -> _NameRisk:
-    look, rest = words[at], words[at + 1 :]
-    # 4. A second verb.
-    if not _JOINS.isdisjoint(words[:at]):
-        return _NameRisk(Risk.HIGH, f"something else is done before {quoted(look)}", (), at)
-    second = next((word for word in rest if word in _ACTS), "") or _joined_act(words, at)
-    if second:
-        return _NameRisk(Risk.HIGH, f"{quoted(look)} looks, but {quoted(second)} acts", (second,), at)
-    if len(rest) == 1 and look not in _ONLY_LOOKS and rest[0] in (_MAY_ACT if look == "list" else _VERB_BEFORE_NOUN):
-        why = f"{quoted(look)} may be a thing here that {quoted(rest[0])} acts on"
-        return _NameRisk(Risk.HIGH, why, rest, at)
-    return _judge_thing(words, at)
-
-
-def _judge_thing(words: tuple[str, ...], at: int) -> _NameRisk:
-    look, rest = words[at], words[at + 1 :]
-    # 5. An address of the caller's choosing.
-    address = next((word for word in words if _is_address(word, look)), "")
-    if address:
-        return _NameRisk(Risk.HIGH, f"{quoted(address)} may be an address of the caller's choosing", ("visit",), at)
-    # 6. Secrets.
-    secret = next((word for word in words if word in _SECRETS), "")
-    if secret and look != "count":
-        return _NameRisk(Risk.HIGH, f"{quoted(secret)} is a secret", (), at)
-    # 7. A vague verb.
-    things = map(_singular, rest or words[:at])
-    is_known = rest[:1] not in _PARTICLES and not (NOUNS - _TOO_VAGUE.get(look, frozenset())).isdisjoint(things)
-    if look in _LOOKS_VAGUELY and not is_known:
-        return _NameRisk(Risk.HIGH, f"{quoted(look)} is vague, and what it is done to is not known", (look,), at)
-    return _NameRisk(Risk.LOW, f"{quoted(look)} only looks, and no other word acts", (), at)
-
-
-def _joined_act(words: tuple[str, ...], at: int) -> str:
-    """The word after an `and`, `then` or `to` that may act, if any: `read_and_forward`, `get_contacts_and_email`."""
-    for i in range(at + 1, len(words)):
-        word = words[i]
-        if words[i - 1] not in _JOINS or word in _LOOKS or word.isdigit():
-            continue
-        towards = words[i - 1] == "to"
-        joins_verbs = i - 2 == at and not towards  # get_and_…: what follows can only be another verb
-        thing = towards or word in NOUNS or word.endswith(("s", "ing", "ed", "ion"))
-        if joins_verbs or word in _MAY_ACT or not thing:
-            return word
-    return ""
-
-
-def _is_address(word: str, look: str) -> bool:
-    if word in _MANY_ADDRESSES:
-        return look not in WORDS["looks over many"]
-    # Searching the whole web asks one provider; searching a site may ask the site.
-    return word in _ADDRESSES and look != "count" and not (look in ("search", "find") and word in ("web", "internet"))
-
-
-@lru_cache(maxsize=CACHED_NAMES)
-def _cached_name_risk(name: str) -> _NameRisk:
-    words = _cached_words(name)
-    judged = _judge_words(words)
-    # 1. Plain words.
-    if not _PLAIN.fullmatch(name):
-        why = "the name is not made of plain words, and may only look like a harmless one"
-        return judged._replace(risk=Risk.HIGH, why=why)
-    # 2. The table of known tools.
-    known = _find_known_tool(name, words)
-    if known is None:
-        return judged
-    acting = judged.acting if known.risk is Risk.HIGH else ()
-    return _NameRisk(known.risk, f"known by name: {known.what}", acting, judged.at)
-
-
-def _name_risk(name: str) -> _NameRisk:
-    if len(name) <= MAX_NAME:
-        return _cached_name_risk(name)
-    return _NameRisk(Risk.HIGH, f"the name is longer than {MAX_NAME} characters")
-
-
-def _name_forms(name: str) -> tuple[str, str, str]:
-    """How a name may come back: as written, as its common name, as words."""
-    return name.lower(), canonical_tool(name), "_".join(tool_words(name))
-
-
-@lru_cache(maxsize=64)
-def _policy_name_forms(additional: frozenset[str]) -> frozenset[str]:
-    """The policy's own names in all their forms; one that names its server means that server's tool only."""
-    return frozenset(
-        form for name in additional for form in ((name.lower(),) if split_server(name)[0] else _name_forms(name))
-    )
-
-
-# The value that raises, and why. On the wire hints are camelCase, in Python clients snake_case.
-_HINTS: Mapping[str, tuple[bool | None, str]] = {
-    "destructivehint": (True, "its annotations say it is destructive"),
-    "openworldhint": (True, "its annotations say it reaches the open world"),
-    "readonlyhint": (False, "its annotations say it is not read-only"),
-    "idempotenthint": (None, ""),
-}
-
-
-def _why_annotations_raise(annotations: object) -> str:
-    """Why the annotations raise the risk, or nothing.
-
-    They come from the server that is being judged, so a reassuring one changes nothing and a broken one counts
-    against it. An absent hint, or one left at None by a client library, says nothing.
-    """
-    if not isinstance(annotations, Mapping):
-        return "its annotations are not an object"
-    for key, value in annotations.items():
-        if not isinstance(key, str) or (key == "title" and not isinstance(value, str | None)):
-            return "its annotations are not those of the protocol"
-        raises, why = _HINTS.get(key.replace("_", "").lower(), (None, None))
-        if value is None or why is None:
-            continue
-        if not isinstance(value, bool):
-            return f"its annotation {quoted(key)} is not true or false"
-        if value is raises:
-            return why
-    return ""
-
-
-def _why_raised(name: str, additional: frozenset[str], annotations: object) -> str:
-    if additional and len(name) <= MAX_NAME and not _policy_name_forms(additional).isdisjoint(_name_forms(name)):
-        return "the policy names it in additional_high_risk_tools"
-    return "" if annotations is None else _why_annotations_raise(annotations)
-
-
-def tool_risk(
-    name: str, *, additional: frozenset[str] = frozenset(), annotations: Mapping[str, object] | None = None
-) -> Risk:
-    """How much harm a call of this tool could do; high for every tool we know nothing about.
-
-    `additional` are the policy's own high-risk names, `annotations` what an MCP server says of its tool: both can
-    only raise the risk.
-    """
-    risk = _name_risk(name).risk
-    # Looking a member up in its enumeration takes longer than everything else here.
-    if risk is not Risk.LOW or (annotations is None and not additional):
-        return risk
-    return Risk.HIGH if _why_raised(name, additional, annotations) else Risk.LOW
-
-
-def explain_risk(
-    name: str, *, additional: frozenset[str] = frozenset(), annotations: Mapping[str, object] | None = None
-) -> str:
-    """Which rule decided `tool_risk`, in one short sentence."""
-    ruling = _name_risk(name)
-    return ruling.why if ruling.risk is Risk.HIGH else _why_raised(name, additional, annotations) or ruling.why
-
-
-def may_reach_any_address(name: str) -> bool:
-    """Whether a tool that only looks may look wherever an address leads: all but those that we know by name."""
-    return len(name) > MAX_NAME or _find_known_tool(name, _cached_words(name)) is None
-
-
-@lru_cache(maxsize=CACHED_NAMES)
-def _acting_words(name: str) -> tuple[str, ...]:
-    words = _cached_words(name)
-    sure = [_ACTING_FORMS[word] for word in words if word in _ACTING_FORMS]
-    likely = [word for word in words if word in _VERB_BEFORE_NOUN]
-    return tuple(dict.fromkeys(sure or likely or [word for word in words if word in _VERB_OR_NOUN]))
-
-
-def acting_words(name: str) -> tuple[str, ...]:
-    """Return the verbs of a name in base form; words that are nouns as well count only where there is no other."""
-    return _acting_words(name[:MAX_NAME])
 
 
 @lru_cache(maxsize=CACHED_NAMES)
@@ -384,12 +251,263 @@ def canonical_tool(name: str) -> str:
     return _canonical(name) if len(name) <= MAX_NAME else name.lower()
 
 
-_COMMON_NAMES = frozenset(known.common_name for known in _CATALOGUE.values()) - {""}
-
-
 def has_common_name(name: str) -> bool:
     """Return whether this is a host's tool of a kind that has a common name, such as `Read` or `Grep`."""
     return canonical_tool(name) in _COMMON_NAMES
+
+
+def may_reach_any_address(name: str) -> bool:
+    """Whether a tool that only looks may look wherever an address leads: all but those that we know by name."""
+    return len(name) > MAX_NAME or _find_known_tool(name, _cached_words(name)) is None
+
+
+# What a name says.
+
+
+class ToolName(NamedTuple):
+    """A name as it is read: its words in English with their singulars, its main verb, the kind and aim it comes to.
+
+    A name that does not act has no verb; its kind is then `looks`, or what its words come to. `acting` are its verbs,
+    `at` is where the deciding one stands, and `why` says what decided.
+    """
+
+    words: frozenset[str]
+    verb: str
+    kind: str
+    role: str = "shape"
+    acting: tuple[str, ...] = ()
+    at: int = -1
+    why: str = f"the name is longer than {MAX_NAME} characters"
+
+
+def read_tool_name(name: str) -> ToolName:
+    """Return what a name says; one longer than any host allows says nothing."""
+    return _read_name(name) if len(name) <= MAX_NAME else ToolName(frozenset(), "", "unknown-act")
+
+
+@lru_cache(maxsize=CACHED_NAMES)
+def _read_name(name: str) -> ToolName:
+    own = _cached_words(name)
+    words = tuple(_TRANSLATIONS.get(word, word) for word in own)
+    joined = _join_requests(words)
+    all_words = frozenset((*words, *joined)) | frozenset(map(singular, words))
+    looks, why, acting, at = _judge_words(words)
+    verbs = _verbs_of(joined)
+    known = _find_known_tool(name, own)
+    if known is not None:
+        looks, why = known.risk is Risk.LOW, f"known by name: {known.what}"
+    elif "visit" not in acting and _shows_information(name, words, verbs):
+        looks, why = True, "it shows what it is called"
+    # A name with odd characters may only look like a harmless one, and a half-translated one hides the rest.
+    if not _PLAIN.fullmatch(name):
+        looks, why = False, "the name is not made of plain words, and may only look like a harmless one"
+    elif not _is_translated_wholly(own, words):
+        looks = False
+    if looks:
+        names_key = "key" in all_words and not WORDS["secret key"].isdisjoint(all_words)
+        return ToolName(all_words, "", "reads-secret" if names_key else "looks", at=at, why=why)
+    verb, act = gravest_act(verbs, all_words) if verbs else ("", _act_without_verb(all_words))
+    kind = "unknown-act" if act.kind == "looks" and not _PLAIN.fullmatch(name) else act.kind
+    return ToolName(all_words, verb, kind, act.role, acting, at, why)
+
+
+def _join_requests(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words with `pr` and `mr` for a pull or merge request: a thing, of which the name asks for neither."""
+    joined: list[str] = []
+    for word in words:
+        short = _REQUESTS.get((joined[-1], singular(word))) if joined else None
+        joined[-1:] = [short] if short else [*joined[-1:], word]
+    return tuple(joined)
+
+
+def _acting_words(words: tuple[str, ...]) -> tuple[str, ...]:
+    sure = [_ACTING_FORMS[word] for word in words if word in _ACTING_FORMS]
+    likely = [word for word in words if word in _VERB_BEFORE_NOUN]
+    return tuple(dict.fromkeys(sure or likely or [word for word in words if word in WORDS["acting noun"]]))
+
+
+def acting_words(name: str) -> tuple[str, ...]:
+    """Return the verbs of a name in base form; words that are nouns as well count only where there is no other."""
+    return _acting_words(tool_words(name))
+
+
+def _verbs_of(words: tuple[str, ...]) -> tuple[str, ...]:
+    verbs = (*_acting_words(words), *(word for word in words if word in _MORE_VERBS))
+    if "draft" in words:
+        return tuple(verb for verb in verbs if verb not in WORDS["writes message"]) or ("draft",)
+    # Behind a verb that keeps records these are things: `upsert_contact` writes to no one.
+    others = tuple(verb for verb in verbs if verb not in ("contact", "phone"))
+    return others if not WORDS["keeps"].isdisjoint(others) else verbs
+
+
+def _shows_information(name: str, words: tuple[str, ...], verbs: tuple[str, ...]) -> bool:
+    # Another server's tool of a host's name is not the host's.
+    if not split_server(name)[0] and "_".join(words) in WORDS["shows only"]:
+        return True
+    # A message is a thing where the name ends with which ones are looked at: `mail_latest`.
+    if words[-1:] in (("latest",), ("recent",), ("unread",)) and verbs and WORDS["message"].issuperset(verbs):
+        return True
+    return bool(words) and words[-1] in WORDS["information"] and WORDS["mostly thing"].issuperset(verbs)
+
+
+def _is_translated_wholly(own: tuple[str, ...], words: tuple[str, ...]) -> bool:
+    return own == words or all(word != before or word in _ENGLISH for word, before in zip(words, own, strict=True))
+
+
+def _act_without_verb(words: frozenset[str]) -> Act:
+    if not WORDS["named secret"].isdisjoint(words):
+        return _NOTHING_KNOWN._replace(kind="reads-secret")
+    return _NOTHING_KNOWN if WORDS["named address"].isdisjoint(words) else _NOTHING_KNOWN._replace(kind="requests")
+
+
+_Judged = tuple[bool, str, tuple[str, ...], int]
+
+
+def _first_verb(words: tuple[str, ...]) -> tuple[int, str]:
+    """Where the verb stands that says what the tool does, and its base form if it acts."""
+    for i, word in enumerate(words):
+        pair = words[i : i + 2]
+        if pair in (("look", "up"), ("get", "rid")):
+            return (i, "delete") if word == "get" else (i + 1, "")
+        if word in _LOOKS or word in _LOOKS_VAGUELY:
+            return i, ""
+        if word in _ACTING_FORMS:
+            return i, _ACTING_FORMS[word]
+        if word in _MAY_ACT:
+            # In `MailHubGetThread` the mail is not an order.
+            at = next((n for n in range(i + 1, len(words)) if words[n] not in WORDS["product"] | _MAY_ACT), i)
+            is_noun = word not in _VERB_BEFORE_NOUN and words[at] in ("search", "lookup", "count")
+            return (at, "") if words[at] in _ONLY_LOOKS or is_noun else (i, word)
+    return -1, ""
+
+
+def _judge_words(words: tuple[str, ...]) -> _Judged:
+    """Return whether words only look, why, the verbs that act, and where the deciding verb stands."""
+    # 3. The first verb, or 8. none.
+    at, verb = _first_verb(words)
+    if at < 0:
+        return False, "nothing is known about this name", (), at
+    look, rest = words[at], words[at + 1 :]
+    if verb:
+        later = tuple(word for word in rest if word in _ACTS and word != verb)
+        return False, f"{quoted(verb)} acts", (verb, *later), at
+    # 4. A second verb.
+    if not _JOINS.isdisjoint(words[:at]):
+        return False, f"something else is done before {quoted(look)}", (), at
+    second = next((word for word in rest if word in _ACTS), "") or _joined_act(words, at)
+    if second:
+        return False, f"{quoted(look)} looks, but {quoted(second)} acts", (second,), at
+    if len(rest) == 1 and look not in _ONLY_LOOKS and rest[0] in (_MAY_ACT if look == "list" else _VERB_BEFORE_NOUN):
+        return False, f"{quoted(look)} may be a thing here that {quoted(rest[0])} acts on", rest, at
+    # 5. An address of the caller's choosing. 6. Secrets. 7. A vague verb.
+    address = next((word for word in words if _is_address(word, look)), "")
+    if address:
+        return False, f"{quoted(address)} may be an address of the caller's choosing", ("visit",), at
+    secret = next((word for word in words if word in WORDS["secret"] and look != "count"), "")
+    if secret:
+        return False, f"{quoted(secret)} is a secret", (), at
+    known = NOUNS - _TOO_VAGUE.get(look, frozenset())
+    is_verb_alone = rest[:1] in (("in",), ("out",), ("off",), ("up",))
+    if look in _LOOKS_VAGUELY and (is_verb_alone or known.isdisjoint(map(singular, rest or words[:at]))):
+        return False, f"{quoted(look)} is vague, and what it is done to is not known", (look,), at
+    return True, f"{quoted(look)} only looks, and no other word acts", (), at
+
+
+def _joined_act(words: tuple[str, ...], at: int) -> str:
+    """The word after an `and`, `then` or `to` that may act, if any: `read_and_forward`, `get_contacts_and_email`."""
+    for i in range(at + 1, len(words)):
+        join, word = words[i - 1], words[i]
+        if join not in _JOINS or word in _LOOKS or word.isdigit():
+            continue
+        # In get_and_… what follows can only be another verb.
+        is_thing = join == "to" or word in NOUNS or word.endswith(("s", "ing", "ed", "ion"))
+        if (i - 2 == at and join != "to") or word in _MAY_ACT or not is_thing:
+            return word
+    return ""
+
+
+def _is_address(word: str, look: str) -> bool:
+    if word in _MANY_ADDRESSES:
+        return look not in WORDS["looks over many"]
+    # Searching the whole web asks one provider; searching a site may ask the site.
+    return word in _ADDRESSES and look != "count" and not (look in ("search", "find") and word in ("web", "internet"))
+
+
+# Risk.
+
+
+def _name_forms(name: str) -> frozenset[str]:
+    """How a name may come back: as written, as its common name, as words."""
+    return frozenset((name.lower(), canonical_tool(name), "_".join(tool_words(name))))
+
+
+@lru_cache(maxsize=64)
+def _policy_name_forms(additional: frozenset[str]) -> frozenset[str]:
+    """The policy's own names in all their forms; one that names its server means that server's tool only."""
+    return frozenset(
+        form for name in additional for form in ((name.lower(),) if split_server(name)[0] else _name_forms(name))
+    )
+
+
+# A hint, the value that raises, and what such a call may do; the gravest first.
+_HINTS: tuple[tuple[str, object, str], ...] = (
+    ("destructivehint", True, "deletes-record"),
+    ("openworldhint", True, "requests"),
+    ("readonlyhint", False, "unknown-act"),
+    ("idempotenthint", "", ""),
+)
+
+
+def kind_by_annotations(annotations: object) -> str:
+    """Return what the annotations of an MCP server say that its tool may do besides, or nothing.
+
+    They come from the server that is being judged, so a reassuring one changes nothing and a broken one counts
+    against it. An absent hint, or one left at None by a client library, says nothing.
+    """
+    if not isinstance(annotations, Mapping):
+        return "" if annotations is None else "unknown-act"
+    # On the wire hints are camelCase, in Python clients snake_case.
+    stated = [(str(key).replace("_", "").lower(), value) for key, value in annotations.items()]
+    for hint, raises, kind in _HINTS:
+        if any(name == hint and value is raises for name, value in stated):
+            return kind
+    is_sound = all(isinstance(key, str) for key in annotations) and all(
+        isinstance(value, str | None if name == "title" else bool | None)
+        for name, value in stated
+        if name == "title" or any(name == hint for hint, _, _ in _HINTS)
+    )
+    return "" if is_sound else "unknown-act"
+
+
+def tool_risk(
+    name: str, *, additional: frozenset[str] = frozenset(), annotations: Mapping[str, object] | None = None
+) -> Risk:
+    """How much harm a call of this tool could do; high for every tool we know nothing about.
+
+    `additional` are the policy's own high-risk names, `annotations` what an MCP server says of its tool: both can
+    only raise the risk.
+    """
+    if KINDS[read_tool_name(name).kind].severity is not Severity.LOOKS or kind_by_annotations(annotations):
+        return Risk.HIGH
+    is_listed = bool(additional) and not _policy_name_forms(additional).isdisjoint(_name_forms(name))
+    return Risk.HIGH if is_listed else Risk.LOW
+
+
+def explain_risk(name: str) -> str:
+    """Which step decided what a name says, in one short sentence."""
+    return read_tool_name(name).why
+
+
+# What a text that asks for a tool would say.
+
+
+# What the common names ask for: some hosts give such a tool a name without a verb (`terminal`, `Task`).
+_COMMON_INTENT: Mapping[str, tuple[str, str]] = {
+    "bash": ("run", "command"),
+    "write": ("write", "file"),
+    "web_fetch": ("fetch", "page"),
+    "spawn_agent": ("spawn", "agent"),
+}
 
 
 class ToolIntent(NamedTuple):
@@ -403,22 +521,6 @@ class ToolIntent(NamedTuple):
     objects: frozenset[str]
 
 
-_IRREGULAR: Mapping[str, str] = {"people": "person", "children": "child", "men": "man", "women": "woman"}
-_SAME_PLURAL = frozenset({"news", "series", "species", "status", "address", "access", "business", "sms"})
-
-
-def _singular(word: str) -> str:
-    if word in _IRREGULAR:
-        return _IRREGULAR[word]
-    if word in _SAME_PLURAL or word.endswith(("ss", "us", "is")) or len(word) < 4:
-        return word
-    if word.endswith("ies"):
-        return word[:-3] + "y"
-    if word.endswith(("sses", "xes", "ches", "shes", "zes")):
-        return word[:-2]
-    return word.removesuffix("s")
-
-
 def _add_synonyms(words: Iterable[str], classes: tuple[frozenset[str], ...]) -> frozenset[str]:
     own = frozenset(words)
     return own.union(*(group for group in classes if not group.isdisjoint(own)))
@@ -426,18 +528,18 @@ def _add_synonyms(words: Iterable[str], classes: tuple[frozenset[str], ...]) -> 
 
 @lru_cache(maxsize=CACHED_NAMES)
 def _intent(name: str) -> ToolIntent:
-    words, ruling = _cached_words(name), _cached_name_risk(name)
+    words, reading = _cached_words(name), read_tool_name(name)
     verb, thing = _COMMON_INTENT.get(canonical_tool(name), ("", ""))
-    acting = {*ruling.acting, verb} - {""}
+    acting = {*reading.acting, verb} - {""}
     # A tool that manages something does what its arguments say: any everyday action on the object is a request for it.
     if not acting.isdisjoint(WORDS["anything"]):
         acting |= WORDS["any action"]
     # Words after the verb name its object. Before it stand product names, so there only everyday nouns count, unless
     # nothing follows the verb: `file_delete`.
-    before, after = words[: max(ruling.at, 0)], words[ruling.at + 1 :]
-    named = {word for word in (*before, *after) if word in after or not after or _singular(word) in NOUNS}
+    before, after = words[: max(reading.at, 0)], words[reading.at + 1 :]
+    named = {word for word in (*before, *after) if word in after or not after or singular(word) in NOUNS}
     named = {word for word in named if not word.isdigit()} - _JOINS - WORDS["no object"] - acting
-    things = _add_synonyms({*map(_singular, named), thing} - {""}, OBJECT_CLASSES)
+    things = _add_synonyms({*map(singular, named), thing} - {""}, OBJECT_CLASSES)
     plurals = {plural for plural, word in _IRREGULAR.items() if word in things} | {
         _with_s(word) for word in things - _SAME_PLURAL - frozenset(_IRREGULAR.values())
     }

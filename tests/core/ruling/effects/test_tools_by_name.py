@@ -179,7 +179,7 @@ def test_storing_an_address_sends_nothing() -> None:
 
 
 def test_a_member_is_the_target_and_the_group_is_not() -> None:
-    assert kinds("AddGroupMember", Group="Admins", Member="eve") == [("shares", "eve")]
+    assert kinds("AddGroupMember", Group="Choir", Member="eve") == [("shares", "eve")]
     assert kinds("invite", team="core") == [("shares", "core")]
 
 

@@ -38,7 +38,7 @@ from lockgate.core.ruling.effects.programs.options import has_option, plain_word
 from lockgate.core.ruling.effects.programs.search_names import read_search
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.tool_arguments import is_place, leaf_name, names_place
-from lockgate.core.ruling.effects.tool_names import ToolName
+from lockgate.core.ruling.tool_risk import ToolName
 from lockgate.core.tables import read_table
 
 if TYPE_CHECKING:

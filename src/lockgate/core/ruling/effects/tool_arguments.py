@@ -8,8 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, argument_words
-from lockgate.core.ruling.effects.tool_names import GROUPS, Alternatives, ToolName, read_alternatives
-from lockgate.core.ruling.tool_risk import EFFECTS, TABLE, read_words
+from lockgate.core.ruling.tool_risk import EFFECTS, GROUPS, TABLE, Alternatives, ToolName, read_alternatives, read_words
 from lockgate.core.tables import read_table
 
 _MAX_SCALARS = 500

@@ -1,9 +1,9 @@
-"""A tool that is named after a program or a cloud's service -> the command lines that do the same.
+"""A tool that is named after a program or a cloud's service -> the command line that does the same.
 
-`kubectl_delete`, `iam_attach_user_policy` and `docker` with its words in an argument are read through the same rows as
-`kubectl delete …`: the words of the name are command words, the arguments options or operands. A name does not say
-which, so several spellings are read, and the gravest that a program has a row for counts. A REST request is named by
-its method and path.
+`kubectl_delete`, `create_iam_user` and `docker` with its words in an argument are read through the same rows as
+`kubectl delete …`: the words of the name are looked up among the command words of the program, in any order, and an
+argument is the option of its name and, unless a row has that option, an operand too. A REST request is named by its
+method and path.
 """
 
 from __future__ import annotations
@@ -11,165 +11,183 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import dropwhile, islice
+from itertools import islice
+from typing import NamedTuple
 
-from lockgate.core.ruling.arguments import Leaf, argument_words
-from lockgate.core.ruling.effects.activity import NO_ACTIVITY
-from lockgate.core.ruling.effects.project import NO_PROJECT
-from lockgate.core.ruling.effects.shell import read_command
+from lockgate.core.ruling.arguments import Leaf
+from lockgate.core.ruling.effects.programs.program_rows import commands_of_program, find_row
 from lockgate.core.ruling.effects.tool_arguments import ROLES, has_role, name_parts, quote_word
-from lockgate.core.ruling.effects.tool_names import singular
 from lockgate.core.ruling.targets import is_local_host
 from lockgate.core.ruling.tool_risk import (
     CACHED_NAMES,
     EFFECTS,
+    GROUPS,
     MAX_NAME,
     NOUNS,
     TABLE,
     VERBS,
     WORDS,
     has_common_name,
+    read_words,
+    singular,
     split_server,
     tool_words,
 )
 from lockgate.core.tables import read_table
 
-_MAX_WORDS = 7
+_MAX_WORDS = 12
 _MAX_ARGUMENTS = 24
 _MAX_VALUE = 500
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+(?:\d+(?:[a-z](?![a-z]))?)?|[A-Z]+\d*|\d+")
 _PROGRAM = re.compile(r"[a-z][a-z0-9-]{1,30}")
-_CAMEL = re.compile(r"(?:[A-Z][a-z0-9]+){2,8}")
 _ADDRESS = re.compile(r"(?:[a-z][a-z0-9+.-]{0,20}://([^/?#\s]*))?(/[^\s]*)?$", re.IGNORECASE)
 # An identifier is no word of what is asked for.
 _SEGMENT = re.compile(r"[A-Za-z][A-Za-z._:-]{1,39}")
 _ACTION = re.compile(r"[?&]Action=([A-Za-z]{3,60})")
-_EVERYDAY = VERBS | WORDS["looks"] | WORDS["looks vaguely"] | NOUNS | WORDS["no program"]
-# The program that a first word stands for, by the words before the tool's own: `iam` is `aws iam`.
+_LOOKS = WORDS["looks"] | WORDS["looks vaguely"]
+_EVERYDAY = VERBS | _LOOKS | NOUNS | WORDS["no program"]
+# The program that a word stands for: `iam` is `aws iam`.
 _COMMANDS = {
     word: command.replace("*", word)
     for words, command in read_table(EFFECTS, TABLE, "commands", ("words", "command"))
     for word in words.split()
 }
+_SAME_WORDS = {
+    word: short for short, words in read_words("same command words", "command word").items() for word in words
+}
+_VERB_FIRST, _VERB_LAST = WORDS["verb first"], WORDS["verb last"]
 
 
-def commands_of(tool: str, arguments: Mapping[str, object]) -> list[str]:
+class ToolCommand(NamedTuple):
+    """The command line of a tool, and what knows its command words: a row `whole` or in part, a `cloud`, or nothing."""
+
+    line: str
+    known: str
+
+
+class _Head(NamedTuple):
+    """A program with command words, what knows these, and the words that are left."""
+
+    program: str
+    words: tuple[str, ...]
+    known: str
+    left: tuple[str, ...]
+
+
+def commands_of(tool: str, arguments: Mapping[str, object]) -> list[ToolCommand]:
     """Return the command lines that a call of this tool may stand for; none for a tool that no program has named."""
     # A list whose first word is a program may be what runs, whatever the tool is called.
     lists = [value for value in arguments.values() if isinstance(value, list | tuple) and len(value) > 1]
     lines = [" ".join(quote_word(str(word)[:_MAX_VALUE]) for word in value) for value in lists if _may_run(value[0])]
-    for head in _heads(tool) if len(tool) <= MAX_NAME else ():
-        # What runs elsewhere may have to stand behind a `--`: `kubectl exec web -- cat x`.
-        parts = _read_kinds(f"{head} x -- true") == {"looks"} != _read_kinds(f"{head} x")
-        endings = dict.fromkeys(_endings(head, arguments, "-- " if parts else ""))
-        lines += [" ".join(filter(None, (head, ending))) for ending in endings]
-    return lines
-
-
-def guessed_kinds(tool: str) -> frozenset[str]:
-    """Return what the program that a tool is named after may do by any command, where no row knows this one."""
-    heads = _heads(tool) if len(tool) <= MAX_NAME else ()
-    return _unknown_kinds(heads[0]) if heads and not is_known_command(tool) else frozenset()
-
-
-def is_known_command(tool: str) -> bool:
-    """Return whether the name of a tool is a program with command words that a row knows."""
-    heads = _heads(tool) if len(tool) <= MAX_NAME else ()
-    return bool(heads) and _read_kinds(heads[0]) != _unknown_kinds(heads[0])
+    commands = [ToolCommand(line, "row") for line in lines]
+    if len(tool) <= MAX_NAME and not has_common_name(tool):
+        given = sorted(islice(_given(arguments), _MAX_ARGUMENTS), key=lambda pair: _rank(pair[0]))
+        said = tuple(word for key, value in given if _rank(key) == 0 for word in _words(value)[:_MAX_WORDS])
+        commands += [_command(head, given) for head in _find_heads(tool, said)]
+    return commands
 
 
 def _may_run(word: object) -> bool:
-    return (
-        isinstance(word, str) and _PROGRAM.fullmatch(word) is not None and word not in _EVERYDAY - WORDS["interpreter"]
-    )
+    is_name = isinstance(word, str) and _PROGRAM.fullmatch(word) is not None
+    return is_name and word not in _EVERYDAY - WORDS["interpreter"]
+
+
+def _words(text: str) -> list[str]:
+    return [word.lower() for word in _WORD.findall(text)]
 
 
 @lru_cache(maxsize=CACHED_NAMES)
-def _heads(tool: str) -> tuple[str, ...]:
-    """Return how the command line begins: with a program and the command words that a row knows, and with options."""
+def _find_heads(tool: str, said: tuple[str, ...]) -> tuple[_Head, ...]:
+    """Return how a command line begins by the program that a tool's name has, at its beginning or anywhere."""
     server, own = split_server(tool)
-    for name in () if has_common_name(tool) else (own, f"{server}_{own}"):
-        words = [word.lower() for word in _WORD.findall(name)]
-        words = words[1:] if words[:1] in (["run"], ["execute"], ["call"]) else words
-        for count in (3, 2, 1):
-            first = "-".join(words[:count])
-            # A tool may say that it is a command line: `aws_cli`, `run_gh_command`.
-            rest = list(dropwhile(WORDS["command line"].__contains__, words[count : count + _MAX_WORDS]))
-            program = _program(first, rest)
-            heads = (
-                tuple(_known_spellings(program, rest, is_everyday=first in _EVERYDAY))
-                if program and len(words) >= count
-                else ()
-            )
-            if heads:
-                return heads
+    for name in (own, f"{server}_{own}"):
+        words = _words(name)[:_MAX_WORDS]
+        for at in range(len(words)):
+            for count in (3, 2, 1):
+                first = "-".join(words[at : at + count])
+                program = _COMMANDS.get(first, first if commands_of_program(first) is not None else "")
+                if program and at + count <= len(words):
+                    rest = [*words[:at], *words[at + count :], *said]
+                    heads = tuple(_match(program, rest, is_sure=not at and first not in _EVERYDAY))
+                    if heads:
+                        return heads
     return ()
 
 
-def _program(first: str, rest: Sequence[str]) -> str:
-    """Return the program that the first words of a name stand for; a service may have one for commands of one word."""
-    programs = _COMMANDS.get(first, first).split(", ")
-    return programs[0] if len(rest) < 2 else programs[-1]
+_FILLER = WORDS["command line"] | WORDS["no object"]
 
 
-def _known_spellings(program: str, words: list[str], *, is_everyday: bool) -> Iterator[str]:
-    unknown = _unknown_kinds(program)
-    # `iam_revoke` is no command of a cloud, and `find_files` none of a shell: there a row has to know the words.
-    if is_everyday or (" " in program and len(words) < 2 and "s3" not in program):
-        unknown = _read_kinds(f"{program} zzz")
-        if not words or _read_kinds(" ".join([program, *words])) == unknown:
+def _match(program: str, rest: Sequence[str], *, is_sure: bool) -> Iterator[_Head]:
+    name, *service = program.split()
+    if name in _VERB_FIRST and not service and rest and rest[0] not in (_EVERYDAY - NOUNS) | _FILLER:
+        service, rest = [rest[0]], rest[1:]
+    normal, joined = [*map(_normal, (*service, *rest))], "".join((*service, *rest))
+    rest = [word for word in rest if word not in _FILLER]
+    keys = [(_key_words(key), key) for key in commands_of_program(name) or ()]
+    fitting = [(parts, key) for parts, key in keys if parts.issubset(normal) or "".join(_words(key)) == joined]
+    # Of two that fit, the one whose word comes first: `git_branch_delete` is no `git rm`.
+    fitting.sort(key=lambda pair: min(map(normal.index, pair[0] & {*normal}), default=0))
+    parts, key = max(fitting, key=lambda pair: len(pair[0]), default=(frozenset[str](), ""))
+    if len(parts) > len(service):
+        left = () if "".join(_words(key)) == joined else tuple(word for word in rest if _normal(word) not in parts)
+        yield _Head(name, tuple(key.split()), "row", left)
+        if not left:
             return
-    known = next((line for line in _spellings(program, words) if _read_kinds(line) != unknown), "")
-    if not known and unknown == {"runs-program"}:
+    elif name in _VERB_LAST or service:
+        yield from _match_cloud(name, service, rest, is_sure=is_sure)
         return
-    yield known or " ".join([program, *words])
-    # `git_push_force` has its option in its name.
-    for at in range(len(words)):
-        options = [program, *words[:at], *(f"--{word}" for word in words[at:])]
-        if _read_kinds(" ".join(options)) not in (unknown, _read_kinds(" ".join(options[: at + 1]))):
-            yield " ".join(options)
+    # What no row knows may be read by its first word: `redis_config_set` is no `set`.
+    if is_sure:
+        yield _Head(name, (*service, *rest), "", tuple(rest))
 
 
-def _unknown_kinds(line: str) -> frozenset[str]:
-    """Return the kinds of a program's command of which no row knows anything."""
-    return _read_kinds(f"{line.partition(' ')[0]} zzz")
+def _match_cloud(name: str, service: Sequence[str], rest: list[str], *, is_sure: bool) -> Iterator[_Head]:
+    """Yield a cloud's command, of which no row has the words: `iam attach-user-policy`, `role assignment create`."""
+    at = next((at for at, word in enumerate(rest) if word in VERBS | _LOOKS), 0 if is_sure and rest else -1)
+    if at < 0 or (len(rest) == 1 and (not is_sure or rest[0] in GROUPS["TAKES"])):
+        return
+    if name in _VERB_FIRST:
+        words = ["s3api" if service == ["s3"] else "".join(service), "-".join([*rest[at:], *rest[:at]])]
+    else:
+        words = [*rest[:at], "-".join(rest[at:])] if at else [*rest[1:], rest[0]]
+    yield _Head(name, tuple(words), "cloud", tuple(rest))
 
 
 @lru_cache(maxsize=CACHED_NAMES)
-def _read_kinds(line: str) -> frozenset[str]:
-    return frozenset(each.kind for each in read_command(line, "", NO_PROJECT, NO_ACTIVITY))
+def _key_words(key: str) -> frozenset[str]:
+    return frozenset(map(_normal, _words(key)))
 
 
-def _spellings(program: str, words: list[str]) -> Iterator[str]:
-    """Yield the words as a program's command words: each by itself, or some of them joined by hyphens."""
-    joined = [" ".join([program, *words[:at], "-".join(words[at:])]) for at in range(len(words))]
-    # The services of a cloud have one command: `aws iam attach-user-policy`.
-    yield from joined[:1] if " " in program else ()
-    yield " ".join([program, *words])
-    yield from joined
-    for at in range(1, len(words) - 2):
-        yield " ".join([program, *words[:at], "-".join(words[at : at + 2]), *words[at + 2 :]])
+def _normal(word: str) -> str:
+    word = singular(word)
+    return _SAME_WORDS.get(word, word)
 
 
-def _endings(head: str, arguments: Mapping[str, object], separator: str) -> Iterator[str]:
-    """Yield how the arguments may stand behind the command words: as operands, options, or each as its name says."""
-    given = sorted(islice(_given(arguments), _MAX_ARGUMENTS), key=lambda pair: _rank(pair[0]))
-    words = [word for key, value in given if _rank(key) == 0 for word in _command_words(value)]
-    line = " ".join(value for key, value in given if _rank(key) == _LINE)
-    line = line.strip().removeprefix(head.partition(" ")[0] + " ")
-    line = separator + line if line else ""
-    others = [(key, value) for key, value in given if 0 < _rank(key) < _LINE or not value]
-    for is_operand in (_may_be_operand, bool, _never)[: 2 if separator else 3]:
-        spelled = [_spell(key, value, is_operand=is_operand(key)) for key, value in others]
-        # Options stand before operands.
-        yield " ".join([*words, *sorted(spelled, key=lambda word: not word.lstrip("'").startswith("-")), line])
-
-
-def _spell(key: str, value: str, *, is_operand: bool) -> str:
-    if value == "":
-        return _option(key)
-    short = value if len(value) <= _MAX_VALUE and "\n" not in value else "-"
-    return quote_word(short) if is_operand and short != "-" else quote_word(f"{_option(key)}={short}")
+def _command(head: _Head, given: Sequence[tuple[str, str]]) -> ToolCommand:
+    """Return the command with the arguments: options stand before operands, and a line of its own at the end."""
+    row = find_row(head.program, list(head.words))[0]
+    known = row.options if row is not None else {}
+    options = [f"--{word}" for word in head.left if f"--{word}" in known]
+    is_whole = head.known == "row" and len(options) == len(head.left)
+    operands, lines = list[str](), list[str]()
+    used = frozenset(map(_normal, (*head.words, *"-".join(head.words).split("-"))))
+    for key, value in given:
+        option, rank = _option(key), _rank(key)
+        is_option = not value or option in known or has_role(key, "prose") or len(value) > _MAX_VALUE or "\n" in value
+        if rank == _LINE:
+            lines.append(value)
+        elif rank or not used.issuperset(map(_normal, _words(value))):
+            if is_option or head.program in _VERB_FIRST | _VERB_LAST:
+                options.append(quote_word(f"{option}={value[:_MAX_VALUE]}") if value else option)
+            if not is_option or rank == _LAST:
+                operands.append(quote_word(value))
+    # Behind so many operands a program starts what follows.
+    most = row.rest_at if row is not None and row.rest_at >= 0 else len(operands)
+    line = " ".join(lines).strip().removeprefix(head.program + " ")
+    # Where no command word is known, the line has them.
+    ending = (*options, *operands[:most], line) if head.known else (line, *options, *operands)
+    words = (head.program, *head.words, *ending)
+    return ToolCommand(" ".join(filter(None, words)), "whole" if is_whole else head.known)
 
 
 def _given(arguments: Mapping[str, object]) -> Iterator[tuple[str, str]]:
@@ -197,30 +215,12 @@ def _rank(key: str) -> int:
     return next((rank for rank, role in _RANKS if not parts.isdisjoint(ROLES[role])), 2)
 
 
-_LINE = 4
-_RANKS = ((0, "command word"), (_LINE, "line"), (1, "operand first"), (3, "operand last"))
-
-
-def _command_words(value: str) -> list[str]:
-    # `AttachUserPolicy` is `attach-user-policy`.
-    words = _WORD.findall(value) if _CAMEL.fullmatch(value) else []
-    return ["-".join(words).lower()] if words else [quote_word(word) for word in value.split()[:_MAX_WORDS]]
+_LAST, _LINE = 3, 4
+_RANKS = ((0, "command word"), (_LINE, "line"), (1, "operand first"), (_LAST, "operand last"))
 
 
 def _option(key: str) -> str:
-    words = [word.lower() for word in _WORD.findall(key)] or [key]
-    return f"-{key}" if len(key) == 1 else "--" + "-".join(words)
-
-
-def _may_be_operand(key: str) -> bool:
-    words = argument_words(key)
-    return (
-        words[-1:] != () and words[-1] in ROLES["operand"] and len(words) <= 1 + (words[-1] in ("name", "path", "type"))
-    )
-
-
-def _never(key: str) -> bool:
-    return not key
+    return f"-{key}" if len(key) == 1 else "--" + "-".join(_words(key) or [key])
 
 
 def rest_name(tool: str, leaves: Sequence[Leaf]) -> tuple[str, Leaf] | None:

@@ -10,19 +10,17 @@ from lockgate.core.ruling.effects.effect import KINDS, Certainty, Effect, Severi
 from lockgate.core.ruling.effects.paths import Access, read_access
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.tool_arguments import ROLES, has_role, is_path_name, leaf_name, name_parts
-from lockgate.core.ruling.effects.tool_names import ToolName
 from lockgate.core.ruling.effects.written import read_written_file
 from lockgate.core.ruling.targets import find_hosts, host_from_value, is_local_host
-from lockgate.core.ruling.tool_risk import WORDS
+from lockgate.core.ruling.tool_risk import WORDS, ToolName
 
 _MOVES, _TRANSFORMS, _DELETES = WORDS["moves file"], WORDS["transforms file"], WORDS["deletes file"]
 _OLD, _NEW = ROLES["old text"], ROLES["new text"]
 _EDITED = frozenset("path filename filepath".split())
 _NOT_CONTENT = frozenset("description instruction instructions explanation title".split())
+# On another machine a path is outside no project, and a key is a key.
 _DOORS_ANYWHERE = frozenset(
-    kind
-    for kind, row in KINDS.items()
-    if row.severity is Severity.OPENS_A_DOOR and kind not in ("writes-outside", "deletes-outside")
+    kind for kind, row in KINDS.items() if row.severity is Severity.OPENS_A_DOOR and not kind.endswith("s-outside")
 )
 _MAX_PATCHED, _MAX_ADDRESS = 200, 400
 _PATCHED = re.compile(
@@ -35,33 +33,26 @@ _SHARE, _BEHIND_HOST = re.compile(r"[\\/]{2}([\w.-]+)[\\/]"), re.compile(r"[\w.-
 
 def read_file_tool(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project) -> list[Effect] | None:
     """Return what a tool does to the files it names; None for a tool that works on no path of this machine."""
-    patched = list(read_patches(leaves, project)) if seed == "write" else []
+    patched = list(_read_patches(leaves, project)) if seed == "write" else []
     if patched:
         return patched
     named = _find_paths(name, leaves)
     paths = [leaf for leaf in named if _is_path(leaf.text)]
     access = _direction(name, seed, leaves)
-    found = list(_read_elsewhere(name, access, leaves))
+    effects = list(_read_elsewhere(name, access, leaves))
     if access is None or not paths:
-        unknown = [effect("unknown-act", certainty=Certainty.GUESS)] if seed == "write" else None
-        return found or unknown
+        return effects or ([effect("unknown-act", certainty=Certainty.GUESS)] if seed == "write" else None)
     here = [_access(leaf, _access_of(leaf, access, name), project) for leaf in paths]
-    found += _without_places(here) if any(map(is_other_host, leaves)) else here
+    is_elsewhere = any(map(is_other_host, leaves))
+    effects += [found for found in here if not is_elsewhere or found.kind in _DOORS_ANYWHERE]
     if access is Access.WRITE:
         others = [leaf for leaf in leaves if leaf not in named]
-        found += _read_contents(paths, others, project)
-        found += [*_read_repository(others), *_read_download(name, paths)]
-    return found
-
-
-def _without_places(effects: Sequence[Effect]) -> list[Effect]:
-    # On another machine a path is outside no project, and a key is a key.
-    return [each for each in effects if each.kind in _DOORS_ANYWHERE]
-
-
-def _read_download(name: ToolName, paths: Sequence[Leaf]) -> Iterator[Effect]:
-    if name.verb == "download":
-        yield from (effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths)
+        effects += _read_contents(paths, others, project)
+        effects += _read_repository(others)
+        if name.verb == "download":
+            effects += [effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths]
+            effects += [effect("requests", seen.target) for leaf in others for seen in find_hosts(leaf.text)]
+    return effects
 
 
 def is_other_host(leaf: Leaf) -> bool:
@@ -101,9 +92,14 @@ def _find_paths(name: ToolName, leaves: Sequence[Leaf]) -> list[Leaf]:
 def _access_of(leaf: Leaf, access: Access, name: ToolName) -> Access:
     """Return what is done with one path: a tool that reads one file may write another."""
     is_output = not name_parts(leaf.argument).isdisjoint(ROLES["output"])
-    if access is Access.READ or name.verb in _TRANSFORMS:
+    if access is Access.READ or _transforms(name):
         return Access.WRITE if is_output or name.verb == "download" else Access.READ
     return access
+
+
+def _transforms(name: ToolName) -> bool:
+    # In `extract_archive` the archive is a thing.
+    return name.verb in _TRANSFORMS or (name.verb == "archive" and not _TRANSFORMS.isdisjoint(name.words))
 
 
 def _direction(name: ToolName, seed: str, leaves: Sequence[Leaf]) -> Access | None:
@@ -112,12 +108,8 @@ def _direction(name: ToolName, seed: str, leaves: Sequence[Leaf]) -> Access | No
     if seed == "write":
         is_view = any(leaf.argument == "command" and leaf.text in ("view", "read", "list") for leaf in leaves)
         return Access.READ if is_view else Access.WRITE
-    if name.verb in _TRANSFORMS:
+    if _transforms(name):
         return Access.WRITE
-    return _direction_by_words(name, leaves)
-
-
-def _direction_by_words(name: ToolName, leaves: Sequence[Leaf]) -> Access | None:
     # The folders of a mail tool are full of mail.
     is_mail = name.verb in _DELETES and not WORDS["mail folder"].isdisjoint(name.words)
     if is_mail and not any(leaf.text.startswith(("/", "~")) for leaf in leaves):
@@ -140,9 +132,8 @@ def _edits_by_arguments(name: ToolName, leaves: Sequence[Leaf]) -> bool:
         return False
     is_exchange = not parts.isdisjoint(_OLD) and not parts.isdisjoint(_NEW)
     known = _EDITED | _OLD | _NEW | _NOT_CONTENT
-    return name.verb in ("write", "edit", "append", "save", "touch") or (
-        is_exchange and not any(map(known.isdisjoint, named))
-    )
+    writes = name.verb in ("write", "edit", "append", "save", "touch")
+    return writes or (is_exchange and not any(map(known.isdisjoint, named)))
 
 
 def _is_path(text: str) -> bool:
@@ -167,7 +158,7 @@ def find_secret_files(leaves: Sequence[Leaf], project: Project, *, sends: bool) 
     """Yield the files that a tool takes along and that hold secrets."""
     for leaf in leaves:
         if has_role(leaf.argument, "path") and _is_path(leaf.text):
-            secret = read_access(leaf.text, Access.READ, project)
+            secret = _access(leaf, Access.READ, project)
             if secret.kind == "reads-secret":
                 kind = "sends-secret" if sends else secret.kind
                 yield effect(kind, secret.target, argument=leaf.argument, span=(0, len(leaf.text)))
@@ -176,12 +167,12 @@ def find_secret_files(leaves: Sequence[Leaf], project: Project, *, sends: bool) 
 def _read_repository(leaves: Sequence[Leaf]) -> Iterator[Effect]:
     """Yield a push where the file is written into a hosted repository."""
     named = {leaf.argument: leaf.text for leaf in leaves if leaf.argument in ("owner", "repo", "repository")}
-    if named.get("repo") or named.get("repository"):
-        repository = named.get("repo") or named["repository"]
+    repository = named.get("repo") or named.get("repository")
+    if repository:
         yield effect("pushes", f"{named['owner']}/{repository}" if "owner" in named else repository, argument="repo")
 
 
-def read_patches(leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
+def _read_patches(leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
     """Yield what patches among the values do to the files that they name."""
     for leaf in leaves:
         matches = list(_PATCHED.finditer(leaf.text))
@@ -192,12 +183,12 @@ def read_patches(leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
             path = match["path"].strip()
             if match["diff"] == "---" or path == "/dev/null":
                 continue
+            start, end = match.span("path")
             access = Access.DELETE if match["act"] == "Delete" else Access.WRITE
-            changed = read_access(path, access, project)
-            yield changed._replace(argument=leaf.argument, start=match.start("path"), end=match.end("path"))
+            yield read_access(path, access, project)._replace(argument=leaf.argument, start=start, end=end)
             end = matches[at + 1].start() if at + 1 < len(matches) else len(leaf.text)
             lines = leaf.text[match.end() : end].splitlines()
             added = "\n".join(line[1:] for line in lines if line.startswith("+"))
             removed = "\n".join(line[1:] for line in lines if not line.startswith("+"))
-            for each in read_written_file(path, added, removed, leaf.argument, project):
-                yield each._replace(start=match.start("path"), end=end)
+            for found in read_written_file(path, added, removed, leaf.argument, project):
+                yield found._replace(start=start, end=end)

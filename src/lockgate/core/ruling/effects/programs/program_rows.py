@@ -7,6 +7,7 @@ explains the columns; the roles are functions in `roles.py`.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import NamedTuple
 
 from lockgate.core.tables import read_table
@@ -79,6 +80,12 @@ def find_row(name: str, arguments: list[str]) -> tuple[ProgramRow | None, int]:
         if row is not None:
             return row, count
     return (program.other, 0) if words else (program.alone, 0)
+
+
+def commands_of_program(name: str) -> Collection[str] | None:
+    """Return the commands that a program has rows for; None for an unknown program."""
+    program = _PROGRAMS.get(_SAME.get(name, name))
+    return None if program is None else program.by_words
 
 
 def command_words(arguments: list[str], program: Program) -> list[str]:
