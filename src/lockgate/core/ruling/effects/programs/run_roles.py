@@ -559,7 +559,7 @@ _VERSION = re.compile(
     r"(?i)v?\d[\w.+-]*|(?:lts|latest|stable|beta|nightly|system|default)(?:[-/:][\w.*:-]+)?|iojs[\w.-]*"
     r"|[a-z]+-?v?\d[\w.+-]*|\w+-\w+-(?:linux|apple|pc|unknown)[\w-]*"
 )
-_REGISTRIES = dict(read_table(PACKAGE, TABLE, "registries", ("prefix", "registry")))
+_REGISTRIES = {row[0]: row[1] for row in read_table(PACKAGE, TABLE, "registries", ("prefix", "registry"))}
 
 
 def role_version(use: Use, value: str) -> None:
