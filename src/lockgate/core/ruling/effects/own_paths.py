@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from fnmatch import fnmatchcase, translate
@@ -48,10 +49,17 @@ OWN_WORDS = {
     name: frozenset(words.split()) for name, words in read_table(__package__, "own.tbl", "words", ("list", "words"))
 }
 _MOST_PATH = 4096
+_ANY = "\x01"
 _LISTED = [
     _Listed(what, path.partition("/")[0], tuple(path.casefold().partition("/")[2].split("/")))
     for path, what in read_table(__package__, "own.tbl", "paths", ("path", "what"))
 ]
+_PATTERN = re.compile(rf"[*?\[{_ANY}]")
+# Where in the list the paths are that begin with an anchor, or with a name.
+_PLACES: dict[str, list[int]] = defaultdict(list)
+for _at, _entry in enumerate(_LISTED):
+    _PLACES[_entry.start or "/"].append(_at)
+    _PLACES[_entry.parts[0]].append(_at)
 _OWN_PROCESS = re.compile(r"/proc/(?:thread-)?self/(?!root|cwd)\w+(?:/\d*)?")
 _FILE_URL = re.compile(r"file:(?://[^/\\]*)?", re.IGNORECASE)
 _VARIABLE = re.compile(r"\$(?:env:)?\{?(\w+)\b(?::?[-=?][^}]*)?\}?|%(\w+)%|\$\{[^}]*\}|\$\(\)", re.IGNORECASE)
@@ -61,7 +69,6 @@ _VARIABLES = {
     "XDG_CACHE_HOME": "~/.cache",
     **{agent.variable: f"~/{agent.base}".rstrip("/") for agent in AGENT_PROGRAMS.values()},
 }
-_ANY = "\x01"
 _WHOLE = re.compile(r"[/~$%]|file:|[A-Za-z]:[\\/]", re.IGNORECASE)
 _HOME = re.compile(r"(?:/(?:home|users)/[^/]+|/root|/var/root|[a-z]:/users/[^/]+)(?=/|$)")
 _ABOVE_HOME = re.compile(r"/(?:home|users|\*+)?|[a-z]:/?(?:users)?")
@@ -154,8 +161,13 @@ def _find_own(path: str, folder: str, home: str, own_folders: tuple[str, ...]) -
     if _ABOVE_HOME.fullmatch(full):
         return tuple(dict.fromkeys((entry.section, True) for entry in listed if entry.start in ("~", "")))
     parts, anchor = [part for part in full.split("/") if part], full[: full.startswith(("/", "~"))]
+    # Most entries have no name in common with most paths, and the first name of a path is seldom a pattern.
+    first = parts[int(anchor == "~") :][:1]
+    names = {*parts} if first and not _PATTERN.search(first[0]) else {anchor, *parts}
+    near = {at for name in names for at in _PLACES.get(name, ())}
+    entries = [*(_LISTED[at] for at in sorted(near)), *listed[len(_LISTED) :]]
     return tuple(
-        dict.fromkeys((entry.section, above) for entry in listed for above in _relations(parts, anchor, entry))
+        dict.fromkeys((entry.section, above) for entry in entries for above in _relations(parts, anchor, entry))
     )
 
 
