@@ -7,7 +7,6 @@ from cpu_time import takes_less
 
 from lockgate.core.ruling.effects.shell_syntax import (
     Compound,
-    Pipeline,
     ShellSyntaxError,
     Simple,
     decode_escapes,
@@ -16,7 +15,7 @@ from lockgate.core.ruling.effects.shell_syntax import (
 
 
 def only(text: str) -> Simple:
-    (command,) = parse_script(text).commands
+    (command,) = parse_script(text)
     assert isinstance(command, Simple)
     return command
 
@@ -35,17 +34,17 @@ def test_quotes_escapes_and_expansions_are_parts_of_one_word() -> None:
 @pytest.mark.parametrize("ending", ["", " 2>&1", " | tail -3", " 2>&1 | tail -3", " && echo done", " > out.txt"])
 def test_a_here_document_is_read_after_the_line_that_begins_it(ending: str) -> None:
     script = parse_script(f"python3 - <<'EOF'{ending}\nprint(1)\nEOF\necho end")
-    first = script.commands[0]
-    command = first.commands[0] if isinstance(first, Pipeline) else first
+    first = script[0]
+    command = first.scripts[0][0] if isinstance(first, Compound) else first
     assert isinstance(command, Simple)
     assert command.redirects[0].body == ["print(1)\n"]
-    last = script.commands[-1]
+    last = script[-1]
     assert isinstance(last, Simple)
     assert last.words == ("echo", "end")
 
 
 def test_two_here_documents_on_a_line_come_one_after_the_other() -> None:
-    first, second = parse_script("a <<A; b <<-B\n1\nA\n\t2\n\tB\n").commands
+    first, second = parse_script("a <<A; b <<-B\n1\nA\n\t2\n\tB\n")
     assert isinstance(first, Simple)
     assert isinstance(second, Simple)
     assert (first.redirects[0].body, second.redirects[0].body) == (["1\n"], ["2\n"])
@@ -54,6 +53,7 @@ def test_two_here_documents_on_a_line_come_one_after_the_other() -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
+        ("a | b |& c", "|"),
         ("{ a; b; }", "{"),
         ("(a; b)", "("),
         ("if a; then b; elif c; then d; else e; fi", "if"),
@@ -68,7 +68,7 @@ def test_two_here_documents_on_a_line_come_one_after_the_other() -> None:
     ],
 )
 def test_compound_commands_are_told_apart(text: str, what: str) -> None:
-    (command,) = parse_script(text).commands
+    (command,) = parse_script(text)
     assert isinstance(command, Compound)
     assert command.what == what
 
@@ -82,7 +82,7 @@ def test_what_does_not_end_is_no_command(text: str) -> None:
 def test_the_commands_before_an_error_are_kept() -> None:
     with pytest.raises(ShellSyntaxError) as error:
         parse_script("rm -rf /etc; echo 'a")
-    assert len(error.value.read.commands) == 1
+    assert len(error.value.read) == 1
 
 
 @pytest.mark.parametrize("piece", ["$(", "${a:-", "( ", "if a; then ", "$((", "{ ", "`", "f() { ", "<(", "a=("])

@@ -23,7 +23,7 @@ TEXT, VARIABLE, DEFAULT, SUBSTITUTION, PROCESS, OPAQUE = range(6)
 
 
 class Part(NamedTuple):
-    """A piece of a word."""
+    """A piece of a word; `inner` has the parts or the commands inside an expansion."""
 
     what: int
     text: str = ""
@@ -43,35 +43,24 @@ class Redirect(NamedTuple):
     body: list[Word] | None = None
 
 
-class Assignment(NamedTuple):
-    """`NAME=word`; an array's elements are in `more`."""
-
-    name: str
-    value: Word
-    more: tuple[Word, ...] = ()
-
-
 class Simple(NamedTuple):
-    """A simple command: assignments, words, redirections, and its span in the text."""
+    """A simple command: assignments, words, redirections, and its span in the text.
 
-    assignments: tuple[Assignment, ...]
+    An assignment is `NAME=word`; the elements of an array stand behind the word.
+    """
+
+    assignments: tuple[tuple[str, Word, tuple[Word, ...]], ...]
     words: tuple[Word, ...]
     redirects: tuple[Redirect, ...]
     start: int
     end: int
 
 
-class Pipeline(NamedTuple):
-    """Commands joined by `|`."""
-
-    commands: tuple[Command, ...]
-
-
 class Compound(NamedTuple):
     """A compound command: what it is, its scripts, and the words in its head.
 
-    `what` is `{`, `(`, `if`, `while`, `for`, `case`, `[[`, `((` or `function`; `name` is the variable of a loop or the
-    function's name.
+    `what` is `|` (each script one command), `{`, `(`, `if`, `while`, `for`, `case`, `[[`, `((` or `function`; `name` is
+    the variable of a loop or the function's name.
     """
 
     what: str
@@ -81,13 +70,9 @@ class Compound(NamedTuple):
     redirects: tuple[Redirect, ...] = ()
 
 
-Command = Simple | Compound | Pipeline
-
-
-class Script(NamedTuple):
-    """Commands in the order in which the shell would start them."""
-
-    commands: tuple[Command, ...]
+Command = Simple | Compound
+Script = tuple[Command, ...]
+"""Commands in the order in which the shell would start them."""
 
 
 class ShellSyntaxError(Exception):
@@ -96,15 +81,18 @@ class ShellSyntaxError(Exception):
     `read` are the commands before the place where reading stopped; a shell may run them all the same.
     """
 
-    read: Script = Script(())
+    read: Script = ()
 
 
-_BLANK = re.compile(r"(?:[ \t\r]|\\\r?\n)*")
-_GAP = re.compile(r"(?:[ \t\r;&]|\\\r?\n)*")
-_PLAIN = re.compile(r"[\w@%+=:,./~^\[\]*?!{}#-]+")
-_RUN = re.compile(r"[\w@%+=:,./~^\[\]*?!{}#\t -]+")
+_BLANK = re.compile(r"(?:[ \t\r]|\\\r?\n)*+")
+_LINES = re.compile(r"(?:[ \t\r]|\\\r?\n|#[^\n]*)*+")
+# Between commands; `;;` ends a branch of `case`.
+_GAP = re.compile(r"(?:[ \t\r&]|;(?!;)|\\\r?\n|#[^\n]*)*+")
+_NAME_WORD = re.compile(r"[\w@%+=:,./~^\[\]*?!{}#-]+")
+# Words without quotes and expansions, up to one that goes on with something else or is the number of a redirection.
+_RUN = re.compile(r"(?:[\w@%+=:,./~^\[\]*?!{}-][\w@%+=:,./~^\[\]*?!{}#-]*+(?=[ \t\r\n;|&)]|\Z)[ \t]*+)+")
 _META = frozenset(" \t\r\n;|&()<>")
-_UNQUOTED = re.compile(r"[^\s;|&()<>\"'\\$`]+")
+_UNQUOTED = re.compile(r"([^\s;|&()<>\"'\\$`]+)|'([^']*)'|\"([^\"\\$`]*)\"")
 _DOUBLE_QUOTED = re.compile(r"[^\"\\$`]+")
 _IN_BODY = re.compile(r"[^\\$`]+")
 _REDIRECT = re.compile(r"(\d+|\{\w+\})?(<<<|<<-|<<|<>|>>|>\||&>>|&>|>&|<&|<(?!\()|>(?!\())")
@@ -112,26 +100,28 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[[^]\n]*\])?\+?=")
 _NAME = re.compile(r"[A-Za-z_]\w*|\d|[@*#?$!-]")
 _SIMPLE_BRACES = re.compile(r"\{([A-Za-z_]\w*|\d+|[@*#?$!-])\}")
 _BRACES = re.compile(r"\{[!#]?([A-Za-z_]\w*|\d+|[@*#?$!-]?)(?:\[[^]\n]*\])?")
-_FUNCTION = re.compile(r"([\w.:+-]+)[ \t]*\([ \t]*\)[ \t\r\n]*")
 _BRACKETS = re.compile(r"\\.|'[^']*'|[()]", re.DOTALL)
 _BRANCH_END = re.compile(r";;&|;;|;&")
 _IN_BRACES = re.compile(r"[^}\"'\\$`]+|'")
+_BACK_QUOTED = re.compile(r"`((?:[^`\\]|\\.)*+)`", re.DOTALL)
+_SINGLE_QUOTED = re.compile(r"'([^']*)'")
 _ANSI_QUOTED = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
-_CLOSER = re.compile(r"(?:then|else|elif|fi|do|done|esac|\})(?=[\s;|&()<>]|$)|;;")
-_OPENER = re.compile(r"(?:if|while|until|for|select|case|\{|\[\[|!|time|function|coproc)(?=[\s;|&()<>]|$)")
+_CLOSER = re.compile(r"(?:then|else|elif|fi|do|done|esac|\})(?=[\s;|&()<>]|$)|;;|\)|\Z")
+_OPENER = re.compile(
+    r"(if|while|until|for|select|case|\{|\[\[|!|time|function|coproc)(?=[\s;|&()<>]|$)|\("
+    r"|([\w.:+-]++)[ \t]*+\([ \t]*\)[ \t\r\n]*"
+)
+# Compound commands that are scripts with a word behind each.
+_BLOCKS = {"{": ("}",), "(": (")",), "while": ("do", "done"), "until": ("do", "done")}
 
 
 def parse_script(text: str) -> Script:
     """Return the tree of a text; raise `ShellSyntaxError` where it has none."""
     # Agents repeat themselves, and one call is read more than once.
-    return _parse_short(text) if len(text) <= MOST_KEPT else _parse(text)
+    return _parse(text) if len(text) <= MOST_KEPT else _parse.__wrapped__(text)
 
 
 @lru_cache(maxsize=512)
-def _parse_short(text: str) -> Script:
-    return _parse(text)
-
-
 def _parse(text: str) -> Script:
     parser = _Parser(text)
     commands: list[Command] = []
@@ -140,9 +130,9 @@ def _parse(text: str) -> Script:
         if parser.at < len(text):
             raise ShellSyntaxError
     except ShellSyntaxError as error:
-        error.read = Script(tuple(commands))
+        error.read = tuple(commands)
         raise
-    return Script(tuple(commands))
+    return tuple(commands)
 
 
 class _Parser:
@@ -165,319 +155,239 @@ class _Parser:
             raise ShellSyntaxError
 
     def peek(self) -> str:
-        return self.text[self.at] if self.at < len(self.text) else ""
+        """Return the next character behind blanks; an empty text at the end."""
+        character = self.text[self.at : self.at + 1]
+        if character and character in " \t\r\\":
+            self.at = _BLANK.match(self.text, self.at).end()  # type: ignore[union-attr]
+            return self.text[self.at : self.at + 1]
+        return character
 
-    # Lists and pipelines
+    def skip(self, gap: re.Pattern[str] = _LINES) -> str:
+        """Go over line ends as well, reading here-documents on the way; return the next character."""
+        while True:
+            self.at = gap.match(self.text, self.at).end()  # type: ignore[union-attr]
+            character = self.text[self.at : self.at + 1]
+            if character != "\n":
+                return character
+            self.at += 1
+            if self.here:
+                self.read_bodies()
+
+    def expect(self, token: str) -> None:
+        self.skip(_GAP)
+        if not self.text.startswith(token, self.at):
+            raise ShellSyntaxError
+        self.at += len(token)
+
+    def take(self, pattern: re.Pattern[str]) -> re.Match[str]:
+        """Read what has to come here."""
+        match = pattern.match(self.text, self.at)
+        if match is None:
+            raise ShellSyntaxError
+        self.at = match.end()
+        return match
+
+    # Lists, pipelines and commands
 
     def script(self) -> Script:
         """Read commands up to a closing word or bracket, or to the end."""
         commands: list[Command] = []
         self.read_commands(commands)
-        return Script(tuple(commands))
+        return tuple(commands)
 
     def read_commands(self, commands: list[Command]) -> None:
         self.enter()
         while True:
-            self.skip_gap()
-            if self.at >= len(self.text) or self.text[self.at] == ")" or self.at_closer():
+            self.skip(_GAP)
+            if _CLOSER.match(self.text, self.at) is not None:
                 break
             commands.append(self.pipeline())
-            self.skip_blank()
-            if self.text.startswith(("&&", "||"), self.at):
+            following = self.text[self.at : self.at + 2]
+            if following in ("&&", "||"):
                 self.at += 2
-            elif self.text.startswith(";;", self.at):
+            elif following == ";;":
                 break
-            elif self.peek() not in ("", ";", "&", "\n", ")", "#"):
+            elif following[:1] not in ("", ";", "&", "\n", ")", "#"):
                 raise ShellSyntaxError
         self.depth -= 1
 
-    def skip_blank(self) -> None:
-        if self.at < len(self.text) and self.text[self.at] in " \t\r\\":
-            match = _BLANK.match(self.text, self.at)
-            self.at = match.end() if match else self.at
-
-    def skip_gap(self) -> None:
-        """Go to the next command: over blanks, `;`, `&`, comments and line ends, reading here-documents on the way."""
-        while self.at < len(self.text):
-            start = self.at
-            if self.text[start] in " \t\r;&\\":
-                match = _GAP.match(self.text, start)
-                end = match.end() if match else start
-                # `;;` ends a branch of `case`.
-                double = self.text.find(";;", start, end)
-                if double >= 0:
-                    self.at = double
-                    return
-                self.at = end
-            character = self.peek()
-            if character == "#":
-                newline = self.text.find("\n", self.at)
-                self.at = len(self.text) if newline < 0 else newline
-            elif character == "\n":
-                self.at += 1
-                if self.here:
-                    self.read_bodies()
-            else:
-                return
-
-    def at_closer(self) -> bool:
-        return _CLOSER.match(self.text, self.at) is not None
-
     def pipeline(self) -> Command:
+        """Read commands that `|` joins, and the blanks behind them."""
         first = self.command()
-        self.skip_blank()
         if self.peek() != "|" or self.text.startswith("||", self.at):
             return first
-        commands = [first]
+        scripts: list[Script] = [(first,)]
         while self.peek() == "|" and not self.text.startswith("||", self.at):
             self.at += 2 if self.text.startswith("|&", self.at) else 1
-            self.skip_lines()
-            commands.append(self.command())
-            self.skip_blank()
-        return Pipeline(tuple(commands))
-
-    def skip_lines(self) -> None:
-        while True:
-            self.skip_blank()
-            if self.peek() == "\n":
-                self.at += 1
-                if self.here:
-                    self.read_bodies()
-            elif self.peek() == "#":
-                newline = self.text.find("\n", self.at)
-                self.at = len(self.text) if newline < 0 else newline
-            else:
-                return
-
-    # Commands
+            self.skip()
+            scripts.append((self.command(),))
+        return Compound("|", tuple(scripts))
 
     def command(self) -> Command:
         self.count()
-        self.skip_blank()
-        text, at = self.text, self.at
-        if self.peek() == "(":
-            if text.startswith("((", at) and self.is_arithmetic(at):
-                return self.with_redirects(Compound("((", words=(self.arithmetic(at),)))
-            self.at += 1
-            body = self.script()
-            self.expect(")")
-            return self.with_redirects(Compound("(", (body,)))
-        if (opener := _OPENER.match(text, at)) is not None:
-            self.at = opener.end()
-            return self.compound(opener.group())
-        if (found := _FUNCTION.match(text, at)) is not None:
-            self.at = found.end()
-            return Compound("function", (Script((self.command(),)),), name=found.group(1))
-        return self.simple()
-
-    def compound(self, word: str) -> Command:
-        if word in ("!", "time", "coproc"):
-            self.skip_blank()
-            while word == "time" and self.text.startswith(("-p", "--"), self.at):
+        self.peek()
+        match = _OPENER.match(self.text, self.at)
+        if match is None:
+            return self.simple()
+        if match[2]:
+            self.at = match.end()
+            return Compound("function", ((self.command(),),), name=match[2])
+        if match[1] in ("!", "time", "coproc"):
+            self.at = match.end()
+            while self.peek() == "-" and self.text.startswith(("-p", "--"), self.at):
                 self.at += 2
-                self.skip_blank()
             return self.command() if self.peek() not in ("", "\n", ";", ")") else Simple((), (), (), self.at, self.at)
         self.enter()
-        block = self.compound_body(word)
+        block = self.compound(match.group())
         self.depth -= 1
-        return self.with_redirects(block)
+        redirects: list[Redirect] = []
+        while self.peek() and (match := _REDIRECT.match(self.text, self.at)) is not None:
+            redirects.append(self.redirect(match))
+        return block._replace(redirects=tuple(redirects)) if redirects else block
 
-    def compound_body(self, word: str) -> Compound:
-        if word == "{":
-            body = self.script()
-            self.expect("}")
-            return Compound("{", (body,))
+    def compound(self, word: str) -> Compound:
+        if word == "(" and (parts := self.arithmetic(self.at)):
+            return Compound("((", words=(parts,))
+        self.at += len(word)
+        if word in _BLOCKS:
+            return Compound("while" if word == "until" else word, tuple(map(self.script_until, _BLOCKS[word])))
         if word == "[[":
             return Compound("[[", words=self.test_words())
         if word == "function":
-            self.skip_blank()
-            name = self.plain_word()
-            self.skip_blank()
+            self.peek()
+            name = self.name_word()
+            self.peek()
             if self.text.startswith("()", self.at):
                 self.at += 2
-            self.skip_lines()
-            return Compound("function", (Script((self.command(),)),), name=name)
-        if word in ("while", "until"):
-            head = self.script()
-            self.expect("do")
-            body = self.script()
-            self.expect("done")
-            return Compound("while", (head, body))
+            self.skip()
+            return Compound("function", ((self.command(),),), name=name)
         if word == "if":
             return self.if_body()
         return self.case_body() if word == "case" else self.for_body()
 
+    def script_until(self, closer: str) -> Script:
+        script = self.script()
+        self.expect(closer)
+        return script
+
     def if_body(self) -> Compound:
-        scripts = [self.script()]
-        self.expect("then")
+        scripts = [self.script_until("then")]
         while True:
             scripts.append(self.script())
-            closer = self.plain_word()
+            closer = self.name_word()
             if closer == "fi":
                 return Compound("if", tuple(scripts))
             if closer == "elif":
-                scripts.append(self.script())
-                self.expect("then")
+                scripts.append(self.script_until("then"))
             elif closer != "else":
                 raise ShellSyntaxError
 
     def for_body(self) -> Compound:
-        self.skip_blank()
         words: tuple[Word, ...] = ()
         name = ""
-        if self.text.startswith("((", self.at):
+        if self.peek() == "(":
             words = (self.arithmetic(self.at),)
+            if not words[0]:
+                raise ShellSyntaxError
         else:
-            name = self.plain_word()
-            self.skip_lines()
+            name = self.name_word()
+            self.skip()
             if self.text.startswith("in", self.at) and self.text[self.at + 2 : self.at + 3] in ("", *_META):
                 self.at += 2
-                words = self.words_to_line_end()
-        self.skip_gap()
-        closer = "}" if self.peek() == "{" else "done"
+                words = self.words_until("\n;", _BLANK)
+        closer = "}" if self.skip(_GAP) == "{" else "done"
         self.expect("{" if closer == "}" else "do")
-        body = self.script()
-        self.expect(closer)
-        return Compound("for", (body,), words, name)
+        return Compound("for", (self.script_until(closer),), words, name)
 
-    def words_to_line_end(self) -> tuple[Word, ...]:
+    def words_until(self, closers: str, gap: re.Pattern[str]) -> tuple[Word, ...]:
         words: list[Word] = []
         while True:
-            self.skip_blank()
-            if self.peek() in ("", "\n", ";"):
+            character = self.peek() if gap is _BLANK else self.skip(gap)
+            if character in closers:
                 return tuple(words)
             words.append(self.word())
 
     def case_body(self) -> Compound:
-        self.skip_blank()
+        self.peek()
         words = [self.word()]
-        self.skip_lines()
+        self.skip()
         self.expect("in")
         scripts: list[Script] = []
         while True:
-            self.skip_gap()
+            self.skip(_GAP)
             if self.text.startswith("esac", self.at):
                 self.at += 4
                 return Compound("case", tuple(scripts), tuple(words))
-            while (character := self.peek()) != ")":
-                if character in (" ", "\t", "|", "("):
+            while (character := self.text[self.at : self.at + 1]) != ")":
+                if character and character in " \t|(":
                     self.at += 1
-                elif character in ("", "\n", ";", "&", "<", ">"):
-                    raise ShellSyntaxError
                 else:
                     words.append(self.word())
             self.at += 1
             scripts.append(self.script())
-            self.skip_blank()
-            ending = _BRANCH_END.match(self.text, self.at)
-            if ending:
+            self.peek()
+            if (ending := _BRANCH_END.match(self.text, self.at)) is not None:
                 self.at = ending.end()
 
     def test_words(self) -> tuple[Word, ...]:
         words: list[Word] = []
         while True:
-            self.skip_lines()
-            character = self.peek()
-            if not character:
-                raise ShellSyntaxError
-            if character in "<>&|();":
+            character = self.skip()
+            if character and character in "<>&|();":
                 self.at += 1
-                continue
-            word = self.word()
-            if word == "]]":
+            elif (word := self.word()) == "]]":
                 return tuple(words)
-            words.append(word)
+            else:
+                words.append(word)
 
-    def plain_word(self) -> str:
-        self.skip_gap()
-        match = _PLAIN.match(self.text, self.at)
-        if match is None:
-            raise ShellSyntaxError
-        self.at = match.end()
-        return match.group()
-
-    def expect(self, token: str) -> None:
-        self.skip_gap()
-        if not self.text.startswith(token, self.at):
-            raise ShellSyntaxError
-        self.at += len(token)
-
-    def with_redirects(self, block: Compound) -> Compound:
-        redirects: list[Redirect] = []
-        while True:
-            self.skip_blank()
-            match = _REDIRECT.match(self.text, self.at)
-            if match is None:
-                return block._replace(redirects=tuple(redirects)) if redirects else block
-            redirects.append(self.redirect(match))
+    def name_word(self) -> str:
+        """Read a word that the grammar itself expects: a name, `fi`."""
+        self.skip(_GAP)
+        return self.take(_NAME_WORD).group()
 
     def simple(self) -> Simple:
         """Read a simple command; runs of words without quotes and expansions are taken in one step."""
-        text, size = self.text, len(self.text)
-        start = self.at
-        assignments: list[Assignment] = []
+        text, start = self.text, self.at
+        assignments: list[tuple[str, Word, tuple[Word, ...]]] = []
         words: list[Word] = []
         redirects: list[Redirect] = []
-        while self.at < size:
+        while (character := self.peek()) not in ("", "\n", ";", "|", ")", "#"):
             at = self.at
-            character = text[at]
-            if character in "\n;|&)#" and not (character == "&" and text.startswith("&>", at)):
+            if character == "&" and not text.startswith("&>", at):
                 break
-            if character in "<>&0123456789{" and (found := _REDIRECT.match(text, at)) is not None:
-                redirects.append(self.redirect(found))
-            elif not words and (found := _ASSIGNMENT.match(text, at)) is not None:
-                assignments.append(self.assignment(found))
-            elif not self.take_run(words):
+            if not words and (match := _ASSIGNMENT.match(text, at)) is not None:
+                assignments.append(self.assignment(match))
+            elif (match := _RUN.match(text, at)) is not None:
+                words += match.group().split()
+                self.at = match.end()
+            elif character in "<>&0123456789{" and (match := _REDIRECT.match(text, at)) is not None:
+                redirects.append(self.redirect(match))
+            else:
                 words.append(self.word())
-            self.skip_blank()
         end = len(text[start : self.at].rstrip()) + start
         if end == start:
             raise ShellSyntaxError
         return Simple(tuple(assignments), tuple(words), tuple(redirects), start, end)
 
-    def take_run(self, words: list[Word]) -> bool:
-        """Add the plain words that follow, up to one with quotes, an expansion, a comment or a redirection."""
-        match = _RUN.match(self.text, self.at)
-        if match is None:
-            return False
-        run, end = match.group(), match.end()
-        if end < len(self.text) and self.text[end] not in "\n;|&)":
-            # The last word goes on with something else, or is the number of a redirection.
-            run = run[: max(run.rfind(" "), run.rfind("\t")) + 1]
-        if " #" in run or "\t#" in run:
-            run = run[: re.search(r"[ \t]#", run).end() - 1]  # type: ignore[union-attr]
-        if not run.strip():
-            return False
-        words += run.split()
-        self.at += len(run)
-        return True
-
-    def assignment(self, match: re.Match[str]) -> Assignment:
+    def assignment(self, match: re.Match[str]) -> tuple[str, Word, tuple[Word, ...]]:
         self.at = match.end()
-        character = self.peek()
-        if character == "(":
+        following = self.text[self.at : self.at + 2]
+        if following[:1] == "(":
             self.at += 1
-            more: list[Word] = []
-            while True:
-                self.skip_lines()
-                if self.peek() == ")":
-                    self.at += 1
-                    return Assignment(match.group(1), "", tuple(more))
-                if self.peek() in ("", ";", "|", "&", "<", ">", "("):
-                    raise ShellSyntaxError
-                more.append(self.word())
-        if character == "" or character in _META:
-            if not self.text.startswith(("<(", ">("), self.at):
-                return Assignment(match.group(1), "")
-        return Assignment(match.group(1), self.word())
+            more = self.words_until(")", _LINES)
+            self.expect(")")
+            return match[1], "", more
+        if following[:1] in ("", *_META) and following not in ("<(", ">("):
+            return match[1], "", ()
+        return match[1], self.word(), ()
 
     def redirect(self, match: re.Match[str]) -> Redirect:
-        operator = match.group(2)
+        operator = match[2]
         self.at = match.end()
-        self.skip_blank()
-        if operator not in ("<<", "<<-"):
-            return Redirect((match.group(1) or "") + operator if operator in (">&", "<&") else operator, self.word())
+        self.peek()
         word = self.word()
+        if operator not in ("<<", "<<-"):
+            return Redirect((match[1] or "") + operator if operator in (">&", "<&") else operator, word)
         quoted = not isinstance(word, str)
         tag = word if isinstance(word, str) else "".join(part.text for part in word)
         body: list[Word] = []
@@ -506,7 +416,7 @@ class _Parser:
         inner = _Parser(text, self.depth, self.pieces)
         parts: list[Part] = []
         while inner.at < len(text):
-            inner.quoted_piece(parts, _IN_BODY, '"')
+            inner.quoted_piece(parts, _IN_BODY)
         return tuple(parts)
 
     # Words
@@ -514,30 +424,31 @@ class _Parser:
     def word(self) -> Word:
         """Read one word with its quotes and expansions."""
         self.count()
-        text, size = self.text, len(self.text)
+        text, size, start = self.text, len(self.text), self.at
         parts: list[Part] = []
-        start = self.at
         while self.at < size:
-            character = text[self.at]
-            if character in _META:
-                if character in "<>" and text.startswith("(", self.at + 1):
-                    parts.append(Part(PROCESS, character, inner=(self.substitution(2),)))
-                    continue
-                break
             match = _UNQUOTED.match(text, self.at)
             if match is not None:
-                parts.append(Part(TEXT, match.group()))
+                plain, single, double = match.groups()
+                if double is not None:
+                    self.count()
+                parts.append(Part(TEXT, plain or single or double or "", plain is None))
                 self.at = match.end()
-            elif character == "'":
-                parts.append(Part(TEXT, self.single_quoted(1), quoted=True))
+                continue
+            character = text[self.at]
+            if character in _META:
+                if character not in "<>" or not text.startswith("(", self.at + 1):
+                    break
+                parts.append(Part(PROCESS, character, inner=self.substitution()))
             elif character == '"':
-                self.count()
                 self.double_quoted(parts)
+            elif character == "'":
+                raise ShellSyntaxError
             elif character == "\\":
                 self.count()
                 escaped = text[self.at + 1 : self.at + 2]
                 if escaped != "\n":
-                    parts.append(Part(TEXT, escaped, quoted=True))
+                    parts.append(Part(TEXT, escaped, True))
                 self.at += 2
             else:
                 self.expansion(parts, quoted=False)
@@ -547,36 +458,27 @@ class _Parser:
             return parts[0].text
         return tuple(parts)
 
-    def single_quoted(self, skip: int) -> str:
-        end = self.text.find("'", self.at + skip)
-        if end < 0:
-            raise ShellSyntaxError
-        content = self.text[self.at + skip : end]
-        self.at = end + 1
-        return content
-
     def double_quoted(self, parts: list[Part]) -> None:
+        self.count()
         self.at += 1
         before = len(parts)
-        while True:
+        while not self.text.startswith('"', self.at):
             if self.at >= len(self.text):
                 raise ShellSyntaxError
-            if self.text[self.at] == '"':
-                self.at += 1
-                break
-            self.quoted_piece(parts, _DOUBLE_QUOTED, '"')
+            self.quoted_piece(parts, _DOUBLE_QUOTED)
+        self.at += 1
         if len(parts) == before:
-            parts.append(Part(TEXT, "", quoted=True))
+            parts.append(Part(TEXT, "", True))
 
-    def quoted_piece(self, parts: list[Part], run: re.Pattern[str], quote: str) -> None:
+    def quoted_piece(self, parts: list[Part], run: re.Pattern[str]) -> None:
         match = run.match(self.text, self.at)
         if match is not None:
-            parts.append(Part(TEXT, match.group(), quoted=True))
+            parts.append(Part(TEXT, match.group(), True))
             self.at = match.end()
         elif self.text[self.at] == "\\":
             escaped = self.text[self.at + 1 : self.at + 2]
-            kept = escaped if escaped in ("$", "`", "\\", quote) else "" if escaped == "\n" else "\\" + escaped
-            parts.append(Part(TEXT, kept, quoted=True))
+            kept = escaped if escaped in ("$", "`", "\\", '"') else "" if escaped == "\n" else "\\" + escaped
+            parts.append(Part(TEXT, kept, True))
             self.at += 2
         else:
             self.expansion(parts, quoted=True)
@@ -585,54 +487,38 @@ class _Parser:
         """Read what begins with `$` or a back quote."""
         self.count()
         text, at = self.text, self.at
+        following = text[at + 1 : at + 2]
         if text[at] == "`":
-            parts.append(Part(SUBSTITUTION, quoted=quoted, inner=(self.back_quoted(),)))
-            return
-        after = text[at + 1 : at + 2]
-        if after == "(":
-            if text.startswith("((", at + 1) and self.is_arithmetic(at + 1):
-                parts.extend(self.arithmetic(at + 1))
-            else:
-                parts.append(Part(SUBSTITUTION, quoted=quoted, inner=(self.substitution(2),)))
-        elif after == "{":
+            parts.append(Part(SUBSTITUTION, "", quoted, self.back_quoted()))
+        elif following == "(":
+            inner = self.arithmetic(at + 1)
+            parts += inner or [Part(SUBSTITUTION, "", quoted, self.substitution())]
+        elif following == "{":
             parts.append(self.braces(quoted=quoted))
-        elif after == "'" and not quoted:
-            parts.append(Part(TEXT, self.ansi_quoted(), quoted=True))
-        elif after == '"' and not quoted:
+        elif following == "'" and not quoted:
+            parts.append(Part(TEXT, decode_escapes(self.take(_ANSI_QUOTED)[1]), True))
+        elif following == '"' and not quoted:
             self.at += 1
             self.double_quoted(parts)
         elif (match := _NAME.match(text, at + 1)) is not None:
             parts.append(Part(VARIABLE, match.group(), quoted))
             self.at = match.end()
         else:
-            parts.append(Part(TEXT, "$", quoted=quoted))
+            parts.append(Part(TEXT, "$", quoted))
             self.at += 1
 
-    def substitution(self, skip: int) -> Script:
+    def substitution(self) -> Script:
+        """Read commands in brackets, behind `$`, `<` or `>`."""
         self.enter()
-        self.at += skip
-        script = self.script()
-        self.expect(")")
+        self.at += 2
+        script = self.script_until(")")
         self.depth -= 1
         return script
 
     def back_quoted(self) -> Script:
         self.enter()
-        at = self.at + 1
-        content: list[str] = []
-        while True:
-            stop = self.text.find("`", at)
-            if stop < 0:
-                raise ShellSyntaxError
-            slash = self.text.find("\\", at, stop)
-            if slash < 0:
-                content.append(self.text[at:stop])
-                break
-            escaped = self.text[slash + 1 : slash + 2]
-            content.append(self.text[at:slash] + (escaped if escaped in ("`", "\\", "$") else "\\" + escaped))
-            at = slash + 2
-        self.at = stop + 1
-        inner = _Parser("".join(content), self.depth, self.pieces)
+        content = self.take(_BACK_QUOTED)[1]
+        inner = _Parser(re.sub(r"\\([`\\$])", r"\1", content), self.depth, self.pieces)
         script = inner.script()
         if inner.at < len(inner.text):
             raise ShellSyntaxError
@@ -643,63 +529,46 @@ class _Parser:
         simple = _SIMPLE_BRACES.match(self.text, self.at + 1)
         if simple is not None:
             self.at = simple.end()
-            return Part(VARIABLE, simple.group(1), quoted)
+            return Part(VARIABLE, simple[1], quoted)
         self.enter()
         match = _BRACES.match(self.text, self.at + 1)
-        name = match.group(1) if match else ""
-        begin = match.group() if match else "{"
+        name = match[1] if match else ""
+        is_value = match is not None and match.group() == "{" + name
         self.at = match.end() if match else self.at + 2
-        operator = self.text[self.at : self.at + 2]
         # `${#V}`, `${!V}` and `${V[0]}` are not the variable's value.
-        inner: list[Part] = [] if begin == "{" + name else [Part(OPAQUE)]
-        has_default = begin == "{" + name and operator in (":-", ":=")
-        if has_default:
-            self.at += 2
-        while True:
-            if self.at >= len(self.text):
+        inner: list[Part] = [] if is_value else [Part(OPAQUE)]
+        has_default = is_value and self.text.startswith((":-", ":="), self.at)
+        self.at += 2 * has_default
+        while (character := self.text[self.at : self.at + 1]) != "}":
+            if not character:
                 raise ShellSyntaxError
-            character = self.text[self.at]
-            if character == "}":
-                self.at += 1
-                break
             if character == '"':
                 self.double_quoted(inner)
             elif character == "'" and not quoted:
-                inner.append(Part(TEXT, self.single_quoted(1), quoted=True))
+                inner.append(Part(TEXT, self.take(_SINGLE_QUOTED)[1], True))
             else:
-                self.quoted_piece(inner, _IN_BRACES, '"')
+                self.quoted_piece(inner, _IN_BRACES)
+        self.at += 1
         self.depth -= 1
         return Part(DEFAULT if has_default else OPAQUE, name, quoted, tuple(inner))
 
-    def ansi_quoted(self) -> str:
-        r"""Read `$'…'` with its escapes (`\x41`, `\n`)."""
-        match = _ANSI_QUOTED.match(self.text, self.at)
-        if match is None:
-            raise ShellSyntaxError
-        self.at = match.end()
-        return decode_escapes(match.group(1))
-
-    def is_arithmetic(self, at: int) -> bool:
-        """Return whether the two brackets at a place are closed by two brackets, as those of arithmetic are."""
+    def arithmetic(self, at: int) -> tuple[Part, ...]:
+        """Read `((…))`; return nothing where the brackets at a place are not two that two brackets close."""
         depth = 0
-        for match in _BRACKETS.finditer(self.text, at):
+        for match in _BRACKETS.finditer(self.text, at) if self.text.startswith("((", at) else ():
             depth += {"(": 1, ")": -1}.get(match.group(), 0)
             if depth == 1 and match.group() == ")":
-                return self.text.startswith(")", match.end())
-        raise ShellSyntaxError
-
-    def arithmetic(self, at: int) -> tuple[Part, ...]:
-        depth = 0
-        for match in _BRACKETS.finditer(self.text, at):
-            depth += {"(": 1, ")": -1}.get(match.group(), 0)
-            if depth == 0:
+                if not self.text.startswith(")", match.end()):
+                    return ()
                 self.enter()
-                content = self.text[at + 2 : match.end() - 2]
-                self.at = match.end()
+                content = self.text[at + 2 : match.start()]
+                self.at = match.end() + 1
                 parts = self.parts_of(content) if "$" in content or "`" in content else ()
                 self.depth -= 1
-                return (Part(OPAQUE, quoted=True, inner=parts),)
-        raise ShellSyntaxError
+                return (Part(OPAQUE, "", True, parts),)
+        if depth:
+            raise ShellSyntaxError
+        return ()
 
 
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|0?[0-7]{1,3}|.)", re.DOTALL)

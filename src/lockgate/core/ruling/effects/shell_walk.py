@@ -37,7 +37,6 @@ from lockgate.core.ruling.effects.shell_syntax import (
     Command,
     Compound,
     Part,
-    Pipeline,
     Redirect,
     Script,
     ShellSyntaxError,
@@ -209,7 +208,7 @@ class Walk:
 
     def run_script(self, script: Script) -> Output:
         """Walk over commands in order; the result is what they print, as far as that is known."""
-        return join_streams([self.run_command(command, NO_OUTPUT) for command in script.commands])
+        return join_streams([self.run_command(command, NO_OUTPUT) for command in script])
 
     def run_command(self, command: Command, stdin: Output) -> Output:
         """Walk over one command."""
@@ -219,10 +218,10 @@ class Walk:
             return NO_OUTPUT
         if isinstance(command, Simple):
             return self.run_simple(command, stdin)
-        if isinstance(command, Pipeline):
+        if command.what == "|":
             # Each part of a pipe is a process of its own: `cd` and variables there end with it.
             folder, variables = self.folder, dict(self.variables)
-            for index, part in enumerate(command.commands):
+            for index, (part,) in enumerate(command.scripts):
                 # What flows through a pipe is never known to be nothing.
                 stdin = self.run_command(part, UNKNOWN_OUTPUT if index and stdin is NO_OUTPUT else stdin)
                 self.folder = folder
@@ -251,7 +250,7 @@ class Walk:
         return self.write_output(output, join_streams(results))
 
     def run_inner(self, script: Script, stdin: Output) -> Output:
-        return join_streams([self.run_command(command, stdin) for command in script.commands])
+        return join_streams([self.run_command(command, stdin) for command in script])
 
     # Simple commands
 
@@ -669,8 +668,7 @@ class Walk:
 
     def substitute(self, part: Part) -> str:
         """Return the value of `$(…)` or `<(…)`: its text when known, otherwise a mark that knows where it is from."""
-        script = part.inner[0]
-        assert isinstance(script, Script)  # noqa: S101 - the parser puts nothing else there
+        script: Script = part.inner  # type: ignore[assignment]
         folder, variables, span = self.folder, dict(self.variables), self.span
         self._nested += 1
         self._captured += 1
@@ -718,7 +716,7 @@ _PRINTS_LIBRARY = re.compile(r"(?:gcc|clang)(?:-\d+)? -print-file-name=lib(?:cla
 
 def _plain_line(script: Script) -> str:
     """Return the words of a script that is one command without variables; nothing for any other."""
-    command = script.commands[0] if len(script.commands) == 1 else None
+    command = script[0] if len(script) == 1 else None
     words = command.words if isinstance(command, Simple) and not command.assignments else ()
     return " ".join(map(str, words)) if all(isinstance(word, str) for word in words) else ""
 
