@@ -7,7 +7,7 @@ redirections and what streams through them. It runs nothing and reads no file.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence, Set
 from dataclasses import replace
 
 from lockgate.core.ruling.effects.activity import Activity
@@ -160,15 +160,12 @@ class Walk:
 
     def secrets_in(self, text: str) -> list[str]:
         """Return the secrets among the unknown pieces of a value: variables and files."""
-        found = []
-        for piece in self.pieces_in(text):
-            if piece.source is Source.ENVIRONMENT:
-                found.append("environment")
-            elif piece.source is Source.SECRET or (
-                piece.source is Source.VARIABLE and is_secret_variable(piece.target)
-            ):
-                found.append(piece.target)
-        return found
+        pieces = [piece for piece in self.pieces_in(text) if piece.source in _HOLDS_SECRETS]
+        return [
+            piece.target or "environment"
+            for piece in pieces
+            if piece.source is not Source.VARIABLE or is_secret_variable(piece.target)
+        ]
 
     # Texts and scripts
 
@@ -206,9 +203,11 @@ class Walk:
             parts[index] = f"${{{name}}}"
         return "".join(parts)
 
-    def run_script(self, script: Script) -> Output:
+    def run_script(self, script: Script, stdin: Output = NO_OUTPUT) -> Output:
         """Walk over commands in order; the result is what they print, as far as that is known."""
-        return join_streams([self.run_command(command, NO_OUTPUT) for command in script])
+        if len(script) == 1:
+            return self.run_command(script[0], stdin)
+        return join_streams([self.run_command(command, stdin) for command in script])
 
     def run_command(self, command: Command, stdin: Output) -> Output:
         """Walk over one command."""
@@ -238,19 +237,17 @@ class Walk:
         folder, variables = self.folder, dict(self.variables)
         fields = [field for word in block.words for field in self.expand(word)]
         results: list[Output] = []
-        if block.what == "for" and block.name:
-            # Each value is looked at, as far as the steps allow.
-            for value in fields or [self.mark(Output(Source.VARIABLE, target=block.name))]:
+        is_loop = block.what == "for" and block.name != ""
+        if is_loop and not fields:
+            fields = [self.mark(Output(Source.VARIABLE, target=block.name))]
+        # Each value of a loop is looked at, as far as the steps allow.
+        for value in fields if is_loop else [""]:
+            if is_loop:
                 self.variables[block.name] = value
-                results += [self.run_inner(script, stdin) for script in block.scripts]
-        else:
-            results = [self.run_inner(script, stdin) for script in block.scripts]
+            results += [self.run_script(script, stdin) for script in block.scripts]
         if block.what == "(":
             self.folder, self.variables = folder, variables
         return self.write_output(output, join_streams(results))
-
-    def run_inner(self, script: Script, stdin: Output) -> Output:
-        return join_streams([self.run_command(command, stdin) for command in script])
 
     # Simple commands
 
@@ -372,50 +369,43 @@ class Walk:
         for index, value in enumerate(fields):
             self.variables[str(index)] = value
         self.variables["@"] = self.variables["*"] = " ".join(fields[1:])
-        result = join_streams([self.run_inner(script, stdin) for script in function.scripts])
+        result = join_streams([self.run_script(script, stdin) for script in function.scripts])
         self.variables.update(saved)
         self._running.pop()
         return result
 
-    def run_contained(self, fields: list[str], stdin: Output) -> Output:
-        """Read a program that runs in a container: what it does to files stays there."""
-        return self.changes_container(fields, stdin)[1]
-
-    def changes_container(self, fields: list[str], stdin: Output) -> tuple[bool, Output]:
-        """Read a program as `run_contained` does; return whether it does more than look there, and its output."""
-        printed: list[Output] = []
-        inner = self._elsewhere(lambda: printed.append(self.run_program(fields, stdin)))
+    def run_contained(self, fields: list[str], stdin: Output) -> tuple[bool, Output]:
+        """Read a program that runs in a container; return whether it does more than look there, and its output."""
+        inner, printed = self._apart(lambda: self.run_program(fields, stdin), _STAYS_IN_CONTAINER)
         changes = any(each.severity > Severity.LOOKS and each.kind != "asks-local" for each in inner)
-        return changes, printed[0] if printed[0].source is Source.ENVIRONMENT else UNKNOWN_OUTPUT
+        return changes, printed if printed.source is Source.ENVIRONMENT else UNKNOWN_OUTPUT
 
     def run_elsewhere(self, text: str) -> None:
         """Read a command that runs on another machine: its paths are those of that machine."""
-        self._elsewhere(lambda: self.read_text(text))
-
-    def _elsewhere(self, run: Callable[[], object]) -> Collection[Effect]:
-        """Keep of what runs elsewhere what leaves that place; return all of it."""
-        found, folder, variables, project = self._found, self.folder, dict(self.variables), self.project
-        self._found, self.project = {}, replace(project, named=None)
-        run()
-        self.project = project
-        inner, self._found, self.folder, self.variables = self._found, found, folder, variables
-        for key, each in inner.items():
-            if each.kind not in _STAYS_IN_CONTAINER:
-                found.setdefault(key, each)
-        return inner.values()
+        self._apart(lambda: self.read_text(text), _STAYS_IN_CONTAINER)
 
     def run_as_root(self, fields: list[str], stdin: Output) -> Output:
         """Read a program that has the administrator's rights: they add to it where what it does is not known."""
-        found, before = self._found, self.as_root
-        self._found, self.as_root = {}, True
-        result = self.run_program(fields, stdin)
-        inner = self._found
-        self._found, self.as_root = found, before
-        for key, each in inner.items():
-            found.setdefault(key, each)
-        if any(_is_unsafe_as_root(each) for each in inner.values()):
+        before, self.as_root = self.as_root, True
+        inner, printed = self._apart(lambda: self.run_program(fields, stdin), frozenset())
+        self.as_root = before
+        if any(_is_unsafe_as_root(each) for each in inner):
             self.add("runs-as-root")
-        return result
+        return printed
+
+    def _apart(self, run: Callable[[], Output], stays: Set[str]) -> tuple[Collection[Effect], Output]:
+        """Return what a program does and prints; of its effects those of kinds that stay where it runs are not kept."""
+        found, folder, variables, project = self._found, self.folder, dict(self.variables), self.project
+        self._found = {}
+        if stays:
+            self.project = replace(project, named=None)
+        printed = run()
+        inner, self._found, self.folder, self.variables = self._found, found, folder, variables
+        self.project = project
+        for key, each in inner.items():
+            if each.kind not in stays:
+                found.setdefault(key, each)
+        return inner.values(), printed
 
     def assign(self, name: str, value: str) -> None:
         """Note what setting a variable does: some make later programs load code or ask other servers."""
@@ -514,11 +504,11 @@ class Walk:
 
     def full_path(self, path: str) -> str:
         """Return a path in the form in which this walk compares paths."""
-        path = self.plain(path)
-        if path[:1] not in ("/", "~"):
-            base = self.folder or self.project.folder or self.project.root
-            path = f"{base}/{path}" if base else path
-        return normalize_path(path)
+        return normalize_path(self._from_root(self.plain(path)))
+
+    def _from_root(self, path: str) -> str:
+        base = "" if path[:1] in ("/", "~") else self.folder or self.project.folder or self.project.root
+        return f"{base}/{path}" if base else path
 
     def place(self, path: str) -> Place:
         """Return where a path lies."""
@@ -534,15 +524,12 @@ class Walk:
             above = next((folder for folder in (".", *folders) if folder in self.downloads), None)
             if above is not None:
                 return self.downloads[above]
-        if self.activity.downloaded and (full in self.activity.downloaded or self._was_downloaded(full)):
+        earlier, name = self.activity.downloaded, full.rpartition("/")[2]
+        if earlier and (full in earlier or name in earlier or any(normalize_path(path) == full for path in earlier)):
             return full
         if self.activity.is_full and full not in self.activity.written and self.place(full) is not Place.INSIDE:
             return full
         return ""
-
-    def _was_downloaded(self, full: str) -> bool:
-        name = full.rsplit("/", 1)[-1]
-        return any(normalize_path(path) == full or path == name for path in self.activity.downloaded)
 
     def run_path(self, path: str, stream: Output | None = None) -> None:
         """Note what running a file does."""
@@ -551,37 +538,22 @@ class Walk:
         if stream.source is Source.DOWNLOAD:
             self.add("runs-download", stream.target)
             return
-        plain = self.plain(path)
-        full = self.full_path(path)
-        if self.place(plain) is Place.SCRATCH:
-            names = (plain, full)
-            if any(name in self.activity.written or name in self.written for name in names):
-                self.add("computes")
-                return
-        found = read_access(plain, Access.RUN, self.project, folder=self.folder)
-        self.add(found.kind, found.target, found.certainty)
+        names = {self.plain(path), self.full_path(path)}
+        if self.place(path) is Place.SCRATCH and (names & self.written.keys() or names & self.activity.written):
+            self.add("computes")
+        else:
+            self.access(path, Access.RUN)
 
     def load(self, path: str) -> None:
         """Note that the command runs or loads a file of this machine, if it does not write that file itself."""
-        named, path = self.project.named, self.plain(path)
-        if (
-            named is not None
-            and path not in (*STANDARD_INPUT, "/dev/null")
-            and self.full_path(path) not in self.written
-        ):
-            base = "" if path[:1] in ("/", "~") else self.folder or self.project.folder or self.project.root
-            named.append(f"{base}/{path}" if base else path)
+        if self.project.named is None or path in STANDARD_INPUT or path == "/dev/null":
+            return
+        if self.full_path(path) not in self.written:
+            self.project.named.append(self._from_root(self.plain(path)))
 
     def enter_folder(self, path: str) -> None:
         """Follow `cd`."""
-        plain = self.plain(path)
-        if plain == "-" or not plain:
-            self.folder = "" if plain == "-" else "~"
-        elif plain[0] in "/~":
-            self.folder = normalize_path(plain)
-        else:
-            base = self.folder or self.project.folder or self.project.root
-            self.folder = normalize_path(f"{base}/{plain}" if base else plain)
+        self.folder = "" if path == "-" else self.full_path(path or "~")
 
     # Expansion
 
@@ -589,7 +561,7 @@ class Walk:
         """Return a word's value without splitting it."""
         if isinstance(word, str):
             return word
-        return "".join([part.text if part.what == TEXT else self.expand_part(part) for part in word])
+        return "".join(map(self.expand_part, word))
 
     def expand(self, word: Word) -> list[str]:
         """Return the fields that a word becomes."""
@@ -600,8 +572,7 @@ class Walk:
                 choices = self.expand_braces(part.text)
                 if len(choices) > MOST_CHOICES:
                     self.add_unreadable()
-                    choices = choices[:MOST_CHOICES]
-                words = [(*word[:index], Part(TEXT, each), *word[index + 1 :]) for each in choices]
+                words = [(*word[:index], Part(TEXT, each), *word[index + 1 :]) for each in choices[:MOST_CHOICES]]
                 return [field for each in words for field in self.expand_parts(each)][:MOST_FIELDS]
         return self.expand_parts(word)
 
@@ -609,7 +580,7 @@ class Walk:
         """Return the fields that the parts of a word become."""
         fields = [""]
         for part in word:
-            value = part.text if part.what == TEXT else self.expand_part(part)
+            value = self.expand_part(part)
             if part.what in (TEXT, PROCESS) or part.quoted or not _BLANKS.search(value):
                 fields[-1] += value
             else:
@@ -620,23 +591,30 @@ class Walk:
         return fields if fields[0] or any(part.quoted for part in word) else []
 
     def expand_braces(self, word: str) -> list[str]:
-        """Return the words that braces stand for; more than are followed cannot be read."""
-        fields = expand_braces(word)
+        """Return the words that braces without quotes stand for; more than are followed cannot be read."""
+        fields = [word]
+        if "{" not in word:
+            return fields
+        for _ in range(4 if len(word) <= MOST_PATH else 0):
+            following = [choice for field in fields for choice in _choices(field)]
+            if len(following) > MOST_FIELDS:
+                break
+            fields = following
         if _BRACE_LIST.search(fields[0]) or _BRACE_LIST.search(fields[-1]):
             self.add_unreadable()
         return fields
 
     def expand_part(self, part: Part) -> str:
-        what = part.what
-        if what == TEXT:
+        """Return the value of a part of a word."""
+        if part.what == TEXT:
             return part.text
-        if what == VARIABLE:
+        if part.what == VARIABLE:
             return self.value_of(part.text)
-        if what == DEFAULT:
-            default = self.expand_one(part.inner)  # type: ignore[arg-type]
-            return self.variables[part.text] if self.variables.get(part.text) else default
-        if what in (SUBSTITUTION, PROCESS):
+        if part.what in (SUBSTITUTION, PROCESS):
             return self.substitute(part)
+        if part.what == DEFAULT:
+            default = self.expand_one(part.inner)  # type: ignore[arg-type]
+            return self.variables.get(part.text) or default
         for inner in part.inner:
             if isinstance(inner, Part):
                 self.expand_part(inner)
@@ -656,15 +634,8 @@ class Walk:
                 self.add_unreadable()
                 return ""
             return value
-        if name == "HOME":
-            return "~"
-        if name == "PWD":
-            return self.folder or "."
-        if name == "IFS":
-            return " "
-        if name in "?#$!-0":
-            return "0"
-        return self.mark(Output(Source.VARIABLE, target=name))
+        known = {"HOME": "~", "PWD": self.folder or ".", "IFS": " "}.get(name) or ("0" if name in "?#$!-0" else "")
+        return known or self.mark(Output(Source.VARIABLE, target=name))
 
     def substitute(self, part: Part) -> str:
         """Return the value of `$(…)` or `<(…)`: its text when known, otherwise a mark that knows where it is from."""
@@ -693,6 +664,7 @@ _STAYS_IN_CONTAINER = frozenset(
     "edits-project writes-scratch writes-outside commits computes runs-project-task runs-program "
     "installs-known-package installs-package asks-local".split()
 )
+_HOLDS_SECRETS = (Source.ENVIRONMENT, Source.SECRET, Source.VARIABLE)
 _BLANKS = re.compile(r"[ \t\n]")
 _GLOB = re.compile(r"[*?\[]")
 _KEEPS_VALUES = frozenset("export declare typeset local readonly test [ : set".split())
@@ -737,33 +709,14 @@ def _is_unsafe_as_root(found: Effect) -> bool:
 _BRACE_LIST = re.compile(r"\{([^{}]*,[^{}]*|[a-zA-Z]\.\.[a-zA-Z])\}")
 
 
-def expand_braces(word: str) -> list[str]:
-    """Return the words that `{a,b}` in a word without quotes stands for."""
-    if "{" not in word or ("," not in word and ".." not in word) or len(word) > 4_096:
+def _choices(word: str) -> list[str]:
+    """Return the words that the first braces of a word stand for."""
+    match = _BRACE_LIST.search(word)
+    if match is None:
         return [word]
-    fields = [word]
-    for _ in range(4):
-        following: list[str] = []
-        for field in fields:
-            match = _BRACE_LIST.search(field)
-            if match is None:
-                following.append(field)
-            else:
-                choices = _choices(match.group(1))
-                following += [field[: match.start()] + each + field[match.end() :] for each in choices]
-            if len(following) > MOST_FIELDS:
-                return fields
-        if following == fields or len(following) > MOST_FIELDS:
-            break
-        fields = following
-    return fields
-
-
-def _choices(inner: str) -> list[str]:
-    if "," in inner:
-        return inner.split(",")[:MOST_FIELDS]
-    first, last = sorted((ord(inner[0]), ord(inner[-1])))
-    return [chr(code) for code in range(first, last + 1)]
+    first, last = sorted((ord(match[1][0]), ord(match[1][-1])))
+    choices = match[1].split(",") if "," in match[1] else map(chr, range(first, last + 1))
+    return [word[: match.start()] + choice + word[match.end() :] for choice in list(choices)[: MOST_FIELDS + 1]]
 
 
 def split_into(fields: list[str], value: str) -> None:

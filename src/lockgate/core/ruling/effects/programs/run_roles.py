@@ -210,7 +210,7 @@ def rest_words(use: Use, words: list[str]) -> Output:
 
 def rest_docker_program(use: Use, words: list[str]) -> Output:
     """What happens in a container stays there, but what it sends and fetches does not."""
-    return use.walk.run_contained(words, use.call.stdin) if words else UNKNOWN_OUTPUT
+    return use.walk.run_contained(words, use.call.stdin)[1] if words else UNKNOWN_OUTPUT
 
 
 # What a person would type into a pager, an editor, a debugger or a client of a database: a command of the shell behind

@@ -113,7 +113,7 @@ def rest_container_program(use: Use, words: list[str]) -> Output:
     """Run a program in a container; looking around in one changes nothing, unless the container is new."""
     arguments = use.call.arguments
     note_settings(use.walk, arguments[: arguments.index("--")] if "--" in arguments else arguments)
-    changes, printed = use.walk.changes_container(words, use.call.stdin) if words else (True, UNKNOWN_OUTPUT)
+    changes, printed = use.walk.run_contained(words, use.call.stdin) if words else (True, UNKNOWN_OUTPUT)
     if changes or use.detail == "new":
         use.walk.add("changes-service", use.first())
     return printed
