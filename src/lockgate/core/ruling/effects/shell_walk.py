@@ -7,6 +7,7 @@ redirections and what streams through them. It runs nothing and reads no file.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Collection, Sequence, Set
 from dataclasses import replace
 
@@ -143,6 +144,11 @@ class Walk:
         if MARK not in text:
             return []
         return [self.pieces[int(number)] for number in text.split(MARK)[1::2]]
+
+    def _only_piece(self, text: str) -> Output:
+        """Return the unknown piece that a value consists of; nothing where it has other pieces."""
+        is_piece = text.count(MARK) == 2 and text[0] == text[-1] == MARK
+        return self.pieces_in(text)[0] if is_piece else NO_OUTPUT
 
     def plain(self, text: str) -> str:
         """Return a value with its unknown pieces as they were spelled, a substitution as `$()`."""
@@ -330,7 +336,7 @@ class Walk:
         alias = self.aliases.get(name)
         if alias is not None and name not in self._running:
             self._running.append(name)
-            result = self.read_text(" ".join([alias, *(quote(field) for field in fields[1:])]))
+            result = self.read_text(f"{alias} {shlex.join(fields[1:])}")
             self._running.pop()
             return result
         self._depth += 1
@@ -342,21 +348,17 @@ class Walk:
 
     def run_unknown(self, fields: list[str], stdin: Output) -> Output:
         """Read a command whose name comes from a variable or a substitution."""
-        pieces = self.pieces_in(fields[0])
-        whole = fields[0].startswith(MARK) and fields[0].endswith(MARK) and len(pieces) == 1
-        for piece in pieces:
-            if piece.source is Source.DOWNLOAD:
-                self.add("runs-download", piece.target)
-                return NO_OUTPUT
-            if piece.source is Source.DECODED:
-                self.add("runs-decoded")
+        for piece in self.pieces_in(fields[0]):
+            if piece.source in (Source.DOWNLOAD, Source.DECODED):
+                is_download = piece.source is Source.DOWNLOAD
+                self.add("runs-download" if is_download else "runs-decoded", piece.target if is_download else "")
                 return NO_OUTPUT
         # `$PYTHON -m pytest`: a variable named after the program it stands for.
-        if whole and pieces[0].source is Source.VARIABLE and pieces[0].target in _PROGRAM_VARIABLES:
-            return self.run_program([pieces[0].target.lower(), *fields[1:]], stdin)
-        tail = fields[0].rsplit(MARK, 1)[-1]
-        if not whole and re.fullmatch(r"(?:/[\w.-]+)*/(?:bin|Scripts)/[\w.-]+", tail):
-            return self.run_program([tail.rsplit("/", 1)[-1], *fields[1:]], stdin)
+        variable, tail = self._only_piece(fields[0]), fields[0].rpartition(MARK)[2]
+        if variable.source is Source.VARIABLE and variable.target in _PROGRAM_VARIABLES:
+            return self.run_program([variable.target.lower(), *fields[1:]], stdin)
+        if re.fullmatch(r"(?:/[\w.-]+)*/(?:bin|Scripts)/[\w.-]+", tail):
+            return self.run_program([tail.rpartition("/")[2], *fields[1:]], stdin)
         note_own_commands(self, Invocation(self.plain(fields[0]), fields[1:], stdin, {}))
         self.add_unreadable()
         return NO_OUTPUT
@@ -418,31 +420,28 @@ class Walk:
         """Follow redirections: return what streams in, and the path that the output is written to."""
         output: str | None = None
         for operator, target, body in redirects:
-            if body is not None:
-                text = self.expand_one(body[0]) if body else ""
-                stdin = Output(Source.TEXT, text)
-                continue
-            if operator == "<<<":
-                stdin = Output(Source.TEXT, self.expand_one(target))
-                continue
             path = self.expand_one(target)
-            if operator[-2:] in (">&", "<&") and (path.isdigit() or path == "-" or path.endswith("-")):
+            if body is not None:
+                stdin = Output(Source.TEXT, self.expand_one(body[0]) if body else "")
+            elif operator == "<<<":
+                stdin = Output(Source.TEXT, path)
+            elif operator[-2:] in (">&", "<&") and (path.isdigit() or path[-1:] == "-"):
                 # A shell that reads what another machine writes obeys that machine.
-                stdin = self.socket if self.socket is not NO_OUTPUT and operator in ("<&", "0<&", "0>&") else stdin
-                continue
-            if path.startswith(("/dev/tcp/", "/dev/udp/")):
+                if self.socket is not NO_OUTPUT and operator in ("<&", "0<&", "0>&"):
+                    stdin = self.socket
+            elif path.startswith(("/dev/tcp/", "/dev/udp/")):
                 self.connect(self.plain(path))
                 stdin = stdin if operator in (">", ">>", ">|") else self.socket
             elif operator == "<":
                 self.load(path)
                 stdin = self.read_file(path)
-            elif path not in ("/dev/null", "/dev/stderr", "/dev/stdout", "/dev/tty", "NUL", "$null"):
+            elif path not in _NO_FILES:
                 output = path
         return stdin, output
 
     def connect(self, path: str) -> None:
         """Note a connection that the shell itself opens: `/dev/tcp/HOST/PORT`."""
-        host = [*path.split("/"), ""][3]
+        host = path.split("/")[3]
         self.add("sends-data", host)
         self.socket = Output(Source.DOWNLOAD, target=host)
         if found := find_own_service(path, self.project.service_port):
@@ -453,25 +452,17 @@ class Walk:
         if path in STANDARD_INPUT:
             return self.stdin
         self.note_own(path, Access.READ)
-        pieces = self.pieces_in(path) if self.pieces else ()
-        if (
-            len(pieces) == 1
-            and path.startswith(MARK)
-            and path.endswith(MARK)
-            and pieces[0].source is not Source.VARIABLE
-        ):
-            return pieces[0]
+        piece = self._only_piece(path)
+        if piece is not NO_OUTPUT and piece.source is not Source.VARIABLE:
+            return piece
         if self.written or self.downloads or self.activity.downloaded or self.activity.is_full:
             full = self.full_path(path)
             if full in self.written:
                 return Output(Source.TEXT, self.written[full], target=path)
-            host = self.download_of(full)
-            if host:
+            if host := self.download_of(full):
                 return Output(Source.DOWNLOAD, target=host)
         plain = self.plain(path)
-        if is_secret(plain, self.folder):
-            return Output(Source.SECRET, target=plain)
-        return Output(Source.FILE, target=path)
+        return Output(Source.SECRET, "", plain) if is_secret(plain, self.folder) else Output(Source.FILE, "", path)
 
     def print_file(self, path: str) -> Output:
         """Return what printing a file gives, and note a secret that it shows."""
@@ -584,7 +575,10 @@ class Walk:
             if part.what in (TEXT, PROCESS) or part.quoted or not _BLANKS.search(value):
                 fields[-1] += value
             else:
-                split_into(fields, value)
+                # Blanks at an end of the value end a field too.
+                pieces = _BLANKS.split(value, MOST_FIELDS)
+                fields[-1] += pieces[0]
+                fields += pieces[1:]
         if len(fields) > 1:
             return [field for field in fields if field][:MOST_FIELDS]
         # An unquoted expansion to nothing is no word at all.
@@ -664,8 +658,9 @@ _STAYS_IN_CONTAINER = frozenset(
     "edits-project writes-scratch writes-outside commits computes runs-project-task runs-program "
     "installs-known-package installs-package asks-local".split()
 )
+_NO_FILES = frozenset("/dev/null /dev/stderr /dev/stdout /dev/tty NUL $null".split())
 _HOLDS_SECRETS = (Source.ENVIRONMENT, Source.SECRET, Source.VARIABLE)
-_BLANKS = re.compile(r"[ \t\n]")
+_BLANKS = re.compile(r"[ \t\n]+")
 _GLOB = re.compile(r"[*?\[]")
 _KEEPS_VALUES = frozenset("export declare typeset local readonly test [ : set".split())
 _SHOWS_LITTLE = frozenset("wc sha256sum sha1sum sha512sum md5sum shasum cksum test [ docker gh grep".split())
@@ -719,18 +714,6 @@ def _choices(word: str) -> list[str]:
     return [word[: match.start()] + choice + word[match.end() :] for choice in list(choices)[: MOST_FIELDS + 1]]
 
 
-def split_into(fields: list[str], value: str) -> None:
-    """Add an unquoted value to fields as the shell splits it: its first part joins the last field."""
-    pieces = value.split()[:MOST_FIELDS]
-    if value[0].isspace():
-        fields.append("")
-    if pieces:
-        fields[-1] += pieces[0]
-        fields += pieces[1:]
-    if value[-1].isspace():
-        fields.append("")
-
-
 def join_streams(streams: list[Output]) -> Output:
     """Return what several commands print one after the other: the most telling of it."""
     streams = [stream for stream in streams if stream is not NO_OUTPUT]
@@ -741,8 +724,3 @@ def join_streams(streams: list[Output]) -> Output:
     if all(at in lists or stream.source is Source.TEXT for at, stream in enumerate(streams)):
         return Output(Source.TEXT, "".join(stream.text or f"{stream.target}\n" for stream in streams))
     return streams[max(range(len(streams)), key=lambda at: Source.FILE + 0.5 if at in lists else streams[at].source)]
-
-
-def quote(text: str) -> str:
-    """Return a text as one word of a shell."""
-    return "'" + text.replace("'", "'\\''") + "'"
