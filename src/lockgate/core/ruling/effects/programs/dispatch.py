@@ -33,7 +33,9 @@ def read_program(walk: Walk, call: Invocation) -> Output:
     if "/" in name:
         match = _SYSTEM_BIN.fullmatch(name) or _PROJECT_BIN.fullmatch(name)
         if match is None or walk.download_of(walk.full_path(name)):
-            return _run_file(walk, call)
+            note_own_files(walk, call, is_known=False)
+            run_file(walk, name, call.arguments)
+            return UNKNOWN_OUTPUT
         of_project = match.re is _PROJECT_BIN and walk.place(name) is Place.INSIDE
         name = match.group(1) or match.group(2)
     row, used = find_row(name, call.arguments)
@@ -68,10 +70,3 @@ def _plain_name(name: str) -> str:
 _ACTS_ANYWAY = frozenset(
     "sh bash zsh dash ksh eval source . echo printf cat rm cd export alias shutdown reboot halt".split()
 )
-
-
-def _run_file(walk: Walk, call: Invocation) -> Output:
-    """Run a program that is named by its path."""
-    note_own_files(walk, call, is_known=False)
-    run_file(walk, call.name, call.arguments)
-    return UNKNOWN_OUTPUT

@@ -46,8 +46,7 @@ def apply_row(walk: Walk, call: Invocation, row: ProgramRow, used: int) -> Outpu
         note_loose(walk, call.name, row.loose, call.arguments, row.options)
         if row.operands == ("-",) and not row.options and row.effect == "-":
             return UNKNOWN_OUTPUT
-    options, operands, rest = split_arguments(call.arguments, row, used)
-    use = Use(walk, call, row, options, operands, rest)
+    use = Use(walk, call, row, *split_arguments(call.arguments, row, used))
     output = _read_use(use, row)
     if use.folder is not None:
         walk.folder = use.folder
@@ -92,7 +91,12 @@ def split_arguments(
         elif ended or len(argument) < 2 or argument[0] != "-" or (len(operands) < used and argument in row.dashed):
             if len(operands) == first:
                 return options, operands[used:], arguments[index:]
-            _add_operand(argument, row, options, operands)
+            setting, equals, value = argument.partition("=")
+            if equals and setting + equals in row.options:
+                # An option in the form of a setting: `if=FILE`.
+                options.append((setting + equals, value))
+            else:
+                operands.append(argument)
         elif argument == "--":
             ended = True
         else:
@@ -111,29 +115,19 @@ def _as_options(arguments: list[str], row: ProgramRow, used: int) -> list[str]:
     return arguments
 
 
-def _add_operand(argument: str, row: ProgramRow, options: list[tuple[str, str]], operands: list[str]) -> None:
-    """Add an operand, or an option in the form of a setting: `if=FILE`."""
-    name, equals, value = argument.partition("=")
-    if equals and name + equals in row.options:
-        options.append((name + equals, value))
-    else:
-        operands.append(argument)
-
-
 def _split_option(argument: str, row: ProgramRow, options: list[tuple[str, str]]) -> str:
     """Add an option, or several joined letters; return the one that takes the next argument, if any."""
+    if argument in row.valued:
+        return argument
+    name, _, value = argument.partition("=")
     if argument in row.options:
-        if argument in row.valued:
-            return argument
         options.append((argument, ""))
-    elif argument[1] == "-" or argument.partition("=")[0] in row.options:
-        name, _, value = argument.partition("=")
+    elif argument[1] == "-" or name in row.options:
         options.append((name, value))
+    elif row.loose and argument[:2] not in row.valued:
+        # Without a list of all options, what follows the first letter may be its value: `-DCMAKE_C=x`.
+        options += [(f"-{letter}", "") for letter in argument[1:] if f"-{letter}" not in row.valued]
     else:
-        if row.loose and argument[:2] not in row.valued:
-            # Without a list of all options, what follows the first letter may be its value: `-DCMAKE_C=x`.
-            options += [(f"-{letter}", "") for letter in argument[1:] if f"-{letter}" not in row.valued]
-            return ""
         return split_letters(argument, row.valued, options)
     return ""
 
@@ -157,16 +151,15 @@ def _take_option(use: Use, role: str, value: str, option: str) -> None:
 def _take(use: Use, role: str, value: str, option: str) -> None:
     """Let the role of an option's value or of an operand note what it means."""
     name, _, use.detail = role.partition(".")
-    reader, simple = ROLES.get(name), run_roles.SIMPLE_ROLES.get(name)
-    if simple is not None:
-        simple(use.walk, value)
-    elif reader is not None:
+    if name in run_roles.SIMPLE_ROLES:
+        run_roles.SIMPLE_ROLES[name](use.walk, value)
+    elif name in ROLES:
         use.option = option
-        reader(use, value)
+        ROLES[name](use, value)
     elif name in KINDS:
         note_kind(use.walk, name, value)
     else:
-        use.values.setdefault(name, []).append(value)
+        use.keep(name, value)
 
 
 # Kinds by which what streams in leaves the machine.
@@ -180,9 +173,8 @@ def _finish(use: Use, row: ProgramRow) -> Output:
         return use.output
     if effect == "reads-secret":
         use.output = Output(Source.SECRET, target=walk.plain(_targets(use, row)[-1]))
-    finish = FINISHES.get(effect)
-    if finish is not None:
-        return finish(use)
+    if effect in FINISHES:
+        return FINISHES[effect](use)
     if effect in _SENDS:
         note_sent(walk, use.call.stdin)
     for target in _targets(use, row):

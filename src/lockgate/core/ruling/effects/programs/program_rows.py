@@ -63,17 +63,11 @@ class Program(NamedTuple):
     longest: int
 
 
-# Programs with the command words of another.
-_SAME = {"podman": "docker", "nerdctl": "docker"}
-
-
 def find_row(name: str, arguments: list[str]) -> tuple[ProgramRow | None, int]:
     """Return the row that a command line uses and how many command words it has; None for an unknown program."""
-    program = _PROGRAMS.get(_SAME.get(name, name))
-    if program is None:
-        return None, 0
-    if not program.longest:
-        return program.alone, 0
+    program = _PROGRAMS.get(name)
+    if program is None or not program.longest:
+        return program and program.alone, 0
     words = command_words(arguments, program)
     for count in range(min(program.longest, len(words)), 0, -1):
         row = program.by_words.get(" ".join(words[:count]))
@@ -84,8 +78,7 @@ def find_row(name: str, arguments: list[str]) -> tuple[ProgramRow | None, int]:
 
 def commands_of_program(name: str) -> Collection[str] | None:
     """Return the commands that a program has rows for; None for an unknown program."""
-    program = _PROGRAMS.get(_SAME.get(name, name))
-    return None if program is None else program.by_words
+    return _PROGRAMS[name].by_words if name in _PROGRAMS else None
 
 
 def command_words(arguments: list[str], program: Program) -> list[str]:
@@ -107,14 +100,13 @@ def command_words(arguments: list[str], program: Program) -> list[str]:
 
 def acts_by_words(name: str) -> bool:
     """Return whether a program has command words."""
-    program = _PROGRAMS.get(name)
-    return program is not None and program.longest > 0
+    return name in _PROGRAMS and _PROGRAMS[name].longest > 0
 
 
 def is_task(name: str) -> bool:
     """Return whether a program is one that projects are built and checked with."""
-    program = _PROGRAMS.get(name)
-    return program is not None and program.alone is not None and program.alone.effect == "runs-project-task"
+    row = _PROGRAMS[name].alone if name in _PROGRAMS else None
+    return row is not None and row.effect == "runs-project-task"
 
 
 # `cargo +nightly fmt`. A toolchain can be a path as well, which is a program of its own.
@@ -195,6 +187,8 @@ def _with_options(row: ProgramRow, alone: ProgramRow) -> ProgramRow:
 
 
 _PROGRAMS = _read_programs()
+# Programs with the command words of another.
+_PROGRAMS["podman"] = _PROGRAMS["nerdctl"] = _PROGRAMS["docker"]
 ANYWHERE = _PROGRAMS["*"].alone or make_row("-", "-", "-", "-")
 
 
