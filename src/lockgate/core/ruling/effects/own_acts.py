@@ -268,9 +268,12 @@ OWN_COMMANDS = _ALLOWED.keys() | {"token", "hook"}
 
 def note_own_commands(walk: Walk, call: Invocation) -> None:
     """Note a command of Lockgate that an agent may not run, and another package that takes Lockgate's place."""
-    words = [walk.plain(word) for word in call.arguments]
     name = call.name.rpartition("/")[2].lower()
     installs = name in OWN_WORDS["installers"] or _PYTHON.fullmatch(name)
+    line = " ".join((call.name, *call.arguments)).lower()
+    if not installs and "lockgate" not in line and MARK not in line:
+        return
+    words = [walk.plain(word) for word in call.arguments]
     if installs and _changes_package(walk, words, call.name):
         walk.add("changes-own-guard", "lockgate")
     for behind in [words] if _OWN_PROGRAM.fullmatch(call.name) else _words_behind_ours(words, name):
@@ -493,7 +496,10 @@ def _ours_printed(walk: Walk, call: Invocation) -> str:
         if not all(is_above for _, is_above in find_own(path, walk.project, walk.folder)):
             return path
     lists = call.name in _CHOOSERS and call.name not in OWN_WORDS["killers"] and _selects_ours(walk, call)
-    return _PROCESSES if lists or any(_PROC.fullmatch(walk.plain(word)) for word in call.arguments) else ""
+    line = "".join(call.arguments)
+    may_name = "/proc" in line or MARK in line
+    named = may_name and any(_PROC.fullmatch(walk.plain(word)) for word in call.arguments)
+    return _PROCESSES if lists or named else ""
 
 
 def _kept_lines(call: Invocation) -> str:
