@@ -187,12 +187,14 @@ def _resolve(path: str, folder: str, home: str) -> str:
     text = path.strip()
     if (url := _FILE_URL.match(text)) is not None:
         text = unquote(text[url.end() :])
-    text = _join(_VARIABLE.sub(_value, text), _VARIABLE.sub(_value, folder)).replace("\\", "/")
+    if "$" in text or "%" in text or "$" in folder or "%" in folder:
+        text, folder = _VARIABLE.sub(_value, text), _VARIABLE.sub(_value, folder)
+    text = _join(text, folder).replace("\\", "/")
     # Windows takes what follows two colons for a part of the file, and ignores blanks and dots at the end of a name.
     text = text.partition("::")[0].rstrip()
     # As a folder of its own, so that `~/..` is the folder of all homes.
-    text = normalize_path(re.sub(r"^~[\w.-]*(?=/|$)", "/home/~", text)).casefold()
-    text = re.sub(r"(?<=\w)\.+$", "", text)
+    text = normalize_path(re.sub(r"^~[\w.-]*(?=/|$)", "/home/~", text) if text[:1] == "~" else text).casefold()
+    text = re.sub(r"(?<=\w)\.+$", "", text) if text[-1:] == "." else text
     own = normalize_path(home.replace("\\", "/")).casefold() if home != "/" else ""
     if own and (text == own or text.startswith(f"{own}/")):
         return "~" + text[len(own) :]
