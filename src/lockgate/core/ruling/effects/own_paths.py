@@ -69,6 +69,8 @@ _VARIABLES = {
     "XDG_CACHE_HOME": "~/.cache",
     **{agent.variable: f"~/{agent.base}".rstrip("/") for agent in AGENT_PROGRAMS.values()},
 }
+_VARIES = re.compile(r"[$%]")
+_ANY_HOME, _LAST_DOTS = re.compile(r"^~[\w.-]*(?=/|$)"), re.compile(r"(?<=\w)\.+$")
 _WHOLE = re.compile(r"[/~$%]|file:|[A-Za-z]:[\\/]", re.IGNORECASE)
 _HOME = re.compile(r"(?:/(?:home|users)/[^/]+|/root|/var/root|[a-z]:/users/[^/]+)(?=/|$)")
 _ABOVE_HOME = re.compile(r"/(?:home|users|\*+)?|[a-z]:/?(?:users)?")
@@ -161,14 +163,17 @@ def _find_own(path: str, folder: str, home: str, own_folders: tuple[str, ...]) -
     if _ABOVE_HOME.fullmatch(full):
         return tuple(dict.fromkeys((entry.section, True) for entry in listed if entry.start in ("~", "")))
     parts, anchor = [part for part in full.split("/") if part], full[: full.startswith(("/", "~"))]
-    # Most entries have no name in common with most paths, and the first name of a path is seldom a pattern.
-    first = parts[int(anchor == "~") :][:1]
-    names = {*parts} if first and not _PATTERN.search(first[0]) else {anchor, *parts}
-    near = {at for name in names for at in _PLACES.get(name, ())}
-    entries = [*(_LISTED[at] for at in sorted(near)), *listed[len(_LISTED) :]]
+    entries = [*_listed_near(parts, anchor), *listed[len(_LISTED) :]]
     return tuple(
         dict.fromkeys((entry.section, above) for entry in entries for above in _relations(parts, anchor, entry))
     )
+
+
+def _listed_near(parts: list[str], anchor: str) -> list[_Listed]:
+    """Return the listed paths that have a name in common with a path, or any where its first name is a pattern."""
+    first = parts[int(anchor == "~") :][:1]
+    names = {*parts} if first and not _PATTERN.search(first[0]) else {anchor, *parts}
+    return [_LISTED[at] for at in sorted({at for name in names for at in _PLACES.get(name, ())})]
 
 
 def _relations(parts: list[str], anchor: str, entry: _Listed) -> Iterator[bool]:
@@ -187,14 +192,13 @@ def _resolve(path: str, folder: str, home: str) -> str:
     text = path.strip()
     if (url := _FILE_URL.match(text)) is not None:
         text = unquote(text[url.end() :])
-    if "$" in text or "%" in text or "$" in folder or "%" in folder:
+    if _VARIES.search(text + folder):
         text, folder = _VARIABLE.sub(_value, text), _VARIABLE.sub(_value, folder)
     text = _join(text, folder).replace("\\", "/")
     # Windows takes what follows two colons for a part of the file, and ignores blanks and dots at the end of a name.
     text = text.partition("::")[0].rstrip()
     # As a folder of its own, so that `~/..` is the folder of all homes.
-    text = normalize_path(re.sub(r"^~[\w.-]*(?=/|$)", "/home/~", text) if text[:1] == "~" else text).casefold()
-    text = re.sub(r"(?<=\w)\.+$", "", text) if text[-1:] == "." else text
+    text = _LAST_DOTS.sub("", normalize_path(_ANY_HOME.sub("/home/~", text)).casefold())
     own = normalize_path(home.replace("\\", "/")).casefold() if home != "/" else ""
     if own and (text == own or text.startswith(f"{own}/")):
         return "~" + text[len(own) :]

@@ -92,7 +92,8 @@ _NAME_WORD = re.compile(r"[\w@%+=:,./~^\[\]*?!{}#-]+")
 # Words without quotes and expansions, up to one that goes on with something else or is the number of a redirection.
 _RUN = re.compile(r"(?:[\w@%+=:,./~^\[\]*?!{}-][\w@%+=:,./~^\[\]*?!{}#-]*+(?=[ \t\r\n;|&)]|\Z)[ \t]*+)+")
 _META = frozenset(" \t\r\n;|&()<>")
-_UNQUOTED = re.compile(r"([^\s;|&()<>\"'\\$`]+)|'([^']*)'|\"([^\"\\$`]*)\"")
+# Plain text, quotes without expansions, and an escape, which is nothing before a line end.
+_SIMPLE_PART = re.compile(r"([^\s;|&()<>\"'\\$`]+)|'([^']*)'|\"([^\"\\$`]*)\"|\\(?:\n|(.?))", re.DOTALL)
 _DOUBLE_QUOTED = re.compile(r"[^\"\\$`]+")
 _IN_BODY = re.compile(r"[^\\$`]+")
 _REDIRECT = re.compile(r"(\d+|\{\w+\})?(<<<|<<-|<<|<>|>>|>\||&>>|&>|>&|<&|<(?!\()|>(?!\())")
@@ -427,12 +428,13 @@ class _Parser:
         text, size, start = self.text, len(self.text), self.at
         parts: list[Part] = []
         while self.at < size:
-            match = _UNQUOTED.match(text, self.at)
+            match = _SIMPLE_PART.match(text, self.at)
             if match is not None:
-                plain, single, double = match.groups()
-                if double is not None:
+                group = match.lastindex
+                if group not in (1, 2):
                     self.count()
-                parts.append(Part(TEXT, plain or single or double or "", plain is None))
+                if group is not None:
+                    parts.append(Part(TEXT, match[group], group > 1))
                 self.at = match.end()
                 continue
             character = text[self.at]
@@ -444,12 +446,6 @@ class _Parser:
                 self.double_quoted(parts)
             elif character == "'":
                 raise ShellSyntaxError
-            elif character == "\\":
-                self.count()
-                escaped = text[self.at + 1 : self.at + 2]
-                if escaped != "\n":
-                    parts.append(Part(TEXT, escaped, True))
-                self.at += 2
             else:
                 self.expansion(parts, quoted=False)
         if self.at == start:

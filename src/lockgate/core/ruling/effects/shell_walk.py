@@ -27,6 +27,7 @@ from lockgate.core.ruling.effects.program_io import (
     Source,
 )
 from lockgate.core.ruling.effects.programs.dispatch import read_program
+from lockgate.core.ruling.effects.programs.program_rows import WORDS
 from lockgate.core.ruling.effects.programs.variables import note_variable
 from lockgate.core.ruling.effects.project import Place, Project, normalize_path
 from lockgate.core.ruling.effects.shell_syntax import (
@@ -111,7 +112,7 @@ class Walk:
 
     def add_unreadable(self) -> None:
         """Note that a part of the command cannot be read."""
-        self.add("unreadable", certainty=Certainty.GUESS)
+        self.add("unreadable", "", Certainty.GUESS)
 
     def access(self, path: str, access: Access) -> None:
         """Note what an access to a path does."""
@@ -263,29 +264,21 @@ class Walk:
             self.span = (command.start, command.end)
         environment = self.assignments_of(command) if command.assignments else {}
         fields = self.fields_of(command.words)
-        output = None
-        if command.redirects:
-            stdin, output = self.redirect(command.redirects, stdin)
+        stdin, output = self.redirect(command.redirects, stdin) if command.redirects else (stdin, None)
         if not fields:
             self.variables.update(environment)
             # `$(<FILE)` is the content of the file.
             return self.write_output(output, stdin if self._captured and not environment else NO_OUTPUT)
-        first = command.words[0]
-        if isinstance(first, str) and _GLOB.search(first) and first not in ("[", "[["):
-            # The shell would look for a file that fits, and run that.
-            self.add_unreadable()
         result = self.run_program(fields, stdin, environment)
-        if self.pieces and fields[0] not in _KEEPS_VALUES:
-            self.note_captured(fields)
+        # Secrets that a substitution hands to a program, and one that it is given from a file.
+        for piece in self.pieces_in("".join(fields)) if self.pieces and fields[0] not in WORDS["keep values"] else ():
+            self.show(piece)
         if stdin.source is Source.SECRET:
-            result = self.follow_secret(fields[0], stdin, result, is_redirected=bool(command.redirects))
+            if command.redirects and fields[0] not in WORDS["take secrets"]:
+                self.show(stdin)
+            if result.source is Source.NONE and fields[0] not in WORDS["show little of a secret"]:
+                result = stdin
         return self.write_output(output, result)
-
-    def follow_secret(self, name: str, stdin: Output, result: Output, *, is_redirected: bool) -> Output:
-        """Return what a program prints that a secret streams into; note one that it is given from a file."""
-        if is_redirected and name not in _TAKES_SECRETS:
-            self.show(stdin)
-        return stdin if result.source is Source.NONE and name not in _SHOWS_LITTLE else result
 
     def assignments_of(self, command: Simple) -> dict[str, str]:
         """Return the variables that a command sets, and note what setting them does."""
@@ -299,24 +292,18 @@ class Walk:
     def fields_of(self, words: Sequence[Word]) -> list[str]:
         """Return the program and its arguments."""
         fields: list[str] = []
-        for word in words:
-            if len(fields) > MOST_WORDS:
-                # More are not read; the command is then one that cannot be.
-                break
+        # More are not read; the command is then one that cannot be.
+        for word in words[: MOST_WORDS + 1]:
             if isinstance(word, str) and "{" not in word:
                 fields.append(word)
-            else:
+            elif len(fields) <= MOST_WORDS:
                 fields += self.expand(word)
         while len(fields) > 1 and not fields[0]:
             del fields[0]
+        if fields and isinstance(words[0], str) and _GLOB.search(words[0]) and words[0] not in ("[", "[["):
+            # The shell would look for a file that fits, and run that.
+            self.add_unreadable()
         return fields
-
-    def note_captured(self, fields: list[str]) -> None:
-        """Note secrets that a substitution hands to a program."""
-        for field in fields:
-            for piece in self.pieces_in(field):
-                if piece.source is Source.SECRET and not self._captured:
-                    self.add("reads-secret", piece.target)
 
     def run_program(self, fields: list[str], stdin: Output, environment: dict[str, str] | None = None) -> Output:
         """Read one program with its arguments; wrappers call this for the program that they start."""
@@ -355,7 +342,7 @@ class Walk:
                 return NO_OUTPUT
         # `$PYTHON -m pytest`: a variable named after the program it stands for.
         variable, tail = self._only_piece(fields[0]), fields[0].rpartition(MARK)[2]
-        if variable.source is Source.VARIABLE and variable.target in _PROGRAM_VARIABLES:
+        if variable.source is Source.VARIABLE and variable.target in WORDS["variables of programs"]:
             return self.run_program([variable.target.lower(), *fields[1:]], stdin)
         if re.fullmatch(r"(?:/[\w.-]+)*/(?:bin|Scripts)/[\w.-]+", tail):
             return self.run_program([tail.rpartition("/")[2], *fields[1:]], stdin)
@@ -378,13 +365,13 @@ class Walk:
 
     def run_contained(self, fields: list[str], stdin: Output) -> tuple[bool, Output]:
         """Read a program that runs in a container; return whether it does more than look there, and its output."""
-        inner, printed = self._apart(lambda: self.run_program(fields, stdin), _STAYS_IN_CONTAINER)
+        inner, printed = self._apart(lambda: self.run_program(fields, stdin), WORDS["stay in a container"])
         changes = any(each.severity > Severity.LOOKS and each.kind != "asks-local" for each in inner)
         return changes, printed if printed.source is Source.ENVIRONMENT else UNKNOWN_OUTPUT
 
     def run_elsewhere(self, text: str) -> None:
         """Read a command that runs on another machine: its paths are those of that machine."""
-        self._apart(lambda: self.read_text(text), _STAYS_IN_CONTAINER)
+        self._apart(lambda: self.read_text(text), WORDS["stay in a container"])
 
     def run_as_root(self, fields: list[str], stdin: Output) -> Output:
         """Read a program that has the administrator's rights: they add to it where what it does is not known."""
@@ -508,15 +495,13 @@ class Walk:
     def download_of(self, full: str) -> str:
         """Return the host that a path was downloaded from in this line or earlier, or an empty text."""
         if self.downloads:
-            if full in self.downloads:
-                return self.downloads[full] or "decoded text"
             # By the folders above: there may be a thousand downloads.
             folders = [full[:at] for at, sign in enumerate(full[:MOST_PATH]) if sign == "/"]
-            above = next((folder for folder in (".", *folders) if folder in self.downloads), None)
-            if above is not None:
-                return self.downloads[above]
+            source = next((path for path in (full, ".", *folders) if path in self.downloads), None)
+            if source is not None:
+                return self.downloads[source] or "decoded text"
         earlier, name = self.activity.downloaded, full.rpartition("/")[2]
-        if earlier and (full in earlier or name in earlier or any(normalize_path(path) == full for path in earlier)):
+        if not earlier.isdisjoint((full, name)) or any(normalize_path(path) == full for path in earlier):
             return full
         if self.activity.is_full and full not in self.activity.written and self.place(full) is not Place.INSIDE:
             return full
@@ -647,36 +632,16 @@ class Walk:
             line = _plain_line(script)
             if _PRINTS_LIBRARY.fullmatch(line):
                 return f"/usr/lib/{line.rpartition('=')[2]}"
-            stream = SETUP if _SETTING_UP.fullmatch(line) else UNKNOWN_OUTPUT
+            stream = SETUP if _prints_settings(line) else UNKNOWN_OUTPUT
         return self.mark(stream)
 
 
 # What runs code of the folder that it is started in.
 _RUNS_FOLDER = frozenset(("runs-project-task", "installs-known-package"))
-# What happens to the files of a container or of another machine says nothing about this one.
-_STAYS_IN_CONTAINER = frozenset(
-    "edits-project writes-scratch writes-outside commits computes runs-project-task runs-program "
-    "installs-known-package installs-package asks-local".split()
-)
 _NO_FILES = frozenset("/dev/null /dev/stderr /dev/stdout /dev/tty NUL $null".split())
 _HOLDS_SECRETS = (Source.ENVIRONMENT, Source.SECRET, Source.VARIABLE)
 _BLANKS = re.compile(r"[ \t\n]+")
 _GLOB = re.compile(r"[*?\[]")
-_KEEPS_VALUES = frozenset("export declare typeset local readonly test [ : set".split())
-_SHOWS_LITTLE = frozenset("wc sha256sum sha1sum sha512sum md5sum shasum cksum test [ docker gh grep".split())
-_TAKES_SECRETS = _SHOWS_LITTLE | {"read", "ssh-add", "gpg", "openssl"}
-_PROGRAM_VARIABLES = frozenset("PYTHON PIP NODE NPM CC CXX MAKE EDITOR PAGER".split())
-# `ssh-agent -s`, `pyenv init -`, `kubectl completion bash`: what prints settings of a shell by design.
-_SETTING_UP = re.compile(
-    r"(?:ssh-agent|gpg-agent|keychain|dircolors|lesspipe|thefuck|tset|resize|register-python-argcomplete)(?: .*)?"
-    r"|(?:pyenv|rbenv|nodenv|goenv|jenv|tfenv|fnm|mise|rtx|asdf|direnv|starship|zoxide|atuin|mcfly|fzf|brew|conda|mamba"
-    r"|micromamba|pixi|opam|luarocks|minikube|docker-machine|gh|kubectl|helm|poetry|pip|npm|pnpm|pipx|uv|pdm|hatch|rustup"
-    r"|kind|k3d|podman|docker|nix|perl|op|flux|argocd|just|ruff|deno|bun|oh-my-posh|vfox|volta|sdk|crc|eksctl)"
-    r" (?:virtualenv-)?(?:init|activate|env|hook|shellenv|completions?|generate-shell-completion|shell\.\w+|shell|path"
-    r"|docker-env|podman-env|oc-env|export|--bash|--zsh|virtualenv-init|-I\S* -Mlocal::lib\S*)(?: [\w./=-]+)*"
-)
-
-
 # Where the compiler has the library of a sanitizer.
 _PRINTS_LIBRARY = re.compile(r"(?:gcc|clang)(?:-\d+)? -print-file-name=lib(?:clang_rt\.)?\w{1,4}san[\w-]*\.so")
 
@@ -688,17 +653,21 @@ def _plain_line(script: Script) -> str:
     return " ".join(map(str, words)) if all(isinstance(word, str) for word in words) else ""
 
 
-# With the administrator's rights: programs that are not known, code, and scripts.
-_UNKNOWN_AS_ROOT = frozenset("runs-program unknown-act computes instructs-agent".split())
+def _prints_settings(line: str) -> bool:
+    """Return whether a command prints settings of a shell by design: `ssh-agent -s`, `kubectl completion bash`."""
+    name, _, arguments = line.partition(" ")
+    has_verb = not WORDS["verbs that print settings"].isdisjoint(arguments.split()[:1])
+    by_verb = has_verb and name in WORDS["print settings by a verb"] and re.fullmatch(r"[\w./= -]+", arguments)
+    return name in WORDS["print settings"] or bool(by_verb)
+
+
+# A program that has the administrator's rights can be one that the project brings.
 _SCRIPT = re.compile(r"\S*(?:/\S*|\.\w+)")
 
 
 def _is_unsafe_as_root(found: Effect) -> bool:
-    return (
-        found.severity is Severity.OPENS_A_DOOR
-        or found.kind in _UNKNOWN_AS_ROOT
-        or (found.kind == "runs-project-task" and _SCRIPT.fullmatch(found.target) is not None)
-    )
+    is_script = found.kind == "runs-project-task" and _SCRIPT.fullmatch(found.target)
+    return bool(is_script) or found.severity is Severity.OPENS_A_DOOR or found.kind in WORDS["unknown as root"]
 
 
 _BRACE_LIST = re.compile(r"\{([^{}]*,[^{}]*|[a-zA-Z]\.\.[a-zA-Z])\}")

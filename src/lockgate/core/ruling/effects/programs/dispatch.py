@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lockgate.core.ruling.effects.own_acts import follow_processes, note_own_commands, note_own_files
 from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Invocation, Output
 from lockgate.core.ruling.effects.programs.engine import apply_row
-from lockgate.core.ruling.effects.programs.program_rows import acts_by_words, find_row
+from lockgate.core.ruling.effects.programs.program_rows import WORDS, acts_by_words, find_row
 from lockgate.core.ruling.effects.programs.run_roles import run_file
 from lockgate.core.ruling.effects.programs.whole_commands import note_unknown
 from lockgate.core.ruling.effects.project import Place
@@ -16,7 +16,6 @@ from lockgate.core.ruling.effects.project import Place
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
-_ASKS_ABOUT = frozenset("--version -V --help -h version help -version --usage -?".split())
 _SYSTEM_BIN = re.compile(r"/(?:usr/)?(?:local/)?s?bin/([^/]+)|/opt/(?:homebrew|local)/s?bin/([^/]+)")
 _PROJECT_BIN = re.compile(
     r"(?:.*/)?(?:\.?v?env[^/]*|[^/]*venv[^/]*|\.tox/[^/]+|\.nox/[^/]+|\.?(?:v|virtual)?envs?/[^/]+|conda[^/]*)/(?:bin|Scripts)/([^/]+)"
@@ -55,7 +54,8 @@ def read_program(walk: Walk, call: Invocation) -> Output:
 
 def _asks_about(name: str, argument: str) -> bool:
     """Return whether a program's only argument asks for its help or version; `-v` alone can also mean to say more."""
-    return (argument in _ASKS_ABOUT and name not in _ACTS_ANYWAY) or (argument == "-v" and acts_by_words(name))
+    asks = argument in WORDS["ask about a program"] and name not in WORDS["act without a question"]
+    return asks or (argument == "-v" and acts_by_words(name))
 
 
 def _plain_name(name: str) -> str:
@@ -64,9 +64,3 @@ def _plain_name(name: str) -> str:
         name = name.rsplit(".", 1)[0].lower()
     versioned = _VERSIONED.fullmatch(name) if name[-1:].isdigit() else None
     return versioned.group(1) if versioned else name
-
-
-# Programs for which a single `-h` or `version` is no question.
-_ACTS_ANYWAY = frozenset(
-    "sh bash zsh dash ksh eval source . echo printf cat rm cd export alias shutdown reboot halt".split()
-)
