@@ -8,14 +8,9 @@ from typing import NamedTuple
 from lockgate.core.vocabulary import Effect
 
 MAX_PATHS = 1024
-_WRITES = (
-    "edits-project",
-    "writes-scratch",
-    "writes-outside",
-    "writes-startup-file",
-    "installs-hook",
-    "changes-pipeline",
-    "changes-agent-file",
+_WRITES = frozenset(
+    "edits-project writes-scratch writes-outside writes-startup-file installs-hook changes-pipeline"
+    " changes-agent-file".split()
 )
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from lockgate.core.redaction.credentials import MARKS, find_credentials
-from lockgate.core.redaction.spans import SensitiveSpan, lowercase_same_length
+from lockgate.core.redaction.spans import lowercase_same_length
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.effects.effect import Effect, effect
 
@@ -35,13 +35,8 @@ def find_carried_secrets(leaves: Sequence[Leaf]) -> Iterator[Effect]:
         low = lowercase_same_length(leaf.text)
         is_own = _OWN.search(leaf.argument) is not None
         for span in find_credentials(leaf.text, low, marks):
-            name = _name_of(span, low)
+            is_labelled = span.kind == "secret" and _LABEL.search(low, max(0, span.start - 64), span.start)
+            name = "password" if is_labelled else _NAMES.get(span.kind, "")
             if name and name not in done and (not is_own or name == "private key"):
                 done.add(name)
                 yield effect("sends-secret", name, argument=leaf.argument, span=(span.start, span.end))
-
-
-def _name_of(span: SensitiveSpan, low: str) -> str:
-    if span.kind == "secret" and _LABEL.search(low, max(0, span.start - 64), span.start):
-        return "password"
-    return _NAMES.get(span.kind, "")

@@ -26,10 +26,7 @@ def effects_of(
 
     `leaves` are the call's flattened arguments, where the caller has them already.
     """
-    if leaves is None:
-        leaves = flatten_arguments(call.arguments)[0]
-    if call.folder:
-        project = project.at(call.folder)
+    leaves, project = _prepare(call, leaves, project)
     effects = _read_safely(lambda: read_tool(call, leaves, project, activity), "unreadable")
     return tuple(sorted(effects, key=lambda found: -found.severity))
 
@@ -51,15 +48,18 @@ def own_effects_of(
     leaves: Sequence[Leaf] | None = None,
 ) -> list[Effect]:
     """Return only what a call would do to Lockgate's own files; nothing for most calls, after a glance at its words."""
-    if leaves is None:
-        leaves = flatten_arguments(call.arguments)[0]
-    if call.folder:
-        project = project.at(call.folder)
+    leaves, project = _prepare(call, leaves, project)
     # What a file is to hold is long, and leads nowhere.
     acting = [leaf for leaf in leaves if not is_content(leaf) or leaf_name(leaf) in ("patch", "diff")]
     if project.follow is None and not may_lead_to_own("\n".join([leaf.text for leaf in acting]), project):
         return []
     return _read_safely(lambda: read_own(call, acting, project, activity), "changes-own-state")
+
+
+def _prepare(call: ToolCall, leaves: Sequence[Leaf] | None, project: Project) -> tuple[Sequence[Leaf], Project]:
+    """Return the flattened arguments, and the project as seen from the folder of the call."""
+    leaves = flatten_arguments(call.arguments)[0] if leaves is None else leaves
+    return leaves, project.at(call.folder) if call.folder else project
 
 
 def _read_safely(read: Callable[[], list[Effect]], kind_if_broken: str) -> list[Effect]:

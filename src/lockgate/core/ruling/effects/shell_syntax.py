@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 MOST_NESTING = 32
 # Commands, quoted words and expansions of one text: what a person or an agent writes has a few hundred at most.
@@ -17,15 +17,14 @@ MOST_PIECES = 2_000
 # The longest text whose tree is kept.
 MOST_KEPT = 2_000
 
-# What a part of a word is. `TEXT`, `VARIABLE` (a name), `DEFAULT` (a name and the word used without a value),
-# `SUBSTITUTION` and `PROCESS` (a script), and `OPAQUE`: an expansion whose value is not computed, with the words in it.
-TEXT, VARIABLE, DEFAULT, SUBSTITUTION, PROCESS, OPAQUE = range(6)
-
 
 class Part(NamedTuple):
-    """A piece of a word; `inner` has the parts or the commands inside an expansion."""
+    """A piece of a word: what it is, its text or name, and in `inner` the parts or the commands inside an expansion.
 
-    what: int
+    A `default` is used where a variable has no value; `opaque` is an expansion whose value is not computed.
+    """
+
+    what: Literal["text", "variable", "default", "substitution", "process", "opaque"]
     text: str = ""
     quoted: bool = False
     inner: tuple[object, ...] = ()
@@ -434,14 +433,14 @@ class _Parser:
                 if group not in (1, 2):
                     self.count()
                 if group is not None:
-                    parts.append(Part(TEXT, match[group], group > 1))
+                    parts.append(Part("text", match[group], group > 1))
                 self.at = match.end()
                 continue
             character = text[self.at]
             if character in _META:
                 if character not in "<>" or not text.startswith("(", self.at + 1):
                     break
-                parts.append(Part(PROCESS, character, inner=self.substitution()))
+                parts.append(Part("process", character, inner=self.substitution()))
             elif character == '"':
                 self.double_quoted(parts)
             elif character == "'":
@@ -450,7 +449,7 @@ class _Parser:
                 self.expansion(parts, quoted=False)
         if self.at == start:
             raise ShellSyntaxError
-        if len(parts) == 1 and parts[0].what == TEXT and not parts[0].quoted:
+        if len(parts) == 1 and parts[0].what == "text" and not parts[0].quoted:
             return parts[0].text
         return tuple(parts)
 
@@ -464,17 +463,17 @@ class _Parser:
             self.quoted_piece(parts, _DOUBLE_QUOTED)
         self.at += 1
         if len(parts) == before:
-            parts.append(Part(TEXT, "", True))
+            parts.append(Part("text", "", True))
 
     def quoted_piece(self, parts: list[Part], run: re.Pattern[str]) -> None:
         match = run.match(self.text, self.at)
         if match is not None:
-            parts.append(Part(TEXT, match.group(), True))
+            parts.append(Part("text", match.group(), True))
             self.at = match.end()
         elif self.text[self.at] == "\\":
             escaped = self.text[self.at + 1 : self.at + 2]
             kept = escaped if escaped in ("$", "`", "\\", '"') else "" if escaped == "\n" else "\\" + escaped
-            parts.append(Part(TEXT, kept, True))
+            parts.append(Part("text", kept, True))
             self.at += 2
         else:
             self.expansion(parts, quoted=True)
@@ -485,22 +484,22 @@ class _Parser:
         text, at = self.text, self.at
         following = text[at + 1 : at + 2]
         if text[at] == "`":
-            parts.append(Part(SUBSTITUTION, "", quoted, self.back_quoted()))
+            parts.append(Part("substitution", "", quoted, self.back_quoted()))
         elif following == "(":
             inner = self.arithmetic(at + 1)
-            parts += inner or [Part(SUBSTITUTION, "", quoted, self.substitution())]
+            parts += inner or [Part("substitution", "", quoted, self.substitution())]
         elif following == "{":
             parts.append(self.braces(quoted=quoted))
         elif following == "'" and not quoted:
-            parts.append(Part(TEXT, decode_escapes(self.take(_ANSI_QUOTED)[1]), True))
+            parts.append(Part("text", decode_escapes(self.take(_ANSI_QUOTED)[1]), True))
         elif following == '"' and not quoted:
             self.at += 1
             self.double_quoted(parts)
         elif (match := _NAME.match(text, at + 1)) is not None:
-            parts.append(Part(VARIABLE, match.group(), quoted))
+            parts.append(Part("variable", match.group(), quoted))
             self.at = match.end()
         else:
-            parts.append(Part(TEXT, "$", quoted))
+            parts.append(Part("text", "$", quoted))
             self.at += 1
 
     def substitution(self) -> Script:
@@ -525,14 +524,14 @@ class _Parser:
         simple = _SIMPLE_BRACES.match(self.text, self.at + 1)
         if simple is not None:
             self.at = simple.end()
-            return Part(VARIABLE, simple[1], quoted)
+            return Part("variable", simple[1], quoted)
         self.enter()
         match = _BRACES.match(self.text, self.at + 1)
         name = match[1] if match else ""
         is_value = match is not None and match.group() == "{" + name
         self.at = match.end() if match else self.at + 2
         # `${#V}`, `${!V}` and `${V[0]}` are not the variable's value.
-        inner: list[Part] = [] if is_value else [Part(OPAQUE)]
+        inner: list[Part] = [] if is_value else [Part("opaque")]
         has_default = is_value and self.text.startswith((":-", ":="), self.at)
         self.at += 2 * has_default
         while (character := self.text[self.at : self.at + 1]) != "}":
@@ -541,12 +540,12 @@ class _Parser:
             if character == '"':
                 self.double_quoted(inner)
             elif character == "'" and not quoted:
-                inner.append(Part(TEXT, self.take(_SINGLE_QUOTED)[1], True))
+                inner.append(Part("text", self.take(_SINGLE_QUOTED)[1], True))
             else:
                 self.quoted_piece(inner, _IN_BRACES)
         self.at += 1
         self.depth -= 1
-        return Part(DEFAULT if has_default else OPAQUE, name, quoted, tuple(inner))
+        return Part("default" if has_default else "opaque", name, quoted, tuple(inner))
 
     def arithmetic(self, at: int) -> tuple[Part, ...]:
         """Read `((…))`; return nothing where the brackets at a place are not two that two brackets close."""
@@ -561,7 +560,7 @@ class _Parser:
                 self.at = match.end() + 1
                 parts = self.parts_of(content) if "$" in content or "`" in content else ()
                 self.depth -= 1
-                return (Part(OPAQUE, "", True, parts),)
+                return (Part("opaque", "", True, parts),)
         if depth:
             raise ShellSyntaxError
         return ()
@@ -592,7 +591,7 @@ MOST_CHANGED = 256
 
 def change_value(value: str, inner: tuple[object, ...]) -> str | None:
     """Return a value as `${V%x}`, `${V##x}`, `${V/x/y}`, `${V:1:2}` or `${V,,}` gives it; None if not computed."""
-    texts = [part.text for part in inner if isinstance(part, Part) and part.what == TEXT]
+    texts = [part.text for part in inner if isinstance(part, Part) and part.what == "text"]
     # A sign of a pattern is none in quotes.
     if len(texts) < len(inner) or re.search(r"[*?\[]", "".join(texts[1:])):
         return None

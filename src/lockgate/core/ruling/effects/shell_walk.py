@@ -31,11 +31,6 @@ from lockgate.core.ruling.effects.programs.program_rows import WORDS
 from lockgate.core.ruling.effects.programs.variables import note_variable
 from lockgate.core.ruling.effects.project import Place, Project, normalize_path
 from lockgate.core.ruling.effects.shell_syntax import (
-    DEFAULT,
-    PROCESS,
-    SUBSTITUTION,
-    TEXT,
-    VARIABLE,
     Command,
     Compound,
     Part,
@@ -544,11 +539,11 @@ class Walk:
         if isinstance(word, str):
             return self.expand_braces(word)
         for index, part in enumerate(word):
-            if part.what == TEXT and "{" in part.text and not part.quoted and _BRACE_LIST.search(part.text):
+            if part.what == "text" and "{" in part.text and not part.quoted and _BRACE_LIST.search(part.text):
                 choices = self.expand_braces(part.text)
                 if len(choices) > MOST_CHOICES:
                     self.add_unreadable()
-                words = [(*word[:index], Part(TEXT, each), *word[index + 1 :]) for each in choices[:MOST_CHOICES]]
+                words = [(*word[:index], Part("text", each), *word[index + 1 :]) for each in choices[:MOST_CHOICES]]
                 return [field for each in words for field in self.expand_parts(each)][:MOST_FIELDS]
         return self.expand_parts(word)
 
@@ -557,7 +552,7 @@ class Walk:
         fields = [""]
         for part in word:
             value = self.expand_part(part)
-            if part.what in (TEXT, PROCESS) or part.quoted or not _BLANKS.search(value):
+            if part.what in ("text", "process") or part.quoted or not _BLANKS.search(value):
                 fields[-1] += value
             else:
                 # Blanks at an end of the value end a field too.
@@ -585,13 +580,13 @@ class Walk:
 
     def expand_part(self, part: Part) -> str:
         """Return the value of a part of a word."""
-        if part.what == TEXT:
+        if part.what == "text":
             return part.text
-        if part.what == VARIABLE:
+        if part.what == "variable":
             return self.value_of(part.text)
-        if part.what in (SUBSTITUTION, PROCESS):
+        if part.what in ("substitution", "process"):
             return self.substitute(part)
-        if part.what == DEFAULT:
+        if part.what == "default":
             default = self.expand_one(part.inner)  # type: ignore[arg-type]
             return self.variables.get(part.text) or default
         for inner in part.inner:
@@ -626,7 +621,7 @@ class Walk:
         self._captured -= 1
         self._nested -= 1
         self.folder, self.variables, self.span = folder, variables, span
-        if part.what == SUBSTITUTION and stream.source is Source.TEXT:
+        if part.what == "substitution" and stream.source is Source.TEXT:
             return stream.text.rstrip("\n")
         if stream is NO_OUTPUT or stream is UNKNOWN_OUTPUT:
             line = _plain_line(script)

@@ -32,8 +32,6 @@ def note_variable(walk: Walk, name: str, value: str) -> None:
         _note_command(walk, value, may_be_shell="script_shell" in name.lower())
     elif name in _LOADS:
         _note_loads(walk, value, (Place.HOME,) if name == "KUBECONFIG" else ())
-    elif name == "DOCKER_HOST":
-        _note_engine(walk, value)
     elif name.startswith("GIT_"):
         _note_git(walk, name, value)
     elif _NAMED_FOR_COMMAND.search(name) and (_is_strange(walk, value) or _IS_COMMAND.search(value)):
@@ -76,10 +74,13 @@ _RUNS_BUILD = re.compile(r"LD_LIBRARY_PATH=[\w./:+-]+ (?:\./)?\w[\w.-]*/\w[\w./-
 
 def _note_kind(walk: Walk, name: str, value: str) -> None:
     kind = _KINDS[name]
+    host = host_of(value)
     if kind == "source":
-        host = host_of(value)
         if host and not walk.project.has_host(host):
             walk.add("uses-package-source", host)
+    elif kind == "sends-data":
+        if host and "://" in value and not value.startswith(("unix:", "npipe:")) and not is_local(host):
+            walk.add(kind, host)
     elif kind == "tls":
         # Two of them switch a check on, one switches it off.
         if (value in ("0", "false", "no")) is not (name == "GIT_SSL_NO_VERIFY"):
@@ -88,12 +89,6 @@ def _note_kind(walk: Walk, name: str, value: str) -> None:
         walk.add(kind, name)
     elif value and value not in _HARMLESS_VALUES:
         walk.add(kind, value)
-
-
-def _note_engine(walk: Walk, value: str) -> None:
-    host = host_of(value) if "://" in value and not value.startswith(("unix:", "npipe:")) else ""
-    if host and not is_local(host):
-        walk.add("sends-data", host)
 
 
 def _note_command(walk: Walk, value: str, *, may_be_shell: bool = False) -> None:
