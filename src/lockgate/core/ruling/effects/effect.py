@@ -83,6 +83,7 @@ KINDS: dict[str, EffectKind] = {
     "orders": EffectKind(_OUT, "orders or books `{target}`"),
     "changes-record": EffectKind(_OUT, "changes a record, `{target}`"),
     "deletes-record": EffectKind(_OUT, "deletes `{target}`"),
+    "discards-work": EffectKind(_OUT, "throws away work that is nowhere else, `{target}`"),
     "changes-service": EffectKind(_OUT, "changes the running service `{target}`"),
     "embeds-remote-code": EffectKind(_OUT, "makes the project load code from `{target}`", by_target=True),
     "embeds-address": EffectKind(_OUT, "makes the project connect to `{target}`", by_target=True),

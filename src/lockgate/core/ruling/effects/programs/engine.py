@@ -95,6 +95,7 @@ def split_arguments(
             _add_operand(argument, row, options, operands)
         elif argument == "--":
             ended = True
+            options += [("--", "")] if "--" in row.options else []
         else:
             wants = _split_option(argument, row, options)
     if wants:

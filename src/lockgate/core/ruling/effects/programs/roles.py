@@ -79,6 +79,9 @@ NO_TARGET = frozenset("commits installs-known-package runs-as-root approves-chan
 def note_kind(walk: Walk, kind: str, target: str) -> None:
     """Note a kind of effect that a row names."""
     certainty = Certainty.GUESS if kind == "unreadable" else Certainty.SURE
+    if kind == "discards-work" and target == ".":
+        # An order to discard the whole tree names no path, but the program.
+        target = "git"
     walk.add(kind, "" if kind in NO_TARGET else walk.plain(target), certainty)
 
 

@@ -164,7 +164,9 @@ def _copy_one(use: Use, path: str, target: str) -> None:
     walk, effect = use.walk, use.row.effect
     stream = walk.read_file(path)
     if effect == "moves":
-        walk.access(path, Access.DELETE)
+        # What stays in the project is not lost.
+        stays = walk.place(path) is walk.place(target) is Place.INSIDE
+        walk.access(path, Access.WRITE if stays else Access.DELETE)
     if effect == "links" and walk.place(path) is Place.HOME:
         access = read_access(walk.plain(path), Access.WRITE, walk.project, folder=walk.folder)
         if access.kind != "writes-outside":
