@@ -189,7 +189,8 @@ def role_field(use: Use, value: str) -> None:
         role_send(use, value)
 
 
-SETTING = re.compile(r"[\w.:@/-]+=(?=\w+://)|\w+=(?=[\w.-]+:\d)")
+# `NAME=` before an address, or the `HOST:PORT:` that is led there.
+SETTING = re.compile(r"[\w.:@/-]+=(?=\w+://)|\w+=(?=[\w.-]+:\d)|[\w.*-]*:\d*:(?=[\w\[])")
 
 
 def role_to_host(use: Use, value: str) -> None:

@@ -172,7 +172,7 @@ def rest_package_program(use: Use, words: list[str]) -> Output:
     walk, registry = use.walk, use.detail
     if not words:
         return UNKNOWN_OUTPUT
-    plain = walk.plain(words[0])
+    plain = packages.without_alias(walk.plain(words[0]))
     name = packages.package_in(plain)
     is_named = use.wants("-p", "--package", "--from", "--spec")
     if packages.repository_address(plain) and not is_named:
