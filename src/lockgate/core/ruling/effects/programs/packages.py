@@ -21,9 +21,9 @@ COMMON_TOOLS = frozenset(
 PUBLIC_SOURCES = WORDS["public sources"]
 _REPOSITORY = re.compile(r"(?:(?:git|hg|svn)\+)?((?:https?|ssh|git|ftp)://\S+|git@\S+)")
 # The name that a package gets here, before the one that it has: `react@npm:evil`, `x @ git+https://…`, `react@evil/x`.
-_ALIAS = re.compile(
-    r"@?[\w.-]+(?:/[\w.-]+)?(?:\[[\w,.\s-]*\])?\s*@\s*(?:npm:|(?=(?:[a-z]+\+)?[a-z]+:|git@|[\w-]+/[\w.-]+))"
-)
+_ALIAS = re.compile(r"@?[\w.-]+(?:/[\w.-]+)?(?:\[[\w,.\s-]*\])?\s*@\s*(?=(?:[a-z]+\+)?[a-z]+:|git@|[\w-]+/[\w.-]+)")
+# Where a manager of versions has it from.
+_REGISTRY = re.compile(r"(?:npm|pipx|pypi|cargo|gem|go|ubi|aqua|asdf|core|vfox):(?!//)")
 _FORGE = re.compile(r"(github|gitlab|bitbucket|gist):")
 _PATH = re.compile(r"[./~]|(?:file|link|workspace):|.*\.(?:whl|tar\.gz|tgz|zip)$", re.DOTALL)
 _SYSTEM_PATH = re.compile(r"\.?/|.*\.(?:deb|rpm|apk)$", re.DOTALL)
@@ -68,7 +68,7 @@ def note_package(walk: Walk, word: str, registry: str = "") -> None:
 
 def without_alias(word: str) -> str:
     """Return a package as its registry or its repository calls it."""
-    return _ALIAS.sub("", word.strip(), count=1).removeprefix("npm:")
+    return _REGISTRY.sub("", _ALIAS.sub("", word.strip(), count=1), count=1)
 
 
 def _note_named(walk: Walk, name: str, *, is_known: bool) -> None:

@@ -10,7 +10,6 @@ from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, O
 from lockgate.core.ruling.effects.programs.options import long_values, plain_words
 from lockgate.core.ruling.effects.programs.program_rows import PACKAGE, TABLE
 from lockgate.core.ruling.effects.programs.roles import Use, last_word
-from lockgate.core.ruling.effects.programs.run_roles import read_typed
 from lockgate.core.ruling.effects.programs.service_settings import note_container_images, note_settings
 from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_local
 from lockgate.core.ruling.effects.project import Place
@@ -192,8 +191,11 @@ def _note_statements(walk: Walk, text: str, local_file: str = "") -> None:
             walk.add(entry.kind, entry.target, entry.certainty)
 
 
-# Functions of SQLite that reach the machine.
-_REACHES_OUT = re.compile(r"(?i)\b(?:writefile|readfile|edit|fsdir|load_extension)\s*\(")
+# Functions of SQLite that reach the machine, and commands of its shell that run something or name a path elsewhere.
+_REACHES_OUT = re.compile(
+    r"(?i)\b(?:writefile|readfile|edit|fsdir|load_extension)\s*\("
+    r"|^\s*\.(?:shell|system|load|(?:output|once|excel|backup|save|clone|read|import|log)\s+[\"']?[|/~.])"
+)
 
 
 def finish_queries_file(use: Use) -> Output:
@@ -208,11 +210,9 @@ def finish_queries_file(use: Use) -> Output:
         walk.print_file(path)
     is_ours = path and walk.place(path) in (Place.INSIDE, Place.SCRATCH)
     for text in [*use.values.get("first", []), *use.operands[1:], *filter(None, [stdin.text])]:
-        if text.lstrip()[:1] == ".":
-            read_typed(walk, text, knows_words=True)
-        elif _REACHES_OUT.search(text):
+        if _REACHES_OUT.search(text):
             walk.add_unreadable()
-        else:
+        elif text.lstrip()[:1] != ".":
             _note_statements(walk, text, path if is_ours else "")
     return UNKNOWN_OUTPUT
 
