@@ -229,9 +229,11 @@ def reach_host(use: Use, address: str, *, sends: bool) -> None:
     note_sent(use.walk, use.call.stdin)
     if is_local(host):
         use.walk.add("asks-local", host)
-    else:
+        return
+    use.output = Output(Source.DOWNLOAD, target=host)
+    # A number alone is the port of a program that listens.
+    if not host.isdigit():
         use.walk.add("sends-data" if sends else "requests", host)
-        use.output = Output(Source.DOWNLOAD, target=host)
 
 
 def role_lookup(use: Use, value: str) -> None:
