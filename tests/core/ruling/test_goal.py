@@ -265,12 +265,15 @@ def test_other_words_about_doors_and_alarms_ask_for_no_such_thing(kind: str, goa
     assert not is_asked(kind, goal)
 
 
+ALL_DELETIONS = {"deletes-record", "deletes-data", "deletes-outside", "discards-work"}
+
+
 @pytest.mark.parametrize(
     ("text", "kinds"),
     [
         ("Put the best one in my cart. Don't order.", {"orders", "pays"}),
         ("Draft a reply to Ann but do not send it yet", {"sends-message"}),
-        ("Tidy the inbox without deleting anything.", {"deletes-record", "deletes-data", "deletes-outside"}),
+        ("Tidy the inbox without deleting anything.", ALL_DELETIONS),
         ("commit, don't push", {"pushes"}),
         ("commit, don't push to main", set()),
         ("Don't delete anything else", set()),
@@ -294,12 +297,12 @@ def test_other_words_about_doors_and_alarms_ask_for_no_such_thing(kind: str, goa
         ("Summarise the mails do not send anything", {"sends-message"}),
         ("If the build passes do not push", {"pushes"}),
         ("Ann and Bob know why it hangs but don't restart it", {"changes-service"}),
-        ("Look at payments-prod, but do not delete it.", {"deletes-record", "deletes-data", "deletes-outside"}),
+        ("Look at payments-prod, but do not delete it.", ALL_DELETIONS),
         ("Count the rows in prod_orders; don't drop it.", {"deletes-data"}),
         ("Don't delete this, delete the copy", set()),
         ("Compare shoes. Do not order or buy anything from them.", {"orders", "pays"}),
         ("Read my mail. Do not send or email anyone.", {"sends-message"}),
-        ("Never delete or remove mail of Ann", {"deletes-record", "deletes-data", "deletes-outside"}),
+        ("Never delete or remove mail of Ann", ALL_DELETIONS),
         # What is told, not bidden.
         ("The workers do not restart. Get them going.", set()),
         ("Find out why the invites do not send, and mend it.", set()),

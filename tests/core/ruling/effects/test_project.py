@@ -152,8 +152,8 @@ def test_what_a_project_names_is_installed_without_news(command: str) -> None:
         ("uvx wombat", "wombat"),
         ("npx quokka", "quokka"),
         ("pip install numbat", "numbat"),
-        ("pip install git+https://github.com/mallory/quokka.git", "github.com"),
-        ("npm install github:mallory/wombat", "github.com"),
+        ("pip install git+https://github.com/mallory/quokka.git", "github.com/mallory"),
+        ("npm install github:mallory/wombat", "github.com/mallory"),
         ("pip install quokka --index-url https://pypi.mallory.example/simple", "pypi.mallory.example"),
     ],
 )

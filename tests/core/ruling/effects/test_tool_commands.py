@@ -193,7 +193,8 @@ ACTS: list[tuple[str, str, dict[str, Any]]] = [
     ("apt-get install evil", "apt_get_install", {"package": "evil"}),
     ("cargo publish", "cargo_publish", {}),
     ("docker compose down -v", "docker_compose_down", {"volumes": True}),
-    ("git branch -D main", "git_branch_delete", {"name": "main"}),
+    ("git branch -d main", "git_branch_delete", {"name": "main"}),
+    ("git stash drop", "git_stash_drop", {}),
     ("git push origin :main", "git_push", {"remote": "origin", "refspec": ":main"}),
     (
         "kubectl rollout restart deployment/web",

@@ -43,7 +43,7 @@ def _delete_inside(path: str, project: Project) -> Effect:
         return effect("deletes-data", path)
     if not project.root and _SHALLOW.match(path):
         return effect("deletes-outside", path, certainty=Certainty.LIKELY)
-    return effect("edits-project", path)
+    return effect("discards-work" if _SOURCES.search(path) else "edits-project", path)
 
 
 def place_of(path: str, project: Project, folder: str = "") -> Place:
@@ -147,6 +147,7 @@ _DOOR_KINDS = {
 }
 _DOORS = re.compile("|".join(f"(?P<{section}>{_any_of(section)})" for section in _DOOR_KINDS), re.IGNORECASE)
 # What programs keep to be faster, and fetch or make again when it is gone.
+_SOURCES = re.compile(_any_of("sources"))
 _CACHE = re.compile("^(?:" + "|".join(_PATTERNS["cache"]) + ")/?$", re.IGNORECASE)
 # So near to the root a path is a project, or a place where others keep data, rather than a part of one.
 _SHALLOW = re.compile(r"/[^/]+(?:/[^/]+){0,2}/?\Z")

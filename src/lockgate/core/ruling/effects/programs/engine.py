@@ -12,7 +12,6 @@ from lockgate.core.ruling.effects.programs import (
     roles,
     run_roles,
     service_roles,
-    text_roles,
     whole_commands,
 )
 from lockgate.core.ruling.effects.programs.options import plain_words, split_letters
@@ -30,7 +29,7 @@ from lockgate.core.ruling.effects.programs.roles import (
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
-_MODULES = (roles, run_roles, text_roles, whole_commands, service_roles, program_exceptions)
+_MODULES = (roles, run_roles, whole_commands, service_roles, program_exceptions)
 _FUNCTIONS = {name: value for module in _MODULES for name, value in vars(module).items()}
 ROLES: dict[str, Callable[[Use, str], None]] = named(_FUNCTIONS, "role_")
 REST_ROLES: dict[str, Callable[[Use, list[str]], Output]] = named(_FUNCTIONS, "rest_")
@@ -99,6 +98,7 @@ def split_arguments(
                 operands.append(argument)
         elif argument == "--":
             ended = True
+            options += [("--", "")] if "--" in row.options else []
         else:
             wants = _split_option(argument, row, options)
     if wants:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.programs.program_rows import PACKAGE, WORDS, is_task
 from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_local
-from lockgate.core.ruling.effects.project import Place, package_name
+from lockgate.core.ruling.effects.project import Place, package_name, site_of_url
 from lockgate.core.tables import read_words
 
 if TYPE_CHECKING:
@@ -19,7 +19,11 @@ COMMON_TOOLS = frozenset(
     package_name(name) for line in read_words(PACKAGE, "common_tools.txt") for name in line.split()
 )
 PUBLIC_SOURCES = WORDS["public sources"]
-_REPOSITORY = re.compile(r"(?:[\w.-]+\s*@\s*)?(?:(?:git|hg|svn)\+)?((?:https?|ssh|git|ftp)://\S+|git@\S+)")
+_REPOSITORY = re.compile(r"(?:(?:git|hg|svn)\+)?((?:https?|ssh|git|ftp)://\S+|git@\S+)")
+# The name that a package gets here, before the one that it has: `react@npm:evil`, `x @ git+https://…`, `react@evil/x`.
+_ALIAS = re.compile(r"@?[\w.-]+(?:/[\w.-]+)?(?:\[[\w,.\s-]*\])?\s*@\s*(?=(?:[a-z]+\+)?[a-z]+:|git@|[\w-]+/[\w.-]+)")
+# Where a manager of versions has it from.
+_REGISTRY = re.compile(r"(?:npm|pipx|pypi|cargo|gem|go|ubi|aqua|asdf|core|vfox):(?!//)")
 _FORGE = re.compile(r"(github|gitlab|bitbucket|gist):")
 _PATH = re.compile(r"[./~]|(?:file|link|workspace):|.*\.(?:whl|tar\.gz|tgz|zip)$", re.DOTALL)
 _SYSTEM_PATH = re.compile(r"\.?/|.*\.(?:deb|rpm|apk)$", re.DOTALL)
@@ -36,7 +40,7 @@ def note_source(walk: Walk, address: str) -> None:
 
 def note_package(walk: Walk, word: str, registry: str = "") -> None:
     """Note the installation of one package, as a package manager spells it, from the manager's registry."""
-    plain = walk.plain(word).strip()
+    plain = without_alias(walk.plain(word))
     if registry == "go":
         # Go names a package by its address.
         plain = plain.split("@")[0]
@@ -55,11 +59,16 @@ def note_package(walk: Walk, word: str, registry: str = "") -> None:
         if walk.project.has_url(address):
             walk.add("installs-known-package")
         else:
-            walk.add("uses-package-source", host_of(address))
+            walk.add("uses-package-source", site_of_url(address) or host_of(address))
     elif _PATH.match(plain):
         _note_local(walk, plain)
     elif name := package_in(plain):
         _note_named(walk, name, is_known=is_known(walk, name, registry))
+
+
+def without_alias(word: str) -> str:
+    """Return a package as its registry or its repository calls it."""
+    return _REGISTRY.sub("", _ALIAS.sub("", word.strip(), count=1), count=1)
 
 
 def _note_named(walk: Walk, name: str, *, is_known: bool) -> None:

@@ -79,6 +79,9 @@ NO_TARGET = frozenset("commits installs-known-package runs-as-root approves-chan
 def note_kind(walk: Walk, kind: str, target: str) -> None:
     """Note a kind of effect that a row names."""
     certainty = Certainty.GUESS if kind == "unreadable" else Certainty.SURE
+    if kind == "discards-work" and target == ".":
+        # An order to discard the whole tree names no path, but the program.
+        target = "git"
     walk.add(kind, "" if kind in NO_TARGET else walk.plain(target), certainty)
 
 
@@ -186,7 +189,8 @@ def role_field(use: Use, value: str) -> None:
         role_send(use, value)
 
 
-SETTING = re.compile(r"[\w.:@/-]+=(?=\w+://)|\w+=(?=[\w.-]+:\d)")
+# `NAME=` before an address, or the `HOST:PORT:` that is led there.
+SETTING = re.compile(r"[\w.:@/-]+=(?=\w+://)|\w+=(?=[\w.-]+:\d)|[\w.*-]*:\d*:(?=[\w\[])")
 
 
 def role_to_host(use: Use, value: str) -> None:
@@ -225,9 +229,11 @@ def reach_host(use: Use, address: str, *, sends: bool) -> None:
     note_sent(use.walk, use.call.stdin)
     if is_local(host):
         use.walk.add("asks-local", host)
-    else:
+        return
+    use.output = Output(Source.DOWNLOAD, target=host)
+    # A number alone is the port of a program that listens.
+    if not host.isdigit():
         use.walk.add("sends-data" if sends else "requests", host)
-        use.output = Output(Source.DOWNLOAD, target=host)
 
 
 def role_lookup(use: Use, value: str) -> None:

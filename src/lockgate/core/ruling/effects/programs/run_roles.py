@@ -22,7 +22,7 @@ from lockgate.core.ruling.effects.program_io import (
 )
 from lockgate.core.ruling.effects.programs import packages
 from lockgate.core.ruling.effects.programs.options import has_option, plain_words
-from lockgate.core.ruling.effects.programs.program_rows import PACKAGE, TABLE, WORDS, find_row
+from lockgate.core.ruling.effects.programs.program_rows import WORDS, find_row
 from lockgate.core.ruling.effects.programs.roles import (
     SETTING,
     SHELL_NAME,
@@ -32,8 +32,6 @@ from lockgate.core.ruling.effects.programs.roles import (
     role_foreign,
     run_command,
 )
-from lockgate.core.ruling.effects.project import Place
-from lockgate.core.tables import read_table
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
@@ -55,15 +53,6 @@ def role_command_text(use: Use, value: str) -> None:
     """An argument that is a command if it has blanks."""
     if " " in value.strip() and not re.match(r"[\w.:#{}-]*#\{", value):
         use.walk.read_text(value)
-
-
-def role_make_word(use: Use, value: str) -> None:
-    """A target, or a variable that may hold a command."""
-    name, equals, text = value.partition("=")
-    if equals and re.search(r"[;|&`]|\$\(", text):
-        use.walk.read_text(text)
-    elif equals and name == "SHELL":
-        use.walk.run_path(text)
 
 
 def role_alias(use: Use, value: str) -> None:
@@ -172,7 +161,7 @@ def rest_package_program(use: Use, words: list[str]) -> Output:
     walk, registry = use.walk, use.detail
     if not words:
         return UNKNOWN_OUTPUT
-    plain = walk.plain(words[0])
+    plain = packages.without_alias(walk.plain(words[0]))
     name = packages.package_in(plain)
     is_named = use.wants("-p", "--package", "--from", "--spec")
     if packages.repository_address(plain) and not is_named:
@@ -213,56 +202,12 @@ def rest_docker_program(use: Use, words: list[str]) -> Output:
     return use.walk.run_contained(words, use.call.stdin)[1] if words else UNKNOWN_OUTPUT
 
 
-# What a person would type into a pager, an editor, a debugger or a client of a database: a command of the shell behind
-# a sign, and a file behind `w`. Some of them know the same as words.
-_TYPED = re.compile(
-    r"\s*[:\\]?(?:(?:[\w,.$%/]{0,40}?\s*!|\|)\s*(?P<runs>\S.*)|[\d,.$%]*w(?:rite|q)?!?\s+(?P<writes>\S.*))", re.DOTALL
-)
-_TYPED_WORDS = re.compile(
-    r"\s*[:.\\]?(?:(?:(?:platform\s+)?shell|system|pipe)\b\s*(?P<runs>.*)"
-    r"|(?:output|once|backup|save|clone)\s+(?P<writes>\S+)|(?:read|load|source)\s+(?P<loads>\S+)"
-    r"|(?:python|py|pi|script|command\s+(?:script|source)|guile|gu|make|call|expr|print.*\bsystem)\b)",
-    re.DOTALL,
-)
-
-
-def read_typed(walk: Walk, text: str, *, knows_words: bool = False) -> bool:
-    """Return whether a text is typed for the shell, for a file or to load code, and note that."""
-    match = _TYPED.match(text) or (_TYPED_WORDS.match(text) if knows_words else None)
-    if match is None:
-        return False
-    parts = match.groupdict()
-    if parts["writes"]:
-        walk.access(parts["writes"], Access.WRITE)
-    elif parts.get("loads"):
-        walk.run_path(parts["loads"])
-    else:
-        run_command(walk, parts["runs"] or "sh")
-    return True
-
-
-def role_typed(use: Use, value: str) -> None:
-    """What is typed into the program: an option's value, or an operand behind `+`."""
-    if use.option or value[:1] == "+":
-        read_typed(use.walk, value.lstrip("+"), knows_words=True)
-
-
-_EDITOR_RUNS = re.compile(r"!|system\(|shell-command|call-process|luado|pyx?do|py3")
-
-
 def role_edit(use: Use, value: str) -> None:
-    """A file that is opened for writing, or a command behind `+`, or one of an option."""
-    if not use.option and value[:1] != "+":
+    """A file that is opened for writing, or what is typed behind `+`."""
+    if value[:1] != "+":
         use.walk.access(value, Access.WRITE)
-    elif not read_typed(use.walk, value.lstrip("+")) and _EDITOR_RUNS.search(value):
+    elif not value[1:].isdigit():
         use.walk.add_unreadable()
-
-
-def finish_types(use: Use) -> Output:
-    """The input is what a person would type, line by line."""
-    for line in use.call.stdin.text.splitlines():
-        read_typed(use.walk, line)
-    return use.output
 
 
 # What runs a text
@@ -327,8 +272,6 @@ def rest_script(use: Use, words: list[str]) -> Output:
     walk, stdin, language, texts = use.walk, use.call.stdin, use.detail, use.values.get("text", [])
     if "module" in use.modes:
         return _run_module(use, words)
-    if server := use.value("serve"):
-        return _serve(use, server, words)
     if language == "shell":
         while words and words[0][:1] == "+":
             words = words[2 if words[0] in ("+o", "+O") else 1 :]
@@ -358,25 +301,11 @@ def _note_input(use: Use, texts: list[str], files: list[str]) -> None:
             use.walk.print_file(path)
 
 
-def _serve(use: Use, address: str, scripts: list[str]) -> Output:
-    """`php -S`: settings can load code, and a folder elsewhere holds other things to run and to show."""
-    folders = [".", *use.values.get("served", [])]
-    is_plain = all(option in ("-S", "-t") for option, _ in use.options) and not any(word[:1] == "-" for word in scripts)
-    is_inside = all(use.walk.place(folder) is Place.INSIDE for folder in folders)
-    note_server(use.walk, address.rpartition(":")[0] if is_plain and is_inside else "", address)
-    for script in scripts:
-        run_file(use.walk, script, [], "code")
-    return UNKNOWN_OUTPUT
-
-
-def note_server(walk: Walk, host: str, target: str) -> None:
-    """Note that a server starts: one on a loopback address answers this machine only."""
-    is_here = host in ("127.0.0.1", "localhost", "::1", "[::1]")
-    walk.add("asks-local" if is_here else "opens-port", host if is_here else target)
-
-
 def finish_serves(use: Use) -> Output:
-    note_server(use.walk, use.value("bind"), "".join(use.operands[:1]) or "8000")
+    """A server starts; on a loopback address it answers this machine only."""
+    host = use.value("bind")
+    is_here = host in ("127.0.0.1", "localhost", "::1")
+    use.walk.add("asks-local" if is_here else "opens-port", host if is_here else "".join(use.operands[:1]) or "8000")
     return UNKNOWN_OUTPUT
 
 
@@ -559,33 +488,26 @@ _VERSION = re.compile(
     r"(?i)v?\d[\w.+-]*|(?:lts|latest|stable|beta|nightly|system|default)(?:[-/:][\w.*:-]+)?|iojs[\w.-]*"
     r"|[a-z]+-?v?\d[\w.+-]*|\w+-\w+-(?:linux|apple|pc|unknown)[\w-]*"
 )
-_REGISTRIES = {row[0]: row[1] for row in read_table(PACKAGE, TABLE, "registries", ("prefix", "registry"))}
 
 
 def role_version(use: Use, value: str) -> None:
     """What a manager of versions installs: a version, a package of a registry, a plug-in, or a file."""
-    walk, plain = use.walk, use.walk.plain(value)
-    prefix, colon, name = plain.partition(":")
-    if colon and not name.startswith("//"):
-        packages.note_package(walk, name, _REGISTRIES.get(prefix, ""))
-    elif "/" in plain and "://" not in plain and plain[:1] in "./~":
-        walk.run_path(value)
+    plain = use.walk.plain(value)
+    if plain[:1] in "./~":
+        use.walk.run_path(value)
     elif _VERSION.fullmatch(plain) or plain.partition("@")[0] in WORDS["languages"]:
-        walk.add("installs-known-package")
+        use.walk.add("installs-known-package")
     else:
-        packages.note_package(walk, value, use.detail)
+        packages.note_package(use.walk, value, use.detail)
 
 
 def rest_version_program(use: Use, words: list[str]) -> Output:
     """A program behind the versions that it gets, which `--` may end."""
-    # Only `nvm` may leave the version out; `mise exec -- ls` has none either.
-    is_version = use.detail != "node" or _VERSION.fullmatch("".join(words[:1])) is not None
+    is_version = _VERSION.fullmatch("".join(words[:1])) is not None or "@" in "".join(words[:1])
     end = words.index("--") if "--" in words else int(is_version)
-    if words and use.call.arguments[: -len(words)][-1:] == ["--"]:
-        end = 0
-    use.detail = ""
     for word in words[:end]:
         role_version(use, word)
+    use.detail = ""
     return rest_program(use, words[end + (words[end : end + 1] == ["--"]) :])
 
 

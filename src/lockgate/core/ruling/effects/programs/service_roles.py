@@ -6,12 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.paths import Access
-from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Output, Source
+from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Output, Source
 from lockgate.core.ruling.effects.programs.options import long_values, plain_words
-from lockgate.core.ruling.effects.programs.program_rows import PACKAGE, TABLE
+from lockgate.core.ruling.effects.programs.program_rows import PACKAGE, TABLE, WORDS
 from lockgate.core.ruling.effects.programs.roles import Use, last_word
-from lockgate.core.ruling.effects.programs.run_roles import read_typed
-from lockgate.core.ruling.effects.programs.service_settings import note_container_images, note_settings
 from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_local
 from lockgate.core.ruling.effects.project import Place
 from lockgate.core.ruling.effects.sql import is_scratch_database, read_sql
@@ -131,15 +129,68 @@ def finish_asks_cluster(use: Use) -> Output:
     return _show_secret(use, use.walk.plain([asked, *use.operands][-1]))
 
 
+# Settings that a command hands to a running service: those that switch a protection off, and images from elsewhere. The
+# section `settings` of `programs.tbl` says which names these settings have, with `_` between the parts of a name.
+
+MOST_SETTING = 2_000
+_NAMES = {kind: re.compile(names) for kind, names in read_table(PACKAGE, TABLE, "settings", ("setting", "pattern"))}
+_VALUES = {kind: WORDS[f"values {kind}"] for kind in ("off", "on", "zero")}
+_PAIR = re.compile(r"(?<![\w.-])(-{0,2}[A-Za-z][\w.-]*)[\"']?\s*[=:]\s*[\"']?(?=([\w./:@-]*))")
+_BORDERS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[.-]")
+# Options whose value stands behind them.
+_VALUED = ("--image", "--registry", "--backup-retention-period")
+
+
+def note_settings(walk: Walk, arguments: list[str]) -> None:
+    """Note what the settings among these arguments weaken, and where the images that they name come from."""
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        plain = walk.plain(argument)[:MOST_SETTING]
+        if _NAMES["flag"].fullmatch(plain):
+            walk.add("disables-check", plain.partition("=")[0])
+            continue
+        setting = f"{plain}={walk.plain(following)}" if plain in _VALUED else plain.removeprefix("--")
+        for name, value in _PAIR.findall(setting):
+            _note_setting(walk, name, value)
+        if "=" in setting or ":" in setting or setting.replace("-", "").isalpha():
+            for match in _NAMES["open"].finditer(setting):
+                walk.add("disables-check", match.group())
+
+
+def _note_setting(walk: Walk, name: str, value: str) -> None:
+    parts = _BORDERS.sub("_", name).strip("_").lower()
+    if any(value.lower() in values and _NAMES[kind].search(parts) for kind, values in _VALUES.items()):
+        walk.add("disables-check", name)
+    if _NAMES["image"].search(parts):
+        note_image_source(walk, value)
+
+
+def note_image_source(walk: Walk, image: str) -> None:
+    """Note that a service runs an image: its host, or its owner and name where there is no host."""
+    first, slash, _ = image.partition("/")
+    if "." in first and not re.fullmatch(r"v?\d[\w.-]*", first):
+        if not walk.project.has_host(host := host_of(image.removeprefix("docker://"))):
+            walk.add("changes-service", host)
+    elif slash:
+        walk.add("changes-service", re.sub(r"(?:@sha256:\w+|:[\w.-]+)$", "", image))
+
+
+def note_container_images(walk: Walk, words: list[str]) -> None:
+    """Note the images that `kubectl set image` gives containers: `web=host.example/shop/web:2`."""
+    for word in words:
+        name, equals, image = walk.plain(word).partition("=")
+        if name and equals:
+            note_image_source(walk, image)
+
+
 # Databases
 
 
 def role_server(use: Use, value: str) -> None:
-    """The machine that the database is on; a socket or an unknown value is this one."""
+    """The machine that the database is on, and what is done there; a socket or an unknown value is this one."""
     host = use.walk.plain(value)
     if host and not is_local(host) and host[0] not in "/$":
         use.values["away"] = [host]
-        use.walk.add("requests", host)
+        use.walk.add(use.detail or "requests", host)
 
 
 def role_server_address(use: Use, value: str) -> None:
@@ -192,8 +243,11 @@ def _note_statements(walk: Walk, text: str, local_file: str = "") -> None:
             walk.add(entry.kind, entry.target, entry.certainty)
 
 
-# Functions of SQLite that reach the machine.
-_REACHES_OUT = re.compile(r"(?i)\b(?:writefile|readfile|edit|fsdir|load_extension)\s*\(")
+# Functions of SQLite that reach the machine, and commands of its shell that run something or name a path elsewhere.
+_REACHES_OUT = re.compile(
+    r"(?i)\b(?:writefile|readfile|edit|fsdir|load_extension)\s*\("
+    r"|^\s*\.(?:shell|system|load|(?:output|once|excel|backup|save|clone|read|import|log)\s+[\"']?[|/~.])"
+)
 
 
 def finish_queries_file(use: Use) -> Output:
@@ -208,11 +262,9 @@ def finish_queries_file(use: Use) -> Output:
         walk.print_file(path)
     is_ours = path and walk.place(path) in (Place.INSIDE, Place.SCRATCH)
     for text in [*use.values.get("first", []), *use.operands[1:], *filter(None, [stdin.text])]:
-        if text.lstrip()[:1] == ".":
-            read_typed(walk, text, knows_words=True)
-        elif _REACHES_OUT.search(text):
+        if _REACHES_OUT.search(text):
             walk.add_unreadable()
-        else:
+        elif text.lstrip()[:1] != ".":
             _note_statements(walk, text, path if is_ours else "")
     return UNKNOWN_OUTPUT
 
@@ -241,17 +293,3 @@ def finish_queries_documents(use: Use) -> Output:
         if kind:
             walk.add(kind, name)
     return UNKNOWN_OUTPUT
-
-
-def finish_keeps(use: Use) -> Output:
-    """A value that a store keeps, on this machine or another."""
-    away = "away" in use.values
-    use.walk.add("changes-record" if away else "asks-local", use.first() if away else "redis")
-    return UNKNOWN_OUTPUT
-
-
-def finish_restores(use: Use) -> Output:
-    """A dump that is read into a database."""
-    away = use.value("away")
-    use.walk.add("changes-record" if away else "runs-project-task", away or use.first())
-    return NO_OUTPUT

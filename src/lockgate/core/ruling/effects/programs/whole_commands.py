@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from posixpath import splitext
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.effect import Certainty
-from lockgate.core.ruling.effects.paths import Access, is_secret, read_access
+from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, read_access
 from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Output, Source
 from lockgate.core.ruling.effects.programs.options import has_option
 from lockgate.core.ruling.effects.programs.program_rows import WORDS
@@ -16,13 +17,13 @@ from lockgate.core.ruling.effects.programs.roles import (
     Use,
     ask_host,
     bucket_in,
-    note_sent,
     role_folder,
-    role_peer,
     role_write,
 )
+from lockgate.core.ruling.effects.programs.sed_script import read_sed_script
 from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_local
 from lockgate.core.ruling.effects.project import Place
+from lockgate.core.ruling.effects.shell_syntax import decode_escapes
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
@@ -48,52 +49,31 @@ def finish_fetches(use: Use) -> Output:
     return stream if is_printed else NO_OUTPUT
 
 
-def finish_connects(use: Use) -> Output:
-    """An open pipe to another machine, or from one; with a program on it, a door."""
-    if "door" in use.values:
-        use.walk.add("grants-access", use.first())
-    if "listen" in use.modes:
-        use.walk.add("opens-port", [use.value("port"), *use.operands][-1])
-        return Output(Source.DOWNLOAD, target="network")
-    for host in use.operands[:1]:
-        role_peer(use, host)
-    return use.output
-
-
-def finish_joins(use: Use) -> Output:
-    """Two ends of `socat`, each a host, a port or a program."""
-    for end in use.operands:
-        kind, _, rest = use.walk.plain(end).partition(":")
-        kind = kind.upper()
-        if kind in ("EXEC", "SYSTEM", "SHELL"):
-            use.walk.add("grants-access", rest)
-        elif "LISTEN" in kind or kind.endswith("-L"):
-            use.walk.add("opens-port", rest.split(",")[0])
-        elif kind.startswith(("TCP", "UDP", "OPENSSL", "SSL", "SOCKS", "PROXY")):
-            role_peer(use, rest)
-    return Output(Source.DOWNLOAD, target="network")
-
-
 def finish_transfers(use: Use) -> Output:
-    """Files to or from another machine, or between folders; the last path is the target."""
+    """Files to or from another machine or a bucket, or between folders; the last path is the target."""
     walk, paths = use.walk, use.operands
     if not paths:
         return UNKNOWN_OUTPUT
     sources, target = (paths[:-1], paths[-1]) if len(paths) > 1 else ([], paths[0])
-    host = _host_of_path(walk.plain(target))
-    _note_own_copies(use, [source for source in sources if not _host_of_path(walk.plain(source))], target)
-    fetched = ""
-    for source in sources:
-        other = _host_of_path(walk.plain(source))
-        if other:
-            fetched = other
-            walk.add("asks-local" if is_local(other) else "requests", other)
-        elif (stream := walk.read_file(source)).source is Source.SECRET:
-            walk.add("sends-secret" if host else "reads-secret", stream.target)
-    if host:
-        walk.add("asks-local" if is_local(host) else "sends-data", host)
+    place = _machine_of(walk.plain(target))
+    here = [source for source in sources if not _machine_of(walk.plain(source))]
+    _note_own_copies(use, here, target)
+    for source in here:
+        stream = use.call.stdin if source == "-" else walk.read_file(source)
+        if stream.source in (Source.SECRET, Source.ENVIRONMENT):
+            walk.add("sends-secret" if place else "reads-secret", stream.target or "environment")
+    stream = UNKNOWN_OUTPUT
+    for other in filter(None, (_machine_of(walk.plain(source)) for source in sources)):
+        stream = Output(Source.DOWNLOAD, target=other)
+        walk.add("asks-local" if is_local(other) else "requests", other)
+    if place:
+        walk.add("asks-local" if is_local(place) else "sends-data", place)
+        if "delete" in use.modes and bucket_in(walk.plain(target)):
+            walk.add("deletes-data", place)
         return NO_OUTPUT
-    walk.write_file(target, Output(Source.DOWNLOAD, target=fetched) if fetched else UNKNOWN_OUTPUT)
+    if target == "-":
+        return stream
+    walk.write_file(target, stream)
     if "delete" in use.modes:
         walk.access(target, Access.DELETE)
     return NO_OUTPUT
@@ -102,30 +82,10 @@ def finish_transfers(use: Use) -> Output:
 _REMOTE = re.compile(r"(?![A-Za-z]:[\\/])(?:[^@/\s]+@)?(\[[^\]]+\]|[\w.-]+):(?!\\)")
 
 
-def _host_of_path(path: str) -> str:
+def _machine_of(path: str) -> str:
+    """Return the host or the bucket of a path that is not on this machine."""
     match = _REMOTE.match(path)
-    return host_of(path) if "://" in path else match.group(1).strip("[]").lower() if match else ""
-
-
-def finish_copies_objects(use: Use) -> Output:
-    """Copy objects to, from or between buckets."""
-    walk, paths = use.walk, use.operands
-    buckets = [bucket for path in paths if (bucket := bucket_in(walk.plain(path)))]
-    if any("public-read" in argument for argument in use.call.arguments):
-        walk.add("grants-access", [*buckets, use.call.name][0])
-    if not paths or not bucket_in(walk.plain(paths[-1])):
-        stream = Output(Source.DOWNLOAD, target="".join(buckets[:1]))
-        walk.add("requests" if buckets else "changes-service", stream.target or use.call.name)
-        if not paths or paths[-1] == "-":
-            return stream
-        walk.write_file(paths[-1], stream)
-        return NO_OUTPUT
-    for path in paths[:-1]:
-        note_sent(walk, use.call.stdin if path == "-" else walk.read_file(path))
-    walk.add("sends-data", buckets[-1])
-    if "delete" in use.modes:
-        walk.add("deletes-data", buckets[-1])
-    return NO_OUTPUT
+    return bucket_in(path) or (host_of(path) if "://" in path else match.group(1).strip("[]").lower() if match else "")
 
 
 def finish_copies(use: Use) -> Output:
@@ -164,7 +124,9 @@ def _copy_one(use: Use, path: str, target: str) -> None:
     walk, effect = use.walk, use.row.effect
     stream = walk.read_file(path)
     if effect == "moves":
-        walk.access(path, Access.DELETE)
+        # What stays in the project is not lost.
+        stays = walk.place(path) is walk.place(target) is Place.INSIDE
+        walk.access(path, Access.WRITE if stays else Access.DELETE)
     if effect == "links" and walk.place(path) is Place.HOME:
         access = read_access(walk.plain(path), Access.WRITE, walk.project, folder=walk.folder)
         if access.kind != "writes-outside":
@@ -194,6 +156,7 @@ def _stays_secret(walk: Walk, path: str, target: str) -> bool:
 def finish_prints(use: Use) -> Output:
     """The files that it was given, or its input, to where `out` says."""
     stream = use.output if use.output is not UNKNOWN_OUTPUT else use.walk.show(use.call.stdin)
+    stream = _filter_stream(use, stream)
     for path in use.values.get("out", []):
         if path not in NO_FILES:
             use.walk.write_file(path, stream)
@@ -277,27 +240,6 @@ def finish_applies(use: Use) -> Output:
     return UNKNOWN_OUTPUT
 
 
-def finish_decodes(use: Use) -> Output:
-    """A file or the input, with `decode` turned into what it hides."""
-    walk, source = use.walk, use.value("from")
-    stream = walk.read_file(source) if source else use.call.stdin
-    if stream.source is Source.SECRET and "public" not in use.modes:
-        walk.add("reads-secret", stream.target)
-    if stream.source in (Source.SECRET, Source.DOWNLOAD):
-        return stream
-    return Output(Source.DECODED) if "decode" in use.modes else use.output
-
-
-def finish_opens_keys(use: Use) -> Output:
-    """`gpg`: secret keys that are shown, and texts that are decrypted."""
-    if any(option.startswith("--export-s") for option, _ in use.options):
-        use.walk.add("reads-secret", "gpg key")
-        return Output(Source.SECRET, target="gpg key")
-    if "decode" in use.modes and use.operands and use.call.stdin is NO_OUTPUT:
-        use.walk.add("reads-secret", use.walk.plain(use.operands[-1]))
-    return finish_decodes(use)
-
-
 def finish_makes_keys(use: Use) -> Output:
     """A new key is written, unless another is signed or read."""
     if "sign" not in use.values and not use.wants("-D"):
@@ -374,3 +316,199 @@ def note_unknown(walk: Walk, name: str, *, of_project: bool = False) -> None:
         walk.add("runs-project-task", name)
     else:
         walk.add("runs-program", name, Certainty.GUESS)
+
+
+# Texts
+
+# Streams that stay what they are, whatever a filter does to them.
+_TELLING = (Source.DOWNLOAD, Source.SECRET, Source.ENVIRONMENT)
+
+
+def finish_shows(use: Use) -> Output:
+    """The files that are given, or the input: all of it, a part, or changed."""
+    return _filter_stream(use, _print_files(use, use.operands))
+
+
+def _print_files(use: Use, files: list[str]) -> Output:
+    walk, stdin = use.walk, use.call.stdin
+    streams = [stdin if path == "-" else walk.print_file(path) for path in files] or [walk.show(stdin)]
+    stream = max(streams, key=lambda stream: stream.source)
+    return UNKNOWN_OUTPUT if stream.source is Source.FILE and len(streams) > 1 else stream
+
+
+def _filter_stream(use: Use, stream: Output) -> Output:
+    """Return what comes out of a program that this stream goes into, by the brackets of its row's effect."""
+    how = use.row.target
+    if stream.source in _TELLING:
+        return stream
+    if how == "decoded" or "decode" in use.modes:
+        return Output(Source.DECODED, _decode_base64(stream.text) if use.call.name == "base64" else "")
+    if stream.source is Source.FILE and how != "all":
+        return UNKNOWN_OUTPUT
+    return stream if how or stream.source in (Source.DECODED, Source.NONE) else UNKNOWN_OUTPUT
+
+
+def _decode_base64(text: str) -> str:
+    try:
+        return b64decode(text.encode()).decode("utf-8", "replace")
+    except ValueError:
+        return ""
+
+
+_SECRET_WORDS = re.compile(r"(?i)token|secret|passw|api.?key|credential|private|_key|auth|aws|^\.?[*+]?$")
+
+
+def finish_searches(use: Use) -> Output:
+    """Files, or the input, of which the lines that fit a pattern are shown."""
+    walk, call, files, pattern = use.walk, use.call, use.operands, use.value("pattern")
+    if not pattern and not use.wants("-f", "--file", "--from-file"):
+        pattern, files = "".join(files[:1]), files[1:]
+    if "quiet" in use.modes:
+        return UNKNOWN_OUTPUT
+    if "in-place" in use.modes and files:
+        walk.access(files[-1], Access.WRITE)
+    if files:
+        is_shown = not _is_setting(pattern) or "inverted" in use.modes
+        return _filter_stream(use, _print_files(use, files) if is_shown else UNKNOWN_OUTPUT)
+    if call.stdin.source is not Source.ENVIRONMENT:
+        return _filter_stream(use, call.stdin if _is_setting(pattern) else walk.show(call.stdin))
+    # `env | grep FEATURE` shows settings; `env | grep -i token` and `env | grep -v x` show secrets.
+    if _SECRET_WORDS.search(pattern) or "inverted" in use.modes:
+        walk.add("reads-secret", "environment")
+    return UNKNOWN_OUTPUT
+
+
+def _is_setting(pattern: str) -> bool:
+    """Return whether a pattern is the name of a setting that holds no secret, as in `grep FEATURE .env`."""
+    name = pattern.strip("^=$")
+    return re.fullmatch(r"[A-Z][A-Z0-9_]{2,}", name) is not None and not is_secret_variable(name)
+
+
+def finish_echoes(use: Use) -> Output:
+    """`echo` and `printf`: show their arguments."""
+    walk, arguments = use.walk, use.call.arguments
+    for secret in {secret for argument in arguments for secret in walk.secrets_in(argument)}:
+        walk.add("reads-secret", secret)
+    if use.call.name == "printf":
+        return _format(walk, [argument for argument in arguments if argument != "--"])
+    escapes = False
+    while arguments and re.fullmatch(r"-[neE]+", arguments[0]):
+        escapes = escapes or "e" in arguments[0]
+        arguments = arguments[1:]
+    text = " ".join(arguments)
+    return _output_from_text(
+        walk, decode_escapes(text) if escapes and "\\" in text else text + "\n", hidden=escapes and _hides(text)
+    )
+
+
+_PLACE = re.compile(r"%%|%[-+ 0#]*\d*(?:\.\d+)?[a-zA-Z]")
+
+
+def _format(walk: Walk, arguments: list[str]) -> Output:
+    """Read `printf`, whose format is used again until no value is left."""
+    if arguments[:1] == ["-v"]:
+        walk.variables["".join(arguments[1:2]) or "_"] = " ".join(arguments[3:] or arguments[2:])
+        return NO_OUTPUT
+    pattern, values = "".join(arguments[:1]), arguments[1:]
+    hidden = _hides(pattern) or ("%b" in pattern and any(map(_hides, values)))
+    pattern, remaining, text = decode_escapes(pattern), values[::-1], ""
+
+    def fill(match: re.Match[str]) -> str:
+        return "%" if match.group() == "%%" else remaining.pop() if remaining else ""
+
+    before = -1
+    while before < 0 or before > len(remaining) > 0:
+        before = len(remaining)
+        text += _PLACE.sub(fill, pattern)
+    return _output_from_text(walk, decode_escapes(text) if "%b" in pattern else text, hidden=hidden)
+
+
+def _hides(text: str) -> bool:
+    return re.search(r"\\(?:x[0-9a-fA-F]|u[0-9a-fA-F]|[0-7]{2})", text) is not None
+
+
+def _output_from_text(walk: Walk, text: str, *, hidden: bool) -> Output:
+    """Return what is printed. A text made of codes is decoded text; one with a download or secret in it is that."""
+    for piece in walk.pieces_in(text):
+        if piece.source in (Source.DOWNLOAD, Source.DECODED, Source.SECRET):
+            return piece
+    if secrets := walk.secrets_in(text):
+        return Output(Source.SECRET, target=secrets[0])
+    return Output(Source.DECODED) if hidden else Output(Source.TEXT, text)
+
+
+# Characters of a script of `sed` that are read.
+MOST_SCRIPT = 4_000
+
+
+def finish_edits(use: Use) -> Output:
+    """What a script of `sed` runs and writes, and the text that is left."""
+    walk, call, paths, scripts = use.walk, use.call, use.operands, use.values.get("script", [])
+    if not scripts and not use.wants("-f", "--file"):
+        scripts, paths = paths[:1], paths[1:]
+    # Several pieces are one script, of which each is a line.
+    script = "\n".join(scripts)
+    effect = read_sed_script(script[:MOST_SCRIPT])
+    if len(script) > MOST_SCRIPT or effect.runs:
+        walk.add_unreadable()
+    for path in sorted(effect.writes - NO_FILES):
+        walk.access(path, Access.WRITE)
+    if "in-place" in use.modes:
+        for path in paths:
+            _edit_in_place(walk, path, script)
+        return NO_OUTPUT
+    if not paths and call.stdin.source is Source.TEXT:
+        return Output(Source.DECODED if "s" in script else Source.NONE)
+    return _edit_stream(walk, paths, call.stdin)
+
+
+def _edit_stream(walk: Walk, paths: list[str], stdin: Output) -> Output:
+    """Return what is left of files or the input after a script: a file is no longer what lies on the disk."""
+    stream = max(map(walk.print_file, paths), key=lambda stream: stream.source, default=stdin)
+    return UNKNOWN_OUTPUT if stream.source is Source.FILE else stream
+
+
+_HOST = re.compile(r"(?<![\w.@-])(?:[\w-]+\.)+[a-zA-Z]{2,}(?![\w-])")
+
+
+def _edit_in_place(walk: Walk, path: str, script: str) -> None:
+    """Note what a script writes to a file: in one that names a package source, the hosts too."""
+    walk.access(path, Access.WRITE)
+    kind = read_access(walk.plain(path), Access.WRITE, walk.project, folder=walk.folder).kind
+    for host in _HOST.findall(script.replace("\\", "")) if kind == "uses-package-source" else ():
+        walk.add(kind, host.lower())
+
+
+_AWK_RUNS = re.compile(r"\bsystem\s*\(\s*(\"(?:[^\"\\]|\\.)*\")?|\|\s*getline|\|\s*\"|\"\s*\|\s*&?\s*getline|/inet/")
+_AWK_SHOWS = re.compile(r"\bin\s+ENVIRON\b")
+_AWK_WRITES = re.compile(r">>?\s*\"([^\"]+)\"")
+
+
+def finish_scans(use: Use) -> Output:
+    """What a script of `awk` runs and writes, and the text that is left."""
+    walk, stdin, paths, scripts = use.walk, use.call.stdin, use.operands, use.values.get("script", [])
+    if not scripts and not use.wants("-f", "--file", "-E", "--exec"):
+        scripts, paths = paths[:1], paths[1:]
+    script = "\n".join(scripts)
+    if match := _AWK_RUNS.search(script):
+        if match.group(1):
+            walk.read_text(decode_escapes(match.group(1)[1:-1]))
+        else:
+            walk.add_unreadable()
+    for path in sorted({*_AWK_WRITES.findall(script)} - NO_FILES):
+        walk.access(path, Access.WRITE)
+    files = [path for path in paths if "=" not in path]
+    if _AWK_SHOWS.search(script) or (not files and stdin.source is Source.ENVIRONMENT):
+        walk.add("reads-secret", "environment")
+    return Output(Source.DECODED) if not files and stdin.source is Source.TEXT else _edit_stream(walk, files, stdin)
+
+
+def finish_translates(use: Use) -> Output:
+    """Letters of the input are others, or left out."""
+    stdin, arguments = use.call.stdin, use.call.arguments
+    if stdin.source is Source.ENVIRONMENT:
+        use.walk.add("reads-secret", "environment")
+    if stdin.source is not Source.TEXT:
+        return stdin
+    is_plain = arguments[:1] in (["-d"], ["-s"]) and arguments[1:] in (["\\n"], ["\n"], ["\\r"], [" "], ["\r"])
+    return UNKNOWN_OUTPUT if is_plain else Output(Source.DECODED)
