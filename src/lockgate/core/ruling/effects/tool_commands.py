@@ -15,6 +15,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf
+from lockgate.core.ruling.effects.effect import KINDS, SPENDS, Severity
 from lockgate.core.ruling.effects.programs.program_rows import commands_of_program, find_row
 from lockgate.core.ruling.effects.tool_arguments import ROLES, has_role, name_parts, quote_word
 from lockgate.core.ruling.targets import is_local_host
@@ -28,6 +29,7 @@ from lockgate.core.ruling.tool_risk import (
     VERBS,
     WORDS,
     has_common_name,
+    read_tool_name,
     read_words,
     singular,
     split_server,
@@ -223,34 +225,36 @@ def _option(key: str) -> str:
     return f"-{key}" if len(key) == 1 else "--" + "-".join(_words(key) or [key])
 
 
-def rest_name(tool: str, leaves: Sequence[Leaf]) -> tuple[str, Leaf] | None:
-    """Return a REST request as a tool's name, with its method as the verb and its path as words, and its address."""
-    verb = _VERBS.get(_method(tool, leaves), "")
-    for address in leaves if verb else ():
-        match = _ADDRESS.match(address.text) if has_role(address.argument, "address") else None
-        if match is not None:
-            host, path = match[1] or "", match[2] or ""
-            return None if is_local_host(host.partition(":")[0]) else (_name_of(verb, host, path), address)
-    return None
+def rest_request(tool: str, leaves: Sequence[Leaf]) -> tuple[str, Leaf] | None:
+    """Return a REST request as a tool's name, as `name_of_request` writes it, and its address."""
+    words = tool_words(tool)
+    stated = [leaf.text for leaf in leaves if has_role(leaf.argument, "method") or leaf.text in _METHODS]
+    # Of a tool by the name of the protocol the method may be a word of the name.
+    stated += words if not WORDS["protocol"].isdisjoint(words) else ()
+    method = next((text.upper() for text in stated if text.upper() in _METHODS), "")
+    addresses = (leaf for leaf in leaves if has_role(leaf.argument, "address") and _ADDRESS.match(leaf.text))
+    address = next(addresses, None)
+    name = name_of_request(method, address.text) if address is not None else ""
+    return (name, address) if name and address is not None else None
 
 
-def _name_of(verb: str, host: str, path: str) -> str:
-    action = _ACTION.search(path)
-    if action:
+def name_of_request(method: str, address: str) -> str:
+    """Return a request that changes something elsewhere as a tool's name: its method as the verb, its path as words."""
+    verb, match = _VERBS.get(method.upper(), ""), _ADDRESS.match(address)
+    host, path = (match[1] or "", match[2] or "") if match else ("", "")
+    if not verb or not match or is_local_host(host.partition(":")[0]):
+        return ""
+    if action := _ACTION.search(path):
         return f"{host.partition('.')[0]}_{action[1]}"[:MAX_NAME]
     segments = path.partition("?")[0].replace("/pulls/", "/pull_request/").split("/")
     named = [segment for segment in segments if _SEGMENT.fullmatch(segment)]
     return "_".join((verb, *named))[:MAX_NAME].replace(":", "_").replace(".", "_")
 
 
-def _method(tool: str, leaves: Sequence[Leaf]) -> str:
-    words = frozenset(tool_words(tool))
-    named = () if WORDS["protocol"].isdisjoint(words) else [word.upper() for word in words if word.upper() in _VERBS]
-    return next((leaf.text.upper() for leaf in leaves if _is_method(leaf)), next(iter(named), ""))
-
-
-def _is_method(leaf: Leaf) -> bool:
-    return leaf.text in _METHODS or (has_role(leaf.argument, "method") and leaf.text.upper() in _METHODS)
+def kind_of_request(name: str) -> str:
+    """Return what a request by this name does, where it is more than sending data."""
+    kind = read_tool_name(name).kind if name else "looks"
+    return kind if KINDS[kind].severity >= Severity.OPENS_A_DOOR or kind in SPENDS else ""
 
 
 _VERBS = {"POST": "create", "PUT": "set", "PATCH": "update", "DELETE": "delete"}
