@@ -44,7 +44,6 @@ from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import (
     WORDS,
     ToolName,
-    acting_words,
     canonical_tool,
     gravest_act,
     has_common_name,
@@ -357,8 +356,8 @@ def _stated_verbs(name: ToolName, leaves: Sequence[Leaf]) -> list[str]:
     """Return the verbs of the actions that arguments name; some hosts call one a service: `lock.unlock`."""
     roles = ("action", "service") if name.verb in ("call", "") else ("action",)
     actions = [leaf.text for leaf in leaves if any(has_role(leaf.argument, role) for role in roles)][:4]
-    short = [text for text in actions if len(text) <= _MAX_ACTION and text.isascii()]
-    return [word for text in short for word in (*acting_words(text), read_tool_name(text).verb) if word]
+    stated = [read_tool_name(text) for text in actions if len(text) <= _MAX_ACTION and text.isascii()]
+    return [verb for action in stated for verb in (*action.acting, action.verb) if verb]
 
 
 def _is_in(leaf: Leaf, role: str) -> bool:
