@@ -301,7 +301,7 @@ def _read_name(name: str) -> ToolName:
     # A name with odd characters may only look like a harmless one, and a half-translated one hides the rest.
     if not _PLAIN.fullmatch(name):
         looks, why = False, "the name is not made of plain words, and may only look like a harmless one"
-    elif any(word == before and word not in _ENGLISH for word, before in zip(words, own, strict=True)) and own != words:
+    elif not _is_translated_wholly(own, words):
         looks = False
     if looks:
         names_key = "key" in all_words and not WORDS["secret key"].isdisjoint(all_words)
@@ -343,6 +343,10 @@ def _shows_information(name: str, words: tuple[str, ...], verbs: tuple[str, ...]
     if words[-1:] in (("latest",), ("recent",), ("unread",)) and verbs and WORDS["message"].issuperset(verbs):
         return True
     return bool(words) and words[-1] in WORDS["information"] and WORDS["mostly thing"].issuperset(verbs)
+
+
+def _is_translated_wholly(own: tuple[str, ...], words: tuple[str, ...]) -> bool:
+    return own == words or all(word != before or word in _ENGLISH for word, before in zip(words, own, strict=True))
 
 
 def _act_without_verb(words: frozenset[str]) -> Act:

@@ -6,7 +6,7 @@ No parse: the languages are many. A call counts where its syntax stands, not whe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY
@@ -60,7 +60,7 @@ class _CodeReader:
 
     def read(self) -> None:
         away = self.read_network() if self.has("network") else []
-        secrets = self.read_paths() + self.read_variables(is_sent=bool(away))
+        secrets = self.read_secret_files() + self.read_variables(is_sent=bool(away))
         for secret in secrets if away else ():
             self.add("sends-secret", secret)
         self.read_deletions()
@@ -70,6 +70,13 @@ class _CodeReader:
             self.read_processes()
         for match in islice(_P["bare command"].finditer(self.source), _MOST_COMMANDS):
             self.read_line(match[match.lastindex or 0])
+        self.read_hidden(away)
+        for kind, target, pattern in _ACTS:
+            if pattern.search(self.source):
+                self.add(kind, target.strip("-"))
+
+    def read_hidden(self, away: list[str]) -> None:
+        """Note code that is decoded, fetched or read before it is run, and a shell for another machine."""
         if self.runs_decoded():
             fetched = away if self.has("fetches") else []
             self.add("runs-download" if fetched else "runs-decoded", fetched[0] if fetched else "")
@@ -77,9 +84,6 @@ class _CodeReader:
             self.add("unreadable")
         if away and self.has("reverse shell"):
             self.add("grants-access", away[0])
-        for kind, target, pattern in _ACTS:
-            if pattern.search(self.source):
-                self.add(kind, target.strip("-"))
 
     def read_network(self) -> list[str]:
         """Note the hosts of a source that calls a network function; return those that are not this machine."""
@@ -97,20 +101,10 @@ class _CodeReader:
                 self.add(kind, host)
         return away
 
-    def read_paths(self) -> list[str]:
-        """Note files that are written, deleted or run, and secret files that are read; return the latter."""
-        secrets: list[str] = []
-        for match in _P["path call"].finditer(self.source):
-            call, path = match["call"], match[2] or match[3]
-            if _P["deleting call"].match(call):
-                self.note_access(path, Access.DELETE)
-            elif _P["writing call"].match(call) or _P["write mode"].search(match["rest"]):
-                self.note_access(path, Access.WRITE)
-            elif is_secret(path) and "dotenv" not in call:
-                secrets.append(path)
-        secrets += self.read_joined_paths()
+    def read_secret_files(self) -> list[str]:
+        """Note what is done to files; return the secret ones that are read."""
         absolute = [text for text in self.texts if text[:1] in ("/", "~", "$")]
-        secrets += filter(is_secret, absolute)
+        secrets = [*self.read_path_calls(), *self.read_joined_paths(), *filter(is_secret, absolute)]
         for path in secrets:
             self.add("reads-secret", path)
         for path in absolute if self.has("writes") else ():
@@ -121,6 +115,17 @@ class _CodeReader:
             if self.project.locate(match[1]) is not Place.INSIDE:
                 self.add("runs-program", match[1])
         return secrets
+
+    def read_path_calls(self) -> Iterator[str]:
+        """Note files that are written or deleted by a call with their path; yield the secret ones that are read."""
+        for match in _P["path call"].finditer(self.source):
+            call, path = match["call"], match[2] or match[3]
+            if _P["deleting call"].match(call):
+                self.note_access(path, Access.DELETE)
+            elif _P["writing call"].match(call) or _P["write mode"].search(match["rest"]):
+                self.note_access(path, Access.WRITE)
+            elif is_secret(path) and "dotenv" not in call:
+                yield path
 
     def read_joined_paths(self) -> list[str]:
         """Note files that are written, by paths in parts; return the secret ones that are read."""

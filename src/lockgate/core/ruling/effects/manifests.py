@@ -229,12 +229,7 @@ def learn_from_reading(project: Project, tool: str, asked: str, content: str, wr
 
     It counts when a local tool read that file of the project and nothing else, and no earlier call wrote it.
     """
-    seed = canonical_tool(tool)
-    is_local = seed == "read" or (seed == "bash" and _P["prints"].match(asked) is not None)
-    paths = {path for path in _P["read path"].findall(asked) if path.strip("./\\")}
-    if not is_local or len(content) > _MAX_MANIFEST or _P["more than one"].search(asked) or len(paths) != 1:
-        return project
-    path = paths.pop()
+    path = _local_path(tool, asked) if len(content) <= _MAX_MANIFEST else ""
     folder, _, name = path.replace("\\", "/").rpartition("/")
     # Which images and actions a project runs is read from its folder alone: any file can say `image:`.
     is_packages = is_manifest(name) and not may_name_images(name)
@@ -248,3 +243,11 @@ def learn_from_reading(project: Project, tool: str, asked: str, content: str, wr
     if not packages or len(packages) + len(project.packages) > _MAX_NAMES:
         return project
     return replace(project, packages=project.packages | packages)
+
+
+def _local_path(tool: str, asked: str) -> str:
+    """Return the one path that a local tool reads, as far as its arguments tell."""
+    seed = canonical_tool(tool)
+    is_local = seed == "read" or (seed == "bash" and _P["prints"].match(asked) is not None)
+    paths = {path for path in _P["read path"].findall(asked) if path.strip("./\\")} if is_local else set()
+    return paths.pop() if len(paths) == 1 and not _P["more than one"].search(asked) else ""

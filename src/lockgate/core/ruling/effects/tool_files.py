@@ -33,8 +33,7 @@ _SHARE, _BEHIND_HOST = re.compile(r"[\\/]{2}([\w.-]+)[\\/]"), re.compile(r"[\w.-
 
 def read_file_tool(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project) -> list[Effect] | None:
     """Return what a tool does to the files it names; None for a tool that works on no path of this machine."""
-    patched = list(_read_patches(leaves, project)) if seed == "write" else []
-    if patched:
+    if seed == "write" and (patched := list(_read_patches(leaves, project))):
         return patched
     named = _find_paths(name, leaves)
     paths = [leaf for leaf in named if _is_path(leaf.text)]
@@ -42,17 +41,20 @@ def read_file_tool(name: ToolName, seed: str, leaves: Sequence[Leaf], project: P
     effects = list(_read_elsewhere(name, access, leaves))
     if access is None or not paths:
         return effects or ([effect("unknown-act", certainty=Certainty.GUESS)] if seed == "write" else None)
-    here = [_access(leaf, _access_of(leaf, access, name), project) for leaf in paths]
+    here = (_access(leaf, _access_of(leaf, access, name), project) for leaf in paths)
     is_elsewhere = any(map(is_other_host, leaves))
-    effects += [found for found in here if not is_elsewhere or found.kind in _DOORS_ANYWHERE]
+    effects += (found for found in here if not is_elsewhere or found.kind in _DOORS_ANYWHERE)
     if access is Access.WRITE:
         others = [leaf for leaf in leaves if leaf not in named]
         effects += _read_contents(paths, others, project)
         effects += _read_repository(others)
-        if name.verb == "download":
-            effects += [effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths]
-            effects += [effect("requests", seen.target) for leaf in others for seen in find_hosts(leaf.text)]
+        effects += _read_download(paths, others) if name.verb == "download" else ()
     return effects
+
+
+def _read_download(paths: Sequence[Leaf], others: Sequence[Leaf]) -> Iterator[Effect]:
+    yield from (effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths)
+    yield from (effect("requests", seen.target) for leaf in others for seen in find_hosts(leaf.text))
 
 
 def is_other_host(leaf: Leaf) -> bool:
@@ -103,21 +105,18 @@ def _transforms(name: ToolName) -> bool:
 
 
 def _direction(name: ToolName, seed: str, leaves: Sequence[Leaf]) -> Access | None:
-    if seed in ("read", "glob", "grep") or name.kind == "looks":
+    is_view = any(leaf.argument == "command" and leaf.text in ("view", "read", "list") for leaf in leaves)
+    if seed in ("read", "glob", "grep") or name.kind == "looks" or (seed == "write" and is_view):
         return Access.READ
-    if seed == "write":
-        is_view = any(leaf.argument == "command" and leaf.text in ("view", "read", "list") for leaf in leaves)
-        return Access.READ if is_view else Access.WRITE
-    if _transforms(name):
+    if seed == "write" or _transforms(name):
         return Access.WRITE
-    # The folders of a mail tool are full of mail.
-    is_mail = name.verb in _DELETES and not WORDS["mail folder"].isdisjoint(name.words)
-    if is_mail and not any(leaf.text.startswith(("/", "~")) for leaf in leaves):
-        return None
-    if not WORDS["file"].isdisjoint(name.words):
-        writes = name.verb in WORDS["writes file"] | _MOVES
-        return Access.DELETE if name.verb in _DELETES else Access.WRITE if writes else None
-    return Access.WRITE if _edits_by_arguments(name, leaves) else None
+    if name.verb in _DELETES:
+        # The folders of a mail tool are full of mail.
+        is_mail = not WORDS["mail folder"].isdisjoint(name.words)
+        is_file = not is_mail or any(leaf.text.startswith(("/", "~")) for leaf in leaves)
+        return Access.DELETE if is_file and not WORDS["file"].isdisjoint(name.words) else None
+    writes = name.verb in WORDS["writes file"] | _MOVES and not WORDS["file"].isdisjoint(name.words)
+    return Access.WRITE if writes or _edits_by_arguments(name, leaves) else None
 
 
 def _edits_by_arguments(name: ToolName, leaves: Sequence[Leaf]) -> bool:

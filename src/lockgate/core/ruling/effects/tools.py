@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from lockgate.core.ruling.arguments import Leaf, argument_words, sink_from_argument
 from lockgate.core.ruling.effects.activity import Activity
@@ -55,6 +55,7 @@ from lockgate.core.ruling.tool_risk import (
 MAX_EFFECTS = 32
 MAX_LEAVES_READ = 1000
 _MAX_TARGET = 200
+_LENGTHS = range(1, _MAX_TARGET + 1)
 _MAX_TARGETS = 40
 _MAX_ACTION = 40
 _RUNS = WORDS["runs"]
@@ -173,17 +174,19 @@ def _read_run(
     name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project, activity: Activity
 ) -> list[Effect] | None:
     """Return what a shell, an interpreter or a database runs; None for a tool that is none of these."""
-    is_code, is_shell = _has(name.words, "code"), name.verb in _RUNS or _has(name.words, "shell")
-    if seed == "bash" or (is_shell and not is_code and seed not in _OTHER_SEEDS):
-        if commands := _command_lines(seed, leaves):
+    is_code = _has(name.words, "code")
+    if seed == "bash" or (not is_code and _may_be_shell(name, seed)):
+        commands = _command_lines(seed, leaves)
+        if commands or seed == "bash":
             return _read_commands(name, commands, leaves, project, activity)
-        if seed == "bash":
-            return [effect("unknown-act", certainty=Certainty.GUESS)]
     if is_code and (name.verb in _RUNS or not name.verb) and (code := _read_sources(leaves, project)):
         return code
-    if _has(name.words, "database") or any("sql" in name_parts(leaf.argument) for leaf in leaves):
-        return _read_queries(leaves) or None
-    return None
+    is_database = _has(name.words, "database") or any("sql" in name_parts(leaf.argument) for leaf in leaves)
+    return (_read_queries(leaves) if is_database else []) or None
+
+
+def _may_be_shell(name: ToolName, seed: str) -> bool:
+    return seed not in _OTHER_SEEDS and (name.verb in _RUNS or _has(name.words, "shell"))
 
 
 def _read_sources(leaves: Sequence[Leaf], project: Project) -> list[Effect]:
@@ -203,6 +206,8 @@ def _command_lines(seed: str, leaves: Sequence[Leaf]) -> list[Leaf]:
 def _read_commands(
     name: ToolName, commands: Sequence[Leaf], leaves: Sequence[Leaf], project: Project, activity: Activity
 ) -> list[Effect]:
+    if not commands:
+        return [effect("unknown-act", certainty=Certainty.GUESS)]
     # The language of other shells is not read.
     if _has(name.words, "other shell") or name.words == {"cmd"}:
         return [effect("unreadable", argument=leaf.argument, span=(0, len(leaf.text))) for leaf in commands]
@@ -235,22 +240,21 @@ def _read_web_tool(
     name: ToolName, seed: str, call: ToolCall, leaves: Sequence[Leaf], project: Project
 ) -> list[Effect] | None:
     """Return what a tool asks of an address or does to a page; None for a tool that does neither."""
-    hosts = list(_addressed_hosts(leaves))
+    hosts, looks = list(_addressed_hosts(leaves)), [effect("looks")]
     if name.kind == "looks":
         # An address can carry data out, unless we know by name where the tool goes; a bare host carries little.
-        is_named = _has(name.words, "names hosts")
-        hosts = [(host, leaf) for host, leaf in hosts if not is_named or "/" in leaf.text]
-        return _requests(leaves, hosts) if hosts and may_reach_any_address(call.tool) else [effect("looks")]
+        asked = [pair for pair in hosts if "/" in pair[1].text or not _has(name.words, "names hosts")]
+        return (_requests(leaves, asked) if may_reach_any_address(call.tool) else []) or looks
     # A tool that installs something works on the browser.
-    on_page = name.verb != "install" and _has(name.words, "page")
+    page = name.words if name.verb != "install" and _has(name.words, "page") else frozenset[str]()
     if seed == "web_fetch" or name.kind == "requests":
-        only_looks = on_page and _has(name.words, "looks at page")
-        return _requests(leaves, hosts) or [effect("looks" if only_looks else "requests")]
-    if on_page:
+        return _requests(leaves, hosts) or (looks if _has(page, "looks at page") else [effect("requests")])
+    if page:
         return _read_page_act(name, leaves, hosts, project)
     # A tool by the name of the protocol goes where its address says, and what it is called is the method.
-    is_method = _has(name.words, "protocol") and _has(name.words, "sends request")
-    return [_request(host, leaf, sends=True) for host, leaf in hosts if is_method] or None
+    if not _has(name.words, "protocol") or not _has(name.words, "sends request"):
+        return None
+    return [_request(host, leaf, sends=True) for host, leaf in hosts] or None
 
 
 def _addressed_hosts(leaves: Sequence[Leaf]) -> Iterator[tuple[str, Leaf]]:
@@ -342,12 +346,14 @@ def _acts_by_name(name: ToolName, leaves: Sequence[Leaf]) -> list[tuple[str, str
     act = gravest_act(verbs, name.words - {name.verb})[1] if verbs else None
     if act is not None and act.kind != "unknown-act" and KINDS[act.kind].severity >= KINDS[kind].severity:
         acts = [(act.kind, act.role), *([] if kind in _OPEN else acts)]
-    if kind not in _OPEN and kind != "approves-payment":
-        return acts
-    # An account and an amount make a payment, an address makes a record.
+    return _acts_by_shape(name, acts, leaves) if kind in _OPEN or kind == "approves-payment" else acts
+
+
+def _acts_by_shape(name: ToolName, acts: list[tuple[str, str]], leaves: Sequence[Leaf]) -> list[tuple[str, str]]:
+    """Return the acts, or what they come to: an account and an amount make a payment, an address makes a record."""
     shapes = {seen.shape for leaf in leaves if not is_prose(leaf) for seen in find_addresses_by_shape(leaf.text)}
     if Shape.ACCOUNT in shapes and any(_is_in(leaf, "amount") for leaf in leaves):
-        return [("pays", "account"), *(acts if kind == "approves-payment" else [])]
+        return [("pays", "account"), *(acts if name.kind == "approves-payment" else [])]
     is_record = shapes and acts[0][0] == "changes-own-note" and "draft" not in name.words
     return [("changes-record", "thing")] if is_record else acts
 
@@ -391,20 +397,21 @@ def _repository(leaves: Sequence[Leaf]) -> str:
 
 def _targets(kind: str, role: str, leaves: Sequence[Leaf], name: ToolName) -> Sequence[tuple[Leaf, Seen]]:
     if role == "links":
-        prose = [leaf for leaf in leaves if is_prose(leaf)]
-        return [(leaf, seen) for leaf in prose for find in (find_hosts, find_bare_hosts) for seen in find(leaf.text)]
-    if role == "forwarded":
-        # Who gets the mail that a rule sends on; what says which mail it is for, `from=…`, gets none.
-        boxes = [(leaf, seen) for leaf in leaves if not _is_condition(leaf) for seen in find_mailboxes(leaf.text)]
-        if boxes:
-            return boxes
-        role = "principal"
+        return [pair for leaf in leaves if is_prose(leaf) for pair in _seen_in(leaf, find_hosts, find_bare_hosts)]
+    # Who gets the mail that a rule sends on; what says which mail it is for, `from=…`, gets none.
+    acting = [leaf for leaf in leaves if role == "forwarded" and not _is_condition(leaf)]
+    if boxes := [pair for leaf in acting for pair in _seen_in(leaf, find_mailboxes)]:
+        return boxes
+    role = "principal" if role == "forwarded" else role
     pairs = [(leaf, seen) for leaf in leaves for seen in _targets_of(leaf, role)]
-    if kind == "pays" and _has(name.words, "goes back"):
-        return pairs
     # The payer of a payment or the group that a member is added to is no target where another value is one.
-    others = [pair for pair in pairs if _is_in(pair[0], "creditor") or not _is_in(pair[0], f"aside {kind}")]
+    aside = "" if kind == "pays" and _has(name.words, "goes back") else f"aside {kind}"
+    others = [pair for pair in pairs if _is_in(pair[0], "creditor") or not _is_in(pair[0], aside)]
     return others if others or role == "host" else pairs
+
+
+def _seen_in(leaf: Leaf, *finders: Callable[[str], Iterable[Seen]]) -> list[tuple[Leaf, Seen]]:
+    return [(leaf, seen) for find in finders for seen in find(leaf.text)]
 
 
 def _is_condition(leaf: Leaf) -> bool:
@@ -415,28 +422,33 @@ def _is_condition(leaf: Leaf) -> bool:
 
 
 def _targets_of(leaf: Leaf, role: str) -> list[Seen]:
-    text = leaf.text.strip()
+    text, whole = leaf.text.strip(), (0, len(leaf.text))
     if role == "host":
         # `10 mx.a.example.`: numbers stand before the host of a mail server.
         host = host_from_value(_PRIORITY.sub("", text[:_MAX_TARGET]).removesuffix("."))
-        return [Seen(Shape.HOST, host, 0, len(leaf.text))] if host and not is_local_host(host) else []
+        return [] if not host or is_local_host(host) else [Seen(Shape.HOST, host, *whole)]
     shaped = find_addresses_by_shape(leaf.text)
     if shaped and not is_prose(leaf):
         return shaped
-    if not 0 < len(text) <= _MAX_TARGET or "\n" in text:
+    if len(text) not in _LENGTHS or "\n" in text:
         return []
     if sink_from_argument(leaf.argument) == "url" and (host := host_from_value(text)):
-        return [Seen(Shape.HOST, host, 0, len(leaf.text))]
-    is_wanted = has_role(leaf.argument, role)
-    if role == "every":
-        is_wanted = not is_prose(leaf) and not has_role(leaf.argument, "action")
-    # Where a payment goes may be said in words (`original payment method`): those are no account.
-    is_vague = role == "account" and has_role(leaf.argument, "vague account") and not _IN_ACCOUNT.search(text)
-    if not is_wanted or is_vague or shaped:
-        return shaped if is_wanted else []
-    # An account may stand behind its kind, as in `wallet:0x5f…`.
+        return [Seen(Shape.HOST, host, *whole)]
+    if not _is_for(leaf, role):
+        return []
+    # An account may stand behind its kind, as in `wallet:0x5f…`. Where a payment goes may be said in words (`original
+    # payment method`): those are no account.
+    is_vague = role == "account" and has_role(leaf.argument, "vague account")
     start, end = account_start(text), leaf.text.find(text) + len(text)
+    if shaped or (is_vague and not _IN_ACCOUNT.search(text)):
+        return shaped
     return [Seen(Shape.NAME, text[start:], end - len(text) + start, end)]
+
+
+def _is_for(leaf: Leaf, role: str) -> bool:
+    if role == "every":
+        return not is_prose(leaf) and not has_role(leaf.argument, "action")
+    return has_role(leaf.argument, role)
 
 
 def _raised_by_annotations(call: ToolCall, effects: Sequence[Effect]) -> list[Effect]:
