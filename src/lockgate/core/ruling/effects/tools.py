@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import filterfalse
 
 from lockgate.core.ruling.arguments import Leaf, argument_words, sink_from_argument
 from lockgate.core.ruling.effects.activity import Activity
@@ -243,8 +244,10 @@ def _read_web_tool(
     hosts, looks = list(_addressed_hosts(leaves)), [effect("looks")]
     if name.kind == "looks":
         # An address can carry data out, unless we know by name where the tool goes; a bare host carries little.
-        asked = [pair for pair in hosts if "/" in pair[1].text or not _has(name.words, "names hosts")]
-        return (_requests(leaves, asked) if may_reach_any_address(call.tool) else []) or looks
+        asked = hosts if may_reach_any_address(call.tool) else []
+        if _has(name.words, "names hosts"):
+            asked = [(host, leaf) for host, leaf in asked if "/" in leaf.text]
+        return _requests(leaves, asked) or looks
     # A tool that installs something works on the browser.
     page = name.words if name.verb != "install" and _has(name.words, "page") else frozenset[str]()
     if seed == "web_fetch" or name.kind == "requests":
@@ -252,9 +255,8 @@ def _read_web_tool(
     if page:
         return _read_page_act(name, leaves, hosts, project)
     # A tool by the name of the protocol goes where its address says, and what it is called is the method.
-    if not _has(name.words, "protocol") or not _has(name.words, "sends request"):
-        return None
-    return [_request(host, leaf, sends=True) for host, leaf in hosts] or None
+    is_method = _has(name.words, "protocol") and _has(name.words, "sends request")
+    return (_requests(leaves, hosts, sends=True) if is_method else []) or None
 
 
 def _addressed_hosts(leaves: Sequence[Leaf]) -> Iterator[tuple[str, Leaf]]:
@@ -265,10 +267,10 @@ def _addressed_hosts(leaves: Sequence[Leaf]) -> Iterator[tuple[str, Leaf]]:
             yield host, leaf
 
 
-def _requests(leaves: Sequence[Leaf], hosts: Sequence[tuple[str, Leaf]]) -> list[Effect]:
+def _requests(leaves: Sequence[Leaf], hosts: Sequence[tuple[str, Leaf]], *, sends: bool = False) -> list[Effect]:
     method = next((leaf.text.upper() for leaf in leaves if leaf.argument == "method"), "GET")
     has_body = any(not name_parts(leaf.argument).isdisjoint(ROLES["request body"]) for leaf in leaves)
-    sends = has_body or method not in ("GET", "HEAD", "OPTIONS")
+    sends = sends or has_body or method not in ("GET", "HEAD", "OPTIONS")
     return [_request(host, leaf, sends=sends) for host, leaf in hosts]
 
 
@@ -287,10 +289,10 @@ def _read_page_act(
     if name.verb in ("evaluate", "eval", "run", "execute") and (code := _read_sources(leaves, project)):
         return code
     if _has(words, "types into page"):
-        sent = [_request(host, leaf, sends=True) for host, leaf in hosts] or [effect("sends-data")]
+        sent = _requests(leaves, hosts, sends=True) or [effect("sends-data")]
         return [*sent, *find_secret_files(leaves, project, sends=True)]
     if hosts:
-        return [_request(host, leaf, sends=False) for host, leaf in hosts]
+        return _requests((), hosts)
     if _has(words, "acts on page"):
         return [effect("unknown-act")]
     return [effect("looks")] if _has(words, "looks at page") else None
@@ -397,21 +399,20 @@ def _repository(leaves: Sequence[Leaf]) -> str:
 
 def _targets(kind: str, role: str, leaves: Sequence[Leaf], name: ToolName) -> Sequence[tuple[Leaf, Seen]]:
     if role == "links":
-        return [pair for leaf in leaves if is_prose(leaf) for pair in _seen_in(leaf, find_hosts, find_bare_hosts)]
-    # Who gets the mail that a rule sends on; what says which mail it is for, `from=…`, gets none.
-    acting = [leaf for leaf in leaves if role == "forwarded" and not _is_condition(leaf)]
-    if boxes := [pair for leaf in acting for pair in _seen_in(leaf, find_mailboxes)]:
-        return boxes
-    role = "principal" if role == "forwarded" else role
+        return _seen_in(filter(is_prose, leaves), find_hosts, find_bare_hosts)
+    if role == "forwarded":
+        # Who gets the mail that a rule sends on; what says which mail it is for, `from=…`, gets none.
+        boxes = _seen_in(filterfalse(_is_condition, leaves), find_mailboxes)
+        return boxes or _targets(kind, "principal", leaves, name)
     pairs = [(leaf, seen) for leaf in leaves for seen in _targets_of(leaf, role)]
     # The payer of a payment or the group that a member is added to is no target where another value is one.
     aside = "" if kind == "pays" and _has(name.words, "goes back") else f"aside {kind}"
-    others = [pair for pair in pairs if _is_in(pair[0], "creditor") or not _is_in(pair[0], aside)]
+    others = [(leaf, seen) for leaf, seen in pairs if _is_in(leaf, "creditor") or not _is_in(leaf, aside)]
     return others if others or role == "host" else pairs
 
 
-def _seen_in(leaf: Leaf, *finders: Callable[[str], Iterable[Seen]]) -> list[tuple[Leaf, Seen]]:
-    return [(leaf, seen) for find in finders for seen in find(leaf.text)]
+def _seen_in(leaves: Iterable[Leaf], *finders: Callable[[str], Iterable[Seen]]) -> list[tuple[Leaf, Seen]]:
+    return [(leaf, seen) for leaf in leaves for find in finders for seen in find(leaf.text)]
 
 
 def _is_condition(leaf: Leaf) -> bool:
