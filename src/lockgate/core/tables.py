@@ -17,6 +17,7 @@ stops the start, because a row that is skipped protects no one.
 from __future__ import annotations
 
 import pkgutil
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -85,6 +86,18 @@ def parse_rows(text: str, name: str, section: str, columns: Sequence[str]) -> li
 
 def _cells(line: str) -> tuple[str, ...]:
     return tuple(cell.strip().replace("\\|", "|") for cell in f" {line} ".split(" | "))
+
+
+def read_patterns(package: str, name: str) -> dict[str, re.Pattern[str]]:
+    """Return the patterns of a table by their names; `{name}` in one stands for the rows of that name above it."""
+    texts: dict[str, str] = {}
+    flags: dict[str, str] = {}
+    for title, flag, pattern in read_table(package, name, "patterns", ("name", "flags", "pattern")):
+        for earlier, text in texts.items():
+            pattern = pattern.replace(f"{{{earlier}}}", f"(?:{text})")
+        texts[title] = f"{texts[title]}|{pattern}" if title in texts else pattern
+        flags.setdefault(title, f"(?{flag})".replace("(?-)", ""))
+    return {title: re.compile(flags[title] + text) for title, text in texts.items()}
 
 
 def read_words(package: str, name: str) -> tuple[str, ...]:

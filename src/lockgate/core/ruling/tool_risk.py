@@ -19,7 +19,7 @@ MCP annotations are asked afterwards. They can raise the risk, and never lower i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -326,11 +326,6 @@ def _acting_words(words: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(sure or likely or [word for word in words if word in WORDS["acting noun"]]))
 
 
-def acting_words(name: str) -> tuple[str, ...]:
-    """Return the verbs of a name in base form; words that are nouns as well count only where there is no other."""
-    return _acting_words(tool_words(name))
-
-
 def _verbs_of(words: tuple[str, ...]) -> tuple[str, ...]:
     verbs = (*_acting_words(words), *(word for word in words if word in _MORE_VERBS))
     if "draft" in words:
@@ -360,15 +355,9 @@ def _act_without_verb(words: frozenset[str]) -> Act:
     return _NOTHING_KNOWN if WORDS["named address"].isdisjoint(words) else _NOTHING_KNOWN._replace(kind="requests")
 
 
-_Judged = tuple[bool, str, tuple[str, ...], int]
-
-
 def _first_verb(words: tuple[str, ...]) -> tuple[int, str]:
     """Where the verb stands that says what the tool does, and its base form if it acts."""
     for i, word in enumerate(words):
-        pair = words[i : i + 2]
-        if pair in (("look", "up"), ("get", "rid")):
-            return (i, "delete") if word == "get" else (i + 1, "")
         if word in _LOOKS or word in _LOOKS_VAGUELY:
             return i, ""
         if word in _ACTING_FORMS:
@@ -381,36 +370,45 @@ def _first_verb(words: tuple[str, ...]) -> tuple[int, str]:
     return -1, ""
 
 
-def _judge_words(words: tuple[str, ...]) -> _Judged:
+def _judge_words(words: tuple[str, ...]) -> tuple[bool, str, tuple[str, ...], int]:
     """Return whether words only look, why, the verbs that act, and where the deciding verb stands."""
     # 3. The first verb, or 8. none.
     at, verb = _first_verb(words)
     if at < 0:
         return False, "nothing is known about this name", (), at
-    look, rest = words[at], words[at + 1 :]
     if verb:
-        later = tuple(word for word in rest if word in _ACTS and word != verb)
+        later = tuple(word for word in words[at + 1 :] if word in _ACTS and word != verb)
         return False, f"{quoted(verb)} acts", (verb, *later), at
-    # 4. A second verb.
+    for why, acting in (*_other_verbs(words, at), *_doubtful_objects(words, at)):
+        return False, why, acting, at
+    return True, f"{quoted(words[at])} only looks, and no other word acts", (), at
+
+
+def _other_verbs(words: tuple[str, ...], at: int) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """4. Yield why a name that looks first does something else as well, and what."""
+    look, rest = words[at], words[at + 1 :]
     if not _JOINS.isdisjoint(words[:at]):
-        return False, f"something else is done before {quoted(look)}", (), at
+        yield f"something else is done before {quoted(look)}", ()
     second = next((word for word in rest if word in _ACTS), "") or _joined_act(words, at)
     if second:
-        return False, f"{quoted(look)} looks, but {quoted(second)} acts", (second,), at
+        yield f"{quoted(look)} looks, but {quoted(second)} acts", (second,)
     if len(rest) == 1 and look not in _ONLY_LOOKS and rest[0] in (_MAY_ACT if look == "list" else _VERB_BEFORE_NOUN):
-        return False, f"{quoted(look)} may be a thing here that {quoted(rest[0])} acts on", rest, at
-    # 5. An address of the caller's choosing. 6. Secrets. 7. A vague verb.
-    address = next((word for word in words if _is_address(word, look)), "")
-    if address:
-        return False, f"{quoted(address)} may be an address of the caller's choosing", ("visit",), at
-    secret = next((word for word in words if word in WORDS["secret"] and look != "count"), "")
-    if secret:
-        return False, f"{quoted(secret)} is a secret", (), at
+        yield f"{quoted(look)} may be a thing here that {quoted(rest[0])} acts on", rest
+
+
+def _doubtful_objects(words: tuple[str, ...], at: int) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """5. 6. 7. Yield why looking is not harmless: at an address, at a secret, or vaguely at an unknown thing."""
+    look, rest = words[at], words[at + 1 :]
+    for word in words if look != "count" else ():
+        if _is_address(word, look):
+            yield f"{quoted(word)} may be an address of the caller's choosing", ("visit",)
+    for word in words if look != "count" else ():
+        if word in WORDS["secret"]:
+            yield f"{quoted(word)} is a secret", ()
     known = NOUNS - _TOO_VAGUE.get(look, frozenset())
     is_verb_alone = rest[:1] in (("in",), ("out",), ("off",), ("up",))
     if look in _LOOKS_VAGUELY and (is_verb_alone or known.isdisjoint(map(singular, rest or words[:at]))):
-        return False, f"{quoted(look)} is vague, and what it is done to is not known", (look,), at
-    return True, f"{quoted(look)} only looks, and no other word acts", (), at
+        yield f"{quoted(look)} is vague, and what it is done to is not known", (look,)
 
 
 def _joined_act(words: tuple[str, ...], at: int) -> str:
@@ -430,7 +428,7 @@ def _is_address(word: str, look: str) -> bool:
     if word in _MANY_ADDRESSES:
         return look not in WORDS["looks over many"]
     # Searching the whole web asks one provider; searching a site may ask the site.
-    return word in _ADDRESSES and look != "count" and not (look in ("search", "find") and word in ("web", "internet"))
+    return word in _ADDRESSES and not (look in ("search", "find") and word in ("web", "internet"))
 
 
 # Risk.
@@ -454,8 +452,8 @@ _HINTS: tuple[tuple[str, object, str], ...] = (
     ("destructivehint", True, "deletes-record"),
     ("openworldhint", True, "requests"),
     ("readonlyhint", False, "unknown-act"),
-    ("idempotenthint", "", ""),
 )
+_TYPES_OF_HINTS = {"title": str, "idempotenthint": bool} | {hint: bool for hint, _, _ in _HINTS}
 
 
 def kind_by_annotations(annotations: object) -> str:
@@ -469,14 +467,10 @@ def kind_by_annotations(annotations: object) -> str:
     # On the wire hints are camelCase, in Python clients snake_case.
     stated = [(str(key).replace("_", "").lower(), value) for key, value in annotations.items()]
     for hint, raises, kind in _HINTS:
-        if any(name == hint and value is raises for name, value in stated):
+        if (hint, raises) in stated:
             return kind
-    is_sound = all(isinstance(key, str) for key in annotations) and all(
-        isinstance(value, str | None if name == "title" else bool | None)
-        for name, value in stated
-        if name == "title" or any(name == hint for hint, _, _ in _HINTS)
-    )
-    return "" if is_sound else "unknown-act"
+    is_sound = all(value is None or isinstance(value, _TYPES_OF_HINTS.get(name, object)) for name, value in stated)
+    return "" if is_sound and all(isinstance(key, str) for key in annotations) else "unknown-act"
 
 
 def tool_risk(
@@ -500,8 +494,7 @@ def explain_risk(name: str) -> str:
 
 # What a text that asks for a tool would say.
 
-
-# What the common names ask for: some hosts give such a tool a name without a verb (`terminal`, `Task`).
+# Some hosts give a tool with a common name one without a verb (`terminal`, `Task`).
 _COMMON_INTENT: Mapping[str, tuple[str, str]] = {
     "bash": ("run", "command"),
     "write": ("write", "file"),

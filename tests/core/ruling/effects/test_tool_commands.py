@@ -9,7 +9,7 @@ from command_effects import SHOP
 
 from lockgate.core.ruling.arguments import flatten_arguments
 from lockgate.core.ruling.effects.effects_of_call import effects_of
-from lockgate.core.ruling.effects.tool_commands import commands_of, rest_name
+from lockgate.core.ruling.effects.tool_commands import commands_of, rest_request
 from lockgate.core.ruling.tool_call import ToolCall
 
 # A command line, a tool, and its arguments.
@@ -169,6 +169,21 @@ ACTS: list[tuple[str, str, dict[str, Any]]] = [
         "gh repo delete acme/shop",
         "http_request",
         {"method": "DELETE", "url": "https://api.github.com/repos/acme/shop"},
+    ),
+    (
+        "curl -X DELETE https://api.github.com/repos/acme/shop",
+        "http_request",
+        {"method": "DELETE", "url": "https://api.github.com/repos/acme/shop"},
+    ),
+    (
+        "curl -X DELETE https://api.shop.example/x",
+        "http_request",
+        {"method": "DELETE", "url": "https://api.shop.example/x"},
+    ),
+    (
+        "http PUT https://api.github.com/repos/o/r/collaborators/eve role=admin",
+        "http_request",
+        {"method": "PUT", "url": "https://api.github.com/repos/o/r/collaborators/eve"},
     ),
     ("kubectl delete namespace prod", "k8s_api", {"method": "DELETE", "path": "/api/v1/namespaces/prod"}),
     (
@@ -403,7 +418,7 @@ def test_a_value_stays_one_word() -> None:
     ],
 )
 def test_a_request_is_named_by_its_method_and_path(arguments: dict[str, Any], name: str) -> None:
-    named = rest_name("call_api", flatten_arguments(arguments)[0])
+    named = rest_request("call_api", flatten_arguments(arguments)[0])
     assert named is not None
     assert named[0] == name.replace("_v_", "_")
 
@@ -418,7 +433,7 @@ def test_a_request_is_named_by_its_method_and_path(arguments: dict[str, Any], na
     ],
 )
 def test_other_requests_are_named_by_nothing(arguments: dict[str, Any]) -> None:
-    assert rest_name("call_api", flatten_arguments(arguments)[0]) is None
+    assert rest_request("call_api", flatten_arguments(arguments)[0]) is None
 
 
 @pytest.mark.parametrize("tool", ["k8s_list_pods", "aws_describe_instances", "redis_list_keys", "iam_search_users"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -18,15 +18,13 @@ from typing import NamedTuple
 
 from lockgate.core.ruling.effects.project import Place, Project, package_name, site_of_url
 from lockgate.core.ruling.tool_risk import canonical_tool
-from lockgate.core.tables import read_table
+from lockgate.core.tables import read_patterns, read_table
 
-_MAX_NAME = 160
-# Names that one file may give, of each sort.
-_MAX_NAMES = 10_000
+_P = read_patterns(__package__, "manifests.tbl")
+# Names that one file may give, of each sort; how long a name, a file of TOML and a manifest that is read may be.
+_MAX_NAMES, _MAX_NAME, _MAX_TOML, _MAX_MANIFEST = 10_000, 160, 64 * 1024, 512 * 1024
 _MAX_DEPTH = 12
-# TOML takes long to read, and quadratic time for a key of many parts.
-_MAX_TOML = 64 * 1024
-_LONG_KEY = re.compile(r"(?m)^(?:[^.=\n]*\.){13}")
+_IMAGE_FOLDERS = frozenset("workflows k8s kubernetes manifests deploy deployments".split())
 
 
 class ManifestNames(NamedTuple):
@@ -45,7 +43,7 @@ def is_manifest(name: str, folder: str = "") -> bool:
     """Return whether a file of this name, in a folder of that name, says what the project uses."""
     reader = _reader_of(name, folder)
     if reader is _read_images:
-        return _IMAGE_FILE.fullmatch(name) is not None or folder in _IMAGE_FOLDERS
+        return _P["image file"].fullmatch(name) is not None or folder in _IMAGE_FOLDERS
     return reader is not None
 
 
@@ -75,9 +73,9 @@ def read_git_remotes(text: str) -> dict[str, str]:
     remotes: dict[str, str] = {}
     name = ""
     for line in text.splitlines():
-        if section := re.match(r'[ \t]*\[([a-z]+)(?: "([^"\n]{1,160})")?\]', line, re.IGNORECASE):
+        if section := _P["remote"].match(line):
             name = section[2] or "" if section[1].lower() == "remote" else ""
-        elif name and (url := re.match(r"[ \t]*(?:push)?url[ \t]*=[ \t]*(\S{1,500})", line, re.IGNORECASE)):
+        elif name and (url := _P["remote url"].match(line)):
             remotes.setdefault(name, re.sub(r"(?<=://)[^/@]*@", "", url[1]))
     return remotes
 
@@ -91,7 +89,7 @@ def _reader_of(name: str, folder: str) -> _Reader | None:
     for pattern, reader in _PATTERN_READERS.items():
         if fnmatchcase(f"{folder}/{name}" if "/" in pattern else name, pattern):
             return reader
-    return _read_images if name.endswith((".yml", ".yaml")) or _IMAGE_FILE.fullmatch(name) else None
+    return _read_images if name.endswith((".yml", ".yaml")) or _P["image file"].fullmatch(name) else None
 
 
 def _collect(
@@ -111,82 +109,51 @@ def _collect(
 
 
 def _plain_names(names: Iterable[str]) -> Iterator[str]:
-    for name in islice(names, _MAX_NAMES):
-        if 0 < len(name) <= _MAX_NAME and _PLAIN_NAME.fullmatch(name):
-            yield name
-
-
-_PLAIN_NAME = re.compile(r"[\w@.][\w@./:+-]*")
-_URL = re.compile(r"(?:https?|ssh|git\+https?|git\+ssh)://[^\s\"'<>,;)\]}]{3,400}")
-_REQUIREMENT = re.compile(r"([A-Za-z0-9][\w.-]*)")
+    short = (name for name in islice(names, _MAX_NAMES) if 0 < len(name) <= _MAX_NAME)
+    return (name for name in short if _P["plain name"].fullmatch(name))
 
 
 def _urls(text: str) -> Iterator[str]:
-    return (found[0] for found in _URL.finditer(text))
-
-
-# Manifests that have a structure: TOML and JSON.
-
-
-class _Walk:
-    """One walk through a manifest: names of packages below keys that say so, and of scripts below theirs.
-
-    The project's own name is no package that it uses: in a public registry it may be an attacker's. `only_tasks` are
-    the keys whose scripts have no program of their own: a runner takes their names.
-    """
-
-    def __init__(self, only_tasks: Sequence[str]) -> None:
-        self.only_tasks = only_tasks
-        self.packages: list[str] = []
-        self.tasks: list[str] = []
-        self.programs: list[str] = []
-
-    def visit(self, value: object, depth: int = 0) -> None:
-        if not isinstance(value, dict) or depth > _MAX_DEPTH:
-            return
-        for key, inner in value.items():
-            if _DEPENDENCY_KEYS.fullmatch(key):
-                self._add_dependencies(inner)
-            elif key in ("scripts", "tasks", "gui-scripts", "bin") and isinstance(inner, dict):
-                self.tasks.extend(inner)
-                self.programs.extend(inner if key not in self.only_tasks else ())
-            self.visit(inner, depth + 1)
-
-    def _add_dependencies(self, value: object) -> None:
-        if isinstance(value, list):
-            found = [_REQUIREMENT.match(item) for item in value if isinstance(item, str)]
-            self.packages += [match[1] for match in found if match]
-            return
-        for name, inner in value.items() if isinstance(value, dict) else ():
-            # A group of requirements; elsewhere the key is the package and the value says which.
-            if isinstance(inner, list) and any(isinstance(each, str) for each in inner):
-                self._add_dependencies(inner)
-            else:
-                self.packages.append(name)
-
-
-_DEPENDENCY_KEYS = re.compile(
-    r"(?:[a-z-]*-)?dependencies|[a-z]*Dependencies|dependency-groups|requires|(?:dev-)?packages|require(?:-dev)?"
-)
+    return (match[0] for match in _P["url"].finditer(text))
 
 
 def _read_tree(registry: str, text: str, *, is_toml: bool) -> ManifestNames:
-    if is_toml and (len(text) > _MAX_TOML or _LONG_KEY.search(text)):
+    """Read TOML or JSON: packages below keys that say so, and scripts below theirs.
+
+    The project's own name is no package that it uses: in a public registry it may be an attacker's. The scripts of some
+    keys have no program of their own: a runner takes their names.
+    """
+    if is_toml and (len(text) > _MAX_TOML or _P["long key"].search(text)):
         return NO_NAMES
-    walk = _Walk(("tasks",) if is_toml else ("tasks", "scripts"))
-    walk.visit(tomllib.loads(text) if is_toml else json.loads(text))
-    return _collect(registry, walk.packages, tasks=walk.tasks, programs=walk.programs, urls=_urls(text))
+    only_tasks = ("tasks",) if is_toml else ("tasks", "scripts")
+    packages, tasks, programs = list[str](), list[str](), list[str]()
+    pending: list[tuple[object, int]] = [(tomllib.loads(text) if is_toml else json.loads(text), 0)]
+    while pending:
+        value, depth = pending.pop()
+        for key, inner in value.items() if isinstance(value, dict) and depth <= _MAX_DEPTH else ():
+            if _P["dependency key"].fullmatch(key):
+                packages += _dependencies(inner)
+            elif key in ("scripts", "tasks", "gui-scripts", "bin") and isinstance(inner, dict):
+                tasks += inner
+                programs += inner if key not in only_tasks else ()
+            pending.append((inner, depth + 1))
+    return _collect(registry, packages, tasks=tasks, programs=programs, urls=_urls(text))
 
 
-# Manifests that have lines.
+def _dependencies(value: object) -> Iterator[str]:
+    if isinstance(value, list):
+        matches = [_P["requirement"].match(item) for item in value if isinstance(item, str)]
+        yield from (match[1] for match in matches if match)
+    for name, inner in value.items() if isinstance(value, dict) else ():
+        # A group of requirements; elsewhere the key is the package and the value says which.
+        is_group = isinstance(inner, list) and any(isinstance(item, str) for item in inner)
+        yield from _dependencies(inner) if is_group else (name,)
 
 
 def _read_setup(text: str) -> ManifestNames:
-    """Read `setup.cfg` and `setup.py`: what stands in or below a key that ends in `_requires` or `requires`."""
     names: list[str] = []
-    for block in re.finditer(r"requires?[ \t]*=[ \t]*(.{0,8000})", text, re.DOTALL):
-        lines = re.split(r"\n(?=\S)", block[1], maxsplit=1)[0]
-        names.extend(re.findall(r"(?:^|[\"'\n])[ \t]*([A-Za-z0-9][\w.-]*)[ \t]*(?=[<>=!~\[;\"'\n]|$)", lines))
+    for block in _P["setup block"].finditer(text):
+        names += _P["setup name"].findall(re.split(r"\n(?=\S)", block[1], maxsplit=1)[0])
         if len(names) > _MAX_NAMES:
             break
     return _collect("pypi", names, urls=_urls(text))
@@ -208,43 +175,20 @@ def _read_lines(
     return found if reader == "text" else found._replace(hosts=tuple(site for site in found.hosts if "/" not in site))
 
 
-# Files that name the images or the actions that are run. Those on a curated registry, or of a forge's own, are no news:
-# no stranger can publish there.
-_IMAGE_FILE = re.compile(
-    r"(?i)(?:.{0,80}[.-])?(?:dockerfile|containerfile)(?:[.-].{0,80})?"
-    r"|(?:(?:docker-)?compose|values)[\w.-]{0,80}\.ya?ml|action\.ya?ml"
-)
-_IMAGE_FOLDERS = frozenset("workflows k8s kubernetes manifests deploy deployments".split())
-_IMAGE = re.compile(
-    r"(?mi)^[ \t]*(?:FROM[ \t]+(?:--\S{1,80}[ \t]+)?|ARG[ \t]+\w{1,80}=|(?:COPY|ADD)[ \t][^\n]{0,200}?--from="
-    r"|(?:-[ \t]+)?[\"']?(?:image|repository|container|newName|(?P<uses>uses))[\"']?:[ \t]*)"
-    r"[\"']?(?:docker://)?(?P<name>[a-z0-9][\w.-]{0,100}(?::\d{1,5}(?=/))?(?:/[\w.-]{1,100}){1,8})"
-)
-_CURATED = re.compile(
-    r"(?:docker\.io/)?library/|public\.ecr\.aws/docker/library/|mcr\.microsoft\.com/|registry\.k8s\.io/|gcr\.io/distroless/"
-)
-
-
 def _read_images(text: str) -> ManifestNames:
     """Read the images and actions that have an owner or a host in their names; a new tag is the same name."""
-    found = dict.fromkeys((match["uses"], match["name"].lower()) for match in _IMAGE.finditer(text))
-    images = (name for uses, name in found if not uses and _is_public(name) and not _CURATED.match(name))
+    named = dict.fromkeys((match["uses"], match["name"].lower()) for match in _P["image"].finditer(text))
+    others = [(uses, name) for uses, name in named if not _P["curated"].match(name)]
+    images = _collect("image", (name for uses, name in others if not uses and _is_public(name)))
     # An action may lie in a folder of its repository.
-    actions = ("/".join(name.split("/")[:2]) for uses, name in found if uses)
-    packages = (
-        *_collect("image", images).packages,
-        *_collect("action", (name for name in dict.fromkeys(actions) if not name.startswith(_OWN_ACTIONS))).packages,
-    )
-    return ManifestNames(packages)
+    actions = dict.fromkeys("/".join(name.split("/")[:2]) for uses, name in others if uses)
+    return ManifestNames((*images.packages, *_collect("action", actions).packages))
 
 
 def _is_public(image: str) -> bool:
     """Return whether others may publish this: where no host is named, such a name has two parts, unlike a path."""
     host, *parts = image.split("/")
     return len(parts) == 1 or "." in host or ":" in host
-
-
-_OWN_ACTIONS = ("actions/", "github/")
 
 
 _STANDS_FOR = (
@@ -279,47 +223,31 @@ _PATTERN_READERS = {name: reader for name, reader in _READERS.items() if "*" in 
 
 # What an agent learns by reading a manifest.
 
-_MAX_MANIFEST = 512 * 1024
-_MAX_PACKAGES = 10_000
-# A command that does more than print one file may print anything beside it.
-_MORE_THAN_ONE = re.compile(r"[;|&<>$`\n]|://")
-# A file on another machine is not the project's, whatever its name.
-_PRINTS = re.compile(r"(?:cat|head|less|more|bat|type)\s")
-_READ_PATH = re.compile(r"[\w@~./\\-]*[./\\][\w@./\\-]*")
-# File tools put the number of a line before it.
-_NUMBERED = re.compile(r"(?m)^[ \t]*\d+(?:\u2192|\t|[ ]{1,2}(?=\S|$)|:)")
-
 
 def learn_from_reading(project: Project, tool: str, asked: str, content: str, written: Collection[str]) -> Project:
     """Return the project with the packages of the one manifest that a call read; unchanged for every other call.
 
     It counts when a local tool read that file of the project and nothing else, and no earlier call wrote it.
     """
-    if len(content) > _MAX_MANIFEST or _MORE_THAN_ONE.search(asked) or not _reads_local_file(tool, asked):
-        return project
-    paths = {path for path in _READ_PATH.findall(asked) if path.strip("./\\")}
-    if len(paths) != 1:
-        return project
-    path = paths.pop()
+    path = _local_path(tool, asked) if len(content) <= _MAX_MANIFEST else ""
     folder, _, name = path.replace("\\", "/").rpartition("/")
     # Which images and actions a project runs is read from its folder alone: any file can say `image:`.
     is_packages = is_manifest(name) and not may_name_images(name)
-    if not is_packages or project.locate(path) is not Place.INSIDE or _is_among(path, written):
+    # Either side may spell a path from another folder.
+    is_written = any(path.endswith(other) or other.endswith(path) for other in written if other)
+    if not is_packages or is_written or project.locate(path) is not Place.INSIDE:
         return project
-    lines = content.count("\n") + 1
-    is_numbered = len(_NUMBERED.findall(content)) * 10 >= lines * 9
-    names = read_manifest(name, _NUMBERED.sub("", content) if is_numbered else content, folder.rpartition("/")[2])
-    packages = frozenset(names.packages) - project.packages
-    if not packages or len(packages) + len(project.packages) > _MAX_PACKAGES:
+    is_numbered = len(_P["numbered"].findall(content)) * 10 >= (content.count("\n") + 1) * 9
+    text = _P["numbered"].sub("", content) if is_numbered else content
+    packages = frozenset(read_manifest(name, text, folder.rpartition("/")[2]).packages) - project.packages
+    if not packages or len(packages) + len(project.packages) > _MAX_NAMES:
         return project
     return replace(project, packages=project.packages | packages)
 
 
-def _reads_local_file(tool: str, asked: str) -> bool:
+def _local_path(tool: str, asked: str) -> str:
+    """Return the one path that a local tool reads, as far as its arguments tell."""
     seed = canonical_tool(tool)
-    return seed == "read" or (seed == "bash" and _PRINTS.match(asked) is not None)
-
-
-def _is_among(path: str, written: Collection[str]) -> bool:
-    """Return whether a path was written, as either side may spell it from another folder."""
-    return any(path.endswith(each) or each.endswith(path) for each in written if each)
+    is_local = seed == "read" or (seed == "bash" and _P["prints"].match(asked) is not None)
+    paths = {path for path in _P["read path"].findall(asked) if path.strip("./\\")} if is_local else set()
+    return paths.pop() if len(paths) == 1 and not _P["more than one"].search(asked) else ""

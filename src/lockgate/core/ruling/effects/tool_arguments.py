@@ -58,7 +58,7 @@ def has_role(argument: str, role: str) -> bool:
 @lru_cache(maxsize=1024)
 def _has_name_role(name: str, role: str) -> bool:
     parts = _parts_of_name(name)
-    if parts.isdisjoint(ROLES[role]) or (role == "account" and not parts.isdisjoint(ROLES["own side"])):
+    if parts.isdisjoint(ROLES.get(role, ())) or (role == "account" and not parts.isdisjoint(ROLES["own side"])):
         return False
     # An identifier of a letter is no address; one of a person or a channel is.
     return parts.isdisjoint(_IDS) or role == "thing" or not parts.isdisjoint(ROLES["addressable"])

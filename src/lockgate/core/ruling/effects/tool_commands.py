@@ -9,12 +9,13 @@ method and path.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf
+from lockgate.core.ruling.effects.effect import KINDS, SPENDS, Severity
 from lockgate.core.ruling.effects.programs.program_rows import commands_of_program, find_row
 from lockgate.core.ruling.effects.tool_arguments import ROLES, has_role, name_parts, quote_word
 from lockgate.core.ruling.targets import is_local_host
@@ -28,6 +29,7 @@ from lockgate.core.ruling.tool_risk import (
     VERBS,
     WORDS,
     has_common_name,
+    read_tool_name,
     read_words,
     singular,
     split_server,
@@ -121,15 +123,11 @@ def _match(program: str, rest: Sequence[str], *, is_sure: bool) -> Iterator[_Hea
     name, *service = program.split()
     if name in _VERB_FIRST and not service and rest and rest[0] not in (_EVERYDAY - NOUNS) | _FILLER:
         service, rest = [rest[0]], rest[1:]
-    normal, joined = [*map(_normal, (*service, *rest))], "".join((*service, *rest))
+    parts, key = _fitting_key(name, (*service, *rest))
+    is_joined = "".join(_words(key)) == "".join((*service, *rest))
     rest = [word for word in rest if word not in _FILLER]
-    keys = [(_key_words(key), key) for key in commands_of_program(name) or ()]
-    fitting = [(parts, key) for parts, key in keys if parts.issubset(normal) or "".join(_words(key)) == joined]
-    # Of two that fit, the one whose word comes first: `git_branch_delete` is no `git rm`.
-    fitting.sort(key=lambda pair: min(map(normal.index, pair[0] & {*normal}), default=0))
-    parts, key = max(fitting, key=lambda pair: len(pair[0]), default=(frozenset[str](), ""))
     if len(parts) > len(service):
-        left = () if "".join(_words(key)) == joined else tuple(word for word in rest if _normal(word) not in parts)
+        left = () if is_joined else tuple(word for word in rest if _normal(word) not in parts)
         yield _Head(name, tuple(key.split()), "row", left)
         if not left:
             return
@@ -139,6 +137,16 @@ def _match(program: str, rest: Sequence[str], *, is_sure: bool) -> Iterator[_Hea
     # What no row knows may be read by its first word: `redis_config_set` is no `set`.
     if is_sure:
         yield _Head(name, (*service, *rest), "", tuple(rest))
+
+
+def _fitting_key(name: str, words: Sequence[str]) -> tuple[frozenset[str], str]:
+    """Return the command words of a program that are among these, in any order or joined; empty where none are."""
+    normal, joined = [*map(_normal, words)], "".join(words)
+    keys = [(_key_words(key), key) for key in commands_of_program(name) or ()]
+    fitting = [(parts, key) for parts, key in keys if parts.issubset(normal) or "".join(_words(key)) == joined]
+    # Of two that fit, the one whose word comes first: `git_branch_delete` is no `git rm`.
+    fitting.sort(key=lambda pair: min(map(normal.index, pair[0] & {*normal}), default=0))
+    return max(fitting, key=lambda pair: len(pair[0]), default=(frozenset[str](), ""))
 
 
 def _match_cloud(name: str, service: Sequence[str], rest: list[str], *, is_sure: bool) -> Iterator[_Head]:
@@ -169,18 +177,17 @@ def _command(head: _Head, given: Sequence[tuple[str, str]]) -> ToolCommand:
     known = row.options if row is not None else {}
     options = [f"--{word}" for word in head.left if f"--{word}" in known]
     is_whole = head.known == "row" and len(options) == len(head.left)
-    operands, lines = list[str](), list[str]()
     used = frozenset(map(_normal, (*head.words, *"-".join(head.words).split("-"))))
-    for key, value in given:
-        option, rank = _option(key), _rank(key)
-        is_option = not value or option in known or has_role(key, "prose") or len(value) > _MAX_VALUE or "\n" in value
-        if rank == _LINE:
-            lines.append(value)
-        elif rank or not used.issuperset(map(_normal, _words(value))):
-            if is_option or head.program in _VERB_FIRST | _VERB_LAST:
-                options.append(quote_word(f"{option}={value[:_MAX_VALUE]}") if value else option)
-            if not is_option or rank == _LAST:
-                operands.append(quote_word(value))
+    lines = [value for key, value in given if _rank(key) == _LINE]
+    # An argument that says the command words again is none of its operands.
+    others = [(key, value) for key, value in given if _rank(key) or not used.issuperset(map(_normal, _words(value)))]
+    operands = list[str]()
+    for key, value in others:
+        is_option = _is_option(key, value, known)
+        if _rank(key) != _LINE and (is_option or head.program in _VERB_FIRST | _VERB_LAST):
+            options.append(quote_word(f"{_option(key)}={value[:_MAX_VALUE]}") if value else _option(key))
+        if _rank(key) == _LAST or (_rank(key) != _LINE and not is_option):
+            operands.append(quote_word(value))
     # Behind so many operands a program starts what follows.
     most = row.rest_at if row is not None and row.rest_at >= 0 else len(operands)
     line = " ".join(lines).strip().removeprefix(head.program + " ")
@@ -188,6 +195,10 @@ def _command(head: _Head, given: Sequence[tuple[str, str]]) -> ToolCommand:
     ending = (*options, *operands[:most], line) if head.known else (line, *options, *operands)
     words = (head.program, *head.words, *ending)
     return ToolCommand(" ".join(filter(None, words)), "whole" if is_whole else head.known)
+
+
+def _is_option(key: str, value: str, known: Collection[str]) -> bool:
+    return not value or _option(key) in known or has_role(key, "prose") or len(value) > _MAX_VALUE or "\n" in value
 
 
 def _given(arguments: Mapping[str, object]) -> Iterator[tuple[str, str]]:
@@ -223,34 +234,36 @@ def _option(key: str) -> str:
     return f"-{key}" if len(key) == 1 else "--" + "-".join(_words(key) or [key])
 
 
-def rest_name(tool: str, leaves: Sequence[Leaf]) -> tuple[str, Leaf] | None:
-    """Return a REST request as a tool's name, with its method as the verb and its path as words, and its address."""
-    verb = _VERBS.get(_method(tool, leaves), "")
-    for address in leaves if verb else ():
-        match = _ADDRESS.match(address.text) if has_role(address.argument, "address") else None
-        if match is not None:
-            host, path = match[1] or "", match[2] or ""
-            return None if is_local_host(host.partition(":")[0]) else (_name_of(verb, host, path), address)
-    return None
+def rest_request(tool: str, leaves: Sequence[Leaf]) -> tuple[str, Leaf] | None:
+    """Return a REST request as a tool's name, as `name_of_request` writes it, and its address."""
+    words = tool_words(tool)
+    stated = [leaf.text for leaf in leaves if has_role(leaf.argument, "method") or leaf.text in _METHODS]
+    # Of a tool by the name of the protocol the method may be a word of the name.
+    stated += words if not WORDS["protocol"].isdisjoint(words) else ()
+    method = next((text.upper() for text in stated if text.upper() in _METHODS), "")
+    addresses = (leaf for leaf in leaves if has_role(leaf.argument, "address") and _ADDRESS.match(leaf.text))
+    address = next(addresses, None)
+    name = name_of_request(method, address.text) if address is not None else ""
+    return (name, address) if name and address is not None else None
 
 
-def _name_of(verb: str, host: str, path: str) -> str:
-    action = _ACTION.search(path)
-    if action:
+def name_of_request(method: str, address: str) -> str:
+    """Return a request that changes something elsewhere as a tool's name: its method as the verb, its path as words."""
+    verb, match = _VERBS.get(method.upper(), ""), _ADDRESS.match(address)
+    host, path = (match[1] or "", match[2] or "") if match else ("", "")
+    if not verb or not match or is_local_host(host.partition(":")[0]):
+        return ""
+    if action := _ACTION.search(path):
         return f"{host.partition('.')[0]}_{action[1]}"[:MAX_NAME]
     segments = path.partition("?")[0].replace("/pulls/", "/pull_request/").split("/")
     named = [segment for segment in segments if _SEGMENT.fullmatch(segment)]
     return "_".join((verb, *named))[:MAX_NAME].replace(":", "_").replace(".", "_")
 
 
-def _method(tool: str, leaves: Sequence[Leaf]) -> str:
-    words = frozenset(tool_words(tool))
-    named = () if WORDS["protocol"].isdisjoint(words) else [word.upper() for word in words if word.upper() in _VERBS]
-    return next((leaf.text.upper() for leaf in leaves if _is_method(leaf)), next(iter(named), ""))
-
-
-def _is_method(leaf: Leaf) -> bool:
-    return leaf.text in _METHODS or (has_role(leaf.argument, "method") and leaf.text.upper() in _METHODS)
+def kind_of_request(name: str) -> str:
+    """Return what a request by this name does, where it is more than sending data."""
+    kind = read_tool_name(name).kind if name else "looks"
+    return kind if KINDS[kind].severity >= Severity.OPENS_A_DOOR or kind in SPENDS else ""
 
 
 _VERBS = {"POST": "create", "PUT": "set", "PATCH": "update", "DELETE": "delete"}

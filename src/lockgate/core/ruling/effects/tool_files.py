@@ -17,6 +17,7 @@ from lockgate.core.ruling.tool_risk import WORDS, ToolName
 _MOVES, _TRANSFORMS, _DELETES = WORDS["moves file"], WORDS["transforms file"], WORDS["deletes file"]
 _OLD, _NEW = ROLES["old text"], ROLES["new text"]
 _EDITED = frozenset("path filename filepath".split())
+_VIEWS = frozenset(Leaf("command", word) for word in ("view", "read", "list"))
 _NOT_CONTENT = frozenset("description instruction instructions explanation title".split())
 # On another machine a path is outside no project, and a key is a key.
 _DOORS_ANYWHERE = frozenset(
@@ -34,25 +35,27 @@ _SHARE, _BEHIND_HOST = re.compile(r"[\\/]{2}([\w.-]+)[\\/]"), re.compile(r"[\w.-
 def read_file_tool(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project) -> list[Effect] | None:
     """Return what a tool does to the files it names; None for a tool that works on no path of this machine."""
     patched = list(_read_patches(leaves, project)) if seed == "write" else []
-    if patched:
-        return patched
     named = _find_paths(name, leaves)
     paths = [leaf for leaf in named if _is_path(leaf.text)]
     access = _direction(name, seed, leaves)
     effects = list(_read_elsewhere(name, access, leaves))
-    if access is None or not paths:
-        return effects or ([effect("unknown-act", certainty=Certainty.GUESS)] if seed == "write" else None)
-    here = [_access(leaf, _access_of(leaf, access, name), project) for leaf in paths]
+    if patched or access is None or not paths:
+        unknown = [effect("unknown-act", certainty=Certainty.GUESS)] if seed == "write" else None
+        return patched or effects or unknown
+    here = (_access(leaf, _access_of(leaf, access, name), project) for leaf in paths)
     is_elsewhere = any(map(is_other_host, leaves))
-    effects += [found for found in here if not is_elsewhere or found.kind in _DOORS_ANYWHERE]
+    effects += (found for found in here if not is_elsewhere or found.kind in _DOORS_ANYWHERE)
     if access is Access.WRITE:
         others = [leaf for leaf in leaves if leaf not in named]
         effects += _read_contents(paths, others, project)
         effects += _read_repository(others)
-        if name.verb == "download":
-            effects += [effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths]
-            effects += [effect("requests", seen.target) for leaf in others for seen in find_hosts(leaf.text)]
+        effects += _read_download(paths, others) if name.verb == "download" else ()
     return effects
+
+
+def _read_download(paths: Sequence[Leaf], others: Sequence[Leaf]) -> Iterator[Effect]:
+    yield from (effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths)
+    yield from (effect("requests", seen.target) for leaf in others for seen in find_hosts(leaf.text))
 
 
 def is_other_host(leaf: Leaf) -> bool:
@@ -103,21 +106,19 @@ def _transforms(name: ToolName) -> bool:
 
 
 def _direction(name: ToolName, seed: str, leaves: Sequence[Leaf]) -> Access | None:
-    if seed in ("read", "glob", "grep") or name.kind == "looks":
+    is_view = seed == "write" and not _VIEWS.isdisjoint(leaves)
+    if seed in ("read", "glob", "grep") or name.kind == "looks" or is_view:
         return Access.READ
-    if seed == "write":
-        is_view = any(leaf.argument == "command" and leaf.text in ("view", "read", "list") for leaf in leaves)
-        return Access.READ if is_view else Access.WRITE
-    if _transforms(name):
+    if seed == "write" or _transforms(name):
         return Access.WRITE
-    # The folders of a mail tool are full of mail.
-    is_mail = name.verb in _DELETES and not WORDS["mail folder"].isdisjoint(name.words)
-    if is_mail and not any(leaf.text.startswith(("/", "~")) for leaf in leaves):
-        return None
-    if not WORDS["file"].isdisjoint(name.words):
-        writes = name.verb in WORDS["writes file"] | _MOVES
-        return Access.DELETE if name.verb in _DELETES else Access.WRITE if writes else None
-    return Access.WRITE if _edits_by_arguments(name, leaves) else None
+    on_file = not WORDS["file"].isdisjoint(name.words)
+    if name.verb in _DELETES:
+        # The folders of a mail tool are full of mail.
+        is_mail = not WORDS["mail folder"].isdisjoint(name.words)
+        is_mail = is_mail and not any(leaf.text.startswith(("/", "~")) for leaf in leaves)
+        return Access.DELETE if on_file and not is_mail else None
+    writes = on_file and name.verb in WORDS["writes file"] | _MOVES
+    return Access.WRITE if writes or _edits_by_arguments(name, leaves) else None
 
 
 def _edits_by_arguments(name: ToolName, leaves: Sequence[Leaf]) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import filterfalse
 
 from lockgate.core.ruling.arguments import Leaf, argument_words, sink_from_argument
 from lockgate.core.ruling.effects.activity import Activity
 from lockgate.core.ruling.effects.carried_secrets import find_carried_secrets
 from lockgate.core.ruling.effects.code import read_code
-from lockgate.core.ruling.effects.effect import KINDS, SPENDS, Certainty, Effect, Severity, effect
+from lockgate.core.ruling.effects.effect import KINDS, Certainty, Effect, Severity, effect
 from lockgate.core.ruling.effects.own_acts import read_own_arguments
 from lockgate.core.ruling.effects.own_paths import OWN_KINDS
 from lockgate.core.ruling.effects.project import Project
@@ -17,6 +18,7 @@ from lockgate.core.ruling.effects.shell import read_command
 from lockgate.core.ruling.effects.sql import read_sql
 from lockgate.core.ruling.effects.tool_arguments import (
     ROLES,
+    ArgumentAct,
     acts_by_argument,
     all_parts,
     has_role,
@@ -25,7 +27,7 @@ from lockgate.core.ruling.effects.tool_arguments import (
     name_parts,
     quote_word,
 )
-from lockgate.core.ruling.effects.tool_commands import commands_of, rest_name
+from lockgate.core.ruling.effects.tool_commands import commands_of, kind_of_request, rest_request
 from lockgate.core.ruling.effects.tool_files import find_secret_files, is_other_host, read_file_tool
 from lockgate.core.ruling.effects.written import MAX_PACKAGES, read_shown_text
 from lockgate.core.ruling.targets import (
@@ -43,7 +45,6 @@ from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import (
     WORDS,
     ToolName,
-    acting_words,
     canonical_tool,
     gravest_act,
     has_common_name,
@@ -55,6 +56,7 @@ from lockgate.core.ruling.tool_risk import (
 MAX_EFFECTS = 32
 MAX_LEAVES_READ = 1000
 _MAX_TARGET = 200
+_LENGTHS = range(1, _MAX_TARGET + 1)
 _MAX_TARGETS = 40
 _MAX_ACTION = 40
 _RUNS = WORDS["runs"]
@@ -68,9 +70,10 @@ _SENDS = frozenset("sends-message sends-data shares publishes sends-secret".spli
 _PUBLIC_BY_NATURE = frozenset("sends-message publishes".split())
 # An argument says what such a tool does; to what another one does by its name it adds.
 _OPEN = frozenset("unknown-act changes-record changes-own-note changes-permissions".split())
-# Kinds that say nothing about what a command does. No tool's name says that its service is on this machine.
-_NOT_KNOWN = frozenset("runs-program unknown-act unreadable computes runs-project-task".split())
-_NOT_KNOWN_OF_TOOL = frozenset("runs-program unknown-act computes asks-local".split())
+# Kinds that say nothing about what a command does, of which no tool's name says that its service is on this machine.
+_NOT_KNOWN = frozenset("runs-program unknown-act computes asks-local".split())
+_NOT_KNOWN_BY_NAME = _NOT_KNOWN | {"unreadable", "runs-project-task"}
+_IN_ACCOUNT = re.compile(r"[\d@]")
 _PRIORITY = re.compile(r"^(?:\d{1,5} ){1,3}")
 # A value in a URL's query that is a text of several words: it takes something along.
 _CARRIES_TEXT = re.compile(r"[?&][^=&#]{1,40}=[^&#]{0,200}?(?:(?:%20|\+|%0A|%2C)[^&#%+]{1,40}){3}", re.IGNORECASE)
@@ -128,41 +131,41 @@ def _gravest(effects: Sequence[Effect]) -> int:
     return max((found.severity for found in effects), default=-1)
 
 
+def _has(words: frozenset[str], sort: str) -> bool:
+    return not WORDS[sort].isdisjoint(words)
+
+
 def _graver_reading(
     call: ToolCall, name: ToolName, leaves: Sequence[Leaf], effects: list[Effect], project: Project, activity: Activity
 ) -> list[Effect]:
     """Return the graver of two readings: of a tool, and of the command line that it is named after."""
-    rest = rest_name(call.tool, leaves)
     commands = commands_of(call.tool, call.arguments)
-    if rest and not any(command.known for command in commands):
-        commands = [*commands, *commands_of(rest[0], {})]
-        effects = [*effects, *_read_method(*rest)]
+    if not any(command.known for command in commands) and (rest := rest_request(call.tool, leaves)) is not None:
+        name_of_request, address = rest
+        commands = [*commands, *commands_of(name_of_request, {})]
+        if kind := kind_of_request(name_of_request):
+            effects = [*effects, effect(kind, address.text[:_MAX_TARGET], argument=address.argument)]
     for command in commands:
         # `k8s_list_pods` is no command of its program, which says nothing against the name.
-        if not command.known and name.kind == "looks":
-            continue
-        unknown = _NOT_KNOWN_OF_TOOL if command.known else _NOT_KNOWN
-        lines = read_command(command.line, "", project, activity)
-        read = [found._replace(start=0, end=0) for found in lines if found.kind not in unknown]
-        # What the name says as well has the place of its target among the arguments.
-        if not read or (_gravest(read) == _gravest(effects) and read[0].kind == effects[0].kind):
-            continue
-        if command.known:
-            # What the verb of a name says in general, a row says in particular: `git_clean` deletes no record.
-            is_particular = command.known == "whole" or (command.known == "row" and _gravest(read) > Severity.LOOKS)
-            general = name.kind if is_particular and KINDS[name.kind].severity < Severity.OPENS_A_DOOR else ""
-            effects = [found for found in effects if found.kind not in ("unknown-act", general)]
-        if not effects or _gravest(read) >= _gravest(effects) + (not command.known):
-            effects = [*read, *effects]
+        if command.known or name.kind != "looks":
+            unknown = _NOT_KNOWN if command.known else _NOT_KNOWN_BY_NAME
+            lines = read_command(command.line, "", project, activity)
+            read = [found._replace(start=0, end=0) for found in lines if found.kind not in unknown]
+            effects = _graver_of(effects, read, command.known, name)
     return effects
 
 
-def _read_method(text: str, address: Leaf) -> list[Effect]:
-    """Return what a REST request does by its method and path, where it is more than sending data."""
-    kind = read_tool_name(text).kind
-    if KINDS[kind].severity < Severity.OPENS_A_DOOR and kind not in SPENDS:
-        return []
-    return [effect(kind, address.text[:_MAX_TARGET], argument=address.argument, span=(0, len(address.text)))]
+def _graver_of(effects: list[Effect], read: list[Effect], known: str, name: ToolName) -> list[Effect]:
+    gravest = _gravest(read)
+    # What the name says as well has the place of its target among the arguments.
+    if not read or (gravest == _gravest(effects) and read[0].kind == effects[0].kind):
+        return effects
+    if known:
+        # What the verb of a name says in general, a row says in particular: `git_clean` deletes no record.
+        is_particular = known == "whole" or (known == "row" and gravest > Severity.LOOKS)
+        general = name.kind if is_particular and KINDS[name.kind].severity < Severity.OPENS_A_DOOR else ""
+        effects = [found for found in effects if found.kind not in ("unknown-act", general)]
+    return effects if effects and gravest < _gravest(effects) + (not known) else [*read, *effects]
 
 
 # Shells, code and queries.
@@ -172,20 +175,24 @@ def _read_run(
     name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project, activity: Activity
 ) -> list[Effect] | None:
     """Return what a shell, an interpreter or a database runs; None for a tool that is none of these."""
-    is_code = not WORDS["code"].isdisjoint(name.words)
-    is_shell = seed == "bash" or name.verb in _RUNS or not WORDS["shell"].isdisjoint(name.words)
-    if is_shell and seed not in _OTHER_SEEDS and not is_code:
+    is_code = _has(name.words, "code")
+    if seed == "bash" or (not is_code and _may_be_shell(name, seed)):
         commands = _command_lines(seed, leaves)
-        if commands:
+        if commands or seed == "bash":
             return _read_commands(name, commands, leaves, project, activity)
-        if seed == "bash":
-            return [effect("unknown-act", certainty=Certainty.GUESS)]
-    code = list(joined_values(leaves, "code")) if is_code and (name.verb in _RUNS or not name.verb) else []
-    if code:
-        return [found for leaf in code for found in read_code(leaf.text, leaf.argument, project)]
-    if WORDS["database"].isdisjoint(name.words) and not any("sql" in name_parts(leaf.argument) for leaf in leaves):
-        return None
-    return _read_queries(leaves) or None
+    if is_code and (name.verb in _RUNS or not name.verb) and (code := _read_sources(leaves, project)):
+        return code
+    is_database = _has(name.words, "database") or any("sql" in name_parts(leaf.argument) for leaf in leaves)
+    return (_read_queries(leaves) if is_database else []) or None
+
+
+def _may_be_shell(name: ToolName, seed: str) -> bool:
+    return seed not in _OTHER_SEEDS and (name.verb in _RUNS or _has(name.words, "shell"))
+
+
+def _read_sources(leaves: Sequence[Leaf], project: Project) -> list[Effect]:
+    code = joined_values(leaves, "code")
+    return [found for leaf in code for found in read_code(leaf.text, leaf.argument, project)]
 
 
 def _command_lines(seed: str, leaves: Sequence[Leaf]) -> list[Leaf]:
@@ -200,18 +207,21 @@ def _command_lines(seed: str, leaves: Sequence[Leaf]) -> list[Leaf]:
 def _read_commands(
     name: ToolName, commands: Sequence[Leaf], leaves: Sequence[Leaf], project: Project, activity: Activity
 ) -> list[Effect]:
+    if not commands:
+        return [effect("unknown-act", certainty=Certainty.GUESS)]
     # The language of other shells is not read.
-    if not WORDS["other shell"].isdisjoint(name.words) or {"power", "shell"} <= name.words or name.words == {"cmd"}:
+    if _has(name.words, "other shell") or name.words == {"cmd"}:
         return [effect("unreadable", argument=leaf.argument, span=(0, len(leaf.text))) for leaf in commands]
-    effects = [found for leaf in commands for found in read_command(leaf.text, leaf.argument, project, activity)]
+    effects, remote = list[Effect](), list[Effect]()
     host = next((leaf.text for leaf in leaves if is_other_host(leaf)), "")
-    if not host:
-        return effects
-    # On another machine a path is not the project's, as a shell reads `ssh`.
-    lines = [(f"ssh {quote_word(host)} {quote_word(leaf.text)}", leaf.argument) for leaf in commands]
-    remote = [found for line, argument in lines for found in read_command(line, argument, project, activity)]
-    remote = [found._replace(start=0, end=0) for found in remote]
-    return [*remote, *(found for found in effects if found.severity <= _gravest(remote))]
+    for leaf in commands:
+        effects += read_command(leaf.text, leaf.argument, project, activity)
+        if host:
+            # On another machine a path is not the project's, as a shell reads `ssh`.
+            line = f"ssh {quote_word(host)} {quote_word(leaf.text)}"
+            remote += read_command(line, leaf.argument, project, activity)
+    here = [found for found in effects if not host or found.severity <= _gravest(remote)]
+    return [*(found._replace(start=0, end=0) for found in remote), *here]
 
 
 def _read_queries(leaves: Sequence[Leaf]) -> list[Effect]:
@@ -231,22 +241,22 @@ def _read_web_tool(
     name: ToolName, seed: str, call: ToolCall, leaves: Sequence[Leaf], project: Project
 ) -> list[Effect] | None:
     """Return what a tool asks of an address or does to a page; None for a tool that does neither."""
-    hosts = list(_addressed_hosts(leaves))
+    hosts, looks = list(_addressed_hosts(leaves)), [effect("looks")]
     if name.kind == "looks":
         # An address can carry data out, unless we know by name where the tool goes; a bare host carries little.
-        is_named = not WORDS["names hosts"].isdisjoint(name.words)
-        hosts = [(host, leaf) for host, leaf in hosts if not is_named or "/" in leaf.text]
-        return _requests(leaves, hosts) if hosts and may_reach_any_address(call.tool) else [effect("looks")]
+        asked = hosts if may_reach_any_address(call.tool) else []
+        if _has(name.words, "names hosts"):
+            asked = [(host, leaf) for host, leaf in asked if "/" in leaf.text]
+        return _requests(leaves, asked) or looks
     # A tool that installs something works on the browser.
-    on_page = name.verb != "install" and not WORDS["page"].isdisjoint(name.words)
+    page = name.words if name.verb != "install" and _has(name.words, "page") else frozenset[str]()
     if seed == "web_fetch" or name.kind == "requests":
-        only_looks = on_page and not WORDS["looks at page"].isdisjoint(name.words)
-        return _requests(leaves, hosts) or [effect("looks" if only_looks else "requests")]
-    if on_page:
+        return _requests(leaves, hosts) or (looks if _has(page, "looks at page") else [effect("requests")])
+    if page:
         return _read_page_act(name, leaves, hosts, project)
     # A tool by the name of the protocol goes where its address says, and what it is called is the method.
-    is_method = not (WORDS["protocol"].isdisjoint(name.words) or WORDS["sends request"].isdisjoint(name.words))
-    return ([_request(host, leaf, sends=True) for host, leaf in hosts] if is_method else []) or None
+    is_method = _has(name.words, "protocol") and _has(name.words, "sends request")
+    return (_requests(leaves, hosts, sends=True) if is_method else []) or None
 
 
 def _addressed_hosts(leaves: Sequence[Leaf]) -> Iterator[tuple[str, Leaf]]:
@@ -257,10 +267,10 @@ def _addressed_hosts(leaves: Sequence[Leaf]) -> Iterator[tuple[str, Leaf]]:
             yield host, leaf
 
 
-def _requests(leaves: Sequence[Leaf], hosts: Sequence[tuple[str, Leaf]]) -> list[Effect]:
+def _requests(leaves: Sequence[Leaf], hosts: Sequence[tuple[str, Leaf]], *, sends: bool = False) -> list[Effect]:
     method = next((leaf.text.upper() for leaf in leaves if leaf.argument == "method"), "GET")
     has_body = any(not name_parts(leaf.argument).isdisjoint(ROLES["request body"]) for leaf in leaves)
-    sends = has_body or method not in ("GET", "HEAD", "OPTIONS")
+    sends = sends or has_body or method not in ("GET", "HEAD", "OPTIONS")
     return [_request(host, leaf, sends=sends) for host, leaf in hosts]
 
 
@@ -276,17 +286,16 @@ def _read_page_act(
     name: ToolName, leaves: Sequence[Leaf], hosts: Sequence[tuple[str, Leaf]], project: Project
 ) -> list[Effect] | None:
     words = name.words | {leaf.text.lower() for leaf in leaves if has_role(leaf.argument, "action")}
-    code = list(joined_values(leaves, "code"))
-    if name.verb in ("evaluate", "eval", "run", "execute") and code:
-        return [found for leaf in code for found in read_code(leaf.text, leaf.argument, project)]
-    if not WORDS["types into page"].isdisjoint(words):
-        sent = [_request(host, leaf, sends=True) for host, leaf in hosts] or [effect("sends-data")]
+    if name.verb in ("evaluate", "eval", "run", "execute") and (code := _read_sources(leaves, project)):
+        return code
+    if _has(words, "types into page"):
+        sent = _requests(leaves, hosts, sends=True) or [effect("sends-data")]
         return [*sent, *find_secret_files(leaves, project, sends=True)]
     if hosts:
-        return [_request(host, leaf, sends=False) for host, leaf in hosts]
-    if not WORDS["acts on page"].isdisjoint(words):
+        return _requests((), hosts)
+    if _has(words, "acts on page"):
         return [effect("unknown-act")]
-    return None if WORDS["looks at page"].isdisjoint(words) else [effect("looks")]
+    return [effect("looks")] if _has(words, "looks at page") else None
 
 
 # All other tools, by their name and their arguments.
@@ -298,11 +307,7 @@ def _read_service_tool(
     """Return what a tool does by its name and its arguments, one effect for each target among them."""
     by_name = [("instructs-agent", "shape")] if seed == "spawn_agent" else _acts_by_name(name, leaves)
     main = by_name[0][0]
-    by_argument = [] if name.kind == "looks" else list(acts_by_argument(name, call.arguments))
-    # A new password changes a login where a record is changed; where a page or an account is asked, it is used.
-    beside = {"changes-permissions"} if main in _PUBLIC_BY_NATURE else set[str]()
-    beside |= set() if main in _OPEN else {"changes-login", "looks"}
-    by_argument = [act for act in by_argument if act.kind not in beside]
+    by_argument = _acts_beside(name, main, call)
     if any(act.kind == "looks" for act in by_argument):
         return [effect("looks")]
     gravest = max((KINDS[act.kind].severity for act in by_argument), default=-1)
@@ -313,12 +318,25 @@ def _read_service_tool(
     effects += [found for kind, role in acts for found in _aimed(kind, role, leaves, name)]
     kinds = frozenset(kind for kind, _ in acts)
     effects += find_secret_files(leaves, project, sends=not _SENDS.isdisjoint(kinds))
+    return [*effects, *_read_texts(kinds, leaves)]
+
+
+def _read_texts(kinds: frozenset[str], leaves: Sequence[Leaf]) -> Iterator[Effect]:
+    """Yield what an agent or a reader is led to by the texts that a tool gets."""
     for leaf in leaves:
         if "instructs-agent" in kinds or ("changes-agent-file" in kinds and is_prose(leaf)):
-            effects += [effect("requests", seen.target, argument=leaf.argument) for seen in find_hosts(leaf.text)]
+            yield from (effect("requests", seen.target, argument=leaf.argument) for seen in find_hosts(leaf.text))
         elif is_prose(leaf) and "/" in leaf.text:
-            effects += read_shown_text(leaf.text, leaf.argument)
-    return effects
+            yield from read_shown_text(leaf.text, leaf.argument)
+
+
+def _acts_beside(name: ToolName, main: str, call: ToolCall) -> list[ArgumentAct]:
+    """Return what the arguments do besides the act that the name says."""
+    acts = [] if name.kind == "looks" else list(acts_by_argument(name, call.arguments))
+    # A new password changes a login where a record is changed; where a page or an account is asked, it is used.
+    known = set[str]() if main in _OPEN else {"changes-login", "looks"}
+    known |= {"changes-permissions"} if main in _PUBLIC_BY_NATURE else set()
+    return [act for act in acts if act.kind not in known]
 
 
 def _acts_by_name(name: ToolName, leaves: Sequence[Leaf]) -> list[tuple[str, str]]:
@@ -326,23 +344,32 @@ def _acts_by_name(name: ToolName, leaves: Sequence[Leaf]) -> list[tuple[str, str
     kind, acts = name.kind, [(name.kind, name.role)]
     if kind == "looks":
         return acts
-    # Some hosts call a device's action a service: `lock.unlock`.
-    roles = ("action", "service") if name.verb in ("call", "") else ("action",)
-    actions = [leaf.text for leaf in leaves if any(has_role(leaf.argument, role) for role in roles)][:4]
-    actions = [text for text in actions if len(text) <= _MAX_ACTION and text.isascii()]
-    verbs = [word for text in actions for word in (*acting_words(text), read_tool_name(text).verb) if word]
+    verbs = _stated_verbs(name, leaves)
     act = gravest_act(verbs, name.words - {name.verb})[1] if verbs else None
     if act is not None and act.kind != "unknown-act" and KINDS[act.kind].severity >= KINDS[kind].severity:
         acts = [(act.kind, act.role), *([] if kind in _OPEN else acts)]
-    if kind not in _OPEN and kind != "approves-payment":
-        return acts
-    # An account and an amount make a payment, an address makes a record.
+    return _acts_by_shape(name, acts, leaves) if kind in _OPEN or kind == "approves-payment" else acts
+
+
+def _acts_by_shape(name: ToolName, acts: list[tuple[str, str]], leaves: Sequence[Leaf]) -> list[tuple[str, str]]:
+    """Return the acts, or what they come to: an account and an amount make a payment, an address makes a record."""
     shapes = {seen.shape for leaf in leaves if not is_prose(leaf) for seen in find_addresses_by_shape(leaf.text)}
-    if Shape.ACCOUNT in shapes and any(not all_parts(leaf.argument).isdisjoint(ROLES["amount"]) for leaf in leaves):
-        return [("pays", "account"), *(acts if kind == "approves-payment" else [])]
-    if acts[0][0] == "changes-own-note" and shapes and "draft" not in name.words:
-        return [("changes-record", "thing")]
-    return acts
+    if Shape.ACCOUNT in shapes and any(_is_in(leaf, "amount") for leaf in leaves):
+        return [("pays", "account"), *(acts if name.kind == "approves-payment" else [])]
+    is_record = shapes and acts[0][0] == "changes-own-note" and "draft" not in name.words
+    return [("changes-record", "thing")] if is_record else acts
+
+
+def _stated_verbs(name: ToolName, leaves: Sequence[Leaf]) -> list[str]:
+    """Return the verbs of the actions that arguments name; some hosts call one a service: `lock.unlock`."""
+    roles = ("action", "service") if name.verb in ("call", "") else ("action",)
+    actions = [leaf.text for leaf in leaves if any(has_role(leaf.argument, role) for role in roles)][:4]
+    stated = [read_tool_name(text) for text in actions if len(text) <= _MAX_ACTION and text.isascii()]
+    return [verb for action in stated for verb in (*action.acting, action.verb) if verb]
+
+
+def _is_in(leaf: Leaf, role: str) -> bool:
+    return not all_parts(leaf.argument).isdisjoint(ROLES.get(role, ()))
 
 
 def _aimed(kind: str, role: str, leaves: Sequence[Leaf], name: ToolName) -> Iterator[Effect]:
@@ -352,7 +379,7 @@ def _aimed(kind: str, role: str, leaves: Sequence[Leaf], name: ToolName) -> Iter
     if KINDS[kind].severity >= Severity.REACHES_OUT and role != "none":
         for leaf, seen in _targets(kind, role, leaves, name):
             # Some tools name a host and do not go there, others only ask it.
-            is_named = "/" not in leaf.text and not WORDS["names hosts"].isdisjoint(name.words)
+            is_named = "/" not in leaf.text and _has(name.words, "names hosts")
             asks = seen.shape is Shape.HOST and not is_named and kind not in _GOES_TO_HOST
             asks = asks and role not in ("host", "links")
             aimed = kind if not asks else "asks-local" if is_local_host(seen.target) else "requests"
@@ -372,63 +399,57 @@ def _repository(leaves: Sequence[Leaf]) -> str:
 
 def _targets(kind: str, role: str, leaves: Sequence[Leaf], name: ToolName) -> Sequence[tuple[Leaf, Seen]]:
     if role == "links":
-        prose = [leaf for leaf in leaves if is_prose(leaf)]
-        return [(leaf, seen) for leaf in prose for find in (find_hosts, find_bare_hosts) for seen in find(leaf.text)]
+        return _seen_in(filter(is_prose, leaves), find_hosts, find_bare_hosts)
     if role == "forwarded":
         # Who gets the mail that a rule sends on; what says which mail it is for, `from=…`, gets none.
-        acting = [leaf for leaf in leaves if not _is_condition(leaf)]
-        boxes = [(leaf, seen) for leaf in acting for seen in find_mailboxes(leaf.text)]
-        if boxes:
-            return boxes
-        role = "principal"
+        boxes = _seen_in(filterfalse(_is_condition, leaves), find_mailboxes)
+        return boxes or _targets(kind, "principal", leaves, name)
+    pairs = [(leaf, seen) for leaf in leaves for seen in _targets_of(leaf, role)]
     # The payer of a payment or the group that a member is added to is no target where another value is one.
-    goes_back = kind == "pays" and not WORDS["goes back"].isdisjoint(name.words)
-    aside = frozenset[str]() if goes_back else ROLES.get(f"aside {kind}", frozenset())
-    pairs = [(leaf, seen) for leaf in leaves for seen in _targets_of(leaf, kind, role)]
-    others = [pair for pair in pairs if _is_apart(pair[0], aside)]
+    aside = "" if kind == "pays" and _has(name.words, "goes back") else f"aside {kind}"
+    others = [(leaf, seen) for leaf, seen in pairs if _is_in(leaf, "creditor") or not _is_in(leaf, aside)]
     return others if others or role == "host" else pairs
+
+
+def _seen_in(leaves: Iterable[Leaf], *finders: Callable[[str], Iterable[Seen]]) -> list[tuple[Leaf, Seen]]:
+    return [(leaf, seen) for leaf in leaves for find in finders for seen in find(leaf.text)]
 
 
 def _is_condition(leaf: Leaf) -> bool:
     """Return whether a value, or one that holds it, is called a condition: `from_address`, but not `copy_sender_to`."""
-    if not all_parts(leaf.argument).isdisjoint(ROLES["forwards"]):
-        return False
     names = (frozenset(argument_words(part.partition("[")[0])) for part in leaf.argument.split("."))
     known = ROLES["condition"] | ROLES["beside condition"]
-    return any(words & ROLES["condition"] and words <= known for words in names)
+    return not _is_in(leaf, "forwards") and any(words & ROLES["condition"] and words <= known for words in names)
 
 
-def _is_apart(leaf: Leaf, aside: frozenset[str]) -> bool:
-    parts = all_parts(leaf.argument)
-    return parts.isdisjoint(aside) or not parts.isdisjoint(ROLES["creditor"])
-
-
-def _targets_of(leaf: Leaf, kind: str, role: str) -> list[Seen]:
-    text = leaf.text.strip()
+def _targets_of(leaf: Leaf, role: str) -> list[Seen]:
+    text, whole = leaf.text.strip(), (0, len(leaf.text))
     if role == "host":
         # `10 mx.a.example.`: numbers stand before the host of a mail server.
         host = host_from_value(_PRIORITY.sub("", text[:_MAX_TARGET]).removesuffix("."))
-        return [Seen(Shape.HOST, host, 0, len(leaf.text))] if host and not is_local_host(host) else []
+        return [] if not host or is_local_host(host) else [Seen(Shape.HOST, host, *whole)]
     shaped = find_addresses_by_shape(leaf.text)
     if shaped and not is_prose(leaf):
         return shaped
-    if not text or len(text) > _MAX_TARGET or "\n" in text:
+    if len(text) not in _LENGTHS or "\n" in text:
         return []
-    host = host_from_value(text) if sink_from_argument(leaf.argument) == "url" else ""
-    if host:
-        return [Seen(Shape.HOST, host, 0, len(leaf.text))]
-    if role == "every" and not is_prose(leaf) and not has_role(leaf.argument, "action"):
-        return [Seen(Shape.NAME, text, 0, len(leaf.text))]
-    if role not in ROLES or not has_role(leaf.argument, role):
+    if sink_from_argument(leaf.argument) == "url" and (host := host_from_value(text)):
+        return [Seen(Shape.HOST, host, *whole)]
+    if not _is_for(leaf, role):
         return []
-    # An account may stand behind its kind, as in `wallet:0x5f…`.
-    account = text[account_start(text) :] if kind == "pays" else text
-    # Where a payment goes may be said in words (`original payment method`): those are no account.
-    is_vague = not name_parts(leaf.argument).isdisjoint(("destination", "dest", "target", "payout", "method"))
-    if kind == "pays" and is_vague and not any(sign.isdigit() or sign == "@" for sign in account):
+    # An account may stand behind its kind, as in `wallet:0x5f…`. Where a payment goes may be said in words (`original
+    # payment method`): those are no account.
+    is_vague = role == "account" and has_role(leaf.argument, "vague account")
+    start, end = account_start(text), leaf.text.find(text) + len(text)
+    if shaped or (is_vague and not _IN_ACCOUNT.search(text)):
         return shaped
-    end = leaf.text.find(text) + len(text) if kind == "pays" else len(leaf.text)
-    return shaped or [Seen(Shape.NAME, account, end - len(account) if kind == "pays" else 0, end)]
+    return [Seen(Shape.NAME, text[start:], end - len(text) + start, end)]
+
+
+def _is_for(leaf: Leaf, role: str) -> bool:
+    if role == "every":
+        return not is_prose(leaf) and not has_role(leaf.argument, "action")
+    return has_role(leaf.argument, role)
 
 
 def _raised_by_annotations(call: ToolCall, effects: Sequence[Effect]) -> list[Effect]:

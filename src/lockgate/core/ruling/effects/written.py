@@ -18,18 +18,9 @@ from lockgate.core.ruling.effects.programs.packages import COMMON_TOOLS, PUBLIC_
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project, package_name
 from lockgate.core.ruling.effects.tool_arguments import weakens
 from lockgate.core.ruling.targets import URL, find_hosts, host_from_value, is_local_host
-from lockgate.core.tables import read_table
+from lockgate.core.tables import read_patterns
 
-
-def _read_patterns() -> dict[str, re.Pattern[str]]:
-    rows = read_table(__package__, "written.tbl", "patterns", ("name", "flags", "pattern"))
-    texts: dict[str, str] = {}
-    for name, flags, pattern in rows:
-        texts[name] = f"{texts[name]}|{pattern}" if name in texts else f"(?{flags})".replace("(?-)", "") + pattern
-    return {name: re.compile(text) for name, text in texts.items()}
-
-
-_P = _read_patterns()
+_P = read_patterns(__package__, "written.tbl")
 # A call has no more effects than this, so further hosts are not listed.
 _MAX_HOSTS = 40
 # How much is read before a URL, and how many are looked at so closely; all further ones count as loaded.

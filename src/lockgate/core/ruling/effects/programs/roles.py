@@ -168,6 +168,7 @@ def role_upload(use: Use, value: str) -> None:
 
 
 def role_method(use: Use, value: str) -> None:
+    use.keep("method", value)
     if value.upper() not in ("GET", "HEAD", "OPTIONS", ""):
         use.modes.add("sends")
 

@@ -39,6 +39,7 @@ def finish_fetches(use: Use) -> Output:
     stream = use.output
     for address in addresses:
         stream = ask_host(walk, address, sends=sends, whole=whole)
+        _note_request(use, address)
         if is_named:
             name = walk.plain(address).split("?")[0].rstrip("/").rsplit("/", 1)[-1] or "index.html"
             walk.write_file(f"{into}/{name}" if into else name, stream)
@@ -47,6 +48,15 @@ def finish_fetches(use: Use) -> Output:
             walk.write_file(f"{into}/{out}" if into and out[:1] != "/" else out, stream)
     is_printed = not is_named and all(out in ("-", "/dev/stdout") for out in outs) and "head" not in use.modes
     return stream if is_printed else NO_OUTPUT
+
+
+def _note_request(use: Use, address: str) -> None:
+    """Note what a request does by its method and path, as a tool does that gets both."""
+    from lockgate.core.ruling.effects.tool_commands import kind_of_request, name_of_request  # it uses these rows
+
+    kind = kind_of_request(name_of_request(use.value("method"), use.walk.plain(address)))
+    if kind:
+        use.walk.add(kind, address, Certainty.LIKELY)
 
 
 def finish_transfers(use: Use) -> Output:
