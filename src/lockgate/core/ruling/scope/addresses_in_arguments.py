@@ -107,16 +107,8 @@ def _effects_of_command(text: str) -> tuple[Effect, ...]:
     return effects_of(ToolCall("bash", {"command": text}))
 
 
-def find_addresses(argument: str, text: str, taken: bytearray, *, is_command: bool) -> Iterator[SeenAddress]:
-    """Yield every address in the text, in any spelling.
-
-    `taken` marks what an address occupies: the path of a URL is no file's, and its query no second command.
-    """
-    yield from _AddressFinder(argument, text, taken, is_command=is_command).find()
-
-
-class _AddressFinder:
-    """One text that is searched for addresses.
+class AddressFinder:
+    """One text that is searched for addresses; `taken` marks what they occupy: the path of a URL is no file's.
 
     `named` says that the argument is named for a host, `maybe` that it may be; `single` that the text is one word;
     `fetches` that it names a program that connects; `shell` that a shell reads it.
@@ -126,8 +118,6 @@ class _AddressFinder:
         words = set(name_words(argument))
         self._text = text
         self._taken = taken
-        # The authorities of URLs: some programs take an `@` in one for the end of a user's name.
-        self._authorities = bytearray(len(text))
         self._command = is_command
         self._named = not words.isdisjoint(WORDS["host arguments"])
         self._maybe = not words.isdisjoint(WORDS["maybe host arguments"])
@@ -188,9 +178,6 @@ class _AddressFinder:
             authority, at = (match[2], match.start(2)) if match[1] else (match[4], match.start(4))
             end = self._end_of_rest(match.end())
             self._take(match.start(), end)
-            slash = text.find("/", at, end)
-            until = end if slash < 0 else slash
-            self._authorities[at:until] = b"\1" * (until - at)
             if not authority and (scheme == "file" or not text[match.end() : match.end() + 1].strip("\"') ")):
                 continue
             port = _DEFAULT_PORTS.get(scheme, 0)
@@ -209,7 +196,7 @@ class _AddressFinder:
             # `dig @server` asks a server, `curl -d @b.txt` sends a file.
             ending = host.rpartition(".")[2].lower()
             is_sent = before in "= " and (ending in FILE_ENDINGS or ending in FILE_OR_DOMAIN_ENDINGS)
-            is_sure = self._authorities[match.start()] or (self._fetches and host[:1].isalpha() and not is_sent)
+            is_sure = self._fetches and host[:1].isalpha() and not is_sent
             if before.isspace() and not self._fetches:
                 continue
             if is_sure or host.startswith("[") or is_host_like(host) or QUAD.fullmatch(host):
