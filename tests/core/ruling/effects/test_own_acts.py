@@ -177,3 +177,54 @@ def test_no_program_on_a_command_line_puts_a_file_in_our_place(code: str) -> Non
     place = "/home/ana/.local/share/pipx/venvs/lockgate/bin/python"
     assert own(f'{run} "{code.format(place)}"') == {"changes-own-guard"}
     assert own(f'{run} "{code.format("/home/ana/code/bin/python")}"') == set()
+
+
+JUDGED = replace(
+    WORK,
+    judge_servers={11434: ["ollama/qwen3:latest"]},
+    own_folders=("/opt/judge/bin/python", "/home/ana/judge.py", "/usr/local/bin/claude", "/opt/vendor/bin/codex"),
+)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ollama stop qwen3",
+        "ollama stop",
+        "ollama stop $M",
+        "ollama cp other qwen3",
+        "lms unload --all",
+        "lms unload qwen3",
+        "lms server stop",
+        "systemctl stop ollama",
+        "sudo systemctl restart ollama.service",
+        "brew services restart ollama",
+        "docker stop ollama",
+        "pkill ollama",
+        "claude auth logout",
+        "/usr/local/bin/claude logout",
+        "codex -c a.b=c logout",
+        "cp evil.py ~/judge.py",
+        "mv evil.py /home/ana/judge.py",
+        "install -m 755 x /opt/judge/bin/python",
+        "ln -sf /bin/true /usr/local/bin/claude",
+    ],
+)
+def test_a_judge_is_neither_stopped_nor_signed_out_nor_replaced(command: str) -> None:
+    assert own(command, JUDGED)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["ollama stop llama3", "ollama list", "ollama run qwen3 hi", "lms unload phi", "lms ps", "claude auth status"],
+)
+def test_other_models_and_what_only_asks_are_let_be(command: str) -> None:
+    assert own(command, JUDGED) == set()
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["ollama stop qwen3", "lms unload --all", "systemctl restart ollama", "claude auth logout", "codex logout"],
+)
+def test_without_such_a_judge_these_commands_are_no_own_acts(command: str) -> None:
+    assert own(command) == set()

@@ -119,8 +119,8 @@ def test_the_port_is_the_services_own() -> None:
 def test_this_machine_is_told_from_others() -> None:
     assert all(map(is_this_machine, ("::1", "127.255.0.1")))
     assert not any(map(is_this_machine, ("localhost.shop.example", "128.0.0.1", "10.0.0.1", "", "notlocalhost")))
-    # More places than are compared count as one of ours.
-    assert find_own_service("a.example:7717 " * 100, PORT)
+    assert find_own_service("a.example:7717 " * 100 + "--connect-to ::localhost", PORT)
+    assert not find_own_service("a.example:7717 " * 100, PORT)
 
 
 @pytest.mark.parametrize("policy", [Policy(), Policy(enforce=False)])

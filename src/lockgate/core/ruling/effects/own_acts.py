@@ -29,7 +29,6 @@ from lockgate.core.ruling.effects.own_paths import (
     find_model_change,
     find_own,
     find_own_service,
-    is_this_machine,
     may_find_own,
     own_access,
 )
@@ -98,31 +97,33 @@ def _is_given(verbs: str, options: str, words: list[str]) -> bool:
 
 
 def _reached(kind: str, here: str, name: str, words: list[str]) -> list[str]:
-    """Return the paths that a program works on by a row."""
-    paths = plain_words(words)
+    """Return the paths that a program works on by a row; `here` says when the working folder is one of them."""
     match kind:
         case "names":
-            return _names_printed(name, words)
+            paths = _names_printed(name, words)
         case "words behind":
-            paths = paths[1:] if words[:1] == paths[:1] else []
+            paths = plain_words(words[1:]) if words[:1] == plain_words(words[:1]) else []
         case "pieces":
             paths = list(_pieces(words))
-        case "root":
-            return ["/"]
         case "mounted":
             values = [value for _, value in split_options(words, OWN_WORDS["mounts"])[0]]
-            return [path for value in values for path in re.findall(r"(?:^|source=|src=)([^:,=]+)", value)]
+            paths = [path for value in values for path in re.findall(r"(?:^|source=|src=)([^:,=]+)", value)]
         case "searched":
-            options, paths = split_options(words, OWN_WORDS["search values"])
-            globs = [value for option, value in options if option in OWN_WORDS["globs"] and value[:1] != "!"]
-            # A search that prints no content, or of no file that may be ours.
-            if (globs and not any(map(may_find_own, globs))) or has_option(words, "--files", "-t", "--type"):
-                return []
-            paths = paths[not has_option(words, "-e", "-f", "--regexp", "--file") :]
-    is_elsewhere = here == "-" or (
-        paths if here == "no path" else here != "always" and has_option(words, *here.split())
-    )
-    return paths if is_elsewhere else [*paths, "."]
+            paths = _searched(words)
+        case "words":
+            paths = plain_words(words)
+        case _:
+            paths = [kind]
+    return paths if here == "-" or has_option(words, *here.split()) else [*paths, "."]
+
+
+def _searched(words: list[str]) -> list[str]:
+    """Return the folders whose content a search prints; none where it looks into no file that may be ours."""
+    options, paths = split_options(words, OWN_WORDS["search values"])
+    globs = [value for option, value in options if option in OWN_WORDS["globs"] and value[:1] != "!"]
+    if (globs and not any(map(may_find_own, globs))) or has_option(words, "--files", "-t", "--type"):
+        return []
+    return paths[not has_option(words, "-e", "-f", "--regexp", "--file") :] or ["."]
 
 
 def _names_printed(name: str, words: list[str]) -> list[str]:
@@ -158,23 +159,25 @@ def read_own_arguments(name: ToolName, seed: str, leaves: Sequence[Leaf], projec
     for leaf in places:
         if (own := own_access(leaf.text, access, project, below=below)) is not None:
             yield own._replace(argument=leaf.argument, start=0, end=len(leaf.text)) if leaf.argument else own
-    if seed in OWN_WORDS["file tools"]:
-        return
-    # By which the tool reaches the service: an address, a route, a host and a port.
+    if seed not in OWN_WORDS["file tools"]:
+        yield from _asks_service(name, leaves, project)
+
+
+def _asks_service(name: ToolName, leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
     is_page = not OWN_WORDS["page tools"].isdisjoint(name.words)
     reads_all = is_page or not OWN_WORDS["code tools"].isdisjoint(name.words)
     places = [leaf for leaf in leaves if _may_be_address(leaf, reads_all=reads_all)]
+    all_places = "\n".join(leaf.text[:300] for leaf in places)
     for leaf in places:
-        address = find_own_service(leaf.text, project.service_port)
+        # A host and a port may be arguments of their own.
+        text = f"{leaf.text}\n{all_places}" if leaf_name(leaf).endswith("port") else leaf.text
+        address = find_own_service(text, project.service_port)
         if not address and is_page and (route := _ROUTE.search(leaf.text)):
             address = route[0]
-        is_port = leaf_name(leaf).endswith("port") and leaf.text.strip().lstrip("0") == str(project.service_port)
-        if not address and is_port:
-            address = next((other.text for other in places if is_this_machine(other.text.strip()[:300])), "")
-        if address:
-            yield effect(ASKS_SERVICE, address, argument=leaf.argument, span=(0, len(leaf.text)))
-        if changed := find_model_change(leaf.text, project.judge_servers):
-            yield effect("changes-own-guard", changed, argument=leaf.argument, span=(0, len(leaf.text)))
+        changed = find_model_change(leaf.text, project.judge_servers)
+        for kind, target in ((ASKS_SERVICE, address), ("changes-own-guard", changed)):
+            if target:
+                yield effect(kind, target, argument=leaf.argument, span=(0, len(leaf.text)))
 
 
 def _access_of(name: ToolName, seed: str, leaves: Sequence[Leaf]) -> tuple[Access, bool]:
@@ -185,13 +188,11 @@ def _access_of(name: ToolName, seed: str, leaves: Sequence[Leaf]) -> tuple[Acces
         return Access.WRITE, True
     if seed not in ("read", "glob", "grep", "web_fetch") and name.kind != "looks":
         return Access.WRITE, False
+    filters = " ".join(leaf.text for leaf in leaves if leaf_name(leaf) in OWN_WORDS["filters"])
+    globs = list(filter(None, _BETWEEN_FILTERS.split(filters)))
     searches = seed == "grep" or any(_TOKEN.search(leaf.text) for leaf in leaves)
-    filters = [leaf for leaf in leaves if leaf_name(leaf) in OWN_WORDS["filters"]]
-    # A `type` is a language, such as `py`: none of our files is in one. `!` takes out what it names.
-    globs = [
-        glob for leaf in filters if leaf_name(leaf) != "type" for glob in _BETWEEN_FILTERS.split(leaf.text.strip())
-    ]
-    return Access.READ, searches and (not filters or any(glob[:1] == "!" or may_find_own(glob) for glob in globs))
+    # `!` takes out what it names.
+    return Access.READ, searches and (not globs or any(glob[:1] == "!" or may_find_own(glob) for glob in globs))
 
 
 def _may_be_address(leaf: Leaf, *, reads_all: bool) -> bool:
@@ -206,40 +207,54 @@ def _may_be_address(leaf: Leaf, *, reads_all: bool) -> bool:
 _LISTENS = re.compile(r"port|listen|bind|addr|serv|socket|http|publish|url", re.IGNORECASE)
 # A URL, or a host with a port where nothing says that a program listens: the address of a client.
 _URL = re.compile(r"\w+://\S+")
+_JUDGES: dict[str, list[tuple[frozenset[str], str]]] = defaultdict(list)
+for _name, _commands, _holds in read_table(__package__, "own.tbl", "judges", ("program", "commands", "holds")):
+    _JUDGES[_name] += [(frozenset(command.split()), _holds) for command in _commands.split(",")]
 _BINDS = re.compile(r"listen|bind|publish|serve\b|runserver|(?<!\S)-[abDLpS]\b", re.IGNORECASE)
 
 
 def _note_ports(walk: Walk, call: Invocation, words: list[str]) -> None:
-    """Note a program that speaks to the service, changes a judge's models, or takes a port of ours."""
-    name = call.name
-    if name not in OWN_WORDS["quiet"]:
-        # An interpreter may get its program through its input.
-        text = " ".join([*words, "\n", call.stdin.text])
-        if address := find_own_service(text, walk.project.service_port):
-            walk.add(ASKS_SERVICE, address)
-        if changed := find_model_change(text, walk.project.judge_servers):
-            walk.add("changes-own-guard", changed)
-    elif name != "ss" or not has_option(words, "-K", "--kill"):
+    """Note a program that speaks to the service, changes or stops a judge, or takes a port of ours."""
+    if call.name in OWN_WORDS["quiet"]:
         return
-    plain = plain_words(words)
-    if name == "ollama" and plain[:1] and plain[0] in ("rm", "create", "cp", "pull"):
-        judges = {_last_name(judge) for names in walk.project.judge_servers.values() for judge in names}
-        # A name that is not known may be any.
-        if changed := next((word for word in plain[1:] if judges and ("$" in word or _last_name(word) in judges)), ""):
-            walk.add("changes-own-guard", changed)
+    # An interpreter may get its program through its input.
+    text = " ".join([*words, "\n", call.stdin.text])
+    if address := find_own_service(text, walk.project.service_port):
+        walk.add(ASKS_SERVICE, address)
+    if changed := find_model_change(text, walk.project.judge_servers) or _judge_changed(walk.project, call.name, words):
+        walk.add("changes-own-guard", changed)
     # Any program can listen on a port, except those that are known to ask.
-    if name in OWN_WORDS["clients"] and not ("nc" in name and has_option(words, "-l", "--listen")):
+    if call.name in OWN_WORDS["clients"] and not ("nc" in call.name and has_option(words, "-l", "--listen")):
         return
     variables = [f"{variable}={walk.plain(value)}" for variable, value in call.environment.items()]
     line = " ".join([*words, *variables, walk.plain(walk.variables.get("PORT", ""))])
-    for port in (port for port in walk.project.own_ports if str(port) in line):
-        if port in walk.project.judge_servers:
-            line = _URL.sub("", line)
-            line = line if _BINDS.search(line) else re.sub(rf"[\w.\]-]+:{port}\b", "", line)
-        names = re.findall(rf"(--[\w-]+[= ]|\w+ ?= ?)?(?<![\w.#-]){port}(?![\w.-])", line)
-        # With a name before it, such as `--seed 7717`, it is a port where something says so.
-        if "" in names or (names and _LISTENS.search(line)):
+    for port in walk.project.own_ports:
+        if str(port) in line and _takes_port(line, port, is_judge=port in walk.project.judge_servers):
             walk.add("changes-own-guard", str(port))
+
+
+def _takes_port(line: str, port: int, *, is_judge: bool) -> bool:
+    if is_judge:
+        line = _URL.sub("", line)
+        line = line if _BINDS.search(line) else re.sub(rf"[\w.\]-]+:{port}\b", "", line)
+    names = re.findall(rf"(--[\w-]+[= ]|\w+ ?= ?)?(?<![\w.#-]){port}(?![\w.-])", line)
+    # With a name before it, such as `--seed 7717`, it is a port where something says so.
+    return "" in names or (bool(names) and _LISTENS.search(line) is not None)
+
+
+def _judge_changed(project: Project, program: str, words: list[str]) -> str:
+    """Return the judge that a command of its own program changes, stops or signs out; empty if there is none."""
+    models = {_last_name(judge) for names in project.judge_servers.values() for judge in names}
+    judges = {part for path in project.own_folders for part in re.split(r"[/\\]", path.lower())}
+    plain = plain_words(words)
+    for verbs, holds in _JUDGES.get(program, ()):
+        # A name that is not known may be any model, and a command without one means all.
+        named = [word for word in plain if "$" in word or _last_name(word) in models]
+        if verbs <= {*plain} and (
+            program in judges if holds == "program" else models and (holds == "server" or named or verbs == {*plain})
+        ):
+            return [*named, program][0]
+    return ""
 
 
 def _last_name(model: str) -> str:
@@ -253,7 +268,7 @@ _OWN_PROGRAM = re.compile(r"(?:.*[/\\])?lockgate(?:\.exe)?|.*[/\\]lockgate[/\\](
 _STARTED = re.compile(rf"(?is){_OWN_PROGRAM.pattern}|(?:-[a-z]*m)?lockgate(?:\.[\w.]+)?|(?:.*/)?lockgate[\[=<>~!@ ].*")
 _PYTHON = re.compile(r"(?:python|pypy|py)[\d.]*(?:\.exe)?")
 _PACKAGE = re.compile(r"lockgate(?:[\[=<>~!@ ].*)?", re.DOTALL)
-# `--editable=./x`, `name @ file:///x`
+# `--editable=./x`, `name @ file:///x`, and a path or a file with our name in it.
 _FROM_FILE = re.compile(r"^(?:--?\w[\w-]*=|[\w.\[\]-]+\s*@\s*)?(?:file:(?://)?)?")
 _PATH = re.compile(r"(?!.*://)(?:[.~/$]|.*/|.*\.(?:whl|zip)$)")
 _ELSEWHERE = re.compile(r"(?i)(?=.*lockgate)(?!.*\.(?:txt|toml|lock)$)(?:.*[/\\@]|.*\.(?:whl|zip|gz)$)")
@@ -289,7 +304,7 @@ def _words_behind_ours(words: list[str], name: str) -> Iterator[list[str]]:
     runs = name == "uvx" or (name in OWN_WORDS["installers"] and not {"run", "exec", "x"}.isdisjoint(words))
     for at, word in enumerate(words[:-1]):
         if "lockgate" in word.lower() and _STARTED.fullmatch(word):
-            is_first = _PYTHON.fullmatch(name) and all(option[:1] == "-" for option in words[:at])
+            is_first = _PYTHON.fullmatch(name) and not plain_words(words[:at])
             if runs or is_first or words[at + 1].lower() in OWN_COMMANDS:
                 yield words[at + 1 :]
 
@@ -316,18 +331,17 @@ def _changes_package(walk: Walk, words: list[str], name: str) -> bool:
     names_us = any(map(_PACKAGE.fullmatch, words))
     if names_us and not OWN_WORDS["package verbs"].isdisjoint(words):
         return True
-    named = list(dropwhile(lambda word: word not in OWN_WORDS["install verbs"], words))
-    if not named or (names_us and has_option(words, *OWN_WORDS["package sources"])):
-        return bool(named)
+    named = list(dropwhile(lambda word: word not in OWN_WORDS["install verbs"], words))[1:]
+    if OWN_WORDS["install verbs"].isdisjoint(words):
+        return False
     own = find_own(walk.plain(name), walk.project, walk.folder) if "/" in name else ()
-    if not all(is_above for _, is_above in own) or any(map(_ELSEWHERE.match, named[1:])):
+    if (names_us and has_option(words, *OWN_WORDS["package sources"])) or not all(is_above for _, is_above in own):
         return True
     # `uv sync`, `poetry install`, `python setup.py install`: the project itself.
-    brings = walk.project.brings_lockgate
-    paths = [path for word in named[1:] if _PATH.match(path := _FROM_FILE.sub("", word))]
-    return brings is not None and any(
-        brings(walk.full_path(path)) for path in paths + ["."] * (not plain_words(named[1:]))
-    )
+    paths = [path for word in named if _PATH.match(path := _FROM_FILE.sub("", word))]
+    paths += ["."] * (not plain_words(named))
+    brings = walk.project.brings_lockgate or (lambda _: False)
+    return any(map(_ELSEWHERE.match, named)) or any(brings(walk.full_path(path)) for path in paths)
 
 
 # 4. Our own processes
@@ -369,7 +383,7 @@ def note_own_number(walk: Walk) -> None:
 
 def _note_processes(walk: Walk, call: Invocation, words: list[str]) -> None:
     """Note what a program does to the service, or to Lockgate or an agent that it starts."""
-    name, plain = call.name, plain_words(words)
+    name = call.name
     if _ends_ours(walk, call, words):
         walk.add("changes-own-guard", " ".join([name, *words])[:100])
     elif name in OWN_WORDS["attachers"] and any(_is_ours(walk, word) for word in words):
@@ -379,37 +393,41 @@ def _note_processes(walk: Walk, call: Invocation, words: list[str]) -> None:
         keys = [_KEYS.get(word.lower(), word) for word in words]
         if any(_TYPED.search(typed.lower()) for typed in ("".join(keys), " ".join(keys))):
             walk.add("changes-own-guard", "lockgate")
-    elif not OWN_WORDS["managers"].isdisjoint((name, "-".join([name, *plain[:1]]))):
-        _note_managed(walk, name, plain_words(call.arguments))
-    # A coding agent or a Lockgate that is started with another home: no hook and no token of ours is there.
-    program, moved = name.rpartition("/")[2].removesuffix(".exe"), ""
-    if any("lockgate" in word for word in (program, *words[:3])) and {"init", "serve", "hook", "mcp"} & {*words[:8]}:
-        moved = min(filter(_STEERS.fullmatch, walk.assigned), default="")
-    for agent in AGENT_PROGRAMS.values():
-        if agent.is_started_by(program, words):
-            moved = moved or min(HOME_VARIABLES & walk.assigned, default="sudo" if walk.as_root else "")
-            moved = moved or agent.hooks_left_out(words, walk.assigned)
-    if moved:
+    elif not OWN_WORDS["managers"].isdisjoint((name, "-".join([name, *plain_words(words)[:1]]))):
+        _note_managed(walk, plain_words(call.arguments))
+    if moved := _moved_by(walk, name.rpartition("/")[2].removesuffix(".exe"), words):
         walk.add("changes-own-guard", moved)
 
 
-def _note_managed(walk: Walk, name: str, words: list[str]) -> None:
+def _moved_by(walk: Walk, program: str, words: list[str]) -> str:
+    """Return what gives a coding agent or a Lockgate that is started another home, without our hooks and tokens."""
+    starts_own = any("lockgate" in word for word in (program, *words[:3]))
+    if starts_own and {"init", "serve", "hook", "mcp"} & {*words[:8]}:
+        return min(filter(_STEERS.fullmatch, walk.assigned), default="")
+    for agent in AGENT_PROGRAMS.values():
+        if agent.is_started_by(program, words):
+            moved = min(HOME_VARIABLES & walk.assigned, default="sudo" if walk.as_root else "")
+            return moved or agent.hooks_left_out(words, walk.assigned)
+    return ""
+
+
+def _note_managed(walk: Walk, words: list[str]) -> None:
     """Note what a manager of services does to ours, to that of a judge, or to their variables."""
+    own = ["lockgate", *(OWN_WORDS["model servers"] if walk.project.judge_servers else ())]
+    is_ours = re.compile("|".join(own), re.IGNORECASE).search
     if OWN_WORDS["environment verbs"].intersection(words):
         # Without a name, all variables are changed.
-        if len(words) == 1 or any(_STEERS_SERVICE.fullmatch(word.partition("=")[0]) for word in words):
-            walk.add("changes-own-guard", name)
-        return
-    own = {"lockgate", *(OWN_WORDS["model servers"] if walk.project.judge_servers else ())}
-    # A pattern can mean the service; of a name that is not known, a part must say so.
-    named = [
-        walk.plain(word)
-        for word in words
-        if any(name in word.lower() for name in own) or not (word.isalnum() or _is_foreign(word, "lockgate.service"))
-    ]
-    is_for_all = OWN_WORDS["verbs for all"].intersection(words) and len(words) < 3
-    if is_for_all or (named and not OWN_WORDS["looking verbs"].intersection(words)):
-        walk.add("changes-own-guard", named[0] if named else name)
+        named = [word for word in words if len(words) == 1 or _STEERS_SERVICE.fullmatch(word.partition("=")[0])]
+    elif OWN_WORDS["verbs for all"].intersection(words):
+        named = words[:2] if len(words) < 3 else []
+    elif OWN_WORDS["looking verbs"].isdisjoint(words):
+        # A pattern can mean the service; of a name that is not known, a part must say so.
+        named = [word for word in words if not (word.isalnum() or _is_foreign(word, "lockgate.service"))]
+        named += filter(is_ours, words)
+    else:
+        named = []
+    if named:
+        walk.add("changes-own-guard", walk.plain(named[-1]))
 
 
 def _is_ours(walk: Walk, word: str) -> bool:
@@ -421,10 +439,10 @@ def _is_ours(walk: Walk, word: str) -> bool:
 
 
 def _ends_ours(walk: Walk, call: Invocation, words: list[str]) -> bool:
-    """Return whether a program ends processes, and those that it chooses may hold ours."""
+    """Return whether a program ends processes or connections, and those that it chooses may hold ours."""
     name = call.name
     if name not in OWN_WORDS["killers"]:
-        return name == "fuser" and has_option(words, "-k", "--kill") and _selects_ours(walk, call)
+        return name in ("fuser", "ss") and has_option(words, "-k", "-K", "--kill") and _selects_ours(walk, call)
     # `kill -9 -1`: all that the user may end.
     if name == "killall5" or "-1" in words[1:] or any(_is_ours(walk, word) for word in (*words, call.stdin.target)):
         return True
@@ -455,8 +473,9 @@ def _selects_ours(walk: Walk, call: Invocation) -> bool:
     names = words if named_by == "words" else [values[named_by]] if named_by in values else []
     if names:
         shown = _service_lines(walk, "names", *(["processes"] if given & {"-f", "--full"} else []))
-        is_inverse = bool(given & {"-v", "--inverse"})
-        return is_inverse or any(not _is_foreign(_LAST_NAME.sub("", name), shown) for name in names)
+        return bool(given & {"-v", "--inverse"}) or not all(
+            _is_foreign(_LAST_NAME.sub("", name), shown) for name in names
+        )
     given |= {"words"} if words or "$" in text else set()
     return ("!" in shows_all) is given.isdisjoint(shows_all.split())
 
@@ -468,11 +487,9 @@ def _is_foreign(pattern: str, text: str) -> bool:
         return True
     known = known.replace("\\|", "|").replace("\\.", ".")
     pieces = [choice.split("\n") for choice in _SIGNS.sub("\n", known).split("|")]
-    return not _ODD.search(known) and all(any(_is_missing(piece, text) for piece in choice) for choice in pieces)
-
-
-def _is_missing(piece: str, text: str) -> bool:
-    return re.search(re.escape(piece).replace(r"\.", "."), text) is None
+    return not _ODD.search(known) and all(
+        any(not re.search(re.escape(piece).replace(r"\.", "."), text) for piece in choice) for choice in pieces
+    )
 
 
 def follow_processes(walk: Walk, call: Invocation, output: Output) -> Output:
@@ -485,7 +502,7 @@ def follow_processes(walk: Walk, call: Invocation, output: Output) -> Output:
     if call.stdin.target != _PROCESSES:
         return output
     pattern = _kept_lines(call)
-    if pattern and _is_foreign(pattern, _service_lines(walk, "processes", "ports")):
+    if pattern and _is_foreign(pattern, _service_lines(walk, "processes")):
         return UNKNOWN_OUTPUT if output.target == _PROCESSES else output
     return call.stdin if output.source in (Source.EMPTY, Source.NONE) else output
 

@@ -244,19 +244,15 @@ def _fits(part: str, listed: str) -> bool:
 
 # 2. The service, and the servers of judges
 
-# A host before a port, or after it; a program may take the two as words of their own.
-_HOST = r"\[[0-9a-f:.%\w]*\]|(?:[0-9a-f]{0,4}:){2,7}[0-9a-f.]*|[^\s/\\?#\"'<>|`,;&()=@:\[\]]+"
-_BEFORE = re.compile(rf"(?:^|[^\w.-])({_HOST})[\s:/,'\"]{{1,4}}(?:-{{0,2}}p(?:ort)?[\s:='\"]{{1,4}})?$", re.IGNORECASE)
-_BEHIND = re.compile(rf"[\s:,'\"]{{1,4}}(?:-{{0,2}}host(?:name)?[\s:='\"]{{1,4}})?({_HOST})", re.IGNORECASE)
-_HEALTH = re.compile(r"/(?:healthz|readyz)(?=[\s\"'`;|&)]|$)")
+# An agent may ask whether the service runs.
+_HEALTH = r"/(?:healthz|readyz)(?:[\s\"'`;|&)]|$)"
+_HOSTS = re.compile(r"\[[^\s\[\]]*\]|[^\s/\\?#\"'<>|`,;&()=@\[\]]+")
 # Browsers leave the first three out wherever they stand in an address, and take the others for dots.
 _PLAIN = str.maketrans("。．｡", "...", "\t\r\n")
 # The routes of Ollama, LM Studio, llama.cpp and vLLM that replace, load or remove a model.
 _MODEL_ROUTE = re.compile(
     r"/+api/+(?:create|delete|pull|copy|v\d/+models/+(?:un)?load)\b|/models/+(?:un)?load\b|/v1/+(?:un)?load_lora|/lora-adapters"
 )
-_REACH = 300
-_MOST_PORTS = 64
 
 
 def find_own_service(text: str, port: int) -> str:
@@ -271,18 +267,11 @@ def _as_browsers_read(text: str) -> str:
 
 
 def _find_address(text: str, port: int) -> str:
-    places = re.finditer(rf"(?<!\d)0{{0,8}}{port}(?!\d)", text) if str(port) in text else ()
-    for number, at in enumerate(places):
-        if number > _MOST_PORTS:
-            return at[0]
-        if _HEALTH.match(text, at.end()):
-            continue
-        before = _BEFORE.search(text[max(0, at.start() - _REACH) : at.start()])
-        behind = _BEHIND.match(text[at.end() : at.end() + _REACH])
-        for match in filter(None, (before, behind)):
-            if is_this_machine(match[1]):
-                return f"{match[1]}:{port}"
-    return ""
+    """Return an address where a text has the port, and this machine anywhere beside it."""
+    if str(port) not in text or not re.search(rf"(?<!\d)0{{0,8}}{port}(?!\d|{_HEALTH})", text):
+        return ""
+    words = (word.removesuffix(":") for word in _HOSTS.findall(re.sub(rf"(?<!\d)0{{0,8}}{port}(?!\d)", " ", text)))
+    return next((f"{word}:{port}" for word in words if is_this_machine(word)), "")
 
 
 def find_model_change(text: str, ports: Iterable[int]) -> str:
@@ -305,12 +294,12 @@ def is_this_machine(host: str) -> bool:
         return True
     try:
         if ":" in bare:
-            # Without brackets, as some programs take it; or the last of several fields.
             address = IPv6Address(bare.partition("%")[0])
-            mapped = str(address.ipv4_mapped or bare.rpartition(":")[2])
-            return address.is_loopback or address.is_unspecified or is_this_machine(mapped)
+            mapped = address.ipv4_mapped or address
+            return mapped.is_loopback or mapped.is_unspecified or is_this_machine(bare.rpartition(":")[2])
         numbers = [int(part, 16 if part[:2] == "0x" else 8 if part[:1] == "0" else 10) for part in bare[:64].split(".")]
     except ValueError:
+        # The last of several fields.
         return ":" in bare and is_this_machine(bare.rpartition(":")[2])
     first = numbers[0] if len(numbers) > 1 else numbers[0] % 2**32 >> 24
     return first == 127 or not any(numbers)

@@ -7,7 +7,6 @@ effects, makes it likely; and what a command's effects are aimed at is one witho
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from functools import lru_cache
@@ -52,11 +51,6 @@ _AFTER_AT = re.compile(rf"(?<=[^\"'(\[{{/])@([^{NO_HOST}@]+)")
 _DEVICE = re.compile(rf"/dev/(?:tcp|udp)/([^{NO_HOST}]+)(?:/([0-9]{{1,5}}))?")
 _BARE_IPV6 = re.compile(r"(?i)(?<![\w:.])(?<![\w)\]]\[)((?:[0-9a-f]{0,4}:){2,7}[0-9a-f.:]{0,15})(/\d{1,3})?(?![\w:])")
 _NO_AUTHORITY = re.compile(r"(?i)(?:about|data|javascript|blob|mailto|tel|urn|file|cid):")
-_LOCAL_USE = re.compile(r"(?:[<>]|-[oO]|--output|\b(?:bash|sh|python3?|perl|source|chmod \S+|rm|cat))[ =]*$")
-_SAYS_HOST = re.compile(
-    r"(?i)(?:(?<!\S)-h\s{0,4}|--host(?:name)?[\s=]{1,4}|--server[\s=]{1,4}|\b(?:host|hostaddr|server|address)\s?[=:]\s?)"
-    r"['\"]?\Z"
-)
 _ASKS_ELSEWHERE = re.compile(
     r"(?is)(?:[\w)\]]\[|\b(?:query_?selector(?:_?all)?|locator|closest|matches|getattr|import_module|getlogger)\().\Z"
 )
@@ -75,7 +69,6 @@ _ENDS_COMMAND = re.compile(r"[;&|\n]")
 _SHELL_WORD = re.compile(r"(?:[^\s\"'\\]|\\.|\"(?:[^\"\\]|\\.)*\"|'[^']*'|[\"'\\])+")
 # A quoted text, the lines of a here-document: code, unless a shell reads it.
 _QUOTED = re.compile(r"\\.|\"((?:[^\"\\]|\\.)*)\"|'([^']*)'", re.DOTALL)
-_HERE = re.compile(r"<<-?\s{0,9}\\?['\"]?(\w+)[^\n]*\n")
 _SHELL = re.compile(
     r"\b(?:(?:ba|z|da|k|fi)?sh|su|eval|watch|xargs|parallel|script|tmux|pwsh|powershell|cmd)\b[^;&|\n]*\Z"
 )
@@ -114,16 +107,8 @@ def _effects_of_command(text: str) -> tuple[Effect, ...]:
     return effects_of(ToolCall("bash", {"command": text}))
 
 
-def find_addresses(argument: str, text: str, taken: bytearray, *, is_command: bool) -> Iterator[SeenAddress]:
-    """Yield every address in the text, in any spelling.
-
-    `taken` marks what an address occupies: the path of a URL is no file's, and its query no second command.
-    """
-    yield from _AddressFinder(argument, text, taken, is_command=is_command).find()
-
-
-class _AddressFinder:
-    """One text that is searched for addresses.
+class AddressFinder:
+    """One text that is searched for addresses; `taken` marks what they occupy: the path of a URL is no file's.
 
     `named` says that the argument is named for a host, `maybe` that it may be; `single` that the text is one word;
     `fetches` that it names a program that connects; `shell` that a shell reads it.
@@ -133,8 +118,6 @@ class _AddressFinder:
         words = set(name_words(argument))
         self._text = text
         self._taken = taken
-        # The authorities of URLs: some programs take an `@` in one for the end of a user's name.
-        self._authorities = bytearray(len(text))
         self._command = is_command
         self._named = not words.isdisjoint(WORDS["host arguments"])
         self._maybe = not words.isdisjoint(WORDS["maybe host arguments"])
@@ -144,14 +127,16 @@ class _AddressFinder:
             sink_from_argument(argument) != "command" or not words.isdisjoint(_SHELL_ARGUMENTS)
         )
         self._effects = _effects_of_command(text) if self._shell or self._fetches else ()
-        self._level = self._level_for(words)
-        self._code = _code_spans(text) if self._shell else []
+        self._levels = bytearray([self._level_for(words)]) * len(text)
+        for start, end in _code_spans(text) if self._shell else ():
+            self._levels[start:end] = bytes([HostLevel.CODE]) * (end - start)
 
     def _level_for(self, words: set[str]) -> HostLevel:
-        if self._named or self._fetches:
+        # Effects name the machines that a command reaches, so that what ends like a file is one there.
+        if self._named or (self._fetches and not (self._shell and _targets_elsewhere(self._effects))):
             return HostLevel.CONNECTS
         if self._shell and not self._single:
-            return _level_of_command(self._effects)
+            return HostLevel.ANY if self._fetches else _level_of_command(self._effects)
         is_code = self._command and re.search(r"[(=\[]", self._text)
         if self._single and words.isdisjoint(WORDS["other arguments"] | WORDS["content arguments"]) and not is_code:
             is_listed = self._command or not words.isdisjoint(_LISTED_ARGUMENTS)
@@ -193,9 +178,6 @@ class _AddressFinder:
             authority, at = (match[2], match.start(2)) if match[1] else (match[4], match.start(4))
             end = self._end_of_rest(match.end())
             self._take(match.start(), end)
-            slash = text.find("/", at, end)
-            until = end if slash < 0 else slash
-            self._authorities[at:until] = b"\1" * (until - at)
             if not authority and (scheme == "file" or not text[match.end() : match.end() + 1].strip("\"') ")):
                 continue
             port = _DEFAULT_PORTS.get(scheme, 0)
@@ -214,7 +196,7 @@ class _AddressFinder:
             # `dig @server` asks a server, `curl -d @b.txt` sends a file.
             ending = host.rpartition(".")[2].lower()
             is_sent = before in "= " and (ending in FILE_ENDINGS or ending in FILE_OR_DOMAIN_ENDINGS)
-            is_sure = self._authorities[match.start()] or (self._fetches and host[:1].isalpha() and not is_sent)
+            is_sure = self._fetches and host[:1].isalpha() and not is_sent
             if before.isspace() and not self._fetches:
                 continue
             if is_sure or host.startswith("[") or is_host_like(host) or QUAD.fullmatch(host):
@@ -261,13 +243,10 @@ class _AddressFinder:
 
     def _level_at(self, start: int, end: int, *, has_port: bool) -> HostLevel:
         """Return the level of a dotted name between these positions."""
-        span = bisect_right(self._code, (start, len(self._text))) - 1
-        level = HostLevel.CODE if span >= 0 and start < self._code[span][1] else self._level
+        level = HostLevel(self._levels[start])
+        before, after = self._text[max(0, start - 40) : start], self._text[end : end + 12]
         if level is HostLevel.CONNECTS:
             return level
-        before, after = self._text[max(0, start - 40) : start], self._text[end : end + 12]
-        if _SAYS_HOST.search(before) and (level is not HostLevel.CODE or not before.endswith(("= ", ": ", "=", ":"))):
-            return HostLevel.CONNECTS
         if after[:1] == "=":
             return min(level, HostLevel.CODE)
         if level is HostLevel.CODE:
@@ -334,10 +313,8 @@ def _is_host(name: str, text: str, start: int, level: HostLevel, *, is_whole: bo
         return False
     last = name.rpartition(".")[2].lower()
     if last in FILE_OR_DOMAIN_ENDINGS:
-        if level is HostLevel.CONNECTS and _LOCAL_USE.search(text[max(0, start - 16) : start]) is None:
-            return True
         # With a path behind it the name is a host.
-        return level >= HostLevel.LISTED and text.startswith("/", start + len(name))
+        return level is HostLevel.CONNECTS or (level >= HostLevel.LISTED and text.startswith("/", start + len(name)))
     if level >= HostLevel.ANY or (is_whole and len(last) == 2 and last.isascii()):
         return True
     if level is HostLevel.LISTED or not last.isascii() or last.startswith("xn--"):
@@ -358,24 +335,15 @@ def _level_in_code(before: str, after: str, *, has_port: bool) -> HostLevel:
 
 
 def _code_spans(text: str) -> list[tuple[int, int]]:
-    """Return the parts of a command that are code of another language: in quotes, and in here-documents."""
-    spans: list[tuple[int, int]] = []
+    """Return the quoted parts of a command that are code of another language, and not a command of their own."""
+    spans = []
     for match in _QUOTED.finditer(text):
         inner = match[1] or match[2] or ""
         runs = match[1] is not None and ("$(" in inner or "`" in inner)
         is_code = re.search(r"[\s(=\[]", inner) and not runs and not connects(inner)
         if is_code and not _SHELL.search(text[max(0, match.start() - 80) : match.start()]):
             spans.append((match.start() + 1, match.end() - 1))
-    lost: set[str] = set()
-    for match in _HERE.finditer(text):
-        closes = text.find(f"\n{match[1]}", match.end() - 1) if match[1] not in lost else -1
-        if closes < 0:
-            lost.add(match[1])
-        elif not _SHELL.search(text[max(0, match.start() - 80) : match.start()]) and not _NETWORK_PROGRAM.search(
-            text, match.end(), closes
-        ):
-            spans.append((match.end(), closes))
-    return sorted(spans)
+    return spans
 
 
 def expansions(text: str, *, is_command: bool) -> Iterator[tuple[str, int]]:

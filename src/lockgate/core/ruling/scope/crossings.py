@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from lockgate.core.errors import printable
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
-from lockgate.core.ruling.scope.addresses_in_arguments import connects, expansions, find_addresses, name_words
+from lockgate.core.ruling.scope.addresses_in_arguments import AddressFinder, connects, expansions, name_words
 from lockgate.core.ruling.scope.border import MAX_TEXT, Border
 from lockgate.core.ruling.scope.domain_names import WORDS
 from lockgate.core.ruling.scope.machines import DOTS, SCHEME
@@ -76,7 +76,7 @@ def _crossings_in_text(
     edge: Border, argument: str, text: str, *, is_command: bool, has_quotes: bool
 ) -> Iterator[tuple[str, str, int]]:
     taken = bytearray(len(text))
-    for seen in find_addresses(argument, text, taken, is_command=is_command):
+    for seen in AddressFinder(argument, text, taken, is_command=is_command).find():
         if not edge.contains(seen):
             yield OUTSIDE, seen.written, seen.start
     # Without its quotes a text no longer says where its words end.

@@ -183,7 +183,7 @@ def address_from_authority(authority: str, rest: str, written: str, start: int, 
     with more of a name behind it.
     """
     host, own_port = host_and_port(authority)
-    if re.match(r"\\[^\"'\n]|[,;&()][^/?#]{0,300}(?:\.\w|[\[@])", rest):
+    if re.match(r"\\[^\"'\n]|[?#]@|[,;&()][^/?#]{0,300}(?:\.\w|[\[@])", rest):
         host = ""
     path = re.split("[?#]", rest, maxsplit=1)[0]
     if len(rest) >= MAX_REST:
