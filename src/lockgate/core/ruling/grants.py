@@ -138,26 +138,30 @@ def facts_from_ask(ask: EscalatedCall, arguments: str, sources: tuple[str, ...],
 
 
 def find_sources(ask: EscalatedCall, context: Context) -> tuple[str, ...]:
-    """Return the sources of the text behind a held call, vetted ones too; where that cannot be told, all that was read.
+    """Return the sources of the text behind a held call, vetted ones too; where that is not known, all that was read.
 
     What opens a door is held because of anything untrusted, and an agent's own words may come from all of it.
     """
     from lockgate.core.ruling.provenance import MAX_ORIGINS
 
-    named = {origin.block for origin in ask.origins} | {finding.where for finding in ask.findings}
-    left = [name for name in named if name in context.positions]
-    sources: dict[str, str] = {}
-    is_traced = bool(left) and len(ask.origins) < MAX_ORIGINS and not _opens_door(ask)
-    while is_traced and left:
+    names = {origin.block for origin in ask.origins} | {finding.where for finding in ask.findings}
+    names &= context.positions.keys()
+    behind = _blocks_behind(names, context)
+    if not names or len(ask.origins) >= MAX_ORIGINS or _opens_door(ask) or any(map(_is_agents, behind)):
+        behind = [block for block in context.blocks if block.trust is not Trust.TRUSTED and not _is_agents(block)]
+    return tuple(sorted({block.source for block in behind}))
+
+
+def _blocks_behind(names: Iterable[str], context: Context) -> list[Block]:
+    """Return the blocks of these names that are not trusted, and those that they were made from."""
+    blocks: dict[str, Block] = {}
+    left = [*names]
+    while left:
         block = context.blocks[context.positions[left.pop()]]
-        if block.id not in sources and block.trust is not Trust.TRUSTED:
-            is_traced = not _is_agents(block)
-            sources[block.id] = block.source
+        if block.id not in blocks and block.trust is not Trust.TRUSTED:
+            blocks[block.id] = block
             left += block.tainted_by
-    if not is_traced:
-        read = (block for block in context.blocks if block.trust is not Trust.TRUSTED and not _is_agents(block))
-        sources = {block.id: block.source for block in read}
-    return tuple(sorted(set(sources.values())))
+    return list(blocks.values())
 
 
 def _is_agents(block: Block) -> bool:
@@ -230,14 +234,10 @@ def _widest_span(facts: HeldFacts, ask: EscalatedCall) -> GrantSpan:
 
 def offers_from_pending(pending: PendingApproval) -> tuple[GrantOffer, ...]:
     """Return the rules that a yes to this question may make, the narrowest first; none where nothing may be granted."""
-    facts = pending.shown.facts
-    spans = [span.value for span in GrantSpan]
-    count = spans.index(facts.widest) + 1 if facts.widest in spans else 0
-    rules = (
-        rule_from_facts(pending.bound, facts, span, pending.created_s)
-        for span in list(GrantSpan)[:count]
-        if facts.project or span is not GrantSpan.PROJECT
-    )
+    facts, spans = pending.shown.facts, list(GrantSpan)
+    widest = spans.index(GrantSpan(facts.widest)) + 1 if facts.widest in spans else 0
+    offered = [span for span in spans[:widest] if facts.project or span is not GrantSpan.PROJECT]
+    rules = [rule_from_facts(pending.bound, facts, span, pending.created_s) for span in offered]
     return tuple(GrantOffer(rule, hash_texts(_SCHEMA, pending.digest, rule_to_json(rule))) for rule in rules)
 
 
@@ -275,11 +275,11 @@ def apply_answer_with_span(
     if not span:
         return apply_answer(approval, digest, answer, person), None
     pending = approval.pending
-    offer = find_offer(pending, span)
-    if offer is None or not answer.yes:
+    offers = {offer.rule.span.value: offer for offer in offers_from_pending(pending)}
+    if span not in offers or not answer.yes:
         why = "only a yes makes a grant" if not answer.yes else f"this call cannot be granted for {quoted(span)}"
-        spans = ", ".join(offer.rule.span.value for offer in offers_from_pending(pending))
-        raise InvalidCall(why, hint=f"offered: {spans}" if spans else pending.shown.facts.barred)
+        raise InvalidCall(why, hint=f"offered: {', '.join(offers)}" if offers else pending.shown.facts.barred)
+    offer = offers[span]
     if digest != offer.digest:
         return AnswerResult(False, approval.state, approval), None
     result = apply_answer(approval, pending.digest, answer)

@@ -368,16 +368,8 @@ def why_undeclared(
         return "" if only_looks else "made before the commitment"
     # 1. Out of scope.
     for entry in commitment.out_of_scope:
-        never = _border_from_entry(entry).inside
-        if never and not _BEYOND.search(entry):
-            # "mail to hr.example" rules out that place, not mail.
-            crossed = find_crossings(Border(excluded=never, is_open=True), leaves, tool=call.tool)
-        elif _mentions_tool(entry, call.tool, alone=True) or _names_action(entry, call.tool):
-            return f"the commitment puts it out of scope ({quoted(entry)})"
-        else:
-            continue
-        if any(finding.rule == OUTSIDE for finding in crossed):
-            return f"it touches what the commitment puts out of scope ({quoted(entry)})"
+        if why := _why_excluded(entry, call.tool, leaves):
+            return why
     # 2. Looking.
     if only_looks:
         return ""
@@ -388,6 +380,18 @@ def why_undeclared(
     declared = Border(tuple(place for entry in commitment.in_scope for place in _border_from_entry(entry).inside))
     beyond = find_crossings(declared, leaves, tool=call.tool)
     return f"{quoted(beyond[0].excerpt)} is not among the places of the commitment" if beyond else ""
+
+
+def _why_excluded(entry: str, tool: str, leaves: list[Leaf]) -> str:
+    """Return why an entry of `out_of_scope` rules a call out, or nothing."""
+    never = _border_from_entry(entry).inside
+    if never and not _BEYOND.search(entry):
+        # "mail to hr.example" rules out that place, not mail.
+        crossed = find_crossings(Border(excluded=never, is_open=True), leaves, tool=tool)
+        is_touched = any(finding.rule == OUTSIDE for finding in crossed)
+        return f"it touches what the commitment puts out of scope ({quoted(entry)})" if is_touched else ""
+    is_named = _mentions_tool(entry, tool, alone=True) or _names_action(entry, tool)
+    return f"the commitment puts it out of scope ({quoted(entry)})" if is_named else ""
 
 
 _border_from_entry = lru_cache(maxsize=256)(border_from_prose)
