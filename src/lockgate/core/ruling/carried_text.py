@@ -357,13 +357,10 @@ class _DerivationSearch:
         known, at, last = self._context.index.words, 0, len(words) - _RUN
         while at <= last and not self._budget.is_spent:
             run = words[at : at + _RUN]
-            unknown = next((place for place in range(_RUN - 1, -1, -1) if run[place] not in known), -1)
-            if unknown >= 0:
-                at += unknown + 1
-                continue
-            at += 1
-            reading = self._find_reading(run)
-            if reading is not None:
+            # On behind the last word that no text has.
+            unknown = max((place for place in range(_RUN) if run[place] not in known), default=-1)
+            at += max(unknown, 0) + 1
+            if unknown < 0 and (reading := self._find_reading(run)) is not None:
                 self._add(reading, 1, _shingles(run))
 
     def _find_reading(self, run: Sequence[bytes]) -> IndexedReading | None:

@@ -146,14 +146,15 @@ def find_sources(ask: EscalatedCall, context: Context) -> tuple[str, ...]:
 
     names = {origin.block for origin in ask.origins} | {finding.where for finding in ask.findings}
     names &= context.positions.keys()
-    behind = _blocks_behind(names, context)
-    if not names or len(ask.origins) >= MAX_ORIGINS or _opens_door(ask) or any(map(_is_agents, behind)):
-        behind = [block for block in context.blocks if block.trust is not Trust.TRUSTED and not _is_agents(block)]
-    return tuple(sorted({block.source for block in behind}))
+    sources = _sources_behind(names, context)
+    is_agents = any(source.partition(":")[0] == "agent" for source in sources)
+    if is_agents or not names or len(ask.origins) >= MAX_ORIGINS or _opens_door(ask):
+        sources = {block.source for block in context.blocks if block.trust is not Trust.TRUSTED}
+    return tuple(sorted(source for source in sources if source.partition(":")[0] != "agent"))
 
 
-def _blocks_behind(names: Iterable[str], context: Context) -> list[Block]:
-    """Return the blocks of these names that are not trusted, and those that they were made from."""
+def _sources_behind(names: Iterable[str], context: Context) -> set[str]:
+    """Return the sources of these blocks and of those that they were made from, without trusted ones."""
     blocks: dict[str, Block] = {}
     left = [*names]
     while left:
@@ -161,11 +162,7 @@ def _blocks_behind(names: Iterable[str], context: Context) -> list[Block]:
         if block.id not in blocks and block.trust is not Trust.TRUSTED:
             blocks[block.id] = block
             left += block.tainted_by
-    return list(blocks.values())
-
-
-def _is_agents(block: Block) -> bool:
-    return block.source.partition(":")[0] == "agent"
+    return {block.source for block in blocks.values()}
 
 
 def _opens_door(ask: EscalatedCall) -> bool:
@@ -191,17 +188,15 @@ def _has_stray_value(ask: EscalatedCall, reaching: list[Effect]) -> bool:
 def _why_barred(ask: EscalatedCall) -> str:
     from lockgate.core.ruling.effects.own_paths import OWN_KINDS
 
-    if ask.call.tool == FINISH:
-        return "the end of a step is answered each time"
-    if ask.call.findings:
-        return "the host holds something against this call"
-    if hard := ask.hard_findings:
-        return f"a person answers {hard[0].rule} each time"
-    if any(effect.kind in OWN_KINDS for effect in ask.effects):
-        return "it touches Lockgate itself"
-    if any(finding.rule.startswith("cap:") for finding in ask.findings):
-        return "it was not read to its end"
-    return ""
+    hard = [finding.rule for finding in ask.hard_findings]
+    reasons = (
+        (ask.call.tool == FINISH, "the end of a step is answered each time"),
+        (ask.call.findings, "the host holds something against this call"),
+        (hard, f"a person answers {''.join(hard[:1])} each time"),
+        (any(effect.kind in OWN_KINDS for effect in ask.effects), "it touches Lockgate itself"),
+        (any(finding.rule.startswith("cap:") for finding in ask.findings), "it was not read to its end"),
+    )
+    return next((why for is_given, why in reasons if is_given), "")
 
 
 def find_unread(files: Iterable[tuple[str, str]]) -> str:
@@ -389,18 +384,18 @@ def describe_rule(rule: GrantRule) -> tuple[tuple[str, str], ...]:
         GrantSpan.SESSION: f"only session {rule.session}",
         GrantSpan.PROJECT: f"every session in {rule.project}",
         GrantSpan.ALWAYS: "every session in every project",
-    }[rule.span]
-    listed = ", ".join(rule.names) or "none"
-    exact = f"exactly the same {listed}: {rule.arguments}"
-    given = exact if rule.arguments else f"values of {listed} that fit the other lines; no other names"
-    return (
-        ("tool", rule.tool),
-        ("like", rule.like),
-        ("does", "; ".join(does) or "nothing that Lockgate can tell"),
-        ("with", given),
-        *([("runs", "; ".join(f"{path} {content}" for path, content in rule.files))] if rule.files else []),
-        ("after", f"text of {', '.join(rule.sources)}" if rule.sources else "no untrusted text"),
-        ("despite", ", ".join(rule.rules) or "no finding"),
-        ("in", where),
-        ("under", f"policy {rule.policy_hash}"),
-    )
+    }
+    names = ", ".join(rule.names) or "none"
+    exact = f"exactly the same {names}: {rule.arguments}"
+    lines = {
+        "tool": rule.tool,
+        "like": rule.like,
+        "does": "; ".join(does) or "nothing that Lockgate can tell",
+        "with": exact if rule.arguments else f"values of {names} that fit the other lines; no other names",
+        "runs": "; ".join(f"{path} {content}" for path, content in rule.files),
+        "after": f"text of {', '.join(rule.sources)}" if rule.sources else "no untrusted text",
+        "despite": ", ".join(rule.rules) or "no finding",
+        "in": where[rule.span],
+        "under": f"policy {rule.policy_hash}",
+    }
+    return tuple(line for line in lines.items() if line[0] != "runs" or rule.files)

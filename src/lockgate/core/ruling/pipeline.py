@@ -108,11 +108,11 @@ class Stage(StrEnum):
 class EscalatedCall(NamedTuple):
     """A call that Tier 1 does not clear, with everything a higher tier needs to rule on it.
 
-    `triage` is what Tier 2 said of it: `clear`, `suspicious` or `unclear`; empty when it was not asked. `followed` are
-    the blocks to which the user handed the decision, where a judge may weigh that. `is_receiver_open`: the user asked
-    for a message, and said of no one that it goes to him. `users_sites` are addresses in texts of someone whom
-    the user names. `gives_away_unasked`: money or a file goes out, and the user said no word about paying,
-    sharing or writing, or a sentence of a stranger gives the account. `no_answer` is why a judge did not answer.
+    `triage` is Tier 2's answer: `clear`, `suspicious` or `unclear`; empty when it was not asked. `followed` are the
+    blocks to which the user handed the decision, where a judge may weigh that. `is_receiver_open`: the user asked for a
+    message and named no receiver. `users_sites` are addresses in texts whose owner the user names.
+    `gives_away_unasked`: money or a file goes out, and the user did not ask to pay, share or write, or a sentence of a
+    stranger gives the account. `no_answer` is why a judge did not answer.
     """
 
     call: ToolCall
@@ -294,8 +294,7 @@ def _risk_from_name(call: ToolCall, policy: Policy, text: str) -> Risk:
 
 def _check_scope(review: _Review) -> None:
     """0. Collect what crosses the border of a declared scope, in every mode and context."""
-    scope = review.policy.research_scope
-    if not scope:
+    if not (scope := review.policy.research_scope):
         return
     edge, tool, always = border_from_scope(scope), review.call.tool, review.always
     always += find_crossings(edge, review.leaves, tool=tool)
@@ -306,7 +305,9 @@ def _check_scope(review: _Review) -> None:
         # Text that is hidden in a code can lead outside as well, and text that stayed unread may.
         scan = review.scan_arguments()
         always += find_crossings(edge, scan.decoded, tool=tool)
-        always += [found for found in scan.patterns if found.rule.startswith(HARD_RULES) and found not in always]
+        always += [
+            finding for finding in scan.patterns if finding.rule.startswith(HARD_RULES) and finding not in always
+        ]
 
 
 def _check_self_protection(review: _Review) -> None:
@@ -444,7 +445,7 @@ def _check_origins(review: _Review, decoded: list[Leaf], meant: frozenset[str]) 
 
 def _check_unasked_effects(review: _Review) -> EffectFindings:
     """5. Return the effects that the user did not ask for."""
-    if review.severity < Severity.REACHES_OUT:
+    if not review.reaching:
         return EffectFindings()
     first, delegated = review.first_recent, review.find_delegated()
     return EffectCheck(review.context, review.call.tool, first, delegated, review.leaves).find(review.effects)
@@ -455,20 +456,15 @@ def _check_blocks(review: _Review, traced: OriginTrace, patterns: list[Finding],
     context, policy = review.context, review.policy
     if review.is_light_work and not review.is_to_the_letter:
         return
-    if not (context.alarms or context.encoded or traced.related or policy.strict_patterns):
-        return
-    for note in (*context.alarms, *context.encoded, *_related_notes(review, traced)):
-        if _counts_in_block(review, traced, note):
-            (encoded if note.rule.startswith("encoded:") else patterns).append(context.locate_finding(note))
-
-
-def _counts_in_block(review: _Review, traced: OriginTrace, note: BlockNote) -> bool:
-    """Return whether what was found in a block counts for this call."""
-    if note.position < review.first_recent or (note.phrase and review.policy.unsafe_disable_phrase_rules):
-        return False
+    notes = [*context.alarms, *context.encoded, *_related_notes(review, traced)]
     # A link that an alarming text does not name is not followed because of it; what stayed unread may name any.
-    is_about_other = review.only_requests and all(origin.block != note.block for origin in traced.origins)
-    return review.policy.strict_patterns or not is_about_other or note.rule.startswith("cap:")
+    only_named = bool(notes) and not policy.strict_patterns and review.only_requests
+    named = {origin.block for origin in traced.origins}
+    for note in notes:
+        is_off = note.phrase and policy.unsafe_disable_phrase_rules
+        is_related = not only_named or note.block in named or note.rule.startswith("cap:")
+        if note.position >= review.first_recent and is_related and not is_off:
+            (encoded if note.rule.startswith("encoded:") else patterns).append(context.locate_finding(note))
 
 
 def _related_notes(review: _Review, traced: OriginTrace) -> list[BlockNote]:
@@ -538,13 +534,11 @@ def _is_dictated(review: _Review) -> bool:
 
 def _find_carried(context: Context, findings: Sequence[Finding], origins: Sequence[Origin]) -> tuple[Finding, ...]:
     """Return what is to be said of blocks in what was found that repeat untrusted text of an earlier session."""
-    if not context.carried:
-        return ()
-    named = [origin.block for origin in origins if not origin.known] + [found.where for found in findings]
+    blocks = [origin.block for origin in origins if not origin.known] + [finding.where for finding in findings]
+    carried = {block: context.carried[block] for block in blocks if block in context.carried}
     return tuple(
-        Finding(CARRIED, block, 0, 0, str(int(carried.at_s)), printable(carried.source, 120))
-        for block in dict.fromkeys(named)
-        if (carried := context.carried.get(block)) is not None
+        Finding(CARRIED, block, 0, 0, str(int(text.at_s)), printable(text.source, 120))
+        for block, text in carried.items()
     )
 
 
