@@ -92,14 +92,8 @@ def explain_policy(policy: Policy) -> list[str]:
 
 
 def _flow_sentence(flow: FlowRule) -> str:
-    whose = flow.label or flow.source
-    what = (
-        f"a value of the kind {flow.value}"
-        if flow.value
-        else f"anything once {whose} was read"
-        if flow.is_after
-        else f"text from {whose}"
-    )
+    what = f"anything once {flow.source} was read" if flow.key.startswith("after") else f"text from {flow.source}"
+    what = f"a value of the kind {flow.source}" if flow.key == "value" else what
     to = "whatever reaches out" if flow.to == OUT else flow.to
     but = f" outside {', '.join(flow.outside)}" if flow.outside else ""
     then = "is denied" if flow.then == DENY else "waits for a person"

@@ -86,15 +86,8 @@ class Reason(StrEnum):
 # By the source of a block up to the first colon: `tool:read_inbox` is a `tool`.
 # The user's own trust is a setting; an agent's notes take the lowest trust of what the agent has read.
 DEFAULT_TRUST: Mapping[str, Trust] = {
-    "system": Trust.TRUSTED,
-    "goal": Trust.TRUSTED,
-    "user": Trust.TRUSTED,
-    "supervisor": Trust.TRUSTED,
-    "agent": Trust.TRUSTED,
-    "tool": Trust.UNTRUSTED,
-    "file": Trust.UNTRUSTED,
-    "web": Trust.UNTRUSTED,
-    "mcp": Trust.UNTRUSTED,
+    **dict.fromkeys(("system", "goal", "user", "supervisor", "agent"), Trust.TRUSTED),
+    **dict.fromkeys(("tool", "file", "web", "mcp"), Trust.UNTRUSTED),
 }
 
 # A host can add this to its system prompt, so that the model itself distrusts what Tier 1 will flag anyway.
@@ -115,8 +108,7 @@ def default_trust(source: str, *, user_trust: Trust = Trust.TRUSTED) -> Trust:
 class Block:
     """One piece of context with where it came from.
 
-    Untrusted blocks are always data and always mutable: text from outside can never be an order, and never
-    the last word. Breaking that is an error here, so that no later step has to check it again.
+    Untrusted blocks are always data and always mutable: text from outside is never an order, and never the last word.
     """
 
     id: str
@@ -129,12 +121,12 @@ class Block:
     tainted_by: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.trust == Trust.UNTRUSTED and self.kind != Kind.DATA:
-            raise InvalidBlock(
-                f"untrusted block {quoted(self.id)} cannot be an instruction",
-                hint='add it with kind="data", or with a trust that its source deserves',
-            )
-        if self.trust == Trust.UNTRUSTED and not self.mutable:
+        if self.trust != Trust.UNTRUSTED:
+            return
+        if self.kind != Kind.DATA:
+            hint = 'add it with kind="data", or with a trust that its source deserves'
+            raise InvalidBlock(f"untrusted block {quoted(self.id)} cannot be an instruction", hint=hint)
+        if not self.mutable:
             raise InvalidBlock(f"untrusted block {quoted(self.id)} cannot be immutable", hint="leave mutable out")
 
     def may_override(self, other: Block) -> bool:
@@ -275,10 +267,8 @@ class Decision(NamedTuple):
     @property
     def would_be(self) -> Action:
         """Return what the gate would have ruled had it enforced; `action` itself where it did."""
-        for found in self.findings:
-            if found.rule.startswith(WOULD_BE):
-                return Action(found.rule.removeprefix(WOULD_BE))
-        return self.action
+        rules = [finding.rule for finding in self.findings if finding.rule.startswith(WOULD_BE)]
+        return Action(rules[0].removeprefix(WOULD_BE)) if rules else self.action
 
     @property
     def tiers(self) -> tuple[Ran, ...]:
@@ -305,17 +295,14 @@ class Lineage:
 def build_lineage(block: str, parents_of: Mapping[str, Sequence[str]], *, depth: int = 16) -> Lineage:
     """Return the tree of the blocks that a block was derived from; cycles and unknown ids only end a branch.
 
-    The size is bounded as well as the depth: a block that names the same two parents at each of sixteen levels
-    would otherwise unfold into 65,536 branches.
+    The size is bounded as well: two parents at each of sixteen levels would unfold into 65,536 branches.
     """
     budget = [4096]
 
     def grow(name: str, left: int, path: frozenset[str]) -> Lineage:
         budget[0] -= 1
-        if name in path:
-            return Lineage(name, cut="cycle")
-        if name not in parents_of:
-            return Lineage(name, cut="missing")
+        if name in path or name not in parents_of:
+            return Lineage(name, cut="cycle" if name in path else "missing")
         names = parents_of[name]
         if names and (left == 0 or budget[0] <= 0):
             return Lineage(name, cut="depth")

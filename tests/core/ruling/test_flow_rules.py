@@ -68,7 +68,7 @@ def test_a_label_needs_a_source_and_a_name() -> None:
             row_to_text(row, parse_label)
     assert labels_of("file:/srv/Contracts/a.md", LABELS) == {"confidential"}
     assert labels_of("file:/srv/contract.md", LABELS) == frozenset()
-    assert parse_flow(CARD).value == "card"
+    assert parse_flow(CARD)[3:5] == ("value", "card")
 
 
 OUTSIDE = ["*.our.example", "ana@friend.example", "#general"]

@@ -28,36 +28,21 @@ from lockgate.core.strict_json import InvalidJson, JsonReader
 from lockgate.core.vocabulary import Decision, Effect, Finding, Origin
 from lockgate.core.wire import record_from_dict, record_to_dict
 
-# A person cannot approve what does not fit a screen: above these a call is not offered to a person.
-MAX_ARGUMENTS = 1 << 18
-MAX_DEPTH = 64
-MAX_VALUES = 100_000
-MAX_NAME = 1_000
-# With its lowest limit set, Python refuses to print longer integers; this limit must not depend on that setting.
-MAX_INTEGER_BITS = 2_048
-# An agent must not be able to bury one question under others, nor to fill the disk with them.
-MAX_WAITING_PER_SESSION = 32
-# In all sessions that one client opened for one account.
-MAX_WAITING_PER_AGENT = 50
-MAX_WAITING = 512
-# Of all places these are only for sessions that have nothing waiting: a few greedy ones must not shut out the others.
-NEWCOMERS = 128
+# A person cannot approve what does not fit a screen. Python may be set to print no integer of more bits than these.
+MAX_ARGUMENTS, MAX_DEPTH, MAX_VALUES, MAX_NAME, MAX_INTEGER_BITS = 1 << 18, 64, 100_000, 1_000, 2_048
+# An agent must not be able to bury one question under others, nor to fill the disk with them. An agent is all sessions
+# that one client opened for one account. Newcomers are sessions that have nothing waiting: these places are theirs.
+MAX_WAITING_PER_SESSION, MAX_WAITING_PER_AGENT, MAX_WAITING, NEWCOMERS = 32, 50, 512, 128
 # How long an ended question can still be looked up, and how many of them.
-KEPT_S = 7 * 86_400.0
-MAX_KEPT = 1_000
-# That a person was asked about a call is not forgotten before the session is: so many calls per session, for as long as
-# the session was heard of within this time.
-MAX_MARKS = 1_000
-MARKED_S = 90 * 86_400.0
+KEPT_S, MAX_KEPT = 7 * 86_400.0, 1_000
+# That a person was asked about a call is remembered as long as its session: so many calls, since it was last active.
+MAX_MARKS, MARKED_S = 1_000, 90 * 86_400.0
 # Two processes' clocks may differ by this much; a question from further ahead means that the clock was set back.
 SKEW_S = 2.0
-MAX_WHO = 200
-MAX_REASON = 1_000
-MAX_WHY = 300
+MAX_WHO, MAX_REASON, MAX_WHY = 200, 1_000, 300
 
-# What the end of a supervised step is called where calls have a tool's name, and which argument names the step.
-FINISH = "finish_step"
-STEP = "step"
+# The end of a supervised step is a call of this tool, and this argument names the step.
+FINISH, STEP = "finish_step", "step"
 
 _SCHEMA = "lockgate approval/1"
 _ID = re.compile("[0-9a-z]{8,64}")
@@ -94,7 +79,6 @@ class BoundCall(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """`sha256:` and 64 hexadecimal digits over all texts, each a JSON string so that none can run into the next."""
         return hash_texts(_SCHEMA, *self[:5], *(text for pair in self.files for text in pair))
 
     @property
@@ -140,7 +124,7 @@ def bind_call(
     for name, text in named.items():
         if not isinstance(text, str) or not text or len(text) > MAX_NAME:
             raise InvalidCall(f"an approval's {name} must be text of 1 to {MAX_NAME:,} characters")
-        _refuse_half_pairs(text, name)
+        _plain_text(text, name)
     return BoundCall(str(session), str(tool), canonical_json(arguments), policy_hash, context_digest)
 
 
@@ -174,42 +158,45 @@ def _plain_value(value: object, path: str, depth: int, left: list[int]) -> objec
     left[0] -= 1
     if left[0] < 0:
         raise InvalidCall(f"arguments of more than {MAX_VALUES:,} values cannot be approved")
-    if value is None or value is True or value is False:
+    if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        text = str.__str__(value)
-        left[0] -= len(text) >> 6
-        _refuse_half_pairs(text, path)
-        return text
+        left[0] -= len(value) >> 6
+        return _plain_text(value, path)
+    if isinstance(value, int | float):
+        return _plain_number(value, path)
+    if depth > MAX_DEPTH:
+        raise InvalidCall(f"arguments nested more than {MAX_DEPTH} levels deep cannot be approved")
+    if isinstance(value, list | tuple):
+        return [_plain_value(item, f"{path}[{at}]", depth + 1, left) for at, item in enumerate(value)]
+    if not isinstance(value, Mapping):
+        raise InvalidCall(f"argument {quoted(path)} is a {type(value).__name__}, which JSON cannot hold")
+    members: dict[str, object] = {}
+    for key, item in value.items():
+        if not isinstance(key, str):
+            raise InvalidCall(f"argument names must be text, not {type(key).__name__}")
+        name = _plain_text(key, path)
+        if name in members:
+            raise InvalidCall(f"argument {quoted(name)} stands twice in {quoted(path)}")
+        members[name] = _plain_value(item, f"{path}.{name[:40]}", depth + 1, left)
+    return members
+
+
+def _plain_number(value: int | float, path: str) -> int | float:
     if isinstance(value, int):
         if value.bit_length() > MAX_INTEGER_BITS:
             raise InvalidCall(f"argument {quoted(path)} is an integer of more than {MAX_INTEGER_BITS:,} bits")
         return int.__int__(value)
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise InvalidCall(f"argument {quoted(path)} is {value!r}, which JSON cannot hold")
-        return float.__float__(value)
-    if depth > MAX_DEPTH:
-        raise InvalidCall(f"arguments nested more than {MAX_DEPTH} levels deep cannot be approved")
-    if isinstance(value, Mapping):
-        held: dict[str, object] = {}
-        for key, item in value.items():
-            if not isinstance(key, str):
-                raise InvalidCall(f"argument names must be text, not {type(key).__name__}")
-            name = str.__str__(key)
-            _refuse_half_pairs(name, path)
-            if name in held:
-                raise InvalidCall(f"argument {quoted(name)} stands twice in {quoted(path)}")
-            held[name] = _plain_value(item, f"{path}.{name[:40]}", depth + 1, left)
-        return held
-    if isinstance(value, list | tuple):
-        return [_plain_value(item, f"{path}[{at}]", depth + 1, left) for at, item in enumerate(value)]
-    raise InvalidCall(f"argument {quoted(path)} is a {type(value).__name__}, which JSON cannot hold")
+    if not math.isfinite(value):
+        raise InvalidCall(f"argument {quoted(path)} is {value!r}, which JSON cannot hold")
+    return float.__float__(value)
 
 
-def _refuse_half_pairs(text: str, path: str) -> None:
-    if has_half_pair(text):
+def _plain_text(text: str, path: str) -> str:
+    """The text as Python's own type, refused where no store could hold it."""
+    if has_half_pair(plain := str.__str__(text)):
         raise InvalidCall(f"{quoted(path)} holds half of a surrogate pair, which is no character")
+    return plain
 
 
 _Cut = TypeVar("_Cut", Finding, Origin, "TierAnswer")
@@ -233,12 +220,11 @@ class TierAnswer(NamedTuple):
 
 
 class HeldFacts(NamedTuple):
-    """What a grant is made from, and what a later call is compared by (`grants.py`).
+    """The facts of a held call that a grant is made from, and that a later call is compared by (`grants.py`).
 
     `effects` are the kinds and targets of severity 2 and above, `sources` those of the untrusted text behind the call,
-    `rules` what held it, `names` its arguments' names, `arguments` a hash over their values and the folder. `is_exact`:
-    only the same arguments may be granted. `widest` is the widest span that may be granted; empty where none may, and
-    `barred` says why.
+    `rules` what held it, `arguments` a hash over their values and the folder. `is_exact`: only the same arguments may
+    be granted. `widest` is the widest span that may be granted; empty where none may, and `barred` says why.
     """
 
     effects: tuple[tuple[str, str], ...] = ()
@@ -258,8 +244,8 @@ NO_FACTS = HeldFacts()
 class ShownDetails(NamedTuple):
     """What a person is shown besides the call itself. `left_out` counts findings and origins that had no room.
 
-    `replaces` is the id of an earlier question about the same call, which has ended without an answer that counts.
-    `people` is how many different persons have to say yes. `files` are those of the call.
+    `replaces` is the id of an earlier question about the same call that ended without an answer. `people` is how many
+    different persons have to say yes.
     """
 
     goal: str = ""
@@ -376,8 +362,8 @@ def argument_values(arguments: dict[str, object]) -> Iterator[tuple[str, object]
 class PendingApproval:
     """One question to a person: a call that waits, until when, and what the person is shown.
 
-    `id` is fresh and random, eight or more lowercase letters and digits: people shorten it, so it must not be guessable
-    from another one.
+    `id` is random, eight or more lowercase letters and digits: people shorten it, so it must not be guessable. The
+    fields from `session` on are those of the bound call.
     """
 
     id: str
@@ -385,7 +371,6 @@ class PendingApproval:
     created_s: float
     expires_s: float
     shown: ShownDetails = NO_DETAILS
-    # Of the bound call.
     session: str = field(init=False, repr=False)
     tool: str = field(init=False, repr=False)
     arguments: str = field(init=False, repr=False)
@@ -465,10 +450,9 @@ def void_by_block(block: str, source: str) -> VoidReason:
 
 
 def change_from_approval(approval: Approval) -> ApprovalChange:
-    pending, answer = approval.pending, approval.answered
-    # Only a person says yes or no; used, voided and expired are not a person's answer. `waiting` with a name is the
-    # first yes of two.
+    # Used, voided and expired are not a person's answer. `waiting` with a name is the first yes of two.
     answers = (ApprovalState.GRANTED, ApprovalState.DENIED, ApprovalState.WAITING)
+    pending, answer = approval.pending, approval.answered
     who = answer.who if answer is not None and approval.state in answers else ""
     return ApprovalChange(pending.session, pending.id, approval.state, pending.digest, who)
 
@@ -493,11 +477,10 @@ class AnswerResult(NamedTuple):
 
 
 class TakeResult(NamedTuple):
-    """What a caller may do: run the call when `state` is `granted`, once, and not otherwise.
+    """Whether a caller may run the call: once when `state` is `granted`, and not otherwise.
 
-    `denied` stands for the session. `expired` and `voided` mean that a person was asked and has not said no: the next
-    question is theirs too. `unknown` means that no person was asked about this call; `used` that one said yes, and
-    that it has run. `differs` says why a yes that is there does not fit: `session`, `tool`, `arguments`, `policy`,
+    After `expired` and `voided` only a person clears the call. `unknown`: no person was asked; `used`: one said yes,
+    and the call has run. `differs` names what keeps a yes from fitting: `session`, `tool`, `arguments`, `policy`,
     `context` or `file content`. `why` says why the question was voided, or which files have changed.
     """
 
@@ -517,7 +500,7 @@ def parse_answer(yes: object, who: object, reason: object, now_s: object) -> App
     for name, text, most in (("who", who, MAX_WHO), ("reason", reason, MAX_REASON)):
         if not isinstance(text, str) or len(text) > most:
             raise InvalidCall(f"an answer's {name} must be text of at most {most:,} characters")
-        _refuse_half_pairs(text, name)
+        _plain_text(text, name)
     if not str(who).strip():
         raise InvalidCall("an answer needs a name", hint='say who answers, e.g. who="ana"')
     return ApprovalAnswer(yes is True, str(who), parse_time(now_s), str(reason))
@@ -542,23 +525,24 @@ def expire_if_due(approval: Approval, now_s: float) -> Approval:
 
 
 def apply_answer(approval: Approval, digest: str, said: ApprovalAnswer, person: str = "") -> AnswerResult:
-    """3. What an answer does to a question that has been aged to now. The digest is that of what the person saw.
+    """3. Apply an answer to a question that has been aged to now. The digest is that of what the person saw.
 
     `person` is who the answer is proved to come from; without a proof it is no yes of two people.
     """
     if approval.state is not ApprovalState.WAITING or digest != approval.pending.digest:
         return AnswerResult(False, approval.state, approval)
-    if said.yes and approval.pending.shown.people > 1:
+    if not said.yes:
+        denied = replace(approval, state=ApprovalState.DENIED, answered=said, ended_s=said.at_s)
+        return AnswerResult(True, denied.state, denied)
+    if approval.pending.shown.people > 1:
         first = approval.answered
         if not person or (first is not None and first.who.casefold() == person.casefold()):
             return AnswerResult(False, approval.state, approval)
         if first is None:
             return AnswerResult(True, approval.state, replace(approval, answered=said._replace(who=person)))
         said = said._replace(who=f"{first.who} and {person}")
-    state = ApprovalState.GRANTED if said.yes else ApprovalState.DENIED
-    return AnswerResult(
-        True, state, replace(approval, state=state, answered=said, ended_s=0.0 if said.yes else said.at_s)
-    )
+    granted = replace(approval, state=ApprovalState.GRANTED, answered=said, ended_s=0.0)
+    return AnswerResult(True, granted.state, granted)
 
 
 def deny_same_call(others: Iterable[Approval], said: ApprovalAnswer) -> list[Approval]:
@@ -608,34 +592,41 @@ def find_existing_id(pending: PendingApproval, mark: ApprovalMark | None, asked:
 def take_approval(
     bound: BoundCall, mark: ApprovalMark | None, asked: Sequence[Approval], near: Iterable[Approval], now_s: float
 ) -> tuple[TakeResult, Approval | None]:
-    """4. Return what a caller that wants to run the call may do, and the question as it is from now on, if changed.
+    """4. Return whether a caller may run the call, and the question as it is from now on, if changed.
 
-    `mark` and `asked` are what is known of this matter, in the order it was asked; `near` open questions about others,
-    which may be meant for this call and do not fit. All are aged to now. A yes that is taken takes the mark with it.
+    `mark` and `asked` are what is known of this call, oldest first; `near` are open questions about others, which may
+    be meant for this call and do not fit. All are aged to now. A yes that is taken takes the mark with it.
     """
     if mark is not None and mark.no is not None:
         # The question has the reason too, while it is kept.
         full = next((each.answered for each in asked if each.pending.id == mark.id), None)
         return TakeResult(ApprovalState.DENIED, mark.id, full or mark.no), None
-    for each in asked:
-        if each.state in OPEN_STATES and each.pending.bound == bound:
-            said = TakeResult(each.state, each.pending.id, each.answered)
-            granted = each.state is ApprovalState.GRANTED
-            return said, replace(each, state=ApprovalState.USED, ended_s=now_s) if granted else None
+    same = next((each for each in asked if each.state in OPEN_STATES and each.pending.bound == bound), None)
+    if same is None:
+        return _explain_refusal(bound, mark, asked, near), None
+    used = replace(same, state=ApprovalState.USED, ended_s=now_s) if same.state is ApprovalState.GRANTED else None
+    return TakeResult(same.state, same.pending.id, same.answered), used
+
+
+def _explain_refusal(
+    bound: BoundCall, mark: ApprovalMark | None, asked: Sequence[Approval], near: Iterable[Approval]
+) -> TakeResult:
+    """4. Return why no question about this call fits."""
     if mark is None:
         if asked and asked[-1].state is ApprovalState.USED:
-            why = describe_changes(asked[-1], bound)
-            return TakeResult(ApprovalState.USED, asked[-1].pending.id, asked[-1].answered, why=why), None
-        return TakeResult(ApprovalState.UNKNOWN, differs=_closest_difference(bound, near)), None
+            last = asked[-1]
+            return TakeResult(last.state, last.pending.id, last.answered, why=describe_changes(last, bound))
+        return TakeResult(ApprovalState.UNKNOWN, differs=_closest_difference(bound, near))
     for each in asked:
         if each.state is ApprovalState.GRANTED:
             differs, why = differing_fields(bound, each.pending.bound), describe_changes(each, bound)
-            return TakeResult(ApprovalState.VOIDED, each.pending.id, differs=differs, why=why), None
-    last = next((each for each in reversed(asked) if each.state is not ApprovalState.USED), None)
-    if last is None:
-        return TakeResult(ApprovalState.EXPIRED, mark.id), None
+            return TakeResult(ApprovalState.VOIDED, each.pending.id, differs=differs, why=why)
+    unused = [each for each in asked if each.state is not ApprovalState.USED]
+    if not unused:
+        return TakeResult(ApprovalState.EXPIRED, mark.id)
+    last = unused[-1]
     state = ApprovalState.VOIDED if last.state in OPEN_STATES else last.state
-    return TakeResult(state, last.pending.id, last.answered, why=describe_changes(last, bound)), None
+    return TakeResult(state, last.pending.id, last.answered, why=describe_changes(last, bound))
 
 
 def differing_fields(bound: BoundCall, other: BoundCall) -> tuple[str, ...]:
@@ -655,7 +646,7 @@ def _closest_difference(bound: BoundCall, near: Iterable[Approval]) -> tuple[str
 
 
 def details_to_json(shown: ShownDetails) -> str:
-    """Return the details as ASCII JSON, so that a store can hold half a surrogate pair in a text."""
+    # ASCII, so that a store can hold half a surrogate pair in a text.
     return json.dumps(record_to_dict(shown), ensure_ascii=True, separators=(",", ":"))
 
 
@@ -673,7 +664,8 @@ def approval_to_dict(approval: Approval) -> dict[str, object]:
 
     pending, answer = approval.pending, approval.answered
     shown = record_to_dict(pending.shown)
-    del shown["facts"], shown["replaces"], shown["files"]
+    replaces, files = shown.pop("replaces"), shown.pop("files")
+    del shown["facts"]
     return {
         "id": pending.id,
         "state": approval.state.value,
@@ -684,13 +676,13 @@ def approval_to_dict(approval: Approval) -> dict[str, object]:
         "digest": pending.digest,
         "policy": pending.policy_hash,
         "context": pending.bound.context,
-        "files": [list(pair) for pair in pending.bound.files],
+        "files": files,
         "created_s": pending.created_s,
         "expires_s": pending.expires_s,
         "answered": answer and record_to_dict(answer),
         "ended_s": approval.ended_s or None,
         "why": approval.why,
-        "replaces": pending.shown.replaces,
+        "replaces": replaces,
         "shown": shown,
         "offers": [offer_to_dict(offer) for offer in offers_from_pending(pending)],
         "barred": pending.shown.facts.barred,

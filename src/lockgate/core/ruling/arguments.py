@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple
 
 from lockgate.core.errors import InvalidCall, quoted
 from lockgate.core.ruling.tool_risk import MAX_NAME, tool_words
@@ -48,12 +48,7 @@ def flatten_arguments(arguments: Mapping[str, object]) -> tuple[list[Leaf], bool
             if len(leaves) >= MAX_LEAVES:
                 is_cut = True
                 break
-            if not is_object:
-                name = f"{path}[{key}]"
-            elif _is_plain_name(key):
-                name = f"{path}.{key[:_MAX_KEY]}" if path else key[:_MAX_KEY]
-            else:
-                name = _add_odd_key(path, key, leaves)
+            name = _path_of_key(path, key, leaves) if is_object else f"{path}[{key}]"
             if isinstance(item, str):
                 # As `Leaf(name, item)`, without the detour by its keywords: most values come here.
                 leaves.append(_new(Leaf, (name, item, "exact")))
@@ -68,7 +63,7 @@ def flatten_arguments(arguments: Mapping[str, object]) -> tuple[list[Leaf], bool
 
 def list_names(arguments: Mapping[str, object]) -> list[Leaf]:
     """Return each identifier that names a value as a leaf of its own; `flatten_arguments` lists all other names."""
-    found: dict[str, Leaf] = {}
+    leaves: dict[str, Leaf] = {}
     pending: list[tuple[str, object, int]] = [("", arguments, 0)]
     # `flatten_arguments` stops at the same number, and says that it did.
     for _ in range(MAX_LEAVES):
@@ -79,10 +74,10 @@ def list_names(arguments: Mapping[str, object]) -> list[Leaf]:
         for key, item in items:
             name = f"{path}[{key}]" if not is_object else f"{path}.{key}" if path else str(key)
             if is_object and isinstance(key, str) and key.isidentifier():
-                found[key] = Leaf(name[:MAX_NAME], key)
+                leaves[key] = Leaf(name[:MAX_NAME], key)
             if isinstance(item, Mapping | list | tuple) and depth < MAX_DEPTH:
                 pending.append((name[:MAX_NAME], item, depth + 1))
-    return list(found.values())
+    return list(leaves.values())
 
 
 def _open_value(path: str, value: object) -> tuple[Iterable[tuple[object, object]], bool]:
@@ -97,16 +92,13 @@ def _open_value(path: str, value: object) -> tuple[Iterable[tuple[object, object
     )
 
 
-def _is_plain_name(key: object) -> TypeGuard[str]:
-    return type(key) is str and key.isidentifier() and (len(key) < _LONG_KEY or not _DIGIT.search(key))
-
-
-def _add_odd_key(path: str, key: object, leaves: list[Leaf]) -> str:
-    """Add a key that is no plain name as a leaf, since it may carry text; return its path."""
+def _path_of_key(path: str, key: object, leaves: list[Leaf]) -> str:
+    """Return the path of a member; a key that is no plain name becomes a leaf, since it may carry text."""
     if not isinstance(key, str):
         raise InvalidCall(f"argument names must be text, not {type(key).__name__}")
     name = f"{path}.{key[:_MAX_KEY]}" if path else key[:_MAX_KEY]
-    leaves.append(Leaf(name, key))
+    if type(key) is not str or not key.isidentifier() or (len(key) >= _LONG_KEY and _DIGIT.search(key)):
+        leaves.append(Leaf(name, key))
     return name
 
 

@@ -4,7 +4,7 @@ A page that was read today is in the agent's notes tomorrow, and notes are belie
 with the untrusted text of its session, and what it has from there is remembered by hashes: of passages, word by word,
 and of addresses and names. A later session knows such a text again, whatever file, ticket or store it comes from.
 
-IndexedReading something is not enough: a file counts only for what it shares with a text from outside. The files of the
+Reading something is not enough: a file counts only for what it shares with a text from outside. The files of the
 project itself are no such text, unless one of them speaks to an agent.
 
 A file can also be remembered whole, by a mark: one that a command downloaded, and one of whose text not all was kept.
@@ -221,15 +221,13 @@ def _weigh(hit: CarriedHit, places: Sequence[str]) -> CarriedFrom | None:
     shared = hit.shared
     is_same_file = bool(hit.path) and any(_is_same_path(hit.path, place) for place in places)
     is_marked = not shared.isdisjoint(_FILE_MARKS) and any(_lies_in(place, hit.path) for place in places)
-    is_ordered = (
-        FingerprintKind.ORDERED_ADDRESS in shared
-        or (is_same_file and FingerprintKind.ORDERED_NAME in shared)
-        or (is_marked and FingerprintKind.ORDERED_FILE in shared)
-    )
     if not (is_marked or shared - _FILE_MARKS):
         return None
-    is_passage = FingerprintKind.PASSAGE in shared
-    is_firm = is_passage or is_ordered or is_same_file or (is_marked and bool(hit.path))
+    kinds = {FingerprintKind.ORDERED_ADDRESS}
+    kinds |= {FingerprintKind.ORDERED_NAME} if is_same_file else set()
+    kinds |= {FingerprintKind.ORDERED_FILE} if is_marked else set()
+    is_ordered = not shared.isdisjoint(kinds)
+    is_firm = FingerprintKind.PASSAGE in shared or is_ordered or is_same_file or (is_marked and bool(hit.path))
     return CarriedFrom(hit.source, hit.at_s, is_firm=is_firm, is_ordered=is_ordered)
 
 
@@ -279,15 +277,17 @@ def find_derived(
 
 def _list_saved(text: str, effects: Sequence[Effect], copied_from: str) -> list[tuple[str, str]]:
     """Return the files that a call saves whole from elsewhere, each with its source."""
-    saved = dict.fromkeys(effect.target for effect in effects if effect.kind == "downloads-file")
-    if copied_from:
-        saved.update((effect.target, None) for effect in effects if effect.kind in _FILE_KINDS)
-    elif "://" not in text and all(effect.severity < Severity.REACHES_OUT for effect in effects):
+    reaches_out = any(effect.severity >= Severity.REACHES_OUT for effect in effects)
+    if not (copied_from or reaches_out or "://" in text):
         # What a filter has rewritten is called a download as well.
         return []
-    hosts = (effect.target for effect in effects if effect.kind == "requests" and effect.target)
-    site = next((f"web:{host}" for host in hosts), "download")
-    return [(path, copied_from or printable(site, 200)) for path in saved if path]
+    kinds = _FILE_KINDS | {"downloads-file"} if copied_from else {"downloads-file"}
+    hosts = [effect.target for effect in effects if effect.kind == "requests" and effect.target]
+    source = copied_from or printable(f"web:{hosts[0]}" if hosts else "download", 200)
+    paths = sorted(
+        (effect for effect in effects if effect.kind in kinds), key=lambda effect: effect.kind in _FILE_KINDS
+    )
+    return [(path, source) for path in dict.fromkeys(effect.target for effect in paths) if path]
 
 
 def find_derived_note(
@@ -357,13 +357,10 @@ class _DerivationSearch:
         known, at, last = self._context.index.words, 0, len(words) - _RUN
         while at <= last and not self._budget.is_spent:
             run = words[at : at + _RUN]
-            unknown = next((place for place in range(_RUN - 1, -1, -1) if run[place] not in known), -1)
-            if unknown >= 0:
-                at += unknown + 1
-                continue
-            at += 1
-            reading = self._find_reading(run)
-            if reading is not None:
+            # On behind the last word that no text has.
+            unknown = max((place for place in range(_RUN) if run[place] not in known), default=-1)
+            at += max(unknown, 0) + 1
+            if unknown < 0 and (reading := self._find_reading(run)) is not None:
                 self._add(reading, 1, _shingles(run))
 
     def _find_reading(self, run: Sequence[bytes]) -> IndexedReading | None:
@@ -379,28 +376,34 @@ class _DerivationSearch:
         return None
 
     def _look_for_values(self, prepared: bytes) -> None:
-        known = self._context.index.words
         values = [
-            (value, is_address, words)
+            (value, is_address)
             for value, is_address in _find_values(prepared).items()
-            if known.issuperset(words := split_words(value)) and not self._is_no_news(value)
+            if self._context.index.words.issuperset(split_words(value)) and not self._is_no_news(value)
         ]
         # Mailboxes and hosts first, then accounts, then names: of those a text has the most.
         values.sort(key=lambda row: (not row[1], row[0].isalnum()))
         self._is_cut = self._is_cut or len(values) > _MAX_VALUES
-        for value, is_address, words in values[:_MAX_VALUES]:
-            holding = [
-                reading
-                for reading in self._foreign
-                if all(word in reading.words for word in words)
-                and self._budget.take_pass(len(reading.text.prepared))
-                and value in reading.text.prepared
-            ]
+        for value, is_address in values[:_MAX_VALUES]:
+            words = split_words(value)
+            holding = self._readings_with(value, words)
+            kind = FingerprintKind.ADDRESS
             if holding and self._is_ordered(value, holding):
                 kind = FingerprintKind.ORDERED_ADDRESS if is_address else FingerprintKind.ORDERED_NAME
-                self._add(holding[0], _RUN, [Fingerprint(_hash(value), kind, max(words, key=len))])
-            elif holding and is_address and not value.isalnum():
-                self._add(holding[0], 1, [Fingerprint(_hash(value), FingerprintKind.ADDRESS, max(words, key=len))])
+            elif not is_address or value.isalnum():
+                continue
+            if holding:
+                weight = 1 if kind is FingerprintKind.ADDRESS else _RUN
+                self._add(holding[0], weight, [Fingerprint(_hash(value), kind, max(words, key=len))])
+
+    def _readings_with(self, value: bytes, words: Sequence[bytes]) -> list[IndexedReading]:
+        return [
+            reading
+            for reading in self._foreign
+            if all(word in reading.words for word in words)
+            and self._budget.take_pass(len(reading.text.prepared))
+            and value in reading.text.prepared
+        ]
 
     def _is_no_news(self, value: bytes) -> bool:
         """Return whether the user or the project names it, or it says nothing about who is reached."""

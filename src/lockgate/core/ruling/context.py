@@ -9,6 +9,7 @@ import re
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from hashlib import sha256
+from itertools import chain
 from typing import Any, NamedTuple
 
 from lockgate.core.errors import InvalidBlock, quoted
@@ -34,13 +35,11 @@ from lockgate.core.vocabulary import (
     default_trust,
 )
 
-# Tools of which a result may still come, and how much of what a call was given is kept.
-_MAX_AWAITED, _MAX_ASKED = 256, 2_000
-# The arguments of so many calls of a tool are kept, as far as they are short: results of calls that run side by side
-# come in any order.
+# Tools of which a result may still come, how much of what a call was given is kept, and how much of each of the user's
+# texts is read for what it hands over.
+_MAX_AWAITED, _MAX_ASKED, _MAX_ASKED_TEXT = 256, 2_000, 8_000
+# The short arguments of so many calls of a tool are kept: results of calls that run side by side come in any order.
 _MAX_SIDE_BY_SIDE, _MAX_SOUGHT, _MAX_SOUGHT_TEXT = 4, 8, 120
-# So much of each of the user's texts is read for what it hands over.
-_MAX_ASKED_TEXT = 8_000
 
 
 class BlockNote(NamedTuple):
@@ -139,28 +138,32 @@ class Context:
         self.positions[block.id] = position
         if carried is not None:
             self.carried[block.id] = carried
-        speaker, _, tool = block.source.partition(":")
-        if tool in self._reached_out:
-            self._reached_out.discard(tool)
-            self._fetched.add(block.id)
-        if (asked := self._awaited.pop(tool, None)) is not None:
-            self.produced_by[block.id] = asked
-            if not self.activity.is_full:
-                self.project = learn_from_reading(self.project, tool, asked, content, self.activity.written)
-        if tool in self._sought:
-            self.looked_for[block.id] = self._find_sought(tool, content, is_last=asked is not None)
+        self._join_to_call(block)
         if self._label_rows:
             self._label(block)
         if block.trust is Trust.UNTRUSTED:
             self._index_untrusted(position, block)
             return block
-        asks, is_vetted = speaker in ("goal", "user"), block.trust is Trust.VETTED
+        asks, is_vetted = block.source.partition(":")[0] in ("goal", "user"), block.trust is Trust.VETTED
         self.goal.add(data, asks=asks, vetted=is_vetted)
         # What a person accepted of an MCP tool is its description, which orders nothing.
         self.has_vetted_text = self.has_vetted_text or (is_vetted and not asks and not block.source.startswith("mcp:"))
         if asks:
             self.goal.hear(content[:_MAX_ASKED_TEXT])
         return block
+
+    def _join_to_call(self, block: Block) -> None:
+        """Note which call a block may be the result of."""
+        tool = block.source.partition(":")[2]
+        if tool in self._reached_out:
+            self._reached_out.discard(tool)
+            self._fetched.add(block.id)
+        if (asked := self._awaited.pop(tool, None)) is not None:
+            self.produced_by[block.id] = asked
+            if not self.activity.is_full:
+                self.project = learn_from_reading(self.project, tool, asked, block.content, self.activity.written)
+        if tool in self._sought:
+            self.looked_for[block.id] = self._find_sought(tool, block.content, is_last=asked is not None)
 
     @property
     def readings(self) -> list[IndexedReading]:
@@ -198,12 +201,8 @@ class Context:
         calls = self._sought[tool]
         if is_last:
             return calls[-1]
-
-        def words_of(text: str) -> set[bytes]:
-            return {*split_words(prepare(text.encode("utf-8", "ignore")))}
-
-        words = words_of(content)
-        return tuple(text for text in dict.fromkeys(text for call in calls for text in call) if words >= words_of(text))
+        words = _words_of(content)
+        return tuple(text for text in dict.fromkeys(chain(*calls)) if words >= _words_of(text))
 
     def asked_for(self, source: str) -> str:
         """Return what the call was given of which a text from this source would be the result."""
@@ -226,13 +225,11 @@ class Context:
 
     def _is_own(self, block: str, source: str) -> bool:
         origin, _, place = source.partition(":")
-        if origin == "agent":
-            return True
         if origin == "file":
             return bool(self.project.root) and self.project.locate(place) is Place.INSIDE and not VENDORED.search(place)
         asked = self.produced_by.get(block)
         if origin != "tool" or not asked or canonical_tool(place) not in _LOCAL_TOOLS or block in self._fetched:
-            return False
+            return origin == "agent"
         if "://" in asked or VENDORED.search(asked):
             return False
         paths = (word for word in _WORDS_OF_CALL.findall(asked) if word.startswith(("/", "~", "..")))
@@ -268,29 +265,33 @@ class Context:
 
         A mixture takes the lowest trust of what it was made from.
         """
-        for parent in tainted_by:
-            if parent not in self.positions:
-                raise InvalidBlock(
-                    f"block is tainted by {quoted(parent)}, which is not in this session",
-                    hint="add the parent first; tainted_by takes the ids that add() returned",
-                )
         name = self._next_id(len(self.blocks)) if id is None else id
-        if not name or name in self.positions:
-            raise InvalidBlock(f"block {quoted(name)} is already in this session" if name else "a block's id is empty")
+        self._check_ids(name, tainted_by)
         origin = source.partition(":")[0]
         parents = [self.blocks[self.positions[parent]].trust for parent in tainted_by]
         if trust is None and origin == "agent" and self.readings:
             # An agent's own words are made of everything it has read, even when it names other parents.
             parents.append(Trust.UNTRUSTED)
         level = min([default_trust(source, user_trust=self._user_trust) if trust is None else trust, *parents])
-        is_mixed = bool(parents) and level is Trust.UNTRUSTED
-        if kind is None or is_mixed:
+        if parents and level is Trust.UNTRUSTED:
+            kind = mutable = None
+        if kind is None:
             speaks = level is Trust.TRUSTED and origin in ("system", "goal", "user", "supervisor")
             kind = Kind.INSTRUCTION if speaks else Kind.DATA
-        if mutable is None or is_mixed:
+        if mutable is None:
             mutable = level is not Trust.TRUSTED or origin != "system"
         data = encode(content)
         return Block(name, content, level, kind, mutable, source, sha256(data).hexdigest(), tuple(tainted_by)), data
+
+    def _check_ids(self, name: str, parents: Sequence[str]) -> None:
+        for parent in parents:
+            if parent not in self.positions:
+                raise InvalidBlock(
+                    f"block is tainted by {quoted(parent)}, which is not in this session",
+                    hint="add the parent first; tainted_by takes the ids that add() returned",
+                )
+        if not name or name in self.positions:
+            raise InvalidBlock(f"block {quoted(name)} is already in this session" if name else "a block's id is empty")
 
     def _next_id(self, position: int) -> str:
         # A host may have given one of our own names to a block of its own.
@@ -355,3 +356,7 @@ class Context:
 
 def _note_from_finding(position: int, finding: Finding) -> BlockNote:
     return BlockNote(position, finding.where, finding.rule, False, finding)
+
+
+def _words_of(text: str) -> set[bytes]:
+    return {*split_words(prepare(text.encode("utf-8", "ignore")))}

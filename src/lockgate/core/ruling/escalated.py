@@ -15,6 +15,11 @@ from lockgate.core.vocabulary import Action, Decision, Mode, Reason, Risk
 
 # Why there is no answer, for people; the words are those of `questions.NoAnswerReason`.
 _NO_ANSWER = {row[0]: row[1] for row in read_table(__package__, "findings.tbl", "no answers", ("why", "words"))}
+_OUTCOMES = {
+    Action.PAUSE: "so this call pauses",
+    Action.REORIENT: "so the agent is asked to reconsider",
+    Action.CONTINUE: "the policy lets it continue",
+}
 
 
 def resume(
@@ -100,34 +105,33 @@ def _follow_supervisor(
 
 def _hold_hard(ask: EscalatedCall) -> Decision | None:
     """7. PAUSE where a hard rule holds the call."""
-    if not ask.hard_findings:
-        return None
-    held = ", ".join(dict.fromkeys(printable(found.rule) for found in ask.hard_findings))
-    return _decision_from_ask(ask, Action.PAUSE, 3, Reason.HARD_RULE, f"no model may clear {held}, so this call pauses")
+    rules = ", ".join(dict.fromkeys(printable(finding.rule) for finding in ask.hard_findings))
+    why = f"no model may clear {rules}, so this call pauses"
+    return _decision_from_ask(ask, Action.PAUSE, 3, Reason.HARD_RULE, why) if rules else None
 
 
 def _follow_policy(ask: EscalatedCall, policy: Policy) -> Decision:
     """8. Return what the policy says about a call that no judge has cleared."""
     action = policy.on_unclear(ask.risk)
-    return Decision(
-        action, 3, ask.reason, ask.risk, _explain_unclear(ask, action), ask.findings, ask.origins, effects=ask.effects
-    )
+    if ask.triage == "suspicious" and ask.no_answer != "truncated":
+        why = "the judge found it suspicious"
+    else:
+        why = "no judge has cleared it" + (f": {_NO_ANSWER[ask.no_answer]}" if ask.no_answer in _NO_ANSWER else "")
+    joint = "; " if action is Action.CONTINUE else ", "
+    return _decision_from_ask(ask, action, 3, ask.reason, f"{why}{joint}{_OUTCOMES[action]}")
 
 
 def decide_unrecorded(decision: Decision, policy: Policy, why: str) -> Decision:
     """9. Return what becomes of a ruling that could not be recorded; `why` is what the journal says."""
-    told = [decision.explanation] if decision.explanation else []
+    before = [decision.explanation] if decision.explanation else []
     if decision.action is not Action.CONTINUE:
-        return decision._replace(explanation="; ".join([*told, f"this is not on record: {why}"]))
+        return decision._replace(explanation="; ".join([*before, f"this is not on record: {why}"]))
     action = Action.PAUSE if decision.risk is Risk.HIGH else policy.on_unclear(decision.risk)
-    told.append(f"this cannot be recorded: {why}")
-    if action is Action.CONTINUE:
-        told.append("the policy lets it continue")
-    elif decision.reason is Reason.APPROVED:
-        told.append("a person's yes to it is used up, and the call pauses until it is approved anew")
-    else:
-        told.append("so this call pauses" if action is Action.PAUSE else "so the agent is asked to reconsider")
-    held = decision._replace(action=action, reason=Reason.JOURNAL_UNAVAILABLE, explanation="; ".join(told))
+    outcome = _OUTCOMES[action]
+    if decision.reason is Reason.APPROVED and action is not Action.CONTINUE:
+        outcome = "a person's yes to it is used up, and the call pauses until it is approved anew"
+    explanation = "; ".join([*before, f"this cannot be recorded: {why}", outcome])
+    held = decision._replace(action=action, reason=Reason.JOURNAL_UNAVAILABLE, explanation=explanation)
     return observe(held, policy)
 
 
@@ -136,17 +140,3 @@ def _decision_from_ask(
 ) -> Decision:
     told = explain(ask.reason, ask.findings, ask.origins, ask.effects, why)
     return Decision(action, tier, reason, ask.risk, told, ask.findings, ask.origins, correction, effects=ask.effects)
-
-
-def _explain_unclear(ask: EscalatedCall, action: Action) -> str:
-    """Say how the call comes out without a judge."""
-    is_suspicious = ask.triage == "suspicious" and ask.no_answer != "truncated"
-    heard = "the judge found it suspicious" if is_suspicious else "no judge has cleared it"
-    if ask.no_answer in _NO_ANSWER and not is_suspicious:
-        heard += f": {_NO_ANSWER[ask.no_answer]}"
-    verdict = {
-        Action.PAUSE: ", so this call pauses",
-        Action.REORIENT: ", so the agent is asked to reconsider",
-        Action.CONTINUE: "; the policy lets it continue",
-    }[action]
-    return explain(ask.reason, ask.findings, ask.origins, ask.effects, heard + verdict)

@@ -65,16 +65,15 @@ def _sentence_from_flow(findings: Sequence[Finding]) -> str:
 
 
 def _sentence_from_effects(findings: Sequence[Finding], origins: Sequence[Origin]) -> str:
-    for found in findings:
-        kind = found.rule.removeprefix(EFFECT)
-        if kind == found.rule or kind not in KINDS:
-            continue
-        does = describe_effect(kind, found.excerpt)
-        named = next((origin for origin in origins if origin.sink == "target" and origin.value == found.excerpt), None)
-        if named is not None:
-            return f"This call {does}, which only {_block(named)} names; the goal does not ask for it"
-        return f"This call {does}; the goal does not ask for that, and the agent has read untrusted text"
-    return ""
+    effects = (found for found in findings if found.rule.startswith(EFFECT))
+    finding = next((found for found in effects if found.rule.removeprefix(EFFECT) in KINDS), None)
+    if finding is None:
+        return ""
+    does = describe_effect(finding.rule.removeprefix(EFFECT), finding.excerpt)
+    for origin in origins:
+        if origin.sink == "target" and origin.value == finding.excerpt:
+            return f"This call {does}, which only {_block(origin)} names; the goal does not ask for it"
+    return f"This call {does}; the goal does not ask for that, and the agent has read untrusted text"
 
 
 def _sentence_from_origins(findings: Sequence[Finding], origins: Sequence[Origin], effects: Sequence[Effect]) -> str:
@@ -83,7 +82,7 @@ def _sentence_from_origins(findings: Sequence[Finding], origins: Sequence[Origin
         if origin.order and not origin.known:
             value = quoted(origin.value, _MAX_TARGET)
             if any(each.kind == "unknown-act" and each.target == origin.value for each in effects):
-                # A second look found it in a call that seems harmless.
+                # The call itself seems harmless.
                 return f"This call uses {value}, which an order in {_block(origin)} names, and the goal does not"
             return f"This call {does}; {value} comes from an order in {_block(origin)}, not from the goal"
     for found in findings:
@@ -116,15 +115,11 @@ def _block(origin: Origin) -> str:
 
 def _details(findings: Sequence[Finding], origins: Sequence[Origin]) -> list[str]:
     """Return the strongest reasons for the escalation: first the origins, then the rules."""
-    unasked = {found.where for found in findings if found.rule == "origin:unasked-recipient"}
-    telling = (origin for origin in origins if not origin.known and (origin.order or origin.argument in unasked))
-    said = [_origin_sentence(origin) for origin in telling][:_MAX_ORIGINS]
-    for found in findings:
-        if len(said) >= _MAX_DETAILS:
-            break
-        if sentence := _finding_sentence(found):
-            said.append(sentence)
-    return list(dict.fromkeys(said))
+    unasked = {finding.where for finding in findings if finding.rule == "origin:unasked-recipient"}
+    telling = [origin for origin in origins if not origin.known and (origin.order or origin.argument in unasked)]
+    sentences = [_origin_sentence(origin) for origin in telling[:_MAX_ORIGINS]]
+    sentences += filter(None, map(_finding_sentence, findings))
+    return list(dict.fromkeys(sentences[:_MAX_DETAILS]))
 
 
 def _finding_sentence(found: Finding) -> str:
@@ -133,18 +128,14 @@ def _finding_sentence(found: Finding) -> str:
         where = printable(found.where)
         return f"{where} orders what this tool does, and the goal does not: {quoted(found.excerpt, 120)}"
     if found.rule == CARRIED:
-        where, day = printable(found.where), _day_of(found.reading)
+        where, at = printable(found.where), found.reading
+        day = datetime.fromtimestamp(int(at), UTC).date().isoformat() if at.isdigit() else "an earlier day"
         return f"words of {where} came from {printable(found.excerpt)} in a session of {day}"
     if found.rule.startswith(("origin:", EFFECT)):
         return ""
     what = f" in {quoted(found.excerpt, 80)}" if found.excerpt else ""
     reading = "" if found.reading == "raw" else f", read as {found.reading}"
     return f"{found.rule} found in {printable(found.where)}{reading}{what}"
-
-
-def _day_of(seconds: str) -> str:
-    """Return the day of a time, in words that need no clock."""
-    return datetime.fromtimestamp(int(seconds), UTC).date().isoformat() if seconds.isdigit() else "an earlier day"
 
 
 def _origin_sentence(origin: Origin) -> str:

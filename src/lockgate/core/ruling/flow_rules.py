@@ -61,15 +61,13 @@ _MAX_COMPARED = 64 * 1024 * 1024
 
 
 class FlowRule(NamedTuple):
-    """One row. Of the five ways to say where something comes from, one is given."""
+    """One row. `key` is one of the five ways to say where something comes from, and `source` is what it names."""
 
     name: str
     to: str
     then: str
-    source: str = ""
-    label: str = ""
-    value: str = ""
-    is_after: bool = False
+    key: str
+    source: str
     outside: tuple[str, ...] = ()
 
 
@@ -101,44 +99,28 @@ def parse_flow(text: str) -> FlowRule:
             hint='for example name = "web-chooses-no-recipient"',
         )
     keys = [key for key in _FROM if key in row]
-    source = _word(row, keys[0]) if len(keys) == 1 else ""
+    key, source = "".join(keys), _word(row, keys[0]) if len(keys) == 1 else ""
     outside = row.get("outside", [])
     texts: list[Any] = outside if isinstance(outside, list) else [None]
     unknown = next((quoted(key) for key in sorted(set(row) - _KEYS)), "")
-    is_known_place = to in (OUT, *SINKS) or any(_is_kind(kind, to) for kind in KINDS)
+    is_value = key != "value" or source in VALUE_KINDS
+    is_place = to in (OUT, *SINKS) or any(_is_kind(kind, to) for kind in KINDS)
+    is_list = all(isinstance(text, str) and 0 < len(text) <= _MAX_TEXT for text in texts)
     places = f"use {OUT}, {', '.join(SINKS)}, or a kind that `lockgate explain` names, such as sends-message"
-    faults = (
-        (unknown, f": unknown key {unknown}", f"known: {', '.join(sorted(_KEYS))}"),
-        (then not in (PAUSE, DENY), f": unknown `then` {quoted(then)}", "use pause or deny"),
-        (not keys, " says nowhere that it comes from", f"give one of: {', '.join(_FROM)}"),
-        (keys[1:], " says more than one place that it comes from", f"give one of: {', '.join(_FROM)}"),
-        (not source, f": `{''.join(keys)}` is empty", ""),
-        (
-            keys == ["value"] and source not in VALUE_KINDS,
-            f": unknown kind of value {quoted(source)}",
-            f"known: {', '.join(VALUE_KINDS)}",
-        ),
-        (not is_known_place, f": {quoted(to)} is neither a place nor a kind of effect", places),
-        (
-            not all(isinstance(text, str) and 0 < len(text) <= _MAX_TEXT for text in texts),
-            ": `outside` must be a list of texts",
-            "",
-        ),
-    )
-    for is_fault, fault, hint in faults:
-        if is_fault:
+    one_of = f"give one of: {', '.join(_FROM)}"
+    for is_right, fault, hint in (
+        (not unknown, f": unknown key {unknown}", f"known: {', '.join(sorted(_KEYS))}"),
+        (then in (PAUSE, DENY), f": unknown `then` {quoted(then)}", "use pause or deny"),
+        (keys, " says nowhere that it comes from", one_of),
+        (not keys[1:], " says more than one place that it comes from", one_of),
+        (source, f": `{key}` is empty", ""),
+        (is_value, f": unknown kind of value {quoted(source)}", f"known: {', '.join(VALUE_KINDS)}"),
+        (is_place, f": {quoted(to)} is neither a place nor a kind of effect", places),
+        (is_list, ": `outside` must be a list of texts", ""),
+    ):
+        if not is_right:
             raise InvalidConfig(f"flow {quoted(name)}{fault}", hint=hint)
-    key = keys[0]
-    return FlowRule(
-        name,
-        to,
-        then,
-        source=source if key in ("from", "after") else "",
-        label=source if key.endswith("_label") else "",
-        value=source if key == "value" else "",
-        is_after=key.startswith("after"),
-        outside=tuple(text.lower() for text in texts),
-    )
+    return FlowRule(name, to, then, key, source, tuple(text.lower() for text in texts))
 
 
 @lru_cache(maxsize=512)
@@ -200,61 +182,64 @@ class FlowCheck:
         findings = []
         for rule in map(parse_flow, flows):
             places = self._places(rule)
-            carried = None if places is None else self._find_carried(rule, places)
-            if carried is not None:
+            if places is not None and (carried := self._find_carried(rule, places)) is not None:
                 what, where = carried
                 what += "; it says deny, so no person is asked" if rule.then == DENY else ""
                 findings.append(Finding(f"{FLOW}{rule.name}", where, 0, 0, "raw", what[:160]))
         return findings
 
-    def _places(self, rule: FlowRule) -> list[Leaf] | None:
-        """Return the arguments that lead where the rule says; None where none does."""
+    def _places(self, rule: FlowRule) -> Sequence[Leaf] | None:
+        """Return the arguments that lead where the rule says, if the call has any; None where it leads elsewhere."""
         if rule.to in SINKS:
             leaves = _leaves_for_sink(rule.to, self._leaves, self._effects)
             return [leaf for leaf in leaves if not _is_allowed(leaf.text, rule.outside)] or None
         targets = _targets_for_kind(rule.to, self._effects)
         is_led_elsewhere = any(_LED_ELSEWHERE.search(leaf.text) for leaf in self._leaves)
         is_held = is_led_elsewhere or not all(_is_allowed(target, rule.outside) for target in targets)
-        return list(self._leaves) if targets and is_held else None
+        return self._leaves if targets and is_held else None
 
     def _find_carried(self, rule: FlowRule, places: Sequence[Leaf]) -> tuple[str, str] | None:
         """Return what of the rule's source the call carries, and the argument; None where it carries nothing."""
         to = "anything that reaches out" if rule.to == OUT else f"`{rule.to}`"
-        if rule.value:
+        if rule.key == "value":
             for leaf in places:
-                if any(kind == rule.value for kind, _ in redact(leaf.text).removed):
-                    return f"a value of the kind `{rule.value}` would go to {to}", leaf.argument
+                if any(kind == rule.source for kind, _ in redact(leaf.text).removed):
+                    return f"a value of the kind `{rule.source}` would go to {to}", leaf.argument
             return (f"its arguments were not read to the end, and go to {to}", "arguments") if self._is_cut else None
-        context = self._context
-        blocks = [
-            block.content
-            for block in context.blocks
-            if (rule.label and rule.label in context.labels.get(block.id, ()))
-            or (rule.source and _pattern(rule.source).fullmatch(block.source.lower()))
-        ]
+        blocks = self._blocks_from(rule)
         # What a session has read that began elsewhere is not known, so it may be this.
-        if not blocks and not context.has_unknown_history:
+        if not blocks and not self._context.has_unknown_history:
             return None
-        whose = f"`{rule.label or rule.source}`"
-        if rule.is_after:
-            return f"the session has read {whose}, and this goes to {to}", "arguments"
+        if rule.key.startswith("after"):
+            return f"the session has read `{rule.source}`, and this goes to {to}", "arguments"
         if self._is_cut:
-            why = f"its arguments were not read to the end, and may hold {whose}, which must not go to {to}"
+            why = f"its arguments were not read to the end, and may hold `{rule.source}`, which must not go to {to}"
             return why, "arguments"
-        asked = _fold_text(context.goal.asked_text)
+        asked = _fold_text(self._context.goal.asked_text)
         for leaf in places:
             # What the user said goes where the user says.
             if _fold_text(leaf.text) in asked:
                 continue
             if any(self._holds(content, leaf.text, asked) for content in blocks):
-                return f"text of {whose} would go to {to}", leaf.argument
-            rest = leaf.text
-            for effect in self._effects if rule.to not in SINKS else ():
-                rest = rest.replace(effect.target, "") if effect.target else rest
-            if rule.to not in SINKS and len(rest.strip()) > _COMPOSED:
-                why = f"the agent has read {whose}, and this text of its own may hold it; it would go to {to}"
+                return f"text of `{rule.source}` would go to {to}", leaf.argument
+            if rule.to not in SINKS and self._is_composed(leaf.text):
+                why = f"the agent has read `{rule.source}`, and this text of its own may hold it; it would go to {to}"
                 return why, leaf.argument
         return None
+
+    def _blocks_from(self, rule: FlowRule) -> list[str]:
+        """Return the texts of the source, or with the label, that a rule names."""
+        context = self._context
+        if rule.key.endswith("_label"):
+            return [block.content for block in context.blocks if rule.source in context.labels.get(block.id, ())]
+        pattern = _pattern(rule.source)
+        return [block.content for block in context.blocks if pattern.fullmatch(block.source.lower())]
+
+    def _is_composed(self, text: str) -> bool:
+        """Return whether a text is long enough, without the targets themselves, to hold what the agent has read."""
+        for target in filter(None, (effect.target for effect in self._effects)):
+            text = text.replace(target, "")
+        return len(text.strip()) > _COMPOSED
 
     def _holds(self, content: str, text: str, asked: str) -> bool:
         """Return whether a block has this text, or an address or a name in it; a text too long to compare counts."""

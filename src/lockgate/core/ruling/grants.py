@@ -138,30 +138,31 @@ def facts_from_ask(ask: EscalatedCall, arguments: str, sources: tuple[str, ...],
 
 
 def find_sources(ask: EscalatedCall, context: Context) -> tuple[str, ...]:
-    """Return the sources of the text behind a held call, vetted ones too; where that cannot be told, all that was read.
+    """Return the sources of the text behind a held call, vetted ones too; where that is not known, all that was read.
 
     What opens a door is held because of anything untrusted, and an agent's own words may come from all of it.
     """
     from lockgate.core.ruling.provenance import MAX_ORIGINS
 
-    named = {origin.block for origin in ask.origins} | {finding.where for finding in ask.findings}
-    left = [name for name in named if name in context.positions]
-    sources: dict[str, str] = {}
-    is_traced = bool(left) and len(ask.origins) < MAX_ORIGINS and not _opens_door(ask)
-    while is_traced and left:
+    names = {origin.block for origin in ask.origins} | {finding.where for finding in ask.findings}
+    names &= context.positions.keys()
+    sources = _sources_behind(names, context)
+    is_agents = any(source.partition(":")[0] == "agent" for source in sources)
+    if is_agents or not names or len(ask.origins) >= MAX_ORIGINS or _opens_door(ask):
+        sources = {block.source for block in context.blocks if block.trust is not Trust.TRUSTED}
+    return tuple(sorted(source for source in sources if source.partition(":")[0] != "agent"))
+
+
+def _sources_behind(names: Iterable[str], context: Context) -> set[str]:
+    """Return the sources of these blocks and of those that they were made from, without trusted ones."""
+    blocks: dict[str, Block] = {}
+    left = [*names]
+    while left:
         block = context.blocks[context.positions[left.pop()]]
-        if block.id not in sources and block.trust is not Trust.TRUSTED:
-            is_traced = not _is_agents(block)
-            sources[block.id] = block.source
+        if block.id not in blocks and block.trust is not Trust.TRUSTED:
+            blocks[block.id] = block
             left += block.tainted_by
-    if not is_traced:
-        read = (block for block in context.blocks if block.trust is not Trust.TRUSTED and not _is_agents(block))
-        sources = {block.id: block.source for block in read}
-    return tuple(sorted(set(sources.values())))
-
-
-def _is_agents(block: Block) -> bool:
-    return block.source.partition(":")[0] == "agent"
+    return {block.source for block in blocks.values()}
 
 
 def _opens_door(ask: EscalatedCall) -> bool:
@@ -187,17 +188,15 @@ def _has_stray_value(ask: EscalatedCall, reaching: list[Effect]) -> bool:
 def _why_barred(ask: EscalatedCall) -> str:
     from lockgate.core.ruling.effects.own_paths import OWN_KINDS
 
-    if ask.call.tool == FINISH:
-        return "the end of a step is answered each time"
-    if ask.call.findings:
-        return "the host holds something against this call"
-    if hard := ask.hard_findings:
-        return f"a person answers {hard[0].rule} each time"
-    if any(effect.kind in OWN_KINDS for effect in ask.effects):
-        return "it touches Lockgate itself"
-    if any(finding.rule.startswith("cap:") for finding in ask.findings):
-        return "it was not read to its end"
-    return ""
+    hard = [finding.rule for finding in ask.hard_findings]
+    reasons = (
+        (ask.call.tool == FINISH, "the end of a step is answered each time"),
+        (ask.call.findings, "the host holds something against this call"),
+        (hard, f"a person answers {''.join(hard[:1])} each time"),
+        (any(effect.kind in OWN_KINDS for effect in ask.effects), "it touches Lockgate itself"),
+        (any(finding.rule.startswith("cap:") for finding in ask.findings), "it was not read to its end"),
+    )
+    return next((why for is_given, why in reasons if is_given), "")
 
 
 def find_unread(files: Iterable[tuple[str, str]]) -> str:
@@ -230,14 +229,10 @@ def _widest_span(facts: HeldFacts, ask: EscalatedCall) -> GrantSpan:
 
 def offers_from_pending(pending: PendingApproval) -> tuple[GrantOffer, ...]:
     """Return the rules that a yes to this question may make, the narrowest first; none where nothing may be granted."""
-    facts = pending.shown.facts
-    spans = [span.value for span in GrantSpan]
-    count = spans.index(facts.widest) + 1 if facts.widest in spans else 0
-    rules = (
-        rule_from_facts(pending.bound, facts, span, pending.created_s)
-        for span in list(GrantSpan)[:count]
-        if facts.project or span is not GrantSpan.PROJECT
-    )
+    facts, spans = pending.shown.facts, list(GrantSpan)
+    widest = spans.index(GrantSpan(facts.widest)) + 1 if facts.widest in spans else 0
+    offered = [span for span in spans[:widest] if facts.project or span is not GrantSpan.PROJECT]
+    rules = [rule_from_facts(pending.bound, facts, span, pending.created_s) for span in offered]
     return tuple(GrantOffer(rule, hash_texts(_SCHEMA, pending.digest, rule_to_json(rule))) for rule in rules)
 
 
@@ -275,11 +270,11 @@ def apply_answer_with_span(
     if not span:
         return apply_answer(approval, digest, answer, person), None
     pending = approval.pending
-    offer = find_offer(pending, span)
-    if offer is None or not answer.yes:
+    offers = {offer.rule.span.value: offer for offer in offers_from_pending(pending)}
+    if span not in offers or not answer.yes:
         why = "only a yes makes a grant" if not answer.yes else f"this call cannot be granted for {quoted(span)}"
-        spans = ", ".join(offer.rule.span.value for offer in offers_from_pending(pending))
-        raise InvalidCall(why, hint=f"offered: {spans}" if spans else pending.shown.facts.barred)
+        raise InvalidCall(why, hint=f"offered: {', '.join(offers)}" if offers else pending.shown.facts.barred)
+    offer = offers[span]
     if digest != offer.digest:
         return AnswerResult(False, approval.state, approval), None
     result = apply_answer(approval, pending.digest, answer)
@@ -389,18 +384,18 @@ def describe_rule(rule: GrantRule) -> tuple[tuple[str, str], ...]:
         GrantSpan.SESSION: f"only session {rule.session}",
         GrantSpan.PROJECT: f"every session in {rule.project}",
         GrantSpan.ALWAYS: "every session in every project",
-    }[rule.span]
-    listed = ", ".join(rule.names) or "none"
-    exact = f"exactly the same {listed}: {rule.arguments}"
-    given = exact if rule.arguments else f"values of {listed} that fit the other lines; no other names"
-    return (
-        ("tool", rule.tool),
-        ("like", rule.like),
-        ("does", "; ".join(does) or "nothing that Lockgate can tell"),
-        ("with", given),
-        *([("runs", "; ".join(f"{path} {content}" for path, content in rule.files))] if rule.files else []),
-        ("after", f"text of {', '.join(rule.sources)}" if rule.sources else "no untrusted text"),
-        ("despite", ", ".join(rule.rules) or "no finding"),
-        ("in", where),
-        ("under", f"policy {rule.policy_hash}"),
-    )
+    }
+    names = ", ".join(rule.names) or "none"
+    exact = f"exactly the same {names}: {rule.arguments}"
+    lines = {
+        "tool": rule.tool,
+        "like": rule.like,
+        "does": "; ".join(does) or "nothing that Lockgate can tell",
+        "with": exact if rule.arguments else f"values of {names} that fit the other lines; no other names",
+        "runs": "; ".join(f"{path} {content}" for path, content in rule.files),
+        "after": f"text of {', '.join(rule.sources)}" if rule.sources else "no untrusted text",
+        "despite": ", ".join(rule.rules) or "no finding",
+        "in": where[rule.span],
+        "under": f"policy {rule.policy_hash}",
+    }
+    return tuple(line for line in lines.items() if line[0] != "runs" or rule.files)

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -71,11 +72,7 @@ HARD_RULES = (
     "step:needs-a-person",
 )
 # A finding that no quick judge may clear: the gravest kinds, and whatever the goal forbids.
-_DOORS = {FORBIDDEN, *(EFFECT + name for name, kind in KINDS.items() if kind.severity is Severity.OPENS_A_DOOR)}
-# Python looks a member up in its enumeration each time; on this path that adds up.
-_CONTINUE, _LOW, _HIGH, _PARANOID = Action.CONTINUE, Risk.LOW, Risk.HIGH, Mode.PARANOID
-_DOOR = Severity.OPENS_A_DOOR
-_UNTRUSTED_FREE, _LOW_RISK, _NO_FLAGS = Reason.NO_UNTRUSTED_CONTENT, Reason.LOW_RISK_TOOL, Reason.NO_RED_FLAGS
+_DOOR_RULES = {FORBIDDEN, *(EFFECT + name for name, kind in KINDS.items() if kind.severity is Severity.OPENS_A_DOOR)}
 # What a call writes into records and files of the user's own goes to no other party.
 _STAYS_HERE = frozenset({"changes-record", "deletes-record", "edits-project", "looks", "weakens-setting"})
 _TELLING_KINDS = frozenset({"embeds-address", "publishes", "publishes-link", "requests", "sends-message"})
@@ -88,16 +85,16 @@ _RECEIVER = re.compile(
 # Of what is quoted the goal has to say that it is an attack: prices and marks in code are called quotes as well.
 _QUOTES = frozenset(b"quote quotes quoted quoting quotation quotations verbatim zitat zitate zitiere zitieren".split())
 # A goal with one of these is about attacks, whatever it wants written.
-_ATTACKS_ONLY = (b"prompt injection", b"prompt injections", b"jailbreak", b"jailbreaks")
+_ATTACKS_ONLY = (b" prompt injection", b" jailbreak")
 _ATTACKS = frozenset(
     b"angriff angriffe attack attacks injection injections jailbreak jailbreaks phishing prompt prompts threat "
     b"threats".split()
 )
-_REST_OF_WORD = re.compile(r"\w{0,40}")
 _QUERY = re.compile(r"://[^\s\"'<>?]{1,255}\?([^\s\"'<>]{1,2000})")
 _ARGUMENTS_CUT = Finding("cap:arguments", "arguments", 0, 0)
-_VALUES_CUT = Finding("cap:values", "arguments", 0, 0)
-_HISTORY_UNKNOWN = Finding("cap:context-unknown", "context", 0, 0)
+_CALL_SYNTAX, _DROPS_TABLES = "seed:call-syntax", "execution:drop-tables"
+# A whole word and a name right before the bracket: "recall notice (2 pages)" spells out no call.
+_CALL_IN_TEXT = re.compile(rb"\b(?:execute|run|call)\b[^\n(]{0,400}(?<=\w)\(", re.IGNORECASE)
 
 
 class Stage(StrEnum):
@@ -111,11 +108,11 @@ class Stage(StrEnum):
 class EscalatedCall(NamedTuple):
     """A call that Tier 1 does not clear, with everything a higher tier needs to rule on it.
 
-    `triage` is what Tier 2 said of it: `clear`, `suspicious` or `unclear`; empty when it was not asked. `followed` are
-    the blocks to which the user handed the decision, where a judge may weigh that. `is_receiver_open`: the user asked
-    for a message, and said of no one that it goes to him. `users_sites` are addresses in texts of someone whom
-    the user names. `gives_away_unasked`: money or a file goes out, and the user said no word about paying,
-    sharing or writing, or a sentence of a stranger gives the account. `no_answer` is why a judge did not answer.
+    `triage` is Tier 2's answer: `clear`, `suspicious` or `unclear`; empty when it was not asked. `followed` are the
+    blocks to which the user handed the decision, where a judge may weigh that. `is_receiver_open`: the user asked for a
+    message and named no receiver. `users_sites` are addresses in texts whose owner the user names.
+    `gives_away_unasked`: money or a file goes out, and the user did not ask to pay, share or write, or a sentence of a
+    stranger gives the account. `no_answer` is why a judge did not answer.
     """
 
     call: ToolCall
@@ -136,79 +133,66 @@ class EscalatedCall(NamedTuple):
     @property
     def hard_findings(self) -> tuple[Finding, ...]:
         """The findings that no model may clear: a crossed border, tampering, and text that stayed unread."""
-        return tuple(found for found in self.findings if found.rule.startswith(HARD_RULES))
+        return tuple(finding for finding in self.findings if finding.rule.startswith(HARD_RULES))
 
     @property
     def opens_a_door(self) -> bool:
         """Whether it opens a door unasked, or does what the goal forbids: then Tier 2 may not clear it."""
-        is_grave = self.width is Width.WIDE and any(effect.severity is _DOOR for effect in self.effects)
-        return is_grave or any(found.rule in _DOORS for found in self.findings)
+        is_grave = self.width is Width.WIDE and any(effect.severity is Severity.OPENS_A_DOOR for effect in self.effects)
+        return is_grave or any(found.rule in _DOOR_RULES for found in self.findings)
 
 
-# ---------------------------------------------------------------------------------------------------------------
-# Steps 1 to 5: Tier 1
-
-
+@dataclass(slots=True)
 class _Review:
-    """One call on its way through steps 1 to 5: the facts about it, and what was found so far.
+    """One call on its way through steps 0 to 5: the facts about it, and what was found so far.
 
-    `always` are the findings of step 0. `scan` is the scan of the arguments once a step has needed it.
-    `is_to_the_letter` says that patterns count whatever the call would do: they are strict, and its tool's name is
-    that of a high-risk one.
+    `always` are the findings of step 0, `ordered` what an order names in a call that seems harmless. `scan` and
+    `delegated` are None until a step has needed them.
     """
 
-    __slots__ = (
-        "always",
-        "call",
-        "context",
-        "delegated",
-        "effects",
-        "first_recent",
-        "is_cut",
-        "is_paranoid",
-        "is_to_the_letter",
-        "leaves",
-        "policy",
-        "risk",
-        "scan",
-        "scanner",
-        "second_look",
-        "text",
-        "width",
-    )
+    context: Context
+    call: ToolCall
+    policy: Policy
+    scanner: Scanner
+    width: Width
+    leaves: list[Leaf]
+    is_cut: bool
+    text: str
+    risk: Risk
+    # Patterns count whatever the call would do: they are strict, and its tool's name is that of a high-risk one.
+    is_to_the_letter: bool
+    always: list[Finding] = field(default_factory=list)
+    scan: ArgumentScan | None = None
+    effects: tuple[Effect, ...] = ()
+    delegated: frozenset[str] | None = None
+    ordered: list[Leaf] = field(default_factory=list)
 
-    def __init__(
-        self,
-        context: Context,
-        call: ToolCall,
-        policy: Policy,
-        scanner: Scanner,
-        flattened: tuple[list[Leaf], bool] | None,
-        width: Width,
-    ) -> None:
-        self.context = context
-        self.width = width
-        self.call = call
-        self.policy = policy
-        self.scanner = scanner
-        self.leaves, self.is_cut = flatten_arguments(call.arguments) if flattened is None else flattened
-        self.text = join_leaves(self.leaves)
-        self.risk = _risk_from_name(call, policy, self.text)
-        self.is_paranoid = policy.mode is _PARANOID
-        self.is_to_the_letter = policy.strict_patterns and self.risk is _HIGH
-        self.first_recent = max(0, len(context.blocks) - policy.recent_blocks) if policy.recent_blocks else 0
-        self.always: list[Finding] = []
-        self.scan: ArgumentScan | None = None
-        self.effects: tuple[Effect, ...] = ()
-        self.delegated: frozenset[str] | None = None
-        self.second_look: list[Leaf] = []
+    @property
+    def is_paranoid(self) -> bool:
+        return self.policy.mode is Mode.PARANOID
+
+    @property
+    def first_recent(self) -> int:
+        """The position of the first block that counts as recent."""
+        return max(0, len(self.context.blocks) - self.policy.recent_blocks) if self.policy.recent_blocks else 0
+
+    @property
+    def is_listed_as_risky(self) -> bool:
+        """Whether the policy names this tool as a high-risk one, whatever it seems to do."""
+        tools = self.policy.high_risk_tools
+        return bool(tools) and tool_risk(self.call.tool, additional=tools) is not tool_risk(self.call.tool)
+
+    @property
+    def reaching(self) -> list[Effect]:
+        """The effects that reach out of the project."""
+        return [effect for effect in self.effects if effect.severity >= Severity.REACHES_OUT]
 
     @property
     def severity(self) -> Severity:
         """The gravest thing that the call would do; without effects, what its risk stands for."""
         if self.effects:
             return self.effects[0].severity
-        return Severity.LOOKS if self.risk is _LOW else Severity.OPENS_A_DOOR
+        return Severity.LOOKS if self.risk is Risk.LOW else Severity.OPENS_A_DOOR
 
     @property
     def is_light_work(self) -> bool:
@@ -223,23 +207,27 @@ class _Review:
     @property
     def only_requests(self) -> bool:
         """Whether the call does no more than follow links that it names, as a text has them."""
-        reaching = [found for found in self.effects if found.severity >= Severity.REACHES_OUT]
-        if not reaching or not all(found.kind == "requests" and found.target for found in reaching):
+        if not self.reaching or not all(effect.kind == "requests" and effect.target for effect in self.reaching):
             return False
         # A query that no text wrote was put together by the agent, and can take something along.
-        known = self.context.index.words
-        queries = _QUERY.findall(self.text)
-        return all(known.issuperset(split_words(prepare(query.encode("utf-8", "ignore")))) for query in queries)
+        return all(self.is_copied(query) for query in _QUERY.findall(self.text))
+
+    def is_copied(self, text: str) -> bool:
+        """Whether untrusted text has all the words of this one."""
+        return self.context.index.words.issuperset(split_words(prepare(text.encode("utf-8", "ignore"))))
 
     @property
     def is_command_or_file(self) -> bool:
         """Whether what the call would do was read from a command or a path."""
-        return any(sink_from_argument(found.argument) in ("command", "path") for found in self.effects)
+        return any(sink_from_argument(effect.argument) in ("command", "path") for effect in self.effects)
+
+    def read_effects(self) -> tuple[Effect, ...]:
+        return effects_of(self.call, self.context.project, self.context.activity, leaves=self.leaves)
 
     def find_delegated(self) -> frozenset[str]:
         """Return the blocks whose orders the user told the agent to follow, where this call may be one of them."""
         if self.delegated is None:
-            may_be_followed = bool(self.effects) and all(may_be_delegated(found) for found in self.effects)
+            may_be_followed = bool(self.effects) and all(map(may_be_delegated, self.effects))
             self.delegated = self.context.find_delegated(self.call.tool) if may_be_followed else frozenset()
         return self.delegated
 
@@ -251,9 +239,9 @@ class _Review:
                 # The patterns' own letter: they count in the arguments as they are written, names included.
                 leaves = [*leaves, *list_names(self.call.arguments)]
                 text = join_leaves(leaves)
-            trusted = self.context.goal
-            stays_here = bool(self.effects) and all(found.kind in _STAYS_HERE for found in self.effects)
-            self.scan = scan_arguments(leaves, text, self.scanner, self.policy, trusted, stays_here=stays_here)
+            stays_here = bool(self.effects) and all(effect.kind in _STAYS_HERE for effect in self.effects)
+            goal = self.context.goal
+            self.scan = scan_arguments(leaves, text, self.scanner, self.policy, goal, stays_here=stays_here)
         return self.scan
 
 
@@ -270,7 +258,11 @@ def begin(
 
     `flattened` is what `flatten_arguments` gave for the arguments, where the caller has it already.
     """
-    review = _Review(context, call, policy, scanner, flattened, width)
+    leaves, is_cut = flattened or flatten_arguments(call.arguments)
+    text = join_leaves(leaves)
+    risk = _risk_from_name(call, policy, text)
+    is_strict = policy.strict_patterns and risk is Risk.HIGH
+    review = _Review(context, call, policy, scanner, width, leaves, is_cut, text, risk, is_strict)
     # 0. Always.
     _check_scope(review)
     _check_self_protection(review)
@@ -286,7 +278,7 @@ def begin(
     unasked = _check_unasked_effects(review)
     traced = _check_origins(review, decoded, unasked.meant)
     if traced.capped or unasked.capped:
-        patterns.append(_VALUES_CUT)
+        patterns.append(Finding("cap:values", "arguments", 0, 0))
     # 3. and 4. Patterns and encodings in the recent untrusted blocks.
     _check_blocks(review, traced, patterns, encoded)
     # Nothing: CONTINUE. Anything: one tier up.
@@ -294,17 +286,15 @@ def begin(
 
 
 def _risk_from_name(call: ToolCall, policy: Policy, text: str) -> Risk:
-    risk = tool_risk(call.tool, additional=policy.high_risk_tools, annotations=call.annotations)
     # A request for an address carries the address to the server behind it: reading can send data out.
-    if call.findings or (risk is _LOW and "://" in text and may_reach_any_address(call.tool)):
-        return _HIGH
-    return risk
+    if call.findings or ("://" in text and may_reach_any_address(call.tool)):
+        return Risk.HIGH
+    return tool_risk(call.tool, additional=policy.high_risk_tools, annotations=call.annotations)
 
 
 def _check_scope(review: _Review) -> None:
     """0. Collect what crosses the border of a declared scope, in every mode and context."""
-    scope = review.policy.research_scope
-    if not scope:
+    if not (scope := review.policy.research_scope):
         return
     edge, tool, always = border_from_scope(scope), review.call.tool, review.always
     always += find_crossings(edge, review.leaves, tool=tool)
@@ -315,17 +305,18 @@ def _check_scope(review: _Review) -> None:
         # Text that is hidden in a code can lead outside as well, and text that stayed unread may.
         scan = review.scan_arguments()
         always += find_crossings(edge, scan.decoded, tool=tool)
-        always += [found for found in scan.patterns if found.rule.startswith(HARD_RULES) and found not in always]
+        always += [
+            finding for finding in scan.patterns if finding.rule.startswith(HARD_RULES) and finding not in always
+        ]
 
 
 def _check_self_protection(review: _Review) -> None:
     """0. The agent may never answer its own approval or touch Lockgate's files, even before it has read anything."""
     if not is_unrelated(review.text):
-        review.always += find_tampering(review.leaves, review.scanner, looks=review.risk is _LOW)
-    effects = own_effects_of(review.call, review.context.project, review.context.activity, leaves=review.leaves)
-    if effects:
-        known = {found.rule for found in review.always}
-        review.always += [found for found in findings_from_effects(effects) if found.rule not in known]
+        review.always += find_tampering(review.leaves, review.scanner, looks=review.risk is Risk.LOW)
+    context, known = review.context, {finding.rule for finding in review.always}
+    effects = own_effects_of(review.call, context.project, context.activity, leaves=review.leaves)
+    review.always += [finding for finding in findings_from_effects(effects) if finding.rule not in known]
 
 
 def _check_flows(review: _Review) -> None:
@@ -333,19 +324,16 @@ def _check_flows(review: _Review) -> None:
     if review.policy.flows:
         from lockgate.core.ruling.flow_rules import FlowCheck
 
-        context = review.context
-        effects = effects_of(review.call, context.project, context.activity, leaves=review.leaves)
-        check = FlowCheck(context, review.leaves, effects, is_cut=review.is_cut)
+        check = FlowCheck(review.context, review.leaves, review.read_effects(), is_cut=review.is_cut)
         review.always += check.find(review.policy.flows)
 
 
 def _check_host_findings(review: _Review) -> None:
     """0. Collect what the host holds against a high-risk call, and that earlier context may be missing."""
-    if review.risk is _LOW:
-        return
-    if review.context.has_unknown_history:
-        review.always.append(_HISTORY_UNKNOWN)
-    review.always += review.call.findings
+    if review.risk is Risk.HIGH:
+        if review.context.has_unknown_history:
+            review.always.append(Finding("cap:context-unknown", "context", 0, 0))
+        review.always += review.call.findings
 
 
 def _check_context(review: _Review) -> Decision | None:
@@ -354,147 +342,110 @@ def _check_context(review: _Review) -> Decision | None:
     if not review.may_pass_early or (readings and readings[-1].position >= review.first_recent):
         return None
     if review.context.has_vetted_text:
-        review.effects = effects_of(review.call, review.context.project, review.context.activity, leaves=review.leaves)
+        review.effects = review.read_effects()
         if review.severity is Severity.OPENS_A_DOOR and _check_unasked_effects(review).findings:
             return None
-    return Decision(_CONTINUE, 1, _UNTRUSTED_FREE, review.risk)
+    return Decision(Action.CONTINUE, 1, Reason.NO_UNTRUSTED_CONTENT, review.risk)
 
 
 def _check_effects(review: _Review) -> Decision | None:
     """2. CONTINUE for a call that only looks; with `strict_patterns` its tool has to be a low-risk one as well."""
-    review.effects = effects_of(review.call, review.context.project, review.context.activity, leaves=review.leaves)
-    if _is_listed_as_risky(review):
+    review.effects = review.read_effects()
+    if review.is_listed_as_risky:
         review.effects = (effect("unknown-act", review.call.tool), *review.effects)
     only_looks = review.severity is Severity.LOOKS and not review.call.findings and not review.is_to_the_letter
-    review.risk = _LOW if only_looks else _HIGH
-    if review.severity < Severity.REACHES_OUT:
-        review.second_look = find_tokens(review.leaves, review.context.project, review.context.activity.written)
-        if review.second_look and _is_ordered(review):
-            aim = review.second_look[0]
-            review.effects = (effect("unknown-act", aim.text, argument=aim.argument), *review.effects)
-            review.risk = _HIGH
-    if review.may_pass_early and review.risk is _LOW:
-        return Decision(_CONTINUE, 1, _LOW_RISK, review.risk, effects=review.effects)
+    review.risk = Risk.LOW if only_looks else Risk.HIGH
+    if review.severity < Severity.REACHES_OUT and (ordered := _find_ordered(review)):
+        review.ordered, review.risk = ordered, Risk.HIGH
+        review.effects = (effect("unknown-act", ordered[0].text, argument=ordered[0].argument), *review.effects)
+    if review.may_pass_early and review.risk is Risk.LOW:
+        return Decision(Action.CONTINUE, 1, Reason.LOW_RISK_TOOL, review.risk, effects=review.effects)
     return None
 
 
-def _is_ordered(review: _Review) -> bool:
-    """Return whether an order in untrusted text names what a second look found; keep what it names."""
+def _find_ordered(review: _Review) -> list[Leaf]:
+    """Return what a call that seems harmless is aimed at, where an order in untrusted text names it."""
     context = review.context
-    lookup = OriginLookup(review.call.tool, review.second_look, context.goal, review.find_delegated())
+    aims = find_tokens(review.leaves, context.project, context.activity.written)
+    if not aims:
+        return []
+    lookup = OriginLookup(review.call.tool, aims, context.goal, review.find_delegated())
     traced = lookup.trace(context.index, review.first_recent)
-    if traced.capped:
-        # What could not be compared to the end may be ordered.
-        return True
-    ordered = {found.excerpt for found in traced.signals if found.rule == "origin:value-in-order"}
-    review.second_look = [leaf for leaf in review.second_look if leaf.text[:120] in ordered]
-    return bool(review.second_look)
-
-
-def _is_listed_as_risky(review: _Review) -> bool:
-    """Return whether the policy names this tool as a high-risk one, whatever it seems to do."""
-    tools = review.policy.high_risk_tools
-    return bool(tools) and tool_risk(review.call.tool, additional=tools) is not tool_risk(review.call.tool)
+    named = {finding.excerpt for finding in traced.signals if finding.rule == "origin:value-in-order"}
+    # What could not be compared to the end may be ordered.
+    return [aim for aim in aims if traced.capped or aim.text[:120] in named]
 
 
 def _check_arguments(review: _Review) -> ArgumentScan:
-    """3. and 4. Return what is found in the arguments, step 0's findings included."""
+    """3. and 4. Return what counts in the arguments for a call of this kind, the findings of step 0 included."""
     scan, always = review.scan_arguments(), review.always
-    if scan.decoded and review.risk is not _LOW:
+    if scan.decoded and review.risk is Risk.HIGH:
         always += find_tampering(scan.decoded, review.scanner)
         for leaf in scan.decoded:
             hidden = ToolCall("bash", {"command": leaf.text}, folder=review.call.folder)
             always += findings_from_effects(own_effects_of(hidden, review.context.project), leaf.argument)
-    if always:
-        known = {found.rule for found in scan.patterns}
-        scan.patterns.extend(found for found in always if found.rule.startswith("scope:") or found.rule not in known)
-    if review.is_cut:
-        scan.patterns.append(_ARGUMENTS_CUT)
-    return scan if review.is_to_the_letter else _without_what_means_nothing(review, scan)
-
-
-def _without_what_means_nothing(review: _Review, scan: ArgumentScan) -> ArgumentScan:
-    """Return the findings that count for a call of this kind."""
-    scan = scan._replace(patterns=[found for found in scan.patterns if not _is_told_by_effects(review, found)])
+    known = {finding.rule for finding in scan.patterns}
+    new = [finding for finding in always if finding.rule.startswith("scope:") or finding.rule not in known]
+    patterns = [*scan.patterns, *new, *([_ARGUMENTS_CUT] if review.is_cut else [])]
+    if review.is_to_the_letter:
+        return scan._replace(patterns=patterns)
+    patterns = [finding for finding in patterns if not _is_told_by_effects(review, finding)]
     if review.is_light_work:
-        spoken = [found for found in scan.patterns if _counts_for_light_work(review, found)]
-        return ArgumentScan(spoken, [], scan.decoded)
-    return scan
+        return ArgumentScan([found for found in patterns if _counts_for_light_work(review, found)], [], scan.decoded)
+    return scan._replace(patterns=patterns)
 
 
-def _is_told_by_effects(review: _Review, found: Finding) -> bool:
+def _is_told_by_effects(review: _Review, finding: Finding) -> bool:
     """Return whether the goal asks for such a thing, and effects tell of every table that an argument removes.
 
     A statement that was not read as one is in no effect: in code, in a mail, behind an unknown program.
     """
-    if found.rule != _DROPS_TABLES or not review.context.goal.asks_for_kind("deletes-data"):
+    if finding.rule != _DROPS_TABLES or not review.context.goal.asks_for_kind("deletes-data"):
         return False
-    removed = {each.target for each in review.effects if each.kind == "deletes-data"}
-    text = next((leaf.text for leaf in review.leaves if leaf.argument == found.where), "")
+    removed = {effect.target for effect in review.effects if effect.kind == "deletes-data"}
+    text = next((leaf.text for leaf in review.leaves if leaf.argument == finding.where), "")
     unread = without_removals(text, removed)
     return unread != text and not review.scanner.has_match(RULES_BY_ID[_DROPS_TABLES], encode(unread))
 
 
-def _counts_for_light_work(review: _Review, found: Finding) -> bool:
+def _counts_for_light_work(review: _Review, finding: Finding) -> bool:
     """Return whether a finding in the arguments counts for a call that only works inside the project.
 
     Text that speaks to an agent counts where it was copied from untrusted text, not where the agent wrote it.
     """
     # By its rule: the scan of the arguments may have the same hit with another span.
-    if found.rule.startswith("cap:") or any(found.rule == each.rule for each in review.always):
+    if finding.rule.startswith("cap:") or any(finding.rule == other.rule for other in review.always):
         return True
-    rule = RULES_BY_ID.get(found.rule)
-    if rule is None or rule.scope is not Scope.AGENT:
-        return False
-    if found.reading != "raw":
-        return True
-    asked = review.context.goal.asked
-    is_about_attacks = any(b" " + words + b" " in review.context.goal.asked_folded for words in _ATTACKS_ONLY)
-    if is_about_attacks or not (_QUOTES.isdisjoint(asked) or _ATTACKS.isdisjoint(asked)):
+    rule = RULES_BY_ID.get(finding.rule)
+    if rule is None or rule.scope is not Scope.AGENT or finding.reading != "raw":
+        return rule is not None and rule.scope is Scope.AGENT
+    goal = review.context.goal
+    is_about_attacks = any(words in goal.asked_folded for words in _ATTACKS_ONLY)
+    if is_about_attacks or not (_QUOTES.isdisjoint(goal.asked) or _ATTACKS.isdisjoint(goal.asked)):
         # The user wants what such a text says, in a file that no agent obeys.
         return False
-    words = split_words(prepare(_whole_words(found, review.leaves).encode("utf-8", "ignore")))
-    return all(word in review.context.index.words for word in words)
-
-
-def _whole_words(found: Finding, leaves: Sequence[Leaf]) -> str:
-    """Return what was found in an argument, to the end of the word in which the match ends."""
-    text = next((leaf.text for leaf in leaves if leaf.argument == found.where), "")
-    rest = _REST_OF_WORD.match(text, found.end)
-    return found.excerpt + rest[0] if rest else found.excerpt
+    text = next((leaf.text for leaf in review.leaves if leaf.argument == finding.where), "")
+    # To the end of the word in which the match ends.
+    return review.is_copied(finding.excerpt + re.split(r"\W", text[finding.end : finding.end + 40], maxsplit=1)[0])
 
 
 def _check_origins(review: _Review, decoded: list[Leaf], meant: frozenset[str]) -> OriginTrace:
     """5. Return where the call's values come from, and which of them an order in untrusted text names."""
     if review.is_light_work:
         return NOTHING_TRACED
-    context = review.context
-    lookup = OriginLookup(
-        review.call.tool,
-        _leaves_to_trace(review, decoded),
-        context.goal,
-        review.find_delegated(),
-        meant=meant,
-        only_requests=review.only_requests,
-    )
-    return lookup.trace(context.index, review.first_recent)
-
-
-def _leaves_to_trace(review: _Review, decoded: list[Leaf]) -> list[Leaf]:
-    """Return the values to look for: of a command or a file, what it is aimed at; of other calls, all."""
-    if not review.is_command_or_file:
-        return review.leaves + decoded if decoded else review.leaves
-    aimed = [
-        Leaf(found.argument, found.target)
-        for found in review.effects
-        if found.target and found.severity >= Severity.REACHES_OUT and not is_configured_remote(found)
-    ]
-    return [*dict.fromkeys(aimed + review.second_look), *decoded]
+    leaves = review.leaves
+    if review.is_command_or_file:
+        # Only what a command or a file is aimed at.
+        aimed = [effect for effect in review.reaching if effect.target and not is_configured_remote(effect)]
+        leaves = [*dict.fromkeys([Leaf(effect.argument, effect.target) for effect in aimed] + review.ordered)]
+    goal, delegated, only_requests = review.context.goal, review.find_delegated(), review.only_requests
+    lookup = OriginLookup(review.call.tool, leaves + decoded, goal, delegated, meant=meant, only_requests=only_requests)
+    return lookup.trace(review.context.index, review.first_recent)
 
 
 def _check_unasked_effects(review: _Review) -> EffectFindings:
     """5. Return the effects that the user did not ask for."""
-    if review.severity < Severity.REACHES_OUT:
+    if not review.reaching:
         return EffectFindings()
     first, delegated = review.first_recent, review.find_delegated()
     return EffectCheck(review.context, review.call.tool, first, delegated, review.leaves).find(review.effects)
@@ -505,20 +456,15 @@ def _check_blocks(review: _Review, traced: OriginTrace, patterns: list[Finding],
     context, policy = review.context, review.policy
     if review.is_light_work and not review.is_to_the_letter:
         return
-    if not (context.alarms or context.encoded or traced.related or policy.strict_patterns):
-        return
-    for note in (*context.alarms, *context.encoded, *_related_notes(review, traced)):
-        if _counts_in_block(review, traced, note):
-            (encoded if note.rule.startswith("encoded:") else patterns).append(context.locate_finding(note))
-
-
-def _counts_in_block(review: _Review, traced: OriginTrace, note: BlockNote) -> bool:
-    """Return whether what was found in a block counts for this call."""
-    if note.position < review.first_recent or (note.phrase and review.policy.unsafe_disable_phrase_rules):
-        return False
+    notes = [*context.alarms, *context.encoded, *_related_notes(review, traced)]
     # A link that an alarming text does not name is not followed because of it; what stayed unread may name any.
-    is_about_other = review.only_requests and all(origin.block != note.block for origin in traced.origins)
-    return review.policy.strict_patterns or not is_about_other or note.rule.startswith("cap:")
+    only_named = bool(notes) and not policy.strict_patterns and review.only_requests
+    named = {origin.block for origin in traced.origins}
+    for note in notes:
+        is_off = note.phrase and policy.unsafe_disable_phrase_rules
+        is_related = not only_named or note.block in named or note.rule.startswith("cap:")
+        if note.position >= review.first_recent and is_related and not is_off:
+            (encoded if note.rule.startswith("encoded:") else patterns).append(context.locate_finding(note))
 
 
 def _related_notes(review: _Review, traced: OriginTrace) -> list[BlockNote]:
@@ -531,46 +477,35 @@ def _related_notes(review: _Review, traced: OriginTrace) -> list[BlockNote]:
         return [note for notes in context.broad.values() for note in notes]
     if review.is_command_or_file and not traced.signals:
         return []
-    found: dict[tuple[str, str], BlockNote] = {}
+    notes: dict[tuple[str, str], BlockNote] = {}
     for reading, start, end in traced.related:
         passage = reading.text.part.data[start:end]
         for note in context.broad.get(reading.block, ()):
-            if (note.block, note.rule) in found or (note.rule == _CALL_SYNTAX and not _CALL_IN_TEXT.search(passage)):
-                continue
-            if context.is_in_passage(note, passage):
-                found[note.block, note.rule] = note
-    return list(found.values())
-
-
-_CALL_SYNTAX = "seed:call-syntax"
-_DROPS_TABLES = "execution:drop-tables"
-# A whole word and a name right before the bracket: "recall notice (2 pages)" spells out no call.
-_CALL_IN_TEXT = re.compile(rb"\b(?:execute|run|call)\b[^\n(]{0,400}(?<=\w)\(", re.IGNORECASE)
+            key, is_call = (note.block, note.rule), note.rule != _CALL_SYNTAX or _CALL_IN_TEXT.search(passage)
+            if key not in notes and is_call and context.is_in_passage(note, passage):
+                notes[key] = note
+    return list(notes.values())
 
 
 def _conclude(
-    review: _Review,
-    patterns: list[Finding],
-    encoded: list[Finding],
-    traced: OriginTrace,
-    unasked: EffectFindings,
+    review: _Review, patterns: list[Finding], encoded: list[Finding], traced: OriginTrace, unasked: EffectFindings
 ) -> Decision | EscalatedCall:
     """Return CONTINUE where steps 3 to 5 found nothing, else the question for the tiers above."""
     origins = (unasked.origins + traced.origins)[:MAX_ORIGINS]
-    if patterns:
-        reason = Reason.SUSPICIOUS_PATTERN
-    elif encoded:
-        reason = Reason.ENCODED_CONTENT
-    elif traced.signals or unasked.origins or any(found.rule == LOOKALIKE for found in unasked.findings):
-        reason = Reason.UNTRUSTED_ORIGIN
-    elif unasked.findings:
-        reason = Reason.UNASKED_EFFECT
-    elif review.is_paranoid:
-        reason = Reason.PARANOID_MODE
-    elif review.width is Width.WIDE and (Width.WIDE in unasked.asks or _is_dictated(review)):
-        reason = Reason.UNNAMED_TARGET
-    else:
-        return Decision(_CONTINUE, 1, _NO_FLAGS, review.risk, "", (), origins, effects=review.effects)
+    has_origin = traced.signals or unasked.origins or any(found.rule == LOOKALIKE for found in unasked.findings)
+    is_wide = review.width is Width.WIDE
+    reasons = (
+        (patterns, Reason.SUSPICIOUS_PATTERN),
+        (encoded, Reason.ENCODED_CONTENT),
+        (has_origin, Reason.UNTRUSTED_ORIGIN),
+        (unasked.findings, Reason.UNASKED_EFFECT),
+        (review.is_paranoid, Reason.PARANOID_MODE),
+        (is_wide and (Width.WIDE in unasked.asks or _is_dictated(review)), Reason.UNNAMED_TARGET),
+    )
+    reason = next((reason for is_given, reason in reasons if is_given), None)
+    if reason is None:
+        no_flags = Reason.NO_RED_FLAGS
+        return Decision(Action.CONTINUE, 1, no_flags, review.risk, "", (), origins, effects=review.effects)
     findings = (*unasked.findings, *patterns, *encoded, *traced.signals)
     findings += _find_carried(review.context, findings, origins)
     users_sites = _find_users_sites(review, origins)
@@ -592,62 +527,53 @@ def _conclude(
 
 def _is_dictated(review: _Review) -> bool:
     """Return whether a text dictates one of the call's commands word for word."""
-    if review.severity is Severity.LOOKS:
-        return False
     commands = [leaf.text for leaf in review.leaves if sink_from_argument(leaf.argument) == "command"]
-    return any(is_dictated(command, review.context, review.first_recent) for command in commands)
+    may_count = review.severity is not Severity.LOOKS
+    return may_count and any(is_dictated(command, review.context, review.first_recent) for command in commands)
 
 
 def _find_carried(context: Context, findings: Sequence[Finding], origins: Sequence[Origin]) -> tuple[Finding, ...]:
     """Return what is to be said of blocks in what was found that repeat untrusted text of an earlier session."""
-    if not context.carried:
-        return ()
-    named = [origin.block for origin in origins if not origin.known] + [found.where for found in findings]
+    blocks = [origin.block for origin in origins if not origin.known] + [finding.where for finding in findings]
+    carried = {block: context.carried[block] for block in blocks if block in context.carried}
     return tuple(
-        Finding(CARRIED, block, 0, 0, str(int(carried.at_s)), printable(carried.source, 120))
-        for block in dict.fromkeys(named)
-        if (carried := context.carried.get(block)) is not None
+        Finding(CARRIED, block, 0, 0, str(int(text.at_s)), printable(text.source, 120))
+        for block, text in carried.items()
     )
 
 
 def _find_followed(review: _Review, users_sites: frozenset[str]) -> frozenset[str]:
     """Return the blocks that the user told the agent to follow, where a judge may weigh that they order this."""
     may_be_weighed = all(
-        may_be_delegated(found) or may_go_to_judge_if_delegated(found) or found.target in users_sites
-        for found in review.effects
+        may_be_delegated(effect) or may_go_to_judge_if_delegated(effect) or effect.target in users_sites
+        for effect in review.effects
     )
     return review.context.find_delegated(review.call.tool) if may_be_weighed else frozenset()
 
 
 def _find_users_sites(review: _Review, origins: Sequence[Origin]) -> frozenset[str]:
     """Return the addresses in texts whose owner the user names, where the call only tells, asks or fills in a form."""
-    reaching = {found.kind for found in review.effects if found.severity >= Severity.REACHES_OUT}
     is_form = not FORM_WORDS.isdisjoint(tool_words(review.call.tool)) and not review.is_command_or_file
-    if not reaching <= (_TELLING_KINDS | {"sends-data"} if is_form else _TELLING_KINDS):
+    telling = _TELLING_KINDS | ({"sends-data"} if is_form else frozenset())
+    if any(effect.kind not in telling for effect in review.reaching):
         return frozenset()
-    trusted = review.context.goal
-    return frozenset(
-        origin.value
-        for origin in origins
-        if (origin.order or origin.sink == "target")
-        and (trusted.names_owner_of(origin.value) or trusted.names_owner_in_words(origin.value))
-    )
+    goal = review.context.goal
+    values = {origin.value for origin in origins if origin.order or origin.sink == "target"}
+    return frozenset(value for value in values if goal.names_owner_of(value) or goal.names_owner_in_words(value))
 
 
 def _is_receiver_open(review: _Review) -> bool:
     """Return whether the user asked for the message that the call sends, and left it to a text to say to whom."""
-    trusted = review.context.goal
-    reaching = {found.kind for found in review.effects if found.severity >= Severity.REACHES_OUT}
-    if reaching != {"sends-message"} or _RECEIVER.search(trusted.asked_text):
-        return False
-    return trusted.asks_for_kind("sends-message")
+    goal = review.context.goal
+    is_message = {effect.kind for effect in review.reaching} == {"sends-message"}
+    return is_message and not _RECEIVER.search(goal.asked_text) and goal.asks_for_kind("sends-message")
 
 
 def _gives_away_unasked(review: _Review) -> bool:
     """Return whether money or a file goes out without a word of the user about paying, sharing or writing."""
     # `include_attachments` may be a plain yes, which is no leaf.
-    given = [leaf.argument for leaf in review.leaves if leaf.text]
-    given += [name for name, value in review.call.arguments.items() if value is True]
-    giving = {"pays", "shares"} | ({"sends-message"} if any(map(names_file, given)) else set())
-    trusted = review.context.goal
-    return any(found.kind in giving and not trusted.asks_for_kind(found.kind) for found in review.effects)
+    names = [leaf.argument for leaf in review.leaves if leaf.text]
+    names += [name for name, value in review.call.arguments.items() if value is True]
+    giving = {"pays", "shares"} | ({"sends-message"} if any(map(names_file, names)) else set())
+    kinds = {effect.kind for effect in review.effects} & giving
+    return any(not review.context.goal.asks_for_kind(kind) for kind in kinds)

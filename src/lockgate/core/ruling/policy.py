@@ -15,12 +15,8 @@ from lockgate.core.errors import InvalidConfig, has_half_pair, quoted
 from lockgate.core.vocabulary import Action, Mode, Risk, Trust
 
 # A policy file may come with a repository: these and `pattern_cost.py` bound what compiling its patterns can cost.
-MAX_PATTERNS = 500
-MAX_PATTERN_LENGTH = 1_000
-MAX_WINDOW = 1_000_000
-MAX_ATTEMPTS = 100
-MAX_SCOPE_LENGTH = 4_000
-MAX_MODEL_LENGTH = 200
+MAX_PATTERNS, MAX_PATTERN_LENGTH = 500, 1_000
+MAX_WINDOW, MAX_ATTEMPTS, MAX_SCOPE_LENGTH, MAX_MODEL_LENGTH = 1_000_000, 100, 4_000, 200
 # The embedded judge's thresholds by name, the most cautious first.
 PRESETS = ("cautious", "balanced", "quiet")
 # Which calls are asked about (`widths.py`): a project's file may only set `wide`.
@@ -91,23 +87,20 @@ def _texts(values: object, name: str) -> tuple[str, ...]:
 def _patterns(values: object, name: str) -> tuple[str, ...]:
     patterns = tuple(sorted(set(_texts(values, name))))
     if len(patterns) > MAX_PATTERNS:
-        raise InvalidConfig(
-            f"{len(patterns):,} additional patterns, the limit is {MAX_PATTERNS}",
-            hint="join patterns that belong together with |",
-        )
+        hint = "join patterns that belong together with |"
+        raise InvalidConfig(f"{len(patterns):,} additional patterns, the limit is {MAX_PATTERNS}", hint=hint)
     for pattern in patterns:
+        what, size = f"pattern {quoted(pattern)}", len(pattern)
         if not pattern.strip():
             raise InvalidConfig("an empty pattern would match everything", hint="remove it")
-        if len(pattern) > MAX_PATTERN_LENGTH:
-            raise InvalidConfig(
-                f"pattern {quoted(pattern)} has {len(pattern):,} characters, the limit is {MAX_PATTERN_LENGTH:,}",
-                hint="split it into several patterns",
-            )
+        if size > MAX_PATTERN_LENGTH:
+            limit = f"{size:,} characters, the limit is {MAX_PATTERN_LENGTH:,}"
+            raise InvalidConfig(f"{what} has {limit}", hint="split it into several patterns")
         # The engine reads a pattern up to its first NUL: what follows would silently not be looked for.
         if "\0" in pattern:
-            raise InvalidConfig(f"pattern {quoted(pattern)} holds a NUL character", hint=r"write it as \x00")
+            raise InvalidConfig(f"{what} holds a NUL character", hint=r"write it as \x00")
         if has_half_pair(pattern):
-            raise InvalidConfig(f"pattern {quoted(pattern)} holds half a surrogate pair, which is no character")
+            raise InvalidConfig(f"{what} holds half a surrogate pair, which is no character")
     if patterns:
         # Imported here: only installations with patterns of their own pay for it.
         from lockgate.core.text.pattern_cost import check_budget
@@ -207,14 +200,11 @@ class Policy:
             object.__setattr__(self, name, check(getattr(self, name), name))
         object.__setattr__(self, "high_risk_tools", frozenset(self.additional_high_risk_tools))
         if self.mode is Mode.RESEARCH and not self.research_scope:
-            raise InvalidConfig(
-                "mode `research` needs a scope", hint='say what the research is about, e.g. scope = "our own test lab"'
-            )
+            hint = 'say what the research is about, e.g. scope = "our own test lab"'
+            raise InvalidConfig("mode `research` needs a scope", hint=hint)
         if self.on_unclear_high is Action.CONTINUE:
-            raise InvalidConfig(
-                "a high-risk call cannot continue without an answer",
-                hint="use PAUSE or REORIENT; to fail open all the same, set unsafe_continue_on_unclear",
-            )
+            hint = "use PAUSE or REORIENT; to fail open all the same, set unsafe_continue_on_unclear"
+            raise InvalidConfig("a high-risk call cannot continue without an answer", hint=hint)
 
     @property
     def hash(self) -> str:
@@ -248,9 +238,8 @@ FIELDS = tuple(_RULES)
 def combine_strictest(a: Policy, b: Policy) -> Policy:
     """The more restrictive of each field of two whole policies.
 
-    Of two scopes both hold. Models have no order: `a` keeps its own and takes those of `b` only where it has none.
-    Fields that `b` left at their defaults count too, and a default can be the strictest value there is: to change a
-    few fields of a policy use `tighten`.
+    Of two scopes both hold. `a` keeps its own models and takes those of `b` only where it has none. Fields that `b`
+    left at their defaults count too: to change a few fields of a policy use `tighten`.
     """
     return Policy(**{name: strictest(getattr(a, name), getattr(b, name)) for name, (_, strictest) in _RULES.items()})
 

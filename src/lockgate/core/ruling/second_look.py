@@ -28,18 +28,15 @@ _HOST = re.compile(
     r"(?<![\w./@-])(?:[\w.-]+@)?((?:(?:[^\W_]|-){1,63}\.){1,4}([^\W\d_](?:[^\W_]|-){1,62}))(?![\w.-]*[\w(])",
     re.IGNORECASE,
 )
-# Domains that files, settings and fields end in as well: `meson.build`, `gradle.properties`, `user.name`.
-_NO_DOMAINS = (
-    FILE_ENDINGS
-    | FILE_OR_DOMAIN_ENDINGS
-    | frozenset(
-        "build properties name email id new call data date foo bar cab cr gd mo docs prof rest now save page".split()
-    )
-)
-_DOMAINS = TOP_LEVEL_DOMAINS - _NO_DOMAINS
+# Not those that files, settings and fields end in as well: `meson.build`, `gradle.properties`, `user.name`.
+_FIELDS = "build properties name email id new call data date foo bar cab cr gd mo docs prof rest now save page"
+_DOMAINS = TOP_LEVEL_DOMAINS - FILE_ENDINGS - FILE_OR_DOMAIN_ENDINGS - {*_FIELDS.split()}
 _IP = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.])")
 _PATH = re.compile(r"(?:(?<=[\s=\"'`:,(<>])|^)(?:~|\$HOME|\$\{HOME\}|\.\.)?(?:/[\w.@+*?-]+)+")
 _SHELL = re.compile(r"[^\n|]{0,120}\|\s*(?:sudo\s+)?(?:ba|z|da|k|)sh\b")
+# `/tmp` and `/usr/bin` are in every second command.
+_SHORT = 8
+_COMMAND_LIKE = ("args", "extra", "stdin", "input", "options", "flags", "expr", "function")
 _OUTSIDE = (Place.SCRATCH, Place.HOME, Place.SYSTEM, Place.OUTSIDE)
 
 
@@ -57,7 +54,8 @@ def find_tokens(leaves: Sequence[Leaf], project: Project, written: Collection[st
         hosts = [match[2] for match in _URL.finditer(text)] + list(_bare_hosts(text))
         hosts += _IP.findall(text)
         tokens = [host for host in hosts if not is_local_host(host.lower()) and not project.has_host(host)]
-        tokens += [path for path in _PATH.findall(text) if path not in written and _is_elsewhere(path, project)]
+        paths = [path for path in _PATH.findall(text) if len(path) > _SHORT and not path.startswith("/dev/")]
+        tokens += [path for path in paths if path not in written and project.locate(path) in _OUTSIDE]
         tokens += [match[0].strip() for match in _SHELL.finditer(text)]
         for token in tokens:
             found.setdefault(token, Leaf(leaf.argument, token))
@@ -72,13 +70,3 @@ def _bare_hosts(text: str) -> Iterator[str]:
         is_column = host.find(".") == 1 and domain not in COMMON_DOMAINS
         if domain in _DOMAINS and not is_column and host.lower() != "go.work":
             yield host
-
-
-def _is_elsewhere(path: str, project: Project) -> bool:
-    is_telling = len(path) > _SHORT and not path.startswith("/dev/")
-    return is_telling and project.locate(path) in _OUTSIDE
-
-
-# `/tmp` and `/usr/bin` are in every second command.
-_SHORT = 8
-_COMMAND_LIKE = ("args", "extra", "stdin", "input", "options", "flags", "expr", "function")

@@ -34,10 +34,9 @@ NEEDS_A_PERSON = "step:needs-a-person"
 UNSHOWN = "step:unshown_calls"
 
 MAX_ASSUMPTIONS = 3
-# A declaration that names everything declares nothing: these bound how much can be named.
-MAX_ENTRIES, MAX_ENTRY, MAX_TEXT = 20, 400, 4_000
-# All of it as ASCII JSON: what a person approves has to be stored, and an emoji takes twelve bytes there.
-MAX_WRITTEN = 60_000
+# A declaration that names everything declares nothing: these bound how much can be named. All of it is stored as ASCII
+# JSON, where an emoji takes twelve bytes.
+MAX_ENTRIES, MAX_ENTRY, MAX_TEXT, MAX_WRITTEN = 20, 400, 4_000, 60_000
 # The agent's own words must not crowd out the calls that were seen.
 MAX_WORDS, MAX_CALLS, MAX_TRIGGERS = 4, 12, 24
 # Calls that are shown one by one, and how much of each. Twice as many and more are kept until then.
@@ -66,9 +65,9 @@ def effective_supervision(parent: Supervision | None, asked: Supervision | None)
 def parse_supervision(value: object) -> Supervision:
     """A level by its name, in any case, with a hyphen, an underscore or a space."""
     name = re.sub("[_ ]", "-", value.strip().lower()) if isinstance(value, str) else ""
-    if name in [*Supervision]:
-        return Supervision(name)
-    raise InvalidCall(f"unknown supervision {quoted(value)}", hint=f"use one of: {', '.join(Supervision)}")
+    if name not in [*Supervision]:
+        raise InvalidCall(f"unknown supervision {quoted(value)}", hint=f"use one of: {', '.join(Supervision)}")
+    return Supervision(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,21 +119,15 @@ def _entries(value: object, name: str) -> tuple[str, ...]:
         raise InvalidCall(f"{name} must be a list of texts, not {type(value).__name__}")
     if len(value) > MAX_ENTRIES:
         raise InvalidCall(f"{name} has {len(value):,} entries, the limit is {MAX_ENTRIES}", hint=_SPLIT)
-    entries = []
-    for entry in value:
-        if not isinstance(entry, str):
-            raise InvalidCall(f"{name} must hold texts, not {type(entry).__name__}")
-        if len(entry) > MAX_ENTRY:
-            raise InvalidCall(f"an entry of {name} has {len(entry):,} characters, the limit is {MAX_ENTRY}")
-        entries.append(refuse_half_pairs(entry, name).strip())
+    entries = [_text(entry, f"an entry of {name}", MAX_ENTRY) for entry in value]
     return tuple(entry for entry in entries if entry and entry.lower() not in _NOTHING)
 
 
-def _text(value: object, name: str) -> str:
+def _text(value: object, name: str, most: int = MAX_TEXT) -> str:
     if not isinstance(value, str):
         raise InvalidCall(f"{name} must be text, not {type(value).__name__}")
-    if len(value) > MAX_TEXT:
-        raise InvalidCall(f"{name} has {len(value):,} characters, the limit is {MAX_TEXT:,}")
+    if len(value) > most:
+        raise InvalidCall(f"{name} has {len(value):,} characters, the limit is {most:,}")
     return refuse_half_pairs(value, name).strip()
 
 
@@ -306,12 +299,11 @@ class ActingCalls:
         An agent chooses how many calls it makes, and must not be able to bury one under the others.
         """
         count: Counter[tuple[bool, str]] = Counter()
-        ranked = []
+        rank: dict[ActingCall, tuple[bool, bool, int]] = {}
         for act in sorted(self._kept.values(), key=lambda act: -act.number):
-            kind = not act.why, act.tool
-            count[kind] += 1
-            ranked.append((not act.why, not _is_grave(act.tool), count[kind], act))
-        return [act for *_, act in sorted(ranked, key=lambda row: row[:3])]
+            count[not act.why, act.tool] += 1
+            rank[act] = (not act.why, not _is_grave(act.tool), count[not act.why, act.tool])
+        return sorted(rank, key=rank.__getitem__)
 
 
 def call_to_argument(act: ActingCall) -> dict[str, object]:
@@ -368,16 +360,8 @@ def why_undeclared(
         return "" if only_looks else "made before the commitment"
     # 1. Out of scope.
     for entry in commitment.out_of_scope:
-        never = _border_from_entry(entry).inside
-        if never and not _BEYOND.search(entry):
-            # "mail to hr.example" rules out that place, not mail.
-            crossed = find_crossings(Border(excluded=never, is_open=True), leaves, tool=call.tool)
-        elif _mentions_tool(entry, call.tool, alone=True) or _names_action(entry, call.tool):
-            return f"the commitment puts it out of scope ({quoted(entry)})"
-        else:
-            continue
-        if any(finding.rule == OUTSIDE for finding in crossed):
-            return f"it touches what the commitment puts out of scope ({quoted(entry)})"
+        if why := _why_excluded(entry, call.tool, leaves):
+            return why
     # 2. Looking.
     if only_looks:
         return ""
@@ -388,6 +372,18 @@ def why_undeclared(
     declared = Border(tuple(place for entry in commitment.in_scope for place in _border_from_entry(entry).inside))
     beyond = find_crossings(declared, leaves, tool=call.tool)
     return f"{quoted(beyond[0].excerpt)} is not among the places of the commitment" if beyond else ""
+
+
+def _why_excluded(entry: str, tool: str, leaves: list[Leaf]) -> str:
+    """Return why an entry of `out_of_scope` rules a call out, or nothing."""
+    never = _border_from_entry(entry).inside
+    if never and not _BEYOND.search(entry):
+        # "mail to hr.example" rules out that place, not mail.
+        crossed = find_crossings(Border(excluded=never, is_open=True), leaves, tool=tool)
+        is_touched = any(finding.rule == OUTSIDE for finding in crossed)
+        return f"it touches what the commitment puts out of scope ({quoted(entry)})" if is_touched else ""
+    is_named = _mentions_tool(entry, tool, alone=True) or _names_action(entry, tool)
+    return f"the commitment puts it out of scope ({quoted(entry)})" if is_named else ""
 
 
 _border_from_entry = lru_cache(maxsize=256)(border_from_prose)

@@ -252,11 +252,11 @@ def choose_grants(held: Iterable[RecordedHold], now_s: float, least: int = LEAST
             name = Proposal("grant", 0, rule=rule).id
             grants[name] = Grant(name, rule, "", "", now_s)
     attacks = {hold.key for hold in calls if hold.is_attack}
-    covered = {
+    spared = {
         name: {hold.key for hold in calls if hold.bound and covers(grant, hold.bound, hold.facts, now_s)}
         for name, grant in grants.items()
     }
-    safe = {name: keys for name, keys in covered.items() if not keys & attacks}
+    safe = {name: keys for name, keys in spared.items() if not keys & attacks}
     return tuple(grants[name] for name in _fewest(safe, least))
 
 
@@ -292,17 +292,15 @@ def _is_spoken_to(hold: RecordedHold) -> bool:
 
 def _why_left(hold: RecordedHold, policy: Policy) -> str:
     hard = [rule for rule in hold.rules if rule.startswith(HARD_RULES)]
-    if any(rule.name in hold.flows and rule.then == DENY for rule in map(parse_flow, policy.flows)):
-        return "a flow rule of yours says deny"
-    if _is_too_grave(hold):
-        return "it opens a door"
-    if hard:
-        return f"a person answers {hard[0]} each time"
-    if _is_spoken_to(hold):
-        return "a text behind it speaks to an agent"
-    if not _is_lasting(hold):
-        return "it may be granted for its session at most"
-    return "nothing like it came often enough"
+    is_denied = any(rule.name in hold.flows and rule.then == DENY for rule in map(parse_flow, policy.flows))
+    reasons = (
+        (is_denied, "a flow rule of yours says deny"),
+        (_is_too_grave(hold), "it opens a door"),
+        (hard, f"a person answers {''.join(hard[:1])} each time"),
+        (_is_spoken_to(hold), "a text behind it speaks to an agent"),
+        (not _is_lasting(hold), "it may be granted for its session at most"),
+    )
+    return next((why for is_given, why in reasons if is_given), "nothing like it came often enough")
 
 
 # In words
@@ -330,6 +328,7 @@ def summarize(report: TuningReport) -> str:
         pauses = "1 pause" if report.pauses == 1 else f"{report.pauses} pauses"
         return f"nothing to propose: {pauses}, and no rule would spare several of them"
     one = "this line" if count == 1 else f"these {count} lines"
-    held = f"{report.released or 'none'} of the {report.attacks} held attacks" if report.attacks else ""
-    ending = f" and released {held}" if held else ""
-    return f"{one} would have saved {report.saved} of {report.pauses} pauses{ending}"
+    released = (
+        f" and released {report.released or 'none'} of the {report.attacks} held attacks" if report.attacks else ""
+    )
+    return f"{one} would have saved {report.saved} of {report.pauses} pauses{released}"
