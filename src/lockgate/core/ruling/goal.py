@@ -167,8 +167,7 @@ _PLACE = re.compile(
     rb"[^\s@/?#\\:,;<>()\"]{1,64}@(%b)|(?:https?://)?(%b)(?:[/?#][^\\\s]*)?" % (HOST.pattern, HOST.pattern)
 )
 # Who logs in, in front of a host: `https://ana:pw@host.example/`.
-_LOGIN = re.compile(rb"://[^\s/?#@\\]*@\Z")
-_LONGEST_HOST = 255
+_LOGIN, _LONGEST_HOST = re.compile(rb"://[^\s/?#@\\]*@\Z"), 255
 # A capital inside a sentence begins a name.
 _PROPER_NAME = re.compile(r"(?<=[^.!?\s]\s)[A-Z\u00c0-\u00de][\w'-]{2,40}|[\u0400-\u9fff]{2,20}")
 _ASKS_TO_ANSWER = (b"repl", b"answer", b"respond", b"antwort", b"beantwort", b"r\xc3\xa9pond", b"rispond")
@@ -259,7 +258,7 @@ class Goal:
             return self.contains_address(candidate.piece, budget)
         if candidate.is_in(self.folded):
             return True
-        if len(candidate.words) < 2 or sink_from_argument(candidate.argument) in ("path", "command"):
+        if len(candidate.words) < 2 or sink_from_argument(candidate.leaf.argument) in ("path", "command"):
             return False
         return self.says_all(candidate.words)
 
