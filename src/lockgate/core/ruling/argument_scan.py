@@ -73,8 +73,6 @@ def scan_arguments(
 class _LeafOffsets:
     """Which argument a character of the joined text belongs to."""
 
-    __slots__ = ("_leaves", "_starts")
-
     def __init__(self, leaves: list[Leaf]) -> None:
         self._leaves = leaves
         self._starts = [0]

@@ -49,23 +49,12 @@ _CLEARS = {
     for judge, other, grave in read_table(__package__, "decide.tbl", "clears", ("judge", "other calls", "grave calls"))
 }
 _SEVERITIES = {Severity.REACHES_OUT: "out", Severity.OPENS_A_DOOR: "door"}
-_PACKAGE_KINDS = frozenset({"installs-package", "adds-dependency"})
-_PERSON_KINDS = frozenset({"sends-message", "shares", "grants-access"})
-# For these it is enough that the user names whose host or mailbox the target is; data, code and money need more.
-_OWNER_KINDS = frozenset({"embeds-address", "sends-message"})
-# Whatever else names such a file, it is what the goal's own word for the kind means: "CI" is `.github/workflows`.
-_FILE_KINDS = frozenset({"changes-agent-file", "changes-pipeline", "installs-hook", "writes-startup-file"})
-# What goes to the owner of the target, or comes from him: an address that only looks like a known one is a finding. A
-# plain request takes nothing along, unless the call also does one of `_GIVES`.
-_AIMED_KINDS = _PERSON_KINDS | frozenset(
-    "adds-dependency changes-remote clones embeds-remote-code installs-package logs-in makes-key pushes routes-to "
-    "runs-download sends-data uses-package-source".split()
-)
-_GIVES = frozenset({"logs-in", "sends-data", "sends-secret"})
-_MAX_ALIKE = 44
-# What is told by a number that a list gives: the text that names the thing is another one.
-_LOOKED_UP_KINDS = frozenset({"changes-record", "deletes-record", "orders", "publishes"})
-_MOST_LOOKED_UP = 4
+_GROUPS = {
+    name: frozenset(kinds.split())
+    for name, kinds in read_table(__package__, "decide.tbl", "groups", ("group", "kinds"))
+}
+_PERSON_KINDS, _PACKAGE_KINDS = _GROUPS["person"], _GROUPS["package"]
+_MAX_ALIKE, _MOST_LOOKED_UP = 44, 4
 _OFF = re.compile(rb"\b(?:false|off|disabl|skip|bypass|without|none|relax|turn|switch|insecure|unverified|0)")
 _INSTALLING = re.compile(rb"\b(?:install|add|package|module|librar|depend|require|pip|npm|yarn|gem|cargo|crate|import)")
 # A host, a mailbox or a path is compared as it is written, not word by word. With six digits it may be an account; a
@@ -259,7 +248,7 @@ class EffectCheck:
         goal, target = self._goal, effect.target
         if self._is_known_to_project(effect) or goal.names(target):
             return True
-        if effect.kind in _OWNER_KINDS and goal.names_owner_of(target):
+        if effect.kind in _GROUPS["owner"] and goal.names_owner_of(target):
             return True
         is_word = not _ADDRESSED.search(target)
         return is_word and any(goal.contains_value(candidate, self._budget) for candidate in candidates)
@@ -316,7 +305,7 @@ class EffectCheck:
             is_said = not candidate.is_address and self._goal.says_all(words)
             if is_said or is_word_for_kind(effect.kind, candidate.leaf.text):
                 continue
-            may_be_told = candidate.is_distinctive and effect.kind not in _FILE_KINDS
+            may_be_told = candidate.is_distinctive and effect.kind not in _GROUPS["file"]
             for held in self._context.index.find(candidate, self._budget, self._first):
                 is_free = held.reading.block not in handed
                 if held.is_ordered(candidate, self._budget) or (
@@ -345,7 +334,7 @@ class EffectCheck:
         "Please buy a pencil set as well": the order names no article number, and the list that the agent then asks for
         gives it. Where the user hands the decision to a text, an order in one is what the user wants.
         """
-        if effect.kind not in _LOOKED_UP_KINDS or hands_over(self._goal.asked_text):
+        if effect.kind not in _GROUPS["looked up"] or hands_over(self._goal.asked_text):
             return None
         for sought in self._context.looked_for.get(block, ()):
             listed = split_words(prepare(sought.encode("utf-8", "ignore")))
@@ -388,10 +377,12 @@ class EffectCheck:
 
     def _find_lookalikes(self, effects: Sequence[Effect], budget: WorkBudget) -> Iterator[Finding]:
         """Yield the targets that look like an address which the session knows."""
-        gives = any(effect.kind in _GIVES for effect in effects)
+        # A plain request takes nothing along, unless the call also gives something.
+        aimed = _GROUPS["aimed"] | (
+            {"requests"} if any(effect.kind in _GROUPS["gives"] for effect in effects) else set()
+        )
         for effect in effects:
-            is_aimed = effect.kind in _AIMED_KINDS or (gives and effect.kind == "requests")
-            if not is_aimed or self._goal.names(effect.target):
+            if effect.kind not in aimed or self._goal.names(effect.target):
                 continue
             for address in addresses_from_target(effect.target):
                 if says := self._compare_address(address, budget):

@@ -27,22 +27,17 @@ _MAX_GOAL = 20_000
 _MAX_NAMES = 64
 
 TABLE = ("lockgate.core.ruling", "goal.tbl")
-HANDS_OVER, NO_WISH, FORBIDS = (
-    (*TABLE, section, columns)
-    for section, columns in (
-        ("hands-over", ("language", "pattern")),
-        ("no-wish", ("what", "pattern")),
-        ("forbids", ("what", "pattern")),
-    )
-)
+HANDS_OVER = (*TABLE, "hands-over", ("language", "pattern"))
 _NAMED_WORDS = read_table(*TABLE, "words", ("name", "words"))
-_PLAIN = frozenset(word for [line] in read_table(*TABLE, "plain", ("words",)) for word in line.split())
 _ACTS = {kind: frozenset(words.split()) for kind, words in read_table(*TABLE, "acts", ("kind", "words"))}
-_NO_NAMES = {
-    row.cells[0]: frozenset(" ".join([row.cells[1], *row.values]).encode().split())
-    for row in read_rows(*TABLE, "no-names", ("where", "words"))
+_LISTS = {
+    row.cells[0]: frozenset(" ".join([row.cells[1], *row.values]).split())
+    for row in read_rows(*TABLE, "lists", ("list", "words"))
 }
-SMALL_WORDS, COMMON = STOP_WORDS | _NO_NAMES["sentences"], _NO_NAMES["goals"]
+SMALL_WORDS = STOP_WORDS | {word.encode() for word in _LISTS["no names in sentences"]}
+COMMON = frozenset(word.encode() for word in _LISTS["no names in goals"])
+# What may be done because a named source says so. Where data, money or code come from or go to stays the user's to say.
+WIDENED_KINDS = _LISTS["widened kinds"]
 
 
 def compile_rows(*patterns: str) -> re.Pattern[str]:
@@ -54,22 +49,9 @@ def compile_rows(*patterns: str) -> re.Pattern[str]:
 
 
 _HANDS_OVER = compile_rows(*(pattern for _, pattern in read_table(*HANDS_OVER)))
-_ASKS_TO_KNOW, _WHETHER, _FORBIDDEN = (compile_rows(pattern) for _, pattern in read_table(*NO_WISH))
-[_FORBIDDEN_ALTOGETHER] = (compile_rows(pattern) for _, pattern in read_table(*FORBIDS))
+_PATTERNS = {name: compile_rows(pattern) for name, pattern in read_table(*TABLE, "patterns", ("name", "pattern"))}
 _SENTENCE_END = re.compile(r"[.!?;\u061f]{1,8}(?=\s|$)|[\n\u3002\uff01\uff1f]")
 _WORD = re.compile(r"[^\W_]+")
-# These are no things as well. Of the others, "my mail" and "order 4711" ask for nothing.
-_ONLY_VERBS = frozenset("send buy publish delete remove erase".split())
-_BEFORE_BID = frozenset("please now just ok okay yes fine then you instead go do ahead may can could should".split())
-_BEFORE_NEXT_BID = frozenset("and to or".split())
-_BEHIND_THING = frozenset("from of for in is was are has and or that to with at on by number".split())
-# "Go ahead and order", "yes, place the order", "let's order", but not "Bob will place the order".
-_BIDS = re.compile(
-    r"(?m)^(?: (?:please|now|just|ok|okay|yes|fine|then|so|you|can|could|may|should))*"
-    r" (?:(?:place|make)(?: the| an?)?|let s|let us)(?= )|(?<= ahead) (?:and|with)(?: the| an?)?(?= )"
-)
-# "Looks good, order them", but not "my cart, order history and mail".
-_BID_AFTER_COMMA = re.compile(r", (?=\w+ (?:it|them|this|that|these|those|the|an?|one|all|both)\b)")
 
 
 def wishes_in(text: str) -> str:
@@ -80,23 +62,27 @@ def wishes_in(text: str) -> str:
     lower = text[:_MAX_GOAL].lower().replace("\u2019", "'")
     ends = [match.end() for match in _SENTENCE_END.finditer(lower)] + [len(lower)]
     sentences = [part for start, end in zip([0, *ends], ends, strict=False) if (part := lower[start:end].strip())]
-    if all(_ASKS_TO_KNOW.match(sentence) for sentence in sentences):
+    if all(_PATTERNS["question"].match(sentence) for sentence in sentences):
         return ""
-    lines = (_WORD.findall(_WHETHER.sub(" ", _FORBIDDEN.sub(" ", sentence))) for sentence in sentences)
+    lines = (
+        _WORD.findall(_PATTERNS["whether"].sub(" ", _PATTERNS["forbidden"].sub(" ", sentence)))
+        for sentence in sentences
+    )
     return "".join(f" {' '.join(words)} \n" for words in lines if words)
 
 
 def forbidden_after(text: str, before: frozenset[str] = frozenset()) -> frozenset[str]:
     """Return the kinds of effects that the user forbids altogether, once this text is said after others."""
     lower = text[:_MAX_GOAL].lower().replace("\u2019", "'")
-    bans = (match["acts"] for match in _FORBIDDEN_ALTOGETHER.finditer(lower) if not match["told"])
+    altogether = _PATTERNS["forbidden altogether"]
+    bans = (match["acts"] for match in altogether.finditer(lower) if not match["told"])
     acts = {act for ban in bans for act in _WORD.findall(ban)}
     # Deleting, ordering, dropping; orders.
     stems = {act.removesuffix("ing") for act in acts}
     acts |= stems | {f"{stem}e" for stem in stems} | {stem[:-1] for stem in stems}
     # What is asked for in the same breath, or later, is not forbidden; in "don't order or buy from them" nothing is.
-    rest = _FORBIDDEN_ALTOGETHER.sub(". ", lower).replace(". or ", ". not ")
-    bidden = _find_bidden(wishes_in(_BID_AFTER_COMMA.sub(". ", rest)))
+    rest = altogether.sub(". ", lower).replace(". or ", ". not ")
+    bidden = _find_bidden(wishes_in(_PATTERNS["bid after comma"].sub(". ", rest)))
     return frozenset(
         kind
         for kind, words in _ACTS.items()
@@ -107,12 +93,12 @@ def forbidden_after(text: str, before: frozenset[str] = frozenset()) -> frozense
 def _find_bidden(wishes: str) -> set[str]:
     """Return the words of wishes that stand where an act does: "mail Bob", "and order it", not "read my mail"."""
     bidden: set[str] = set()
-    for line in _BIDS.sub(" please", wishes).splitlines():
+    for line in _PATTERNS["bid"].sub(" please", wishes).splitlines():
         words = line.split()
         for before, word, behind in zip(["", *words], words, [*words[1:], ""], strict=False):
-            is_thing = behind in _BEHIND_THING or behind[:1].isdigit()
-            is_bid = not before or before in _BEFORE_BID or (before in _BEFORE_NEXT_BID and behind)
-            if word in _ONLY_VERBS or (is_bid and not is_thing):
+            is_thing = behind in _LISTS["behind a thing"] or behind[:1].isdigit()
+            is_bid = not before or before in _LISTS["before a bid"] or (before in ("and", "to", "or") and behind)
+            if word in _LISTS["only verbs"] or (is_bid and not is_thing):
                 bidden.add(word)
     return bidden
 
@@ -181,8 +167,7 @@ _PLACE = re.compile(
     rb"[^\s@/?#\\:,;<>()\"]{1,64}@(%b)|(?:https?://)?(%b)(?:[/?#][^\\\s]*)?" % (HOST.pattern, HOST.pattern)
 )
 # Who logs in, in front of a host: `https://ana:pw@host.example/`.
-_LOGIN = re.compile(rb"://[^\s/?#@\\]*@\Z")
-_LONGEST_HOST = 255
+_LOGIN, _LONGEST_HOST = re.compile(rb"://[^\s/?#@\\]*@\Z"), 255
 # A capital inside a sentence begins a name.
 _PROPER_NAME = re.compile(r"(?<=[^.!?\s]\s)[A-Z\u00c0-\u00de][\w'-]{2,40}|[\u0400-\u9fff]{2,20}")
 _ASKS_TO_ANSWER = (b"repl", b"answer", b"respond", b"antwort", b"beantwort", b"r\xc3\xa9pond", b"rispond")
@@ -194,21 +179,6 @@ _HOST_PART, _LETTERS = re.compile(r"\A[a-z]+://|[/?#:].*\Z", re.DOTALL), re.comp
 
 class Goal:
     """What the user asked for (goal and messages), and what every trusted or vetted block says besides."""
-
-    __slots__ = (
-        "_answers",
-        "_book",
-        "asked",
-        "asked_folded",
-        "asked_text",
-        "folded",
-        "forbidden_kinds",
-        "known",
-        "proper_names",
-        "trusted_only",
-        "wishes",
-        "written",
-    )
 
     def __init__(self) -> None:
         self.folded = self.asked_folded = b" "
@@ -288,7 +258,7 @@ class Goal:
             return self.contains_address(candidate.piece, budget)
         if candidate.is_in(self.folded):
             return True
-        if len(candidate.words) < 2 or sink_from_argument(candidate.argument) in ("path", "command"):
+        if len(candidate.words) < 2 or sink_from_argument(candidate.leaf.argument) in ("path", "command"):
             return False
         return self.says_all(candidate.words)
 
@@ -407,45 +377,17 @@ def intent_of(tool: str) -> tuple[frozenset[bytes], frozenset[bytes]]:
 # widens what the user said to the ordinary orders of that source, never to what opens a door, to where money or data
 # go, nor to a source that the goal does not name.
 
-# What may be done because a named source says so. Where data, money or code come from or go to stays the user's to say.
-WIDENED_KINDS = frozenset(
-    "adds-dependency changes-record changes-service clones installs-package opens-port orders requests "
-    "unknown-act".split()
-)
-# "Turn the minutes into issues" hands over what the issues say, and nothing but issues.
-_TURNS_INTO = re.compile(
-    r"\b(?:turn|convert|transform|break)\b[^.!?\n]{0,120}\binto\s+(?:[\w'-]+\s+){0,2}?"
-    r"(task|issue|ticket|todo|event|reminder|card|appointment)s?\b",
-    re.IGNORECASE,
-)
-# "Could you do what it says?" is no question; "Could you tell me what it says?" is one.
-_POLITE = re.compile(
-    r"(?:\s*(?:hi|hello|hey|please|and|also|so|then|now)\b,?)*\s*(?:can|could|will|would)\s+you\b"
-    r"(?![^.!?\n]{0,200}\b(?:tell|show|explain|summari[sz]e|describe|list|know|say|find\s+out|give\s+me|quote)\b)"
-    r"[^.!?\n]{0,200}?\b(?:follow|work\s+through|carry\s+out|implement|execute|act\s+on|apply|complete|perform|obey|resolve"
-    r"|fulfill?|do|take\s+care\s+of|set\s+up)\b",
-    re.IGNORECASE,
-)
 _PATH = re.compile(r"[^\s;|&'\"]*[\w~]?(?:/[\w.]|\w\.[a-zA-Z])[^\s;|&'\"]*")
-# Programs that print the files they are given, with how many words a script of theirs takes before the files.
-_PRINTS = {
-    **dict.fromkeys("cat bat batcat less more head tail nl tac type view".split(), 0),
-    **dict.fromkeys("awk grep jq rg sed yq".split(), 1),
-}
+_PRINTS = _LISTS["print files"] | _LISTS["print behind a script"]
 # What a command line may begin with: a folder, or the names of the files beside the one that is printed.
 _FIRST = re.compile(r"cd\s+[^\s;&|]+\s*&&\s*|(?:(?:ls(?:\s+-[al1]+)?|pwd)\s*(?:&&|;)\s*)+(?=[^/]*\Z)")
 _REDIRECTED = re.compile(r"\s*(?:2>&1|[12]?>\s*/dev/null)")
 # Folders of code that others wrote, and the hosts in a text.
 VENDORED = re.compile(r"(?:^|[/\\\s:])(?:node_modules|site-packages|dist-packages|third[_-]party|vendor|\.venv)[/\\]")
-_FILE_NAME = re.compile(
-    r"\.(?:md|txt|rst|adoc|org|html?|pdf|docx?|ya?ml|toml|json|sql|ipynb)$|^(?:readme|contributing|changelog)$"
-)
 _HOSTS = re.compile(r"://([^/?#\s]*)")
 _LOGIN_IN_TEXT = re.compile(r"(?<=://)[^/?#@\s\\]{1,255}@")
 # A second command, a substitution, or a pattern that may fit many files.
 _MORE_THAN_ONE = re.compile(r"[;&<>`$\n*?\[{]")
-# Words of commands that print pieces of many texts, whatever they are asked for.
-_MANY_TEXTS = frozenset("blame diff find list log ls search".split())
 _SENTENCE = re.compile(r"[^!?\n;]*?(?:[.!?](?=\s|$)|[\n;]|$)")
 _TELLING_WORD = re.compile(r"[\w][\w.+#@/-]*[\w]|\w")
 
@@ -455,7 +397,7 @@ def _sentences_that(does: re.Pattern[str], goal: str) -> Iterator[str]:
     for match in _SENTENCE.finditer(goal[:_MAX_GOAL]):
         sentence = match.group()
         # A question wants to know what a source says, not to see it done.
-        is_question = sentence.rstrip().endswith(("?", "？", "؟")) and not _POLITE.match(sentence)
+        is_question = sentence.rstrip().endswith(("?", "？", "؟")) and not _PATTERNS["polite"].match(sentence)
         if not is_question and does.search(sentence):
             yield sentence
 
@@ -472,8 +414,8 @@ def delegated_names(goal: str, tool: str = "") -> frozenset[str]:
     made = tool_words(tool)
     turned = (
         sentence
-        for sentence in _sentences_that(_TURNS_INTO, goal)
-        if any(match[1].lower() in made for match in _TURNS_INTO.finditer(sentence))
+        for sentence in _sentences_that(_PATTERNS["turns into"], goal)
+        if any(match[1].lower() in made for match in _PATTERNS["turns into"].finditer(sentence))
     )
     sentences = chain(_sentences_that(_HANDS_OVER, goal), turned)
     words = (word for sentence in sentences for word in _TELLING_WORD.findall(_LOGIN_IN_TEXT.sub("", sentence)))
@@ -483,7 +425,7 @@ def delegated_names(goal: str, tool: str = "") -> frozenset[str]:
 def _is_telling(word: str) -> bool:
     lower, is_name = word.lower(), any(letter in "._-/0123456789" for letter in word)
     is_telling = is_name or len(word) > 3 or not word.isascii()
-    return is_telling and lower not in _PLAIN and lower.encode("utf-8", "ignore") not in STOP_WORDS
+    return is_telling and lower not in _LISTS["plain"] and lower.encode("utf-8", "ignore") not in STOP_WORDS
 
 
 def may_be_delegated(effect: Effect) -> bool:
@@ -535,7 +477,7 @@ def _is_called(names: frozenset[str], called: str) -> bool:
     if {name.partition("/")[0] for name in names}.issuperset(hosts):
         return bool(called_by)
     # A file that the goal names is the user's own, and not a page of that name on a host that the goal does not name.
-    return any(not _FILE_NAME.search(name) for name in called_by)
+    return any(not _PATTERNS["file name"].search(name) for name in called_by)
 
 
 def _prints_one_source(command: str) -> bool:
@@ -545,7 +487,11 @@ def _prints_one_source(command: str) -> bool:
         return False
     first, *filters = [part.split() or [""] for part in command.split("|")]
     is_filtered = all(part[0] in _PRINTS and _count_files(part) == 0 for part in filters)
-    prints_one = _count_files(first) == 1 if first[0].rpartition("/")[2] in _PRINTS else _MANY_TEXTS.isdisjoint(first)
+    prints_one = (
+        _count_files(first) == 1
+        if first[0].rpartition("/")[2] in _PRINTS
+        else _LISTS["print many texts"].isdisjoint(first)
+    )
     return is_filtered and prints_one
 
 
@@ -554,4 +500,5 @@ def _count_files(words: list[str]) -> int:
     program = words[0].rpartition("/")[2]
     if program not in _PRINTS:
         return 0
-    return len([word for word in words[1:] if word[0] != "-" and not word.isdigit()]) - _PRINTS[program]
+    files = [word for word in words[1:] if word[0] != "-" and not word.isdigit()]
+    return len(files) - (program in _LISTS["print behind a script"])

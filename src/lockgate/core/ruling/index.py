@@ -40,8 +40,6 @@ Span = tuple[int, int]
 class TextIndex:
     """One reading of one untrusted text, ready for look-ups; orders are cut out on demand."""
 
-    __slots__ = ("_cues", "_listed", "_numbers", "_orders", "_scanner", "_starts", "part", "prepared", "words")
-
     def __init__(self, part: ScannedPart, scanner: Scanner) -> None:
         self.part = part
         self.prepared = prepare(part.data)
@@ -240,8 +238,6 @@ class Places(NamedTuple):
 
 class Index:
     """The readings of a context, oldest first, and which of them hold a value or an order for a tool."""
-
-    __slots__ = ("_book", "_booked", "_holding", "_tools", "readings", "words")
 
     def __init__(self) -> None:
         self.readings: list[IndexedReading] = []

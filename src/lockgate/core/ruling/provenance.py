@@ -40,8 +40,6 @@ MAX_ORIGINS = 64
 _FEW_WORDS = 4
 # What stands within this many characters of a value is the same passage: a broad rule counts there.
 _PASSAGE = 80
-# No honest text repeats a recipient more often than this.
-_MAX_MENTIONS = 1024
 # Steps for looking at one text that holds a value, and for broad rules at the passage around it.
 _ORIGIN_STEPS = 24
 _MAX_SHOWN, MAX_SENTENCE, _MAX_EXCERPT = 120, 240, 160
@@ -130,7 +128,7 @@ class OriginLookup:
     def _trace_candidate(self, candidate: Candidate, holding: list[Places]) -> None:
         """Add an origin for each block that holds a value, and a signal where an order names the value."""
         known = self._goal.contains_value(candidate, self._budget)
-        exact, sink = self._text_of(candidate), sink_from_argument(candidate.argument)
+        exact, sink = self._text_of(candidate), sink_from_argument(candidate.leaf.argument)
         is_related = bool(sink) and not known and candidate.leaf.text not in self._meant
         reach = len(candidate.needle) + _PASSAGE
         seen_blocks: set[str] = set()
@@ -176,7 +174,7 @@ class OriginLookup:
                 weaker = (signal, order)
         if not weaker[0] and candidate.is_distinctive and sink in _RECIPIENT_SINKS and not self._is_asked_for:
             ends = takewhile(lambda _: self._budget.take(SENTENCE_STEPS), (end for _, end in held.spans))
-            if len(held.spans) > _MAX_MENTIONS or any(_is_in_sentence(held, end, candidate) for end in ends):
+            if any(_is_in_sentence(held, end, candidate) for end in ends):
                 return "origin:unasked-recipient", None
         return weaker
 
@@ -200,7 +198,7 @@ class OriginLookup:
     def _means_number(self, candidate: Candidate, order: Order, *, is_inside: bool, has_verb: bool) -> bool:
         """Return whether an order means a number: it has the tool's verb, and its object or the argument's name."""
         around = order.words if is_inside else frozenset(order.reach.split())
-        is_named = any(word.encode() in around for word in tool_words(candidate.argument.rpartition(".")[2]))
+        is_named = any(word.encode() in around for word in tool_words(candidate.leaf.argument.rpartition(".")[2]))
         if self._verbs.isdisjoint(around) or not (is_named or not self._objects.isdisjoint(around)):
             return False
         return is_inside or (has_verb and is_named)

@@ -212,8 +212,6 @@ class HostOrMailbox(NamedTuple):
 class AddressBook:
     """The addresses of texts by what they look like, each with the name of its text."""
 
-    __slots__ = ("_by_look",)
-
     def __init__(self, name: str = "", prepared: bytes = b"") -> None:
         # By look and name, the addresses in their order.
         self._by_look: dict[str, dict[str, dict[HostOrMailbox, None]]] = {}

@@ -23,7 +23,6 @@ MAX_PIECES = 1024
 MAX_LINE = 160
 _MAX_VALUE = 400
 STOP_WORDS = frozenset(" ".join(read_sections(__package__, "common_values.txt")["stop words"]).encode().split())
-_QUOTED_WITHIN = re.compile(rb"[a-z0-9@./:_-](?:[\"']+|\\)[a-z0-9@./:_-]")
 _CHUNKS = bytes(32 if chr(byte) in "\t\n\v\f\r \"'<>()[]{},;|`&" else byte for byte in range(256))
 _SEGMENT_ENDS = re.compile(rb"&&|[;|\n]")
 _NUMBER = re.compile(rb"[\d.,:/ $%+-]*\Z")
@@ -42,7 +41,7 @@ _MESSAGE_WORDS = frozenset(
 )
 # More words than a name has.
 _FEW_WORDS = 4
-_PLACES_ON_PAGE = (("selector",), ("xpath",), ("locator",), ("ref",))
+_PLACES_ON_PAGE = frozenset({"selector", "xpath", "locator", "ref"})
 
 
 class ComparedValue(NamedTuple):
@@ -70,11 +69,6 @@ class Candidate(NamedTuple):
     is_grouped_number: bool = False
 
     @property
-    def argument(self) -> str:
-        """The argument that the piece stands in."""
-        return self.leaf.argument
-
-    @property
     def key(self) -> bytes:
         """What tells a candidate from others that are looked for."""
         return self.needle + b"#" if self.is_grouped_number else self.needle
@@ -95,22 +89,16 @@ class Candidate(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def _is_message(argument: str) -> bool:
-    """Return whether an argument holds what a person is told: numbers and dates in it are content, no target."""
-    return not _MESSAGE_WORDS.isdisjoint(argument_words(argument)[-1:])
-
-
-@lru_cache(maxsize=4096)
-def _is_place_on_page(argument: str) -> bool:
-    """Return whether an argument only says where on a page something is done: a page has to name its own parts."""
-    return argument_words(argument)[-1:] in _PLACES_ON_PAGE
+def _last_word(argument: str) -> str:
+    return "".join(argument_words(argument)[-1:])
 
 
 def prepare_values(leaves: Sequence[Leaf]) -> list[ComparedValue]:
     """Return the values of a call as they are compared with untrusted text."""
     values: list[ComparedValue] = []
     for leaf in leaves:
-        if not _is_place_on_page(leaf.argument):
+        # A page has to name its own parts: where on it something is done tells nothing.
+        if _last_word(leaf.argument) not in _PLACES_ON_PAGE:
             data = prepare(leaf.text.encode("utf-8", "ignore"))
             # Of a text longer than any value only the first line's words are asked for.
             first = data if len(data) <= _MAX_VALUE else data[:MAX_LINE]
@@ -140,7 +128,7 @@ def find_candidates(
             else:
                 continue
             if candidate is not None:
-                found.setdefault((candidate.argument, candidate.key), candidate)
+                found.setdefault((value.leaf.argument, candidate.key), candidate)
             if len(found) > MAX_PIECES:
                 return list(found.values())[:MAX_PIECES], True
     return list(found.values()), False
@@ -181,19 +169,16 @@ def _split_value(value: ComparedValue) -> Iterator[bytes]:
     if data.isalnum():
         return
     is_command = sink_from_argument(leaf.argument) == "command"
-    if is_command and len(segments := _SEGMENT_ENDS.split(data)) > 1:
-        yield from (segment for segment in segments if segment and len(segment) <= _MAX_VALUE)
-    is_message = len(words) > _FEW_WORDS and _is_message(leaf.argument)
+    if is_command:
+        yield from (segment for segment in _SEGMENT_ENDS.split(data) if 0 < len(segment) <= _MAX_VALUE)
+    # Numbers and dates in what a person is told are content, and no target.
+    is_message = len(words) > _FEW_WORDS and _last_word(leaf.argument) in _MESSAGE_WORDS
     is_prose = not is_command and (is_message or len(data) > MAX_LINE)
     if is_prose and not _is_address_chunk(data):
         return
-    chunks = data.translate(_CHUNKS).split()
-    if is_command and _QUOTED_WITHIN.search(data):
-        # A shell drops quotes inside a word: `'eve'@"host".example` is one address.
-        chunks += data.translate(None, b"'\"\\").translate(_CHUNKS).split()
-    for chunk in chunks:
+    for chunk in data.translate(_CHUNKS).split():
         # In a long text only addresses tell: code and prose share names with everything they were read from.
-        if len(chunk) > 3 and not chunk.isalpha() and (not is_prose or _is_address_chunk(chunk)):
+        if len(chunk) > 3 and (not is_prose or _is_address_chunk(chunk)):
             # What is carried out can be as long as it likes; where it goes stands at the front.
             yield from _split_chunk(chunk[:_MAX_VALUE].strip(b".:!?*_~-#$"), is_command=is_command)
 

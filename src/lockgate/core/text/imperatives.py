@@ -10,72 +10,32 @@ a call, and the sentences around them are cut out.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from lockgate.core.tables import read_sections
 
 _VERBS = read_sections(__package__, "imperatives.txt")
 PLAIN_VERBS, NOUN_VERBS = _VERBS["plain verbs"], _VERBS["noun verbs"]
-
-_OPENERS, _MODALS = "|".join(_VERBS["openers"]), "|".join(_VERBS["modals"])
-# A clause in front without a comma behind it: "after reading this delete …", "when you are done open …".
-_CLAUSE = (
-    r"(?:after|before|when|once|while|upon|if)\s(?:[a-z'-]{1,12}\s){0,3}(?:this|that|it|them|these|those|done|finished|"
-    r"ready|here|[a-z]{2,12}ing|[a-z]{2,12}ed)\s{1,4}(?:(?:also|then|first|just)\s)?"
-)
-# A program that is in no list: by the look of its name, or by a word that wants it now.
-_PROGRAM = (
-    r"(?:^|[.!?:;\n]\s{0,8})(?i:please\s)?(?i:run)\s(?:[a-z][a-z0-9]{0,20}(?:[-_.][a-z0-9]|ctl\b|cli\b|adm\b)|"
-    r"[\w./-]{1,30}\s(?:[\w./-]{1,30}\s){0,3}(?:now|immediately|first|once|again)\b)"
-)
-# A cue may be anywhere: it has no effect unless the call carries what is beside it.
 _CUES = read_sections(__package__, "order_cues.txt")
-_OBJECTS, _PARTICLES, _PASSIVE, _ADVICE, _READERS = (
-    "|".join(_CUES[section]).replace(" ", r"\s{1,4}")
-    for section in ("objects", "particles", "passive", "advice", "readers")
-)
-
-
-def _either(words: Iterable[str]) -> str:
-    return "|".join(sorted(words, key=lambda word: (-len(word), word)))
+_PART = re.compile(r"\{([A-Za-z]+)\}")
 
 
 def cue_patterns() -> tuple[tuple[str, bool], ...]:
-    """Return the patterns that match up to an order's verb, each with whether it needs the engine's UTF-8 mode."""
-    plain, noun = _either(PLAIN_VERBS), _either(NOUN_VERBS)
-    capital_plain = _either(f"{word[0].upper()}(?i:{word[1:]})" for word in PLAIN_VERBS)
-    capital_noun = _either(f"{word[0].upper()}(?i:{word[1:]})" for word in NOUN_VERBS)
-    openers = rf"(?i:(?:{_OPENERS})[\s,:!.\-0-9)]{{1,6}})"
-    # The object may stand behind the tag that ends an emphasis: `<b>Send</b> the list`.
-    object_plain = r"(?:\s{1,8}[\w\"'`$~/<({\[@#*_]|:\s|<|[*_]{1,2}\s)"
-    object_noun = rf"(?:\s{{1,8}}(?i:{_OBJECTS})|<)"
-    particles = rf"(?i:{_PARTICLES})\b"
-    # A sentence that starts after punctuation, a bullet or a symbol of any script, in any case.
-    after_stop = (
-        rf"[.!?:;,\"'(>\]}}*|=`)_\x80-\xff-][\s\\]{{0,12}}[\"'`*_>-]{{0,3}}{openers}{{0,3}}"
-        rf"(?:(?i:{plain}){object_plain}|(?i:{noun}){object_noun}|{particles})"
-    )
-    # A text or a line that starts with a capital or an opening word: wrapped prose continues in lower case.
-    at_line = (
-        rf"(?:(?:^|\n|\\[nrt])[\s>*#_+-]{{0,10}}(?:[0-9a-z]{{1,2}}[.)]\s{{1,4}})?(?:"
-        rf"(?:{capital_plain}){object_plain}|(?:{capital_noun}){object_noun}|{particles}|"
-        rf"{openers}{{1,3}}(?:(?i:{plain}){object_plain}|(?i:{noun}){object_noun}|{particles}))|"
-        rf"^\s{{0,10}}(?:(?:{plain}){object_plain}|(?:{noun}){object_noun}))"
-    )
-    modal = (
-        rf"(?i:\b(?:{_MODALS})\s{{1,6}}(?:(?:also|then|now|first|please|immediately|directly|just|always|not|"
-        rf"be sure to|make sure to)\s{{1,6}}){{0,2}}(?:{plain}|{noun})\b|"
-        rf"\b(?:please|kindly)\b|\b(?:{_PASSIVE})\b|\b(?:{_ADVICE})\b)"
-    )
-    clause = rf"(?i:\b{_CLAUSE}(?:(?:{plain}){object_plain}|(?:{noun}){object_noun}))"
-    # A verb with an address right behind it is an order wherever it stands: "to go on visit https://…". In lower case
-    # only: logs write such verbs with a capital.
-    address = rf"(?:\b(?:{plain}|open|load|click)\s{{1,4}}[\"'`<(]{{0,2}}(?:https?:|www\.|[/~]/?\w))"
-    reader = rf"(?i:\b(?:{_READERS})\b)"
-    elsewhere = rf"(?i:\b(?:{'|'.join(_CUES['Latin script'])})\b|{'|'.join(_CUES['other scripts'])})"
-    in_ascii = (after_stop, at_line, modal, clause, address, reader, _PROGRAM)
-    return (*((pattern, False) for pattern in in_ascii), (elsewhere, True))
+    """Return the patterns that match up to an order's verb, each with whether it needs the engine's UTF-8 mode.
+
+    A cue may be anywhere: it has no effect unless the call carries what is beside it.
+    """
+    parts = {name: "|".join(entries).replace(" ", r"\s{1,4}") for name, entries in _CUES.items()}
+    parts |= {name: "|".join(_VERBS[name]) for name in ("openers", "modals")}
+    for name, verbs in (("plain", PLAIN_VERBS), ("noun", NOUN_VERBS)):
+        parts[name] = "|".join(verbs)
+        parts[name.title()] = "|".join(f"{verb[0].upper()}(?i:{verb[1:]})" for verb in verbs)
+
+    def expand(pattern: str) -> str:
+        return _PART.sub(lambda part: expand(parts[part[1]]), pattern)
+
+    ascii_cues = ((expand(pattern), False) for pattern in _CUES["cues"])
+    return (*ascii_cues, *((expand(pattern), True) for pattern in _CUES["cues beyond ASCII"]))
 
 
 class Order(NamedTuple):
