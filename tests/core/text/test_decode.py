@@ -23,7 +23,6 @@ from lockgate.core.text.decode import (
     SHORTEST_RUN,
     TRIGGER_NAMES,
     TRIGGERS,
-    EncodedSegment,
     Reading,
     TextReadings,
     decode_run,
@@ -259,20 +258,6 @@ def test_a_run_in_joined_strings_is_one(joiner: str) -> None:
             assert any("forward every invoice to the new" in item.text for item in found), (width, text)
 
 
-@pytest.mark.parametrize("line_break", ["\n", "\r\n", "\n\n", "\n> ", "\n    "])
-def test_a_run_on_short_lines_is_one(line_break: str) -> None:
-    for width in range(8, 24):
-        for text in (b64(ORDER), ORDER.encode().hex()):
-            column = line_break.join(lines(text, width))
-            for around in ("{}", "Weather:\n\n{}\n\nBye.", "tomorrow\n{}\nregards"):
-                found = encoded(around.format(column))
-                assert any("forward every invoice to the new" in item.text for item in found), (width, around, text)
-
-
-def test_lines_shorter_than_that_are_words() -> None:
-    assert encoded("\n".join(lines(b64(ORDER), 7))) == []
-
-
 PNG = b"\x89PNG\r\n\x1a\n" + noise(400, "png")
 DER = b"\x30\x82\x02\x0a" + noise(600, "der")
 TOKEN = ".".join(
@@ -407,7 +392,6 @@ def test_ordinary_text_hides_nothing(name: str) -> None:
     for found in (read(once), read(thrice), find_readings(once, EVERY_TRIGGER), find_readings(thrice, EVERY_TRIGGER)):
         assert [item for item in found.items if item.encoded] == []
         assert not found.capped
-        assert found.segments == ()
 
 
 PROSE = {
@@ -558,7 +542,6 @@ def test_words_of_another_alphabet_stay_when_only_some_touch_latin() -> None:
 def test_a_token_is_ordinary_but_the_rules_read_it() -> None:
     found = read(TOKEN)
     assert any("Ada Lovelace" in item.text for item in found.items)
-    assert found.segments == ()
 
 
 def test_nesting_beyond_the_depth_is_told() -> None:
@@ -573,11 +556,6 @@ def test_a_small_text_cannot_become_a_large_one() -> None:
     found = read(b64(gzip.compress(b"please read this " * 200_000, mtime=0)))
     assert found.capped
     assert sum(len(item.text) for item in found.items) < 200_000
-
-
-def test_a_segment_says_what_hides_and_where() -> None:
-    assert read(b64(ORDER)).segments == (EncodedSegment("base64", 0, 92),)
-    assert read(b64("tell the user")).segments == ()
 
 
 @pytest.mark.parametrize(
@@ -650,9 +628,6 @@ HOSTILE: dict[str, Callable[[int], str]] = {
     "nested runs": _nested,
     "lines": lambda size: (b64(noise(57)) + "\n") * (size // 77),
     "short lines": lambda size: b64("tell the user") + "\n" + (b64(noise(12)) + "\n") * (size // 17),
-    "columns": lambda size: b64("tell the user") + (("\n" + b64(noise(12))) * 4 + "\n.") * (size // 70),
-    "columns almost long enough": lambda size: b64("tell the user") + ("\nabcdefgh" * 5 + "\n.") * (size // 47),
-    "lines of two lengths": lambda size: b64("tell the user") + "\nabcdefgh\nabcdefghi" * (size // 19),
     "joined strings": lambda size: b64("tell the user") + (f'"{b64(noise(30))}" + ') * (size // 45),
     "quotes": lambda size: b64("tell the user") + ('"' + b64(noise(30)) + '"' + " " * 15) * (size // 57),
     "eight digits": _repeat("\\U00000041"),

@@ -34,8 +34,8 @@ MAX_DEPTH = 3
 # Output beyond this is not read, and `capped` says so: a kilobyte of base64 can hold a megabyte of spaces.
 SPARE_CHARACTERS, CHARACTERS_PER_CHARACTER = 32_768, 6
 SHORTEST_RUN, SHORTEST_SHAPED_RUN = 50, 24
-# Past these, further runs become one reading together, and further segments are left out.
-MAX_SEPARATE, MAX_SEGMENTS, MAX_PLACES = 16, 32, 4
+# Past this many readings, further runs become one reading together.
+MAX_SEPARATE = 16
 
 
 class Reading(NamedTuple):
@@ -51,24 +51,14 @@ class Reading(NamedTuple):
     encoded: bool
 
 
-class EncodedSegment(NamedTuple):
-    """A part of a text that hides another, and by which trick."""
-
-    kind: str
-    start: int
-    end: int
-
-
 class TextReadings(NamedTuple):
     """The other readings of a text; `capped` says that a limit left something unread, which is a finding too."""
 
     items: tuple[Reading, ...] = ()
-    segments: tuple[EncodedSegment, ...] = ()
     capped: bool = False
 
 
-# ---------------------------------------------------------------------------------------------------------------
-# 1. Triggers
+# --- 1. Triggers
 
 
 def _triples(words: Iterable[str]) -> list[str]:
@@ -94,9 +84,8 @@ def _hex_literal(text: str, separator: str) -> bytes:
     return separator.join(text.encode().hex(" ").split()).encode()
 
 
-def _read_triggers(section: str) -> tuple[tuple[str, str], ...]:
-    rows = read_table(__package__, "triggers.tbl", section, ("trigger", "pattern"))
-    return tuple((name, pattern) for name, pattern in rows)
+def _read_triggers(section: str) -> list[tuple[str, ...]]:
+    return read_table(__package__, "triggers.tbl", section, ("trigger", "pattern"))
 
 
 _IN_ASCII = (
@@ -141,8 +130,7 @@ def triggers_from_shape(data: bytes) -> tuple[str, ...]:
     return (*fired, "invisible") if b"!" in sorts and compile_bytes_pattern(within).search(data) else fired
 
 
-# ---------------------------------------------------------------------------------------------------------------
-# 2. Codes in place
+# --- 2. Codes in place
 
 
 class InlineCode(NamedTuple):
@@ -189,30 +177,21 @@ class InlineCode(NamedTuple):
 
 
 def _text_of_bytes(match: Match[str]) -> str:
-    return bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace")
+    return bytes.fromhex(match[0].translate(_CODE_SIGNS)).decode("utf-8", "replace")
 
 
-def _text_of_quoted(match: Match[str]) -> str:
-    digits = match[0].replace("=\r\n", "").replace("=\n", "").replace("=", "")
-    return bytes.fromhex(digits).decode("utf-8", "replace")
+_CODE_SIGNS = str.maketrans("", "", "%=\r\n")
 
 
 def _text_of_escape(match: Match[str]) -> str:
-    code = match[0].replace("\\", "").rstrip()
-    match match.lastgroup:
-        case "x":
-            return bytes.fromhex(code.replace("x", "")).decode("latin-1")
-        case "u":
-            return bytes.fromhex(code.replace("u", "")).decode("utf-16-be", "replace")
-        case "long":
-            return bytes.fromhex(code.replace("U", "")).decode("utf-32-be", "replace")
-        case "octal":
-            return "".join([chr(int(digits, 8)) for digits in match[0].split("\\")[1:]])
-    return _character(int(code.strip("u{}"), 16))
+    if match.lastgroup == "u":
+        return bytes.fromhex(match[0].replace("\\u", "")).decode("utf-16-be", "replace")
+    base = 8 if match.lastgroup == "octal" else 16
+    return "".join([_character(int(code.strip("xuU{} "), base)) for code in match[0].split("\\")[1:]])
 
 
 def _character(code: int) -> str:
-    return chr(code) if 0 < code < 0x110000 and not 0xD800 <= code < 0xE000 else " "
+    return chr(code) if code < 0x110000 and not 0xD800 <= code < 0xE000 else " "
 
 
 def _text_of_entities(match: Match[str]) -> str:
@@ -229,49 +208,36 @@ def _text_of_entity(written: str) -> str:
     return html5.get(f"{name};", html5.get(f"{name.lower()};", f"&{written}"))
 
 
-# Repeats are possessive and bounded: no way back is kept, and other threads get their turn within a long run.
-_MANY, _MORE = "{1,9999}+", "{0,9999}+"
-CODES = (
-    InlineCode(
-        "escape",
-        "\\",
-        (("\\\\", "\\"), ("\\\\", "\\"), ("\\n", "\n"), ('\\"', '"'), ("\\r", "\r"), ("\\t", "\t"), ("\\/", "/")),
-        # Of a style sheet's escapes only those of six digits: a shorter one may begin a name, as in `C:\add`. Tables
-        # of characters list invisible ones too, one by one; several in a row spell something.
-        # The first sign stands outside the groups, so that the search can jump from one to the next.
-        rf"\\(?:(?P<x>x[0-9A-Fa-f]{{2}}(?:\\x[0-9A-Fa-f]{{2}}){_MORE})|(?P<u>u[0-9A-Fa-f]{{4}}(?:\\u[0-9A-Fa-f]{{4}}){_MORE})"
-        rf"|(?P<long>U000[0-3][0-9A-Fa-f]{{4}}(?:\\U000[0-3][0-9A-Fa-f]{{4}}){_MORE}"
-        r"|U000[Ee][0-9A-Fa-f]{4}(?:\\U000[Ee][0-9A-Fa-f]{4}){3,9999}+)"
-        rf"|(?P<sheet>0000[2-7][0-9A-Fa-f] ?)|(?P<octal>[01][0-7]{{2}}(?:\\[01][0-7]{{2}}){_MORE})"
-        r"|(?P<brace>u\{0{0,4}[0-9A-Fa-f]{1,6}\}))",
-        _text_of_escape,
-        r"\\{1,3}(?:x[2-7]H|u00[2-7]H|u\{0{0,4}[2-7]H\}|1[0-7]{2}|0[4-7][0-7]|U000000[2-7]H|0000[2-7]H ?)".replace(
-            "H", "[0-9A-Fa-f]"
-        ),
-    ),
-    InlineCode(
-        "entity",
-        "&",
-        (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&#39;", "'"), ("&nbsp;", "\u00a0"), ("&amp;", "&")),
-        rf"(?:&(?:#0{{0,8}}[0-9]{{1,7}}|#[xX]0{{0,8}}[0-9A-Fa-f]{{1,6}}|[A-Za-z][A-Za-z0-9]{{1,31}}(?=;));?){_MANY}",
-        _text_of_entities,
-        r"&(?:amp;){0,2}#(?:[xX]0{0,6}[2-7][0-9A-Fa-f]|0{0,6}(?:3[2-9]|[4-9][0-9]|1[01][0-9]|12[0-6]));?",
-    ),
-    InlineCode("percent", "%", (), f"(?:%[0-9A-Fa-f]{{2}}){_MANY}", _text_of_bytes, r"%[2-7][0-9A-Fa-f]"),
-    # The standard's capital letters only: `url=data:` is no code.
-    InlineCode("quoted", "=", (), rf"(?:=[0-9A-F]{{2}}|=\r?\n){_MANY}", _text_of_quoted, r"=[2-7][0-9A-F]"),
+_TEXTS_OF = {
+    "escape": _text_of_escape,
+    "entity": _text_of_entities,
+    "percent": _text_of_bytes,
+    "quoted": _text_of_bytes,
+}
+
+
+def _read_code(name: str, mark: str, pattern: str, letter: str) -> InlineCode:
+    common = ((code, text.encode().decode("unicode_escape")) for of, code, text in _COMMON_CODES if of == name)
+    # Possessive, so no way back is kept; bounded, so other threads get their turn within a long run.
+    pattern, letter = (
+        source.replace("<H>", "[0-9A-Fa-f]").replace("<MORE>", "{0,9999}+").replace("<MANY>", "{1,9999}+")
+        for source in (pattern, letter)
+    )
+    return InlineCode(name, mark, tuple(common), pattern, _TEXTS_OF[name], letter)
+
+
+_COMMON_CODES = read_table(__package__, "triggers.tbl", "common codes", ("code", "written", "text"))
+CODES = tuple(
+    _read_code(*row)
+    for row in read_table(__package__, "triggers.tbl", "codes", ("code", "mark", "pattern", "a letter of ASCII"))
 )
 
 
-# ---------------------------------------------------------------------------------------------------------------
-# 4. Runs of base64 and hexadecimal
+# --- 4. Runs of base64 and hexadecimal
 
 
 class EncodedRun(NamedTuple):
-    """The place of a run, and what is written there without the line breaks and quotes in between.
-
-    `glued` if there are some: the lines may belong to something else.
-    """
+    """A run, and what is written there without the line breaks and quotes in between; `glued` if there are some."""
 
     start: int
     end: int
@@ -295,8 +261,6 @@ _JOINT = (
     rb"|[\"'`]\s{0,16}(?:[+.,&|\\]{1,2}[ _]{0,2}\s{0,16})?b?[\"'`]"
 )
 _SHORTEST_LAST_PIECE = 4
-# The end of a line that is too short to be a run by itself, where another such line follows. Shorter ones are words.
-_TWO_LINES = rb"\n(?:(?<=L{8}\n)|(?<=L{8}\r\n))(?=[\r\n \t>\"']{0,20}L{8,23}\r?\n)".replace(b"L", b"[A-Za-z0-9+/_-]")
 _HEX_PAIRS = rb"(?:(?:0x)?[0-9A-Fa-f]{2}(?:[ :-]|, ?)){8,2000}(?:0x)?[0-9A-Fa-f]{2}"
 _PAIRS = bytes(104 if i in b"0123456789abcdefABCDEF" else 115 if i in b" :,-" else 120 for i in range(256))
 _PAIRED = bytes(120 if i in b"0123456789abcdefABCDEFx :,-" else 32 for i in range(256))
@@ -312,7 +276,7 @@ _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x78\x01": "zlib", b"\x78\x9c": "zlib", b"
 def find_runs(flat: bytes, *, shaped: bool, paired: bool = False) -> Iterator[EncodedRun]:
     """Yield the runs of the base64 or hexadecimal alphabets, their lines joined.
 
-    `shaped` asks for short runs and short lines as well, `paired` for pairs of digits with something between.
+    `shaped` asks for short runs as well, `paired` for pairs of digits with something between.
     """
     mask = flat.translate(_ALPHABET_MASK)
     shortest = SHORTEST_SHAPED_RUN if shaped else SHORTEST_RUN
@@ -322,22 +286,7 @@ def find_runs(flat: bytes, *, shaped: bool, paired: bool = False) -> Iterator[En
         if start >= done and (run := _join_pieces(flat, mask, start, end)).written.strip(b"+-/_"):
             done = run.end
             yield run
-    yield from _find_columns(flat, mask) if shaped else ()
     yield from _find_pairs(flat) if paired else ()
-
-
-def _find_columns(flat: bytes, mask: bytes) -> Iterator[EncodedRun]:
-    """Yield runs on lines that are too short to be a run by themselves."""
-    done = 0
-    for match in compile_bytes_pattern(_TWO_LINES).finditer(flat):
-        end = match.start() - flat.startswith(b"\r", match.start() - 1)
-        start = mask.rfind(b" ", 0, end) + 1
-        if start >= done and end - start < SHORTEST_SHAPED_RUN:
-            run = _join_pieces(flat, mask, start, end)
-            # If all these lines together are too short, so are the last of them.
-            done = run.end
-            if len(run.written) >= SHORTEST_RUN:
-                yield run
 
 
 def _find_pairs(flat: bytes) -> Iterator[EncodedRun]:
@@ -520,8 +469,7 @@ def _is_ordinary_carrier(flat: bytes, run: EncodedRun, decoded: DecodedRun) -> b
     return is_address and not _has_speech(decoded.said)
 
 
-# ---------------------------------------------------------------------------------------------------------------
-# All steps
+# --- All steps
 
 # No pass of the scanner has seen a decoded text: every decoder that a quick look cannot rule out is tried.
 _NESTED = frozenset({"run", "base64", "hex", "percent", "entity", "escape"})
@@ -538,7 +486,7 @@ def find_readings(text: str, triggers: frozenset[str]) -> TextReadings:
         return TextReadings()
     reader = _Decoder(text)
     reader.read(text, triggers, (), None)
-    return TextReadings(tuple(reader.items), tuple(reader.segments), reader.capped)
+    return TextReadings(tuple(reader.items), reader.capped)
 
 
 class _Decoder:
@@ -548,15 +496,12 @@ class _Decoder:
         self.text = text
         self.left = SPARE_CHARACTERS + CHARACTERS_PER_CHARACTER * len(text)
         self.items: list[Reading] = []
-        self.segments: list[EncodedSegment] = []
         self.capped = False
-        self.places = MAX_PLACES
 
     def read(
         self, text: str, triggers: frozenset[str], how: tuple[str, ...], span: tuple[int, int] | None, depth: int = 0
-    ) -> bool:
-        """Add the other readings of a text; return whether one of them was hidden."""
-        before = len(self.items)
+    ) -> None:
+        """Add the other readings of a text."""
         plain, steps = self._decode_codes(text, triggers, how, span)
         if steps:
             triggers |= triggers_from_text(plain) | {"run"}
@@ -576,7 +521,6 @@ class _Decoder:
             triggers |= {"run"}
         if triggers & {"run", "base64", "hex"}:
             self._read_runs(latin, triggers, how + steps, span, depth)
-        return any(item.encoded for item in self.items[before:])
 
     def _take_budget(self, text: str) -> str:
         """Return as much of a text as may still be written."""
@@ -591,21 +535,12 @@ class _Decoder:
             self.items.append(Reading(">".join(how), text, start, end, encoded))
 
     def _add_hidden(self, hidden: HiddenText, how: tuple[str, ...], span: tuple[int, int] | None, text: str) -> None:
-        start, end = span or self._place_in_original(text, hidden.start, hidden.end)
-        self._add_reading((*how, hidden.how), hidden.text, start, end, encoded=True)
-        self._add_segment(hidden.how, start, end)
+        place = span or self._place_of(text, hidden.start, hidden.end)
+        self._add_reading((*how, hidden.how), hidden.text, *place, encoded=True)
 
-    def _add_segment(self, kind: str, start: int, end: int) -> None:
-        if len(self.segments) < MAX_SEGMENTS:
-            self.segments.append(EncodedSegment(kind, start, end))
-
-    def _place_in_original(self, text: str, start: int, end: int) -> tuple[int, int]:
-        """Return where a piece of a text stands in the original; the whole original if that is not known."""
-        if text is self.text:
-            return start, end
-        self.places -= 1
-        at = self.text.find(text[start : min(end, start + 32)]) if self.places >= 0 else -1
-        return (at, min(at + end - start, len(self.text))) if at >= 0 else (0, len(self.text))
+    def _place_of(self, text: str, start: int, end: int) -> tuple[int, int]:
+        """Return a place in the original text; of a place in another reading, the whole original."""
+        return (start, end) if text is self.text else (0, len(self.text))
 
     def _decode_codes(
         self, text: str, triggers: frozenset[str], how: tuple[str, ...], span: tuple[int, int] | None
@@ -659,7 +594,7 @@ class _Decoder:
             if len(self.items) >= MAX_SEPARATE:
                 together[ordinary].append(self._take_budget(decoded.said))
                 continue
-            place = span or self._place_in_original(text, run.start, run.end)
+            place = span or self._place_of(text, run.start, run.end)
             self._read_decoded(decoded.said, (*how, decoded.kind), place, depth, ordinary=ordinary)
         for ordinary, texts in together.items():
             if said := "\n".join(texts):
@@ -670,8 +605,5 @@ class _Decoder:
         self, said: str, how: tuple[str, ...], place: tuple[int, int], depth: int, *, ordinary: bool
     ) -> None:
         """Add the text of a run, and its own readings."""
-        is_hidden = not ordinary and has_message(said)
-        self._add_reading(how, said, *place, encoded=is_hidden)
-        is_hidden |= self.read(said, _NESTED | triggers_from_text(said), how, place, depth + 1)
-        if is_hidden and depth == 0 and how[-1] != "runs":
-            self._add_segment(how[-1], *place)
+        self._add_reading(how, said, *place, encoded=not ordinary and has_message(said))
+        self.read(said, _NESTED | triggers_from_text(said), how, place, depth + 1)

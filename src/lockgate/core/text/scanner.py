@@ -21,7 +21,6 @@ from lockgate.core.text import imperatives
 from lockgate.core.text.decode import (
     BEYOND_ASCII,
     TRIGGERS,
-    EncodedSegment,
     Reading,
     find_readings,
     triggers_from_shape,
@@ -69,7 +68,6 @@ class Scan(NamedTuple):
     """Everything Tier 1 knows about a text; `capped` names the limits that were hit."""
 
     parts: tuple[ScannedPart, ...]
-    segments: tuple[EncodedSegment, ...] = ()
     capped: tuple[str, ...] = ()
 
 
@@ -305,14 +303,12 @@ class Scanner:
         hits, triggers = self._split_hits_and_triggers(matches)
         triggers = triggers.union(shaped)
         parts = [_raw_part(data, hits)]
-        segments: tuple[EncodedSegment, ...] = ()
         if triggers:
             others = find_readings(text, triggers)
             if others.capped:
                 capped.append("readings")
-            segments = others.segments
             parts.extend(self._scan_reading(reading) for reading in others.items)
-        return Scan(tuple(parts), segments, tuple(dict.fromkeys(capped)))
+        return Scan(tuple(parts), tuple(dict.fromkeys(capped)))
 
     def find_cues(self, data: bytes, low: int = 0, high: int | None = None) -> list[int]:
         """Return where the order cues in a part of a text end, in order."""
