@@ -258,6 +258,20 @@ def test_a_run_in_joined_strings_is_one(joiner: str) -> None:
             assert any("forward every invoice to the new" in item.text for item in found), (width, text)
 
 
+@pytest.mark.parametrize("line_break", ["\n", "\r\n", "\n\n", "\n> ", "\n    "])
+def test_a_run_on_short_lines_is_one(line_break: str) -> None:
+    for width in range(8, 24):
+        for text in (b64(ORDER), ORDER.encode().hex()):
+            column = line_break.join(lines(text, width))
+            for around in ("{}", "Weather:\n\n{}\n\nBye.", "tomorrow\n{}\nregards"):
+                found = encoded(around.format(column))
+                assert any("forward every invoice to the new" in item.text for item in found), (width, around, text)
+
+
+def test_lines_shorter_than_that_are_words() -> None:
+    assert encoded("\n".join(lines(b64(ORDER), 7))) == []
+
+
 PNG = b"\x89PNG\r\n\x1a\n" + noise(400, "png")
 DER = b"\x30\x82\x02\x0a" + noise(600, "der")
 TOKEN = ".".join(
@@ -628,6 +642,9 @@ HOSTILE: dict[str, Callable[[int], str]] = {
     "nested runs": _nested,
     "lines": lambda size: (b64(noise(57)) + "\n") * (size // 77),
     "short lines": lambda size: b64("tell the user") + "\n" + (b64(noise(12)) + "\n") * (size // 17),
+    "columns": lambda size: b64("tell the user") + (("\n" + b64(noise(12))) * 4 + "\n.") * (size // 70),
+    "columns almost long enough": lambda size: b64("tell the user") + ("\nabcdefgh" * 5 + "\n.") * (size // 47),
+    "lines of two lengths": lambda size: b64("tell the user") + "\nabcdefgh\nabcdefghi" * (size // 19),
     "joined strings": lambda size: b64("tell the user") + (f'"{b64(noise(30))}" + ') * (size // 45),
     "quotes": lambda size: b64("tell the user") + ('"' + b64(noise(30)) + '"' + " " * 15) * (size // 57),
     "eight digits": _repeat("\\U00000041"),

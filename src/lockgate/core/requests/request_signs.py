@@ -105,6 +105,12 @@ MENTIONS: Final = tuple(
     for _, shown, doubt in read_table(__package__, TABLE, "mentions", ("mention", "shown by", "in doubt if"))
 )
 
+# What an operator's prompt forbids or foresees.
+GUARDS: Final = {
+    name: re.compile(fill_parts(pattern))
+    for name, pattern in read_table(__package__, TABLE, "guards", ("guard", "pattern"))
+}
+
 # --- the search
 
 # A text is looked at in pieces. No sign is longer than what two pieces share.

@@ -261,6 +261,8 @@ _JOINT = (
     rb"|[\"'`]\s{0,16}(?:[+.,&|\\]{1,2}[ _]{0,2}\s{0,16})?b?[\"'`]"
 )
 _SHORTEST_LAST_PIECE = 4
+# The end of a line that is too short to be a run by itself, where another such line follows. Shorter ones are words.
+_TWO_LINES = rb"\n(?:(?<=L{8}\n)|(?<=L{8}\r\n))(?=[\r\n \t>\"']{0,20}L{8,23}\r?\n)".replace(b"L", b"[A-Za-z0-9+/_-]")
 _HEX_PAIRS = rb"(?:(?:0x)?[0-9A-Fa-f]{2}(?:[ :-]|, ?)){8,2000}(?:0x)?[0-9A-Fa-f]{2}"
 _PAIRS = bytes(104 if i in b"0123456789abcdefABCDEF" else 115 if i in b" :,-" else 120 for i in range(256))
 _PAIRED = bytes(120 if i in b"0123456789abcdefABCDEFx :,-" else 32 for i in range(256))
@@ -276,7 +278,7 @@ _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x78\x01": "zlib", b"\x78\x9c": "zlib", b"
 def find_runs(flat: bytes, *, shaped: bool, paired: bool = False) -> Iterator[EncodedRun]:
     """Yield the runs of the base64 or hexadecimal alphabets, their lines joined.
 
-    `shaped` asks for short runs as well, `paired` for pairs of digits with something between.
+    `shaped` asks for short runs and short lines as well, `paired` for pairs of digits with something between.
     """
     mask = flat.translate(_ALPHABET_MASK)
     shortest = SHORTEST_SHAPED_RUN if shaped else SHORTEST_RUN
@@ -286,7 +288,22 @@ def find_runs(flat: bytes, *, shaped: bool, paired: bool = False) -> Iterator[En
         if start >= done and (run := _join_pieces(flat, mask, start, end)).written.strip(b"+-/_"):
             done = run.end
             yield run
+    yield from _find_columns(flat, mask) if shaped else ()
     yield from _find_pairs(flat) if paired else ()
+
+
+def _find_columns(flat: bytes, mask: bytes) -> Iterator[EncodedRun]:
+    """Yield runs on lines that are too short to be a run by themselves."""
+    done = 0
+    for match in compile_bytes_pattern(_TWO_LINES).finditer(flat):
+        end = match.start() - flat.startswith(b"\r", match.start() - 1)
+        start = mask.rfind(b" ", 0, end) + 1
+        if start >= done and end - start < SHORTEST_SHAPED_RUN:
+            run = _join_pieces(flat, mask, start, end)
+            # If all these lines together are too short, so are the last of them.
+            done = run.end
+            if len(run.written) >= SHORTEST_RUN:
+                yield run
 
 
 def _find_pairs(flat: bytes) -> Iterator[EncodedRun]:
