@@ -5,7 +5,7 @@
 3. Each reading is searched for secrets; the place of each is traced back to its place in the text.
 4. Each secret is cut out of the text itself, and a placeholder names its kind.
 5. The verifier does not see what is removed: if all of it together could be an order, the text is `unread`.
-6. Only then is a long text cut into excerpts, so that no border can leave half a secret behind.
+6. Only then is a long text cut (excerpts.py), so that no border can leave half a secret behind.
 """
 
 from __future__ import annotations
@@ -53,8 +53,7 @@ class Cut(NamedTuple):
 class Redacted(NamedTuple):
     """A text that may leave; `removed` counts what was taken out by kind.
 
-    `unread` says that the removed parts could hold an order: quoted words after `password=` may be a sentence, and a
-    long token may be anything. A verifier that reads only this text has not read everything.
+    `unread`: the removed parts could hold an order, so a verifier that reads only this text has not read everything.
     """
 
     text: str
@@ -75,13 +74,6 @@ class Redacted(NamedTuple):
         if at < cut.end or (after and at == cut.end):
             return cut.at + cut.size if after else cut.at
         return cut.at + cut.size + at - cut.end
-
-
-class Excerpts(NamedTuple):
-    """Parts of a redacted text in their order; `whole` if they are all of it."""
-
-    pieces: tuple[str, ...]
-    whole: bool
 
 
 def redact(text: str, ruleset: str = "default", custom: Sequence[str] = ()) -> Redacted:
@@ -492,22 +484,20 @@ def _readings_of(text: str) -> Iterator[_TracedReading]:
             yield joined
 
 
-def _plain_characters(text: str) -> dict[str, str]:
-    # Accents stay: without them every finding in French would count once more.
-    return {ch: plain_character(ch) for ch in set(text) if ch in LOOKALIKES or not "\u00c0" <= ch <= "\u017f"}
-
-
 def _fold_characters(view: _TracedReading) -> _TracedReading:
     """Return a reading with plain letters and digits for lookalikes, and without invisible characters."""
     if view.text.isascii() and not any(ch in view.text for ch in CONTROLS):
         return view
-    plain = _plain_characters(view.text)
-    view = view.replace_characters({ord(ch): said for ch, said in plain.items() if len(said) == 1 and said != ch})
-    # In runs, so that a text of nothing but these costs one step per run and not per character.
-    gone = "".join(re.escape(ch) for ch, said in plain.items() if not said)
-    wide = "".join(re.escape(ch) for ch, said in plain.items() if len(said) > 1)
-    either = "|".join(part for part in (gone and f"[{gone}]+", wide and f"[{wide}]") if part)
-    return view.edit(re.compile(either).finditer(view.text), lambda match: plain[match[0][0]]) if either else view
+    # Accents stay: without them every finding in French would count once more.
+    odd = [ch for ch in set(view.text) if ch in LOOKALIKES or not "\u00c0" <= ch <= "\u017f"]
+    plain = {ch: text for ch in odd if (text := plain_character(ch)) != ch}
+    single = view.replace_characters({ord(ch): text for ch, text in plain.items() if len(text) == 1})
+    # In runs, so that a text of nothing but these costs one step per run and not per character. A null, which is gone
+    # as well, keeps the classes from being empty.
+    gone = "".join(re.escape(ch) for ch, text in plain.items() if not text)
+    wide = "".join(re.escape(ch) for ch, text in plain.items() if len(text) > 1)
+    classes = re.compile(f"[\\0{gone}]+|[\\0{wide}]")
+    return single.edit(classes.finditer(single.text), lambda match: plain[match[0][0]])
 
 
 _WORD = re.compile(r"([A-Za-z]?[a-z]{1,19})[,.;:!?)]{0,2}")
@@ -593,43 +583,3 @@ def _find_custom(text: str, patterns: tuple[str, ...]) -> Iterator[SensitiveSpan
             at = max(at, end - MAX_CUSTOM_BYTES)
             yield SensitiveSpan("custom", bisect_left(starts, at), bisect_left(starts, end))
             at = end
-
-
-# --- 6. excerpts
-
-
-def cut_excerpts(redacted: Redacted, spans: Sequence[tuple[int, int]], *, budget: int = 8000) -> Excerpts:
-    """Return the whole text if it fits, else its head, its tail and the surroundings of the spans.
-
-    It takes the result of `redact`, so no caller can cut a text that still has its secrets. `spans` are places in the
-    original. All pieces together have at most `budget` characters.
-    """
-    text = redacted.text
-    if len(text) <= budget:
-        return Excerpts((text,), True)
-    edge = budget // 4
-    windows = [(0, edge), (len(text) - edge, len(text))]
-    left = budget - 2 * edge
-    places = sorted({redacted.redacted_span(start, end) for start, end in spans})
-    # An attacker's decoys in front must not use up the budget, so places are taken from both ends in turn.
-    turns = [places[i // 2] if i % 2 == 0 else places[-1 - i // 2] for i in range(len(places))]
-    width = max(left // max(len(turns), 1), min(400, left))
-    for start, end in turns:
-        if left < width:
-            break
-        # A finding longer than its window shows its beginning.
-        begin = max(0, min((start + min(end, start + width) - width) // 2, len(text) - width))
-        windows.append((begin, begin + width))
-        left -= width
-    return Excerpts(tuple(text[start:end] for start, end in merge_windows(windows)), False)
-
-
-def merge_windows(windows: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the windows in order, with those that touch made one."""
-    merged: list[tuple[int, int]] = []
-    for start, end in sorted(windows):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = merged[-1][0], max(merged[-1][1], end)
-        else:
-            merged.append((start, end))
-    return merged

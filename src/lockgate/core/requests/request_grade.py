@@ -1,17 +1,16 @@
 """The grade of a request by its signs: nothing, suspected or sure.
 
 1. Find the signs in the text (request_signs.py).
-2. Weigh each where it stands (`_weigh`). A *mention* counts half: a sign that is quoted, forbidden, talked about, or
-   about something else than the application (`MENTIONS`). One with an order beside it is *in doubt*: it counts in
-   full, and nothing makes it sure.
-3. Keep the strongest sign of each family in each stretch (`_keep_strongest`), so that decoys do not hide an attack.
-4. Leave out signs made of the words of another one: they do not support it (`_with_words_of_their_own`).
-5. Add up signs of different families that stand close together (`_add_up`), and closer still if another message
-   of a chat begins between them. A full sign, or two halves, are a suspicion. A full sign beyond doubt with anything
-   beside it is sure: an override and what it is for, an extraction and `word for word`. Broad signs count towards a
-   suspicion only, and only in the client's own words.
-6. Grade the other readings of the text likewise (`grade_scan`). Signs that stand only there were hidden, which
-   makes them sure; those in rot13 or backwards, which puzzles are too, count as they are.
+2. Weigh each where it stands. A *mention* counts half: a sign that is quoted, forbidden, talked about, or about
+   something else than the application (`MENTIONS`). With an order beside it, it is *in doubt*: it counts in full, but
+   nothing makes it sure.
+3. Keep the strongest sign of each family in each stretch, so that decoys do not hide an attack.
+4. Leave out signs made of the words of another one: they do not support it.
+5. Add up signs of different families that stand close together, and closer still if another message of a chat begins
+   between them. A full sign, or two halves, are a suspicion. A full sign beyond doubt with anything beside it is sure.
+   Broad signs count towards a suspicion only, and only in the client's own words.
+6. Grade the other readings of the text likewise. Signs that stand only there were hidden, which makes them sure; those
+   in rot13 or backwards, which puzzles are too, count as they are.
 """
 
 from __future__ import annotations

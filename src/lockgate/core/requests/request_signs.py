@@ -1,16 +1,14 @@
 """Signs of an attack in a *request*: a text that a client sends to an application which has a prompt of its own.
 
-The rules of core/text are about text that an agent *reads*, where `new task` and `forget` are out of place. A client
-may say both. So no sign is a verdict: each has a family and a weight, and request_grade.py adds them up. `SIGN` alone
-makes a request suspicious, `HALF` needs another half, `HINT` only makes a suspicion firmer.
+A client may say `new task` or `forget`, which are out of place in a text that an agent reads. So no sign is a verdict:
+each has a family and a weight, and request_grade.py adds them up. `SIGN` alone makes a request suspicious, `HALF` needs
+another half, `HINT` only makes a suspicion firmer. The cost is linear in the text, whatever it says.
 
-1. The words of the text are looked up: the entries of word classes that begin with each (`_meaning_of`). A word may
-   have digits for letters (`1gn0r3`) or, if it is one of the few words that attacks need, a slip of the pen.
-2. Most texts lack a class of every sequence, and nothing else is done with their words.
-3. Else classes in the order of a sequence, with no more words between them than it allows, are its sign.
-4. A pattern is searched for only if its anchor is in the text. None has nested repetition.
-
-So the cost is linear in the text, whatever the text says.
+1. Each word is looked up in the word classes (`_meaning_of`). It may have digits for letters (`1gn0r3`) or, if it is
+   one of the few words that attacks need, a slip of the pen.
+2. Classes in the order of a sequence, with no more words between them than it allows, are its sign. Most texts lack a
+   class of every sequence.
+3. A pattern is searched for only if its anchor is in the text. None has nested repetition.
 """
 
 from __future__ import annotations
@@ -266,7 +264,7 @@ def _starred_beginnings(word: str) -> list[str]:
 
 
 class _KnownWords(dict[str, _Meaning | None]):
-    """The meaning of each word, filled in as words come up: a look takes half as long as with an `lru_cache`."""
+    """The meaning of each word, filled in as words come up: twice as fast as an `lru_cache`."""
 
     def __missing__(self, word: str) -> _Meaning | None:
         if len(self) >= _WORDS_KEPT:

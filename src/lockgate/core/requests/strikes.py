@@ -35,6 +35,13 @@ MAX_SECONDS = 30 * 86_400.0
 JITTER = 0.1
 
 
+_MOST = {
+    **dict.fromkeys(("tier1_threshold", "tier2_threshold", "network_threshold"), MAX_THRESHOLD),
+    "max_subjects": 10_000_000,
+    **dict.fromkeys(("window_s", "tier1_cooldown_s", "tier2_cooldown_s"), MAX_SECONDS),
+}
+
+
 class Standing(StrEnum):
     """How a client stands; the values are header values. From the mildest to the hardest."""
 
@@ -75,13 +82,9 @@ class LadderSettings:
     max_subjects: int = 100_000
 
     def __post_init__(self) -> None:
-        limits: tuple[tuple[Any, float, tuple[str, ...]], ...] = (
-            (int, MAX_THRESHOLD, ("tier1_threshold", "tier2_threshold", "network_threshold")),
-            (int, 10_000_000, ("max_subjects",)),
-            (int | float, MAX_SECONDS, ("window_s", "tier1_cooldown_s", "tier2_cooldown_s")),
-        )
-        for kind, most, name in ((kind, most, name) for kind, most, names in limits for name in names):
+        for name, most in _MOST.items():
             value = getattr(self, name)
+            kind: Any = int | float if name.endswith("_s") else int
             if isinstance(value, bool) or not isinstance(value, kind) or not 1 <= value <= most:
                 whole = "a whole number" if kind is int else "seconds"
                 raise InvalidConfig(f"{name} must be {whole} between 1 and {most:,.0f}, not {quoted(value)}")

@@ -38,10 +38,13 @@ SHORTEST_RUN, SHORTEST_SHAPED_RUN = 50, 24
 MAX_SEPARATE = 16
 
 
+Span = tuple[int, int]
+
+
 class Reading(NamedTuple):
     """Another text that `start:end` of the original may be read as; `how` is the chain of steps, `base64>percent`.
 
-    `encoded` is a reason to escalate by itself: readable text was hidden. It is False for ordinary carriers.
+    `encoded`: readable text was hidden, a reason to escalate by itself. It is False for ordinary carriers.
     """
 
     how: str
@@ -134,12 +137,7 @@ def triggers_from_shape(data: bytes) -> tuple[str, ...]:
 
 
 class InlineCode(NamedTuple):
-    """One way of writing characters as codes.
-
-    `mark` begins every code, `pattern` matches a run of codes and `text_of` returns what a match says; `common` are
-    codes so frequent that they are replaced first. `letter` is a code for plain ASCII: ordinary encoders never write a
-    letter as a code, so several in a row spell something that its author hid.
-    """
+    """One way of writing characters as codes, as the table has it; `text_of` returns what a run of codes says."""
 
     name: str
     mark: str
@@ -246,10 +244,9 @@ class EncodedRun(NamedTuple):
 
 
 class DecodedRun(NamedTuple):
-    """The bytes of a run and, if they are text, the text; `mostly` if most of the run is that text."""
+    """The text in a run, if its bytes are text; `mostly` if most of the run is that text."""
 
     kind: str
-    data: bytes = b""
     said: str = ""
     mostly: bool = True
 
@@ -351,15 +348,15 @@ def decode_run(written: bytes, *, glued: bool = False, most: int = 0) -> Decoded
     """
     digits = compile_bytes_pattern(rb"(?:0x)?([0-9A-Fa-f]+)").fullmatch(written)
     data = binascii.unhexlify(digits[1]) if digits and len(digits[1]) % 2 == 0 else b""
-    if run := _text_in_data("hex", data, most):
-        return run
     # Base64 of so many bytes has letters of both cases: what has one only is a digest, a path or a name.
     is_base64 = not (written.islower() or written.isupper())
     plain = written.translate(_URLSAFE) if is_base64 else b""
-    bits = _decode_base64(plain)
-    if run := _text_in_data("base64", bits, most):
-        return run
-    return (_decode_glued(written, plain) if glued else None) or DecodedRun("hex" if data else "base64", data or bits)
+    return (
+        _text_in_data("hex", data, most)
+        or _text_in_data("base64", _decode_base64(plain), most)
+        or (_decode_glued(written, plain) if glued else None)
+        or DecodedRun("hex" if data else "base64")
+    )
 
 
 def _text_in_data(kind: str, data: bytes, most: int) -> DecodedRun | None:
@@ -371,9 +368,9 @@ def _text_in_data(kind: str, data: bytes, most: int) -> DecodedRun | None:
             said = text_from_bytes(stream.decompress(data, most))
         except zlib.error:
             return None
-        return DecodedRun(f"{kind}>{_COMPRESSED[data[:2]]}", data, said, not stream.unconsumed_tail)
+        return DecodedRun(f"{kind}>{_COMPRESSED[data[:2]]}", said, not stream.unconsumed_tail)
     said = text_from_bytes(data)
-    return DecodedRun(kind, data, said) if said else None
+    return DecodedRun(kind, said) if said else None
 
 
 def _decode_glued(written: bytes, plain: bytes) -> DecodedRun | None:
@@ -385,7 +382,7 @@ def _decode_glued(written: bytes, plain: bytes) -> DecodedRun | None:
     else:
         return None
     said = b"\n".join([data[at:end] for at, end in _find_stretches(data.translate(_PRINTED), 8)])
-    return DecodedRun(kind, data, said.decode("ascii"), len(said) * 2 >= len(data))
+    return DecodedRun(kind, said.decode("ascii"), len(said) * 2 >= len(data))
 
 
 def _decode_base64(run: bytes) -> bytes:
@@ -502,7 +499,7 @@ def find_readings(text: str, triggers: frozenset[str]) -> TextReadings:
     if not triggers or not text:
         return TextReadings()
     reader = _Decoder(text)
-    reader.read(text, triggers, (), None)
+    reader.read(text, triggers, (), (0, len(text)))
     return TextReadings(tuple(reader.items), reader.capped)
 
 
@@ -515,29 +512,26 @@ class _Decoder:
         self.items: list[Reading] = []
         self.capped = False
 
-    def read(
-        self, text: str, triggers: frozenset[str], how: tuple[str, ...], span: tuple[int, int] | None, depth: int = 0
-    ) -> None:
-        """Add the other readings of a text."""
-        plain, steps = self._decode_codes(text, triggers, how, span)
+    def read(self, text: str, triggers: frozenset[str], how: tuple[str, ...], place: Span, depth: int = 0) -> None:
+        """Add the other readings of a text, which stands at this place of the original."""
+        plain, steps = self._decode_codes(text, triggers, how, place)
         if steps:
             triggers |= triggers_from_text(plain) | {"run"}
         for hidden in find_hidden_text(plain, triggers):
-            self._add_hidden(hidden, how + steps, span, plain)
+            self._add_hidden(hidden, how + steps, place, plain)
         clean = remove_invisible(plain, triggers) if triggers & (_CLEANING | _FOLDING) else plain
         latin = fold_to_latin(clean, triggers) if triggers & _FOLDING else clean
-        whole = span or (0, len(self.text))
         if clean != text:
             said = clean.replace("+", " ") if "percent" in steps else clean
-            self._add_reading(how + steps + (("cleaned",) if clean != plain else ()), said, *whole)
+            self._add_reading(how + steps + (("cleaned",) if clean != plain else ()), said, place)
         if latin != clean:
-            self._add_reading((*how, *steps, "folded"), latin, *whole)
+            self._add_reading((*how, *steps, "folded"), latin, place)
         if "spaced" in triggers:
-            self._join_spaced_letters(latin, how + steps, *whole)
+            self._join_spaced_letters(latin, how + steps, place)
         if latin != plain:
             triggers |= {"run"}
         if triggers & {"run", "base64", "hex"}:
-            self._read_runs(latin, triggers, how + steps, span, depth)
+            self._read_runs(latin, triggers, how + steps, place, depth)
 
     def _take_budget(self, text: str) -> str:
         """Return as much of a text as may still be written."""
@@ -546,21 +540,18 @@ class _Decoder:
         self.left -= len(text)
         return text
 
-    def _add_reading(self, how: tuple[str, ...], text: str, start: int, end: int, *, encoded: bool = False) -> None:
+    def _add_reading(self, how: tuple[str, ...], text: str, place: Span, *, encoded: bool = False) -> None:
         text = self._take_budget(text)
         if text or encoded:
-            self.items.append(Reading(">".join(how), text, start, end, encoded))
+            self.items.append(Reading(">".join(how), text, *place, encoded))
 
-    def _add_hidden(self, hidden: HiddenText, how: tuple[str, ...], span: tuple[int, int] | None, text: str) -> None:
-        place = span or self._place_of(text, hidden.start, hidden.end)
-        self._add_reading((*how, hidden.how), hidden.text, *place, encoded=True)
-
-    def _place_of(self, text: str, start: int, end: int) -> tuple[int, int]:
-        """Return a place in the original text; of a place in another reading, the whole original."""
-        return (start, end) if text is self.text else (0, len(self.text))
+    def _add_hidden(self, hidden: HiddenText, how: tuple[str, ...], place: Span, text: str) -> None:
+        # Only of the original itself is it known where a part of it stands.
+        place = (hidden.start, hidden.end) if text is self.text else place
+        self._add_reading((*how, hidden.how), hidden.text, place, encoded=True)
 
     def _decode_codes(
-        self, text: str, triggers: frozenset[str], how: tuple[str, ...], span: tuple[int, int] | None
+        self, text: str, triggers: frozenset[str], how: tuple[str, ...], place: Span
     ) -> tuple[str, tuple[str, ...]]:
         """Return the text with its codes decoded until none is left, and the kinds of codes there were."""
         steps: tuple[str, ...] = ()
@@ -570,7 +561,7 @@ class _Decoder:
                 # Later rounds have no triggers to go by, only the text that the earlier rounds decoded.
                 if code.is_left_in(text) if again or steps else code.name in triggers and code.mark in text:
                     for hidden in code.find_spelled_words(text):
-                        self._add_hidden(hidden, how + steps, span, text)
+                        self._add_hidden(hidden, how + steps, place, text)
                     decoded = code.decode(text)
                     if decoded != text and code.name not in steps:
                         steps += (code.name,)
@@ -580,7 +571,7 @@ class _Decoder:
         self.capped |= any(code.is_left_in(text) for code in CODES if code.name != "quoted")
         return text, steps
 
-    def _join_spaced_letters(self, text: str, how: tuple[str, ...], start: int, end: int) -> None:
+    def _join_spaced_letters(self, text: str, how: tuple[str, ...], place: Span) -> None:
         letters = compile_pattern(r"(?<![A-Za-z])[A-Za-z](?:[ ._\-][A-Za-z]){2,200}(?![A-Za-z])")
         joined = letters.sub(lambda match: match[0][::2], text)
         if joined == text:
@@ -588,13 +579,10 @@ class _Decoder:
         # Honest headings are written this way; a hidden message is longer.
         message = compile_pattern(r"(?<![A-Za-z])(?:[A-Za-z][ ._\-]{1,4}){30,2000}").search(text)
         encoded = message is not None and is_wordlike(letters.sub(lambda match: match[0][::2], message[0]))
-        if message is not None and text is self.text:
-            start, end = message.span()
-        self._add_reading((*how, "spaced"), joined, start, end, encoded=encoded)
+        place = message.span() if message is not None and text is self.text else place
+        self._add_reading((*how, "spaced"), joined, place, encoded=encoded)
 
-    def _read_runs(
-        self, text: str, triggers: frozenset[str], how: tuple[str, ...], span: tuple[int, int] | None, depth: int
-    ) -> None:
+    def _read_runs(self, text: str, triggers: frozenset[str], how: tuple[str, ...], place: Span, depth: int) -> None:
         flat = text.encode("ascii", "replace")  # one byte per character: positions stay what they are
         shaped = bool(triggers & {"base64", "hex"})
         # Past MAX_SEPARATE, texts are collected: those in ordinary carriers, and the others.
@@ -611,16 +599,14 @@ class _Decoder:
             if len(self.items) >= MAX_SEPARATE:
                 together[ordinary].append(self._take_budget(decoded.said))
                 continue
-            place = span or self._place_of(text, run.start, run.end)
-            self._read_decoded(decoded.said, (*how, decoded.kind), place, depth, ordinary=ordinary)
+            run_place = (run.start, run.end) if text is self.text else place
+            self._read_decoded(decoded.said, (*how, decoded.kind), run_place, depth, ordinary=ordinary)
         for ordinary, texts in together.items():
             if said := "\n".join(texts):
                 self.left += len(said)  # it was taken from the budget piece by piece
-                self._read_decoded(said, (*how, "runs"), span or (0, len(self.text)), depth, ordinary=ordinary)
+                self._read_decoded(said, (*how, "runs"), place, depth, ordinary=ordinary)
 
-    def _read_decoded(
-        self, said: str, how: tuple[str, ...], place: tuple[int, int], depth: int, *, ordinary: bool
-    ) -> None:
+    def _read_decoded(self, said: str, how: tuple[str, ...], place: Span, depth: int, *, ordinary: bool) -> None:
         """Add the text of a run, and its own readings."""
-        self._add_reading(how, said, *place, encoded=not ordinary and has_message(said))
+        self._add_reading(how, said, place, encoded=not ordinary and has_message(said))
         self.read(said, _NESTED | triggers_from_text(said), how, place, depth + 1)
