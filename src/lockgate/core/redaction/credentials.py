@@ -12,13 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 
-from lockgate.core.redaction.secret_table import (
-    find_by_rows,
-    marks_of,
-    read_lists,
-    read_rows,
-    read_secrets,
-)
+from lockgate.core.redaction.secret_table import find_by_rows, marks_of, read_lists, read_rows, read_secrets
 from lockgate.core.redaction.spans import (
     DIGIT,
     HUMP,
@@ -73,12 +67,9 @@ def _is_keylike(body: str, *, strict: bool) -> bool:
         # Long random letters come without a digit now and then; words with hyphens always do.
         return not strict and len(set(body)) > 8 and not is_wordlike(body[:64])
     if strict:
-        return any(len(run) >= 10 and _is_mixed(run) for run in re.findall("[A-Za-z0-9]+", body))
+        runs = re.findall("[A-Za-z0-9]{10,}", body)
+        return any(not run.isdigit() and not run.isalpha() for run in runs)
     return len(set(body)) > 4
-
-
-def _is_mixed(run: str) -> bool:
-    return not run.isdigit() and not run.isalpha()
 
 
 # --- long runs: unknown keys, encoded secrets, bytes
@@ -97,14 +88,10 @@ def find_runs(
 
     A run with other text stays: the verifier should see that it is there.
     """
-    if _RUN_SHAPE not in marks:
-        return
     opened: list[tuple[tuple[int, int], str]] = []
     size = 0
-    for match in _RUN.finditer(text):
-        run = match[0]
-        said = decode_run(run)
-        if said:
+    for match in _RUN.finditer(text) if _RUN_SHAPE in marks else ():
+        if said := decode_run(match[0]):
             opened.append((match.span(), said))
             size += len(said)
             if size > _AT_ONCE:
@@ -160,9 +147,8 @@ def decode_run(run: str) -> str:
     if not run.isascii():
         return ""
     digits = _HEX.fullmatch(run[: MAX_RUN_CHARACTERS * 2])
-    if digits:
-        if said := _printable_text(binascii.unhexlify(digits[1])):
-            return said
+    if digits and (said := _printable_text(binascii.unhexlify(digits[1]))):
+        return said
     body = run.rstrip("=")[:MAX_RUN_CHARACTERS].translate(_STANDARD)
     try:
         return _printable_text(binascii.a2b_base64(body[: len(body) - (len(body) % 4 == 1)] + "=="))

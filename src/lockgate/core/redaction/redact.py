@@ -3,7 +3,7 @@
 1. Slices: a long text is read in overlapping parts, so that no single step keeps other threads waiting.
 2. Readings: a slice as it is, with its codes decoded, with its characters folded, and with its wrapped lines joined.
 3. Each reading is searched for secrets; the place of each is traced back to its place in the text.
-4. Each secret is cut out of the text itself, and a placeholder names its kind.
+4. Each secret is cut out of the text, and a placeholder names its kind.
 5. The verifier does not see what is removed: if all of it together could be an order, the text is `unread`.
 6. Only then is a long text cut (excerpts.py), so that no border can leave half a secret behind.
 """
@@ -16,7 +16,7 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple
@@ -87,19 +87,16 @@ def redact(text: str, ruleset: str = "default", custom: Sequence[str] = ()) -> R
     # 4. Cut out.
     pieces: list[str] = []
     cuts: list[Cut] = []
-    counted: Counter[str] = Counter()
     done = size = 0
     for start, end, kind, _ in removed:
         placeholder = f"[redacted:{kind}]"
-        counted[kind] += 1
         pieces += text[done:start], placeholder
         size += start - done
         cuts.append(Cut(start, end, size, len(placeholder)))
         size += len(placeholder)
         done = end
-    return Redacted(
-        "".join(pieces) + text[done:], tuple(sorted(counted.items())), tuple(cuts), _may_hide_order(removed)
-    )
+    counted = tuple(sorted(Counter(removal.kind for removal in removed).items()))
+    return Redacted("".join(pieces) + text[done:], counted, tuple(cuts), _may_hide_order(removed))
 
 
 class _Removal(NamedTuple):
@@ -195,21 +192,16 @@ def _merge_removals(removals: list[_Removal]) -> list[_Removal]:
     return merged
 
 
-def _find_secrets(text: str, ruleset: str, *, joined: bool) -> Iterator[SensitiveSpan]:
+def _find_secrets(text: str, ruleset: str, *, joined: bool = False, in_run: bool = False) -> Iterator[SensitiveSpan]:
+    """Yield the secrets in a reading, or in a decoded run; a run encoded once more within that is not decoded."""
     low = lowercase_same_length(text)
     marks = _MARKS.find_in(low)
     yield from find_credentials(text, low, marks)
     yield from find_personal_data(text, low, marks, ruleset, joined=joined)
-    yield from find_runs(text, marks, lambda said: _find_secrets_in_run(said, ruleset))
-
-
-def _find_secrets_in_run(said: str, ruleset: str) -> Iterator[SensitiveSpan]:
-    """Yield the secrets in a decoded run; a run encoded once more within it is not decoded."""
-    low = lowercase_same_length(said)
-    marks = _MARKS.find_in(low)
-    yield from find_credentials(said, low, marks)
-    yield from find_personal_data(said, low, marks, ruleset)
-    yield from find_generated_keys(said, marks)
+    if in_run:
+        yield from find_generated_keys(text, marks)
+    else:
+        yield from find_runs(text, marks, partial(_find_secrets, ruleset=ruleset, in_run=True))
 
 
 def make_ready() -> None:
@@ -414,26 +406,10 @@ _WRAP = re.compile(
     r"((?=[A-Za-z]?[a-z]{1,3}[,.;:!?)]{0,2}(?:\s|\Z)))?"
     rf"|{_JOINED_STRINGS.pattern}"
 )
-# The most that `_WRAP` matches before a line break.
-_BEFORE_WRAP = 19
 _SPLIT_NUMBER = re.compile(r"[-\u2010-\u2013./()+][ \t\"'`\\]*(?:\r?\n|\\n)")
 _WORD_AFTER = re.compile(r"([A-Za-z]?[a-z]{1,19})[,.;:!?)]{0,2}(?:\s|\Z)")
 _STATEMENT = re.compile(r"[A-Za-z_][\w.-]{0,40}+ ?[:=](?![=\s]|\Z)|[A-Za-z_][\w.-]{0,40}+[:=] ")
 _WORD_BEFORE_REVERSED = re.compile(r"[,.;:!?)]{0,2}([a-z]{1,19}[A-Za-z]?)(?:[\s(\"']|\Z)")
-
-
-def _find_wraps(text: str) -> Iterator[re.Match[str]]:
-    """Yield the matches of `_WRAP`, tried only around line breaks unless the text is full of them or joins strings."""
-    if text.count("\n") > len(text) // 8 or _JOINED_STRINGS.search(text):
-        yield from _WRAP.finditer(text)
-        return
-    done = 0
-    while (line := text.find("\n", done)) >= 0:
-        match = _WRAP.search(text, max(done, line - _BEFORE_WRAP))
-        if match is None:
-            return
-        yield match
-        done = match.end()
 
 
 def _join_lines(match: re.Match[str]) -> str:
@@ -478,7 +454,7 @@ def _readings_of(text: str) -> Iterator[_TracedReading]:
     if shown is not codes:
         yield shown
     if "\n" in shown.text or _JOINED_STRINGS.search(shown.text):
-        joined = shown.edit(_find_wraps(shown.text), _join_lines)
+        joined = shown.edit(_WRAP.finditer(shown.text), _join_lines)
         if joined is not shown:
             joined.joined = True
             yield joined
