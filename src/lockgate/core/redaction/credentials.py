@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 
-from lockgate.core.redaction.secret_table import find_by_rows, marks_of, read_lists, read_rows, read_secrets
+from lockgate.core.redaction.secret_table import find_by_rows, marks_of, read_lists, read_rows, read_secrets, read_shape
 from lockgate.core.redaction.spans import (
     DIGIT,
     HUMP,
@@ -226,31 +226,17 @@ _LABEL = re.compile("|".join(f"(?P<{how}>{'|'.join(labels)})" for how, labels in
 # The beginnings of the labels, which are searched for first.
 _LABEL_MARKS = frozenset(mark for _, begins, _ in read_secrets("labels") for mark in begins.split())
 _WORDS = read_lists("words")
-_AFTER_LABEL = re.compile(
-    r"[\w.-]{0,32}(?:\[[\w\"'-]{0,32}\])?[\"'`\\\])*]{0,4}\s{0,4}(?:=>|->|:=|={1,2}|[:：＝>|])[>\s]{0,4}"
-)
-_CODE_AFTER = re.compile(
-    r"(?:\s{1,3}(?:number|code|no\.?))?\s{0,3}(?:is|was)?\s{0,3}[:：=#]?\s{0,4}[\"']?([0-9]{3,8})(?![0-9])"
-)
+_AFTER_LABEL = read_shape("after a label")
+_CODE_AFTER = read_shape("code after a label")
 _BLANK_AFTER = re.compile(r"[\w.-]{0,32}[ \t]{1,4}")
-_SAID_AFTER = re.compile(
-    r"[\w-]{0,16}(?:[ \t]{1,3}[\w'’@.-]{1,24}){0,6}?[ \t]{1,3}(?:is|was|are|be|to|ist|lautet|es|est)[ \t]*[:=]?[ \t]+",
-    re.IGNORECASE,
-)
-_QUOTED = re.compile(
-    r"\"((?:[^\"\\\n]|\\.){1,1024}+)\"|'((?:[^'\\\n]|\\.){1,1024}+)'|"
-    r"`([^`\n]{1,1024}+)`|“([^”\n]{1,1024}+)”|«([^»\n]{1,1024}+)»"
-)
+_SAID_AFTER = read_shape("said after a label")
+_QUOTED = read_shape("quoted value")
 # The first characters tell whether a value is a secret; only then is it followed to its end.
 _BARE = re.compile(r"[^\s\"'`<>“”«»]{1,256}+")
 _REST_OF_IT = re.compile(r"[^\s\"'`<>“”«»]*+")
 _REST_OF_QUERY = re.compile(r"[^\s\"'`<>“”«»&#]*+")
 _ORDINARY = frozenset(_WORDS["ordinary values"])
-# Code that fetches the value, and stand-ins: they hold no secret.
-_CODE = re.compile(
-    r"[A-Za-z_][\w.]*[(\[].*|\$\{?[A-Za-z_]\w*\}?|\{\{?.*|<[^<>]{1,64}>?|%\(?[A-Za-z_]+\)?[sd]?%?|[*•.xX#_-]+|\(.*|\[.*",
-    re.DOTALL,
-)
+_CODE = read_shape("code")
 
 
 def _find_labelled(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
@@ -403,16 +389,10 @@ def _is_unusual(value: str, least: int) -> bool:
 
 # --- headers
 
-# One word, or the named parts that some schemes are made of.
-_AUTHORIZATION = re.compile(
-    r"authorization[\"'\\]{0,2}\s{0,4}[:=,]\s{0,4}[\"'\\]{0,2}"
-    r"((?:bearer|basic|digest|token|negotiate|apikey|key|hmac|aws4-hmac-sha256)[ \t]{1,4})?+"
-    r"((?:[\w-]{1,32}=\"[^\"\n]{1,512}\"|[^\s\"'<>]{4,2048})(?:,[ \t]{0,2}[\w-]{1,32}=\"?[^\s\",]{1,512}\"?){0,16})",
-    re.IGNORECASE,
-)
+_AUTHORIZATION = read_shape("authorization")
 _BEARER = re.compile(r"bearer[ \t:=]{1,4}[\"']?([A-Za-z0-9._~+/=-]{8,})", re.IGNORECASE)
 _BASIC = re.compile(r"basic[ \t]{1,4}([A-Za-z0-9+/]{4,}={0,2})", re.IGNORECASE)
-_COOKIE = re.compile(r"cookie2?[\"'\\]{0,2}\s{0,4}[:=,]\s{0,4}[\"'\\]{0,2}([^\n\r\"']{3,4096})", re.IGNORECASE)
+_COOKIE = read_shape("cookie")
 _CRUMB = re.compile(r"([\w.!#$%&'*+^`|~-]{1,128})=([^;\s,]{4,4096})")
 _COOKIE_ATTRIBUTES = frozenset("path expires domain max-age samesite priority version".split())
 _AUTHORIZATION_MARKS = frozenset(("authorization", "bearer"))

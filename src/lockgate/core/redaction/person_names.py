@@ -14,7 +14,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 
-from lockgate.core.redaction.secret_table import read_lists
+from lockgate.core.redaction.secret_table import read_lists, read_shape
 from lockgate.core.redaction.spans import SensitiveSpan, find_places
 from lockgate.core.tables import read_sections
 
@@ -58,15 +58,7 @@ _ANCHORS = (
 # Everything the searches start from, in a text in lower case.
 MARKS = _LABELS[0].union(*(words for words, _ in _ANCHORS))
 
-# What is said of a person, behind two capitalised words or more.
-_SAID_OF = re.compile(
-    r"\"?(?:,? (?:a |an )?[0-9]{1,3}(?:[ -](?:year|yr|month|week|day)s?[ -]old|,| ?y/?o)|,? born |"
-    r",? (?:who )?(?:(?:was|is|has been|had been) (?:admitted|discharged|diagnosed|seen|born|referred|transferred|"
-    r"suspended|expelled|enrolled|treated|a [0-9]|on [a-z])|presented|presents with|complain(?:s|ed) of|reports? |"
-    r"reported |underwent|denies|refused|tolerat|(?:got|scored|failed|passed|received|earned) (?:an? |the |[0-9])|"
-    r"lives? (?:at|in|with|alone)|copied))",
-    re.IGNORECASE,
-)
+_SAID_OF = read_shape("said of a person")
 
 
 def find_names(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:

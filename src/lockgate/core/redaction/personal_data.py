@@ -21,6 +21,7 @@ from lockgate.core.redaction.secret_table import (
     pattern_from,
     read_rows,
     read_secrets,
+    read_shape,
 )
 from lockgate.core.redaction.spans import DIGIT, SensitiveSpan, mark_limit
 
@@ -83,11 +84,7 @@ def _find_ibans(text: str, *, joined: bool) -> Iterator[SensitiveSpan]:
 
 
 _CARD = re.compile(r"(?<![0-9])[0-9](?:[ \t.\u2013\n-]?+[0-9]){11,}+")
-# The groups of digits that are on the card, with any separator that people put between them.
-_CARD_IN_GROUPS = re.compile(
-    r"(?<![0-9])[2-6][0-9]{3}(?:([ \t]{2,3}|[ \t]?[_/,;:|+~\u2010-\u2015-][ \t]?|\.[ \t])"
-    r"(?:[0-9]{4}\1[0-9]{4}\1[0-9]{4}|[0-9]{6}\1[0-9]{4,5}))(?![0-9])"
-)
+_CARD_IN_GROUPS = read_shape("card in groups")
 _GROUP = re.compile("[0-9]+")
 _CARD_SIZES = [(re.compile(begins), tuple(map(int, sizes.split()))) for begins, sizes in read_secrets("cards")]
 # By the first four digits.

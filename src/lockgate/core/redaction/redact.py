@@ -27,6 +27,7 @@ from lockgate.core.redaction import credentials as _credentials
 from lockgate.core.redaction import personal_data as _personal
 from lockgate.core.redaction.credentials import decode_run, find_credentials, find_generated_keys, find_runs
 from lockgate.core.redaction.personal_data import find_personal_data
+from lockgate.core.redaction.secret_table import read_shape
 from lockgate.core.redaction.spans import DIGIT, HUMP, KINDS, SensitiveSpan, lowercase_same_length
 from lockgate.core.text.confusables import CONTROLS, LOOKALIKES, is_wordlike, plain_character
 from lockgate.core.text.scanner import PatternDatabase, PatternSet, check_pattern
@@ -260,9 +261,7 @@ def _readable_parts(kind: str, said: str) -> Iterator[str]:
         yield _CLAIMS.sub("", plain)[:MAX_UNREADABLE] if plain else part
 
 
-_CLAIMS = re.compile(
-    r"\b(?:alg|typ|kid|JWT|at\+jwt|[HREP]S[0-9]{3}|iss|sub|aud|exp|nbf|iat|jti|azp|scope|name|email)\b"
-)
+_CLAIMS = read_shape("usual claims")
 _MAKER = re.compile(r"^(?:[A-Za-z]{2,8}[-_.]){1,2}|^A[A-Z]{3}")
 _NAME = re.compile(r"[^\W\d_]{2,}")
 _KEY_LINE = re.compile("-{2,5} ?(?:BEGIN|END) [A-Z0-9 ]{1,48}-{2,5}")
@@ -366,19 +365,7 @@ class _TracedReading:
         return _TracedReading(self.text.translate(table), self) if table else self
 
 
-# One code at a time, so that a secret can be cut out of a text that is nothing but codes; or a named run of codes of
-# equal length that stand for one character each.
-_HEX, _MORE = "[0-9A-Fa-f]", "{0}[89ABab]{1}"
-_BYTES = "(?:[0-7]{1}|[CcDd]{1}{2}|[Ee]{1}{2}{2}|[Ff][0-7]{2}{2}{2})"
-_PERCENT = _BYTES.format("%", _HEX, _MORE.format("%", _HEX))
-# The signs come first: a search that tries the whole pattern everywhere is fifty times slower.
-_CODES = re.compile(
-    rf"[%\\&](?:(?<=%)(?:(?P<percent>[0-7]{_HEX}(?:%[0-7]{_HEX})++)|{_PERCENT})"
-    rf"|(?<=\\)(?:(?P<u>u{_HEX}{{4}}(?:\\u{_HEX}{{4}})++)|(?P<x>x{_HEX}{{2}}(?:\\x{_HEX}{{2}})++)"
-    rf"|\\*+(?:u\{{{_HEX}{{1,6}}\}}|u{_HEX}{{4}}|U{_HEX}{{8}}|x{_HEX}{{2}}|[\"'`/nrt&=@:+.-])?+)"
-    rf"|(?<=&)(?:#[0-9]{{1,7}}|#[xX]{_HEX}{{1,6}}|[A-Za-z]{{2,24}});)"
-)
-_QUOTED_PRINTABLE = re.compile(rf"=(?:\r?\n|{_BYTES.format('=', '[0-9A-F]', _MORE.format('=', '[0-9A-F]'))})")
+_CODES, _QUOTED_PRINTABLE = read_shape("codes"), read_shape("quoted-printable")
 _BLANKS = {"n": "\n", "r": "\n", "t": "\t"}
 
 
@@ -399,13 +386,7 @@ def _decode_code(match: re.Match[str]) -> str:
 
 # A line break with what a mail, a log or a source file puts around it; or one string joined to another.
 _JOINED_STRINGS = re.compile(r"[\"'`] ?[+.&] ?[\"'`]")
-_WRAP = re.compile(
-    r"(?=[\s\"'`\\])[ \t]{0,8}+(?:[\"'`][ \t]{0,4}+[+.&\\]?|\\)?[ \t]{0,4}+(?:\r?\n[ \t>|*#]{0,64}+)++"
-    r"(?:[+.&]?[ \t]{0,4}[\"'`])?+"
-    # Short words are so common that the pattern itself looks for them.
-    r"((?=[A-Za-z]?[a-z]{1,3}[,.;:!?)]{0,2}(?:\s|\Z)))?"
-    rf"|{_JOINED_STRINGS.pattern}"
-)
+_WRAP = read_shape("wrap")
 _SPLIT_NUMBER = re.compile(r"[-\u2010-\u2013./()+][ \t\"'`\\]*(?:\r?\n|\\n)")
 _WORD_AFTER = re.compile(r"([A-Za-z]?[a-z]{1,19})[,.;:!?)]{0,2}(?:\s|\Z)")
 _STATEMENT = re.compile(r"[A-Za-z_][\w.-]{0,40}+ ?[:=](?![=\s]|\Z)|[A-Za-z_][\w.-]{0,40}+[:=] ")
@@ -492,9 +473,7 @@ def _is_one_number(text: str, start: int, end: int, joined: str) -> bool:
     return not DIGIT.search(before + after)
 
 
-_GROUPED = re.compile(
-    r"[0-9]{4}(?:[^0-9A-Za-z]{1,16}[0-9]{4}){3}|[0-9]{4}[^0-9A-Za-z]{1,16}[0-9]{6}[^0-9A-Za-z]{1,16}[0-9]{5}"
-)
+_GROUPED = read_shape("number in groups")
 _DASHED = re.compile("[0-9]{3}-[0-9]{2}-[0-9]{4}|[0-9]{4}(?:-[0-9]{4}){3}")
 
 
