@@ -1,8 +1,4 @@
-"""The credentials in a text: keys, tokens, passwords, cookies, private keys.
-
-Every search jumps from one cheap mark (a prefix, a label, `://`) to the next and looks a bounded way around it, so an
-attacker cannot make the time more than linear.
-"""
+"""The credentials in a text: keys, tokens, passwords, cookies, private keys."""
 
 from __future__ import annotations
 
@@ -26,10 +22,7 @@ from lockgate.core.text.confusables import is_wordlike
 
 
 def find_credentials(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
-    """Yield every credential in a text, overlaps included; `low` is the text in lower case.
-
-    `marks` are those of MARKS that may be in the text; it is searched for no other.
-    """
+    """Yield every credential in a text, overlaps included; `low` is it in lower case, `marks` those of MARKS in it."""
     yield from find_by_rows(_ROWS, text, low, marks)
     yield from _find_keys(text, low, marks)
     yield from _find_labelled(text, low, marks)
@@ -190,8 +183,7 @@ def _is_random(run: str) -> bool:
         changes = sum(map(classes.count, ("ul", "ud", "lu", "ld", "du", "dl")))
         if changes * 20 >= len(plain) * 7:
             return True
-    # One case and digits, or hardly a digit: words in it decide. A date, a count or a repetition of a few characters is
-    # no key.
+    # One case and digits, or hardly a digit: words in it decide. A date, a count or a repetition is no key.
     if (not digits and min(small, capital) < 4) or digits * 5 > len(plain) * 3 or len(set(plain[:256])) < 10:
         return False
     between = sum(map(classes.count, ("ud", "ld", "du", "dl")))

@@ -120,11 +120,7 @@ def cut_to_budget(
 
 
 def cut_excerpts(redacted: Redacted, spans: Sequence[tuple[int, int]], *, budget: int = 8000) -> ShownParts:
-    """Return the whole text if it fits, else its head, its tail and the surroundings of the spans.
-
-    It takes the result of `redact`, so no caller can cut a text that still has its secrets. `spans` are places in the
-    original. All pieces together have at most `budget` characters.
-    """
+    """Return the same of a text that is redacted already; `spans` are places in the original."""
     text = redacted.text
     if len(text) <= budget:
         return ShownParts((text,), True, redacted.unread)

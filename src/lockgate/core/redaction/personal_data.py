@@ -1,7 +1,7 @@
 """The personal data in a text: addresses, and the numbers of persons, accounts and records.
 
 Numbers with a check digit or letter (Luhn, mod 97) have to pass it: a verifier cannot judge a request from which order
-numbers, dates and hashes were removed. Every search is linear: it looks a bounded way around a cheap mark.
+numbers, dates and hashes were removed.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ def find_personal_data(
 ) -> Iterator[SensitiveSpan]:
     """Yield the personal data in a text, overlaps included; `joined` if its line breaks were taken out.
 
-    `marks` are those of MARKS that may be in the text; it is searched for no other. The rule set `secrets` finds only
-    numbers that are as good as a key: addresses that a call sends something to stay.
+    The rule set `secrets` finds only numbers that are as good as a key: addresses that a call sends to stay.
     """
     # Without its line breaks a name would run on into the next line.
     yield from find_by_rows((_JOINED_ROWS if joined else _ROWS)[ruleset], text, low, marks)

@@ -28,6 +28,7 @@ COLUMNS = {
     "accounts": ("characters", "countries"),
     "cards": ("begins with", "digits"),
     "around names": ("role", "words"),
+    "behind names": ("roles", "pattern"),
 }
 # The rule sets that a row may name together.
 RULESETS = {

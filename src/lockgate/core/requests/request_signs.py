@@ -314,12 +314,8 @@ def _is_within(word: str, meant: str, slips: int) -> bool:
 _SHORTEST_SENTENCE: Final = 3
 # Added to the numbers of the words after the end of a sentence: no gap is so large, and no piece has so many words.
 _APART: Final = 1 << 16
-# The sequences by the rarest of their classes, which is the bit of a number, with all of them as its bits.
-_NEEDED: Final[dict[int, list[tuple[WordSequence, int]]]] = {}
-for _sequence in SEQUENCES:
-    _rarest = min(_sequence.classes, key=lambda name: sum(name in other.classes for other in SEQUENCES))
-    _bits = sum({1 << _NUMBERS[name] for name in _sequence.classes})
-    _NEEDED.setdefault(1 << _NUMBERS[_rarest], []).append((_sequence, _bits))
+# Each sequence with its classes as the bits of a number.
+_NEEDED: Final = [(sequence, sum({1 << _NUMBERS[name] for name in sequence.classes})) for sequence in SEQUENCES]
 
 # The first and the last word of an entry, and its classes as the bits of a number.
 _Entry = tuple[int, int, int]
@@ -347,15 +343,13 @@ def _find_entries(words: list[str]) -> list[_Entry]:
 def _sequences_with_all_classes(entries: list[_Entry]) -> list[WordSequence]:
     """Return the sequences of which every class has an entry: few, in nearly every text."""
     present = reduce(or_, (classes for _, _, classes in entries), 0)
-    groups = (group for rarest, group in _NEEDED.items() if rarest & present)
-    return [sequence for group in groups for sequence, needed in group if needed & present == needed]
+    return [sequence for sequence, needed in _NEEDED if needed & present == needed]
 
 
 def _places_of_classes(entries: list[_Entry], words: list[str], sequences: list[WordSequence]) -> _Places:
     """Return the places of the classes of sequences, in numbers that are far apart if a sentence ends between them."""
-    wanted = {name for sequence in sequences for name in sequence.classes}
-    places: _Places = {name: [] for name in wanted}
-    bits = sum(1 << _NUMBERS[name] for name in wanted)
+    places: _Places = {name: [] for sequence in sequences for name in sequence.classes}
+    bits = sum(1 << _NUMBERS[name] for name in places)
     ends = [at for at, word in enumerate(words) if word == _END]
     # Of each end of a sentence that is long enough to be one.
     borders = [end for before, end in zip([-1, *ends], ends, strict=False) if end - before > _SHORTEST_SENTENCE]

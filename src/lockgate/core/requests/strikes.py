@@ -3,11 +3,9 @@
 1. Every unsafe request is a strike against its principal and against the network it came from.
 2. A principal with `tier1_threshold` strikes in the window is in `tier1_mode` for `tier1_cooldown_s`, and likewise for
    tier 2. A strike during a cooldown begins it again; when it ends, strikes still in the window count on.
-3. A network with `network_threshold` of them is slowed, more with each. It is never locked out: an attacker could lock
-   out all others behind the same address.
+3. A network with `network_threshold` of them is slowed, more with each. It is never locked out: others share it.
 
-Records are merged by the later end of each ban, so that no repeated, late or reordered report lifts one. Times are the
-caller's clock, which must not go backwards.
+Records are merged by the later end of each ban, so no repeated or late report lifts one. The clock is the caller's.
 """
 
 from __future__ import annotations
@@ -149,9 +147,9 @@ class StrikeReport(NamedTuple):
 
 
 class SharedStrikes(NamedTuple):
-    """What the others know: of each subject asked about, in that order, and of bans since the last time.
+    """What the others know of each subject asked about, in that order, and bans since the last time.
 
-    `has_forgotten`: they have lost what they once knew, and should be told every ban again.
+    `has_forgotten`: they have lost what they knew, and need every ban again.
     """
 
     known: tuple[SharedRecord, ...]

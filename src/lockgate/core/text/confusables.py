@@ -1,7 +1,7 @@
 """Characters that are not what they look like: which plain Latin text a reader, or a model, sees in them.
 
-Everything here works one character at a time, so that the cost is linear whatever the text: normalising whole
-strings is quadratic on alternating combining marks, and one U+FDFA becomes eighteen characters.
+All of it works one character at a time, so the cost is linear: normalising whole strings is quadratic on alternating
+combining marks, and one U+FDFA becomes eighteen characters.
 """
 
 from __future__ import annotations

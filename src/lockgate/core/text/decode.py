@@ -342,10 +342,7 @@ def _end_of_stretch(mask: bytes, at: int) -> int:
 
 
 def decode_run(written: bytes, *, glued: bool = False, most: int = 0) -> DecodedRun:
-    """Return what a run of base64 or hexadecimal says; `glued` if other letters may stand at its ends.
-
-    `most` is how much of compressed data is read.
-    """
+    """Return what a run says; `glued` if other letters may stand at its ends, `most` limits compressed data."""
     digits = compile_bytes_pattern(rb"(?:0x)?([0-9A-Fa-f]+)").fullmatch(written)
     data = binascii.unhexlify(digits[1]) if digits and len(digits[1]) % 2 == 0 else b""
     # Base64 of so many bytes has letters of both cases: what has one only is a digest, a path or a name.
@@ -492,10 +489,7 @@ _FOLDING = frozenset({"compat", "mixed", "marks"})
 
 
 def find_readings(text: str, triggers: frozenset[str]) -> TextReadings:
-    """Return every other reading of a text for the triggers that fired on it.
-
-    Never raises, whatever the text; cost and output are linear in its length.
-    """
+    """Return every other reading of a text for its triggers; never raises, and cost and output are linear."""
     if not triggers or not text:
         return TextReadings()
     reader = _Decoder(text)

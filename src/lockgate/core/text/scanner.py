@@ -1,9 +1,8 @@
 """Text to findings: every rule and every trigger in one linear pass.
 
 The engine is hyperscan (Vectorscan): no backtracking, so the cost is linear in the text whatever the text says.
-It reports where a match ends; the start is looked up afterwards, in a window, only for hits.
-Patterns that cannot match ASCII are compiled apart: most texts are ASCII and skip them.
-Order cues are a second, more expensive set of patterns, looked for only around what a call shares with a text.
+It reports where a match ends; the start is looked up afterwards, only for hits. Patterns that cannot match ASCII are
+compiled apart. Order cues are more expensive, and looked for only around what a call shares with a text.
 """
 
 from __future__ import annotations
@@ -73,20 +72,10 @@ class Scan(NamedTuple):
 
 def rules_from_patterns(patterns: Iterable[str]) -> tuple[Rule, ...]:
     """Return an organisation's own patterns as rules; they count wherever the broad rules count."""
+    what, why = "a pattern of this installation", "its configuration names it in additional_patterns"
     return tuple(
-        Rule(
-            id=f"custom:{number}",
-            family="custom",
-            pattern=pattern,
-            scope=Scope.AGENT,
-            what="a pattern of this installation",
-            why="its configuration names it in additional_patterns",
-            hit="",
-            miss="",
-            owasp="LLM01:2026",
-            utf8=not pattern.isascii(),
-        )
-        for number, pattern in enumerate(patterns, 1)
+        Rule(f"custom:{n}", "custom", pattern, Scope.AGENT, what, why, "", "", "LLM01:2026", utf8=not pattern.isascii())
+        for n, pattern in enumerate(patterns, 1)
     )
 
 
@@ -205,11 +194,7 @@ COMPILE_AFTER = 200_000
 
 
 class PatternSet:
-    """Words and named shapes looked for in one pass, once enough text has been seen; safe to share between threads.
-
-    Words match letter for letter. A shape is a pattern that matches every text with what it is named after, and few
-    others.
-    """
+    """Words and named patterns, found in one pass once enough text has been seen; safe to share between threads."""
 
     def __init__(self, words: Iterable[str], shapes: Mapping[str, str]) -> None:
         patterns = {**{word: re.escape(word) for word in words}, **shapes}
