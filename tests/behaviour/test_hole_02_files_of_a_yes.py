@@ -293,6 +293,7 @@ RUNS = {
     "name with space": ("sudo sh 'my deploy.sh'", {"my deploy.sh": "#!/bin/sh\necho hello\n"}, "my deploy.sh"),
     "name with space no ending": ("sudo sh 'my deploy'", {"my deploy": "true"}, "my deploy"),
     "unicode": ("sudo sh ü.sh", {"\u00fc.sh": "#!/bin/sh\necho hello\n"}, "ü.sh"),
+    "bash opts": ("sudo bash -euo pipefail deploy", {"deploy": "true"}, "deploy"),
     "busybox sh": ("sudo busybox sh deploy", {"deploy": "true"}, "deploy"),
     "timeout": ("sudo timeout 5 sh deploy", {"deploy": "true"}, "deploy"),
     "bash --rcfile": ("sudo bash --rcfile rc -i", {"rc": "true"}, "rc"),
@@ -334,7 +335,6 @@ RUNS = {
 }
 # What is run is not only what a file holds: no grant is offered.
 MADE = {
-    "bash opts": ("sudo bash -euo pipefail deploy", {"deploy": "true"}, "deploy"),
     "cat | sudo sh": ("cat deploy.txt | sudo sh", {"deploy.txt": "true"}, "deploy.txt"),
     "cp then run": ("cp deploy.txt /tmp/zz.sh && sudo sh /tmp/zz.sh", {"deploy.txt": "true"}, "deploy.txt"),
     "eval $(<)": (f'eval "$(<cmds)" && {UPLOAD}', {"cmds": "true"}, "cmds"),

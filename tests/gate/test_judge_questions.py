@@ -165,6 +165,18 @@ def test_a_judge_that_answers_with_something_else_did_not_answer() -> None:
     assert ask(session(Odd())).action is Action.PAUSE
 
 
+def test_a_judge_without_one_of_its_methods_does_not_answer_by_it() -> None:
+    class Half:
+        name = "half/judge"
+
+        def opine(self, _inquiry: Inquiry) -> Opined:
+            return Opined(CLEAR)
+
+    opened = session(Half())  # type: ignore[arg-type]
+    assert ask(opened).action is Action.CONTINUE
+    assert asyncio.run(session(Half()).check_async("bash", {"command": PUSH})).action is Action.PAUSE  # type: ignore[arg-type]
+
+
 # --- the ways into Tier 3
 
 

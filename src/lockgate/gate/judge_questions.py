@@ -109,7 +109,8 @@ class JudgeQuestions:
             if not (yield from self._may_ask(judge)):
                 opined = Opined(Silent(BUDGET_SPENT))
                 return opined
-            answer = yield Attempt(partial(judge.opine, inquiry), partial(judge.opine_async, inquiry))
+            # A judge without one of its methods is one that does not answer.
+            answer = yield Attempt(lambda: judge.opine(inquiry), lambda: judge.opine_async(inquiry))
             opined = _validate_answer(answer)
             self._remember(key, opined)
             return opined

@@ -98,25 +98,25 @@ class ExamStore:
         except LockgateError as error:
             # A judge that had failed must not clear anything because the file that says so is damaged.
             return JudgeStanding(Authority.FAILED, why=error.message)
-        exams = [each for each in results if _is_exam_of(identity, each)]
+        exams = [exam for exam in results if _is_exam_of(identity, exam)]
         if not exams:
-            return _standing_of_other(
-                identity, [each for each in results if each.identity[:2] == identity[:2] and each.standing in GRADES]
-            )
-        current = [each for each in exams if each.question_sha256 == question_sha256]
-        worst = min(reversed((current or exams)[-COUNTED:]), key=lambda each: GRADES.index(each.standing))
+            return _standing_of_other(identity, results)
+        current = [exam for exam in exams if exam.question_sha256 == question_sha256]
+        worst = min(reversed((current or exams)[-COUNTED:]), key=lambda exam: GRADES.index(exam.standing))
         day = datetime.fromtimestamp(worst.taken_at, UTC).date().isoformat()
-        if not current and question_sha256 not in seen:
+        if not current and now - self._first_asked(question_sha256, seen, now) >= GRACE_S:
+            why = f"its exam of {day} is void: the question has changed"
+            return JudgeStanding(Authority.FAILED, worst.id, day, why)
+        why = f"it failed its exam on {day} {worst.why}".strip() if worst.standing is Authority.FAILED else ""
+        return JudgeStanding(worst.standing, worst.id, day, why)
+
+    def _first_asked(self, question_sha256: str, seen: dict[str, int], now: float) -> int:
+        """Return when a gate first had these words; where that cannot be kept, they count as old."""
+        if question_sha256 not in seen:
             with suppress(OSError, LockgateError):
                 self._replace(lambda kept: kept[1].update({question_sha256: int(now)}))
                 seen = self._read()[1]
-        # Where it cannot be kept when a gate first had these words, they count as old.
-        if not current and now - seen.get(question_sha256, 0) >= GRACE_S:
-            return JudgeStanding(
-                Authority.FAILED, worst.id, day, f"its exam of {day} is void: the question has changed"
-            )
-        why = f"it failed its exam on {day} {worst.why}".strip() if worst.standing is Authority.FAILED else ""
-        return JudgeStanding(worst.standing, worst.id, day, why)
+        return seen.get(question_sha256, 0)
 
     def _read(self) -> _Kept:
         if not self._path.exists():
@@ -152,10 +152,11 @@ def _tries_left(results: list[ExamResult], identity: JudgeIdentity, now: float) 
     return max(0, TRIES_A_DAY - len(recent))
 
 
-def _standing_of_other(identity: JudgeIdentity, others: list[ExamResult]) -> JudgeStanding:
+def _standing_of_other(identity: JudgeIdentity, results: list[ExamResult]) -> JudgeStanding:
     """Return the standing of a judge that took no exam, while others of its route and model may have."""
-    was_passed = any(each.identity[:3] == identity[:3] and each.standing in GRADES[1:] for each in others)
-    has_failed = any(each.standing is Authority.FAILED for each in others)
+    others = [exam for exam in results if exam.identity[:2] == identity[:2] and exam.standing in GRADES]
+    was_passed = any(exam.identity[:3] == identity[:3] and exam.standing in GRADES[1:] for exam in others)
+    has_failed = any(exam.standing is Authority.FAILED for exam in others)
     why = "was examined at another endpoint or as another program" if others else "has not taken the exam"
     # A failed program that is changed has still failed: else each update would give it back what it may clear.
     authority = Authority.REPLACED if was_passed else Authority.FAILED if has_failed else Authority.UNEXAMINED

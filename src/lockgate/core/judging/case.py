@@ -16,11 +16,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from hashlib import sha256
 from threading import Lock
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from lockgate.core.redaction.excerpts import (
     LINE_OVERHEAD,
@@ -68,6 +68,7 @@ _LEAST_SHARE = 400
 # What is kept of blocks for the next call, all sessions together.
 _MAX_KEPT = 1_024
 _MAX_KEPT_CHARACTERS = 8_000_000
+_T = TypeVar("_T")
 
 
 class BlockLookup(Protocol):
@@ -155,7 +156,8 @@ def build_case(
     Given a `ContextSnapshot` it may take its time on any thread; a `Context` must not change meanwhile.
     """
     top = ask.stage is Stage.SUPERVISOR
-    budget = max((SUPERVISOR_CHARACTERS if top else TRIAGE_CHARACTERS) if budget is None else budget, LEAST_CHARACTERS)
+    usual = SUPERVISOR_CHARACTERS if top else TRIAGE_CHARACTERS
+    budget = max(usual if budget is None else budget, LEAST_CHARACTERS)
     missing = _LeftOut()
     # 2. The goal, the call, the findings and the origins.
     asked = cut_to_budget(goal, (), min(MAX_GOAL, budget // 8))
@@ -163,17 +165,15 @@ def build_case(
     tool = remove_secrets(ask.call.tool[:_MAX_NAME])
     missing.note("the end of the tool's name", applies=len(ask.call.tool) > _MAX_NAME)
     arguments = _arguments(ask, budget // 4, missing)
-    for finding in ask.findings:
-        missing.note(finding.excerpt, applies=finding.rule == UNSHOWN)
-    described = (_finding_line(finding, context) for finding in _rank_findings(ask.findings))
-    findings = missing.fit(described, len(ask.findings), budget // 8, "of the findings")
+    ranked_findings = _rank_findings(ask.findings, missing)
+    findings = missing.fit(ranked_findings, partial(_finding_line, context), budget // 8, "of the findings")
     ranked = sorted(ask.origins, key=lambda origin: (origin.known, not origin.order))
     orders = sum(1 for origin in ranked if origin.order and not origin.known)
-    origins = missing.fit(map(_origin_line, ranked), len(ranked), budget // 8, "of the origins", telling=orders)
+    origins = missing.fit(ranked, _origin_line, budget // 8, "of the origins", telling=orders)
     trail = _trail(history, policy, budget // (8 if top else 16), missing, top=top)
     targets, secrets = tuple(_target_lines(ask, context)), tuple(_secret_lines(ask, context))
     made = list(_lineage(ask, context)) if top else []
-    lineage = missing.fit(made, len(made), budget // 16, "of the lines on what was made from what")
+    lineage = missing.fit(made, str, budget // 16, "of the lines on what was made from what")
     # 3. and 4. The blocks.
     lines = *targets, *secrets, *findings, *origins, *trail, *lineage
     shown = *asked.pieces, tool.text, arguments, policy.research_scope, *lines
@@ -182,8 +182,7 @@ def build_case(
     unread = {is_flagged for parts, is_flagged in chooser.shown.values() if parts.unread}
     if withheld := False in unread:
         missing.what.append("words that were removed together with secrets, where nothing was found")
-    is_hidden = asked.unread or tool.unread or True in unread
-    missing.note("words that were removed together with secrets", applies=is_hidden)
+    missing.note("words that were removed together with secrets", applies=asked.unread or tool.unread or True in unread)
     return JudgeCase(
         goal="\n[…]\n".join(asked.pieces),
         tool=tool.text,
@@ -231,16 +230,16 @@ class _LeftOut:
             self.matters = self.matters or matters
 
     def fit(
-        self, lines: Iterable[str], number_of_lines: int, budget: int, what: str, *, telling: int | None = None
+        self, parts: Sequence[_T], line_of: Callable[[_T], str], budget: int, what: str, telling: int | None = None
     ) -> tuple[str, ...]:
-        """Return as many lines as there is room for; only the first `telling` of them matter."""
+        """Return the lines of as many parts as there is room for; only the first `telling` of them matter."""
         shown: dict[str, None] = {}
-        for number, line in enumerate(lines):
+        for number, line in enumerate(map(line_of, parts)):
             if line in shown:
                 continue
             budget -= _line_size(line)
             if budget < 0 or len(shown) >= MAX_LINES:
-                self.count(number_of_lines - number, what, matters=telling is None or number < telling)
+                self.count(len(parts) - number, what, matters=telling is None or number < telling)
                 break
             shown[line] = None
         return tuple(shown)
@@ -253,7 +252,7 @@ def _line_size(line: str) -> int:
 # --- lines
 
 
-def _rank_findings(findings: Sequence[Finding]) -> list[Finding]:
+def _rank_findings(findings: Sequence[Finding], missing: _LeftOut) -> list[Finding]:
     """Return what no judge may clear first, then the origins, then the rules; each kind once before any comes again.
 
     An attacker can have as many findings as he likes, and must not be able to bury one under the others.
@@ -261,6 +260,7 @@ def _rank_findings(findings: Sequence[Finding]) -> list[Finding]:
     seen: Counter[str] = Counter()
     ranked = []
     for finding in findings:
+        missing.note(finding.excerpt, applies=finding.rule == UNSHOWN)
         seen[finding.rule] += 1
         kind = 0 if finding.rule.startswith(HARD_RULES) else 1 if finding.rule.startswith("origin:") else 2
         ranked.append((seen[finding.rule], kind, finding))
@@ -290,7 +290,7 @@ _FAMILIES: Mapping[str, str] = {
 }
 
 
-def _finding_line(finding: Finding, context: BlockLookup) -> str:
+def _finding_line(context: BlockLookup, finding: Finding) -> str:
     where = "block" if finding.where in context.positions and not _in_argument(finding) else "argument"
     reading = "" if finding.reading in ("raw", "exact") else f", read as {finding.reading}"
     what = f": {quote(finding.excerpt)}" if finding.excerpt else ""
@@ -464,17 +464,20 @@ def _tokenize(path: str, name: str, value: object, depth: int, tokens: list[str 
             tokens += [label] if label else []
             left_out += _tokenize(below, called, item, depth + 1, tokens)
         tokens.append("}" if is_mapping else "]")
-    elif isinstance(value, str):
-        tokens.append(_ArgumentLeaf(path, name, value, True))
     else:
-        try:
-            text = json.dumps(value)
-        except (TypeError, ValueError):
-            # Python refuses to print integers of thousands of digits.
-            text = '"[a number too long to write]"'
-        is_constant = value is None or isinstance(value, bool)
-        tokens.append(text if is_constant else _ArgumentLeaf(path, name, text, False))
+        tokens.append(_token_from_scalar(path, name, value))
     return left_out
+
+
+def _token_from_scalar(path: str, name: str, value: object) -> str | _ArgumentLeaf:
+    if isinstance(value, str):
+        return _ArgumentLeaf(path, name, value, True)
+    try:
+        text = json.dumps(value)
+    except (TypeError, ValueError):
+        # Python refuses to print integers of thousands of digits.
+        text = '"[a number too long to write]"'
+    return text if value is None or isinstance(value, bool) else _ArgumentLeaf(path, name, text, False)
 
 
 # --- 3. and 4. the blocks
@@ -553,11 +556,7 @@ class _ExcerptChooser:
         self._room = max(self._room - _OWN_LINE * min(len(self._flagged), MAX_BLOCKS), 0)
         full = distinct[: self._room // _LEAST_SHARE]
         for block in distinct[len(full) :]:
-            # Named with what was found in it, without any of its text.
-            self.shown[block.id] = ShownParts((), False), True
-            rules = dict.fromkeys(finding.rule for finding in self._ask.findings if finding.where == block.id)
-            what = ", ".join(list(rules)[:4]) or "values of the call come from it"
-            self._missing.note(f"all of block {quote(block.id, 80)}: {what}", applies=True)
+            self._name_without_text(block)
         ordered = {origin.block for origin in self._ask.origins if origin.order and not origin.known}
         needs = [estimate_need(block.content, self._room, _weigh) for block in full]
         shares = share_budget(needs, [2 if block.id in ordered else 1 for block in full], self._room)
@@ -569,6 +568,12 @@ class _ExcerptChooser:
             partly += not parts.whole
             self._room -= parts.written_size
         self._missing.count(partly, "of the flagged blocks, in part")
+
+    def _name_without_text(self, block: Block) -> None:
+        self.shown[block.id] = ShownParts((), False), True
+        rules = dict.fromkeys(finding.rule for finding in self._ask.findings if finding.where == block.id)
+        what = ", ".join(list(rules)[:4]) or "values of the call come from it"
+        self._missing.note(f"all of block {quote(block.id, 80)}: {what}", applies=True)
 
     def _add_others(self) -> None:
         """4. Add the other untrusted texts, each once, the latest first where there are too many."""

@@ -91,26 +91,20 @@ class _EvidencePlace(NamedTuple):
 
 def collect_evidence(ask: EscalatedCall, context: BlockLookup, goal: str) -> Evidence:
     """Return the evidence for one call, at a bounded cost. A `Context` must not change meanwhile."""
-    messages = [
-        block.content[:_MAX_SEARCHED]
-        for block in context.blocks
-        if block.trust is Trust.TRUSTED and block.source.partition(":")[0] == "user"
-    ]
+    trusted = [block for block in context.blocks if block.trust is Trust.TRUSTED]
+    messages = [block.content[:_MAX_SEARCHED] for block in trusted if block.source.partition(":")[0] == "user"]
     request = "\n".join([goal, *messages])
-    untrusted = {block.id for block in context.blocks if block.trust is Trust.UNTRUSTED}
-    flagged = [finding for finding in ask.findings if finding.where in untrusted]
-    speaking = [finding for finding in flagged if finding.rule.startswith(_SPEAKS)]
+    speaking, lesser = _findings_in_texts(ask, context)
     orders = [origin for origin in ask.origins if origin.order and not origin.known]
     targets = _unasked_targets(ask, context, _flat(request))
-    lesser = [finding for finding in flagged if not finding.rule.startswith(_SPEAKS)]
     telling = [*targets, *_telling_places(ask, speaking)] or [_place_of(finding) for finding in lesser[:_MAX_LATEST]]
     windows, is_complete = _windows(context, telling)
     leaves = flatten_arguments(ask.call.arguments)[0][:_MAX_LEAVES]
-    last = messages[-1] if messages and messages[-1] != goal else ""
+    last = "".join(messages[-1:])
     call = " ".join(f"{leaf.argument}={leaf.text[: 2 * _MAX_VALUE]}" for leaf in leaves[:6])
     words = _words(leaf.text[:_MAX_SEARCHED] for leaf in leaves)
     asked = _words([request]) | _followed_words(ask, context)
-    share = len(words & asked) / len(words) if words else 0.0
+    share = len(words & asked) / max(1, len(words))
     return Evidence(
         _case(ask, goal, last, call, {place.value for place in targets}),
         windows or _latest(context),
@@ -118,6 +112,16 @@ def collect_evidence(ask: EscalatedCall, context: BlockLookup, goal: str) -> Evi
         is_complete,
         _is_clearable(ask, orders, speaking) and not _has_strange_receiver(ask, context),
     )
+
+
+def _findings_in_texts(ask: EscalatedCall, context: BlockLookup) -> tuple[list[Finding], list[Finding]]:
+    """Return what in untrusted texts speaks to a model, and what else was found there."""
+    untrusted = {block.id for block in context.blocks if block.trust is Trust.UNTRUSTED}
+    both: tuple[list[Finding], list[Finding]] = [], []
+    for finding in ask.findings:
+        if finding.where in untrusted:
+            both[not finding.rule.startswith(_SPEAKS)].append(finding)
+    return both
 
 
 def _words(texts: Iterable[str]) -> set[str]:
@@ -132,7 +136,7 @@ def _flat(text: str) -> str:
 def _case(ask: EscalatedCall, goal: str, last: str, values: str, from_text: set[str]) -> str:
     """Return what the user wants, what the call would do, and the call in short."""
     wanted = plain_text(goal[: 2 * _MAX_GOAL])[:_MAX_GOAL]
-    if last:
+    if last not in ("", goal):
         wanted = f"{wanted} / {plain_text(last[: 2 * _MAX_SAID])[:_MAX_SAID]}"
     grave = [effect for effect in ask.effects if effect.severity >= Severity.REACHES_OUT] or ask.effects[:1]
     acts = [
@@ -289,24 +293,19 @@ _NEAR = 200
 
 def _is_clearable(ask: EscalatedCall, orders: Sequence[Origin], speaking: Sequence[Finding]) -> bool:
     """Return whether nothing about the call itself, or about the order that it carries out, is for a person."""
-    reaching = [effect.target for effect in ask.effects if effect.severity >= Severity.REACHES_OUT]
     return not (
         ask.opens_a_door
         or ask.hard_findings
         or ask.gives_away_unasked
         # The model takes a name that imitates another for that one, as the attacker wants it to.
         or any(finding.rule == LOOKALIKE for finding in ask.findings)
-        or any(map(is_imitation, reaching))
+        or any(is_imitation(effect.target) for effect in ask.effects)
         # No bank gets this back.
         or any(effect.kind == "pays" and is_wallet(effect.target) for effect in ask.effects)
         or _is_led_by_order(ask, orders)
         # The order also speaks to the machine: claims to be its master, or asks it to keep something from people. A
         # rule is found once in a text, where it first holds: the text behind it may speak to the machine as well.
-        or any(
-            finding.where == origin.block and finding.start < origin.end + _NEAR
-            for finding in speaking
-            for origin in orders
-        )
+        or any(finding.where == at.block and finding.start < at.end + _NEAR for finding in speaking for at in orders)
     )
 
 
