@@ -134,7 +134,7 @@ class OriginLookup:
         seen_blocks: set[str] = set()
         driven_blocks: set[str] = set()
         for held in takewhile(lambda _: self._budget.take(_ORIGIN_STEPS), holding):
-            block, (at, _) = held.reading.block, held.spans[0]
+            block, (_, at) = held.reading.block, held.spans[0]
             signal, order = ("", None) if known else self._signal_in_block(candidate, held, sink)
             if order is None and (not candidate.is_distinctive or block in seen_blocks):
                 continue
