@@ -140,3 +140,20 @@ def test_a_pause_without_an_answer_says_why(why: str, words: str) -> None:
     decision = check(MAIL, triage=Judge(Silent(why), Authority.PASSED), escalate="auto")
     assert decision.action is Action.PAUSE
     assert words in decision.explanation
+
+
+@pytest.mark.parametrize(
+    ("standing", "call", "words"),
+    [
+        (Authority.FAILED, MAIL, "the judge that was asked has failed its exam"),
+        (Authority.UNEXAMINED, MAIL, "the judge that was asked has taken no exam"),
+        (Authority.PASSED, CRON, "has not passed with distinction, as this call needs"),
+        (Authority.DISTINCTION, CRON, "this call needs two judges that find nothing"),
+    ],
+)
+def test_a_judge_whose_word_does_not_count_is_named(
+    standing: Authority, call: tuple[str, dict[str, str]], words: str
+) -> None:
+    held = check(call, triage=Judge(SAFE, standing), escalate="wide", goal="Write a report.")
+    assert held.action is Action.PAUSE
+    assert words in held.explanation

@@ -38,6 +38,8 @@ def resume(
     """
     if isinstance(opinion, Silent | Unreadable):
         ask = ask._replace(no_answer=opinion.why if isinstance(opinion, Silent) else "unreadable")
+    elif opinion is not None and not _may_clear(ask, judge):
+        ask = ask._replace(no_answer=judge.authority.value)
     # 6. Triage.
     if ask.stage is not Stage.SUPERVISOR:
         return _follow_triage(ask, opinion, policy, judge, is_down=is_down)
