@@ -70,18 +70,14 @@ def _is_special(walk: Walk, path: str, other: str) -> bool:
     return written.kind != usual.kind and written.severity >= usual.severity
 
 
-_SCHEME = re.compile(r"(?:https?|file|data|blob|npm|jsr):", re.IGNORECASE)
-
-
 def role_module_address(use: Use, value: str) -> None:
     """What `deno` runs or loads: a file, a package, or an address whose code runs at once."""
-    walk, scheme = use.walk, _SCHEME.match(value)
-    if scheme is None:
-        walk.run_program(["node", value], use.call.stdin)
-    elif scheme[0] in ("npm:", "jsr:"):
-        packages.note_package(walk, value[4:], "npm" if scheme[0] == "npm:" else "")
+    if value.startswith(("npm:", "jsr:")):
+        packages.note_package(use.walk, value[4:], value[:3].replace("jsr", ""))
+    elif scheme := re.match(r"(?:https?|file|data|blob):", value, re.IGNORECASE):
+        use.walk.add("runs-download", host_of(value) if "://" in value else scheme[0])
     else:
-        walk.add("runs-download", host_of(value) if "://" in value else scheme[0])
+        use.walk.run_program(["node", value], use.call.stdin)
 
 
 # Git and its forges
@@ -138,16 +134,14 @@ def role_fetched(use: Use, value: str) -> None:
 
 def finish_clones_into(use: Use) -> Output:
     """Fetch a repository into a folder; what is there is a download from then on."""
-    walk = use.walk
+    walk, is_forge = use.walk, use.call.name != "git"
     if not use.operands:
         return UNKNOWN_OUTPUT
     address = walk.plain(use.operands[0])
-    name = re.sub(r"(?:\.git)?/?$", "", address).rsplit("/", 1)[-1].rsplit(":", 1)[-1]
-    folder = use.operands[1] if len(use.operands) > 1 else name
-    is_forge = use.call.name != "git"
     if address.startswith(("ext::", "fd::")):
         role_fetched(use, address)
         return UNKNOWN_OUTPUT
+    folder = [*use.operands, re.split("[/:]", re.sub(r"(?:\.git)?/?$", "", address))[-1]][1]
     if is_forge or "@" in address or re.match(r"[\w.-]+:|.*://", address):
         host = address if is_forge else remote_target(walk, address)
         walk.add("clones", host)

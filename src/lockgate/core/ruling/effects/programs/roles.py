@@ -15,7 +15,7 @@ from lockgate.core.ruling.effects.effect import Certainty
 from lockgate.core.ruling.effects.paths import Access, read_access
 from lockgate.core.ruling.effects.program_io import MARK, NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.program_rows import ANYWHERE, PACKAGE, TABLE, ProgramRow
-from lockgate.core.ruling.effects.programs.url_hosts import METADATA_HOSTS, host_of, is_address, is_local
+from lockgate.core.ruling.effects.programs.url_hosts import METADATA_HOSTS, host_of, is_local
 from lockgate.core.ruling.effects.project import Place
 from lockgate.core.tables import read_table
 
@@ -95,7 +95,7 @@ def last_word(arguments: list[str], words: list[str]) -> str:
     return last
 
 
-_PATTERNS = {
+PATTERNS = {
     name: (effect, re.compile(pattern))
     for name, effect, pattern in read_table(PACKAGE, TABLE, "patterns", ("name", "effect", "pattern"))
 }
@@ -103,9 +103,10 @@ _PATTERNS = {
 
 def role_if(use: Use, value: str) -> None:
     """A value that does more where it fits the pattern behind the dot."""
-    kind, pattern = _PATTERNS[use.detail]
+    kind, pattern = PATTERNS[use.detail]
     if pattern.search(value):
-        note_kind(use.walk, kind, value)
+        # A mode is no target, the file behind it is.
+        note_kind(use.walk, kind, use.operands[-1] if kind == "changes-permissions" else value)
 
 
 # Requests and hosts
@@ -178,14 +179,13 @@ _FIELD = re.compile(r"[\w\]]:?=[^=]|[\w]@")
 
 def role_field(use: Use, value: str) -> None:
     """A method, an address, or a field that is sent, as HTTPie has them."""
-    plain = use.walk.plain(value)
     if use.call.stdin is not NO_OUTPUT:
         use.modes.add("sends")
     use.keep("carry", value)
-    if plain in ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"):
-        role_method(use, plain)
-    elif "url" not in use.values and (plain[:1] == ":" or is_address(plain)):
-        use.keep("url", "localhost" if plain[:1] == ":" else value)
+    if value.isalpha() and value.isupper():
+        role_method(use, value)
+    elif "url" not in use.values:
+        use.keep("url", "localhost" if value[:1] == ":" else value)
     elif _FIELD.search(value):
         role_send(use, value)
 
@@ -248,15 +248,6 @@ def role_lookup(use: Use, value: str) -> None:
         walk.add("sends-data", ".".join(name.split(".")[-3:]).lstrip(".") or "dns")
 
 
-def role_remote_path(use: Use, value: str) -> None:
-    """`NAME:PATH` on another machine, or a file that is copied there."""
-    name, colon, _ = use.walk.plain(value).partition(":")
-    if colon:
-        use.walk.add("sends-data", name)
-    else:
-        note_sent(use.walk, use.walk.read_file(value))
-
-
 _RUNNING_SETTING = re.compile(r"(?i)(?:proxycommand|localcommand|knownhostscommand)[\s=]+")
 
 
@@ -317,29 +308,6 @@ def role_folder(use: Use, value: str) -> None:
         walk.access(value, Access.WRITE)
 
 
-_MODE = re.compile(r"[0-7]+|[ugoa]*[-+=][rwxXstugo]*(?:,[ugoa]*[-+=][rwxXstugo]*)*")
-_OPEN_MODE = re.compile(
-    r"0?[0-7]?[0-7][0-7][2367]$|0?[2-7][0-7]{3}$|[ugoa]*[ao][ugoa]*\+[rx]*w|[ugoa]*[+=][rwx]*s"
-    r"|[ugoa]*o[ugoa]*[+=][rx]*w|a[+=]\w*w"
-)
-
-
-def role_mode(use: Use, value: str) -> None:
-    """Who may use the files that follow."""
-    if not _MODE.fullmatch(value):
-        role_mode_path(use, value)
-    elif any(map(_OPEN_MODE.match, value.split(","))):
-        use.modes.add("wide")
-
-
-def role_mode_path(use: Use, value: str) -> None:
-    """A file whose mode changes."""
-    if "wide" in use.modes or use.walk.place(value) not in (Place.INSIDE, Place.SCRATCH):
-        use.walk.add("changes-permissions", use.walk.plain(value))
-    else:
-        use.walk.access(value, Access.WRITE)
-
-
 SHELL_NAME = re.compile(r"(?:/(?:usr/)?(?:local/)?bin/)?(?:ba|z|da|k|a|fi|c|tc)?sh")
 
 
@@ -396,10 +364,7 @@ def _note_url(walk: Walk, name: str, role: str, url: str) -> None:
 
 
 def _is_label(walk: Walk, option: str, argument: str) -> bool:
-    """Return whether an argument names targets in the project: `//web:all`, `//web/...`.
-
-    An option before it may take it for a path, where an attacker could have put a file: `--bazelrc //tmp/...`.
-    """
+    """Return whether an argument names targets in the project, `//web:all`: behind an option it may be a path."""
     return argument[:2] == "//" and (not option or (argument.endswith("...") and walk.place(argument) is Place.OUTSIDE))
 
 
@@ -433,24 +398,6 @@ def bucket_in(plain: str) -> str:
     """Return the bucket that a path of a cloud names."""
     match = re.match(r"(?:s3|gs|az)://([^/]*)", plain)
     return match.group(1) if match else ""
-
-
-def role_manifest(use: Use, value: str) -> None:
-    """A description of what a cluster shall run."""
-    stream = use.call.stdin if value == "-" else use.walk.read_file(value)
-    if "://" in value:
-        use.walk.add("runs-download", host_of(use.walk.plain(value)))
-    elif stream.source is Source.DOWNLOAD:
-        use.walk.add("runs-download", stream.target)
-
-
-def role_vault_path(use: Use, value: str) -> None:
-    """A path in a vault: some of them say who may do what; what happens to others stands behind the dot."""
-    path = use.walk.plain(value)
-    # Values stand behind the path: `x=1`, `@file` and `-`.
-    if path != "-" and not path.startswith("@") and ("=" not in path or "/" in path.partition("=")[0]):
-        is_access = path.startswith(("auth/", "sys/policy", "sys/policies", "identity/"))
-        use.walk.add("grants-access" if is_access else use.detail, path)
 
 
 def role_image(use: Use, value: str) -> None:

@@ -273,12 +273,7 @@ def rest_script(use: Use, words: list[str]) -> Output:
     if "module" in use.modes:
         return _run_module(use, words)
     if language == "shell":
-        while words and words[0][:1] == "+":
-            words = words[2 if words[0] in ("+o", "+O") else 1 :]
-        if "text" in use.modes:
-            texts, words = words[:1], words[1:]
-        if walk.as_root and ("text" in use.modes or (not words and stdin is NO_OUTPUT)):
-            walk.add("runs-as-root")
+        texts, words = _split_shell(use, words)
     for text in texts:
         run_text(walk, text, words, language)
     if texts and language == "code":
@@ -288,6 +283,16 @@ def rest_script(use: Use, words: list[str]) -> Output:
     elif not texts:
         run_input(walk, stdin, language)
     return UNKNOWN_OUTPUT
+
+
+def _split_shell(use: Use, words: list[str]) -> tuple[list[str], list[str]]:
+    """Return the text that a shell is given, and its other arguments, without settings such as `+o NAME`."""
+    while words and words[0][:1] == "+":
+        words = words[2 if words[0] in ("+o", "+O") else 1 :]
+    has_text = "text" in use.modes
+    if use.walk.as_root and (has_text or (not words and use.call.stdin is NO_OUTPUT)):
+        use.walk.add("runs-as-root")
+    return (words[:1], words[1:]) if has_text else ([], words)
 
 
 def _note_input(use: Use, texts: list[str], files: list[str]) -> None:

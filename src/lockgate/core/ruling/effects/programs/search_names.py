@@ -35,6 +35,14 @@ class _Alternative:
     acts: bool = False
     is_pruned: bool = False
 
+    def note(self, argument: str, value: str, *, is_wanted: bool) -> None:
+        if is_wanted:
+            self.names.append(value)
+            # An action that stands before a name is done with any file.
+            self.is_limited |= not self.acts
+        self.acts |= argument in _ACTS
+        self.is_pruned |= argument == "-prune"
+
 
 def read_search(arguments: list[str], named_by: Set[str] = NAMED_BY) -> Search:
     """Return what a search looks for, read without its brackets: each alternative needs a name.
@@ -42,21 +50,22 @@ def read_search(arguments: list[str], named_by: Set[str] = NAMED_BY) -> Search:
     Brackets behind `!` limit nothing, and any name in such a search may be wanted.
     """
     is_turned = any(first in _NOT and second == "(" for first, second in pairwise(arguments))
-    alternatives = [last := _Alternative()]
+    alternatives = [_Alternative()]
     for argument, value, is_negated in _read_arguments(arguments):
         if argument in _OR:
-            alternatives.append(last := _Alternative())
-        elif argument in named_by and (is_turned or not is_negated):
-            last.names.append(value)
-            # An action that stands before a name is done with any file.
-            last.is_limited = last.is_limited or not last.acts
-        last.acts = last.acts or argument in _ACTS
-        last.is_pruned = last.is_pruned or argument == "-prune"
-    if "(" not in arguments and any(each.acts for each in alternatives):
-        # Without any action, `find` prints what it prunes too.
-        alternatives = [each for each in alternatives if each.acts or not each.is_pruned]
+            alternatives.append(_Alternative())
+        is_wanted = argument in named_by and (is_turned or not is_negated)
+        alternatives[-1].note(argument, value, is_wanted=is_wanted)
+    if "(" not in arguments:
+        alternatives = _without_pruned(alternatives)
     names = [name for each in alternatives for name in each.names]
     return Search(names, not is_turned and all(each.is_limited for each in alternatives))
+
+
+def _without_pruned(alternatives: list[_Alternative]) -> list[_Alternative]:
+    """Return what is acted on; without any action, `find` prints what it prunes too."""
+    acts = any(each.acts for each in alternatives)
+    return [each for each in alternatives if each.acts or not each.is_pruned] if acts else alternatives
 
 
 def _read_arguments(arguments: list[str]) -> Iterator[tuple[str, str, bool]]:

@@ -9,7 +9,7 @@ from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Output, Source
 from lockgate.core.ruling.effects.programs.options import long_values, plain_words
 from lockgate.core.ruling.effects.programs.program_rows import PACKAGE, TABLE, WORDS
-from lockgate.core.ruling.effects.programs.roles import Use, last_word
+from lockgate.core.ruling.effects.programs.roles import PATTERNS, Use, last_word
 from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_local
 from lockgate.core.ruling.effects.project import Place
 from lockgate.core.ruling.effects.sql import is_scratch_database, read_sql
@@ -47,7 +47,6 @@ def _note_verbs(use: Use, words: list[str], target: str) -> Output:
 
 
 _NAMING = re.compile(r"name|id|bucket|user|role|group|arn|cluster|table|queue|function|stack|key")
-_KEY = re.compile(r"(delete|update)-(?:access-key|ssh-public-key|service-specific-credential|signing-certificate)")
 
 
 def finish_asks_aws(use: Use) -> Output:
@@ -58,12 +57,7 @@ def finish_asks_aws(use: Use) -> Output:
     target = next((value for name, value in pairs if _NAMING.search(name)), f"{service} {verb}")
     if service != "iam":
         return _note_verbs(use, [verb], target)
-    # Behind an option, the word may be the option's value.
-    key = _KEY.fullmatch(verb) if arguments[arguments.index("iam") + 1] == verb else None
-    # An option may be shortened; where it is given twice, the last one counts.
-    if key and (key[1] == "delete" or {value for name, value in pairs if name.startswith("--st")} == {"Inactive"}):
-        walk.add("deletes-record" if key[1] == "delete" else "changes-record", target)
-    elif not _has("looks", [verb]) and not verb.startswith(("get", "list", "generate", "simulate")):
+    if not _has("looks", [verb]) and not verb.startswith(("get", "list", "generate", "simulate")):
         kinds = (kind for kind in ("deletes-data", "makes-key") if _has(kind, [verb]))
         walk.add(next(kinds, "grants-access"), target)
     return UNKNOWN_OUTPUT
@@ -73,15 +67,11 @@ _GRANTING_NOUNS = (["role", "assignment"], ["ad", "user"], ["ad", "sp"], ["ad", 
 _SECRET_NOUNS = re.compile(
     r"\b(?:secrets versions access|keyvault secret (?:show|download)|keys list|connection-string|print-access)"
 )
-_KEY_REMOVALS = {
-    "iam service-accounts keys delete": "deletes-record",
-    "iam service-accounts keys disable": "changes-record",
-}
 
 
 def finish_asks_cloud(use: Use) -> Output:
     """Ask a cloud whose commands are nouns first, and the verb behind them."""
-    walk, words, arguments = use.walk, plain_words(use.call.arguments), use.call.arguments
+    walk, words = use.walk, plain_words(use.call.arguments)
     if _SECRET_NOUNS.search(" ".join(words)):
         return _show_secret(use, walk.plain(words[-1]))
     at = next((at for at, word in enumerate(words) if at and any(_has(effect, [word]) for effect in _VERBS)), -1)
@@ -90,15 +80,14 @@ def finish_asks_cloud(use: Use) -> Output:
         return _note_verbs(use, words[at : at + 1] if at >= 0 else words, target)
     if not _has("looks", words[1:]):
         kind = "makes-key" if {"keys", "create"} <= set(words) else "grants-access"
-        # With an option among them, one of these words may be the option's value.
-        if not any(argument.startswith("--member") for argument in arguments):
-            kind = _KEY_REMOVALS.get(" ".join(arguments[:4]), kind)
         walk.add(kind, target)
     return UNKNOWN_OUTPUT
 
 
 def finish_changes_running(use: Use) -> Output:
     """Change a running service, the settings that the command hands to it, and the images that containers run."""
+    if use.call.stdin.source is Source.DOWNLOAD:
+        use.walk.add("runs-download", use.call.stdin.target)
     if use.row.target == "all":
         note_container_images(use.walk, use.operands)
     else:
@@ -269,11 +258,8 @@ def finish_queries_file(use: Use) -> Output:
     return UNKNOWN_OUTPUT
 
 
-_DOCUMENT_KINDS = (
-    ("grants-access", re.compile(r"\.(?:createUser|grantRoles\w*|createRole|updateUser|changeUserPassword)\s*\(")),
-    ("deletes-data", re.compile(r"\.(?:drop\w*|deleteMany|remove)\s*\(")),
-    ("changes-record", re.compile(r"\.(?:insert|update|replace|save|bulkWrite|findAnd|findOneAnd|create|delete)\w*\(")),
-)
+# In this order: the gravest kind counts.
+_DOCUMENT_KINDS = [PATTERNS[f"documents-{act}"] for act in ("grant", "drop", "change")]
 # A database or a collection, however it is called up.
 _DOCUMENT_NAMES = re.compile(
     r"\.(?:getSiblingDB|getCollection|dropCollection)\s*\(\s*['\"]([^'\"]{1,128})|\bdb\[\s*['\"]([^'\"]{1,128})"

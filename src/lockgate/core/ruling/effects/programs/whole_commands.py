@@ -31,22 +31,18 @@ if TYPE_CHECKING:
 
 def finish_fetches(use: Use) -> Output:
     """What is downloaded is printed, or written where an option says, or under the name that the address has."""
-    walk, addresses, outs, into = use.walk, use.values.get("url", []), use.values.get("out", []), use.value("into")
-    saves = use.row.target == "all" and not outs and "looks-up" not in use.modes
-    is_named = saves or "named" in use.modes
+    walk, addresses, outs = use.walk, use.values.get("url", []), use.values.get("out", [])
+    is_named = "named" in use.modes or (use.row.target == "all" and not outs and "looks-up" not in use.modes)
     whole = "".join([*addresses, *use.values.get("carry", [])])
-    sends = "sends" in use.modes and not ("get" in use.modes and not walk.secrets_in(whole))
-    stream = use.output
+    sends = "sends" in use.modes and ("get" not in use.modes or bool(walk.secrets_in(whole)))
+    stream, named = use.output, dict[str, Output]()
     for address in addresses:
         stream = ask_host(walk, address, sends=sends, whole=whole)
         _note_request(use, address)
         if is_named:
-            name = walk.plain(address).split("?")[0].rstrip("/").rsplit("/", 1)[-1] or "index.html"
-            walk.write_file(f"{into}/{name}" if into else name, stream)
-    for out in outs:
-        if out not in NO_FILES:
-            walk.write_file(f"{into}/{out}" if into and out[:1] != "/" else out, stream)
-    is_printed = not is_named and all(out in ("-", "/dev/stdout") for out in outs) and "head" not in use.modes
+            named[_file_name(walk.plain(address))] = stream
+    _save_files(use, [*named.items(), *((out, stream) for out in outs)])
+    is_printed = not named and all(out in ("-", "/dev/stdout") for out in outs) and "head" not in use.modes
     return stream if is_printed else NO_OUTPUT
 
 
@@ -59,6 +55,17 @@ def _note_request(use: Use, address: str) -> None:
         use.walk.add(kind, address, Certainty.LIKELY)
 
 
+def _save_files(use: Use, files: list[tuple[str, Output]]) -> None:
+    into = use.value("into")
+    for path, content in files:
+        if path not in NO_FILES:
+            use.walk.write_file(f"{into}/{path}" if into and path[:1] != "/" else path, content)
+
+
+def _file_name(address: str) -> str:
+    return address.split("?")[0].rstrip("/").rsplit("/", 1)[-1] or "index.html"
+
+
 def finish_transfers(use: Use) -> Output:
     """Files to or from another machine or a bucket, or between folders; the last path is the target."""
     walk, paths = use.walk, use.operands
@@ -66,16 +73,8 @@ def finish_transfers(use: Use) -> Output:
         return UNKNOWN_OUTPUT
     sources, target = (paths[:-1], paths[-1]) if len(paths) > 1 else ([], paths[0])
     place = _machine_of(walk.plain(target))
-    here = [source for source in sources if not _machine_of(walk.plain(source))]
-    _note_own_copies(use, here, target)
-    for source in here:
-        stream = use.call.stdin if source == "-" else walk.read_file(source)
-        if stream.source in (Source.SECRET, Source.ENVIRONMENT):
-            walk.add("sends-secret" if place else "reads-secret", stream.target or "environment")
-    stream = UNKNOWN_OUTPUT
-    for other in filter(None, (_machine_of(walk.plain(source)) for source in sources)):
-        stream = Output(Source.DOWNLOAD, target=other)
-        walk.add("asks-local" if is_local(other) else "requests", other)
+    _note_own_copies(use, [source for source in sources if not _machine_of(walk.plain(source))], target)
+    stream = _take_sources(use, sources, place)
     if place:
         walk.add("asks-local" if is_local(place) else "sends-data", place)
         if "delete" in use.modes and bucket_in(walk.plain(target)):
@@ -87,6 +86,20 @@ def finish_transfers(use: Use) -> Output:
     if "delete" in use.modes:
         walk.access(target, Access.DELETE)
     return NO_OUTPUT
+
+
+def _take_sources(use: Use, sources: list[str], place: str) -> Output:
+    """Note what is sent to a place, or to this machine where it is empty; return what comes from another one."""
+    walk, fetched = use.walk, UNKNOWN_OUTPUT
+    for source in sources:
+        if other := _machine_of(walk.plain(source)):
+            fetched = Output(Source.DOWNLOAD, target=other)
+            walk.add("asks-local" if is_local(other) else "requests", other)
+            continue
+        stream = use.call.stdin if source == "-" else walk.read_file(source)
+        if stream.source in (Source.SECRET, Source.ENVIRONMENT):
+            walk.add("sends-secret" if place else "reads-secret", stream.target or "environment")
+    return fetched
 
 
 _REMOTE = re.compile(r"(?![A-Za-z]:[\\/])(?:[^@/\s]+@)?(\[[^\]]+\]|[\w.-]+):(?!\\)")
