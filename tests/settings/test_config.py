@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from settings_place import Place
 
+from lockgate import Gate
 from lockgate.core.errors import InvalidConfig, InvalidPattern
 from lockgate.core.ruling.policy import ESCALATE, FIELDS, PRESETS, Policy
 from lockgate.core.vocabulary import Action, Mode, Trust
@@ -722,7 +723,7 @@ project_files = st.fixed_dictionaries({}, optional={key.key: values_of(key) for 
 
 def rank(name: str, value: object) -> object:
     """How strict a value of a field is: larger is stricter, sets by inclusion."""
-    if name.startswith("additional_") or name in ("flows", "labels"):
+    if name.startswith("additional_") or name in ("flows", "labels", "effect_rows"):
         assert isinstance(value, tuple)
         return frozenset(value)
     if name in ("research_scope", "triage_model", "supervisor_model"):
@@ -840,7 +841,7 @@ def test_every_key_fills_a_field_of_its_own() -> None:
 
 
 def test_what_no_file_may_set_is_only_in_the_library() -> None:
-    assert sorted({*FIELDS} - {key.fills for key in KEYS} - {"flows", "labels"}) == [
+    assert sorted({*FIELDS} - {key.fills for key in KEYS} - {"flows", "labels", "effect_rows"}) == [
         "on_unclear_high",
         "on_unclear_low",
         "unsafe_continue_on_unclear",
@@ -854,7 +855,8 @@ def test_the_reference_page_has_every_key_and_no_other() -> None:
     assert headings == [key.key for key in KEYS]
     assert "`[[flow]]`" in page
     assert "`[[label]]`" in page
-    for name in sorted({*FIELDS} - {key.fills for key in KEYS} - {"flows", "labels"}):
+    assert "`rows.tbl`" in page
+    for name in sorted({*FIELDS} - {key.fills for key in KEYS} - {"flows", "labels", "effect_rows"}):
         assert f"| `{name}` |" in page
 
 
@@ -974,3 +976,35 @@ def test_only_the_operator_says_who_is_notified(place: Place) -> None:
     assert place.load(explicit=place.named).notify == ({"kind": "desktop"},)
     place.write(place.project, '[[notify]]\nkind = "desktop"\n')
     assert "`notify` cannot be set by a project file" in place.refusal()
+
+
+ROWS = "[programs] program | command words | kind\ndeployctl | prod | publishes\n[tools] tool | kind\nbook | pays\n"
+
+
+def test_the_operators_own_rows_are_part_of_the_policy(place: Place) -> None:
+    before = place.load()
+    table = place.user.with_name("rows.tbl")
+    table.parent.mkdir(parents=True, exist_ok=True)
+    table.write_text(ROWS, encoding="utf-8")
+    settings = place.load()
+    assert settings.policy.effect_rows == ("programs | deployctl | prod | publishes", "tools | book | pays")
+    assert settings.policy.hash != before.policy.hash == Policy().hash
+    assert table in settings.operator_files
+    assert SettingsSource(SourceRole.USER, table) in settings.sources
+    gate = Gate(settings.policy)
+    for tool, arguments in (("Bash", {"command": "deployctl prod"}), ("book", {"text": "x"})):
+        session = gate.session(goal="Look at the page")
+        session.add("A page.", source="web:a.example")
+        kinds = {effect.kind for effect in session.check(tool, arguments).effects}
+        assert kinds & {"publishes", "pays"}
+
+
+def test_a_project_has_no_rows_and_a_wrong_row_stops_the_start(place: Place) -> None:
+    (place.cwd / "rows.tbl").write_text(ROWS, encoding="utf-8")
+    (place.cwd / "own.toml").write_text("", encoding="utf-8")
+    assert place.load(explicit=place.cwd / "own.toml").policy.effect_rows == ()
+    table = place.user.with_name("rows.tbl")
+    table.parent.mkdir(parents=True, exist_ok=True)
+    table.write_text("[tools] tool | kind\nbook | spends\n", encoding="utf-8")
+    with pytest.raises(InvalidConfig, match=r"line 2 of `.*rows\.tbl`: `spends` is no kind that a row may add"):
+        place.load()

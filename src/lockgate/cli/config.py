@@ -106,6 +106,8 @@ def _file_lines(settings: Settings) -> list[str]:
         for source in settings.sources
         if source.file is not None
     ]
+    if rows := len(settings.policy.effect_rows):
+        lines.append(f"rows of programs and tools: {rows}")
     places = f"{SYSTEM_FILE}, your own config.toml, ./lockgate.toml and [tool.lockgate] of ./pyproject.toml"
     return (
         [*lines, f"looked for: {places}"]

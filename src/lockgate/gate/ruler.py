@@ -336,7 +336,7 @@ class Ruler:
 
     @project.setter
     def project(self, project: Project) -> None:
-        self._context.project = protect(project, self.gate)
+        self._context.project = replace(protect(project, self.gate), effect_rows=self.policy.effect_rows)
 
     # Earlier calls.
 

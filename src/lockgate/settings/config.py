@@ -39,6 +39,7 @@ from lockgate.settings.files import (
     home_folder,
     is_same_file,
     printable_path,
+    read_operator_text,
     read_toml_file,
     stamp_files,
     xdg_folder,
@@ -281,6 +282,8 @@ _CHECKS: Mapping[str, Callable[..., object]] = {
 _ABUSE = "abuse_gate"
 _NOTIFY = "notify"
 # Tables of which a file may have several, and the field of the policy that they fill.
+# A table beside the configuration of the machine or of the user; a named file may lie in a project.
+_TABLE = "rows.tbl"
 _ROWS = {"flow": "flows", "label": "labels"}
 # Rows that `lockgate policy test` reads, and no ruling depends on.
 _TESTS = "test"
@@ -402,12 +405,16 @@ def load_settings(
     # 1. and 2. The operator's files, weakest first.
     config_dir = xdg_folder(environ, "XDG_CONFIG_HOME", home, ".config")
     user = config_dir / "config.toml" if config_dir is not None else None
-    merge.note_operator_files(system, user, named)
+    tables = tuple(path.with_name(_TABLE) if path is not None else None for path in (system, user))
+    merge.note_operator_files(system, user, named, *tables)
     for path, its_role in ((system, SourceRole.SYSTEM), (user, SourceRole.USER)):
         if path is not None and not merge.is_read_elsewhere(path, its_role, named, role):
             merge.add_operator_file(path, its_role)
     if named is not None:
         merge.add_operator_file(named, role)
+    for path, its_role in zip(tables, (SourceRole.SYSTEM, SourceRole.USER), strict=True):
+        if path is not None:
+            merge.add_operator_rows(path, its_role)
     if explicit is not None and environ.get("LOCKGATE_CONFIG"):
         unused = SettingsSource(SourceRole.ENV, Path(environ["LOCKGATE_CONFIG"]), unused="--config was given")
         merge.sources.append(unused)
@@ -495,6 +502,17 @@ class _Merge:
             # This file took back the mode of a weaker one: the scope goes with it.
             self._parts["policy"] = change_policy(policy, research_scope="")
             del self._origins["security.scope"]
+
+    def add_operator_rows(self, path: Path, role: SourceRole) -> None:
+        """Add the operator's own rows of programs and tools, where there is such a table."""
+        if (text := read_operator_text(path)) is None:
+            return
+        # Imported here: only installations with such rows pay for it.
+        from lockgate.core.ruling.effects.operator_rows import parse_operator_rows
+
+        self.sources.append(SettingsSource(role, path))
+        rows = parse_operator_rows(text, printable_path(path))
+        self._parts["policy"] = change_policy(self._parts["policy"], effect_rows=rows)
 
     def add_project_file(self, file: TomlFile, base: Settings) -> None:
         """Tighten the settings by this file; raise InvalidConfig where it would loosen `base`, the operator's."""

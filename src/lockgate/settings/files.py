@@ -59,12 +59,22 @@ def read_toml_file(path: Path, *, from_project: bool) -> TomlFile | None:
     # Most projects have a pyproject.toml without a word about us; it must not matter if an editor has just broken it.
     if data is None or (root and from_project and b"lockgate" not in data):
         return None
+    text = _decode(path, data)
+    return _with_our_tables(TomlFile(path, text, root, _parse_toml(path, text)), required=not from_project)
+
+
+def read_operator_text(path: Path) -> str | None:
+    """Return the text of an operator's file that is no TOML, or None if there is none."""
+    data = _read_bytes(path, from_project=False)
+    return None if data is None else _decode(path, data)
+
+
+def _decode(path: Path, data: bytes) -> str:
     try:
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise InvalidConfig(f"{printable_path(path)}:{line}: not UTF-8", hint="save the file as UTF-8") from None
-    return _with_our_tables(TomlFile(path, text, root, _parse_toml(path, text)), required=not from_project)
 
 
 def _read_bytes(path: Path, *, from_project: bool) -> bytes | None:

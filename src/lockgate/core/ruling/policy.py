@@ -119,13 +119,17 @@ def _patterns(values: object, name: str) -> tuple[str, ...]:
 def _rows(values: object, name: str) -> tuple[str, ...]:
     rows = tuple(sorted(set(_texts(values, name))))
     if rows:
-        # Imported here: only installations with flow rules pay for it.
+        # Imported here: only installations with rows of their own pay for it.
         from lockgate.core.ruling import flow_rules
+        from lockgate.core.ruling.effects.operator_rows import check_row
 
         if len(rows) > flow_rules.MAX_ROWS:
             raise InvalidConfig(f"{len(rows):,} {name}, the limit is {flow_rules.MAX_ROWS}")
+        check: Callable[[str], object] = check_row
+        if name != "effect_rows":
+            check = flow_rules.parse_flow if name == "flows" else flow_rules.parse_label
         for row in rows:
-            (flow_rules.parse_flow if name == "flows" else flow_rules.parse_label)(row)
+            check(row)
     return rows
 
 
@@ -178,6 +182,8 @@ class Policy:
     # Rows of `flow_rules.py`, each as a text that only one row has.
     flows: tuple[str, ...] = _checked((), _rows, add)
     labels: tuple[str, ...] = _checked((), _rows, add)
+    # The operator's own rows of programs and tools (`operator_rows.py`): no project file has any.
+    effect_rows: tuple[str, ...] = _checked((), _rows, add)
     strict_patterns: bool = _checked(False, _flag, or_)
     # How many of the latest blocks count as recent context; 0 means everything since the session began.
     recent_blocks: int = _checked(0, partial(_whole_number, MAX_WINDOW), lambda a, b: max(a, b) if a and b else 0)
@@ -224,7 +230,9 @@ class Policy:
 
     def _is_left_out(self, name: str) -> bool:
         """Whether a field is newer than the hash, and at its default: older policies keep their hash."""
-        return name == "escalate" or bool(getattr(self, name) == {"enforce": True, "flows": (), "labels": ()}.get(name))
+        return name == "escalate" or bool(
+            getattr(self, name) == {"enforce": True, "flows": (), "labels": (), "effect_rows": ()}.get(name)
+        )
 
     def on_unclear(self, risk: Risk) -> Action:
         """Return what happens to a flagged call that no judge could settle."""
@@ -277,7 +285,7 @@ def session_hashes(policy: Policy) -> frozenset[str]:
 
 def change_policy(base: Policy, **asked: object) -> Policy:
     """The base with these fields as asked, stricter or not; listed patterns and tools are added to the base's."""
-    for name in ("additional_patterns", "additional_high_risk_tools", "flows", "labels"):
+    for name in ("additional_patterns", "additional_high_risk_tools", "flows", "labels", "effect_rows"):
         if name in asked:
             asked[name] = (*getattr(base, name), *_texts(asked[name], name))
     return replace(base, **asked)  # type: ignore[arg-type]  # __post_init__ checks every value

@@ -8,6 +8,7 @@ from dataclasses import replace
 from lockgate.core.ruling.arguments import Leaf, flatten_arguments
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY, Activity
 from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
+from lockgate.core.ruling.effects.operator_rows import kinds_of_tool
 from lockgate.core.ruling.effects.own_paths import may_lead_to_own
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
 from lockgate.core.ruling.effects.tool_arguments import is_content, leaf_name
@@ -31,6 +32,7 @@ def effects_of(
     if call.folder:
         project = project.at(call.folder)
     effects = _read_safely(lambda: read_tool(call, leaves, project, activity), "unreadable")
+    effects += [effect(kind, call.tool) for kind in kinds_of_tool(project.effect_rows, call.tool)]
     return tuple(sorted(effects, key=lambda found: -found.severity))
 
 

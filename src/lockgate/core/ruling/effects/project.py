@@ -50,8 +50,8 @@ class Project:
     whether what is installed from a path would take Lockgate's place. `service_port` is where Lockgate's service
     listens, `service_pids` are the processes that rule and their parent, and `own_folders` is where its files lie
     besides the usual places. `judge_servers` are the names of the judges that this machine serves, by port, and
-    `judge_pids` looks up which processes listen there. `named` collects the files that a call surely runs or loads, for
-    a caller that wants them; an empty path says that its arguments run.
+    `judge_pids` looks up which processes listen there. `effect_rows` are the operator's own rows. `named` collects the
+    files that a call surely runs or loads, for a caller that wants them; an empty path says that its arguments run.
     """
 
     root: str = ""
@@ -69,6 +69,7 @@ class Project:
     own_folders: tuple[str, ...] = field(default=(), compare=False, repr=False)
     judge_servers: Mapping[int, Sequence[str]] = field(default_factory=dict, compare=False, repr=False)
     judge_pids: Callable[[], frozenset[int]] = field(default=frozenset, compare=False, repr=False)
+    effect_rows: Sequence[str] = field(default=(), compare=False, repr=False)
     named: list[str] | None = field(default=None, compare=False, repr=False)
 
     @property

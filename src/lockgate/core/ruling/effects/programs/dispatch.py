@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from lockgate.core.ruling.effects.operator_rows import kinds_of_program
 from lockgate.core.ruling.effects.own_acts import follow_processes, note_own_commands, note_own_files
 from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Invocation, Output
 from lockgate.core.ruling.effects.programs.engine import apply_row
@@ -29,6 +30,8 @@ def read_program(walk: Walk, call: Invocation) -> Output:
     """Note what a program does with these arguments; return what it prints, as far as that is known."""
     note_own_commands(walk, call)
     name = call.name
+    for kind in kinds_of_program(walk.project.effect_rows, name, list(map(walk.plain, call.arguments))):
+        walk.add(kind, name)
     of_project = False
     if "/" in name:
         match = _SYSTEM_BIN.fullmatch(name) or _PROJECT_BIN.fullmatch(name)
