@@ -7,7 +7,6 @@ effects, makes it likely; and what a command's effects are aimed at is one witho
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from functools import lru_cache
@@ -28,6 +27,7 @@ from lockgate.core.ruling.scope.machines import (
     NO_HOST,
     ODD_NUMBER,
     QUAD,
+    AddressRange,
     SeenAddress,
     address_from_authority,
     address_from_range,
@@ -36,7 +36,6 @@ from lockgate.core.ruling.scope.machines import (
     is_host_like,
     machines_from_host,
     network_from_text,
-    network_machines,
     to_punycode,
 )
 from lockgate.core.ruling.tool_call import ToolCall
@@ -114,16 +113,8 @@ def _effects_of_command(text: str) -> tuple[Effect, ...]:
     return effects_of(ToolCall("bash", {"command": text}))
 
 
-def find_addresses(argument: str, text: str, taken: bytearray, *, is_command: bool) -> Iterator[SeenAddress]:
-    """Yield every address in the text, in any spelling.
-
-    `taken` marks what an address occupies: the path of a URL is no file's, and its query no second command.
-    """
-    yield from _AddressFinder(argument, text, taken, is_command=is_command).find()
-
-
-class _AddressFinder:
-    """One text that is searched for addresses.
+class AddressFinder:
+    """One text that is searched for addresses; `taken` marks what they occupy: the path of a URL is no file's.
 
     `named` says that the argument is named for a host, `maybe` that it may be; `single` that the text is one word;
     `fetches` that it names a program that connects; `shell` that a shell reads it.
@@ -133,8 +124,6 @@ class _AddressFinder:
         words = set(name_words(argument))
         self._text = text
         self._taken = taken
-        # The authorities of URLs: some programs take an `@` in one for the end of a user's name.
-        self._authorities = bytearray(len(text))
         self._command = is_command
         self._named = not words.isdisjoint(WORDS["host arguments"])
         self._maybe = not words.isdisjoint(WORDS["maybe host arguments"])
@@ -144,8 +133,9 @@ class _AddressFinder:
             sink_from_argument(argument) != "command" or not words.isdisjoint(_SHELL_ARGUMENTS)
         )
         self._effects = _effects_of_command(text) if self._shell or self._fetches else ()
-        self._level = self._level_for(words)
-        self._code = _code_spans(text) if self._shell else []
+        self._levels = bytearray([self._level_for(words)]) * len(text)
+        for start, end in _code_spans(text) if self._shell else ():
+            self._levels[start:end] = bytes([HostLevel.CODE]) * (end - start)
 
     def _level_for(self, words: set[str]) -> HostLevel:
         if self._named or self._fetches:
@@ -193,9 +183,6 @@ class _AddressFinder:
             authority, at = (match[2], match.start(2)) if match[1] else (match[4], match.start(4))
             end = self._end_of_rest(match.end())
             self._take(match.start(), end)
-            slash = text.find("/", at, end)
-            until = end if slash < 0 else slash
-            self._authorities[at:until] = b"\1" * (until - at)
             if not authority and (scheme == "file" or not text[match.end() : match.end() + 1].strip("\"') ")):
                 continue
             port = _DEFAULT_PORTS.get(scheme, 0)
@@ -214,7 +201,7 @@ class _AddressFinder:
             # `dig @server` asks a server, `curl -d @b.txt` sends a file.
             ending = host.rpartition(".")[2].lower()
             is_sent = before in "= " and (ending in FILE_ENDINGS or ending in FILE_OR_DOMAIN_ENDINGS)
-            is_sure = self._authorities[match.start()] or (self._fetches and host[:1].isalpha() and not is_sent)
+            is_sure = self._fetches and host[:1].isalpha() and not is_sent
             if before.isspace() and not self._fetches:
                 continue
             if is_sure or host.startswith("[") or is_host_like(host) or QUAD.fullmatch(host):
@@ -241,7 +228,8 @@ class _AddressFinder:
             network = network_from_text(written + (match[2] or ""))
             if network is not None:
                 self._take(*match.span())
-                machines = network_machines(network) if match[2] else ipv6_machines(written)
+                network_range = frozenset({AddressRange(network[0], network[-1])})
+                machines = network_range if match[2] else ipv6_machines(written)
                 yield SeenAddress(machines, 0, "", match[0], match.start())
 
     def _names(self) -> Iterator[SeenAddress]:
@@ -261,11 +249,10 @@ class _AddressFinder:
 
     def _level_at(self, start: int, end: int, *, has_port: bool) -> HostLevel:
         """Return the level of a dotted name between these positions."""
-        span = bisect_right(self._code, (start, len(self._text))) - 1
-        level = HostLevel.CODE if span >= 0 and start < self._code[span][1] else self._level
+        level = HostLevel(self._levels[start])
+        before, after = self._text[max(0, start - 40) : start], self._text[end : end + 12]
         if level is HostLevel.CONNECTS:
             return level
-        before, after = self._text[max(0, start - 40) : start], self._text[end : end + 12]
         if _SAYS_HOST.search(before) and (level is not HostLevel.CODE or not before.endswith(("= ", ": ", "=", ":"))):
             return HostLevel.CONNECTS
         if after[:1] == "=":
@@ -375,7 +362,7 @@ def _code_spans(text: str) -> list[tuple[int, int]]:
             text, match.end(), closes
         ):
             spans.append((match.end(), closes))
-    return sorted(spans)
+    return spans
 
 
 def expansions(text: str, *, is_command: bool) -> Iterator[tuple[str, int]]:

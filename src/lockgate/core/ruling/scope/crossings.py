@@ -12,7 +12,8 @@ from urllib.parse import unquote
 
 from lockgate.core.errors import printable
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
-from lockgate.core.ruling.scope.addresses_in_arguments import connects, expansions, find_addresses, name_words
+from lockgate.core.ruling.effects.project import normalize_path
+from lockgate.core.ruling.scope.addresses_in_arguments import AddressFinder, connects, expansions, name_words
 from lockgate.core.ruling.scope.border import MAX_TEXT, Border
 from lockgate.core.ruling.scope.domain_names import WORDS
 from lockgate.core.ruling.scope.machines import DOTS, SCHEME
@@ -76,7 +77,7 @@ def _crossings_in_text(
     edge: Border, argument: str, text: str, *, is_command: bool, has_quotes: bool
 ) -> Iterator[tuple[str, str, int]]:
     taken = bytearray(len(text))
-    for seen in find_addresses(argument, text, taken, is_command=is_command):
+    for seen in AddressFinder(argument, text, taken, is_command=is_command).find():
         if not edge.contains(seen):
             yield OUTSIDE, seen.written, seen.start
     # Without its quotes a text no longer says where its words end.
@@ -171,14 +172,5 @@ def _paths_in_command(text: str, taken: bytearray) -> Iterator[tuple[str, int]]:
 
 
 def _may_lie_elsewhere(path: str) -> bool:
-    return _ABSOLUTE.match(path) is not None or _leaves_its_folder(path)
-
-
-def _leaves_its_folder(path: str) -> bool:
-    """Return whether a relative path climbs above the folder it starts in, which is not known here."""
-    depth = 0
-    for segment in re.split(r"[\\/]", path):
-        depth += -1 if segment == ".." else segment not in ("", ".")
-        if depth < 0:
-            return True
-    return False
+    """Return whether a path is absolute, or climbs above the folder it starts in, which is not known here."""
+    return _ABSOLUTE.match(path) is not None or normalize_path(path.replace("\\", "/")).startswith("..")
