@@ -1,7 +1,6 @@
-"""The coding agents that Lockgate's hooks stand in (`own.tbl`): their programs, and the folders of their settings.
+"""The coding agents that have Lockgate's hooks (`own.tbl`): their programs, and the folders of their settings.
 
-`lockgate init` puts the hooks where this table says, and the rules hold a call that starts one of these programs where
-the table's folder is another one, or without its hooks: a place that is known to the one is known to the other.
+`lockgate init` puts the hooks where this table says, and the rules hold a call that starts one of them without these.
 """
 
 from __future__ import annotations
@@ -17,10 +16,9 @@ _RUNNERS = frozenset("node bun deno npx bunx pnpx uvx pipx npm pnpm yarn".split(
 
 
 class AgentProgram(NamedTuple):
-    """A coding agent.
+    """A coding agent: its settings are in `folder` below what `variable` names, or below `base` of the user's home.
 
-    Its settings stand in `folder` below what `variable` names, or below `base` of the user's home; the hooks stand in
-    the file `hooks` of that folder. `switches` are options and variables that start the program without them.
+    The hooks are in the file `hooks` there. `switches` are options and variables that start the program without them.
     """
 
     program: str
@@ -49,7 +47,8 @@ class AgentProgram(NamedTuple):
     def hooks_left_out(self, arguments: Sequence[str], assigned: Collection[str]) -> str:
         """Return the option or variable by which this agent starts without its hooks; empty if there is none."""
         line = " ".join(" ".join(arguments).replace("=", " ").split())
-        return next((each for each in filter(None, self.switches.split(", ")) if each in assigned or each in line), "")
+        switches = filter(None, self.switches.split(", "))
+        return next((switch for switch in switches if switch in assigned or switch in line), "")
 
 
 AGENT_PROGRAMS: Mapping[str, AgentProgram] = {

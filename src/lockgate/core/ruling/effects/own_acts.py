@@ -5,9 +5,8 @@
 3. Of our own commands an agent runs those that the table lists.
 4. Our processes are not ended, stopped or looked into, and no agent is started without its hooks.
 
-A program that ends processes chooses them: by number, by a pattern, by a port, or by a list that another program
-printed and a filter narrowed. What counts is whether that choice can hold the service. A number or pattern that is not
-known is any process, so `kill $SERVER_PID` is ordinary.
+A program that ends processes chooses them by number, pattern, port, or a list that another program printed and a filter
+narrowed: it is held where that choice can include the service. A number that is not known is taken for another process.
 """
 
 from __future__ import annotations
@@ -91,9 +90,8 @@ def _is_given(verbs: str, options: str, words: list[str]) -> bool:
         return False
     if options[0] == "!":
         return not has_option(words, *options[1:].split())
-    return options == "-" or any(
-        all(has_option(words, option) for option in together.split("+")) for together in options.split()
-    )
+    together = [choice.split("+") for choice in options.split()]
+    return options == "-" or any(all(has_option(words, option) for option in choice) for choice in together)
 
 
 def _reached(kind: str, here: str, name: str, words: list[str]) -> list[str]:
@@ -234,6 +232,7 @@ def _note_ports(walk: Walk, call: Invocation, words: list[str]) -> None:
 
 
 def _takes_port(line: str, port: int, *, is_judge: bool) -> bool:
+    """Return whether a program may listen on this port; a judge may be asked, so that its address alone is none."""
     if is_judge:
         line = _URL.sub("", line)
         line = line if _BINDS.search(line) else re.sub(rf"[\w.\]-]+:{port}\b", "", line)
@@ -525,8 +524,8 @@ def _kept_lines(call: Invocation) -> str:
     if call.name in ("awk", "gawk", "mawk"):
         pattern = re.search(r"/((?:[^/\\]|\\.)+)/", line)
         return pattern[1] if pattern and "!" not in line else ""
-    if has_option(call.arguments, "-v", "--invert-match", "-f", "--file") or MARK in line:
+    is_open = has_option(call.arguments, "-v", "--invert-match", "-f", "--file") or MARK in line
+    if is_open or not ("grep" in call.name or call.name in ("rg", "ag")):
         return ""
     options, words = split_options(call.arguments, OWN_WORDS["search values"])
-    patterns = [value for name, value in options if name in ("-e", "--regexp")] or words[:1]
-    return "|".join(patterns) if "grep" in call.name or call.name in ("rg", "ag") else ""
+    return "|".join([value for name, value in options if name in ("-e", "--regexp")] or words[:1])

@@ -118,7 +118,8 @@ def may_lead_to_own(text: str, project: Project) -> bool:
     return (
         any(map(bare.__contains__, _near_names(project.home, *project.own_folders)))
         or any(str(port) in bare for port in project.judge_servers)
-        or _may_name_service(low, project.service_port)
+        or any(name in low for name in ("/v1/", "/hooks/", "/links/"))
+        or any(str(project.service_port) in reading for reading in _readings(low))
         or any(map(_NEAR.search, {low, bare}))
         or (_PATTERNS.search(low) is not None and _HOMES.search(bare) is not None)
         or bool(project.folder and _find_own(project.folder, "", project.home, project.own_folders))
@@ -257,13 +258,14 @@ _MODEL_ROUTE = re.compile(
 
 def find_own_service(text: str, port: int) -> str:
     """Return the host and port in a text that lead to the service; empty if none do."""
-    readings = [text if text.isascii() and "%" not in text else _as_browsers_read(text)]
-    readings += [] if text.isprintable() else [_as_browsers_read(text)]
-    return next(filter(None, (_find_address(reading, port) for reading in readings)), "")
+    return next(filter(None, (_find_address(reading, port) for reading in _readings(text))), "")
 
 
-def _as_browsers_read(text: str) -> str:
-    return unicodedata.normalize("NFKC", unquote(unquote(text))).translate(_PLAIN)
+def _readings(text: str) -> list[str]:
+    """Return a text as it stands, and as browsers read it where that may be another."""
+    if text.isascii() and text.isprintable() and "%" not in text:
+        return [text]
+    return [text, unicodedata.normalize("NFKC", unquote(unquote(text))).translate(_PLAIN)]
 
 
 def _find_address(text: str, port: int) -> str:
@@ -278,13 +280,6 @@ def find_model_change(text: str, ports: Iterable[int]) -> str:
     """Return the host and port of a judge's server where a text also names a route that changes its models."""
     addresses = (find_own_service(text, port) for port in ports if _MODEL_ROUTE.search(unquote(text)))
     return next(filter(None, addresses), "")
-
-
-def _may_name_service(text: str, port: int) -> bool:
-    """Return after a quick look whether a text can name the service or one of its routes."""
-    if any(name in text for name in (str(port), "/v1/", "/hooks/", "/links/")):
-        return True
-    return not (text.isascii() and text.isprintable()) and str(port) in _as_browsers_read(text)
 
 
 def is_this_machine(host: str) -> bool:

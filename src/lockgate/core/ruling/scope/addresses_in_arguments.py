@@ -27,6 +27,7 @@ from lockgate.core.ruling.scope.machines import (
     NO_HOST,
     ODD_NUMBER,
     QUAD,
+    AddressRange,
     SeenAddress,
     address_from_authority,
     address_from_range,
@@ -35,7 +36,6 @@ from lockgate.core.ruling.scope.machines import (
     is_host_like,
     machines_from_host,
     network_from_text,
-    network_machines,
     to_punycode,
 )
 from lockgate.core.ruling.tool_call import ToolCall
@@ -51,6 +51,11 @@ _AFTER_AT = re.compile(rf"(?<=[^\"'(\[{{/])@([^{NO_HOST}@]+)")
 _DEVICE = re.compile(rf"/dev/(?:tcp|udp)/([^{NO_HOST}]+)(?:/([0-9]{{1,5}}))?")
 _BARE_IPV6 = re.compile(r"(?i)(?<![\w:.])(?<![\w)\]]\[)((?:[0-9a-f]{0,4}:){2,7}[0-9a-f.:]{0,15})(/\d{1,3})?(?![\w:])")
 _NO_AUTHORITY = re.compile(r"(?i)(?:about|data|javascript|blob|mailto|tel|urn|file|cid):")
+_LOCAL_USE = re.compile(r"(?:[<>]|-[oO]|--output|\b(?:bash|sh|python3?|perl|source|chmod \S+|rm|cat))[ =]*$")
+_SAYS_HOST = re.compile(
+    r"(?i)(?:(?<!\S)-h\s{0,4}|--host(?:name)?[\s=]{1,4}|--server[\s=]{1,4}|\b(?:host|hostaddr|server|address)\s?[=:]\s?)"
+    r"['\"]?\Z"
+)
 _ASKS_ELSEWHERE = re.compile(
     r"(?is)(?:[\w)\]]\[|\b(?:query_?selector(?:_?all)?|locator|closest|matches|getattr|import_module|getlogger)\().\Z"
 )
@@ -69,6 +74,7 @@ _ENDS_COMMAND = re.compile(r"[;&|\n]")
 _SHELL_WORD = re.compile(r"(?:[^\s\"'\\]|\\.|\"(?:[^\"\\]|\\.)*\"|'[^']*'|[\"'\\])+")
 # A quoted text, the lines of a here-document: code, unless a shell reads it.
 _QUOTED = re.compile(r"\\.|\"((?:[^\"\\]|\\.)*)\"|'([^']*)'", re.DOTALL)
+_HERE = re.compile(r"<<-?\s{0,9}\\?['\"]?(\w+)[^\n]*\n")
 _SHELL = re.compile(
     r"\b(?:(?:ba|z|da|k|fi)?sh|su|eval|watch|xargs|parallel|script|tmux|pwsh|powershell|cmd)\b[^;&|\n]*\Z"
 )
@@ -132,11 +138,10 @@ class AddressFinder:
             self._levels[start:end] = bytes([HostLevel.CODE]) * (end - start)
 
     def _level_for(self, words: set[str]) -> HostLevel:
-        # Effects name the machines that a command reaches, so that what ends like a file is one there.
-        if self._named or (self._fetches and not (self._shell and _targets_elsewhere(self._effects))):
+        if self._named or self._fetches:
             return HostLevel.CONNECTS
         if self._shell and not self._single:
-            return HostLevel.ANY if self._fetches else _level_of_command(self._effects)
+            return _level_of_command(self._effects)
         is_code = self._command and re.search(r"[(=\[]", self._text)
         if self._single and words.isdisjoint(WORDS["other arguments"] | WORDS["content arguments"]) and not is_code:
             is_listed = self._command or not words.isdisjoint(_LISTED_ARGUMENTS)
@@ -223,7 +228,8 @@ class AddressFinder:
             network = network_from_text(written + (match[2] or ""))
             if network is not None:
                 self._take(*match.span())
-                machines = network_machines(network) if match[2] else ipv6_machines(written)
+                network_range = frozenset({AddressRange(network[0], network[-1])})
+                machines = network_range if match[2] else ipv6_machines(written)
                 yield SeenAddress(machines, 0, "", match[0], match.start())
 
     def _names(self) -> Iterator[SeenAddress]:
@@ -247,6 +253,8 @@ class AddressFinder:
         before, after = self._text[max(0, start - 40) : start], self._text[end : end + 12]
         if level is HostLevel.CONNECTS:
             return level
+        if _SAYS_HOST.search(before) and (level is not HostLevel.CODE or not before.endswith(("= ", ": ", "=", ":"))):
+            return HostLevel.CONNECTS
         if after[:1] == "=":
             return min(level, HostLevel.CODE)
         if level is HostLevel.CODE:
@@ -313,8 +321,10 @@ def _is_host(name: str, text: str, start: int, level: HostLevel, *, is_whole: bo
         return False
     last = name.rpartition(".")[2].lower()
     if last in FILE_OR_DOMAIN_ENDINGS:
+        if level is HostLevel.CONNECTS and _LOCAL_USE.search(text[max(0, start - 16) : start]) is None:
+            return True
         # With a path behind it the name is a host.
-        return level is HostLevel.CONNECTS or (level >= HostLevel.LISTED and text.startswith("/", start + len(name)))
+        return level >= HostLevel.LISTED and text.startswith("/", start + len(name))
     if level >= HostLevel.ANY or (is_whole and len(last) == 2 and last.isascii()):
         return True
     if level is HostLevel.LISTED or not last.isascii() or last.startswith("xn--"):
@@ -335,14 +345,23 @@ def _level_in_code(before: str, after: str, *, has_port: bool) -> HostLevel:
 
 
 def _code_spans(text: str) -> list[tuple[int, int]]:
-    """Return the quoted parts of a command that are code of another language, and not a command of their own."""
-    spans = []
+    """Return the parts of a command that are code of another language: in quotes, and in here-documents."""
+    spans: list[tuple[int, int]] = []
     for match in _QUOTED.finditer(text):
         inner = match[1] or match[2] or ""
         runs = match[1] is not None and ("$(" in inner or "`" in inner)
         is_code = re.search(r"[\s(=\[]", inner) and not runs and not connects(inner)
         if is_code and not _SHELL.search(text[max(0, match.start() - 80) : match.start()]):
             spans.append((match.start() + 1, match.end() - 1))
+    lost: set[str] = set()
+    for match in _HERE.finditer(text):
+        closes = text.find(f"\n{match[1]}", match.end() - 1) if match[1] not in lost else -1
+        if closes < 0:
+            lost.add(match[1])
+        elif not _SHELL.search(text[max(0, match.start() - 80) : match.start()]) and not _NETWORK_PROGRAM.search(
+            text, match.end(), closes
+        ):
+            spans.append((match.end(), closes))
     return spans
 
 

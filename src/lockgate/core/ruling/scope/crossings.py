@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 from lockgate.core.errors import printable
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
+from lockgate.core.ruling.effects.project import normalize_path
 from lockgate.core.ruling.scope.addresses_in_arguments import AddressFinder, connects, expansions, name_words
 from lockgate.core.ruling.scope.border import MAX_TEXT, Border
 from lockgate.core.ruling.scope.domain_names import WORDS
@@ -171,14 +172,5 @@ def _paths_in_command(text: str, taken: bytearray) -> Iterator[tuple[str, int]]:
 
 
 def _may_lie_elsewhere(path: str) -> bool:
-    return _ABSOLUTE.match(path) is not None or _leaves_its_folder(path)
-
-
-def _leaves_its_folder(path: str) -> bool:
-    """Return whether a relative path climbs above the folder it starts in, which is not known here."""
-    depth = 0
-    for segment in re.split(r"[\\/]", path):
-        depth += -1 if segment == ".." else segment not in ("", ".")
-        if depth < 0:
-            return True
-    return False
+    """Return whether a path is absolute, or climbs above the folder it starts in, which is not known here."""
+    return _ABSOLUTE.match(path) is not None or normalize_path(path.replace("\\", "/")).startswith("..")

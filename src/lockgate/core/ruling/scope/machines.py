@@ -92,16 +92,10 @@ def decode_percent(text: str) -> str:
 def _machines_from_name(name: str) -> set[Machine]:
     labels = name.split(".")
     if _NUMERIC.fullmatch(labels[-1]):
-        return _ipv4_machines(labels)
-    spelled: list[str] = []
-    for label in labels:
-        if not label or len(label) > 63:
-            return set()
-        ascii_label = to_punycode(label)
-        if not _LABEL.fullmatch(ascii_label):
-            return set()
-        spelled.append(ascii_label)
-    return {".".join(spelled)} if len(name) <= 253 else set()
+        return {*_ipv4_machines(labels)}
+    if len(name) > 253 or not all(0 < len(label) <= 63 and _LABEL.fullmatch(to_punycode(label)) for label in labels):
+        return set()
+    return {".".join(map(to_punycode, labels))}
 
 
 def to_punycode(label: str) -> str:
@@ -109,11 +103,11 @@ def to_punycode(label: str) -> str:
     return label if label.isascii() else f"xn--{label.encode('punycode').decode('ascii')}"
 
 
-def _ipv4_machines(labels: Sequence[str]) -> set[Machine]:
+def _ipv4_machines(labels: Sequence[str]) -> set[AddressRange]:
     """Read one to four numbers of any base, as `inet_aton` does; `010` is 8 to some programs and 10 to others."""
     if len(labels) > 4 or not all(_NUMERIC.fullmatch(label) and len(label) <= 12 for label in labels):
         return set()
-    meant: set[Machine] = set()
+    meant = set()
     for octal in (True, False):
         numbers = [_number_from_label(label, octal=octal) for label in labels]
         *front, last = numbers
@@ -152,11 +146,6 @@ def network_from_text(text: str) -> Network | None:
         return None
 
 
-def network_machines(network: Network) -> frozenset[Machine]:
-    """Return all machines of a network, as one range."""
-    return frozenset({AddressRange(network[0], network[-1])})
-
-
 def host_and_port(authority: str) -> tuple[str, int]:
     """Return the host and the port of an authority; a port that is no number makes the host unreadable."""
     host = authority.rpartition("@")[2]
@@ -193,18 +182,13 @@ def address_from_authority(authority: str, rest: str, written: str, start: int, 
 
 def address_from_range(match: re.Match[str]) -> SeenAddress:
     """Return the addresses that a match of `QUAD` means: one, a network, or a range such as `10.0.0.1-20`."""
-    low, high = [], []
-    for octet in match[1].split("."):
-        first, _, last = ("0", "", "255") if octet == "*" else octet.partition("-")
-        low.append(first)
-        high.append(last or first)
-    lows, highs = _ipv4_machines(low), _ipv4_machines(match[3].split(".") if match[3] else high)
-    meant: set[Machine] = set()
-    for one in lows:
-        for other in highs:
-            if isinstance(one, AddressRange) and isinstance(other, AddressRange) and int(one.first) <= int(other.last):
-                meant.add(AddressRange(one.first, other.last))
+    octets = match[1].replace("*", "0-255").split(".")
+    lows = _ipv4_machines([octet.partition("-")[0] for octet in octets])
+    highs = _ipv4_machines(match[3].split(".") if match[3] else [octet.rpartition("-")[2] for octet in octets])
+    meant: set[Machine] = {
+        AddressRange(low.first, high.last) for low in lows for high in highs if int(low.first) <= int(high.last)
+    }
     if match[2]:
         network = network_from_text(f"{match[1]}{match[2]}")
-        meant = set(network_machines(network)) if network is not None else set()
+        meant = {AddressRange(network[0], network[-1])} if network is not None else set()
     return SeenAddress(frozenset(meant), int(match[4] or 0), "", match[0], match.start())
