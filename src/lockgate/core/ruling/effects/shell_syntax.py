@@ -107,15 +107,9 @@ _BACK_QUOTED = re.compile(r"`((?:[^`\\]|\\.)*+)`", re.DOTALL)
 _SINGLE_QUOTED = re.compile(r"'([^']*)'")
 _ANSI_QUOTED = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
 _CLOSER = re.compile(r"(?:then|else|elif|fi|do|done|esac|\})(?=[\s;|&()<>]|$)|;;|\)|\Z")
-_OPENERS = r"if|while|until|for|select|case|\{|\[\[|!|time|function|coproc"
 _OPENER = re.compile(
-    rf"({_OPENERS})(?=[\s;|&()<>]|$)|\("
+    r"(if|while|until|for|select|case|\{|\[\[|!|time|function|coproc)(?=[\s;|&()<>]|$)|\("
     r"|([\w.:+-]++)[ \t]*+\([ \t]*\)[ \t\r\n]*"
-)
-# Nothing but plain words; the first one sets no variable and opens nothing.
-_PLAIN_COMMAND = re.compile(
-    rf"(?!(?:{_OPENERS})(?:[\s;|&()<>]|\Z)|{_ASSIGNMENT.pattern})"
-    rf"{_RUN.pattern}(?=[\n;|)]|&(?!>)|\Z)"
 )
 # Compound commands that are scripts with a word behind each.
 _BLOCKS = {"{": ("}",), "(": (")",), "while": ("do", "done"), "until": ("do", "done")}
@@ -232,10 +226,6 @@ class _Parser:
     def command(self) -> Command:
         self.count()
         self.peek()
-        match = _PLAIN_COMMAND.match(self.text, self.at)
-        if match is not None:
-            start, self.at = self.at, match.end()
-            return Simple((), tuple(match.group().split()), (), start, start + len(match.group().rstrip()))
         match = _OPENER.match(self.text, self.at)
         if match is None:
             return self.simple()

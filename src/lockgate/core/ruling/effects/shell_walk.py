@@ -73,16 +73,10 @@ class Walk:
         self.downloads: dict[str, str] = {}
         self.written: dict[str, str] = {}
         # What streams into the program that is being read, and from the last connection that was opened.
-        self.stdin = NO_OUTPUT
-        self.socket = NO_OUTPUT
+        self.stdin = self.socket = NO_OUTPUT
         self.span = (0, len(line))
         self._found: dict[tuple[str, str], Effect] = {}
-        self._nested = 0
-        self._texts = 0
-        self._read = 0
-        self._expanded = 0
-        self._depth = 0
-        self._steps = 0
+        self._nested = self._texts = self._read = self._expanded = self._depth = self._steps = 0
         self._running: list[str] = []
         # How many substitutions take the output: what is captured is not shown, and its use decides.
         self._captured = 0
