@@ -29,7 +29,7 @@ def find_carried_secrets(leaves: Sequence[Leaf]) -> Iterator[Effect]:
     """Yield an effect for each kind of secret in the arguments; its target says which kind it is."""
     leaves = [leaf for leaf in leaves if len(leaf.text) >= _LEAST]
     everything = lowercase_same_length("\n".join([leaf.text for leaf in leaves]))
-    marks = frozenset([mark for mark in _MARKS if mark in everything]) if everything else frozenset()
+    marks = frozenset([mark for mark in _MARKS if mark in everything])
     done = set()
     for leaf in leaves if marks else ():
         low = lowercase_same_length(leaf.text)

@@ -69,6 +69,8 @@ _VARIABLES = {
     "XDG_CACHE_HOME": "~/.cache",
     **{agent.variable: f"~/{agent.base}".rstrip("/") for agent in AGENT_PROGRAMS.values()},
 }
+# A name that is no pattern and no detour.
+_NAME = re.compile(r"[\w.-]*\w")
 _VARIES = re.compile(r"[$%]")
 _ANY_HOME, _LAST_DOTS = re.compile(r"^~[\w.-]*(?=/|$)"), re.compile(r"(?<=\w)\.+$")
 _WHOLE = re.compile(r"[/~$%]|file:|[A-Za-z]:[\\/]", re.IGNORECASE)
@@ -102,7 +104,11 @@ def find_own(path: str, project: Project, folder: str = "") -> tuple[tuple[str, 
     if not path or len(path) > _MOST_PATH:
         return ()
     folder = folder or project.folder or project.root
-    places = _find_own(path, folder, project.home, project.own_folders)
+    is_far = _NAME.fullmatch(path) and path.casefold() not in _PLACES and _is_far(folder, project.home)
+    if not project.own_folders and is_far:
+        places: tuple[tuple[str, bool], ...] = ()
+    else:
+        places = _find_own(path, folder, project.home, project.own_folders)
     # What asks is another process than the one that follows its links; only the host knows where they lead.
     if not places and project.follow is not None and not _OWN_PROCESS.fullmatch(path):
         target = project.follow(_join(path, folder))
@@ -148,6 +154,14 @@ def may_find_own(pattern: str, *, settings: bool = False) -> bool:
 
 def _join(path: str, folder: str) -> str:
     return path if not folder or _WHOLE.match(path) else f"{folder}/{path}"
+
+
+@lru_cache(maxsize=64)
+def _is_far(folder: str, home: str) -> bool:
+    """Return whether no listed path has a name in common with a folder, so that one more name decides."""
+    full = _resolve(folder, "", home)
+    parts = [part for part in full.split("/") if part]
+    return full[:1] == "/" and not _ABOVE_HOME.fullmatch(full) and not _listed_near(parts, "/")
 
 
 @lru_cache(maxsize=8192)

@@ -73,16 +73,10 @@ class Walk:
         self.downloads: dict[str, str] = {}
         self.written: dict[str, str] = {}
         # What streams into the program that is being read, and from the last connection that was opened.
-        self.stdin = NO_OUTPUT
-        self.socket = NO_OUTPUT
+        self.stdin = self.socket = NO_OUTPUT
         self.span = (0, len(line))
         self._found: dict[tuple[str, str], Effect] = {}
-        self._nested = 0
-        self._texts = 0
-        self._read = 0
-        self._expanded = 0
-        self._depth = 0
-        self._steps = 0
+        self._nested = self._texts = self._read = self._expanded = self._depth = self._steps = 0
         self._running: list[str] = []
         # How many substitutions take the output: what is captured is not shown, and its use decides.
         self._captured = 0
@@ -151,13 +145,9 @@ class Walk:
         if MARK not in text:
             return text
         parts = text.split(MARK)
-        for index in range(1, len(parts), 2):
-            piece = self.pieces[int(parts[index])]
-            if piece.source is Source.VARIABLE:
-                parts[index] = f"${piece.target}"
-            else:
-                # A list of files stands for the path that it was made of.
-                parts[index] = piece.target if piece.source is Source.NONE and piece.target else "$()"
+        # A list of files stands for the path that it was made of.
+        forms = {Source.VARIABLE: "${}", Source.NONE: "{}"}
+        parts[1::2] = [forms.get(piece.source, "").format(piece.target) or "$()" for piece in self.pieces_in(text)]
         return "".join(parts)
 
     def secrets_in(self, text: str) -> list[str]:
@@ -199,10 +189,8 @@ class Walk:
     def spell_again(self, text: str) -> str:
         """Return a text for reading again: an unknown piece becomes a variable that keeps what is known of it."""
         parts = text.split(MARK)
-        for index in range(1, len(parts), 2):
-            name = f"_piece{parts[index]}"
-            self.variables[name] = f"{MARK}{parts[index]}{MARK}"
-            parts[index] = f"${{{name}}}"
+        self.variables |= {f"_piece{number}": f"{MARK}{number}{MARK}" for number in parts[1::2]}
+        parts[1::2] = [f"${{_piece{number}}}" for number in parts[1::2]]
         return "".join(parts)
 
     def run_script(self, script: Script, stdin: Output = NO_OUTPUT) -> Output:
@@ -303,22 +291,20 @@ class Walk:
     def run_program(self, fields: list[str], stdin: Output, environment: dict[str, str] | None = None) -> Output:
         """Read one program with its arguments; wrappers call this for the program that they start."""
         self._steps += 1
-        if len(fields) > MOST_WORDS:
+        is_beyond = self._steps > MOST_STEPS or self._depth > MOST_DEPTH
+        if is_beyond or len(fields) > MOST_WORDS:
             self.add_unreadable()
             fields = fields[:MOST_WORDS]
         name = fields[0]
-        if self._steps > MOST_STEPS or self._depth > MOST_DEPTH:
-            self.add_unreadable()
+        if is_beyond:
             return NO_OUTPUT
         if MARK in name:
             return self.run_unknown(fields, stdin)
-        function = self.functions.get(name)
-        if function is not None:
-            return self.run_function(function, fields, stdin)
-        alias = self.aliases.get(name)
-        if alias is not None and name not in self._running:
+        if name in self.functions:
+            return self.run_function(self.functions[name], fields, stdin)
+        if name in self.aliases and name not in self._running:
             self._running.append(name)
-            result = self.read_text(f"{alias} {shlex.join(fields[1:])}")
+            result = self.read_text(f"{self.aliases[name]} {shlex.join(fields[1:])}")
             self._running.pop()
             return result
         self._depth += 1
