@@ -58,6 +58,7 @@ _SAME_WORDS = {
     word: short for short, words in read_words("same command words", "command word").items() for word in words
 }
 _VERB_FIRST, _VERB_LAST = WORDS["verb first"], WORDS["verb last"]
+_CLOUDS = _VERB_FIRST | _VERB_LAST
 
 
 class ToolCommand(NamedTuple):
@@ -176,25 +177,25 @@ def _command(head: _Head, given: Sequence[tuple[str, str]]) -> ToolCommand:
     row = find_row(head.program, list(head.words))[0]
     known = row.options if row is not None else {}
     options = [f"--{word}" for word in head.left if f"--{word}" in known]
-    is_whole = head.known == "row" and len(options) == len(head.left)
+    known_by = "whole" if head.known == "row" and len(options) == len(head.left) else head.known
     used = frozenset(map(_normal, (*head.words, *"-".join(head.words).split("-"))))
     lines = [value for key, value in given if _rank(key) == _LINE]
     # An argument that says the command words again is none of its operands.
     others = [(key, value) for key, value in given if _rank(key) or not used.issuperset(map(_normal, _words(value)))]
     operands = list[str]()
-    for key, value in others:
+    for key, value in ((key, value) for key, value in others if _rank(key) != _LINE):
         is_option = _is_option(key, value, known)
-        if _rank(key) != _LINE and (is_option or head.program in _VERB_FIRST | _VERB_LAST):
+        if is_option or head.program in _CLOUDS:
             options.append(quote_word(f"{_option(key)}={value[:_MAX_VALUE]}") if value else _option(key))
-        if _rank(key) == _LAST or (_rank(key) != _LINE and not is_option):
+        if not is_option or _rank(key) == _LAST:
             operands.append(quote_word(value))
     # Behind so many operands a program starts what follows.
-    most = row.rest_at if row is not None and row.rest_at >= 0 else len(operands)
+    most = None if row is None or row.rest_at < 0 else row.rest_at
     line = " ".join(lines).strip().removeprefix(head.program + " ")
     # Where no command word is known, the line has them.
     ending = (*options, *operands[:most], line) if head.known else (line, *options, *operands)
     words = (head.program, *head.words, *ending)
-    return ToolCommand(" ".join(filter(None, words)), "whole" if is_whole else head.known)
+    return ToolCommand(" ".join(filter(None, words)), known_by)
 
 
 def _is_option(key: str, value: str, known: Collection[str]) -> bool:
