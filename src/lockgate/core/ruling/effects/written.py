@@ -279,6 +279,12 @@ def _weak_settings(path: str, text: str) -> Iterator[tuple[str, str, int, int]]:
             yield match[1], match[1], *match.span(1)
 
 
+def _line_start(text: str, at: int) -> int:
+    """Return where the line of a value begins, or what is read of it."""
+    begin = max(0, at - _NAME_SPACE)
+    return max(text.rfind("\n", begin, at) + 1, begin)
+
+
 def _is_setting_of_program(line: str, name: str, value: str) -> bool:
     """Return whether a program sets an option here; its own variables (`encrypted = false`) are no settings."""
     if value.startswith("=") and not value.startswith("=>") and (line.endswith(" ") or value[1:2] == " "):
