@@ -120,6 +120,9 @@ class Project:
         if not self.root and not _P["system"].match(full) and not _P["scratch"].match(full):
             # The folder is unknown: a project can lie anywhere but among the system's files and a user's settings.
             return Place.HOME if _P["home settings"].match(full) else Place.INSIDE
+        return self._locate_outside(full)
+
+    def _locate_outside(self, full: str) -> Place:
         if _P["scratch"].match(full):
             return Place.SCRATCH
         if (self.home and _is_below(full, self.home)) or _P["home"].match(full):
