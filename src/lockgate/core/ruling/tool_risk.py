@@ -447,12 +447,10 @@ def _policy_name_forms(additional: frozenset[str]) -> frozenset[str]:
     )
 
 
-# A hint, the value that raises, and what such a call may do; the gravest first.
-_HINTS: tuple[tuple[str, object, str], ...] = (
-    ("destructivehint", True, "deletes-record"),
-    ("openworldhint", True, "requests"),
-    ("readonlyhint", False, "unknown-act"),
-)
+_HINTS = [
+    (hint, raises == "true", kind)
+    for hint, raises, kind in read_table(EFFECTS, TABLE, "hints", ("hint", "raises", "kind"))
+]
 _TYPES_OF_HINTS = {"title": str, "idempotenthint": bool} | {hint: bool for hint, _, _ in _HINTS}
 
 
@@ -494,12 +492,8 @@ def explain_risk(name: str) -> str:
 
 # What a text that asks for a tool would say.
 
-# Some hosts give a tool with a common name one without a verb (`terminal`, `Task`).
-_COMMON_INTENT: Mapping[str, tuple[str, str]] = {
-    "bash": ("run", "command"),
-    "write": ("write", "file"),
-    "web_fetch": ("fetch", "page"),
-    "spawn_agent": ("spawn", "agent"),
+_COMMON_INTENT = {
+    name: words for name, *words in read_table(EFFECTS, TABLE, "common intents", ("common name", "verb", "thing"))
 }
 
 

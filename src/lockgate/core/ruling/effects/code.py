@@ -24,7 +24,10 @@ MOST_CHARACTERS = 32 * 1024
 _MOST_COMMANDS, _MOST_DECODERS, _MOST_LITERALS, _MOST_JOINED = 16, 100, 400, 4096
 ACT_COLUMNS = ("kind", "target", "pattern")
 _P = read_patterns(__package__, "code.tbl")
-_ACTS = [(*row, re.compile(pattern)) for *row, pattern in read_table(__package__, "code.tbl", "acts", ACT_COLUMNS)]
+_ACTS = [
+    (kind, target.strip("-"), re.compile(pattern))
+    for kind, target, pattern in read_table(__package__, "code.tbl", "acts", ACT_COLUMNS)
+]
 _UNCERTAIN = frozenset({"unreadable", "unknown-act", "runs-program"})
 # Words that are calls of other things as well: `exec(open(path).read())` of Python runs no process.
 _COMMON_WORDS = frozenset(("exec", "spawn", "system", "popen"))
@@ -73,7 +76,7 @@ class _CodeReader:
         self.read_hidden(away)
         for kind, target, pattern in _ACTS:
             if pattern.search(self.source):
-                self.add(kind, target.strip("-"))
+                self.add(kind, target)
 
     def read_hidden(self, away: list[str]) -> None:
         """Note code that is decoded, fetched or read before it is run, and a shell for another machine."""

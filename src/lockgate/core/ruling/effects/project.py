@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from lockgate.core.tables import read_patterns, read_table
+
 
 class Place(StrEnum):
     """Where a path lies, as seen from the project."""
@@ -25,17 +27,12 @@ class Place(StrEnum):
 # Where packages of one name can differ.
 REGISTRIES = ("pypi", "npm", "cargo", "go", "gem", "composer", "maven", "conda")
 
-# Hosts on which anyone can publish: those where the first part of a path is the owner, and those where it is not.
-_OWNED_HOSTS = frozenset(
-    "github.com raw.githubusercontent.com gist.github.com gist.githubusercontent.com codeload.github.com ghcr.io "
-    "gitlab.com bitbucket.org codeberg.org git.sr.ht huggingface.co registry.npmjs.org registry.yarnpkg.com "
-    "s3.amazonaws.com storage.googleapis.com".split()
-)
-_OPEN_HOSTS = frozenset(
-    "api.github.com objects.githubusercontent.com hub.docker.com docker.io unpkg.com cdn.jsdelivr.net "
-    "files.pythonhosted.org static.crates.io proxy.golang.org drive.google.com docs.google.com dropbox.com "
-    "www.dropbox.com pastebin.com".split()
-)
+_P = read_patterns(__package__, "project.tbl")
+_SHARED = {
+    host: sort
+    for sort, hosts in read_table(__package__, "project.tbl", "shared hosts", ("sort", "hosts"))
+    for host in hosts.split()
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +103,12 @@ class Project:
 
     def at(self, folder: str) -> Project:
         """Return the same project with another working folder; a folder that is not absolute changes nothing."""
-        folder = folder.replace("\\", "/") if re.match(r"[A-Za-z]:\\|\\\\", folder) else folder
+        folder = folder.replace("\\", "/") if _P["windows"].match(folder) else folder
         return replace(self, folder=normalize_path(folder)) if _is_absolute(folder) else self
 
     def locate(self, path: str, folder: str = "") -> Place:
         """Return where a path lies; `folder` is what a relative path starts from, the working folder when empty."""
-        path = path.replace("\\", "/") if re.match(r"[A-Za-z]:\\|\\\\", path) else path
+        path = path.replace("\\", "/") if _P["windows"].match(path) else path
         if path.startswith(("~", "$HOME", "${HOME}", "%USERPROFILE%")):
             return Place.HOME
         start = folder or self.folder or self.root
@@ -121,37 +118,20 @@ class Project:
             return Place.OUTSIDE if full.startswith("..") else Place.INSIDE
         if self.root and _is_below(full, self.root):
             return Place.INSIDE
-        if not self.root and not _SYSTEM.match(full) and not _SCRATCH.match(full):
+        if not self.root and not _P["system"].match(full) and not _P["scratch"].match(full):
             # The folder is unknown: a project can lie anywhere but among the system's files and a user's settings.
-            return Place.HOME if _HOME_SETTINGS.match(full) else Place.INSIDE
+            return Place.HOME if _P["home settings"].match(full) else Place.INSIDE
         return self._locate_outside(full)
 
     def _locate_outside(self, full: str) -> Place:
-        if _SCRATCH.match(full):
+        if _P["scratch"].match(full):
             return Place.SCRATCH
-        if (self.home and _is_below(full, self.home)) or _HOME.match(full):
+        if (self.home and _is_below(full, self.home)) or _P["home"].match(full):
             return Place.HOME
-        return Place.SYSTEM if _SYSTEM.match(full) else Place.OUTSIDE
+        return Place.SYSTEM if _P["system"].match(full) else Place.OUTSIDE
 
 
 NO_PROJECT = Project()
-
-_SYSTEM = re.compile(
-    r"/(?:bin|boot|dev|etc|lib(?:32|64)?|opt|proc|root|run|sbin|sys|usr|var|System|Library|Applications|private)(?:/|$)"
-    r"|/$|[a-zA-Z]:/(?:$|windows|program)",
-    re.IGNORECASE,
-)
-_SCRATCH = re.compile(r"/(?:tmp|var/tmp|dev/(?:null|shm|stdin|stdout|stderr|fd|tty)|var/folders|private/tmp)(?:/|$)")
-_HOME = re.compile(r"/(?:home|Users)/[^/]+(?:/|$)|/root(?:/|$)|[a-zA-Z]:/users/", re.IGNORECASE)
-_HOME_SETTINGS = re.compile(
-    r"/(?:home|Users)/[^/]+(?:/?$|/\.)|[a-zA-Z]:/users/[^/]+(?:/?$|/\.|/appdata)", re.IGNORECASE
-)
-# `https://user@host:443/path`, `git+ssh://git@host/path`, `git@host:path`.
-_URL = re.compile(
-    r"(?:[a-z][a-z0-9+.-]{0,20}://(?:[^/\s@]{0,300}@)?|[\w.-]{1,60}@)([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)(?::\d{1,5})?"
-    r"([/:][^\s?#]{0,300})?",
-    re.IGNORECASE,
-)
 
 
 def package_name(name: str) -> str:
@@ -164,20 +144,19 @@ def site_of_url(url: str) -> str:
 
     A user's name or token in it is left out.
     """
-    found = _URL.match(url.strip())
+    found = _P["url"].match(url.strip())
     return _site(found[1], found[2] or "") if found else ""
 
 
 def is_shared_host(host: str) -> bool:
     """Return whether anyone can publish on this host, so that its name says little about who is reached."""
-    host = host.lower().rstrip(".")
-    return host in _OWNED_HOSTS or host in _OPEN_HOSTS
+    return host.lower().rstrip(".") in _SHARED
 
 
 def _site(host: str, path: str) -> str:
     host = host.lower().rstrip(".")
-    if host not in _OWNED_HOSTS:
-        return "" if host in _OPEN_HOSTS else host
+    if _SHARED.get(host) != "owned":
+        return "" if host in _SHARED else host
     owner = path.lstrip("/:").partition("/")[0].lower()
     return f"{host}/{owner}" if owner else ""
 
@@ -196,7 +175,7 @@ def normalize_path(path: str) -> str:
 
 
 def _is_absolute(path: str) -> bool:
-    return path.startswith("/") or (path[1:3] == ":/" and re.match(r"[A-Za-z]", path) is not None)
+    return _P["absolute"].match(path) is not None
 
 
 def _is_below(path: str, folder: str) -> bool:

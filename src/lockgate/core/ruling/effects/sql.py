@@ -26,7 +26,7 @@ _PLACES = {
 def _credential_shown(statement: str) -> str:
     """Return a column or table of credentials that a statement shows; what is only counted or compared is not shown."""
     place, shows, before = "", False, ""
-    words = _P["word"].findall(_P["counting"].sub(" ", statement))
+    words: list[str] = _P["word"].findall(_P["counting"].sub(" ", statement))
     for word, following in zip(words, [*words[1:], ""], strict=False):
         lower = word.lower()
         if lower in _PLACES and before != ".":

@@ -58,6 +58,7 @@ _SAME_WORDS = {
     word: short for short, words in read_words("same command words", "command word").items() for word in words
 }
 _VERB_FIRST, _VERB_LAST = WORDS["verb first"], WORDS["verb last"]
+_CLOUDS = _VERB_FIRST | _VERB_LAST
 
 
 class ToolCommand(NamedTuple):
@@ -175,26 +176,34 @@ def _command(head: _Head, given: Sequence[tuple[str, str]]) -> ToolCommand:
     """Return the command with the arguments: options stand before operands, and a line of its own at the end."""
     row = find_row(head.program, list(head.words))[0]
     known = row.options if row is not None else {}
-    options = [f"--{word}" for word in head.left if f"--{word}" in known]
-    is_whole = head.known == "row" and len(options) == len(head.left)
-    used = frozenset(map(_normal, (*head.words, *"-".join(head.words).split("-"))))
-    lines = [value for key, value in given if _rank(key) == _LINE]
-    # An argument that says the command words again is none of its operands.
-    others = [(key, value) for key, value in given if _rank(key) or not used.issuperset(map(_normal, _words(value)))]
-    operands = list[str]()
-    for key, value in others:
-        is_option = _is_option(key, value, known)
-        if _rank(key) != _LINE and (is_option or head.program in _VERB_FIRST | _VERB_LAST):
-            options.append(quote_word(f"{_option(key)}={value[:_MAX_VALUE]}") if value else _option(key))
-        if _rank(key) == _LAST or (_rank(key) != _LINE and not is_option):
-            operands.append(quote_word(value))
+    switches = [f"--{word}" for word in head.left if f"--{word}" in known]
+    is_whole = head.known == "row" and len(switches) == len(head.left)
+    options, operands = _place_arguments(head, given, known)
     # Behind so many operands a program starts what follows.
-    most = row.rest_at if row is not None and row.rest_at >= 0 else len(operands)
-    line = " ".join(lines).strip().removeprefix(head.program + " ")
+    most = None if row is None or row.rest_at < 0 else row.rest_at
+    line = " ".join(value for key, value in given if _rank(key) == _LINE).strip().removeprefix(head.program + " ")
     # Where no command word is known, the line has them.
-    ending = (*options, *operands[:most], line) if head.known else (line, *options, *operands)
+    ending = (*switches, *options, *operands[:most], line) if head.known else (line, *switches, *options, *operands)
     words = (head.program, *head.words, *ending)
     return ToolCommand(" ".join(filter(None, words)), "whole" if is_whole else head.known)
+
+
+def _place_arguments(
+    head: _Head, given: Sequence[tuple[str, str]], known: Collection[str]
+) -> tuple[list[str], list[str]]:
+    """Return the options and the operands; an argument that says the command words again is none of these."""
+    used = frozenset(map(_normal, (*head.words, *"-".join(head.words).split("-"))))
+    options, operands = list[str](), list[str]()
+    for key, value in given:
+        rank = _rank(key)
+        if rank == _LINE or (rank == 0 and used.issuperset(map(_normal, _words(value)))):
+            continue
+        is_option = _is_option(key, value, known)
+        if is_option or head.program in _CLOUDS:
+            options.append(quote_word(f"{_option(key)}={value[:_MAX_VALUE]}") if value else _option(key))
+        if not is_option or rank == _LAST:
+            operands.append(quote_word(value))
+    return options, operands
 
 
 def _is_option(key: str, value: str, known: Collection[str]) -> bool:

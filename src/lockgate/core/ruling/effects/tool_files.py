@@ -34,14 +34,19 @@ _SHARE, _BEHIND_HOST = re.compile(r"[\\/]{2}([\w.-]+)[\\/]"), re.compile(r"[\w.-
 
 def read_file_tool(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project) -> list[Effect] | None:
     """Return what a tool does to the files it names; None for a tool that works on no path of this machine."""
-    patched = list(_read_patches(leaves, project)) if seed == "write" else []
+    if seed != "write":
+        return _read_files(name, seed, leaves, project) or None
+    effects = list(_read_patches(leaves, project)) or _read_files(name, seed, leaves, project)
+    return effects or [effect("unknown-act", certainty=Certainty.GUESS)]
+
+
+def _read_files(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project) -> list[Effect]:
     named = _find_paths(name, leaves)
     paths = [leaf for leaf in named if _is_path(leaf.text)]
     access = _direction(name, seed, leaves)
     effects = list(_read_elsewhere(name, access, leaves))
-    if patched or access is None or not paths:
-        unknown = [effect("unknown-act", certainty=Certainty.GUESS)] if seed == "write" else None
-        return patched or effects or unknown
+    if access is None or not paths:
+        return effects
     here = (_access(leaf, _access_of(leaf, access, name), project) for leaf in paths)
     is_elsewhere = any(map(is_other_host, leaves))
     effects += (found for found in here if not is_elsewhere or found.kind in _DOORS_ANYWHERE)

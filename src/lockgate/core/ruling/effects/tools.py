@@ -243,11 +243,7 @@ def _read_web_tool(
     """Return what a tool asks of an address or does to a page; None for a tool that does neither."""
     hosts, looks = list(_addressed_hosts(leaves)), [effect("looks")]
     if name.kind == "looks":
-        # An address can carry data out, unless we know by name where the tool goes; a bare host carries little.
-        asked = hosts if may_reach_any_address(call.tool) else []
-        if _has(name.words, "names hosts"):
-            asked = [(host, leaf) for host, leaf in asked if "/" in leaf.text]
-        return _requests(leaves, asked) or looks
+        return (_requests(leaves, _asked_hosts(name, hosts)) if may_reach_any_address(call.tool) else []) or looks
     # A tool that installs something works on the browser.
     page = name.words if name.verb != "install" and _has(name.words, "page") else frozenset[str]()
     if seed == "web_fetch" or name.kind == "requests":
@@ -257,6 +253,11 @@ def _read_web_tool(
     # A tool by the name of the protocol goes where its address says, and what it is called is the method.
     is_method = _has(name.words, "protocol") and _has(name.words, "sends request")
     return (_requests(leaves, hosts, sends=True) if is_method else []) or None
+
+
+def _asked_hosts(name: ToolName, hosts: Sequence[tuple[str, Leaf]]) -> Sequence[tuple[str, Leaf]]:
+    """Return the hosts that a tool which looks may carry data to; where it only names hosts, a bare one is none."""
+    return [(host, leaf) for host, leaf in hosts if "/" in leaf.text or not _has(name.words, "names hosts")]
 
 
 def _addressed_hosts(leaves: Sequence[Leaf]) -> Iterator[tuple[str, Leaf]]:

@@ -8,7 +8,7 @@ takes: its lines are read one by one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from string import ascii_lowercase, ascii_uppercase
 
 from lockgate.core.ruling.effects.code import MOST_CHARACTERS, read_code
@@ -36,9 +36,10 @@ def read_written_file(
     yield from added
     sources = frozenset(each.target for each in added)
     if _is_code_like(path):
-        yield from (each for each in _read_hosts(text, replaced, argument) if each.target not in sources)
+        known_hosts = sources.union(seen.target for seen in find_hosts(replaced))
+        yield from _only_new(_read_hosts(text, replaced, argument), known_hosts)
         yield from read_written_settings(path, text, replaced, argument)
-        yield from _read_members(text, replaced, argument)
+        yield from _only_new(_read_members(text, argument), {*_P["member"].findall(replaced)})
         # One key in a request is how a service is asked; a thief takes the whole environment, or a file of keys.
         if _P["takes much"].search(text):
             yield from (
@@ -54,29 +55,29 @@ def _without_child_environments(text: str) -> str:
     return _P["copied"].sub(lambda copy: "" if copy[2] in given or (copy[1] and copy[2] == "env") else copy[0], text)
 
 
-def _read_members(text: str, replaced: str, argument: str) -> Iterator[Effect]:
+def _only_new(effects: Iterable[Effect], known: Collection[str]) -> Iterator[Effect]:
+    """Yield the effects whose target is not known yet, each target once; a call has no more effects than are listed."""
+    seen = set(known)
+    for found in effects:
+        if found.target not in seen:
+            seen.add(found.target)
+            yield found
+        if len(seen) > len(known) + _MAX_HOSTS:
+            return
+
+
+def _read_members(text: str, argument: str) -> Iterator[Effect]:
     """Yield an effect for each account, role or public key of a cloud that this text lets in."""
-    known = set(_P["member"].findall(replaced))
-    most = len(known) + _MAX_HOSTS
     for match in _P["member"].finditer(text):
-        before = text[max(0, match.start() - _CONTEXT) : match.start()]
-        if match[0] not in known and len(known) <= most and not _P["own role"].search(before):
-            known.add(match[0])
+        if not _P["own role"].search(text[max(0, match.start() - _CONTEXT) : match.start()]):
             yield effect("shares", match[0], argument=argument, span=match.span())
 
 
 def _read_hosts(text: str, replaced: str, argument: str) -> Iterator[Effect]:
-    known = {seen.target for seen in find_hosts(replaced)}
-    count = 0
     for kind, named, start, end in _embedded_hosts(text):
         host = _without_variables(named) if _P["variable"].search(named) else named
-        if not host or host in known or is_local_host(host) or host in replaced:
-            continue
-        known.add(host)
-        count += 1
-        yield effect(kind, host, argument=argument, span=(start, end))
-        if count > _MAX_HOSTS:
-            return
+        if host and not is_local_host(host) and host not in replaced:
+            yield effect(kind, host, argument=argument, span=(start, end))
 
 
 def _without_variables(host: str) -> str:
@@ -87,19 +88,16 @@ def _without_variables(host: str) -> str:
 
 def read_shown_text(text: str, argument: str) -> Iterator[Effect]:
     """Yield an effect for each host that a program would ask when it shows this text, as for a picture."""
-    known = set()
+    return _only_new(_shown_hosts(text, argument), ())
+
+
+def _shown_hosts(text: str, argument: str) -> Iterator[Effect]:
     for count, match in enumerate(_P["shown url"].finditer(text)):
-        if count < _MAX_LOOKS * 10 and not _is_shown(text[max(0, match.start() - 4 * _CONTEXT) : match.start()]):
-            continue
-        if match[0] in known:
-            continue
-        known.add(match[0])
-        host = host_from_value(match[0])
-        if host and host not in known and not is_local_host(host):
-            known.add(host)
-            yield effect("shows-remote-content", host, argument=argument, span=match.span())
-            if len(known) > 2 * _MAX_HOSTS:
-                return
+        # Further ones are not looked at so closely.
+        if count >= _MAX_LOOKS * 10 or _is_shown(text[max(0, match.start() - 4 * _CONTEXT) : match.start()]):
+            host = host_from_value(match[0])
+            if host and not is_local_host(host):
+                yield effect("shows-remote-content", host, argument=argument, span=match.span())
 
 
 def _is_shown(before: str) -> bool:
@@ -168,11 +166,13 @@ def read_written_manifest(
         return
     if not is_settings and (not is_manifest(name, folder) or is_lock_file(name)):
         return
-    known_hosts = {seen.target for seen in find_hosts(replaced)}
-    for host, at in _sources(name, text):
-        if host not in known_hosts and host not in PUBLIC_SOURCES and not is_local_host(host):
-            known_hosts.add(host)
-            yield effect("uses-package-source", host, argument=argument, span=(at, at + len(host)))
+    known = {seen.target for seen in find_hosts(replaced)} | {*PUBLIC_SOURCES}
+    sources = (
+        effect("uses-package-source", host, argument=argument, span=(at, at + len(host)))
+        for host, at in _sources(name, text)
+        if not is_local_host(host)
+    )
+    yield from _only_new(sources, known)
     if not is_settings:
         yield from _added_packages(name, folder, text, replaced, argument, project)
 
@@ -180,23 +180,16 @@ def read_written_manifest(
 def _added_packages(
     name: str, folder: str, text: str, replaced: str, argument: str, project: Project
 ) -> Iterator[Effect]:
-    before = {each.partition(":")[2] for each in _packages(name, folder, replaced)}
+    before = {entry.partition(":")[2] for entry in _packages(name, folder, replaced)} | {*COMMON_TOOLS}
+    entries = (entry.partition(":")[::2] for entry in _packages(name, folder, text))
+    added = [name for registry, name in entries if name not in before and not project.has_package(name, registry)]
     folded = text.translate(_FOLDED)
-    count = 0
-    for each in _packages(name, folder, text):
-        registry, _, package = each.partition(":")
-        if package in before or package in COMMON_TOOLS or project.has_package(package, registry):
-            continue
-        count += 1
-        if count > MAX_PACKAGES:
-            yield effect("unreadable", argument=argument, certainty=Certainty.GUESS)
-            return
-        at = folded.find(package)
-        if at < 0:
-            yield effect("adds-dependency", package, argument=argument)
-        else:
-            end = at + len(package)
-            yield effect("adds-dependency", text[at:end], argument=argument, span=(at, end))
+    for package in added[:MAX_PACKAGES]:
+        at = max(folded.find(package), 0)
+        end = at + len(package) if folded.startswith(package, at) else at
+        yield effect("adds-dependency", text[at:end] or package, argument=argument, span=(at, end))
+    if len(added) > MAX_PACKAGES:
+        yield effect("unreadable", argument=argument, certainty=Certainty.GUESS)
 
 
 def _packages(name: str, folder: str, text: str) -> tuple[str, ...]:
@@ -249,14 +242,10 @@ _STATE_NAMES = frozenset("enabled enable active on".split())
 
 def read_written_settings(path: str, text: str, replaced: str, argument: str) -> Iterator[Effect]:
     """Yield an effect for each setting that protects less once this text stands where the replaced one stood."""
-    before = set(_weak_settings(path, replaced)) if replaced else set()
-    known = {(name, value) for name, value, _, _ in before}
-    for name, value, start, end in _weak_settings(path, text):
-        if (name, value) not in known:
-            known.add((name, value))
-            yield effect("weakens-setting", name, argument=argument, span=(start, end))
-            if len(known) > _MAX_SETTINGS + len(before):
-                return
+    known = {setting[:2] for setting in _weak_settings(path, replaced)} if replaced else set()
+    weak = {setting[:2]: setting for setting in reversed([*_weak_settings(path, text)]) if setting[:2] not in known}
+    for name, _, start, end in sorted(weak.values(), key=lambda setting: setting[2])[: _MAX_SETTINGS + 1]:
+        yield effect("weakens-setting", name, argument=argument, span=(start, end))
 
 
 def _weak_settings(path: str, text: str) -> Iterator[tuple[str, str, int, int]]:
@@ -264,7 +253,9 @@ def _weak_settings(path: str, text: str) -> Iterator[tuple[str, str, int, int]]:
     for count, match in enumerate(_P["value"].finditer(text)):
         if count > _MAX_VALUES:
             break
-        begin = max(text.rfind("\n", 0, match.start()) + 1, match.start() - _NAME_SPACE)
+        begin = max(
+            text.rfind("\n", max(0, match.start() - _NAME_SPACE), match.start()) + 1, match.start() - _NAME_SPACE
+        )
         line = text[begin : match.start()]
         named = _P["name"].search(line)
         if named is None or _P["comment line"].match(line):
@@ -279,9 +270,19 @@ def _weak_settings(path: str, text: str) -> Iterator[tuple[str, str, int, int]]:
         if weakens(name, value):
             yield name, value, begin + named.start(1), match.end(1)
     for match in _P["open"].finditer(text):
-        line = text[max(text.rfind("\n", 0, match.start()) + 1, match.start() - _NAME_SPACE) : match.start()]
+        line = text[
+            max(
+                text.rfind("\n", max(0, match.start() - _NAME_SPACE), match.start()) + 1, match.start() - _NAME_SPACE
+            ) : match.start()
+        ]
         if not _P["comment line"].match(line) and "egress" not in line:
             yield match[1], match[1], *match.span(1)
+
+
+def _line_start(text: str, at: int) -> int:
+    """Return where the line of a value begins, or what is read of it."""
+    begin = max(0, at - _NAME_SPACE)
+    return max(text.rfind("\n", begin, at) + 1, begin)
 
 
 def _is_setting_of_program(line: str, name: str, value: str) -> bool:
