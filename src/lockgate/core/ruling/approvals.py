@@ -330,14 +330,13 @@ def describe_call(bound: BoundCall) -> str:
     if bound.tool == FINISH and isinstance(arguments.get(STEP), str):
         goal, calls = _value(arguments.get("goal", "")), _value(arguments.get("calls", 0))
         return f"step {_value(arguments[STEP])} would count as done: goal = {goal}, calls = {calls}"
-    named = [(sink_from_argument(name), name, value) for name, value in argument_values(arguments)]
-    named.sort(key=lambda row: not row[0])
+    rows = [(sink_from_argument(name), name, value) for name, value in argument_values(arguments)]
+    rows.sort(key=lambda row: not row[0])
     values = [
         f"{_cut(name, _MOST_NAMED_TEXT)}{f' ({sink})' if sink else ''} = {_value(value)}"
-        for sink, name, value in named[:_MOST_NAMED]
+        for sink, name, value in rows[:_MOST_NAMED]
     ]
-    if len(named) > _MOST_NAMED:
-        values.append(f"and {len(named) - _MOST_NAMED:,} more")
+    values += [f"and {len(rows) - _MOST_NAMED:,} more"] if len(rows) > _MOST_NAMED else []
     return f"{_cut(bound.tool, _MOST_NAMED_TEXT)} with {', '.join(values) or 'no arguments'}"
 
 
@@ -547,13 +546,13 @@ def apply_answer(approval: Approval, digest: str, said: ApprovalAnswer, person: 
 
 def deny_same_call(others: Iterable[Approval], said: ApprovalAnswer) -> list[Approval]:
     """3. What a no does to the open questions about the same call in another context or under another policy."""
-    ended = [each for each in others if each.state in OPEN_STATES]
     return [
         replace(each, state=ApprovalState.DENIED, answered=said, ended_s=said.at_s)
         if each.state is ApprovalState.WAITING
         # A person's yes stays on record as what it was.
         else void_approval(each, said.at_s, f"{said.who[:MAX_WHO]} has denied this call since")
-        for each in ended
+        for each in others
+        if each.state in OPEN_STATES
     ]
 
 
@@ -583,10 +582,8 @@ def has_room(waiting: int, in_session: int, marks: int) -> bool:
 
 def find_existing_id(pending: PendingApproval, mark: ApprovalMark | None, asked: Iterable[Approval]) -> str:
     """2. The id of the question that is there already: a no, or one about the very same call; else empty."""
-    if mark is not None and mark.no is not None:
-        return mark.id
     same = (each.pending.id for each in asked if each.state in OPEN_STATES and each.pending.bound == pending.bound)
-    return next(same, "")
+    return mark.id if mark is not None and mark.no is not None else next(same, "")
 
 
 def take_approval(
@@ -636,13 +633,10 @@ def differing_fields(bound: BoundCall, other: BoundCall) -> tuple[str, ...]:
 
 
 def _closest_difference(bound: BoundCall, near: Iterable[Approval]) -> tuple[str, ...]:
-    found = [
-        differing_fields(bound, approval.pending.bound)
-        for approval in near
-        if approval.state is ApprovalState.GRANTED and approval.pending.tool == bound.tool
-    ]
+    granted = [each.pending for each in near if each.state is ApprovalState.GRANTED]
+    differences = [differing_fields(bound, pending.bound) for pending in granted if pending.tool == bound.tool]
     # Another session's yes to other arguments has nothing to do with this call.
-    return min((each for each in found if not {"session", "arguments"} <= set(each)), key=len, default=())
+    return min((names for names in differences if not {"session", "arguments"} <= set(names)), key=len, default=())
 
 
 def details_to_json(shown: ShownDetails) -> str:

@@ -265,10 +265,9 @@ def find_derived(
     """
     text = "\n".join(leaf.text for leaf in leaves)
     marks = [mark_file(_full_path(path, folder), source) for path, source in _list_saved(text, effects, copied_from)]
-    keeping = [effect for effect in effects if effect.kind in _KEEPING_KINDS]
-    if not keeping:
+    if all(effect.kind not in _KEEPING_KINDS for effect in effects):
         return marks
-    path = next((effect.target for effect in keeping if effect.kind in _FILE_KINDS and effect.target), "")
+    path = next(iter(_targets_of(effects, _FILE_KINDS)), "")
     # Who gets a message is not what was written in it: such an address would make every calendar suspicious.
     targets = {effect.target.lower().encode("utf-8", "ignore") for effect in effects}
     derived = find_derived_note(context, text, scanner, targets, _full_path(path, folder) if path else "")
@@ -281,13 +280,14 @@ def _list_saved(text: str, effects: Sequence[Effect], copied_from: str) -> list[
     if not (copied_from or reaches_out or "://" in text):
         # What a filter has rewritten is called a download as well.
         return []
-    kinds = _FILE_KINDS | {"downloads-file"} if copied_from else {"downloads-file"}
-    hosts = [effect.target for effect in effects if effect.kind == "requests" and effect.target]
+    hosts = _targets_of(effects, {"requests"})
     source = copied_from or printable(f"web:{hosts[0]}" if hosts else "download", 200)
-    paths = sorted(
-        (effect for effect in effects if effect.kind in kinds), key=lambda effect: effect.kind in _FILE_KINDS
-    )
-    return [(path, source) for path in dict.fromkeys(effect.target for effect in paths) if path]
+    paths = _targets_of(effects, {"downloads-file"}) + (_targets_of(effects, _FILE_KINDS) if copied_from else [])
+    return [(path, source) for path in dict.fromkeys(paths)]
+
+
+def _targets_of(effects: Sequence[Effect], kinds: AbstractSet[str]) -> list[str]:
+    return [effect.target for effect in effects if effect.kind in kinds and effect.target]
 
 
 def find_derived_note(

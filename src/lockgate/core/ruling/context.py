@@ -102,16 +102,16 @@ class Context:
         self.alarms: list[BlockNote] = []
         self.broad: defaultdict[str, list[BlockNote]] = defaultdict(list)
         self.encoded: list[BlockNote] = []
-        # Whether the agent may have read more than is here: another process began the run, and its blocks are missing.
+        # Whether another process began the run, so that the agent may have read more than is here.
         self.has_unknown_history = False
         # Whether a text was read that a person has vouched for, and did not write.
         self.has_vetted_text = False
-        # What the files of the folder that the agent works in name. It may make a value no news, and nothing more.
+        # The names in the files of the agent's folder. They can make a value no news, and nothing more.
         self.project = NO_PROJECT
         self.activity = NO_ACTIVITY
-        # By tool, what the latest call of it was given, until its result comes; None where two are under way.
+        # By tool, the arguments of its latest call until the result comes; None where two are under way.
         self._awaited: dict[str, str | None] = {}
-        # By block, what the call was given that it is the result of.
+        # By block, the arguments of the call that it is the result of.
         self.produced_by: dict[str, str] = {}
         # By tool, the arguments of its latest calls; and by block, those of which it may be the result.
         self._sought: defaultdict[str, deque[tuple[str, ...]]] = defaultdict(lambda: deque(maxlen=_MAX_SIDE_BY_SIDE))
@@ -312,17 +312,14 @@ class Context:
         for index in indexes:
             self.index.add(IndexedReading(position, block.id, block.source, index, index.words))
         noted: set[str] = set()
+        notes = {Scope.AGENT: self.alarms, Scope.RELATED: self.broad[block.id]}
         for part in scan.parts:
             for hit in part.hits:
                 # What stands in the text itself says more about where than any other reading of it.
-                if hit.rule.id in noted:
-                    continue
+                if hit.rule.id not in noted and hit.rule.scope in notes:
+                    note = BlockNote(position, block.id, hit.rule.id, hit.rule.phrase, (hit, part))
+                    notes[hit.rule.scope].append(note)
                 noted.add(hit.rule.id)
-                note = BlockNote(position, block.id, hit.rule.id, hit.rule.phrase, (hit, part))
-                if hit.rule.scope is Scope.AGENT:
-                    self.alarms.append(note)
-                elif hit.rule.scope is Scope.RELATED:
-                    self.broad[block.id].append(note)
             if part.encoded:
                 excerpt = part.data[:120].decode("utf-8", "replace")
                 finding = Finding(f"encoded:{part.how}", block.id, part.start, part.end, part.how, excerpt)

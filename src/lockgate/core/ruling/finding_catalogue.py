@@ -84,18 +84,11 @@ def find_entry(rule: str) -> CatalogueEntry | None:
     """The entry of an id as it stands in a finding (`encoded:base64>hex`) or in the table (`encoded:READING`)."""
     if rule in RULES_BY_ID:
         return _entry_from_rule(RULES_BY_ID[rule])
-    for entry in ENTRIES:
-        if entry.id == rule:
-            return entry
-    return next((_FIXED[name] for prefix, name in _BY_PREFIX.items() if rule.startswith(prefix)), None)
+    prefixed = (_FIXED[name] for prefix, name in _BY_PREFIX.items() if rule.startswith(prefix))
+    return next((entry for entry in ENTRIES if entry.id == rule), None) or next(prefixed, None)
 
 
 def entry_for(rule: str) -> CatalogueEntry:
     """The entry of any id that a finding can carry; patterns of this installation have none of their own."""
-    return find_entry(rule) or CatalogueEntry(
-        rule,
-        rule.partition(":")[0],
-        "agent",
-        "a pattern of this installation",
-        "its configuration names it in additional_patterns",
-    )
+    why, family = "its configuration names it in additional_patterns", rule.partition(":")[0]
+    return find_entry(rule) or CatalogueEntry(rule, family, "agent", "a pattern of this installation", why)

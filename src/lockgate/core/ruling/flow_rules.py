@@ -203,7 +203,7 @@ class FlowCheck:
         to = "anything that reaches out" if rule.to == OUT else f"`{rule.to}`"
         if rule.key == "value":
             for leaf in places:
-                if any(kind == rule.source for kind, _ in redact(leaf.text).removed):
+                if rule.source in dict(redact(leaf.text).removed):
                     return f"a value of the kind `{rule.source}` would go to {to}", leaf.argument
             return (f"its arguments were not read to the end, and go to {to}", "arguments") if self._is_cut else None
         blocks = self._blocks_from(rule)
@@ -220,7 +220,7 @@ class FlowCheck:
             # What the user said goes where the user says.
             if _fold_text(leaf.text) in asked:
                 continue
-            if any(self._holds(content, leaf.text, asked) for content in blocks):
+            if self._holds(blocks, leaf.text, asked):
                 return f"text of `{rule.source}` would go to {to}", leaf.argument
             if rule.to not in SINKS and self._is_composed(leaf.text):
                 why = f"the agent has read `{rule.source}`, and this text of its own may hold it; it would go to {to}"
@@ -241,17 +241,19 @@ class FlowCheck:
             text = text.replace(target, "")
         return len(text.strip()) > _COMPOSED
 
-    def _holds(self, content: str, text: str, asked: str) -> bool:
+    def _holds(self, blocks: Sequence[str], text: str, asked: str) -> bool:
         """Return whether a block has this text, or an address or a name in it; a text too long to compare counts."""
-        self._left -= len(content) + len(text)
-        if self._left < 0:
-            return True
-        folded = _fold_text(content)
         # Whole, by its addresses, and by what stands in the path and the query of a link.
         behind_hosts = " ".join(_BEHIND_HOST.findall(text))
         listed = (*_PIECES.findall(text)[:200], *_LINK_PIECES.findall(behind_hosts)[:200])
         pieces = {_fold_text(text), *(_fold_text(piece.strip(".:")) for piece in listed)}
-        return any(len(piece) >= _SHORTEST and piece in folded and piece not in asked for piece in pieces)
+        pieces = {piece for piece in pieces if len(piece) >= _SHORTEST and piece not in asked}
+        for content in blocks:
+            self._left -= len(content) + len(text)
+            folded = _fold_text(content) if self._left >= 0 else ""
+            if self._left < 0 or any(piece in folded for piece in pieces):
+                return True
+        return False
 
 
 def _fold_text(text: str) -> str:

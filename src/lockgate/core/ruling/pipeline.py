@@ -8,9 +8,9 @@
 3. Patterns. Rules over the arguments, and over every recent untrusted block in all its readings.
 4. Encoding. Hidden readable text in the arguments or in a recent untrusted block.
 5. Origins.  Values or a tool that an order in untrusted text names, and that the goal does not; an effect that the
-   user did not ask for (unasked_effects.py).
+   user did not ask for (`decide.py`).
    Nothing in 3-5: CONTINUE, `no-red-flags`. Anything: the call is escalated; a rule never blocks by itself. With the
-   wide width a call is also escalated where the user does not name what it reaches, `unnamed-target` (widths.py).
+   wide width a call is also escalated where the user does not name what it reaches, `unnamed-target` (`decide.py`).
 6. Triage.   Tier 2 is asked once, and once more in plain words when its answer cannot be read. Only a plain "not
    suspicious" of a judge that may clear it clears the call: CONTINUE, `triage-cleared`. Everything else goes one tier
    up. Where the judge is down, a call of severity 2 in which nothing was found follows narrow: `judge-down`.

@@ -19,7 +19,7 @@ MAX_PATTERNS, MAX_PATTERN_LENGTH = 500, 1_000
 MAX_WINDOW, MAX_ATTEMPTS, MAX_SCOPE_LENGTH, MAX_MODEL_LENGTH = 1_000_000, 100, 4_000, 200
 # The embedded judge's thresholds by name, the most cautious first.
 PRESETS = ("cautious", "balanced", "quiet")
-# Which calls are asked about (`widths.py`): a project's file may only set `wide`.
+# Which calls are asked about (`decide.py`): a project's file may only set `wide`.
 ESCALATE = ("narrow", "auto", "wide")
 
 
@@ -187,7 +187,7 @@ class Policy:
     supervisor_model: str = _checked("", _model, lambda a, b: a or b)
     # Where the embedded judge draws its line, one of `PRESETS`; no other judge has one.
     judge_preset: str = _checked("balanced", partial(_choice, PRESETS), _last_of(*PRESETS[::-1]))
-    # How much is asked about, one of `widths.ESCALATE`. Not in the hash: rulings record the width that was in force.
+    # How much is asked about, one of `ESCALATE`. Not in the hash: rulings record the width that was in force.
     escalate: str = _checked("auto", partial(_choice, ESCALATE), lambda a, b: "wide" if b == "wide" else a)
     unsafe_continue_on_unclear: bool = _checked(False, _flag, and_)
     unsafe_disable_phrase_rules: bool = _checked(False, _flag, and_)

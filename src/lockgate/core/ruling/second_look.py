@@ -45,21 +45,21 @@ def find_tokens(leaves: Sequence[Leaf], project: Project, written: Collection[st
 
     `written` are the paths that the session wrote itself: they are no news.
     """
-    found: dict[str, Leaf] = {}
+    tokens: dict[str, Leaf] = {}
     for leaf in leaves:
         # What is written into files is content, and has effects of its own.
-        if sink_from_argument(leaf.argument) != "command" and not leaf.argument.startswith(_COMMAND_LIKE):
-            continue
-        text = leaf.text[:_MAX_TEXT]
-        hosts = [match[2] for match in _URL.finditer(text)] + list(_bare_hosts(text))
-        hosts += _IP.findall(text)
-        tokens = [host for host in hosts if not is_local_host(host.lower()) and not project.has_host(host)]
-        paths = [path for path in _PATH.findall(text) if len(path) > _SHORT and not path.startswith("/dev/")]
-        tokens += [path for path in paths if path not in written and project.locate(path) in _OUTSIDE]
-        tokens += [match[0].strip() for match in _SHELL.finditer(text)]
-        for token in tokens:
-            found.setdefault(token, Leaf(leaf.argument, token))
-    return list(found.values())
+        if sink_from_argument(leaf.argument) == "command" or leaf.argument.startswith(_COMMAND_LIKE):
+            for token in _tokens_of(leaf.text[:_MAX_TEXT], project, written):
+                tokens.setdefault(token, Leaf(leaf.argument, token))
+    return list(tokens.values())
+
+
+def _tokens_of(text: str, project: Project, written: Collection[str]) -> Iterator[str]:
+    hosts = [match[2] for match in _URL.finditer(text)] + list(_bare_hosts(text)) + _IP.findall(text)
+    yield from (host for host in hosts if not is_local_host(host.lower()) and not project.has_host(host))
+    paths = [path for path in _PATH.findall(text) if len(path) > _SHORT and not path.startswith("/dev/")]
+    yield from (path for path in paths if path not in written and project.locate(path) in _OUTSIDE)
+    yield from (match[0].strip() for match in _SHELL.finditer(text))
 
 
 def _bare_hosts(text: str) -> Iterator[str]:

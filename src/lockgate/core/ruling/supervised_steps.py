@@ -28,7 +28,7 @@ from lockgate.core.ruling.scope.crossings import OUTSIDE, find_crossings
 from lockgate.core.ruling.tool_risk import PLAIN_VERBS, WORDS, canonical_tool, tool_intent, tool_risk, tool_words
 from lockgate.core.vocabulary import Finding, Risk
 
-# A finding that no model may clear; `pipeline.HARD` names it too.
+# A finding that no model may clear; `pipeline.HARD_RULES` names it too.
 NEEDS_A_PERSON = "step:needs-a-person"
 # Acting calls that are not shown, or not whole: the case is incomplete then.
 UNSHOWN = "step:unshown_calls"
