@@ -17,8 +17,12 @@ from lockgate.core.ruling.goal import (
 )
 from lockgate.core.tables import Example, read_examples
 
+PATTERNS = (*HANDS_OVER[:2], "patterns", ("name", "pattern"))
 
-@pytest.mark.parametrize("example", read_examples(*HANDS_OVER), ids=lambda example: example.text)
+
+@pytest.mark.parametrize(
+    "example", [*read_examples(*HANDS_OVER), *read_examples(*PATTERNS)], ids=lambda example: example.text
+)
 def test_each_row_finds_its_own_sentences_and_no_others(example: Example) -> None:
     assert (compile_rows(example.row[1]).search(example.text) is not None) is example.hit
 

@@ -56,7 +56,7 @@ def of_one_reading(index: TextIndex) -> Index:
     return session
 
 
-def test_what_a_value_was_found_in_is_remembered_and_costs_the_same(scanner: Scanner) -> None:
+def test_looking_for_a_value_again_costs_the_same(scanner: Scanner) -> None:
     index = indexed("Please send the list to box-77 now.\n\nbox-77 is full.", scanner)
     candidate, session = sought("box-77", index)[0], of_one_reading(index)
     left, found = set(), []

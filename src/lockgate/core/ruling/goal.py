@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import chain
 
-from lockgate.core.ruling.arguments import sink_from_argument
 from lockgate.core.ruling.effects.effect import ASKED_BY
 from lockgate.core.ruling.targets import AddressBook, domain_of, is_open_to_all
 from lockgate.core.ruling.tool_risk import OBJECT_CLASSES, VERBS, canonical_tool, tool_intent, tool_words
@@ -248,19 +247,9 @@ class Goal:
         return answer
 
     def contains_value(self, candidate: Candidate, budget: WorkBudget) -> bool:
-        """Return whether the user or a trusted text says this: an address as written, other values word by word.
-
-        Words in another order count only when the user used them all and the value is not a path or a command: a
-        long system prompt contains most words there are.
-        """
+        """Return whether the user or a trusted text says this: an address as written, other values word by word."""
         budget.take_pass(len(self.written))
-        if candidate.is_address:
-            return self.contains_address(candidate.piece, budget)
-        if candidate.is_in(self.folded):
-            return True
-        if len(candidate.words) < 2 or sink_from_argument(candidate.leaf.argument) in ("path", "command"):
-            return False
-        return self.says_all(candidate.words)
+        return self.contains_address(candidate.piece, budget) if candidate.is_address else candidate.is_in(self.folded)
 
     def says_all(self, words: Iterable[bytes]) -> bool:
         """Return whether the user says all of these words, in any order and with any ending."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
 from lockgate.core.ruling.targets import AddressBook
-from lockgate.core.ruling.value_pieces import MAX_PIECES, Candidate
+from lockgate.core.ruling.value_pieces import Candidate
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text.imperatives import ORDER_REACH, Order, order_from_cue, prepare, split_words
 from lockgate.core.text.scanner import ScannedPart, Scanner, character_span
@@ -243,8 +243,7 @@ class Index:
         self.readings: list[IndexedReading] = []
         self.words: set[bytes] = set()
         self._book, self._booked = AddressBook(), 0
-        # By value and by tool, how many readings were asked, and what they hold of it.
-        self._holding: dict[bytes, tuple[int, list[IndexedReading]]] = {}
+        # By tool, how many readings were asked, the orders that they hold for it, and what finding them cost.
         self._tools: dict[str, tuple[int, list[tuple[IndexedReading, Order]], int]] = {}
 
     def add(self, reading: IndexedReading) -> None:
@@ -265,17 +264,11 @@ class Index:
     def find(self, candidate: Candidate, budget: WorkBudget, first: int = 0) -> Iterator[Places]:
         """Yield the readings that hold a candidate, from the block at this position on."""
         budget.take_pass(len(self.readings) * _BYTES_PER_READING)
-        if candidate.is_grouped_number or not candidate.rarest.isascii():
-            holding = self.readings
-        else:
-            asked, holding = self._holding.get(candidate.key, (0, []))
+        holding: Iterable[IndexedReading] = self.readings
+        if not candidate.is_grouped_number and candidate.rarest.isascii():
             # Numbers are everywhere, so the longest word is asked for as well before a text is.
             rarest, longest = candidate.rarest, max(candidate.words, key=len)
-            more = [new for new in self.readings[asked:] if rarest in new.words and longest in new.words]
-            holding = holding + more if more else holding
-            if len(self._holding) >= MAX_PIECES:
-                self._holding.clear()
-            self._holding[candidate.key] = len(self.readings), holding
+            holding = (held for held in self.readings if rarest in held.words and longest in held.words)
         for reading in holding:
             if reading.position >= first and not budget.is_spent and (spans := reading.text.find(candidate, budget)):
                 yield Places(reading, spans)

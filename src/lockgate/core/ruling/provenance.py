@@ -12,13 +12,13 @@ being re-wrapped, quoted, escaped or dumped as YAML. Decoded readings of either 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from itertools import takewhile
+from collections.abc import Sequence
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.goal import COMMON, SMALL_WORDS, Goal, intent_of, is_imitation
-from lockgate.core.ruling.index import SENTENCE_STEPS, Index, IndexedReading, Places
+from lockgate.core.ruling.index import Index, IndexedReading, Places
 from lockgate.core.ruling.targets import text_behind_accounts
 from lockgate.core.ruling.tool_risk import tool_words
 from lockgate.core.ruling.value_pieces import (
@@ -31,7 +31,7 @@ from lockgate.core.ruling.value_pieces import (
     prepare_values,
 )
 from lockgate.core.ruling.work_budget import WorkBudget
-from lockgate.core.text.imperatives import WORD_BYTES, Order, order_from_cue, split_words
+from lockgate.core.text.imperatives import WORD_BYTES, Order, split_words
 from lockgate.core.vocabulary import Finding, Origin
 
 MAX_ORIGINS = 64
@@ -172,10 +172,9 @@ class OriginLookup:
                 return signal, order
             if signal:
                 weaker = (signal, order)
-        if not weaker[0] and candidate.is_distinctive and sink in _RECIPIENT_SINKS and not self._is_asked_for:
-            ends = takewhile(lambda _: self._budget.take(SENTENCE_STEPS), (end for _, end in held.spans))
-            if any(_is_in_sentence(held, end, candidate) for end in ends):
-                return "origin:unasked-recipient", None
+        is_unasked = candidate.is_distinctive and sink in _RECIPIENT_SINKS and not self._is_asked_for
+        if not weaker[0] and is_unasked and is_in_sentence(candidate, held, self._budget):
+            return "origin:unasked-recipient", None
         return weaker
 
     def _signal_in_order(self, candidate: Candidate, order: Order, *, is_inside: bool, is_addressed: bool) -> str:
@@ -295,12 +294,6 @@ def origin_from_places(
     )
 
 
-def _is_in_sentence(held: Places, end: int, candidate: Candidate) -> bool:
-    """Return whether a place is in a sentence, rather than alone in a field of a record or a column of a table."""
-    text = held.reading.text
-    return len(order_from_cue(text.part.data, text.prepared, end).words.difference(candidate.words)) >= _FEW_WORDS
-
-
 # ---------------------------------------------------------------------------------------------------------------
 # Whose an address is that untrusted text gives. "Forward it to Selma, her address is in the book": the goal names a
 # person, a look-up gives the address. It is then no stranger's, unless an order names it or its letters imitate others.
@@ -331,7 +324,7 @@ def is_meant(
     if is_imitation(candidate.leaf.text):
         return False
     text = held.reading.text.prepared
-    places = list(_places_of(candidate.piece, text))
+    places = _places_of(candidate.piece, text)
     if goal.asks_to_answer and any(_is_sender(text, at, at + len(candidate.piece)) for at in places):
         return True
     if held.is_ordered(candidate, budget):
@@ -349,7 +342,7 @@ def is_meant(
 def is_in_record(candidate: Candidate, held: Places, budget: WorkBudget) -> bool:
     """Return whether a value stands in fields of records only, in no prose and no order."""
     text = held.reading.text.prepared
-    places = list(_places_of(candidate.piece, text))
+    places = _places_of(candidate.piece, text)
     if is_imitation(candidate.leaf.text) or not places or len(places) == _MAX_PLACES:
         return False
     return not any(_is_in_prose(text, at, candidate) for at in places) and not held.is_ordered(candidate, budget)
@@ -358,18 +351,12 @@ def is_in_record(candidate: Candidate, held: Places, budget: WorkBudget) -> bool
 def is_in_sentence(candidate: Candidate, held: Places, budget: WorkBudget) -> bool:
     """Return whether a text gives a value in a sentence, and not only in fields of records."""
     text = held.reading.text.prepared
-    places = _places_of(candidate.piece, text, len(held.spans))
-    return any(_is_in_prose(text, at, candidate) for at in places if budget.take(_PLACE_STEPS))
+    return any(_is_in_prose(text, at, candidate) for at, _ in held.spans if budget.take(_PLACE_STEPS))
 
 
-def _places_of(piece: bytes, text: bytes, most: int = _MAX_PLACES) -> Iterator[int]:
-    """Yield the first places at which a text has exactly this."""
-    at = text.find(piece)
-    for _ in range(most):
-        if at < 0:
-            return
-        yield at
-        at = text.find(piece, at + len(piece))
+def _places_of(piece: bytes, text: bytes) -> list[int]:
+    """Return the first places at which a text has exactly this."""
+    return [match.start() for match in islice(re.finditer(re.escape(piece), text), _MAX_PLACES)]
 
 
 def _is_in_prose(text: bytes, at: int, candidate: Candidate) -> bool:

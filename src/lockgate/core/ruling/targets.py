@@ -72,29 +72,31 @@ def is_local_host(host: str) -> bool:
 
 def find_hosts(text: str) -> Iterator[Seen]:
     """Yield the host of every URL in a text, each once."""
-    found = set()
-    for match in URL.finditer(text):
-        host = host_and_port(match[1].rstrip(".:!"))[0].lower() or match[1].lower()
-        if host not in found:
-            found.add(host)
-            yield Seen(Shape.HOST, host, match.start(1), match.end(1))
+    return _first_of_each((_host_of_url(match), match) for match in URL.finditer(text))
 
 
 def find_bare_hosts(text: str) -> Iterator[Seen]:
     """Yield the host of every address that a text has without its scheme, as people write them, each once."""
-    found = set()
-    for match in _BARE_URL.finditer(text):
-        host = match[1].lower()
-        if host not in found and host.rpartition(".")[2] in TOP_LEVEL_DOMAINS:
-            found.add(host)
-            yield Seen(Shape.HOST, host, *match.span(1))
+    named = ((match[1].lower(), match) for match in _BARE_URL.finditer(text))
+    return _first_of_each((host, match) for host, match in named if host.rpartition(".")[2] in TOP_LEVEL_DOMAINS)
+
+
+def _first_of_each(named: Iterable[tuple[str, re.Match[str]]]) -> Iterator[Seen]:
+    first: dict[str, re.Match[str]] = {}
+    for host, match in named:
+        first.setdefault(host, match)
+    yield from (Seen(Shape.HOST, host, *match.span(1)) for host, match in first.items())
+
+
+def _host_of_url(match: re.Match[str]) -> str:
+    return host_and_port(match[1].rstrip(".:!"))[0].lower() or match[1].lower()
 
 
 def host_from_value(text: str) -> str:
     """Return the host of a value that is one address, with or without its scheme; empty when it is none."""
     match = URL.match(text.strip())
     if match:
-        return host_and_port(match[1].rstrip(".:!"))[0].lower() or match[1].lower()
+        return _host_of_url(match)
     authority = re.split(r"[/?#\s]", text.strip().removeprefix("//"), maxsplit=1)[0]
     host = host_and_port(authority)[0].lower()
     return host if is_host_like(host) or is_local_host(host) or re.fullmatch(r"\d+(?:\.\d+){3}", host) else ""

@@ -5,24 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-# Field names of the hosts' and providers' own envelopes. None can be a host, a path or an address. Any other name may
-# be data, and is text.
-_ENVELOPE = frozenset(
-    "type text id index content data url stdout stderr interrupted isImage noOutputExpected file filePath numLines"
-    " startLine totalLines filenames numFiles numMatches mode durationMs durationSeconds truncated bytes code codeText"
-    " result output error message source media_type mimeType llmContent returnDisplay textResultForLlm resultType"
-    " metadata exit_code duration_seconds is_error isError structuredContent toolUseId tool_use_id call_id".split()
+from lockgate.core.tables import read_sections
+
+_ENVELOPE, _KINDS, _MEDIA, _DATA = (
+    frozenset(" ".join(words).split()) for words in read_sections(__package__, "structured_text.txt").values()
 )
-# The kinds of block that these envelopes name. A `type` of any other value is text.
-_KINDS = frozenset(
-    "text json image image_url base64 audio video file document resource resource_link tool_use tool_result"
-    " input_text output_text refusal input_image input_audio input_file redacted_thinking thinking reasoning"
-    " function_call_output update create".split()
-)
-_MEDIA = frozenset(
-    "image image_url input_image base64 audio input_audio video file document input_file redacted_thinking".split()
-)
-_DATA = frozenset({"base64", "data", "file_data", "url", "image_url"})
 # Shorter data may be a word or a number that a model reads.
 _BINARY = re.compile(r"data:(?!text/)[\w.+/-]*(?:;[\w=.+-]*)*,[A-Za-z0-9+/_=-]*|[A-Za-z0-9+/_=\r\n-]{64,}")
 
