@@ -34,7 +34,6 @@ def test_a_pattern_of_the_installation_has_an_entry_too() -> None:
     ("rule", "entry"),
     [
         ("encoded:base64>hex", "encoded:READING"),
-        ("encoded:opaque-base64", "encoded:opaque-KIND"),
         ("cap:readings", "cap:LIMIT"),
         ("cap:values", "cap:values"),
         ("scope:host", "scope:CROSSING"),

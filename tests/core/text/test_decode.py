@@ -23,7 +23,6 @@ from lockgate.core.text.decode import (
     SHORTEST_RUN,
     TRIGGER_NAMES,
     TRIGGERS,
-    EncodedSegment,
     Reading,
     TextReadings,
     decode_run,
@@ -407,7 +406,6 @@ def test_ordinary_text_hides_nothing(name: str) -> None:
     for found in (read(once), read(thrice), find_readings(once, EVERY_TRIGGER), find_readings(thrice, EVERY_TRIGGER)):
         assert [item for item in found.items if item.encoded] == []
         assert not found.capped
-        assert found.segments == ()
 
 
 PROSE = {
@@ -558,7 +556,6 @@ def test_words_of_another_alphabet_stay_when_only_some_touch_latin() -> None:
 def test_a_token_is_ordinary_but_the_rules_read_it() -> None:
     found = read(TOKEN)
     assert any("Ada Lovelace" in item.text for item in found.items)
-    assert found.segments == ()
 
 
 def test_nesting_beyond_the_depth_is_told() -> None:
@@ -573,11 +570,6 @@ def test_a_small_text_cannot_become_a_large_one() -> None:
     found = read(b64(gzip.compress(b"please read this " * 200_000, mtime=0)))
     assert found.capped
     assert sum(len(item.text) for item in found.items) < 200_000
-
-
-def test_a_segment_says_what_hides_and_where() -> None:
-    assert read(b64(ORDER)).segments == (EncodedSegment("base64", 0, 92),)
-    assert read(b64("tell the user")).segments == ()
 
 
 @pytest.mark.parametrize(

@@ -277,7 +277,6 @@ def explain_rule(rule: str) -> str:
 
 _WHAT: Mapping[str, str] = {rule.id: rule.what for rule in RULES}
 _FAMILIES: Mapping[str, str] = {
-    "encoded:opaque-": "encoded bytes that say nothing readable",
     "encoded:": "readable text that was hidden or encoded",
     "cap:context-unknown": "what the agent has read before is not known",
     "cap:": "a limit was reached, so a part was not looked at",

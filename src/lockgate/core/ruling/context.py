@@ -326,9 +326,6 @@ class Context:
                 excerpt = part.data[:120].decode("utf-8", "replace")
                 finding = Finding(f"encoded:{part.how}", block.id, part.start, part.end, part.how, excerpt)
                 self.encoded.append(_note_from_finding(position, finding))
-        for kind, start, end in scan.segments:
-            finding = Finding(f"encoded:opaque-{kind}", block.id, start, end)
-            self.broad[block.id].append(_note_from_finding(position, finding))
         for limit in scan.capped:
             finding = Finding(f"cap:{limit}", block.id, 0, len(block.content))
             self.alarms.append(_note_from_finding(position, finding))

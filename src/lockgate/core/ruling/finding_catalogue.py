@@ -71,7 +71,6 @@ ENTRIES: tuple[CatalogueEntry, ...] = (
 
 # By the beginning of an id that differs, its entry in the table.
 _BY_PREFIX = {
-    "encoded:opaque-": "encoded:opaque-KIND",
     "encoded:": "encoded:READING",
     "cap:": "cap:LIMIT",
     "scope:": "scope:CROSSING",

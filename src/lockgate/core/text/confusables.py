@@ -1,7 +1,7 @@
 """Characters that are not what they look like: which plain Latin text a reader, or a model, sees in them.
 
-Everything here works one character at a time, so that the cost is linear whatever the text: normalising whole
-strings is quadratic on alternating combining marks, and one U+FDFA becomes eighteen characters.
+All of it works one character at a time, so the cost is linear: normalising whole strings is quadratic on alternating
+combining marks, and one U+FDFA becomes eighteen characters.
 """
 
 from __future__ import annotations
@@ -29,46 +29,23 @@ _PAIRS = frozenset(
     for second in seconds
 )
 
-# Drawn with no width at all: whatever stands on both sides of one reads as if it were not there.
-INVISIBLE = (
-    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180e\u200b\u200c\u200d\u200e\u200f"
-    "\u2060\u2061\u2062\u2063\u2064\u206a\u206b\u206c\u206d\u206e\u206f\u3164\ufeff\uffa0\ufff9\ufffa\ufffb"
-)
-# Control characters are not drawn either; tabs and line ends are, and escape sequences colour ordinary logs. They are
-# taken out, and are no sign of anything by themselves: decoded bytes are full of them.
-CONTROLS = "".join(map(chr, (*range(0x09), *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F)))
-BIDI = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-# Spaces that the rules' own `\s`, which knows bytes and not characters, would walk past.
-SPACES = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
-
+# Sets of characters as they stand in a class of a pattern; a range only where nothing goes over the characters.
+_SETS = {
+    name: "".join("-".join(chr(int(code, 16)) for code in part.split("-")) for part in codes.split())
+    for name, codes in read_table(__package__, "letters.tbl", "sets", ("name", "code points"))
+}
+INVISIBLE, CONTROLS = _SETS["invisible"], _SETS.pop("controls")
+_TAGS, _SELECTORS, _STYLED, _FOREIGN = (_SETS[name] for name in ("tags", "selectors", "compat", "mixed"))
 _PLAIN = {
-    **dict.fromkeys(INVISIBLE + BIDI, ""),
-    **dict.fromkeys(SPACES, " "),
+    **dict.fromkeys(INVISIBLE + _SETS["bidi"], ""),
+    **dict.fromkeys(_SETS["space"], " "),
     **dict.fromkeys("\u2028\u2029", "\n"),
 }
 _ASCII = bytes(range(128))
-_TAGS = "\U000e0000-\U000e007f"
-_SELECTORS = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
-_STYLED = (
-    "\uff21-\uff3a\uff41-\uff5a\u24b6-\u24e9\u1d00-\u1dbf\u0250-\u02b8\u2100-\u2149\ua730-\ua731\ua7af"
-    "\u2071\u207f\u2090-\u209c\ufb00-\ufb06\U0001d400-\U0001d7ff\U0001f130-\U0001f189"
-)
-# Letters for which a word of mixed alphabets is looked at more closely.
-_FOREIGN = "\u0370-\u03ff\u0400-\u052f\u0531-\u0587\u10d0-\u10ff\u13a0-\u13ff\ua4d0-\ua4ff"
 # The only sequences of tag characters in general use: the flags of England, Scotland and Wales.
 _TAG_FLAGS = tuple(
     "\U0001f3f4" + "".join(chr(0xE0000 + ord(c)) for c in code) + "\U000e007f" for code in ("gbeng", "gbsct", "gbwls")
 )
-_TRIGGER_CHARACTERS = {
-    "invisible": INVISIBLE,
-    "bidi": BIDI,
-    "space": SPACES,
-    "tags": _TAGS,
-    "selectors": _SELECTORS,
-    "compat": _STYLED,
-    "marks": "\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f",
-    "mixed": _FOREIGN,
-}
 # The most characters that one call into C may work on: other threads wait for the interpreter's lock meanwhile.
 SLICE = 65_536
 
@@ -111,13 +88,10 @@ def triggers_from_text(text: str) -> frozenset[str]:
     if text.isascii():
         return frozenset()
     used = "".join(set(_drop_ascii(text)))
-    return frozenset(
-        name for name, characters in _TRIGGER_CHARACTERS.items() if compile_pattern(f"[{characters}]").search(used)
-    )
+    return frozenset(name for name, characters in _SETS.items() if compile_pattern(f"[{characters}]").search(used))
 
 
-# ---------------------------------------------------------------------------------------------------------------
-# A text without what disguises it
+# --- A text without what disguises it
 
 
 def remove_invisible(text: str, triggers: frozenset[str]) -> str:
@@ -136,17 +110,17 @@ def remove_invisible(text: str, triggers: frozenset[str]) -> str:
     return text
 
 
-class _PlainCharacters(dict[int, str]):
-    """Map a character's code to the text that a reader sees in it; computed once per character."""
+class _CharacterMap(dict[int, str]):
+    """Map a character's code to text for `str.translate`; computed once per character."""
+
+    def __init__(self, text_of: Callable[[str], str]) -> None:
+        self._text_of = text_of
 
     def __missing__(self, code: int) -> str:
         if len(self) > 40_000:  # an attacker's text with every character there is must not fill the memory for good
             self.clear()
-        self[code] = plain = _look_of(chr(code))
-        return plain
-
-
-_PLAIN_CHARACTERS = _PlainCharacters()
+        self[code] = text = self._text_of(chr(code))
+        return text
 
 
 def plain_character(ch: str) -> str:
@@ -154,10 +128,6 @@ def plain_character(ch: str) -> str:
 
     A character that no ASCII text looks like stays as it is.
     """
-    return _PLAIN_CHARACTERS[ord(ch)]
-
-
-def _look_of(ch: str) -> str:
     code = ord(ch)
     if ch in _PLAIN or ch in CONTROLS:
         return _PLAIN.get(ch, "")
@@ -179,6 +149,9 @@ def _look_of(ch: str) -> str:
     return plain if plain.isascii() and len(plain) <= 4 else ch
 
 
+PLAIN_CHARACTERS = _CharacterMap(plain_character)
+
+
 def fold_to_latin(text: str, triggers: frozenset[str]) -> str:
     """Return the text with Latin letters for their lookalikes, and without combining marks.
 
@@ -192,11 +165,11 @@ def fold_to_latin(text: str, triggers: frozenset[str]) -> str:
     most = _MAX_MIXED_WORDS + len(text) // 64
     spans = list(islice(found, most))
     if len(spans) == most:
-        return "".join([text[at : at + SLICE].translate(_PLAIN_CHARACTERS) for at in range(0, len(text), SLICE)])
+        return "".join([text[at : at + SLICE].translate(PLAIN_CHARACTERS) for at in range(0, len(text), SLICE)])
     pieces: list[str] = []
     done = 0
     for start, end in spans:
-        pieces += text[done:start], text[start:end].translate(_PLAIN_CHARACTERS)
+        pieces += text[done:start], text[start:end].translate(PLAIN_CHARACTERS)
         done = end
     return "".join(pieces) + text[done:]
 
@@ -222,30 +195,19 @@ def _word_around(text: str, start: int, end: int, first: int = 0) -> tuple[int, 
     return start - (len(head[0]) if head else 0), tail.end() if tail else end
 
 
-class _CompatibleCharacters(dict[int, str]):
-    """Map a character's code to what Unicode says it is compatible with; to nothing where it has no shape.
-
-    Half a surrogate pair, which no tokenizer takes, has none.
-    """
-
-    def __missing__(self, code: int) -> str:
-        said = unicodedata.normalize("NFKC", chr(code))
-        if unicodedata.category(chr(code)) in ("Cf", "Cs", "Co", "Cn"):
-            said = ""
-        elif len(said) > 4:  # eighteen letters for one would make a megabyte of a page
-            said = chr(code)
-        if len(self) > 40_000:
-            self.clear()
-        self[code] = said
-        return said
+def _compatible(ch: str) -> str:
+    if unicodedata.category(ch) in ("Cf", "Cs", "Co", "Cn"):
+        return ""
+    text = unicodedata.normalize("NFKC", ch)
+    return text if len(text) <= 4 else ch  # eighteen letters for one would make a megabyte of a page
 
 
-# For `str.translate`: letters keep their accents and their alphabet.
-COMPATIBLE = _CompatibleCharacters()
+# Unicode's own compatible characters: letters keep accents and alphabet. What has no shape is gone, as is half a
+# surrogate pair, which no tokenizer takes.
+COMPATIBLE = _CharacterMap(_compatible)
 
 
-# ---------------------------------------------------------------------------------------------------------------
-# What is hidden
+# --- What is hidden
 
 
 def find_hidden_text(text: str, triggers: frozenset[str]) -> Iterator[HiddenText]:
@@ -339,20 +301,20 @@ def _find_lookalikes(text: str) -> Iterator[HiddenText]:
     # In a text of another alphabet one or two such words are typing errors.
     is_foreign = len(text) > 80 and len(text.encode("ascii", "ignore")) * 4 < len(text) * 3
     if len(disguised) > (2 if is_foreign else 0):
-        said = " ".join(text[start:end].translate(_PLAIN_CHARACTERS) for start, end in disguised)
+        said = " ".join(text[start:end].translate(PLAIN_CHARACTERS) for start, end in disguised)
         yield HiddenText("lookalike", said, disguised[0][0], disguised[-1][1])
 
 
 def _is_disguised_latin(word: str) -> bool:
     """Return whether a word mixes alphabets and reads as a Latin one."""
-    latin = word.translate(_PLAIN_CHARACTERS)
+    latin = word.translate(PLAIN_CHARACTERS)
     is_mixed = compile_pattern(_FOREIGN_INSIDE).search(word) is not None
     return is_mixed and len(word) > 3 and latin.isascii() and latin.isalpha()
 
 
 def _find_styled(text: str) -> Iterator[HiddenText]:
     runs = islice(compile_pattern(f"[{_STYLED}]{{2,64}}").finditer(text), 128)
-    folded = [(match.span(), match[0].translate(_PLAIN_CHARACTERS)) for match in runs]
+    folded = [(match.span(), match[0].translate(PLAIN_CHARACTERS)) for match in runs]
     words = [(span, word) for span, word in folded if word.isascii() and word.isalpha()]
     # Honest text sets acronyms and symbols in such letters, but not two words side by side.
     phrase = any(

@@ -34,14 +34,17 @@ MAX_DEPTH = 3
 # Output beyond this is not read, and `capped` says so: a kilobyte of base64 can hold a megabyte of spaces.
 SPARE_CHARACTERS, CHARACTERS_PER_CHARACTER = 32_768, 6
 SHORTEST_RUN, SHORTEST_SHAPED_RUN = 50, 24
-# Past these, further runs become one reading together, and further segments are left out.
-MAX_SEPARATE, MAX_SEGMENTS, MAX_PLACES = 16, 32, 4
+# Past this many readings, further runs become one reading together.
+MAX_SEPARATE = 16
+
+
+Span = tuple[int, int]
 
 
 class Reading(NamedTuple):
     """Another text that `start:end` of the original may be read as; `how` is the chain of steps, `base64>percent`.
 
-    `encoded` is a reason to escalate by itself: readable text was hidden. It is False for ordinary carriers.
+    `encoded`: readable text was hidden, a reason to escalate by itself. It is False for ordinary carriers.
     """
 
     how: str
@@ -51,24 +54,14 @@ class Reading(NamedTuple):
     encoded: bool
 
 
-class EncodedSegment(NamedTuple):
-    """A part of a text that hides another, and by which trick."""
-
-    kind: str
-    start: int
-    end: int
-
-
 class TextReadings(NamedTuple):
     """The other readings of a text; `capped` says that a limit left something unread, which is a finding too."""
 
     items: tuple[Reading, ...] = ()
-    segments: tuple[EncodedSegment, ...] = ()
     capped: bool = False
 
 
-# ---------------------------------------------------------------------------------------------------------------
-# 1. Triggers
+# --- 1. Triggers
 
 
 def _triples(words: Iterable[str]) -> list[str]:
@@ -94,9 +87,8 @@ def _hex_literal(text: str, separator: str) -> bytes:
     return separator.join(text.encode().hex(" ").split()).encode()
 
 
-def _read_triggers(section: str) -> tuple[tuple[str, str], ...]:
-    rows = read_table(__package__, "triggers.tbl", section, ("trigger", "pattern"))
-    return tuple((name, pattern) for name, pattern in rows)
+def _read_triggers(section: str) -> list[tuple[str, ...]]:
+    return read_table(__package__, "triggers.tbl", section, ("trigger", "pattern"))
 
 
 _IN_ASCII = (
@@ -141,17 +133,11 @@ def triggers_from_shape(data: bytes) -> tuple[str, ...]:
     return (*fired, "invisible") if b"!" in sorts and compile_bytes_pattern(within).search(data) else fired
 
 
-# ---------------------------------------------------------------------------------------------------------------
-# 2. Codes in place
+# --- 2. Codes in place
 
 
 class InlineCode(NamedTuple):
-    """One way of writing characters as codes.
-
-    `mark` begins every code, `pattern` matches a run of codes and `text_of` returns what a match says; `common` are
-    codes so frequent that they are replaced first. `letter` is a code for plain ASCII: ordinary encoders never write a
-    letter as a code, so several in a row spell something that its author hid.
-    """
+    """One way of writing characters as codes, as the table has it; `text_of` returns what a run of codes says."""
 
     name: str
     mark: str
@@ -189,30 +175,21 @@ class InlineCode(NamedTuple):
 
 
 def _text_of_bytes(match: Match[str]) -> str:
-    return bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace")
+    return bytes.fromhex(match[0].translate(_CODE_SIGNS)).decode("utf-8", "replace")
 
 
-def _text_of_quoted(match: Match[str]) -> str:
-    digits = match[0].replace("=\r\n", "").replace("=\n", "").replace("=", "")
-    return bytes.fromhex(digits).decode("utf-8", "replace")
+_CODE_SIGNS = str.maketrans("", "", "%=\r\n")
 
 
 def _text_of_escape(match: Match[str]) -> str:
-    code = match[0].replace("\\", "").rstrip()
-    match match.lastgroup:
-        case "x":
-            return bytes.fromhex(code.replace("x", "")).decode("latin-1")
-        case "u":
-            return bytes.fromhex(code.replace("u", "")).decode("utf-16-be", "replace")
-        case "long":
-            return bytes.fromhex(code.replace("U", "")).decode("utf-32-be", "replace")
-        case "octal":
-            return "".join([chr(int(digits, 8)) for digits in match[0].split("\\")[1:]])
-    return _character(int(code.strip("u{}"), 16))
+    if match.lastgroup == "u":
+        return bytes.fromhex(match[0].replace("\\u", "")).decode("utf-16-be", "replace")
+    base = 8 if match.lastgroup == "octal" else 16
+    return "".join([_character(int(code.strip("xuU{} "), base)) for code in match[0].split("\\")[1:]])
 
 
 def _character(code: int) -> str:
-    return chr(code) if 0 < code < 0x110000 and not 0xD800 <= code < 0xE000 else " "
+    return chr(code) if code < 0x110000 and not 0xD800 <= code < 0xE000 else " "
 
 
 def _text_of_entities(match: Match[str]) -> str:
@@ -229,49 +206,36 @@ def _text_of_entity(written: str) -> str:
     return html5.get(f"{name};", html5.get(f"{name.lower()};", f"&{written}"))
 
 
-# Repeats are possessive and bounded: no way back is kept, and other threads get their turn within a long run.
-_MANY, _MORE = "{1,9999}+", "{0,9999}+"
-CODES = (
-    InlineCode(
-        "escape",
-        "\\",
-        (("\\\\", "\\"), ("\\\\", "\\"), ("\\n", "\n"), ('\\"', '"'), ("\\r", "\r"), ("\\t", "\t"), ("\\/", "/")),
-        # Of a style sheet's escapes only those of six digits: a shorter one may begin a name, as in `C:\add`. Tables
-        # of characters list invisible ones too, one by one; several in a row spell something.
-        # The first sign stands outside the groups, so that the search can jump from one to the next.
-        rf"\\(?:(?P<x>x[0-9A-Fa-f]{{2}}(?:\\x[0-9A-Fa-f]{{2}}){_MORE})|(?P<u>u[0-9A-Fa-f]{{4}}(?:\\u[0-9A-Fa-f]{{4}}){_MORE})"
-        rf"|(?P<long>U000[0-3][0-9A-Fa-f]{{4}}(?:\\U000[0-3][0-9A-Fa-f]{{4}}){_MORE}"
-        r"|U000[Ee][0-9A-Fa-f]{4}(?:\\U000[Ee][0-9A-Fa-f]{4}){3,9999}+)"
-        rf"|(?P<sheet>0000[2-7][0-9A-Fa-f] ?)|(?P<octal>[01][0-7]{{2}}(?:\\[01][0-7]{{2}}){_MORE})"
-        r"|(?P<brace>u\{0{0,4}[0-9A-Fa-f]{1,6}\}))",
-        _text_of_escape,
-        r"\\{1,3}(?:x[2-7]H|u00[2-7]H|u\{0{0,4}[2-7]H\}|1[0-7]{2}|0[4-7][0-7]|U000000[2-7]H|0000[2-7]H ?)".replace(
-            "H", "[0-9A-Fa-f]"
-        ),
-    ),
-    InlineCode(
-        "entity",
-        "&",
-        (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&#39;", "'"), ("&nbsp;", "\u00a0"), ("&amp;", "&")),
-        rf"(?:&(?:#0{{0,8}}[0-9]{{1,7}}|#[xX]0{{0,8}}[0-9A-Fa-f]{{1,6}}|[A-Za-z][A-Za-z0-9]{{1,31}}(?=;));?){_MANY}",
-        _text_of_entities,
-        r"&(?:amp;){0,2}#(?:[xX]0{0,6}[2-7][0-9A-Fa-f]|0{0,6}(?:3[2-9]|[4-9][0-9]|1[01][0-9]|12[0-6]));?",
-    ),
-    InlineCode("percent", "%", (), f"(?:%[0-9A-Fa-f]{{2}}){_MANY}", _text_of_bytes, r"%[2-7][0-9A-Fa-f]"),
-    # The standard's capital letters only: `url=data:` is no code.
-    InlineCode("quoted", "=", (), rf"(?:=[0-9A-F]{{2}}|=\r?\n){_MANY}", _text_of_quoted, r"=[2-7][0-9A-F]"),
+_TEXTS_OF = {
+    "escape": _text_of_escape,
+    "entity": _text_of_entities,
+    "percent": _text_of_bytes,
+    "quoted": _text_of_bytes,
+}
+
+
+def _read_code(name: str, mark: str, pattern: str, letter: str) -> InlineCode:
+    common = ((code, text.encode().decode("unicode_escape")) for of, code, text in _COMMON_CODES if of == name)
+    # Possessive, so no way back is kept; bounded, so other threads get their turn within a long run.
+    pattern, letter = (
+        source.replace("<H>", "[0-9A-Fa-f]").replace("<MORE>", "{0,9999}+").replace("<MANY>", "{1,9999}+")
+        for source in (pattern, letter)
+    )
+    return InlineCode(name, mark, tuple(common), pattern, _TEXTS_OF[name], letter)
+
+
+_COMMON_CODES = read_table(__package__, "triggers.tbl", "common codes", ("code", "written", "text"))
+CODES = tuple(
+    _read_code(*row)
+    for row in read_table(__package__, "triggers.tbl", "codes", ("code", "mark", "pattern", "a letter of ASCII"))
 )
 
 
-# ---------------------------------------------------------------------------------------------------------------
-# 4. Runs of base64 and hexadecimal
+# --- 4. Runs of base64 and hexadecimal
 
 
 class EncodedRun(NamedTuple):
-    """The place of a run, and what is written there without the line breaks and quotes in between.
-
-    `glued` if there are some: the lines may belong to something else.
-    """
+    """A run, and what is written there without the line breaks and quotes in between; `glued` if there are some."""
 
     start: int
     end: int
@@ -280,10 +244,9 @@ class EncodedRun(NamedTuple):
 
 
 class DecodedRun(NamedTuple):
-    """The bytes of a run and, if they are text, the text; `mostly` if most of the run is that text."""
+    """The text in a run, if its bytes are text; `mostly` if most of the run is that text."""
 
     kind: str
-    data: bytes = b""
     said: str = ""
     mostly: bool = True
 
@@ -379,21 +342,18 @@ def _end_of_stretch(mask: bytes, at: int) -> int:
 
 
 def decode_run(written: bytes, *, glued: bool = False, most: int = 0) -> DecodedRun:
-    """Return what a run of base64 or hexadecimal says; `glued` if other letters may stand at its ends.
-
-    `most` is how much of compressed data is read.
-    """
+    """Return what a run says; `glued` if other letters may stand at its ends, `most` limits compressed data."""
     digits = compile_bytes_pattern(rb"(?:0x)?([0-9A-Fa-f]+)").fullmatch(written)
     data = binascii.unhexlify(digits[1]) if digits and len(digits[1]) % 2 == 0 else b""
-    if run := _text_in_data("hex", data, most):
-        return run
     # Base64 of so many bytes has letters of both cases: what has one only is a digest, a path or a name.
     is_base64 = not (written.islower() or written.isupper())
     plain = written.translate(_URLSAFE) if is_base64 else b""
-    bits = _decode_base64(plain)
-    if run := _text_in_data("base64", bits, most):
-        return run
-    return (_decode_glued(written, plain) if glued else None) or DecodedRun("hex" if data else "base64", data or bits)
+    return (
+        _text_in_data("hex", data, most)
+        or _text_in_data("base64", _decode_base64(plain), most)
+        or (_decode_glued(written, plain) if glued else None)
+        or DecodedRun("hex" if data else "base64")
+    )
 
 
 def _text_in_data(kind: str, data: bytes, most: int) -> DecodedRun | None:
@@ -405,9 +365,9 @@ def _text_in_data(kind: str, data: bytes, most: int) -> DecodedRun | None:
             said = text_from_bytes(stream.decompress(data, most))
         except zlib.error:
             return None
-        return DecodedRun(f"{kind}>{_COMPRESSED[data[:2]]}", data, said, not stream.unconsumed_tail)
+        return DecodedRun(f"{kind}>{_COMPRESSED[data[:2]]}", said, not stream.unconsumed_tail)
     said = text_from_bytes(data)
-    return DecodedRun(kind, data, said) if said else None
+    return DecodedRun(kind, said) if said else None
 
 
 def _decode_glued(written: bytes, plain: bytes) -> DecodedRun | None:
@@ -419,7 +379,7 @@ def _decode_glued(written: bytes, plain: bytes) -> DecodedRun | None:
     else:
         return None
     said = b"\n".join([data[at:end] for at, end in _find_stretches(data.translate(_PRINTED), 8)])
-    return DecodedRun(kind, data, said.decode("ascii"), len(said) * 2 >= len(data))
+    return DecodedRun(kind, said.decode("ascii"), len(said) * 2 >= len(data))
 
 
 def _decode_base64(run: bytes) -> bytes:
@@ -520,8 +480,7 @@ def _is_ordinary_carrier(flat: bytes, run: EncodedRun, decoded: DecodedRun) -> b
     return is_address and not _has_speech(decoded.said)
 
 
-# ---------------------------------------------------------------------------------------------------------------
-# All steps
+# --- All steps
 
 # No pass of the scanner has seen a decoded text: every decoder that a quick look cannot rule out is tried.
 _NESTED = frozenset({"run", "base64", "hex", "percent", "entity", "escape"})
@@ -530,15 +489,12 @@ _FOLDING = frozenset({"compat", "mixed", "marks"})
 
 
 def find_readings(text: str, triggers: frozenset[str]) -> TextReadings:
-    """Return every other reading of a text for the triggers that fired on it.
-
-    Never raises, whatever the text; cost and output are linear in its length.
-    """
+    """Return every other reading of a text for its triggers; never raises, and cost and output are linear."""
     if not triggers or not text:
         return TextReadings()
     reader = _Decoder(text)
-    reader.read(text, triggers, (), None)
-    return TextReadings(tuple(reader.items), tuple(reader.segments), reader.capped)
+    reader.read(text, triggers, (), (0, len(text)))
+    return TextReadings(tuple(reader.items), reader.capped)
 
 
 class _Decoder:
@@ -548,35 +504,28 @@ class _Decoder:
         self.text = text
         self.left = SPARE_CHARACTERS + CHARACTERS_PER_CHARACTER * len(text)
         self.items: list[Reading] = []
-        self.segments: list[EncodedSegment] = []
         self.capped = False
-        self.places = MAX_PLACES
 
-    def read(
-        self, text: str, triggers: frozenset[str], how: tuple[str, ...], span: tuple[int, int] | None, depth: int = 0
-    ) -> bool:
-        """Add the other readings of a text; return whether one of them was hidden."""
-        before = len(self.items)
-        plain, steps = self._decode_codes(text, triggers, how, span)
+    def read(self, text: str, triggers: frozenset[str], how: tuple[str, ...], place: Span, depth: int = 0) -> None:
+        """Add the other readings of a text, which stands at this place of the original."""
+        plain, steps = self._decode_codes(text, triggers, how, place)
         if steps:
             triggers |= triggers_from_text(plain) | {"run"}
         for hidden in find_hidden_text(plain, triggers):
-            self._add_hidden(hidden, how + steps, span, plain)
+            self._add_hidden(hidden, how + steps, place, plain)
         clean = remove_invisible(plain, triggers) if triggers & (_CLEANING | _FOLDING) else plain
         latin = fold_to_latin(clean, triggers) if triggers & _FOLDING else clean
-        whole = span or (0, len(self.text))
         if clean != text:
             said = clean.replace("+", " ") if "percent" in steps else clean
-            self._add_reading(how + steps + (("cleaned",) if clean != plain else ()), said, *whole)
+            self._add_reading(how + steps + (("cleaned",) if clean != plain else ()), said, place)
         if latin != clean:
-            self._add_reading((*how, *steps, "folded"), latin, *whole)
+            self._add_reading((*how, *steps, "folded"), latin, place)
         if "spaced" in triggers:
-            self._join_spaced_letters(latin, how + steps, *whole)
+            self._join_spaced_letters(latin, how + steps, place)
         if latin != plain:
             triggers |= {"run"}
         if triggers & {"run", "base64", "hex"}:
-            self._read_runs(latin, triggers, how + steps, span, depth)
-        return any(item.encoded for item in self.items[before:])
+            self._read_runs(latin, triggers, how + steps, place, depth)
 
     def _take_budget(self, text: str) -> str:
         """Return as much of a text as may still be written."""
@@ -585,30 +534,18 @@ class _Decoder:
         self.left -= len(text)
         return text
 
-    def _add_reading(self, how: tuple[str, ...], text: str, start: int, end: int, *, encoded: bool = False) -> None:
+    def _add_reading(self, how: tuple[str, ...], text: str, place: Span, *, encoded: bool = False) -> None:
         text = self._take_budget(text)
         if text or encoded:
-            self.items.append(Reading(">".join(how), text, start, end, encoded))
+            self.items.append(Reading(">".join(how), text, *place, encoded))
 
-    def _add_hidden(self, hidden: HiddenText, how: tuple[str, ...], span: tuple[int, int] | None, text: str) -> None:
-        start, end = span or self._place_in_original(text, hidden.start, hidden.end)
-        self._add_reading((*how, hidden.how), hidden.text, start, end, encoded=True)
-        self._add_segment(hidden.how, start, end)
-
-    def _add_segment(self, kind: str, start: int, end: int) -> None:
-        if len(self.segments) < MAX_SEGMENTS:
-            self.segments.append(EncodedSegment(kind, start, end))
-
-    def _place_in_original(self, text: str, start: int, end: int) -> tuple[int, int]:
-        """Return where a piece of a text stands in the original; the whole original if that is not known."""
-        if text is self.text:
-            return start, end
-        self.places -= 1
-        at = self.text.find(text[start : min(end, start + 32)]) if self.places >= 0 else -1
-        return (at, min(at + end - start, len(self.text))) if at >= 0 else (0, len(self.text))
+    def _add_hidden(self, hidden: HiddenText, how: tuple[str, ...], place: Span, text: str) -> None:
+        # Only of the original itself is it known where a part of it stands.
+        place = (hidden.start, hidden.end) if text is self.text else place
+        self._add_reading((*how, hidden.how), hidden.text, place, encoded=True)
 
     def _decode_codes(
-        self, text: str, triggers: frozenset[str], how: tuple[str, ...], span: tuple[int, int] | None
+        self, text: str, triggers: frozenset[str], how: tuple[str, ...], place: Span
     ) -> tuple[str, tuple[str, ...]]:
         """Return the text with its codes decoded until none is left, and the kinds of codes there were."""
         steps: tuple[str, ...] = ()
@@ -618,7 +555,7 @@ class _Decoder:
                 # Later rounds have no triggers to go by, only the text that the earlier rounds decoded.
                 if code.is_left_in(text) if again or steps else code.name in triggers and code.mark in text:
                     for hidden in code.find_spelled_words(text):
-                        self._add_hidden(hidden, how + steps, span, text)
+                        self._add_hidden(hidden, how + steps, place, text)
                     decoded = code.decode(text)
                     if decoded != text and code.name not in steps:
                         steps += (code.name,)
@@ -628,7 +565,7 @@ class _Decoder:
         self.capped |= any(code.is_left_in(text) for code in CODES if code.name != "quoted")
         return text, steps
 
-    def _join_spaced_letters(self, text: str, how: tuple[str, ...], start: int, end: int) -> None:
+    def _join_spaced_letters(self, text: str, how: tuple[str, ...], place: Span) -> None:
         letters = compile_pattern(r"(?<![A-Za-z])[A-Za-z](?:[ ._\-][A-Za-z]){2,200}(?![A-Za-z])")
         joined = letters.sub(lambda match: match[0][::2], text)
         if joined == text:
@@ -636,13 +573,10 @@ class _Decoder:
         # Honest headings are written this way; a hidden message is longer.
         message = compile_pattern(r"(?<![A-Za-z])(?:[A-Za-z][ ._\-]{1,4}){30,2000}").search(text)
         encoded = message is not None and is_wordlike(letters.sub(lambda match: match[0][::2], message[0]))
-        if message is not None and text is self.text:
-            start, end = message.span()
-        self._add_reading((*how, "spaced"), joined, start, end, encoded=encoded)
+        place = message.span() if message is not None and text is self.text else place
+        self._add_reading((*how, "spaced"), joined, place, encoded=encoded)
 
-    def _read_runs(
-        self, text: str, triggers: frozenset[str], how: tuple[str, ...], span: tuple[int, int] | None, depth: int
-    ) -> None:
+    def _read_runs(self, text: str, triggers: frozenset[str], how: tuple[str, ...], place: Span, depth: int) -> None:
         flat = text.encode("ascii", "replace")  # one byte per character: positions stay what they are
         shaped = bool(triggers & {"base64", "hex"})
         # Past MAX_SEPARATE, texts are collected: those in ordinary carriers, and the others.
@@ -659,19 +593,14 @@ class _Decoder:
             if len(self.items) >= MAX_SEPARATE:
                 together[ordinary].append(self._take_budget(decoded.said))
                 continue
-            place = span or self._place_in_original(text, run.start, run.end)
-            self._read_decoded(decoded.said, (*how, decoded.kind), place, depth, ordinary=ordinary)
+            run_place = (run.start, run.end) if text is self.text else place
+            self._read_decoded(decoded.said, (*how, decoded.kind), run_place, depth, ordinary=ordinary)
         for ordinary, texts in together.items():
             if said := "\n".join(texts):
                 self.left += len(said)  # it was taken from the budget piece by piece
-                self._read_decoded(said, (*how, "runs"), span or (0, len(self.text)), depth, ordinary=ordinary)
+                self._read_decoded(said, (*how, "runs"), place, depth, ordinary=ordinary)
 
-    def _read_decoded(
-        self, said: str, how: tuple[str, ...], place: tuple[int, int], depth: int, *, ordinary: bool
-    ) -> None:
+    def _read_decoded(self, said: str, how: tuple[str, ...], place: Span, depth: int, *, ordinary: bool) -> None:
         """Add the text of a run, and its own readings."""
-        is_hidden = not ordinary and has_message(said)
-        self._add_reading(how, said, *place, encoded=is_hidden)
-        is_hidden |= self.read(said, _NESTED | triggers_from_text(said), how, place, depth + 1)
-        if is_hidden and depth == 0 and how[-1] != "runs":
-            self._add_segment(how[-1], *place)
+        self._add_reading(how, said, place, encoded=not ordinary and has_message(said))
+        self.read(said, _NESTED | triggers_from_text(said), how, place, depth + 1)

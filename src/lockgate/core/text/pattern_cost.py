@@ -1,12 +1,12 @@
 """What compiling a pattern can cost, counted from its text: the engine cannot be stopped once it has begun.
 
 A configuration may come with a repository, and a short pattern can keep the engine busy for minutes. Two things make it
-slow, and both can be counted:
+slow:
 
 1. Steps, one for each character that a match may take, and the links between them. A repeat writes its body down as
-   often as it may match, and optional steps after each other are linked each with each: `(?:a?b?){0,99}`.
-2. Patterns in which no two fixed characters in a row are sure to be in a match, like `a.*b`. The engine first looks for
-   such characters. Without them it merges the patterns into one automaton, which grows with the square of their steps.
+   often as it may match, and optional steps in a row are linked each with each: `(?:a?b?){0,99}`.
+2. Patterns without two fixed characters in a row, like `a.*b`. The engine first looks for such characters; the others
+   it merges into one automaton, which grows with the square of their steps.
 """
 
 from __future__ import annotations
@@ -147,25 +147,14 @@ def _join_all(pieces: Sequence[_Piece]) -> _Piece:
 
 
 def _join(a: _Piece, b: _Piece) -> _Piece:
-    return _Piece(
-        a.first + (b.first if a.empty else 0),
-        b.last + (a.last if b.empty else 0),
-        a.empty and b.empty,
-        a.steps + b.steps,
-        a.links + b.links + a.last * b.first,
-        a.fixed or b.fixed,
-    )
+    first, last = a.first + (b.first if a.empty else 0), b.last + (a.last if b.empty else 0)
+    links = a.links + b.links + a.last * b.first
+    return _Piece(first, last, a.empty and b.empty, a.steps + b.steps, links, a.fixed or b.fixed)
 
 
 def _either(a: _Piece, b: _Piece) -> _Piece:
-    return _Piece(
-        a.first + b.first,
-        a.last + b.last,
-        a.empty or b.empty,
-        a.steps + b.steps,
-        a.links + b.links,
-        a.fixed and b.fixed,
-    )
+    first, last, steps, links = a.first + b.first, a.last + b.last, a.steps + b.steps, a.links + b.links
+    return _Piece(first, last, a.empty or b.empty, steps, links, a.fixed and b.fixed)
 
 
 def _repeat(piece: _Piece, least: int, most: int | None) -> _Piece:
@@ -173,13 +162,8 @@ def _repeat(piece: _Piece, least: int, most: int | None) -> _Piece:
     ends = 1 if most is None else max(most - max(least, 1) + 1, 1)
     # A copy that may be empty lets each before it be followed by each after it.
     pairs = copies * (copies - 1) // 2 if piece.empty else max(copies - 1, 0)
-    spread = copies if piece.empty else 1
-    return _Piece(
-        piece.first * spread,
-        piece.last * (copies if piece.empty else ends),
-        piece.empty or least == 0,
-        piece.steps * copies,
-        piece.links * copies + piece.last * piece.first * (pairs + (most is None)),
-        least > 0 and (piece.fixed or (piece.character and least > 1)),
-        piece.character and least > 0,
-    )
+    first, last = piece.first * (copies if piece.empty else 1), piece.last * (copies if piece.empty else ends)
+    links = piece.links * copies + piece.last * piece.first * (pairs + (most is None))
+    fixed = least > 0 and (piece.fixed or (piece.character and least > 1))
+    is_character = piece.character and least > 0
+    return _Piece(first, last, piece.empty or least == 0, piece.steps * copies, links, fixed, is_character)

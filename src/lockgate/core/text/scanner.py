@@ -1,9 +1,8 @@
 """Text to findings: every rule and every trigger in one linear pass.
 
 The engine is hyperscan (Vectorscan): no backtracking, so the cost is linear in the text whatever the text says.
-It reports where a match ends; the start is looked up afterwards, in a window, only for hits.
-Patterns that cannot match ASCII are compiled apart: most texts are ASCII and skip them.
-Order cues are a second, more expensive set of patterns, looked for only around what a call shares with a text.
+It reports where a match ends; the start is looked up afterwards, only for hits. Patterns that cannot match ASCII are
+compiled apart. Order cues are more expensive, and looked for only around what a call shares with a text.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from lockgate.core.text import imperatives
 from lockgate.core.text.decode import (
     BEYOND_ASCII,
     TRIGGERS,
-    EncodedSegment,
     Reading,
     find_readings,
     triggers_from_shape,
@@ -69,26 +67,15 @@ class Scan(NamedTuple):
     """Everything Tier 1 knows about a text; `capped` names the limits that were hit."""
 
     parts: tuple[ScannedPart, ...]
-    segments: tuple[EncodedSegment, ...] = ()
     capped: tuple[str, ...] = ()
 
 
 def rules_from_patterns(patterns: Iterable[str]) -> tuple[Rule, ...]:
     """Return an organisation's own patterns as rules; they count wherever the broad rules count."""
+    what, why = "a pattern of this installation", "its configuration names it in additional_patterns"
     return tuple(
-        Rule(
-            id=f"custom:{number}",
-            family="custom",
-            pattern=pattern,
-            scope=Scope.AGENT,
-            what="a pattern of this installation",
-            why="its configuration names it in additional_patterns",
-            hit="",
-            miss="",
-            owasp="LLM01:2026",
-            utf8=not pattern.isascii(),
-        )
-        for number, pattern in enumerate(patterns, 1)
+        Rule(f"custom:{n}", "custom", pattern, Scope.AGENT, what, why, "", "", "LLM01:2026", utf8=not pattern.isascii())
+        for n, pattern in enumerate(patterns, 1)
     )
 
 
@@ -107,28 +94,21 @@ def check_pattern(pattern: str) -> None:
         raise InvalidPattern(f"pattern {quoted(pattern)} cannot be used: {meaning or reason}", hint=hint) from None
 
 
+_ONLY_LINEAR = "patterns are matched in linear time: look-around, back-references and atomic groups are not supported"
 # What the engine says of a pattern that it refuses, what that means where its words assume knowledge of it, and a hint.
 _REFUSALS = (
     ("allowempty", "it matches the empty text", "make it need at least one character, e.g. `+` in the place of `*`"),
-    *(
-        (
-            word,
-            "",
-            "patterns are matched in linear time: look-around, back-references and atomic groups are not supported",
-        )
-        for word in ("support", "reference", "after (?")
-    ),
-    ("too large", "", "let it repeat less often"),
-    ("too big", "", "let it repeat less often"),
+    *((word, "", _ONLY_LINEAR) for word in ("support", "reference", "after (?")),
+    *((word, "", "let it repeat less often") for word in ("too large", "too big")),
     ("never match", "", "look for what contradicts itself, e.g. a `\\b` between two letters"),
     ("", "", "a sign that stands for itself needs a backslash: `\\(`, `\\[`, `\\*`"),
 )
 
 
 class PatternCache(Protocol):
-    """Where compiled patterns are kept: bytes under a name that says what was compiled.
+    """Where compiled patterns are kept, by a name that says what was compiled.
 
-    `read` returns only what this program has written: the engine checks the shape of the bytes, not who wrote them.
+    `read` returns only what this program has written: the engine does not check who wrote the bytes.
     """
 
     def read(self, name: str) -> bytes | None: ...
@@ -214,11 +194,7 @@ COMPILE_AFTER = 200_000
 
 
 class PatternSet:
-    """Words and named shapes looked for in one pass, once enough text has been seen; safe to share between threads.
-
-    Words match letter for letter. A shape is a pattern that matches every text with what it is named after, and few
-    others.
-    """
+    """Words and named patterns, found in one pass once enough text has been seen; safe to share between threads."""
 
     def __init__(self, words: Iterable[str], shapes: Mapping[str, str]) -> None:
         patterns = {**{word: re.escape(word) for word in words}, **shapes}
@@ -254,22 +230,22 @@ class Scanner:
         for rule in self.rules:
             if rule.family == "custom":
                 check_pattern(rule.pattern)
-        listed = dict(enumerate(rule_expressions(self.rules)))
-        beyond = {*BEYOND_ASCII, *(at for at, rule in enumerate(self.rules, len(TRIGGERS)) if rule.beyond_ascii)}
+        numbered, own = list(enumerate(self.rules, len(TRIGGERS))), list(enumerate(SELF_PROTECTION_RULES))
+        beyond = {*BEYOND_ASCII, *(number for number, rule in numbered if rule.beyond_ascii)}
         self._main, self._beyond = (
-            PatternDatabase(part, cache, _examples_for(self.rules, part))
-            for part in (
-                {number: listed[number] for number in listed if number not in beyond},
-                {number: listed[number] for number in listed if number in beyond},
-            )
+            PatternDatabase(part, cache, _examples_for(self.rules, part)) for part in _split(self.rules, beyond)
         )
         self._cues = PatternDatabase(dict(enumerate(cue_expressions())), cache, ((2, _ORDER), (None, _HARMLESS)))
         self._own = PatternDatabase(
-            {number: (rule.pattern, _rule_flags(rule)) for number, rule in enumerate(SELF_PROTECTION_RULES)},
+            {number: (rule.pattern, _rule_flags(rule)) for number, rule in own},
             cache,
-            ((number, encode(rule.hit)) for number, rule in enumerate(SELF_PROTECTION_RULES)),
+            ((number, encode(rule.hit)) for number, rule in own),
         )
-        self._numbers = {rule.id: number for number, rule in enumerate(self.rules, len(TRIGGERS))}
+        # Where each rule is looked for, and its number there.
+        self._places = {
+            rule.id: (self._beyond if number in beyond else self._main, number) for number, rule in numbered
+        }
+        self._places |= {rule.id: (self._own, number) for number, rule in own}
         self._locators: dict[str, PatternDatabase] = {}
         # A pattern that the engine refuses is refused here.
         self._main.make_ready()
@@ -290,29 +266,20 @@ class Scanner:
 
     def scan(self, text: str) -> Scan:
         """Return everything found in a text, in all its readings."""
-        return self.scan_or_none(text) or Scan((_raw_part(encode(text), ()),))
+        return self.scan_or_none(text) or Scan((_raw_part(encode(text)),))
 
     def scan_or_none(self, text: str) -> Scan | None:
         """Return the same, or None for a text with no hit, no other reading and no limit reached."""
-        capped: list[str] = []
-        if len(text) > MAX_TEXT:
-            text = text[:MAX_TEXT]
-            capped.append("text")
+        capped = ("text",) if len(text) > MAX_TEXT else ()
+        text = text[:MAX_TEXT]
         data = encode(text)
         matches, shaped = self._find_matches(data), triggers_from_shape(data)
         if not matches and not shaped and not capped:
             return None
         hits, triggers = self._split_hits_and_triggers(matches)
-        triggers = triggers.union(shaped)
-        parts = [_raw_part(data, hits)]
-        segments: tuple[EncodedSegment, ...] = ()
-        if triggers:
-            others = find_readings(text, triggers)
-            if others.capped:
-                capped.append("readings")
-            segments = others.segments
-            parts.extend(self._scan_reading(reading) for reading in others.items)
-        return Scan(tuple(parts), segments, tuple(dict.fromkeys(capped)))
+        others = find_readings(text, triggers.union(shaped))
+        parts = (_raw_part(data, hits), *map(self._scan_reading, others.items))
+        return Scan(parts, (*capped, *(("readings",) if others.capped else ())))
 
     def find_cues(self, data: bytes, low: int = 0, high: int | None = None) -> list[int]:
         """Return where the order cues in a part of a text end, in order."""
@@ -325,14 +292,9 @@ class Scanner:
         return ScannedPart(reading.how, data, reading.start, reading.end, reading.encoded, hits)
 
     def _split_hits_and_triggers(self, matches: list[tuple[int, int]]) -> tuple[tuple[RuleHit, ...], frozenset[str]]:
-        hits: list[RuleHit] = []
-        triggers: list[str] = []
-        for number, at in matches:
-            if number < len(TRIGGERS):
-                triggers.append(TRIGGERS[number][0])
-            else:
-                hits.append(RuleHit(self.rules[number - len(TRIGGERS)], at))
-        return tuple(hits), frozenset(triggers)
+        triggers = frozenset(TRIGGERS[number][0] for number, _ in matches if number < len(TRIGGERS))
+        first = len(TRIGGERS)
+        return tuple(RuleHit(self.rules[number - first], at) for number, at in matches if number >= first), triggers
 
     def _find_matches(self, data: bytes) -> list[tuple[int, int]]:
         found = self._main.find_in(data)
@@ -355,25 +317,20 @@ class Scanner:
         The engine could report starts itself, but that mode has crashed on texts that an attacker can write. All rules
         at once report each its first end, and no match ends before the one we look for.
         """
-        database = self._beyond if hit.rule.beyond_ascii else self._main
-        return _find_start(database, self._numbers[hit.rule.id], data, hit.end)
+        return _find_start(*self._places[hit.rule.id], data, hit.end)
 
     def find_all(self, rule: Rule, data: bytes) -> list[tuple[int, str]]:
         """Return the places where one rule matches, each as its start and text; at most 64."""
-        places, locator = [], self._locator_for(rule)
-        for _, end in locator.find_in(data)[:64]:
-            start = _find_start(locator, 0, data, end)
-            places.append((start, data[start:end].decode("utf-8", "replace")))
-        return places
+        locator = self._locator_for(rule)
+        places = [(_find_start(locator, 0, data, end), end) for _, end in locator.find_in(data)[:64]]
+        return [(start, data[start:end].decode("utf-8", "replace")) for start, end in places]
 
     def has_match(self, rule: Rule, data: bytes) -> bool:
         """Return whether one rule matches anywhere in a text."""
-        if rule in SELF_PROTECTION_RULES:
-            number = SELF_PROTECTION_RULES.index(rule)
-            return any(found == number for found, _ in self._own.find_in(data))
-        if rule.id not in self._numbers:
+        if rule.id not in self._places:
             return bool(self._locator_for(rule).find_in(data))
-        return any(found == self._numbers[rule.id] for found, _ in self._find_matches(data))
+        database, number = self._places[rule.id]
+        return number in dict(database.find_in(data))
 
     def _locator_for(self, rule: Rule) -> PatternDatabase:
         """Return one rule by itself, which reports every place."""
@@ -410,6 +367,13 @@ def _find_start(database: PatternDatabase, number: int, data: bytes, end: int) -
     return low
 
 
+def _split(rules: Sequence[Rule], beyond: set[int]) -> tuple[NumberedPatterns, NumberedPatterns]:
+    """Return the patterns of the pass that may match a text of ASCII, and the others."""
+    listed = dict(enumerate(rule_expressions(rules)))
+    others = {number: listed.pop(number) for number in sorted(beyond)}
+    return listed, others
+
+
 def _examples_for(rules: Sequence[Rule], listed: NumberedPatterns) -> list[tuple[int | None, bytes]]:
     """Return the examples of a few rules, spread over all of them, and a text in which there is nothing to find."""
     having = [(number, encode(rule.hit)) for number, rule in enumerate(rules, len(TRIGGERS)) if number in listed]
@@ -417,15 +381,15 @@ def _examples_for(rules: Sequence[Rule], listed: NumberedPatterns) -> list[tuple
     return [*sample[:: max(1, len(sample) // _SAMPLED)], (None, _HARMLESS)]
 
 
+def _raw_part(data: bytes, hits: tuple[RuleHit, ...] = ()) -> ScannedPart:
+    return ScannedPart("raw", data, 0, len(data), False, hits)
+
+
 def _character_start(data: bytes, at: int) -> int:
     """Return the start of the character that holds this byte: the engine requires whole characters of UTF-8."""
     while at > 0 and 0x80 <= data[at] < 0xC0:
         at -= 1
     return at
-
-
-def _raw_part(data: bytes, hits: tuple[RuleHit, ...]) -> ScannedPart:
-    return ScannedPart("raw", data, 0, len(data), False, hits)
 
 
 def character_span(part: ScannedPart, start: int, end: int) -> tuple[int, int]:
@@ -450,17 +414,13 @@ def _find_in(database: hyperscan.Database, data: bytes, scratch: hyperscan.Scrat
 
 def encode(text: str) -> bytes:
     """Return the bytes that the engine reads; lone surrogates are dropped: they split words but are never shown."""
-    try:
-        return text.encode("utf-8")
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "ignore")
+    return text.encode("utf-8", "ignore")
 
 
 def rule_expressions(rules: Sequence[Rule]) -> list[tuple[str, int]]:
     """Return the whole pass as (pattern, flags): triggers, then rules; each reports at most once per text."""
-    listed = [(pattern, _RULE_FLAGS | hyperscan.HS_FLAG_DOTALL) for _, pattern in TRIGGERS]
-    listed += [(rule.pattern, _rule_flags(rule)) for rule in rules]
-    return listed
+    triggers = [(pattern, _RULE_FLAGS | hyperscan.HS_FLAG_DOTALL) for _, pattern in TRIGGERS]
+    return triggers + [(rule.pattern, _rule_flags(rule)) for rule in rules]
 
 
 def cue_expressions() -> list[tuple[str, int]]:
