@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from lockgate.core.errors import InvalidPattern
 from lockgate.core.redaction import redact as redaction
-from lockgate.core.redaction.redact import RULESETS, SLICE, Excerpts, Redacted, cut_excerpts, redact
+from lockgate.core.redaction.redact import RULESETS, SLICE, Redacted, redact
 from lockgate.core.redaction.spans import KINDS, PLACEHOLDER
 from lockgate.core.text.scanner import PatternSet
 
@@ -335,57 +335,6 @@ def test_a_span_of_the_original_is_found_again(parts: list[str]) -> None:
     for at in untouched:
         start, end = out.redacted_span(at, at + 1)
         assert out.text[start:end][:1] == text[at]
-
-
-def test_a_text_that_fits_is_shown_whole() -> None:
-    assert cut_excerpts(redact("short"), [(0, 2)]) == Excerpts(("short",), True)
-    assert cut_excerpts(redact(""), []) == Excerpts(("",), True)
-    assert cut_excerpts(redact("x" * 8000), []).whole
-    assert not cut_excerpts(redact("x" * 8001), []).whole
-
-
-def test_a_long_text_shows_its_head_its_tail_and_its_finds() -> None:
-    text = "HEAD" + "." * 20_000 + "FIND" + "," * 20_000 + "TAIL"
-    at = text.index("FIND")
-    shown = cut_excerpts(redact(text), [(at, at + 4)])
-    assert not shown.whole
-    assert len(shown.pieces) == 3
-    assert shown.pieces[0].startswith("HEAD")
-    assert "FIND" in shown.pieces[1]
-    assert shown.pieces[2].endswith("TAIL")
-    assert sum(map(len, shown.pieces)) <= 8000
-
-
-@given(
-    st.integers(0, 30_000),
-    st.lists(st.tuples(st.integers(-5, 31_000), st.integers(0, 5_000)), max_size=60),
-    st.integers(40, 9_000),
-)
-@settings(max_examples=100, deadline=None)
-def test_excerpts_stay_in_their_budget_and_are_parts_of_the_text(
-    size: int, finds: list[tuple[int, int]], budget: int
-) -> None:
-    text = "".join(f"{i:06d}," for i in range(size // 7 + 1))[:size]
-    shown = cut_excerpts(Redacted(text, ()), [(start, start + length) for start, length in finds], budget=budget)
-    assert sum(map(len, shown.pieces)) <= budget
-    assert shown.whole == (len(text) <= budget)
-    assert "".join(shown.pieces) == text if shown.whole else True
-    at = 0
-    for piece in shown.pieces:
-        at = text.index(piece, at) + len(piece)
-
-
-def test_no_border_of_an_excerpt_leaves_half_a_secret() -> None:
-    """The secret slides over the ends of head, window and tail, one character at a time."""
-    maker = Maker(12)
-    for kind in ("openai", "jwt", "card", "iban", "email", "private-key"):
-        secret = maker.kinds[kind]()
-        for offset in range(70, 130):
-            text = f"{'.' * offset} {secret} {'.' * 600} marker {'.' * 700} {secret} {'.' * (130 - offset)}"
-            shown = cut_excerpts(redact(text), [(text.index("marker"), text.index("marker") + 6)], budget=400)
-            left = plain("".join(shown.pieces))
-            hidden = plain(secret)
-            assert not any(hidden[i : i + 8] in left for i in range(len(hidden) - 7)), (kind, offset)
 
 
 # --- whatever the text

@@ -1,8 +1,4 @@
-"""The credentials in a text: keys, tokens, passwords, cookies, private keys.
-
-Every search jumps from one cheap mark (a prefix, a label, `://`) to the next and looks a bounded way around it, so an
-attacker cannot make the time more than linear.
-"""
+"""The credentials in a text: keys, tokens, passwords, cookies, private keys."""
 
 from __future__ import annotations
 
@@ -12,13 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 
-from lockgate.core.redaction.secret_table import (
-    find_by_rows,
-    marks_of,
-    read_lists,
-    read_rows,
-    read_secrets,
-)
+from lockgate.core.redaction.secret_table import find_by_rows, marks_of, read_lists, read_rows, read_secrets, read_shape
 from lockgate.core.redaction.spans import (
     DIGIT,
     HUMP,
@@ -32,10 +22,7 @@ from lockgate.core.text.confusables import is_wordlike
 
 
 def find_credentials(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
-    """Yield every credential in a text, overlaps included; `low` is the text in lower case.
-
-    `marks` are those of MARKS that may be in the text; it is searched for no other.
-    """
+    """Yield every credential in a text, overlaps included; `low` is it in lower case, `marks` those of MARKS in it."""
     yield from find_by_rows(_ROWS, text, low, marks)
     yield from _find_keys(text, low, marks)
     yield from _find_labelled(text, low, marks)
@@ -73,12 +60,9 @@ def _is_keylike(body: str, *, strict: bool) -> bool:
         # Long random letters come without a digit now and then; words with hyphens always do.
         return not strict and len(set(body)) > 8 and not is_wordlike(body[:64])
     if strict:
-        return any(len(run) >= 10 and _is_mixed(run) for run in re.findall("[A-Za-z0-9]+", body))
+        runs = re.findall("[A-Za-z0-9]{10,}", body)
+        return any(not run.isdigit() and not run.isalpha() for run in runs)
     return len(set(body)) > 4
-
-
-def _is_mixed(run: str) -> bool:
-    return not run.isdigit() and not run.isalpha()
 
 
 # --- long runs: unknown keys, encoded secrets, bytes
@@ -97,14 +81,10 @@ def find_runs(
 
     A run with other text stays: the verifier should see that it is there.
     """
-    if _RUN_SHAPE not in marks:
-        return
     opened: list[tuple[tuple[int, int], str]] = []
     size = 0
-    for match in _RUN.finditer(text):
-        run = match[0]
-        said = decode_run(run)
-        if said:
+    for match in _RUN.finditer(text) if _RUN_SHAPE in marks else ():
+        if said := decode_run(match[0]):
             opened.append((match.span(), said))
             size += len(said)
             if size > _AT_ONCE:
@@ -160,9 +140,8 @@ def decode_run(run: str) -> str:
     if not run.isascii():
         return ""
     digits = _HEX.fullmatch(run[: MAX_RUN_CHARACTERS * 2])
-    if digits:
-        if said := _printable_text(binascii.unhexlify(digits[1])):
-            return said
+    if digits and (said := _printable_text(binascii.unhexlify(digits[1]))):
+        return said
     body = run.rstrip("=")[:MAX_RUN_CHARACTERS].translate(_STANDARD)
     try:
         return _printable_text(binascii.a2b_base64(body[: len(body) - (len(body) % 4 == 1)] + "=="))
@@ -204,8 +183,7 @@ def _is_random(run: str) -> bool:
         changes = sum(map(classes.count, ("ul", "ud", "lu", "ld", "du", "dl")))
         if changes * 20 >= len(plain) * 7:
             return True
-    # One case and digits, or hardly a digit: words in it decide. A date, a count or a repetition of a few characters is
-    # no key.
+    # One case and digits, or hardly a digit: words in it decide. A date, a count or a repetition is no key.
     if (not digits and min(small, capital) < 4) or digits * 5 > len(plain) * 3 or len(set(plain[:256])) < 10:
         return False
     between = sum(map(classes.count, ("ud", "ld", "du", "dl")))
@@ -240,31 +218,17 @@ _LABEL = re.compile("|".join(f"(?P<{how}>{'|'.join(labels)})" for how, labels in
 # The beginnings of the labels, which are searched for first.
 _LABEL_MARKS = frozenset(mark for _, begins, _ in read_secrets("labels") for mark in begins.split())
 _WORDS = read_lists("words")
-_AFTER_LABEL = re.compile(
-    r"[\w.-]{0,32}(?:\[[\w\"'-]{0,32}\])?[\"'`\\\])*]{0,4}\s{0,4}(?:=>|->|:=|={1,2}|[:：＝>|])[>\s]{0,4}"
-)
-_CODE_AFTER = re.compile(
-    r"(?:\s{1,3}(?:number|code|no\.?))?\s{0,3}(?:is|was)?\s{0,3}[:：=#]?\s{0,4}[\"']?([0-9]{3,8})(?![0-9])"
-)
+_AFTER_LABEL = read_shape("after a label")
+_CODE_AFTER = read_shape("code after a label")
 _BLANK_AFTER = re.compile(r"[\w.-]{0,32}[ \t]{1,4}")
-_SAID_AFTER = re.compile(
-    r"[\w-]{0,16}(?:[ \t]{1,3}[\w'’@.-]{1,24}){0,6}?[ \t]{1,3}(?:is|was|are|be|to|ist|lautet|es|est)[ \t]*[:=]?[ \t]+",
-    re.IGNORECASE,
-)
-_QUOTED = re.compile(
-    r"\"((?:[^\"\\\n]|\\.){1,1024}+)\"|'((?:[^'\\\n]|\\.){1,1024}+)'|"
-    r"`([^`\n]{1,1024}+)`|“([^”\n]{1,1024}+)”|«([^»\n]{1,1024}+)»"
-)
+_SAID_AFTER = read_shape("said after a label")
+_QUOTED = read_shape("quoted value")
 # The first characters tell whether a value is a secret; only then is it followed to its end.
 _BARE = re.compile(r"[^\s\"'`<>“”«»]{1,256}+")
 _REST_OF_IT = re.compile(r"[^\s\"'`<>“”«»]*+")
 _REST_OF_QUERY = re.compile(r"[^\s\"'`<>“”«»&#]*+")
 _ORDINARY = frozenset(_WORDS["ordinary values"])
-# Code that fetches the value, and stand-ins: they hold no secret.
-_CODE = re.compile(
-    r"[A-Za-z_][\w.]*[(\[].*|\$\{?[A-Za-z_]\w*\}?|\{\{?.*|<[^<>]{1,64}>?|%\(?[A-Za-z_]+\)?[sd]?%?|[*•.xX#_-]+|\(.*|\[.*",
-    re.DOTALL,
-)
+_CODE = read_shape("code")
 
 
 def _find_labelled(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
@@ -417,16 +381,10 @@ def _is_unusual(value: str, least: int) -> bool:
 
 # --- headers
 
-# One word, or the named parts that some schemes are made of.
-_AUTHORIZATION = re.compile(
-    r"authorization[\"'\\]{0,2}\s{0,4}[:=,]\s{0,4}[\"'\\]{0,2}"
-    r"((?:bearer|basic|digest|token|negotiate|apikey|key|hmac|aws4-hmac-sha256)[ \t]{1,4})?+"
-    r"((?:[\w-]{1,32}=\"[^\"\n]{1,512}\"|[^\s\"'<>]{4,2048})(?:,[ \t]{0,2}[\w-]{1,32}=\"?[^\s\",]{1,512}\"?){0,16})",
-    re.IGNORECASE,
-)
+_AUTHORIZATION = read_shape("authorization")
 _BEARER = re.compile(r"bearer[ \t:=]{1,4}[\"']?([A-Za-z0-9._~+/=-]{8,})", re.IGNORECASE)
 _BASIC = re.compile(r"basic[ \t]{1,4}([A-Za-z0-9+/]{4,}={0,2})", re.IGNORECASE)
-_COOKIE = re.compile(r"cookie2?[\"'\\]{0,2}\s{0,4}[:=,]\s{0,4}[\"'\\]{0,2}([^\n\r\"']{3,4096})", re.IGNORECASE)
+_COOKIE = read_shape("cookie")
 _CRUMB = re.compile(r"([\w.!#$%&'*+^`|~-]{1,128})=([^;\s,]{4,4096})")
 _COOKIE_ATTRIBUTES = frozenset("path expires domain max-age samesite priority version".split())
 _AUTHORIZATION_MARKS = frozenset(("authorization", "bearer"))

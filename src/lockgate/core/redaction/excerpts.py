@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from lockgate.core.redaction import spans as sensitive
-from lockgate.core.redaction.redact import Redacted, merge_windows, redact
+from lockgate.core.redaction.redact import Redacted, redact
 from lockgate.core.text.confusables import INVISIBLE
 
 # What each line of a prompt takes beside its text: a nonce and a label.
@@ -119,6 +119,18 @@ def cut_to_budget(
     return ShownParts((), False)
 
 
+def cut_excerpts(redacted: Redacted, spans: Sequence[tuple[int, int]], *, budget: int = 8000) -> ShownParts:
+    """Return the same of a text that is redacted already; `spans` are places in the original."""
+    text = redacted.text
+    if len(text) <= budget:
+        return ShownParts((text,), True, redacted.unread)
+    places = sorted({redacted.redacted_span(start, end) for start, end in spans})
+    # An attacker's decoys in front must not use up the budget, so places are taken from both ends in turn.
+    turns = [places[i // 2] if i % 2 == 0 else places[-1 - i // 2] for i in range(len(places))]
+    windows = _choose_windows(len(text), turns, budget)
+    return ShownParts(tuple(text[start:end] for start, end in windows), False, redacted.unread)
+
+
 def _parts_in_windows(text: str, windows: Iterable[tuple[int, int]]) -> ShownParts:
     """Return what stands in the windows without secrets; they are looked for a little beyond the window."""
     pieces = []
@@ -146,7 +158,7 @@ def _choose_windows(size: int, places: Sequence[tuple[int, int]], budget: int) -
     chosen = list(spans)
 
     def around(radius: int) -> list[tuple[int, int]]:
-        return merge_windows([*edges, *((max(0, start - radius), min(size, end + radius)) for start, end in chosen)])
+        return _merge_windows([*edges, *((max(0, start - radius), min(size, end + radius)) for start, end in chosen)])
 
     def fits(radius: int) -> bool:
         return sum(end - start for start, end in around(radius)) <= budget
@@ -154,12 +166,23 @@ def _choose_windows(size: int, places: Sequence[tuple[int, int]], budget: int) -
     while chosen and not fits(_LEAST_AROUND):
         chosen = chosen[: len(chosen) * 3 // 4]
     if not chosen:
-        return merge_windows(edges)
+        return _merge_windows(edges)
     low, high = _LEAST_AROUND, max(budget, _LEAST_AROUND + 1)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return around(low)
+
+
+def _merge_windows(windows: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the windows in order, with those that touch made one."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(windows):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], end)
+        else:
+            merged.append((start, end))
+    return merged
 
 
 def share_budget(needs: Sequence[int], worth: Sequence[int], budget: int) -> list[int]:

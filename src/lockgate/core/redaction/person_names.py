@@ -1,20 +1,17 @@
 """The names of people in a text, for the rule sets of health and school records.
 
-No list has all names. A name is found by its place (behind a label, a title, a greeting or the end of a letter), by a
-given name from a list, by two capitals in the middle of a sentence, or by what is said of a person behind it; and then
-wherever a part of it is repeated. A rare given name alone, or a name in lower case, stays: docs/reference/verifiers.md
-has the figures.
-
-Every search is linear: it looks a bounded way behind a mark.
+A name is found by its place (behind a label, a title, a greeting or the end of a letter), by a given name from a list,
+by two capitals in the middle of a sentence, or by what is said of a person behind it; and then wherever a part of it is
+repeated. A rare given name alone, or a name in lower case, stays: docs/reference/verifiers.md has the figures.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from lockgate.core.redaction.secret_table import read_lists
+from lockgate.core.redaction.secret_table import read_lists, read_secrets, read_shape
 from lockgate.core.redaction.spans import SensitiveSpan, find_places
 from lockgate.core.tables import read_sections
 
@@ -38,42 +35,22 @@ _CAPITALISED = re.compile(
 _AROUND = read_lists("around names", ",")
 
 
-def _places(words: Iterable[str], behind: str) -> tuple[frozenset[str], re.Pattern[str]]:
+def _read_anchor(roles: str, behind: str) -> tuple[frozenset[str], re.Pattern[str]]:
     """Return words, and the pattern of any of them with what stands between it and a name."""
+    words = [word for role in roles.split() for word in _AROUND[role]]
     either = "|".join(sorted(map(re.escape, words), key=len, reverse=True))
     return frozenset(words), re.compile(rf"(?<![^\W_])(?:{either}){behind}", re.IGNORECASE)
 
 
-# Behind a label with a colon any words are a name; elsewhere it has to begin with a capital.
-_LABELS = _places(
-    [*_AROUND["label"], *_AROUND["person"]],
-    r"(?:'s)?(?: (?:full )?name)?(?: \([^)\n]{1,20}\))?[\"' \t]{0,2}[:=][\"' \t]{0,3}",
-)
-_ANCHORS = (
-    _places([*_AROUND["title"], *_AROUND["introduction"]], r"\.?[ \t]{1,2}(?=[^\W\d_])"),
-    _places(_AROUND["person"], r",?(?: name)?[ \t]{1,2}(?=[^\W\d_])"),
-    _places(_AROUND["greeting"], r"[ \t]{1,2}"),
-    _places(_AROUND["closing"], r",\s{1,4}(?=[^\W\d_])"),
-)
+_LABELS, *_ANCHORS = (_read_anchor(roles, behind) for roles, behind in read_secrets("behind names"))
 # Everything the searches start from, in a text in lower case.
 MARKS = _LABELS[0].union(*(words for words, _ in _ANCHORS))
 
-# What is said of a person, behind two capitalised words or more.
-_SAID_OF = re.compile(
-    r"\"?(?:,? (?:a |an )?[0-9]{1,3}(?:[ -](?:year|yr|month|week|day)s?[ -]old|,| ?y/?o)|,? born |"
-    r",? (?:who )?(?:(?:was|is|has been|had been) (?:admitted|discharged|diagnosed|seen|born|referred|transferred|"
-    r"suspended|expelled|enrolled|treated|a [0-9]|on [a-z])|presented|presents with|complain(?:s|ed) of|reports? |"
-    r"reported |underwent|denies|refused|tolerat|(?:got|scored|failed|passed|received|earned) (?:an? |the |[0-9])|"
-    r"lives? (?:at|in|with|alone)|copied))",
-    re.IGNORECASE,
-)
+_SAID_OF = read_shape("said of a person")
 
 
 def find_names(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
-    """Yield the names of people in a text, overlaps included; `low` is the text in lower case.
-
-    `marks` are those of MARKS that may be in the text; it is searched for no other.
-    """
+    """Yield the names of people in a text, overlaps included; `marks` are those of MARKS that may be in it."""
     capitals = [
         match.span()
         for match in _CAPITALISED.finditer(text)

@@ -1,7 +1,7 @@
 """The personal data in a text: addresses, and the numbers of persons, accounts and records.
 
 Numbers with a check digit or letter (Luhn, mod 97) have to pass it: a verifier cannot judge a request from which order
-numbers, dates and hashes were removed. Every search is linear: it looks a bounded way around a cheap mark.
+numbers, dates and hashes were removed.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from lockgate.core.redaction.secret_table import (
     pattern_from,
     read_rows,
     read_secrets,
+    read_shape,
 )
 from lockgate.core.redaction.spans import DIGIT, SensitiveSpan, mark_limit
 
@@ -30,8 +31,7 @@ def find_personal_data(
 ) -> Iterator[SensitiveSpan]:
     """Yield the personal data in a text, overlaps included; `joined` if its line breaks were taken out.
 
-    `marks` are those of MARKS that may be in the text; it is searched for no other. The rule set `secrets` finds only
-    numbers that are as good as a key: addresses that a call sends something to stay.
+    The rule set `secrets` finds only numbers that are as good as a key: addresses that a call sends to stay.
     """
     # Without its line breaks a name would run on into the next line.
     yield from find_by_rows((_JOINED_ROWS if joined else _ROWS)[ruleset], text, low, marks)
@@ -83,11 +83,7 @@ def _find_ibans(text: str, *, joined: bool) -> Iterator[SensitiveSpan]:
 
 
 _CARD = re.compile(r"(?<![0-9])[0-9](?:[ \t.\u2013\n-]?+[0-9]){11,}+")
-# The groups of digits that are on the card, with any separator that people put between them.
-_CARD_IN_GROUPS = re.compile(
-    r"(?<![0-9])[2-6][0-9]{3}(?:([ \t]{2,3}|[ \t]?[_/,;:|+~\u2010-\u2015-][ \t]?|\.[ \t])"
-    r"(?:[0-9]{4}\1[0-9]{4}\1[0-9]{4}|[0-9]{6}\1[0-9]{4,5}))(?![0-9])"
-)
+_CARD_IN_GROUPS = read_shape("card in groups")
 _GROUP = re.compile("[0-9]+")
 _CARD_SIZES = [(re.compile(begins), tuple(map(int, sizes.split()))) for begins, sizes in read_secrets("cards")]
 # By the first four digits.

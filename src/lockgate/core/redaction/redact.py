@@ -3,9 +3,9 @@
 1. Slices: a long text is read in overlapping parts, so that no single step keeps other threads waiting.
 2. Readings: a slice as it is, with its codes decoded, with its characters folded, and with its wrapped lines joined.
 3. Each reading is searched for secrets; the place of each is traced back to its place in the text.
-4. Each secret is cut out of the text itself, and a placeholder names its kind.
+4. Each secret is cut out of the text, and a placeholder names its kind.
 5. The verifier does not see what is removed: if all of it together could be an order, the text is `unread`.
-6. Only then is a long text cut into excerpts, so that no border can leave half a secret behind.
+6. Only then is a long text cut (excerpts.py), so that no border can leave half a secret behind.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple
@@ -27,6 +27,7 @@ from lockgate.core.redaction import credentials as _credentials
 from lockgate.core.redaction import personal_data as _personal
 from lockgate.core.redaction.credentials import decode_run, find_credentials, find_generated_keys, find_runs
 from lockgate.core.redaction.personal_data import find_personal_data
+from lockgate.core.redaction.secret_table import read_shape
 from lockgate.core.redaction.spans import DIGIT, HUMP, KINDS, SensitiveSpan, lowercase_same_length
 from lockgate.core.text.confusables import CONTROLS, LOOKALIKES, is_wordlike, plain_character
 from lockgate.core.text.scanner import PatternDatabase, PatternSet, check_pattern
@@ -53,8 +54,7 @@ class Cut(NamedTuple):
 class Redacted(NamedTuple):
     """A text that may leave; `removed` counts what was taken out by kind.
 
-    `unread` says that the removed parts could hold an order: quoted words after `password=` may be a sentence, and a
-    long token may be anything. A verifier that reads only this text has not read everything.
+    `unread`: the removed parts could hold an order, so a verifier that reads only this text has not read everything.
     """
 
     text: str
@@ -77,13 +77,6 @@ class Redacted(NamedTuple):
         return cut.at + cut.size + at - cut.end
 
 
-class Excerpts(NamedTuple):
-    """Parts of a redacted text in their order; `whole` if they are all of it."""
-
-    pieces: tuple[str, ...]
-    whole: bool
-
-
 def redact(text: str, ruleset: str = "default", custom: Sequence[str] = ()) -> Redacted:
     """Return the text with a placeholder for every secret and every piece of personal data.
 
@@ -95,19 +88,16 @@ def redact(text: str, ruleset: str = "default", custom: Sequence[str] = ()) -> R
     # 4. Cut out.
     pieces: list[str] = []
     cuts: list[Cut] = []
-    counted: Counter[str] = Counter()
     done = size = 0
     for start, end, kind, _ in removed:
         placeholder = f"[redacted:{kind}]"
-        counted[kind] += 1
         pieces += text[done:start], placeholder
         size += start - done
         cuts.append(Cut(start, end, size, len(placeholder)))
         size += len(placeholder)
         done = end
-    return Redacted(
-        "".join(pieces) + text[done:], tuple(sorted(counted.items())), tuple(cuts), _may_hide_order(removed)
-    )
+    counted = tuple(sorted(Counter(removal.kind for removal in removed).items()))
+    return Redacted("".join(pieces) + text[done:], counted, tuple(cuts), _may_hide_order(removed))
 
 
 class _Removal(NamedTuple):
@@ -203,21 +193,16 @@ def _merge_removals(removals: list[_Removal]) -> list[_Removal]:
     return merged
 
 
-def _find_secrets(text: str, ruleset: str, *, joined: bool) -> Iterator[SensitiveSpan]:
+def _find_secrets(text: str, ruleset: str, *, joined: bool = False, in_run: bool = False) -> Iterator[SensitiveSpan]:
+    """Yield the secrets in a reading, or in a decoded run; a run encoded once more within that is not decoded."""
     low = lowercase_same_length(text)
     marks = _MARKS.find_in(low)
     yield from find_credentials(text, low, marks)
     yield from find_personal_data(text, low, marks, ruleset, joined=joined)
-    yield from find_runs(text, marks, lambda said: _find_secrets_in_run(said, ruleset))
-
-
-def _find_secrets_in_run(said: str, ruleset: str) -> Iterator[SensitiveSpan]:
-    """Yield the secrets in a decoded run; a run encoded once more within it is not decoded."""
-    low = lowercase_same_length(said)
-    marks = _MARKS.find_in(low)
-    yield from find_credentials(said, low, marks)
-    yield from find_personal_data(said, low, marks, ruleset)
-    yield from find_generated_keys(said, marks)
+    if in_run:
+        yield from find_generated_keys(text, marks)
+    else:
+        yield from find_runs(text, marks, partial(_find_secrets, ruleset=ruleset, in_run=True))
 
 
 def make_ready() -> None:
@@ -276,9 +261,7 @@ def _readable_parts(kind: str, said: str) -> Iterator[str]:
         yield _CLAIMS.sub("", plain)[:MAX_UNREADABLE] if plain else part
 
 
-_CLAIMS = re.compile(
-    r"\b(?:alg|typ|kid|JWT|at\+jwt|[HREP]S[0-9]{3}|iss|sub|aud|exp|nbf|iat|jti|azp|scope|name|email)\b"
-)
+_CLAIMS = read_shape("usual claims")
 _MAKER = re.compile(r"^(?:[A-Za-z]{2,8}[-_.]){1,2}|^A[A-Z]{3}")
 _NAME = re.compile(r"[^\W\d_]{2,}")
 _KEY_LINE = re.compile("-{2,5} ?(?:BEGIN|END) [A-Z0-9 ]{1,48}-{2,5}")
@@ -382,19 +365,7 @@ class _TracedReading:
         return _TracedReading(self.text.translate(table), self) if table else self
 
 
-# One code at a time, so that a secret can be cut out of a text that is nothing but codes; or a named run of codes of
-# equal length that stand for one character each.
-_HEX, _MORE = "[0-9A-Fa-f]", "{0}[89ABab]{1}"
-_BYTES = "(?:[0-7]{1}|[CcDd]{1}{2}|[Ee]{1}{2}{2}|[Ff][0-7]{2}{2}{2})"
-_PERCENT = _BYTES.format("%", _HEX, _MORE.format("%", _HEX))
-# The signs come first: a search that tries the whole pattern everywhere is fifty times slower.
-_CODES = re.compile(
-    rf"[%\\&](?:(?<=%)(?:(?P<percent>[0-7]{_HEX}(?:%[0-7]{_HEX})++)|{_PERCENT})"
-    rf"|(?<=\\)(?:(?P<u>u{_HEX}{{4}}(?:\\u{_HEX}{{4}})++)|(?P<x>x{_HEX}{{2}}(?:\\x{_HEX}{{2}})++)"
-    rf"|\\*+(?:u\{{{_HEX}{{1,6}}\}}|u{_HEX}{{4}}|U{_HEX}{{8}}|x{_HEX}{{2}}|[\"'`/nrt&=@:+.-])?+)"
-    rf"|(?<=&)(?:#[0-9]{{1,7}}|#[xX]{_HEX}{{1,6}}|[A-Za-z]{{2,24}});)"
-)
-_QUOTED_PRINTABLE = re.compile(rf"=(?:\r?\n|{_BYTES.format('=', '[0-9A-F]', _MORE.format('=', '[0-9A-F]'))})")
+_CODES, _QUOTED_PRINTABLE = read_shape("codes"), read_shape("quoted-printable")
 _BLANKS = {"n": "\n", "r": "\n", "t": "\t"}
 
 
@@ -415,33 +386,11 @@ def _decode_code(match: re.Match[str]) -> str:
 
 # A line break with what a mail, a log or a source file puts around it; or one string joined to another.
 _JOINED_STRINGS = re.compile(r"[\"'`] ?[+.&] ?[\"'`]")
-_WRAP = re.compile(
-    r"(?=[\s\"'`\\])[ \t]{0,8}+(?:[\"'`][ \t]{0,4}+[+.&\\]?|\\)?[ \t]{0,4}+(?:\r?\n[ \t>|*#]{0,64}+)++"
-    r"(?:[+.&]?[ \t]{0,4}[\"'`])?+"
-    # Short words are so common that the pattern itself looks for them.
-    r"((?=[A-Za-z]?[a-z]{1,3}[,.;:!?)]{0,2}(?:\s|\Z)))?"
-    rf"|{_JOINED_STRINGS.pattern}"
-)
-# The most that `_WRAP` matches before a line break.
-_BEFORE_WRAP = 19
+_WRAP = read_shape("wrap")
 _SPLIT_NUMBER = re.compile(r"[-\u2010-\u2013./()+][ \t\"'`\\]*(?:\r?\n|\\n)")
 _WORD_AFTER = re.compile(r"([A-Za-z]?[a-z]{1,19})[,.;:!?)]{0,2}(?:\s|\Z)")
 _STATEMENT = re.compile(r"[A-Za-z_][\w.-]{0,40}+ ?[:=](?![=\s]|\Z)|[A-Za-z_][\w.-]{0,40}+[:=] ")
 _WORD_BEFORE_REVERSED = re.compile(r"[,.;:!?)]{0,2}([a-z]{1,19}[A-Za-z]?)(?:[\s(\"']|\Z)")
-
-
-def _find_wraps(text: str) -> Iterator[re.Match[str]]:
-    """Yield the matches of `_WRAP`, tried only around line breaks unless the text is full of them or joins strings."""
-    if text.count("\n") > len(text) // 8 or _JOINED_STRINGS.search(text):
-        yield from _WRAP.finditer(text)
-        return
-    done = 0
-    while (line := text.find("\n", done)) >= 0:
-        match = _WRAP.search(text, max(done, line - _BEFORE_WRAP))
-        if match is None:
-            return
-        yield match
-        done = match.end()
 
 
 def _join_lines(match: re.Match[str]) -> str:
@@ -486,28 +435,26 @@ def _readings_of(text: str) -> Iterator[_TracedReading]:
     if shown is not codes:
         yield shown
     if "\n" in shown.text or _JOINED_STRINGS.search(shown.text):
-        joined = shown.edit(_find_wraps(shown.text), _join_lines)
+        joined = shown.edit(_WRAP.finditer(shown.text), _join_lines)
         if joined is not shown:
             joined.joined = True
             yield joined
-
-
-def _plain_characters(text: str) -> dict[str, str]:
-    # Accents stay: without them every finding in French would count once more.
-    return {ch: plain_character(ch) for ch in set(text) if ch in LOOKALIKES or not "\u00c0" <= ch <= "\u017f"}
 
 
 def _fold_characters(view: _TracedReading) -> _TracedReading:
     """Return a reading with plain letters and digits for lookalikes, and without invisible characters."""
     if view.text.isascii() and not any(ch in view.text for ch in CONTROLS):
         return view
-    plain = _plain_characters(view.text)
-    view = view.replace_characters({ord(ch): said for ch, said in plain.items() if len(said) == 1 and said != ch})
-    # In runs, so that a text of nothing but these costs one step per run and not per character.
-    gone = "".join(re.escape(ch) for ch, said in plain.items() if not said)
-    wide = "".join(re.escape(ch) for ch, said in plain.items() if len(said) > 1)
-    either = "|".join(part for part in (gone and f"[{gone}]+", wide and f"[{wide}]") if part)
-    return view.edit(re.compile(either).finditer(view.text), lambda match: plain[match[0][0]]) if either else view
+    # Accents stay: without them every finding in French would count once more.
+    odd = [ch for ch in set(view.text) if ch in LOOKALIKES or not "\u00c0" <= ch <= "\u017f"]
+    plain = {ch: text for ch in odd if (text := plain_character(ch)) != ch}
+    single = view.replace_characters({ord(ch): text for ch, text in plain.items() if len(text) == 1})
+    # In runs, so that a text of nothing but these costs one step per run and not per character. A null, which is gone
+    # as well, keeps the classes from being empty.
+    gone = "".join(re.escape(ch) for ch, text in plain.items() if not text)
+    wide = "".join(re.escape(ch) for ch, text in plain.items() if len(text) > 1)
+    classes = re.compile(f"[\\0{gone}]+|[\\0{wide}]")
+    return single.edit(classes.finditer(single.text), lambda match: plain[match[0][0]])
 
 
 _WORD = re.compile(r"([A-Za-z]?[a-z]{1,19})[,.;:!?)]{0,2}")
@@ -526,9 +473,7 @@ def _is_one_number(text: str, start: int, end: int, joined: str) -> bool:
     return not DIGIT.search(before + after)
 
 
-_GROUPED = re.compile(
-    r"[0-9]{4}(?:[^0-9A-Za-z]{1,16}[0-9]{4}){3}|[0-9]{4}[^0-9A-Za-z]{1,16}[0-9]{6}[^0-9A-Za-z]{1,16}[0-9]{5}"
-)
+_GROUPED = read_shape("number in groups")
 _DASHED = re.compile("[0-9]{3}-[0-9]{2}-[0-9]{4}|[0-9]{4}(?:-[0-9]{4}){3}")
 
 
@@ -593,43 +538,3 @@ def _find_custom(text: str, patterns: tuple[str, ...]) -> Iterator[SensitiveSpan
             at = max(at, end - MAX_CUSTOM_BYTES)
             yield SensitiveSpan("custom", bisect_left(starts, at), bisect_left(starts, end))
             at = end
-
-
-# --- 6. excerpts
-
-
-def cut_excerpts(redacted: Redacted, spans: Sequence[tuple[int, int]], *, budget: int = 8000) -> Excerpts:
-    """Return the whole text if it fits, else its head, its tail and the surroundings of the spans.
-
-    It takes the result of `redact`, so no caller can cut a text that still has its secrets. `spans` are places in the
-    original. All pieces together have at most `budget` characters.
-    """
-    text = redacted.text
-    if len(text) <= budget:
-        return Excerpts((text,), True)
-    edge = budget // 4
-    windows = [(0, edge), (len(text) - edge, len(text))]
-    left = budget - 2 * edge
-    places = sorted({redacted.redacted_span(start, end) for start, end in spans})
-    # An attacker's decoys in front must not use up the budget, so places are taken from both ends in turn.
-    turns = [places[i // 2] if i % 2 == 0 else places[-1 - i // 2] for i in range(len(places))]
-    width = max(left // max(len(turns), 1), min(400, left))
-    for start, end in turns:
-        if left < width:
-            break
-        # A finding longer than its window shows its beginning.
-        begin = max(0, min((start + min(end, start + width) - width) // 2, len(text) - width))
-        windows.append((begin, begin + width))
-        left -= width
-    return Excerpts(tuple(text[start:end] for start, end in merge_windows(windows)), False)
-
-
-def merge_windows(windows: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the windows in order, with those that touch made one."""
-    merged: list[tuple[int, int]] = []
-    for start, end in sorted(windows):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = merged[-1][0], max(merged[-1][1], end)
-        else:
-            merged.append((start, end))
-    return merged

@@ -18,6 +18,7 @@ Check = Callable[[re.Match[str], str], bool]
 TABLE = "secrets.tbl"
 COLUMNS = {
     "parts": ("name", "pattern"),
+    "shapes": ("shape", "pattern"),
     "keys": ("where", "prefixes", "the rest of the key", "whose"),
     "labels": ("how", "begins with", "label"),
     "words": ("list", "words"),
@@ -27,6 +28,7 @@ COLUMNS = {
     "accounts": ("characters", "countries"),
     "cards": ("begins with", "digits"),
     "around names": ("role", "words"),
+    "behind names": ("roles", "pattern"),
 }
 # The rule sets that a row may name together.
 RULESETS = {
@@ -60,6 +62,14 @@ def pattern_from(source: str) -> str:
     while _PART.search(source):
         source = _PART.sub(lambda match: _PARTS[match[1]], source)
     return source
+
+
+_SHAPES = {row[0]: row[1] for row in read_secrets("shapes")}
+
+
+def read_shape(name: str) -> re.Pattern[str]:
+    """Return a pattern that a search in code looks for."""
+    return re.compile(pattern_from(_SHAPES[name]))
 
 
 # --- checks of what a pattern matched

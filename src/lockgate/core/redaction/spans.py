@@ -34,9 +34,7 @@ def replace_half_pairs(text: str) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        # In parts: replacing within a megabyte at once would keep every other thread waiting.
-        parts = [text[i : i + 65_536] for i in range(0, len(text), 65_536)]
-        return "".join([LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", part) for part in parts])
+        return LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
     return text
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from lockgate.core.questions import Question, Rating, Verdict, fence_value
-from lockgate.core.redaction.redact import cut_excerpts
+from lockgate.core.redaction.excerpts import cut_excerpts
 from lockgate.core.redaction.spans import replace_half_pairs
 from lockgate.core.requests.payload import Payload
 
@@ -70,7 +70,7 @@ def build_assess_question(
     redacted = payload.redacted(custom)
     redacted = redacted._replace(text=replace_half_pairs(redacted.text))
     shown = cut_excerpts(redacted, spans, budget=budget)
-    whole = shown.whole and not redacted.unread
+    whole = shown.whole and not shown.unread
     facts = {
         "characters": len(redacted.text),
         # Of the redacted text: the hash of a text in which only a phone number is missing gives that number away.
