@@ -2,21 +2,19 @@
 
 The rules alone (`view_payload`):
 
-1. The signs of an attack in `prompt_text` are sure in any of its readings (request_grade.py), a pattern of this
-   installation hits, or a source reports `inj:…`: unsafe.
+1. The signs of an attack are sure (request_grade.py), a pattern of this installation hits, or a source reports `inj:…`:
+   unsafe.
 2. The signs are only suspected, text is hidden or encoded, a limit was reached, a source reports anything else, a flag
-   was raised at ingress, or a modality came along that no source reports on: unclear. The rules of core/text/rules are
-   about text that an agent reads: here only their readings count.
+   was raised at ingress, or no source reports on a modality: unclear.
 3. Nothing: safe.
 
-With a verifier (`weigh_answer`): `COMPOSITION` has the verdict for every pair. What the rules are sure of stays unsafe
-whatever a model says, so no model is asked about it. What they merely suspect, the verifier's word decides:
+With a verifier (`weigh_answer`): `COMPOSITION` has the verdict for every pair. What the rules are sure of stays unsafe,
+so no model is asked about it. What they merely suspect, the verifier decides:
 
 4. No answer, an open circuit, or not the object that was asked for: unclear.
-5. It says unsafe, or its own filter refused the text: unsafe.
-6. It says unclear: unclear.
-7. It says safe: safe, unless it did not see everything (`partly-read`). An endpoint that rates texts does not look for
-   injections, and was told of no flag, source or finding: it cannot clear a suspicion (`rules-disagree`).
+5. Unsafe, or its own filter refused the text: unsafe. Unclear: unclear.
+6. Safe: safe, unless it did not see everything (`partly-read`). An endpoint that rates texts does not look for
+   injections, so it cannot clear a suspicion (`rules-disagree`).
 """
 
 from __future__ import annotations
@@ -90,8 +88,8 @@ _ALONE: Final = (NO_FINDINGS, RULES_UNSURE, RULES)
 class RulesView(NamedTuple):
     """What the rules say: the verdict they would give alone, what they found, and where in `prompt_text`.
 
-    `unread` says that something came along which was not looked into: no verifier sees it either. `rules` holds only
-    Lockgate's own names, so that it can be logged for any request.
+    `unread`: something came along that neither they nor a verifier look into. `rules` are Lockgate's own names, which
+    may be logged.
     """
 
     verdict: Verdict
@@ -115,10 +113,9 @@ class WeighedVerdict(NamedTuple):
 
 
 class Assessment(NamedTuple):
-    """A verdict with what may be told about it: names from closed lists, a hash, a time.
+    """A verdict with what may be logged about it: names from closed lists, a hash, a time.
 
-    `read` is False where not even the rules could look: no verifier that is down does that, only a want of time or room
-    in this process.
+    `read` is False where this process lacked the time or room even for the rules.
     """
 
     verdict: Verdict
@@ -140,7 +137,7 @@ def view_payload(payload: Payload, scanner: Scanner) -> RulesView:
 
 def view_from_scan(payload: Payload, scan: Scan | None) -> RulesView:
     """Return the view on a payload from the scan of its text."""
-    # 1. and 2., the text: rules that alone make a request unsafe, rules that make it unclear, and where they hit.
+    # 1. and 2., the text: `loud` rules make a request unsafe, `quiet` ones unclear.
     grade = grade_scan(payload.prompt_text, scan, payload.breaks, payload.own)
     loud, quiet = (list(grade.rules), []) if grade.sure else ([], list(grade.rules))
     spans = list(grade.spans)
@@ -164,14 +161,10 @@ def view_from_scan(payload: Payload, scan: Scan | None) -> RulesView:
 
 
 def _view_ingress(payload: Payload, loud: list[str], quiet: list[str]) -> None:
-    hits = [hit.lower() for source in payload.sources for hit in source.rule_hits]
-    injections = [hit for hit in hits if hit.startswith("inj:")]
-    if injections:
-        loud.append("ingress:injection")
-    if len(injections) < len(hits):
-        quiet.append("ingress:rule-hit")
-    if payload.ingress_flags:
-        quiet.append("ingress:flag")
+    reports = {hit.lower().startswith("inj:") for source in payload.sources for hit in source.rule_hits}
+    loud += ["ingress:injection"] if True in reports else []
+    quiet += ["ingress:rule-hit"] if False in reports else []
+    quiet += ["ingress:flag"] if payload.ingress_flags else []
 
 
 def weigh_answer(view: RulesView, answer: Answer, *, nonce: str, whole: bool) -> WeighedVerdict:

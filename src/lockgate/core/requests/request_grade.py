@@ -1,17 +1,16 @@
 """The grade of a request by its signs: nothing, suspected or sure.
 
 1. Find the signs in the text (request_signs.py).
-2. Weigh each where it stands (`_weigh`). A *mention* counts half: a sign that is quoted, forbidden, talked about, or
-   about something else than the application (`MENTIONS`). One with an order beside it is *in doubt*: it counts in
-   full, and nothing makes it sure.
-3. Keep the strongest sign of each family in each stretch (`_keep_strongest`), so that decoys do not hide an attack.
-4. Leave out signs made of the words of another one: they do not support it (`_with_words_of_their_own`).
-5. Add up signs of different families that stand close together (`_add_up`), and closer still if another message
-   of a chat begins between them. A full sign, or two halves, are a suspicion. A full sign beyond doubt with anything
-   beside it is sure: an override and what it is for, an extraction and `word for word`. Broad signs count towards a
-   suspicion only, and only in the client's own words.
-6. Grade the other readings of the text likewise (`grade_scan`). Signs that stand only there were hidden, which
-   makes them sure; those in rot13 or backwards, which puzzles are too, count as they are.
+2. Weigh each where it stands. A *mention* counts half: a sign that is quoted, forbidden, talked about, or about
+   something else than the application (`MENTIONS`). With an order beside it, it is *in doubt*: it counts in full, but
+   nothing makes it sure.
+3. Keep the strongest sign of each family in each stretch, so that decoys do not hide an attack.
+4. Leave out signs made of the words of another one: they do not support it.
+5. Add up signs of different families that stand close together, and closer still if another message of a chat begins
+   between them. A full sign, or two halves, are a suspicion. A full sign beyond doubt with anything beside it is sure.
+   Broad signs count towards a suspicion only, and only in the client's own words.
+6. Grade the other readings of the text likewise. Signs that stand only there were hidden, which makes them sure; those
+   in rot13 or backwards, which puzzles are too, count as they are.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from lockgate.core.requests.request_signs import (
+    GUARDS,
     HINT,
     MARKS,
     MENTIONS,
@@ -55,7 +55,7 @@ class Grade(NamedTuple):
     sure: bool = False
     suspected: bool = False
     rules: tuple[str, ...] = ()
-    spans: tuple[tuple[int, int], ...] = ()
+    spans: tuple[Span, ...] = ()
 
 
 class TextGrade(NamedTuple):
@@ -115,22 +115,23 @@ _PROSE_AFTER: Final = re.compile(r"^[.,!?]? ?[^\W\d_]+(?: +[^\W\d_]|[.!?]*$)")
 def _is_quoted(before: str, after: str) -> bool:
     """Return whether a sign is quoted in prose. Marks around a whole value, as in JSON, quote nothing."""
     for quote in _QUOTES:
-        opening, closing = quote[0], quote[-1]
-        if closing not in after:
-            continue
-        if opening == closing:
-            # An apostrophe inside a word opens nothing.
-            marks = [mark.start() for mark in re.finditer(rf"(?<!\w){opening}" if opening == "'" else opening, before)]
-            opened = marks[-1] if len(marks) % 2 else -1
-        else:
-            opened = before.rfind(opening)
-            if closing in before[opened + 1 :]:
-                opened = -1
+        opened = _opening_of(quote, before) if quote[-1] in after else -1
         if opened >= 0 and (
-            _PROSE_BEFORE.search(before[:opened]) or _PROSE_AFTER.match(after[after.index(closing) + 1 :])
+            _PROSE_BEFORE.search(before[:opened]) or _PROSE_AFTER.match(after[after.index(quote[-1]) + 1 :])
         ):
             return True
     return False
+
+
+def _opening_of(quote: str, before: str) -> int:
+    """Return where a quotation begins that is still open at the end of a text; -1 if there is none."""
+    opening, closing = quote[0], quote[-1]
+    if opening == closing:
+        # An apostrophe inside a word opens nothing.
+        marks = [mark.start() for mark in re.finditer(rf"(?<!\w){opening}" if opening == "'" else opening, before)]
+        return marks[-1] if len(marks) % 2 else -1
+    opened = before.rfind(opening)
+    return -1 if closing in before[opened + 1 :] else opened
 
 
 # --- 3. to 5.
@@ -266,56 +267,31 @@ def _other_readings(text: str, scan: Scan | None) -> Iterator[tuple[str, tuple[i
 
 # --- the operator's own prompt
 #
-# It names the moves of attackers in order to forbid them, and gives the model a part to play. In a client's words both
-# are signs of an attack. In the operator's they are usual, so they are left out before the rest is graded. All else in
-# that place counts as before: a client that writes the whole body can write it too.
+# It forbids the moves of attackers, and gives the model a part to play. Both are signs of an attack in a client's words
+# and usual in the operator's, so they are left out. All else counts: a client may write the whole body.
 
-_REQUESTS: Final = (
-    r"attempts?|requests?|asking|demands?|trying|aufforderung(?:en)?|versuche?|demandes?|tentatives?|peticion(?:es)?|intentos?"
-    r"|pedidos?"
-)
-# A negation, or the mention of a request, with no more than a few words between it and the sign.
-_FORBIDDEN: Final = re.compile(
-    r"\b(?:never|not|n['\u2019]t|cannot|no circumstances|refuse to|avoid|niemals|nie|nicht|keine|jamais|nunca|no|mai)\b"
-    r"(?: [\w\u2019'-]+,?){0,3} ?$"
-    rf"|\b(?:{_REQUESTS})\b(?:,? (?:that|to|at|which|you|for|by|from|the|users?|de|d|zu|ask|tell)){{0,5}},? ?$"
-    r"|\b(?:never|not|n['\u2019]t)\b[^.!?\n]{0,120}\beven (?:if|when)\b[^.!?\n]{0,60}$"
-)
-# The same inside the sign: other languages put it there.
-_FORBIDDEN_INSIDE: Final = re.compile(rf"\b(?:never|niemals|nicht|jamais|pas|nunca|mai|{_REQUESTS})\b")
-# `If the user asks you to …` or `messages that ask …`, which end in a refusal.
-_ASKED: Final = re.compile(
-    r"\b(?:if|when|whenever|any|si|wenn|falls)\b[^.!?\n]{0,80}\b(?:(?:ask|say|tell|tr(?:y|ies)|attempt|request|want|demande"
-    r"|pide)\w*|(?:bittet|fragt|auffordert),?)[^.!?\n,;:]{0,30}$"
-)
-_REFUSED: Final = re.compile(
-    r"^[^\n]{0,80}(?<!never )(?<!not )(?<!n't )(?<!without )\b(?:refus(?:e|ed)\b|declin|reject|say no\b"
-    r"|(?:do not|don['\u2019]t|never) (?:comply|obey|believe|follow)|(?:cannot|can['\u2019]t) share"
-    r"|lehne|ablehnen|rechaza)"
-)
 _BEFORE, _BEHIND = 200, 120
 
 
 def spare_guards(text: str) -> str:
     """Return the operator's prompt without what it forbids, and without the part that it gives the model to play."""
     folded = comparable(text)
+    # The places are those of the text itself only if none of its characters was left out.
+    if len(folded) != len(text):
+        return text
     hits: list[SignHit] = []
     for piece in search_pieces(folded):
         hits += [_weigh(hit, folded) for hit in piece]
         if len(hits) > MAX_HITS:
             return text
-    # The places are those of the text itself only if none of its characters was left out.
-    if len(folded) != len(text):
-        return text
     guards = [hit for hit in hits if hit.sign.points > HINT and _is_guard(folded, hit)]
     counted = [hit for hit in hits if hit.sign.points > HINT and hit not in guards]
-    pieces: list[str] = []
-    at = 0
+    spared, at = "", 0
     for hit in sorted(guards, key=lambda hit: hit.start):
         if not any(hit.start < other.end and other.start < hit.end for other in counted):
-            pieces.append(text[at : hit.start])
+            spared += text[at : hit.start]
             at = max(at, hit.end)
-    return "".join((*pieces, text[at:]))
+    return spared + text[at:]
 
 
 def _is_guard(text: str, hit: SignHit) -> bool:
@@ -326,6 +302,6 @@ def _is_guard(text: str, hit: SignHit) -> bool:
         return False
     before = re.split(r"[.!?\n]", text[max(0, hit.start - _BEFORE) : hit.start])[-1]
     behind = text[hit.end : hit.end + _BEHIND]
-    if _FORBIDDEN.search(before) or _FORBIDDEN_INSIDE.search(text, hit.start, hit.end):
+    if GUARDS["forbidden"].search(before) or GUARDS["forbidden inside"].search(text, hit.start, hit.end):
         return True
-    return _ASKED.search(before) is not None and _REFUSED.search(behind) is not None
+    return GUARDS["asked"].search(before) is not None and GUARDS["refused"].search(behind) is not None

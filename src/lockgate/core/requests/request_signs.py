@@ -1,16 +1,14 @@
 """Signs of an attack in a *request*: a text that a client sends to an application which has a prompt of its own.
 
-The rules of core/text are about text that an agent *reads*, where `new task` and `forget` are out of place. A client
-may say both. So no sign is a verdict: each has a family and a weight, and request_grade.py adds them up. `SIGN` alone
-makes a request suspicious, `HALF` needs another half, `HINT` only makes a suspicion firmer.
+A client may say `new task` or `forget`, which are out of place in a text that an agent reads. So no sign is a verdict:
+each has a family and a weight, and request_grade.py adds them up. `SIGN` alone makes a request suspicious, `HALF` needs
+another half, `HINT` only makes a suspicion firmer. The cost is linear in the text, whatever it says.
 
-1. The words of the text are looked up: the entries of word classes that begin with each (`_meaning_of`). A word may
-   have digits for letters (`1gn0r3`) or, if it is one of the few words that attacks need, a slip of the pen.
-2. Most texts lack a class of every sequence, and nothing else is done with their words.
-3. Else classes in the order of a sequence, with no more words between them than it allows, are its sign.
-4. A pattern is searched for only if its anchor is in the text. None has nested repetition.
-
-So the cost is linear in the text, whatever the text says.
+1. Each word is looked up in the word classes (`_meaning_of`). It may have digits for letters (`1gn0r3`) or, if it is
+   one of the few words that attacks need, a slip of the pen.
+2. Classes in the order of a sequence, with no more words between them than it allows, are its sign. Most texts lack a
+   class of every sequence.
+3. A pattern is searched for only if its anchor is in the text. None has nested repetition.
 """
 
 from __future__ import annotations
@@ -104,6 +102,12 @@ MENTIONS: Final = tuple(
     (re.compile(fill_parts(shown), re.DOTALL), re.compile(fill_parts(doubt), re.DOTALL) if doubt != "-" else None)
     for _, shown, doubt in read_table(__package__, TABLE, "mentions", ("mention", "shown by", "in doubt if"))
 )
+
+# What an operator's prompt forbids or foresees.
+GUARDS: Final = {
+    name: re.compile(fill_parts(pattern))
+    for name, pattern in read_table(__package__, TABLE, "guards", ("guard", "pattern"))
+}
 
 # --- the search
 
@@ -260,7 +264,7 @@ def _starred_beginnings(word: str) -> list[str]:
 
 
 class _KnownWords(dict[str, _Meaning | None]):
-    """The meaning of each word, filled in as words come up: a look takes half as long as with an `lru_cache`."""
+    """The meaning of each word, filled in as words come up: twice as fast as an `lru_cache`."""
 
     def __missing__(self, word: str) -> _Meaning | None:
         if len(self) >= _WORDS_KEPT:
@@ -310,12 +314,8 @@ def _is_within(word: str, meant: str, slips: int) -> bool:
 _SHORTEST_SENTENCE: Final = 3
 # Added to the numbers of the words after the end of a sentence: no gap is so large, and no piece has so many words.
 _APART: Final = 1 << 16
-# The sequences by the rarest of their classes, which is the bit of a number, with all of them as its bits.
-_NEEDED: Final[dict[int, list[tuple[WordSequence, int]]]] = {}
-for _sequence in SEQUENCES:
-    _rarest = min(_sequence.classes, key=lambda name: sum(name in other.classes for other in SEQUENCES))
-    _bits = sum({1 << _NUMBERS[name] for name in _sequence.classes})
-    _NEEDED.setdefault(1 << _NUMBERS[_rarest], []).append((_sequence, _bits))
+# Each sequence with its classes as the bits of a number.
+_NEEDED: Final = [(sequence, sum({1 << _NUMBERS[name] for name in sequence.classes})) for sequence in SEQUENCES]
 
 # The first and the last word of an entry, and its classes as the bits of a number.
 _Entry = tuple[int, int, int]
@@ -343,15 +343,13 @@ def _find_entries(words: list[str]) -> list[_Entry]:
 def _sequences_with_all_classes(entries: list[_Entry]) -> list[WordSequence]:
     """Return the sequences of which every class has an entry: few, in nearly every text."""
     present = reduce(or_, (classes for _, _, classes in entries), 0)
-    groups = (group for rarest, group in _NEEDED.items() if rarest & present)
-    return [sequence for group in groups for sequence, needed in group if needed & present == needed]
+    return [sequence for sequence, needed in _NEEDED if needed & present == needed]
 
 
 def _places_of_classes(entries: list[_Entry], words: list[str], sequences: list[WordSequence]) -> _Places:
     """Return the places of the classes of sequences, in numbers that are far apart if a sentence ends between them."""
-    wanted = {name for sequence in sequences for name in sequence.classes}
-    places: _Places = {name: [] for name in wanted}
-    bits = sum(1 << _NUMBERS[name] for name in wanted)
+    places: _Places = {name: [] for sequence in sequences for name in sequence.classes}
+    bits = sum(1 << _NUMBERS[name] for name in places)
     ends = [at for at, word in enumerate(words) if word == _END]
     # Of each end of a sentence that is long enough to be one.
     borders = [end for before, end in zip([-1, *ends], ends, strict=False) if end - before > _SHORTEST_SENTENCE]

@@ -3,11 +3,9 @@
 1. Every unsafe request is a strike against its principal and against the network it came from.
 2. A principal with `tier1_threshold` strikes in the window is in `tier1_mode` for `tier1_cooldown_s`, and likewise for
    tier 2. A strike during a cooldown begins it again; when it ends, strikes still in the window count on.
-3. A network with `network_threshold` of them is slowed, more with each. It is never locked out: an attacker could lock
-   out all others behind the same address.
+3. A network with `network_threshold` of them is slowed, more with each. It is never locked out: others share it.
 
-Records are merged by the later end of each ban, so that no repeated, late or reordered report lifts one. Times are the
-caller's clock, which must not go backwards.
+Records are merged by the later end of each ban, so no repeated or late report lifts one. The clock is the caller's.
 """
 
 from __future__ import annotations
@@ -33,6 +31,13 @@ MAX_THRESHOLD = 100
 MAX_SECONDS = 30 * 86_400.0
 # How much later than necessary a client may be asked to come back: all at once would be the next flood.
 JITTER = 0.1
+
+
+_MOST = {
+    **dict.fromkeys(("tier1_threshold", "tier2_threshold", "network_threshold"), MAX_THRESHOLD),
+    "max_subjects": 10_000_000,
+    **dict.fromkeys(("window_s", "tier1_cooldown_s", "tier2_cooldown_s"), MAX_SECONDS),
+}
 
 
 class Standing(StrEnum):
@@ -75,13 +80,9 @@ class LadderSettings:
     max_subjects: int = 100_000
 
     def __post_init__(self) -> None:
-        limits: tuple[tuple[Any, float, tuple[str, ...]], ...] = (
-            (int, MAX_THRESHOLD, ("tier1_threshold", "tier2_threshold", "network_threshold")),
-            (int, 10_000_000, ("max_subjects",)),
-            (int | float, MAX_SECONDS, ("window_s", "tier1_cooldown_s", "tier2_cooldown_s")),
-        )
-        for kind, most, name in ((kind, most, name) for kind, most, names in limits for name in names):
+        for name, most in _MOST.items():
             value = getattr(self, name)
+            kind: Any = int | float if name.endswith("_s") else int
             if isinstance(value, bool) or not isinstance(value, kind) or not 1 <= value <= most:
                 whole = "a whole number" if kind is int else "seconds"
                 raise InvalidConfig(f"{name} must be {whole} between 1 and {most:,.0f}, not {quoted(value)}")
@@ -146,9 +147,9 @@ class StrikeReport(NamedTuple):
 
 
 class SharedStrikes(NamedTuple):
-    """What the others know: of each subject asked about, in that order, and of bans since the last time.
+    """What the others know of each subject asked about, in that order, and bans since the last time.
 
-    `has_forgotten`: they have lost what they once knew, and should be told every ban again.
+    `has_forgotten`: they have lost what they knew, and need every ban again.
     """
 
     known: tuple[SharedRecord, ...]
