@@ -122,7 +122,6 @@ def test_what_is_removed_is_what_all_searches_would_remove(text: str, ruleset: s
         patch.object(PatternSet, "find_in", lambda self, _text: self.all_names),
         patch.object(personal, "_NATIONAL_LEAST", 0),
         patch.object(personal, "_PHONE_LEAST", 0),
-        patch.object(redaction, "_find_wraps", redaction._WRAP.finditer),
     ):
         every = redact(text, ruleset)
     assert redact(text, ruleset) == every
@@ -132,18 +131,6 @@ def test_what_is_removed_is_what_all_searches_would_remove(text: str, ruleset: s
 def test_a_secret_goes_from_a_long_text_as_from_a_short_one(secret: str) -> None:
     short, long = redact(secret, "hipaa"), redact(f"{LONG}\n\n{secret}\n\n{LONG}", "hipaa")
     assert short.removed == long.removed != ()
-
-
-def spans(matches: object) -> list[tuple[int, int]]:
-    return [match.span() for match in matches]  # type: ignore[attr-defined]
-
-
-@given(st.text("ab1 \t\r\n\"'`\\+.&>|*#,(", max_size=60), st.integers(0, 40))
-@settings(max_examples=100, deadline=None)
-def test_line_breaks_are_found_as_one_search_finds_them(text: str, room: int) -> None:
-    # With room between them, so that they are looked for one by one.
-    text += "x" * room * 8
-    assert spans(redaction._find_wraps(text)) == spans(redaction._WRAP.finditer(text))
 
 
 def test_threads_do_not_get_in_each_others_way() -> None:

@@ -152,15 +152,19 @@ def view_from_scan(payload: Payload, scan: Scan | None) -> RulesView:
     quiet += [] if scan is None else [f"cap:{limit}" for limit in scan.capped]
     # 1. and 2., what came with it.
     unread = not {*payload.modalities} <= {"text", *(source.type for source in payload.sources)}
-    reports = {hit.lower().startswith("inj:") for source in payload.sources for hit in source.rule_hits}
-    loud += ["ingress:injection"] if True in reports else []
-    quiet += ["ingress:rule-hit"] if False in reports else []
-    quiet += ["ingress:flag"] if payload.ingress_flags else []
+    _view_ingress(payload, loud, quiet)
     quiet += ["ingress:unread"] if unread else []
     # 3. Nothing.
     verdict: Verdict = "unsafe" if loud else "unclear" if quiet else "safe"
     rules = tuple(dict.fromkeys((*loud, *quiet)))[:_MOST_RULES]
     return RulesView(verdict, rules, tuple(dict.fromkeys(spans))[:_MOST_SPANS], unread)
+
+
+def _view_ingress(payload: Payload, loud: list[str], quiet: list[str]) -> None:
+    reports = {hit.lower().startswith("inj:") for source in payload.sources for hit in source.rule_hits}
+    loud += ["ingress:injection"] if True in reports else []
+    quiet += ["ingress:rule-hit"] if False in reports else []
+    quiet += ["ingress:flag"] if payload.ingress_flags else []
 
 
 def weigh_answer(view: RulesView, answer: Answer, *, nonce: str, whole: bool) -> WeighedVerdict:

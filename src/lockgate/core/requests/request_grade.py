@@ -147,11 +147,7 @@ def grade_text(text: str, breaks: Sequence[int] = (), own: Sequence[Span] | None
     if len(folded) != len(text):
         # Half a surrogate pair was left out, so the places are wrong: all is one message of the client.
         breaks, own = (), None
-    found: list[SignHit] = []
-    for hits in search_pieces(folded):
-        found += [hit for hit in hits if not hit.sign.is_broad or own is None or _is_own((hit.start, hit.end), own)]
-        if len(found) >= MAX_WEIGHED:
-            break
+    found = _find_signs(folded, own)
     too_many = len(found) >= MAX_WEIGHED or sum(not hit.sign.is_broad for hit in found) >= MAX_HITS
     most = {hit.sign.family: hit.points for hit in sorted(found, key=lambda hit: hit.points)}
     if not too_many and sum(most.values()) < SUSPECTED:
@@ -160,6 +156,15 @@ def grade_text(text: str, breaks: Sequence[int] = (), own: Sequence[Span] | None
     narrow, sure = _add_up(_with_words_of_their_own(hit for hit in hits if not hit.sign.is_broad), breaks)
     points = max(narrow, _add_up(_with_words_of_their_own(hits), breaks)[0])
     return TextGrade(max(points, SUSPECTED) if too_many else points, hits, sure, narrow)
+
+
+def _find_signs(text: str, own: Sequence[Span] | None) -> list[SignHit]:
+    found: list[SignHit] = []
+    for hits in search_pieces(text):
+        found += [hit for hit in hits if not hit.sign.is_broad or own is None or _is_own((hit.start, hit.end), own)]
+        if len(found) >= MAX_WEIGHED:
+            break
+    return found
 
 
 def _is_own(span: Span, own: Sequence[Span]) -> bool:

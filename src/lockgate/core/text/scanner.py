@@ -231,11 +231,9 @@ class Scanner:
             if rule.family == "custom":
                 check_pattern(rule.pattern)
         numbered, own = list(enumerate(self.rules, len(TRIGGERS))), list(enumerate(SELF_PROTECTION_RULES))
-        listed = dict(enumerate(rule_expressions(self.rules)))
         beyond = {*BEYOND_ASCII, *(number for number, rule in numbered if rule.beyond_ascii)}
         self._main, self._beyond = (
-            PatternDatabase(part, cache, _examples_for(self.rules, part))
-            for part in ({n: listed[n] for n in listed if (n in beyond) is is_beyond} for is_beyond in (False, True))
+            PatternDatabase(part, cache, _examples_for(self.rules, part)) for part in _split(self.rules, beyond)
         )
         self._cues = PatternDatabase(dict(enumerate(cue_expressions())), cache, ((2, _ORDER), (None, _HARMLESS)))
         self._own = PatternDatabase(
@@ -367,6 +365,13 @@ def _find_start(database: PatternDatabase, number: int, data: bytes, end: int) -
         else:
             high = middle
     return low
+
+
+def _split(rules: Sequence[Rule], beyond: set[int]) -> tuple[NumberedPatterns, NumberedPatterns]:
+    """Return the patterns of the pass that may match a text of ASCII, and the others."""
+    listed = dict(enumerate(rule_expressions(rules)))
+    others = {number: listed.pop(number) for number in sorted(beyond)}
+    return listed, others
 
 
 def _examples_for(rules: Sequence[Rule], listed: NumberedPatterns) -> list[tuple[int | None, bytes]]:
