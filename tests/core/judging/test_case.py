@@ -637,16 +637,12 @@ def test_a_block_is_read_once(scanner: Scanner, monkeypatch: pytest.MonkeyPatch)
     assert sum(text in blocks and len(text) > 400 for text in read) == 0
 
 
-def test_what_is_kept_is_bounded(scanner: Scanner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cases, "_MAX_KEPT", 20)
-    room, kept = Room(scanner, CALM * 50), cases._CutCache()
-    block = room.context.blocks[-1]
-    for share in range(400, 460):
-        assert kept.cut(block, (), share) == cut_to_budget(block.content, (), share)
-    assert len(kept.cuts) == 20
-    monkeypatch.setattr(cases, "_MAX_KEPT_CHARACTERS", 100)
-    assert kept.cut(block, (), 2_000) == cut_to_budget(block.content, (), 2_000)
-    assert (len(kept.cuts), kept._size) == (0, 0)
+def test_a_text_that_no_prompt_can_hold_is_not_kept(scanner: Scanner) -> None:
+    room = Room(scanner, ORDER, CALM * (SUPERVISOR_CHARACTERS // len(CALM) + 1))
+    cases._cut_and_keep.cache_clear()
+    for budget in range(20_000, 26_000, 1_000):
+        assert not room.case(budget=budget).excerpts[1].whole
+    assert cases._cut_and_keep.cache_info().currsize == 1
 
 
 def test_cases_made_at_once_are_the_same(scanner: Scanner) -> None:

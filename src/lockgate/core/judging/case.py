@@ -15,12 +15,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache, partial
 from hashlib import sha256
-from threading import Lock
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 from lockgate.core.redaction.excerpts import (
     LINE_OVERHEAD,
@@ -43,7 +42,8 @@ from lockgate.core.ruling.pipeline import HARD_RULES, EscalatedCall, Stage
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.supervised_steps import UNSHOWN
 from lockgate.core.ruling.tool_risk import tool_risk
-from lockgate.core.text.rules import RULES
+from lockgate.core.tables import read_table
+from lockgate.core.text.rules import RULES_BY_ID
 from lockgate.core.vocabulary import Action, Block, Finding, Origin, Risk, Trust
 
 # Characters as they are written in a prompt, where an invisible one takes six or twelve.
@@ -65,20 +65,9 @@ _MAX_TARGETS, _MAX_NAMED, _MAX_SECRET = 6, 4, 4_000
 _LONG_WORDS = re.compile(r"[^\s\"'=:,;]{6,}")
 # A block that cannot have so many characters is told of by its findings alone.
 _LEAST_SHARE = 400
-# What is kept of blocks for the next call, all sessions together.
-_MAX_KEPT = 1_024
-_MAX_KEPT_CHARACTERS = 8_000_000
 _T = TypeVar("_T")
-
-
-class BlockLookup(Protocol):
-    """The blocks of a context, oldest first, and where among them each id is."""
-
-    @property
-    def blocks(self) -> Sequence[Block]: ...
-
-    @property
-    def positions(self) -> Mapping[str, int]: ...
+_FAMILIES = read_table(__package__, "case.tbl", "findings", ("rule", "words"))
+_TRIAGE = {row[0]: row[1] for row in read_table(__package__, "case.tbl", "triage", ("answer", "words"))}
 
 
 class ContextSnapshot(NamedTuple):
@@ -86,6 +75,9 @@ class ContextSnapshot(NamedTuple):
 
     blocks: tuple[Block, ...]
     positions: Mapping[str, int]
+
+
+BlockLookup = Context | ContextSnapshot
 
 
 def take_snapshot(context: Context) -> ContextSnapshot:
@@ -177,8 +169,8 @@ def build_case(
     # 3. and 4. The blocks.
     lines = *targets, *secrets, *findings, *origins, *trail, *lineage
     shown = *asked.pieces, tool.text, arguments, policy.research_scope, *lines
-    chooser = _ExcerptChooser(ask, context, policy, budget - sum(map(_line_size, shown)), missing)
-    chooser.add_all()
+    chooser = _ExcerptChooser(ask, context, budget - sum(map(_line_size, shown)), missing)
+    chooser.add_all(context.blocks[-policy.recent_blocks :])
     unread = {is_flagged for parts, is_flagged in chooser.shown.values() if parts.unread}
     if withheld := False in unread:
         missing.what.append("words that were removed together with secrets, where nothing was found")
@@ -197,19 +189,11 @@ def build_case(
         mode=policy.mode.value,
         trail=trail,
         lineage=lineage,
-        triage=_TRIAGE.get(ask.triage, "") if top else "",
+        triage=_TRIAGE.get(ask.triage or "none", "") if top else "",
         truncated=missing.matters,
         left_out=tuple(missing.what),
         withheld=withheld,
     )
-
-
-_TRIAGE = {
-    "": "triage was not asked",
-    "clear": "triage found nothing suspicious; the call is here because every call is, or because a rule holds it",
-    "suspicious": "triage called it suspicious, or did not see enough to clear it",
-    "unclear": "triage gave no answer that could be read",
-}
 
 
 class _LeftOut:
@@ -271,24 +255,8 @@ def explain_rule(rule: str) -> str:
     """Return what a rule's finding means, in a few words."""
     if rule in SIGNALS:
         return SIGNALS[rule][0]
-    family = (what for prefix, what in _FAMILIES.items() if rule.startswith(prefix))
-    return _WHAT.get(rule) or next(family, "a check of this installation")
-
-
-_WHAT: Mapping[str, str] = {rule.id: rule.what for rule in RULES}
-_FAMILIES: Mapping[str, str] = {
-    "encoded:opaque-": "encoded bytes that say nothing readable",
-    "encoded:": "readable text that was hidden or encoded",
-    "cap:context-unknown": "what the agent has read before is not known",
-    "cap:": "a limit was reached, so a part was not looked at",
-    "step:undeclared_call": "a call was made that the agent had not declared",
-    "step:unshown_calls": "not all that the agent did is shown",
-    "step:abandoned_step": "a step inside this one was given up before a judge looked at it",
-    "step:needs-a-person": "only a person can end this step",
-    "step:": "what the agent itself says of the step",
-    "scope:": "the call goes beyond the declared scope, or cannot be compared with it",
-    "custom:": "a pattern of this installation",
-}
+    family = (words for prefix, words in _FAMILIES if rule.startswith(prefix))
+    return RULES_BY_ID[rule].what if rule in RULES_BY_ID else next(family, "a check of this installation")
 
 
 def _finding_line(context: BlockLookup, finding: Finding) -> str:
@@ -324,16 +292,11 @@ def _trail(
         return 1 if tool_risk(past.tool, additional=policy.high_risk_tools) is Risk.HIGH else 2
 
     numbered = [(rank(past), -number, past) for number, past in enumerate(history, 1)]
-    shown: dict[int, str] = {}
-    for least, number, past in sorted(numbered, key=lambda entry: entry[:2]):
-        line = _past_line(-number, past)
-        budget -= _line_size(line)
-        if budget < 0 or len(shown) >= MAX_LINES:
-            # A held call tells of an attack; the others were let run. Triage asks about this call, not about the trail.
-            missing.count(len(history) - len(shown), "of the earlier calls", matters=top and least == 0)
-            break
-        shown[-number] = line
-    return tuple(shown[number] for number in sorted(shown))
+    ranked = sorted(numbered, key=lambda entry: entry[:2])
+    # A held call tells of an attack; the others were let run. Triage asks about this call, not about the trail.
+    held = sum(1 for least, *_ in ranked if least == 0) if top else 0
+    lines = missing.fit(ranked, lambda entry: _past_line(-entry[1], entry[2]), budget, "of the earlier calls", held)
+    return tuple(sorted(lines, key=lambda line: int(line.partition(".")[0])))
 
 
 def _past_line(number: int, past: PastCall) -> str:
@@ -498,112 +461,100 @@ def _flagged_blocks(ask: EscalatedCall, context: BlockLookup) -> list[Block]:
     return [block for block in blocks if block.trust is not Trust.TRUSTED]
 
 
-def _places(ask: EscalatedCall, block: str) -> list[tuple[int, int]]:
-    """Return where in a block something was found, the most telling first."""
+def _places(ask: EscalatedCall, blocks: Set[str]) -> list[tuple[int, int]]:
+    """Return where in a text something was found, by the blocks that have it, the most telling first."""
     places = [
         ((0 if origin.order else 2) + (2 if origin.known else 0), origin.start, origin.end)
         for origin in ask.origins
-        if origin.block == block
+        if origin.block in blocks
     ]
     places += [
         (1, finding.start, finding.end)
         for finding in ask.findings
-        if finding.where == block and not _in_argument(finding)
+        if finding.where in blocks and not _in_argument(finding)
     ]
     return [(start, end) for _, start, end in sorted(places, key=lambda place: place[0])]
 
 
 class _ExcerptChooser:
-    """Spends a budget on blocks.
+    """Spends a budget on blocks; `shown` has, by id, the parts of a block that are shown and whether it is flagged."""
 
-    `shown` has, by id, the parts of a block that are shown and whether it is flagged. `twins` has the flagged blocks by
-    their digest: a text that was read twice is shown once.
-    """
-
-    def __init__(
-        self, ask: EscalatedCall, context: BlockLookup, policy: Policy, budget: int, missing: _LeftOut
-    ) -> None:
-        self._ask, self._context, self._missing = ask, context, missing
-        self._budget, self._room = budget, max(budget, 0)
-        first = max(0, len(context.blocks) - policy.recent_blocks) if policy.recent_blocks else 0
-        self._recent = context.blocks[first:]
+    def __init__(self, ask: EscalatedCall, context: BlockLookup, budget: int, missing: _LeftOut) -> None:
+        self._ask, self._context, self._missing, self._budget = ask, context, missing, budget
         self._flagged = _flagged_blocks(ask, context)
+        # By their digest: a text that was read twice is shown once.
         self._twins: dict[str, list[Block]] = {}
         self.shown: dict[str, tuple[ShownParts, bool]] = {}
 
-    def add_all(self) -> None:
+    def add_all(self, recent: Sequence[Block]) -> None:
         """Add what the user said, the flagged blocks, the others, and the flagged ones whose text is shown already."""
         # It says what is wanted now, and an attacker's text must not push it out.
         user_messages = [
             block
-            for block in self._recent
+            for block in recent
             if block.trust is not Trust.UNTRUSTED and block.source.partition(":")[0] in ("user", "supervisor")
         ]
+        room = self._budget
         for block in user_messages[-_MAX_SAID:]:
             parts = _cut_block(block, (), self._budget // 8 // _MAX_SAID)
             self.shown[block.id] = parts, False
-            self._room -= _OWN_LINE + parts.written_size
-        self._add_flagged()
-        self._add_others()
+            room -= _OWN_LINE + parts.written_size
+        # 3. The flagged blocks, each at least by its findings.
+        self._missing.count(len(self._flagged) - MAX_BLOCKS, "of the flagged blocks altogether")
+        flagged = self._flagged[:MAX_BLOCKS]
+        for block in flagged:
+            self._twins.setdefault(block.digest, []).append(block)
+        distinct = [blocks[0] for blocks in self._twins.values()]
+        room = max(room - _OWN_LINE * len(flagged), 0)
+        room -= self._add(distinct, MAX_BLOCKS, 0, room, "of the flagged blocks")
+        for block in distinct:
+            if block.id not in self.shown:
+                self._name_without_text(block)
+        # 4. The other untrusted texts, each once, the latest first where there are too many.
+        ids = {block.id for block in self._flagged}
+        others = {
+            block.digest: block
+            for block in recent
+            if block.trust is Trust.UNTRUSTED and block.id not in ids and block.digest not in self._twins
+        }
+        latest = sorted(others.values(), key=lambda block: -self._context.positions[block.id])
+        nothing_found = "of the untrusted blocks in which nothing was found"
+        self._add(latest, MAX_BLOCKS - len(self.shown), _OWN_LINE, room, nothing_found)
+        self._missing.count(sum(block.id not in self.shown for block in latest), nothing_found)
         for first, *same in self._twins.values():
             self.shown |= {block.id: self.shown[first.id] for block in same}
 
-    def _add_flagged(self) -> None:
-        """3. Add the flagged blocks, those with orders with the larger share."""
-        self._missing.count(len(self._flagged) - MAX_BLOCKS, "of the flagged blocks altogether")
-        for block in self._flagged[:MAX_BLOCKS]:
-            self._twins.setdefault(block.digest, []).append(block)
-        distinct = [blocks[0] for blocks in self._twins.values()]
-        self._room = max(self._room - _OWN_LINE * min(len(self._flagged), MAX_BLOCKS), 0)
-        full = distinct[: self._room // _LEAST_SHARE]
-        for block in distinct[len(full) :]:
-            self._name_without_text(block)
+    def _add(self, blocks: Sequence[Block], most: int, line: int, room: int, what: str) -> int:
+        """Add blocks in their order as far as there is room for `line` and a text; return what the texts take."""
+        chosen: list[tuple[Block, int]] = []
+        left = room
+        for block in blocks:
+            if len(chosen) >= most or left < line + LINE_OVERHEAD:
+                break
+            need = estimate_need(block.content, room, _weigh)
+            # One that has no room for a least share is left out, and a shorter one behind it may have some.
+            if left >= line + min(need, _LEAST_SHARE):
+                left -= line + min(need, _LEAST_SHARE)
+                chosen.append((block, need))
+        # Those with orders have the larger share.
         ordered = {origin.block for origin in self._ask.origins if origin.order and not origin.known}
-        needs = [estimate_need(block.content, self._room, _weigh) for block in full]
-        shares = share_budget(needs, [2 if block.id in ordered else 1 for block in full], self._room)
-        partly = 0
-        for block, share in zip(full, shares, strict=True):
-            places = [place for twin in self._twins[block.digest] for place in _places(self._ask, twin.id)]
-            parts = _cut_block(block, places, share)
-            self.shown[block.id] = parts, True
+        worth = [2 if block.id in ordered else 1 for block, _ in chosen]
+        shares = share_budget([need for _, need in chosen], worth, max(0, room - line * len(chosen)))
+        partly = taken = 0
+        for (block, _), share in zip(chosen, shares, strict=True):
+            twins = self._twins.get(block.digest, [block])
+            parts = _cut_block(block, _places(self._ask, {twin.id for twin in twins}), share)
+            self.shown[block.id] = parts, block.digest in self._twins
             partly += not parts.whole
-            self._room -= parts.written_size
-        self._missing.count(partly, "of the flagged blocks, in part")
+            taken += parts.written_size
+        self._missing.count(partly, f"{what}, in part")
+        return taken
 
     def _name_without_text(self, block: Block) -> None:
         self.shown[block.id] = ShownParts((), False), True
         rules = dict.fromkeys(finding.rule for finding in self._ask.findings if finding.where == block.id)
         what = ", ".join(list(rules)[:4]) or "values of the call come from it"
         self._missing.note(f"all of block {quote(block.id, 80)}: {what}", applies=True)
-
-    def _add_others(self) -> None:
-        """4. Add the other untrusted texts, each once, the latest first where there are too many."""
-        flagged = {block.id for block in self._flagged}
-        others = {
-            block.digest: block
-            for block in self._recent
-            if block.trust is Trust.UNTRUSTED and block.id not in flagged and block.digest not in self._twins
-        }
-        chosen: list[tuple[Block, int]] = []
-        left = self._room
-        for block in sorted(others.values(), key=lambda block: -self._context.positions[block.id]):
-            if len(self.shown) + len(chosen) >= MAX_BLOCKS or left < _OWN_LINE + LINE_OVERHEAD:
-                break
-            need = estimate_need(block.content, self._room, _weigh)
-            # One that has no room for a least share is left out, and a shorter one behind it may have some.
-            if left >= _OWN_LINE + min(need, _LEAST_SHARE):
-                left -= _OWN_LINE + min(need, _LEAST_SHARE)
-                chosen.append((block, need))
-        room = max(0, self._room - _OWN_LINE * len(chosen))
-        shares = share_budget([need for _, need in chosen], [1] * len(chosen), room)
-        partly = 0
-        for (block, _), share in zip(chosen, shares, strict=True):
-            parts = _cut_block(block, _places(self._ask, block.id), share)
-            self.shown[block.id] = parts, False
-            partly += not parts.whole
-        nothing_found = "of the untrusted blocks in which nothing was found"
-        self._missing.count(partly, f"{nothing_found}, in part")
-        self._missing.count(len(others) - len(chosen), nothing_found)
 
     def excerpts(self) -> tuple[Excerpt, ...]:
         """Return what was added, in the order in which the agent read it; equal texts are written once."""
@@ -627,38 +578,18 @@ def _weigh(text: str) -> int:
     return written_size(text)
 
 
-class _CutCache:
-    """Blocks as they were cut, by the hash of their text: the latest, within a number of them and of characters."""
-
-    def __init__(self) -> None:
-        self.cuts: OrderedDict[tuple[str, tuple[tuple[int, int], ...], int], ShownParts] = OrderedDict()
-        self._size = 0
-        self._lock = Lock()
-
-    def cut(self, block: Block, places: Sequence[tuple[int, int]], share: int) -> ShownParts:
-        key = block.digest, tuple(places), share
-        with self._lock:
-            if key in self.cuts:
-                self.cuts.move_to_end(key)
-                return self.cuts[key]
-        # Not under the lock: two threads that cut the same at once get the same.
-        parts = cut_to_budget(block.content, places, share)
-        with self._lock:
-            self._size += sum(map(len, parts.pieces)) if key not in self.cuts else 0
-            self.cuts[key] = parts
-            while len(self.cuts) > _MAX_KEPT or self._size > _MAX_KEPT_CHARACTERS:
-                self._size -= sum(map(len, self.cuts.popitem(last=False)[1].pieces))
-        return parts
-
-
-_cache = _CutCache()
+@lru_cache(maxsize=4 * MAX_BLOCKS)
+def _cut_and_keep(text: str, places: tuple[tuple[int, int], ...], share: int) -> ShownParts:
+    return cut_to_budget(text, places, share)
 
 
 def _cut_block(block: Block, places: Sequence[tuple[int, int]], share: int) -> ShownParts:
     """Return a block as `cut_to_budget` cuts it, from what is kept where that was asked before."""
+    # Of a text that no prompt can hold only a part is read, and the whole of it is not kept.
+    cut = _cut_and_keep if len(block.content) <= SUPERVISOR_CHARACTERS else cut_to_budget
     if len(block.content) <= share:
-        whole = _cache.cut(block, (), 1 << 30)
+        whole = cut(block.content, (), 1 << 30)
         if whole.written_size <= share:
             return whole
     # Shares differ a little from call to call: in steps of a sixteenth most of them are the same.
-    return _cache.cut(block, places, share - share % (1 << max(0, share.bit_length() - 5)))
+    return cut(block.content, tuple(places), share - share % (1 << max(0, share.bit_length() - 5)))
