@@ -615,26 +615,20 @@ def test_a_snapshot_gives_the_same_case_and_does_not_change(scanner: Scanner) ->
     assert build_case(asked, room.context, Policy(), goal=GOAL, history=()) != first
 
 
-def test_a_block_is_read_once(scanner: Scanner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_is_read_once(scanner: Scanner) -> None:
     """64 blocks of 20,000 invisible characters: half a second each time, were they read each time."""
     room = Room(scanner, *(f"{number} {chr(0x200B) * 20_000}" for number in range(64)), ORDER)
-    read: list[str] = []
-
-    def counted(text: str, *more: object) -> object:
-        read.append(text)
-        return cut_to_budget(text, *more)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(cases, "cut_to_budget", counted)
+    cases._cut_and_keep.cache_clear()
     first = room.case()
-    blocks = {block.content for block in room.context.blocks}
-    assert sum(text in blocks for text in read) > 30
-    read.clear()
+    read = cases._cut_and_keep.cache_info().misses
+    assert read > 30
     assert room.case() == first
+    assert cases._cut_and_keep.cache_info().misses == read
     # Another call of other arguments takes its room from another share, mostly of the same size.
     room.case({"to": "clerk@vendor.example", "body": "the statement, once"})
-    read.clear()
+    read = cases._cut_and_keep.cache_info().misses
     room.case({"to": "clerk@vendor.example", "body": "the statement, as agreed"})
-    assert sum(text in blocks and len(text) > 400 for text in read) == 0
+    assert cases._cut_and_keep.cache_info().misses == read
 
 
 def test_a_text_that_no_prompt_can_hold_is_not_kept(scanner: Scanner) -> None:

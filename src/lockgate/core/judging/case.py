@@ -16,9 +16,10 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from hashlib import sha256
+from operator import itemgetter
 from typing import NamedTuple, TypeVar
 
 from lockgate.core.redaction.excerpts import (
@@ -66,6 +67,9 @@ _LONG_WORDS = re.compile(r"[^\s\"'=:,;]{6,}")
 # A block that cannot have so many characters is told of by its findings alone.
 _LEAST_SHARE = 400
 _T = TypeVar("_T")
+# The rank, start and end of places, by their block or argument; from rank `_KNOWN` on they flag no block.
+_Places = dict[str, list[tuple[int, int, int]]]
+_KNOWN = 3
 _FAMILIES = read_table(__package__, "case.tbl", "findings", ("rule", "words"))
 _TRIAGE = {row[0]: row[1] for row in read_table(__package__, "case.tbl", "triage", ("answer", "words"))}
 
@@ -156,7 +160,9 @@ def build_case(
     missing.note("parts of the goal", applies=not asked.whole)
     tool = remove_secrets(ask.call.tool[:_MAX_NAME])
     missing.note("the end of the tool's name", applies=len(ask.call.tool) > _MAX_NAME)
-    arguments = _arguments(ask, budget // 4, missing)
+    places = _rank_places(ask)
+    flagged = _rank_flagged(places, context)
+    arguments = _arguments(ask, places, budget // 4, missing)
     ranked_findings = _rank_findings(ask.findings, missing)
     findings = missing.fit(ranked_findings, partial(_finding_line, context), budget // 8, "of the findings")
     ranked = sorted(ask.origins, key=lambda origin: (origin.known, not origin.order))
@@ -164,14 +170,17 @@ def build_case(
     origins = missing.fit(ranked, _origin_line, budget // 8, "of the origins", telling=orders)
     trail = _trail(history, policy, budget // (8 if top else 16), missing, top=top)
     targets, secrets = tuple(_target_lines(ask, context)), tuple(_secret_lines(ask, context))
-    made = list(_lineage(ask, context)) if top else []
+    made = list(_lineage(flagged, context)) if top else []
     lineage = missing.fit(made, str, budget // 16, "of the lines on what was made from what")
     # 3. and 4. The blocks.
     lines = *targets, *secrets, *findings, *origins, *trail, *lineage
     shown = *asked.pieces, tool.text, arguments, policy.research_scope, *lines
-    chooser = _ExcerptChooser(ask, context, budget - sum(map(_line_size, shown)), missing)
-    chooser.add_all(context.blocks[-policy.recent_blocks :])
-    unread = {is_flagged for parts, is_flagged in chooser.shown.values() if parts.unread}
+    chooser = _ExcerptChooser(context, places, flagged, budget - sum(map(_line_size, shown)), missing)
+    recent = context.blocks[-policy.recent_blocks :]
+    chooser.add_user_messages(recent)
+    chooser.add_flagged(ask)
+    chooser.add_others(recent)
+    unread = {name in flagged for name, parts in chooser.shown.items() if parts.unread}
     if withheld := False in unread:
         missing.what.append("words that were removed together with secrets, where nothing was found")
     missing.note("words that were removed together with secrets", applies=asked.unread or tool.unread or True in unread)
@@ -310,16 +319,16 @@ def _quote_value(name: str, text: str) -> str:
     return as_json(remove_secrets_from_value(name, text).text) if len(text) <= 80 else quote(text, 80)
 
 
-def _lineage(ask: EscalatedCall, context: BlockLookup) -> Iterator[str]:
+def _lineage(flagged: Iterable[str], context: BlockLookup) -> Iterator[str]:
     """Yield what the flagged blocks were made from, and what those were made from."""
-    pending = [block.id for block in reversed(_flagged_blocks(ask, context))]
+    pending = [*flagged][::-1]
     seen: set[str] = set()
     while pending:
         name = pending.pop()
         if name in seen or name not in context.positions:
             continue
         seen.add(name)
-        block = context.blocks[context.positions[name]]
+        block = _find_block(name, context)
         if block.tainted_by:
             made = ", ".join(_describe_block(parent, context) for parent in block.tainted_by[:8])
             more = f" and {len(block.tainted_by) - 8} more" if len(block.tainted_by) > 8 else ""
@@ -328,7 +337,7 @@ def _lineage(ask: EscalatedCall, context: BlockLookup) -> Iterator[str]:
 
 
 def _describe_block(name: str, context: BlockLookup) -> str:
-    block = context.blocks[context.positions[name]]
+    block = _find_block(name, context)
     return f"{quote(name, 80)} ({quote(block.source, 80)}, {block.trust.word})"
 
 
@@ -371,12 +380,8 @@ class _ArgumentLeaf(NamedTuple):
     quoted: bool
 
 
-def _arguments(ask: EscalatedCall, budget: int, missing: _LeftOut) -> str:
+def _arguments(ask: EscalatedCall, places: _Places, budget: int, missing: _LeftOut) -> str:
     """Return the arguments as JSON; a text that is too long is `{"parts": […], "characters": …}`."""
-    places: dict[str, list[tuple[int, int]]] = {}
-    for finding in ask.findings:
-        if not _in_argument(finding):
-            places.setdefault(finding.where, []).append((finding.start, finding.end))
     # Written here and not by a library: two long names that begin alike must not become one, with one value.
     tokens: list[str | _ArgumentLeaf] = []
     missing.count(_tokenize("", "", ask.call.arguments, 0, tokens), "of the arguments, or parts of them")
@@ -397,7 +402,7 @@ def _arguments(ask: EscalatedCall, budget: int, missing: _LeftOut) -> str:
             written.append(as_json(clean.text) if token.quoted or clean.removed else clean.text)
             continue
         text = clean.text if clean is not None and clean.removed else token.text
-        parts = cut_to_budget(text, places.get(token.path, ()), share, written_size_twice)
+        parts = cut_to_budget(text, _list_spans(places, [token.path]), share, written_size_twice)
         cut, unread = True, unread or parts.unread
         written.append(f'{{"parts": [{", ".join(map(as_json, parts.pieces))}], "characters": {len(token.text)}}}')
     missing.note("parts of the arguments", applies=cut)
@@ -410,26 +415,25 @@ def _tokenize(path: str, name: str, value: object, depth: int, tokens: list[str 
     if depth > _MAX_DEPTH or len(tokens) > 4 * MAX_LEAVES:
         tokens.append('"[left out]"')
         return 1
-    left_out = 0
-    if isinstance(value, Mapping | list | tuple):
-        is_mapping = isinstance(value, Mapping)
-        items = [(str(key), item) for key, item in value.items()] if isinstance(value, Mapping) else enumerate(value)
-        tokens.append("{" if is_mapping else "[")
-        for number, (key, item) in enumerate(items):
-            if len(tokens) > 4 * MAX_LEAVES:
-                left_out += len(value) - number
-                break
-            below, called = f"{path}[{number}]", name
-            label = ", " if number else ""
-            if isinstance(key, str):
-                left_out += len(key) > _MAX_NAME
-                label += f"{quote(key, _MAX_NAME)}: "
-                below, called = f"{path}.{key[:40]}" if path else key[:40], key[:_MAX_NAME]
-            tokens += [label] if label else []
-            left_out += _tokenize(below, called, item, depth + 1, tokens)
-        tokens.append("}" if is_mapping else "]")
-    else:
+    if not isinstance(value, Mapping | list | tuple):
         tokens.append(_token_from_scalar(path, name, value))
+        return 0
+    left_out = 0
+    begin, end = "{}" if isinstance(value, Mapping) else "[]"
+    tokens.append(begin)
+    for number, (key, item) in enumerate(value.items() if isinstance(value, Mapping) else enumerate(value)):
+        if len(tokens) > 4 * MAX_LEAVES:
+            left_out += len(value) - number
+            break
+        below, called, label = f"{path}[{number}]", name, ", " if number else ""
+        if isinstance(value, Mapping):
+            called = str(key)[:_MAX_NAME]
+            left_out += len(str(key)) > _MAX_NAME
+            label += f"{quote(str(key), _MAX_NAME)}: "
+            below = f"{path}.{called[:40]}" if path else called[:40]
+        tokens += [label] if label else []
+        left_out += _tokenize(below, called, item, depth + 1, tokens)
+    tokens.append(end)
     return left_out
 
 
@@ -447,125 +451,127 @@ def _token_from_scalar(path: str, name: str, value: object) -> str | _ArgumentLe
 # --- 3. and 4. the blocks
 
 
-def _flagged_blocks(ask: EscalatedCall, context: BlockLookup) -> list[Block]:
-    """Return the blocks something was found in or came from, the most telling first."""
-    worth: dict[str, int] = {}
+def _rank_places(ask: EscalatedCall) -> _Places:
+    """Return where in each block or argument something was found.
+
+    The rank of a value in an order is 0, of a finding 1, of another value 2; 3 and 5 if the goal has the value too.
+    """
+    places: _Places = {}
     for origin in ask.origins:
-        if not origin.known and origin.block in context.positions:
-            worth[origin.block] = max(worth.get(origin.block, 0), 4 if origin.order else 1)
+        rank = (0 if origin.order else 2) + (_KNOWN if origin.known else 0)
+        places.setdefault(origin.block, []).append((rank, origin.start, origin.end))
     for finding in ask.findings:
-        if not _in_argument(finding) and finding.where in context.positions:
-            worth[finding.where] = max(worth.get(finding.where, 0), 2)
-    ranked = sorted(worth, key=lambda name: (-worth[name], -context.positions[name]))
-    blocks = [context.blocks[context.positions[name]] for name in ranked]
-    return [block for block in blocks if block.trust is not Trust.TRUSTED]
+        if not _in_argument(finding):
+            places.setdefault(finding.where, []).append((1, finding.start, finding.end))
+    return places
 
 
-def _places(ask: EscalatedCall, blocks: Set[str]) -> list[tuple[int, int]]:
-    """Return where in a text something was found, by the blocks that have it, the most telling first."""
-    places = [
-        ((0 if origin.order else 2) + (2 if origin.known else 0), origin.start, origin.end)
-        for origin in ask.origins
-        if origin.block in blocks
-    ]
-    places += [
-        (1, finding.start, finding.end)
-        for finding in ask.findings
-        if finding.where in blocks and not _in_argument(finding)
-    ]
-    return [(start, end) for _, start, end in sorted(places, key=lambda place: place[0])]
+def _list_spans(places: _Places, names: Sequence[str]) -> tuple[tuple[int, int], ...]:
+    """Return the spans of these blocks or arguments, the most telling first."""
+    ranked = sorted((place for name in names for place in places.get(name, ())), key=itemgetter(0))
+    return tuple((start, end) for _, start, end in ranked)
+
+
+def _rank_flagged(places: _Places, context: BlockLookup) -> dict[str, int]:
+    """Return the blocks something was found in or came from, the most telling first, each with its rank."""
+    ranks = {name: min(places[name])[0] for name in places if name in context.positions}
+    names = sorted(ranks, key=lambda name: (ranks[name], -context.positions[name]))
+    return {
+        name: ranks[name]
+        for name in names
+        if ranks[name] < _KNOWN and _find_block(name, context).trust is not Trust.TRUSTED
+    }
+
+
+def _find_block(name: str, context: BlockLookup) -> Block:
+    return context.blocks[context.positions[name]]
 
 
 class _ExcerptChooser:
-    """Spends a budget on blocks; `shown` has, by id, the parts of a block that are shown and whether it is flagged."""
+    """Spends its room on blocks; `shown` has by id the parts of a block that are shown."""
 
-    def __init__(self, ask: EscalatedCall, context: BlockLookup, budget: int, missing: _LeftOut) -> None:
-        self._ask, self._context, self._missing, self._budget = ask, context, missing, budget
-        self._flagged = _flagged_blocks(ask, context)
-        # By their digest: a text that was read twice is shown once.
-        self._twins: dict[str, list[Block]] = {}
-        self.shown: dict[str, tuple[ShownParts, bool]] = {}
+    def __init__(
+        self, context: BlockLookup, places: _Places, flagged: Mapping[str, int], room: int, missing: _LeftOut
+    ) -> None:
+        self._context, self._places, self._flagged, self._missing = context, places, flagged, missing
+        self._room = room
+        # The flagged blocks by their digest: a text that was read twice is shown once.
+        self._twins: dict[str, list[str]] = {}
+        self.shown: dict[str, ShownParts] = {}
 
-    def add_all(self, recent: Sequence[Block]) -> None:
-        """Add what the user said, the flagged blocks, the others, and the flagged ones whose text is shown already."""
-        # It says what is wanted now, and an attacker's text must not push it out.
-        user_messages = [
-            block
-            for block in recent
-            if block.trust is not Trust.UNTRUSTED and block.source.partition(":")[0] in ("user", "supervisor")
-        ]
-        room = self._budget
-        for block in user_messages[-_MAX_SAID:]:
-            parts = _cut_block(block, (), self._budget // 8 // _MAX_SAID)
-            self.shown[block.id] = parts, False
-            room -= _OWN_LINE + parts.written_size
-        # 3. The flagged blocks, each at least by its findings.
+    def add_user_messages(self, recent: Sequence[Block]) -> None:
+        """Add what says what is wanted now: an attacker's text must not push it out."""
+        trusted = [block for block in recent if block.trust is not Trust.UNTRUSTED]
+        said = [block for block in trusted if block.source.partition(":")[0] in ("user", "supervisor")]
+        share = self._room // 8 // _MAX_SAID
+        for block in said[-_MAX_SAID:]:
+            self.shown[block.id] = parts = _cut_block(block, (), share)
+            self._room -= _OWN_LINE + parts.written_size
+
+    def add_flagged(self, ask: EscalatedCall) -> None:
+        """3. Add the flagged blocks; of one without room its findings are named."""
         self._missing.count(len(self._flagged) - MAX_BLOCKS, "of the flagged blocks altogether")
-        flagged = self._flagged[:MAX_BLOCKS]
-        for block in flagged:
-            self._twins.setdefault(block.digest, []).append(block)
-        distinct = [blocks[0] for blocks in self._twins.values()]
-        room = max(room - _OWN_LINE * len(flagged), 0)
-        room -= self._add(distinct, MAX_BLOCKS, 0, room, "of the flagged blocks")
+        names = list(self._flagged)[:MAX_BLOCKS]
+        for name in names:
+            self._twins.setdefault(_find_block(name, self._context).digest, []).append(name)
+        self._room = max(self._room - _OWN_LINE * len(names), 0)
+        distinct = [_find_block(same[0], self._context) for same in self._twins.values()]
+        self._room -= self._add(distinct, MAX_BLOCKS, 0, "of the flagged blocks")
         for block in distinct:
             if block.id not in self.shown:
-                self._name_without_text(block)
-        # 4. The other untrusted texts, each once, the latest first where there are too many.
-        ids = {block.id for block in self._flagged}
+                self.shown[block.id] = ShownParts((), False)
+                rules = dict.fromkeys(finding.rule for finding in ask.findings if finding.where == block.id)
+                what = ", ".join(list(rules)[:4]) or "values of the call come from it"
+                self._missing.note(f"all of block {quote(block.id, 80)}: {what}", applies=True)
+
+    def add_others(self, recent: Sequence[Block]) -> None:
+        """4. Add the other untrusted texts, each once, the latest first where there are too many."""
         others = {
             block.digest: block
             for block in recent
-            if block.trust is Trust.UNTRUSTED and block.id not in ids and block.digest not in self._twins
+            if block.trust is Trust.UNTRUSTED and block.id not in self._flagged and block.digest not in self._twins
         }
         latest = sorted(others.values(), key=lambda block: -self._context.positions[block.id])
         nothing_found = "of the untrusted blocks in which nothing was found"
-        self._add(latest, MAX_BLOCKS - len(self.shown), _OWN_LINE, room, nothing_found)
+        self._add(latest, MAX_BLOCKS - len(self.shown), _OWN_LINE, nothing_found)
         self._missing.count(sum(block.id not in self.shown for block in latest), nothing_found)
-        for first, *same in self._twins.values():
-            self.shown |= {block.id: self.shown[first.id] for block in same}
 
-    def _add(self, blocks: Sequence[Block], most: int, line: int, room: int, what: str) -> int:
+    def _add(self, blocks: Sequence[Block], most: int, line: int, what: str) -> int:
         """Add blocks in their order as far as there is room for `line` and a text; return what the texts take."""
-        chosen: list[tuple[Block, int]] = []
-        left = room
+        needs: dict[str, int] = {}
+        left = self._room
         for block in blocks:
-            if len(chosen) >= most or left < line + LINE_OVERHEAD:
+            if len(needs) >= most or left < line + LINE_OVERHEAD:
                 break
-            need = estimate_need(block.content, room, _weigh)
+            need = estimate_need(block.content, self._room, _weigh)
             # One that has no room for a least share is left out, and a shorter one behind it may have some.
             if left >= line + min(need, _LEAST_SHARE):
                 left -= line + min(need, _LEAST_SHARE)
-                chosen.append((block, need))
+                needs[block.id] = need
         # Those with orders have the larger share.
-        ordered = {origin.block for origin in self._ask.origins if origin.order and not origin.known}
-        worth = [2 if block.id in ordered else 1 for block, _ in chosen]
-        shares = share_budget([need for _, need in chosen], worth, max(0, room - line * len(chosen)))
+        worth = [2 if self._flagged.get(name) == 0 else 1 for name in needs]
+        shares = share_budget([*needs.values()], worth, max(0, self._room - line * len(needs)))
         partly = taken = 0
-        for (block, _), share in zip(chosen, shares, strict=True):
-            twins = self._twins.get(block.digest, [block])
-            parts = _cut_block(block, _places(self._ask, {twin.id for twin in twins}), share)
-            self.shown[block.id] = parts, block.digest in self._twins
+        for name, share in zip(needs, shares, strict=True):
+            block = _find_block(name, self._context)
+            spans = _list_spans(self._places, self._twins.get(block.digest, [name]))
+            self.shown[name] = parts = _cut_block(block, spans, share)
             partly += not parts.whole
             taken += parts.written_size
         self._missing.count(partly, f"{what}, in part")
         return taken
 
-    def _name_without_text(self, block: Block) -> None:
-        self.shown[block.id] = ShownParts((), False), True
-        rules = dict.fromkeys(finding.rule for finding in self._ask.findings if finding.where == block.id)
-        what = ", ".join(list(rules)[:4]) or "values of the call come from it"
-        self._missing.note(f"all of block {quote(block.id, 80)}: {what}", applies=True)
-
     def excerpts(self) -> tuple[Excerpt, ...]:
         """Return what was added, in the order in which the agent read it; equal texts are written once."""
-        context, excerpts = self._context, []
-        digests: set[str] = set()
-        for name in sorted(self.shown, key=context.positions.__getitem__):
-            block, (parts, is_flagged) = context.blocks[context.positions[name]], self.shown[name]
+        for first, *same in self._twins.values():
+            self.shown |= dict.fromkeys(same, self.shown[first])
+        excerpts, digests = [], {""}
+        for name in sorted(self.shown, key=self._context.positions.__getitem__):
+            block, parts = _find_block(name, self._context), self.shown[name]
             digest = sha256("\0".join(parts.pieces).encode("utf-8")).hexdigest() if parts.pieces else ""
             pieces = () if digest in digests else parts.pieces
-            name, source = (remove_secrets(text[:_MAX_NAME]).text for text in (name, block.source))
-            excerpts.append(Excerpt(name, source, block.trust.word, digest, pieces, parts.whole, is_flagged))
+            id, source = (remove_secrets(text[:_MAX_NAME]).text for text in (name, block.source))
+            excerpts.append(Excerpt(id, source, block.trust.word, digest, pieces, parts.whole, name in self._flagged))
             digests.add(digest)
         return tuple(excerpts)
 
@@ -573,17 +579,11 @@ class _ExcerptChooser:
 # --- what is kept of blocks, all sessions together: reading one is slow, and its text does not change
 
 
-@lru_cache(maxsize=MAX_BLOCKS)
-def _weigh(text: str) -> int:
-    return written_size(text)
+_weigh = lru_cache(maxsize=MAX_BLOCKS)(written_size)
+_cut_and_keep = lru_cache(maxsize=4 * MAX_BLOCKS)(cut_to_budget)
 
 
-@lru_cache(maxsize=4 * MAX_BLOCKS)
-def _cut_and_keep(text: str, places: tuple[tuple[int, int], ...], share: int) -> ShownParts:
-    return cut_to_budget(text, places, share)
-
-
-def _cut_block(block: Block, places: Sequence[tuple[int, int]], share: int) -> ShownParts:
+def _cut_block(block: Block, spans: tuple[tuple[int, int], ...], share: int) -> ShownParts:
     """Return a block as `cut_to_budget` cuts it, from what is kept where that was asked before."""
     # Of a text that no prompt can hold only a part is read, and the whole of it is not kept.
     cut = _cut_and_keep if len(block.content) <= SUPERVISOR_CHARACTERS else cut_to_budget
@@ -592,4 +592,4 @@ def _cut_block(block: Block, places: Sequence[tuple[int, int]], share: int) -> S
         if whole.written_size <= share:
             return whole
     # Shares differ a little from call to call: in steps of a sixteenth most of them are the same.
-    return cut(block.content, tuple(places), share - share % (1 << max(0, share.bit_length() - 5)))
+    return cut(block.content, spans, share - share % (1 << max(0, share.bit_length() - 5)))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from lockgate.core.errors import InvalidConfig, quoted
+from lockgate.core.errors import InvalidConfig, quoted, suggest_closest
 from lockgate.core.tables import read_table
 
 # Who can be asked; the names of the adapters, without `none` and `embedded`.
@@ -69,13 +69,11 @@ def resolve_model(name: str, overrides: Mapping[str, str] = MappingProxyType({})
 
     Short names may be written as people write them: `GPT-4o-mini`, `Gemini Flash`, `Haiku`.
     """
-    if name in overrides:
-        return _parse_model(overrides[name], overrides)
-    if alias := _find_alias(name):
+    if name not in overrides and (alias := _find_alias(name)):
         return alias
-    if local := _LOCAL_MODEL.fullmatch(name):
+    if name not in overrides and (local := _LOCAL_MODEL.fullmatch(name)):
         return ModelName("compatible", local[2], f"http://127.0.0.1:{local[1]}/v1")
-    return _parse_model(name, overrides)
+    return _parse_model(overrides.get(name, name), overrides)
 
 
 def _find_alias(name: str) -> ModelName | None:
@@ -119,11 +117,9 @@ def _parse_command(name: str, rest: str) -> ProgramName:
 def name_at_provider(provider: str, name: str, endpoint: str) -> str:
     """Return what a provider calls a model that may be named by a short name of ours: `Haiku` at Anthropic."""
     meant = _find_alias(name)
-    if meant is None or meant.provider != provider:
-        return name
     # Any other server may have a model of its own by such a name.
-    is_elsewhere = provider == "compatible" and endpoint.rstrip("/") != meant.endpoint
-    return name if is_elsewhere else meant.model
+    is_elsewhere = provider == "compatible" and meant is not None and endpoint.rstrip("/") != meant.endpoint
+    return name if meant is None or meant.provider != provider or is_elsewhere else meant.model
 
 
 def parse_aliases(lines: Iterable[str]) -> dict[str, str]:
@@ -161,13 +157,9 @@ def _parse_model(name: str, overrides: Mapping[str, str]) -> ModelName:
 
 
 def _hint(name: str, overrides: Mapping[str, str]) -> str:
-    from difflib import get_close_matches
-
     known = sorted({*overrides, *ALIASES})
-    # Comparing takes time quadratic in the length, and no short name is long.
-    near = get_close_matches(name[:60].lower(), known, n=2)
-    meant = f"did you mean {' or '.join(f'`{alias}`' for alias in near)}? " if near else ""
+    near = suggest_closest(name.lower()[:60], known)
     provider = next((usual for start, usual in _USUAL if name.startswith(start) and _MODEL.fullmatch(name)), "")
     if provider:
-        return f"{meant}if that is the provider's own name for it, write `{provider}/{name}`"
-    return f"{meant}known: {', '.join(known[:20])}, or write provider/model"
+        return f"{near} if that is the provider's own name for it, write `{provider}/{name}`".strip()
+    return f"{near} known: {', '.join(known[:20])}, or write provider/model".strip()
