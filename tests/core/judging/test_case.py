@@ -615,38 +615,28 @@ def test_a_snapshot_gives_the_same_case_and_does_not_change(scanner: Scanner) ->
     assert build_case(asked, room.context, Policy(), goal=GOAL, history=()) != first
 
 
-def test_a_block_is_read_once(scanner: Scanner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_is_read_once(scanner: Scanner) -> None:
     """64 blocks of 20,000 invisible characters: half a second each time, were they read each time."""
     room = Room(scanner, *(f"{number} {chr(0x200B) * 20_000}" for number in range(64)), ORDER)
-    read: list[str] = []
-
-    def counted(text: str, *more: object) -> object:
-        read.append(text)
-        return cut_to_budget(text, *more)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(cases, "cut_to_budget", counted)
+    cases._cut_and_keep.cache_clear()
     first = room.case()
-    blocks = {block.content for block in room.context.blocks}
-    assert sum(text in blocks for text in read) > 30
-    read.clear()
+    read = cases._cut_and_keep.cache_info().misses
+    assert read > 30
     assert room.case() == first
+    assert cases._cut_and_keep.cache_info().misses == read
     # Another call of other arguments takes its room from another share, mostly of the same size.
     room.case({"to": "clerk@vendor.example", "body": "the statement, once"})
-    read.clear()
+    read = cases._cut_and_keep.cache_info().misses
     room.case({"to": "clerk@vendor.example", "body": "the statement, as agreed"})
-    assert sum(text in blocks and len(text) > 400 for text in read) == 0
+    assert cases._cut_and_keep.cache_info().misses == read
 
 
-def test_what_is_kept_is_bounded(scanner: Scanner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cases, "_MAX_KEPT", 20)
-    room, kept = Room(scanner, CALM * 50), cases._CutCache()
-    block = room.context.blocks[-1]
-    for share in range(400, 460):
-        assert kept.cut(block, (), share) == cut_to_budget(block.content, (), share)
-    assert len(kept.cuts) == 20
-    monkeypatch.setattr(cases, "_MAX_KEPT_CHARACTERS", 100)
-    assert kept.cut(block, (), 2_000) == cut_to_budget(block.content, (), 2_000)
-    assert (len(kept.cuts), kept._size) == (0, 0)
+def test_a_text_that_no_prompt_can_hold_is_not_kept(scanner: Scanner) -> None:
+    room = Room(scanner, ORDER, CALM * (SUPERVISOR_CHARACTERS // len(CALM) + 1))
+    cases._cut_and_keep.cache_clear()
+    for budget in range(20_000, 26_000, 1_000):
+        assert not room.case(budget=budget).excerpts[1].whole
+    assert cases._cut_and_keep.cache_info().currsize == 1
 
 
 def test_cases_made_at_once_are_the_same(scanner: Scanner) -> None:

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from hashlib import sha256
-from threading import Lock
-from typing import NamedTuple, Protocol, TypeVar
+from operator import itemgetter
+from typing import NamedTuple, TypeVar
 
 from lockgate.core.redaction.excerpts import (
     LINE_OVERHEAD,
@@ -43,7 +43,8 @@ from lockgate.core.ruling.pipeline import HARD_RULES, EscalatedCall, Stage
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.supervised_steps import UNSHOWN
 from lockgate.core.ruling.tool_risk import tool_risk
-from lockgate.core.text.rules import RULES
+from lockgate.core.tables import read_table
+from lockgate.core.text.rules import RULES_BY_ID
 from lockgate.core.vocabulary import Action, Block, Finding, Origin, Risk, Trust
 
 # Characters as they are written in a prompt, where an invisible one takes six or twelve.
@@ -65,20 +66,12 @@ _MAX_TARGETS, _MAX_NAMED, _MAX_SECRET = 6, 4, 4_000
 _LONG_WORDS = re.compile(r"[^\s\"'=:,;]{6,}")
 # A block that cannot have so many characters is told of by its findings alone.
 _LEAST_SHARE = 400
-# What is kept of blocks for the next call, all sessions together.
-_MAX_KEPT = 1_024
-_MAX_KEPT_CHARACTERS = 8_000_000
 _T = TypeVar("_T")
-
-
-class BlockLookup(Protocol):
-    """The blocks of a context, oldest first, and where among them each id is."""
-
-    @property
-    def blocks(self) -> Sequence[Block]: ...
-
-    @property
-    def positions(self) -> Mapping[str, int]: ...
+# The rank, start and end of places, by their block or argument; from rank `_KNOWN` on they flag no block.
+_Places = dict[str, list[tuple[int, int, int]]]
+_KNOWN = 3
+_FAMILIES = read_table(__package__, "case.tbl", "findings", ("rule", "words"))
+_TRIAGE = {row[0]: row[1] for row in read_table(__package__, "case.tbl", "triage", ("answer", "words"))}
 
 
 class ContextSnapshot(NamedTuple):
@@ -86,6 +79,9 @@ class ContextSnapshot(NamedTuple):
 
     blocks: tuple[Block, ...]
     positions: Mapping[str, int]
+
+
+BlockLookup = Context | ContextSnapshot
 
 
 def take_snapshot(context: Context) -> ContextSnapshot:
@@ -164,7 +160,9 @@ def build_case(
     missing.note("parts of the goal", applies=not asked.whole)
     tool = remove_secrets(ask.call.tool[:_MAX_NAME])
     missing.note("the end of the tool's name", applies=len(ask.call.tool) > _MAX_NAME)
-    arguments = _arguments(ask, budget // 4, missing)
+    places = _rank_places(ask)
+    flagged = _rank_flagged(places, context)
+    arguments = _arguments(ask, places, budget // 4, missing)
     ranked_findings = _rank_findings(ask.findings, missing)
     findings = missing.fit(ranked_findings, partial(_finding_line, context), budget // 8, "of the findings")
     ranked = sorted(ask.origins, key=lambda origin: (origin.known, not origin.order))
@@ -172,14 +170,17 @@ def build_case(
     origins = missing.fit(ranked, _origin_line, budget // 8, "of the origins", telling=orders)
     trail = _trail(history, policy, budget // (8 if top else 16), missing, top=top)
     targets, secrets = tuple(_target_lines(ask, context)), tuple(_secret_lines(ask, context))
-    made = list(_lineage(ask, context)) if top else []
+    made = list(_lineage(flagged, context)) if top else []
     lineage = missing.fit(made, str, budget // 16, "of the lines on what was made from what")
     # 3. and 4. The blocks.
     lines = *targets, *secrets, *findings, *origins, *trail, *lineage
     shown = *asked.pieces, tool.text, arguments, policy.research_scope, *lines
-    chooser = _ExcerptChooser(ask, context, policy, budget - sum(map(_line_size, shown)), missing)
-    chooser.add_all()
-    unread = {is_flagged for parts, is_flagged in chooser.shown.values() if parts.unread}
+    chooser = _ExcerptChooser(context, places, flagged, budget - sum(map(_line_size, shown)), missing)
+    recent = context.blocks[-policy.recent_blocks :]
+    chooser.add_user_messages(recent)
+    chooser.add_flagged(ask)
+    chooser.add_others(recent)
+    unread = {name in flagged for name, parts in chooser.shown.items() if parts.unread}
     if withheld := False in unread:
         missing.what.append("words that were removed together with secrets, where nothing was found")
     missing.note("words that were removed together with secrets", applies=asked.unread or tool.unread or True in unread)
@@ -197,19 +198,11 @@ def build_case(
         mode=policy.mode.value,
         trail=trail,
         lineage=lineage,
-        triage=_TRIAGE.get(ask.triage, "") if top else "",
+        triage=_TRIAGE.get(ask.triage or "none", "") if top else "",
         truncated=missing.matters,
         left_out=tuple(missing.what),
         withheld=withheld,
     )
-
-
-_TRIAGE = {
-    "": "triage was not asked",
-    "clear": "triage found nothing suspicious; the call is here because every call is, or because a rule holds it",
-    "suspicious": "triage called it suspicious, or did not see enough to clear it",
-    "unclear": "triage gave no answer that could be read",
-}
 
 
 class _LeftOut:
@@ -271,23 +264,8 @@ def explain_rule(rule: str) -> str:
     """Return what a rule's finding means, in a few words."""
     if rule in SIGNALS:
         return SIGNALS[rule][0]
-    family = (what for prefix, what in _FAMILIES.items() if rule.startswith(prefix))
-    return _WHAT.get(rule) or next(family, "a check of this installation")
-
-
-_WHAT: Mapping[str, str] = {rule.id: rule.what for rule in RULES}
-_FAMILIES: Mapping[str, str] = {
-    "encoded:": "readable text that was hidden or encoded",
-    "cap:context-unknown": "what the agent has read before is not known",
-    "cap:": "a limit was reached, so a part was not looked at",
-    "step:undeclared_call": "a call was made that the agent had not declared",
-    "step:unshown_calls": "not all that the agent did is shown",
-    "step:abandoned_step": "a step inside this one was given up before a judge looked at it",
-    "step:needs-a-person": "only a person can end this step",
-    "step:": "what the agent itself says of the step",
-    "scope:": "the call goes beyond the declared scope, or cannot be compared with it",
-    "custom:": "a pattern of this installation",
-}
+    family = (words for prefix, words in _FAMILIES if rule.startswith(prefix))
+    return RULES_BY_ID[rule].what if rule in RULES_BY_ID else next(family, "a check of this installation")
 
 
 def _finding_line(context: BlockLookup, finding: Finding) -> str:
@@ -323,16 +301,11 @@ def _trail(
         return 1 if tool_risk(past.tool, additional=policy.high_risk_tools) is Risk.HIGH else 2
 
     numbered = [(rank(past), -number, past) for number, past in enumerate(history, 1)]
-    shown: dict[int, str] = {}
-    for least, number, past in sorted(numbered, key=lambda entry: entry[:2]):
-        line = _past_line(-number, past)
-        budget -= _line_size(line)
-        if budget < 0 or len(shown) >= MAX_LINES:
-            # A held call tells of an attack; the others were let run. Triage asks about this call, not about the trail.
-            missing.count(len(history) - len(shown), "of the earlier calls", matters=top and least == 0)
-            break
-        shown[-number] = line
-    return tuple(shown[number] for number in sorted(shown))
+    ranked = sorted(numbered, key=lambda entry: entry[:2])
+    # A held call tells of an attack; the others were let run. Triage asks about this call, not about the trail.
+    held = sum(1 for least, *_ in ranked if least == 0) if top else 0
+    lines = missing.fit(ranked, lambda entry: _past_line(-entry[1], entry[2]), budget, "of the earlier calls", held)
+    return tuple(sorted(lines, key=lambda line: int(line.partition(".")[0])))
 
 
 def _past_line(number: int, past: PastCall) -> str:
@@ -346,16 +319,16 @@ def _quote_value(name: str, text: str) -> str:
     return as_json(remove_secrets_from_value(name, text).text) if len(text) <= 80 else quote(text, 80)
 
 
-def _lineage(ask: EscalatedCall, context: BlockLookup) -> Iterator[str]:
+def _lineage(flagged: Iterable[str], context: BlockLookup) -> Iterator[str]:
     """Yield what the flagged blocks were made from, and what those were made from."""
-    pending = [block.id for block in reversed(_flagged_blocks(ask, context))]
+    pending = [*flagged][::-1]
     seen: set[str] = set()
     while pending:
         name = pending.pop()
         if name in seen or name not in context.positions:
             continue
         seen.add(name)
-        block = context.blocks[context.positions[name]]
+        block = _find_block(name, context)
         if block.tainted_by:
             made = ", ".join(_describe_block(parent, context) for parent in block.tainted_by[:8])
             more = f" and {len(block.tainted_by) - 8} more" if len(block.tainted_by) > 8 else ""
@@ -364,7 +337,7 @@ def _lineage(ask: EscalatedCall, context: BlockLookup) -> Iterator[str]:
 
 
 def _describe_block(name: str, context: BlockLookup) -> str:
-    block = context.blocks[context.positions[name]]
+    block = _find_block(name, context)
     return f"{quote(name, 80)} ({quote(block.source, 80)}, {block.trust.word})"
 
 
@@ -407,12 +380,8 @@ class _ArgumentLeaf(NamedTuple):
     quoted: bool
 
 
-def _arguments(ask: EscalatedCall, budget: int, missing: _LeftOut) -> str:
+def _arguments(ask: EscalatedCall, places: _Places, budget: int, missing: _LeftOut) -> str:
     """Return the arguments as JSON; a text that is too long is `{"parts": […], "characters": …}`."""
-    places: dict[str, list[tuple[int, int]]] = {}
-    for finding in ask.findings:
-        if not _in_argument(finding):
-            places.setdefault(finding.where, []).append((finding.start, finding.end))
     # Written here and not by a library: two long names that begin alike must not become one, with one value.
     tokens: list[str | _ArgumentLeaf] = []
     missing.count(_tokenize("", "", ask.call.arguments, 0, tokens), "of the arguments, or parts of them")
@@ -433,7 +402,7 @@ def _arguments(ask: EscalatedCall, budget: int, missing: _LeftOut) -> str:
             written.append(as_json(clean.text) if token.quoted or clean.removed else clean.text)
             continue
         text = clean.text if clean is not None and clean.removed else token.text
-        parts = cut_to_budget(text, places.get(token.path, ()), share, written_size_twice)
+        parts = cut_to_budget(text, _list_spans(places, [token.path]), share, written_size_twice)
         cut, unread = True, unread or parts.unread
         written.append(f'{{"parts": [{", ".join(map(as_json, parts.pieces))}], "characters": {len(token.text)}}}')
     missing.note("parts of the arguments", applies=cut)
@@ -446,26 +415,25 @@ def _tokenize(path: str, name: str, value: object, depth: int, tokens: list[str 
     if depth > _MAX_DEPTH or len(tokens) > 4 * MAX_LEAVES:
         tokens.append('"[left out]"')
         return 1
-    left_out = 0
-    if isinstance(value, Mapping | list | tuple):
-        is_mapping = isinstance(value, Mapping)
-        items = [(str(key), item) for key, item in value.items()] if isinstance(value, Mapping) else enumerate(value)
-        tokens.append("{" if is_mapping else "[")
-        for number, (key, item) in enumerate(items):
-            if len(tokens) > 4 * MAX_LEAVES:
-                left_out += len(value) - number
-                break
-            below, called = f"{path}[{number}]", name
-            label = ", " if number else ""
-            if isinstance(key, str):
-                left_out += len(key) > _MAX_NAME
-                label += f"{quote(key, _MAX_NAME)}: "
-                below, called = f"{path}.{key[:40]}" if path else key[:40], key[:_MAX_NAME]
-            tokens += [label] if label else []
-            left_out += _tokenize(below, called, item, depth + 1, tokens)
-        tokens.append("}" if is_mapping else "]")
-    else:
+    if not isinstance(value, Mapping | list | tuple):
         tokens.append(_token_from_scalar(path, name, value))
+        return 0
+    left_out = 0
+    begin, end = "{}" if isinstance(value, Mapping) else "[]"
+    tokens.append(begin)
+    for number, (key, item) in enumerate(value.items() if isinstance(value, Mapping) else enumerate(value)):
+        if len(tokens) > 4 * MAX_LEAVES:
+            left_out += len(value) - number
+            break
+        below, called, label = f"{path}[{number}]", name, ", " if number else ""
+        if isinstance(value, Mapping):
+            called = str(key)[:_MAX_NAME]
+            left_out += len(str(key)) > _MAX_NAME
+            label += f"{quote(str(key), _MAX_NAME)}: "
+            below = f"{path}.{called[:40]}" if path else called[:40]
+        tokens += [label] if label else []
+        left_out += _tokenize(below, called, item, depth + 1, tokens)
+    tokens.append(end)
     return left_out
 
 
@@ -483,137 +451,127 @@ def _token_from_scalar(path: str, name: str, value: object) -> str | _ArgumentLe
 # --- 3. and 4. the blocks
 
 
-def _flagged_blocks(ask: EscalatedCall, context: BlockLookup) -> list[Block]:
-    """Return the blocks something was found in or came from, the most telling first."""
-    worth: dict[str, int] = {}
+def _rank_places(ask: EscalatedCall) -> _Places:
+    """Return where in each block or argument something was found.
+
+    The rank of a value in an order is 0, of a finding 1, of another value 2; 3 and 5 if the goal has the value too.
+    """
+    places: _Places = {}
     for origin in ask.origins:
-        if not origin.known and origin.block in context.positions:
-            worth[origin.block] = max(worth.get(origin.block, 0), 4 if origin.order else 1)
+        rank = (0 if origin.order else 2) + (_KNOWN if origin.known else 0)
+        places.setdefault(origin.block, []).append((rank, origin.start, origin.end))
     for finding in ask.findings:
-        if not _in_argument(finding) and finding.where in context.positions:
-            worth[finding.where] = max(worth.get(finding.where, 0), 2)
-    ranked = sorted(worth, key=lambda name: (-worth[name], -context.positions[name]))
-    blocks = [context.blocks[context.positions[name]] for name in ranked]
-    return [block for block in blocks if block.trust is not Trust.TRUSTED]
+        if not _in_argument(finding):
+            places.setdefault(finding.where, []).append((1, finding.start, finding.end))
+    return places
 
 
-def _places(ask: EscalatedCall, block: str) -> list[tuple[int, int]]:
-    """Return where in a block something was found, the most telling first."""
-    places = [
-        ((0 if origin.order else 2) + (2 if origin.known else 0), origin.start, origin.end)
-        for origin in ask.origins
-        if origin.block == block
-    ]
-    places += [
-        (1, finding.start, finding.end)
-        for finding in ask.findings
-        if finding.where == block and not _in_argument(finding)
-    ]
-    return [(start, end) for _, start, end in sorted(places, key=lambda place: place[0])]
+def _list_spans(places: _Places, names: Sequence[str]) -> tuple[tuple[int, int], ...]:
+    """Return the spans of these blocks or arguments, the most telling first."""
+    ranked = sorted((place for name in names for place in places.get(name, ())), key=itemgetter(0))
+    return tuple((start, end) for _, start, end in ranked)
+
+
+def _rank_flagged(places: _Places, context: BlockLookup) -> dict[str, int]:
+    """Return the blocks something was found in or came from, the most telling first, each with its rank."""
+    ranks = {name: min(places[name])[0] for name in places if name in context.positions}
+    names = sorted(ranks, key=lambda name: (ranks[name], -context.positions[name]))
+    return {
+        name: ranks[name]
+        for name in names
+        if ranks[name] < _KNOWN and _find_block(name, context).trust is not Trust.TRUSTED
+    }
+
+
+def _find_block(name: str, context: BlockLookup) -> Block:
+    return context.blocks[context.positions[name]]
 
 
 class _ExcerptChooser:
-    """Spends a budget on blocks.
-
-    `shown` has, by id, the parts of a block that are shown and whether it is flagged. `twins` has the flagged blocks by
-    their digest: a text that was read twice is shown once.
-    """
+    """Spends its room on blocks; `shown` has by id the parts of a block that are shown."""
 
     def __init__(
-        self, ask: EscalatedCall, context: BlockLookup, policy: Policy, budget: int, missing: _LeftOut
+        self, context: BlockLookup, places: _Places, flagged: Mapping[str, int], room: int, missing: _LeftOut
     ) -> None:
-        self._ask, self._context, self._missing = ask, context, missing
-        self._budget, self._room = budget, max(budget, 0)
-        first = max(0, len(context.blocks) - policy.recent_blocks) if policy.recent_blocks else 0
-        self._recent = context.blocks[first:]
-        self._flagged = _flagged_blocks(ask, context)
-        self._twins: dict[str, list[Block]] = {}
-        self.shown: dict[str, tuple[ShownParts, bool]] = {}
+        self._context, self._places, self._flagged, self._missing = context, places, flagged, missing
+        self._room = room
+        # The flagged blocks by their digest: a text that was read twice is shown once.
+        self._twins: dict[str, list[str]] = {}
+        self.shown: dict[str, ShownParts] = {}
 
-    def add_all(self) -> None:
-        """Add what the user said, the flagged blocks, the others, and the flagged ones whose text is shown already."""
-        # It says what is wanted now, and an attacker's text must not push it out.
-        user_messages = [
-            block
-            for block in self._recent
-            if block.trust is not Trust.UNTRUSTED and block.source.partition(":")[0] in ("user", "supervisor")
-        ]
-        for block in user_messages[-_MAX_SAID:]:
-            parts = _cut_block(block, (), self._budget // 8 // _MAX_SAID)
-            self.shown[block.id] = parts, False
+    def add_user_messages(self, recent: Sequence[Block]) -> None:
+        """Add what says what is wanted now: an attacker's text must not push it out."""
+        trusted = [block for block in recent if block.trust is not Trust.UNTRUSTED]
+        said = [block for block in trusted if block.source.partition(":")[0] in ("user", "supervisor")]
+        share = self._room // 8 // _MAX_SAID
+        for block in said[-_MAX_SAID:]:
+            self.shown[block.id] = parts = _cut_block(block, (), share)
             self._room -= _OWN_LINE + parts.written_size
-        self._add_flagged()
-        self._add_others()
-        for first, *same in self._twins.values():
-            self.shown |= {block.id: self.shown[first.id] for block in same}
 
-    def _add_flagged(self) -> None:
-        """3. Add the flagged blocks, those with orders with the larger share."""
+    def add_flagged(self, ask: EscalatedCall) -> None:
+        """3. Add the flagged blocks; of one without room its findings are named."""
         self._missing.count(len(self._flagged) - MAX_BLOCKS, "of the flagged blocks altogether")
-        for block in self._flagged[:MAX_BLOCKS]:
-            self._twins.setdefault(block.digest, []).append(block)
-        distinct = [blocks[0] for blocks in self._twins.values()]
-        self._room = max(self._room - _OWN_LINE * min(len(self._flagged), MAX_BLOCKS), 0)
-        full = distinct[: self._room // _LEAST_SHARE]
-        for block in distinct[len(full) :]:
-            self._name_without_text(block)
-        ordered = {origin.block for origin in self._ask.origins if origin.order and not origin.known}
-        needs = [estimate_need(block.content, self._room, _weigh) for block in full]
-        shares = share_budget(needs, [2 if block.id in ordered else 1 for block in full], self._room)
-        partly = 0
-        for block, share in zip(full, shares, strict=True):
-            places = [place for twin in self._twins[block.digest] for place in _places(self._ask, twin.id)]
-            parts = _cut_block(block, places, share)
-            self.shown[block.id] = parts, True
-            partly += not parts.whole
-            self._room -= parts.written_size
-        self._missing.count(partly, "of the flagged blocks, in part")
+        names = list(self._flagged)[:MAX_BLOCKS]
+        for name in names:
+            self._twins.setdefault(_find_block(name, self._context).digest, []).append(name)
+        self._room = max(self._room - _OWN_LINE * len(names), 0)
+        distinct = [_find_block(same[0], self._context) for same in self._twins.values()]
+        self._room -= self._add(distinct, MAX_BLOCKS, 0, "of the flagged blocks")
+        for block in distinct:
+            if block.id not in self.shown:
+                self.shown[block.id] = ShownParts((), False)
+                rules = dict.fromkeys(finding.rule for finding in ask.findings if finding.where == block.id)
+                what = ", ".join(list(rules)[:4]) or "values of the call come from it"
+                self._missing.note(f"all of block {quote(block.id, 80)}: {what}", applies=True)
 
-    def _name_without_text(self, block: Block) -> None:
-        self.shown[block.id] = ShownParts((), False), True
-        rules = dict.fromkeys(finding.rule for finding in self._ask.findings if finding.where == block.id)
-        what = ", ".join(list(rules)[:4]) or "values of the call come from it"
-        self._missing.note(f"all of block {quote(block.id, 80)}: {what}", applies=True)
-
-    def _add_others(self) -> None:
+    def add_others(self, recent: Sequence[Block]) -> None:
         """4. Add the other untrusted texts, each once, the latest first where there are too many."""
-        flagged = {block.id for block in self._flagged}
         others = {
             block.digest: block
-            for block in self._recent
-            if block.trust is Trust.UNTRUSTED and block.id not in flagged and block.digest not in self._twins
+            for block in recent
+            if block.trust is Trust.UNTRUSTED and block.id not in self._flagged and block.digest not in self._twins
         }
-        chosen: list[tuple[Block, int]] = []
+        latest = sorted(others.values(), key=lambda block: -self._context.positions[block.id])
+        nothing_found = "of the untrusted blocks in which nothing was found"
+        self._add(latest, MAX_BLOCKS - len(self.shown), _OWN_LINE, nothing_found)
+        self._missing.count(sum(block.id not in self.shown for block in latest), nothing_found)
+
+    def _add(self, blocks: Sequence[Block], most: int, line: int, what: str) -> int:
+        """Add blocks in their order as far as there is room for `line` and a text; return what the texts take."""
+        needs: dict[str, int] = {}
         left = self._room
-        for block in sorted(others.values(), key=lambda block: -self._context.positions[block.id]):
-            if len(self.shown) + len(chosen) >= MAX_BLOCKS or left < _OWN_LINE + LINE_OVERHEAD:
+        for block in blocks:
+            if len(needs) >= most or left < line + LINE_OVERHEAD:
                 break
             need = estimate_need(block.content, self._room, _weigh)
             # One that has no room for a least share is left out, and a shorter one behind it may have some.
-            if left >= _OWN_LINE + min(need, _LEAST_SHARE):
-                left -= _OWN_LINE + min(need, _LEAST_SHARE)
-                chosen.append((block, need))
-        room = max(0, self._room - _OWN_LINE * len(chosen))
-        shares = share_budget([need for _, need in chosen], [1] * len(chosen), room)
-        partly = 0
-        for (block, _), share in zip(chosen, shares, strict=True):
-            parts = _cut_block(block, _places(self._ask, block.id), share)
-            self.shown[block.id] = parts, False
+            if left >= line + min(need, _LEAST_SHARE):
+                left -= line + min(need, _LEAST_SHARE)
+                needs[block.id] = need
+        # Those with orders have the larger share.
+        worth = [2 if self._flagged.get(name) == 0 else 1 for name in needs]
+        shares = share_budget([*needs.values()], worth, max(0, self._room - line * len(needs)))
+        partly = taken = 0
+        for name, share in zip(needs, shares, strict=True):
+            block = _find_block(name, self._context)
+            spans = _list_spans(self._places, self._twins.get(block.digest, [name]))
+            self.shown[name] = parts = _cut_block(block, spans, share)
             partly += not parts.whole
-        nothing_found = "of the untrusted blocks in which nothing was found"
-        self._missing.count(partly, f"{nothing_found}, in part")
-        self._missing.count(len(others) - len(chosen), nothing_found)
+            taken += parts.written_size
+        self._missing.count(partly, f"{what}, in part")
+        return taken
 
     def excerpts(self) -> tuple[Excerpt, ...]:
         """Return what was added, in the order in which the agent read it; equal texts are written once."""
-        context, excerpts = self._context, []
-        digests: set[str] = set()
-        for name in sorted(self.shown, key=context.positions.__getitem__):
-            block, (parts, is_flagged) = context.blocks[context.positions[name]], self.shown[name]
+        for first, *same in self._twins.values():
+            self.shown |= dict.fromkeys(same, self.shown[first])
+        excerpts, digests = [], {""}
+        for name in sorted(self.shown, key=self._context.positions.__getitem__):
+            block, parts = _find_block(name, self._context), self.shown[name]
             digest = sha256("\0".join(parts.pieces).encode("utf-8")).hexdigest() if parts.pieces else ""
             pieces = () if digest in digests else parts.pieces
-            name, source = (remove_secrets(text[:_MAX_NAME]).text for text in (name, block.source))
-            excerpts.append(Excerpt(name, source, block.trust.word, digest, pieces, parts.whole, is_flagged))
+            id, source = (remove_secrets(text[:_MAX_NAME]).text for text in (name, block.source))
+            excerpts.append(Excerpt(id, source, block.trust.word, digest, pieces, parts.whole, name in self._flagged))
             digests.add(digest)
         return tuple(excerpts)
 
@@ -621,43 +579,17 @@ class _ExcerptChooser:
 # --- what is kept of blocks, all sessions together: reading one is slow, and its text does not change
 
 
-@lru_cache(maxsize=MAX_BLOCKS)
-def _weigh(text: str) -> int:
-    return written_size(text)
+_weigh = lru_cache(maxsize=MAX_BLOCKS)(written_size)
+_cut_and_keep = lru_cache(maxsize=4 * MAX_BLOCKS)(cut_to_budget)
 
 
-class _CutCache:
-    """Blocks as they were cut, by the hash of their text: the latest, within a number of them and of characters."""
-
-    def __init__(self) -> None:
-        self.cuts: OrderedDict[tuple[str, tuple[tuple[int, int], ...], int], ShownParts] = OrderedDict()
-        self._size = 0
-        self._lock = Lock()
-
-    def cut(self, block: Block, places: Sequence[tuple[int, int]], share: int) -> ShownParts:
-        key = block.digest, tuple(places), share
-        with self._lock:
-            if key in self.cuts:
-                self.cuts.move_to_end(key)
-                return self.cuts[key]
-        # Not under the lock: two threads that cut the same at once get the same.
-        parts = cut_to_budget(block.content, places, share)
-        with self._lock:
-            self._size += sum(map(len, parts.pieces)) if key not in self.cuts else 0
-            self.cuts[key] = parts
-            while len(self.cuts) > _MAX_KEPT or self._size > _MAX_KEPT_CHARACTERS:
-                self._size -= sum(map(len, self.cuts.popitem(last=False)[1].pieces))
-        return parts
-
-
-_cache = _CutCache()
-
-
-def _cut_block(block: Block, places: Sequence[tuple[int, int]], share: int) -> ShownParts:
+def _cut_block(block: Block, spans: tuple[tuple[int, int], ...], share: int) -> ShownParts:
     """Return a block as `cut_to_budget` cuts it, from what is kept where that was asked before."""
+    # Of a text that no prompt can hold only a part is read, and the whole of it is not kept.
+    cut = _cut_and_keep if len(block.content) <= SUPERVISOR_CHARACTERS else cut_to_budget
     if len(block.content) <= share:
-        whole = _cache.cut(block, (), 1 << 30)
+        whole = cut(block.content, (), 1 << 30)
         if whole.written_size <= share:
             return whole
     # Shares differ a little from call to call: in steps of a sixteenth most of them are the same.
-    return _cache.cut(block, places, share - share % (1 << max(0, share.bit_length() - 5)))
+    return cut(block.content, spans, share - share % (1 << max(0, share.bit_length() - 5)))

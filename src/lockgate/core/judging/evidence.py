@@ -29,7 +29,7 @@ from lockgate.core.ruling.targets import is_wallet
 from lockgate.core.ruling.tool_risk import tool_words
 from lockgate.core.text.confusables import COMPATIBLE, fold_to_latin, remove_invisible, triggers_from_text
 from lockgate.core.text.decode import CODES
-from lockgate.core.vocabulary import Finding, Origin, Severity, Trust
+from lockgate.core.vocabulary import Block, Finding, Origin, Severity, Trust
 
 if TYPE_CHECKING:
     from lockgate.core.judging.case import BlockLookup
@@ -94,10 +94,13 @@ def collect_evidence(ask: EscalatedCall, context: BlockLookup, goal: str) -> Evi
     trusted = [block for block in context.blocks if block.trust is Trust.TRUSTED]
     messages = [block.content[:_MAX_SEARCHED] for block in trusted if block.source.partition(":")[0] == "user"]
     request = "\n".join([goal, *messages])
-    speaking, lesser = _findings_in_texts(ask, context)
+    untrusted = {block.id for block in _latest_untrusted(context)}
+    in_texts = [finding for finding in ask.findings if finding.where in untrusted]
+    speaking = [finding for finding in in_texts if finding.rule.startswith(_SPEAKS)]
     orders = [origin for origin in ask.origins if origin.order and not origin.known]
     targets = _unasked_targets(ask, context, _flat(request))
-    telling = [*targets, *_telling_places(ask, speaking)] or [_place_of(finding) for finding in lesser[:_MAX_LATEST]]
+    # Where nothing speaks to a model, what else was found in the texts.
+    telling = [*targets, *_telling_places(ask, speaking)] or [*map(_place_of, in_texts[:_MAX_LATEST])]
     windows, is_complete = _windows(context, telling)
     leaves = flatten_arguments(ask.call.arguments)[0][:_MAX_LEAVES]
     last = "".join(messages[-1:])
@@ -110,18 +113,8 @@ def collect_evidence(ask: EscalatedCall, context: BlockLookup, goal: str) -> Evi
         windows or _latest(context),
         (float(bool(orders)), float(bool(speaking)), share),
         is_complete,
-        _is_clearable(ask, orders, speaking) and not _has_strange_receiver(ask, context),
+        _is_clearable(ask, orders, speaking) and not _has_strange_receiver(ask),
     )
-
-
-def _findings_in_texts(ask: EscalatedCall, context: BlockLookup) -> tuple[list[Finding], list[Finding]]:
-    """Return what in untrusted texts speaks to a model, and what else was found there."""
-    untrusted = {block.id for block in context.blocks if block.trust is Trust.UNTRUSTED}
-    both: tuple[list[Finding], list[Finding]] = [], []
-    for finding in ask.findings:
-        if finding.where in untrusted:
-            both[not finding.rule.startswith(_SPEAKS)].append(finding)
-    return both
 
 
 def _words(texts: Iterable[str]) -> set[str]:
@@ -154,31 +147,28 @@ def _case(ask: EscalatedCall, goal: str, last: str, values: str, from_text: set[
 def _unasked_targets(ask: EscalatedCall, context: BlockLookup, request: str) -> list[_EvidencePlace]:
     """Return where untrusted text has a target of the call that the user did not name; one place per target."""
     orders = {(origin.block, origin.start): origin.order for origin in ask.origins if origin.order}
-    places = {
-        origin.value: _EvidencePlace(
-            origin.block, origin.start, origin.end, orders.get((origin.block, origin.start), origin.value), origin.value
-        )
-        for origin in ask.origins
-        if origin.sink == "target" and not origin.known
-    }
-    for effect in ask.effects[:_MAX_TARGETS]:
-        target = effect.target
-        if effect.severity < Severity.REACHES_OUT or len(target) < _LEAST_TARGET or target in places:
-            continue
-        if _flat(target) not in request and (place := _search(target, context)):
+    places: dict[str, _EvidencePlace] = {}
+    for origin in ask.origins:
+        if origin.sink == "target" and not origin.known:
+            order = orders.get((origin.block, origin.start), origin.value)
+            places[origin.value] = _EvidencePlace(origin.block, origin.start, origin.end, order, origin.value)
+    reaching = [effect.target for effect in ask.effects[:_MAX_TARGETS] if effect.severity >= Severity.REACHES_OUT]
+    for target in reaching:
+        is_unasked = len(target) >= _LEAST_TARGET and target not in places and _flat(target) not in request
+        if is_unasked and (place := _search(target, context)):
             places[target] = place
     return list(places.values())
+
+
+def _latest_untrusted(context: BlockLookup) -> Iterator[Block]:
+    return (block for block in reversed(context.blocks) if block.trust is Trust.UNTRUSTED)
 
 
 def _search(target: str, context: BlockLookup) -> _EvidencePlace | None:
     """Return the latest place that has the target as it stands, in a bounded part of the latest texts."""
     room, sought = _MAX_SEARCHED, re.compile(re.escape(target), re.IGNORECASE)
-    for block in reversed(context.blocks):
-        if block.trust is not Trust.UNTRUSTED:
-            continue
-        if room <= 0:
-            break
-        if match := sought.search(block.content, 0, room):
+    for block in _latest_untrusted(context):
+        if match := sought.search(block.content, 0, max(0, room)):
             return _EvidencePlace(block.id, match.start(), match.end(), target, target)
         room -= len(block.content)
     return None
@@ -241,9 +231,7 @@ def _mark(text: str, value: str) -> str:
 def _latest(context: BlockLookup) -> tuple[str, ...]:
     """Return beginning and end of the latest untrusted texts: what the agent had just read when it made the call."""
     texts: dict[str, None] = {}
-    for block in reversed(context.blocks):
-        if block.trust is not Trust.UNTRUSTED:
-            continue
+    for block in _latest_untrusted(context):
         size = len(block.content)
         parts = [(0, size)] if size <= _WINDOW + REACH else [(0, _WINDOW), (size - _WINDOW, size)]
         texts |= dict.fromkeys(plain_text(_trim_to_words(block.content, *part)) for part in parts)
@@ -313,39 +301,17 @@ def _is_clearable(ask: EscalatedCall, orders: Sequence[Origin], speaking: Sequen
 # to forms all day: there an order has to name the page.
 _GIVES = frozenset(EFFECT + kind for kind in "changes-remote pushes routes-to sends-data sends-message shares".split())
 _TYPES = FORM_WORDS | {"input"}
-_MAILBOX, _WORDS = re.compile(r"\S+@\S+"), re.compile(r"\w+(?:\s\w+)*")
 
 
-def _has_strange_receiver(ask: EscalatedCall, context: BlockLookup) -> bool:
+def _has_strange_receiver(ask: EscalatedCall) -> bool:
     """Return whether something goes to a receiver that untrusted text names, and neither the user nor the project.
 
     The receiver is what an attacker gains by, and anyone can register a domain or a mailbox with the name of someone
-    whom the user means. Two receivers are no strangers: in a text that the user told the agent to follow, and, where
-    the user left it open whom to write to, in a list.
+    whom the user means. One in a text that the user told the agent to follow is no stranger.
     """
-    places = {origin.value: origin for origin in ask.origins if origin.sink == "target"}
+    places = {origin.value: origin.block for origin in ask.origins if origin.sink == "target"}
     gives = _GIVES if _TYPES.isdisjoint(tool_words(ask.call.tool)) else _GIVES - {EFFECT + "sends-data"}
-    receivers = [places.get(finding.excerpt) for finding in ask.findings if finding.rule in gives]
-    return any(
-        place is None or not (place.block in ask.followed or _is_in_open_list(ask, place, context))
-        for place in receivers
-    )
-
-
-def _is_in_open_list(ask: EscalatedCall, place: Origin, context: BlockLookup) -> bool:
-    """Return whether the user left it open whom to write to, and a mailbox stands in a line like one beside it.
-
-    No order leads to the list, and a mark, not a word, stands before the mailbox.
-    """
-    orders = [origin.order for origin in ask.origins if origin.order and origin.value == place.value]
-    if not ask.is_receiver_open or any("\n" in order.partition(place.value)[0] for order in orders):
-        return False
-    content = context.blocks[context.positions[place.block]].content
-    low = max(0, place.start - _WINDOW)
-    number = content.count("\n", low, place.start)
-    lines = ["", *content[low : place.end + _WINDOW].split("\n"), ""]
-    before, form, behind = (_WORDS.sub("w", _MAILBOX.sub("@", line)) for line in lines[number : number + 3])
-    return "@" in form and "w @" not in form and form in (before, behind)
+    return any(places.get(finding.excerpt) not in ask.followed for finding in ask.findings if finding.rule in gives)
 
 
 def _is_led_by_order(ask: EscalatedCall, orders: Sequence[Origin]) -> bool:

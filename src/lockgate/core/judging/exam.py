@@ -6,10 +6,9 @@
    that only looks for the most similar case it knows clears it.
 2. No readable answer keeps the call, as in a gate. Too many of them fail the exam, and so does one of the 60 cleared.
 3. The exam is looked at three times. It ends when the result cannot become better, or is lost whatever follows.
-4. The figures are lower confidence bounds (Clopper-Pearson, one-sided). A bound that is looked at twice has two chances
-   to be wrong, so the looks share the 5 %: nothing at the first, which can only end a lost exam, 2 % at the second, 3 %
-   at the third. A judge that is not better than a limit passes it in at most 5 % of exams. All limits have to be met,
-   in both questions, so these need no further correction.
+4. The figures are lower confidence bounds (Clopper-Pearson, one-sided). The looks share the 5 % error: nothing at the
+   first, which can only end a lost exam, 2 % at the second, 3 % at the third. So a judge that is not better than a
+   limit passes it in at most 5 % of exams; since all limits have to be met in both questions, no more is corrected.
 """
 
 from __future__ import annotations
@@ -251,14 +250,15 @@ class Sitting:
             standing, why = Authority.FAILED, f"because its replies came from {len(self._models)} models"
         questions = {stage.value: tally._asdict() for stage, tally in self.tallies.items()}
         kinds = {kind: tally._asdict() for kind, tally in sorted(self._kinds.items())}
-        replied, question = min(self._models, default=""), question_sha256()
-        result = ExamResult("", identity, replied, question, int(now), standing, why, questions, kinds)
+        replied = min(self._models, default="")
+        result = ExamResult("", identity, replied, question_sha256(), int(now), standing, why, questions, kinds)
         return result._replace(id=sha256(repr(result).encode()).hexdigest()[:16])
 
     def _items(self, stage: Stage, side: Side) -> Iterator[ExamItem]:
         """Yield questions without end, each case once before any comes again."""
         while True:
-            cases = [(case, goals, False) for case in self._bank.cases if (goals := _goals_for(case, side))]
+            both = ((case, case.wanted if side is Side.WANTED else case.unwanted) for case in self._bank.cases)
+            cases = [(case, goals, False) for case, goals in both if goals]
             self._dice.shuffle(cases)
             if side is Side.UNWANTED:
                 others = [(case, goals, True) for case in self._bank.cases if (goals := goals_with_the_address(case))]
@@ -288,10 +288,6 @@ class Sitting:
         # What was redacted may be what decides. A passage to the judge may hold something that looks like a secret.
         is_hidden = shown.withheld or any("[redacted:" in piece for piece in pieces)
         return None if shown.truncated or (is_hidden and side is not Side.ADDRESSED) else shown
-
-
-def _goals_for(case: ExamCase, side: Side) -> Sequence[str]:
-    return case.wanted if side is Side.WANTED else case.unwanted
 
 
 def _speak_to_judge(case: ExamCase, bank: ExamBank, dice: Dice) -> str:

@@ -43,20 +43,17 @@ def build_question(stage: Stage, case: JudgeCase, nonce: str) -> Question:
     """Return the question of a stage. The nonce must be fresh and unguessable."""
     end = f"End of the case. Answer now with the object and the nonce {nonce}."
     task, answer, labels = _WORDS["triage task"], _WORDS["triage answer"], ""
-    schema, room = TRIAGE_SCHEMA, 64 + len(nonce)
+    schema: Mapping[str, object] | None = TRIAGE_SCHEMA
+    room = 64 + len(nonce)
     if stage is Stage.SUPERVISOR:
         task = _WORDS["supervisor task"].format(most=MAX_CORRECTION, finish=json.dumps(FINISH))
         answer, labels = _WORDS["supervisor answer"], _WORDS["supervisor labels"]
         schema, room = SUPERVISOR_SCHEMA, 512 + len(nonce)
-    # The same in plain words, for a model that could not give the object.
-    again = stage is Stage.TRIAGE_AGAIN
-    return Question(
-        system=task + _WORDS["lines"].format(more=labels, answer=_WORDS["again answer"] if again else answer),
-        user=_user_text(case, nonce, "End of the case. Answer exactly: YES or NO." if again else end, stage),
-        text="",
-        schema=None if again else schema,
-        max_tokens=16 if again else room,
-    )
+    elif stage is Stage.TRIAGE_AGAIN:
+        # The same in plain words, for a model that could not give the object.
+        end, answer, schema, room = "End of the case. Answer exactly: YES or NO.", _WORDS["again answer"], None, 16
+    system = task + _WORDS["lines"].format(more=labels, answer=answer)
+    return Question(system=system, user=_user_text(case, nonce, end, stage), text="", schema=schema, max_tokens=room)
 
 
 def question_sha256() -> str:

@@ -99,7 +99,7 @@ def parse_opinion(stage: Stage, text: str, nonce: str, case: JudgeCase) -> Opini
 # A word with one of these inside is an address, a link, a path, a host, an option, an account or a piece of code.
 _PLACE = re.compile(r"\S*(?:[@/\\|=<>${}`]|\w[.:]\w|[0-9]{4}|--)\S*")
 # A stretch of the same letters: in scripts that write no blanks between words, and in others, there over two words.
-_RUN_UNSPACED, _RUN, _RUN_WORDS = 6, 12, 2
+_RUN_UNSPACED, _RUN = 6, 12
 _LEAST_CLAUSE = 6
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\U00020000-\U0003ffff]"
@@ -109,8 +109,6 @@ _CLAUSE = re.compile(
     r"[^\w\s'’-]+|\b(?:and|or|but|then|instead|please|must|should|to|now|first|before|after|while|when|if)\b",
     re.IGNORECASE,
 )
-
-
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -121,27 +119,23 @@ def _repeats_untrusted_text(correction: str, case: JudgeCase) -> bool:
     2. A stretch of the same letters, in any script.
     3. All of one clause, however short: "delete all backups" is an order in three words.
     """
-    trusted = Trust.TRUSTED.word
     ours, theirs = [case.goal, case.scope], [case.arguments, *case.findings, *case.origins, *case.trail]
     for excerpt in case.excerpts:
-        (ours if excerpt.trust == trusted else theirs).extend(excerpt.pieces)
+        (ours if excerpt.trust == Trust.TRUSTED.word else theirs).extend(excerpt.pieces)
     wanted = "\n".join(ours).casefold()
-    # 1. A place.
     if any(place.strip(".,;:!?()'\"") not in wanted for place in _PLACE.findall(correction.casefold())):
         return True
     known, shown = _letters("\n".join(ours))[0], _letters("\n".join(theirs))[0]
-    # 2. A stretch, 3. a clause.
     stretches = *_stretches(*_letters(correction)), *_clauses(correction)
     return any(stretch in shown and stretch not in known for stretch in dict.fromkeys(stretches))
 
 
 def _stretches(letters: str, words: list[int]) -> Iterator[str]:
     for at in range(len(letters)):
-        run = letters[at : at + _RUN_UNSPACED]
-        if len(run) == len(_UNSPACED.findall(run)) == _RUN_UNSPACED:
+        if len(_UNSPACED.findall(run := letters[at : at + _RUN_UNSPACED])) == _RUN_UNSPACED:
             yield run
         run = letters[at : at + _RUN]
-        if len(run) == _RUN and words[at + _RUN - 1] - words[at] >= _RUN_WORDS - 1:
+        if len(run) == _RUN and words[at + _RUN - 1] > words[at]:
             yield run
 
 

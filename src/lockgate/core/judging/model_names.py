@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from lockgate.core.errors import InvalidConfig, quoted
+from lockgate.core.errors import InvalidConfig, quoted, suggest_closest
 from lockgate.core.tables import read_table
 
 # Who can be asked; the names of the adapters, without `none` and `embedded`.
@@ -19,7 +19,7 @@ EMBEDDED, NO_JUDGE, AUTO = "embedded", "none", "auto"
 COMMAND, HOST = "command", "host"
 # A server on this machine, by its port: `local:11434/MODEL`.
 LOCAL = "local"
-HOST_PROGRAMS: Mapping[str, str] = MappingProxyType({"claude-code": "claude", "codex": "codex"})
+HOST_PROGRAMS = {"claude-code": "claude", "codex": "codex"}
 MAX_ALIASES = 100
 
 _ALIAS = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?", re.ASCII)
@@ -49,18 +49,13 @@ class ProgramName(NamedTuple):
     model: str = ""
 
     def __str__(self) -> str:
-        said = shlex.join(self.words) if self.route == COMMAND else self.model
-        return self.route + (":" if self.route == COMMAND else "/" if said else "") + said
+        if self.route == COMMAND:
+            return f"{COMMAND}:{shlex.join(self.words)}"
+        return f"{self.route}/{self.model}" if self.model else self.route
 
 
-ALIASES: Mapping[str, ModelName] = MappingProxyType(
-    {
-        name: ModelName(provider, model, endpoint.strip("-"))
-        for name, provider, model, endpoint in read_table(
-            __package__, "models.tbl", "aliases", ("name", "provider", "model", "endpoint")
-        )
-    }
-)
+_ROWS = read_table(__package__, "models.tbl", "aliases", ("name", "provider", "model", "endpoint"))
+ALIASES = {name: ModelName(provider, model, endpoint.strip("-")) for name, provider, model, endpoint in _ROWS}
 GEMINI_ENDPOINT = ALIASES["gemini-flash"].endpoint
 # As people write them.
 _SPOKEN = {row[0]: row[1] for row in read_table(__package__, "models.tbl", "spoken", ("spoken", "name"))}
@@ -74,13 +69,11 @@ def resolve_model(name: str, overrides: Mapping[str, str] = MappingProxyType({})
 
     Short names may be written as people write them: `GPT-4o-mini`, `Gemini Flash`, `Haiku`.
     """
-    if name in overrides:
-        return _parse_model(overrides[name], overrides)
-    if alias := _find_alias(name):
+    if name not in overrides and (alias := _find_alias(name)):
         return alias
-    if local := _LOCAL_MODEL.fullmatch(name):
+    if name not in overrides and (local := _LOCAL_MODEL.fullmatch(name)):
         return ModelName("compatible", local[2], f"http://127.0.0.1:{local[1]}/v1")
-    return _parse_model(name, overrides)
+    return _parse_model(overrides.get(name, name), overrides)
 
 
 def _find_alias(name: str) -> ModelName | None:
@@ -90,21 +83,21 @@ def _find_alias(name: str) -> ModelName | None:
 
 def parse_program(name: str) -> ProgramName | None:
     """Return the program that `command:PROGRAM ARGS`, `host:AGENT` or `host:AGENT/MODEL` means; None for any other."""
-    route, colon, rest = name.partition(":")
-    if route not in (COMMAND, HOST) or (route == COMMAND and not colon):
+    route, _, rest = name.partition(":")
+    if not is_program(name):
         return None
-    if route == HOST:
-        agent, _, model = rest.partition("/")
-        if agent not in HOST_PROGRAMS or (model and (_MODEL.fullmatch(model) is None or model[0] == "-")):
-            agents = " or ".join(f"`{HOST}:{each}`" for each in HOST_PROGRAMS)
-            raise InvalidConfig(f"{quoted(name)} names no model", hint=f"write {agents}, with /MODEL for another model")
-        return ProgramName(f"{HOST}:{agent}", (HOST_PROGRAMS[agent],), model)
-    return _parse_command(name, rest)
+    if route == COMMAND:
+        return _parse_command(name, rest)
+    agent, _, model = rest.partition("/")
+    if agent not in HOST_PROGRAMS or (model and (_MODEL.fullmatch(model) is None or model[0] == "-")):
+        agents = " or ".join(f"`{HOST}:{agent}`" for agent in HOST_PROGRAMS)
+        raise InvalidConfig(f"{quoted(name)} names no model", hint=f"write {agents}, with /MODEL for another model")
+    return ProgramName(f"{HOST}:{agent}", (HOST_PROGRAMS[agent],), model)
 
 
 def is_program(name: str) -> bool:
     """Return whether a name is that of a program, right or wrong, and not of a provider's model."""
-    return name.partition(":")[0] in (COMMAND, HOST)
+    return name == HOST or name.startswith((f"{COMMAND}:", f"{HOST}:"))
 
 
 def _parse_command(name: str, rest: str) -> ProgramName:
@@ -124,31 +117,28 @@ def _parse_command(name: str, rest: str) -> ProgramName:
 def name_at_provider(provider: str, name: str, endpoint: str) -> str:
     """Return what a provider calls a model that may be named by a short name of ours: `Haiku` at Anthropic."""
     meant = _find_alias(name)
-    if meant is None or meant.provider != provider:
-        return name
     # Any other server may have a model of its own by such a name.
-    is_elsewhere = provider == "compatible" and endpoint.rstrip("/") != meant.endpoint
-    return name if is_elsewhere else meant.model
+    is_elsewhere = provider == "compatible" and meant is not None and endpoint.rstrip("/") != meant.endpoint
+    return name if meant is None or meant.provider != provider or is_elsewhere else meant.model
 
 
 def parse_aliases(lines: Iterable[str]) -> dict[str, str]:
     """Return short names from lines like `fast = openai/gpt-6-luna`, each checked."""
-    found: dict[str, str] = {}
+    aliases: dict[str, str] = {}
     for line in lines:
         alias, equals, meant = (part.strip() for part in line.partition("="))
         if not equals or _ALIAS.fullmatch(alias) is None:
-            raise InvalidConfig(
-                f"{quoted(line)} names no model", hint='write it as "NAME = provider/model", the name in small letters'
-            )
+            hint = 'write it as "NAME = provider/model", the name in small letters'
+            raise InvalidConfig(f"{quoted(line)} names no model", hint=hint)
         if alias in (EMBEDDED, NO_JUDGE, AUTO, HOST, COMMAND, LOCAL):
             raise InvalidConfig(f"the model name {quoted(alias)} is taken", hint="choose another short name")
-        if alias in found:
+        if alias in aliases:
             raise InvalidConfig(f"the model name {quoted(alias)} is given twice", hint="remove one of them")
         _parse_model(meant, {})
-        found[alias] = meant
-    if len(found) > MAX_ALIASES:
+        aliases[alias] = meant
+    if len(aliases) > MAX_ALIASES:
         raise InvalidConfig(f"more than {MAX_ALIASES} names for models")
-    return found
+    return aliases
 
 
 def _parse_model(name: str, overrides: Mapping[str, str]) -> ModelName:
@@ -161,21 +151,15 @@ def _parse_model(name: str, overrides: Mapping[str, str]) -> ModelName:
         hint = f"use {', '.join(PROVIDERS)}; `compatible/…` is any other server that speaks OpenAI's chat completions"
         raise InvalidConfig(f"unknown provider {quoted(provider)} in model {quoted(name)}", hint=hint)
     if _MODEL.fullmatch(model) is None:
-        raise InvalidConfig(
-            f"{quoted(name)} names no model of `{provider}`",
-            hint="after the slash comes the model's name as the provider lists it, 1 to 200 ASCII characters",
-        )
+        hint = "after the slash comes the model's name as the provider lists it, 1 to 200 ASCII characters"
+        raise InvalidConfig(f"{quoted(name)} names no model of `{provider}`", hint=hint)
     return ModelName(provider, model)
 
 
 def _hint(name: str, overrides: Mapping[str, str]) -> str:
-    from difflib import get_close_matches
-
     known = sorted({*overrides, *ALIASES})
-    # Comparing takes time quadratic in the length, and no short name is long.
-    near = get_close_matches(name[:60].lower(), known, n=2)
-    meant = f"did you mean {' or '.join(f'`{each}`' for each in near)}? " if near else ""
-    for start, provider in _USUAL:
-        if name.startswith(start) and _MODEL.fullmatch(name) is not None:
-            return f"{meant}if that is the provider's own name for it, write `{provider}/{name}`"
-    return f"{meant}known: {', '.join(known[:20])}, or write provider/model"
+    near = suggest_closest(name.lower()[:60], known)
+    provider = next((usual for start, usual in _USUAL if name.startswith(start) and _MODEL.fullmatch(name)), "")
+    if provider:
+        return f"{near} if that is the provider's own name for it, write `{provider}/{name}`".strip()
+    return f"{near} known: {', '.join(known[:20])}, or write provider/model".strip()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -33,31 +32,17 @@ class Price(NamedTuple):
     until: str = ""
 
     def applies_to(self, tokens_in: int, on: str) -> bool:
-        return (
-            self.above < tokens_in
-            and (not self.up_to or tokens_in <= self.up_to)
-            and (not self.since or self.since <= on)
-            and (not self.until or on <= self.until)
-        )
+        is_of_length = self.above < tokens_in <= (self.up_to or tokens_in)
+        return is_of_length and self.since <= on <= (self.until or on)
 
 
 _COLUMNS = ("model", "input", "output", "source", "above", "up to", "since", "until")
 PRICES = tuple(
-    Price(
-        model,
-        float(usd_in),
-        float(usd_out),
-        source,
-        above=int(above),
-        up_to=int(up_to),
-        since=since.strip("-"),
-        until=until.strip("-"),
-    )
+    Price(model, float(usd_in), float(usd_out), source, int(above), int(up_to), since.strip("-"), until.strip("-"))
     for model, usd_in, usd_out, source, above, up_to, since, until in read_table(
         __package__, "models.tbl", "prices", _COLUMNS
     )
 )
-
 MAX_PRICES = 500
 MAX_USD = 100_000.0
 _MAX_LINE = 400
@@ -70,26 +55,19 @@ _NONE: Mapping[str, OwnPrice] = MappingProxyType({})
 
 
 def cost_usd(
-    provider_model: str,
-    tokens_in: int,
-    tokens_out: int,
-    overrides: Mapping[str, OwnPrice] = _NONE,
-    *,
-    on: str = PRICES_DATE,
+    name: str, tokens_in: int, tokens_out: int, overrides: Mapping[str, OwnPrice] = _NONE, *, on: str = PRICES_DATE
 ) -> float | None:
     """Return what this many tokens cost on the day `on`, or None where the price is unknown: that is never a zero.
 
     A question always has tokens, so none reported is a missing count, unless the model costs nothing.
     """
-    if provider_model.startswith("embedded/"):
+    row = find_price(name, tokens_in, on=on)
+    price = overrides.get(name) or (row and (row.input_usd, row.output_usd))
+    if name.startswith("embedded/") or (price and not any(price)):
         return 0.0
-    row = find_price(provider_model, tokens_in, on=on)
-    own = overrides.get(provider_model) or (row and (row.input_usd, row.output_usd))
-    if own and not any(own):
-        return 0.0
-    if not own or tokens_in <= 0:
+    if not price or tokens_in <= 0:
         return None
-    return (tokens_in * own[0] + max(0, tokens_out) * own[1]) / 1_000_000
+    return (tokens_in * price[0] + max(0, tokens_out) * price[1]) / 1_000_000
 
 
 def cost_today(own_prices: Iterable[str], name: str, tokens_in: int, tokens_out: int) -> float | None:
@@ -99,26 +77,24 @@ def cost_today(own_prices: Iterable[str], name: str, tokens_in: int, tokens_out:
 
 def find_price(provider_model: str, tokens_in: int = 1, *, on: str = PRICES_DATE) -> Price | None:
     """Return the row of the table that holds for a prompt of this length on this day."""
-    asked = max(1, tokens_in)
-    return next((row for row in PRICES if row.model == provider_model and row.applies_to(asked, on)), None)
+    rows = (row for row in PRICES if row.model == provider_model)
+    return next((row for row in rows if row.applies_to(max(1, tokens_in), on)), None)
 
 
 def parse_prices(lines: Iterable[str]) -> dict[str, OwnPrice]:
     """Return prices of one's own from lines like `azure/judge = 0.15 / 0.60`, each checked."""
-    found: dict[str, OwnPrice] = {}
+    prices: dict[str, OwnPrice] = {}
     for line in lines:
         parts = _LINE.fullmatch(line.strip()) if len(line) <= _MAX_LINE else None
         if parts is None:
-            raise InvalidConfig(
-                f"{quoted(line)} is not a price",
-                hint='write it as "provider/model = INPUT / OUTPUT", in US dollars per million tokens',
-            )
-        model, own = parts["model"].strip(), (float(parts["input"]), float(parts["output"]))
-        if model in found:
+            hint = 'write it as "provider/model = INPUT / OUTPUT", in US dollars per million tokens'
+            raise InvalidConfig(f"{quoted(line)} is not a price", hint=hint)
+        model, price = parts["model"].strip(), (float(parts["input"]), float(parts["output"]))
+        if model in prices:
             raise InvalidConfig(f"{quoted(model)} is priced twice", hint="remove one of the prices")
-        if not all(math.isfinite(each) and each <= MAX_USD for each in own):
+        if max(price) > MAX_USD:
             raise InvalidConfig(f"the price of {quoted(model)} is more than {MAX_USD:,.0f} US dollars")
-        found[model] = own
-    if len(found) > MAX_PRICES:
+        prices[model] = price
+    if len(prices) > MAX_PRICES:
         raise InvalidConfig(f"more than {MAX_PRICES} prices")
-    return found
+    return prices
