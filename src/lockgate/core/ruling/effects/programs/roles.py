@@ -232,8 +232,8 @@ def reach_host(use: Use, address: str, *, sends: bool) -> None:
         use.walk.add("asks-local", host)
         return
     use.output = Output(Source.DOWNLOAD, target=host)
-    # A number alone is the port of a program that listens.
-    if not host.isdigit():
+    # A short number alone is the port of a program that listens; a long one is an address.
+    if not (host.isdigit() and len(host) < 6):
         use.walk.add("sends-data" if sends else "requests", host)
 
 
