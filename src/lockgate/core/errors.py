@@ -1,20 +1,4 @@
-"""Every error Lockgate raises on purpose.
-
-LockgateError
-├── InvalidBlock        a block that breaks the rules of trust
-├── InvalidCall         a tool call that is not a name and a JSON object
-├── InvalidPattern      a pattern the scanner's engine cannot take
-├── InvalidTrace        a line of a trace that cannot be read
-├── InvalidPayload      a request to assess that is not of the normalized shape
-├── InvalidRecord       bytes that are no record of the journal, or not its canonical form
-├── InvalidNote         a signed note, checkpoint, key or proof that is malformed or does not verify
-├── JournalUnavailable  the journal cannot record anything now
-│   ├── JournalUncosigned  the record is stored, but no witness has cosigned it yet
-│   └── JournalDamaged  the stored bytes have changed since they were written
-├── SessionsUnavailable the session store can be neither read nor written now
-│   └── SessionsBusy    the call was not ruled on in time, or too many wait: it must not run
-└── InvalidConfig       a configuration that must not start
-"""
+"""Every error that Lockgate raises on purpose. All are kinds of `LockgateError`."""
 
 from __future__ import annotations
 
@@ -33,35 +17,44 @@ class LockgateError(Exception):
         return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
 
 
-class InvalidBlock(LockgateError): ...
+class InvalidBlock(LockgateError):
+    """A block that breaks the rules of trust."""
 
 
-class InvalidCall(LockgateError): ...
+class InvalidCall(LockgateError):
+    """A tool call that is not a name and a JSON object."""
 
 
-class InvalidPattern(LockgateError): ...
+class InvalidPattern(LockgateError):
+    """A pattern that the scanner's engine cannot take."""
 
 
-class InvalidTrace(LockgateError): ...
+class InvalidTrace(LockgateError):
+    """A line of a trace that cannot be read."""
 
 
-class InvalidPayload(LockgateError): ...
+class InvalidPayload(LockgateError):
+    """A request to assess that is not of the normalized shape."""
 
 
-class InvalidRecord(LockgateError): ...
+class InvalidRecord(LockgateError):
+    """Bytes that are no record of the journal, or not its canonical form."""
 
 
-class InvalidNote(LockgateError): ...
+class InvalidNote(LockgateError):
+    """A signed note, checkpoint, key or proof that is malformed or does not verify."""
 
 
 class JournalUnavailable(LockgateError):
     """The journal cannot be written; a record that was not acknowledged may have been stored all the same."""
 
 
-class JournalUncosigned(JournalUnavailable): ...
+class JournalUncosigned(JournalUnavailable):
+    """The record is stored, but no witness has cosigned it yet: it does not count."""
 
 
-class JournalDamaged(JournalUnavailable): ...
+class JournalDamaged(JournalUnavailable):
+    """The stored bytes have changed since they were written."""
 
 
 class SessionsUnavailable(LockgateError):
@@ -79,7 +72,8 @@ class SessionsBusy(SessionsUnavailable):
         self.by_caller = by_caller
 
 
-class InvalidConfig(LockgateError): ...
+class InvalidConfig(LockgateError):
+    """A configuration that must not start."""
 
 
 def printable(text: object, limit: int = 60) -> str:
