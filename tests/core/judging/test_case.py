@@ -166,6 +166,12 @@ def test_every_flagged_block_appears(scanner: Scanner) -> None:
     assert case.truncated
 
 
+def test_a_short_flagged_block_is_shown_where_there_is_no_room_for_a_long_one(scanner: Scanner) -> None:
+    room = Room(scanner, *(f"{i} {CALM}" for i in range(6)))
+    case = flagged_by_hand(room, [Finding("custom:1", f"b{i:04d}", 0, 5) for i in range(2, 8)], budget=4_000)
+    assert [shown.pieces for shown in case.excerpts] == [(block.content,) for block in room.context.blocks[1:]]
+
+
 def test_a_text_that_was_read_twice_is_shown_once(scanner: Scanner) -> None:
     long = CALM * 600 + ORDER
     case = Room(scanner, long, "something else", long).case()
