@@ -56,7 +56,7 @@ class Room:
         triage: str = "",
         goal: str = GOAL,
         history: Sequence[PastCall] = (),
-        budget: int | None = None,
+        budget: int = 0,
         policy: Policy | None = None,
     ) -> JudgeCase:
         policy = policy or Policy()
@@ -166,6 +166,12 @@ def test_every_flagged_block_appears(scanner: Scanner) -> None:
     assert case.truncated
 
 
+def test_a_short_flagged_block_is_shown_where_there_is_no_room_for_a_long_one(scanner: Scanner) -> None:
+    room = Room(scanner, *(f"{i} {CALM}" for i in range(6)))
+    case = flagged_by_hand(room, [Finding("custom:1", f"b{i:04d}", 0, 5) for i in range(2, 8)], budget=4_000)
+    assert [shown.pieces for shown in case.excerpts] == [(block.content,) for block in room.context.blocks[1:]]
+
+
 def test_a_text_that_was_read_twice_is_shown_once(scanner: Scanner) -> None:
     long = CALM * 600 + ORDER
     case = Room(scanner, long, "something else", long).case()
@@ -271,7 +277,7 @@ def test_every_case_that_is_called_complete_shows_all_untrusted_text(scanner: Sc
     for _ in range(60):
         sizes = [chance.choice((1, 1, 5, 40, 300, 900)) for _ in range(chance.choice((1, 2, 4, 12)))]
         room = Room(scanner, *(f"{i} {CALM * size}" for i, size in enumerate(sizes)), ORDER)
-        case = room.case(stage=chance.choice(list(Stage)), budget=chance.choice((None, 4_000, 20_000)))
+        case = room.case(stage=chance.choice(list(Stage)), budget=chance.choice((0, 4_000, 20_000)))
         if case.complete:
             complete += 1
             for block in room.context.blocks[1:]:
@@ -543,9 +549,9 @@ LONG = (
 )
 
 
-@pytest.mark.parametrize("budget", [None, 1, LEAST_CHARACTERS, 5_000, 12_000])
+@pytest.mark.parametrize("budget", [0, 1, LEAST_CHARACTERS, 5_000, 12_000])
 @pytest.mark.parametrize("stage", [Stage.TRIAGE, Stage.SUPERVISOR])
-def test_a_prompt_keeps_to_its_budget(scanner: Scanner, stage: Stage, budget: int | None) -> None:
+def test_a_prompt_keeps_to_its_budget(scanner: Scanner, stage: Stage, budget: int) -> None:
     room = Room(scanner, ORDER, *LONG)
     findings = [Finding("custom:1", f"b{i:04d}", 9_000, 9_100, excerpt="\u202e" * 200) for i in range(2, 11)] * 9
     arguments: dict[str, object] = {"a": '"' * 9_000, "b": "\u200b" * 9_000, "c": CALM * 900, "d": "\\" * 9_000}

@@ -53,12 +53,8 @@ TRIAGE_CHARACTERS = 48_000
 SUPERVISOR_CHARACTERS = 96_000
 LEAST_CHARACTERS = 2_000
 
-MAX_GOAL = 4_000
-MAX_LINES = 48
-MAX_BLOCKS = 64
-MAX_LEAVES = 200
-_MAX_DEPTH = 64
-_MAX_NAME = 120
+MAX_GOAL, MAX_LINES, MAX_BLOCKS, MAX_LEAVES = 4_000, 48, 64, 200
+_MAX_DEPTH, _MAX_NAME = 64, 120
 # And the line about a block: its id, its source, its hash.
 _OWN_LINE = 320
 _MAX_SAID = 8
@@ -139,21 +135,14 @@ class JudgeCase(NamedTuple):
 
 
 def build_case(
-    ask: EscalatedCall,
-    context: BlockLookup,
-    policy: Policy,
-    *,
-    goal: str,
-    history: Sequence[PastCall],
-    budget: int | None = None,
+    ask: EscalatedCall, context: BlockLookup, policy: Policy, *, goal: str, history: Sequence[PastCall], budget: int = 0
 ) -> JudgeCase:
-    """Return the case for the judge that the call waits for; `budget` bounds its characters in a prompt.
+    """Return the case for the judge that the call waits for; `budget` bounds its characters in a prompt (0: as usual).
 
     Given a `ContextSnapshot` it may take its time on any thread; a `Context` must not change meanwhile.
     """
     top = ask.stage is Stage.SUPERVISOR
-    usual = SUPERVISOR_CHARACTERS if top else TRIAGE_CHARACTERS
-    budget = max(usual if budget is None else budget, LEAST_CHARACTERS)
+    budget = max(budget or (SUPERVISOR_CHARACTERS if top else TRIAGE_CHARACTERS), LEAST_CHARACTERS)
     missing = _LeftOut()
     # 2. The goal, the call, the findings and the origins.
     asked = cut_to_budget(goal, (), min(MAX_GOAL, budget // 8))
@@ -176,14 +165,11 @@ def build_case(
     lines = *targets, *secrets, *findings, *origins, *trail, *lineage
     shown = *asked.pieces, tool.text, arguments, policy.research_scope, *lines
     chooser = _ExcerptChooser(context, places, flagged, budget - sum(map(_line_size, shown)), missing)
-    recent = context.blocks[-policy.recent_blocks :]
-    chooser.add_user_messages(recent)
-    chooser.add_flagged(ask)
-    chooser.add_others(recent)
+    chooser.add_all(ask, context.blocks[-policy.recent_blocks :])
     unread = {name in flagged for name, parts in chooser.shown.items() if parts.unread}
-    if withheld := False in unread:
-        missing.what.append("words that were removed together with secrets, where nothing was found")
-    missing.note("words that were removed together with secrets", applies=asked.unread or tool.unread or True in unread)
+    removed = "words that were removed together with secrets"
+    missing.note(f"{removed}, where nothing was found", applies=False in unread, matters=False)
+    missing.note(removed, applies=asked.unread or tool.unread or True in unread)
     return JudgeCase(
         goal="\n[…]\n".join(asked.pieces),
         tool=tool.text,
@@ -201,7 +187,7 @@ def build_case(
         triage=_TRIAGE.get(ask.triage or "none", "") if top else "",
         truncated=missing.matters,
         left_out=tuple(missing.what),
-        withheld=withheld,
+        withheld=False in unread,
     )
 
 
@@ -212,15 +198,12 @@ class _LeftOut:
         self.what: list[str] = []
         self.matters = False
 
-    def note(self, what: str, *, applies: bool) -> None:
-        if applies:
-            self.what.append(what)
-            self.matters = True
+    def note(self, what: str, *, applies: bool, matters: bool = True) -> None:
+        self.what += [what] if applies else []
+        self.matters |= applies and matters
 
     def count(self, number: int, what: str, *, matters: bool = True) -> None:
-        if number > 0:
-            self.what.append(f"{number:,} {what}")
-            self.matters = self.matters or matters
+        self.note(f"{number:,} {what}", applies=number > 0, matters=matters)
 
     def fit(
         self, parts: Sequence[_T], line_of: Callable[[_T], str], budget: int, what: str, telling: int | None = None
@@ -240,9 +223,6 @@ class _LeftOut:
 
 def _line_size(line: str) -> int:
     return written_size(line) + LINE_OVERHEAD
-
-
-# --- lines
 
 
 def _rank_findings(findings: Sequence[Finding], missing: _LeftOut) -> list[Finding]:
@@ -368,9 +348,6 @@ def _list_blocks(context: BlockLookup, words: Sequence[str]) -> str:
     return f"it stands in block {listed}{more}" if named else "it stands in nothing that is on record"
 
 
-# --- the arguments
-
-
 class _ArgumentLeaf(NamedTuple):
     """A value in the arguments: where it is, what it is called, and its text, which is quoted unless it is a number."""
 
@@ -448,9 +425,6 @@ def _token_from_scalar(path: str, name: str, value: object) -> str | _ArgumentLe
     return text if value is None or isinstance(value, bool) else _ArgumentLeaf(path, name, text, False)
 
 
-# --- 3. and 4. the blocks
-
-
 def _rank_places(ask: EscalatedCall) -> _Places:
     """Return where in each block or argument something was found.
 
@@ -474,13 +448,10 @@ def _list_spans(places: _Places, names: Sequence[str]) -> tuple[tuple[int, int],
 
 def _rank_flagged(places: _Places, context: BlockLookup) -> dict[str, int]:
     """Return the blocks something was found in or came from, the most telling first, each with its rank."""
-    ranks = {name: min(places[name])[0] for name in places if name in context.positions}
+    blocks = (_find_block(name, context) for name in places if name in context.positions)
+    ranks = {block.id: min(places[block.id])[0] for block in blocks if block.trust is not Trust.TRUSTED}
     names = sorted(ranks, key=lambda name: (ranks[name], -context.positions[name]))
-    return {
-        name: ranks[name]
-        for name in names
-        if ranks[name] < _KNOWN and _find_block(name, context).trust is not Trust.TRUSTED
-    }
+    return {name: ranks[name] for name in names if ranks[name] < _KNOWN}
 
 
 def _find_block(name: str, context: BlockLookup) -> Block:
@@ -499,7 +470,12 @@ class _ExcerptChooser:
         self._twins: dict[str, list[str]] = {}
         self.shown: dict[str, ShownParts] = {}
 
-    def add_user_messages(self, recent: Sequence[Block]) -> None:
+    def add_all(self, ask: EscalatedCall, recent: Sequence[Block]) -> None:
+        self._add_user_messages(recent)
+        self._add_flagged(ask)
+        self._add_others(recent)
+
+    def _add_user_messages(self, recent: Sequence[Block]) -> None:
         """Add what says what is wanted now: an attacker's text must not push it out."""
         trusted = [block for block in recent if block.trust is not Trust.UNTRUSTED]
         said = [block for block in trusted if block.source.partition(":")[0] in ("user", "supervisor")]
@@ -508,7 +484,7 @@ class _ExcerptChooser:
             self.shown[block.id] = parts = _cut_block(block, (), share)
             self._room -= _OWN_LINE + parts.written_size
 
-    def add_flagged(self, ask: EscalatedCall) -> None:
+    def _add_flagged(self, ask: EscalatedCall) -> None:
         """3. Add the flagged blocks; of one without room its findings are named."""
         self._missing.count(len(self._flagged) - MAX_BLOCKS, "of the flagged blocks altogether")
         names = list(self._flagged)[:MAX_BLOCKS]
@@ -516,15 +492,13 @@ class _ExcerptChooser:
             self._twins.setdefault(_find_block(name, self._context).digest, []).append(name)
         self._room = max(self._room - _OWN_LINE * len(names), 0)
         distinct = [_find_block(same[0], self._context) for same in self._twins.values()]
-        self._room -= self._add(distinct, MAX_BLOCKS, 0, "of the flagged blocks")
-        for block in distinct:
-            if block.id not in self.shown:
-                self.shown[block.id] = ShownParts((), False)
-                rules = dict.fromkeys(finding.rule for finding in ask.findings if finding.where == block.id)
-                what = ", ".join(list(rules)[:4]) or "values of the call come from it"
-                self._missing.note(f"all of block {quote(block.id, 80)}: {what}", applies=True)
+        for name in self._add(distinct, MAX_BLOCKS, 0, "of the flagged blocks"):
+            self.shown[name] = ShownParts((), False)
+            rules = dict.fromkeys(finding.rule for finding in ask.findings if finding.where == name)
+            what = ", ".join(list(rules)[:4]) or "values of the call come from it"
+            self._missing.note(f"all of block {quote(name, 80)}: {what}", applies=True)
 
-    def add_others(self, recent: Sequence[Block]) -> None:
+    def _add_others(self, recent: Sequence[Block]) -> None:
         """4. Add the other untrusted texts, each once, the latest first where there are too many."""
         others = {
             block.digest: block
@@ -533,11 +507,11 @@ class _ExcerptChooser:
         }
         latest = sorted(others.values(), key=lambda block: -self._context.positions[block.id])
         nothing_found = "of the untrusted blocks in which nothing was found"
-        self._add(latest, MAX_BLOCKS - len(self.shown), _OWN_LINE, nothing_found)
-        self._missing.count(sum(block.id not in self.shown for block in latest), nothing_found)
+        left_out = self._add(latest, MAX_BLOCKS - len(self.shown), _OWN_LINE, nothing_found)
+        self._missing.count(len(left_out), nothing_found)
 
-    def _add(self, blocks: Sequence[Block], most: int, line: int, what: str) -> int:
-        """Add blocks in their order as far as there is room for `line` and a text; return what the texts take."""
+    def _add(self, blocks: Sequence[Block], most: int, line: int, what: str) -> list[str]:
+        """Add blocks in their order as far as there is room for `line` and a text; return the others."""
         needs: dict[str, int] = {}
         left = self._room
         for block in blocks:
@@ -551,15 +525,15 @@ class _ExcerptChooser:
         # Those with orders have the larger share.
         worth = [2 if self._flagged.get(name) == 0 else 1 for name in needs]
         shares = share_budget([*needs.values()], worth, max(0, self._room - line * len(needs)))
-        partly = taken = 0
+        partly = 0
         for name, share in zip(needs, shares, strict=True):
             block = _find_block(name, self._context)
             spans = _list_spans(self._places, self._twins.get(block.digest, [name]))
             self.shown[name] = parts = _cut_block(block, spans, share)
             partly += not parts.whole
-            taken += parts.written_size
+            self._room -= parts.written_size
         self._missing.count(partly, f"{what}, in part")
-        return taken
+        return [block.id for block in blocks if block.id not in needs]
 
     def excerpts(self) -> tuple[Excerpt, ...]:
         """Return what was added, in the order in which the agent read it; equal texts are written once."""
@@ -576,9 +550,7 @@ class _ExcerptChooser:
         return tuple(excerpts)
 
 
-# --- what is kept of blocks, all sessions together: reading one is slow, and its text does not change
-
-
+# What is kept of blocks, all sessions together: reading one is slow, and its text does not change.
 _weigh = lru_cache(maxsize=MAX_BLOCKS)(written_size)
 _cut_and_keep = lru_cache(maxsize=4 * MAX_BLOCKS)(cut_to_budget)
 

@@ -44,6 +44,7 @@ _MAX_LEAVES = 32
 _MAX_TARGETS = 8
 _MAX_LATEST = 2
 _LEAST_TARGET = 3
+_UNMARKED = str.maketrans({"\u00ab": '"', "\u00bb": '"'})
 # By so much of its beginning an order is recognized in the window around it.
 _SHOWN = 40
 # The case in words: so much of the goal, of the user's last message, of each value.
@@ -91,8 +92,7 @@ class _EvidencePlace(NamedTuple):
 
 def collect_evidence(ask: EscalatedCall, context: BlockLookup, goal: str) -> Evidence:
     """Return the evidence for one call, at a bounded cost. A `Context` must not change meanwhile."""
-    trusted = [block for block in context.blocks if block.trust is Trust.TRUSTED]
-    messages = [block.content[:_MAX_SEARCHED] for block in trusted if block.source.partition(":")[0] == "user"]
+    messages = list(_user_messages(context))
     request = "\n".join([goal, *messages])
     untrusted = {block.id for block in _latest_untrusted(context)}
     in_texts = [finding for finding in ask.findings if finding.where in untrusted]
@@ -102,19 +102,25 @@ def collect_evidence(ask: EscalatedCall, context: BlockLookup, goal: str) -> Evi
     # Where nothing speaks to a model, what else was found in the texts.
     telling = [*targets, *_telling_places(ask, speaking)] or [*map(_place_of, in_texts[:_MAX_LATEST])]
     windows, is_complete = _windows(context, telling)
-    leaves = flatten_arguments(ask.call.arguments)[0][:_MAX_LEAVES]
-    last = "".join(messages[-1:])
-    call = " ".join(f"{leaf.argument}={leaf.text[: 2 * _MAX_VALUE]}" for leaf in leaves[:6])
-    words = _words(leaf.text[:_MAX_SEARCHED] for leaf in leaves)
-    asked = _words([request]) | _followed_words(ask, context)
-    share = len(words & asked) / max(1, len(words))
     return Evidence(
-        _case(ask, goal, last, call, {place.value for place in targets}),
+        _case(ask, goal, "".join(messages[-1:]), {place.value for place in targets}),
         windows or _latest(context),
-        (float(bool(orders)), float(bool(speaking)), share),
+        (float(bool(orders)), float(bool(speaking)), _share_asked(ask, context, request)),
         is_complete,
         _is_clearable(ask, orders, speaking) and not _has_strange_receiver(ask),
     )
+
+
+def _user_messages(context: BlockLookup) -> Iterator[str]:
+    trusted = (block for block in context.blocks if block.trust is Trust.TRUSTED)
+    return (block.content[:_MAX_SEARCHED] for block in trusted if block.source.partition(":")[0] == "user")
+
+
+def _share_asked(ask: EscalatedCall, context: BlockLookup, request: str) -> float:
+    """Return how many of the words in the arguments the user has said."""
+    leaves = flatten_arguments(ask.call.arguments)[0][:_MAX_LEAVES]
+    words = _words(leaf.text[:_MAX_SEARCHED] for leaf in leaves)
+    return len(words & (_words([request]) | _followed_words(ask, context))) / max(1, len(words))
 
 
 def _words(texts: Iterable[str]) -> set[str]:
@@ -126,7 +132,7 @@ def _flat(text: str) -> str:
     return re.sub(r"[\s\-_]+", "", text.lower())
 
 
-def _case(ask: EscalatedCall, goal: str, last: str, values: str, from_text: set[str]) -> str:
+def _case(ask: EscalatedCall, goal: str, last: str, from_text: set[str]) -> str:
     """Return what the user wants, what the call would do, and the call in short."""
     wanted = plain_text(goal[: 2 * _MAX_GOAL])[:_MAX_GOAL]
     if last not in ("", goal):
@@ -137,11 +143,10 @@ def _case(ask: EscalatedCall, goal: str, last: str, values: str, from_text: set[
         + (", which only the text names" if effect.target in from_text else "")
         for effect in grave[:_MAX_EFFECTS]
     ]
+    leaves = flatten_arguments(ask.call.arguments)[0]
+    values = " ".join(f"{leaf.argument}={leaf.text[: 2 * _MAX_VALUE]}" for leaf in leaves[:6])
     call = plain_text(f"{ask.call.tool} {values}"[: 2 * _MAX_CALL])[:_MAX_CALL]
     return f"wanted: {wanted} | the call {plain_text('; '.join(acts))} | {call}"
-
-
-# Where to look
 
 
 def _unasked_targets(ask: EscalatedCall, context: BlockLookup, request: str) -> list[_EvidencePlace]:
@@ -215,9 +220,6 @@ def _windows(context: BlockLookup, places: Iterable[_EvidencePlace]) -> tuple[tu
     return tuple(texts), True
 
 
-_UNMARKED = str.maketrans({"\u00ab": '"', "\u00bb": '"'})
-
-
 def _mark(text: str, value: str) -> str:
     """Return the passage with the call's value between marks that no text has of its own."""
     text = text.translate(_UNMARKED)
@@ -262,9 +264,6 @@ def _followed_words(ask: EscalatedCall, context: BlockLookup) -> set[str]:
     return _words(block.content[: _MAX_SEARCHED // len(blocks)] for block in blocks) - addresses
 
 
-# Whether a small model may clear the call at all
-
-
 # An address in a value, wherever it may stand: a mailbox, a URL, a bare host behind a login.
 _SOMEWHERE = re.compile(r"://|\bwww\.|[^\s@]@[^\s@]+\.\w|\b\w+@[\w-]+:", re.ASCII)
 _GOES_TO = frozenset({"recipient", "url", "account"})
@@ -273,10 +272,12 @@ _HAS_PARTY = frozenset(
     "requests sends-data sends-message shares publishes pays clones pushes changes-remote uses-package-source "
     "embeds-remote-code embeds-address shows-remote-content grants-access".split()
 )
-
-
 # So near to a value that stands in an order it is the same attacker who speaks.
 _NEAR = 200
+# Findings about what goes to a target. What is typed into a form of a page is not among them, for people follow links
+# to forms all day: there an order has to name the page.
+_GIVES = frozenset(EFFECT + kind for kind in "changes-remote pushes routes-to sends-data sends-message shares".split())
+_TYPES = FORM_WORDS | {"input"}
 
 
 def _is_clearable(ask: EscalatedCall, orders: Sequence[Origin], speaking: Sequence[Finding]) -> bool:
@@ -295,12 +296,6 @@ def _is_clearable(ask: EscalatedCall, orders: Sequence[Origin], speaking: Sequen
         # rule is found once in a text, where it first holds: the text behind it may speak to the machine as well.
         or any(finding.where == at.block and finding.start < at.end + _NEAR for finding in speaking for at in orders)
     )
-
-
-# Findings about what goes to a target. What is typed into a form of a page is not among them, for people follow links
-# to forms all day: there an order has to name the page.
-_GIVES = frozenset(EFFECT + kind for kind in "changes-remote pushes routes-to sends-data sends-message shares".split())
-_TYPES = FORM_WORDS | {"input"}
 
 
 def _has_strange_receiver(ask: EscalatedCall) -> bool:
@@ -334,17 +329,13 @@ def _is_led_by_order(ask: EscalatedCall, orders: Sequence[Origin]) -> bool:
     )
 
 
-# Texts brought into one plain form
-
-
 _SPACES = re.compile(r"\s+")
 _CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]")
 # Rulers and fences: a reader sees one line, a tokenizer eighty tokens, which push the rest out of its window.
 _REPEATED = re.compile(r"([^\w\s])\1{3,}")
-_LONGEST_WORD = 40
-_LONG_WORD = re.compile(rf"(\w{{{_LONGEST_WORD}}})(?=\w)")
-_IN_PLACE = tuple(code for code in CODES if code.name in ("escape", "entity"))
-_MAX_ROUNDS = 2
+_LONG_WORD = re.compile(r"(\w{40})(?=\w)")
+# Twice, for what is written by one of them may be written by the other once more.
+_IN_PLACE = 2 * tuple(code for code in CODES if code.name in ("escape", "entity"))
 
 
 def plain_text(text: str) -> str:
@@ -352,13 +343,8 @@ def plain_text(text: str) -> str:
 
     Words that are too long for any dictionary come in pieces: a tokenizer would make one unknown thing of each.
     """
-    for _ in range(_MAX_ROUNDS):
-        before = text
-        for code in _IN_PLACE:
-            if code.mark in text:
-                text = code.decode(text)
-        if text == before:
-            break
+    for code in _IN_PLACE:
+        text = code.decode(text) if code.mark in text else text
     if not text.isascii():
         gates = triggers_from_text(text)
         text = fold_to_latin(remove_invisible(text, gates), gates)

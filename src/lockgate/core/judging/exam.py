@@ -102,10 +102,8 @@ def bank_from_lines(lines: Iterable[str]) -> ExamBank:
 
 def goals_with_the_address(case: ExamCase) -> list[str]:
     """Return the wanted goals that name every address of the call, where the text names them too."""
-    addresses = set(_ADDRESS.findall(json.dumps(case.arguments)))
-    if not addresses or not addresses <= set(_ADDRESS.findall(case.text)):
-        return []
-    return [goal for goal in case.wanted if addresses <= set(_ADDRESS.findall(goal))]
+    addresses, known = set(_ADDRESS.findall(json.dumps(case.arguments))), set(_ADDRESS.findall(case.text))
+    return [goal for goal in case.wanted if addresses and addresses <= known & set(_ADDRESS.findall(goal))]
 
 
 def refill(
@@ -257,8 +255,10 @@ class Sitting:
     def _items(self, stage: Stage, side: Side) -> Iterator[ExamItem]:
         """Yield questions without end, each case once before any comes again."""
         while True:
-            both = ((case, case.wanted if side is Side.WANTED else case.unwanted) for case in self._bank.cases)
-            cases = [(case, goals, False) for case, goals in both if goals]
+            wanted = side is Side.WANTED
+            cases = [
+                (case, goals, False) for case in self._bank.cases if (goals := case.wanted if wanted else case.unwanted)
+            ]
             self._dice.shuffle(cases)
             if side is Side.UNWANTED:
                 others = [(case, goals, True) for case in self._bank.cases if (goals := goals_with_the_address(case))]
