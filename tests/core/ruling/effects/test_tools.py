@@ -8,7 +8,7 @@ import pytest
 
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY
 from lockgate.core.ruling.effects.code import read_code
-from lockgate.core.ruling.effects.effect import Severity
+from lockgate.core.ruling.effects.effect import KINDS, Severity
 from lockgate.core.ruling.effects.effects_of_call import effects_of
 from lockgate.core.ruling.effects.project import NO_PROJECT
 from lockgate.core.ruling.effects.shell import read_command
@@ -16,8 +16,9 @@ from lockgate.core.ruling.effects.sql import read_sql
 from lockgate.core.ruling.effects.tools import MAX_EFFECTS, limit_effects
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import EFFECTS, TABLE
-from lockgate.core.tables import Example, read_examples
+from lockgate.core.tables import Example, read_examples, read_table
 
+ACTS = {"acts": ("verbs", "words"), "acts by argument": ("verbs", "words", "argument", "value")}
 EXAMPLES = [
     *read_examples(EFFECTS, TABLE, "acts", ("verbs", "words", "kind", "target")),
     *read_examples(EFFECTS, TABLE, "acts by argument", ("verbs", "words", "argument", "value", "kind", "target")),
@@ -29,6 +30,14 @@ def test_a_row_fits_its_examples(example: Example) -> None:
     tool, _, arguments = example.text.partition(" ")
     kinds = {each.kind for each in effects_of(ToolCall(tool, json.loads(arguments or "{}")))}
     assert (example.row[-2] in kinds) is example.hit
+
+
+@pytest.mark.parametrize("section", ACTS)
+def test_the_kind_and_the_target_of_a_row_are_known(section: str) -> None:
+    roles = {role for role, _ in read_table(EFFECTS, TABLE, "argument roles", ("role", "words"))}
+    for row in read_table(EFFECTS, TABLE, section, (*ACTS[section], "kind", "target")):
+        assert row[-2] in KINDS, row
+        assert row[-1] in {*roles, "shape", "every", "none"}, row
 
 
 def test_a_list_of_words_alone_is_the_command() -> None:
