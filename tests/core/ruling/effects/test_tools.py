@@ -37,7 +37,7 @@ def test_the_kind_and_the_target_of_a_row_are_known(section: str) -> None:
     roles = {role for role, _ in read_table(EFFECTS, TABLE, "argument roles", ("role", "words"))}
     for row in read_table(EFFECTS, TABLE, section, (*ACTS[section], "kind", "target")):
         assert row[-2] in KINDS, row
-        assert row[-1] in {*roles, *"shape every none name value host links".split()}, row
+        assert row[-1] in {*roles, *"shape every none name value host links forwarded".split()}, row
 
 
 def test_a_list_of_words_alone_is_the_command() -> None:
