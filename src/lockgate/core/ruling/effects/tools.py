@@ -17,8 +17,8 @@ from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.shell import read_command
 from lockgate.core.ruling.effects.sql import read_sql
 from lockgate.core.ruling.effects.tool_arguments import (
+    OPEN_KINDS,
     ROLES,
-    ArgumentAct,
     acts_by_argument,
     all_parts,
     has_role,
@@ -27,7 +27,7 @@ from lockgate.core.ruling.effects.tool_arguments import (
     name_parts,
     quote_word,
 )
-from lockgate.core.ruling.effects.tool_commands import commands_of, kind_of_request, rest_request
+from lockgate.core.ruling.effects.tool_commands import commands_of, kinds_of_request, rest_request
 from lockgate.core.ruling.effects.tool_files import find_secret_files, is_other_host, read_file_tool
 from lockgate.core.ruling.effects.written import MAX_PACKAGES, read_shown_text
 from lockgate.core.ruling.targets import (
@@ -66,10 +66,6 @@ _GOES_TO_HOST = frozenset(
     "sends-data grants-access sends-secret unknown-act embeds-remote-code installs-package clones pushes".split()
 )
 _SENDS = frozenset("sends-message sends-data shares publishes sends-secret".split())
-# A public answer is an answer; a public folder is a door.
-_PUBLIC_BY_NATURE = frozenset("sends-message publishes".split())
-# An argument says what such a tool does; to what another one does by its name it adds.
-_OPEN = frozenset("unknown-act changes-record changes-own-note changes-permissions".split())
 # Kinds that say nothing about what a command does, of which no tool's name says that its service is on this machine.
 _NOT_KNOWN = frozenset("runs-program unknown-act computes asks-local".split())
 _NOT_KNOWN_BY_NAME = _NOT_KNOWN | {"unreadable", "runs-project-task"}
@@ -143,8 +139,8 @@ def _graver_reading(
     if not any(command.known for command in commands) and (rest := rest_request(call.tool, leaves)) is not None:
         name_of_request, address = rest
         commands = [*commands, *commands_of(name_of_request, {})]
-        if kind := kind_of_request(name_of_request):
-            effects = [*effects, effect(kind, address.text[:_MAX_TARGET], argument=address.argument)]
+        kinds = kinds_of_request(name_of_request, call.arguments)
+        effects = [*effects, *(effect(kind, address.text[:_MAX_TARGET], argument=address.argument) for kind in kinds)]
     for command in commands:
         # `k8s_list_pods` is no command of its program, which says nothing against the name.
         if command.known or name.kind != "looks":
@@ -308,11 +304,11 @@ def _read_service_tool(
     """Return what a tool does by its name and its arguments, one effect for each target among them."""
     by_name = [("instructs-agent", "shape")] if seed == "spawn_agent" else _acts_by_name(name, leaves)
     main = by_name[0][0]
-    by_argument = _acts_beside(name, main, call)
+    by_argument = [] if name.kind == "looks" else list(acts_by_argument(name, call.arguments, main))
     if any(act.kind == "looks" for act in by_argument):
         return [effect("looks")]
     gravest = max((KINDS[act.kind].severity for act in by_argument), default=-1)
-    if main in _OPEN and gravest >= KINDS[main].severity:
+    if main in OPEN_KINDS and gravest >= KINDS[main].severity:
         by_name = by_name[1:]
     effects = [effect(act.kind, act.target, argument=act.setting.argument) for act in by_argument if act.target]
     acts = dict.fromkeys([*by_name, *((act.kind, act.role) for act in by_argument if not act.target)])
@@ -331,15 +327,6 @@ def _read_texts(kinds: frozenset[str], leaves: Sequence[Leaf]) -> Iterator[Effec
             yield from read_shown_text(leaf.text, leaf.argument)
 
 
-def _acts_beside(name: ToolName, main: str, call: ToolCall) -> list[ArgumentAct]:
-    """Return what the arguments do besides the act that the name says."""
-    acts = [] if name.kind == "looks" else list(acts_by_argument(name, call.arguments))
-    # A new password changes a login where a record is changed; where a page or an account is asked, it is used.
-    known = set[str]() if main in _OPEN else {"changes-login", "looks"}
-    known |= {"changes-permissions"} if main in _PUBLIC_BY_NATURE else set()
-    return [act for act in acts if act.kind not in known]
-
-
 def _acts_by_name(name: ToolName, leaves: Sequence[Leaf]) -> list[tuple[str, str]]:
     """Return the kind and aim of a tool by its name, and by the action or state that an argument names."""
     kind, acts = name.kind, [(name.kind, name.role)]
@@ -348,8 +335,8 @@ def _acts_by_name(name: ToolName, leaves: Sequence[Leaf]) -> list[tuple[str, str
     verbs = _stated_verbs(name, leaves)
     act = gravest_act(verbs, name.words - {name.verb})[1] if verbs else None
     if act is not None and act.kind != "unknown-act" and KINDS[act.kind].severity >= KINDS[kind].severity:
-        acts = [(act.kind, act.role), *([] if kind in _OPEN else acts)]
-    return _acts_by_shape(name, acts, leaves) if kind in _OPEN or kind == "approves-payment" else acts
+        acts = [(act.kind, act.role), *([] if kind in OPEN_KINDS else acts)]
+    return _acts_by_shape(name, acts, leaves) if kind in OPEN_KINDS or kind == "approves-payment" else acts
 
 
 def _acts_by_shape(name: ToolName, acts: list[tuple[str, str]], leaves: Sequence[Leaf]) -> list[tuple[str, str]]:
