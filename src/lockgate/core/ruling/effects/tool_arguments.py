@@ -277,13 +277,10 @@ def find_settings(arguments: Mapping[str, object]) -> Iterator[ArgumentSetting]:
             is_short = len(value) <= _MAX_SETTING_TEXT
             if is_short:
                 yield ArgumentSetting(path, _setting_name(path), value)
-            if value[:1] == "{" or has_role(path, "document") or (is_short and _states_pairs(path, value)):
+            states_pairs = is_short and ("=" in value or not has_role(path, "prose"))
+            if value[:1] == "{" or states_pairs or has_role(path, "document"):
                 for match in islice(_PAIR.finditer(value[:_MAX_DOCUMENT]), _MAX_SCALARS):
                     yield ArgumentSetting(path, match[1], match[2])
-
-
-def _states_pairs(path: str, value: str) -> bool:
-    return "=" in value or (":" in value and not has_role(path, "prose"))
 
 
 def _setting_name(path: str) -> str:

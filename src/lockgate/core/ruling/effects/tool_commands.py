@@ -199,16 +199,13 @@ def _place_arguments(
         rank = _rank(key)
         if rank == _LINE or (rank == 0 and used.issuperset(map(_normal, _words(value)))):
             continue
-        is_option = _is_option(key, value, known)
+        is_text = has_role(key, "prose") or len(value) > _MAX_VALUE or "\n" in value
+        is_option = not value or _option(key) in known or is_text
         if is_option or head.program in _CLOUDS:
             options.append(quote_word(f"{_option(key)}={value[:_MAX_VALUE]}") if value else _option(key))
         if not is_option or rank == _LAST:
             operands.append(quote_word(value))
     return options, operands
-
-
-def _is_option(key: str, value: str, known: Collection[str]) -> bool:
-    return not value or _option(key) in known or has_role(key, "prose") or len(value) > _MAX_VALUE or "\n" in value
 
 
 def _given(arguments: Mapping[str, object]) -> Iterator[tuple[str, str]]:
