@@ -29,7 +29,7 @@ def test_a_role_is_read_from_the_last_name_in_any_common_language() -> None:
 
 def test_a_path_is_named_by_path_words_only() -> None:
     assert all(map(is_path_name, ["path", "file_path", "destination", "source_path", "save_dir", "paths[2]"]))
-    assert not any(map(is_path_name, ["repo_path", "file_id", "folder_color", "name", "target"]))
+    assert not any(map(is_path_name, ["repo_path", "file_id", "folder_color", "name", "title"]))
 
 
 def test_a_file_to_take_along_is_named_at_any_depth_and_in_any_common_language() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, argument_words
@@ -12,11 +13,11 @@ from lockgate.core.ruling.tool_risk import EFFECTS, GROUPS, TABLE, Alternatives,
 from lockgate.core.tables import read_table
 
 _MAX_SCALARS = 500
-_MAX_SETTING_TEXT = 200
+_MAX_SETTING_TEXT, _MAX_DOCUMENT = 200, 16_000
 # Python refuses to print integers of thousands of digits; no setting is that long.
 _MAX_SETTING_BITS = 64
 _INDEX = re.compile(r"\[\d+\]")
-_PAIR = re.compile(r"([\w.-]{2,40})\s*[=:]\s*[\"']?([\w-]{1,20})")
+_PAIR = re.compile(r"([\w.-]{2,40})[\"']?\s*[=:]\s*[\"']?([\w-]{1,20})")
 
 ROLES: Mapping[str, frozenset[str]] = read_words("argument roles", "role")
 _IDS = frozenset("id ids uid uuid".split())
@@ -176,6 +177,12 @@ _ROWS = tuple(_read_rows())
 _WRITTEN = tuple(row for row in _ROWS if row.verbs.words == {"written"})
 
 
+# An argument says what such a tool does; to what another one does by its name it adds.
+OPEN_KINDS = frozenset("unknown-act changes-record changes-own-note changes-permissions".split())
+# A public answer is an answer; a public folder is a door.
+_PUBLIC_BY_NATURE = frozenset("sends-message publishes".split())
+
+
 class ArgumentAct(NamedTuple):
     """A kind of effect that the arguments add, the role of what it is aimed at, and the setting that says so."""
 
@@ -189,11 +196,21 @@ class ArgumentAct(NamedTuple):
         return {"name": self.setting.name, "value": self.setting.value}.get(self.role, "")
 
 
-def acts_by_argument(name: ToolName, arguments: Mapping[str, object]) -> Iterator[ArgumentAct]:
-    """Yield what the arguments of a tool do besides its name; of the rows that fit one setting, the first decides."""
+def acts_by_argument(name: ToolName, arguments: Mapping[str, object], main: str = "") -> Iterator[ArgumentAct]:
+    """Yield what the arguments of a tool do besides its main act; of the rows that fit one setting, the first decides.
+
+    A new password changes a login where a record is changed; where a page or an account is asked, it is used.
+    """
+    main = main or name.kind
+    known = {"changes-permissions"} if main in _PUBLIC_BY_NATURE else set()
+    known |= set() if main in OPEN_KINDS else {"changes-login", "looks"}
+    yield from (act for act in _acts_of_rows(name, arguments) if act.kind not in known)
+
+
+def _acts_of_rows(name: ToolName, arguments: Mapping[str, object]) -> Iterator[ArgumentAct]:
     settings = list(find_settings(arguments))
     # What is worked on may be told by the name of its number only: `approve` with `pull_number`.
-    words = name.words.union(*(name_parts(setting.name) for setting in settings))
+    words = name.words.union(*(all_parts(setting.argument) | name_parts(setting.name) for setting in settings))
     rows = _rows_of(name.verb, words)
     yield from (ArgumentAct(row.kind, row.role, ArgumentSetting("", "", "")) for row in rows if not row.values)
     for setting in settings:
@@ -256,15 +273,14 @@ def find_settings(arguments: Mapping[str, object]) -> Iterator[ArgumentSetting]:
             pending += [(f"{path}[{at}]", item) for at, item in enumerate(value)]
         elif isinstance(value, int) and value.bit_length() <= _MAX_SETTING_BITS:
             yield ArgumentSetting(path, _setting_name(path), str(value))
-        elif isinstance(value, str) and len(value) <= _MAX_SETTING_TEXT:
-            yield ArgumentSetting(path, _setting_name(path), value)
-            yield from _paired_settings(path, value)
-
-
-def _paired_settings(path: str, value: str) -> Iterator[ArgumentSetting]:
-    if "=" in value or (":" in value and not has_role(path, "prose")):
-        for match in _PAIR.finditer(value):
-            yield ArgumentSetting(path, match[1], match[2])
+        elif isinstance(value, str):
+            is_short = len(value) <= _MAX_SETTING_TEXT
+            if is_short:
+                yield ArgumentSetting(path, _setting_name(path), value)
+            states_pairs = is_short and ("=" in value or not has_role(path, "prose"))
+            if value[:1] == "{" or states_pairs or has_role(path, "document"):
+                for match in islice(_PAIR.finditer(value[:_MAX_DOCUMENT]), _MAX_SCALARS):
+                    yield ArgumentSetting(path, match[1], match[2])
 
 
 def _setting_name(path: str) -> str:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.effects.effect import KINDS, SPENDS, Severity
 from lockgate.core.ruling.effects.programs.program_rows import commands_of_program, find_row
-from lockgate.core.ruling.effects.tool_arguments import ROLES, has_role, name_parts, quote_word
+from lockgate.core.ruling.effects.tool_arguments import ROLES, acts_by_argument, has_role, name_parts, quote_word
 from lockgate.core.ruling.targets import is_local_host
 from lockgate.core.ruling.tool_risk import (
     CACHED_NAMES,
@@ -122,8 +122,9 @@ _FILLER = WORDS["command line"] | WORDS["no object"]
 
 def _match(program: str, rest: Sequence[str], *, is_sure: bool) -> Iterator[_Head]:
     name, *service = program.split()
-    if name in _VERB_FIRST and not service and rest and rest[0] not in (_EVERYDAY - NOUNS) | _FILLER:
-        service, rest = [rest[0]], rest[1:]
+    plain = [word for word in rest if word not in _FILLER]
+    if name in _VERB_FIRST and not service and plain and plain[0] not in _EVERYDAY - NOUNS:
+        service, rest = [plain[0]], plain[1:]
     parts, key = _fitting_key(name, (*service, *rest))
     is_joined = "".join(_words(key)) == "".join((*service, *rest))
     rest = [word for word in rest if word not in _FILLER]
@@ -132,7 +133,7 @@ def _match(program: str, rest: Sequence[str], *, is_sure: bool) -> Iterator[_Hea
         yield _Head(name, tuple(key.split()), "row", left)
         if not left:
             return
-    elif name in _VERB_LAST or service:
+    elif rest and (name in _VERB_LAST or service):
         yield from _match_cloud(name, service, rest, is_sure=is_sure)
         return
     # What no row knows may be read by its first word: `redis_config_set` is no `set`.
@@ -198,16 +199,13 @@ def _place_arguments(
         rank = _rank(key)
         if rank == _LINE or (rank == 0 and used.issuperset(map(_normal, _words(value)))):
             continue
-        is_option = _is_option(key, value, known)
+        is_text = has_role(key, "prose") or len(value) > _MAX_VALUE or "\n" in value
+        is_option = not value or _option(key) in known or is_text
         if is_option or head.program in _CLOUDS:
             options.append(quote_word(f"{_option(key)}={value[:_MAX_VALUE]}") if value else _option(key))
         if not is_option or rank == _LAST:
             operands.append(quote_word(value))
     return options, operands
-
-
-def _is_option(key: str, value: str, known: Collection[str]) -> bool:
-    return not value or _option(key) in known or has_role(key, "prose") or len(value) > _MAX_VALUE or "\n" in value
 
 
 def _given(arguments: Mapping[str, object]) -> Iterator[tuple[str, str]]:
@@ -260,7 +258,9 @@ def name_of_request(method: str, address: str) -> str:
     """Return a request that changes something elsewhere as a tool's name: its method as the verb, its path as words."""
     verb, match = _VERBS.get(method.upper(), ""), _ADDRESS.match(address)
     host, path = (match[1] or "", match[2] or "") if match else ("", "")
-    if not verb or not match or is_local_host(host.partition(":")[0]):
+    machine, _, port = host.partition(":")
+    # A program of the project listens here, or what rules over all containers of the machine.
+    if not verb or not match or (is_local_host(machine) and port not in WORDS["administration port"]):
         return ""
     if action := _ACTION.search(path):
         return f"{host.partition('.')[0]}_{action[1]}"[:MAX_NAME]
@@ -269,10 +269,15 @@ def name_of_request(method: str, address: str) -> str:
     return "_".join((verb, *named))[:MAX_NAME].replace(":", "_").replace(".", "_")
 
 
-def kind_of_request(name: str) -> str:
-    """Return what a request by this name does, where it is more than sending data."""
-    kind = read_tool_name(name).kind if name else "looks"
-    return kind if KINDS[kind].severity >= Severity.OPENS_A_DOOR or kind in SPENDS else ""
+def kinds_of_request(name: str, body: Mapping[str, object]) -> list[str]:
+    """Return what a request by this name with this body does, where it is more than sending data."""
+    if not name:
+        return []
+    request = read_tool_name(name)
+    # A password is mostly used where it is sent, and not changed.
+    stated = {act.kind for act in acts_by_argument(request, body)} - {"changes-login", *SPENDS}
+    kinds = sorted({request.kind, *stated}, key=lambda kind: -KINDS[kind].severity)
+    return [kind for kind in kinds if KINDS[kind].severity >= Severity.OPENS_A_DOOR or kind in SPENDS]
 
 
 _VERBS = {"POST": "create", "PUT": "set", "PATCH": "update", "DELETE": "delete"}

@@ -99,8 +99,10 @@ def _find_paths(name: ToolName, leaves: Sequence[Leaf]) -> list[Leaf]:
 
 def _access_of(leaf: Leaf, access: Access, name: ToolName) -> Access:
     """Return what is done with one path: a tool that reads one file may write another."""
-    is_output = not name_parts(leaf.argument).isdisjoint(ROLES["output"])
-    if access is Access.READ or _transforms(name):
+    transforms = _transforms(name)
+    outputs = ROLES["output"] | (ROLES["copied to"] if transforms else frozenset())
+    is_output = not name_parts(leaf.argument).isdisjoint(outputs)
+    if access is Access.READ or transforms:
         return Access.WRITE if is_output or name.verb == "download" else Access.READ
     return access
 

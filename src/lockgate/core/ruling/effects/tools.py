@@ -17,8 +17,8 @@ from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.shell import read_command
 from lockgate.core.ruling.effects.sql import read_sql
 from lockgate.core.ruling.effects.tool_arguments import (
+    OPEN_KINDS,
     ROLES,
-    ArgumentAct,
     acts_by_argument,
     all_parts,
     has_role,
@@ -27,7 +27,7 @@ from lockgate.core.ruling.effects.tool_arguments import (
     name_parts,
     quote_word,
 )
-from lockgate.core.ruling.effects.tool_commands import commands_of, kind_of_request, rest_request
+from lockgate.core.ruling.effects.tool_commands import commands_of, kinds_of_request, rest_request
 from lockgate.core.ruling.effects.tool_files import find_secret_files, is_other_host, read_file_tool
 from lockgate.core.ruling.effects.written import MAX_PACKAGES, read_shown_text
 from lockgate.core.ruling.targets import (
@@ -66,10 +66,6 @@ _GOES_TO_HOST = frozenset(
     "sends-data grants-access sends-secret unknown-act embeds-remote-code installs-package clones pushes".split()
 )
 _SENDS = frozenset("sends-message sends-data shares publishes sends-secret".split())
-# A public answer is an answer; a public folder is a door.
-_PUBLIC_BY_NATURE = frozenset("sends-message publishes".split())
-# An argument says what such a tool does; to what another one does by its name it adds.
-_OPEN = frozenset("unknown-act changes-record changes-own-note changes-permissions".split())
 # Kinds that say nothing about what a command does, of which no tool's name says that its service is on this machine.
 _NOT_KNOWN = frozenset("runs-program unknown-act computes asks-local".split())
 _NOT_KNOWN_BY_NAME = _NOT_KNOWN | {"unreadable", "runs-project-task"}
@@ -143,8 +139,8 @@ def _graver_reading(
     if not any(command.known for command in commands) and (rest := rest_request(call.tool, leaves)) is not None:
         name_of_request, address = rest
         commands = [*commands, *commands_of(name_of_request, {})]
-        if kind := kind_of_request(name_of_request):
-            effects = [*effects, effect(kind, address.text[:_MAX_TARGET], argument=address.argument)]
+        kinds = kinds_of_request(name_of_request, call.arguments)
+        effects = [*effects, *(effect(kind, address.text[:_MAX_TARGET], argument=address.argument) for kind in kinds)]
     for command in commands:
         # `k8s_list_pods` is no command of its program, which says nothing against the name.
         if command.known or name.kind != "looks":
@@ -176,7 +172,8 @@ def _read_run(
 ) -> list[Effect] | None:
     """Return what a shell, an interpreter or a database runs; None for a tool that is none of these."""
     is_code = _has(name.words, "code")
-    if seed == "bash" or (not is_code and _may_be_shell(name, seed)):
+    may_be_shell = seed not in _OTHER_SEEDS and (name.verb in _RUNS or _has(name.words, "shell"))
+    if seed == "bash" or (not is_code and may_be_shell):
         commands = _command_lines(seed, leaves)
         if commands or seed == "bash":
             return _read_commands(name, commands, leaves, project, activity)
@@ -184,10 +181,6 @@ def _read_run(
         return code
     is_database = _has(name.words, "database") or any("sql" in name_parts(leaf.argument) for leaf in leaves)
     return (_read_queries(leaves) if is_database else []) or None
-
-
-def _may_be_shell(name: ToolName, seed: str) -> bool:
-    return seed not in _OTHER_SEEDS and (name.verb in _RUNS or _has(name.words, "shell"))
 
 
 def _read_sources(leaves: Sequence[Leaf], project: Project) -> list[Effect]:
@@ -243,7 +236,9 @@ def _read_web_tool(
     """Return what a tool asks of an address or does to a page; None for a tool that does neither."""
     hosts, looks = list(_addressed_hosts(leaves)), [effect("looks")]
     if name.kind == "looks":
-        return (_requests(leaves, _asked_hosts(name, hosts)) if may_reach_any_address(call.tool) else []) or looks
+        # Where a tool that looks only names hosts, a bare one is asked nothing.
+        asked = [(host, leaf) for host, leaf in hosts if "/" in leaf.text or not _has(name.words, "names hosts")]
+        return (_requests(leaves, asked) if may_reach_any_address(call.tool) else []) or looks
     # A tool that installs something works on the browser.
     page = name.words if name.verb != "install" and _has(name.words, "page") else frozenset[str]()
     if seed == "web_fetch" or name.kind == "requests":
@@ -253,11 +248,6 @@ def _read_web_tool(
     # A tool by the name of the protocol goes where its address says, and what it is called is the method.
     is_method = _has(name.words, "protocol") and _has(name.words, "sends request")
     return (_requests(leaves, hosts, sends=True) if is_method else []) or None
-
-
-def _asked_hosts(name: ToolName, hosts: Sequence[tuple[str, Leaf]]) -> Sequence[tuple[str, Leaf]]:
-    """Return the hosts that a tool which looks may carry data to; where it only names hosts, a bare one is none."""
-    return [(host, leaf) for host, leaf in hosts if "/" in leaf.text or not _has(name.words, "names hosts")]
 
 
 def _addressed_hosts(leaves: Sequence[Leaf]) -> Iterator[tuple[str, Leaf]]:
@@ -272,15 +262,13 @@ def _requests(leaves: Sequence[Leaf], hosts: Sequence[tuple[str, Leaf]], *, send
     method = next((leaf.text.upper() for leaf in leaves if leaf.argument == "method"), "GET")
     has_body = any(not name_parts(leaf.argument).isdisjoint(ROLES["request body"]) for leaf in leaves)
     sends = sends or has_body or method not in ("GET", "HEAD", "OPTIONS")
-    return [_request(host, leaf, sends=sends) for host, leaf in hosts]
-
-
-def _request(host: str, leaf: Leaf, *, sends: bool) -> Effect:
-    """Return the effect of a request to a host, or of data that is sent there."""
-    sends = sends or _CARRIES_TEXT.search(leaf.text) is not None
-    kind = "asks-local" if is_local_host(host) else "sends-data" if sends else "requests"
-    at = max(leaf.text.lower().find(host), 0)
-    return effect(kind, host, argument=leaf.argument, span=(at, at + len(host)))
+    effects = list[Effect]()
+    for host, leaf in hosts:
+        kind = "sends-data" if sends or _CARRIES_TEXT.search(leaf.text) else "requests"
+        at = max(leaf.text.lower().find(host), 0)
+        kind = "asks-local" if is_local_host(host) else kind
+        effects.append(effect(kind, host, argument=leaf.argument, span=(at, at + len(host))))
+    return effects
 
 
 def _read_page_act(
@@ -308,11 +296,11 @@ def _read_service_tool(
     """Return what a tool does by its name and its arguments, one effect for each target among them."""
     by_name = [("instructs-agent", "shape")] if seed == "spawn_agent" else _acts_by_name(name, leaves)
     main = by_name[0][0]
-    by_argument = _acts_beside(name, main, call)
+    by_argument = [] if name.kind == "looks" else list(acts_by_argument(name, call.arguments, main))
     if any(act.kind == "looks" for act in by_argument):
         return [effect("looks")]
     gravest = max((KINDS[act.kind].severity for act in by_argument), default=-1)
-    if main in _OPEN and gravest >= KINDS[main].severity:
+    if main in OPEN_KINDS and gravest >= KINDS[main].severity:
         by_name = by_name[1:]
     effects = [effect(act.kind, act.target, argument=act.setting.argument) for act in by_argument if act.target]
     acts = dict.fromkeys([*by_name, *((act.kind, act.role) for act in by_argument if not act.target)])
@@ -331,15 +319,6 @@ def _read_texts(kinds: frozenset[str], leaves: Sequence[Leaf]) -> Iterator[Effec
             yield from read_shown_text(leaf.text, leaf.argument)
 
 
-def _acts_beside(name: ToolName, main: str, call: ToolCall) -> list[ArgumentAct]:
-    """Return what the arguments do besides the act that the name says."""
-    acts = [] if name.kind == "looks" else list(acts_by_argument(name, call.arguments))
-    # A new password changes a login where a record is changed; where a page or an account is asked, it is used.
-    known = set[str]() if main in _OPEN else {"changes-login", "looks"}
-    known |= {"changes-permissions"} if main in _PUBLIC_BY_NATURE else set()
-    return [act for act in acts if act.kind not in known]
-
-
 def _acts_by_name(name: ToolName, leaves: Sequence[Leaf]) -> list[tuple[str, str]]:
     """Return the kind and aim of a tool by its name, and by the action or state that an argument names."""
     kind, acts = name.kind, [(name.kind, name.role)]
@@ -348,8 +327,8 @@ def _acts_by_name(name: ToolName, leaves: Sequence[Leaf]) -> list[tuple[str, str
     verbs = _stated_verbs(name, leaves)
     act = gravest_act(verbs, name.words - {name.verb})[1] if verbs else None
     if act is not None and act.kind != "unknown-act" and KINDS[act.kind].severity >= KINDS[kind].severity:
-        acts = [(act.kind, act.role), *([] if kind in _OPEN else acts)]
-    return _acts_by_shape(name, acts, leaves) if kind in _OPEN or kind == "approves-payment" else acts
+        acts = [(act.kind, act.role), *([] if kind in OPEN_KINDS else acts)]
+    return _acts_by_shape(name, acts, leaves) if kind in OPEN_KINDS or kind == "approves-payment" else acts
 
 
 def _acts_by_shape(name: ToolName, acts: list[tuple[str, str]], leaves: Sequence[Leaf]) -> list[tuple[str, str]]:
@@ -436,7 +415,8 @@ def _targets_of(leaf: Leaf, role: str) -> list[Seen]:
         return []
     if sink_from_argument(leaf.argument) == "url" and (host := host_from_value(text)):
         return [Seen(Shape.HOST, host, *whole)]
-    if not _is_for(leaf, role):
+    is_any = role == "every" and not is_prose(leaf) and not has_role(leaf.argument, "action")
+    if not (is_any or has_role(leaf.argument, role)):
         return []
     # An account may stand behind its kind, as in `wallet:0x5f…`. Where a payment goes may be said in words (`original
     # payment method`): those are no account.
@@ -445,12 +425,6 @@ def _targets_of(leaf: Leaf, role: str) -> list[Seen]:
     if shaped or (is_vague and not _IN_ACCOUNT.search(text)):
         return shaped
     return [Seen(Shape.NAME, text[start:], end - len(text) + start, end)]
-
-
-def _is_for(leaf: Leaf, role: str) -> bool:
-    if role == "every":
-        return not is_prose(leaf) and not has_role(leaf.argument, "action")
-    return has_role(leaf.argument, role)
 
 
 def _raised_by_annotations(call: ToolCall, effects: Sequence[Effect]) -> list[Effect]:

@@ -118,7 +118,7 @@ def _embedded_hosts(text: str) -> Iterator[tuple[str, str, int, int]]:
             continue
         at = match.start(1)
         looks += 1
-        line = text[max(text.rfind("\n", max(0, at - _CONTEXT), at) + 1, at - _CONTEXT) : at]
+        line = _line_before(text, at, _CONTEXT)
         loads = looks > _MAX_LOOKS or _P["loads"].search(line) is not None
         if loads or _P["connects"].search(line):
             if looks <= _MAX_LOOKS and _P["comment line"].match(line):
@@ -253,40 +253,25 @@ def _weak_settings(path: str, text: str) -> Iterator[tuple[str, str, int, int]]:
     for count, match in enumerate(_P["value"].finditer(text)):
         if count > _MAX_VALUES:
             break
-        begin = max(
-            text.rfind("\n", max(0, match.start() - _NAME_SPACE), match.start()) + 1, match.start() - _NAME_SPACE
-        )
-        line = text[begin : match.start()]
+        line = _line_before(text, match.start(), _NAME_SPACE)
         named = _P["name"].search(line)
         if named is None or _P["comment line"].match(line):
             continue
         name, value = named[1].strip(".-"), match[1].lower()
-        if name.lower() in _STATE_NAMES and (
-            above := _P["above"].search(text, max(0, begin - _NAME_SPACE), begin + named.start(1))
-        ):
+        begin = match.start() - len(line) + named.start(1)
+        above = _P["above"].search(text, max(0, begin - 2 * _NAME_SPACE), begin)
+        if above and name.lower() in _STATE_NAMES:
             name = above[1]
-        if is_program and not _is_setting_of_program(line, named[1], match[0]):
-            continue
-        if weakens(name, value):
-            yield name, value, begin + named.start(1), match.end(1)
+        is_own = is_program and _P["own variable"].search(line + match[0]) is not None
+        if not is_own and weakens(name, value):
+            yield name, value, begin, match.end(1)
     for match in _P["open"].finditer(text):
-        line = text[
-            max(
-                text.rfind("\n", max(0, match.start() - _NAME_SPACE), match.start()) + 1, match.start() - _NAME_SPACE
-            ) : match.start()
-        ]
+        line = _line_before(text, match.start(), _NAME_SPACE)
         if not _P["comment line"].match(line) and "egress" not in line:
             yield match[1], match[1], *match.span(1)
 
 
-def _line_start(text: str, at: int) -> int:
-    """Return where the line of a value begins, or what is read of it."""
-    begin = max(0, at - _NAME_SPACE)
-    return max(text.rfind("\n", begin, at) + 1, begin)
-
-
-def _is_setting_of_program(line: str, name: str, value: str) -> bool:
-    """Return whether a program sets an option here; its own variables (`encrypted = false`) are no settings."""
-    if value.startswith("=") and not value.startswith("=>") and (line.endswith(" ") or value[1:2] == " "):
-        return name.isupper() or "." in name
-    return not re.match(r"\s*(?:async\s+)?(?:def|function|func|fn)\s", line)
+def _line_before(text: str, at: int, most: int) -> str:
+    """Return what stands before a place on its line, as far as it is read."""
+    begin = max(0, at - most)
+    return text[max(text.rfind("\n", begin, at) + 1, begin) : at]

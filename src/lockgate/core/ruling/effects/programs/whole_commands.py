@@ -48,10 +48,10 @@ def finish_fetches(use: Use) -> Output:
 
 def _note_request(use: Use, address: str) -> None:
     """Note what a request does by its method and path, as a tool does that gets both."""
-    from lockgate.core.ruling.effects.tool_commands import kind_of_request, name_of_request  # it uses these rows
+    from lockgate.core.ruling.effects.tool_commands import kinds_of_request, name_of_request  # it uses these rows
 
-    kind = kind_of_request(name_of_request(use.value("method"), use.walk.plain(address)))
-    if kind:
+    name = name_of_request(use.value("method"), use.walk.plain(address))
+    for kind in kinds_of_request(name, {"data": [*map(use.walk.plain, use.values.get("carry", []))]}):
         use.walk.add(kind, address, Certainty.LIKELY)
 
 
