@@ -14,7 +14,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from functools import lru_cache
 from typing import NamedTuple
 
 from lockgate.core.errors import quoted
@@ -34,7 +33,7 @@ from lockgate.core.ruling.provenance import (
     sentence_of,
 )
 from lockgate.core.ruling.standing import Authority, JudgeStanding
-from lockgate.core.ruling.targets import AddressBook, HostOrMailbox, addresses_from_target
+from lockgate.core.ruling.targets import HostOrMailbox, addresses_from_target, book_of, find_alike
 from lockgate.core.ruling.tool_risk import tool_words
 from lockgate.core.ruling.value_pieces import STOP_WORDS, Candidate, find_candidates, prepare_values
 from lockgate.core.ruling.work_budget import WorkBudget
@@ -391,27 +390,23 @@ class EffectCheck:
 
     def _compare_address(self, address: HostOrMailbox, budget: WorkBudget) -> str:
         """Return which known address one looks like without being it, in words; empty where there is none."""
-        goal, project = self._goal, self._project
-        written, host = address.written.decode("utf-8", "replace"), address.host.decode("utf-8", "replace")
+        goal, written = self._goal, address.written.decode("utf-8", "replace")
+        host = address.host.decode("utf-8", "replace")
         if goal.names(written):
             return ""
-        is_owner_known = project.has_host(host) or goal.names_owner_of(written)
-        for names, book in (
-            ("trusted text", goal.addresses),
-            ("the project", _book_of_project(project.hosts)),
+        hosts = "\n".join(sorted(self._project.hosts)).encode("utf-8", "ignore")
+        books = (
+            ("trusted text", book_of(goal.written)),
+            ("the project", book_of(hosts)),
             ("", self._context.index.addresses),
-        ):
-            other, block = book.find_alike(address, budget, is_owner_known=is_owner_known)
-            if other:
-                shown = quoted(written if "@" in other else host, _MAX_ALIKE)
-                names = "the goal" if other in goal.asked_text.lower() else names or block
-                return f"{shown} is not {quoted(other, _MAX_ALIKE)}, which {names} names, but looks like it"
-        return ""
-
-
-@lru_cache(maxsize=8)
-def _book_of_project(hosts: frozenset[str]) -> AddressBook:
-    return AddressBook("", "\n".join(sorted(hosts)).encode("utf-8", "ignore"))
+        )
+        is_known = self._project.has_host(host) or goal.names_owner_of(written)
+        other, names = find_alike(address, books, budget, is_known=is_known)
+        if not other:
+            return ""
+        shown = quoted(written if "@" in other else host, _MAX_ALIKE)
+        names = "the goal" if other in goal.asked_text.lower() else names
+        return f"{shown} is not {quoted(other, _MAX_ALIKE)}, which {names} names, but looks like it"
 
 
 def _finding_from_effect(effect: Effect, *, is_forbidden: bool) -> Finding:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import chain
 
 from lockgate.core.ruling.effects.effect import ASKED_BY
-from lockgate.core.ruling.targets import AddressBook, domain_of, is_open_to_all
+from lockgate.core.ruling.targets import domain_of, is_open_to_all
 from lockgate.core.ruling.tool_risk import OBJECT_CLASSES, VERBS, canonical_tool, tool_intent, tool_words
 from lockgate.core.ruling.value_pieces import HOST, MAX_PIECES, STOP_WORDS, Candidate
 from lockgate.core.ruling.work_budget import WorkBudget
@@ -190,21 +190,12 @@ class Goal:
         self.asked: set[bytes] = set()
         self.proper_names: frozenset[bytes] = frozenset()
         self._answers: dict[tuple[str, str], bool] = {}
-        self._book: AddressBook | None = None
-
-    @property
-    def addresses(self) -> AddressBook:
-        """The hosts and mailboxes of all these texts by what they look like."""
-        if self._book is None:
-            self._book = AddressBook("", self.written)
-        return self._book
 
     def add(self, data: bytes, *, asks: bool, vetted: bool = False) -> None:
         """Take in a text; with `asks` it is the user's own, with `vetted` one that a person has vouched for."""
         prepared = prepare(data)
         words = split_words(prepared)
         self.written += prepared + b"\n"
-        self._book = None
         if not vetted:
             self.trusted_only += prepared + b"\n"
         self.folded += b" ".join(words) + b" "
