@@ -61,7 +61,6 @@ _INSTALLING = re.compile(rb"\b(?:install|add|package|module|librar|depend|requir
 _ADDRESSED, _IDENTITY = re.compile(r"[./@]"), re.compile(r"[./@~]|\d{6}")
 _MAILBOX = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")
 _MOST_AIMS = 8
-_ENDING = re.compile(rb"(?<=\w)\.[a-z0-9]{1,5}\Z")
 _HOST_WORDS = re.compile(rb"[^\W_]{5,}")
 _NEAR, _MAX_SHOWN, _SHORTEST_DICTATED = 80, 120, 8
 
@@ -297,10 +296,9 @@ class EffectCheck:
         Entries of lists and records are there to be chosen from. `crontab` is what every order about a job says: the
         name of the very thing that the goal asks for tells nothing.
         """
-        handed = self._context.find_delegated(self._tool)
+        handed = self._context.find_delegated()
         for candidate in self._find_candidates(effect, [name for aim in aims for name in names_of(aim)]):
-            # Few say the ending of a file's name.
-            words = split_words(_ENDING.sub(b"", candidate.piece))
+            words = split_words(candidate.piece)
             is_said = not candidate.is_address and self._goal.says_all(words)
             if is_said or is_word_for_kind(effect.kind, candidate.leaf.text):
                 continue

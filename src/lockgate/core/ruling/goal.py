@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import chain
 
 from lockgate.core.ruling.effects.effect import ASKED_BY
 from lockgate.core.ruling.targets import domain_of, is_open_to_all
@@ -81,25 +80,13 @@ def forbidden_after(text: str, before: frozenset[str] = frozenset()) -> frozense
     acts |= stems | {f"{stem}e" for stem in stems} | {stem[:-1] for stem in stems}
     # What is asked for in the same breath, or later, is not forbidden; in "don't order or buy from them" nothing is.
     rest = altogether.sub(". ", lower).replace(". or ", ". not ")
-    bidden = _find_bidden(wishes_in(_PATTERNS["bid after comma"].sub(". ", rest)))
+    bids = _PATTERNS["bid"].sub(" please", wishes_in(_PATTERNS["bid after comma"].sub(". ", rest)))
+    bidden = {word for act in _PATTERNS["bidden"].findall(bids) for word in act}
     return frozenset(
         kind
         for kind, words in _ACTS.items()
         if bidden.isdisjoint(words) and (kind in before or not acts.isdisjoint(words))
     )
-
-
-def _find_bidden(wishes: str) -> set[str]:
-    """Return the words of wishes that stand where an act does: "mail Bob", "and order it", not "read my mail"."""
-    bidden: set[str] = set()
-    for line in _PATTERNS["bid"].sub(" please", wishes).splitlines():
-        words = line.split()
-        for before, word, behind in zip(["", *words], words, [*words[1:], ""], strict=False):
-            is_thing = behind in _LISTS["behind a thing"] or behind[:1].isdigit()
-            is_bid = not before or before in _LISTS["before a bid"] or (before in ("and", "to", "or") and behind)
-            if word in _LISTS["only verbs"] or (is_bid and not is_thing):
-                bidden.add(word)
-    return bidden
 
 
 def is_asked_by(kind: str, wishes: str) -> bool:
@@ -358,16 +345,11 @@ def intent_of(tool: str) -> tuple[frozenset[bytes], frozenset[bytes]]:
 # go, nor to a source that the goal does not name.
 
 _PATH = re.compile(r"[^\s;|&'\"]*[\w~]?(?:/[\w.]|\w\.[a-zA-Z])[^\s;|&'\"]*")
-_PRINTS = _LISTS["print files"] | _LISTS["print behind a script"]
-# What a command line may begin with: a folder, or the names of the files beside the one that is printed.
-_FIRST = re.compile(r"cd\s+[^\s;&|]+\s*&&\s*|(?:(?:ls(?:\s+-[al1]+)?|pwd)\s*(?:&&|;)\s*)+(?=[^/]*\Z)")
 _REDIRECTED = re.compile(r"\s*(?:2>&1|[12]?>\s*/dev/null)")
 # Folders of code that others wrote, and the hosts in a text.
 VENDORED = re.compile(r"(?:^|[/\\\s:])(?:node_modules|site-packages|dist-packages|third[_-]party|vendor|\.venv)[/\\]")
 _HOSTS = re.compile(r"://([^/?#\s]*)")
 _LOGIN_IN_TEXT = re.compile(r"(?<=://)[^/?#@\s\\]{1,255}@")
-# A second command, a substitution, or a pattern that may fit many files.
-_MORE_THAN_ONE = re.compile(r"[;&<>`$\n*?\[{]")
 _SENTENCE = re.compile(r"[^!?\n;]*?(?:[.!?](?=\s|$)|[\n;]|$)")
 _TELLING_WORD = re.compile(r"[\w][\w.+#@/-]*[\w]|\w")
 
@@ -389,16 +371,10 @@ def hands_over(goal: str) -> bool:
 
 
 @lru_cache(maxsize=64)
-def delegated_names(goal: str, tool: str = "") -> frozenset[str]:
-    """Return the telling words, in lower case, of the sentences in which a goal hands a decision over to this tool."""
-    made = tool_words(tool)
-    turned = (
-        sentence
-        for sentence in _sentences_that(_PATTERNS["turns into"], goal)
-        if any(match[1].lower() in made for match in _PATTERNS["turns into"].finditer(sentence))
-    )
-    sentences = chain(_sentences_that(_HANDS_OVER, goal), turned)
-    words = (word for sentence in sentences for word in _TELLING_WORD.findall(_LOGIN_IN_TEXT.sub("", sentence)))
+def delegated_names(goal: str) -> frozenset[str]:
+    """Return the telling words, in lower case, of the sentences in which a goal hands a decision over."""
+    sentences = _LOGIN_IN_TEXT.sub("", "\n".join(_sentences_that(_HANDS_OVER, goal)))
+    words = _TELLING_WORD.findall(sentences)
     return frozenset(list(dict.fromkeys(word.lower() for word in words if _is_telling(word)))[:_MAX_NAMES])
 
 
@@ -437,7 +413,7 @@ def is_delegated_to(names: frozenset[str], source: str, produced_by: str) -> boo
     if not names or len(_PATH.findall(produced_by)) > 1:
         return False
     place, _, tool = source.partition(":")
-    if canonical_tool(tool) == "bash" and not _prints_one_source(produced_by):
+    if canonical_tool(tool) == "bash" and not _PATTERNS["prints one text"].match(produced_by.strip()):
         return False
     if place == "tool":
         # The tool's own name is in the goal as a verb or a noun: "Fetch the news" names no page.
@@ -458,27 +434,3 @@ def _is_called(names: frozenset[str], called: str) -> bool:
         return bool(called_by)
     # A file that the goal names is the user's own, and not a page of that name on a host that the goal does not name.
     return any(not _PATTERNS["file name"].search(name) for name in called_by)
-
-
-def _prints_one_source(command: str) -> bool:
-    """Return whether a command line runs one program for its text, and gives it no second file to print."""
-    command = _FIRST.sub("", command.strip(), count=1)
-    if _MORE_THAN_ONE.search(command):
-        return False
-    first, *filters = [part.split() or [""] for part in command.split("|")]
-    is_filtered = all(part[0] in _PRINTS and _count_files(part) == 0 for part in filters)
-    prints_one = (
-        _count_files(first) == 1
-        if first[0].rpartition("/")[2] in _PRINTS
-        else _LISTS["print many texts"].isdisjoint(first)
-    )
-    return is_filtered and prints_one
-
-
-def _count_files(words: list[str]) -> int:
-    """Return how many files a program that prints files is given; 0 for every other program."""
-    program = words[0].rpartition("/")[2]
-    if program not in _PRINTS:
-        return 0
-    files = [word for word in words[1:] if word[0] != "-" and not word.isdigit()]
-    return len(files) - (program in _LISTS["print behind a script"])
