@@ -13,7 +13,7 @@ from functools import lru_cache
 from lockgate.core.ruling.effects.effect import ASKED_BY
 from lockgate.core.ruling.targets import domain_of, is_open_to_all
 from lockgate.core.ruling.tool_risk import OBJECT_CLASSES, VERBS, canonical_tool, tool_intent, tool_words
-from lockgate.core.ruling.value_pieces import HOST, MAX_PIECES, STOP_WORDS, Candidate
+from lockgate.core.ruling.value_pieces import HOST, STOP_WORDS, Candidate
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.tables import read_rows, read_table
 from lockgate.core.text.confusables import fold_to_latin, triggers_from_text
@@ -89,6 +89,7 @@ def forbidden_after(text: str, before: frozenset[str] = frozenset()) -> frozense
     )
 
 
+@lru_cache(maxsize=1024)
 def is_asked_by(kind: str, wishes: str) -> bool:
     """Return whether wishes, as `wishes_in` gives them, have a phrase by which people ask for this kind."""
     return _pattern_of_phrases(ASKED_BY.get(kind, ())).search(wishes) is not None
@@ -176,7 +177,6 @@ class Goal:
         self.known: set[bytes] = set()
         self.asked: set[bytes] = set()
         self.proper_names: frozenset[bytes] = frozenset()
-        self._answers: dict[tuple[str, str], bool] = {}
 
     def add(self, data: bytes, *, asks: bool, vetted: bool = False) -> None:
         """Take in a text; with `asks` it is the user's own, with `vetted` one that a person has vouched for."""
@@ -193,7 +193,6 @@ class Goal:
             text = data.decode("utf-8", "replace")
             self.wishes += wishes_in(text)
             self.forbidden_kinds = forbidden_after(text, self.forbidden_kinds)
-            self._answers.clear()
 
     def hear(self, text: str) -> None:
         """Take in the user's own text as it is written: it has names, and may hand a decision over."""
@@ -208,21 +207,12 @@ class Goal:
 
     def asks_for_kind(self, kind: str) -> bool:
         """Return whether the user asks for this kind of effect, by the words of its row."""
-        answer = self._answers.get(("kind", kind))
-        if answer is None:
-            answer = self._answers["kind", kind] = is_asked_by(kind, self.wishes)
-        return answer
+        return is_asked_by(kind, self.wishes)
 
     def asks_for_tool(self, tool: str) -> bool:
         """Return whether what the user asked for names what this tool does, verb and object."""
-        answer = self._answers.get(("tool", tool))
-        if answer is None:
-            if len(self._answers) >= MAX_PIECES:
-                self._answers.clear()
-            verbs, objects = intent_of(tool)
-            answer = not verbs.isdisjoint(self.asked) and (not objects or not objects.isdisjoint(self.asked))
-            self._answers["tool", tool] = answer
-        return answer
+        verbs, objects = intent_of(tool)
+        return not verbs.isdisjoint(self.asked) and (not objects or not objects.isdisjoint(self.asked))
 
     def contains_value(self, candidate: Candidate, budget: WorkBudget) -> bool:
         """Return whether the user or a trusted text says this: an address as written, other values word by word."""
