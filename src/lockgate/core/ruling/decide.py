@@ -375,9 +375,8 @@ class EffectCheck:
     def _find_lookalikes(self, effects: Sequence[Effect], budget: WorkBudget) -> Iterator[Finding]:
         """Yield the targets that look like an address which the session knows."""
         # A plain request takes nothing along, unless the call also gives something.
-        aimed = _GROUPS["aimed"] | (
-            {"requests"} if any(effect.kind in _GROUPS["gives"] for effect in effects) else set()
-        )
+        gives = any(effect.kind in _GROUPS["gives"] for effect in effects)
+        aimed = _GROUPS["aimed"] | ({"requests"} if gives else set())
         for effect in effects:
             if effect.kind not in aimed or self._goal.names(effect.target):
                 continue
