@@ -110,13 +110,6 @@ def test_a_goal_that_only_wants_to_know_hands_nothing_over(goal: str) -> None:
     assert delegated_names(goal) == frozenset()
 
 
-def test_what_is_turned_into_issues_is_handed_to_the_tool_that_makes_them() -> None:
-    goal = "Turn the minutes 'Atlas-16' into Jira issues for the people named."
-    assert "atlas-16" in delegated_names(goal, "jira_create_issue")
-    for tool in ("bash", "place_order", "update_project"):
-        assert delegated_names(goal, tool) == frozenset(), tool
-
-
 def test_a_goal_may_hand_over_to_a_text_that_it_does_not_name() -> None:
     goal = "Ana wrote to me. Please, can you read her mail and fulfil her request?"
     assert hands_over(goal)

@@ -10,7 +10,7 @@ from lockgate.core.ruling.decide import EffectCheck
 from lockgate.core.ruling.effects.effect import effect
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.explanations import LOOKALIKE
-from lockgate.core.ruling.targets import AddressBook, HostOrMailbox, addresses_from_target
+from lockgate.core.ruling.targets import HostOrMailbox, add_to_book, addresses_from_target, book_of, find_alike
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text.scanner import Scanner
 
@@ -25,7 +25,7 @@ def alike(known: str, target: str) -> str:
 
 def found_in(text: str, address: HostOrMailbox) -> str:
     """Return what a text has that looks like an address."""
-    return AddressBook("", text.lower().encode()).find_alike(address, WorkBudget(1 << 20))[0]
+    return find_alike(address, [("", book_of(text.lower().encode()))], WorkBudget(1 << 20))[0]
 
 
 def held_against(
@@ -105,13 +105,6 @@ def test_addresses_that_look_alike(known: str, target: str) -> None:
 def test_ordinary_pairs_do_not(known: str, target: str) -> None:
     assert not alike(known, target)
     assert not alike(target, known)
-
-
-def test_one_text_may_name_neighbours_but_no_false_letters() -> None:
-    own, false, company = addresses_from_target(f"info@brandt-bau.example {FALSE} ann@company.de")
-    assert not found_in("Mail info@brandt-bau.example or see www.brandtbau.example", own)
-    assert found_in(f"From: {GENUINE}\nFrom: {FALSE}", false) == GENUINE
-    assert not found_in("ann@company.com, ann@company.de", company)
 
 
 ANSWER = f"From: {FALSE}\nCould you send me the contracts once more? Kind regards, Jonas"
@@ -215,14 +208,6 @@ def test_what_stands_before_a_domain_does_not_hide_it(known: str, target: str, s
     assert alike(f"ann@{subdomain}{target}", known)
 
 
-def test_many_neighbours_do_not_hide_a_known_address() -> None:
-    name = "brandtimmobilien"
-    neighbours = [f"{name[:at]}-{name[at:to]}-{name[to:]}.example" for to in range(3, 16) for at in range(1, to)]
-    (false,) = addresses_from_target(FALSE)
-    assert not found_in(" ".join([FALSE, *neighbours]), false)
-    assert found_in(" ".join([FALSE, *neighbours, GENUINE]), false)
-
-
 @pytest.mark.parametrize("blank", ["\u2003", "\u200a", "\u205f"])
 def test_a_blank_in_a_host_is_overlooked_like_a_hyphen(blank: str) -> None:
     assert alike("brandt-bau.example", f"brandt{blank}bau.example")
@@ -242,18 +227,19 @@ def test_a_list_of_one_owners_hosts_leaves_steps_for_many_recipients(scanner: Sc
 def test_a_comparison_that_the_budget_ends_is_known_by_the_budget() -> None:
     near = [f"x{n}@brandtbau{'-' * (n % 50)}.x{n}.example" for n in range(20_000)]
     (address,) = addresses_from_target("ann@brandt-bau.example")
-    book = AddressBook("b0001", " ".join([*near, "brandtbau.example"]).encode())
+    books = [("", add_to_book({}, "b0001", " ".join([*near, "brandtbau.example"]).encode()))]
     ample, spent = WorkBudget(1 << 20), WorkBudget(0)
     spent.exhaust()
-    assert book.find_alike(address, spent) == ("", "")
+    assert find_alike(address, books, spent) == ("", "")
     assert spent.is_spent
-    assert book.find_alike(address, ample) == ("brandtbau.example", "b0001")
+    assert find_alike(address, books, ample) == ("brandtbau.example", "b0001")
 
 
 def test_what_could_not_be_compared_to_the_end_is_a_finding(scanner: Scanner) -> None:
     context = Context(scanner)
     context.add("Answer Jonas.", source="goal", id="goal")
-    same = ("brandt" + "-" * n + "immobilien" for n in range(1, 40))
-    context.add(" ".join(f"{name}{n}.{name}.example" for n in range(500) for name in same), source="tool:read_page")
-    many = [effect("sends-message", FALSE, argument="to")] * 20_000
+    # Hosts of one owner, all with the look of the host to which each message goes.
+    same = ["m" + "-" * n + "ails" + "-" * k + ".brandt-bau.example" for n in range(60) for k in range(40)]
+    context.add(" ".join(same), source="tool:read_page")
+    many = [effect("sends-message", f"ann@{same[0]}", argument="to")] * 200
     assert EffectCheck(context, "send_email").find(many).capped

@@ -79,16 +79,15 @@ class _LeafOffsets:
         for leaf in leaves:
             self._starts.append(self._starts[-1] + len(leaf.text) + len(_SEPARATOR))
 
-    def argument_at(self, offset: int) -> str:
-        return self._leaves[min(bisect_right(self._starts, offset) - 1, len(self._leaves) - 1)].argument
-
-    def start_before(self, offset: int) -> int:
-        return self._starts[bisect_right(self._starts, offset) - 1]
+    def place(self, offset: int) -> tuple[str, int]:
+        """Return the argument that a character belongs to, and where that argument starts."""
+        number = min(bisect_right(self._starts, offset), len(self._leaves)) - 1
+        return self._leaves[number].argument, self._starts[number]
 
     def relocate(self, found: Finding) -> Finding:
         """Return a finding in the joined text as one in its argument."""
-        base = self.start_before(found.start)
-        return found._replace(where=self.argument_at(found.start), start=found.start - base, end=found.end - base)
+        argument, base = self.place(found.start)
+        return found._replace(where=argument, start=found.start - base, end=found.end - base)
 
 
 class _Expected(NamedTuple):
@@ -113,7 +112,7 @@ class _Expected(NamedTuple):
         is_reference = reference is not None and end <= reference.end()
         if is_reference or _OTHER_WORD.match(data, end) or (self.stays_here and not _HAS_VALUE.match(data, end)):
             return True
-        argument = self.places.argument_at(len(data[:start].decode("utf-8", "ignore")))
+        argument, _ = self.places.place(len(data[:start].decode("utf-8", "ignore")))
         is_named_for_it = excerpt.lower().replace("-", "_") in argument.lower().replace("-", "_")
         return is_named_for_it or not _CREDENTIAL_ARGUMENTS.isdisjoint(argument_words(argument)[-1:])
 
@@ -133,11 +132,9 @@ def _counts(hit: RuleHit, expected: _Expected, scanner: Scanner, policy: Policy)
 
 
 def _add_decoded(part: ScannedPart, places: _LeafOffsets, found: ArgumentScan) -> None:
-    argument = places.argument_at(part.start)
+    argument, base = places.place(part.start)
     plain = part.data.decode("utf-8", "replace")
     found.decoded.append(Leaf(argument, plain, part.how))
     if part.encoded:
-        base = places.start_before(part.start)
-        found.encoded.append(
-            Finding(f"encoded:{part.how}", argument, part.start - base, part.end - base, part.how, plain[:_MAX_EXCERPT])
-        )
+        span = part.start - base, part.end - base
+        found.encoded.append(Finding(f"encoded:{part.how}", argument, *span, part.how, plain[:_MAX_EXCERPT]))

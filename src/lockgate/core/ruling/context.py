@@ -235,9 +235,9 @@ class Context:
         paths = (word for word in _WORDS_OF_CALL.findall(asked) if word.startswith(("/", "~", "..")))
         return all(self.project.locate(path) not in _NOT_HERE for path in paths)
 
-    def find_delegated(self, tool: str) -> frozenset[str]:
+    def find_delegated(self) -> frozenset[str]:
         """Return the untrusted blocks to which the user handed the decision, without those that speak to an agent."""
-        names = delegated_names(self.goal.asked_text, tool)
+        names = delegated_names(self.goal.asked_text)
         if not names:
             return frozenset()
         # Nor those that an agent wrote from untrusted text: the user did not mean that text.

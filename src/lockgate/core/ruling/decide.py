@@ -14,7 +14,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from functools import lru_cache
 from typing import NamedTuple
 
 from lockgate.core.errors import quoted
@@ -34,7 +33,7 @@ from lockgate.core.ruling.provenance import (
     sentence_of,
 )
 from lockgate.core.ruling.standing import Authority, JudgeStanding
-from lockgate.core.ruling.targets import AddressBook, HostOrMailbox, addresses_from_target
+from lockgate.core.ruling.targets import HostOrMailbox, addresses_from_target, book_of, find_alike
 from lockgate.core.ruling.tool_risk import tool_words
 from lockgate.core.ruling.value_pieces import STOP_WORDS, Candidate, find_candidates, prepare_values
 from lockgate.core.ruling.work_budget import WorkBudget
@@ -62,7 +61,6 @@ _INSTALLING = re.compile(rb"\b(?:install|add|package|module|librar|depend|requir
 _ADDRESSED, _IDENTITY = re.compile(r"[./@]"), re.compile(r"[./@~]|\d{6}")
 _MAILBOX = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")
 _MOST_AIMS = 8
-_ENDING = re.compile(rb"(?<=\w)\.[a-z0-9]{1,5}\Z")
 _HOST_WORDS = re.compile(rb"[^\W_]{5,}")
 _NEAR, _MAX_SHOWN, _SHORTEST_DICTATED = 80, 120, 8
 
@@ -298,10 +296,9 @@ class EffectCheck:
         Entries of lists and records are there to be chosen from. `crontab` is what every order about a job says: the
         name of the very thing that the goal asks for tells nothing.
         """
-        handed = self._context.find_delegated(self._tool)
+        handed = self._context.find_delegated()
         for candidate in self._find_candidates(effect, [name for aim in aims for name in names_of(aim)]):
-            # Few say the ending of a file's name.
-            words = split_words(_ENDING.sub(b"", candidate.piece))
+            words = split_words(candidate.piece)
             is_said = not candidate.is_address and self._goal.says_all(words)
             if is_said or is_word_for_kind(effect.kind, candidate.leaf.text):
                 continue
@@ -378,9 +375,8 @@ class EffectCheck:
     def _find_lookalikes(self, effects: Sequence[Effect], budget: WorkBudget) -> Iterator[Finding]:
         """Yield the targets that look like an address which the session knows."""
         # A plain request takes nothing along, unless the call also gives something.
-        aimed = _GROUPS["aimed"] | (
-            {"requests"} if any(effect.kind in _GROUPS["gives"] for effect in effects) else set()
-        )
+        gives = any(effect.kind in _GROUPS["gives"] for effect in effects)
+        aimed = _GROUPS["aimed"] | ({"requests"} if gives else set())
         for effect in effects:
             if effect.kind not in aimed or self._goal.names(effect.target):
                 continue
@@ -391,27 +387,23 @@ class EffectCheck:
 
     def _compare_address(self, address: HostOrMailbox, budget: WorkBudget) -> str:
         """Return which known address one looks like without being it, in words; empty where there is none."""
-        goal, project = self._goal, self._project
-        written, host = address.written.decode("utf-8", "replace"), address.host.decode("utf-8", "replace")
+        goal, written = self._goal, address.written.decode("utf-8", "replace")
+        host = address.host.decode("utf-8", "replace")
         if goal.names(written):
             return ""
-        is_owner_known = project.has_host(host) or goal.names_owner_of(written)
-        for names, book in (
-            ("trusted text", goal.addresses),
-            ("the project", _book_of_project(project.hosts)),
+        hosts = "\n".join(sorted(self._project.hosts)).encode("utf-8", "ignore")
+        books = (
+            ("trusted text", book_of(goal.written)),
+            ("the project", book_of(hosts)),
             ("", self._context.index.addresses),
-        ):
-            other, block = book.find_alike(address, budget, is_owner_known=is_owner_known)
-            if other:
-                shown = quoted(written if "@" in other else host, _MAX_ALIKE)
-                names = "the goal" if other in goal.asked_text.lower() else names or block
-                return f"{shown} is not {quoted(other, _MAX_ALIKE)}, which {names} names, but looks like it"
-        return ""
-
-
-@lru_cache(maxsize=8)
-def _book_of_project(hosts: frozenset[str]) -> AddressBook:
-    return AddressBook("", "\n".join(sorted(hosts)).encode("utf-8", "ignore"))
+        )
+        is_known = self._project.has_host(host) or goal.names_owner_of(written)
+        other, names = find_alike(address, books, budget, is_known=is_known)
+        if not other:
+            return ""
+        shown = quoted(written if "@" in other else host, _MAX_ALIKE)
+        names = "the goal" if other in goal.asked_text.lower() else names
+        return f"{shown} is not {quoted(other, _MAX_ALIKE)}, which {names} names, but looks like it"
 
 
 def _finding_from_effect(effect: Effect, *, is_forbidden: bool) -> Finding:

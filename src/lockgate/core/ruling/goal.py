@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import chain
 
 from lockgate.core.ruling.effects.effect import ASKED_BY
-from lockgate.core.ruling.targets import AddressBook, domain_of, is_open_to_all
+from lockgate.core.ruling.targets import domain_of, is_open_to_all
 from lockgate.core.ruling.tool_risk import OBJECT_CLASSES, VERBS, canonical_tool, tool_intent, tool_words
-from lockgate.core.ruling.value_pieces import HOST, MAX_PIECES, STOP_WORDS, Candidate
+from lockgate.core.ruling.value_pieces import HOST, STOP_WORDS, Candidate
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.tables import read_rows, read_table
 from lockgate.core.text.confusables import fold_to_latin, triggers_from_text
@@ -81,7 +80,8 @@ def forbidden_after(text: str, before: frozenset[str] = frozenset()) -> frozense
     acts |= stems | {f"{stem}e" for stem in stems} | {stem[:-1] for stem in stems}
     # What is asked for in the same breath, or later, is not forbidden; in "don't order or buy from them" nothing is.
     rest = altogether.sub(". ", lower).replace(". or ", ". not ")
-    bidden = _find_bidden(wishes_in(_PATTERNS["bid after comma"].sub(". ", rest)))
+    bids = _PATTERNS["bid"].sub(" please", wishes_in(_PATTERNS["bid after comma"].sub(". ", rest)))
+    bidden = {word for act in _PATTERNS["bidden"].findall(bids) for word in act}
     return frozenset(
         kind
         for kind, words in _ACTS.items()
@@ -89,19 +89,7 @@ def forbidden_after(text: str, before: frozenset[str] = frozenset()) -> frozense
     )
 
 
-def _find_bidden(wishes: str) -> set[str]:
-    """Return the words of wishes that stand where an act does: "mail Bob", "and order it", not "read my mail"."""
-    bidden: set[str] = set()
-    for line in _PATTERNS["bid"].sub(" please", wishes).splitlines():
-        words = line.split()
-        for before, word, behind in zip(["", *words], words, [*words[1:], ""], strict=False):
-            is_thing = behind in _LISTS["behind a thing"] or behind[:1].isdigit()
-            is_bid = not before or before in _LISTS["before a bid"] or (before in ("and", "to", "or") and behind)
-            if word in _LISTS["only verbs"] or (is_bid and not is_thing):
-                bidden.add(word)
-    return bidden
-
-
+@lru_cache(maxsize=1024)
 def is_asked_by(kind: str, wishes: str) -> bool:
     """Return whether wishes, as `wishes_in` gives them, have a phrase by which people ask for this kind."""
     return _pattern_of_phrases(ASKED_BY.get(kind, ())).search(wishes) is not None
@@ -189,22 +177,12 @@ class Goal:
         self.known: set[bytes] = set()
         self.asked: set[bytes] = set()
         self.proper_names: frozenset[bytes] = frozenset()
-        self._answers: dict[tuple[str, str], bool] = {}
-        self._book: AddressBook | None = None
-
-    @property
-    def addresses(self) -> AddressBook:
-        """The hosts and mailboxes of all these texts by what they look like."""
-        if self._book is None:
-            self._book = AddressBook("", self.written)
-        return self._book
 
     def add(self, data: bytes, *, asks: bool, vetted: bool = False) -> None:
         """Take in a text; with `asks` it is the user's own, with `vetted` one that a person has vouched for."""
         prepared = prepare(data)
         words = split_words(prepared)
         self.written += prepared + b"\n"
-        self._book = None
         if not vetted:
             self.trusted_only += prepared + b"\n"
         self.folded += b" ".join(words) + b" "
@@ -215,7 +193,6 @@ class Goal:
             text = data.decode("utf-8", "replace")
             self.wishes += wishes_in(text)
             self.forbidden_kinds = forbidden_after(text, self.forbidden_kinds)
-            self._answers.clear()
 
     def hear(self, text: str) -> None:
         """Take in the user's own text as it is written: it has names, and may hand a decision over."""
@@ -230,21 +207,12 @@ class Goal:
 
     def asks_for_kind(self, kind: str) -> bool:
         """Return whether the user asks for this kind of effect, by the words of its row."""
-        answer = self._answers.get(("kind", kind))
-        if answer is None:
-            answer = self._answers["kind", kind] = is_asked_by(kind, self.wishes)
-        return answer
+        return is_asked_by(kind, self.wishes)
 
     def asks_for_tool(self, tool: str) -> bool:
         """Return whether what the user asked for names what this tool does, verb and object."""
-        answer = self._answers.get(("tool", tool))
-        if answer is None:
-            if len(self._answers) >= MAX_PIECES:
-                self._answers.clear()
-            verbs, objects = intent_of(tool)
-            answer = not verbs.isdisjoint(self.asked) and (not objects or not objects.isdisjoint(self.asked))
-            self._answers["tool", tool] = answer
-        return answer
+        verbs, objects = intent_of(tool)
+        return not verbs.isdisjoint(self.asked) and (not objects or not objects.isdisjoint(self.asked))
 
     def contains_value(self, candidate: Candidate, budget: WorkBudget) -> bool:
         """Return whether the user or a trusted text says this: an address as written, other values word by word."""
@@ -367,16 +335,11 @@ def intent_of(tool: str) -> tuple[frozenset[bytes], frozenset[bytes]]:
 # go, nor to a source that the goal does not name.
 
 _PATH = re.compile(r"[^\s;|&'\"]*[\w~]?(?:/[\w.]|\w\.[a-zA-Z])[^\s;|&'\"]*")
-_PRINTS = _LISTS["print files"] | _LISTS["print behind a script"]
-# What a command line may begin with: a folder, or the names of the files beside the one that is printed.
-_FIRST = re.compile(r"cd\s+[^\s;&|]+\s*&&\s*|(?:(?:ls(?:\s+-[al1]+)?|pwd)\s*(?:&&|;)\s*)+(?=[^/]*\Z)")
 _REDIRECTED = re.compile(r"\s*(?:2>&1|[12]?>\s*/dev/null)")
 # Folders of code that others wrote, and the hosts in a text.
 VENDORED = re.compile(r"(?:^|[/\\\s:])(?:node_modules|site-packages|dist-packages|third[_-]party|vendor|\.venv)[/\\]")
 _HOSTS = re.compile(r"://([^/?#\s]*)")
 _LOGIN_IN_TEXT = re.compile(r"(?<=://)[^/?#@\s\\]{1,255}@")
-# A second command, a substitution, or a pattern that may fit many files.
-_MORE_THAN_ONE = re.compile(r"[;&<>`$\n*?\[{]")
 _SENTENCE = re.compile(r"[^!?\n;]*?(?:[.!?](?=\s|$)|[\n;]|$)")
 _TELLING_WORD = re.compile(r"[\w][\w.+#@/-]*[\w]|\w")
 
@@ -398,16 +361,10 @@ def hands_over(goal: str) -> bool:
 
 
 @lru_cache(maxsize=64)
-def delegated_names(goal: str, tool: str = "") -> frozenset[str]:
-    """Return the telling words, in lower case, of the sentences in which a goal hands a decision over to this tool."""
-    made = tool_words(tool)
-    turned = (
-        sentence
-        for sentence in _sentences_that(_PATTERNS["turns into"], goal)
-        if any(match[1].lower() in made for match in _PATTERNS["turns into"].finditer(sentence))
-    )
-    sentences = chain(_sentences_that(_HANDS_OVER, goal), turned)
-    words = (word for sentence in sentences for word in _TELLING_WORD.findall(_LOGIN_IN_TEXT.sub("", sentence)))
+def delegated_names(goal: str) -> frozenset[str]:
+    """Return the telling words, in lower case, of the sentences in which a goal hands a decision over."""
+    sentences = _LOGIN_IN_TEXT.sub("", "\n".join(_sentences_that(_HANDS_OVER, goal)))
+    words = _TELLING_WORD.findall(sentences)
     return frozenset(list(dict.fromkeys(word.lower() for word in words if _is_telling(word)))[:_MAX_NAMES])
 
 
@@ -446,7 +403,7 @@ def is_delegated_to(names: frozenset[str], source: str, produced_by: str) -> boo
     if not names or len(_PATH.findall(produced_by)) > 1:
         return False
     place, _, tool = source.partition(":")
-    if canonical_tool(tool) == "bash" and not _prints_one_source(produced_by):
+    if canonical_tool(tool) == "bash" and not _PATTERNS["prints one text"].match(produced_by.strip()):
         return False
     if place == "tool":
         # The tool's own name is in the goal as a verb or a noun: "Fetch the news" names no page.
@@ -467,27 +424,3 @@ def _is_called(names: frozenset[str], called: str) -> bool:
         return bool(called_by)
     # A file that the goal names is the user's own, and not a page of that name on a host that the goal does not name.
     return any(not _PATTERNS["file name"].search(name) for name in called_by)
-
-
-def _prints_one_source(command: str) -> bool:
-    """Return whether a command line runs one program for its text, and gives it no second file to print."""
-    command = _FIRST.sub("", command.strip(), count=1)
-    if _MORE_THAN_ONE.search(command):
-        return False
-    first, *filters = [part.split() or [""] for part in command.split("|")]
-    is_filtered = all(part[0] in _PRINTS and _count_files(part) == 0 for part in filters)
-    prints_one = (
-        _count_files(first) == 1
-        if first[0].rpartition("/")[2] in _PRINTS
-        else _LISTS["print many texts"].isdisjoint(first)
-    )
-    return is_filtered and prints_one
-
-
-def _count_files(words: list[str]) -> int:
-    """Return how many files a program that prints files is given; 0 for every other program."""
-    program = words[0].rpartition("/")[2]
-    if program not in _PRINTS:
-        return 0
-    files = [word for word in words[1:] if word[0] != "-" and not word.isdigit()]
-    return len(files) - (program in _LISTS["print behind a script"])

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from lockgate.core.ruling.targets import AddressBook
+from lockgate.core.ruling.targets import AddressBook, add_to_book
 from lockgate.core.ruling.value_pieces import Candidate
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text.imperatives import ORDER_REACH, Order, order_from_cue, prepare, split_words
@@ -242,7 +242,8 @@ class Index:
     def __init__(self) -> None:
         self.readings: list[IndexedReading] = []
         self.words: set[bytes] = set()
-        self._book, self._booked = AddressBook(), 0
+        self._book: AddressBook = {}
+        self._booked = 0
         # By tool, how many readings were asked, the orders that they hold for it, and what finding them cost.
         self._tools: dict[str, tuple[int, list[tuple[IndexedReading, Order]], int]] = {}
 
@@ -257,7 +258,7 @@ class Index:
         for reading in self.readings[self._booked :]:
             # In a reading with folded letters stand names that no one wrote.
             if reading.text.part.how == "raw":
-                self._book.add(reading.block, reading.text.prepared)
+                add_to_book(self._book, reading.block, reading.text.prepared)
         self._booked = len(self.readings)
         return self._book
 

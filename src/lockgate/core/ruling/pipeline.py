@@ -228,7 +228,7 @@ class _Review:
         """Return the blocks whose orders the user told the agent to follow, where this call may be one of them."""
         if self.delegated is None:
             may_be_followed = bool(self.effects) and all(map(may_be_delegated, self.effects))
-            self.delegated = self.context.find_delegated(self.call.tool) if may_be_followed else frozenset()
+            self.delegated = self.context.find_delegated() if may_be_followed else frozenset()
         return self.delegated
 
     def scan_arguments(self) -> ArgumentScan:
@@ -548,7 +548,7 @@ def _find_followed(review: _Review, users_sites: frozenset[str]) -> frozenset[st
         may_be_delegated(effect) or may_go_to_judge_if_delegated(effect) or effect.target in users_sites
         for effect in review.effects
     )
-    return review.context.find_delegated(review.call.tool) if may_be_weighed else frozenset()
+    return review.context.find_delegated() if may_be_weighed else frozenset()
 
 
 def _find_users_sites(review: _Review, origins: Sequence[Origin]) -> frozenset[str]:

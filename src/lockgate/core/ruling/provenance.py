@@ -311,8 +311,6 @@ _NAME_BEFORE, _NOTHING_BEHIND = (
 )
 _FIELD_BORDERS = (b"\n", b'"', b"|", b"\t")
 _SEGMENT = 160
-# A subject that git or its server writes: `1a2b3c4 Merge branch 'login' into main`.
-_MERGED = re.compile(rb"[\W\da-f]*merge (?:branch '[^'\s]*'(?: (?:of|into) \S*)*|pull request #\d+ from \S*)")
 _LOCAL_PARTS = re.compile(rb"[^a-z0-9\x80-\xff]+")
 _HAS_ADDRESS = re.compile(rb"[@0-9]|\.[a-z]{2}")
 
@@ -369,7 +367,7 @@ def _is_in_prose(text: bytes, at: int, candidate: Candidate) -> bool:
     end = min(ends, default=at + _SEGMENT)
     segment = text[max(start, at - _SEGMENT) : at] + text[at + len(candidate.piece) : end]
     words = [word for word in split_words(segment) if word.isalpha()]
-    return len(words) >= _FEW_WORDS and not SMALL_WORDS.isdisjoint(words) and not _MERGED.fullmatch(segment)
+    return len(words) >= _FEW_WORDS and not SMALL_WORDS.isdisjoint(words)
 
 
 def _words_before(text: bytes, at: int, *, in_one_record: bool = False) -> list[bytes]:

@@ -19,11 +19,10 @@ from lockgate.core.ruling.scope.domain_names import (
     FILE_OR_DOMAIN_ENDINGS,
     TOP_LEVEL_DOMAINS,
 )
-from lockgate.core.ruling.scope.machines import to_punycode
-from lockgate.core.ruling.targets import is_local_host
+from lockgate.core.ruling.scope.machines import QUAD, to_punycode
+from lockgate.core.ruling.targets import find_hosts, is_local_host
 
 _MAX_TEXT = 64 * 1024
-_URL = re.compile(r"[a-z][a-z0-9+.-]{1,15}://([^\s\"'`<>|;)/:@?#]+@)?([\w.-]+)[^\s\"'`<>|;)]*", re.IGNORECASE)
 _HOST = re.compile(
     r"(?<![\w./@-])(?:[\w.-]+@)?((?:(?:[^\W_]|-){1,63}\.){1,4}([^\W\d_](?:[^\W_]|-){1,62}))(?![\w.-]*[\w(])",
     re.IGNORECASE,
@@ -31,7 +30,6 @@ _HOST = re.compile(
 # Not those that files, settings and fields end in as well: `meson.build`, `gradle.properties`, `user.name`.
 _FIELDS = "build properties name email id new call data date foo bar cab cr gd mo docs prof rest now save page"
 _DOMAINS = TOP_LEVEL_DOMAINS - FILE_ENDINGS - FILE_OR_DOMAIN_ENDINGS - {*_FIELDS.split()}
-_IP = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.])")
 _PATH = re.compile(r"(?:(?<=[\s=\"'`:,(<>])|^)(?:~|\$HOME|\$\{HOME\}|\.\.)?(?:/[\w.@+*?-]+)+")
 _SHELL = re.compile(r"[^\n|]{0,120}\|\s*(?:sudo\s+)?(?:ba|z|da|k|)sh\b")
 # `/tmp` and `/usr/bin` are in every second command.
@@ -55,7 +53,8 @@ def find_tokens(leaves: Sequence[Leaf], project: Project, written: Collection[st
 
 
 def _tokens_of(text: str, project: Project, written: Collection[str]) -> Iterator[str]:
-    hosts = [match[2] for match in _URL.finditer(text)] + list(_bare_hosts(text)) + _IP.findall(text)
+    hosts = [seen.target for seen in find_hosts(text)] + [match[1] for match in QUAD.finditer(text)]
+    hosts += _bare_hosts(text)
     yield from (host for host in hosts if not is_local_host(host.lower()) and not project.has_host(host))
     paths = [path for path in _PATH.findall(text) if len(path) > _SHORT and not path.startswith("/dev/")]
     yield from (path for path in paths if path not in written and project.locate(path) in _OUTSIDE)

@@ -12,7 +12,7 @@ of one host often differ by a hyphen or a letter: of these only letters that loo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
@@ -167,7 +167,7 @@ _SHARED, _TENANTS, _PROVIDERS = (
 )
 # Shorter names look alike by chance.
 _MIN_NAME = 5
-_MIN_ADDRESS, _MAX_ADDRESS = 8, 320
+_MIN_ADDRESS, _MAX_ADDRESS, _LOOK_STEPS = 8, 320, 16
 _IN_ADDRESS = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789.-_+@")
 _ADDRESS_BYTES = bytes(byte if byte > 127 or byte in _IN_ADDRESS else 32 for byte in range(256))
 _LAST_DIGIT = ord("9")
@@ -211,65 +211,60 @@ class HostOrMailbox(NamedTuple):
         return self.domain.partition(b".")[0]
 
 
-class AddressBook:
-    """The addresses of texts by what they look like, each with the name of its text."""
+# By what they look like, addresses with the name of the first text that has each.
+AddressBook = dict[str, dict[HostOrMailbox, str]]
 
-    def __init__(self, name: str = "", prepared: bytes = b"") -> None:
-        # By look and name, the addresses in their order.
-        self._by_look: dict[str, dict[str, dict[HostOrMailbox, None]]] = {}
-        self.add(name, prepared)
 
-    def add(self, name: str, prepared: bytes) -> None:
-        """Take in the addresses of a text."""
-        addresses = addresses_in(prepared)
-        for address, (mailbox, host, domain) in zip(addresses, _looks_of(addresses), strict=True):
-            named = (mailbox, address), (host, address._replace(local=b""))
-            # One entry for all hosts of an owner: a text may list thousands.
-            for look, entry in (*named, (domain, HostOrMailbox(b"", address.domain, address.domain))):
-                if look:
-                    self._by_look.setdefault(look, {}).setdefault(name, {})[entry] = None
+def add_to_book(book: AddressBook, name: str, prepared: bytes) -> AddressBook:
+    """Take the addresses of a text into a book."""
+    addresses = addresses_in(prepared)
+    for address, looks in zip(addresses, _looks_of(addresses), strict=True):
+        # One entry for all hosts of an owner: a text may list thousands.
+        entries = address, address._replace(local=b""), HostOrMailbox(b"", address.domain, address.domain)
+        for look, entry in zip(looks, entries, strict=True):
+            if look:
+                book.setdefault(look, {}).setdefault(entry, name)
+    return book
 
-    def find_alike(
-        self, address: HostOrMailbox, budget: WorkBudget, *, is_owner_known: bool = False
-    ) -> tuple[str, str]:
-        """Return what looks like an address and is another one, and the name of its text.
 
-        Of a known owner only a mailbox is. Where the budget ends first, nothing is returned.
-        """
-        texts = [text for look in _looks_of_one(address) for text in self._by_look.get(look, {}).items()]
-        names = dict.fromkeys(name for name, _ in texts)
-        for name in names:
-            alike = [other for held, others in texts if held == name for other in others]
-            if not budget.take(1 + len(alike)):
-                break
-            is_same_text = any(other.host == address.host for other in alike)
-            for other in alike:
-                is_wanted = not is_owner_known or (other.local and other.host == address.host)
-                if is_wanted and _is_another(address, other, is_same_text=is_same_text):
-                    return other.written.decode("utf-8", "replace"), name
-        return "", ""
+@lru_cache(maxsize=64)
+def book_of(prepared: bytes) -> AddressBook:
+    """Return the addresses of one text."""
+    return add_to_book({}, "", prepared)
+
+
+def find_alike(
+    address: HostOrMailbox, books: Iterable[tuple[str, AddressBook]], budget: WorkBudget, *, is_known: bool = False
+) -> tuple[str, str]:
+    """Return what looks like an address and is another one, and the name of its book or text.
+
+    Where the owner is known only a mailbox of the same host is. Where the budget ends first, nothing is returned.
+    """
+    looks = _looks_of([address])[0][: 1 if is_known else None] if budget.take(_LOOK_STEPS) else ()
+    for name, book in books:
+        for other, text in (entry for look in looks for entry in book.get(look, {}).items()):
+            if not budget.take():
+                return "", ""
+            if _is_another(address, other) and (not is_known or other.host == address.host):
+                return other.written.decode("utf-8", "replace"), name or text
+    return "", ""
 
 
 def addresses_in(prepared: bytes) -> list[HostOrMailbox]:
     """Return what may be an address in a text, each once; file names may be among them, and look like no host.
 
-    `user:ann@ours.example` is the mailbox of ann.
+    `user:ann@ours.example` is the mailbox of ann, and `xn--mller-bau-q9a.example` has an umlaut, as people see it.
     """
     words = (word.strip(b".-_+@") for word in prepared.translate(_ADDRESS_BYTES).split() if b"." in word)
     # No number ends with a letter, and every host does.
     named = (word for word in words if _MIN_ADDRESS <= len(word) <= _MAX_ADDRESS and word[-1] > _LAST_DIGIT)
-    return [_split_address(word) for word in dict.fromkeys(named) if b"." in word]
+    seen = (_PUNYCODE.sub(_decode_label, word).rpartition(b"@") for word in dict.fromkeys(named) if b"." in word)
+    return [HostOrMailbox(local, host, domain_of(host)) for local, _, host in seen]
 
 
 def addresses_from_target(target: str) -> list[HostOrMailbox]:
     """Return the addresses at which an effect is aimed: all of them, for a name may be written like an address."""
     return addresses_in(target[:_MAX_ADDRESS].lower().encode("utf-8", "ignore"))
-
-
-def _split_address(written: bytes) -> HostOrMailbox:
-    """Return an address as people see it: `xn--mller-bau-q9a.example` has an umlaut."""
-    local, _, host = _PUNYCODE.sub(_decode_label, written).rpartition(b"@")
-    return HostOrMailbox(local, host, domain_of(host))
 
 
 def _decode_label(label: re.Match[bytes]) -> bytes:
@@ -279,43 +274,37 @@ def _decode_label(label: re.Match[bytes]) -> bytes:
         return label[0]
 
 
-@lru_cache(maxsize=256)
-def _looks_of_one(address: HostOrMailbox) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(filter(None, _looks_of([address])[0])))
-
-
-def _looks_of(addresses: Iterable[HostOrMailbox]) -> list[tuple[str, str, str]]:
+def _looks_of(addresses: Sequence[HostOrMailbox]) -> list[tuple[str, str, str]]:
     """Return what addresses look like: a mailbox with its owner, the host and the domain; empty for short names."""
     looks = []
-    for line in _fold(b"%b@%b\t%b\t%b" % (entry.local, entry.owner, entry.host, entry.domain) for entry in addresses):
-        mailbox, host, domain = line.split("\t")
-        host, domain = (_DOUBLED.sub(r"\1", _join_letters(name.translate(_OVERLOOKED))) for name in (host, domain))
-        is_short = len(mailbox.rpartition("@")[2].replace("-", "")) < _MIN_NAME
-        mailbox = "" if mailbox.startswith("@") else _join_letters(mailbox)
-        looks.append((mailbox, "", "") if is_short else (mailbox, host, domain))
+    lines = [b"%b@%b\t%b\t%b" % (entry.local, entry.owner, entry.host, entry.domain) for entry in addresses]
+    # Many are folded in a tenth of the time of one by one.
+    text = fold_to_latin(b"\n".join(lines).decode("utf-8", "replace"), _ANY_SCRIPT).translate(_SAME_LETTERS)
+    for line in text.split("\n") if lines else ():
+        mailbox, *names = line.split("\t")
+        local, _, owner = mailbox.partition("@")
+        host, domain = (_DOUBLED.sub(r"\1", _join_letters(name.translate(_OVERLOOKED))) for name in names)
+        is_short = len(owner.replace("-", "")) < _MIN_NAME
+        looks.append((_join_letters(mailbox) if local else "", *(("", "") if is_short else (host, domain))))
     return looks
-
-
-def _fold(names: Iterable[bytes]) -> list[str]:
-    """Return names in Latin letters; many are folded in a tenth of the time of one by one."""
-    text = b"\n".join(names).decode("utf-8", "replace")
-    return fold_to_latin(text, _ANY_SCRIPT).translate(_SAME_LETTERS).split("\n") if text else []
 
 
 def _join_letters(text: str) -> str:
     return text.replace("rn", "m").replace("vv", "w").replace("cl", "d")
 
 
-def _is_another(address: HostOrMailbox, other: HostOrMailbox, *, is_same_text: bool) -> bool:
+def _is_another(address: HostOrMailbox, other: HostOrMailbox) -> bool:
     """Return whether an address with the same look belongs to another party, who may pose as the first."""
-    if other.local:
-        if address.host == other.host:
-            return address.local != other.local and len(address.local) >= _MIN_NAME
-        if address.local != other.local or address.domain == other.domain or is_open_to_all(address.domain):
-            return False
-        # A person may give two endings of one name.
-        return len(address.owner) >= _MIN_NAME and not (is_same_text and address.owner == other.owner)
-    is_same_domain = address.domain == other.domain
-    if address.host == other.host or (is_same_domain and not is_open_to_all(address.domain)):
-        return False
-    return not (is_same_domain or is_same_text) or len(set(map(_join_letters, _fold([address.host, other.host])))) == 1
+    is_open, is_same_domain = is_open_to_all(address.domain), address.domain == other.domain
+    if not other.local and is_same_domain:
+        # A platform reads some hosts with dots and with hyphens.
+        is_same = (
+            other.host == other.domain or len({host.translate(None, b".-") for host in (address.host, other.host)}) == 1
+        )
+        return is_open and not is_same
+    if not other.local:
+        return True
+    if address.host == other.host:
+        return address.local != other.local and len(address.local) >= _MIN_NAME
+    # A mailbox of the same name under another ending.
+    return address.local == other.local and not (is_same_domain or is_open) and len(address.owner) >= _MIN_NAME
