@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from base64 import b64decode
 from posixpath import splitext
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ from lockgate.core.ruling.effects.programs.roles import (
     role_folder,
     role_write,
 )
-from lockgate.core.ruling.effects.programs.sed_script import read_sed_script
+from lockgate.core.ruling.effects.programs.sed_script import files_of_sed
 from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_local
 from lockgate.core.ruling.effects.project import Place
 from lockgate.core.ruling.effects.shell_syntax import decode_escapes
@@ -270,13 +269,6 @@ def finish_makes_keys(use: Use) -> Output:
     return UNKNOWN_OUTPUT
 
 
-def finish_makes(use: Use) -> Output:
-    """`make`: a task of the project, by its first target."""
-    if "dry" not in use.modes:
-        use.walk.add("runs-project-task", next((word for word in use.operands if "=" not in word), use.call.name))
-    return UNKNOWN_OUTPUT
-
-
 def finish_installs(use: Use) -> Output:
     """Packages by their role; without any, those that the project lists."""
     if not use.operands:
@@ -320,13 +312,6 @@ def finish_routes(use: Use) -> Output:
     return UNKNOWN_OUTPUT
 
 
-def finish_runs_here(use: Use) -> Output:
-    """Settings of the folder, where no other path is named."""
-    if not use.operands:
-        use.walk.run_path(".envrc" if use.call.name == "direnv" else "mise.toml")
-    return UNKNOWN_OUTPUT
-
-
 def finish_unknown(use: Use) -> Output:
     """Run what no row describes."""
     note_unknown(use.walk, use.call.name)
@@ -365,17 +350,10 @@ def _filter_stream(use: Use, stream: Output) -> Output:
     if stream.source in _TELLING:
         return stream
     if how == "decoded" or "decode" in use.modes:
-        return Output(Source.DECODED, _decode_base64(stream.text) if use.call.name == "base64" else "")
+        return Output(Source.DECODED)
     if stream.source is Source.FILE and how != "all":
         return UNKNOWN_OUTPUT
     return stream if how or stream.source in (Source.DECODED, Source.NONE) else UNKNOWN_OUTPUT
-
-
-def _decode_base64(text: str) -> str:
-    try:
-        return b64decode(text.encode()).decode("utf-8", "replace")
-    except ValueError:
-        return ""
 
 
 _SECRET_WORDS = re.compile(r"(?i)token|secret|passw|api.?key|credential|private|_key|auth|aws|^\.?[*+]?$")
@@ -471,10 +449,10 @@ def finish_edits(use: Use) -> Output:
         scripts, paths = paths[:1], paths[1:]
     # Several pieces are one script, of which each is a line.
     script = "\n".join(scripts)
-    effect = read_sed_script(script[:MOST_SCRIPT])
-    if len(script) > MOST_SCRIPT or effect.runs:
+    written = files_of_sed(script) if len(script) <= MOST_SCRIPT else None
+    if written is None:
         walk.add_unreadable()
-    for path in sorted(effect.writes - NO_FILES):
+    for path in sorted((written or frozenset()) - NO_FILES):
         walk.access(path, Access.WRITE)
     if "in-place" in use.modes:
         for path in paths:
