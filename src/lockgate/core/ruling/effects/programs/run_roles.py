@@ -306,11 +306,18 @@ def _note_input(use: Use, texts: list[str], files: list[str]) -> None:
             use.walk.print_file(path)
 
 
+_LOOPBACK = re.compile(r"(?:localhost|127\.0\.0\.1|\[?::1\]?)(?::\d+)?")
+
+
+def role_serves_at(use: Use, value: str) -> None:
+    """The address of a server that starts; on loopback it answers this machine only."""
+    is_here = _LOOPBACK.fullmatch(value) is not None
+    use.walk.add("runs-project-task" if is_here else "opens-port", use.call.name if is_here else value)
+
+
 def finish_serves(use: Use) -> Output:
-    """A server starts; on a loopback address it answers this machine only."""
-    host = use.value("bind")
-    is_here = host in ("127.0.0.1", "localhost", "::1")
-    use.walk.add("asks-local" if is_here else "opens-port", host if is_here else "".join(use.operands[:1]) or "8000")
+    """A server starts where `bind` says."""
+    role_serves_at(use, use.value("bind") or use.first())
     return UNKNOWN_OUTPUT
 
 
