@@ -583,31 +583,3 @@ def decode_escapes(text: str) -> str:
         return _LETTERS.get(escape, escape)
 
     return _ESCAPE.sub(replace, text)
-
-
-_CHANGE = re.compile(r"(%%?|##?|//?)([^/#%\\\[\]()][^/\\\[\]()]*)(?:/([^/\\]*))?")
-MOST_CHANGED = 256
-
-
-def change_value(value: str, inner: tuple[object, ...]) -> str | None:
-    """Return a value as `${V%x}`, `${V##x}`, `${V/x/y}`, `${V:1:2}` or `${V,,}` gives it; None if not computed."""
-    texts = [part.text for part in inner if isinstance(part, Part) and part.what == "text"]
-    # A sign of a pattern is none in quotes.
-    if len(texts) < len(inner) or re.search(r"[*?\[]", "".join(texts[1:])):
-        return None
-    return _changed(value, "".join(texts))
-
-
-def _changed(value: str, change: str) -> str | None:
-    if change in (",,", "^^"):
-        return value.lower() if change == ",," else value.upper()
-    if (cut := re.fullmatch(r":\s*(\d{1,5})(?::(\d{1,5}))?", change)) is not None:
-        return value[int(cut[1]) :][: int(cut[2]) if cut[2] else None]
-    if (found := _CHANGE.fullmatch(change)) is None or len(value) > MOST_CHANGED or change.count("*") > 2:
-        return None
-    sign, pattern, new = found.groups("")
-    pattern = re.escape(pattern).replace(r"\*", ".*?" if sign in "#%" else ".*").replace(r"\?", ".")
-    if sign == "%":
-        return re.sub(rf"(?s)\A(.*){pattern}\Z", r"\1", value)
-    pattern = rf"\A{pattern}" if sign[0] == "#" else rf"{pattern}\Z" if sign == "%%" else pattern
-    return re.sub(f"(?s){pattern}", new, value, count=sign != "//")

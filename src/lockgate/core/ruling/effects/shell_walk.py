@@ -39,7 +39,6 @@ from lockgate.core.ruling.effects.shell_syntax import (
     ShellSyntaxError,
     Simple,
     Word,
-    change_value,
     parse_script,
 )
 
@@ -579,10 +578,9 @@ class Walk:
             if isinstance(inner, Part):
                 self.expand_part(inner)
         value = self.variables.get(part.text)
-        if value and MARK in value:
+        # A path without its ending is one of the same folder.
+        if value and (MARK in value or "/" in value):
             return value
-        if value and (changed := change_value(value, part.inner)) is not None:
-            return changed
         return self.mark(Output(Source.VARIABLE, target=part.text))
 
     def value_of(self, name: str) -> str:

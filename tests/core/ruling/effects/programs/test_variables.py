@@ -21,6 +21,7 @@ from lockgate.core.ruling.effects.project import NO_PROJECT
         ("env KUBECONFIG=/tmp/x kubectl get pods", ("runs-program", "/tmp/x")),
         ("DOCKER_HOST=tcp://h.example:2375 docker build .", ("sends-data", "h.example")),
         ("NODE_OPTIONS='--import data:text/javascript,x' npm test", ("unreadable", "")),
+        ("GOFLAGS='-toolexec=\"rm -rf /etc\"' go build", ("unreadable", "")),
         ("PAGER=sh man ls", ("unreadable", "")),
         ("TERM_PAGER=/tmp/x shopctl log", ("installs-hook", "/tmp/x")),
         ("ANY_EDITOR='rm -rf /etc; vi' shopctl edit", ("deletes-outside", "/etc")),

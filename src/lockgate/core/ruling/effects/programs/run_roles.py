@@ -286,9 +286,7 @@ def rest_script(use: Use, words: list[str]) -> Output:
 
 
 def _split_shell(use: Use, words: list[str]) -> tuple[list[str], list[str]]:
-    """Return the text that a shell is given, and its other arguments, without settings such as `+o NAME`."""
-    while words and words[0][:1] == "+":
-        words = words[2 if words[0] in ("+o", "+O") else 1 :]
+    """Return the text that a shell is given, and its other arguments."""
     has_text = "text" in use.modes
     if use.walk.as_root and (has_text or (not words and use.call.stdin is NO_OUTPUT)):
         use.walk.add("runs-as-root")

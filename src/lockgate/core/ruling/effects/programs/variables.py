@@ -122,16 +122,14 @@ def _note_git(walk: Walk, name: str, value: str) -> None:
         run_command(walk, value)
 
 
-_INNER_COMMAND = re.compile(r"-(?:tool)?exec=(['\"]?)(.+?)\1(?:\s|$)")
-_LOADED_TEXT = re.compile(r"\bdata:|--eval\b|\$\(shell|^\s*[:!]|(?:^|[\s;|&])(?:/bin/)?(?:ba|z|da)?sh\s+-c\b")
+_LOADED_TEXT = re.compile(
+    r"-(?:tool)?exec=|\bdata:|--eval\b|\$\(shell|^\s*[:!]|(?:^|[\s;|&])(?:/bin/)?(?:ba|z|da)?sh\s+-c\b"
+)
 _PIECES = re.compile(r"[\s:=,;@'\"]+")
 
 
 def _note_loads(walk: Walk, value: str, own: tuple[Place, ...]) -> None:
-    inner = _INNER_COMMAND.search(value)
-    if inner is not None:
-        run_command(walk, inner.group(2))
-    elif _LOADED_TEXT.search(value):
+    if _LOADED_TEXT.search(value):
         walk.add_unreadable()
     for url in re.findall(r"https?://\S+", value):
         walk.add("runs-download", host_of(url))

@@ -456,7 +456,7 @@ def finish_edits(use: Use) -> Output:
         walk.access(path, Access.WRITE)
     if "in-place" in use.modes:
         for path in paths:
-            _edit_in_place(walk, path, script)
+            walk.access(path, Access.WRITE)
         return NO_OUTPUT
     if not paths and call.stdin.source is Source.TEXT:
         return Output(Source.DECODED if "s" in script else Source.NONE)
@@ -467,17 +467,6 @@ def _edit_stream(walk: Walk, paths: list[str], stdin: Output) -> Output:
     """Return what is left of files or the input after a script: a file is no longer what lies on the disk."""
     stream = max(map(walk.print_file, paths), key=lambda stream: stream.source, default=stdin)
     return UNKNOWN_OUTPUT if stream.source is Source.FILE else stream
-
-
-_HOST = re.compile(r"(?<![\w.@-])(?:[\w-]+\.)+[a-zA-Z]{2,}(?![\w-])")
-
-
-def _edit_in_place(walk: Walk, path: str, script: str) -> None:
-    """Note what a script writes to a file: in one that names a package source, the hosts too."""
-    walk.access(path, Access.WRITE)
-    kind = read_access(walk.plain(path), Access.WRITE, walk.project, folder=walk.folder).kind
-    for host in _HOST.findall(script.replace("\\", "")) if kind == "uses-package-source" else ():
-        walk.add(kind, host.lower())
 
 
 _AWK_RUNS = re.compile(r"\bsystem\s*\(\s*(\"(?:[^\"\\]|\\.)*\")?|\|\s*getline|\|\s*\"|\"\s*\|\s*&?\s*getline|/inet/")
