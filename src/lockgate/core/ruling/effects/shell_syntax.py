@@ -98,7 +98,6 @@ _IN_BODY = re.compile(r"[^\\$`]+")
 _REDIRECT = re.compile(r"(\d+|\{\w+\})?(<<<|<<-|<<|<>|>>|>\||&>>|&>|>&|<&|<(?!\()|>(?!\())")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[[^]\n]*\])?\+?=")
 _NAME = re.compile(r"[A-Za-z_]\w*|\d|[@*#?$!-]")
-_SIMPLE_BRACES = re.compile(r"\{([A-Za-z_]\w*|\d+|[@*#?$!-])\}")
 _BRACES = re.compile(r"\{[!#]?([A-Za-z_]\w*|\d+|[@*#?$!-]?)(?:\[[^]\n]*\])?")
 _BRACKETS = re.compile(r"\\.|'[^']*'|[()]", re.DOTALL)
 _BRANCH_END = re.compile(r";;&|;;|;&")
@@ -521,10 +520,6 @@ class _Parser:
         return script
 
     def braces(self, *, quoted: bool) -> Part:
-        simple = _SIMPLE_BRACES.match(self.text, self.at + 1)
-        if simple is not None:
-            self.at = simple.end()
-            return Part("variable", simple[1], quoted)
         self.enter()
         match = _BRACES.match(self.text, self.at + 1)
         name = match[1] if match else ""
@@ -545,7 +540,8 @@ class _Parser:
                 self.quoted_piece(inner, _IN_BRACES)
         self.at += 1
         self.depth -= 1
-        return Part("default" if has_default else "opaque", name, quoted, tuple(inner))
+        what: Literal["variable", "default", "opaque"] = "opaque" if inner else "variable"
+        return Part("default" if has_default else what, name, quoted, tuple(inner))
 
     def arithmetic(self, at: int) -> tuple[Part, ...]:
         """Read `((…))`; return nothing where the brackets at a place are not two that two brackets close."""

@@ -25,7 +25,7 @@ from lockgate.core.ruling.effects.project import NO_PROJECT
         ("PAGER=sh man ls", ("unreadable", "")),
         ("TERM_PAGER=/tmp/x shopctl log", ("installs-hook", "/tmp/x")),
         ("ANY_EDITOR='rm -rf /etc; vi' shopctl edit", ("deletes-outside", "/etc")),
-        ("GIT_CONFIG_KEY_0=core.pager git log", ("installs-hook", "core.pager=$GIT_CONFIG_VALUE")),
+        ("GIT_CONFIG_KEY_0=core.pager git log", ("unreadable", "")),
         ("GIT_TRACE2=/etc/x git log", ("writes-outside", "/etc/x")),
         ("LD_PRELOAD=/tmp/x.so ls", ("installs-hook", "/tmp/x.so")),
         ("LD_LIBRARY_PATH=build:/tmp/x ./build/a", ("installs-hook", "build:/tmp/x")),

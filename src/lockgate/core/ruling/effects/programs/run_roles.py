@@ -22,7 +22,7 @@ from lockgate.core.ruling.effects.program_io import (
 )
 from lockgate.core.ruling.effects.programs import packages
 from lockgate.core.ruling.effects.programs.options import has_option, plain_words
-from lockgate.core.ruling.effects.programs.program_rows import WORDS, find_row
+from lockgate.core.ruling.effects.programs.program_rows import WORDS, find_row, is_task
 from lockgate.core.ruling.effects.programs.roles import (
     SETTING,
     SHELL_NAME,
@@ -56,9 +56,8 @@ def role_command_text(use: Use, value: str) -> None:
 
 
 def role_alias(use: Use, value: str) -> None:
-    name, equals, text = value.partition("=")
-    if equals:
-        use.walk.aliases[name] = text
+    """A name for a command, which is read at once: a script does not call it by that name."""
+    run_command(use.walk, value.partition("=")[2])
 
 
 def role_trap(use: Use, value: str) -> None:
@@ -166,7 +165,7 @@ def rest_package_program(use: Use, words: list[str]) -> Output:
     is_named = use.wants("-p", "--package", "--from", "--spec")
     if packages.repository_address(plain) and not is_named:
         packages.note_package(walk, words[0])
-    elif is_named or packages.is_known(walk, name, registry) or packages.is_task_name(walk, name):
+    elif is_named or packages.is_known(walk, name, registry) or name in walk.project.tasks or is_task(name):
         if name == "husky":
             walk.add("installs-hook", ".husky")
         walk.add("runs-project-task", name)

@@ -407,20 +407,15 @@ _PLACE = re.compile(r"%%|%[-+ 0#]*\d*(?:\.\d+)?[a-zA-Z]")
 
 def _format(walk: Walk, arguments: list[str]) -> Output:
     """Read `printf`, whose format is used again until no value is left."""
-    if arguments[:1] == ["-v"]:
-        walk.variables["".join(arguments[1:2]) or "_"] = " ".join(arguments[3:] or arguments[2:])
-        return NO_OUTPUT
     pattern, values = "".join(arguments[:1]), arguments[1:]
     hidden = _hides(pattern) or ("%b" in pattern and any(map(_hides, values)))
-    pattern, remaining, text = decode_escapes(pattern), values[::-1], ""
+    pattern, remaining = decode_escapes(pattern), values[::-1]
 
     def fill(match: re.Match[str]) -> str:
         return "%" if match.group() == "%%" else remaining.pop() if remaining else ""
 
-    before = -1
-    while before < 0 or before > len(remaining) > 0:
-        before = len(remaining)
-        text += _PLACE.sub(fill, pattern)
+    places = sum(place != "%%" for place in _PLACE.findall(pattern))
+    text = _PLACE.sub(fill, pattern * max(1, -(-len(values) // (places or len(values) or 1))))
     return _output_from_text(walk, decode_escapes(text) if "%b" in pattern else text, hidden=hidden)
 
 
