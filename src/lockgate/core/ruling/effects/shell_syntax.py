@@ -98,7 +98,6 @@ _IN_BODY = re.compile(r"[^\\$`]+")
 _REDIRECT = re.compile(r"(\d+|\{\w+\})?(<<<|<<-|<<|<>|>>|>\||&>>|&>|>&|<&|<(?!\()|>(?!\())")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[[^]\n]*\])?\+?=")
 _NAME = re.compile(r"[A-Za-z_]\w*|\d|[@*#?$!-]")
-_SIMPLE_BRACES = re.compile(r"\{([A-Za-z_]\w*|\d+|[@*#?$!-])\}")
 _BRACES = re.compile(r"\{[!#]?([A-Za-z_]\w*|\d+|[@*#?$!-]?)(?:\[[^]\n]*\])?")
 _BRACKETS = re.compile(r"\\.|'[^']*'|[()]", re.DOTALL)
 _BRANCH_END = re.compile(r";;&|;;|;&")
@@ -521,10 +520,6 @@ class _Parser:
         return script
 
     def braces(self, *, quoted: bool) -> Part:
-        simple = _SIMPLE_BRACES.match(self.text, self.at + 1)
-        if simple is not None:
-            self.at = simple.end()
-            return Part("variable", simple[1], quoted)
         self.enter()
         match = _BRACES.match(self.text, self.at + 1)
         name = match[1] if match else ""
@@ -545,7 +540,8 @@ class _Parser:
                 self.quoted_piece(inner, _IN_BRACES)
         self.at += 1
         self.depth -= 1
-        return Part("default" if has_default else "opaque", name, quoted, tuple(inner))
+        what: Literal["variable", "default", "opaque"] = "opaque" if inner else "variable"
+        return Part("default" if has_default else what, name, quoted, tuple(inner))
 
     def arithmetic(self, at: int) -> tuple[Part, ...]:
         """Read `((…))`; return nothing where the brackets at a place are not two that two brackets close."""
@@ -583,31 +579,3 @@ def decode_escapes(text: str) -> str:
         return _LETTERS.get(escape, escape)
 
     return _ESCAPE.sub(replace, text)
-
-
-_CHANGE = re.compile(r"(%%?|##?|//?)([^/#%\\\[\]()][^/\\\[\]()]*)(?:/([^/\\]*))?")
-MOST_CHANGED = 256
-
-
-def change_value(value: str, inner: tuple[object, ...]) -> str | None:
-    """Return a value as `${V%x}`, `${V##x}`, `${V/x/y}`, `${V:1:2}` or `${V,,}` gives it; None if not computed."""
-    texts = [part.text for part in inner if isinstance(part, Part) and part.what == "text"]
-    # A sign of a pattern is none in quotes.
-    if len(texts) < len(inner) or re.search(r"[*?\[]", "".join(texts[1:])):
-        return None
-    return _changed(value, "".join(texts))
-
-
-def _changed(value: str, change: str) -> str | None:
-    if change in (",,", "^^"):
-        return value.lower() if change == ",," else value.upper()
-    if (cut := re.fullmatch(r":\s*(\d{1,5})(?::(\d{1,5}))?", change)) is not None:
-        return value[int(cut[1]) :][: int(cut[2]) if cut[2] else None]
-    if (found := _CHANGE.fullmatch(change)) is None or len(value) > MOST_CHANGED or change.count("*") > 2:
-        return None
-    sign, pattern, new = found.groups("")
-    pattern = re.escape(pattern).replace(r"\*", ".*?" if sign in "#%" else ".*").replace(r"\?", ".")
-    if sign == "%":
-        return re.sub(rf"(?s)\A(.*){pattern}\Z", r"\1", value)
-    pattern = rf"\A{pattern}" if sign[0] == "#" else rf"{pattern}\Z" if sign == "%%" else pattern
-    return re.sub(f"(?s){pattern}", new, value, count=sign != "//")

@@ -7,7 +7,6 @@ redirections and what streams through them. It runs nothing and reads no file.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Collection, Sequence, Set
 from dataclasses import replace
 
@@ -39,7 +38,6 @@ from lockgate.core.ruling.effects.shell_syntax import (
     ShellSyntaxError,
     Simple,
     Word,
-    change_value,
     parse_script,
 )
 
@@ -67,7 +65,6 @@ class Walk:
         self.folder = ""
         self.variables: dict[str, str] = {}
         self.functions: dict[str, Compound] = {}
-        self.aliases: dict[str, str] = {}
         self.pieces: list[Output] = []
         # Paths that this line downloads or unpacks, with the host; folders that it clones; and texts that it writes.
         self.downloads: dict[str, str] = {}
@@ -302,11 +299,6 @@ class Walk:
             return self.run_unknown(fields, stdin)
         if name in self.functions:
             return self.run_function(self.functions[name], fields, stdin)
-        if name in self.aliases and name not in self._running:
-            self._running.append(name)
-            result = self.read_text(f"{self.aliases[name]} {shlex.join(fields[1:])}")
-            self._running.pop()
-            return result
         self._depth += 1
         before, self.stdin = self.stdin, stdin
         result = read_program(self, Invocation(name, fields[1:], stdin, environment or {}))
@@ -579,10 +571,9 @@ class Walk:
             if isinstance(inner, Part):
                 self.expand_part(inner)
         value = self.variables.get(part.text)
-        if value and MARK in value:
+        # A path without its ending is one of the same folder.
+        if value and (MARK in value or "/" in value):
             return value
-        if value and (changed := change_value(value, part.inner)) is not None:
-            return changed
         return self.mark(Output(Source.VARIABLE, target=part.text))
 
     def value_of(self, name: str) -> str:

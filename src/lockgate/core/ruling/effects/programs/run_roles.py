@@ -22,7 +22,7 @@ from lockgate.core.ruling.effects.program_io import (
 )
 from lockgate.core.ruling.effects.programs import packages
 from lockgate.core.ruling.effects.programs.options import has_option, plain_words
-from lockgate.core.ruling.effects.programs.program_rows import WORDS, find_row
+from lockgate.core.ruling.effects.programs.program_rows import WORDS, find_row, is_task
 from lockgate.core.ruling.effects.programs.roles import (
     SETTING,
     SHELL_NAME,
@@ -56,9 +56,8 @@ def role_command_text(use: Use, value: str) -> None:
 
 
 def role_alias(use: Use, value: str) -> None:
-    name, equals, text = value.partition("=")
-    if equals:
-        use.walk.aliases[name] = text
+    """A name for a command, which is read at once: a script does not call it by that name."""
+    run_command(use.walk, value.partition("=")[2])
 
 
 def role_trap(use: Use, value: str) -> None:
@@ -166,7 +165,7 @@ def rest_package_program(use: Use, words: list[str]) -> Output:
     is_named = use.wants("-p", "--package", "--from", "--spec")
     if packages.repository_address(plain) and not is_named:
         packages.note_package(walk, words[0])
-    elif is_named or packages.is_known(walk, name, registry) or packages.is_task_name(walk, name):
+    elif is_named or packages.is_known(walk, name, registry) or name in walk.project.tasks or is_task(name):
         if name == "husky":
             walk.add("installs-hook", ".husky")
         walk.add("runs-project-task", name)
@@ -286,9 +285,7 @@ def rest_script(use: Use, words: list[str]) -> Output:
 
 
 def _split_shell(use: Use, words: list[str]) -> tuple[list[str], list[str]]:
-    """Return the text that a shell is given, and its other arguments, without settings such as `+o NAME`."""
-    while words and words[0][:1] == "+":
-        words = words[2 if words[0] in ("+o", "+O") else 1 :]
+    """Return the text that a shell is given, and its other arguments."""
     has_text = "text" in use.modes
     if use.walk.as_root and (has_text or (not words and use.call.stdin is NO_OUTPUT)):
         use.walk.add("runs-as-root")
@@ -306,11 +303,18 @@ def _note_input(use: Use, texts: list[str], files: list[str]) -> None:
             use.walk.print_file(path)
 
 
+_LOOPBACK = re.compile(r"(?:localhost|127\.0\.0\.1|\[?::1\]?)(?::\d+)?")
+
+
+def role_serves_at(use: Use, value: str) -> None:
+    """The address of a server that starts; on loopback it answers this machine only."""
+    is_here = _LOOPBACK.fullmatch(value) is not None
+    use.walk.add("runs-project-task" if is_here else "opens-port", use.call.name if is_here else value)
+
+
 def finish_serves(use: Use) -> Output:
-    """A server starts; on a loopback address it answers this machine only."""
-    host = use.value("bind")
-    is_here = host in ("127.0.0.1", "localhost", "::1")
-    use.walk.add("asks-local" if is_here else "opens-port", host if is_here else "".join(use.operands[:1]) or "8000")
+    """A server starts where `bind` says."""
+    role_serves_at(use, use.value("bind") or use.first())
     return UNKNOWN_OUTPUT
 
 

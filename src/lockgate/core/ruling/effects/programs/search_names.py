@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Set
-from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 EXECUTES = frozenset("-exec -execdir -ok -okdir -x --exec -X --exec-batch".split())
-NAMED_BY = frozenset("-name -iname -path -ipath -wholename -e --extension -g --glob".split())
+_NAMED_BY = frozenset("-name -iname -path -ipath -wholename -e --extension -g --glob".split())
 _NOT, _OR = frozenset(("!", "-not")), frozenset(("-o", "-or", ","))
 _ACTS = EXECUTES | frozenset("-print -print0 -printf -ls -delete -fprint -fprint0 -fprintf -fls".split())
-# Options of `find` whose value is no operator, whatever it looks like.
-_VALUED = re.compile(
-    r"-(?:i?regex|regextype|i?lname|iwholename|[acmB]?newer\w*|user|group|[ug]id|size|x?type|perm|[acmB](?:time|min)|links"
-    r"|inum|samefile|fstype|context|used|maxdepth|mindepth|printf|fprint[0f]?|fls|files0-from|flags|xattrname)"
-)
 
 
 class Search(NamedTuple):
@@ -26,61 +18,38 @@ class Search(NamedTuple):
     is_limited: bool
 
 
-@dataclass(slots=True)
-class _Alternative:
-    """What stands between two `-o`, without brackets."""
+def read_search(arguments: list[str]) -> Search:
+    """Return what a search looks for, read without its brackets: each alternative needs a name before it acts.
 
-    names: list[str] = field(default_factory=list)
-    is_limited: bool = False
-    acts: bool = False
-    is_pruned: bool = False
-
-    def note(self, argument: str, value: str, *, is_wanted: bool) -> None:
-        if is_wanted:
-            self.names.append(value)
-            # An action that stands before a name is done with any file.
-            self.is_limited |= not self.acts
-        self.acts |= argument in _ACTS
-        self.is_pruned |= argument == "-prune"
-
-
-def read_search(arguments: list[str], named_by: Set[str] = NAMED_BY) -> Search:
-    """Return what a search looks for, read without its brackets: each alternative needs a name.
-
-    Brackets behind `!` limit nothing, and any name in such a search may be wanted.
+    Behind `!` before a bracket any name may be wanted, and nothing is limited.
     """
-    is_turned = any(first in _NOT and second == "(" for first, second in pairwise(arguments))
-    alternatives = [_Alternative()]
-    for argument, value, is_negated in _read_arguments(arguments):
-        if argument in _OR:
-            alternatives.append(_Alternative())
-        is_wanted = argument in named_by and (is_turned or not is_negated)
-        alternatives[-1].note(argument, value, is_wanted=is_wanted)
-    if "(" not in arguments:
-        alternatives = _without_pruned(alternatives)
-    names = [name for each in alternatives for name in each.names]
-    return Search(names, not is_turned and all(each.is_limited for each in alternatives))
+    words = _without_pruned(_without_commands(arguments))
+    is_turned = any(first in _NOT and (second == "(" or second in _NOT) for first, second in pairwise(words))
+    names: list[str] = []
+    is_limited, has_name, acts = True, False, False
+    for before, word, value in zip(["", *words], [*words, "-o"], [*words[1:], "", ""], strict=False):
+        if word in _NAMED_BY and (is_turned or before not in _NOT):
+            names.append(value)
+            has_name |= not acts
+        elif word in _OR:
+            is_limited, has_name, acts = is_limited and has_name, False, False
+        acts |= word in _ACTS
+    return Search(names, is_limited and not is_turned)
 
 
-def _without_pruned(alternatives: list[_Alternative]) -> list[_Alternative]:
-    """Return what is acted on; without any action, `find` prints what it prunes too."""
-    acts = any(each.acts for each in alternatives)
-    return [each for each in alternatives if each.acts or not each.is_pruned] if acts else alternatives
-
-
-def _read_arguments(arguments: list[str]) -> Iterator[tuple[str, str, bool]]:
-    """Yield each argument with its value and whether `!` stands before it, without the command that it runs."""
-    rest = iter(arguments)
-    is_negated = False
+def _without_commands(arguments: list[str]) -> list[str]:
+    """Return the arguments without those of the commands that the search runs."""
+    rest, words = iter(arguments), list[str]()
     for argument in rest:
-        if argument in _NOT:
-            is_negated = not is_negated
-            continue
-        value = next(rest, "") if argument in NAMED_BY or _VALUED.fullmatch(argument) else ""
-        if argument == "-fprintf":
-            next(rest, "")
+        words.append(argument)
         if argument in EXECUTES:
-            for _ in takewhile(lambda part: part not in (";", "+"), rest):
-                pass
-        yield argument, value, is_negated
-        is_negated = False
+            list(takewhile(lambda part: part not in (";", "+"), rest))
+    return words
+
+
+def _without_pruned(words: list[str]) -> list[str]:
+    """Return what stands behind the last `-prune -o`, where nothing but that is acted on."""
+    ends = [at for at, pair in enumerate(pairwise(words)) if pair[0] == "-prune" and pair[1] in _OR]
+    if not ends or "(" in words or not _ACTS.isdisjoint(words[: ends[-1]]) or _ACTS.isdisjoint(words):
+        return words
+    return words[ends[-1] + 2 :]

@@ -89,7 +89,9 @@ def finish_changes_running(use: Use) -> Output:
     if use.call.stdin.source is Source.DOWNLOAD:
         use.walk.add("runs-download", use.call.stdin.target)
     if use.row.target == "all":
-        note_container_images(use.walk, use.operands)
+        for name, _, image in (use.walk.plain(word).partition("=") for word in use.operands):
+            if name and image:
+                note_image_source(use.walk, image)
     else:
         note_settings(use.walk, use.call.arguments)
     use.walk.add("changes-service", use.walk.plain(last_word(use.call.arguments, use.operands) or use.call.name))
@@ -161,14 +163,6 @@ def note_image_source(walk: Walk, image: str) -> None:
             walk.add("changes-service", host)
     elif slash:
         walk.add("changes-service", re.sub(r"(?:@sha256:\w+|:[\w.-]+)$", "", image))
-
-
-def note_container_images(walk: Walk, words: list[str]) -> None:
-    """Note the images that `kubectl set image` gives containers: `web=host.example/shop/web:2`."""
-    for word in words:
-        name, equals, image = walk.plain(word).partition("=")
-        if name and equals:
-            note_image_source(walk, image)
 
 
 # Databases
@@ -265,6 +259,7 @@ _DOCUMENT_NAMES = re.compile(
     r"\.(?:getSiblingDB|getCollection|dropCollection)\s*\(\s*['\"]([^'\"]{1,128})|\bdb\[\s*['\"]([^'\"]{1,128})"
     r"|\bdb\.(\w{1,128})\s*\.(?=\w+\s*\()|\buse\s+(\w{1,128})"
 )
+
 _MOST_NAMES = 16
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from lockgate.core.ruling.effects.effect import Certainty
 from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.program_io import MARK
-from lockgate.core.ruling.effects.programs.program_exceptions import note_setting
 from lockgate.core.ruling.effects.programs.roles import SHELL_NAME, is_foreign, run_command
 from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_local
 from lockgate.core.ruling.effects.project import Place
@@ -32,10 +31,14 @@ def note_variable(walk: Walk, name: str, value: str) -> None:
         _note_command(walk, value, may_be_shell="script_shell" in name.lower())
     elif name in _LOADS:
         _note_loads(walk, value, (Place.HOME,) if name == "KUBECONFIG" else ())
-    elif name.startswith("GIT_"):
-        _note_git(walk, name, value)
-    elif _NAMED_FOR_COMMAND.search(name) and (_is_strange(walk, value) or _IS_COMMAND.search(value)):
-        _note_command(walk, value)
+    elif name.startswith(("GIT_CONFIG_PARAMETERS", "GIT_CONFIG_KEY_")):
+        walk.add_unreadable()
+    elif name.startswith(("GIT_TRACE", "GIT_REDIRECT")) and "/" in value:
+        walk.access(value, Access.WRITE)
+    elif (name[:4] == "GIT_" or _NAMED_FOR_COMMAND.search(name)) and _is_strange(walk, value):
+        walk.add("installs-hook", walk.plain(value))
+    elif _NAMED_FOR_COMMAND.search(name) and _IS_COMMAND.search(value):
+        run_command(walk, value)
 
 
 def _note_path(walk: Walk, value: str) -> None:
@@ -107,31 +110,14 @@ def _is_strange(walk: Walk, value: str) -> bool:
     return walk.place(path) is Place.SCRATCH or bool(walk.download_of(walk.full_path(path)))
 
 
-def _note_git(walk: Walk, name: str, value: str) -> None:
-    """Note a variable of git: its settings under other names, files that it writes, and folders with hooks."""
-    if name == "GIT_CONFIG_PARAMETERS":
-        walk.add_unreadable()
-    elif name.startswith("GIT_CONFIG_KEY_"):
-        note_setting(walk, value, "$GIT_CONFIG_VALUE")
-    elif name.startswith(("GIT_TRACE", "GIT_REDIRECT")):
-        if "/" in value:
-            walk.access(value, Access.WRITE)
-    elif _is_strange(walk, value):
-        walk.add("installs-hook", walk.plain(value))
-    elif _NAMED_FOR_COMMAND.search(name) and _IS_COMMAND.search(value):
-        run_command(walk, value)
-
-
-_INNER_COMMAND = re.compile(r"-(?:tool)?exec=(['\"]?)(.+?)\1(?:\s|$)")
-_LOADED_TEXT = re.compile(r"\bdata:|--eval\b|\$\(shell|^\s*[:!]|(?:^|[\s;|&])(?:/bin/)?(?:ba|z|da)?sh\s+-c\b")
+_LOADED_TEXT = re.compile(
+    r"-(?:tool)?exec=|\bdata:|--eval\b|\$\(shell|^\s*[:!]|(?:^|[\s;|&])(?:/bin/)?(?:ba|z|da)?sh\s+-c\b"
+)
 _PIECES = re.compile(r"[\s:=,;@'\"]+")
 
 
 def _note_loads(walk: Walk, value: str, own: tuple[Place, ...]) -> None:
-    inner = _INNER_COMMAND.search(value)
-    if inner is not None:
-        run_command(walk, inner.group(2))
-    elif _LOADED_TEXT.search(value):
+    if _LOADED_TEXT.search(value):
         walk.add_unreadable()
     for url in re.findall(r"https?://\S+", value):
         walk.add("runs-download", host_of(url))

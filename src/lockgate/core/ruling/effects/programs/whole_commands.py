@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from base64 import b64decode
 from posixpath import splitext
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ from lockgate.core.ruling.effects.programs.roles import (
     role_folder,
     role_write,
 )
-from lockgate.core.ruling.effects.programs.sed_script import read_sed_script
+from lockgate.core.ruling.effects.programs.sed_script import files_of_sed
 from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_local
 from lockgate.core.ruling.effects.project import Place
 from lockgate.core.ruling.effects.shell_syntax import decode_escapes
@@ -270,13 +269,6 @@ def finish_makes_keys(use: Use) -> Output:
     return UNKNOWN_OUTPUT
 
 
-def finish_makes(use: Use) -> Output:
-    """`make`: a task of the project, by its first target."""
-    if "dry" not in use.modes:
-        use.walk.add("runs-project-task", next((word for word in use.operands if "=" not in word), use.call.name))
-    return UNKNOWN_OUTPUT
-
-
 def finish_installs(use: Use) -> Output:
     """Packages by their role; without any, those that the project lists."""
     if not use.operands:
@@ -320,13 +312,6 @@ def finish_routes(use: Use) -> Output:
     return UNKNOWN_OUTPUT
 
 
-def finish_runs_here(use: Use) -> Output:
-    """Settings of the folder, where no other path is named."""
-    if not use.operands:
-        use.walk.run_path(".envrc" if use.call.name == "direnv" else "mise.toml")
-    return UNKNOWN_OUTPUT
-
-
 def finish_unknown(use: Use) -> Output:
     """Run what no row describes."""
     note_unknown(use.walk, use.call.name)
@@ -365,17 +350,10 @@ def _filter_stream(use: Use, stream: Output) -> Output:
     if stream.source in _TELLING:
         return stream
     if how == "decoded" or "decode" in use.modes:
-        return Output(Source.DECODED, _decode_base64(stream.text) if use.call.name == "base64" else "")
+        return Output(Source.DECODED)
     if stream.source is Source.FILE and how != "all":
         return UNKNOWN_OUTPUT
     return stream if how or stream.source in (Source.DECODED, Source.NONE) else UNKNOWN_OUTPUT
-
-
-def _decode_base64(text: str) -> str:
-    try:
-        return b64decode(text.encode()).decode("utf-8", "replace")
-    except ValueError:
-        return ""
 
 
 _SECRET_WORDS = re.compile(r"(?i)token|secret|passw|api.?key|credential|private|_key|auth|aws|^\.?[*+]?$")
@@ -429,20 +407,15 @@ _PLACE = re.compile(r"%%|%[-+ 0#]*\d*(?:\.\d+)?[a-zA-Z]")
 
 def _format(walk: Walk, arguments: list[str]) -> Output:
     """Read `printf`, whose format is used again until no value is left."""
-    if arguments[:1] == ["-v"]:
-        walk.variables["".join(arguments[1:2]) or "_"] = " ".join(arguments[3:] or arguments[2:])
-        return NO_OUTPUT
     pattern, values = "".join(arguments[:1]), arguments[1:]
     hidden = _hides(pattern) or ("%b" in pattern and any(map(_hides, values)))
-    pattern, remaining, text = decode_escapes(pattern), values[::-1], ""
+    pattern, remaining = decode_escapes(pattern), values[::-1]
 
     def fill(match: re.Match[str]) -> str:
         return "%" if match.group() == "%%" else remaining.pop() if remaining else ""
 
-    before = -1
-    while before < 0 or before > len(remaining) > 0:
-        before = len(remaining)
-        text += _PLACE.sub(fill, pattern)
+    places = sum(place != "%%" for place in _PLACE.findall(pattern))
+    text = _PLACE.sub(fill, pattern * max(1, -(-len(values) // (places or len(values) or 1))))
     return _output_from_text(walk, decode_escapes(text) if "%b" in pattern else text, hidden=hidden)
 
 
@@ -471,14 +444,14 @@ def finish_edits(use: Use) -> Output:
         scripts, paths = paths[:1], paths[1:]
     # Several pieces are one script, of which each is a line.
     script = "\n".join(scripts)
-    effect = read_sed_script(script[:MOST_SCRIPT])
-    if len(script) > MOST_SCRIPT or effect.runs:
+    written = files_of_sed(script) if len(script) <= MOST_SCRIPT else None
+    if written is None:
         walk.add_unreadable()
-    for path in sorted(effect.writes - NO_FILES):
+    for path in sorted((written or frozenset()) - NO_FILES):
         walk.access(path, Access.WRITE)
     if "in-place" in use.modes:
         for path in paths:
-            _edit_in_place(walk, path, script)
+            walk.access(path, Access.WRITE)
         return NO_OUTPUT
     if not paths and call.stdin.source is Source.TEXT:
         return Output(Source.DECODED if "s" in script else Source.NONE)
@@ -489,17 +462,6 @@ def _edit_stream(walk: Walk, paths: list[str], stdin: Output) -> Output:
     """Return what is left of files or the input after a script: a file is no longer what lies on the disk."""
     stream = max(map(walk.print_file, paths), key=lambda stream: stream.source, default=stdin)
     return UNKNOWN_OUTPUT if stream.source is Source.FILE else stream
-
-
-_HOST = re.compile(r"(?<![\w.@-])(?:[\w-]+\.)+[a-zA-Z]{2,}(?![\w-])")
-
-
-def _edit_in_place(walk: Walk, path: str, script: str) -> None:
-    """Note what a script writes to a file: in one that names a package source, the hosts too."""
-    walk.access(path, Access.WRITE)
-    kind = read_access(walk.plain(path), Access.WRITE, walk.project, folder=walk.folder).kind
-    for host in _HOST.findall(script.replace("\\", "")) if kind == "uses-package-source" else ():
-        walk.add(kind, host.lower())
 
 
 _AWK_RUNS = re.compile(r"\bsystem\s*\(\s*(\"(?:[^\"\\]|\\.)*\")?|\|\s*getline|\|\s*\"|\"\s*\|\s*&?\s*getline|/inet/")
