@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockgate.core.errors import InvalidConfig, InvalidPattern
-from lockgate.core.text.pattern_cost import MAX_CHARACTERS, MAX_COST, TOO_DEEP, check_budget, pattern_cost
+from lockgate.core.text.pattern_cost import MAX_CHARACTERS, MAX_COST, check_budget, pattern_cost
 from lockgate.core.text.scanner import check_pattern
 
 # Each took the engine from six seconds to more than a minute.
@@ -86,7 +86,7 @@ def test_a_long_list_is_refused_with_its_longest_pattern() -> None:
         ("word|[ab]", 75 - 2),
         ("word(?:other)?", 0),
         ("x(?:word)?y", 90 - 6 + 6),
-        ("(" * 60 + "a" + ")" * 60, TOO_DEEP),
+        ("(" * 201 + "a" + ")" * 201, MAX_COST + 1),
     ],
 )
 def test_a_cost_is_the_links_beyond_the_text(pattern: str, cost: int) -> None:
@@ -103,7 +103,7 @@ def test_repeats_inside_each_other_multiply(outer: int, inner: int) -> None:
 
 @given(st.text(alphabet=r"ab(|)[]{}?*+.\d09,:^-Qé#x", max_size=60))
 def test_any_text_has_a_cost(pattern: str) -> None:
-    assert 0 <= pattern_cost(pattern) <= TOO_DEEP
+    assert pattern_cost(pattern) >= 0
 
 
 @given(st.text(alphabet="ab(|)[]{}?*+.\\d129,:^-é", min_size=1, max_size=30))

@@ -19,6 +19,7 @@ from lockgate.core.redaction.spans import (
     mark_limit,
 )
 from lockgate.core.text.confusables import is_wordlike
+from lockgate.core.text.decode import decode_base64
 
 
 def find_credentials(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
@@ -137,16 +138,11 @@ def _is_media(text: str, match: re.Match[str]) -> bool:
 
 def decode_run(run: str) -> str:
     """Return the plain text that a run of base64 or hexadecimal decodes to; empty if it is none."""
-    if not run.isascii():
-        return ""
     digits = _HEX.fullmatch(run[: MAX_RUN_CHARACTERS * 2])
     if digits and (said := _printable_text(binascii.unhexlify(digits[1]))):
         return said
     body = run.rstrip("=")[:MAX_RUN_CHARACTERS].translate(_STANDARD)
-    try:
-        return _printable_text(binascii.a2b_base64(body[: len(body) - (len(body) % 4 == 1)] + "=="))
-    except binascii.Error:
-        return ""
+    return _printable_text(decode_base64(body.encode())) if run.isascii() else ""
 
 
 _STANDARD = str.maketrans("-_", "+/")

@@ -188,16 +188,9 @@ def _merge_windows(windows: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 def share_budget(needs: Sequence[int], worth: Sequence[int], budget: int) -> list[int]:
     """Return each one's share: all it needs if its part by worth allows that, else a part of the rest."""
     shares = [0] * len(needs)
-    waiting = list(range(len(needs)))
-    while waiting:
-        total = sum(worth[i] for i in waiting)
-        served = [i for i in waiting if needs[i] <= budget * worth[i] // total]
-        if not served:
-            for i in waiting:
-                shares[i] = budget * worth[i] // total
-            break
-        for i in served:
-            shares[i] = needs[i]
-        budget -= sum(needs[i] for i in served)
-        waiting = [i for i in waiting if i not in set(served)]
+    total = sum(worth)
+    for i in sorted(range(len(needs)), key=lambda i: needs[i] / worth[i]):
+        shares[i] = min(needs[i], budget * worth[i] // total)
+        budget -= shares[i]
+        total -= worth[i]
     return shares

@@ -55,7 +55,7 @@ _JOINED_ROWS = {
 # --- numbers with a check
 
 _IBAN_SIZES = {country: int(size) for size, countries in read_secrets("accounts") for country in countries.split()}
-_JOINED_IBAN = re.compile(r"([A-Za-z]{2})[ -]?[0-9]{2}(?:[ \t.-]{0,2}[A-Za-z0-9]){11,29}")
+_JOINED_IBAN = re.compile(r"(?=(([A-Za-z]{2})[ -]?[0-9]{2}(?:[ \t.-]{0,2}[A-Za-z0-9]){11,29}))")
 _IBAN = re.compile(rf"(?<![A-Za-z0-9]){_JOINED_IBAN.pattern}")
 _ALNUM = re.compile("[A-Za-z0-9]")
 _IBAN_SIGNS = str.maketrans("", "", " \t.-")
@@ -64,22 +64,20 @@ _IBAN_DIGITS = {ord(ch): str(i) for i, ch in enumerate("0123456789ABCDEFGHIJKLMN
 
 def _find_ibans(text: str, *, joined: bool) -> Iterator[SensitiveSpan]:
     # Where lines were joined, a word of a neighbouring line may stand right beside the number.
-    at = 0
-    left = mark_limit(text) // 2
-    while match := (_JOINED_IBAN if joined else _IBAN).search(text, at):
-        left -= 1
-        if left < 0:
+    done = 0
+    for number, match in enumerate((_JOINED_IBAN if joined else _IBAN).finditer(text)):
+        if number >= mark_limit(text) // 2:
             yield SensitiveSpan("iban", match.start(), len(text))
             return
-        at = match.start() + 2
-        size = _IBAN_SIZES.get(match[1].upper(), 0)
-        code = match[0].translate(_IBAN_SIGNS)[:size].upper() if size else ""
-        if len(code) < size or not size or int((code[4:] + code[:4]).translate(_IBAN_DIGITS)) % 97 != 1:
+        size = _IBAN_SIZES.get(match[2].upper(), 0)
+        code = match[1].translate(_IBAN_SIGNS)[:size].upper()
+        if match.start() < done or len(code) < max(size, 1):
             continue
-        end = match.start() + [i for i, ch in enumerate(match[0]) if ch.isalnum()][size - 1] + 1
-        if joined or not _ALNUM.match(text, end):
+        end = match.start() + [i for i, ch in enumerate(match[1]) if ch.isalnum()][size - 1] + 1
+        is_valid = int((code[4:] + code[:4]).translate(_IBAN_DIGITS)) % 97 == 1
+        if is_valid and (joined or not _ALNUM.match(text, end)):
             yield SensitiveSpan("iban", match.start(), end)
-            at = end
+            done = end
 
 
 _CARD = re.compile(r"(?<![0-9])[0-9](?:[ \t.\u2013\n-]?+[0-9]){11,}+")

@@ -111,7 +111,7 @@ class _Removal(NamedTuple):
 
 # --- 1. slices
 
-# Secrets that begin in the last _OVERLAP characters are found whole in the next slice, which looks _BEFORE back.
+# A secret that begins in the last _OVERLAP characters belongs to the next slice, which looks _BEFORE back.
 _OVERLAP, _BEFORE = 8_192, 256
 _RUN_ON = re.compile("[A-Za-z0-9+/_=-]{0,65536}+")
 _RUN_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
@@ -119,37 +119,24 @@ _RUN_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345678
 
 def _find_removals(text: str, ruleset: str, custom: tuple[str, ...]) -> list[_Removal]:
     """Return the stretches to remove, in order, without overlaps."""
-    final: list[_Removal] = []
-    found: list[_Removal] = []
-    start = settled = 0
+    removals: list[_Removal] = []
+    start = seen = 0
     while True:
         end = min(start + SLICE, len(text))
-        last = end == len(text)
-        following = end - _OVERLAP
-        run_on = 0
+        following = end - _OVERLAP if end < len(text) else end
         for hit in _removals_in_slice(text[start:end], ruleset, custom):
-            hit = hit._replace(start=hit.start + start, end=hit.end + start)
-            if start and hit.start < start + _BEFORE and hit.end <= settled:
-                continue  # cut at the border; the slice before has found it whole
-            if not last and hit.end > end - _OVERLAP // 2:
-                if hit.end - hit.start < SLICE // 2 - _OVERLAP:
-                    following = min(following, hit.start)
-                    continue
-                if hit.end == end:
-                    run_on = _end_of_run(text, end)
-                    hit = hit._replace(end=run_on)
-            found.append(hit)
-        if last:
-            return final + _merge_removals(found)
-        settled = end - _OVERLAP // 2
-        following = max(following, run_on) - _BEFORE
+            first, last = hit.start + start, hit.end + start
+            is_cut = last == end < len(text)
+            # What begins before the slice was found whole by the one before, unless it is longer than the overlap.
+            if (not start or first >= start + _BEFORE or last > seen) and (first < end - _OVERLAP or end == len(text)):
+                last = _end_of_run(text, end) if is_cut else last
+                following = max(following, last if is_cut else 0)
+                removals.append(hit._replace(start=first, end=last))
+        if end == len(text):
+            return _merge_removals(removals)
         # Base64 decodes only from a multiple of four characters on.
-        head = text[start:following]
-        following -= (len(head) - len(head.rstrip(_RUN_CHARACTERS))) % 4
-        found = _merge_removals(found)
-        while found and found[0].end <= following:
-            final.append(found.pop(0))
-        start = following
+        head = text[start : following - _BEFORE]
+        start, seen = following - _BEFORE - (len(head) - len(head.rstrip(_RUN_CHARACTERS))) % 4, end
 
 
 def _end_of_run(text: str, at: int) -> int:
@@ -246,7 +233,7 @@ def _may_hide_order(removed: Sequence[_Removal]) -> bool:
         if size > (MAX_UNREADABLE_KEY if each.kind == "api-key" else MAX_UNREADABLE):
             return True
         unreadable += size
-        words += max(len(_words_in(text)) for text in texts)
+        words += max(map(_count_words, texts))
     return words > MAX_WORDS or len(names) > MAX_NAMES or unreadable > MAX_UNREADABLE_IN_ALL
 
 
@@ -265,28 +252,29 @@ _CLAIMS = read_shape("usual claims")
 _MAKER = re.compile(r"^(?:[A-Za-z]{2,8}[-_.]){1,2}|^A[A-Z]{3}")
 _NAME = re.compile(r"[^\W\d_]{2,}")
 _KEY_LINE = re.compile("-{2,5} ?(?:BEGIN|END) [A-Z0-9 ]{1,48}-{2,5}")
-_SPACED_WORD = re.compile(r"(?<!\S)[^\W\d_]{2,24}(?!\S)")
-_UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2}")
-_FOREIGN_WORD = re.compile(r"[^\W\d_a-zA-Z]{2,24}")
+# Words with spaces between them, in scripts without spaces, and in other alphabets.
+_WORDS = [
+    re.compile(pattern)
+    for pattern in (
+        r"(?<!\S)[^\W\d_]{2,24}(?!\S)",
+        "[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2}",
+        r"[^\W\d_a-zA-Z]{2,24}",
+    )
+]
 _DIGITS_AS_LETTERS = str.maketrans("013457@$", "oieastas")
 
 
-def _words_in(said: str) -> list[str]:
-    """Return the words that a removed value may be made of; none if it looks random."""
+def _count_words(said: str) -> int:
+    """Return how many words a removed value may be made of; none if it looks random."""
     said = unicodedata.normalize("NFKC", _KEY_LINE.sub("", said))
-    words = _SPACED_WORD.findall(said)
-    if not said.isascii():
-        unspaced = _UNSPACED.findall(said)
-        words = max(words, unspaced, _FOREIGN_WORD.findall(said), key=len)
+    count = max(len(pattern.findall(said)) for pattern in _WORDS)
     # Digits in place of letters: a hash has more digits than a word, and a short value may be anything.
-    digits = len(DIGIT.findall(said))
-    for reading in (said, said.translate(_DIGITS_AS_LETTERS)):
-        if digits * 3 <= len(said) or len(said) <= 12:
-            words = max(words, _spelled_words(reading), key=len)
-    return words
+    if len(DIGIT.findall(said)) * 3 <= len(said) or len(said) <= 12:
+        count = max(count, _count_spelled(said), _count_spelled(said.translate(_DIGITS_AS_LETTERS)))
+    return count
 
 
-def _spelled_words(said: str) -> list[str]:
+def _count_spelled(said: str) -> int:
     parts = HUMP.findall(said)
     letters = sum(map(len, parts))
     words = [part for part in parts if len(part) > 1]
@@ -295,9 +283,9 @@ def _spelled_words(said: str) -> list[str]:
         of_words, of_all = (3, 4) if letters > 20 else (2, 3)
         long = sum(len(part) for part in words if len(part) > 2)
         if long * of_all < letters * of_words or not is_wordlike(" ".join(words)):
-            return []
+            return 0
     # Words without spaces have six letters each, more or less.
-    return [part[i : i + 6] for part in words for i in range(0, max(len(part) - 3, 1), 6)][: max(letters // 3, 1)]
+    return min(sum(max(1, (len(part) + 2) // 6) for part in words), max(letters // 3, 1))
 
 
 # --- 2. readings, and the way back from them

@@ -31,11 +31,7 @@ LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 def replace_half_pairs(text: str) -> str:
     """Return the text with U+FFFD for every half of a surrogate pair, which cannot be sent as UTF-8."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
-    return text
+    return text if text.isascii() else LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def lowercase_same_length(text: str) -> str:

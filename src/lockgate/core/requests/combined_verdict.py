@@ -29,27 +29,14 @@ from lockgate.core.requests.request_grade import grade_scan
 from lockgate.core.requests.verifier_prompts import parse_verdict, verdict_from_scores
 from lockgate.core.text.scanner import Scan, Scanner, character_span
 
-NO_FINDINGS: Final = "no-findings"
-RULES: Final = "rules"
-RULES_UNSURE: Final = "rules-unsure"
-PROVIDER: Final = "provider"
-PROVIDER_UNSURE: Final = "provider-unsure"
-PROVIDER_FILTER: Final = "provider-filter"
-RULES_DISAGREE: Final = "rules-disagree"
-PARTLY_READ: Final = "partly-read"
-
+# The verdict that the rules would give alone and the reason for it, in the order of the columns.
+_COLUMNS: Final = ("safe", "unclear", "unsafe")
+_ALONE: Final = ("no-findings", "rules-unsure", "rules")
+NO_FINDINGS, RULES_UNSURE, RULES = _ALONE
+_WITH_PROVIDER: Final = ("provider", "provider-unsure", "provider-filter", "rules-disagree", "partly-read")
+PROVIDER, PROVIDER_UNSURE, PROVIDER_FILTER, RULES_DISAGREE, PARTLY_READ = _WITH_PROVIDER
 # A closed list: reasons are printed, logged and traced.
-REASONS: Final = (
-    NO_FINDINGS,
-    RULES,
-    RULES_UNSURE,
-    PROVIDER,
-    PROVIDER_UNSURE,
-    PROVIDER_FILTER,
-    RULES_DISAGREE,
-    PARTLY_READ,
-    *(why.value for why in NoAnswerReason),
-)
+REASONS: Final = (*_ALONE, *_WITH_PROVIDER, *(why.value for why in NoAnswerReason))
 
 _MOST_RULES, _MOST_SPANS = 32, 64
 # The engine reports where a hit ends. Patterns are a sentence long at most, and what stands before is context.
@@ -80,9 +67,6 @@ COMPOSITION: Final[Mapping[ProviderSays, tuple[Verdict, Verdict, Verdict]]] = {
     ProviderSays.CIRCUIT_OPEN: ("unclear", "unclear", "unsafe"),
     ProviderSays.NOT_ASKED: ("safe", "unclear", "unsafe"),
 }
-# The verdict that the rules would give alone and the reason for it, in the order of the columns.
-_COLUMNS: Final = ("safe", "unclear", "unsafe")
-_ALONE: Final = (NO_FINDINGS, RULES_UNSURE, RULES)
 
 
 class RulesView(NamedTuple):

@@ -350,7 +350,7 @@ def decode_run(written: bytes, *, glued: bool = False, most: int = 0) -> Decoded
     plain = written.translate(_URLSAFE) if is_base64 else b""
     return (
         _text_in_data("hex", data, most)
-        or _text_in_data("base64", _decode_base64(plain), most)
+        or _text_in_data("base64", decode_base64(plain), most)
         or (_decode_glued(written, plain) if glued else None)
         or DecodedRun("hex" if data else "base64")
     )
@@ -375,14 +375,15 @@ def _decode_glued(written: bytes, plain: bytes) -> DecodedRun | None:
     if b"h" * 18 in written.translate(_PAIRS) and (match := compile_bytes_pattern(_HEX_SHAPE).search(written)):
         kind, data = "hex", binascii.unhexlify(match[0])
     elif match := compile_bytes_pattern(_BASE64_SHAPE).search(plain):
-        kind, data = "base64", _decode_base64(plain[match.start() % 4 :])
+        kind, data = "base64", decode_base64(plain[match.start() % 4 :])
     else:
         return None
     said = b"\n".join([data[at:end] for at, end in _find_stretches(data.translate(_PRINTED), 8)])
     return DecodedRun(kind, said.decode("ascii"), len(said) * 2 >= len(data))
 
 
-def _decode_base64(run: bytes) -> bytes:
+def decode_base64(run: bytes) -> bytes:
+    """Return the bytes of a run of base64; none if it is no such run."""
     try:
         return binascii.a2b_base64((run[:-1] if len(run) % 4 == 1 else run) + b"==")
     except binascii.Error:
