@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import translate
 from functools import lru_cache
@@ -19,7 +18,6 @@ from lockgate.core.redaction.redact import redact
 from lockgate.core.redaction.spans import KINDS as VALUE_KINDS
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity
-from lockgate.core.ruling.targets import is_open_to_all
 from lockgate.core.vocabulary import Finding
 
 if TYPE_CHECKING:
@@ -54,8 +52,6 @@ _LED_ELSEWHERE = re.compile(
 _BEHIND_HOST = re.compile(r"\w+://[^\s/?#]*([/?#][^\s\"'<>]*)")
 _LINK_PIECES = re.compile(r"[\w@+-]+")
 _PIECES = re.compile(r"[^\s\"'<>()\[\]{},;|`]+")
-# So many mailboxes of one domain are let through by its name.
-_MAILBOXES_OF_DOMAIN = 3
 # What one check may compare. A text that is longer counts as carrying everything.
 _MAX_COMPARED = 64 * 1024 * 1024
 
@@ -315,21 +311,6 @@ def exceptions_for(rule: FlowRule, leaves: Sequence[Leaf], effects: Sequence[Eff
     # Of a name of several words each word would be let through alone.
     is_plain = all(names) and all("@" in target or len(target.split()) == 1 for target in held)
     return tuple(sorted({name[0] for name in names})) if is_plain else ()
-
-
-def join_targets(targets: set[str], barred: set[str]) -> frozenset[str]:
-    """Return the targets, with one domain in the place of several of its mailboxes where all of them can be meant.
-
-    No domain stands for its mailboxes where anyone can have one, or where one of them is barred.
-    """
-    mailboxes = Counter(target.rpartition("@")[2] for target in targets if _MAILBOX.fullmatch(target))
-    closed = {target.rpartition("@")[2] for target in barred}
-    joined = {
-        domain
-        for domain, count in mailboxes.items()
-        if count >= _MAILBOXES_OF_DOMAIN and domain not in closed and not is_open_to_all(domain.encode())
-    }
-    return frozenset({*joined, *(target for target in targets if target.rpartition("@")[2] not in joined)})
 
 
 def add_outside(row: str, targets: Sequence[str]) -> str:

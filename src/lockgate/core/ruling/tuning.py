@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from lockgate.core.ruling.approvals import NO_FACTS, BoundCall, HeldFacts, hash_texts
 from lockgate.core.ruling.arguments import flatten_arguments
-from lockgate.core.ruling.flow_rules import DENY, FLOW, add_outside, exceptions_for, join_targets, parse_flow
+from lockgate.core.ruling.flow_rules import DENY, FLOW, add_outside, exceptions_for, parse_flow
 from lockgate.core.ruling.grants import Grant, GrantRule, GrantSpan, covers, describe_rule, rule_from_facts
 from lockgate.core.ruling.pipeline import HARD_RULES
 from lockgate.core.ruling.policy import Policy
@@ -28,7 +28,6 @@ from lockgate.core.vocabulary import Decision, Severity
 # A question that came once is answered when it comes again.
 LEAST_SAVED = 2
 MAX_GRANT_CANDIDATES = 400
-_ROUNDS = 4
 _SPEAKING = ("authority:", "concealment:", "override:", "tool:")
 _SCHEMA = "lockgate proposal/1"
 _KINDS = ("grant", "flow", "trust")
@@ -121,20 +120,21 @@ def find_proposals(
 ) -> TuningReport:
     """Return what would have spared questions. `replay` rules on the same calls again, under a trial."""
     first = replay(Trial())
-    # 1. Texts, 2. Flows: what frees calls, alone or together with a grant.
-    trial = _without_released(replay, first, Trial(_flow_lines(first, policy), _own_texts(first)))
+    # 1. Texts, 2. Flows.
+    trial = Trial(_flow_lines(first, policy), _own_texts(first))
     second = replay(trial) if trial != Trial() else first
-    freed = {key for key in first.held if key not in second.held or _may_be_granted(second.held[key])}
-    trial = _trial_from(_line_proposals(trial, first, freed, policy, least))
-    second = replay(trial) if trial != Trial() else first
+    if released := _released(first, second):
+        # Which of the lines it was is not worth the time to find out: none of those flows is touched.
+        flows = {flow for hold in released for flow in hold.flows}
+        trial = Trial(frozenset(line for line in trial.lines if line[0] not in flows))
+        second = replay(trial)
     # 3. Grants.
     grants = choose_grants(second.held.values(), now_s, least)
-    # 4. Replay.
     last = replay(trial._replace(grants=grants)) if grants else second
+    # 4. Replay.
     kept = _line_proposals(trial, first, first.held.keys() - last.held.keys(), policy, least)
     if _trial_from(kept) != trial:
-        trial = _trial_from(kept)
-        last = replay(trial._replace(grants=grants))
+        last = replay(_trial_from(kept)._replace(grants=grants))
     if _released(first, last):
         grants, kept, last = (), [], first
     kept += [Proposal("grant", last.uses[grant.id], rule=grant.rule) for grant in grants if last.uses.get(grant.id)]
@@ -163,17 +163,11 @@ def _own_texts(first: TrialResult) -> frozenset[TextKey]:
 
 
 def _flow_lines(first: TrialResult, policy: Policy) -> frozenset[tuple[str, str]]:
-    named: defaultdict[str, set[str]] = defaultdict(set)
-    barred: defaultdict[str, set[str]] = defaultdict(set)
+    named: set[tuple[str, str]] = set()
+    barred: set[tuple[str, str]] = set()
     for hold in first.held.values():
-        targets_of = barred if hold.is_attack or _is_too_grave(hold) else named
-        for flow, target in _exceptions(hold, policy):
-            targets_of[flow].add(target)
-    return frozenset(
-        (flow, target)
-        for flow, targets in named.items()
-        for target in join_targets(targets - barred[flow], barred[flow])
-    )
+        (barred if hold.is_attack or _is_too_grave(hold) else named).update(_exceptions(hold, policy))
+    return frozenset(named - barred)
 
 
 def _exceptions(hold: RecordedHold, policy: Policy) -> list[tuple[str, str]]:
@@ -187,19 +181,6 @@ def _exceptions(hold: RecordedHold, policy: Policy) -> list[tuple[str, str]]:
     return [(name, target) for name, targets in exceptions.items() for target in targets if is_complete]
 
 
-def _without_released(replay: Callable[[Trial], TrialResult], first: TrialResult, trial: Trial) -> Trial:
-    """Return the trial without what would let a held attack run."""
-    for _ in range(_ROUNDS):
-        released = _released(first, replay(trial)) if trial != Trial() else []
-        if not released:
-            return trial
-        # Which of the lines it was is not worth the time to find out: none of those flows is touched.
-        flows = {flow for hold in released for flow in hold.flows}
-        behind = {text for hold in released for text in first.texts.get(hold.key[0], {})}
-        trial = Trial(frozenset(line for line in trial.lines if line[0] not in flows), trial.texts - behind)
-    return Trial()
-
-
 def _line_proposals(
     trial: Trial, first: TrialResult, freed: Collection[CallKey], policy: Policy, least: int
 ) -> list[Proposal]:
@@ -207,9 +188,7 @@ def _line_proposals(
     saves: Counter[tuple[str, str]] = Counter()
     contents: dict[TextKey, str] = {}
     for hold in (first.held[key] for key in freed):
-        for flow, target in _exceptions(hold, policy):
-            # A line names the target itself, or its domain.
-            saves.update(trial.lines & {(flow, target), (flow, target.rpartition("@")[2])})
+        saves.update(trial.lines.intersection(_exceptions(hold, policy)))
         read = first.texts.get(hold.key[0], {})
         behind = {text for text in read if text[0] in {origin.source for origin in hold.decision.origins}}
         saves.update(trial.texts & behind)
