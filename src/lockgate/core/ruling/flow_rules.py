@@ -89,26 +89,20 @@ def parse_flow(text: str) -> FlowRule:
     """Return the rule in a policy's text."""
     row = _row_from_text(text)
     name, then, to = _word(row, "name"), _word(row, "then", PAUSE), _word(row, "to")
-    if not _NAME.fullmatch(name):
-        raise InvalidConfig(
-            f"a flow needs a name of small letters, digits and hyphens, not {quoted(name)}",
-            hint='for example name = "web-chooses-no-recipient"',
-        )
     keys = [key for key in _FROM if key in row]
-    key, source = "".join(keys), _word(row, keys[0]) if len(keys) == 1 else ""
-    outside = row.get("outside", [])
-    texts: list[Any] = outside if isinstance(outside, list) else [None]
+    key = "".join(keys[:1])
+    source, outside = _word(row, key), row.get("outside", [])
     unknown = next((quoted(key) for key in sorted(set(row) - _KEYS)), "")
-    is_value = key != "value" or source in VALUE_KINDS
     is_place = to in (OUT, *SINKS) or any(_is_kind(kind, to) for kind in KINDS)
+    is_value = key != "value" or source in VALUE_KINDS
+    texts = outside if isinstance(outside, list) else [None]
     is_list = all(isinstance(text, str) and 0 < len(text) <= _MAX_TEXT for text in texts)
     places = f"use {OUT}, {', '.join(SINKS)}, or a kind that `lockgate explain` names, such as sends-message"
-    one_of = f"give one of: {', '.join(_FROM)}"
     for is_right, fault, hint in (
+        (_NAME.fullmatch(name), " needs a name of small letters, digits and hyphens", 'such as "web-names-no-host"'),
         (not unknown, f": unknown key {unknown}", f"known: {', '.join(sorted(_KEYS))}"),
         (then in (PAUSE, DENY), f": unknown `then` {quoted(then)}", "use pause or deny"),
-        (keys, " says nowhere that it comes from", one_of),
-        (not keys[1:], " says more than one place that it comes from", one_of),
+        (len(keys) == 1, " must name one place that it comes from", f"give one of: {', '.join(_FROM)}"),
         (source, f": `{key}` is empty", ""),
         (is_value, f": unknown kind of value {quoted(source)}", f"known: {', '.join(VALUE_KINDS)}"),
         (is_place, f": {quoted(to)} is neither a place nor a kind of effect", places),
@@ -116,7 +110,7 @@ def parse_flow(text: str) -> FlowRule:
     ):
         if not is_right:
             raise InvalidConfig(f"flow {quoted(name)}{fault}", hint=hint)
-    return FlowRule(name, to, then, key, source, tuple(text.lower() for text in texts))
+    return FlowRule(name, to, then, key, source, tuple(text.lower() for text in outside))
 
 
 @lru_cache(maxsize=512)
