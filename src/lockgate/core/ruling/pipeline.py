@@ -254,8 +254,7 @@ def begin(
     # 0. Always.
     _check_scope(review)
     _check_self_protection(review)
-    _check_flows(review)
-    _check_host_findings(review)
+    _check_flows_and_host(review)
     # 1. Context, 2. Effects.
     for check in (_check_context, _check_effects):
         if (passed := check(review)) is not None:
@@ -307,17 +306,13 @@ def _check_self_protection(review: _Review) -> None:
     review.always += [finding for finding in findings_from_effects(effects) if finding.rule not in known]
 
 
-def _check_flows(review: _Review) -> None:
-    """0. Collect what a flow rule holds against the call, whatever the session has read."""
+def _check_flows_and_host(review: _Review) -> None:
+    """0. Collect what a flow rule or the host holds against the call, and that earlier context may be missing."""
     if review.policy.flows:
         from lockgate.core.ruling.flow_rules import FlowCheck
 
         check = FlowCheck(review.context, review.leaves, review.read_effects(), is_cut=review.is_cut)
         review.always += check.find(review.policy.flows)
-
-
-def _check_host_findings(review: _Review) -> None:
-    """0. Collect what the host holds against a high-risk call, and that earlier context may be missing."""
     if review.risk is Risk.HIGH:
         if review.context.has_unknown_history:
             review.always.append(Finding("cap:context-unknown", "context", 0, 0))
@@ -481,19 +476,17 @@ def _conclude(
     """Return CONTINUE where steps 3 to 5 found nothing, else the question for the tiers above."""
     origins = (unasked.origins + traced.origins)[:MAX_ORIGINS]
     has_origin = traced.signals or unasked.origins or any(found.rule == LOOKALIKE for found in unasked.findings)
-    is_wide = review.width is Width.WIDE
     reasons = (
         (patterns, Reason.SUSPICIOUS_PATTERN),
         (encoded, Reason.ENCODED_CONTENT),
         (has_origin, Reason.UNTRUSTED_ORIGIN),
         (unasked.findings, Reason.UNASKED_EFFECT),
         (review.is_paranoid, Reason.PARANOID_MODE),
-        (is_wide and (Width.WIDE in unasked.asks or _is_dictated(review)), Reason.UNNAMED_TARGET),
+        (review.width is Width.WIDE and (Width.WIDE in unasked.asks or _is_dictated(review)), Reason.UNNAMED_TARGET),
     )
     reason = next((reason for is_given, reason in reasons if is_given), None)
     if reason is None:
-        no_flags = Reason.NO_RED_FLAGS
-        return Decision(Action.CONTINUE, 1, no_flags, review.risk, "", (), origins, effects=review.effects)
+        return Decision(Action.CONTINUE, 1, Reason.NO_RED_FLAGS, review.risk, origins=origins, effects=review.effects)
     findings = (*unasked.findings, *patterns, *encoded, *traced.signals)
     findings += _find_carried(review.context, findings, origins)
     return EscalatedCall(

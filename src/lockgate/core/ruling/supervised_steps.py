@@ -17,9 +17,10 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from lockgate.core.errors import InvalidCall, has_half_pair, printable, quoted
+from lockgate.core.errors import InvalidCall, printable, quoted
 from lockgate.core.redaction.excerpts import LONE_SURROGATE
 from lockgate.core.ruling.approvals import FINISH as FINISH
+from lockgate.core.ruling.approvals import plain_text
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import PastCall
 from lockgate.core.ruling.goal import Goal
@@ -128,7 +129,7 @@ def _text(value: object, name: str, most: int = MAX_TEXT) -> str:
         raise InvalidCall(f"{name} must be text, not {type(value).__name__}")
     if len(value) > most:
         raise InvalidCall(f"{name} has {len(value):,} characters, the limit is {most:,}")
-    return refuse_half_pairs(value, name).strip()
+    return plain_text(value, name).strip()
 
 
 def _truth(value: object, name: str) -> bool:
@@ -163,15 +164,6 @@ def _known_keys(value: object, kind: type[Commitment] | type[SelfAssessment]) ->
     if names[0] not in value:
         raise InvalidCall(f"{what} needs {quoted(names[0])}")
     return dict(value)
-
-
-def refuse_half_pairs(text: str, name: str) -> str:
-    """The text, refused where it holds half of a character: it could be written nowhere, so never be approved."""
-    if has_half_pair(text):
-        raise InvalidCall(
-            f"{name} holds half of a surrogate pair, which is no character", hint="decode the agent's reply as UTF-8"
-        )
-    return text
 
 
 class Cause(StrEnum):
