@@ -156,10 +156,10 @@ def _released(first: TrialResult, last: TrialResult) -> list[RecordedHold]:
 
 def _own_texts(first: TrialResult) -> frozenset[TextKey]:
     """Return the instruction texts of sessions in which something was held; none that stood beside an attack."""
-    attacked = {hold.key[0] for hold in first.held.values() if hold.is_attack}
-    suspect = {text for session in attacked for text in first.texts.get(session, {})}
-    asked = {hold.key[0] for hold in first.held.values()} - attacked
-    return frozenset(text for session in asked for text in first.texts.get(session, {})) - suspect
+    read: dict[bool, set[TextKey]] = {True: set(), False: set()}
+    for hold in first.held.values():
+        read[hold.is_attack].update(first.texts.get(hold.key[0], ()))
+    return frozenset(read[False] - read[True])
 
 
 def _flow_lines(first: TrialResult, policy: Policy) -> frozenset[tuple[str, str]]:
@@ -296,8 +296,8 @@ def describe_proposal(proposal: Proposal) -> tuple[tuple[str, str], ...]:
 
 def proposal_to_dict(proposal: Proposal) -> dict[str, object]:
     """Return the keys that other programs read."""
-    members = {"id": proposal.id, "kind": proposal.kind, "saves": proposal.saves}
-    return {**members, "text": dict(describe_proposal(proposal))}
+    text = dict(describe_proposal(proposal))
+    return {"id": proposal.id, "kind": proposal.kind, "saves": proposal.saves, "text": text}
 
 
 def summarize(report: TuningReport) -> str:
