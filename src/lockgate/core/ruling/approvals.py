@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import sha256
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from lockgate.core.errors import InvalidCall, has_half_pair, quoted
 from lockgate.core.strict_json import InvalidJson, JsonReader
@@ -199,9 +199,6 @@ def plain_text(text: str, path: str) -> str:
     return plain
 
 
-_Cut = TypeVar("_Cut", Finding, Origin, "TierAnswer")
-
-
 class Passage(NamedTuple):
     """An argument's value with the text it came from: what stands before it, the span itself, what stands after."""
 
@@ -308,9 +305,9 @@ def _passage(origin: Origin, content: str) -> Passage:
     )
 
 
-def _cut_texts(record: _Cut) -> _Cut:
-    texts: dict[str, Any] = {name: _cut(text) for name, text in record._asdict().items() if isinstance(text, str)}
-    return record._replace(**texts)
+def _cut_texts(record: Any) -> Any:
+    """Return a named tuple with each of its texts cut."""
+    return record._make(_cut(item) if isinstance(item, str) else item for item in record)
 
 
 def _cut(text: str, limit: int = _MOST_TEXT) -> str:
