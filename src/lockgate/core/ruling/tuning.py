@@ -53,7 +53,6 @@ class RecordedHold(NamedTuple):
 
     @property
     def rules(self) -> list[str]:
-        """The rules that hold the call."""
         return [finding.rule for finding in self.decision.findings]
 
     @property
@@ -123,18 +122,19 @@ def find_proposals(
     # 1. Texts, 2. Flows.
     trial = Trial(_flow_lines(first, policy), _own_texts(first))
     second = replay(trial) if trial != Trial() else first
-    if released := _released(first, second):
+    if loose := _released(first, second):
         # Which of the lines it was is not worth the time to find out: none of those flows is touched.
-        flows = {flow for hold in released for flow in hold.flows}
+        flows = {flow for hold in loose for flow in hold.flows}
         trial = Trial(frozenset(line for line in trial.lines if line[0] not in flows))
         second = replay(trial)
+    useful = _trial_from(_line_proposals(trial, first, first.held.keys() - second.held.keys(), policy, least))
+    if useful != trial:
+        trial, second = useful, replay(useful)
     # 3. Grants.
     grants = choose_grants(second.held.values(), now_s, least)
-    last = replay(trial._replace(grants=grants)) if grants else second
     # 4. Replay.
-    kept = _line_proposals(trial, first, first.held.keys() - last.held.keys(), policy, least)
-    if _trial_from(kept) != trial:
-        last = replay(_trial_from(kept)._replace(grants=grants))
+    last = replay(trial._replace(grants=grants)) if grants else second
+    kept = _line_proposals(trial, first, first.held.keys() - last.held.keys(), policy, 1)
     if _released(first, last):
         grants, kept, last = (), [], first
     kept += [Proposal("grant", last.uses[grant.id], rule=grant.rule) for grant in grants if last.uses.get(grant.id)]
@@ -224,7 +224,8 @@ def choose_grants(held: Iterable[RecordedHold], now_s: float, least: int = LEAST
     calls = list(held)
     grants: dict[str, Grant] = {}
     for hold in calls:
-        if _may_be_granted(hold) and hold.bound is not None and len(grants) < MAX_GRANT_CANDIDATES:
+        may_be_proposed = not (hold.is_attack or _is_too_grave(hold) or _is_spoken_to(hold)) and _is_lasting(hold)
+        if may_be_proposed and hold.bound is not None and len(grants) < MAX_GRANT_CANDIDATES:
             # The narrowest that outlives the session.
             span = GrantSpan.PROJECT if hold.facts.project else GrantSpan.ALWAYS
             rule = rule_from_facts(hold.bound, hold.facts, span, now_s)
@@ -248,11 +249,6 @@ def _fewest(covered: dict[str, set[CallKey]], least: int) -> Iterator[str]:
             return
         yield best
         covered = {name: keys - spared for name, keys in covered.items() if name != best}
-
-
-def _may_be_granted(hold: RecordedHold) -> bool:
-    """Return whether a grant of this call may outlive its session, and may be proposed."""
-    return _is_lasting(hold) and not hold.is_attack and not _is_too_grave(hold) and not _is_spoken_to(hold)
 
 
 def _is_lasting(hold: RecordedHold) -> bool:
@@ -306,8 +302,6 @@ def summarize(report: TuningReport) -> str:
     if not count:
         pauses = "1 pause" if report.pauses == 1 else f"{report.pauses} pauses"
         return f"nothing to propose: {pauses}, and no rule would spare several of them"
-    one = "this line" if count == 1 else f"these {count} lines"
-    released = (
-        f" and released {report.released or 'none'} of the {report.attacks} held attacks" if report.attacks else ""
-    )
-    return f"{one} would have saved {report.saved} of {report.pauses} pauses{released}"
+    saved = f"would have saved {report.saved} of {report.pauses} pauses"
+    attacks = f" and released {report.released or 'none'} of the {report.attacks} held attacks"
+    return f"{'this line' if count == 1 else f'these {count} lines'} {saved}{attacks if report.attacks else ''}"
