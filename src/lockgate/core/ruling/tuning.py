@@ -139,8 +139,8 @@ def find_proposals(
         grants, kept, last = (), [], first
     kept += [Proposal("grant", last.uses[grant.id], rule=grant.rule) for grant in grants if last.uses.get(grant.id)]
     kept.sort(key=lambda proposal: (_KINDS.index(proposal.kind), -proposal.saves, proposal.id))
-    asked = [key for key, hold in first.held.items() if not hold.is_attack]
-    left = Counter(sorted(_why_left(last.held[key], policy) for key in asked if key in last.held))
+    asked = {key for key, hold in first.held.items() if not hold.is_attack}
+    left = Counter(sorted(_why_left(last.held[key], policy) for key in asked & last.held.keys()))
     attacks, saved = len(first.held) - len(asked), len(asked) - left.total()
     released, reasons = len(_released(first, last)), dict(left.most_common())
     return TuningReport(first.calls, len(asked), saved, attacks, released, tuple(kept), reasons)
@@ -224,8 +224,7 @@ def choose_grants(held: Iterable[RecordedHold], now_s: float, least: int = LEAST
     calls = list(held)
     grants: dict[str, Grant] = {}
     for hold in calls:
-        may_be_proposed = not (hold.is_attack or _is_too_grave(hold) or _is_spoken_to(hold)) and _is_lasting(hold)
-        if may_be_proposed and hold.bound is not None and len(grants) < MAX_GRANT_CANDIDATES:
+        if _may_be_granted(hold) and hold.bound is not None and len(grants) < MAX_GRANT_CANDIDATES:
             # The narrowest that outlives the session.
             span = GrantSpan.PROJECT if hold.facts.project else GrantSpan.ALWAYS
             rule = rule_from_facts(hold.bound, hold.facts, span, now_s)
@@ -249,6 +248,11 @@ def _fewest(covered: dict[str, set[CallKey]], least: int) -> Iterator[str]:
             return
         yield best
         covered = {name: keys - spared for name, keys in covered.items() if name != best}
+
+
+def _may_be_granted(hold: RecordedHold) -> bool:
+    """Return whether a grant of this call may outlive its session, and may be proposed."""
+    return _is_lasting(hold) and not hold.is_attack and not _is_too_grave(hold) and not _is_spoken_to(hold)
 
 
 def _is_lasting(hold: RecordedHold) -> bool:
