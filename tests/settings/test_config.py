@@ -960,7 +960,7 @@ def test_rows_of_all_files_are_in_force_and_a_projects_only_add(place: Place) ->
     ("text", "said"),
     [
         ('[flow]\nname = "x"', "`flow` must be written as [[flow]]"),
-        ('[[flow]]\nname = "x"\nto = "out"', "flow `x` says nowhere that it comes from"),
+        ('[[flow]]\nname = "x"\nto = "out"', "flow `x` must name one place that it comes from"),
         ('[[label]]\nsource = "web:*"', "a label needs `source`"),
     ],
 )

@@ -25,6 +25,7 @@ from typing import NamedTuple, Protocol
 from weakref import ref
 
 from lockgate.core.errors import InvalidCall, InvalidConfig, printable, quoted
+from lockgate.core.ruling.approvals import plain_text
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import PastCall
 from lockgate.core.ruling.observe_mode import observe
@@ -48,7 +49,6 @@ from lockgate.core.ruling.supervised_steps import (
     parse_assessment,
     parse_commitment,
     parse_supervision,
-    refuse_half_pairs,
 )
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Reason, Risk
@@ -135,7 +135,7 @@ class Step:
             raise InvalidCall("a step needs a goal", hint="say in a sentence what it is to do")
         if len(goal) > MAX_TEXT:
             raise InvalidCall(f"a step's goal has {len(goal):,} characters, the limit is {MAX_TEXT:,}")
-        refuse_half_pairs(goal, "a step's goal")
+        plain_text(goal, "a step's goal")
         if parent is not None and parent._run is not run:
             raise InvalidCall(f"step {quoted(goal)} cannot be inside a step of another session")
         asked = None if supervision is None else parse_supervision(supervision)

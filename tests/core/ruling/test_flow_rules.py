@@ -45,8 +45,8 @@ def held_by(decision: Decision) -> list[str]:
     [
         ({}, "needs a name"),
         ({"name": "A B", "from": "web:*", "to": "out"}, "needs a name"),
-        ({"name": "x", "to": "out"}, "says nowhere"),
-        ({"name": "x", "from": "web:*", "value": "card", "to": "out"}, "more than one place"),
+        ({"name": "x", "to": "out"}, "must name one place"),
+        ({"name": "x", "from": "web:*", "value": "card", "to": "out"}, "must name one place"),
         ({"name": "x", "from": "", "to": "out"}, "is empty"),
         ({"name": "x", "from": "web:*", "to": "elsewhere"}, "neither a place nor a kind of effect"),
         ({"name": "x", "from": "web:*", "to": ""}, "neither a place nor a kind of effect"),

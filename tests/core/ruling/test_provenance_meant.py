@@ -96,34 +96,3 @@ def test_letters_that_imitate_others_are_no_name() -> None:
     assert is_imitation("ada@n\u043etary.example")
     assert not is_imitation("ada@notary.example")
     assert not is_imitation("\u0430\u0434\u0430@\u043d\u043e\u0442\u0430\u0440.\u0440\u0444")
-
-
-@pytest.mark.parametrize(
-    ("goal", "address", "is_named"),
-    [
-        ("send Dacre the offer", "tenders@dacrehotels.example", True),
-        ("hand the reading in to lumen", "https://lumen.example/meter?id=7", True),
-        ("upload it to ignace's folder", "https://drukhuis-ignace.example/up", True),
-        ("send the tab to Yvonne please", "yvonne.acht@marl.example", True),
-        # A name is written as one, where only the mailbox has it; and one of a provider's many users may be anyone.
-        ("send the tab to yvonne please", "yvonne.acht@marl.example", False),
-        ("send the tab to Yvonne please", "yvonne.acht@gmail.com", False),
-        ("send the tab to Yvonne please", "bo@far.example", False),
-        # Words that all sorts of goals have, and letters that only imitate others.
-        ("order the headset and send the report", "orders@report-orders.example", False),
-        ("send D\u0430cre the offer", "tenders@d\u0430crehotels.example", False),
-        ("what does Dacre want?", "tenders@dacrehotels.example", False),
-        ("don't write to dacrehotels", "tenders@dacrehotels.example", False),
-        # A host is its owner's by the part that he registered.
-        ("send Dacre the offer", "dacre.box@far.example", True),
-        ("send it to dacre", "dacre.farther.example", False),
-        ("send it to dacre", "https://far.example/dacre", False),
-        ("send it to dacre", "x@far.example?dacre.example", False),
-    ],
-)
-def test_the_user_names_the_owner_of_an_address_in_words(
-    scanner: Scanner, goal: str, address: str, *, is_named: bool
-) -> None:
-    context = Context(scanner)
-    context.add(goal, source="goal", id="goal")
-    assert context.goal.names_owner_in_words(address) is is_named

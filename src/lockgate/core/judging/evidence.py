@@ -24,7 +24,7 @@ from lockgate.core.ruling.arguments import flatten_arguments
 from lockgate.core.ruling.effects.effect import KINDS
 from lockgate.core.ruling.explanations import EFFECT, LOOKALIKE
 from lockgate.core.ruling.goal import is_imitation
-from lockgate.core.ruling.pipeline import FORM_WORDS, EscalatedCall
+from lockgate.core.ruling.pipeline import EscalatedCall
 from lockgate.core.ruling.targets import is_wallet
 from lockgate.core.ruling.tool_risk import tool_words
 from lockgate.core.text.confusables import COMPATIBLE, fold_to_latin, remove_invisible, triggers_from_text
@@ -105,7 +105,7 @@ def collect_evidence(ask: EscalatedCall, context: BlockLookup, goal: str) -> Evi
     return Evidence(
         _case(ask, goal, "".join(messages[-1:]), {place.value for place in targets}),
         windows or _latest(context),
-        (float(bool(orders)), float(bool(speaking)), _share_asked(ask, context, request)),
+        (float(bool(orders)), float(bool(speaking)), _share_asked(ask, request)),
         is_complete,
         _is_clearable(ask, orders, speaking) and not _has_strange_receiver(ask),
     )
@@ -116,11 +116,11 @@ def _user_messages(context: BlockLookup) -> Iterator[str]:
     return (block.content[:_MAX_SEARCHED] for block in trusted if block.source.partition(":")[0] == "user")
 
 
-def _share_asked(ask: EscalatedCall, context: BlockLookup, request: str) -> float:
+def _share_asked(ask: EscalatedCall, request: str) -> float:
     """Return how many of the words in the arguments the user has said."""
     leaves = flatten_arguments(ask.call.arguments)[0][:_MAX_LEAVES]
     words = _words(leaf.text[:_MAX_SEARCHED] for leaf in leaves)
-    return len(words & (_words([request]) | _followed_words(ask, context))) / max(1, len(words))
+    return len(words & _words([request])) / max(1, len(words))
 
 
 def _words(texts: Iterable[str]) -> set[str]:
@@ -254,16 +254,6 @@ def _trim_to_words(text: str, low: int, high: int) -> str:
     return text[low:high]
 
 
-def _followed_words(ask: EscalatedCall, context: BlockLookup) -> set[str]:
-    """Return the words of the texts that the user told the agent to follow: what they say, the user said.
-
-    Without those of an address that the call goes to: the text that names it would vouch for it.
-    """
-    blocks = [context.blocks[context.positions[name]] for name in ask.followed if name in context.positions]
-    addresses = _words(effect.target for effect in ask.effects if _SOMEWHERE.search(effect.target))
-    return _words(block.content[: _MAX_SEARCHED // len(blocks)] for block in blocks) - addresses
-
-
 # An address in a value, wherever it may stand: a mailbox, a URL, a bare host behind a login.
 _SOMEWHERE = re.compile(r"://|\bwww\.|[^\s@]@[^\s@]+\.\w|\b\w+@[\w-]+:", re.ASCII)
 _GOES_TO = frozenset({"recipient", "url", "account"})
@@ -274,10 +264,6 @@ _HAS_PARTY = frozenset(
 )
 # So near to a value that stands in an order it is the same attacker who speaks.
 _NEAR = 200
-# Findings about what goes to a target. What is typed into a form of a page is not among them, for people follow links
-# to forms all day: there an order has to name the page.
-_GIVES = frozenset(EFFECT + kind for kind in "changes-remote pushes routes-to sends-data sends-message shares".split())
-_TYPES = FORM_WORDS | {"input"}
 
 
 def _is_clearable(ask: EscalatedCall, orders: Sequence[Origin], speaking: Sequence[Finding]) -> bool:
@@ -298,26 +284,25 @@ def _is_clearable(ask: EscalatedCall, orders: Sequence[Origin], speaking: Sequen
     )
 
 
+# Findings about what goes to a target. What is typed into a form of a page is not among them, for people follow links
+# to forms all day: there an order has to name the page.
+_GIVES = frozenset(EFFECT + kind for kind in "changes-remote pushes routes-to sends-data sends-message shares".split())
+_TYPES = frozenset({"click", "fill", "form", "input", "submit", "type"})
+
+
 def _has_strange_receiver(ask: EscalatedCall) -> bool:
     """Return whether something goes to a receiver that untrusted text names, and neither the user nor the project.
 
     The receiver is what an attacker gains by, and anyone can register a domain or a mailbox with the name of someone
-    whom the user means. One in a text that the user told the agent to follow is no stranger.
+    whom the user means.
     """
-    places = {origin.value: origin.block for origin in ask.origins if origin.sink == "target"}
     gives = _GIVES if _TYPES.isdisjoint(tool_words(ask.call.tool)) else _GIVES - {EFFECT + "sends-data"}
-    return any(places.get(finding.excerpt) not in ask.followed for finding in ask.findings if finding.rule in gives)
+    return any(finding.rule in gives for finding in ask.findings)
 
 
 def _is_led_by_order(ask: EscalatedCall, orders: Sequence[Origin]) -> bool:
-    """Return whether an order names this very tool, or says where the call is to go: to whom, to which address.
-
-    An order in a text that the user told the agent to follow does not count, nor the owner of a site that the user
-    names; and where the user asked for a message and left it to a text to say to whom, a text has to say it.
-    """
-    if ask.is_receiver_open:
-        return False
-    if any(finding.rule == "origin:tool-in-order" and finding.where not in ask.followed for finding in ask.findings):
+    """Return whether an order names this very tool, or says where the call is to go: to whom, to which address."""
+    if any(finding.rule == "origin:tool-in-order" for finding in ask.findings):
         return True
     parties = [_flat(effect.target) for effect in ask.effects if effect.kind in _HAS_PARTY and effect.target]
     return any(
@@ -325,7 +310,6 @@ def _is_led_by_order(ask: EscalatedCall, orders: Sequence[Origin]) -> bool:
         or _SOMEWHERE.search(origin.value) is not None
         or any(party in _flat(origin.value) for party in parties)
         for origin in orders
-        if origin.block not in ask.followed and origin.value not in ask.users_sites
     )
 
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import sha256
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from lockgate.core.errors import InvalidCall, has_half_pair, quoted
 from lockgate.core.strict_json import InvalidJson, JsonReader
@@ -124,7 +124,7 @@ def bind_call(
     for name, text in named.items():
         if not isinstance(text, str) or not text or len(text) > MAX_NAME:
             raise InvalidCall(f"an approval's {name} must be text of 1 to {MAX_NAME:,} characters")
-        _plain_text(text, name)
+        plain_text(text, name)
     return BoundCall(str(session), str(tool), canonical_json(arguments), policy_hash, context_digest)
 
 
@@ -162,7 +162,7 @@ def _plain_value(value: object, path: str, depth: int, left: list[int]) -> objec
         return value
     if isinstance(value, str):
         left[0] -= len(value) >> 6
-        return _plain_text(value, path)
+        return plain_text(value, path)
     if isinstance(value, int | float):
         return _plain_number(value, path)
     if depth > MAX_DEPTH:
@@ -175,7 +175,7 @@ def _plain_value(value: object, path: str, depth: int, left: list[int]) -> objec
     for key, item in value.items():
         if not isinstance(key, str):
             raise InvalidCall(f"argument names must be text, not {type(key).__name__}")
-        name = _plain_text(key, path)
+        name = plain_text(key, path)
         if name in members:
             raise InvalidCall(f"argument {quoted(name)} stands twice in {quoted(path)}")
         members[name] = _plain_value(item, f"{path}.{name[:40]}", depth + 1, left)
@@ -192,14 +192,11 @@ def _plain_number(value: int | float, path: str) -> int | float:
     return float.__float__(value)
 
 
-def _plain_text(text: str, path: str) -> str:
+def plain_text(text: str, path: str) -> str:
     """The text as Python's own type, refused where no store could hold it."""
     if has_half_pair(plain := str.__str__(text)):
         raise InvalidCall(f"{quoted(path)} holds half of a surrogate pair, which is no character")
     return plain
-
-
-_Cut = TypeVar("_Cut", Finding, Origin, "TierAnswer")
 
 
 class Passage(NamedTuple):
@@ -308,9 +305,9 @@ def _passage(origin: Origin, content: str) -> Passage:
     )
 
 
-def _cut_texts(record: _Cut) -> _Cut:
-    texts: dict[str, Any] = {name: _cut(text) for name, text in record._asdict().items() if isinstance(text, str)}
-    return record._replace(**texts)
+def _cut_texts(record: Any) -> Any:
+    """Return a named tuple with each of its texts cut."""
+    return record._make(_cut(item) if isinstance(item, str) else item for item in record)
 
 
 def _cut(text: str, limit: int = _MOST_TEXT) -> str:
@@ -499,7 +496,7 @@ def parse_answer(yes: object, who: object, reason: object, now_s: object) -> App
     for name, text, most in (("who", who, MAX_WHO), ("reason", reason, MAX_REASON)):
         if not isinstance(text, str) or len(text) > most:
             raise InvalidCall(f"an answer's {name} must be text of at most {most:,} characters")
-        _plain_text(text, name)
+        plain_text(text, name)
     if not str(who).strip():
         raise InvalidCall("an answer needs a name", hint='say who answers, e.g. who="ana"')
     return ApprovalAnswer(yes is True, str(who), parse_time(now_s), str(reason))

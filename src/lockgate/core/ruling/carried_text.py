@@ -156,9 +156,9 @@ def _full_path(path: str, folder: str) -> str:
 
 
 def _shingles(words: Sequence[bytes]) -> Iterator[Fingerprint]:
-    for start in range(len(words) - _SHINGLE + 1):
-        if len(words[start]) >= _LONG_WORD:
-            yield Fingerprint(_hash_words(words, start), FingerprintKind.PASSAGE, words[start])
+    for start, word in enumerate(words[: 1 - _SHINGLE]):
+        if len(word) >= _LONG_WORD:
+            yield Fingerprint(_hash_words(words, start), FingerprintKind.PASSAGE, word)
 
 
 def _hash_words(words: Sequence[bytes], start: int) -> int:
@@ -182,8 +182,8 @@ def hashes_of_marks(places: Sequence[str], words: set[bytes] | frozenset[bytes])
 
 def find_marked_source(hits: Iterable[CarriedHit], places: Sequence[str]) -> str:
     """Return where a marked file came from that lies at one of these places; nothing where none does."""
-    marked = (hit for hit in hits if hit.path and not hit.shared.isdisjoint(_FILE_MARKS))
-    return next((hit.source for hit in marked if any(place and _lies_in(place, hit.path) for place in places)), "")
+    marked = [hit for hit in hits if hit.path and not hit.shared.isdisjoint(_FILE_MARKS)]
+    return next((hit.source for hit in marked if any(_lies_in(place, hit.path) for place in places)), "")
 
 
 def hashes_to_look_up(
@@ -212,9 +212,9 @@ def weigh_hits(
     says little, since many texts name one. It says enough if an order named it, or if the file is the one written.
     """
     origin, places = origin_of(source, asked), list_places(source, asked, folder)
-    weighed = [_weigh(hit, places) for hit in hits if hit.origin != origin and hit.session != session]
-    carried = (each for each in weighed if each is not None)
-    return max(carried, key=lambda each: (each.is_ordered, each.is_firm, each.at_s), default=None)
+    weighed = (_weigh(hit, places) for hit in hits if hit.origin != origin and hit.session != session)
+    carried = filter(None, weighed)
+    return max(carried, key=lambda text: (text.is_ordered, text.is_firm, text.at_s), default=None)
 
 
 def _weigh(hit: CarriedHit, places: Sequence[str]) -> CarriedFrom | None:
@@ -264,26 +264,19 @@ def find_derived(
     `copied_from`. `folder` is what relative paths start from.
     """
     text = "\n".join(leaf.text for leaf in leaves)
-    marks = [mark_file(_full_path(path, folder), source) for path, source in _list_saved(text, effects, copied_from)]
+    written, saved = _targets_of(effects, _FILE_KINDS), []
+    # What a filter has rewritten is called a download as well.
+    if copied_from or "://" in text or any(effect.severity >= Severity.REACHES_OUT for effect in effects):
+        saved = _targets_of(effects, {"downloads-file"}) + (written if copied_from else [])
+    host = "".join(_targets_of(effects, {"requests"})[:1])
+    source = copied_from or printable(f"web:{host}" if host else "download", 200)
+    marks = [mark_file(_full_path(path, folder), source) for path in dict.fromkeys(saved)]
     if all(effect.kind not in _KEEPING_KINDS for effect in effects):
         return marks
-    path = next(iter(_targets_of(effects, _FILE_KINDS)), "")
     # Who gets a message is not what was written in it: such an address would make every calendar suspicious.
     targets = {effect.target.lower().encode("utf-8", "ignore") for effect in effects}
-    derived = find_derived_note(context, text, scanner, targets, _full_path(path, folder) if path else "")
+    derived = find_derived_note(context, text, scanner, targets, _full_path(written[0], folder) if written else "")
     return marks if derived is None else [*marks, derived]
-
-
-def _list_saved(text: str, effects: Sequence[Effect], copied_from: str) -> list[tuple[str, str]]:
-    """Return the files that a call saves whole from elsewhere, each with its source."""
-    reaches_out = any(effect.severity >= Severity.REACHES_OUT for effect in effects)
-    if not (copied_from or reaches_out or "://" in text):
-        # What a filter has rewritten is called a download as well.
-        return []
-    hosts = _targets_of(effects, {"requests"})
-    source = copied_from or printable(f"web:{hosts[0]}" if hosts else "download", 200)
-    paths = _targets_of(effects, {"downloads-file"}) + (_targets_of(effects, _FILE_KINDS) if copied_from else [])
-    return [(path, source) for path in dict.fromkeys(paths)]
 
 
 def _targets_of(effects: Sequence[Effect], kinds: AbstractSet[str]) -> list[str]:
@@ -307,15 +300,12 @@ def find_derived_note(
 class _DerivationSearch:
     """Looks for what one text shares with the untrusted texts of its session."""
 
-    def __init__(self, context: Context, foreign: Sequence[IndexedReading], targets: Collection[bytes] = ()) -> None:
-        self._context = context
-        self._targets = targets
-        self._foreign = foreign
+    def __init__(self, context: Context, foreign: Sequence[IndexedReading], targets: Collection[bytes]) -> None:
+        self._context, self._foreign, self._targets = context, foreign, targets
         self._prints: dict[int, Fingerprint] = {}
         # By block, how much was found in it.
         self._weights: Counter[str] = Counter()
-        self._latest: IndexedReading = foreign[-1]
-        self._budget = WorkBudget(0)
+        self._latest, self._budget = foreign[-1], WorkBudget(0)
         # Whether something was not compared.
         self._is_cut = False
 
@@ -387,13 +377,10 @@ class _DerivationSearch:
         for value, is_address in values[:_MAX_VALUES]:
             words = split_words(value)
             holding = self._readings_with(value, words)
-            kind = FingerprintKind.ADDRESS
-            if holding and self._is_ordered(value, holding):
-                kind = FingerprintKind.ORDERED_ADDRESS if is_address else FingerprintKind.ORDERED_NAME
-            elif not is_address or value.isalnum():
-                continue
-            if holding:
-                weight = 1 if kind is FingerprintKind.ADDRESS else _RUN
+            is_ordered = bool(holding) and self._is_ordered(value, holding)
+            if is_ordered or (holding and is_address and not value.isalnum()):
+                ordered = FingerprintKind.ORDERED_ADDRESS if is_address else FingerprintKind.ORDERED_NAME
+                kind, weight = (ordered, _RUN) if is_ordered else (FingerprintKind.ADDRESS, 1)
                 self._add(holding[0], weight, [Fingerprint(_hash(value), kind, max(words, key=len))])
 
     def _readings_with(self, value: bytes, words: Sequence[bytes]) -> list[IndexedReading]:

@@ -324,9 +324,8 @@ class Context:
                 excerpt = part.data[:120].decode("utf-8", "replace")
                 finding = Finding(f"encoded:{part.how}", block.id, part.start, part.end, part.how, excerpt)
                 self.encoded.append(_note_from_finding(position, finding))
-        for limit in scan.capped:
-            finding = Finding(f"cap:{limit}", block.id, 0, len(block.content))
-            self.alarms.append(_note_from_finding(position, finding))
+        capped = (Finding(f"cap:{limit}", block.id, 0, len(block.content)) for limit in scan.capped)
+        self.alarms += [_note_from_finding(position, finding) for finding in capped]
 
     def is_in_passage(self, note: BlockNote, passage: bytes) -> bool:
         """Whether what was noted somewhere in a block also stands in this passage of it."""

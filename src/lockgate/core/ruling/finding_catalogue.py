@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from lockgate.core.ruling.effects.effect import KINDS, EffectKind, Severity
 from lockgate.core.ruling.explanations import EFFECT
 from lockgate.core.tables import read_examples, read_table
-from lockgate.core.text.rules import RULES, RULES_BY_ID, Rule
+from lockgate.core.text.rules import RULES, Rule
 from lockgate.core.vocabulary import WOULD_BE
 
 _OWASP = "LLM01:2026, ASI01"
@@ -68,6 +68,7 @@ ENTRIES: tuple[CatalogueEntry, ...] = (
     *_FIXED.values(),
     *(_entry_from_kind(name, kind) for name, kind in KINDS.items() if kind.severity >= Severity.REACHES_OUT),
 )
+_BY_ID = {entry.id: entry for entry in ENTRIES}
 
 # By the beginning of an id that differs, its entry in the table.
 _BY_PREFIX = {
@@ -82,10 +83,8 @@ _BY_PREFIX = {
 
 def find_entry(rule: str) -> CatalogueEntry | None:
     """The entry of an id as it stands in a finding (`encoded:base64>hex`) or in the table (`encoded:READING`)."""
-    if rule in RULES_BY_ID:
-        return _entry_from_rule(RULES_BY_ID[rule])
     prefixed = (_FIXED[name] for prefix, name in _BY_PREFIX.items() if rule.startswith(prefix))
-    return next((entry for entry in ENTRIES if entry.id == rule), None) or next(prefixed, None)
+    return _BY_ID.get(rule) or next(prefixed, None)
 
 
 def entry_for(rule: str) -> CatalogueEntry:

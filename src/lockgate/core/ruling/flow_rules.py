@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import translate
 from functools import lru_cache
@@ -19,7 +18,6 @@ from lockgate.core.redaction.redact import redact
 from lockgate.core.redaction.spans import KINDS as VALUE_KINDS
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity
-from lockgate.core.ruling.targets import is_open_to_all
 from lockgate.core.vocabulary import Finding
 
 if TYPE_CHECKING:
@@ -54,8 +52,6 @@ _LED_ELSEWHERE = re.compile(
 _BEHIND_HOST = re.compile(r"\w+://[^\s/?#]*([/?#][^\s\"'<>]*)")
 _LINK_PIECES = re.compile(r"[\w@+-]+")
 _PIECES = re.compile(r"[^\s\"'<>()\[\]{},;|`]+")
-# So many mailboxes of one domain are let through by its name.
-_MAILBOXES_OF_DOMAIN = 3
 # What one check may compare. A text that is longer counts as carrying everything.
 _MAX_COMPARED = 64 * 1024 * 1024
 
@@ -93,26 +89,20 @@ def parse_flow(text: str) -> FlowRule:
     """Return the rule in a policy's text."""
     row = _row_from_text(text)
     name, then, to = _word(row, "name"), _word(row, "then", PAUSE), _word(row, "to")
-    if not _NAME.fullmatch(name):
-        raise InvalidConfig(
-            f"a flow needs a name of small letters, digits and hyphens, not {quoted(name)}",
-            hint='for example name = "web-chooses-no-recipient"',
-        )
     keys = [key for key in _FROM if key in row]
-    key, source = "".join(keys), _word(row, keys[0]) if len(keys) == 1 else ""
-    outside = row.get("outside", [])
-    texts: list[Any] = outside if isinstance(outside, list) else [None]
+    key = "".join(keys[:1])
+    source, outside = _word(row, key), row.get("outside", [])
     unknown = next((quoted(key) for key in sorted(set(row) - _KEYS)), "")
-    is_value = key != "value" or source in VALUE_KINDS
     is_place = to in (OUT, *SINKS) or any(_is_kind(kind, to) for kind in KINDS)
+    is_value = key != "value" or source in VALUE_KINDS
+    texts = outside if isinstance(outside, list) else [None]
     is_list = all(isinstance(text, str) and 0 < len(text) <= _MAX_TEXT for text in texts)
     places = f"use {OUT}, {', '.join(SINKS)}, or a kind that `lockgate explain` names, such as sends-message"
-    one_of = f"give one of: {', '.join(_FROM)}"
     for is_right, fault, hint in (
+        (_NAME.fullmatch(name), " needs a name of small letters, digits and hyphens", 'such as "web-names-no-host"'),
         (not unknown, f": unknown key {unknown}", f"known: {', '.join(sorted(_KEYS))}"),
         (then in (PAUSE, DENY), f": unknown `then` {quoted(then)}", "use pause or deny"),
-        (keys, " says nowhere that it comes from", one_of),
-        (not keys[1:], " says more than one place that it comes from", one_of),
+        (len(keys) == 1, " must name one place that it comes from", f"give one of: {', '.join(_FROM)}"),
         (source, f": `{key}` is empty", ""),
         (is_value, f": unknown kind of value {quoted(source)}", f"known: {', '.join(VALUE_KINDS)}"),
         (is_place, f": {quoted(to)} is neither a place nor a kind of effect", places),
@@ -120,7 +110,7 @@ def parse_flow(text: str) -> FlowRule:
     ):
         if not is_right:
             raise InvalidConfig(f"flow {quoted(name)}{fault}", hint=hint)
-    return FlowRule(name, to, then, key, source, tuple(text.lower() for text in texts))
+    return FlowRule(name, to, then, key, source, tuple(text.lower() for text in outside))
 
 
 @lru_cache(maxsize=512)
@@ -315,21 +305,6 @@ def exceptions_for(rule: FlowRule, leaves: Sequence[Leaf], effects: Sequence[Eff
     # Of a name of several words each word would be let through alone.
     is_plain = all(names) and all("@" in target or len(target.split()) == 1 for target in held)
     return tuple(sorted({name[0] for name in names})) if is_plain else ()
-
-
-def join_targets(targets: set[str], barred: set[str]) -> frozenset[str]:
-    """Return the targets, with one domain in the place of several of its mailboxes where all of them can be meant.
-
-    No domain stands for its mailboxes where anyone can have one, or where one of them is barred.
-    """
-    mailboxes = Counter(target.rpartition("@")[2] for target in targets if _MAILBOX.fullmatch(target))
-    closed = {target.rpartition("@")[2] for target in barred}
-    joined = {
-        domain
-        for domain, count in mailboxes.items()
-        if count >= _MAILBOXES_OF_DOMAIN and domain not in closed and not is_open_to_all(domain.encode())
-    }
-    return frozenset({*joined, *(target for target in targets if target.rpartition("@")[2] not in joined)})
 
 
 def add_outside(row: str, targets: Sequence[str]) -> str:

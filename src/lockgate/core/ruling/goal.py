@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from lockgate.core.ruling.effects.effect import ASKED_BY
 from lockgate.core.ruling.targets import domain_of, is_open_to_all
-from lockgate.core.ruling.tool_risk import OBJECT_CLASSES, VERBS, canonical_tool, tool_intent, tool_words
+from lockgate.core.ruling.tool_risk import canonical_tool, tool_intent, tool_words
 from lockgate.core.ruling.value_pieces import HOST, STOP_WORDS, Candidate
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.tables import read_rows, read_table
@@ -158,10 +158,6 @@ _LOGIN, _LONGEST_HOST = re.compile(rb"://[^\s/?#@\\]*@\Z"), 255
 # A capital inside a sentence begins a name.
 _PROPER_NAME = re.compile(r"(?<=[^.!?\s]\s)[A-Z\u00c0-\u00de][\w'-]{2,40}|[\u0400-\u9fff]{2,20}")
 _ASKS_TO_ANSWER = (b"repl", b"answer", b"respond", b"antwort", b"beantwort", b"r\xc3\xa9pond", b"rispond")
-_LEAST_NAME = 4
-# What goals of all sorts say: an address with such a word is no one's in particular.
-_SAYS_NO_NAME = VERBS.union(*OBJECT_CLASSES) | {word + "s" for group in (VERBS, *OBJECT_CLASSES) for word in group}
-_HOST_PART, _LETTERS = re.compile(r"\A[a-z]+://|[/?#:].*\Z", re.DOTALL), re.compile(r"[^\W\d_]+")
 
 
 class Goal:
@@ -280,25 +276,6 @@ class Goal:
         written = start + re.escape(domain) + rb"(?![a-z0-9_%+@-]|\.[a-z0-9])"
         return re.search(written, self.written) is not None
 
-    def names_owner_in_words(self, address: str) -> bool:
-        """Return whether the user wishes something of an address's owner: "send Dacre the offer", `x@dacre.example`.
-
-        A stranger can choose such an address as well: this is for a judge to weigh, and lets nothing pass by itself.
-        """
-        local, _, place = address.lower().rpartition("@")
-        domain = domain_of(_HOST_PART.sub("", place).encode("utf-8", "ignore"))
-        if is_open_to_all(domain) or is_imitation(address):
-            return False
-        wished = {word for word in self.wishes.split() if len(word) >= _LEAST_NAME and word not in _SAYS_NO_NAME}
-        names = {name.lower() for name in _PROPER_NAME.findall(self.asked_text)} & wished
-        if not names.isdisjoint(_LETTERS.findall(local)):
-            return True
-        labels = _LETTERS.findall(domain.rpartition(b".")[0].decode("utf-8", "ignore"))
-        return any(
-            label in wished or any(label.startswith(word) or label.endswith(word) for word in wished if len(word) > 4)
-            for label in labels
-        )
-
 
 def names_of(target: str) -> list[str]:
     """Return a target, and the name at the end of a path unless it is a plain word. A command is no path."""
@@ -383,14 +360,6 @@ def may_be_delegated(effect: Effect) -> bool:
         return True
     # A channel of one's own workspace is no stranger's address.
     return effect.kind == "sends-message" and effect.target.startswith("#")
-
-
-def may_go_to_judge_if_delegated(effect: Effect) -> bool:
-    """Return whether a judge may weigh that such a source says so: a message, and what stays among the user's own.
-
-    A file, a repository or money that goes to an address waits for a person, whatever the goal follows.
-    """
-    return effect.kind in ("deletes-record", "sends-message") or (effect.kind == "shares" and "@" not in effect.target)
 
 
 def is_delegated_to(names: frozenset[str], source: str, produced_by: str) -> bool:

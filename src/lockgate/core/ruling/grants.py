@@ -270,11 +270,11 @@ def apply_answer_with_span(
     if not span:
         return apply_answer(approval, digest, answer, person), None
     pending = approval.pending
-    offers = {offer.rule.span.value: offer for offer in offers_from_pending(pending)}
-    if span not in offers or not answer.yes:
-        why = "only a yes makes a grant" if not answer.yes else f"this call cannot be granted for {quoted(span)}"
-        raise InvalidCall(why, hint=f"offered: {', '.join(offers)}" if offers else pending.shown.facts.barred)
-    offer = offers[span]
+    offer = find_offer(pending, span)
+    if offer is None or not answer.yes:
+        why = f"this call cannot be granted for {quoted(span)}" if answer.yes else "only a yes makes a grant"
+        spans = ", ".join(other.rule.span for other in offers_from_pending(pending))
+        raise InvalidCall(why, hint=f"offered: {spans}" if spans else pending.shown.facts.barred)
     if digest != offer.digest:
         return AnswerResult(False, approval.state, approval), None
     result = apply_answer(approval, pending.digest, answer)
@@ -283,7 +283,6 @@ def apply_answer_with_span(
 
 
 def change_from_grant(grant: Grant, state: GrantState, who: str) -> ApprovalChange:
-    """Return what the record says of a grant: its digest binds the rule."""
     return ApprovalChange(grant.rule.session, grant.id, state, grant.digest, who)
 
 
@@ -298,7 +297,6 @@ def full_error() -> LockgateError:
 
 
 def find_covering(grants: Iterable[Grant], bound: BoundCall, facts: HeldFacts, now_s: float) -> Grant | None:
-    """Return a grant that covers the call; None where no grant does."""
     return next((grant for grant in grants if covers(grant, bound, facts, now_s)), None)
 
 
@@ -318,9 +316,8 @@ def covers(grant: Grant, bound: BoundCall, facts: HeldFacts, now_s: float) -> bo
     pairs = ((facts.effects, rule.effects), (facts.sources, rule.sources), (facts.rules, rule.rules))
     is_known = all(set(new) <= set(granted) for new, granted in pairs)
     # 5., then 6.
-    if rule.arguments:
-        is_same = facts.arguments == rule.arguments
-    else:
+    is_same = facts.arguments == rule.arguments
+    if not rule.arguments:
         is_same = not facts.is_exact and set(facts.names) <= set(rule.names)
     return is_here and is_known and is_same and set(bound.files) <= set(rule.files)
 
@@ -330,10 +327,7 @@ def covers(grant: Grant, bound: BoundCall, facts: HeldFacts, now_s: float) -> bo
 
 def rule_to_dict(rule: GrantRule) -> dict[str, object]:
     """Return the rule as the page draws it and hashes it; rules of earlier versions have no files."""
-    members = record_to_dict(rule)
-    if not rule.files:
-        del members["files"]
-    return members
+    return {name: value for name, value in record_to_dict(rule).items() if name != "files" or rule.files}
 
 
 def rule_to_json(rule: GrantRule) -> str:

@@ -44,7 +44,7 @@ from lockgate.core.ruling.effects.effects_of_call import effects_of, own_effects
 from lockgate.core.ruling.effects.sql import without_removals
 from lockgate.core.ruling.effects.tool_arguments import names_file
 from lockgate.core.ruling.explanations import CARRIED, EFFECT, FORBIDDEN, LOOKALIKE
-from lockgate.core.ruling.goal import may_be_delegated, may_go_to_judge_if_delegated
+from lockgate.core.ruling.goal import may_be_delegated
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.provenance import MAX_ORIGINS, NOTHING_TRACED, OriginLookup, OriginTrace
 from lockgate.core.ruling.scope.border import border_from_scope
@@ -52,7 +52,7 @@ from lockgate.core.ruling.scope.crossings import find_crossings
 from lockgate.core.ruling.second_look import find_tokens
 from lockgate.core.ruling.self_protection import find_tampering, findings_from_effects, is_unrelated
 from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.ruling.tool_risk import may_reach_any_address, tool_risk, tool_words
+from lockgate.core.ruling.tool_risk import may_reach_any_address, tool_risk
 from lockgate.core.text.imperatives import prepare, split_words
 from lockgate.core.text.rules import RULES_BY_ID, Scope
 from lockgate.core.text.scanner import Scanner, encode
@@ -75,13 +75,6 @@ HARD_RULES = (
 _DOOR_RULES = {FORBIDDEN, *(EFFECT + name for name, kind in KINDS.items() if kind.severity is Severity.OPENS_A_DOOR)}
 # What a call writes into records and files of the user's own goes to no other party.
 _STAYS_HERE = frozenset({"changes-record", "deletes-record", "edits-project", "looks", "weakens-setting"})
-_TELLING_KINDS = frozenset({"embeds-address", "publishes", "publishes-link", "requests", "sends-message"})
-FORM_WORDS = frozenset({"click", "fill", "form", "submit", "type"})
-# An address, or a name after a word that sends: the user says who gets it.
-_RECEIVER = re.compile(
-    r"\w@\w|://|(?:\b(?:to|an|à|a|para|für|til|till|naar|aan|do|к)\s+(?:\w+\s+){0,2}?"
-    r"|\b(?i:send|tell|mail|e-?mail|message|forward|notify|inform|ask|schicke?|sende)\s+)[A-ZÀ-ÞА-Я]\w"
-)
 # Of what is quoted the goal has to say that it is an attack: prices and marks in code are called quotes as well.
 _QUOTES = frozenset(b"quote quotes quoted quoting quotation quotations verbatim zitat zitate zitiere zitieren".split())
 # A goal with one of these is about attacks, whatever it wants written.
@@ -108,11 +101,9 @@ class Stage(StrEnum):
 class EscalatedCall(NamedTuple):
     """A call that Tier 1 does not clear, with everything a higher tier needs to rule on it.
 
-    `triage` is Tier 2's answer: `clear`, `suspicious` or `unclear`; empty when it was not asked. `followed` are the
-    blocks to which the user handed the decision, where a judge may weigh that. `is_receiver_open`: the user asked for a
-    message and named no receiver. `users_sites` are addresses in texts whose owner the user names.
-    `gives_away_unasked`: money or a file goes out, and the user did not ask to pay, share or write, or a sentence of a
-    stranger gives the account. `no_answer` is why a judge did not answer.
+    `triage` is Tier 2's answer: `clear`, `suspicious` or `unclear`; empty when it was not asked. `gives_away_unasked`:
+    money or a file goes out, and the user did not ask to pay, share or write, or a sentence of a stranger gives the
+    account. `no_answer` is why a judge did not answer.
     """
 
     call: ToolCall
@@ -123,9 +114,6 @@ class EscalatedCall(NamedTuple):
     stage: Stage = Stage.TRIAGE
     triage: str = ""
     effects: tuple[Effect, ...] = ()
-    followed: frozenset[str] = frozenset()
-    is_receiver_open: bool = False
-    users_sites: frozenset[str] = frozenset()
     gives_away_unasked: bool = False
     width: Width = Width.NARROW
     no_answer: str = ""
@@ -266,8 +254,7 @@ def begin(
     # 0. Always.
     _check_scope(review)
     _check_self_protection(review)
-    _check_flows(review)
-    _check_host_findings(review)
+    _check_flows_and_host(review)
     # 1. Context, 2. Effects.
     for check in (_check_context, _check_effects):
         if (passed := check(review)) is not None:
@@ -319,17 +306,13 @@ def _check_self_protection(review: _Review) -> None:
     review.always += [finding for finding in findings_from_effects(effects) if finding.rule not in known]
 
 
-def _check_flows(review: _Review) -> None:
-    """0. Collect what a flow rule holds against the call, whatever the session has read."""
+def _check_flows_and_host(review: _Review) -> None:
+    """0. Collect what a flow rule or the host holds against the call, and that earlier context may be missing."""
     if review.policy.flows:
         from lockgate.core.ruling.flow_rules import FlowCheck
 
         check = FlowCheck(review.context, review.leaves, review.read_effects(), is_cut=review.is_cut)
         review.always += check.find(review.policy.flows)
-
-
-def _check_host_findings(review: _Review) -> None:
-    """0. Collect what the host holds against a high-risk call, and that earlier context may be missing."""
     if review.risk is Risk.HIGH:
         if review.context.has_unknown_history:
             review.always.append(Finding("cap:context-unknown", "context", 0, 0))
@@ -493,23 +476,19 @@ def _conclude(
     """Return CONTINUE where steps 3 to 5 found nothing, else the question for the tiers above."""
     origins = (unasked.origins + traced.origins)[:MAX_ORIGINS]
     has_origin = traced.signals or unasked.origins or any(found.rule == LOOKALIKE for found in unasked.findings)
-    is_wide = review.width is Width.WIDE
     reasons = (
         (patterns, Reason.SUSPICIOUS_PATTERN),
         (encoded, Reason.ENCODED_CONTENT),
         (has_origin, Reason.UNTRUSTED_ORIGIN),
         (unasked.findings, Reason.UNASKED_EFFECT),
         (review.is_paranoid, Reason.PARANOID_MODE),
-        (is_wide and (Width.WIDE in unasked.asks or _is_dictated(review)), Reason.UNNAMED_TARGET),
+        (review.width is Width.WIDE and (Width.WIDE in unasked.asks or _is_dictated(review)), Reason.UNNAMED_TARGET),
     )
     reason = next((reason for is_given, reason in reasons if is_given), None)
     if reason is None:
-        no_flags = Reason.NO_RED_FLAGS
-        return Decision(Action.CONTINUE, 1, no_flags, review.risk, "", (), origins, effects=review.effects)
+        return Decision(Action.CONTINUE, 1, Reason.NO_RED_FLAGS, review.risk, origins=origins, effects=review.effects)
     findings = (*unasked.findings, *patterns, *encoded, *traced.signals)
     findings += _find_carried(review.context, findings, origins)
-    users_sites = _find_users_sites(review, origins)
-    followed = _find_followed(review, users_sites)
     return EscalatedCall(
         review.call,
         review.risk,
@@ -517,10 +496,7 @@ def _conclude(
         findings,
         origins,
         effects=review.effects,
-        followed=followed,
-        is_receiver_open=_is_receiver_open(review),
-        users_sites=users_sites,
-        gives_away_unasked=unasked.is_payee_told or (not followed and _gives_away_unasked(review)),
+        gives_away_unasked=unasked.is_payee_told or _gives_away_unasked(review),
         width=review.width,
     )
 
@@ -540,33 +516,6 @@ def _find_carried(context: Context, findings: Sequence[Finding], origins: Sequen
         Finding(CARRIED, block, 0, 0, str(int(text.at_s)), printable(text.source, 120))
         for block, text in carried.items()
     )
-
-
-def _find_followed(review: _Review, users_sites: frozenset[str]) -> frozenset[str]:
-    """Return the blocks that the user told the agent to follow, where a judge may weigh that they order this."""
-    may_be_weighed = all(
-        may_be_delegated(effect) or may_go_to_judge_if_delegated(effect) or effect.target in users_sites
-        for effect in review.effects
-    )
-    return review.context.find_delegated() if may_be_weighed else frozenset()
-
-
-def _find_users_sites(review: _Review, origins: Sequence[Origin]) -> frozenset[str]:
-    """Return the addresses in texts whose owner the user names, where the call only tells, asks or fills in a form."""
-    is_form = not FORM_WORDS.isdisjoint(tool_words(review.call.tool)) and not review.is_command_or_file
-    telling = _TELLING_KINDS | ({"sends-data"} if is_form else frozenset())
-    if any(effect.kind not in telling for effect in review.reaching):
-        return frozenset()
-    goal = review.context.goal
-    values = {origin.value for origin in origins if origin.order or origin.sink == "target"}
-    return frozenset(value for value in values if goal.names_owner_of(value) or goal.names_owner_in_words(value))
-
-
-def _is_receiver_open(review: _Review) -> bool:
-    """Return whether the user asked for the message that the call sends, and left it to a text to say to whom."""
-    goal = review.context.goal
-    is_message = {effect.kind for effect in review.reaching} == {"sends-message"}
-    return is_message and not _RECEIVER.search(goal.asked_text) and goal.asks_for_kind("sends-message")
 
 
 def _gives_away_unasked(review: _Review) -> bool:

@@ -118,11 +118,9 @@ def _rows(values: object, name: str) -> tuple[str, ...]:
 
         if len(rows) > flow_rules.MAX_ROWS:
             raise InvalidConfig(f"{len(rows):,} {name}, the limit is {flow_rules.MAX_ROWS}")
-        check: Callable[[str], object] = check_row
-        if name != "effect_rows":
-            check = flow_rules.parse_flow if name == "flows" else flow_rules.parse_label
+        checks: dict[str, Callable[[str], object]] = {"flows": flow_rules.parse_flow, "labels": flow_rules.parse_label}
         for row in rows:
-            check(row)
+            checks.get(name, check_row)(row)
     return rows
 
 
@@ -212,17 +210,13 @@ class Policy:
         if not self._hash:
             from hashlib import sha256
 
-            hashed = [name for name in FIELDS if not self._is_left_out(name)]
-            lines = sorted(f"{name}={_canonical(getattr(self, name))}" for name in hashed)
+            members = {name: getattr(self, name) for name in FIELDS if name != "escalate"}
+            # Fields that are newer than the hash count only where they are set: older policies keep their hash.
+            newer = {"enforce": True, "flows": (), "labels": (), "effect_rows": ()}
+            lines = sorted(f"{name}={_canonical(value)}" for name, value in members.items() if value != newer.get(name))
             digest = sha256("\n".join(["lockgate policy/1", *lines]).encode("ascii")).hexdigest()
             object.__setattr__(self, "_hash", f"sha256:{digest}")
         return self._hash
-
-    def _is_left_out(self, name: str) -> bool:
-        """Whether a field is newer than the hash, and at its default: older policies keep their hash."""
-        return name == "escalate" or bool(
-            getattr(self, name) == {"enforce": True, "flows": (), "labels": (), "effect_rows": ()}.get(name)
-        )
 
     def on_unclear(self, risk: Risk) -> Action:
         """Return what happens to a flagged call that no judge could settle."""

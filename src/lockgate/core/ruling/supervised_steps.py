@@ -17,9 +17,10 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from lockgate.core.errors import InvalidCall, has_half_pair, printable, quoted
+from lockgate.core.errors import InvalidCall, printable, quoted
 from lockgate.core.redaction.excerpts import LONE_SURROGATE
 from lockgate.core.ruling.approvals import FINISH as FINISH
+from lockgate.core.ruling.approvals import plain_text
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import PastCall
 from lockgate.core.ruling.goal import Goal
@@ -128,7 +129,7 @@ def _text(value: object, name: str, most: int = MAX_TEXT) -> str:
         raise InvalidCall(f"{name} must be text, not {type(value).__name__}")
     if len(value) > most:
         raise InvalidCall(f"{name} has {len(value):,} characters, the limit is {most:,}")
-    return refuse_half_pairs(value, name).strip()
+    return plain_text(value, name).strip()
 
 
 def _truth(value: object, name: str) -> bool:
@@ -165,15 +166,6 @@ def _known_keys(value: object, kind: type[Commitment] | type[SelfAssessment]) ->
     return dict(value)
 
 
-def refuse_half_pairs(text: str, name: str) -> str:
-    """The text, refused where it holds half of a character: it could be written nowhere, so never be approved."""
-    if has_half_pair(text):
-        raise InvalidCall(
-            f"{name} holds half of a surrogate pair, which is no character", hint="decode the agent's reply as UTF-8"
-        )
-    return text
-
-
 class Cause(StrEnum):
     """Why a step needs to be looked at."""
 
@@ -201,13 +193,12 @@ def compare_with_commitment(
     much. `abandoned` are the goals of inner steps that no judge looked at.
     """
     assumed = split_assumptions((*(commitment.assumptions if commitment else ()), *assessment.assumptions))
-    undeclared = [f"{printable(act.tool)}: {act.why}" for act in acts.most_telling() if act.why]
     causes: dict[Cause, Sequence[str]] = {
         Cause.CONCERNS_RAISED: assessment.concerns,
         Cause.COMMITMENT_NOT_MET: [] if assessment.met else [""],
         Cause.SCOPE_DEVIATION: assessment.deviations,
         Cause.EXCESS_ASSUMPTIONS: [f"{len(assumed)} assumptions"] if len(assumed) > MAX_ASSUMPTIONS else [],
-        Cause.UNDECLARED_CALL: undeclared,
+        Cause.UNDECLARED_CALL: [f"{printable(act.tool)}: {act.why}" for act in acts.most_telling() if act.why],
         Cause.ABANDONED_STEP: abandoned,
     }
     return tuple(
@@ -261,8 +252,7 @@ class ActingCalls:
         self.acting += 1
         # The same call made a hundred times is one line, and pushes nothing out.
         key = sha256(repr((call.tool, call.values, call.action, why)).encode("utf-8", "backslashreplace")).digest()
-        before = self._kept.pop(key, None)
-        if before is not None:
+        if (before := self._kept.pop(key, None)) is not None:
             self._kept[key] = before._replace(number=self.seen, times=before.times + 1)
             return
         values = tuple((_cut(name, _MAX_NAME), _cut(text, _MAX_VALUE)) for name, text in call.values[:_MAX_VALUES])
@@ -289,8 +279,7 @@ class ActingCalls:
         """What of the acting calls `most_telling` leaves out, in words; empty when it has all."""
         shown = self.most_telling()
         missing = self.acting - sum(act.times for act in shown)
-        cut = sum(not act.is_complete for act in shown)
-        counts = ((missing, "altogether"), (cut, "in part"))
+        counts = ((missing, "altogether"), (sum(not act.is_complete for act in shown), "in part"))
         return ", ".join(f"{count:,} of the acting calls {how}" for count, how in counts if count)
 
     def _rank_acts(self) -> list[ActingCall]:
@@ -358,13 +347,10 @@ def why_undeclared(
     only_looks = tool_risk(call.tool, additional=high_risk_tools) is Risk.LOW
     if commitment is None:
         return "" if only_looks else "made before the commitment"
-    # 1. Out of scope.
-    for entry in commitment.out_of_scope:
-        if why := _why_excluded(entry, call.tool, leaves):
-            return why
-    # 2. Looking.
-    if only_looks:
-        return ""
+    # 1. Out of scope, or 2. looking.
+    excluded = next(filter(None, (_why_excluded(entry, call.tool, leaves) for entry in commitment.out_of_scope)), "")
+    if excluded or only_looks:
+        return excluded
     # 3. Acting.
     if not any(_declares_tool(entry, call.tool) for entry in commitment.in_scope):
         return "the commitment does not mention what this tool does"

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from lockgate.core.ruling.approvals import NO_FACTS, BoundCall, HeldFacts, hash_texts
 from lockgate.core.ruling.arguments import flatten_arguments
-from lockgate.core.ruling.flow_rules import DENY, FLOW, add_outside, exceptions_for, join_targets, parse_flow
+from lockgate.core.ruling.flow_rules import DENY, FLOW, add_outside, exceptions_for, parse_flow
 from lockgate.core.ruling.grants import Grant, GrantRule, GrantSpan, covers, describe_rule, rule_from_facts
 from lockgate.core.ruling.pipeline import HARD_RULES
 from lockgate.core.ruling.policy import Policy
@@ -28,7 +28,6 @@ from lockgate.core.vocabulary import Decision, Severity
 # A question that came once is answered when it comes again.
 LEAST_SAVED = 2
 MAX_GRANT_CANDIDATES = 400
-_ROUNDS = 4
 _SPEAKING = ("authority:", "concealment:", "override:", "tool:")
 _SCHEMA = "lockgate proposal/1"
 _KINDS = ("grant", "flow", "trust")
@@ -54,7 +53,6 @@ class RecordedHold(NamedTuple):
 
     @property
     def rules(self) -> list[str]:
-        """The rules that hold the call."""
         return [finding.rule for finding in self.decision.findings]
 
     @property
@@ -121,26 +119,28 @@ def find_proposals(
 ) -> TuningReport:
     """Return what would have spared questions. `replay` rules on the same calls again, under a trial."""
     first = replay(Trial())
-    # 1. Texts, 2. Flows: what frees calls, alone or together with a grant.
-    trial = _without_released(replay, first, Trial(_flow_lines(first, policy), _own_texts(first)))
+    # 1. Texts, 2. Flows.
+    trial = Trial(_flow_lines(first, policy), _own_texts(first))
     second = replay(trial) if trial != Trial() else first
-    freed = {key for key in first.held if key not in second.held or _may_be_granted(second.held[key])}
-    trial = _trial_from(_line_proposals(trial, first, freed, policy, least))
-    second = replay(trial) if trial != Trial() else first
+    if loose := _released(first, second):
+        # Which of the lines it was is not worth the time to find out: none of those flows is touched.
+        flows = {flow for hold in loose for flow in hold.flows}
+        trial = Trial(frozenset(line for line in trial.lines if line[0] not in flows))
+        second = replay(trial)
+    useful = _trial_from(_line_proposals(trial, first, first.held.keys() - second.held.keys(), policy, least))
+    if useful != trial:
+        trial, second = useful, replay(useful)
     # 3. Grants.
     grants = choose_grants(second.held.values(), now_s, least)
     # 4. Replay.
     last = replay(trial._replace(grants=grants)) if grants else second
-    kept = _line_proposals(trial, first, first.held.keys() - last.held.keys(), policy, least)
-    if _trial_from(kept) != trial:
-        trial = _trial_from(kept)
-        last = replay(trial._replace(grants=grants))
+    kept = _line_proposals(trial, first, first.held.keys() - last.held.keys(), policy, 1)
     if _released(first, last):
         grants, kept, last = (), [], first
     kept += [Proposal("grant", last.uses[grant.id], rule=grant.rule) for grant in grants if last.uses.get(grant.id)]
     kept.sort(key=lambda proposal: (_KINDS.index(proposal.kind), -proposal.saves, proposal.id))
-    asked = [key for key, hold in first.held.items() if not hold.is_attack]
-    left = Counter(sorted(_why_left(last.held[key], policy) for key in asked if key in last.held))
+    asked = {key for key, hold in first.held.items() if not hold.is_attack}
+    left = Counter(sorted(_why_left(last.held[key], policy) for key in asked & last.held.keys()))
     attacks, saved = len(first.held) - len(asked), len(asked) - left.total()
     released, reasons = len(_released(first, last)), dict(left.most_common())
     return TuningReport(first.calls, len(asked), saved, attacks, released, tuple(kept), reasons)
@@ -156,24 +156,18 @@ def _released(first: TrialResult, last: TrialResult) -> list[RecordedHold]:
 
 def _own_texts(first: TrialResult) -> frozenset[TextKey]:
     """Return the instruction texts of sessions in which something was held; none that stood beside an attack."""
-    attacked = {hold.key[0] for hold in first.held.values() if hold.is_attack}
-    suspect = {text for session in attacked for text in first.texts.get(session, {})}
-    asked = {hold.key[0] for hold in first.held.values()} - attacked
-    return frozenset(text for session in asked for text in first.texts.get(session, {})) - suspect
+    read: dict[bool, set[TextKey]] = {True: set(), False: set()}
+    for hold in first.held.values():
+        read[hold.is_attack].update(first.texts.get(hold.key[0], ()))
+    return frozenset(read[False] - read[True])
 
 
 def _flow_lines(first: TrialResult, policy: Policy) -> frozenset[tuple[str, str]]:
-    named: defaultdict[str, set[str]] = defaultdict(set)
-    barred: defaultdict[str, set[str]] = defaultdict(set)
+    named: set[tuple[str, str]] = set()
+    barred: set[tuple[str, str]] = set()
     for hold in first.held.values():
-        targets_of = barred if hold.is_attack or _is_too_grave(hold) else named
-        for flow, target in _exceptions(hold, policy):
-            targets_of[flow].add(target)
-    return frozenset(
-        (flow, target)
-        for flow, targets in named.items()
-        for target in join_targets(targets - barred[flow], barred[flow])
-    )
+        (barred if hold.is_attack or _is_too_grave(hold) else named).update(_exceptions(hold, policy))
+    return frozenset(named - barred)
 
 
 def _exceptions(hold: RecordedHold, policy: Policy) -> list[tuple[str, str]]:
@@ -187,19 +181,6 @@ def _exceptions(hold: RecordedHold, policy: Policy) -> list[tuple[str, str]]:
     return [(name, target) for name, targets in exceptions.items() for target in targets if is_complete]
 
 
-def _without_released(replay: Callable[[Trial], TrialResult], first: TrialResult, trial: Trial) -> Trial:
-    """Return the trial without what would let a held attack run."""
-    for _ in range(_ROUNDS):
-        released = _released(first, replay(trial)) if trial != Trial() else []
-        if not released:
-            return trial
-        # Which of the lines it was is not worth the time to find out: none of those flows is touched.
-        flows = {flow for hold in released for flow in hold.flows}
-        behind = {text for hold in released for text in first.texts.get(hold.key[0], {})}
-        trial = Trial(frozenset(line for line in trial.lines if line[0] not in flows), trial.texts - behind)
-    return Trial()
-
-
 def _line_proposals(
     trial: Trial, first: TrialResult, freed: Collection[CallKey], policy: Policy, least: int
 ) -> list[Proposal]:
@@ -207,9 +188,7 @@ def _line_proposals(
     saves: Counter[tuple[str, str]] = Counter()
     contents: dict[TextKey, str] = {}
     for hold in (first.held[key] for key in freed):
-        for flow, target in _exceptions(hold, policy):
-            # A line names the target itself, or its domain.
-            saves.update(trial.lines & {(flow, target), (flow, target.rpartition("@")[2])})
+        saves.update(trial.lines.intersection(_exceptions(hold, policy)))
         read = first.texts.get(hold.key[0], {})
         behind = {text for text in read if text[0] in {origin.source for origin in hold.decision.origins}}
         saves.update(trial.texts & behind)
@@ -317,8 +296,8 @@ def describe_proposal(proposal: Proposal) -> tuple[tuple[str, str], ...]:
 
 def proposal_to_dict(proposal: Proposal) -> dict[str, object]:
     """Return the keys that other programs read."""
-    members = {"id": proposal.id, "kind": proposal.kind, "saves": proposal.saves}
-    return {**members, "text": dict(describe_proposal(proposal))}
+    text = dict(describe_proposal(proposal))
+    return {"id": proposal.id, "kind": proposal.kind, "saves": proposal.saves, "text": text}
 
 
 def summarize(report: TuningReport) -> str:
@@ -327,8 +306,6 @@ def summarize(report: TuningReport) -> str:
     if not count:
         pauses = "1 pause" if report.pauses == 1 else f"{report.pauses} pauses"
         return f"nothing to propose: {pauses}, and no rule would spare several of them"
-    one = "this line" if count == 1 else f"these {count} lines"
-    released = (
-        f" and released {report.released or 'none'} of the {report.attacks} held attacks" if report.attacks else ""
-    )
-    return f"{one} would have saved {report.saved} of {report.pauses} pauses{released}"
+    saved = f"would have saved {report.saved} of {report.pauses} pauses"
+    attacks = f" and released {report.released or 'none'} of the {report.attacks} held attacks"
+    return f"{'this line' if count == 1 else f'these {count} lines'} {saved}{attacks if report.attacks else ''}"
