@@ -8,9 +8,9 @@ from time import time
 
 import pytest
 
+from lockgate.cli.tune.proposals import find_proposals
 from lockgate.cli.tune.replays import TrialReplay, TrialStores, file_recordings, stored_recordings
 from lockgate.core.ruling.policy import Policy
-from lockgate.core.ruling.tuning import find_proposals
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Trust
 from lockgate.gate.gate import Gate

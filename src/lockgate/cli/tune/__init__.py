@@ -20,13 +20,7 @@ from lockgate.cli.exit_codes import Exit
 from lockgate.cli.replay import choose_files, choose_gate, make_gate
 from lockgate.cli.terminal import format_count, make_console, make_visible
 from lockgate.cli.times import parse_age
-from lockgate.cli.tune.replays import Recording, TrialReplay, file_recordings, stored_recordings
-from lockgate.cli.user import user_name
-from lockgate.core.errors import LockgateError, quoted
-from lockgate.core.ruling.approvals import hash_texts
-from lockgate.core.ruling.grants import Grant, rule_to_json
-from lockgate.core.ruling.policy import change_policy
-from lockgate.core.ruling.tuning import (
+from lockgate.cli.tune.proposals import (
     LEAST_SAVED,
     Proposal,
     TuningReport,
@@ -35,6 +29,12 @@ from lockgate.core.ruling.tuning import (
     proposal_to_dict,
     summarize,
 )
+from lockgate.cli.tune.replays import Recording, TrialReplay, file_recordings, stored_recordings
+from lockgate.cli.user import user_name
+from lockgate.core.errors import LockgateError, quoted
+from lockgate.core.ruling.approvals import hash_texts
+from lockgate.core.ruling.grants import Grant, rule_to_json
+from lockgate.core.ruling.policy import change_policy
 from lockgate.core.vocabulary import WOULD_BE, Action
 from lockgate.gate.ledger_lines import LedgerEntry, parse_ledger_line
 from lockgate.gate.trust_pins import pin_text

@@ -11,6 +11,7 @@ from lockgate.bulk.trace_rulings import add_block
 from lockgate.claude_code.context_files import is_instruction_file
 from lockgate.cli.eval.trace_files import load_sessions
 from lockgate.cli.replay import ReplayReport, recorded_sessions, replay_transcript
+from lockgate.cli.tune.proposals import CallKey, RecordedHold, TextKey, Trial, TrialResult, apply_lines
 from lockgate.core.errors import InvalidCall, InvalidTrace
 from lockgate.core.ruling.approvals import (
     NO_FACTS,
@@ -25,7 +26,6 @@ from lockgate.core.ruling.approvals import (
 from lockgate.core.ruling.grants import Grant, find_covering
 from lockgate.core.ruling.policy import change_policy
 from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.ruling.tuning import CallKey, RecordedHold, TextKey, Trial, TrialResult, apply_lines
 from lockgate.core.vocabulary import Action, Decision, Reason, Trust
 from lockgate.gate.gate import Gate
 from lockgate.gate.ruler import VouchedTexts

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lockgate.core.ruling.approvals import HeldFacts, bind_call
-from lockgate.core.ruling.effects.effect import effect
-from lockgate.core.ruling.flow_rules import add_outside, parse_flow, row_to_text
-from lockgate.core.ruling.policy import Policy
-from lockgate.core.ruling.tuning import (
+from lockgate.cli.tune.proposals import (
     RecordedHold,
     Trial,
     TrialResult,
@@ -19,6 +15,10 @@ from lockgate.core.ruling.tuning import (
     proposal_to_dict,
     summarize,
 )
+from lockgate.core.ruling.approvals import HeldFacts, bind_call
+from lockgate.core.ruling.effects.effect import effect
+from lockgate.core.ruling.flow_rules import add_outside, parse_flow, row_to_text
+from lockgate.core.ruling.policy import Policy
 from lockgate.core.vocabulary import Action, Decision, Effect, Finding, Origin, Reason, Risk
 
 NOW = 1_000_000.0
