@@ -85,18 +85,18 @@ def test_observe_then_tune_then_enforce(home: Path, run: Run) -> None:
     assert "file:/repo/CLAUDE.md" in run("trust").out
 
 
-def test_a_line_is_written_into_the_configuration_and_a_grant_follows_its_policy(home: Path, run: Run) -> None:
+def test_a_line_is_written_into_the_configuration(home: Path, run: Run) -> None:
     path = configure(home, enforce=False, more=FLOW)
     host = assemble.host_from_settings(assemble.settings_from_environment())
     for name in ("s1", "s2"):
-        host.open(name, goal="Answer the ticket")
+        host.open(name, goal="Send an email to desk@clearance.example")
         host.add(name, "The office is at desk@clearance.example", source="tool:tickets")
         assert host.check(name, "send_email", MAIL).decision.would_be is Action.PAUSE
     host.store.close()
     proposals = json.loads(run("tune", "--json").out)["proposals"]
-    # A mail to an address that a text names is held by more than the flow rule.
-    assert [each["kind"] for each in proposals] == ["grant", "flow"]
-    assert proposals[1]["text"] == {"flow": "mail", "outside": "desk@clearance.example"}
+    # The user names the address, so that the flow rule alone holds the mail.
+    assert [each["kind"] for each in proposals] == ["flow"]
+    assert proposals[0]["text"] == {"flow": "mail", "outside": "desk@clearance.example"}
     named = [word for each in proposals for word in ("--only", each["id"])]
     assert run("tune", "--apply", *named, "--yes").code == 0
     assert 'outside = ["desk@clearance.example"]' in path.read_text()
