@@ -15,6 +15,7 @@ from lockgate.core.ruling.effects.activity import Activity
         ("cd && echo x >> .bashrc", ("writes-startup-file", ".bashrc")),
         ("(cd /etc; rm x)", ("deletes-outside", "x")),
         ("X=/etc/x; rm $X", ("deletes-outside", "/etc/x")),
+        ("for f in ~/.ssh/*; do cat ${f%.pub}; done", ("reads-secret", "~/.ssh/*")),
         ('X="-rf /etc/x"; rm $X', ("deletes-outside", "/etc/x")),
         ("rm ${X:-/etc/x}", ("deletes-outside", "/etc/x")),
         ("rm /etc/{a,b}", ("deletes-outside", "/etc/b")),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lockgate.core.ruling.effects.effect import Certainty
 from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.program_io import MARK
-from lockgate.core.ruling.effects.programs.roles import SHELL_NAME, is_foreign, run_command
+from lockgate.core.ruling.effects.programs.roles import is_foreign, run_command
 from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_local
 from lockgate.core.ruling.effects.project import Place
 from lockgate.core.tables import read_sections
@@ -23,29 +23,19 @@ def note_variable(walk: Walk, name: str, value: str) -> None:
         _note_path(walk, value)
     elif name in ("LD_LIBRARY_PATH", "LD_PRELOAD") and _may_load_libraries(walk, name, value):
         return
-    elif name in _KINDS:
-        _note_kind(walk, name, value)
-    elif not value:
-        return
-    elif name in _COMMANDS:
-        _note_command(walk, value, may_be_shell="script_shell" in name.lower())
+    elif name.rstrip("0123456789") in _KINDS:
+        _note_kind(walk, name.rstrip("0123456789"), value)
     elif name in _LOADS:
-        _note_loads(walk, value, (Place.HOME,) if name == "KUBECONFIG" else ())
-    elif name.startswith(("GIT_CONFIG_PARAMETERS", "GIT_CONFIG_KEY_")):
-        walk.add_unreadable()
+        _note_loads(walk, name, value)
     elif name.startswith(("GIT_TRACE", "GIT_REDIRECT")) and "/" in value:
         walk.access(value, Access.WRITE)
-    elif (name[:4] == "GIT_" or _NAMED_FOR_COMMAND.search(name)) and _is_strange(walk, value):
-        walk.add("installs-hook", walk.plain(value))
-    elif _NAMED_FOR_COMMAND.search(name) and _IS_COMMAND.search(value):
-        run_command(walk, value)
+    elif value:
+        _note_command(walk, name, value)
 
 
 def _note_path(walk: Walk, value: str) -> None:
     for folder in value.split(":"):
-        if folder.strip("\"'") in ("", "$PATH", "/bin", "/usr/bin", "/sbin", "/usr/sbin") or MARK in folder[:1]:
-            continue
-        if walk.place(folder) is Place.SCRATCH:
+        if folder[:1] not in ("", MARK, '"', "'", "$") and walk.place(folder) is Place.SCRATCH:
             walk.add("unreadable", folder, Certainty.GUESS)
 
 
@@ -94,11 +84,12 @@ def _note_kind(walk: Walk, name: str, value: str) -> None:
         walk.add(kind, value)
 
 
-def _note_command(walk: Walk, value: str, *, may_be_shell: bool = False) -> None:
+def _note_command(walk: Walk, name: str, value: str) -> None:
     """Note a command that other programs start by themselves, as often as they like."""
-    if _is_strange(walk, value):
+    is_named = name in _COMMANDS or _NAMED_FOR_COMMAND.search(name) is not None
+    if (is_named or name[:4] == "GIT_") and _is_strange(walk, value):
         walk.add("installs-hook", walk.plain(value))
-    elif not may_be_shell or not SHELL_NAME.fullmatch(value.strip()):
+    elif name in _COMMANDS or (is_named and _IS_COMMAND.search(value)):
         run_command(walk, value)
 
 
@@ -116,7 +107,8 @@ _LOADED_TEXT = re.compile(
 _PIECES = re.compile(r"[\s:=,;@'\"]+")
 
 
-def _note_loads(walk: Walk, value: str, own: tuple[Place, ...]) -> None:
+def _note_loads(walk: Walk, name: str, value: str) -> None:
+    own = (Place.HOME,) if name == "KUBECONFIG" else ()
     if _LOADED_TEXT.search(value):
         walk.add_unreadable()
     for url in re.findall(r"https?://\S+", value):
