@@ -76,16 +76,16 @@ MAX_RUN_CHARACTERS = 65_536
 
 
 def find_runs(
-    text: str, marks: frozenset[str], inside: Callable[[str], Iterator[SensitiveSpan]]
+    text: str, marks: frozenset[str], inside: Callable[[str], Iterator[SensitiveSpan]] | None
 ) -> Iterator[SensitiveSpan]:
     """Yield generated keys of no known shape, bytes of media, and what `inside` finds in a run that decodes to text.
 
-    A run with other text stays: the verifier should see that it is there.
+    A run with other text stays: the verifier should see that it is there. Without `inside` no run is decoded.
     """
     opened: list[tuple[tuple[int, int], str]] = []
     size = 0
     for match in _RUN.finditer(text) if _RUN_SHAPE in marks else ():
-        if said := decode_run(match[0]):
+        if inside and (said := decode_run(match[0])):
             opened.append((match.span(), said))
             size += len(said)
             if size > _AT_ONCE:
@@ -95,7 +95,8 @@ def find_runs(
             yield SensitiveSpan("media", *match.span())
         else:
             yield from _generated_keys_in(match)
-    yield from _search_decoded(opened, inside)
+    if inside:
+        yield from _search_decoded(opened, inside)
 
 
 # Many short decoded runs are searched together: a search has a high fixed cost.
@@ -113,12 +114,6 @@ def _search_decoded(
             (start, end), said = opened[number]
             yield SensitiveSpan(hit.kind, start, end, said)
             done = number
-
-
-def find_generated_keys(text: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
-    """Yield only the generated keys of no known shape."""
-    for match in _RUN.finditer(text) if _RUN_SHAPE in marks else ():
-        yield from _generated_keys_in(match)
 
 
 def _generated_keys_in(match: re.Match[str]) -> Iterator[SensitiveSpan]:

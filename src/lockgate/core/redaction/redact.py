@@ -25,7 +25,7 @@ import hyperscan
 
 from lockgate.core.redaction import credentials as _credentials
 from lockgate.core.redaction import personal_data as _personal
-from lockgate.core.redaction.credentials import decode_run, find_credentials, find_generated_keys, find_runs
+from lockgate.core.redaction.credentials import decode_run, find_credentials, find_runs
 from lockgate.core.redaction.personal_data import find_personal_data
 from lockgate.core.redaction.secret_table import read_shape
 from lockgate.core.redaction.spans import DIGIT, HUMP, KINDS, SensitiveSpan, lowercase_same_length
@@ -186,10 +186,7 @@ def _find_secrets(text: str, ruleset: str, *, joined: bool = False, in_run: bool
     marks = _MARKS.find_in(low)
     yield from find_credentials(text, low, marks)
     yield from find_personal_data(text, low, marks, ruleset, joined=joined)
-    if in_run:
-        yield from find_generated_keys(text, marks)
-    else:
-        yield from find_runs(text, marks, partial(_find_secrets, ruleset=ruleset, in_run=True))
+    yield from find_runs(text, marks, None if in_run else partial(_find_secrets, ruleset=ruleset, in_run=True))
 
 
 def make_ready() -> None:
