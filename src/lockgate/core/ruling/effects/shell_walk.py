@@ -570,11 +570,14 @@ class Walk:
         for inner in part.inner:
             if isinstance(inner, Part):
                 self.expand_part(inner)
-        value = self.variables.get(part.text)
-        # A path without its ending is one of the same folder.
-        if value and (MARK in value or "/" in value):
-            return value
-        return self.mark(Output(Source.VARIABLE, target=part.text))
+        value = self.variables.get(part.text, "")
+        # `${V%x}`, `${V#x}` and `${V/x/y}` with plain letters; a path is taken as it stands otherwise.
+        change = "".join(inner.text for inner in part.inner if isinstance(inner, Part))
+        end, (old, _, new) = change.lstrip("%#"), change.strip("/").partition("/")
+        if value and change[:1] in ("%", "#", "/") and not re.search(r"[*?\[]", change):
+            cut = {"%": value.removesuffix(end), "#": value.removeprefix(end)}
+            return cut.get(change[0], value.replace(old, new, -1 if change[:2] == "//" else 1))
+        return value if "/" in value or MARK in value else self.mark(Output(Source.VARIABLE, target=part.text))
 
     def value_of(self, name: str) -> str:
         value = self.variables.get(name)
