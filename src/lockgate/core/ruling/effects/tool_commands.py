@@ -133,7 +133,7 @@ def _match(program: str, rest: Sequence[str], *, is_sure: bool) -> Iterator[_Hea
         yield _Head(name, tuple(key.split()), "row", left)
         if not left:
             return
-    elif rest and (name in _VERB_LAST or service):
+    elif name in _VERB_LAST or service:
         yield from _match_cloud(name, service, rest, is_sure=is_sure)
         return
     # What no row knows may be read by its first word: `redis_config_set` is no `set`.
@@ -153,6 +153,8 @@ def _fitting_key(name: str, words: Sequence[str]) -> tuple[frozenset[str], str]:
 
 def _match_cloud(name: str, service: Sequence[str], rest: list[str], *, is_sure: bool) -> Iterator[_Head]:
     """Yield a cloud's command, of which no row has the words: `iam attach-user-policy`, `role assignment create`."""
+    if not rest and not service and is_sure:
+        yield _Head(name, (), "", ())
     at = next((at for at, word in enumerate(rest) if word in VERBS | _LOOKS), 0 if is_sure and rest else -1)
     if at < 0 or (len(rest) == 1 and (not is_sure or rest[0] in GROUPS["TAKES"])):
         return

@@ -54,10 +54,13 @@ def _read_files(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Proj
         others = [leaf for leaf in leaves if leaf not in named]
         effects += _read_contents(paths, others, project)
         effects += _read_repository(others)
-        if name.verb == "download":
-            effects += (effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths)
-            effects += (effect("requests", seen.target) for leaf in others for seen in find_hosts(leaf.text))
+        effects += _read_download(paths, others) if name.verb == "download" else ()
     return effects
+
+
+def _read_download(paths: Sequence[Leaf], others: Sequence[Leaf]) -> Iterator[Effect]:
+    yield from (effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths)
+    yield from (effect("requests", seen.target) for leaf in others for seen in find_hosts(leaf.text))
 
 
 def is_other_host(leaf: Leaf) -> bool:
