@@ -121,10 +121,7 @@ _FILLER = WORDS["command line"] | WORDS["no object"]
 
 
 def _match(program: str, rest: Sequence[str], *, is_sure: bool) -> Iterator[_Head]:
-    name, *service = program.split()
-    plain = [word for word in rest if word not in _FILLER]
-    if name in _VERB_FIRST and not service and plain and plain[0] not in _EVERYDAY - NOUNS:
-        service, rest = [plain[0]], plain[1:]
+    name, service, rest = _split_service(program, rest)
     parts, key = _fitting_key(name, (*service, *rest))
     is_joined = "".join(_words(key)) == "".join((*service, *rest))
     rest = [word for word in rest if word not in _FILLER]
@@ -139,6 +136,14 @@ def _match(program: str, rest: Sequence[str], *, is_sure: bool) -> Iterator[_Hea
     # What no row knows may be read by its first word: `redis_config_set` is no `set`.
     if is_sure:
         yield _Head(name, (*service, *rest), "", tuple(rest))
+
+
+def _split_service(program: str, rest: Sequence[str]) -> tuple[str, list[str], Sequence[str]]:
+    name, *service = program.split()
+    plain = [word for word in rest if word not in _FILLER]
+    if name in _VERB_FIRST and not service and plain and plain[0] not in _EVERYDAY - NOUNS:
+        return name, [plain[0]], plain[1:]
+    return name, service, rest
 
 
 def _fitting_key(name: str, words: Sequence[str]) -> tuple[frozenset[str], str]:
