@@ -189,11 +189,10 @@ class Act(NamedTuple):
 ACT_COLUMNS = ("verbs", "words", "kind", "target")
 
 
-def _act(verbs: str, words: str, kind: str, role: str) -> Act:
-    return Act(read_alternatives(verbs, GROUPS).words, read_alternatives(words, {}), kind, role)
-
-
-ACTS = tuple(_act(*row) for row in read_table(EFFECTS, TABLE, "acts", ACT_COLUMNS))
+ACTS = tuple(
+    Act(read_alternatives(verbs, GROUPS).words, read_alternatives(words, {}), kind, role)
+    for verbs, words, kind, role in read_table(EFFECTS, TABLE, "acts", ACT_COLUMNS)
+)
 # Verbs of the rows that no class of verbs has: they act all the same.
 _MORE_VERBS = frozenset[str]().union(*(act.verbs for act in ACTS)) - VERBS
 _NOTHING_KNOWN = Act(frozenset(), Alternatives(frozenset()), "unknown-act", "shape")
@@ -301,7 +300,7 @@ def _read_name(name: str) -> ToolName:
     # A name with odd characters may only look like a harmless one, and a half-translated one hides the rest.
     if not _PLAIN.fullmatch(name):
         looks, why = False, "the name is not made of plain words, and may only look like a harmless one"
-    elif not _is_translated_wholly(own, words):
+    elif own != words and not _ENGLISH.issuperset(frozenset(own).intersection(words)):
         looks = False
     if looks:
         names_key = "key" in all_words and not WORDS["secret key"].isdisjoint(all_words)
@@ -343,10 +342,6 @@ def _shows_information(name: str, words: tuple[str, ...], verbs: tuple[str, ...]
     if words[-1:] in (("latest",), ("recent",), ("unread",)) and verbs and WORDS["message"].issuperset(verbs):
         return True
     return bool(words) and words[-1] in WORDS["information"] and WORDS["mostly thing"].issuperset(verbs)
-
-
-def _is_translated_wholly(own: tuple[str, ...], words: tuple[str, ...]) -> bool:
-    return own == words or all(word != before or word in _ENGLISH for word, before in zip(words, own, strict=True))
 
 
 def _act_without_verb(words: frozenset[str]) -> Act:

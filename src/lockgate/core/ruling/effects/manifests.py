@@ -179,16 +179,11 @@ def _read_images(text: str) -> ManifestNames:
     """Read the images and actions that have an owner or a host in their names; a new tag is the same name."""
     named = dict.fromkeys((match["uses"], match["name"].lower()) for match in _P["image"].finditer(text))
     others = [(uses, name) for uses, name in named if not _P["curated"].match(name)]
-    images = _collect("image", (name for uses, name in others if not uses and _is_public(name)))
+    # Others may publish an image where a host is named, or the name has two parts, unlike a path.
+    images = _collect("image", (name for uses, name in others if not uses and _P["public image"].match(name)))
     # An action may lie in a folder of its repository.
     actions = dict.fromkeys("/".join(name.split("/")[:2]) for uses, name in others if uses)
     return ManifestNames((*images.packages, *_collect("action", actions).packages))
-
-
-def _is_public(image: str) -> bool:
-    """Return whether others may publish this: where no host is named, such a name has two parts, unlike a path."""
-    host, *parts = image.split("/")
-    return len(parts) == 1 or "." in host or ":" in host
 
 
 _STANDS_FOR = (

@@ -48,7 +48,8 @@ def is_scratch_database(path: str) -> bool:
 
 def read_sql(text: str, argument: str = "") -> list[Effect]:
     """Return what statements would do; one that is not known may change anything."""
-    statements = [part for part in _P["noise"].sub(_blank, text).split(";") if part.strip()]
+    plain = _P["noise"].sub(_blank, text)
+    statements = [part for part in plain.split(";") if part.strip()]
     if _P["ends differ"].search(text):
         statements += [
             part[1] for noise in _P["noise"].findall(text) if ";" in noise for part in _P["hidden"].finditer(noise)

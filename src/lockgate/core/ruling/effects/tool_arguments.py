@@ -274,13 +274,17 @@ def find_settings(arguments: Mapping[str, object]) -> Iterator[ArgumentSetting]:
         elif isinstance(value, int) and value.bit_length() <= _MAX_SETTING_BITS:
             yield ArgumentSetting(path, _setting_name(path), str(value))
         elif isinstance(value, str):
-            is_short = len(value) <= _MAX_SETTING_TEXT
-            if is_short:
-                yield ArgumentSetting(path, _setting_name(path), value)
-            states_pairs = is_short and ("=" in value or not has_role(path, "prose"))
-            if value[:1] == "{" or states_pairs or has_role(path, "document"):
-                for match in islice(_PAIR.finditer(value[:_MAX_DOCUMENT]), _MAX_SCALARS):
-                    yield ArgumentSetting(path, match[1], match[2])
+            yield from _settings_in_text(path, value)
+
+
+def _settings_in_text(path: str, value: str) -> Iterator[ArgumentSetting]:
+    is_short = len(value) <= _MAX_SETTING_TEXT
+    if is_short:
+        yield ArgumentSetting(path, _setting_name(path), value)
+    states_pairs = is_short and ("=" in value or not has_role(path, "prose"))
+    if value[:1] == "{" or states_pairs or has_role(path, "document"):
+        for match in islice(_PAIR.finditer(value[:_MAX_DOCUMENT]), _MAX_SCALARS):
+            yield ArgumentSetting(path, match[1], match[2])
 
 
 def _setting_name(path: str) -> str:

@@ -121,10 +121,7 @@ _FILLER = WORDS["command line"] | WORDS["no object"]
 
 
 def _match(program: str, rest: Sequence[str], *, is_sure: bool) -> Iterator[_Head]:
-    name, *service = program.split()
-    plain = [word for word in rest if word not in _FILLER]
-    if name in _VERB_FIRST and not service and plain and plain[0] not in _EVERYDAY - NOUNS:
-        service, rest = [plain[0]], plain[1:]
+    name, service, rest = _split_service(program, rest)
     parts, key = _fitting_key(name, (*service, *rest))
     is_joined = "".join(_words(key)) == "".join((*service, *rest))
     rest = [word for word in rest if word not in _FILLER]
@@ -133,12 +130,20 @@ def _match(program: str, rest: Sequence[str], *, is_sure: bool) -> Iterator[_Hea
         yield _Head(name, tuple(key.split()), "row", left)
         if not left:
             return
-    elif rest and (name in _VERB_LAST or service):
+    elif name in _VERB_LAST or service:
         yield from _match_cloud(name, service, rest, is_sure=is_sure)
         return
     # What no row knows may be read by its first word: `redis_config_set` is no `set`.
     if is_sure:
         yield _Head(name, (*service, *rest), "", tuple(rest))
+
+
+def _split_service(program: str, rest: Sequence[str]) -> tuple[str, list[str], Sequence[str]]:
+    name, *service = program.split()
+    plain = [word for word in rest if word not in _FILLER]
+    if name in _VERB_FIRST and not service and plain and plain[0] not in _EVERYDAY - NOUNS:
+        return name, [plain[0]], plain[1:]
+    return name, service, rest
 
 
 def _fitting_key(name: str, words: Sequence[str]) -> tuple[frozenset[str], str]:
@@ -153,6 +158,8 @@ def _fitting_key(name: str, words: Sequence[str]) -> tuple[frozenset[str], str]:
 
 def _match_cloud(name: str, service: Sequence[str], rest: list[str], *, is_sure: bool) -> Iterator[_Head]:
     """Yield a cloud's command, of which no row has the words: `iam attach-user-policy`, `role assignment create`."""
+    if not rest and not service and is_sure:
+        yield _Head(name, (), "", ())
     at = next((at for at, word in enumerate(rest) if word in VERBS | _LOOKS), 0 if is_sure and rest else -1)
     if at < 0 or (len(rest) == 1 and (not is_sure or rest[0] in GROUPS["TAKES"])):
         return
