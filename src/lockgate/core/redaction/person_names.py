@@ -49,12 +49,16 @@ MARKS = _LABELS[0].union(*(words for words, _ in _ANCHORS))
 _SAID_OF = read_shape("said of a person")
 
 
+# Before a word, it makes the word a part of a longer one, of a path or of an address.
+_GLUED = re.compile(r"[\w'’@/.-]")
+
+
 def find_names(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
     """Yield the names of people in a text, overlaps included; `marks` are those of MARKS that may be in it."""
     capitals = [
         match.span()
         for match in _CAPITALISED.finditer(text)
-        if match[0][0].isupper() and not _is_glued(text[match.start() - 1 : match.start()])
+        if match[0][0].isupper() and not _GLUED.match(text[match.start() - 1 : match.start()])
     ]
     known: set[str] = set()
     for start, end in (*_names_behind_marks(text, low, marks), *_names_from_capitals(text, capitals)):
@@ -76,11 +80,6 @@ def _names_behind_marks(text: str, low: str, marks: frozenset[str]) -> Iterator[
                 # One word in lower case behind a label is a value in code.
                 if end and (text[start:end] != low[start:end] or " " in text[start:end]):
                     yield start, end
-
-
-def _is_glued(before: str) -> bool:
-    """Return whether the character before a word makes it a part of a longer one, of a path or of an address."""
-    return before != "" and (before.isalnum() or before in "'’@/.-_")
 
 
 def _names_from_capitals(text: str, capitals: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:

@@ -345,10 +345,6 @@ class _TracedReading:
         view.text = "".join(pieces) + self.text[done:]
         return view
 
-    def replace_characters(self, table: dict[int, str]) -> _TracedReading:
-        """Return a reading with single characters replaced one for one."""
-        return _TracedReading(self.text.translate(table), self) if table else self
-
 
 _CODES, _QUOTED_PRINTABLE = read_shape("codes"), read_shape("quoted-printable")
 _BLANKS = {"n": "\n", "r": "\n", "t": "\t"}
@@ -433,7 +429,7 @@ def _fold_characters(view: _TracedReading) -> _TracedReading:
     # Accents stay: without them every finding in French would count once more.
     odd = [ch for ch in set(view.text) if ch in LOOKALIKES or not "\u00c0" <= ch <= "\u017f"]
     plain = {ch: text for ch in odd if (text := plain_character(ch)) != ch}
-    single = view.replace_characters({ord(ch): text for ch, text in plain.items() if len(text) == 1})
+    single = _TracedReading(view.text.translate({ord(ch): new for ch, new in plain.items() if len(new) == 1}), view)
     # In runs, so that a text of nothing but these costs one step per run and not per character. A null, which is gone
     # as well, keeps the classes from being empty.
     gone = "".join(re.escape(ch) for ch, text in plain.items() if not text)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from lockgate.core.ruling.effects.effect import KINDS, EffectKind, Severity
 from lockgate.core.ruling.explanations import EFFECT
 from lockgate.core.tables import read_examples, read_table
-from lockgate.core.text.rules import RULES, Rule
+from lockgate.core.text.rules import RULES
 from lockgate.core.vocabulary import WOULD_BE
 
 _OWASP = "LLM01:2026, ASI01"
@@ -26,12 +26,6 @@ class CatalogueEntry:
     miss: str = ""
     pattern: str = ""
     owasp: str = _OWASP
-
-
-def _entry_from_rule(rule: Rule) -> CatalogueEntry:
-    return CatalogueEntry(
-        rule.id, rule.family, rule.scope.value, rule.what, rule.why, rule.hit, rule.miss, rule.pattern, rule.owasp
-    )
 
 
 def _read_entries() -> dict[str, CatalogueEntry]:
@@ -64,7 +58,7 @@ def _entry_from_kind(name: str, kind: EffectKind) -> CatalogueEntry:
 
 
 ENTRIES: tuple[CatalogueEntry, ...] = (
-    *(_entry_from_rule(rule) for rule in RULES),
+    *(CatalogueEntry(r.id, r.family, r.scope.value, r.what, r.why, r.hit, r.miss, r.pattern, r.owasp) for r in RULES),
     *_FIXED.values(),
     *(_entry_from_kind(name, kind) for name, kind in KINDS.items() if kind.severity >= Severity.REACHES_OUT),
 )

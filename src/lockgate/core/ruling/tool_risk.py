@@ -200,12 +200,11 @@ _NOTHING_KNOWN = Act(frozenset(), Alternatives(frozenset()), "unknown-act", "sha
 
 def gravest_act(verbs: Iterable[str], words: frozenset[str]) -> tuple[str, Act]:
     """Return the verb with the gravest act among several, and that act; a kind we know goes before one we do not."""
-    acts = [(verb, _find_act(verb, words - {verb})) for verb in verbs]
+    acts = [
+        (verb, next((act for act in ACTS if verb in act.verbs and act.words.fit(words - {verb})), _NOTHING_KNOWN))
+        for verb in verbs
+    ]
     return max(acts, key=lambda pair: (KINDS[pair[1].kind].severity, pair[1].kind != "unknown-act"))
-
-
-def _find_act(verb: str, others: frozenset[str]) -> Act:
-    return next((act for act in ACTS if verb in act.verbs and act.words.fit(others)), _NOTHING_KNOWN)
 
 
 # Known tools.

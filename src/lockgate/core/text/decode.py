@@ -192,10 +192,6 @@ def _character(code: int) -> str:
     return chr(code) if code < 0x110000 and not 0xD800 <= code < 0xE000 else " "
 
 
-def _text_of_entities(match: Match[str]) -> str:
-    return "".join(map(_text_of_entity, match[0].split("&")[1:]))
-
-
 @lru_cache(maxsize=4096)
 def _text_of_entity(written: str) -> str:
     from html.entities import html5
@@ -208,7 +204,7 @@ def _text_of_entity(written: str) -> str:
 
 _TEXTS_OF = {
     "escape": _text_of_escape,
-    "entity": _text_of_entities,
+    "entity": lambda match: "".join(map(_text_of_entity, match[0].split("&")[1:])),
     "percent": _text_of_bytes,
     "quoted": _text_of_bytes,
 }
