@@ -33,8 +33,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from lockgate.core.judging.prices import cost_usd
 from lockgate.core.requests.circuit_breaker import CallResult, CircuitLimits, Circuits, Ticket
+from lockgate.settings.prices import cost_usd
 from tables import Row, Table, plain
 
 ZONES = 3

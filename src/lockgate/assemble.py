@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, cast
 from lockgate import __version__
 from lockgate.core.errors import InvalidConfig, JournalUnavailable, LockgateError, quoted
 from lockgate.core.judging.model_names import AUTO, EMBEDDED, LOCAL, NO_JUDGE
-from lockgate.core.judging.prices import cost_today
 from lockgate.core.ruling.approvals import ApprovalChange, ApprovalState
 from lockgate.core.ruling.standing import Authority, standing_of
 from lockgate.core.text.rules import RULES, Rule
@@ -33,6 +32,7 @@ from lockgate.runtime.rule_cache import RuleCache
 from lockgate.runtime.sealed_cache import SealedCache
 from lockgate.settings.config import AuditSettings, Settings, discover_settings
 from lockgate.settings.journal_paths import POSTGRES, JournalFiles, path_beside_log
+from lockgate.settings.prices import cost_today
 
 if TYPE_CHECKING:
     from lockgate.core.judging.exam import ExamResult

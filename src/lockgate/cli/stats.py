@@ -22,20 +22,20 @@ from lockgate.cli.exit_codes import Exit
 from lockgate.cli.terminal import format_count, format_duration, make_console, make_visible
 from lockgate.cli.times import parse_since
 from lockgate.core.errors import LockgateError, quoted
-from lockgate.core.judging.prices import PRICES_DATE, cost_usd, find_price, parse_prices
 from lockgate.gate.ledger_lines import LedgerPasses, parse_ledger_line
 from lockgate.sessions.cost_report import report_to_dict, summarize_costs
+from lockgate.settings.prices import PRICES_DATE, cost_usd, find_price, parse_prices
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from lockgate.cli.parser import Parser
-    from lockgate.core.judging.prices import OwnPrice
     from lockgate.core.vocabulary import Ran
     from lockgate.gate.carried_sqlite import CarriedCounts
     from lockgate.gate.ledger_lines import LedgerEntry
     from lockgate.sessions.cost_report import CostReport, JudgeCosts
     from lockgate.settings.config import Settings
+    from lockgate.settings.prices import OwnPrice
 
 _HELP = """\
 Adds up rulings: where they were settled, what each tier took and cost, and the rules whose escalations a

@@ -570,8 +570,10 @@ class Walk:
         for inner in part.inner:
             if isinstance(inner, Part):
                 self.expand_part(inner)
-        value = self.variables.get(part.text, "")
-        # `${V%x}`, `${V#x}` and `${V/x/y}` with plain letters; a path is taken as it stands otherwise.
+        return self._changed(part, self.variables.get(part.text, ""))
+
+    def _changed(self, part: Part, value: str) -> str:
+        """Return what `${V%x}`, `${V#x}` and `${V/x/y}` give with plain letters; else a path, or a mark."""
         change = "".join(inner.text for inner in part.inner if isinstance(inner, Part))
         end, (old, _, new) = change.lstrip("%#"), change.strip("/").partition("/")
         if value and change[:1] in ("%", "#", "/") and not re.search(r"[*?\[]", change):

@@ -172,8 +172,7 @@ def _read_run(
 ) -> list[Effect] | None:
     """Return what a shell, an interpreter or a database runs; None for a tool that is none of these."""
     is_code = _has(name.words, "code")
-    may_be_shell = seed not in _OTHER_SEEDS and (name.verb in _RUNS or _has(name.words, "shell"))
-    if seed == "bash" or (not is_code and may_be_shell):
+    if seed == "bash" or (not is_code and _may_be_shell(name, seed)):
         commands = _command_lines(seed, leaves)
         if commands or seed == "bash":
             return _read_commands(name, commands, leaves, project, activity)
@@ -181,6 +180,10 @@ def _read_run(
         return code
     is_database = _has(name.words, "database") or any("sql" in name_parts(leaf.argument) for leaf in leaves)
     return (_read_queries(leaves) if is_database else []) or None
+
+
+def _may_be_shell(name: ToolName, seed: str) -> bool:
+    return seed not in _OTHER_SEEDS and (name.verb in _RUNS or _has(name.words, "shell"))
 
 
 def _read_sources(leaves: Sequence[Leaf], project: Project) -> list[Effect]:
@@ -236,9 +239,7 @@ def _read_web_tool(
     """Return what a tool asks of an address or does to a page; None for a tool that does neither."""
     hosts, looks = list(_addressed_hosts(leaves)), [effect("looks")]
     if name.kind == "looks":
-        # It may carry data to a host; where it only names hosts, a bare one is none.
-        asked = [host for host in hosts if "/" in host[1].text or not _has(name.words, "names hosts")]
-        return (_requests(leaves, asked) if may_reach_any_address(call.tool) else []) or looks
+        return (_requests(leaves, _asked_hosts(name, hosts)) if may_reach_any_address(call.tool) else []) or looks
     # A tool that installs something works on the browser.
     page = name.words if name.verb != "install" and _has(name.words, "page") else frozenset[str]()
     if seed == "web_fetch" or name.kind == "requests":
@@ -248,6 +249,11 @@ def _read_web_tool(
     # A tool by the name of the protocol goes where its address says, and what it is called is the method.
     is_method = _has(name.words, "protocol") and _has(name.words, "sends request")
     return (_requests(leaves, hosts, sends=True) if is_method else []) or None
+
+
+def _asked_hosts(name: ToolName, hosts: Sequence[tuple[str, Leaf]]) -> Sequence[tuple[str, Leaf]]:
+    """Return the hosts that a tool which looks may carry data to; where it only names hosts, a bare one is none."""
+    return [(host, leaf) for host, leaf in hosts if "/" in leaf.text or not _has(name.words, "names hosts")]
 
 
 def _addressed_hosts(leaves: Sequence[Leaf]) -> Iterator[tuple[str, Leaf]]:

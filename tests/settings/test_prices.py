@@ -11,7 +11,7 @@ import pytest
 
 from lockgate.core.errors import InvalidConfig
 from lockgate.core.judging.model_names import ALIASES, resolve_model
-from lockgate.core.judging.prices import MAX_PRICES, PRICES, PRICES_DATE, cost_usd, find_price, parse_prices
+from lockgate.settings.prices import MAX_PRICES, PRICES, PRICES_DATE, cost_usd, find_price, parse_prices
 
 
 def test_every_row_has_a_source_and_a_model_one_can_name() -> None:
