@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from datetime import date
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
+from paths import ROOT
 
 from lockgate.core.errors import InvalidConfig
 from lockgate.core.judging.model_names import ALIASES, resolve_model
@@ -98,7 +98,7 @@ def test_what_is_no_price_is_refused(lines: list[str], message: str) -> None:
         parse_prices(lines)
 
 
-PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "models.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "models.md").read_text(encoding="utf-8")
 
 
 def test_the_page_lists_every_name_and_price_and_no_other() -> None:
