@@ -89,12 +89,12 @@ def test_a_line_is_written_into_the_configuration(home: Path, run: Run) -> None:
     path = configure(home, enforce=False, more=FLOW)
     host = assemble.host_from_settings(assemble.settings_from_environment())
     for name in ("s1", "s2"):
-        host.open(name, goal="Send an email to desk@clearance.example")
-        host.add(name, "The office is at desk@clearance.example", source="tool:tickets")
+        host.open(name, goal="Mail the office that it may release it")
+        host.add(name, "Office: desk@clearance.example", source="tool:tickets")
         assert host.check(name, "send_email", MAIL).decision.would_be is Action.PAUSE
     host.store.close()
     proposals = json.loads(run("tune", "--json").out)["proposals"]
-    # The user names the address, so that the flow rule alone holds the mail.
+    # A record gives the address of whom the user names, so that the flow rule alone holds the mail.
     assert [each["kind"] for each in proposals] == ["flow"]
     assert proposals[0]["text"] == {"flow": "mail", "outside": "desk@clearance.example"}
     named = [word for each in proposals for word in ("--only", each["id"])]

@@ -1,6 +1,6 @@
 """Flow rules: which text may reach which place, said by a person and decided without any guess at intent.
 
-A row says where something comes from, where it must not go, and what then happens; docs/how-to/flows.md has the keys.
+A row says where something comes from, where it must not go, and what then happens; the page on flows has the keys.
 What cannot be told counts: a text that an agent has put together may hold anything that the agent has read.
 """
 

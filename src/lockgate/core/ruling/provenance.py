@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.goal import COMMON, SMALL_WORDS, Goal, intent_of, is_imitation
-from lockgate.core.ruling.index import Index, IndexedReading, Places
+from lockgate.core.ruling.index import SENTENCE_STEPS, Index, IndexedReading, Places
 from lockgate.core.ruling.targets import text_behind_accounts
 from lockgate.core.ruling.tool_risk import tool_words
 from lockgate.core.ruling.value_pieces import (
@@ -31,7 +31,7 @@ from lockgate.core.ruling.value_pieces import (
     prepare_values,
 )
 from lockgate.core.ruling.work_budget import WorkBudget
-from lockgate.core.text.imperatives import WORD_BYTES, Order, split_words
+from lockgate.core.text.imperatives import WORD_BYTES, Order, order_from_cue, split_words
 from lockgate.core.vocabulary import Finding, Origin
 
 MAX_ORIGINS = 64
@@ -173,8 +173,10 @@ class OriginLookup:
             if signal:
                 weaker = (signal, order)
         is_unasked = candidate.is_distinctive and sink in _RECIPIENT_SINKS and not self._is_asked_for
-        if not weaker[0] and is_unasked and is_in_sentence(candidate, held, self._budget):
-            return "origin:unasked-recipient", None
+        if not weaker[0] and is_unasked:
+            ends = takewhile(lambda _: self._budget.take(SENTENCE_STEPS), (end for _, end in held.spans))
+            if is_in_sentence(candidate, held, self._budget) or any(_is_told(held, end, candidate) for end in ends):
+                return "origin:unasked-recipient", None
         return weaker
 
     def _signal_in_order(self, candidate: Candidate, order: Order, *, is_inside: bool, is_addressed: bool) -> str:
@@ -294,6 +296,12 @@ def origin_from_places(
     )
 
 
+def _is_told(held: Places, end: int, candidate: Candidate) -> bool:
+    """Return whether the words around a place are more than a field of a record, in any language."""
+    text = held.reading.text
+    return len(order_from_cue(text.part.data, text.prepared, end).words.difference(candidate.words)) >= _FEW_WORDS
+
+
 # ---------------------------------------------------------------------------------------------------------------
 # Whose an address is that untrusted text gives. "Forward it to Selma, her address is in the book": the goal names a
 # person, a look-up gives the address. It is then no stranger's, unless an order names it or its letters imitate others.
@@ -311,6 +319,8 @@ _NAME_BEFORE, _NOTHING_BEHIND = (
 )
 _FIELD_BORDERS = (b"\n", b'"', b"|", b"\t")
 _SEGMENT = 160
+# A subject that git or its server writes: `1a2b3c4 Merge branch 'login' into main`.
+_MERGED = re.compile(rb"[\W\da-f]*merge (?:branch '[^'\s]*'(?: (?:of|into) \S*)*|pull request #\d+ from \S*)")
 _LOCAL_PARTS = re.compile(rb"[^a-z0-9\x80-\xff]+")
 _HAS_ADDRESS = re.compile(rb"[@0-9]|\.[a-z]{2}")
 
@@ -367,7 +377,7 @@ def _is_in_prose(text: bytes, at: int, candidate: Candidate) -> bool:
     end = min(ends, default=at + _SEGMENT)
     segment = text[max(start, at - _SEGMENT) : at] + text[at + len(candidate.piece) : end]
     words = [word for word in split_words(segment) if word.isalpha()]
-    return len(words) >= _FEW_WORDS and not SMALL_WORDS.isdisjoint(words)
+    return len(words) >= _FEW_WORDS and not SMALL_WORDS.isdisjoint(words) and not _MERGED.fullmatch(segment)
 
 
 def _words_before(text: bytes, at: int, *, in_one_record: bool = False) -> list[bytes]:

@@ -7,6 +7,7 @@ redirections and what streams through them. It runs nothing and reads no file.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Collection, Sequence, Set
 from dataclasses import replace
 
@@ -65,6 +66,7 @@ class Walk:
         self.folder = ""
         self.variables: dict[str, str] = {}
         self.functions: dict[str, Compound] = {}
+        self.aliases: dict[str, str] = {}
         self.pieces: list[Output] = []
         # Paths that this line downloads or unpacks, with the host; folders that it clones; and texts that it writes.
         self.downloads: dict[str, str] = {}
@@ -299,6 +301,11 @@ class Walk:
             return self.run_unknown(fields, stdin)
         if name in self.functions:
             return self.run_function(self.functions[name], fields, stdin)
+        if name in self.aliases and name not in self._running:
+            self._running.append(name)
+            result = self.read_text(f"{self.aliases[name]} {shlex.join(fields[1:])}")
+            self._running.pop()
+            return result
         self._depth += 1
         before, self.stdin = self.stdin, stdin
         result = read_program(self, Invocation(name, fields[1:], stdin, environment or {}))
@@ -576,6 +583,8 @@ class Walk:
         """Return what `${V%x}`, `${V#x}` and `${V/x/y}` give with plain letters; else a path, or a mark."""
         change = "".join(inner.text for inner in part.inner if isinstance(inner, Part))
         end, (old, _, new) = change.lstrip("%#"), change.strip("/").partition("/")
+        if value and change in (",,", "^^"):
+            return value.lower() if change == ",," else value.upper()
         if value and change[:1] in ("%", "#", "/") and not re.search(r"[*?\[]", change):
             cut = {"%": value.removesuffix(end), "#": value.removeprefix(end)}
             return cut.get(change[0], value.replace(old, new, -1 if change[:2] == "//" else 1))

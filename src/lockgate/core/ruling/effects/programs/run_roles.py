@@ -56,8 +56,9 @@ def role_command_text(use: Use, value: str) -> None:
 
 
 def role_alias(use: Use, value: str) -> None:
-    """A name for a command, which is read at once: a script does not call it by that name."""
-    run_command(use.walk, value.partition("=")[2])
+    name, equals, text = value.partition("=")
+    if equals:
+        use.walk.aliases[name] = text
 
 
 def role_trap(use: Use, value: str) -> None:

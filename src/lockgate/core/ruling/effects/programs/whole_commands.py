@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from posixpath import splitext
 from typing import TYPE_CHECKING
 
@@ -350,10 +351,17 @@ def _filter_stream(use: Use, stream: Output) -> Output:
     if stream.source in _TELLING:
         return stream
     if how == "decoded" or "decode" in use.modes:
-        return Output(Source.DECODED)
+        return Output(Source.DECODED, _decode_base64(stream.text) if use.call.name == "base64" else "")
     if stream.source is Source.FILE and how != "all":
         return UNKNOWN_OUTPUT
     return stream if how or stream.source in (Source.DECODED, Source.NONE) else UNKNOWN_OUTPUT
+
+
+def _decode_base64(text: str) -> str:
+    try:
+        return b64decode(text.encode()).decode("utf-8", "replace")
+    except ValueError:
+        return ""
 
 
 _SECRET_WORDS = re.compile(r"(?i)token|secret|passw|api.?key|credential|private|_key|auth|aws|^\.?[*+]?$")
