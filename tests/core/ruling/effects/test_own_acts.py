@@ -197,8 +197,6 @@ JUDGED = replace(
         "lms unload qwen3",
         "lms server stop",
         "systemctl stop ollama",
-        "sudo systemctl restart ollama.service",
-        "brew services restart ollama",
         "docker stop ollama",
         "pkill ollama",
         "claude auth logout",

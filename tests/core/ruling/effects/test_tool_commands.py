@@ -460,7 +460,7 @@ def test_a_name_that_looks_is_not_graver_for_its_program(tool: str) -> None:
         ("aws_delete_log", "deletes-record"),
         ("gcloud_pay_log", "pays"),
         ("redis_set", "changes-record"),
-        ("redis_rename_payment", "pays"),
+        ("vault_rename_payment", "pays"),
         ("vault_delete_entry", "deletes-data"),
         ("slack_conversations_history", "looks"),
     ],

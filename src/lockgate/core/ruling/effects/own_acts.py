@@ -412,7 +412,9 @@ def _moved_by(walk: Walk, program: str, words: list[str]) -> str:
 
 def _note_managed(walk: Walk, words: list[str]) -> None:
     """Note what a manager of services does to ours, to that of a judge, or to their variables."""
-    own = ["lockgate", *(OWN_WORDS["model servers"] if walk.project.judge_servers else ())]
+    # A judge's server that is started anew is the same judge.
+    holds_judge = walk.project.judge_servers and "restart" not in words
+    own = ["lockgate", *(OWN_WORDS["model servers"] if holds_judge else ())]
     is_ours = re.compile("|".join(own), re.IGNORECASE).search
     if OWN_WORDS["environment verbs"].intersection(words):
         # Without a name, all variables are changed.
