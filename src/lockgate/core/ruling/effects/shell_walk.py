@@ -585,6 +585,8 @@ class Walk:
         end, (old, _, new) = change.lstrip("%#"), change.strip("/").partition("/")
         if value and change in (",,", "^^"):
             return value.lower() if change == ",," else value.upper()
+        if value and (part_of := re.fullmatch(r":\s*(\d{1,5})(?::(\d{1,5}))?", change)):
+            return value[int(part_of[1]) :][: int(part_of[2]) if part_of[2] else None]
         if value and change[:1] in ("%", "#", "/") and not re.search(r"[*?\[]", change):
             cut = {"%": value.removesuffix(end), "#": value.removeprefix(end)}
             return cut.get(change[0], value.replace(old, new, -1 if change[:2] == "//" else 1))

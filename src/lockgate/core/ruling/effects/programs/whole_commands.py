@@ -415,6 +415,9 @@ _PLACE = re.compile(r"%%|%[-+ 0#]*\d*(?:\.\d+)?[a-zA-Z]")
 
 def _format(walk: Walk, arguments: list[str]) -> Output:
     """Read `printf`, whose format is used again until no value is left."""
+    if arguments[:1] == ["-v"]:
+        walk.variables["".join(arguments[1:2]) or "_"] = " ".join(arguments[3:] or arguments[2:])
+        return NO_OUTPUT
     pattern, values = "".join(arguments[:1]), arguments[1:]
     hidden = _hides(pattern) or ("%b" in pattern and any(map(_hides, values)))
     pattern, remaining = decode_escapes(pattern), values[::-1]
