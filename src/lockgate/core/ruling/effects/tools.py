@@ -154,8 +154,11 @@ def _graver_reading(
 def _graver_of(effects: list[Effect], read: list[Effect], known: str, name: ToolName) -> list[Effect]:
     gravest = _gravest(read)
     # What the name says as well has the place of its target among the arguments.
-    if not read or (gravest == _gravest(effects) and read[0].kind == effects[0].kind):
+    if not read:
         return effects
+    if gravest == _gravest(effects) and (same := effects[0].kind) == read[0].kind:
+        # A name that names no target leaves it to the command.
+        return effects if effects[0].target else [*read, *(found for found in effects if found.kind != same)]
     if known:
         # What the verb of a name says in general, a row says in particular: `git_clean` deletes no record.
         is_particular = known == "whole" or (known == "row" and gravest > Severity.LOOKS)

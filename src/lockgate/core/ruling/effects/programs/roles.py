@@ -175,6 +175,7 @@ def role_method(use: Use, value: str) -> None:
 
 
 _FIELD = re.compile(r"[\w\]]:?=[^=]|[\w]@")
+_METHODS = frozenset("get head options post put patch delete".split())
 
 
 def role_field(use: Use, value: str) -> None:
@@ -182,8 +183,8 @@ def role_field(use: Use, value: str) -> None:
     if use.call.stdin is not NO_OUTPUT:
         use.modes.add("sends")
     use.keep("carry", value)
-    if value.isalpha() and value.isupper():
-        role_method(use, value)
+    if value.isalpha() and (value.isupper() or value in _METHODS):
+        role_method(use, value.upper())
     elif "url" not in use.values:
         use.keep("url", "localhost" if value[:1] == ":" else value)
     elif _FIELD.search(value):
