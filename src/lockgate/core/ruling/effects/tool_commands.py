@@ -161,7 +161,7 @@ def _match_cloud(name: str, service: Sequence[str], rest: list[str], *, is_sure:
     if not rest and not service and is_sure:
         yield _Head(name, (), "", ())
     at = next((at for at, word in enumerate(rest) if word in VERBS | _LOOKS), 0 if is_sure and rest else -1)
-    if at < 0 or (len(rest) == 1 and (not is_sure or rest[0] in GROUPS["TAKES"])):
+    if at < 0 or (len(rest) == 1 and (not is_sure or rest[0] in GROUPS["TAKES"] - {"delete"})):
         return
     if name in _VERB_FIRST:
         words = ["s3api" if service == ["s3"] else "".join(service), "-".join([*rest[at:], *rest[:at]])]

@@ -94,7 +94,10 @@ def _find_paths(name: ToolName, leaves: Sequence[Leaf]) -> list[Leaf]:
     """Return the arguments that name files: `new` is a text where a text is replaced, and else a path to write."""
     acts = {leaf.text.lower() for leaf in leaves if has_role(leaf.argument, "action")} | {name.verb}
     is_edit = acts.isdisjoint(_MOVES | _TRANSFORMS) and any(leaf_name(leaf) in _OLD for leaf in leaves)
-    return [leaf for leaf in leaves if is_path_name(leaf.argument) and not (is_edit and leaf_name(leaf) in _NEW)]
+    named = [leaf for leaf in leaves if is_path_name(leaf.argument) and not (is_edit and leaf_name(leaf) in _NEW)]
+    # `to` is a place where a file is packed or unpacked to.
+    places = ROLES["copied to"] if _transforms(name) and named else frozenset[str]()
+    return named + [leaf for leaf in leaves if leaf_name(leaf) in places and "/" in leaf.text and leaf not in named]
 
 
 def _access_of(leaf: Leaf, access: Access, name: ToolName) -> Access:
@@ -140,7 +143,7 @@ def _edits_by_arguments(name: ToolName, leaves: Sequence[Leaf]) -> bool:
         return False
     is_exchange = not parts.isdisjoint(_OLD) and not parts.isdisjoint(_NEW)
     known = _EDITED | _OLD | _NEW | _NOT_CONTENT
-    writes = name.verb in ("write", "edit", "append", "save", "touch")
+    writes = name.verb in ("write", "edit", "append", "save", "touch") or name.words == {"chmod"}
     return writes or (is_exchange and not any(map(known.isdisjoint, named)))
 
 

@@ -105,6 +105,9 @@ def _read_all(call: ToolCall, leaves: Sequence[Leaf], project: Project, activity
     if effects is None:
         # A migration tool runs the statement that it is given, whatever it is called.
         effects = [*_read_service_tool(name, seed, call, leaves, project), *_read_queries(leaves)]
+        # What is set up to be started runs from now on.
+        if name.kind != "looks" and _has(name.words, "launches") and (started := _command_lines(seed, leaves)):
+            effects += _read_commands(name, started, leaves, project, activity)
     effects = _graver_reading(call, name, leaves, effects, project, activity)
     carried = [] if is_local else list(find_carried_secrets(leaves))
     return [*own, *effects, *carried, *_raised_by_annotations(call, effects)]

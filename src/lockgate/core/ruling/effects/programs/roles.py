@@ -185,7 +185,7 @@ def role_field(use: Use, value: str) -> None:
     use.keep("carry", value)
     if value.isalpha() and (value.isupper() or value in _METHODS):
         role_method(use, value.upper())
-    elif "url" not in use.values:
+    elif "url" not in use.values or "://" in value[:8]:
         use.keep("url", "localhost" if value[:1] == ":" else value)
     elif _FIELD.search(value):
         role_send(use, value)
