@@ -58,6 +58,12 @@ def _read_files(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Proj
     return effects
 
 
+def may_be_no_path(leaf: Leaf) -> bool:
+    """Return whether a value that counts as a path may be a person or a thing as well: `target_name`."""
+    parts = name_parts(leaf.argument)
+    return "target" in parts and parts.isdisjoint((ROLES["path"] | ROLES["output"]) - {"target"})
+
+
 def _read_download(paths: Sequence[Leaf], others: Sequence[Leaf]) -> Iterator[Effect]:
     yield from (effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths)
     yield from (effect("requests", seen.target) for leaf in others for seen in find_hosts(leaf.text))
