@@ -62,7 +62,10 @@ _CLOUDS = _VERB_FIRST | _VERB_LAST
 
 
 class ToolCommand(NamedTuple):
-    """The command line of a tool, and what knows its command words: a row `whole` or in part, a `cloud`, or nothing."""
+    """The command line of a tool, and what knows its command words: a row `whole` or in part, a `cloud`, or nothing.
+
+    A `list` of words that is not called a command may be one.
+    """
 
     line: str
     known: str
@@ -80,14 +83,21 @@ class _Head(NamedTuple):
 def commands_of(tool: str, arguments: Mapping[str, object]) -> list[ToolCommand]:
     """Return the command lines that a call of this tool may stand for; none for a tool that no program has named."""
     # A list whose first word is a program may be what runs, whatever the tool is called.
-    lists = [value for value in arguments.values() if isinstance(value, list | tuple) and len(value) > 1]
-    lines = [" ".join(quote_word(str(word)[:_MAX_VALUE]) for word in value) for value in lists if _may_run(value[0])]
-    commands = [ToolCommand(line, "row") for line in lines]
+    commands = [
+        ToolCommand(" ".join(quote_word(str(word)[:_MAX_VALUE]) for word in value), _known_list(key))
+        for key, value in arguments.items()
+        if isinstance(value, list | tuple) and len(value) > 1 and _may_run(value[0])
+    ]
     if len(tool) <= MAX_NAME and not has_common_name(tool):
         given = sorted(islice(_given(arguments), _MAX_ARGUMENTS), key=lambda pair: _rank(pair[0]))
         said = tuple(word for key, value in given if _rank(key) == 0 for word in _words(value)[:_MAX_WORDS])
         commands += [_command(head, given) for head in _find_heads(tool, said)]
     return commands
+
+
+def _known_list(key: str) -> str:
+    # `packages` may begin with the name of a program as well, and then run nothing.
+    return "row" if _rank(key) == _LINE else "list"
 
 
 def _may_run(word: object) -> bool:
@@ -201,6 +211,7 @@ def _place_arguments(
 ) -> tuple[list[str], list[str]]:
     """Return the options and the operands; an argument that says the command words again is none of these."""
     used = frozenset(map(_normal, (*head.words, *"-".join(head.words).split("-"))))
+    installs = not WORDS["installs"].isdisjoint(head.words)
     options, operands = list[str](), list[str]()
     for key, value in given:
         rank = _rank(key)
@@ -210,7 +221,8 @@ def _place_arguments(
         is_option = not value or _option(key) in known or is_text
         if is_option or head.program in _CLOUDS:
             options.append(quote_word(f"{_option(key)}={value[:_MAX_VALUE]}") if value else _option(key))
-        if not is_option or rank == _LAST:
+        # `--package` is an option of `cargo add` too, and what is added may be called so.
+        if not is_option or rank == _LAST or (installs and not is_text and has_role(key, "package")):
             operands.append(quote_word(value))
     return options, operands
 

@@ -10,7 +10,7 @@ from lockgate.core.ruling.arguments import Leaf, argument_words, sink_from_argum
 from lockgate.core.ruling.effects.activity import Activity
 from lockgate.core.ruling.effects.carried_secrets import find_carried_secrets
 from lockgate.core.ruling.effects.code import read_code
-from lockgate.core.ruling.effects.effect import KINDS, Certainty, Effect, Severity, effect
+from lockgate.core.ruling.effects.effect import KINDS, SPENDS, Certainty, Effect, Severity, effect
 from lockgate.core.ruling.effects.own_acts import read_own_arguments
 from lockgate.core.ruling.effects.own_paths import OWN_KINDS
 from lockgate.core.ruling.effects.project import Project
@@ -28,7 +28,7 @@ from lockgate.core.ruling.effects.tool_arguments import (
     quote_word,
 )
 from lockgate.core.ruling.effects.tool_commands import commands_of, kinds_of_request, rest_request
-from lockgate.core.ruling.effects.tool_files import find_secret_files, is_other_host, read_file_tool
+from lockgate.core.ruling.effects.tool_files import find_secret_files, is_other_host, may_be_no_path, read_file_tool
 from lockgate.core.ruling.effects.written import MAX_PACKAGES, read_shown_text
 from lockgate.core.ruling.targets import (
     Seen,
@@ -69,6 +69,8 @@ _SENDS = frozenset("sends-message sends-data shares publishes sends-secret".spli
 # Kinds that say nothing about what a command does, of which no tool's name says that its service is on this machine.
 _NOT_KNOWN = frozenset("runs-program unknown-act computes asks-local".split())
 _NOT_KNOWN_BY_NAME = _NOT_KNOWN | {"unreadable", "runs-project-task"}
+# What a name says by a row of its own, where the words of a command may be too few to say it.
+_PARTICULAR = frozenset(("changes-remote", "clones", *SPENDS))
 _IN_ACCOUNT = re.compile(r"[\d@]")
 _PRIORITY = re.compile(r"^(?:\d{1,5} ){1,3}")
 # A value in a URL's query that is a text of several words: it takes something along.
@@ -100,6 +102,10 @@ def _read_all(call: ToolCall, leaves: Sequence[Leaf], project: Project, activity
         effects = read_file_tool(name, seed, leaves, project)
         # A stranger's tool that looks something up gets what it is asked for, wherever the file is.
         is_local = effects is not None and (has_common_name(call.tool) or name.kind != "looks")
+        if effects and not has_common_name(call.tool) and any(map(may_be_no_path, leaves)):
+            by_name = _read_service_tool(name, seed, call, leaves, project)
+            is_graver = _gravest(by_name) > _gravest(effects)
+            effects, is_local = ([*by_name, *effects], False) if is_graver else (effects, is_local)
     if effects is None:
         effects = _read_web_tool(name, seed, call, leaves, project)
     if effects is None:
@@ -157,17 +163,21 @@ def _graver_reading(
 def _graver_of(effects: list[Effect], read: list[Effect], known: str, name: ToolName) -> list[Effect]:
     gravest = _gravest(read)
     # What the name says as well has the place of its target among the arguments.
-    if not read:
+    is_same = gravest == _gravest(effects) and bool(read) and read[0].kind == effects[0].kind
+    # A command that has not been told what to work on says less than the name.
+    says_nothing = gravest <= Severity.LOOKS and (not read or _has(name.words, "acts on something"))
+    if says_nothing or (is_same and (effects[0].target or not read[0].target)):
         return effects
-    if gravest == _gravest(effects) and (same := effects[0].kind) == read[0].kind:
-        # A name that names no target leaves it to the command.
-        return effects if effects[0].target else [*read, *(found for found in effects if found.kind != same)]
-    if known:
+    is_sure = known not in ("", "list")
+    if is_sure:
         # What the verb of a name says in general, a row says in particular: `git_clean` deletes no record.
         is_particular = known == "whole" or (known == "row" and gravest > Severity.LOOKS)
-        general = name.kind if is_particular and KINDS[name.kind].severity < Severity.OPENS_A_DOOR else ""
+        is_task = read[0].kind == "runs-project-task" and _has(name.words, "no task")
+        is_general = is_same or (is_particular and not is_task and name.kind not in _PARTICULAR)
+        general = name.kind if is_general and KINDS[name.kind].severity < Severity.OPENS_A_DOOR else ""
         effects = [found for found in effects if found.kind not in ("unknown-act", general)]
-    return effects if effects and gravest < _gravest(effects) + (not known) else [*read, *effects]
+    is_weaker = not is_sure or (name.kind in SPENDS and not is_same)
+    return effects if effects and gravest < _gravest(effects) + is_weaker else [*read, *effects]
 
 
 # Shells, code and queries.
