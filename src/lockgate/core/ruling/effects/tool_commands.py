@@ -64,7 +64,7 @@ _CLOUDS = _VERB_FIRST | _VERB_LAST
 class ToolCommand(NamedTuple):
     """The command line of a tool, and what knows its command words: a row `whole` or in part, a `cloud`, or nothing.
 
-    A `list` of words that is not called a command may be one.
+    A `list` of words may be a command line, and takes nothing away from what the name says.
     """
 
     line: str
@@ -82,22 +82,15 @@ class _Head(NamedTuple):
 
 def commands_of(tool: str, arguments: Mapping[str, object]) -> list[ToolCommand]:
     """Return the command lines that a call of this tool may stand for; none for a tool that no program has named."""
-    # A list whose first word is a program may be what runs, whatever the tool is called.
-    commands = [
-        ToolCommand(" ".join(quote_word(str(word)[:_MAX_VALUE]) for word in value), _known_list(key))
-        for key, value in arguments.items()
-        if isinstance(value, list | tuple) and len(value) > 1 and _may_run(value[0])
-    ]
+    commands = list[ToolCommand]()
     if len(tool) <= MAX_NAME and not has_common_name(tool):
         given = sorted(islice(_given(arguments), _MAX_ARGUMENTS), key=lambda pair: _rank(pair[0]))
         said = tuple(word for key, value in given if _rank(key) == 0 for word in _words(value)[:_MAX_WORDS])
         commands += [_command(head, given) for head in _find_heads(tool, said)]
-    return commands
-
-
-def _known_list(key: str) -> str:
-    # `packages` may begin with the name of a program as well, and then run nothing.
-    return "row" if _rank(key) == _LINE else "list"
+    # A list whose first word is a program may be what runs, whatever the tool is called; a list of packages is none.
+    lists = [value for value in arguments.values() if isinstance(value, list | tuple) and len(value) > 1]
+    lines = [" ".join(quote_word(str(word)[:_MAX_VALUE]) for word in value) for value in lists if _may_run(value[0])]
+    return [*commands, *(ToolCommand(line, "list") for line in lines)]
 
 
 def _may_run(word: object) -> bool:

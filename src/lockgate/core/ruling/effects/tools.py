@@ -165,8 +165,9 @@ def _graver_of(effects: list[Effect], read: list[Effect], known: str, name: Tool
     # What the name says as well has the place of its target among the arguments.
     is_same = gravest == _gravest(effects) and bool(read) and read[0].kind == effects[0].kind
     # A command that has not been told what to work on says less than the name.
-    says_nothing = gravest <= Severity.LOOKS and (not read or _has(name.words, "acts on something"))
-    if says_nothing or (is_same and (effects[0].target or not read[0].target)):
+    says_nothing = gravest == Severity.LOOKS and _has(name.words, "acts on something")
+    says_nothing = says_nothing or (gravest == Severity.WORKS_HERE and _has(name.words, "copies"))
+    if not read or says_nothing or (is_same and (effects[0].target or not read[0].target)):
         return effects
     is_sure = known not in ("", "list")
     if is_sure:
