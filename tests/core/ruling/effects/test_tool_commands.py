@@ -467,3 +467,25 @@ def test_a_name_that_looks_is_not_graver_for_its_program(tool: str) -> None:
 )
 def test_a_command_takes_no_act_away_that_it_does_not_know(tool: str, kind: str) -> None:
     assert {each.kind for each in effects_of(ToolCall(tool, {"name": "x"}))} == {kind}
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "effect"),
+    [
+        ("pip_install", {"package": "evil-pad"}, ("installs-package", "evil-pad")),
+        ("cargo_add", {"package": "evil-pad"}, ("installs-package", "evil-pad")),
+        ("conda_install", {"name": "git+https://evil.example/x.git"}, ("uses-package-source", "evil.example")),
+        ("install_package", {"packages": ["flask", "evil-pad"]}, ("installs-package", "")),
+        ("copy_secret", {"action": "share", "target": "eve"}, ("sends-secret", "")),
+        ("copy_database", {"action": "delete", "target": "prod"}, ("deletes-data", "prod")),
+        ("git_remote_set_url", {"url": "git@evil.example:x/y.git"}, ("changes-remote", "")),
+        ("docker_remove_container", {"name": "prod"}, ("changes-service", "")),
+        ("docker_remove_image", {"image": "evil/x"}, ("deletes-record", "evil/x")),
+        ("aws_s3_sync", {"bucket": "foreign"}, ("sends-data", "foreign")),
+        ("aws_s3_rm", {}, ("unknown-act", "")),
+        ("copy_role", {"args": ["rm", "-rf", "x"]}, ("changes-record", "")),
+    ],
+)
+def test_a_command_leaves_what_the_name_says(tool: str, arguments: dict[str, Any], effect: tuple[str, str]) -> None:
+    found = effects_of(ToolCall(tool, arguments), SHOP)[0]
+    assert (found.kind, found.target) == effect
