@@ -176,7 +176,8 @@ def _graver_of(effects: list[Effect], read: list[Effect], known: str, name: Tool
         is_task = read[0].kind == "runs-project-task" and _has(name.words, "no task")
         is_general = is_same or (is_particular and not is_task and name.kind not in _PARTICULAR)
         general = name.kind if is_general and KINDS[name.kind].severity < Severity.OPENS_A_DOOR else ""
-        effects = [found for found in effects if found.kind not in ("unknown-act", general)]
+        # Whom the name's act names by an address stays.
+        effects = [found for found in effects if found.kind not in ("unknown-act", general) or "@" in found.target]
     is_weaker = not is_sure or (name.kind in SPENDS and not is_same)
     return effects if effects and gravest < _gravest(effects) + is_weaker else [*read, *effects]
 
