@@ -1,20 +1,13 @@
 """The verdict on a request: what the rules say, what a verifier (a model) says, and which of the two prevails.
 
-The rules alone (`view_payload`):
-
-1. The signs of an attack are sure (request_grade.py), a pattern of this installation hits, or a source reports `inj:…`:
-   unsafe.
-2. The signs are only suspected, text is hidden or encoded, a limit was reached, a source reports anything else, a flag
-   was raised at ingress, or no source reports on a modality: unclear.
-3. Nothing: safe.
+The rules alone (`view_payload`): unsafe where the signs of an attack are sure (request_grade.py), a pattern of this
+installation hits, or a source reports `inj:…`; unclear where the signs are only suspected, text is hidden or encoded, a
+limit was reached, a source reports anything else or nothing on a modality, or a flag was raised at ingress; else safe.
 
 With a verifier (`weigh_answer`): `COMPOSITION` has the verdict for every pair. What the rules are sure of stays unsafe,
-so no model is asked about it. What they merely suspect, the verifier decides:
-
-4. No answer, an open circuit, or not the object that was asked for: unclear.
-5. Unsafe, or its own filter refused the text: unsafe. Unclear: unclear.
-6. Safe: safe, unless it did not see everything (`partly-read`). An endpoint that rates texts does not look for
-   injections, so it cannot clear a suspicion (`rules-disagree`).
+so no model is asked about it. What they merely suspect, it decides: unclear without an answer in the form that
+was asked for; unsafe where it says so, or its own filter refused the text; safe unless it did not see everything
+(`partly-read`). An endpoint that rates texts does not look for injections, and clears no suspicion (`rules-disagree`).
 """
 
 from __future__ import annotations

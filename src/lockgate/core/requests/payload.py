@@ -147,15 +147,12 @@ def _source(number: int, value: object) -> PayloadSource:
     statistics = {
         key: item
         for key, item in meta.items()
-        if _is_name(key) and _is_statistic(item) and not _has_secret(f"{key}={item}")
+        # Compared as it is: a whole number may be too large to be made a float of, and NaN compares with nothing.
+        if _is_name(key) and (_is_name(item) or (isinstance(item, int | float) and -_MOST <= item <= _MOST))
+        if not _has_secret(f"{key}={item}")
     }
     hits = _names(body.get("rule_hits", []), f"{where}.rule_hits", MAX_RULE_HITS)
     return PayloadSource(_name(body["type"], f"{where}.type"), hits, tuple(sorted(statistics.items())))  # type: ignore[arg-type]
-
-
-def _is_statistic(value: object) -> bool:
-    # Compared as it is: a whole number may be too large to be made a float of, and NaN compares with nothing.
-    return _is_name(value) or (isinstance(value, int | float) and -_MOST <= value <= _MOST)
 
 
 def _is_name(value: object) -> bool:

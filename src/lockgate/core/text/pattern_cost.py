@@ -1,13 +1,8 @@
 """What compiling a pattern can cost, counted from its text: the engine cannot be stopped once it has begun.
 
-A configuration may come with a repository, and a short pattern can keep the engine busy for minutes. Two things make it
-slow:
-
-1. Steps, one for each character that a match may take, and the links between them. A repeat writes its body down as
-   often as it may match, and optional steps in a row are linked each with each: `(?:a?b?){0,99}`.
-2. Patterns without two fixed characters in a row, like `a.*b`. The engine first looks for such characters; the others
-   it merges into one automaton, which grows with the square of their steps.
-
+A configuration may come with a repository, and a short pattern can keep the engine busy for minutes: by many steps and
+links between them (a repeat writes its body down as often as it may match, `(?:a?b?){0,99}`), and where no two fixed
+characters stand in a row (`a.*b`), by one automaton for all such patterns, which grows with the square of their steps.
 The count is never below the true one; a plain word costs nothing.
 """
 

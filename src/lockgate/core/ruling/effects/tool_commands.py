@@ -204,20 +204,23 @@ def _place_arguments(
 ) -> tuple[list[str], list[str]]:
     """Return the options and the operands; an argument that says the command words again is none of these."""
     used = frozenset(map(_normal, (*head.words, *"-".join(head.words).split("-"))))
+    # `--package` is an option of `cargo add` too, and what is added may be called so.
     installs = not WORDS["installs"].isdisjoint(head.words)
     options, operands = list[str](), list[str]()
     for key, value in given:
-        rank = _rank(key)
+        rank, is_text = _rank(key), _is_text(key, value)
         if rank == _LINE or (rank == 0 and used.issuperset(map(_normal, _words(value)))):
             continue
-        is_text = has_role(key, "prose") or len(value) > _MAX_VALUE or "\n" in value
-        is_option = not value or _option(key) in known or is_text
+        is_option = not value or is_text or _option(key) in known
         if is_option or head.program in _CLOUDS:
             options.append(quote_word(f"{_option(key)}={value[:_MAX_VALUE]}") if value else _option(key))
-        # `--package` is an option of `cargo add` too, and what is added may be called so.
         if not is_option or rank == _LAST or (installs and not is_text and has_role(key, "package")):
             operands.append(quote_word(value))
     return options, operands
+
+
+def _is_text(key: str, value: str) -> bool:
+    return has_role(key, "prose") or len(value) > _MAX_VALUE or "\n" in value
 
 
 def _given(arguments: Mapping[str, object]) -> Iterator[tuple[str, str]]:

@@ -99,24 +99,31 @@ def _read_all(call: ToolCall, leaves: Sequence[Leaf], project: Project, activity
     if project.named is not None and (is_local or name.verb in _RUNS):
         project.named.append("")
     if effects is None:
-        effects = read_file_tool(name, seed, leaves, project)
-        # A stranger's tool that looks something up gets what it is asked for, wherever the file is.
-        is_local = effects is not None and (has_common_name(call.tool) or name.kind != "looks")
-        if effects and not has_common_name(call.tool) and any(map(may_be_no_path, leaves)):
-            by_name = _read_service_tool(name, seed, call, leaves, project)
-            is_graver = _gravest(by_name) > _gravest(effects)
-            effects, is_local = ([*by_name, *effects], False) if is_graver else (effects, is_local)
+        effects, is_local = _read_file(name, seed, call, leaves, project)
     if effects is None:
         effects = _read_web_tool(name, seed, call, leaves, project)
     if effects is None:
-        # A migration tool runs the statement that it is given, whatever it is called.
+        # A migration tool runs the statement that it is given; what is set up to be started runs from now on.
         effects = [*_read_service_tool(name, seed, call, leaves, project), *_read_queries(leaves)]
-        # What is set up to be started runs from now on.
-        if name.kind != "looks" and _has(name.words, "launches") and (started := _command_lines(seed, leaves)):
-            effects += _read_commands(name, started, leaves, project, activity)
+        launches = name.kind != "looks" and _has(name.words, "launches")
+        started = _command_lines(seed, leaves) if launches else []
+        effects += _read_commands(name, started, leaves, project, activity) if started else []
     effects = _graver_reading(call, name, leaves, effects, project, activity)
     carried = [] if is_local else list(find_carried_secrets(leaves))
     return [*own, *effects, *carried, *_raised_by_annotations(call, effects)]
+
+
+def _read_file(
+    name: ToolName, seed: str, call: ToolCall, leaves: Sequence[Leaf], project: Project
+) -> tuple[list[Effect] | None, bool]:
+    """Return what a tool does to files, and whether that stays here; by its name if that is graver."""
+    effects, is_common = read_file_tool(name, seed, leaves, project), has_common_name(call.tool)
+    if effects and not is_common and any(map(may_be_no_path, leaves)):
+        by_name = _read_service_tool(name, seed, call, leaves, project)
+        if _gravest(by_name) > _gravest(effects):
+            return [*by_name, *effects], False
+    # A stranger's tool that looks something up gets what it is asked for, wherever the file is.
+    return effects, effects is not None and (is_common or name.kind != "looks")
 
 
 def limit_effects(effects: Sequence[Effect]) -> list[Effect]:
@@ -137,7 +144,7 @@ def _gravest(effects: Sequence[Effect]) -> int:
 
 
 def _has(words: frozenset[str], sort: str) -> bool:
-    return not WORDS[sort].isdisjoint(words)
+    return not WORDS.get(sort, frozenset()).isdisjoint(words)
 
 
 def _graver_reading(
@@ -162,24 +169,31 @@ def _graver_reading(
 
 def _graver_of(effects: list[Effect], read: list[Effect], known: str, name: ToolName) -> list[Effect]:
     gravest = _gravest(read)
-    # What the name says as well has the place of its target among the arguments.
-    is_same = gravest == _gravest(effects) and bool(read) and read[0].kind == effects[0].kind
     # A command that has not been told what to work on says less than the name.
-    says_nothing = gravest == Severity.LOOKS and _has(name.words, "acts on something")
-    says_nothing = says_nothing or (gravest == Severity.WORKS_HERE and _has(name.words, "copies"))
-    if not read or says_nothing or (is_same and (effects[0].target or not read[0].target)):
+    if not read or _has(name.words, {0: "acts on something", 1: "copies"}.get(gravest, "nothing")):
+        return effects
+    is_same = gravest == _gravest(effects) and read[0].kind == effects[0].kind
+    # What the name says as well has the place of its target among the arguments.
+    if is_same and (effects[0].target or not read[0].target):
         return effects
     is_sure = known not in ("", "list")
     if is_sure:
-        # What the verb of a name says in general, a row says in particular: `git_clean` deletes no record.
-        is_particular = known == "whole" or (known == "row" and gravest > Severity.LOOKS)
-        is_task = read[0].kind == "runs-project-task" and _has(name.words, "no task")
-        is_general = is_same or (is_particular and not is_task and name.kind not in _PARTICULAR)
-        general = name.kind if is_general and KINDS[name.kind].severity < Severity.OPENS_A_DOOR else ""
-        # Whom the name's act names by an address stays.
-        effects = [found for found in effects if found.kind not in ("unknown-act", general) or "@" in found.target]
+        effects = _without(read[0].kind if is_same else _general_kind(read, known, name), effects)
     is_weaker = not is_sure or (name.kind in SPENDS and not is_same)
     return effects if effects and gravest < _gravest(effects) + is_weaker else [*read, *effects]
+
+
+def _without(kind: str, effects: list[Effect]) -> list[Effect]:
+    # Whom the name's act names by an address stays.
+    return [found for found in effects if "@" in found.target or found.kind not in ("unknown-act", kind)]
+
+
+def _general_kind(read: list[Effect], known: str, name: ToolName) -> str:
+    """Return the kind of a name's verb where a row says it in particular: `git_clean` deletes no record."""
+    is_row = known == "whole" or (known == "row" and _gravest(read) > Severity.LOOKS)
+    is_task = read[0].kind == "runs-project-task" and _has(name.words, "no task")
+    stays = is_task or name.kind in _PARTICULAR or KINDS[name.kind].severity is Severity.OPENS_A_DOOR
+    return name.kind if is_row and not stays else ""
 
 
 # Shells, code and queries.
