@@ -142,3 +142,9 @@ def test_a_file_in_a_downloaded_folder_is_known_among_many_downloads() -> None:
     assert ("runs-download", "x.example") in cloned
     unrelated = read_line(f"{many} git clone https://x.example/r box; sh boxes/a/install.sh")
     assert "runs-download" not in [kind for kind, _ in unrelated]
+
+
+def test_a_value_that_grows_by_its_own_changes_stays_small() -> None:
+    line = "A=a" + "; A=${A//a/aaaaaaaaaa}" * 12
+    # With the limit off, this takes a terabyte.
+    assert read_line(f"{line}; cat $A")

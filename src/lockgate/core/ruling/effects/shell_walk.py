@@ -587,7 +587,7 @@ class Walk:
             return value.lower() if change == ",," else value.upper()
         if value and (part_of := re.fullmatch(r":\s*(\d{1,5})(?::(\d{1,5}))?", change)):
             return value[int(part_of[1]) :][: int(part_of[2]) if part_of[2] else None]
-        if value and change[:1] in ("%", "#", "/") and not re.search(r"[*?\[]", change):
+        if 0 < len(value) * len(change) < MOST_EXPANDED and change[0] in "%#/" and not re.search(r"[*?\[]", change):
             cut = {"%": value.removesuffix(end), "#": value.removeprefix(end)}
             return cut.get(change[0], value.replace(old, new, -1 if change[:2] == "//" else 1))
         return value if "/" in value or MARK in value else self.mark(Output(Source.VARIABLE, target=part.text))
