@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, NoReturn
 
 from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Rating, Verdict
 from lockgate.core.requests.payload import Payload
-from lockgate.core.requests.request_grade import grade_scan
+from lockgate.core.requests.request_signs import grade_scan
 from lockgate.core.requests.verifier_prompts import parse_verdict, verdict_from_scores
 from lockgate.core.text.scanner import Scan, Scanner, character_span
 
