@@ -26,7 +26,7 @@ import unicodedata
 from bisect import bisect
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import compress
+from itertools import chain, compress, islice
 from typing import Final, NamedTuple
 
 from lockgate.core.redaction.spans import lowercase_same_length
@@ -425,6 +425,11 @@ class TextGrade(NamedTuple):
     sure: bool
     narrow: int
 
+    @property
+    def kinds(self) -> set[tuple[str, bool, int]]:
+        """The families of its signs with their weights: half a sign in plain sight is no cover for a hidden one."""
+        return {(hit.sign.family, hit.sign.is_broad, hit.sign.points) for hit in self.hits}
+
 
 # --- 2. weigh
 
@@ -487,11 +492,7 @@ def grade_text(text: str, breaks: Sequence[int] = (), own: Sequence[Span] | None
     if len(folded) != len(text):
         # Half a surrogate pair was left out, so the places are wrong: all is one message of the client.
         breaks, own = (), None
-    found: list[SignHit] = []
-    for hits in search_pieces(folded):
-        found += [hit for hit in hits if not hit.sign.is_broad or own is None or _is_own((hit.start, hit.end), own)]
-        if len(found) >= MAX_WEIGHED:
-            break
+    found = list(islice(_find_signs(folded, own), MAX_WEIGHED))
     too_many = len(found) >= MAX_WEIGHED or sum(not hit.sign.is_broad for hit in found) >= MAX_HITS
     most = {hit.sign.family: hit.points for hit in sorted(found, key=lambda hit: hit.points)}
     if not too_many and sum(most.values()) < SUSPECTED:
@@ -500,6 +501,12 @@ def grade_text(text: str, breaks: Sequence[int] = (), own: Sequence[Span] | None
     narrow, sure = _add_up([hit for hit in hits if not hit.sign.is_broad], breaks)
     points = max(narrow, _add_up(hits, breaks)[0])
     return TextGrade(max(points, SUSPECTED) if too_many else points, hits, sure, narrow)
+
+
+def _find_signs(text: str, own: Sequence[Span] | None) -> Iterator[SignHit]:
+    for hit in chain.from_iterable(search_pieces(text)):
+        if not hit.sign.is_broad or own is None or _is_own((hit.start, hit.end), own):
+            yield hit
 
 
 def _is_own(span: Span, own: Sequence[Span]) -> bool:
@@ -565,11 +572,9 @@ def grade_scan(text: str, scan: Scan | None, breaks: Sequence[int] = (), own: Se
     named = _hits_to_name(plain)
     rules = [hit.sign.rule for hit in named]
     spans = [(hit.start, min(hit.end, len(text))) for hit in named]
-    # Half a sign in plain sight is no cover for a hidden one.
-    seen = {(hit.sign.family, hit.sign.is_broad, hit.sign.points) for hit in plain.hits}
     for reading, span, is_hidden in _other_readings(text, scan):
         inner = grade_text(reading, own=None if own is None or _is_own(span, own) else ())
-        unseen = {(hit.sign.family, hit.sign.is_broad, hit.sign.points) for hit in inner.hits} - seen
+        unseen = inner.kinds - plain.kinds
         if inner.points >= SUSPECTED and unseen:
             points += inner.points
             # What only this reading shows may be broad signs alone.
