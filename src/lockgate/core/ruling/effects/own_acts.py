@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from fnmatch import fnmatchcase
 from itertools import dropwhile, takewhile
 from typing import TYPE_CHECKING
 
@@ -42,11 +41,11 @@ from lockgate.core.tables import read_table
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
-_REACH_COLUMNS = ("programs", "verbs", "options", "paths", "access", "here")
-_REACHES: dict[str, list[list[str]]] = defaultdict(list)
-for _names, *_reach in read_table(__package__, "own.tbl", "reaches", _REACH_COLUMNS):
+_REACH_COLUMNS = ("programs", "given", "paths", "access", "here")
+_REACHES: dict[str, list[tuple[re.Pattern[str], list[str]]]] = defaultdict(list)
+for _names, _given, *_reach in read_table(__package__, "own.tbl", "reaches", _REACH_COLUMNS):
     for _name in _names.split():
-        _REACHES[_name].append(_reach)
+        _REACHES[_name].append((re.compile("" if _given == "-" else f"(?ms){_given}"), _reach))
 _SEPARATORS = re.compile(r"[=@:,]")
 _MOST_FOUND = 256
 
@@ -75,10 +74,9 @@ def _note_paths(walk: Walk, call: Invocation, words: list[str], *, writes: bool)
             walk.note_own(path, Access.WRITE)
     if tree := {**walk.variables, **call.environment}.get("GIT_WORK_TREE"):
         words = [f"--work-tree={tree}", *words]
-    if call.name in OWN_WORDS["bundles"]:
-        words = ["-" + "".join(words[:1]), *words]
-    for verbs, options, paths, access, here in _REACHES.get(call.name, ()):
-        if _is_given(verbs, options, words):
+    line = "\n".join(words)
+    for given, (paths, access, here) in _REACHES.get(call.name, ()):
+        if given.search(line):
             is_here = here != "-" and not has_option(words, *here.split())
             for path in (*_reached(paths, call.name, words), *["."] * is_here):
                 walk.note_own(path, Access(access.split()[0]), below="one" not in access)
@@ -90,16 +88,6 @@ def _pieces(words: Iterable[str]) -> Iterator[str]:
         yield from dict.fromkeys((word, *_SEPARATORS.split(word)))
         if re.match(r"-\w[^=]", word):
             yield word[2:]
-
-
-def _is_given(verbs: str, options: str, words: list[str]) -> bool:
-    """Return whether one of a row's verbs is among the words, and its options too."""
-    if verbs != "-" and not any(fnmatchcase(word, verb) for word in words for verb in verbs.split()):
-        return False
-    if options[0] == "!":
-        return not has_option(words, *options[1:].split())
-    together = [choice.split("+") for choice in options.split()]
-    return options == "-" or any(all(has_option(words, option) for option in choice) for choice in together)
 
 
 def _reached(kind: str, name: str, words: list[str]) -> Iterable[str]:
