@@ -127,8 +127,8 @@ def _names_printed(name: str, words: list[str]) -> list[str]:
 
 def read_own_arguments(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
     """Yield what a tool does to Lockgate's own files and service by the places that it is given."""
-    access, below = _access_of(name, seed, leaves)
     places = [leaf for leaf in leaves if is_place(leaf)]
+    access, below = _access_of(name, seed, leaves) if places or seed == "grep" else (Access.READ, False)
     if below and seed == "grep" and not any(map(names_place, places)):
         places.append(Leaf("", "."))
     for leaf in places:
