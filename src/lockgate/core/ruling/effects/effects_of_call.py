@@ -9,7 +9,7 @@ from lockgate.core.ruling.arguments import Leaf, flatten_arguments
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY, Activity
 from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
 from lockgate.core.ruling.effects.operator_rows import kinds_of_tool
-from lockgate.core.ruling.effects.own_paths import may_lead_to_own
+from lockgate.core.ruling.effects.own_paths import OWN_KINDS, may_lead_to_own
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
 from lockgate.core.ruling.effects.tool_arguments import is_content, leaf_name
 from lockgate.core.ruling.effects.tools import read_own, read_tool
@@ -48,13 +48,22 @@ def own_effects_of(
     activity: Activity = NO_ACTIVITY,
     *,
     leaves: Sequence[Leaf] | None = None,
+    read_effects: Callable[[], Sequence[Effect]] | None = None,
 ) -> list[Effect]:
-    """Return only what a call would do to Lockgate's own files; nothing for most calls, after a glance at its words."""
+    """Return only what a call would do to Lockgate's own files; nothing for most calls, after a glance at its words.
+
+    `read_effects` gives all effects of the call, for a caller that needs them anyway and keeps them.
+    """
     leaves, project = _prepare(call, leaves, project)
     # What a file is to hold is long, and leads nowhere.
     acting = [leaf for leaf in leaves if not is_content(leaf) or leaf_name(leaf) in ("patch", "diff")]
     if project.follow is None and not may_lead_to_own("\n".join([leaf.text for leaf in acting]), project):
         return []
+    if read_effects is not None and len(acting) == len(leaves):
+        effects = read_effects()
+        # What was cut or broken is read again, with nothing else beside it.
+        if not any(found.kind == "unreadable" for found in effects):
+            return [found for found in effects if found.kind in OWN_KINDS]
     return _read_safely(lambda: read_own(call, acting, project, activity), "changes-own-state")
 
 
