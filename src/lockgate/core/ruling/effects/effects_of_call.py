@@ -46,21 +46,20 @@ def own_effects_of(
     call: ToolCall,
     project: Project = NO_PROJECT,
     activity: Activity = NO_ACTIVITY,
-    *,
     leaves: Sequence[Leaf] | None = None,
-    read_effects: Callable[[], Sequence[Effect]] | None = None,
+    read: Callable[[], Sequence[Effect]] | None = None,
 ) -> list[Effect]:
     """Return only what a call would do to Lockgate's own files; nothing for most calls, after a glance at its words.
 
-    `read_effects` gives all effects of the call, for a caller that needs them anyway and keeps them.
+    `read` gives all effects of the call, for a caller that needs them anyway and keeps them.
     """
     leaves, project = _prepare(call, leaves, project)
     # What a file is to hold is long, and leads nowhere.
     acting = [leaf for leaf in leaves if not is_content(leaf) or leaf_name(leaf) in ("patch", "diff")]
     if project.follow is None and not may_lead_to_own("\n".join([leaf.text for leaf in acting]), project):
         return []
-    if read_effects is not None and len(acting) == len(leaves):
-        effects = read_effects()
+    if read is not None and len(acting) == len(leaves):
+        effects = read()
         # What was cut or broken is read again, with nothing else beside it.
         if not any(found.kind == "unreadable" for found in effects):
             return [found for found in effects if found.kind in OWN_KINDS]

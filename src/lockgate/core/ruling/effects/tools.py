@@ -14,7 +14,7 @@ from lockgate.core.ruling.effects.effect import KINDS, SPENDS, Certainty, Effect
 from lockgate.core.ruling.effects.own_acts import read_own_arguments
 from lockgate.core.ruling.effects.own_paths import OWN_KINDS
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.effects.shell import read_command
+from lockgate.core.ruling.effects.shell_walk import read_command
 from lockgate.core.ruling.effects.sql import read_sql
 from lockgate.core.ruling.effects.tool_arguments import (
     OPEN_KINDS,
