@@ -42,6 +42,8 @@ def test_a_call_near_our_own_files_that_breaks_a_reader_is_held(monkeypatch: pyt
     def break_down(*_: object) -> None:
         raise RecursionError
 
-    monkeypatch.setattr(effects_of_call, "read_own", break_down)
+    for reader in ("read_own", "read_tool"):
+        monkeypatch.setattr(effects_of_call, reader, break_down)
     decision = Gate().session(goal="tidy up").check("Bash", {"command": "rm ~/.lockgate/x"})
     assert decision.action is Action.PAUSE
+    assert "execution:own-state" in {finding.rule for finding in decision.findings}
