@@ -31,7 +31,8 @@ from lockgate.core.ruling import escalated, pipeline
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import CarriedFrom, Context, PastCall
 from lockgate.core.ruling.decide import Width, effective_width
-from lockgate.core.ruling.effects.effects_of_call import effects_of, files_of
+from lockgate.core.ruling.effects.activity import WRITES, Change
+from lockgate.core.ruling.effects.effects_of_call import changes_of, effects_of, files_of
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
 from lockgate.core.ruling.observe_mode import is_always_enforced, observe
 from lockgate.core.ruling.opinions import Opinion, Silent
@@ -39,7 +40,7 @@ from lockgate.core.ruling.pipeline import EscalatedCall, Stage
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.standing import standing_of
 from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.vocabulary import Action, Block, Decision, Kind, Lineage, Ran, Reason, Risk, Trust
+from lockgate.core.vocabulary import Action, Block, Decision, Kind, Lineage, Ran, Reason, Risk, Severity, Trust
 from lockgate.gate.attempt import attempt_in_thread
 from lockgate.gate.block_request import parse_block_request
 from lockgate.gate.judge_questions import JudgeQuestions
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
 MAX_HISTORY = 256
 _MAX_REMEMBERED = 400
 _MAX_LEAVES = 64
+_MAX_ASKED = 64 * 1024
 _ADDRESS = re.compile(r"http(s?)://(\[[^\]]*\]|[^/:?#]*)(?::(\d+))?")
 # What the user and the host say themselves is theirs, whatever it repeats; a page has its words from no session.
 _SPOKEN = frozenset({"goal", "supervisor", "system", "user", "web"})
@@ -153,6 +155,8 @@ class Ruler:
         self.project = NO_PROJECT
         # The account that the calls run as, if that is known, and its folder where the host names none.
         self.files_from: tuple[Account | None, str] = (None, "")
+        # Files that an earlier session wrote, and that count as read here.
+        self._carried_files: set[str] = set()
         self._lock = Lock()
         self._calls: deque[tuple[str, Sequence[Leaf], Decision]] = deque(maxlen=MAX_HISTORY)
         self._count = 0
@@ -295,7 +299,9 @@ class Ruler:
             # It may be one of them.
             return CarriedFrom("unknown", 0.0, is_firm=True, is_ordered=False)
 
-    def _keep_derived(self, call: ToolCall, leaves: Sequence[Leaf], decision: Decision) -> None:
+    def _keep_derived(
+        self, call: ToolCall, leaves: Sequence[Leaf], decision: Decision, changes: Sequence[Change]
+    ) -> None:
         """Keep what a call writes from untrusted text, also where it is held: a person may let it run elsewhere."""
         store, effects, project = self.gate.carried, decision.effects, self.project
         if store is None or decision.risk is Risk.LOW:
@@ -315,6 +321,7 @@ class Ruler:
                 found = carried_text.find_derived(
                     self._context, leaves, effects, self._scanner, folder=folder, copied_from=copied_from
                 )
+                found += carried_text.mark_acting_files(self._context, changes)
             for derived in found:
                 store.keep(derived._replace(session=self.id))
         except LockgateError as error:
@@ -336,7 +343,9 @@ class Ruler:
 
     @project.setter
     def project(self, project: Project) -> None:
-        self._context.project = replace(protect(project, self.gate), effect_rows=self.policy.effect_rows)
+        self._context.project = replace(
+            protect(project, self.gate), effect_rows=self.policy.effect_rows, show=self._show_file
+        )
 
     # Earlier calls.
 
@@ -360,7 +369,7 @@ class Ruler:
             if decision.approval:
                 self.people.note_question()
         if called:
-            self._add_to_history(tool, leaves, decision)
+            self._add_to_history(tool, leaves, decision, self._changes_of(ToolCall(tool, arguments), decision))
 
     def void_approvals(self, block: Block) -> None:
         """End the questions that are open with a person: they were about the context before this block."""
@@ -455,6 +464,40 @@ class Ruler:
 
     # Steps 1 to 5.
 
+    def _add_carried_files(self, call: ToolCall, leaves: Sequence[Leaf]) -> None:
+        """Add the files that a call runs and that an earlier session wrote from untrusted text, as if it read them."""
+        store, project = self.gate.carried, self.project
+        if store is None:
+            return
+        from lockgate.core.ruling import carried_text
+
+        folder, asked = call.folder or project.folder or project.root, " ".join(leaf.text for leaf in leaves)
+        try:
+            places = carried_text.list_places("", asked[:_MAX_ASKED], folder) + carried_text.list_loaded(asked)
+            marks = carried_text.hashes_of_marks(places, store.words())
+            carried = carried_text.find_carried_files(store.find(marks)) if marks else {}
+        except LockgateError as error:
+            report_failure("carried-texts", error)
+            return
+        if not carried:
+            return
+        with self._lock:
+            activity = self._context.activity = self._context.activity.carrying([*carried])
+            acts = any(effect.severity >= Severity.REACHES_OUT for effect in effects_of(call, project, activity))
+            run = {activity.resolve(project.full_path(path)) for path in files_of(call, project, activity)[0]}
+        for path, hit in carried.items():
+            if acts and path in run and path not in self._carried_files:
+                self._carried_files.add(path)
+                carried_from = CarriedFrom(hit.source, hit.at_s, is_firm=True, is_ordered=False)
+                self.add(self._show_file(path) or path, source=f"file:{path}", carried=carried_from)
+
+    def _show_file(self, path: str) -> str | None:
+        """Return the text of a file as it is now; None where the host cannot show it, or it is no short text."""
+        from lockgate.gate.call_files import read_text
+
+        account = self.files_from[0]
+        return read_text(path, own_account() if account is None and self.project.folder else account)
+
     def _begin(self, call: ToolCall) -> tuple[list[Leaf], Decision | EscalatedCall, RulingSubject | None]:
         arguments = call.arguments
         if not isinstance(call.tool, str):
@@ -468,6 +511,7 @@ class Ruler:
                 hint="give what the tool is called with: json.loads(arguments)" if isinstance(arguments, str) else "",
             )
         taken = pipeline.flatten_arguments(arguments)
+        self._add_carried_files(call, taken[0])
         ruling, subject = self._rule_at_tier1(call, taken)
         if isinstance(ruling, EscalatedCall) and not taken[1]:
             # Judges take seconds, in which the caller's object may change: what is ruled on is a copy.
@@ -699,12 +743,15 @@ class Ruler:
         tool = call.tool
         if decision.tier > 1 or self.gate.ledger is not None:
             self._count_ruling(tool, decision)
+        changes = self._changes_of(call, decision)
         if self.gate.carried is not None:
-            self._keep_derived(call, leaves, decision)
-        self._add_to_history(tool, leaves, decision)
+            self._keep_derived(call, leaves, decision, changes)
+        self._add_to_history(tool, leaves, decision, changes)
         return decision
 
-    def _add_to_history(self, tool: str, leaves: list[Leaf], decision: Decision) -> None:
+    def _add_to_history(
+        self, tool: str, leaves: list[Leaf], decision: Decision, changes: Sequence[Change] = ()
+    ) -> None:
         short = leaves
         for leaf in leaves:
             if len(leaf[1]) > _MAX_REMEMBERED:
@@ -714,9 +761,18 @@ class Ruler:
         self._calls.append((tool, short, decision))
         if decision.action is Action.CONTINUE:
             with self._lock:
-                self._context.remember_call(tool, short, decision.effects)
+                self._context.remember_call(tool, short, decision.effects, changes)
         for watcher in self._watchers:
             watcher.on_ruled(tool, leaves, decision)
+
+    def _changes_of(self, call: ToolCall, decision: Decision) -> Sequence[Change]:
+        """Return what a call writes to files, where untrusted text was read."""
+        if not self._context.readings or (
+            decision.effects and WRITES.isdisjoint(effect.kind for effect in decision.effects)
+        ):
+            return ()
+        with self._lock:
+            return changes_of(call, self._context.project, self._context.activity)
 
     def _count_ruling(self, tool: str, decision: Decision) -> Decision:
         if decision.tier > 1:

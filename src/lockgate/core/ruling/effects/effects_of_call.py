@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from lockgate.core.ruling.arguments import Leaf, flatten_arguments
-from lockgate.core.ruling.effects.activity import NO_ACTIVITY, Activity
+from lockgate.core.ruling.effects.activity import NO_ACTIVITY, Activity, Change
 from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
 from lockgate.core.ruling.effects.operator_rows import kinds_of_tool
 from lockgate.core.ruling.effects.own_paths import may_lead_to_own
@@ -42,6 +42,13 @@ def files_of(call: ToolCall, project: Project, activity: Activity) -> tuple[list
     return [path for path in named if path], run
 
 
+def changes_of(call: ToolCall, project: Project, activity: Activity) -> list[Change]:
+    """Return what a call writes to files."""
+    changes = list[Change]()
+    effects_of(call, replace(project, changes=changes), activity)
+    return changes
+
+
 def own_effects_of(
     call: ToolCall,
     project: Project = NO_PROJECT,
@@ -53,7 +60,8 @@ def own_effects_of(
     leaves, project = _prepare(call, leaves, project)
     # What a file is to hold is long, and leads nowhere.
     acting = [leaf for leaf in leaves if not is_content(leaf) or leaf_name(leaf) in ("patch", "diff")]
-    if project.follow is None and not may_lead_to_own("\n".join([leaf.text for leaf in acting]), project):
+    is_near = project.follow is not None or activity.is_near_own
+    if not is_near and not may_lead_to_own("\n".join([leaf.text for leaf in acting]), project):
         return []
     return _read_safely(lambda: read_own(call, acting, project, activity), "changes-own-state")
 

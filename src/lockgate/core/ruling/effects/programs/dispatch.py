@@ -9,6 +9,7 @@ from lockgate.core.ruling.effects.operator_rows import kinds_of_program
 from lockgate.core.ruling.effects.own_acts import follow_processes, note_own_commands, note_own_files
 from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Invocation, Output
 from lockgate.core.ruling.effects.programs.engine import apply_row
+from lockgate.core.ruling.effects.programs.loaded_files import note_loaded_files
 from lockgate.core.ruling.effects.programs.program_rows import WORDS, acts_by_words, find_row
 from lockgate.core.ruling.effects.programs.run_roles import run_file
 from lockgate.core.ruling.effects.programs.whole_commands import note_unknown
@@ -52,7 +53,9 @@ def read_program(walk: Walk, call: Invocation) -> Output:
     if row is None:
         note_unknown(walk, name, of_project=of_project)
         return follow_processes(walk, call, UNKNOWN_OUTPUT)
-    return follow_processes(walk, call, apply_row(walk, call, row, used))
+    output = apply_row(walk, call, row, used)
+    note_loaded_files(walk, call)
+    return follow_processes(walk, call, output)
 
 
 def _asks_about(name: str, argument: str) -> bool:

@@ -190,6 +190,9 @@ def finish_queries(use: Use) -> Output:
     for path in use.values.get("statements", []):
         # Only now the server is known, which may stand behind the file.
         use.walk.load(path)
+        content = use.walk.content_of(path)
+        if content is not None and content.text is None:
+            use.walk.note_unknown_content(path, content)
         _run_statements(use.walk, use.walk.read_file(path), use.value("away"))
     for statement in use.values.get("statement", []):
         _run_statements(use.walk, Output(Source.TEXT, statement), "")
