@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from lockgate.core.ruling.effects.activity import Activity, Content
 from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
-from lockgate.core.ruling.effects.own_acts import note_own_commands
+from lockgate.core.ruling.effects.own_acts import note_own_acts, note_own_number
 from lockgate.core.ruling.effects.own_paths import ASKS_SERVICE, find_own_service, own_access
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, place_of, read_access
 from lockgate.core.ruling.effects.program_io import (
@@ -174,6 +174,7 @@ class Walk:
             return NO_OUTPUT
         if MARK in text:
             text = self.spell_again(text)
+        note_own_number(self, text)
         try:
             script = parse_script(text)
         except ShellSyntaxError as error:
@@ -331,7 +332,9 @@ class Walk:
             return self.run_program([variable.target.lower(), *fields[1:]], stdin)
         if re.fullmatch(r"(?:/[\w.-]+)*/(?:bin|Scripts)/[\w.-]+", tail):
             return self.run_program([tail.rpartition("/")[2], *fields[1:]], stdin)
-        note_own_commands(self, Invocation(self.plain(fields[0]), fields[1:], stdin, {}))
+        if self.is_near_own:
+            name = self.plain(fields[0])
+            note_own_acts(self, Invocation(name, fields[1:], stdin, {}), name, is_known=True)
         self.add_unreadable()
         return NO_OUTPUT
 
