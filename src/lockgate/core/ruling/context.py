@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from lockgate.core.errors import InvalidBlock, quoted
 from lockgate.core.ruling.arguments import Leaf
-from lockgate.core.ruling.effects.activity import NO_ACTIVITY
+from lockgate.core.ruling.effects.effect import NO_ACTIVITY
 from lockgate.core.ruling.effects.manifests import learn_from_reading
 from lockgate.core.ruling.effects.project import NO_PROJECT, Place
 from lockgate.core.ruling.goal import VENDORED, Goal, delegated_names, is_delegated_to

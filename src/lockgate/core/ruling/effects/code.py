@@ -9,8 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from lockgate.core.ruling.effects.activity import NO_ACTIVITY
-from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
+from lockgate.core.ruling.effects.effect import NO_ACTIVITY, Certainty, Effect, Severity, effect
 from lockgate.core.ruling.effects.own_paths import own_access
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, read_access
 from lockgate.core.ruling.effects.programs.url_hosts import METADATA_HOSTS, host_of, is_local

@@ -105,7 +105,7 @@ def _reached(kind: str, here: str, name: str, words: list[str]) -> list[str]:
             paths = list(_pieces(words))
         case "mounted":
             values = [value for _, value in split_options(words, OWN_WORDS["mounts"])[0]]
-            paths = [path for value in values for path in re.findall(r"(?:^|source=|src=)([^:,=]+)", value)]
+            paths = [path for value in values for path in re.findall(r"(?:^|source=|src=)(/*[^:,=/][^:,=]*)", value)]
         case "searched":
             paths = _searched(words)
         case "words":

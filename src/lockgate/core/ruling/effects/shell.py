@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from lockgate.core.ruling.effects.activity import Activity
-from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
+from lockgate.core.ruling.effects.effect import Activity, Certainty, Effect, effect
 from lockgate.core.ruling.effects.own_acts import note_own_number
 from lockgate.core.ruling.effects.own_paths import may_lead_to_own
 from lockgate.core.ruling.effects.program_io import MARK

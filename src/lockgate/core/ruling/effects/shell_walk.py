@@ -11,8 +11,7 @@ import shlex
 from collections.abc import Callable, Collection, Sequence, Set
 from dataclasses import replace
 
-from lockgate.core.ruling.effects.activity import Activity
-from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
+from lockgate.core.ruling.effects.effect import Activity, Certainty, Effect, Severity, effect
 from lockgate.core.ruling.effects.own_acts import note_own_commands
 from lockgate.core.ruling.effects.own_paths import ASKS_SERVICE, find_own_service, own_access
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, place_of, read_access

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lockgate.core.ruling.effects.activity import MAX_PATHS, NO_ACTIVITY, Activity
-from lockgate.core.ruling.effects.effect import effect
+from lockgate.core.ruling.effects.effect import MAX_PATHS, NO_ACTIVITY, Activity, effect
 from lockgate.core.ruling.effects.effects_of_call import effects_of
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.tool_call import ToolCall
