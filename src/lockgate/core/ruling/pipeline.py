@@ -431,7 +431,8 @@ def _check_unasked_effects(review: _Review) -> EffectFindings:
     if not review.reaching:
         return EffectFindings()
     first, delegated = review.first_recent, review.find_delegated()
-    return EffectCheck(review.context, review.call.tool, first, delegated, review.leaves).find(review.effects)
+    check = EffectCheck(review.context, review.call.tool, first, delegated, review.leaves, review.policy.is_own)
+    return check.find(review.effects)
 
 
 def _check_blocks(review: _Review, traced: OriginTrace, patterns: list[Finding], encoded: list[Finding]) -> None:
