@@ -123,9 +123,10 @@ def _transforms(name: ToolName) -> bool:
 
 def _direction(name: ToolName, seed: str, leaves: Sequence[Leaf]) -> Access | None:
     is_view = seed == "write" and not _VIEWS.isdisjoint(leaves)
-    if seed in ("read", "glob", "grep") or name.kind == "looks" or is_view:
+    is_shot = name.has("saves what it shows")
+    if seed in ("read", "glob", "grep") or (name.kind == "looks" and not is_shot) or is_view:
         return Access.READ
-    if seed == "write" or _transforms(name):
+    if seed == "write" or is_shot or _transforms(name):
         return Access.WRITE
     on_file = not WORDS["file"].isdisjoint(name.words)
     if name.verb in _DELETES:
