@@ -193,6 +193,7 @@ ACTS = tuple(
 )
 # Verbs of the rows that no class of verbs has: they act all the same.
 _MORE_VERBS = frozenset[str]().union(*(act.verbs for act in ACTS)) - VERBS
+SURE_VERBS = _MORE_VERBS | (VERBS - WORDS["acting noun"])
 _NOTHING_KNOWN = Act(frozenset(), Alternatives(frozenset()), "unknown-act", "shape")
 
 
@@ -388,7 +389,8 @@ def _judge_look(words: tuple[str, ...], look: str, rest: tuple[str, ...]) -> tup
     if any(_is_address(word, look) for word in words):
         return False, ("visit",)
     # A list of secrets has their names.
-    secrets = WORDS["secret"] - (WORDS["listed by name"] if look == "list" else frozenset())
+    listed = WORDS["listed by name"].intersection(rest if look == "list" else ())
+    secrets = WORDS["secret"] - (WORDS["listed by name"] if listed else frozenset())
     if not secrets.isdisjoint(words):
         return False, ()
     known = NOUNS - _TOO_VAGUE.get(look, frozenset())

@@ -428,7 +428,7 @@ def test_a_value_stays_one_word() -> None:
         ({"method": "GET", "url": "https://api.example/v1/secret/data/db-1"}, "get_secret_data"),
         ({"method": "GET", "url": "https://api.example/v1/repos/shop/secrets"}, "list_repos_shop_secrets"),
         ({"method": "DELETE", "url": "https://api.example/v1/repos/shop"}, "delete_v_repos_shop"),
-        ({"method": "PUT", "path": "/repos/o/r/pulls/3/merge"}, "set_pull_request_merge"),
+        ({"method": "PUT", "path": "/repos/o/r/pulls/3/merge"}, "merge_pull_request"),
         ({"http_method": "post", "url": "https://iam.aws.example/?Action=AttachUserPolicy"}, "iam_AttachUserPolicy"),
     ],
 )
@@ -484,7 +484,7 @@ def test_a_command_takes_no_act_away_that_it_does_not_know(tool: str, kind: str)
         ("docker_remove_container", {"name": "prod"}, ("changes-service", "")),
         ("docker_remove_image", {"image": "evil/x"}, ("deletes-record", "evil/x")),
         ("aws_s3_sync", {"bucket": "foreign"}, ("sends-data", "foreign")),
-        ("aws_s3_rm", {}, ("unknown-act", "")),
+        ("aws_s3_rm", {}, ("deletes-record", "")),
         ("copy_role", {"args": ["rm", "-rf", "x"]}, ("changes-record", "")),
     ],
 )

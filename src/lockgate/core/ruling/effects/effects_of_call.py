@@ -39,7 +39,14 @@ from lockgate.core.ruling.effects.tool_arguments import (
     quote_word,
     roles_of,
 )
-from lockgate.core.ruling.effects.tool_commands import ToolCommand, command_of, kinds_of_request, may_run, rest_request
+from lockgate.core.ruling.effects.tool_commands import (
+    METHODS,
+    ToolCommand,
+    command_of,
+    kinds_of_request,
+    may_run,
+    rest_request,
+)
 from lockgate.core.ruling.effects.tool_files import find_secret_files, is_other_host, may_be_no_path, read_file_tool
 from lockgate.core.ruling.effects.written import MAX_PACKAGES, read_shown_text
 from lockgate.core.ruling.targets import (
@@ -203,7 +210,10 @@ def _read_tool(use: _Use) -> list[Effect]:
     if effects is None:
         # A migration tool runs the statement that it is given.
         effects = [*_read_service_tool(use), *_read_queries(use.leaves)]
-    effects = _read_as_command(use, _read_request(use, effects))
+    if (request := rest_request(use.call.tool, use.leaves)) is not None:
+        effects = _read_request(use, effects, *request)
+    if request is None or not request[1].text.startswith("/"):
+        effects = _read_as_command(use, effects)
     carried = [] if is_local else list(find_carried_secrets(use.leaves))
     return [*own, *effects, *carried, *_raised_by_annotations(use.call, effects)]
 
@@ -239,16 +249,12 @@ def _gravest(effects: Sequence[Effect]) -> int:
 # Tools that stand for a command line or a request.
 
 
-def _read_request(use: _Use, effects: list[Effect]) -> list[Effect]:
+def _read_request(use: _Use, effects: list[Effect], request: str, address: Leaf) -> list[Effect]:
     """Return the effects with those of a REST request, which is the whole call where no host is named."""
-    rest = rest_request(use.call.tool, use.leaves)
-    if rest is None:
-        return effects
-    request, address = rest
     kinds = kinds_of_request(request, use.call.arguments)
     if address.text.startswith("/") and use.name.kind == "unknown-act":
         effects = [entry for entry in effects if entry.kind != "unknown-act"]
-        kinds = kinds or [read_tool_name(request).kind]
+        kinds = kinds or ["looks" if request.startswith(("get_", "list_")) else read_tool_name(request).kind]
     return [*effects, *(effect(kind, address.text[:_MAX_TARGET], argument=address.argument) for kind in kinds)]
 
 
@@ -465,7 +471,8 @@ def _stated_actions(name: ToolName, leaves: Sequence[Leaf]) -> list[ToolName]:
     """Return the actions that arguments name; some hosts call one a service: `lock.unlock`."""
     roles = {"action", "service"} if name.verb in ("call", "") else {"action"}
     actions = [leaf.text for leaf in leaves if not roles.isdisjoint(roles_of(leaf.argument))][:4]
-    return [read_tool_name(text) for text in actions if len(text) <= _MAX_ACTION and text.isascii()]
+    short = (text for text in actions if len(text) <= _MAX_ACTION and text.isascii() and text not in METHODS)
+    return [*map(read_tool_name, short)]
 
 
 def _is_in(leaf: Leaf, role: str) -> bool:

@@ -25,6 +25,7 @@ from lockgate.core.ruling.tool_risk import (
     GROUPS,
     MAX_NAME,
     NOUNS,
+    SURE_VERBS,
     TABLE,
     VERBS,
     WORDS,
@@ -238,16 +239,16 @@ def _option(key: str) -> str:
 
 
 _VERBS = {"POST": "create", "PUT": "set", "PATCH": "update", "DELETE": "delete", "GET": "get"}
-_METHODS = frozenset((*_VERBS, "HEAD", "OPTIONS"))
+METHODS = frozenset((*_VERBS, "HEAD", "OPTIONS"))
 
 
 def rest_request(tool: str, leaves: Sequence[Leaf]) -> tuple[str, Leaf] | None:
     """Return a REST request as a tool's name, as `name_of_request` writes it, and its address."""
-    stated = [leaf.text for leaf in leaves if "method" in roles_of(leaf.argument) or leaf.text in _METHODS]
+    stated = [leaf.text for leaf in leaves if "method" in roles_of(leaf.argument) or leaf.text in METHODS]
     # Of a tool by the name of the protocol the method may be a word of the name.
     words = tool_words(tool)
     stated += words if not WORDS["protocol"].isdisjoint(words) else ()
-    method = next((text.upper() for text in stated if text.upper() in _METHODS), "")
+    method = next((text.upper() for text in stated if text.upper() in METHODS), "")
     if not method:
         return None
     addresses = (leaf for leaf in leaves if "address" in roles_of(leaf.argument) and _ADDRESS.match(leaf.text))
@@ -272,6 +273,8 @@ def name_of_request(method: str, address: str) -> str:
     if verb == "get":
         # A page may be about a `secret-santa`, and where many are asked for these are only listed.
         verb, named = "list" if segments[-1][-1:] == "s" else "get", [part for part in named if part.isalpha()]
+    elif named and named[-1] in SURE_VERBS:
+        verb = named.pop()
     return "_".join((verb, *named))[:MAX_NAME].replace(":", "_").replace(".", "_")
 
 
