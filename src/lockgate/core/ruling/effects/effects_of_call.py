@@ -139,8 +139,12 @@ def own_effects_of(
     activity: Activity = NO_ACTIVITY,
     *,
     leaves: Sequence[Leaf] | None = None,
+    read_effects: Callable[[], Sequence[Effect]] | None = None,
 ) -> list[Effect]:
-    """Return only what a call would do to Lockgate's own files; nothing for most calls, after a glance at its words."""
+    """Return only what a call would do to Lockgate's own files; nothing for most calls, after a glance at its words.
+
+    `read_effects` gives all effects of the call, for a caller that needs them anyway and keeps them.
+    """
     project = project.at(call.folder) if call.folder else project
     leaves = flatten_arguments(call.arguments)[0] if leaves is None else leaves
     # What a file is to hold is long, and leads nowhere.
@@ -148,6 +152,11 @@ def own_effects_of(
     is_near = project.follow is not None or activity.is_near_own
     if not is_near and not may_lead_to_own("\n".join([leaf.text for leaf in acting]), project):
         return []
+    if read_effects is not None and len(acting) == len(leaves):
+        effects = read_effects()
+        # What was cut or broken is read again, with nothing else beside it.
+        if not any(entry.kind == "unreadable" for entry in effects):
+            return [entry for entry in effects if entry.kind in OWN_KINDS]
     effects = _read_safely(lambda: _read_call(call, acting, project, activity), "changes-own-state")
     return [entry for entry in effects if entry.kind in OWN_KINDS]
 

@@ -36,17 +36,17 @@ from lockgate.core.ruling.effects.programs.search_names import read_search
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.tool_arguments import is_place, leaf_name, names_place
 from lockgate.core.ruling.tool_risk import ToolName
-from lockgate.core.tables import read_table
+from lockgate.core.tables import read_patterns, read_table
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
+_P = read_patterns(__package__, "own.tbl")
 _REACH_COLUMNS = ("programs", "given", "paths", "access", "here")
 _REACHES: dict[str, list[tuple[re.Pattern[str], list[str]]]] = defaultdict(list)
 for _names, _given, *_reach in read_table(__package__, "own.tbl", "reaches", _REACH_COLUMNS):
     for _name in _names.split():
         _REACHES[_name].append((re.compile("" if _given == "-" else f"(?ms){_given}"), _reach))
-_SEPARATORS = re.compile(r"[=@:,]")
 _MOST_FOUND = 256
 
 
@@ -85,7 +85,7 @@ def _note_paths(walk: Walk, call: Invocation, words: list[str], *, writes: bool)
 def _pieces(words: Iterable[str]) -> Iterator[str]:
     """Yield every piece of the arguments that may be a path: `-C/x`, `--file=/x`, `@/x`, `/x:/y`."""
     for word in words:
-        yield from dict.fromkeys((word, *_SEPARATORS.split(word)))
+        yield from dict.fromkeys((word, *_P["separator"].split(word)))
         if re.match(r"-\w[^=]", word):
             yield word[2:]
 
@@ -124,16 +124,11 @@ def _names_printed(name: str, words: list[str]) -> list[str]:
 
 # 1. and 2. for tools that are no shell: what the places among their arguments lead to, whatever the tool is called
 
-_ROUTE = re.compile(r"(?<![\w.:\]-])/(?:v1/(?:approvals|bans|exchange|grants)|hooks/[a-z-]+|links/(?:show|answer))\b")
-# What finds a token by its first letters, also as a pattern.
-_TOKEN = re.compile(r"lg[pa.\[(]", re.IGNORECASE)
-_BETWEEN_FILTERS = re.compile(r"[\s,|]+(?![^{]*\})")
-
 
 def read_own_arguments(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
     """Yield what a tool does to Lockgate's own files and service by the places that it is given."""
-    access, below = _access_of(name, seed, leaves)
     places = [leaf for leaf in leaves if is_place(leaf)]
+    access, below = _access_of(name, seed, leaves) if places or seed == "grep" else (Access.READ, False)
     if below and seed == "grep" and not any(map(names_place, places)):
         places.append(Leaf("", "."))
     for leaf in places:
@@ -152,8 +147,8 @@ def _access_of(name: ToolName, seed: str, leaves: Sequence[Leaf]) -> tuple[Acces
     if seed not in ("read", "glob", "grep", "web_fetch") and name.kind != "looks":
         return Access.WRITE, False
     filters = " ".join(leaf.text for leaf in leaves if leaf_name(leaf) in OWN_WORDS["filters"])
-    globs = list(filter(None, _BETWEEN_FILTERS.split(filters)))
-    searches = seed == "grep" or any(_TOKEN.search(leaf.text) for leaf in leaves)
+    globs = list(filter(None, _P["between filters"].split(filters)))
+    searches = seed == "grep" or any(_P["token"].search(leaf.text) for leaf in leaves)
     # `!` takes out what it names.
     return Access.READ, searches and (not globs or any(glob[:1] == "!" or may_find_own(glob) for glob in globs))
 
@@ -166,7 +161,7 @@ def _asks_service(name: ToolName, leaves: Sequence[Leaf], project: Project) -> I
     for leaf in places:
         # A host and a port may be arguments of their own.
         text = f"{leaf.text}\n{all_places}" if leaf_name(leaf).endswith("port") else leaf.text
-        route = _ROUTE.search(leaf.text) if is_page else None
+        route = _P["route"].search(leaf.text) if is_page else None
         address = find_own_service(text, project.service_port) or (route[0] if route else "")
         changed = find_model_change(leaf.text, project.judge_servers)
         for kind, target in ((ASKS_SERVICE, address), ("changes-own-guard", changed)):
@@ -183,10 +178,6 @@ def _may_be_address(leaf: Leaf, *, reads_all: bool) -> bool:
 
 # 2. The port as a program's words say it, and a judge's own program
 
-# A port with a name before it, such as `--seed 7717`, is one where something on the line says so, and one behind a host
-# is the address of another program unless this one binds to it.
-_LISTENS = re.compile(r"port|listen|bind|addr|serv|socket|http|publish|url", re.IGNORECASE)
-_BINDS = re.compile(r"listen|bind|publish|serve\b|runserver|(?<!\S)-[abDLpS]\b", re.IGNORECASE)
 _PORT = r"(--[\w-]+[= ]|\w+ ?= ?)?(?<![\w./#-])(?<![\w\]]:)([\w.\[\]-]+:)?(?<![\w.#-]){}(?![\w.-])"
 _JUDGES: dict[str, list[tuple[frozenset[str], str]]] = defaultdict(list)
 for _name, _commands, _holds in read_table(__package__, "own.tbl", "judges", ("program", "commands", "holds")):
@@ -207,7 +198,7 @@ def _note_ports(walk: Walk, call: Invocation, words: list[str]) -> None:
     variables = [f"{variable}={walk.plain(value)}" for variable, value in call.environment.items()]
     line = " ".join([*words, *variables, walk.plain(walk.variables.get("PORT", ""))])
     for port in walk.project.own_ports:
-        listens, binds = _LISTENS.search(line), _BINDS.search(line)
+        listens, binds = _P["listens"].search(line), _P["binds"].search(line)
         ports = re.findall(_PORT.format(port), line) if str(port) in line else ()
         if any((listens or not name) and (binds or not host) for name, host in ports):
             walk.add("changes-own-guard", str(port))
@@ -234,17 +225,6 @@ def _last_name(model: str) -> str:
 
 # 3. Our own commands
 
-_OWN_PROGRAM = re.compile(r"(?:.*[/\\])?lockgate(?:\.exe)?|.*[/\\]lockgate[/\\](?:__main__|hook)\.py", re.IGNORECASE)
-# A word that may start us: also a module, behind `-m` or in one word with it, and what is fetched may have a version.
-_STARTED = re.compile(rf"(?is){_OWN_PROGRAM.pattern}|(?:-[a-z]*m)?lockgate(?:\.[\w.]+)?|(?:.*/)?lockgate[\[=<>~!@ ].*")
-_PYTHON = re.compile(r"(?:python|pypy|py)[\d.]*(?:\.exe)?")
-_PACKAGE = re.compile(r"lockgate(?:[\[=<>~!@ ].*)?", re.DOTALL)
-# `--editable=./x`, `name @ file:///x`, and a path or a file with our name in it.
-_FROM_FILE = re.compile(r"^(?:--?\w[\w-]*=|[\w.\[\]-]+\s*@\s*)?(?:file:(?://)?)?")
-_PATH = re.compile(r"(?!.*://)(?:[.~/$]|.*/|.*\.(?:whl|zip)$)")
-_ELSEWHERE = re.compile(r"(?i)(?=.*lockgate)(?!.*\.(?:txt|toml|lock)$)(?:.*[/\\@]|.*\.(?:whl|zip|gz)$)")
-# A word that may be an option: its beginning is not known, or it is an option of which a part is not known.
-_UNKNOWN = re.compile(r"(?:\$\(\)|\$\w*|`|[*?\[{])(?!\w*/)|-\S*[$`*?\[{]")
 _ALLOWED = {
     command: (frozenset(first.split()), frozenset(options.split()))
     for command, first, options in read_table(__package__, "own.tbl", "commands", ("command", "first words", "options"))
@@ -255,9 +235,9 @@ OWN_COMMANDS = _ALLOWED.keys() | {"token", "hook"}
 def _note_commands(walk: Walk, call: Invocation, words: list[str]) -> None:
     """Note a command of Lockgate that an agent may not run, and another package that takes Lockgate's place."""
     name = call.name.rpartition("/")[2].lower()
-    if (name in OWN_WORDS["installers"] or _PYTHON.fullmatch(name)) and _changes_package(walk, words, call.name):
+    if (name in OWN_WORDS["installers"] or _P["python"].fullmatch(name)) and _changes_package(walk, words, call.name):
         walk.add("changes-own-guard", "lockgate")
-    for behind in [words] if _OWN_PROGRAM.fullmatch(call.name) else _words_behind_ours(words, name):
+    for behind in [words] if _P["own program"].fullmatch(call.name) else _words_behind_ours(words, name):
         if _is_refused(behind):
             is_answer = not {"approvals", "grants", "audit"}.isdisjoint(map(str.lower, behind))
             walk.add(ASKS_SERVICE if is_answer else "changes-own-guard", "lockgate")
@@ -269,8 +249,8 @@ def _words_behind_ours(words: list[str], name: str) -> Iterator[list[str]]:
         return
     runs = name == "uvx" or (name in OWN_WORDS["installers"] and not {"run", "exec", "x"}.isdisjoint(words))
     for at, word in enumerate(words[:-1]):
-        if "lockgate" in word.lower() and _STARTED.fullmatch(word):
-            is_first = _PYTHON.fullmatch(name) and not plain_words(words[:at])
+        if "lockgate" in word.lower() and _P["started"].fullmatch(word):
+            is_first = _P["python"].fullmatch(name) and not plain_words(words[:at])
             if runs or is_first or words[at + 1].lower() in OWN_COMMANDS:
                 yield words[at + 1 :]
 
@@ -286,7 +266,7 @@ def _is_refused(words: list[str]) -> bool:
     options, plain = split_options(rest, {option[:-1] for option in allowed if option[-1] == "="})
     return (
         words[0] not in _ALLOWED
-        or ("!" in first_words and any(map(_UNKNOWN.match, rest)))
+        or ("!" in first_words and any(map(_P["unknown option"].match, rest)))
         or any(allowed.isdisjoint((option, f"{option}=")) for option, _ in options)
         or not ("*" in first_words or first_words.issuperset(plain[:1]))
     )
@@ -294,7 +274,7 @@ def _is_refused(words: list[str]) -> bool:
 
 def _changes_package(walk: Walk, words: list[str], name: str) -> bool:
     """Return whether an installer takes our package away, puts another in its place, or works in our environment."""
-    names_us = any(map(_PACKAGE.fullmatch, words))
+    names_us = any(map(_P["package"].fullmatch, words))
     if names_us and not OWN_WORDS["package verbs"].isdisjoint(words):
         return True
     if OWN_WORDS["install verbs"].isdisjoint(words):
@@ -304,10 +284,10 @@ def _changes_package(walk: Walk, words: list[str], name: str) -> bool:
     if (names_us and has_option(words, *OWN_WORDS["package sources"])) or not all(is_above for _, is_above in own):
         return True
     # `uv sync`, `poetry install`, `python setup.py install`: the project itself.
-    paths = [path for word in named if _PATH.match(path := _FROM_FILE.sub("", word))]
+    paths = [path for word in named if _P["path"].match(path := _P["from file"].sub("", word))]
     paths += ["."] * (not plain_words(named))
     brings = walk.project.brings_lockgate or (lambda _: False)
-    return any(map(_ELSEWHERE.match, named)) or any(brings(walk.full_path(path)) for path in paths)
+    return any(map(_P["elsewhere"].match, named)) or any(brings(walk.full_path(path)) for path in paths)
 
 
 # 4. Our own processes
@@ -318,24 +298,15 @@ _CHOOSERS = {
     for names, *choice in read_table(__package__, "own.tbl", "choosers", _CHOICE_COLUMNS)
     for name in names.split()
 }
-_PORTS = re.compile(r"(?:^|[:\s,])(\d+)(?:-(\d+))?(?=/|,|\s|$)")
 # Variables by which a program finds its home and its settings.
 HOME_VARIABLES = frozenset(("HOME", "USERPROFILE", *(agent.variable for agent in AGENT_PROGRAMS.values())))
-_STEERS = re.compile("|".join((*HOME_VARIABLES, r"XDG_(?:STATE|CACHE)_HOME|LOCKGATE_\w*")))
-_STEERS_SERVICE = re.compile(rf"{_STEERS.pattern}|PYTHON\w*|LD_\w*|DYLD_\w*|PATH")
 _LINES = read_table(__package__, "own.tbl", "lines", ("list", "line"))
 # The output of a program that lists processes, as long as no filter has taken the service out of it. It begins with a
 # digit: `/proc/1-every-process/environ` is a path like that of any number.
 _PROCESSES = "1-every-process"
 _MAY_HOLD_OURS = re.compile(rf"{_PROCESSES}|\{{\d+\.\.\d")
-_PROC = re.compile(r"/proc/?(?:[\[*?].*)?")
 _ENDS = re.compile(rf"\b(?:{'|'.join(OWN_WORDS['killers'] | OWN_WORDS['attachers'])})\b")
 _TYPED = re.compile(rf"lockgate\b[^\n]*?[\s'\"](?:approve|deny|revoke|(?:{'|'.join(OWN_WORDS['typed'])})s?)\b")
-_BETWEEN_KEYS = re.compile(r"(?<=\b\w) (?=\w\b)")
-_LAST_NAME, _VERSION = re.compile(r"^.*/(?=.)|\.exe$"), re.compile(r"(?<=python)[\d.]+\b")
-# Where a part that must fit cannot be told from one that may.
-_ODD = re.compile(r"\(\?|\(\||\|\)|\|\||\)[*+?{]|\[[\[:.=^]*\[|\\(?![bsw.<>$^*\[\]/-])")
-_SIGNS = re.compile(r"\[\^?\]?[^\]]*\]|\\.|.?[*?]|.\{[^}]*\}|[+^$(){}]|\.(?=[*+?])")
 
 
 def note_own_number(walk: Walk, text: str) -> None:
@@ -355,7 +326,7 @@ def _note_processes(walk: Walk, call: Invocation, words: list[str]) -> None:
         # Its memory holds the tokens.
         walk.add("reads-own-token", name)
     # Keys may be typed one by one.
-    elif name in OWN_WORDS["typing"] and _TYPED.search(_BETWEEN_KEYS.sub("", " ".join(words).lower())):
+    elif name in OWN_WORDS["typing"] and _TYPED.search(_P["between keys"].sub("", " ".join(words).lower())):
         walk.add("changes-own-guard", "lockgate")
     elif not OWN_WORDS["managers"].isdisjoint((name, "-".join([name, *plain_words(words)[:1]]))):
         _note_managed(walk, plain_words(call.arguments))
@@ -367,7 +338,7 @@ def _moved_by(walk: Walk, program: str, words: list[str]) -> str:
     """Return what gives a coding agent or a Lockgate that is started another home, without our hooks and tokens."""
     starts_own = any("lockgate" in word for word in (program, *words[:3]))
     if starts_own and {"init", "serve", "hook", "mcp"} & {*words[:8]}:
-        return min(filter(_STEERS.fullmatch, walk.assigned), default="")
+        return min(filter(_P["steers"].fullmatch, walk.assigned), default="")
     for agent in AGENT_PROGRAMS.values():
         if agent.is_started_by(program, words):
             moved = min(HOME_VARIABLES & walk.assigned, default="sudo" if walk.as_root else "")
@@ -382,7 +353,7 @@ def _note_managed(walk: Walk, words: list[str]) -> None:
     own = ["lockgate", *(OWN_WORDS["model servers"] if holds_judge else ())]
     if OWN_WORDS["environment verbs"].intersection(words):
         # Without a name, all variables are changed.
-        named = [word for word in words if len(words) == 1 or _STEERS_SERVICE.fullmatch(word.partition("=")[0])]
+        named = [word for word in words if len(words) == 1 or _P["steers service"].fullmatch(word.partition("=")[0])]
     elif OWN_WORDS["verbs for all"].intersection(words):
         named = words if len(words) < 3 else []
     else:
@@ -419,7 +390,7 @@ def _selects_ours(walk: Walk, call: Invocation) -> bool:
     given, values = {option for option, _ in options}, dict(options)
     text = walk.plain(" ".join([*words, *values.values()])) if takes_ports == "ports" else ""
     # A port that is not known is another one.
-    if ports := _PORTS.findall(text):
+    if ports := _P["ports"].findall(text):
         return any(
             int(low[:6]) <= port <= int((high or low)[:6]) for low, high in ports for port in walk.project.own_ports
         )
@@ -427,7 +398,7 @@ def _selects_ours(walk: Walk, call: Invocation) -> bool:
     if names:
         shown = _service_lines(walk, "names", *(["processes"] if given & {"-f", "--full"} else []))
         is_turned = bool(given & {"-v", "--inverse"})
-        return is_turned or not all(_is_foreign(_LAST_NAME.sub("", name), shown) for name in names)
+        return is_turned or not all(_is_foreign(_P["not the last name"].sub("", name), shown) for name in names)
     given |= {"words"} if words or "$" in text else set()
     return ("!" in shows_all) is given.isdisjoint(shows_all.split())
 
@@ -437,9 +408,9 @@ def _is_foreign(pattern: str, text: str) -> bool:
     known = "".join(pattern.split(MARK)[::2]).lower()
     if MARK in pattern and len(known.strip("*. ")) <= 1:
         return True
-    known = _VERSION.sub("", known.replace("\\|", "|").replace("\\.", "."))
-    pieces = [choice.split("\n") for choice in _SIGNS.sub("\n", known).split("|")]
-    return not _ODD.search(known) and all(
+    known = _P["version"].sub("", known.replace("\\|", "|").replace("\\.", "."))
+    pieces = [choice.split("\n") for choice in _P["signs"].sub("\n", known).split("|")]
+    return not _P["odd"].search(known) and all(
         any(not re.search(re.escape(piece).replace(r"\.", "."), text) for piece in choice) for choice in pieces
     )
 
@@ -450,7 +421,7 @@ def follow_processes(walk: Walk, call: Invocation, output: Output) -> Output:
         if not all(is_above for _, is_above in find_own(path, walk.project, walk.folder)):
             return Output(Source.NONE, target=path)
     lists = call.name in _CHOOSERS and call.name not in OWN_WORDS["killers"] and _selects_ours(walk, call)
-    if lists or any(_PROC.fullmatch(walk.plain(word)) for word in call.arguments):
+    if lists or any(_P["proc"].fullmatch(walk.plain(word)) for word in call.arguments):
         return Output(Source.NONE, target=_PROCESSES)
     if call.name in ("read", "mapfile", "readarray") and call.stdin.target:
         for name in split_options(call.arguments)[1]:

@@ -29,8 +29,9 @@ _VERSIONED = re.compile(r"(python|pip|node|ruby|php|perl|lua|pypy|clang|gcc|java
 def read_program(walk: Walk, call: Invocation) -> Output:
     """Note what a program does with these arguments; return what it prints, as far as that is known."""
     name, started = call.name, call
-    for kind in kinds_of_program(walk.project.effect_rows, name, list(map(walk.plain, call.arguments))):
-        walk.add(kind, name)
+    if walk.project.effect_rows:
+        for kind in kinds_of_program(walk.project.effect_rows, name, list(map(walk.plain, call.arguments))):
+            walk.add(kind, name)
     of_project = False
     if "/" in name:
         match = _SYSTEM_BIN.fullmatch(name) or _PROJECT_BIN.fullmatch(name)
