@@ -13,7 +13,7 @@ from operator import add, and_, or_
 from typing import Any
 
 from lockgate.core.errors import InvalidConfig, has_half_pair, quoted
-from lockgate.core.vocabulary import Action, Mode, Risk, Trust
+from lockgate.core.vocabulary import WOULD_BE, Action, Decision, Finding, Mode, Reason, Risk, Trust
 
 # A policy file may come with a repository: these and `pattern_cost.py` bound what compiling its patterns can cost.
 MAX_PATTERNS, MAX_PATTERN_LENGTH = 500, 1_000
@@ -205,7 +205,7 @@ class Policy:
     # What research mode is for, in the operator's words: the judges read it, so only the operator may write it.
     # It may hold several scopes (`combine_scopes`), and then what is inside all of them is inside.
     research_scope: str = _checked("", _scope, _both_scopes)
-    # False is observe mode: everything is ruled on and recorded, and next to nothing is stopped (`observe_mode.py`).
+    # False is observe mode: everything is ruled on and recorded, and next to nothing is stopped (`observe`).
     enforce: bool = _checked(True, _flag, or_)
     user_trust: Trust = _checked(Trust.TRUSTED, partial(_choice, Trust), min)
     additional_patterns: tuple[str, ...] = _checked((), _patterns, add)
@@ -339,6 +339,32 @@ def change_policy(base: Policy, **asked: object) -> Policy:
         if name in asked:
             asked[name] = (*getattr(base, name), *_texts(asked[name], name))
     return replace(base, **asked)  # type: ignore[arg-type]  # __post_init__ checks every value
+
+
+_WOULD = {Action.PAUSE: "would have paused", Action.REORIENT: "would have asked the agent to reconsider"}
+
+
+def observe(decision: Decision, policy: Policy) -> Decision:
+    """Return the ruling as it stands, or, where the policy does not enforce, a CONTINUE that says what it would be."""
+    if policy.enforce or decision.action is Action.CONTINUE or is_always_enforced(decision):
+        return decision
+    explanation = f"Observing only, this {_WOULD[decision.action]}: {decision.explanation}"
+    findings = (Finding(f"{WOULD_BE}{decision.action.value}", "call", 0, 0), *decision.findings)
+    return decision._replace(
+        action=Action.CONTINUE, explanation=explanation, findings=findings, correction="", approval=""
+    )
+
+
+def is_always_enforced(decision: Decision) -> bool:
+    """Return whether a ruling holds in observe mode as well: a person's no, and what would change Lockgate itself.
+
+    A trial must not be the moment in which an agent prepares for the time after it.
+    """
+    # Imported here: a policy is read by processes that have no use for the rules.
+    from lockgate.core.text.rules import SELF_PROTECTION_RULES
+
+    own = {rule.id for rule in SELF_PROTECTION_RULES}
+    return decision.reason is Reason.DENIED or any(finding.rule in own for finding in decision.findings)
 
 
 def _canonical(value: object) -> str:
