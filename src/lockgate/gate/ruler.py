@@ -26,20 +26,20 @@ from threading import Lock
 from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from lockgate.core.errors import InvalidCall, LockgateError, printable
+from lockgate.core.errors import InvalidCall, printable
 from lockgate.core.ruling import escalated, pipeline
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import CarriedFrom, Context, PastCall
 from lockgate.core.ruling.decide import Width, effective_width
 from lockgate.core.ruling.effects.activity import WRITES, Change
-from lockgate.core.ruling.effects.effects_of_call import changes_of, effects_of, files_of
+from lockgate.core.ruling.effects.effects_of_call import changes_of, files_of
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
 from lockgate.core.ruling.opinions import Opinion, Silent
 from lockgate.core.ruling.pipeline import EscalatedCall, Stage
 from lockgate.core.ruling.policy import Policy, is_always_enforced, observe
 from lockgate.core.ruling.standing import standing_of
 from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.vocabulary import Action, Block, Decision, Kind, Lineage, Ran, Reason, Risk, Severity, Trust
+from lockgate.core.vocabulary import Action, Block, Decision, Kind, Lineage, Ran, Reason, Trust
 from lockgate.gate.attempt import attempt_in_thread
 from lockgate.gate.block_request import parse_block_request
 from lockgate.gate.judge_questions import JudgeQuestions
@@ -52,7 +52,6 @@ from lockgate.gate.person_questions import (
     why_unusable,
 )
 from lockgate.runtime.accounts import Account, own_account
-from lockgate.runtime.failures import report_failure
 from lockgate.runtime.listeners import listening_pids
 from lockgate.runtime.loopback import is_loopback
 from lockgate.runtime.routines import Routine, run_routine, run_routine_async
@@ -61,6 +60,7 @@ if TYPE_CHECKING:
     from lockgate.core.judging.case import ContextSnapshot
     from lockgate.core.ruling.approvals import BoundCall, HeldFacts
     from lockgate.core.ruling.carried_text import CarriedHit, DerivedText
+    from lockgate.gate.carried_memory import CarriedMemory
     from lockgate.gate.gate import Gate
     from lockgate.gate.supervised_step import CallWatcher
     from lockgate.journal.recorder import RulingSubject
@@ -69,17 +69,9 @@ if TYPE_CHECKING:
 MAX_HISTORY = 256
 _MAX_REMEMBERED = 400
 _MAX_LEAVES = 64
-_MAX_ASKED = 64 * 1024
 _ADDRESS = re.compile(r"http(s?)://(\[[^\]]*\]|[^/:?#]*)(?::(\d+))?")
-# What the user and the host say themselves is theirs, whatever it repeats; a page has its words from no session.
-_SPOKEN = frozenset({"goal", "supervisor", "system", "user", "web"})
 # In the place of what is known of a text, where it was not looked up yet.
 NOT_LOOKED_UP = CarriedFrom("", 0.0, is_firm=False, is_ordered=False)
-# A call without one of these downloads nothing that a rule could tell.
-_FETCHING = re.compile(
-    r"://|\b(?:aria2c|curl|curlie|decode|download|fetch|ftp|gh|http|https|iwr|rsync|save|scp|sftp|wget|xh)\b",
-    re.IGNORECASE,
-)
 # How long all judges of one call may take together: below the limit that `init` writes for the hooks.
 JUDGES_S = 35.0
 # A judge that did not answer for one of these may be down. A time-out, a rate limit, garbage, a replaced program and a
@@ -154,9 +146,12 @@ class Ruler:
         self.project = NO_PROJECT
         # The account that the calls run as, if that is known, and its folder where the host names none.
         self.files_from: tuple[Account | None, str] = (None, "")
-        # Files that an earlier session wrote, and that count as read here.
-        self._carried_files: set[str] = set()
         self._lock = Lock()
+        self._carried: CarriedMemory | None = None
+        if gate.carried is not None:
+            from lockgate.gate.carried_memory import CarriedMemory
+
+            self._carried = CarriedMemory(gate.carried, id, self._context, self._scanner, self._lock)
         self._calls: deque[tuple[str, Sequence[Leaf], Decision]] = deque(maxlen=MAX_HISTORY)
         self._count = 0
         self._steps = 0
@@ -270,61 +265,10 @@ class Ruler:
         return None if self.gate.vouched is None else self.gate.vouched.trust_of(source, content)
 
     def find_carried(self, content: str, source: str) -> CarriedFrom | None:
-        """Return where a text comes from that an agent carried over from an earlier session; None for any other.
-
-        An agent's own words are kept here for later sessions, as far as they come from untrusted text.
-        """
-        store, speaker = self.gate.carried, source.partition(":")[0]
-        if store is None or speaker in _SPOKEN or self.vouched_trust(content, source) is not None:
+        """Return where a text comes from that an agent carried over from an earlier session; None for any other."""
+        if self._carried is None or self.vouched_trust(content, source) is not None:
             return None
-        from lockgate.core.ruling import carried_text
-
-        try:
-            if speaker == "agent" and self._context.readings:
-                with self._lock:
-                    derived = carried_text.find_derived_note(self._context, content, self._scanner)
-                if derived is not None:
-                    store.keep(derived._replace(session=self.id))
-            if not (words := store.words()):
-                return None
-            with self._lock:
-                asked, folder = self._context.asked_for(source), self.project.folder or self.project.root
-                places = carried_text.list_places(source, asked, folder)
-                hashes = carried_text.hashes_to_look_up(self._context, content, words, places)
-            hits = store.find(hashes) if hashes else ()
-            return carried_text.weigh_hits(hits, source=source, asked=asked, session=self.id, folder=folder)
-        except LockgateError as error:
-            report_failure("carried-texts", error)
-            # It may be one of them.
-            return CarriedFrom("unknown", 0.0, is_firm=True, is_ordered=False)
-
-    def _keep_derived(
-        self, call: ToolCall, leaves: Sequence[Leaf], decision: Decision, changes: Sequence[Change]
-    ) -> None:
-        """Keep what a call writes from untrusted text, also where it is held: a person may let it run elsewhere."""
-        store, effects, project = self.gate.carried, decision.effects, self.project
-        if store is None or decision.risk is Risk.LOW:
-            return
-        from lockgate.core.ruling import carried_text
-
-        folder = call.folder or project.folder or project.root
-        places = carried_text.list_places("", " ".join(leaf.text[:_MAX_REMEMBERED] for leaf in leaves), folder)
-        try:
-            marks = carried_text.hashes_of_marks(places, store.words())
-            copied_from = carried_text.find_marked_source(store.find(marks), places) if marks else ""
-            if not (effects or copied_from or self._context.readings or _may_fetch(leaves)):
-                return
-            with self._lock:
-                # Tier 1 has not looked at them where nothing untrusted is recent.
-                effects = effects or effects_of(call, project, self._context.activity, leaves=leaves)
-                found = carried_text.find_derived(
-                    self._context, leaves, effects, self._scanner, folder=folder, copied_from=copied_from
-                )
-                found += carried_text.mark_acting_files(self._context, changes)
-            for derived in found:
-                store.keep(derived._replace(session=self.id))
-        except LockgateError as error:
-            report_failure("carried-texts", error)
+        return self._carried.find(content, source)
 
     @property
     def context_known(self) -> bool:
@@ -465,30 +409,9 @@ class Ruler:
 
     def _add_carried_files(self, call: ToolCall, leaves: Sequence[Leaf]) -> None:
         """Add the files that a call runs and that an earlier session wrote from untrusted text, as if it read them."""
-        store, project = self.gate.carried, self.project
-        if store is None:
-            return
-        from lockgate.core.ruling import carried_text
-
-        folder, asked = call.folder or project.folder or project.root, " ".join(leaf.text for leaf in leaves)
-        try:
-            places = carried_text.list_places("", asked[:_MAX_ASKED], folder) + carried_text.list_loaded(asked)
-            marks = carried_text.hashes_of_marks(places, store.words())
-            carried = carried_text.find_carried_files(store.find(marks)) if marks else {}
-        except LockgateError as error:
-            report_failure("carried-texts", error)
-            return
-        if not carried:
-            return
-        with self._lock:
-            activity = self._context.activity = self._context.activity.carrying([*carried])
-            acts = any(effect.severity >= Severity.REACHES_OUT for effect in effects_of(call, project, activity))
-            run = {activity.resolve(project.full_path(path)) for path in files_of(call, project, activity)[0]}
-        for path, hit in carried.items():
-            if acts and path in run and path not in self._carried_files:
-                self._carried_files.add(path)
-                carried_from = CarriedFrom(hit.source, hit.at_s, is_firm=True, is_ordered=False)
-                self.add(self._show_file(path) or path, source=f"file:{path}", carried=carried_from)
+        files = {} if self._carried is None else self._carried.find_run(call, leaves)
+        for path, carried in files.items():
+            self.add(self._show_file(path) or path, source=f"file:{path}", carried=carried)
 
     def _show_file(self, path: str) -> str | None:
         """Return the text of a file as it is now; None where the host cannot show it, or it is no short text."""
@@ -743,8 +666,8 @@ class Ruler:
         if decision.tier > 1 or self.gate.ledger is not None:
             self._count_ruling(tool, decision)
         changes = self._changes_of(call, decision)
-        if self.gate.carried is not None:
-            self._keep_derived(call, leaves, decision, changes)
+        if self._carried is not None:
+            self._carried.keep(call, leaves, decision, changes)
         self._add_to_history(tool, leaves, decision, changes)
         return decision
 
@@ -815,10 +738,6 @@ def _copy_arguments(value: object) -> dict[str, object]:
 
     copied = copy(value)
     return copied if isinstance(copied, dict) else {}
-
-
-def _may_fetch(leaves: Sequence[Leaf]) -> bool:
-    return any(_FETCHING.search(leaf.text) is not None for leaf in leaves)
 
 
 def _with_latency(ruling: Decision, began: int, width: Width) -> Decision:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY, Content
-from lockgate.core.ruling.effects.code import read_code
+from lockgate.core.ruling.effects.code import MOST_CHARACTERS, read_code
 from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity
 from lockgate.core.ruling.effects.program_io import Invocation
 from lockgate.core.ruling.effects.programs.program_rows import find_row
@@ -38,7 +39,7 @@ _ACTS = frozenset(
     kind for (kinds,) in read_table(__package__, _TABLE, "acts of loaded code", ("kinds",)) for kind in kinds.split()
 )
 _RUNS_CODE = frozenset(("runs-project-task", "computes"))
-_MOST_LINES, _MOST_FILES, _MOST_SECTIONS = 64, 64, 200
+_MOST_LINE, _MOST_LINES, _MOST_FILES, _MOST_SECTIONS = 2000, 64, 64, 200
 
 
 def language_of(path: str, text: str) -> str:
@@ -104,9 +105,19 @@ def read_loaded_code(walk: Walk) -> None:
         return
     for path in islice(_files(walk), _MOST_FILES):
         content = walk.content_of(path) if _P["code name"].search(path) else None
-        if content is not None and content.text:
-            effects = read_code(content.text, walk.argument, walk.project)
-            _add_all(walk, filter(_acts_on_machine, effects))
+        if content is not None and content.text is None:
+            walk.note_unknown_content(path, content)
+        elif content is not None and content.text:
+            project = walk.project
+            _add_all(walk, _acts_of_code(content.text, project.root, project.folder, project.home))
+
+
+@lru_cache(maxsize=128)
+def _acts_of_code(text: str, root: str, folder: str, home: str) -> tuple[Effect, ...]:
+    # Each run of the tests asks again.
+    project, step = Project(root=root, folder=folder, home=home), MOST_CHARACTERS - _MOST_LINE
+    pieces = (text[start : start + MOST_CHARACTERS] for start in range(0, len(text), step))
+    return tuple(effect for piece in pieces for effect in read_code(piece, "", project) if _acts_on_machine(effect))
 
 
 def _files(walk: Walk) -> Iterator[str]:
@@ -132,6 +143,7 @@ def _read_lines(text: str, argument: str, project: Project) -> Iterator[Effect]:
 
 def _commands_in(text: str) -> Iterator[str]:
     for line in dict.fromkeys(text.replace("\\\n", " ").splitlines()):
+        line = line[:_MOST_LINE]
         quoted = (match[match.lastindex or 0] for match in _P["quoted"].finditer(line))
         for piece in (_P["before command"].sub("", line.strip(), count=1), *quoted):
             command = piece.replace('\\"', '"').strip()
