@@ -20,10 +20,12 @@ from lockgate.core.ruling.effects.program_io import (
     Output,
     Source,
 )
+from lockgate.core.ruling.effects.programs.loaded_files import language_of
 from lockgate.core.ruling.effects.programs.options import has_option, plain_words
 from lockgate.core.ruling.effects.programs.packages import note_package
 from lockgate.core.ruling.effects.programs.program_rows import WORDS, find_row
 from lockgate.core.ruling.effects.programs.roles import SHELL_NAME, Use, note_loose, note_sent, note_url, run_command
+from lockgate.core.ruling.effects.project import Place
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
@@ -237,8 +239,6 @@ def run_input(walk: Walk, stream: Output, language: str) -> None:
         walk.add_unreadable()
 
 
-_CODE_NAME = re.compile(r"\.(?:py|js|mjs|cjs|ts|rb|pl|php|lua|R)$")
-_CODE_LINE = re.compile(r"#![^\n]*(?:python|node|perl|ruby|php|lua|deno|bun)")
 _CODE_ELSEWHERE = re.compile(r"(?:https?|data|blob):", re.IGNORECASE)
 
 
@@ -249,9 +249,12 @@ def run_file(walk: Walk, path: str, arguments: list[str], language: str = "") ->
         return
     stream = walk.read_file(path)
     walk.load(path)
-    if stream.source is Source.TEXT:
-        is_code = _CODE_NAME.search(path) or _CODE_LINE.match(stream.text)
-        run_text(walk, stream.text, [path, *arguments], language or ("code" if is_code else "shell"))
+    content = walk.content_of(path)
+    if stream.source is Source.TEXT and (content is None or content.is_whole):
+        language = language or language_of(path, stream.text) or "shell"
+        run_text(walk, stream.text, [path, *arguments], language)
+        if language == "code" and content is not None:
+            walk.add("runs-project-task" if walk.place(path) is Place.INSIDE else "computes", walk.plain(path))
     elif stream.source in (Source.DOWNLOAD, Source.DECODED):
         run_input(walk, stream, language)
     elif path.startswith(MARK) and path.endswith(MARK) and path.count(MARK) == 2:
@@ -348,7 +351,8 @@ def finish_loads_script(use: Use) -> Output:
     """`source FILE`: settings and activation scripts are ordinary, anything else is run."""
     walk, path = use.walk, "".join(use.call.arguments[:1])
     walk.load(path)
-    is_settings = _SETTINGS_FILE.fullmatch(walk.plain(path)) and not walk.download_of(walk.full_path(path))
+    is_new = walk.download_of(walk.full_path(path)) or walk.content_of(path) is not None
+    is_settings = _SETTINGS_FILE.fullmatch(walk.plain(path)) and not is_new
     if path and not is_settings and not _is_setup(walk, path):
         run_file(walk, path, use.call.arguments[1:], "shell")
     return NO_OUTPUT

@@ -158,6 +158,9 @@ def finish_queries(use: Use) -> Output:
     streams = [Output(Source.TEXT, statement) for statement in use.values.get("statement", [])]
     for path in use.values.get("statements", []):
         use.walk.load(path)
+        content = use.walk.content_of(path)
+        if content is not None and content.text is None:
+            use.walk.note_unknown_content(path, content)
         streams.append(use.walk.read_file(path))
     # Only now the server is known, which may stand behind the file.
     for stream in (*streams, use.call.stdin):
@@ -186,10 +189,12 @@ def _run_statements(walk: Walk, stream: Output, away: str) -> None:
 
 def _note_statements(walk: Walk, text: str, local_file: str = "") -> None:
     is_trial = is_scratch_database(local_file)
-    ours = {"changes-record", "deletes-record", *(["deletes-data"] if is_trial else [])} if local_file else set()
+    ours = {"changes-record": "edits-project", "deletes-record": "edits-project" if is_trial else "discards-work"}
+    if is_trial:
+        ours["deletes-data"] = "edits-project"
     for entry in read_sql(walk.plain(text), walk.argument):
-        if entry.kind in ours:
-            walk.add("edits-project", local_file)
+        if local_file and entry.kind in ours:
+            walk.add(ours[entry.kind], local_file)
         elif not (entry.kind == "reads-secret" and is_trial):
             walk.add(entry.kind, entry.target, entry.certainty)
 

@@ -148,7 +148,9 @@ def _copy_one(use: Use, path: str, target: str) -> None:
         walk.add("reads-secret", stream.target)
     name = path.rstrip("/").rsplit("/", 1)[-1]
     written = f"{target}/{name}" if target.endswith("/") or target in (".", "..") else target
-    if stream.source in (Source.DOWNLOAD, Source.TEXT):
+    is_known = walk.content_of(path) is not None
+    walk.copy_content(path, target, is_link=effect == "links")
+    if stream.source is Source.DOWNLOAD or (stream.source is Source.TEXT and not is_known):
         walk.write_file(written, stream)
         if stream.source is Source.DOWNLOAD:
             walk.downloads[f"{walk.full_path(target)}/{name}"] = stream.target
@@ -505,12 +507,15 @@ _GRANTING_PATH = re.compile(r"collaborators|keys|invitations|protection|permissi
 
 def finish_asks_forge(use: Use) -> Output:
     """Call a forge's interface by its path: `gh api`."""
+    from lockgate.core.ruling.effects.tool_commands import kinds_of_request, name_of_request  # it uses these rows
+
     walk, path, fields = use.walk, use.first() if use.operands else "", use.values.get("form", [])
     method = use.value("verb").upper() or ("POST" if fields else "GET")
     if method in ("GET", "HEAD") or (path == "graphql" and "mutation" not in "".join(fields)):
         return UNKNOWN_OUTPUT
     if method == "DELETE":
-        walk.add("deletes-record", path)
+        for kind in kinds_of_request(name_of_request("DELETE", f"/{path.lstrip('/')}"), {}) or ["deletes-record"]:
+            walk.add(kind, path)
     elif _APPROVING_PATH.match(" ".join([path, *fields])):
         walk.add("approves-change")
     else:
