@@ -45,7 +45,7 @@ _VERSIONED = re.compile(r"(python|pip|node|ruby|php|perl|lua|pypy|clang|gcc|java
 
 def read_program(walk: Walk, call: Invocation) -> Output:
     """Note what a program does with these arguments; return what it prints, as far as that is known."""
-    name, arguments, started, of_project = call.name, call.arguments, call, False
+    name, arguments, of_project = call.name, call.arguments, False
     if walk.project.effect_rows:
         for kind in kinds_of_program(walk.project.effect_rows, name, list(map(walk.plain, arguments))):
             walk.add(kind, name)
@@ -62,19 +62,22 @@ def read_program(walk: Walk, call: Invocation) -> Output:
     if row is None:
         name = _plain_name(name)
         row, used = find_row(name, arguments)
-    if name != call.name:
-        call = call._replace(name=name)
     if len(arguments) == 1 and _asks_about(name, arguments[0]):
         return UNKNOWN_OUTPUT
+    started = call if name == call.name else call._replace(name=name)
     if walk.is_near_own:
-        note_own_acts(walk, started, name, is_known=row is not None and row.effect != "unknown")
-    output = UNKNOWN_OUTPUT
+        note_own_acts(walk, call, name, is_known=row is not None and row.effect != "unknown")
+        return follow_processes(walk, started, _read_known(walk, started, row, used, of_project=of_project))
+    return _read_known(walk, started, row, used, of_project=of_project)
+
+
+def _read_known(walk: Walk, call: Invocation, row: ProgramRow | None, used: int, *, of_project: bool) -> Output:
     if row is None:
-        note_unknown(walk, name, of_project=of_project)
-    else:
-        output = _apply_row(walk, call, row, used)
-        note_loaded_files(walk, call)
-    return follow_processes(walk, call, output) if walk.is_near_own else output
+        note_unknown(walk, call.name, of_project=of_project)
+        return UNKNOWN_OUTPUT
+    output = _apply_row(walk, call, row, used)
+    note_loaded_files(walk, call)
+    return output
 
 
 def _asks_about(name: str, argument: str) -> bool:

@@ -239,7 +239,7 @@ def run_input(walk: Walk, stream: Output, language: str) -> None:
         walk.add_unreadable()
 
 
-_CODE_ELSEWHERE = re.compile(r"(?:https?|data|blob):", re.IGNORECASE)
+_NO_FILE = re.compile(r"(?:https?|data|blob|npm|jsr):", re.IGNORECASE)
 
 
 def run_file(walk: Walk, path: str, arguments: list[str], language: str = "") -> None:
@@ -259,12 +259,20 @@ def run_file(walk: Walk, path: str, arguments: list[str], language: str = "") ->
         run_input(walk, stream, language)
     elif path.startswith(MARK) and path.endswith(MARK) and path.count(MARK) == 2:
         walk.add_unreadable()
-    elif path.startswith(("npm:", "jsr:")):
-        note_package(walk, path, path[:3].replace("jsr", ""))
-    elif scheme := _CODE_ELSEWHERE.match(path):
-        note_url(walk, "", "task", path) if "://" in path else walk.add("runs-download", scheme[0])
+    elif scheme := _NO_FILE.match(path):
+        _run_from_elsewhere(walk, path, scheme[0].lower())
     else:
         walk.run_path(path, stream)
+
+
+def _run_from_elsewhere(walk: Walk, path: str, scheme: str) -> None:
+    """Note a script that is no file: a package, or an address whose code runs at once."""
+    if scheme in ("npm:", "jsr:"):
+        note_package(walk, path, "npm" if scheme == "npm:" else "")
+    elif "://" in path:
+        note_url(walk, "", "task", path)
+    else:
+        walk.add("runs-download", scheme)
 
 
 def rest_script(use: Use, words: list[str]) -> Output:

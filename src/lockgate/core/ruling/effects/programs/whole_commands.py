@@ -132,8 +132,7 @@ finish_moves = finish_links = finish_copies
 
 
 def _copy_one(use: Use, path: str, target: str) -> None:
-    walk, effect = use.walk, use.row.effect
-    stream = walk.read_file(path)
+    walk, effect, stream = use.walk, use.row.effect, use.walk.read_file(path)
     # What stays in the project is not lost, and a secret of the project may have a copy there.
     stays = walk.place(path) is walk.place(target) is Place.INSIDE
     if effect == "moves":
@@ -146,11 +145,15 @@ def _copy_one(use: Use, path: str, target: str) -> None:
     is_copy = stays and (is_secret(walk.plain(target), walk.folder) or target.endswith((".bak", ".orig", ".old")))
     if stream.source is Source.SECRET and not is_copy:
         walk.add("reads-secret", stream.target)
-    name = path.rstrip("/").rsplit("/", 1)[-1]
-    written = f"{target}/{name}" if target.endswith("/") or target in (".", "..") else target
     is_known = walk.content_of(path) is not None
     walk.copy_content(path, target, is_link=effect == "links")
-    if stream.source is Source.DOWNLOAD or (stream.source is Source.TEXT and not is_known):
+    _write_copy(walk, path, target, UNKNOWN_OUTPUT if is_known and stream.source is Source.TEXT else stream)
+
+
+def _write_copy(walk: Walk, path: str, target: str, stream: Output) -> None:
+    name = path.rstrip("/").rsplit("/", 1)[-1]
+    written = f"{target}/{name}" if target.endswith("/") or target in (".", "..") else target
+    if stream.source in (Source.DOWNLOAD, Source.TEXT):
         walk.write_file(written, stream)
         if stream.source is Source.DOWNLOAD:
             walk.downloads[f"{walk.full_path(target)}/{name}"] = stream.target
