@@ -18,7 +18,6 @@ from time import thread_time
 from typing import Any, cast
 
 from lockgate.core.errors import InvalidConfig, quoted, suggest_closest
-from lockgate.core.judging.model_names import parse_aliases
 from lockgate.core.ruling.policy import (
     ESCALATE,
     MAX_ATTEMPTS,
@@ -45,6 +44,7 @@ from lockgate.settings.files import (
 )
 from lockgate.settings.journal_paths import check_database, check_log_path
 from lockgate.settings.keys import KeyForm, Row, as_toml, toml_type, value_from_toml
+from lockgate.settings.model_names import parse_aliases
 from lockgate.settings.prices import parse_prices
 
 SYSTEM_FILE = Path("/etc/lockgate/config.toml")

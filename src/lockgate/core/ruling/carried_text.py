@@ -25,6 +25,8 @@ from zlib import adler32, crc32
 from lockgate.core.errors import printable
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import CarriedFrom, Context
+from lockgate.core.ruling.effects.activity import WRITES, Change
+from lockgate.core.ruling.effects.programs.loaded_files import LOADS, acts_when_run
 from lockgate.core.ruling.effects.project import is_shared_host, normalize_path
 from lockgate.core.ruling.index import IndexedReading, Places
 from lockgate.core.ruling.targets import is_local_host
@@ -34,12 +36,8 @@ from lockgate.core.text.imperatives import prepare, split_words
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Effect, Severity
 
-# Effects that leave a text where an agent may read it again; the target of the first ones is a file.
-_FILE_KINDS = frozenset(
-    "changes-agent-file changes-pipeline edits-project installs-hook writes-outside writes-scratch "
-    "writes-startup-file".split()
-)
-_KEEPING_KINDS = _FILE_KINDS | frozenset(
+# Effects that leave a text where an agent may read it again.
+_KEEPING_KINDS = WRITES | frozenset(
     "adds-dependency changes-own-note changes-record commits computes embeds-address embeds-remote-code "
     "instructs-agent publishes publishes-link runs-program schedules-job sends-data sends-message shares "
     "shows-remote-content unknown-act unreadable weakens-setting".split()
@@ -132,6 +130,37 @@ def mark_file(path: str, source: str, *, is_ordered: bool = False) -> DerivedTex
     An empty path stands for every note of an agent, `/` for every file.
     """
     return DerivedText((_file_print(path, is_ordered=is_ordered),), source, "", path)
+
+
+def mark_acting_files(context: Context, changes: Sequence[Change]) -> list[DerivedText]:
+    """Return marks of the files that a call writes which do more than work here when they are run or loaded.
+
+    It counts where untrusted text was read: a later session has not read it, and runs what it made of the file.
+    """
+    foreign = context.find_foreign() if changes else ()
+    if not foreign:
+        return []
+    suspect = context.alarming_blocks()
+    source = next((reading.source for reading in foreign if reading.block in suspect), foreign[-1].source)
+    shown = printable(_SECRET_PARTS.sub("", source), 200)
+    activity = context.activity.after((), changes)
+    contents = {path: activity.find(path) for path in dict.fromkeys(change.path for change in changes)}
+    return [
+        mark_file(path, shown)
+        for path, content in contents.items()
+        if content is not None and acts_when_run(path, content, context.project)
+    ]
+
+
+def find_carried_files(hits: Iterable[CarriedHit]) -> dict[str, CarriedHit]:
+    """Return the files that are marked each by itself, by their paths."""
+    return {hit.path: hit for hit in hits if hit.path.strip("/") and not hit.shared.isdisjoint(_FILE_MARKS)}
+
+
+def list_loaded(asked: str) -> list[str]:
+    """Return the files that the programs in a command load without being told."""
+    names = (word.rpartition("/")[2] for word in _WORDS_OF_CALL.findall(asked)[:_MAX_PLACES])
+    return [file for name in names for file in LOADS.get(name, ((),))[0]]
 
 
 def _file_print(path: str, *, is_ordered: bool = False) -> Fingerprint:
@@ -259,7 +288,7 @@ def find_derived(
     `copied_from`. `folder` is what relative paths start from.
     """
     text = "\n".join(leaf.text for leaf in leaves)
-    written, saved = _targets_of(effects, _FILE_KINDS), []
+    written, saved = _targets_of(effects, WRITES), []
     # What a filter has rewritten is called a download as well.
     if copied_from or "://" in text or any(effect.severity >= Severity.REACHES_OUT for effect in effects):
         saved = _targets_of(effects, {"downloads-file"}) + (written if copied_from else [])

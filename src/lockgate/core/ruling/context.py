@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 from lockgate.core.errors import InvalidBlock, quoted
 from lockgate.core.ruling.arguments import Leaf
-from lockgate.core.ruling.effects.activity import NO_ACTIVITY
+from lockgate.core.ruling.effects.activity import NO_ACTIVITY, Change
 from lockgate.core.ruling.effects.manifests import learn_from_reading
+from lockgate.core.ruling.effects.own_paths import may_lead_to_own
 from lockgate.core.ruling.effects.project import NO_PROJECT, Place
 from lockgate.core.ruling.goal import VENDORED, Goal, delegated_names, is_delegated_to
 from lockgate.core.ruling.index import Index, IndexedReading, TextIndex
@@ -182,9 +183,13 @@ class Context:
         if labels := inherited.union(*(labels_of(source, self._label_rows) for source in sources)):
             self.labels[block.id] = labels
 
-    def remember_call(self, tool: str, leaves: Sequence[Leaf], effects: Sequence[Effect] = ()) -> None:
+    def remember_call(
+        self, tool: str, leaves: Sequence[Leaf], effects: Sequence[Effect] = (), changes: Sequence[Change] = ()
+    ) -> None:
         """Note a call that runs: its result may come as the next block of its tool, and it may leave files behind."""
-        self.activity = self.activity.after(effects)
+        self.activity = self.activity.after(effects, changes)
+        if any(may_lead_to_own(change.text or "", self.project) for change in changes):
+            self.activity = self.activity._replace(is_near_own=True)
         if len(self._awaited) >= _MAX_AWAITED or len(self._sought) >= _MAX_AWAITED:
             self._awaited.clear()
             self._sought.clear()

@@ -5,12 +5,10 @@ and is of low risk, where the first step that knows says so:
 
 1. A name that is not plain words acts: it may only look like a harmless one.
 2. The table of known tools: names of known hosts and servers.
-3. The first verb of the name. One that looks is believed, unless
-   4. a word further on acts as well,
-   5. it looks at an address of the caller's choosing (the address itself can carry data out),
-   6. it looks at secrets, or
-   7. the verb is vague and what it looks at is not a thing we know.
-8. What has no verb may act: we know nothing about it.
+3. The first verb of the name. One that looks is believed, unless a word further on acts as well, it looks at an
+   address of the caller's choosing (the address itself can carry data out) or at secrets, or the verb is vague and
+   what it looks at is not a thing we know.
+4. What has no verb may act: we know nothing about it.
 
 What a name does that acts is the gravest row of `acts` that fits a verb and the other words. The policy's own list and
 MCP annotations are asked afterwards. They can raise the risk, and never lower it.
@@ -19,7 +17,7 @@ MCP annotations are asked afterwards. They can raise the risk, and never lower i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -195,6 +193,7 @@ ACTS = tuple(
 )
 # Verbs of the rows that no class of verbs has: they act all the same.
 _MORE_VERBS = frozenset[str]().union(*(act.verbs for act in ACTS)) - VERBS
+SURE_VERBS = _MORE_VERBS | (VERBS - WORDS["acting noun"])
 _NOTHING_KNOWN = Act(frozenset(), Alternatives(frozenset()), "unknown-act", "shape")
 
 
@@ -266,7 +265,7 @@ class ToolName(NamedTuple):
     """A name as it is read: its words in English with their singulars, its main verb, the kind and aim it comes to.
 
     A name that does not act has no verb; its kind is then `looks`, or what its words come to. `acting` are its verbs,
-    `at` is where the deciding one stands, and `why` says what decided.
+    and `at` is where the deciding one stands.
     """
 
     words: frozenset[str]
@@ -275,7 +274,10 @@ class ToolName(NamedTuple):
     role: str = "shape"
     acting: tuple[str, ...] = ()
     at: int = -1
-    why: str = f"the name is longer than {MAX_NAME} characters"
+
+    def has(self, sort: str) -> bool:
+        """Return whether one of the words is of this sort."""
+        return not WORDS[sort].isdisjoint(self.words)
 
 
 def read_tool_name(name: str) -> ToolName:
@@ -289,24 +291,23 @@ def _read_name(name: str) -> ToolName:
     words = tuple(_TRANSLATIONS.get(word, word) for word in own)
     joined = _join_requests(words)
     all_words = frozenset((*words, *joined)) | frozenset(map(singular, words))
-    looks, why, acting, at = _judge_words(words)
+    looks, acting, at = _judge_words(words)
     verbs = _verbs_of(joined)
     known = _find_known_tool(name, own)
     if known is not None:
-        looks, why = known.risk is Risk.LOW, f"known by name: {known.what}"
-    elif "visit" not in acting and _shows_information(name, words, verbs):
-        looks, why = True, "it shows what it is called"
+        looks = known.risk is Risk.LOW
+    elif "visit" not in acting:
+        looks = looks or _shows_information(name, words, verbs)
     # A name with odd characters may only look like a harmless one, and a half-translated one hides the rest.
-    if not _PLAIN.fullmatch(name):
-        looks, why = False, "the name is not made of plain words, and may only look like a harmless one"
-    elif own != words and not _ENGLISH.issuperset(frozenset(own).intersection(words)):
+    is_plain = _PLAIN.fullmatch(name) is not None
+    if not is_plain or (own != words and not _ENGLISH.issuperset(frozenset(own).intersection(words))):
         looks = False
     if looks:
         names_key = "key" in all_words and not WORDS["secret key"].isdisjoint(all_words)
-        return ToolName(all_words, "", "reads-secret" if names_key else "looks", at=at, why=why)
+        return ToolName(all_words, "", "reads-secret" if names_key else "looks", at=at)
     verb, act = gravest_act(verbs, all_words) if verbs else ("", _act_without_verb(all_words))
-    kind = "unknown-act" if act.kind == "looks" and not _PLAIN.fullmatch(name) else act.kind
-    return ToolName(all_words, verb, kind, act.role, acting, at, why)
+    kind = "unknown-act" if act.kind == "looks" and not is_plain else act.kind
+    return ToolName(all_words, verb, kind, act.role, acting, at)
 
 
 def _join_requests(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -364,45 +365,38 @@ def _first_verb(words: tuple[str, ...]) -> tuple[int, str]:
     return -1, ""
 
 
-def _judge_words(words: tuple[str, ...]) -> tuple[bool, str, tuple[str, ...], int]:
-    """Return whether words only look, why, the verbs that act, and where the deciding verb stands."""
-    # 3. The first verb, or 8. none.
+def _judge_words(words: tuple[str, ...]) -> tuple[bool, tuple[str, ...], int]:
+    """Return whether words only look, the verbs that act, and where the deciding verb stands."""
     at, verb = _first_verb(words)
     if at < 0:
-        return False, "nothing is known about this name", (), at
+        return False, (), at
+    look, rest = words[at], words[at + 1 :]
     if verb:
-        later = tuple(word for word in words[at + 1 :] if word in _ACTS and word != verb)
-        return False, f"{quoted(verb)} acts", (verb, *later), at
-    for why, acting in (*_other_verbs(words, at), *_doubtful_objects(words, at)):
-        return False, why, acting, at
-    return True, f"{quoted(words[at])} only looks, and no other word acts", (), at
-
-
-def _other_verbs(words: tuple[str, ...], at: int) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """4. Yield why a name that looks first does something else as well, and what."""
-    look, rest = words[at], words[at + 1 :]
-    if not _JOINS.isdisjoint(words[:at]):
-        yield f"something else is done before {quoted(look)}", ()
+        return False, (verb, *(word for word in rest if word in _ACTS and word != verb)), at
     second = next((word for word in rest if word in _ACTS), "") or _joined_act(words, at)
-    if second:
-        yield f"{quoted(look)} looks, but {quoted(second)} acts", (second,)
-    if len(rest) == 1 and look not in _ONLY_LOOKS and rest[0] in (_MAY_ACT if look == "list" else _VERB_BEFORE_NOUN):
-        yield f"{quoted(look)} may be a thing here that {quoted(rest[0])} acts on", rest
+    # `list_update` may be an order to update a list.
+    if not second and len(rest) == 1 and look not in _ONLY_LOOKS:
+        second = "".join(rest) if rest[0] in (_MAY_ACT if look == "list" else _VERB_BEFORE_NOUN) else ""
+    if second or not _JOINS.isdisjoint(words[:at]):
+        return False, (second,) if second else (), at
+    return (*_judge_look(words, look, rest), at)
 
 
-def _doubtful_objects(words: tuple[str, ...], at: int) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """5. 6. 7. Yield why looking is not harmless: at an address, at a secret, or vaguely at an unknown thing."""
-    look, rest = words[at], words[at + 1 :]
-    for word in words if look != "count" else ():
-        if _is_address(word, look):
-            yield f"{quoted(word)} may be an address of the caller's choosing", ("visit",)
-    for word in words if look != "count" else ():
-        if word in WORDS["secret"]:
-            yield f"{quoted(word)} is a secret", ()
+def _judge_look(words: tuple[str, ...], look: str, rest: tuple[str, ...]) -> tuple[bool, tuple[str, ...]]:
+    """Return whether looking is harmless: at no address, no secret, and not vaguely at a thing we do not know."""
+    if look == "count":
+        return True, ()
+    if any(_is_address(word, look) for word in words):
+        return False, ("visit",)
+    # A list of secrets has their names.
+    listed = WORDS["listed by name"].intersection(rest if look == "list" else ())
+    secrets = WORDS["secret"] - (WORDS["listed by name"] if listed else frozenset())
+    if not secrets.isdisjoint(words):
+        return False, ()
     known = NOUNS - _TOO_VAGUE.get(look, frozenset())
     is_verb_alone = rest[:1] in (("in",), ("out",), ("off",), ("up",))
-    if look in _LOOKS_VAGUELY and (is_verb_alone or known.isdisjoint(map(singular, rest or words[:at]))):
-        yield f"{quoted(look)} is vague, and what it is done to is not known", (look,)
+    is_vague = look in _LOOKS_VAGUELY and (is_verb_alone or known.isdisjoint(map(singular, rest or words)))
+    return not is_vague, (look,) if is_vague else ()
 
 
 def _joined_act(words: tuple[str, ...], at: int) -> str:
@@ -480,8 +474,12 @@ def tool_risk(
 
 
 def explain_risk(name: str) -> str:
-    """Which step decided what a name says, in one short sentence."""
-    return read_tool_name(name).why
+    """Return what a name says, in one short sentence."""
+    named, known = read_tool_name(name), _find_known_tool(name[:MAX_NAME], tool_words(name))
+    if known is not None and _PLAIN.fullmatch(name):
+        return f"known by name: {known.what}"
+    verb = named.verb or "".join(named.acting[:1])
+    return f"{quoted(verb)} acts" if verb else KINDS[named.kind].does.removesuffix(" `{target}`")
 
 
 # What a text that asks for a tool would say.

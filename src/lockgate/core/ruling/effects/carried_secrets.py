@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from lockgate.core.redaction.credentials import MARKS, find_credentials
-from lockgate.core.redaction.spans import lowercase_same_length
+from lockgate.core.redaction.secret_table import lowercase_same_length
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.effects.effect import Effect, effect
 

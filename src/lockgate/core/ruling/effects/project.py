@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from lockgate.core.ruling.effects.activity import Change
 from lockgate.core.tables import read_patterns, read_table
 
 
@@ -49,6 +50,7 @@ class Project:
     besides the usual places. `judge_servers` are the names of the judges that this machine serves, by port, and
     `judge_pids` looks up which processes listen there. `effect_rows` are the operator's own rows. `named` collects the
     files that a call surely runs or loads, for a caller that wants them; an empty path says that its arguments run.
+    `changes` collects what it writes to files. `show` reads the text of a file as it is now, where the host can.
     """
 
     root: str = ""
@@ -68,6 +70,8 @@ class Project:
     judge_pids: Callable[[], frozenset[int]] = field(default=frozenset, compare=False, repr=False)
     effect_rows: Sequence[str] = field(default=(), compare=False, repr=False)
     named: list[str] | None = field(default=None, compare=False, repr=False)
+    changes: list[Change] | None = field(default=None, compare=False, repr=False)
+    show: Callable[[str], str | None] | None = field(default=None, compare=False, repr=False)
 
     @property
     def own_ports(self) -> tuple[int, ...]:
@@ -101,10 +105,28 @@ class Project:
         """Return the same for a whole URL or git address."""
         return bool(site := site_of_url(url)) and site in self.hosts
 
+    def apart(self) -> Project:
+        """Return the same project for a reading of which nothing is collected."""
+        return replace(self, named=None, changes=None)
+
     def at(self, folder: str) -> Project:
         """Return the same project with another working folder; a folder that is not absolute changes nothing."""
         folder = folder.replace("\\", "/") if _P["windows"].match(folder) else folder
         return replace(self, folder=normalize_path(folder)) if _is_absolute(folder) else self
+
+    def full_path(self, path: str, folder: str = "") -> str:
+        """Return a path in the form in which paths are compared; `folder` is what a relative one starts from."""
+        path = path.replace("\\", "/") if _P["windows"].match(path) else path
+        start = "" if path[:1] == "~" or _is_absolute(path) else folder or self.folder or self.root
+        full = normalize_path(f"{start}/{path}" if start else path)
+        return self.home + full[1:] if self.home and f"{full}/".startswith("~/") else full
+
+    def note_change(
+        self, path: str, text: str | None, *, is_whole: bool = True, replaced: str = "", link: str = ""
+    ) -> None:
+        """Note what is written to a file, for a caller that wants it."""
+        if self.changes is not None:
+            self.changes.append(Change(self.full_path(path), text, is_whole, replaced, link and self.full_path(link)))
 
     def locate(self, path: str, folder: str = "") -> Place:
         """Return where a path lies; `folder` is what a relative path starts from, the working folder when empty."""
