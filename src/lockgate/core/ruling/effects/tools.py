@@ -8,7 +8,7 @@ from itertools import filterfalse
 
 from lockgate.core.ruling.arguments import Leaf, argument_words, sink_from_argument
 from lockgate.core.ruling.effects.activity import Activity
-from lockgate.core.ruling.effects.carried_secrets import find_carried_secrets
+from lockgate.core.ruling.effects.carried_secrets import find_carried_secrets, find_known_secrets
 from lockgate.core.ruling.effects.code import read_code
 from lockgate.core.ruling.effects.effect import KINDS, SPENDS, Certainty, Effect, Severity, effect
 from lockgate.core.ruling.effects.own_acts import read_own_arguments
@@ -65,6 +65,8 @@ _OTHER_SEEDS = frozenset("read write glob grep web_fetch".split())
 _GOES_TO_HOST = frozenset(
     "sends-data grants-access sends-secret unknown-act embeds-remote-code installs-package clones pushes".split()
 )
+# What a command does to other machines that hears its whole text.
+_TAKES_ALONG = frozenset("requests sends-data sends-message publishes shares pushes".split())
 _SENDS = frozenset("sends-message sends-data shares publishes sends-secret".split())
 # Kinds that say nothing about what a command does, of which no tool's name says that its service is on this machine.
 _NOT_KNOWN = frozenset("runs-program unknown-act computes asks-local".split())
@@ -110,6 +112,8 @@ def _read_all(call: ToolCall, leaves: Sequence[Leaf], project: Project, activity
         effects += _read_commands(name, started, leaves, project, activity) if started else []
     effects = _graver_reading(call, name, leaves, effects, project, activity)
     carried = [] if is_local else list(find_carried_secrets(leaves))
+    if not is_local or any(found.kind in _TAKES_ALONG for found in effects):
+        carried += find_known_secrets(leaves, activity.secrets)
     return [*own, *effects, *carried, *_raised_by_annotations(call, effects)]
 
 
