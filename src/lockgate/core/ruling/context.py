@@ -16,9 +16,8 @@ from lockgate.core.errors import InvalidBlock, quoted
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY, Change
 from lockgate.core.ruling.effects.carried_secrets import digests_of_secrets, shows_secrets
-from lockgate.core.ruling.effects.manifests import learn_from_reading
 from lockgate.core.ruling.effects.own_paths import may_lead_to_own
-from lockgate.core.ruling.effects.project import NO_PROJECT, Place
+from lockgate.core.ruling.effects.project import NO_PROJECT, Place, learn_from_reading
 from lockgate.core.ruling.goal import VENDORED, Goal, delegated_names, is_delegated_to
 from lockgate.core.ruling.index import Index, IndexedReading, TextIndex
 from lockgate.core.ruling.tool_risk import canonical_tool
