@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, flatten_arguments, sink_from_argument
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY, Activity, Change
-from lockgate.core.ruling.effects.carried_secrets import find_carried_secrets
+from lockgate.core.ruling.effects.carried_secrets import find_carried_secrets, find_known_secrets
 from lockgate.core.ruling.effects.code import read_code
 from lockgate.core.ruling.effects.effect import KINDS, SPENDS, Certainty, Effect, Severity, effect
 from lockgate.core.ruling.effects.operator_rows import kinds_of_tool
@@ -85,6 +85,8 @@ _RUN_KINDS = frozenset("unknown-act computes runs-project-task".split())
 _GOES_TO_HOST = frozenset(
     "sends-data grants-access sends-secret unknown-act embeds-remote-code installs-package clones pushes".split()
 )
+# What a command does to other machines that hears its whole text.
+_TAKES_ALONG = frozenset("requests sends-data sends-message publishes shares pushes".split())
 _SENDS = frozenset("sends-message sends-data shares publishes sends-secret".split())
 # Kinds that say nothing about what a command does, of which no tool's name says that its service is on this machine.
 _NOT_KNOWN = frozenset("runs-program unknown-act computes asks-local".split())
@@ -173,7 +175,10 @@ def _read_call(call: ToolCall, leaves: Sequence[Leaf] | None, project: Project, 
     if is_plain and isinstance(command, str) and len(command.split(None, 1)) > 1:
         if project.named is not None:
             project.named.append("")
-        return read_command(command, "command", project, activity)
+        effects = read_command(command, "command", project, activity)
+        if activity.secrets and any(entry.kind in _TAKES_ALONG for entry in effects):
+            effects += find_known_secrets([Leaf("command", command)], activity.secrets)
+        return effects
     leaves = flatten_arguments(call.arguments)[0] if leaves is None else leaves
     return _read_tool(_Use(call, read_tool_name(call.tool), leaves, project, activity))
 
@@ -221,6 +226,8 @@ def _read_tool(use: _Use) -> list[Effect]:
     if request is None or not request[1].text.startswith("/"):
         effects = _read_as_command(use, effects)
     carried = [] if is_local else list(find_carried_secrets(use.leaves))
+    if not is_local or any(entry.kind in _TAKES_ALONG for entry in effects):
+        carried += find_known_secrets(use.leaves, use.activity.secrets)
     return [*own, *effects, *carried, *_raised_by_annotations(use.call, effects)]
 
 
